@@ -1,0 +1,429 @@
+"""The two servers that `side_by_side.py` measures: how they are installed, started, talked to and ended.
+
+Nothing here knows what is measured or what a good figure is. Nothing outlives its `with` block: every process is
+killed if it does not end by itself, and waited for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+PEER = REPOSITORY / "target" / "peer"
+REQUIREMENTS = ["qwed-mcp==0.2.2", "mcp<2"]
+PEER_PACKAGES_SHOWN = ("qwed-mcp", "mcp", "sympy")
+
+PROTOCOL_VERSION = "2025-06-18"
+# Ways in which an admin may run our server, so that they can be measured too; the rest of the environment is ours.
+ENVIRONMENT_PASSED_ON = ("QWED_MCP_SANDBOX", "QWED_MCP_PRELOAD")
+
+# Before every script: whoever ran the last one tidies up after its reply, and not at the cost of the next in turn.
+SETTLE_S = 0.005
+# Bounds. A cold start of the Python implementation on a loaded machine takes seconds; a longer silence is a hang.
+REPLY_TIMEOUT_S = 30.0
+EXIT_TIMEOUT_S = 3.0
+INSTALL_TIMEOUT_S = 900.0
+READ_BYTES = 256 * 1024
+REPLIES_BYTES_MAX = 16 * 1024 * 1024
+STDERR_SHOWN_BYTES = 2000
+
+
+class NotMeasured(Exception):
+    """A figure cannot be had: a server is missing, died, kept silent or gave a wrong answer."""
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A server that can be started: ours or theirs."""
+
+    name: str
+    command: Path
+
+    @contextlib.contextmanager
+    def start(self, bench: Bench) -> Iterator[Server]:
+        """An initialized server, ended on leaving whatever happens."""
+        server = Server(self, bench)
+        try:
+            server.initialize()
+            yield server
+        finally:
+            server.stop()
+
+
+@dataclass
+class Bench:
+    """What all measurements share: the contestants, the interpreter, the environment, a scratch folder."""
+
+    ours: Contestant
+    theirs: Contestant
+    interpreter: Path
+    environment: dict[str, str]
+    scratch: Path
+    notes: list[str] = field(default_factory=list)
+
+    @classmethod
+    def prepare(cls, server: Path, peer: Peer, scratch: Path) -> Bench:
+        passed_on = {name: os.environ[name] for name in ENVIRONMENT_PASSED_ON if name in os.environ}
+        home = scratch / "home"
+        home.mkdir()
+        environment = {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "HOME": str(home),
+            "TMPDIR": str(scratch),
+            "QWED_MCP_TRUSTED_CODE_EXECUTION": "true",
+            # For ours; theirs runs its scripts under its own interpreter, which is this one.
+            "QWED_MCP_PYTHON": str(peer.interpreter),
+            **passed_on,
+        }
+        ours, theirs = Contestant("ours", server), Contestant("theirs", peer.server)
+        return cls(ours, theirs, peer.interpreter, environment, scratch)
+
+    @contextlib.contextmanager
+    def both_servers(self) -> Iterator[tuple[Server, Server]]:
+        """Our server and theirs, running side by side."""
+        with self.ours.start(self) as ours, self.theirs.start(self) as theirs:
+            yield ours, theirs
+
+    def run_bare(self, code: str) -> tuple[float, str]:
+        """Runs `python -c code` with no server around it: from the spawn until it is reaped, and what it printed."""
+        output, output_child = os.pipe()
+        errors, errors_child = os.pipe()
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        argv, environment = [str(self.interpreter), "-c", code], {"PATH": self.environment["PATH"]}
+        child_ends = [output_child, errors_child]
+        pid: int | None = None
+        time.sleep(SETTLE_S)
+        try:
+            with deadline(REPLY_TIMEOUT_S, "the bare interpreter"):
+                began_ns = time.perf_counter_ns()
+                pid = spawn(argv, environment, null, output_child, errors_child)
+                while child_ends:
+                    os.close(child_ends.pop())
+                # One after the other: scripts that print so little fill no pipe.
+                stdout = read_to_end(output)
+                stderr = read_to_end(errors)
+                _, status = os.waitpid(pid, 0)
+                elapsed_ms = (time.perf_counter_ns() - began_ns) / 1e6
+                pid = None
+        finally:
+            if pid is not None:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+            for descriptor in (null, output, errors, *child_ends):
+                os.close(descriptor)
+        if status != 0 or stderr:
+            raise NotMeasured(f"the bare interpreter ended with status {status}: {stderr.decode(errors='replace')}")
+        return elapsed_ms, stdout.decode()
+
+
+@dataclass(frozen=True)
+class Peer:
+    """The Python implementation as installed."""
+
+    interpreter: Path
+    server: Path
+    packages: dict[str, str]
+
+
+def install_peer() -> Peer:
+    """Installs the Python implementation, unless a stamp says that exactly this has been done already."""
+    environment = PEER / "venv"
+    interpreter = environment / "bin" / "python"
+    stamp = PEER / "stamp.json"
+    # The place counts too, because the console script names its interpreter by an absolute path.
+    wanted = {"requirements": REQUIREMENTS, "python": sys.version, "place": str(environment)}
+    try:
+        installed = json.loads(stamp.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        installed = {}
+    if installed.get("wanted") != wanted or not interpreter.exists():
+        print(f"installing {' '.join(REQUIREMENTS)} into {environment.relative_to(REPOSITORY)} …", file=sys.stderr)
+        stamp.unlink(missing_ok=True)
+        shutil.rmtree(environment, ignore_errors=True)
+        pip = [str(interpreter), "-m", "pip", "--disable-pip-version-check"]
+        run_installer([sys.executable, "-m", "venv", str(environment)])
+        run_installer([*pip, "install", "--quiet", *REQUIREMENTS])
+        listing = json.loads(run_installer([*pip, "list", "--format", "json"]))
+        installed = {"wanted": wanted, "packages": {package["name"]: package["version"] for package in listing}}
+        stamp.write_text(json.dumps(installed, indent=2) + "\n", encoding="utf-8")
+    packages = {name: installed["packages"].get(name, "?") for name in PEER_PACKAGES_SHOWN}
+    return Peer(interpreter, environment / "bin" / "qwed-mcp", packages)
+
+
+def run_installer(argv: list[str]) -> str:
+    """Runs one step of the installation and returns what it printed."""
+    try:
+        step = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NotMeasured(f"cannot install the Python implementation: {error}") from error
+    if step.returncode != 0:
+        raise NotMeasured(f"cannot install the Python implementation: {' '.join(argv[1:])}: {step.stderr.strip()}")
+    return step.stdout
+
+
+# --- A running server -------------------------------------------------------------------------------------------------
+
+
+class Server:
+    """A server process and its pipes. Replies are matched by id; notifications are passed over."""
+
+    def __init__(self, contestant: Contestant, bench: Bench) -> None:
+        self.name = contestant.name
+        self.start_ms = 0.0
+        self._bench = bench
+        self._next_id = 1
+        # What was read behind the last complete line.
+        self._rest = b""
+        self._log = bench.scratch / f"{contestant.name}.stderr"
+
+        stdin_child, self._stdin = os.pipe()
+        self._stdout, stdout_child = os.pipe()
+        # A file and not a pipe: a log that nobody reads must not stop the server.
+        log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            self._began_ns = time.perf_counter_ns()
+            self.pid = spawn([str(contestant.command)], bench.environment, stdin_child, stdout_child, log)
+        except OSError as error:
+            os.close(self._stdin)
+            os.close(self._stdout)
+            raise NotMeasured(f"{self.name}: cannot be started: {error}") from error
+        finally:
+            for descriptor in (stdin_child, stdout_child, log):
+                os.close(descriptor)
+
+    def initialize(self) -> None:
+        """The handshake. Its time counts from the spawn, and the request waits in the pipe while the server starts."""
+        params = {
+            "protocolVersion": PROTOCOL_VERSION,
+            "capabilities": {},
+            "clientInfo": {"name": "side_by_side", "version": "1"},
+        }
+        self.start_ms, [result] = self._exchange("initialize", [params], began_ns=self._began_ns)
+        if result.get("protocolVersion") != PROTOCOL_VERSION or not result.get("serverInfo", {}).get("name"):
+            raise self.wrong("initialize", json.dumps(result))
+        self._write(encode({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+
+    def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """One request, for its result only."""
+        _, [result] = self._exchange(method, [params])
+        return result
+
+    def call_tool(self, tool: str, arguments: dict[str, Any]) -> tuple[float, str]:
+        """One `tools/call`: its time in ms and the text it answered."""
+        elapsed_ms, [text] = self.call_tool_pipelined(tool, [arguments])
+        return elapsed_ms, text
+
+    def call_tool_pipelined(self, tool: str, arguments: list[dict[str, Any]]) -> tuple[float, list[str]]:
+        """Many `tools/call` in one write: the time in ms until the last reply, and the text of each."""
+        elapsed_ms, results = self._exchange("tools/call", [{"name": tool, "arguments": each} for each in arguments])
+        return elapsed_ms, [self._first_text(result) for result in results]
+
+    def run_script(self, code: str, expected_stdout: str) -> float:
+        """Runs a script that must succeed and print just this; the time in ms."""
+        time.sleep(SETTLE_S)
+        elapsed_ms, text = self.call_tool("execute_python_code", {"code": code})
+        # Theirs separates the parts by two empty lines.
+        if re.sub(r"\n{3,}", "\n\n", text) != f"STDOUT:\n{expected_stdout}\n\nExecution completed successfully.":
+            raise self.wrong("a script", text)
+        return elapsed_ms
+
+    def wrong(self, what: str, answer: str) -> NotMeasured:
+        """The failure that a wrong answer is."""
+        return NotMeasured(f"{self.name}: wrong answer to {what}: {answer[:500]!r}")
+
+    def stop(self) -> None:
+        """Ends the server as a client does, by closing its input, and kills what is left after that."""
+        # Handles and not ids, which may belong to another process by the time they are used.
+        family = process_handles([self.pid, *descendants(self.pid)])
+        os.close(self._stdin)
+        if not wait_for_exit(family[0], EXIT_TIMEOUT_S):
+            note = f"{self.name}: did not exit within {EXIT_TIMEOUT_S:g} s of the end of its input and was killed"
+            if note not in self._bench.notes:
+                self._bench.notes.append(note)
+            family += process_handles(descendants(self.pid))
+        for process in family:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(process, signal.SIGKILL)
+            os.close(process)
+        os.waitpid(self.pid, 0)
+        os.close(self._stdout)
+
+    def _exchange(
+        self, method: str, params: list[dict[str, Any]], began_ns: int | None = None
+    ) -> tuple[float, list[dict[str, Any]]]:
+        """Sends requests in one write; returns the time in ms until the last reply was read, and their results."""
+        ids = range(self._next_id, self._next_id + len(params))
+        self._next_id = ids.stop
+        requests = b"".join(
+            encode({"jsonrpc": "2.0", "id": id, "method": method, "params": each})
+            for id, each in zip(ids, params, strict=True)
+        )
+        replies: dict[int, dict[str, Any]] = {}
+        with deadline(REPLY_TIMEOUT_S, f"{self.name}: {method}"):
+            if began_ns is None:
+                began_ns = time.perf_counter_ns()
+            self._write(requests)
+            while len(replies) < len(ids):
+                lines = self._read_lines(len(ids) - len(replies))
+                read_ns = time.perf_counter_ns()
+                # Notifications among the lines make this loop go round once more, and the time is taken anew.
+                for line in lines:
+                    reply = self._parse(line)
+                    if "method" in reply:
+                        continue
+                    if reply.get("id") not in ids or reply["id"] in replies:
+                        raise self.wrong(method, line.decode(errors="replace"))
+                    replies[reply["id"]] = reply
+        return (read_ns - began_ns) / 1e6, [self._result(method, replies[id]) for id in ids]
+
+    def _write(self, message: bytes) -> None:
+        view = memoryview(message)
+        try:
+            while view:
+                view = view[os.write(self._stdin, view):]
+        except BrokenPipeError as error:
+            raise self._ended() from error
+
+    def _read_lines(self, count_min: int) -> list[bytes]:
+        """Reads until there are this many complete lines; an incomplete last one is kept for the next time."""
+        chunks = [self._rest]
+        count = size = 0
+        while count < count_min:
+            chunk = os.read(self._stdout, READ_BYTES)
+            if not chunk:
+                raise self._ended()
+            chunks.append(chunk)
+            count += chunk.count(b"\n")
+            size += len(chunk)
+            if size > REPLIES_BYTES_MAX:
+                raise NotMeasured(f"{self.name}: more than {REPLIES_BYTES_MAX} bytes of replies")
+        *lines, self._rest = b"".join(chunks).split(b"\n")
+        return lines
+
+    def _parse(self, line: bytes) -> dict[str, Any]:
+        try:
+            message = json.loads(line)
+        except ValueError as error:
+            raise self.wrong("a request", line.decode(errors="replace")) from error
+        if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
+            raise self.wrong("a request", line.decode(errors="replace"))
+        return message
+
+    def _result(self, method: str, reply: dict[str, Any]) -> dict[str, Any]:
+        result = reply.get("result")
+        if not isinstance(result, dict):
+            raise self.wrong(method, json.dumps(reply))
+        return result
+
+    def _first_text(self, result: dict[str, Any]) -> str:
+        match result.get("content"):
+            case [{"type": "text", "text": str(text)}, *_]:
+                return text
+        raise self.wrong("tools/call", json.dumps(result))
+
+    def _ended(self) -> NotMeasured:
+        """The failure that an early end of the server is, with what it logged last."""
+        log = self._log.read_bytes()[-STDERR_SHOWN_BYTES:].decode(errors="replace").strip()
+        return NotMeasured(f"{self.name}: closed its pipes before it answered; its log: {log or '(empty)'}")
+
+
+# --- Processes, descriptors, time -------------------------------------------------------------------------------------
+
+
+def encode(message: dict[str, Any]) -> bytes:
+    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+
+
+def spawn(argv: list[str], environment: dict[str, str], stdin: int, stdout: int, stderr: int) -> int:
+    """Starts a process, in a group of its own so that Ctrl-C reaches it through us only."""
+    return os.posix_spawn(
+        argv[0],
+        argv,
+        environment,
+        file_actions=[(os.POSIX_SPAWN_DUP2, ours, its) for its, ours in enumerate((stdin, stdout, stderr))],
+        setpgroup=0,
+        # Python ignores these, and what is ignored stays so over an exec.
+        setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
+    )
+
+
+def read_to_end(descriptor: int) -> bytes:
+    chunks = []
+    while chunk := os.read(descriptor, READ_BYTES):
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+@contextlib.contextmanager
+def deadline(seconds: float, what: str) -> Iterator[None]:
+    """Fails what takes longer. An alarm, because waiting with a timeout would add a system call to every read."""
+
+    def expire(_signal: int, _frame: object) -> None:
+        raise NotMeasured(f"{what}: no answer within {seconds:g} s")
+
+    signal.signal(signal.SIGALRM, expire)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def process_handles(pids: list[int]) -> list[int]:
+    """A descriptor for each process that is still there."""
+    handles = []
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            handles.append(os.pidfd_open(pid))
+    return handles
+
+
+def wait_for_exit(process: int, seconds: float) -> bool:
+    """Whether a process exits in time. It is not reaped here."""
+    poll = select.poll()
+    poll.register(process, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
+
+
+def descendants(pid: int) -> list[int]:
+    """The children of a process, their children, and so on."""
+    children: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            with contextlib.suppress(OSError):
+                # The name in parentheses may hold anything; the state and the parent follow the last of them.
+                parent = Path("/proc", entry, "stat").read_text(errors="replace").rpartition(")")[2].split()[1]
+                children.setdefault(int(parent), []).append(int(entry))
+    found, unseen = [], [pid]
+    while unseen:
+        generation = children.get(unseen.pop(), [])
+        found += generation
+        unseen += generation
+    return found
+
+
+def resident_mb(pid: int, gone_is_zero: bool = False) -> float:
+    """Resident memory in 10^6 bytes."""
+    try:
+        status = Path("/proc", str(pid), "status").read_text(errors="replace")
+    except OSError:
+        status = ""
+    match = re.search(r"^VmRSS:\s+(\d+) kB$", status, re.M)
+    if match:
+        return int(match[1]) * 1024 / 1e6
+    if gone_is_zero:
+        return 0.0
+    raise NotMeasured(f"no resident memory to read of process {pid}")

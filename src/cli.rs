@@ -1,0 +1,150 @@
+//! The command line: `qwed-mcp` serves, `qwed-mcp run` runs one script.
+
+use std::ffi::OsStr;
+use std::io::{self, IsTerminal as _, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::{Parser, Subcommand};
+use serde_json::json;
+use tokio::runtime::{Builder, Runtime};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Settings;
+use crate::executor::{OneShotExecutor, SUPERVISE_ARGUMENT, orphans, supervisor};
+use crate::gateway::Arguments;
+use crate::jobs::RequestKey;
+use crate::logging;
+use crate::server::{Caller, Server, serve};
+
+/// How long threads that are blocked on standard input may hold up the end of the process.
+const RUNTIME_SHUTDOWN: Duration = Duration::from_millis(50);
+
+/// The exit code of a usage error, as clap has it.
+const USAGE: u8 = 2;
+
+const LONG_ABOUT: &str = "\
+MCP server that lets a language model check its own claims with Python scripts.
+
+Without a command it serves an MCP client on standard input and output; that is what a client's
+configuration starts. Settings come from environment variables: QWED_MCP_TRUSTED_CODE_EXECUTION=true
+allows code to run, QWED_MCP_PYTHON names the interpreter. The README lists all of them.";
+
+#[derive(Parser)]
+#[command(name = "qwed-mcp", version, about = "Governed Python verification over MCP", long_about = LONG_ABOUT)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve an MCP client on standard input and output (the default)
+    Serve,
+    /// Run a script as a client's call would, and print the same text
+    ///
+    /// The exit code is 0 if the script ran and succeeded, 1 if it failed or was blocked, 2 if it
+    /// could not be read.
+    Run {
+        /// The script, or - for standard input
+        file: PathBuf,
+    },
+}
+
+/// The whole program. The exit code is the process's.
+pub fn run() -> ExitCode {
+    // Before anything else: a supervisor is small, and has no runtime.
+    if std::env::args_os().nth(1).as_deref() == Some(OsStr::new(SUPERVISE_ARGUMENT)) {
+        return supervisor::supervise();
+    }
+    let command = CommandLine::parse().command.unwrap_or(Command::Serve);
+    logging::start();
+    let result = match command {
+        Command::Serve => serve_client(),
+        Command::Run { file } => run_script(&file),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            tracing::error!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve_client() -> anyhow::Result<ExitCode> {
+    if io::stdin().is_terminal() {
+        tracing::warn!("serving MCP on a terminal; an MCP client should start this, see --help");
+    }
+    with_server(|runtime, server| {
+        runtime.block_on(serve(server))?;
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+fn run_script(file: &Path) -> anyhow::Result<ExitCode> {
+    let code = match read_script(file) {
+        Ok(code) => code,
+        Err(error) => {
+            let error =
+                anyhow::Error::new(error).context(format!("failed to read {}", file.display()));
+            tracing::error!("{error:#}");
+            return Ok(ExitCode::from(USAGE));
+        }
+    };
+    with_server(|runtime, server| {
+        let cancel = CancellationToken::new();
+        let caller = Caller { request: RequestKey("run".to_owned()), cancel: cancel.clone() };
+        let arguments = Arguments::from_iter([("code".to_owned(), json!(code))]);
+        let reply = runtime.block_on(async {
+            let call = server.call("execute_python_code", arguments, caller);
+            tokio::pin!(call);
+            tokio::select! {
+                reply = &mut call => reply,
+                _ = tokio::signal::ctrl_c() => {
+                    cancel.cancel();
+                    call.await
+                }
+            }
+        });
+        let mut text = reply.texts.join("\n\n");
+        text.push('\n');
+        io::stdout().write_all(text.as_bytes()).context("failed to print the result")?;
+        Ok(if reply.is_error { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    })
+}
+
+fn read_script(file: &Path) -> io::Result<String> {
+    if file == Path::new("-") {
+        let mut code = String::new();
+        io::stdin().read_to_string(&mut code)?;
+        Ok(code)
+    } else {
+        std::fs::read_to_string(file)
+    }
+}
+
+/// Sets up what both commands need, and takes it down again.
+fn with_server(
+    work: impl FnOnce(&Runtime, Arc<Server>) -> anyhow::Result<ExitCode>,
+) -> anyhow::Result<ExitCode> {
+    let (settings, warnings) = Settings::from_env();
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
+    orphans::adopt().context("failed to become a child subreaper")?;
+    let executor = Arc::new(OneShotExecutor::new(&settings));
+    let server = Arc::new(Server::new(&settings, executor));
+    // One thread: the work is done by other processes, and pipes are faster without hand-overs.
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("failed to start the runtime")?;
+    let result = work(&runtime, server);
+    // A thread may be blocked reading standard input for ever.
+    runtime.shutdown_timeout(RUNTIME_SHUTDOWN);
+    result
+}

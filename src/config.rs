@@ -1,0 +1,267 @@
+//! The environment as typed settings, read once at start.
+//!
+//! Nothing else in the crate reads `QWED_*` variables. A value that cannot be used never stops the
+//! server: the default is taken and a [`SettingsWarning`] says so, as the documents ask for.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use thiserror::Error;
+
+/// What a background job may take when the admin says nothing else.
+pub const BACKGROUND_TIMEOUT_DEFAULT: Duration = Duration::from_secs(120);
+/// The ceiling of `QWED_MCP_BACKGROUND_TIMEOUT`: above it a job could hold a slot for hours.
+pub const BACKGROUND_TIMEOUT_MAX: Duration = Duration::from_secs(600);
+/// What a synchronous run may take: below the 60 s after which common MCP clients give up.
+pub const SYNC_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a job is kept after its last change.
+pub const JOB_TTL: Duration = Duration::from_secs(3600);
+/// The ceiling of `QWED_MCP_SYNC_CONCURRENCY`: more interpreters than this only fight for the CPU.
+pub const SYNC_CONCURRENCY_MAX: usize = 64;
+
+/// Whether the admin allows this server to run code at all (`QWED_MCP_TRUSTED_CODE_EXECUTION`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AdminGate {
+    /// Verified code runs.
+    Open,
+    /// Nothing runs; every call is still analysed and answered.
+    Closed,
+}
+
+/// What the admin asks of the kernel sandbox (`QWED_MCP_SANDBOX`).
+///
+/// This version has no sandbox. A demand for one is therefore refused instead of ignored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SandboxDemand {
+    /// Nothing was said, or the admin opted out.
+    None,
+    /// `required` or `strict`: code must not run without a sandbox.
+    Enforced,
+}
+
+/// Everything the admin can set, parsed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// `QWED_MCP_TRUSTED_CODE_EXECUTION`.
+    pub admin_gate: AdminGate,
+    /// `QWED_MCP_SANDBOX`.
+    pub sandbox_demand: SandboxDemand,
+    /// `QWED_MCP_PYTHON`: an interpreter's path, or a name that is looked up on `PATH`.
+    pub python: Option<OsString>,
+    /// `VIRTUAL_ENV`: the root of an activated virtual environment.
+    pub virtual_env: Option<PathBuf>,
+    /// `QWED_SKILL_MANIFEST`: the manifest to validate before the server answers anything.
+    pub skill_manifest: Option<PathBuf>,
+    /// How many synchronous runs may go on at once (`QWED_MCP_SYNC_CONCURRENCY`).
+    pub sync_concurrency: usize,
+    /// What one synchronous run may take, counted from its start.
+    pub sync_timeout: Duration,
+    /// What one background job may take, counted from its start (`QWED_MCP_BACKGROUND_TIMEOUT`).
+    pub background_timeout: Duration,
+    /// How long a job is kept after its last change.
+    pub job_ttl: Duration,
+}
+
+/// A variable whose value is not used, and what is used instead.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum SettingsWarning {
+    /// Not a positive finite number.
+    #[error("QWED_MCP_BACKGROUND_TIMEOUT is not a positive number of seconds; using 120")]
+    BackgroundTimeout,
+    /// Not an integer within the bounds.
+    #[error("QWED_MCP_SYNC_CONCURRENCY is not a whole number from 1 to 64; using 1")]
+    SyncConcurrency,
+    /// Not one of the documented words.
+    #[error(
+        "QWED_MCP_SANDBOX is none of required, strict, degraded and off; taking it as required"
+    )]
+    Sandbox,
+}
+
+impl Settings {
+    /// Reads the settings of this process's environment.
+    pub fn from_env() -> (Self, Vec<SettingsWarning>) {
+        Self::from_lookup(|name| std::env::var_os(name))
+    }
+
+    /// Reads the settings from `lookup`, which gives a variable's value by its name.
+    pub fn from_lookup(lookup: impl Fn(&str) -> Option<OsString>) -> (Self, Vec<SettingsWarning>) {
+        let mut warnings = Vec::new();
+        let mut warn = |warning| warnings.push(warning);
+        let text = |name: &str| lookup(name).and_then(|value| value.into_string().ok());
+        let present = |name: &str| lookup(name).filter(|value| !value.is_empty());
+
+        let settings = Self {
+            admin_gate: admin_gate(text("QWED_MCP_TRUSTED_CODE_EXECUTION").as_deref()),
+            sandbox_demand: sandbox_demand(text("QWED_MCP_SANDBOX").as_deref(), &mut warn),
+            python: present("QWED_MCP_PYTHON"),
+            virtual_env: present("VIRTUAL_ENV").map(PathBuf::from),
+            skill_manifest: present("QWED_SKILL_MANIFEST").map(PathBuf::from),
+            sync_concurrency: sync_concurrency(
+                text("QWED_MCP_SYNC_CONCURRENCY").as_deref(),
+                &mut warn,
+            ),
+            sync_timeout: test_switch_ms(&lookup, "QWED_MCP_TEST_SYNC_TIMEOUT_MS")
+                .unwrap_or(SYNC_TIMEOUT),
+            background_timeout: background_timeout(
+                text("QWED_MCP_BACKGROUND_TIMEOUT").as_deref(),
+                &mut warn,
+            ),
+            job_ttl: test_switch_ms(&lookup, "QWED_MCP_TEST_JOB_TTL_MS").unwrap_or(JOB_TTL),
+        };
+        (settings, warnings)
+    }
+}
+
+fn admin_gate(value: Option<&str>) -> AdminGate {
+    match value {
+        Some(value) if value.eq_ignore_ascii_case("true") => AdminGate::Open,
+        Some(_) | None => AdminGate::Closed,
+    }
+}
+
+fn sandbox_demand(value: Option<&str>, warn: &mut impl FnMut(SettingsWarning)) -> SandboxDemand {
+    match value.map(str::to_ascii_lowercase).as_deref() {
+        None | Some("" | "degraded" | "off") => SandboxDemand::None,
+        Some("required" | "strict") => SandboxDemand::Enforced,
+        Some(_) => {
+            warn(SettingsWarning::Sandbox);
+            SandboxDemand::Enforced
+        }
+    }
+}
+
+fn sync_concurrency(value: Option<&str>, warn: &mut impl FnMut(SettingsWarning)) -> usize {
+    let Some(value) = value.filter(|value| !value.trim().is_empty()) else {
+        return 1;
+    };
+    match value.trim().parse() {
+        Ok(count @ 1..=SYNC_CONCURRENCY_MAX) => count,
+        Ok(_) | Err(_) => {
+            warn(SettingsWarning::SyncConcurrency);
+            1
+        }
+    }
+}
+
+fn background_timeout(value: Option<&str>, warn: &mut impl FnMut(SettingsWarning)) -> Duration {
+    let Some(value) = value.filter(|value| !value.is_empty()) else {
+        return BACKGROUND_TIMEOUT_DEFAULT;
+    };
+    match value.trim().parse::<f64>() {
+        Ok(seconds) if seconds.is_finite() && seconds > 0.0 => {
+            Duration::from_secs_f64(seconds.min(BACKGROUND_TIMEOUT_MAX.as_secs_f64()))
+        }
+        Ok(_) | Err(_) => {
+            warn(SettingsWarning::BackgroundTimeout);
+            BACKGROUND_TIMEOUT_DEFAULT
+        }
+    }
+}
+
+/// A duration that only tests may shorten. Release builds do not have these switches.
+fn test_switch_ms(lookup: impl Fn(&str) -> Option<OsString>, name: &str) -> Option<Duration> {
+    if !cfg!(debug_assertions) {
+        return None;
+    }
+    let millis = lookup(name)?.into_string().ok()?.parse().ok()?;
+    Some(Duration::from_millis(millis))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(variables: &[(&str, &str)]) -> (Settings, Vec<SettingsWarning>) {
+        Settings::from_lookup(|name| {
+            let (_, value) = variables.iter().find(|(key, _)| *key == name)?;
+            Some(OsString::from(value))
+        })
+    }
+
+    #[test]
+    fn an_empty_environment_gives_the_documented_defaults() {
+        let (settings, warnings) = read(&[]);
+        assert_eq!(
+            settings,
+            Settings {
+                admin_gate: AdminGate::Closed,
+                sandbox_demand: SandboxDemand::None,
+                python: None,
+                virtual_env: None,
+                skill_manifest: None,
+                sync_concurrency: 1,
+                sync_timeout: Duration::from_secs(30),
+                background_timeout: Duration::from_secs(120),
+                job_ttl: Duration::from_secs(3600),
+            }
+        );
+        assert_eq!(warnings, []);
+    }
+
+    #[test]
+    fn only_the_word_true_opens_the_admin_gate() {
+        for (value, expected) in [
+            ("true", AdminGate::Open),
+            ("TRUE", AdminGate::Open),
+            ("True", AdminGate::Open),
+            ("1", AdminGate::Closed),
+            ("yes", AdminGate::Closed),
+            (" true", AdminGate::Closed),
+            ("", AdminGate::Closed),
+        ] {
+            let (settings, _) = read(&[("QWED_MCP_TRUSTED_CODE_EXECUTION", value)]);
+            assert_eq!(settings.admin_gate, expected, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn the_background_timeout_is_clamped_or_falls_back() {
+        for (value, seconds, warnings) in [
+            ("", 120.0, 0),
+            ("45", 45.0, 0),
+            (" 0.5 ", 0.5, 0),
+            ("600", 600.0, 0),
+            ("601", 600.0, 0),
+            ("1e9", 600.0, 0),
+            ("0", 120.0, 1),
+            ("-3", 120.0, 1),
+            ("nan", 120.0, 1),
+            ("inf", 120.0, 1),
+            ("abc", 120.0, 1),
+        ] {
+            let (settings, found) = read(&[("QWED_MCP_BACKGROUND_TIMEOUT", value)]);
+            assert_eq!(settings.background_timeout, Duration::from_secs_f64(seconds), "{value:?}");
+            assert_eq!(found.len(), warnings, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn the_sync_concurrency_is_bounded() {
+        for (value, expected, warnings) in
+            [("", 1, 0), ("4", 4, 0), ("64", 64, 0), ("0", 1, 1), ("65", 1, 1), ("x", 1, 1)]
+        {
+            let (settings, found) = read(&[("QWED_MCP_SYNC_CONCURRENCY", value)]);
+            assert_eq!(settings.sync_concurrency, expected, "{value:?}");
+            assert_eq!(found.len(), warnings, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn a_sandbox_word_that_is_not_known_is_taken_as_a_demand() {
+        for (value, expected) in [
+            ("off", SandboxDemand::None),
+            ("degraded", SandboxDemand::None),
+            ("required", SandboxDemand::Enforced),
+            ("Strict", SandboxDemand::Enforced),
+            ("of", SandboxDemand::Enforced),
+        ] {
+            assert_eq!(
+                read(&[("QWED_MCP_SANDBOX", value)]).0.sandbox_demand,
+                expected,
+                "{value:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! What one run may take.
+
+use std::time::Duration;
+
+/// The most bytes of stdout, and of stderr, that are kept. The text about it is in `output`.
+pub(crate) const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
+
+/// How long the supervisor may take to kill the processes of a run. It takes milliseconds; this is
+/// for a machine that is out of memory or CPU.
+pub(super) const KILL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long output is waited for after every process of a run is dead. Only a writer that is no
+/// descendant (a descriptor passed over a socket) can hold the pipe open that long.
+pub(super) const DRAIN_TIMEOUT: Duration = Duration::from_millis(250);
+
+/// How long an interpreter may take to tell where it is.
+pub(super) const PROBE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The bounds of one run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RunLimits {
+    /// Wall-clock time, counted from the start of the run.
+    pub(crate) timeout: Duration,
+}

@@ -1,0 +1,93 @@
+//! Runs what the gateway has authorised, and nothing else.
+//!
+//! An [`Executor`] takes an [`AuthorizedScript`], bounds and a cancellation token, and gives an
+//! [`Outcome`]. However a run ends, every process that it started is dead by then. It never
+//! decides whether a script may run.
+//!
+//! Today there is one implementation, [`OneShotExecutor`]: `interpreter` (find Python once) →
+//! `one_shot` (the server's side of a run) ⇄ `protocol` ⇄ `supervisor` (a process of its own for
+//! each run, which starts Python, watches it and clears up after it). A warm fork server, a
+//! sandbox or a remote pool is one more implementation.
+
+mod interpreter;
+mod limits;
+mod one_shot;
+pub(crate) mod orphans;
+mod outcome;
+mod output;
+mod process_tree;
+mod protocol;
+pub(crate) mod supervisor;
+
+pub(crate) use limits::RunLimits;
+pub(crate) use one_shot::OneShotExecutor;
+pub(crate) use outcome::{Captured, Ending, Outcome};
+pub(crate) use protocol::SUPERVISE_ARGUMENT;
+
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+
+use futures_util::FutureExt as _;
+use thiserror::Error;
+use tokio_util::sync::CancellationToken;
+
+use crate::gateway::AuthorizedScript;
+
+/// Something that can run a script.
+pub(crate) trait Executor: Send + Sync + 'static {
+    /// Runs `script` within `limits` until it ends or `cancel` is cancelled.
+    ///
+    /// The future must be polled to its end: dropping it kills the run, but nobody then waits until
+    /// its processes are dead.
+    fn run(
+        &self,
+        script: AuthorizedScript,
+        limits: RunLimits,
+        cancel: CancellationToken,
+    ) -> Run<'_>;
+}
+
+/// A run that is going on.
+pub(crate) type Run<'a> = Pin<Box<dyn Future<Output = Result<Outcome, RunError>> + Send + 'a>>;
+
+/// Why a script could not be run at all. Its `Display` is shown to the client: it names no path.
+#[derive(Debug, Error)]
+pub(crate) enum RunError {
+    /// No interpreter was found.
+    #[error(transparent)]
+    FindInterpreter(#[from] interpreter::FindError),
+    /// The supervisor process could not be started.
+    #[error("the process that watches over the script could not be started")]
+    StartSupervisor(#[source] std::io::Error),
+    /// The supervisor could not start Python.
+    #[error("Python could not be started: {0}")]
+    StartPython(String),
+    /// A defect in the executor.
+    #[error("the executor stopped unexpectedly")]
+    Panicked,
+    /// The supervisor ended without a report: something killed it.
+    #[error("the process that watches over the script was killed from outside")]
+    SupervisorDied,
+}
+
+/// Runs `script` on `executor`; a panic in there is an error like any other.
+pub(crate) async fn run(
+    executor: &dyn Executor,
+    script: AuthorizedScript,
+    limits: RunLimits,
+    cancel: CancellationToken,
+) -> Result<Outcome, RunError> {
+    let verification_id = script.verification_id().clone();
+    let run = AssertUnwindSafe(executor.run(script, limits, cancel)).catch_unwind();
+    let outcome = run.await.unwrap_or(Err(RunError::Panicked));
+    match &outcome {
+        Ok(Outcome { ending, duration, .. }) => {
+            tracing::info!(%verification_id, ?ending, ?duration, "run ended");
+        }
+        Err(error) => {
+            let source = std::error::Error::source(error).map(ToString::to_string);
+            tracing::error!(%verification_id, %error, source, "run failed");
+        }
+    }
+    outcome
+}

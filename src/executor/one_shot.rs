@@ -1,0 +1,267 @@
+//! A new interpreter for each run.
+
+use std::collections::HashSet;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::process::{Child, ChildStderr, ChildStdout, Command};
+use tokio::time::{sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::config::Settings;
+use crate::gateway::AuthorizedScript;
+
+use super::interpreter::InterpreterFinder;
+use super::limits::{DRAIN_TIMEOUT, KILL_TIMEOUT, OUTPUT_BYTES_MAX};
+use super::outcome::{Ending, Outcome};
+use super::output::{Capture, ReadEnd};
+use super::protocol::{REPORT_BYTES_MAX, Report, Request, SUPERVISE_ARGUMENT};
+use super::{Executor, Run, RunError, RunLimits, orphans};
+
+/// The variables of the server's environment that a script gets to see.
+const FORWARDED_VARIABLES: [&str; 2] = ["PATH", "PYTHONPATH"];
+
+/// Runs each script in a new interpreter, under a supervisor of its own.
+#[derive(Debug)]
+pub(crate) struct OneShotExecutor {
+    finder: InterpreterFinder,
+    environment: Vec<(String, String)>,
+    /// The supervisors that are at work. Locked while one is started, so that a search for orphans
+    /// never meets one that is not listed yet.
+    supervisors: Mutex<HashSet<u32>>,
+}
+
+impl OneShotExecutor {
+    /// An executor for the interpreter that the settings name.
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let forwarded = FORWARDED_VARIABLES
+            .into_iter()
+            .filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)));
+        Self {
+            finder: InterpreterFinder::new(settings),
+            environment: forwarded.collect(),
+            supervisors: Mutex::default(),
+        }
+    }
+
+    async fn run_once(
+        &self,
+        script: &AuthorizedScript,
+        limits: RunLimits,
+        cancel: &CancellationToken,
+    ) -> Result<Outcome, RunError> {
+        let interpreter = self.finder.interpreter().await?;
+        let started = Instant::now();
+        let scratch = std::env::temp_dir().join(format!("qwed-mcp-{}", Uuid::new_v4().simple()));
+        let request = Request {
+            python: interpreter.executable.clone(),
+            scratch: scratch.clone(),
+            environment: self.environment.clone(),
+            source_bytes: script.source().as_str().len(),
+        };
+        let mut supervised = Supervised::start(&mut self.lock_supervisors(), scratch)?;
+        let cause = tokio::select! {
+            cause = supervised.follow(&request, script.source().as_str()) => cause,
+            () = sleep_until((started + limits.timeout).into()) => Cause::TimedOut,
+            () = cancel.cancelled() => Cause::Cancelled,
+        };
+        let report = supervised.end(cause).await;
+        self.forget(&supervised, report.is_none()).await;
+
+        let (stdout, stderr) = (supervised.stdout.finish(), supervised.stderr.finish());
+        let is_capped = stdout.is_truncated || stderr.is_truncated;
+        let ending = ending(cause, is_capped, report.ok_or(RunError::SupervisorDied)?)?;
+        Ok(Outcome { ending, stdout, stderr, duration: started.elapsed() })
+    }
+
+    /// Takes a supervisor that has ended off the list. If it was killed, what it watched over is
+    /// searched for and killed.
+    async fn forget(&self, supervised: &Supervised, was_killed: bool) {
+        if let Some(pid) = supervised.pid {
+            self.lock_supervisors().remove(&pid);
+        }
+        if was_killed {
+            tracing::error!("a supervisor was killed; killing what it watched over");
+            orphans::kill(|| self.lock_supervisors().clone()).await;
+            let _ = tokio::fs::remove_dir_all(&supervised.scratch).await;
+        }
+    }
+
+    fn lock_supervisors(&self) -> MutexGuard<'_, HashSet<u32>> {
+        self.supervisors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Executor for OneShotExecutor {
+    fn run(
+        &self,
+        script: AuthorizedScript,
+        limits: RunLimits,
+        cancel: CancellationToken,
+    ) -> Run<'_> {
+        Box::pin(async move { self.run_once(&script, limits, &cancel).await })
+    }
+}
+
+/// What made the server stop following a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// The supervisor has reported, or is gone.
+    Reported,
+    /// A stream went on after the cap.
+    Capped,
+    TimedOut,
+    Cancelled,
+}
+
+fn ending(cause: Cause, is_capped: bool, report: Report) -> Result<Ending, RunError> {
+    match (cause, report) {
+        (_, Report::NotStarted(reason)) => Err(RunError::StartPython(reason)),
+        (Cause::TimedOut, Report::Exited(_) | Report::Killed) => Ok(Ending::TimedOut),
+        (Cause::Cancelled, Report::Exited(_) | Report::Killed) => Ok(Ending::Cancelled),
+        // A script that has just ended when its output reaches the cap is no exception.
+        (Cause::Reported | Cause::Capped, Report::Exited(code)) if !is_capped => {
+            Ok(Ending::Exited(code))
+        }
+        // Without a cap: the supervisor was asked to end by a signal, and killed the run.
+        (Cause::Reported | Cause::Capped, Report::Exited(_) | Report::Killed) => {
+            Ok(Ending::Exited(Ending::KILLED))
+        }
+    }
+}
+
+/// The server's side of one run.
+struct Supervised {
+    supervisor: Child,
+    pid: Option<u32>,
+    to_supervisor: Option<OwnedWriteHalf>,
+    from_supervisor: OwnedReadHalf,
+    report: Vec<u8>,
+    stdout: Capture<ChildStdout>,
+    stderr: Capture<ChildStderr>,
+    scratch: PathBuf,
+}
+
+impl Supervised {
+    fn start(supervisors: &mut HashSet<u32>, scratch: PathBuf) -> Result<Self, RunError> {
+        Self::try_start(supervisors, scratch).map_err(RunError::StartSupervisor)
+    }
+
+    fn try_start(supervisors: &mut HashSet<u32>, scratch: PathBuf) -> std::io::Result<Self> {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let (from_supervisor, to_supervisor) = UnixStream::from_std(ours)?.into_split();
+        let mut supervisor = Command::new(own_binary()?)
+            .arg(SUPERVISE_ARGUMENT)
+            .env_clear()
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let pid = supervisor.id();
+        supervisors.extend(pid);
+        let piped = supervisor.stdout.take().zip(supervisor.stderr.take());
+        let (stdout, stderr) = piped.ok_or(std::io::ErrorKind::BrokenPipe)?;
+        Ok(Self {
+            supervisor,
+            pid,
+            to_supervisor: Some(to_supervisor),
+            from_supervisor,
+            report: Vec::new(),
+            stdout: Capture::new(stdout, OUTPUT_BYTES_MAX),
+            stderr: Capture::new(stderr, OUTPUT_BYTES_MAX),
+            scratch,
+        })
+    }
+
+    /// Hands the script over and reads what comes back, until the report or until a cap.
+    async fn follow(&mut self, request: &Request, source: &str) -> Cause {
+        let Self { to_supervisor, from_supervisor, report, stdout, stderr, .. } = self;
+        let hand_over = async {
+            if let Some(to_supervisor) = to_supervisor {
+                // If this fails the supervisor is gone, and that is what reading will find.
+                let _ = send(to_supervisor, request, source).await;
+            }
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = receive(from_supervisor, report) => Cause::Reported,
+            () = until_capped(stdout) => Cause::Capped,
+            () = until_capped(stderr) => Cause::Capped,
+            () = hand_over => Cause::Reported,
+        }
+    }
+
+    /// Sees the run to its end: asks for the kill where there was no report yet, takes the rest of
+    /// the output, and comes back when the supervisor has ended. None if it never reported.
+    async fn end(&mut self, cause: Cause) -> Option<Report> {
+        // Closing our side asks for the kill.
+        drop(self.to_supervisor.take());
+        if cause != Cause::Reported {
+            let received = receive(&mut self.from_supervisor, &mut self.report);
+            // A little more than the supervisor gives itself.
+            if timeout(KILL_TIMEOUT + Duration::from_secs(1), received).await.is_err() {
+                tracing::error!("a supervisor does not report");
+            }
+        }
+        let report = serde_json::from_slice(&self.report).ok();
+        if report.is_none() {
+            // It may be stopped. Its children are searched for by the caller.
+            let _ = self.supervisor.start_kill();
+        }
+        let drain = async { tokio::join!(self.stdout.read(), self.stderr.read()) };
+        // What holds the output open longer than this is no process of the run.
+        let _ = timeout(DRAIN_TIMEOUT, drain).await;
+        match timeout(KILL_TIMEOUT, self.supervisor.wait()).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => tracing::error!(%error, "a supervisor cannot be waited for"),
+            Err(_) => tracing::error!("a supervisor does not end"),
+        }
+        report
+    }
+}
+
+/// Reads `stream`. Its end is not the end of the run: a script may go on without it.
+async fn until_capped(stream: &mut Capture<impl AsyncRead + Unpin>) {
+    if stream.read().await == ReadEnd::Eof {
+        std::future::pending::<()>().await;
+    }
+}
+
+async fn send(
+    to_supervisor: &mut OwnedWriteHalf,
+    request: &Request,
+    source: &str,
+) -> std::io::Result<()> {
+    let mut bytes = serde_json::to_vec(request)?;
+    bytes.push(b'\n');
+    bytes.extend_from_slice(source.as_bytes());
+    to_supervisor.write_all(&bytes).await
+}
+
+/// Reads the report's line into `report`. Cancel-safe.
+async fn receive(from_supervisor: &mut OwnedReadHalf, report: &mut Vec<u8>) {
+    while !report.ends_with(b"\n") && report.len() < REPORT_BYTES_MAX {
+        match from_supervisor.read_buf(report).await {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+    }
+}
+
+/// The program to start as a supervisor: this one.
+fn own_binary() -> std::io::Result<PathBuf> {
+    if cfg!(target_os = "linux") {
+        // Also after the file was replaced by a newer one.
+        Ok(Path::new("/proc/self/exe").to_owned())
+    } else {
+        std::env::current_exe()
+    }
+}

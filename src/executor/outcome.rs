@@ -1,0 +1,53 @@
+//! How a run ended, and what it printed.
+
+use std::time::Duration;
+
+/// The end of a run.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) ending: Ending,
+    pub(crate) stdout: Captured,
+    pub(crate) stderr: Captured,
+    /// From the start of the run until its last process was dead.
+    pub(crate) duration: Duration,
+}
+
+impl Outcome {
+    /// How many bytes of output there are.
+    pub(crate) fn output_bytes(&self) -> usize {
+        self.stdout.text.len() + self.stderr.text.len()
+    }
+}
+
+/// Why a run is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Python ended; its exit code, or the negative number of the signal that killed it.
+    Exited(i32),
+    /// The time was up.
+    TimedOut,
+    /// The caller did not want the result any more.
+    Cancelled,
+}
+
+impl Ending {
+    /// The exit code of what was killed: SIGKILL.
+    pub(super) const KILLED: i32 = -9;
+
+    /// The exit code that is reported.
+    pub(crate) fn exit_code(self) -> i32 {
+        match self {
+            Self::Exited(code) => code,
+            Self::TimedOut | Self::Cancelled => Self::KILLED,
+        }
+    }
+}
+
+/// What was printed to one stream.
+#[derive(Debug, Default)]
+pub(crate) struct Captured {
+    /// The text, invalid UTF-8 replaced, trailing white space removed.
+    pub(crate) text: String,
+    /// Whether the stream went on after the cap, so that the run was killed.
+    pub(crate) is_truncated: bool,
+}

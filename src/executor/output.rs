@@ -1,0 +1,94 @@
+//! A stream of the script, read up to the cap.
+
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+
+use super::outcome::Captured;
+
+const TRUNCATED: &str = "\n\n[WARNING: OUTPUT TRUNCATED DUE TO 1MB SIZE CAP. PROCESS TERMINATED.]";
+
+/// Collects one stream. Kept outside the reading future, so that a read that is given up can be
+/// gone on with.
+#[derive(Debug)]
+pub(super) struct Capture<R> {
+    stream: R,
+    bytes: Vec<u8>,
+    bytes_max: usize,
+    end: Option<ReadEnd>,
+}
+
+/// Why reading stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ReadEnd {
+    /// Nobody writes to the stream any more.
+    Eof,
+    /// There is more than the cap.
+    Capped,
+}
+
+impl<R: AsyncRead + Unpin> Capture<R> {
+    pub(super) fn new(stream: R, bytes_max: usize) -> Self {
+        Self { stream, bytes: Vec::new(), bytes_max, end: None }
+    }
+
+    /// Reads until the end of the stream, or until there is more than the cap. An error of the
+    /// pipe is the end of it. Cancel-safe.
+    pub(super) async fn read(&mut self) -> ReadEnd {
+        loop {
+            if let Some(end) = self.end {
+                return end;
+            }
+            // One byte more than the cap tells a full stream from one that goes on.
+            let room = (self.bytes_max + 1).saturating_sub(self.bytes.len());
+            let mut limited = (&mut self.stream).take(u64::try_from(room).unwrap_or(u64::MAX));
+            match limited.read_buf(&mut self.bytes).await {
+                Ok(0) | Err(_) => self.end = Some(ReadEnd::Eof),
+                Ok(_) if self.bytes.len() > self.bytes_max => {
+                    self.bytes.truncate(self.bytes_max);
+                    self.end = Some(ReadEnd::Capped);
+                }
+                Ok(_) => {}
+            }
+        }
+    }
+
+    pub(super) fn finish(self) -> Captured {
+        let mut text = match String::from_utf8(self.bytes) {
+            Ok(text) => text,
+            Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
+        };
+        let is_truncated = self.end == Some(ReadEnd::Capped);
+        if is_truncated {
+            text.push_str(TRUNCATED);
+        }
+        text.truncate(text.trim_end().len());
+        Captured { text, is_truncated }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn capture(bytes: &[u8]) -> (Captured, ReadEnd) {
+        let mut capture = Capture::new(bytes, 8);
+        let end = capture.read().await;
+        assert_eq!(capture.read().await, end, "reading on changes nothing");
+        (capture.finish(), end)
+    }
+
+    #[tokio::test]
+    async fn a_stream_is_cut_after_the_cap_and_not_at_it() {
+        for (bytes, text, end) in [
+            (&b""[..], String::new(), ReadEnd::Eof),
+            (b"  a\n\n", "  a".to_owned(), ReadEnd::Eof),
+            (b"12345678", "12345678".to_owned(), ReadEnd::Eof),
+            (b"123456789", format!("12345678{TRUNCATED}"), ReadEnd::Capped),
+            (b"1234567\xc3\xa9", format!("1234567\u{fffd}{TRUNCATED}"), ReadEnd::Capped),
+            (b"a\xff\xfeb", "a\u{fffd}\u{fffd}b".to_owned(), ReadEnd::Eof),
+        ] {
+            let (captured, reached) = capture(bytes).await;
+            assert_eq!((captured.text, reached), (text, end), "{bytes:?}");
+            assert_eq!(captured.is_truncated, end == ReadEnd::Capped);
+        }
+    }
+}

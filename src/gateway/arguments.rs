@@ -1,0 +1,65 @@
+//! Arguments from JSON to types, once.
+
+use serde_json::{Value, json};
+
+use super::{Arguments, ErrorCode, JobId, SourceCode};
+
+/// Arguments that do not parse, and what to say about it.
+#[derive(Debug)]
+pub(super) struct Invalid {
+    pub(super) code: ErrorCode,
+    pub(super) message: &'static str,
+    pub(super) arguments: Arguments,
+}
+
+/// The arguments of `execute_python_code`: the code, and whether it goes to the background.
+pub(super) fn execution(mut arguments: Arguments) -> Result<(SourceCode, bool), Invalid> {
+    if !is_text(arguments.get("code")) {
+        let message = "Missing required non-empty 'code' argument.";
+        return Err(Invalid { code: ErrorCode::CodeMissing, message, arguments });
+    }
+    let background = match arguments.get("background") {
+        None => false,
+        Some(Value::Bool(background)) => *background,
+        Some(_) => {
+            let message = "'background' must be a boolean when provided.";
+            return Err(Invalid { code: ErrorCode::BackgroundNotBoolean, message, arguments });
+        }
+    };
+    let code = match arguments.get_mut("code").map(Value::take) {
+        Some(Value::String(code)) => SourceCode::from(code),
+        Some(_) | None => SourceCode::from(String::new()),
+    };
+    Ok((code, background))
+}
+
+/// The arguments of `execute_python_code` as the decision records them.
+pub(super) fn normalized_execution(code: &SourceCode, background: bool) -> Arguments {
+    Arguments::from_iter([
+        ("code".to_owned(), json!(code.as_str())),
+        ("background".to_owned(), json!(background)),
+    ])
+}
+
+/// The argument of `verification_status`.
+pub(super) fn job_id(arguments: Arguments) -> Result<JobId, Invalid> {
+    match arguments.get("job_id").and_then(Value::as_str).map(str::trim) {
+        None | Some("") => {
+            let message = "Missing required non-empty 'job_id' argument.";
+            Err(Invalid { code: ErrorCode::JobIdMissing, message, arguments })
+        }
+        Some(text) => text.parse().map_err(|_| {
+            let message = "Invalid job_id format. Expected a canonical UUID.";
+            Invalid { code: ErrorCode::JobIdInvalid, message, arguments: arguments.clone() }
+        }),
+    }
+}
+
+/// The argument of `verification_status` as the decision records it.
+pub(super) fn normalized_job_id(job_id: JobId) -> Arguments {
+    Arguments::from_iter([("job_id".to_owned(), json!(job_id.to_string()))])
+}
+
+fn is_text(value: Option<&Value>) -> bool {
+    value.and_then(Value::as_str).is_some_and(|text| !text.trim().is_empty())
+}

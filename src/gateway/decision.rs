@@ -1,0 +1,174 @@
+//! What a decision says, with the field names and words of the documents.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
+
+use super::{Arguments, Grant, VerificationId};
+
+/// The outcome of the gateway's checks. Serialises as its [`DecisionRecord`].
+#[derive(Debug)]
+pub enum Decision {
+    /// The call may be carried out, as far as the grant goes.
+    Allow {
+        /// The decision as the documents describe it.
+        record: DecisionRecord,
+        /// The permission itself.
+        grant: Grant,
+    },
+    /// The call is refused.
+    Block(DecisionRecord),
+    /// The call would be allowed if the admin's settings were different.
+    BlockByAdminPolicy(DecisionRecord),
+}
+
+impl Decision {
+    /// The decision as the documents describe it.
+    pub fn record(&self) -> &DecisionRecord {
+        match self {
+            Self::Allow { record, .. } | Self::Block(record) | Self::BlockByAdminPolicy(record) => {
+                record
+            }
+        }
+    }
+}
+
+impl Serialize for Decision {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.record().serialize(serializer)
+    }
+}
+
+/// The documented fields of a decision.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DecisionRecord {
+    /// Whether the call may be carried out.
+    pub verified: bool,
+    /// The kind of decision.
+    pub status: Status,
+    /// How much harm a call of this tool could do.
+    pub risk_level: RiskLevel,
+    /// The id of this one decision; never the same twice.
+    pub verification_id: VerificationId,
+    /// The arguments after parsing; as they came where they could not be parsed.
+    pub normalized_arguments: Arguments,
+    /// The reason, for people and models.
+    pub message: String,
+    /// The code of the reason; only on a blocked call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_code: Option<ErrorCode>,
+}
+
+impl DecisionRecord {
+    /// The record as JSON without the arguments, which the client knows already.
+    pub fn without_arguments(&self) -> Value {
+        let mut value = json!({
+            "verified": self.verified,
+            "status": self.status,
+            "risk_level": self.risk_level,
+            "verification_id": self.verification_id,
+            "message": self.message,
+        });
+        if let (Some(code), Some(fields)) = (self.error_code, value.as_object_mut()) {
+            fields.insert("error_code".to_owned(), json!(code));
+        }
+        value
+    }
+}
+
+/// The kind of decision, as it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum Status {
+    /// May be carried out.
+    #[serde(rename = "ALLOW_VERIFIED")]
+    AllowVerified,
+    /// Refused.
+    #[serde(rename = "BLOCKED")]
+    Blocked,
+    /// Refused by the admin's settings alone.
+    #[serde(rename = "BLOCKED_ADMIN_POLICY")]
+    BlockedAdminPolicy,
+}
+
+impl Status {
+    /// The documented word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::AllowVerified => "ALLOW_VERIFIED",
+            Self::Blocked => "BLOCKED",
+            Self::BlockedAdminPolicy => "BLOCKED_ADMIN_POLICY",
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// How much harm a call of a tool could do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RiskLevel {
+    /// Reads the server's own state.
+    Low,
+    /// Runs code.
+    High,
+}
+
+/// Why a call is blocked: `QWED-MCP-RISK-001` to `-009`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum ErrorCode {
+    /// The tool is not in the policy table.
+    #[serde(rename = "QWED-MCP-RISK-001")]
+    UnknownTool,
+    /// The tool is in the policy table, but nothing decides about it.
+    #[serde(rename = "QWED-MCP-RISK-002")]
+    NoHandler,
+    /// `code` is missing, not a string, or blank.
+    #[serde(rename = "QWED-MCP-RISK-003")]
+    CodeMissing,
+    /// `background` is not a boolean.
+    #[serde(rename = "QWED-MCP-RISK-004")]
+    BackgroundNotBoolean,
+    /// The safety analysis found something, or could not be done.
+    #[serde(rename = "QWED-MCP-RISK-005")]
+    UnsafeCode,
+    /// The code is safe, and the admin does not allow code at all.
+    #[serde(rename = "QWED-MCP-RISK-006")]
+    AdminGateClosed,
+    /// `job_id` is missing, not a string, or blank.
+    #[serde(rename = "QWED-MCP-RISK-007")]
+    JobIdMissing,
+    /// `job_id` is no canonical UUID.
+    #[serde(rename = "QWED-MCP-RISK-008")]
+    JobIdInvalid,
+    /// The admin wants a sandbox, and it cannot be enforced here.
+    #[serde(rename = "QWED-MCP-RISK-009")]
+    SandboxUnavailable,
+}
+
+impl ErrorCode {
+    /// The documented code.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::UnknownTool => "QWED-MCP-RISK-001",
+            Self::NoHandler => "QWED-MCP-RISK-002",
+            Self::CodeMissing => "QWED-MCP-RISK-003",
+            Self::BackgroundNotBoolean => "QWED-MCP-RISK-004",
+            Self::UnsafeCode => "QWED-MCP-RISK-005",
+            Self::AdminGateClosed => "QWED-MCP-RISK-006",
+            Self::JobIdMissing => "QWED-MCP-RISK-007",
+            Self::JobIdInvalid => "QWED-MCP-RISK-008",
+            Self::SandboxUnavailable => "QWED-MCP-RISK-009",
+        }
+    }
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

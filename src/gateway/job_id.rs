@@ -1,0 +1,45 @@
+//! The id of a background job.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+use uuid::Uuid;
+
+/// The length of a UUID in its canonical form, 8-4-4-4-12 hexadecimal digits (RFC 9562, section 4).
+const CANONICAL_LEN: usize = 36;
+
+/// The id of a background job: a UUID, written in lower case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct JobId(Uuid);
+
+/// Not a UUID in its canonical form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("not a canonical UUID")]
+pub struct InvalidJobId;
+
+impl JobId {
+    /// A random id that was not used before.
+    pub fn fresh() -> Self {
+        Self(Uuid::new_v4())
+    }
+}
+
+impl FromStr for JobId {
+    type Err = InvalidJobId;
+
+    /// Accepts either case; no braces, no URN, no bare digits.
+    fn from_str(text: &str) -> Result<Self, InvalidJobId> {
+        // Of the forms that the crate parses, only the canonical one has this length.
+        if text.len() != CANONICAL_LEN {
+            return Err(InvalidJobId);
+        }
+        Uuid::try_parse(text).map(Self).map_err(|_| InvalidJobId)
+    }
+}
+
+impl fmt::Display for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.hyphenated().fmt(f)
+    }
+}

@@ -1,0 +1,59 @@
+//! A script before and after the gateway.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::VerificationId;
+
+/// Python source text. Cheap to clone; never shown by `Debug`, so that it reaches no log.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SourceCode(Arc<str>);
+
+impl SourceCode {
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<String> for SourceCode {
+    fn from(text: String) -> Self {
+        Self(text.into())
+    }
+}
+
+impl fmt::Debug for SourceCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SourceCode({} bytes)", self.0.len())
+    }
+}
+
+/// A script that may be run. Only the gateway makes one; an executor takes nothing else.
+///
+/// ```compile_fail
+/// use qwed_mcp::{AuthorizedScript, SourceCode};
+///
+/// // The constructor is the gateway's own.
+/// let script = AuthorizedScript::new(SourceCode::from(String::new()), todo!());
+/// ```
+#[derive(Debug)]
+pub struct AuthorizedScript {
+    source: SourceCode,
+    verification_id: VerificationId,
+}
+
+impl AuthorizedScript {
+    pub(super) fn new(source: SourceCode, verification_id: VerificationId) -> Self {
+        Self { source, verification_id }
+    }
+
+    /// The script's text.
+    pub fn source(&self) -> &SourceCode {
+        &self.source
+    }
+
+    /// The id of the decision that allowed it.
+    pub fn verification_id(&self) -> &VerificationId {
+        &self.verification_id
+    }
+}

@@ -1,0 +1,167 @@
+use std::collections::HashSet;
+
+use serde_json::json;
+
+use super::*;
+
+fn decide(gate: AdminGate, tool: &str, arguments: &Value) -> Decision {
+    let arguments = arguments.as_object().cloned().unwrap_or_default();
+    RiskBasedExecutionGateway::new(gate).evaluate_and_route(tool, arguments)
+}
+
+/// Status, risk level, code and message of the decision.
+fn outcome(tool: &str, arguments: &Value) -> (String, Value, Value, String) {
+    let record = serde_json::to_value(decide(AdminGate::Open, tool, arguments)).unwrap();
+    (
+        record["status"].as_str().unwrap().to_owned(),
+        record["risk_level"].clone(),
+        record["error_code"].clone(),
+        record["message"].as_str().unwrap().to_owned(),
+    )
+}
+
+#[test]
+fn each_refusal_has_its_code_and_its_exact_message() {
+    let execute = "execute_python_code";
+    let status = "verification_status";
+    let missing_code = "Missing required non-empty 'code' argument.";
+    let not_boolean = "'background' must be a boolean when provided.";
+    let missing_id = "Missing required non-empty 'job_id' argument.";
+    let invalid_id = "Invalid job_id format. Expected a canonical UUID.";
+    for (tool, arguments, risk, code, message) in [
+        ("nope", json!({}), "high", 1, "Unknown MCP tool 'nope' is blocked by default."),
+        (
+            "test_tool_without_handler",
+            json!({}),
+            "high",
+            2,
+            "Tool 'test_tool_without_handler' has no deterministic governance policy.",
+        ),
+        (execute, json!({}), "high", 3, missing_code),
+        (execute, json!({ "code": " \n\t" }), "high", 3, missing_code),
+        (execute, json!({ "code": 1 }), "high", 3, missing_code),
+        (execute, json!({ "code": null, "background": 1 }), "high", 3, missing_code),
+        (execute, json!({ "code": "x", "background": "true" }), "high", 4, not_boolean),
+        (execute, json!({ "code": "x", "background": null }), "high", 4, not_boolean),
+        (
+            execute,
+            json!({ "code": "eval('1')" }),
+            "high",
+            5,
+            "QWED blocked python execution: Dangerous function call: eval() (line 1)",
+        ),
+        (status, json!({}), "low", 7, missing_id),
+        (status, json!({ "job_id": "  " }), "low", 7, missing_id),
+        (status, json!({ "job_id": 7 }), "low", 7, missing_id),
+        (status, json!({ "job_id": "7" }), "low", 8, invalid_id),
+    ] {
+        assert_eq!(
+            outcome(tool, &arguments),
+            (
+                "BLOCKED".to_owned(),
+                json!(risk),
+                json!(format!("QWED-MCP-RISK-00{code}")),
+                message.to_owned()
+            ),
+            "{tool} {arguments}"
+        );
+    }
+}
+
+#[test]
+fn a_job_id_is_a_canonical_uuid_in_either_case() {
+    let canonical = "3f8a1b2c-4d5e-6f7a-8b9c-0d1e2f3a4b5c";
+    for text in [canonical.to_owned(), canonical.to_uppercase(), format!(" {canonical}\n")] {
+        let decision =
+            decide(AdminGate::Closed, "verification_status", &json!({ "job_id": text.clone() }));
+        assert!(matches!(decision, Decision::Allow { grant: Grant::JobStatus(_), .. }), "{text:?}");
+        assert_eq!(decision.record().normalized_arguments["job_id"], canonical);
+    }
+    for text in [
+        "{3f8a1b2c-4d5e-6f7a-8b9c-0d1e2f3a4b5c}",
+        "urn:uuid:3f8a1b2c-4d5e-6f7a-8b9c-0d1e2f3a4b5c",
+        "3f8a1b2c4d5e6f7a8b9c0d1e2f3a4b5c",
+        "3f8a1b2c-4d5e-6f7a-8b9c-0d1e2f3a4b5",
+        "3f8a1b2c-4d5e-6f7a-8b9c-0d1e2f3a4b5g",
+        "3f8a1b2c4d5e-6f7a-8b9c-0d1e2f3a4b5c0",
+    ] {
+        let (_, _, code, _) = outcome("verification_status", &json!({ "job_id": text }));
+        assert_eq!(code, "QWED-MCP-RISK-008", "{text}");
+    }
+}
+
+#[test]
+fn unsafe_code_is_reported_before_the_admin_gate() {
+    let decision = decide(AdminGate::Closed, "execute_python_code", &json!({ "code": "eval(1)" }));
+    assert_eq!(decision.record().error_code, Some(ErrorCode::UnsafeCode));
+
+    let decision = decide(AdminGate::Closed, "execute_python_code", &json!({ "code": "1" }));
+    assert!(matches!(decision, Decision::BlockByAdminPolicy(_)));
+    assert_eq!(decision.record().error_code, Some(ErrorCode::AdminGateClosed));
+    assert_eq!(decision.record().status.as_str(), "BLOCKED_ADMIN_POLICY");
+}
+
+#[test]
+fn a_demanded_sandbox_that_is_not_there_is_a_refusal() {
+    let gateway = RiskBasedExecutionGateway {
+        sandbox_demand: SandboxDemand::Enforced,
+        ..RiskBasedExecutionGateway::new(AdminGate::Open)
+    };
+    let arguments = json!({ "code": "1" }).as_object().unwrap().clone();
+    let decision = gateway.evaluate_and_route("execute_python_code", arguments);
+    assert!(matches!(decision, Decision::BlockByAdminPolicy(_)));
+    assert_eq!(decision.record().error_code, Some(ErrorCode::SandboxUnavailable));
+}
+
+#[test]
+fn an_allowed_call_carries_the_grant_that_it_was_asked_for() {
+    let run = decide(AdminGate::Open, "execute_python_code", &json!({ "code": "1", "extra": 2 }));
+    assert!(matches!(run, Decision::Allow { grant: Grant::Execute(_), .. }));
+    assert_eq!(
+        serde_json::to_value(&run.record().normalized_arguments).unwrap(),
+        json!({ "code": "1", "background": false })
+    );
+    let arguments = json!({ "code": "1", "background": true });
+    let run = decide(AdminGate::Open, "execute_python_code", &arguments);
+    assert!(matches!(run, Decision::Allow { grant: Grant::ExecuteInBackground(_), .. }));
+}
+
+#[test]
+fn a_verification_id_is_never_the_same_twice() {
+    let mut seen = HashSet::new();
+    for _ in 0..1_000 {
+        let id = decide(AdminGate::Open, "execute_python_code", &json!({ "code": "1" }))
+            .record()
+            .verification_id
+            .to_string();
+        assert!(id.len() == 64 && id.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')));
+        assert!(seen.insert(id));
+    }
+}
+
+#[test]
+fn a_removed_tool_is_answered_with_the_import_that_replaces_it() {
+    let (_, _, code, message) = outcome("verify_legal_deadline", &json!({}));
+    assert_eq!(code, "QWED-MCP-RISK-001");
+    assert_eq!(
+        message,
+        "Unknown MCP tool 'verify_legal_deadline' is blocked by default. Use execute_python_code \
+         with a script that starts with: from qwed_legal import DeadlineGuard"
+    );
+    for (tool, import) in migration::REPLACEMENTS {
+        assert!(outcome(tool, &json!({})).3.ends_with(import), "{tool}");
+    }
+}
+
+#[test]
+fn a_long_tool_name_is_not_repeated_in_full() {
+    assert!(outcome(&"x".repeat(1_000_000), &json!({})).3.len() < 300);
+}
+
+#[test]
+fn neither_code_nor_arguments_are_in_the_record_for_clients_or_in_debug_output() {
+    let decision = decide(AdminGate::Open, "execute_python_code", &json!({ "code": "s3cr3t = 1" }));
+    assert!(!decision.record().without_arguments().to_string().contains("s3cr3t"));
+    let Decision::Allow { grant, .. } = decision else { panic!("allowed") };
+    assert!(!format!("{grant:?}").contains("s3cr3t"));
+}

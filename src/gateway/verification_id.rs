@@ -1,0 +1,62 @@
+//! The id that binds a decision to its context.
+
+use std::fmt::{self, Write as _};
+use std::sync::LazyLock;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
+
+use super::Arguments;
+
+/// One for each process: decisions of two servers never share an id.
+static PROCESS_INSTANCE: LazyLock<Uuid> = LazyLock::new(Uuid::new_v4);
+
+/// The server instance that an id is bound to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct InstanceId(Uuid);
+
+impl InstanceId {
+    pub(super) fn of_process() -> Self {
+        Self(*PROCESS_INSTANCE)
+    }
+}
+
+/// Lower-case hexadecimal SHA-256 over the tool's name, the normalized arguments, a fresh random
+/// nonce, the wall-clock time and the server instance: never the same twice.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct VerificationId(String);
+
+impl VerificationId {
+    pub(super) fn fresh(tool: &str, arguments: &Arguments, instance: InstanceId) -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let context = json!({
+            "tool_name": tool,
+            "arguments": arguments,
+            "nonce": Uuid::new_v4().simple().to_string(),
+            "timestamp": now.as_secs_f64(),
+            "server_instance_id": instance.0.simple().to_string(),
+        });
+        let digest = Sha256::digest(context.to_string());
+        let mut hex = String::with_capacity(64);
+        for byte in digest {
+            // Writing into a string does not fail.
+            let _ = write!(hex, "{byte:02x}");
+        }
+        Self(hex)
+    }
+
+    /// The 64 hexadecimal digits.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for VerificationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}

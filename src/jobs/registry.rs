@@ -1,0 +1,234 @@
+//! The registry: slots, the bounded queue, expiry.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::executor::{self, Ending, Executor, RunLimits};
+use crate::gateway::{AuthorizedScript, JobId};
+
+use super::job::{JobEnd, JobState};
+
+/// Bounds of the registry.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct JobLimits {
+    /// How many jobs run at once. More would only slow each other down.
+    pub(crate) running_max: usize,
+    /// How many wait. At two minutes each, five at a time, the last of them waits 40 minutes.
+    pub(crate) queue_len_max: usize,
+    /// How much output of ended jobs is kept; 2 MiB is the most that one job has.
+    pub(crate) output_bytes_max: usize,
+    /// How many jobs are known, whatever their state.
+    pub(crate) jobs_max: usize,
+    /// What one job may take.
+    pub(crate) run: RunLimits,
+    /// How long a job is kept after its last change.
+    pub(crate) ttl: Duration,
+}
+
+impl JobLimits {
+    /// The documented bounds, with the admin's timeout.
+    pub(crate) fn new(timeout: Duration, ttl: Duration) -> Self {
+        Self {
+            running_max: 5,
+            queue_len_max: 100,
+            output_bytes_max: 256 * 1024 * 1024,
+            jobs_max: 10_000,
+            run: RunLimits { timeout },
+            ttl,
+        }
+    }
+}
+
+/// Why a job was not placed. Its `Display` is what the model reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub(crate) enum PlaceError {
+    /// Too many wait already.
+    #[error(
+        "The queue of background jobs is full ({0} are waiting). Nothing was placed. \
+         Try again when one of them has ended, or run the script with background=false."
+    )]
+    QueueFull(usize),
+    /// Too many results are kept already.
+    #[error(
+        "Too many results of background jobs are being kept. Nothing was placed. \
+         They expire one hour after a job has ended; run the script with background=false."
+    )]
+    ResultsFull,
+}
+
+/// The client's name for the request that placed a job, so that cancelling the request cancels it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RequestKey(pub(crate) String);
+
+/// All background jobs of this server.
+#[derive(Clone)]
+pub(crate) struct JobRegistry {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    executor: Arc<dyn Executor>,
+    limits: JobLimits,
+    slots: Semaphore,
+    jobs: Mutex<HashMap<JobId, Job>>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+struct Job {
+    state: JobState,
+    placed_by: RequestKey,
+    cancel: CancellationToken,
+}
+
+impl JobRegistry {
+    pub(crate) fn new(executor: Arc<dyn Executor>, limits: JobLimits) -> Self {
+        let shared = Shared {
+            executor,
+            limits,
+            slots: Semaphore::new(limits.running_max),
+            jobs: Mutex::default(),
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Places `script` behind those that wait already.
+    ///
+    /// # Errors
+    ///
+    /// [`PlaceError`] if a bound is reached; then nothing has changed.
+    pub(crate) fn place(
+        &self,
+        script: AuthorizedScript,
+        placed_by: RequestKey,
+    ) -> Result<JobId, PlaceError> {
+        let id = JobId::fresh();
+        let cancel = self.shared.stop.child_token();
+        {
+            let mut jobs = self.shared.lock();
+            self.shared.limits.check(&jobs)?;
+            let state = JobState::Queued;
+            jobs.insert(id, Job { state, placed_by, cancel: cancel.clone() });
+        }
+        let shared = Arc::clone(&self.shared);
+        self.shared.tasks.spawn(async move {
+            shared.live(id, script, cancel).await;
+            shared.lock().remove(&id);
+        });
+        Ok(id)
+    }
+
+    /// The state of a job; none if there is no such job, or no longer.
+    pub(crate) fn state(&self, id: JobId) -> Option<JobState> {
+        self.shared.lock().get(&id).map(|job| job.state.clone())
+    }
+
+    /// Cancels the jobs that the request placed and that have not ended.
+    pub(crate) fn cancel_placed_by(&self, request: &RequestKey) {
+        for job in self.shared.lock().values() {
+            if job.placed_by == *request {
+                job.cancel.cancel();
+            }
+        }
+    }
+
+    /// The time one job may take.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.shared.limits.run.timeout
+    }
+
+    #[cfg(test)]
+    pub(super) fn shared_is_empty(&self) -> bool {
+        self.shared.lock().is_empty()
+    }
+
+    /// Cancels all jobs, and comes back when their processes are dead.
+    pub(crate) async fn shut_down(&self) {
+        self.shared.stop.cancel();
+        self.shared.tasks.close();
+        self.shared.tasks.wait().await;
+    }
+}
+
+impl JobLimits {
+    fn check(&self, jobs: &HashMap<JobId, Job>) -> Result<(), PlaceError> {
+        let (mut waiting, mut output_bytes) = (0, 0);
+        for job in jobs.values() {
+            waiting += usize::from(matches!(job.state, JobState::Queued));
+            output_bytes += job.state.output_bytes();
+        }
+        // A job that finds a free slot at once is not one that waits.
+        if waiting >= self.queue_len_max + self.running_max {
+            return Err(PlaceError::QueueFull(waiting));
+        }
+        if jobs.len() >= self.jobs_max || output_bytes >= self.output_bytes_max {
+            return Err(PlaceError::ResultsFull);
+        }
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// A job's life; when it is over, the job has expired.
+    async fn live(&self, id: JobId, script: AuthorizedScript, cancel: CancellationToken) {
+        let ttl = self.limits.ttl;
+        let slot = tokio::select! {
+            biased;
+            () = cancel.cancelled() => None,
+            slot = timeout(ttl, self.slots.acquire()) => match slot {
+                Ok(slot) => slot.ok(),
+                Err(_expired) => return,
+            },
+        };
+        let end = match slot {
+            None => JobEnd::Cancelled,
+            Some(slot) => {
+                self.set(id, JobState::Running);
+                let run = self.run(script, cancel.clone());
+                tokio::pin!(run);
+                let end = match timeout(ttl, &mut run).await {
+                    Ok(end) => end,
+                    Err(_expired) => {
+                        cancel.cancel();
+                        run.await;
+                        return;
+                    }
+                };
+                drop(slot);
+                end
+            }
+        };
+        self.set(id, JobState::Ended(end));
+        tokio::select! {
+            () = sleep(ttl) => {}
+            () = self.stop.cancelled() => {}
+        }
+    }
+
+    async fn run(&self, script: AuthorizedScript, cancel: CancellationToken) -> JobEnd {
+        match executor::run(&*self.executor, script, self.limits.run, cancel).await {
+            Ok(outcome) if outcome.ending == Ending::Cancelled => JobEnd::Cancelled,
+            Ok(outcome) => JobEnd::Ran(Arc::new(outcome)),
+            Err(error) => JobEnd::NotRun(Arc::new(error)),
+        }
+    }
+
+    fn set(&self, id: JobId, state: JobState) {
+        if let Some(job) = self.lock().get_mut(&id) {
+            job.state = state;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<JobId, Job>> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

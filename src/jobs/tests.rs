@@ -1,0 +1,176 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::AdminGate;
+use crate::executor::{Captured, Ending, Executor, Outcome, Run, RunLimits};
+use crate::gateway::{AuthorizedScript, Decision, Grant, JobId, RiskBasedExecutionGateway};
+
+use super::*;
+
+const TTL: Duration = Duration::from_secs(3600);
+
+/// Runs nothing: the script `# N` takes N seconds.
+struct FakeExecutor;
+
+impl Executor for FakeExecutor {
+    fn run(
+        &self,
+        script: AuthorizedScript,
+        limits: RunLimits,
+        cancel: CancellationToken,
+    ) -> Run<'_> {
+        let seconds = script.source().as_str().trim_start_matches("# ").parse().unwrap();
+        Box::pin(async move {
+            let ending = tokio::select! {
+                () = sleep(Duration::from_secs(seconds)) => Ending::Exited(0),
+                () = sleep(limits.timeout) => Ending::TimedOut,
+                () = cancel.cancelled() => Ending::Cancelled,
+            };
+            let stdout = Captured { text: "x".repeat(1024), is_truncated: false };
+            Ok(Outcome { ending, stdout, stderr: Captured::default(), duration: Duration::ZERO })
+        })
+    }
+}
+
+fn registry(change: impl FnOnce(&mut JobLimits)) -> JobRegistry {
+    let mut limits = JobLimits::new(Duration::from_secs(120), TTL);
+    change(&mut limits);
+    JobRegistry::new(Arc::new(FakeExecutor), limits)
+}
+
+fn script(seconds: u64) -> AuthorizedScript {
+    let arguments = json!({ "code": format!("# {seconds}"), "background": true });
+    let arguments = arguments.as_object().unwrap().clone();
+    let gateway = RiskBasedExecutionGateway::new(AdminGate::Open);
+    match gateway.evaluate_and_route("execute_python_code", arguments) {
+        Decision::Allow { grant: Grant::ExecuteInBackground(script), .. } => script,
+        decision => panic!("{decision:?}"),
+    }
+}
+
+fn place(registry: &JobRegistry, seconds: u64) -> Result<JobId, PlaceError> {
+    registry.place(script(seconds), RequestKey(seconds.to_string()))
+}
+
+fn name(registry: &JobRegistry, id: JobId) -> &'static str {
+    match registry.state(id) {
+        None => "unknown",
+        Some(JobState::Queued) => "queued",
+        Some(JobState::Running) => "running",
+        Some(JobState::Ended(JobEnd::Cancelled)) => "cancelled",
+        Some(JobState::Ended(JobEnd::NotRun(_))) => "not run",
+        Some(JobState::Ended(JobEnd::Ran(outcome))) => match outcome.ending {
+            Ending::TimedOut => "timed out",
+            Ending::Exited(_) | Ending::Cancelled => "ran",
+        },
+    }
+}
+
+/// Lets the tasks go on to the given second.
+async fn after(seconds: u64) {
+    sleep(Duration::from_secs(seconds) + Duration::from_millis(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn five_run_and_the_rest_wait_in_order() {
+    let registry = registry(|_| {});
+    let ids: Vec<_> = (0..7).map(|_| place(&registry, 10).unwrap()).collect();
+    after(1).await;
+    let states: Vec<_> = ids.iter().map(|id| name(&registry, *id)).collect();
+    assert_eq!(states, [&["running"; 5][..], &["queued"; 2][..]].concat());
+    after(10).await;
+    let states: Vec<_> = ids.iter().map(|id| name(&registry, *id)).collect();
+    assert_eq!(states, [&["ran"; 5][..], &["running"; 2][..]].concat());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_queue_refuses_and_loses_nothing() {
+    let registry = registry(|limits| limits.queue_len_max = 2);
+    let placed: Vec<_> = (0..8).map(|_| place(&registry, 10)).collect();
+    assert_eq!(placed.iter().filter(|placed| placed.is_ok()).count(), 7);
+    assert_eq!(placed[7], Err(PlaceError::QueueFull(7)));
+    after(21).await;
+    assert!(placed[..7].iter().all(|id| name(&registry, id.unwrap()) == "ran"));
+    assert!(place(&registry, 1).is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn kept_output_is_bounded() {
+    let registry = registry(|limits| limits.output_bytes_max = 2000);
+    for _ in 0..2 {
+        place(&registry, 1).unwrap();
+        after(1).await;
+    }
+    assert_eq!(place(&registry, 1), Err(PlaceError::ResultsFull));
+    after(TTL.as_secs()).await;
+    assert!(place(&registry, 1).is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_expires_an_hour_after_its_last_change_without_anyone_asking() {
+    let registry = registry(|_| {});
+    let id = place(&registry, 60).unwrap();
+    after(60 + TTL.as_secs() - 2).await;
+    assert_eq!(name(&registry, id), "ran");
+    after(2).await;
+    assert_eq!(name(&registry, id), "unknown");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expired_job_that_waits_or_runs_is_cancelled() {
+    let registry = registry(|limits| {
+        limits.run.timeout = Duration::from_secs(100_000);
+        limits.running_max = 1;
+    });
+    // The first makes the second start later than the third begins to wait.
+    place(&registry, 10).unwrap();
+    let running = place(&registry, 90_000).unwrap();
+    let waiting = place(&registry, 1).unwrap();
+    after(TTL.as_secs() - 2).await;
+    assert_eq!((name(&registry, running), name(&registry, waiting)), ("running", "queued"));
+    after(2).await;
+    assert_eq!((name(&registry, running), name(&registry, waiting)), ("running", "unknown"));
+    after(10).await;
+    assert_eq!(name(&registry, running), "unknown");
+    // The slot of the cancelled one is free again.
+    let next = place(&registry, 1).unwrap();
+    after(1).await;
+    assert_eq!(name(&registry, next), "ran");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_is_cancelled_by_its_request_whether_it_waits_or_runs() {
+    let registry = registry(|limits| limits.running_max = 1);
+    let running = place(&registry, 50).unwrap();
+    let waiting = place(&registry, 60).unwrap();
+    let other = place(&registry, 70).unwrap();
+    after(1).await;
+    registry.cancel_placed_by(&RequestKey("60".to_owned()));
+    registry.cancel_placed_by(&RequestKey("50".to_owned()));
+    after(1).await;
+    let states = [running, waiting, other].map(|id| name(&registry, id));
+    assert_eq!(states, ["cancelled", "cancelled", "running"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_over_its_time_is_timed_out() {
+    let registry = registry(|_| {});
+    let id = place(&registry, 121).unwrap();
+    after(120).await;
+    assert_eq!(name(&registry, id), "timed out");
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutting_down_ends_all_jobs() {
+    let registry = registry(|_| {});
+    for _ in 0..10 {
+        place(&registry, 100).unwrap();
+    }
+    after(1).await;
+    registry.shut_down().await;
+    assert!(registry.shared_is_empty());
+}

@@ -1,0 +1,53 @@
+//! `qwed-mcp` is an MCP server over stdio that lets a language model check its own claims: it
+//! writes a Python script, and this server decides whether the script may run, runs it, and says
+//! what came of it.
+//!
+//! # The line
+//!
+//! ```text
+//! stdin → transport → server ──call──→ gateway ──Grant──→ executor ⇄ supervisor → python
+//!                       │              │ arguments        │ (server's side)  (a process for each run)
+//!                       │              │ code safety      │
+//!                       │              │ admin gate       ↓
+//! stdout ← transport ← reply ←─────────┴─ Block      Outcome (capped output, exit code, duration)
+//!                       ↑                                 │
+//!                       └──────────── jobs ←──────────────┘ the same run, held and polled
+//! ```
+//!
+//! A `tools/call` is read from top to bottom in [`server::call`](#modules). The gateway is the only
+//! one that makes a [`Grant`], and the executor takes nothing else.
+//!
+//! # Modules
+//!
+//! In reading order; each imports only from below:
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`cli`] | the command line; the only exit codes |
+//! | `server` | what an MCP client sees: tools, the line of a call, replies, the end of a connection |
+//! | `transport` | JSON-RPC over stdio, bounded in every direction |
+//! | `jobs` | background jobs: states, slots, queue, expiry |
+//! | `executor` | runs what was authorised; every process is dead when a run has ended |
+//! | [`gateway`] | yes or no, why, and under which id |
+//! | [`safety`] | what a script would do that it must not: analysis of the syntax tree |
+//! | [`config`], [`logging`] | the environment as typed settings; logs to stderr |
+//!
+//! # As a library
+//!
+//! [`RiskBasedExecutionGateway`] can be used without the server; see its example.
+
+pub mod cli;
+pub mod config;
+mod executor;
+pub mod gateway;
+mod jobs;
+pub mod logging;
+pub mod safety;
+mod server;
+mod transport;
+
+pub use config::AdminGate;
+pub use gateway::{
+    AuthorizedScript, Decision, DecisionRecord, ErrorCode, Grant, JobId, RiskBasedExecutionGateway,
+    RiskLevel, SourceCode, Status, VerificationId,
+};

@@ -1,0 +1,154 @@
+//! Bounds that no source text can cross.
+//!
+//! A stack overflow aborts the process and cannot be caught, and both the parser and every walk
+//! over its tree recurse. So the source's nesting is estimated first, by one linear pass over the
+//! tokens, and decides: analyse here, analyse on a thread with a large stack, or refuse.
+
+use std::thread;
+
+use ruff_python_ast::token::TokenKind;
+use ruff_python_parser::{Mode, lexer};
+
+use super::{AnalysisError, Finding};
+
+/// The longest script that is analysed, in bytes.
+pub const SOURCE_BYTES_MAX: usize = 1024 * 1024;
+
+/// The deepest nesting that is analysed, in levels of the estimate below.
+///
+/// `CPython` itself gives up near here: 200 brackets, 100 indentations, and for chains of operators
+/// and attributes about 3,000 levels in its compiler.
+pub const NESTING_MAX: usize = 3_000;
+
+/// Up to here the analysis runs on the caller's stack: it takes below 1 MiB in a debug build, and
+/// a thread's default stack is 2 MiB.
+const NESTING_SHALLOW_MAX: usize = 100;
+
+/// The stack for nesting up to [`NESTING_MAX`]: 42 KiB a level, where a debug build was seen to
+/// need 9. Only the pages that are touched cost memory.
+const LARGE_STACK_BYTES: usize = 128 * 1024 * 1024;
+
+/// How deep a source text nests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Nesting {
+    /// Any thread's stack holds the analysis.
+    Shallow,
+    /// It takes a thread with a large stack.
+    Deep,
+    /// No tree is built from this.
+    TooDeep,
+}
+
+/// Estimates how deep the syntax tree of `source` will be: never too low by more than a small
+/// constant factor, which the stack sizes above cover.
+pub(super) fn nesting(source: &str) -> Nesting {
+    let mut lexer = lexer::lex(source, Mode::Module);
+    let mut depth = Depth::default();
+    let mut deepest = 0;
+    loop {
+        let kind = lexer.next_token();
+        if kind == TokenKind::EndOfFile {
+            break;
+        }
+        deepest = deepest.max(depth.after(kind));
+        if deepest > NESTING_MAX {
+            return Nesting::TooDeep;
+        }
+    }
+    if deepest <= NESTING_SHALLOW_MAX { Nesting::Shallow } else { Nesting::Deep }
+}
+
+/// Runs `analysis` on a thread whose stack holds nesting up to [`NESTING_MAX`].
+pub(super) fn with_large_stack(
+    analysis: impl FnOnce() -> Result<Vec<Finding>, AnalysisError> + Send,
+) -> Result<Vec<Finding>, AnalysisError> {
+    thread::scope(|scope| {
+        thread::Builder::new()
+            .name("safety".to_owned())
+            .stack_size(LARGE_STACK_BYTES)
+            .spawn_scoped(scope, analysis)
+            .map_err(AnalysisError::StartThread)?
+            .join()
+            .unwrap_or(Err(AnalysisError::Panicked))
+    })
+}
+
+/// The running estimate: blocks, plus open brackets, plus in each bracket the operators since the
+/// last comma, since `a + b + c` and `a.b.c` nest to the left, a level for each operator.
+#[derive(Debug, Default)]
+struct Depth {
+    /// Open indented blocks.
+    blocks: usize,
+    /// Open brackets and interpolated strings around the current one, innermost last.
+    outer: Vec<Level>,
+    /// What stands in the innermost bracket, or in the statement if none is open.
+    innermost: Level,
+    /// The sum of `outer`, kept so that a token costs constant time.
+    outer_sum: usize,
+}
+
+/// What nests inside one pair of brackets.
+#[derive(Debug, Default, Clone, Copy)]
+struct Level {
+    /// Operators, calls, attributes and the like since the last comma.
+    chain: usize,
+    /// `lambda`s. A comma does not end one: `lambda a, b: lambda c, d: 0`.
+    lambdas: usize,
+}
+
+impl Level {
+    fn depth(self) -> usize {
+        1 + self.chain + self.lambdas
+    }
+}
+
+impl Depth {
+    /// Takes the next token and returns the estimate after it.
+    fn after(&mut self, kind: TokenKind) -> usize {
+        #[expect(
+            clippy::wildcard_enum_match_arm,
+            reason = "the enum is the lexer's; a token that is not named here only adds a level"
+        )]
+        match kind {
+            TokenKind::Lpar
+            | TokenKind::Lsqb
+            | TokenKind::Lbrace
+            | TokenKind::FStringStart
+            | TokenKind::TStringStart => {
+                // A call or a subscript is one more link of the chain it stands in.
+                self.innermost.chain += 1;
+                self.outer_sum += self.innermost.depth();
+                self.outer.push(std::mem::take(&mut self.innermost));
+            }
+            TokenKind::Rpar
+            | TokenKind::Rsqb
+            | TokenKind::Rbrace
+            | TokenKind::FStringEnd
+            | TokenKind::TStringEnd => {
+                if let Some(level) = self.outer.pop() {
+                    self.outer_sum -= level.depth();
+                    self.innermost = level;
+                }
+            }
+            TokenKind::Comma => self.innermost.chain = 0,
+            TokenKind::Newline | TokenKind::Semi if self.outer.is_empty() => {
+                self.innermost = Level::default();
+            }
+            TokenKind::Indent => self.blocks += 1,
+            TokenKind::Dedent => self.blocks = self.blocks.saturating_sub(1),
+            TokenKind::Lambda => self.innermost.lambdas += 1,
+            TokenKind::Name
+            | TokenKind::Int
+            | TokenKind::Float
+            | TokenKind::Complex
+            | TokenKind::String
+            | TokenKind::FStringMiddle
+            | TokenKind::TStringMiddle
+            | TokenKind::Comment
+            | TokenKind::NonLogicalNewline
+            | TokenKind::Colon => {}
+            _ => self.innermost.chain += 1,
+        }
+        self.blocks + self.outer_sum + self.innermost.depth()
+    }
+}

@@ -1,0 +1,35 @@
+//! Raw patterns, for sources that do not parse: there is no tree, so words are all there is.
+
+use super::finding::{FindingKind, Found};
+use super::rules::RULES;
+
+/// The patterns of the rule table that occur in `source`, in the table's order.
+pub(super) fn patterns(source: &str) -> Vec<Found> {
+    let mut findings = Vec::new();
+    for rule in RULES {
+        if let Some(pattern) = rule.pattern
+            && source.contains(pattern)
+        {
+            findings.push(pattern_finding(rule.id, pattern));
+        }
+    }
+    // The bare word is in too many honest texts; with a bracket it is a call.
+    if calls_open(source) {
+        findings.push(pattern_finding("files/open", "open()"));
+    }
+    findings
+}
+
+fn pattern_finding(rule_id: &'static str, pattern: &'static str) -> Found {
+    Found { kind: FindingKind::Pattern(pattern), rule_id: Some(rule_id), offset: None }
+}
+
+/// Whether `open` stands as a word of its own before an opening bracket.
+fn calls_open(source: &str) -> bool {
+    source.match_indices("open").any(|(start, word)| {
+        let (before, rest) = source.split_at(start);
+        let after = rest.get(word.len()..).unwrap_or_default();
+        let is_word = !before.ends_with(|c: char| c == '_' || c.is_alphanumeric());
+        is_word && after.trim_start().starts_with('(')
+    })
+}

@@ -1,0 +1,156 @@
+//! What the analysis says: short enough for a model, exact enough to act on.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use ruff_text_size::TextSize;
+
+use super::bounds::{NESTING_MAX, SOURCE_BYTES_MAX};
+
+/// The most findings that are listed; a script with more has made its point.
+const FINDINGS_MAX: usize = 20;
+/// The longest name, in characters, that is repeated back.
+const NAME_CHARS_MAX: usize = 80;
+
+/// A place in the source, both counted from 1; columns in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// The line.
+    pub line: usize,
+    /// The column.
+    pub column: usize,
+}
+
+/// One thing that must not be run, or the reason why nothing can be said.
+///
+/// Its `Display` is the text that the model reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// What was found.
+    pub kind: FindingKind,
+    /// The rule that found it; none where no rule did (the source does not parse, is too large …).
+    pub rule_id: Option<&'static str>,
+    /// Where it starts; none for what concerns the whole source.
+    pub position: Option<Position>,
+}
+
+/// What a [`Finding`] is about.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum FindingKind {
+    /// A call of this function, by its qualified name.
+    Call {
+        /// The function as resolved, for example `os.system`.
+        name: String,
+        /// The function as it stands in the source.
+        written: String,
+    },
+    /// An import, in the form in which it is reported.
+    Import(String),
+    /// A name that is dangerous without being called.
+    NameReference(String),
+    /// A raw pattern, in a source that does not parse.
+    Pattern(&'static str),
+    /// The source does not parse; the parser's reason.
+    SyntaxError(String),
+    /// The source has this many bytes, and more than [`SOURCE_BYTES_MAX`].
+    TooLarge(usize),
+    /// The source nests deeper than [`NESTING_MAX`].
+    TooDeep,
+    /// More findings than are listed; how many more.
+    More(usize),
+}
+
+impl Finding {
+    /// A finding about the whole source.
+    pub(super) fn of_source(kind: FindingKind) -> Self {
+        Self { kind, rule_id: None, position: None }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut remarks = Vec::new();
+        if let Some(position) = self.position {
+            remarks.push(format!("line {}", position.line));
+        }
+        match &self.kind {
+            FindingKind::Call { name, written } => {
+                write!(f, "Dangerous function call: {}()", shortened(name))?;
+                if name != written {
+                    remarks.push(format!("written {}", shortened(written)));
+                }
+            }
+            FindingKind::Import(import) => {
+                write!(f, "Dangerous import detected: {}", shortened(import))?;
+            }
+            FindingKind::NameReference(name) => {
+                write!(f, "Dangerous name reference detected: {}", shortened(name))?;
+            }
+            FindingKind::Pattern(pattern) => write!(f, "Potentially dangerous pattern: {pattern}")?,
+            FindingKind::SyntaxError(reason) => {
+                write!(f, "Syntax error in code: {}", shortened(reason))?;
+            }
+            FindingKind::TooLarge(bytes) => {
+                write!(f, "Code too large: {bytes} bytes, at most {SOURCE_BYTES_MAX} are accepted")?
+            }
+            FindingKind::TooDeep => write!(
+                f,
+                "Code nested too deeply: more than {NESTING_MAX} levels; split long chains and nests"
+            )?,
+            FindingKind::More(count) => write!(f, "{count} more findings")?,
+        }
+        if !remarks.is_empty() {
+            write!(f, " ({})", remarks.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(NAME_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
+
+/// A finding as the walk over the tree makes it: cheap, because a hostile source has many.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) kind: FindingKind,
+    pub(super) rule_id: Option<&'static str>,
+    pub(super) offset: Option<TextSize>,
+}
+
+/// Puts findings into source order, folds repeats into their first, cuts the list, and works out
+/// lines and columns for what is left.
+pub(super) fn listed(mut found: Vec<Found>, source: &str) -> Vec<Finding> {
+    // Stable: what has no place in the source keeps its order, behind what has one.
+    found.sort_by_key(|found| found.offset.map_or(u32::MAX, |offset| offset.to_u32()));
+    let mut seen = HashSet::new();
+    found.retain(|found| seen.insert(found.kind.clone()));
+    let more = found.len().saturating_sub(FINDINGS_MAX);
+    found.truncate(FINDINGS_MAX);
+    let mut findings: Vec<Finding> = found
+        .into_iter()
+        .map(|Found { kind, rule_id, offset }| Finding {
+            kind,
+            rule_id,
+            position: offset.map(|offset| position(source, offset)),
+        })
+        .collect();
+    if more > 0 {
+        findings.push(Finding::of_source(FindingKind::More(more)));
+    }
+    findings
+}
+
+/// The line and column of the byte at `offset`. `\n`, `\r\n` and `\r` each end a line.
+fn position(source: &str, offset: TextSize) -> Position {
+    let before = source.get(..offset.to_usize()).unwrap_or(source);
+    let line_feeds = before.bytes().filter(|byte| *byte == b'\n').count();
+    let lone_returns =
+        before.bytes().filter(|byte| *byte == b'\r').count() - before.matches("\r\n").count();
+    let line_start = before.rfind(['\n', '\r']).map_or(0, |line_end| line_end + 1);
+    let column = before.get(line_start..).unwrap_or_default().chars().count();
+    Position { line: line_feeds + lone_returns + 1, column: column + 1 }
+}

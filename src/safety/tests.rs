@@ -1,0 +1,218 @@
+use super::*;
+
+fn texts(source: &str) -> Vec<String> {
+    analyze(source).unwrap().iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn every_rule_finds_its_matches_and_nothing_finds_its_misses() {
+    for rule in RULES {
+        assert!(!rule.matches.is_empty() && !rule.misses.is_empty(), "{} has no examples", rule.id);
+        for snippet in rule.matches {
+            let findings = analyze(snippet).unwrap();
+            assert!(
+                findings.iter().any(|finding| finding.rule_id == Some(rule.id)),
+                "{} misses {snippet:?}: {findings:?}",
+                rule.id
+            );
+        }
+        for snippet in rule.misses {
+            assert_eq!(texts(snippet), [""; 0], "{} blocks {snippet:?}", rule.id);
+        }
+    }
+}
+
+#[test]
+fn rule_ids_are_unique() {
+    let mut ids: Vec<_> = RULES.iter().map(|rule| rule.id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), RULES.len());
+}
+
+#[test]
+fn findings_name_what_was_resolved_what_was_written_and_the_line_in_source_order() {
+    for (source, expected) in [
+        ("eval('1')", vec!["Dangerous function call: eval() (line 1)"]),
+        (
+            "import os as x\n\nx.system('id')",
+            vec!["Dangerous function call: os.system() (line 3, written x.system)"],
+        ),
+        (
+            "from os import popen as op\nop('id')\n",
+            vec![
+                "Dangerous import detected: from os import popen (line 1)",
+                "Dangerous function call: os.popen() (line 2, written op)",
+            ],
+        ),
+        (
+            "import subprocess\r\nsubprocess.run([])\rsubprocess.run([])",
+            vec![
+                "Dangerous import detected: subprocess (line 1)",
+                "Dangerous function call: subprocess.run() (line 2)",
+            ],
+        ),
+        (
+            "from subprocess import run\nrun(['id'])",
+            vec![
+                "Dangerous import detected: from subprocess import ... (line 1)",
+                "Dangerous function call: subprocess.run() (line 2, written run)",
+            ],
+        ),
+        (
+            "from builtins import eval as e\ne('1')",
+            vec!["Dangerous function call: eval() (line 2, written e)"],
+        ),
+        (
+            "__import__('os')",
+            vec![
+                "Dangerous function call: __import__() (line 1)",
+                "Dangerous name reference detected: __import__ (line 1)",
+            ],
+        ),
+        (
+            "b = exec('1')\na = eval('1')",
+            vec![
+                "Dangerous function call: exec() (line 1)",
+                "Dangerous function call: eval() (line 2)",
+            ],
+        ),
+    ] {
+        assert_eq!(texts(source), expected, "{source:?}");
+    }
+}
+
+#[test]
+fn an_own_function_shadows_a_builtin_only_while_it_certainly_exists() {
+    for (source, is_blocked) in [
+        ("def open(x):\n    return x\nopen(1)", false),
+        ("def open(x):\n    return x\ndel open\nopen('/etc/passwd')", true),
+        ("if x:\n    def open(x): pass\nopen('/etc/passwd')", true),
+        ("def f():\n    def open(x): pass\nopen('/etc/passwd')", true),
+        ("def open(x): pass\nfrom builtins import open\nopen('/etc/passwd')", true),
+    ] {
+        assert_eq!(!texts(source).is_empty(), is_blocked, "{source:?}");
+    }
+}
+
+#[test]
+fn a_source_that_does_not_parse_is_searched_for_patterns() {
+    let found = texts("import os\nos.system('id'\nopen ('x')");
+    assert!(found[0].starts_with("Syntax error in code: "), "{found:?}");
+    assert!(found[0].ends_with(" (line 3)") || found[0].contains("(line "), "{found:?}");
+    assert_eq!(
+        found[1..],
+        ["Potentially dangerous pattern: os.system", "Potentially dangerous pattern: open()"]
+    );
+    assert_eq!(texts("reopen(x").len(), 1, "a word that only ends in open is not a call of it");
+}
+
+#[test]
+fn repeats_are_folded_and_the_list_is_cut() {
+    assert_eq!(texts(&"eval('1')\n".repeat(1000)), ["Dangerous function call: eval() (line 1)"]);
+    let many: String = (0..50).map(|n| format!("subprocess.f{n}()\n")).collect();
+    let found = texts(&many);
+    assert_eq!(found.len(), 21);
+    assert_eq!(found[20], "30 more findings");
+}
+
+#[test]
+fn a_long_name_is_not_repeated_in_full() {
+    let found = texts(&format!("subprocess.{}()", "x".repeat(500_000)));
+    assert!(found[0].len() < 200, "{} bytes", found[0].len());
+}
+
+#[test]
+fn the_size_bound_is_a_finding() {
+    let fits = format!("x = 1{}", " ".repeat(SOURCE_BYTES_MAX - 5));
+    assert_eq!(texts(&fits), [""; 0]);
+    assert_eq!(
+        texts(&format!("{fits} ")),
+        ["Code too large: 1048577 bytes, at most 1048576 are accepted"]
+    );
+}
+
+/// Each is the start, the repeated middle, and the end of a source that nests with every repeat.
+const WORST: &[(&str, &str, &str)] = &[
+    ("", "-", "1"),
+    ("", "not ", "x"),
+    ("", "~", "1"),
+    ("1", "+1", ""),
+    ("1", "**1", ""),
+    ("a", ".b", ""),
+    ("a", "()", ""),
+    ("a", "[0]", ""),
+    ("a", "[", ""),
+    ("", "(", ""),
+    ("", "[", ""),
+    ("", "{", ""),
+    ("", "{1:", ""),
+    ("", "f(", ""),
+    ("", "lambda:", "0"),
+    ("", "lambda a, b:", "0"),
+    ("", "-lambda a, b:", "0"),
+    ("", "lambda a=", "0"),
+    ("", "x if y else ", "z"),
+    ("", "await ", "x"),
+    ("x = ", "yield ", "x"),
+    ("", "*", "x"),
+    ("", "a := ", "1"),
+    ("x", " < x", ""),
+    ("x", " and x", ""),
+    ("x", " if x else x", ""),
+    ("", "f'{", ""),
+    ("", "f\"{f'{", ""),
+    ("f'{x:", "{x:", ""),
+    ("", "@a\n", "def f(): pass"),
+    ("if x: pass\n", "elif x: pass\n", ""),
+    ("", "if x:\n", ""),
+    ("", "for x in ", ""),
+    ("", "try:\n", ""),
+    ("match x:\n case ", "[", ""),
+    ("match x:\n case ", "A(", ""),
+    ("match x:\n case a", "|a", ""),
+    ("", "a = ", "1"),
+    ("def f[", "T: ", ""),
+    ("type X = ", "A[", ""),
+    ("\"a\"", " \"a\"", ""),
+    ("", "print(", ")"),
+    ("with ", "(", ""),
+    ("", "import a.", "b"),
+    ("from ", ".", " import x"),
+    ("", "global x\n", ""),
+    ("", "\\\n", "x"),
+    ("", "a:", "b"),
+    ("x[", ":", "]"),
+];
+
+#[test]
+fn no_worst_case_source_crashes_the_analysis() {
+    for (start, middle, end) in WORST {
+        for count in [10, 99, 1_000, 2_900, 20_000, SOURCE_BYTES_MAX / middle.len()] {
+            let source = format!("{start}{}{end}", middle.repeat(count));
+            analyze(&source).unwrap();
+        }
+    }
+    // Blocks nest by their indentation, which grows with every level.
+    for count in [10, 99, 1_000] {
+        let source: String = (0..count).map(|n| format!("{}if x:\n", " ".repeat(n))).collect();
+        analyze(&source).unwrap();
+    }
+}
+
+#[test]
+fn nesting_beyond_the_bound_is_a_finding_and_honest_data_is_not() {
+    let expected = "Code nested too deeply: more than 3000 levels; split long chains and nests";
+    for (start, middle, end) in
+        [("", "-", "1"), ("1", "+1", ""), ("a", ".b", ""), ("", "lambda:", "0")]
+    {
+        assert_eq!(texts(&format!("{start}{}{end}", middle.repeat(5_000))), [expected]);
+        assert_eq!(texts(&format!("{start}{}{end}", middle.repeat(2_500))), [""; 0]);
+    }
+    let table = format!("x = [{}]", "-1, (2, -3), {'a': 1 + 2}, ".repeat(20_000));
+    assert_eq!(texts(&table), [""; 0]);
+    let lines = "x = a.b.c(1 + 2)[3]\n".repeat(40_000);
+    assert_eq!(texts(&lines), [""; 0]);
+    let elifs = format!("if x: pass\n{}", "elif x == 1: pass\n".repeat(20_000));
+    assert_eq!(texts(&elifs), [""; 0]);
+}

@@ -1,0 +1,119 @@
+//! A `tools/call` from its arguments to its reply, top to bottom: decide, run, answer.
+
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Settings;
+use crate::executor::{self, Executor, Outcome, RunLimits};
+use crate::gateway::{
+    Arguments, AuthorizedScript, Decision, DecisionRecord, Grant, RiskBasedExecutionGateway,
+};
+use crate::jobs::{JobLimits, JobRegistry, JobState, RequestKey};
+
+use super::reply::{Reply, ReplyRoom};
+
+/// Scripts up to this size are analysed in place, which takes below a millisecond; larger ones on
+/// another thread, so that nobody waits for it.
+const ANALYSED_IN_PLACE_BYTES_MAX: usize = 16 * 1024;
+
+/// Everything a call needs, for as long as the process lives.
+pub(crate) struct Server {
+    gateway: Arc<RiskBasedExecutionGateway>,
+    executor: Arc<dyn Executor>,
+    jobs: JobRegistry,
+    /// Synchronous runs take turns, in the order of their calls.
+    turns: Semaphore,
+    sync_limits: RunLimits,
+    replies: ReplyRoom,
+}
+
+/// Who calls, as far as a call has to do with it.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller {
+    /// Names the request, for cancelling what it placed.
+    pub(crate) request: RequestKey,
+    /// Cancelled when the caller no longer wants the reply, or the server ends.
+    pub(crate) cancel: CancellationToken,
+}
+
+impl Server {
+    pub(crate) fn new(settings: &Settings, executor: Arc<dyn Executor>) -> Self {
+        let limits = JobLimits::new(settings.background_timeout, settings.job_ttl);
+        Self {
+            gateway: Arc::new(RiskBasedExecutionGateway::from_settings(settings)),
+            jobs: JobRegistry::new(Arc::clone(&executor), limits),
+            executor,
+            turns: Semaphore::new(settings.sync_concurrency),
+            sync_limits: RunLimits { timeout: settings.sync_timeout },
+            replies: ReplyRoom::default(),
+        }
+    }
+
+    /// Carries out the call of `tool`, if it may be.
+    pub(crate) async fn call(&self, tool: &str, arguments: Arguments, caller: Caller) -> Reply {
+        let (record, grant) = match self.decide(tool, arguments).await {
+            Decision::Allow { record, grant } => (record, grant),
+            Decision::Block(record) | Decision::BlockByAdminPolicy(record) => {
+                tracing::info!(code = ?record.error_code, id = %record.verification_id, "blocked");
+                return Reply::blocked(record);
+            }
+        };
+        tracing::info!(id = %record.verification_id, "allowed");
+        match grant {
+            Grant::Execute(script) => self.run(record, script, caller.cancel).await,
+            Grant::ExecuteInBackground(script) => {
+                Reply::placed(record, self.jobs.place(script, caller.request))
+            }
+            Grant::JobStatus(id) => {
+                let state = self.jobs.state(id);
+                let room = self.replies.room_for(state.as_ref().map_or(0, JobState::output_bytes));
+                let room = room.await;
+                Reply::job_status(record, id, state, self.jobs.timeout()).in_room(room)
+            }
+        }
+    }
+
+    /// The background jobs, for what happens to them apart from calls.
+    pub(crate) fn jobs(&self) -> &JobRegistry {
+        &self.jobs
+    }
+
+    /// Runs `script` when it is its turn.
+    async fn run(
+        &self,
+        record: DecisionRecord,
+        script: AuthorizedScript,
+        cancel: CancellationToken,
+    ) -> Reply {
+        let turn = tokio::select! {
+            biased;
+            () = cancel.cancelled() => None,
+            turn = self.turns.acquire() => turn.ok(),
+        };
+        let Some(_turn) = turn else { return Reply::cancelled(record) };
+        let run = executor::run(&*self.executor, script, self.sync_limits, cancel).await;
+        // Within the turn: while nobody reads replies, nothing more is run for them.
+        let room = self.replies.room_for(run.as_ref().map_or(0, Outcome::output_bytes)).await;
+        Reply::ran(record, run, self.sync_limits.timeout).in_room(room)
+    }
+
+    async fn decide(&self, tool: &str, arguments: Arguments) -> Decision {
+        let is_large = arguments
+            .get("code")
+            .and_then(|code| code.as_str())
+            .is_some_and(|code| code.len() > ANALYSED_IN_PLACE_BYTES_MAX);
+        if !is_large {
+            return self.gateway.evaluate_and_route(tool, arguments);
+        }
+        let gateway = Arc::clone(&self.gateway);
+        let tool = tool.to_owned();
+        match spawn_blocking(move || gateway.evaluate_and_route(&tool, arguments)).await {
+            Ok(decision) => decision,
+            // The panic goes on here, where the caller of this call catches it.
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! What came of a call, in the words of the documents.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::model::{CallToolResult, ContentBlock, MetaObject};
+use serde_json::{Value, json};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::executor::{Captured, Ending, Outcome, RunError};
+use crate::gateway::{DecisionRecord, JobId};
+use crate::jobs::{JobEnd, JobState, PlaceError};
+
+/// The `_meta` key under which every result tells its decision.
+const DECISION_KEY: &str = "qwed.ai/decision";
+/// The `_meta` key under which the result of a run tells its figures.
+const EXECUTION_KEY: &str = "qwed.ai/execution";
+
+const CANCELLED: &str = "Job was cancelled.";
+
+/// The answer to a call.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    /// The blocks of text.
+    pub(crate) texts: Vec<String>,
+    /// Whether the call did not do what it was for.
+    pub(crate) is_error: bool,
+    decision: Value,
+    execution: Option<Value>,
+    /// What this reply has of the room for replies, until it is written.
+    pub(crate) room: Option<OwnedSemaphorePermit>,
+}
+
+impl Reply {
+    /// The gateway refused.
+    pub(super) fn blocked(record: DecisionRecord) -> Self {
+        let DecisionRecord { status, message, verification_id, .. } = &record;
+        let mut texts = vec![format!("{status}: {message} (verification_id={verification_id})")];
+        // People are told to look for the code in their client.
+        texts.extend(record.error_code.map(|code| format!("Error code: {code}")));
+        Self { texts, is_error: true, ..Self::empty(&record) }
+    }
+
+    /// A synchronous run is over.
+    pub(super) fn ran(
+        record: DecisionRecord,
+        run: Result<Outcome, RunError>,
+        timeout: Duration,
+    ) -> Self {
+        match run {
+            Ok(outcome) => Self {
+                texts: synchronous_texts(&outcome, timeout),
+                is_error: outcome.ending != Ending::Exited(0),
+                execution: Some(figures(&outcome)),
+                ..Self::empty(&record)
+            },
+            Err(error) => {
+                Self { texts: vec![not_run(&error)], is_error: true, ..Self::empty(&record) }
+            }
+        }
+    }
+
+    /// The caller no longer waits.
+    pub(super) fn cancelled(record: DecisionRecord) -> Self {
+        Self { texts: vec![CANCELLED.to_owned()], is_error: true, ..Self::empty(&record) }
+    }
+
+    /// A background job was placed, or was not.
+    pub(super) fn placed(record: DecisionRecord, placed: Result<JobId, PlaceError>) -> Self {
+        let (text, is_error) = match placed {
+            Ok(job_id) => (
+                format!(
+                    "Verification order is being placed for the request {job_id}. Check back \
+                     using the 'verification_status' tool."
+                ),
+                false,
+            ),
+            Err(error) => (error.to_string(), true),
+        };
+        Self { texts: vec![text], is_error, ..Self::empty(&record) }
+    }
+
+    /// The state of a background job.
+    pub(super) fn job_status(
+        record: DecisionRecord,
+        id: JobId,
+        state: Option<JobState>,
+        timeout: Duration,
+    ) -> Self {
+        let mut reply = Self::empty(&record);
+        let text = match state {
+            None => {
+                reply.is_error = true;
+                format!("Error: Job ID '{id}' not found or expired.")
+            }
+            Some(JobState::Queued) => "Status: queued...".to_owned(),
+            Some(JobState::Running) => "Status: running...".to_owned(),
+            Some(JobState::Ended(end)) => {
+                let (status, result) = job_result(&end, timeout);
+                if let JobEnd::Ran(outcome) = &end {
+                    reply.execution = Some(figures(outcome));
+                }
+                format!("Status: {status}\n\nResult:\n{result}")
+            }
+        };
+        reply.texts.push(text);
+        reply
+    }
+
+    /// Keeps a part of the room for replies until this one is written.
+    pub(super) fn in_room(self, room: Option<OwnedSemaphorePermit>) -> Self {
+        Self { room, ..self }
+    }
+
+    /// The result as MCP has it. No `structuredContent`: there are clients that then hide the text
+    /// from the model.
+    pub(super) fn into_result(self) -> CallToolResult {
+        let mut meta = MetaObject::new();
+        meta.insert(DECISION_KEY.to_owned(), self.decision);
+        if let Some(execution) = self.execution {
+            meta.insert(EXECUTION_KEY.to_owned(), execution);
+        }
+        let blocks = self.texts.into_iter().map(ContentBlock::text).collect();
+        let mut result = if self.is_error {
+            CallToolResult::error(blocks)
+        } else {
+            CallToolResult::success(blocks)
+        };
+        result.meta = Some(meta);
+        result
+    }
+
+    fn empty(record: &DecisionRecord) -> Self {
+        Self {
+            texts: Vec::new(),
+            is_error: false,
+            decision: record.without_arguments(),
+            execution: None,
+            room: None,
+        }
+    }
+}
+
+/// Room for the output that waits to be written: a client that does not read makes the server
+/// wait, not grow.
+#[derive(Debug)]
+pub(super) struct ReplyRoom {
+    kibibytes: Arc<Semaphore>,
+}
+
+impl ReplyRoom {
+    const KIBIBYTES: u32 = 32 * 1024;
+    /// Smaller replies do without: all that can be in flight are less than a few MiB together.
+    const SMALL_BYTES: usize = 16 * 1024;
+
+    /// Waits for room for a reply with so many bytes of output.
+    pub(super) async fn room_for(&self, output_bytes: usize) -> Option<OwnedSemaphorePermit> {
+        if output_bytes < Self::SMALL_BYTES {
+            return None;
+        }
+        let kibibytes = u32::try_from(output_bytes / 1024).unwrap_or(u32::MAX);
+        let room = Arc::clone(&self.kibibytes);
+        // The semaphore is never closed.
+        room.acquire_many_owned(kibibytes.min(Self::KIBIBYTES)).await.ok()
+    }
+}
+
+impl Default for ReplyRoom {
+    fn default() -> Self {
+        let kibibytes = usize::try_from(Self::KIBIBYTES).unwrap_or(Semaphore::MAX_PERMITS);
+        Self { kibibytes: Arc::new(Semaphore::new(kibibytes)) }
+    }
+}
+
+/// The text of a run that ended by itself: what it printed, and how it ended.
+fn finished_text(outcome: &Outcome) -> String {
+    let end = match outcome.ending.exit_code() {
+        0 => "Execution completed successfully.".to_owned(),
+        code => format!("Execution failed with return code {code}"),
+    };
+    let mut parts = printed(outcome);
+    parts.push(end);
+    parts.join("\n\n")
+}
+
+/// The parts for the streams that have something.
+fn printed(outcome: &Outcome) -> Vec<String> {
+    [("STDOUT", &outcome.stdout), ("STDERR", &outcome.stderr)]
+        .into_iter()
+        .filter(|(_, Captured { text, .. })| !text.is_empty())
+        .map(|(name, Captured { text, .. })| format!("{name}:\n{text}"))
+        .collect()
+}
+
+fn synchronous_texts(outcome: &Outcome, timeout: Duration) -> Vec<String> {
+    match outcome.ending {
+        Ending::Exited(_) => vec![finished_text(outcome)],
+        Ending::Cancelled => vec![CANCELLED.to_owned()],
+        Ending::TimedOut => {
+            let seconds = timeout.as_secs_f64();
+            let mut texts = vec![format!("Execution timed out after {seconds:.1} seconds.")];
+            let printed = printed(outcome);
+            if !printed.is_empty() {
+                texts.push(printed.join("\n\n"));
+            }
+            texts
+        }
+    }
+}
+
+/// The word for how a job ended, and its result.
+fn job_result(end: &JobEnd, timeout: Duration) -> (&'static str, String) {
+    match end {
+        JobEnd::Cancelled => ("cancelled", CANCELLED.to_owned()),
+        JobEnd::NotRun(error) => ("failed", not_run(error)),
+        JobEnd::Ran(outcome) => match outcome.ending {
+            Ending::Exited(0) => ("success", finished_text(outcome)),
+            Ending::Exited(_) => ("failed", finished_text(outcome)),
+            Ending::Cancelled => ("cancelled", CANCELLED.to_owned()),
+            Ending::TimedOut => {
+                let seconds = timeout.as_secs_f64();
+                let text = format!(
+                    "Background verification timed out after {seconds:.0} seconds. Process \
+                     terminated to prevent resource exhaustion."
+                );
+                ("timed_out", text)
+            }
+        },
+    }
+}
+
+fn not_run(error: &RunError) -> String {
+    format!("Execution error: {error}.")
+}
+
+fn figures(outcome: &Outcome) -> Value {
+    json!({
+        "exit_code": outcome.ending.exit_code(),
+        "duration_ms": u64::try_from(outcome.duration.as_millis()).unwrap_or(u64::MAX),
+        "timed_out": outcome.ending == Ending::TimedOut,
+        "stdout_truncated": outcome.stdout.is_truncated,
+        "stderr_truncated": outcome.stderr.is_truncated,
+    })
+}

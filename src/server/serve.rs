@@ -1,0 +1,111 @@
+//! A connection from its first line until the last process is dead.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::ServiceExt as _;
+use rmcp::service::ServerInitializeError;
+use rmcp::transport::stdio_pipes;
+use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::transport::{ConnectionEvents, StdioTransport};
+
+use super::call::Server;
+use super::handler::Handler;
+
+/// What calls in flight get when the client has closed its side. The SDKs wait two seconds before
+/// they send SIGTERM.
+const GRACE_AFTER_INPUT: Duration = Duration::from_secs(1);
+/// What killing and clearing up get after that.
+const GRACE_AFTER_CANCEL: Duration = Duration::from_millis(400);
+
+/// Why a connection could not be served.
+#[derive(Debug, Error)]
+pub(crate) enum ServeError {
+    /// The signals that end the server could not be waited for.
+    #[error("failed to listen for signals")]
+    ListenForSignals(#[source] std::io::Error),
+}
+
+/// Serves the client on standard input and output until it is gone or a signal ends the server.
+pub(crate) async fn serve(server: Arc<Server>) -> Result<(), ServeError> {
+    let mut signals = EndingSignals::listen().map_err(ServeError::ListenForSignals)?;
+    let events = ConnectionEvents::default();
+    let cancel = CancellationToken::new();
+    let (reader, writer) = stdio_pipes();
+    let transport = StdioTransport::new(reader, writer, &events);
+
+    // A tracker, because the end of its one task is waited for twice.
+    let connection = TaskTracker::new();
+    connection.spawn(connect(Handler::new(Arc::clone(&server)), transport, cancel.clone()));
+    connection.close();
+    tokio::select! {
+        () = connection.wait() => {}
+        () = input_ended(&events) => tracing::info!("the client has left calls behind"),
+        name = signals.next() => tracing::info!(signal = name, "ending"),
+        () = events.output_closed.cancelled() => tracing::info!("nobody reads the replies"),
+    }
+
+    // Handlers see this and kill what they run; so do the jobs.
+    cancel.cancel();
+    let cleared = async { tokio::join!(connection.wait(), server.jobs().shut_down()) };
+    if timeout(GRACE_AFTER_CANCEL, cleared).await.is_err() {
+        // What is left ends with this process: supervisors see their sockets close.
+        tracing::warn!("not everything ended in time");
+    }
+    Ok(())
+}
+
+/// The connection itself, from the handshake to the last reply.
+async fn connect<R, W>(handler: Handler, transport: StdioTransport<R, W>, cancel: CancellationToken)
+where
+    R: AsyncRead + Unpin + Send + 'static,
+    W: AsyncWrite + Unpin + Send + 'static,
+{
+    match handler.serve_with_ct(transport, cancel).await {
+        Ok(running) => {
+            if let Err(error) = running.waiting().await {
+                tracing::error!(%error, "the connection stopped unexpectedly");
+            }
+        }
+        // The client has left before it said anything: nothing to tell anybody.
+        Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => {}
+        Err(error) => tracing::warn!(%error, "the handshake failed"),
+    }
+}
+
+/// Comes back when the client has closed its side, and its calls had their time.
+async fn input_ended(events: &ConnectionEvents) {
+    events.input_ended.cancelled().await;
+    sleep(GRACE_AFTER_INPUT).await;
+}
+
+/// The signals that end the server.
+struct EndingSignals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl EndingSignals {
+    fn listen() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+            _ = self.hang_up.recv() => "SIGHUP",
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Lines of bounded length.
+
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
+
+/// The longest line, in bytes. A script has at most 1 MiB; JSON escapes make that at most a few.
+pub(super) const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// A buffer that grew beyond this is not kept for the next line.
+const LINE_BYTES_KEPT: usize = 64 * 1024;
+
+const READ_BUFFER_BYTES: usize = 64 * 1024;
+
+/// What comes next.
+#[derive(Debug)]
+pub(super) enum Line {
+    /// A line, without its end.
+    Complete(Vec<u8>),
+    /// A line passed the bound. Said at once; the rest of it is skipped without being held.
+    TooLong,
+    /// There is nothing more.
+    End,
+}
+
+/// Splits a stream into lines.
+pub(super) struct LineReader<R> {
+    reader: BufReader<R>,
+    line: Vec<u8>,
+    is_skipping: bool,
+    has_ended: bool,
+}
+
+impl<R: AsyncRead + Unpin> LineReader<R> {
+    pub(super) fn new(reader: R) -> Self {
+        Self {
+            reader: BufReader::with_capacity(READ_BUFFER_BYTES, reader),
+            line: Vec::new(),
+            is_skipping: false,
+            has_ended: false,
+        }
+    }
+
+    /// The next line. Cancel-safe: a part of a line that was read stays here.
+    pub(super) async fn next(&mut self) -> Line {
+        while !self.has_ended {
+            let available = match self.reader.fill_buf().await {
+                Ok(available) => available,
+                // A stream that cannot be read is over.
+                Err(error) => {
+                    tracing::warn!(%error, "standard input cannot be read");
+                    &[]
+                }
+            };
+            let newline = available.iter().position(|byte| *byte == b'\n');
+            let part = available.get(..newline.unwrap_or(available.len())).unwrap_or_default();
+            let taken = newline.map_or(available.len(), |newline| newline + 1);
+            if available.is_empty() {
+                self.has_ended = true;
+                // A last line needs no end.
+                if !self.line.is_empty() {
+                    return Line::Complete(std::mem::take(&mut self.line));
+                }
+                break;
+            }
+            let is_too_long = !self.is_skipping && self.line.len() + part.len() > LINE_BYTES_MAX;
+            if !self.is_skipping && !is_too_long {
+                self.line.extend_from_slice(part);
+            }
+            self.reader.consume(taken);
+            if is_too_long {
+                self.line = Vec::new();
+                self.is_skipping = newline.is_none();
+                return Line::TooLong;
+            }
+            if newline.is_some() && !std::mem::take(&mut self.is_skipping) {
+                return Line::Complete(std::mem::take(&mut self.line));
+            }
+        }
+        Line::End
+    }
+
+    /// Takes a line's buffer back, for the next one.
+    pub(super) fn recycle(&mut self, mut line: Vec<u8>) {
+        if self.line.is_empty() && line.capacity() <= LINE_BYTES_KEPT {
+            line.clear();
+            self.line = line;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn lines(input: &[u8]) -> Vec<String> {
+        let mut reader = LineReader::new(input);
+        let mut lines = Vec::new();
+        loop {
+            match reader.next().await {
+                Line::Complete(line) => lines.push(format!("{} bytes", line.len())),
+                Line::TooLong => lines.push("too long".to_owned()),
+                Line::End => return lines,
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn lines_are_split_and_a_long_one_is_skipped() {
+        let long = vec![b'x'; LINE_BYTES_MAX];
+        for (input, expected) in [
+            (b"".to_vec(), vec![]),
+            (b"ab\n\ncd".to_vec(), vec!["2 bytes", "0 bytes", "2 bytes"]),
+            ([&long[..], b"\na\n"].concat(), vec!["4194304 bytes", "1 bytes"]),
+            ([&long[..], b"x\na\n"].concat(), vec!["too long", "1 bytes"]),
+            ([&long[..], &long[..], &long[..], b"\na\n"].concat(), vec!["too long", "1 bytes"]),
+            ([&long[..], b"x"].concat(), vec!["too long"]),
+        ] {
+            assert_eq!(lines(&input).await, expected, "{} bytes", input.len());
+        }
+    }
+}

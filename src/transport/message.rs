@@ -1,0 +1,466 @@
+//! A line to a message, or to the error that it is answered with.
+//!
+//! The envelope is read without building values. `tools/call`, the one message that is large and
+//! frequent, is built directly; rmcp would try each of its 22 kinds of requests in turn. Everything
+//! else goes through rmcp, with a bound on its size, because that takes a hundred times its memory.
+
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, ClientJsonRpcMessage, ClientNotification,
+    ClientRequest, ErrorCode, Extensions, JsonObject, JsonRpcMessage, MetaObject, RequestId,
+    RequestMetaObject,
+};
+use serde::ser::SerializeStruct as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::in_flight::{REQUEST_BYTES_MAX, REQUESTS_MAX};
+use super::line::LINE_BYTES_MAX;
+
+/// The longest message that is not a `tools/call`, in bytes.
+const OTHER_MESSAGE_BYTES_MAX: usize = 64 * 1024;
+/// How many JSON values the arguments of a call have at most; ours need three.
+const CALL_VALUES_MAX: usize = 10_000;
+/// The longest string id, in bytes.
+const ID_BYTES_MAX: usize = 1024;
+/// JSON numbers are doubles for most clients; beyond this they are no longer exact (RFC 8259, 6).
+const INTEGER_EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+
+/// What a line is.
+#[derive(Debug)]
+pub(super) enum Inbound {
+    /// Something for rmcp.
+    Message(Box<ClientJsonRpcMessage>),
+    /// `notifications/cancelled`, and which request it is about.
+    Cancelled(Box<ClientJsonRpcMessage>, RequestId),
+    /// Nothing that needs doing: a blank line, an unknown notification, an answer that nobody
+    /// waits for.
+    Ignored,
+}
+
+/// An error that is answered on the wire, before any request exists.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ProtocolError {
+    /// None where the id could not be read: it is written as `null`.
+    id: Option<RequestId>,
+    code: ErrorCode,
+    message: String,
+}
+
+impl ProtocolError {
+    fn new(id: Option<RequestId>, code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { id, code, message: message.into() }
+    }
+
+    fn invalid_request(id: Option<RequestId>, message: impl Into<String>) -> Self {
+        Self::new(id, ErrorCode::INVALID_REQUEST, message)
+    }
+
+    fn invalid_params(id: RequestId, message: impl Into<String>) -> Self {
+        Self::new(Some(id), ErrorCode::INVALID_PARAMS, message)
+    }
+
+    fn parse(reason: impl std::fmt::Display) -> Self {
+        Self::new(None, ErrorCode::PARSE_ERROR, format!("Parse error: {reason}"))
+    }
+
+    pub(super) fn line_too_long() -> Self {
+        let message = format!("Invalid Request: a message has at most {LINE_BYTES_MAX} bytes");
+        Self::invalid_request(None, message)
+    }
+
+    pub(super) fn duplicate_id(id: RequestId) -> Self {
+        Self::invalid_request(Some(id), "Invalid Request: a request with this id is in flight")
+    }
+
+    pub(super) fn busy(id: RequestId) -> Self {
+        let message = format!(
+            "Server busy: at most {REQUESTS_MAX} requests and {REQUEST_BYTES_MAX} bytes of them \
+             are in flight. Send this one again when others have been answered."
+        );
+        Self::new(Some(id), ErrorCode::INTERNAL_ERROR, message)
+    }
+
+    #[cfg(test)]
+    pub(super) fn code(&self) -> i32 {
+        self.code.0
+    }
+}
+
+impl Serialize for ProtocolError {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Error<'a> {
+            code: ErrorCode,
+            message: &'a str,
+        }
+        let mut fields = serializer.serialize_struct("ProtocolError", 3)?;
+        fields.serialize_field("jsonrpc", "2.0")?;
+        fields.serialize_field("id", &self.id)?;
+        fields.serialize_field("error", &Error { code: self.code, message: &self.message })?;
+        fields.end()
+    }
+}
+
+/// The members of any message, unread.
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow, default, deserialize_with = "present")]
+    jsonrpc: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    method: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    params: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    error: Option<&'a RawValue>,
+}
+
+/// The parameters of `tools/call` that this server reads, unread.
+#[derive(Default, Deserialize)]
+struct CallParams<'a> {
+    #[serde(borrow, default, deserialize_with = "present")]
+    name: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    arguments: Option<&'a RawValue>,
+    #[serde(borrow, rename = "_meta", default, deserialize_with = "present")]
+    meta: Option<&'a RawValue>,
+}
+
+/// Tells a member that is `null` from one that is not there.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+/// Reads a line.
+pub(super) fn parse(line: &[u8]) -> Result<Inbound, ProtocolError> {
+    let line = line.trim_ascii();
+    if line.is_empty() {
+        return Ok(Inbound::Ignored);
+    }
+    let text = std::str::from_utf8(line).map_err(ProtocolError::parse)?;
+    let envelope = envelope(text)?;
+
+    let id = match envelope.id {
+        None => None,
+        Some(raw) => Some(request_id(raw).ok_or_else(|| {
+            let message = "Invalid Request: 'id' must be a string or an integer";
+            ProtocolError::invalid_request(None, message)
+        })?),
+    };
+    let invalid = |message: &str| ProtocolError::invalid_request(id.clone(), message);
+    if envelope.jsonrpc.and_then(string).as_deref() != Some("2.0") {
+        return Err(invalid("Invalid Request: 'jsonrpc' must be \"2.0\""));
+    }
+    let Some(method) = envelope.method else {
+        return match (envelope.result, envelope.error) {
+            // This server asks nothing of the client, so no answer is waited for.
+            (Some(_), _) | (_, Some(_)) => Ok(Inbound::Ignored),
+            (None, None) => Err(invalid("Invalid Request: 'method' is missing")),
+        };
+    };
+    let Some(method) = string(method) else {
+        return Err(invalid("Invalid Request: 'method' must be a string"));
+    };
+    if method != "tools/call" && text.len() > OTHER_MESSAGE_BYTES_MAX {
+        let message = format!(
+            "Invalid Request: a message other than tools/call has at most \
+             {OTHER_MESSAGE_BYTES_MAX} bytes"
+        );
+        return Err(ProtocolError::invalid_request(id, message));
+    }
+    match id {
+        None => Ok(notification(&method, text)),
+        Some(id) if method == "tools/call" => tool_call(id, envelope.params),
+        Some(id) => request(id, envelope.params, text),
+    }
+}
+
+fn envelope(text: &str) -> Result<Envelope<'_>, ProtocolError> {
+    if !text.starts_with('{') {
+        return match serde_json::from_str::<serde::de::IgnoredAny>(text) {
+            Ok(_) if text.starts_with('[') => Err(ProtocolError::invalid_request(
+                None,
+                "Invalid Request: batches are not supported, send one message a line",
+            )),
+            Ok(_) => Err(ProtocolError::invalid_request(
+                None,
+                "Invalid Request: a message is a JSON object",
+            )),
+            Err(error) => Err(ProtocolError::parse(error)),
+        };
+    }
+    serde_json::from_str(text).map_err(|error| {
+        if error.is_data() {
+            ProtocolError::invalid_request(None, format!("Invalid Request: {error}"))
+        } else {
+            ProtocolError::parse(error)
+        }
+    })
+}
+
+fn string(raw: &RawValue) -> Option<String> {
+    serde_json::from_str(raw.get()).ok()
+}
+
+fn request_id(raw: &RawValue) -> Option<RequestId> {
+    match serde_json::from_str(raw.get()).ok()? {
+        Value::String(id) if id.len() <= ID_BYTES_MAX => Some(RequestId::String(id.into())),
+        Value::Number(id) => {
+            id.as_i64().or_else(|| exact_integer(id.as_f64()?)).map(RequestId::Number)
+        }
+        Value::String(_) | Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => {
+            None
+        }
+    }
+}
+
+/// The integer that a number like `2.0` is.
+fn exact_integer(number: f64) -> Option<i64> {
+    if number.fract() != 0.0 || number.abs() > INTEGER_EXACT_MAX {
+        return None;
+    }
+    format!("{number:.0}").parse().ok()
+}
+
+/// The two notifications that mean something to this server; the others are ignored.
+fn notification(method: &str, text: &str) -> Inbound {
+    if !matches!(method, "notifications/cancelled" | "notifications/initialized") {
+        return Inbound::Ignored;
+    }
+    let Ok(message) = serde_json::from_str::<ClientJsonRpcMessage>(text) else {
+        return Inbound::Ignored;
+    };
+    let cancelled = match &message {
+        JsonRpcMessage::Notification(message) => match &message.notification {
+            ClientNotification::CancelledNotification(cancelled) => {
+                cancelled.params.request_id.clone()
+            }
+            _ => None,
+        },
+        JsonRpcMessage::Request(_) | JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => None,
+    };
+    match cancelled {
+        Some(id) => Inbound::Cancelled(Box::new(message), id),
+        None => Inbound::Message(Box::new(message)),
+    }
+}
+
+/// A request other than `tools/call`, which rmcp reads. Parameters of a known method that it cannot
+/// read make a custom request of it, and the handler answers that.
+fn request(id: RequestId, params: Option<&RawValue>, text: &str) -> Result<Inbound, ProtocolError> {
+    if params.is_some_and(|params| !params.get().starts_with('{')) {
+        return Err(ProtocolError::invalid_params(id, "'params' must be an object"));
+    }
+    match serde_json::from_str(text) {
+        Ok(message @ JsonRpcMessage::Request(_)) => Ok(Inbound::Message(Box::new(message))),
+        Ok(
+            JsonRpcMessage::Response(_)
+            | JsonRpcMessage::Notification(_)
+            | JsonRpcMessage::Error(_),
+        ) => Ok(Inbound::Ignored),
+        Err(error) => {
+            let message = format!("Invalid Request: {error}");
+            Err(ProtocolError::invalid_request(Some(id), message))
+        }
+    }
+}
+
+fn tool_call(id: RequestId, params: Option<&RawValue>) -> Result<Inbound, ProtocolError> {
+    let raw = params.map_or("{}", RawValue::get);
+    if !raw.starts_with('{') {
+        return Err(ProtocolError::invalid_params(id, "'params' must be an object"));
+    }
+    let params: CallParams<'_> = match serde_json::from_str(raw) {
+        Ok(params) => params,
+        Err(error) => return Err(ProtocolError::invalid_params(id, error.to_string())),
+    };
+    if has_more_values_than(raw, CALL_VALUES_MAX) {
+        let message = format!("the parameters have more than {CALL_VALUES_MAX} values");
+        return Err(ProtocolError::invalid_params(id, message));
+    }
+    let Some(name) = params.name.and_then(string) else {
+        return Err(ProtocolError::invalid_params(id, "tools/call needs a string 'name'"));
+    };
+    let members = object("arguments", params.arguments)
+        .and_then(|arguments| Ok((arguments, object("_meta", params.meta)?)));
+    let (arguments, meta) = match members {
+        Ok(members) => members,
+        Err(message) => return Err(ProtocolError::invalid_params(id, message)),
+    };
+
+    let mut call = CallToolRequestParams::new(name);
+    call.arguments = arguments;
+    let mut extensions = Extensions::new();
+    if let Some(meta) = meta {
+        extensions.insert(RequestMetaObject(MetaObject(meta)));
+    }
+    let mut request = CallToolRequest::new(call);
+    request.extensions = extensions;
+    let message = JsonRpcMessage::request(ClientRequest::CallToolRequest(request), id);
+    Ok(Inbound::Message(Box::new(message)))
+}
+
+/// The object in the member `name`; some clients send `null` for none.
+fn object(name: &str, raw: Option<&RawValue>) -> Result<Option<JsonObject>, String> {
+    match raw.map(RawValue::get) {
+        None | Some("null") => Ok(None),
+        Some(json) if json.starts_with('{') => serde_json::from_str(json)
+            .map(Some)
+            .map_err(|error| format!("'{name}' cannot be read: {error}")),
+        Some(_) => Err(format!("'{name}' must be an object")),
+    }
+}
+
+/// Whether valid JSON has more than `values_max` values in objects and arrays, by its commas and
+/// brackets outside of strings. A value takes up to a hundred times its text in memory.
+fn has_more_values_than(json: &str, values_max: usize) -> bool {
+    if json.len() <= values_max {
+        return false;
+    }
+    let mut values = 0;
+    let mut bytes = json.bytes();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' => {
+                while let Some(byte) = bytes.next() {
+                    match byte {
+                        b'\\' => drop(bytes.next()),
+                        b'"' => break,
+                        _ => {}
+                    }
+                }
+            }
+            b',' | b'[' | b'{' => values += 1,
+            _ => {}
+        }
+    }
+    values > values_max
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a line comes to, in short.
+    fn outcome(line: &str) -> String {
+        match parse(line.as_bytes()) {
+            Ok(Inbound::Ignored) => "ignored".to_owned(),
+            Ok(Inbound::Cancelled(_, id)) => format!("cancels {id}"),
+            Ok(Inbound::Message(message)) => match *message {
+                JsonRpcMessage::Request(request) => {
+                    format!("{} {}", request.id, request.request.method())
+                }
+                JsonRpcMessage::Notification(_) => "notification".to_owned(),
+                JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => "response".to_owned(),
+            },
+            Err(error) => {
+                let error = serde_json::to_value(&error).unwrap();
+                format!("{} id {}", error["error"]["code"], error["id"])
+            }
+        }
+    }
+
+    #[test]
+    fn every_kind_of_line_has_its_answer() {
+        let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":"#;
+        let nest = format!(
+            "{call}{{\"name\":\"x\",\"arguments\":{{\"a\":{}{}}}}}}}",
+            "[".repeat(9_000),
+            "]".repeat(9_000)
+        );
+        let values = format!(
+            "{call}{{\"name\":\"x\",\"arguments\":{{\"a\":[{}1]}}}}}}",
+            "1,".repeat(CALL_VALUES_MAX)
+        );
+        let commas = format!(
+            "{call}{{\"name\":\"x\",\"arguments\":{{\"a\":\"{}\"}}}}}}",
+            ",".repeat(CALL_VALUES_MAX)
+        );
+        let large = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"ping","x":"{}"}}"#,
+            "x".repeat(OTHER_MESSAGE_BYTES_MAX)
+        );
+        let long_id = format!(
+            r#"{{"jsonrpc":"2.0","id":"{}","method":"ping"}}"#,
+            "x".repeat(ID_BYTES_MAX + 1)
+        );
+        let params = |params: &str| format!("{call}{params}}}");
+        for (line, expected) in [
+            ("", "ignored"),
+            ("  \r", "ignored"),
+            ("x", "-32700 id null"),
+            ("{", "-32700 id null"),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"ping"}x"#, "-32700 id null"),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"\ud800"}"#, "-32600 id 1"),
+            (nest.as_str(), "-32602 id 1"),
+            (&params(r#"{"name":"x","arguments":{"a":"\ud800"}}"#), "-32602 id 1"),
+            ("[]", "-32600 id null"),
+            ("[1", "-32700 id null"),
+            (r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#, "-32600 id null"),
+            ("1", "-32600 id null"),
+            ("null", "-32600 id null"),
+            ("\"x\"", "-32600 id null"),
+            ("{}", "-32600 id null"),
+            (r#"{"id":1,"method":"ping"}"#, "-32600 id 1"),
+            (r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#, "-32600 id 1"),
+            (r#"{"jsonrpc":2.0,"id":1,"method":"ping"}"#, "-32600 id 1"),
+            (r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, "-32600 id null"),
+            (r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#, "-32600 id null"),
+            (r#"{"jsonrpc":"2.0","id":true,"method":"ping"}"#, "-32600 id null"),
+            (r#"{"jsonrpc":"2.0","id":[],"method":"ping"}"#, "-32600 id null"),
+            (r#"{"jsonrpc":"2.0","id":9223372036854775808,"method":"ping"}"#, "-32600 id null"),
+            (long_id.as_str(), "-32600 id null"),
+            (r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}"#, "-32600 id null"),
+            (r#"{"jsonrpc":"2.0","id":1}"#, "-32600 id 1"),
+            (r#"{"jsonrpc":"2.0","id":1,"method":7}"#, "-32600 id 1"),
+            (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, "ignored"),
+            (r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":""}}"#, "ignored"),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, "1 ping"),
+            (r#"{"jsonrpc":"2.0","id":2.0,"method":"ping"}"#, "2 ping"),
+            (r#"{"jsonrpc":"2.0","id":"a","method":"ping"}"#, "a ping"),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}"#, "-32602 id 1"),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"nope","params":{"a":1}}"#, "1 nope"),
+            (large.as_str(), "-32600 id 1"),
+            (&params("{}"), "-32602 id 1"),
+            (&params("[]"), "-32602 id 1"),
+            (&params(r#"{"name":1}"#), "-32602 id 1"),
+            (&params(r#"{"name":"x","arguments":[]}"#), "-32602 id 1"),
+            (&params(r#"{"name":"x","arguments":"{}"}"#), "-32602 id 1"),
+            (&params(r#"{"name":"x","_meta":1}"#), "-32602 id 1"),
+            (&params(r#"{"name":"x","arguments":null}"#), "1 tools/call"),
+            (&params(r#"{"name":"x","arguments":{},"auth":{}}"#), "1 tools/call"),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"tools/call"}"#, "-32602 id 1"),
+            (values.as_str(), "-32602 id 1"),
+            (commas.as_str(), "1 tools/call"),
+            (r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#, "notification"),
+            (r#"{"jsonrpc":"2.0","method":"notifications/x","params":{}}"#, "ignored"),
+            (r#"{"jsonrpc":"2.0","method":"tools/call","params":{}}"#, "ignored"),
+            (
+                r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#,
+                "cancels 7",
+            ),
+            (r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":7}"#, "ignored"),
+        ] {
+            let shown: String = line.chars().take(100).collect();
+            assert_eq!(outcome(line), expected, "{shown}");
+        }
+        assert!(matches!(parse(b"\xff"), Err(error) if error.code() == -32700));
+    }
+
+    #[test]
+    fn the_members_of_a_call_arrive() {
+        let line = br#"{"jsonrpc":"2.0","id":"i","method":"tools/call","params":{"name":"n",
+            "arguments":{"code":"\u00e9"},"_meta":{"progressToken":3}}}"#;
+        let Ok(Inbound::Message(message)) = parse(line) else { panic!("a message") };
+        let JsonRpcMessage::Request(request) = *message else { panic!("a request") };
+        let ClientRequest::CallToolRequest(call) = request.request else { panic!("a call") };
+        assert_eq!(call.params.name, "n");
+        assert_eq!(call.params.arguments.unwrap()["code"], "é");
+        let meta = call.extensions.get::<RequestMetaObject>().unwrap();
+        assert_eq!(meta.get_progress_token().unwrap().0, RequestId::Number(3));
+    }
+}

@@ -1,0 +1,147 @@
+//! The wire: JSON-RPC 2.0 over stdio, one message a line (MCP, `basic/transports`).
+//!
+//! rmcp's own stdio transport ignores what it cannot parse, leaves over-long lines unanswered, and
+//! holds any number of requests and unsent replies. This one answers every line that deserves an
+//! answer, and is bounded in every direction:
+//!
+//! `line` (bytes → bounded lines) → `message` (line → message, or the error to answer with) →
+//! `in_flight` (how many requests, how many bytes) → rmcp → `outbox` (messages → bytes).
+
+mod in_flight;
+mod line;
+mod message;
+mod outbox;
+
+pub(crate) use in_flight::Slot;
+
+use rmcp::RoleServer;
+use rmcp::model::{ClientJsonRpcMessage, GetExtensions as _, JsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::transport::Transport;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::sync::CancellationToken;
+
+use in_flight::InFlight;
+use line::{Line, LineReader};
+use message::{Inbound, ProtocolError};
+use outbox::Outbox;
+
+/// Our end of the connection.
+pub(crate) struct StdioTransport<R, W> {
+    lines: LineReader<R>,
+    outbox: Outbox<W>,
+    in_flight: InFlight,
+    /// Whether a request has come in. Before, notifications are ignored: rmcp would end on them.
+    is_opened: bool,
+    input_ended: CancellationToken,
+}
+
+/// What the rest of the server learns from the transport.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ConnectionEvents {
+    /// The client has closed its side; what is in flight may still be answered.
+    pub(crate) input_ended: CancellationToken,
+    /// Nobody reads what we write any more.
+    pub(crate) output_closed: CancellationToken,
+}
+
+impl<R, W> StdioTransport<R, W>
+where
+    R: AsyncRead + Unpin + Send,
+    W: AsyncWrite + Unpin + Send + 'static,
+{
+    /// A transport over the given streams. Must be called within a runtime.
+    pub(crate) fn new(reader: R, writer: W, events: &ConnectionEvents) -> Self {
+        Self {
+            lines: LineReader::new(reader),
+            outbox: Outbox::new(writer, events.output_closed.clone()),
+            in_flight: InFlight::default(),
+            is_opened: false,
+            input_ended: events.input_ended.clone(),
+        }
+    }
+
+    /// The message in `line`, if it is one for rmcp; otherwise the error to answer with, if any.
+    fn inbound(&mut self, line: &[u8]) -> Result<Option<ClientJsonRpcMessage>, ProtocolError> {
+        let mut message = match message::parse(line)? {
+            Inbound::Message(message) => *message,
+            Inbound::Cancelled(message, id) => {
+                self.in_flight.cancel(&id);
+                *message
+            }
+            Inbound::Ignored => return Ok(None),
+        };
+        match &mut message {
+            JsonRpcMessage::Request(request) => {
+                let slot = self.in_flight.admit(&request.id, line.len())?;
+                request.request.extensions_mut().insert(slot);
+                self.is_opened = true;
+            }
+            JsonRpcMessage::Notification(_)
+            | JsonRpcMessage::Response(_)
+            | JsonRpcMessage::Error(_) => {
+                if !self.is_opened {
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(Some(message))
+    }
+}
+
+impl<R, W> Transport<RoleServer> for StdioTransport<R, W>
+where
+    R: AsyncRead + Unpin + Send,
+    W: AsyncWrite + Unpin + Send + 'static,
+{
+    type Error = std::io::Error;
+
+    fn send(
+        &mut self,
+        message: ServerJsonRpcMessage,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        let outbox = self.outbox.clone();
+        let in_flight = self.in_flight.clone();
+        async move {
+            let result = outbox.write(&message).await;
+            // What the request held is free when its reply is out, or when it never will be.
+            let answered = match &message {
+                JsonRpcMessage::Response(response) => Some(&response.id),
+                JsonRpcMessage::Error(error) => error.id.as_ref(),
+                JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
+            };
+            if let Some(id) = answered {
+                in_flight.answered(id);
+            }
+            result
+        }
+    }
+
+    /// Cancel-safe: rmcp polls it inside a `select!`, so all state is on `self`.
+    async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
+        loop {
+            // Before the line is taken, so that nothing is lost while the client does not read.
+            self.outbox.wait_for_room().await;
+            let inbound = match self.lines.next().await {
+                Line::Complete(line) => {
+                    let inbound = self.inbound(&line);
+                    self.lines.recycle(line);
+                    inbound
+                }
+                Line::TooLong => Err(ProtocolError::line_too_long()),
+                Line::End => {
+                    self.input_ended.cancel();
+                    return None;
+                }
+            };
+            match inbound {
+                Ok(Some(message)) => return Some(message),
+                Ok(None) => {}
+                Err(error) => self.outbox.write_error(error),
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), Self::Error> {
+        self.outbox.flush().await
+    }
+}

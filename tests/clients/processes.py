@@ -1,0 +1,27 @@
+"""Reads the process tree from /proc (Linux), without any package from elsewhere."""
+
+from pathlib import Path
+
+
+def descendants(root_pid: int) -> dict[int, str]:
+    """All living descendants of `root_pid`, as pid and name. A zombie that nobody has reaped counts as well."""
+    names: dict[int, str] = {}
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = stat.read_text(errors="replace")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        # "pid (name) state ppid …": the name may hold spaces and brackets, so look for the last one.
+        name, _, fields = text.partition("(")[2].rpartition(")")
+        pid, parent_pid = int(stat.parent.name), int(fields.split()[1])
+        names[pid] = name
+        children.setdefault(parent_pid, []).append(pid)
+
+    found: dict[int, str] = {}
+    waiting = [root_pid]
+    while waiting:
+        for pid in children.get(waiting.pop(), []):
+            found[pid] = names[pid]
+            waiting.append(pid)
+    return found

@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""Stands between an MCP client and the server and writes down what happens.
+
+    recorder.py DIRECTORY SERVER [ARGUMENT...]
+
+The clients start this instead of the server. It passes every byte on unchanged in both directions and appends
+to DIRECTORY/<own pid>.jsonl one event a line: `start`, each line `to_server` and `to_client`, `end_of_input`, a
+`signal` that the client had to send, `exit` with the server's exit code, and `left_over` with the descendants
+that outlived the server. So the tests can assert what the SDKs hide: the server's pid and exit code, the cancel
+notification, a reply that must not come. The server's stderr goes to DIRECTORY/<own pid>.stderr.
+
+Descendants that lose their parent become children of the recorder (a Linux subreaper), so none can escape the
+count by double forking.
+"""
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from processes import descendants
+
+PR_SET_CHILD_SUBREAPER = 36
+CHUNK_BYTES_MAX = 65536
+LEFT_OVER_GRACE_SECONDS = 0.3
+
+
+class Log:
+    """An append-only file of events; every event is one write, so the two pump threads cannot mix lines."""
+
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+
+    def write(self, event: str, **facts: object) -> None:
+        line = json.dumps({"event": event, "at": time.monotonic(), **facts})
+        os.write(self._fd, line.encode() + b"\n")
+
+
+def pump(source: int, sink: int, log: Log, event: str) -> None:
+    """Passes bytes on until the end of `source`. Complete lines are logged before they are passed on, so that
+    whoever has seen a message also finds it in the log."""
+    rest = b""
+    while chunk := os.read(source, CHUNK_BYTES_MAX):
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            log.write(event, line=line.decode(errors="replace"))
+        try:
+            while chunk:
+                chunk = chunk[os.write(sink, chunk) :]
+        except BrokenPipeError:
+            break
+    if rest:
+        log.write(event, line=rest.decode(errors="replace"), unfinished=True)
+
+
+def wait_for(server_pid: int) -> int:
+    """Reaps every child, adopted ones too, until the server is gone; returns its exit code, -N for signal N."""
+    while True:
+        pid, status = os.waitpid(-1, 0)
+        if pid == server_pid:
+            return os.waitstatus_to_exitcode(status)
+
+
+def left_over() -> list[str]:
+    """The descendants that are still there after a short grace, each as `pid (name)`; kills them."""
+    deadline = time.monotonic() + LEFT_OVER_GRACE_SECONDS
+    while (alive := descendants(os.getpid())) and time.monotonic() < deadline:
+        try:
+            os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            pass
+        time.sleep(0.01)
+    for pid in alive:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    return [f"{pid} ({name})" for pid, name in alive.items()]
+
+
+def main() -> None:
+    directory, server = Path(sys.argv[1]), sys.argv[2:]
+    if ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        sys.exit("recorder: cannot become a subreaper")
+    log = Log(directory / f"{os.getpid()}.jsonl")
+    with open(directory / f"{os.getpid()}.stderr", "wb") as stderr:
+        process = subprocess.Popen(
+            server, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, bufsize=0
+        )
+    assert process.stdin and process.stdout
+    log.write("start", recorder_pid=os.getpid(), server_pid=process.pid)
+
+    def pass_on(number: int, _frame: object) -> None:
+        log.write("signal", number=number)
+        try:
+            os.kill(process.pid, number)
+        except ProcessLookupError:
+            pass
+
+    signal.signal(signal.SIGTERM, pass_on)
+    signal.signal(signal.SIGINT, pass_on)
+
+    def to_server() -> None:
+        pump(0, process.stdin.fileno(), log, "to_server")
+        log.write("end_of_input")
+        process.stdin.close()
+
+    def to_client() -> None:
+        pump(process.stdout.fileno(), 1, log, "to_client")
+        # The client must see the server's end of output when it happens, not when the recorder ends.
+        os.close(1)
+
+    threading.Thread(target=to_server, daemon=True).start()
+    output = threading.Thread(target=to_client, daemon=True)
+    output.start()
+
+    code = wait_for(process.pid)
+    log.write("exit", code=code)
+    log.write("left_over", processes=left_over())
+    output.join(timeout=1)
+    os._exit(code if code >= 0 else 128 - code)
+
+
+main()

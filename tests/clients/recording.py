@@ -1,0 +1,85 @@
+"""Reads what recorder.py wrote: the messages of one session, and how the server ended."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+APPEAR_SECONDS_MAX = 10
+
+
+class Recording:
+    """The events of one server process. Every property reads the file anew, so it may still be growing."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @classmethod
+    async def of_session(cls, directory: Path) -> Recording:
+        """The one recording in `directory` whose server is running. There may be ended ones beside it: a client
+        may try out the protocol version with a process of its own."""
+        # A stateless client is "connected" before it has exchanged a message, so the server may not be there yet.
+        with anyio.fail_after(APPEAR_SECONDS_MAX):
+            while True:
+                recordings = map(cls, directory.glob("*.jsonl"))
+                running = [r for r in recordings if r.all("start") and not r.all("exit")]
+                if len(running) == 1:
+                    return running[0]
+                await anyio.sleep(0.02)
+
+    @classmethod
+    async def of_closed_session(cls, directory: Path) -> Recording:
+        """The one recording in `directory` in which a tool was called."""
+        used = [r for r in map(cls, directory.glob("*.jsonl")) if any(m.get("method") == "tools/call" for m in r.sent)]
+        assert len(used) == 1, f"{len(used)} recordings with tool calls, expected one"
+        # The recorder notes the processes left over last, up to some 0.3 s after the client has closed.
+        with anyio.fail_after(APPEAR_SECONDS_MAX):
+            while not used[0].all("left_over"):
+                await anyio.sleep(0.02)
+        return used[0]
+
+    def all(self, event: str) -> list[dict[str, Any]]:
+        # The last line may be half written while the recorder runs; whole lines end in "\n".
+        lines = self._path.read_text().split("\n")[:-1]
+        return [e for e in map(json.loads, lines) if e["event"] == event]
+
+    def one(self, event: str) -> dict[str, Any]:
+        events = self.all(event)
+        assert len(events) == 1, f"{len(events)} events {event!r} recorded, expected one"
+        return events[0]
+
+    @property
+    def recorder_pid(self) -> int:
+        return self.one("start")["recorder_pid"]
+
+    @property
+    def server_pid(self) -> int:
+        return self.one("start")["server_pid"]
+
+    @property
+    def sent(self) -> list[dict[str, Any]]:
+        """The client's messages."""
+        return [json.loads(e["line"]) for e in self.all("to_server")]
+
+    @property
+    def received(self) -> list[dict[str, Any]]:
+        """The server's messages; fails on a line that is no JSON-RPC message."""
+        messages = []
+        for event in self.all("to_client"):
+            assert "unfinished" not in event, f"stdout ends inside a line: {event['line']!r}"
+            try:
+                message = json.loads(event["line"])
+            except ValueError:
+                raise AssertionError(f"a line on stdout is not JSON: {event['line']!r}") from None
+            assert isinstance(message, dict) and message.get("jsonrpc") == "2.0", f"not JSON-RPC 2.0: {message}"
+            messages.append(message)
+        return messages
+
+    def call_with(self, code: str) -> dict[str, Any]:
+        """The tools/call request that carried this script."""
+        calls = [m for m in self.sent if m.get("params", {}).get("arguments", {}).get("code") == code]
+        assert len(calls) == 1, f"{len(calls)} calls with {code!r} sent, expected one"
+        return calls[0]

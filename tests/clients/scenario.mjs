@@ -1,0 +1,320 @@
+// What every TypeScript SDK proves against the server, written once; the adapters differ in the SDK they use.
+// The same checks in the same order as scenario.py, with the same data.
+//
+// An adapter is a function from `{command, args, env}` to a connection:
+//   protocolVersion, serverName, instructions
+//   listTools()                                   the tools as on the wire
+//   call(tool, args, {timeoutMs, onProgress})     {isError, texts, meta}; rejects with `ClientTimedOut`
+//   close()
+
+import assert from 'node:assert/strict';
+import { mkdirSync, readFileSync } from 'node:fs';
+import { constants } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+import { Recording, descendants } from './recording.mjs';
+import { Report, equal, show } from './report.mjs';
+
+const STATELESS_VERSION = '2026-07-28';
+const DECISION_KEY = 'qwed.ai/decision';
+const EXECUTION_KEY = 'qwed.ai/execution';
+
+const INSTRUCTIONS_CHARS_MAX = 800;
+const SESSION_SECONDS_MAX = 90;
+const CLIENT_TIMEOUT_MS = 1500;
+const GONE_MS_MAX = 1000;
+const NEXT_CALL_MS_MAX = 5000;
+const CLOSE_SECONDS_MAX = 2;
+
+const SLEEPING = 'import time\ntime.sleep(20)';
+const LONG_RUNNING = "import time\ntime.sleep(2.5)\nprint('rested')";
+const BACKGROUND = 'import time\ntime.sleep(0.7)\nprint(6*7)';
+const ENDLESS_BACKGROUND = 'import time\ntime.sleep(60)';
+const UUID = '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}';
+export const JOB_PLACED = new RegExp(
+  `^Verification order is being placed for the request (${UUID})\\.` +
+    " Check back using the 'verification_status' tool\\.$",
+);
+
+const data = (name) => JSON.parse(readFileSync(new URL(name, import.meta.url), 'utf8'));
+const CASES = data('cases.json');
+export const TOOLS = data('tools.json');
+
+// The client gave up waiting, and its cancel notification is on its way.
+export class ClientTimedOut extends Error {}
+
+// Runs all checks; ends the process. Arguments of the script: the server binary and a folder for recordings that
+// does not exist yet.
+export async function run(client, protocolVersion, connect) {
+  const report = new Report(client);
+  const [binary, recordings] = process.argv.slice(2);
+
+  const idle = recordedServer(binary, join(recordings, 'idle-close'));
+  await report.check(
+    'a session opens and closes without an error',
+    () =>
+      connected(connect, idle, async (connection) => {
+        const recording = await Recording.ofSession(idle.recordings);
+        await checkNegotiation(report, connection, recording, protocolVersion);
+        await checkTools(report, connection);
+        await checkCases(report, connection);
+        await checkBackgroundJob(report, connection);
+        await checkClientTimeout(report, connection, recording);
+        await checkProgress(report, connection);
+      }),
+    SESSION_SECONDS_MAX,
+  );
+  await checkWire(report, idle.recordings, protocolVersion);
+  if (protocolVersion === STATELESS_VERSION) await checkProbe(report, idle.recordings);
+  await checkClose(report, 'after a session', idle.recordings);
+
+  const busy = recordedServer(binary, join(recordings, 'busy-close'));
+  await report.check('a session closes while a job is running', () =>
+    connected(connect, busy, async (connection) => {
+      await waitUntilRunning(connection, await placeJob(connection, ENDLESS_BACKGROUND));
+    }),
+  );
+  await checkClose(report, 'with a job running', busy.recordings);
+  process.exit(report.failed ? 1 : 0);
+}
+
+// The connection is closed at the end whatever happens in `use`, as with a context manager.
+async function connected(connect, server, use) {
+  const connection = await connect(server);
+  try {
+    await use(connection);
+  } finally {
+    await connection.close();
+  }
+}
+
+// How to start the server under the recorder, and where the recordings go.
+function recordedServer(binary, recordings) {
+  mkdirSync(recordings, { recursive: true });
+  const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => name.startsWith('QWED_')));
+  return { command: process.env.RECORDER, args: [recordings, binary], env, recordings };
+}
+
+async function checkNegotiation(report, connection, recording, protocolVersion) {
+  await report.check(`negotiates ${protocolVersion}`, async () => {
+    equal('protocol version', connection.protocolVersion, protocolVersion);
+    assert.ok(connection.serverName, 'the server has no name');
+    const { length } = connection.instructions;
+    assert.ok(0 < length && length < INSTRUCTIONS_CHARS_MAX, `instructions have ${length} characters`);
+    // Prove that the era is what the client did, not only what it says.
+    const methods = recording.sent.map((message) => message.method);
+    equal('initialize sent', methods.includes('initialize'), protocolVersion !== STATELESS_VERSION);
+  });
+}
+
+async function checkTools(report, connection) {
+  await report.check('lists exactly the two tools, with plain schemas and honest annotations', async () => {
+    const tools = await connection.listTools();
+    equal('tools', tools.map((tool) => tool.name), Object.keys(TOOLS));
+    for (const tool of tools) checkTool(tool, TOOLS[tool.name]);
+  });
+}
+
+// `expected` holds the types of the properties, `required` and the annotations.
+export function checkTool({ name, description, inputSchema, outputSchema, annotations }, expected) {
+  assert.ok(description, `${name} has no description`);
+  equal(`${name}: outputSchema`, outputSchema, undefined);
+  noOtherKeys(name, inputSchema, ['type', 'properties', 'required', 'additionalProperties']);
+  equal(`${name}: type`, inputSchema.type, 'object');
+  equal(`${name}: required`, inputSchema.required, expected.required);
+  const properties = Object.entries(inputSchema.properties);
+  const types = Object.fromEntries(properties.map(([property, facts]) => [property, facts.type]));
+  equal(`${name}: types of the properties`, types, expected.properties);
+  for (const [property, facts] of properties) {
+    noOtherKeys(`${name}.${property}`, facts, ['type', 'description', 'default']);
+    assert.ok(facts.description, `${name}.${property} has no description`);
+  }
+  equal(`${name}: annotations`, pick(annotations, expected.annotations), expected.annotations);
+}
+
+function noOtherKeys(where, schema, known) {
+  const odd = Object.keys(schema).filter((key) => !known.includes(key));
+  assert.ok(odd.length === 0, `${where}: unexpected keys in the schema: ${odd}`);
+}
+
+// The values that `object` has for the keys of `like`.
+function pick(object, like) {
+  return Object.fromEntries(Object.keys(like).map((key) => [key, object?.[key]]));
+}
+
+async function checkCases(report, connection) {
+  for (const expected of CASES) {
+    await report.check(expected.check, async () => {
+      const reply = await connection.call(expected.tool, expected.arguments);
+      equal('number of text blocks', reply.texts.length, expected.content.length);
+      expected.content.forEach((pattern, i) => {
+        const text = reply.texts[i];
+        assert.match(text, new RegExp(`^(?:${pattern})$`), `text is ${show(text)}, expected ${pattern}`);
+      });
+      equal('isError', reply.isError, expected.is_error);
+      checkMeta(reply.meta, expected);
+    });
+  }
+}
+
+function checkMeta(meta, expected) {
+  const decision = meta[DECISION_KEY];
+  const execution = meta[EXECUTION_KEY];
+  assert.ok(decision, `no ${DECISION_KEY} in _meta`);
+  equal('decision', pick(decision, expected.decision), expected.decision);
+  assert.match(decision.verification_id, /^[0-9a-f]{64}$/, 'verification_id is no SHA-256');
+  assert.ok(!('normalized_arguments' in decision), 'the decision in _meta carries the arguments');
+  if (expected.execution === null) {
+    equal('execution', execution, undefined);
+  } else {
+    assert.ok(execution, `no ${EXECUTION_KEY} in _meta`);
+    equal('execution', pick(execution, expected.execution), expected.execution);
+    assert.ok(execution.duration_ms > 0, 'the execution took no time');
+  }
+}
+
+// Places a background job; returns its id.
+async function placeJob(connection, code) {
+  const reply = await connection.call('execute_python_code', { code, background: true });
+  equal('number of text blocks', reply.texts.length, 1);
+  const placed = JOB_PLACED.exec(reply.texts[0]);
+  assert.ok(placed, `text is ${show(reply.texts[0])}`);
+  equal('isError', reply.isError, false);
+  return placed[1];
+}
+
+async function statusOf(connection, jobId) {
+  const reply = await connection.call('verification_status', { job_id: jobId });
+  equal('number of text blocks', reply.texts.length, 1);
+  return reply.texts[0];
+}
+
+async function waitUntilRunning(connection, jobId) {
+  for (;;) {
+    const status = await statusOf(connection, jobId);
+    if (status === 'Status: running...') return;
+    equal('status', status, 'Status: queued...');
+    await sleep(50);
+  }
+}
+
+async function checkBackgroundJob(report, connection) {
+  await report.check('background job polled to success', async () => {
+    const jobId = await placeJob(connection, BACKGROUND);
+    // A job that sleeps must be seen running before it has ended.
+    await waitUntilRunning(connection, jobId);
+    let status;
+    while ((status = await statusOf(connection, jobId)) === 'Status: running...') await sleep(50);
+    equal('status', status, 'Status: success\n\nResult:\nSTDOUT:\n42\n\nExecution completed successfully.');
+  });
+}
+
+// The processes of a call are those that the recorder did not have below it before the call.
+async function checkClientTimeout(report, connection, recording) {
+  const recorderPid = recording.one('start').recorder_pid;
+  await report.check("client timeout: the cancelled call's processes are gone within a second", async () => {
+    const before = descendants(recorderPid);
+    const call = connection.call('execute_python_code', { code: SLEEPING }, { timeoutMs: CLIENT_TIMEOUT_MS });
+    const ended = assert.rejects(call, ClientTimedOut);
+    await sleep(CLIENT_TIMEOUT_MS * 0.6);
+    const during = descendants(recorderPid);
+    await ended;
+    const deadline = performance.now() + GONE_MS_MAX;
+
+    const started = [...during.keys()].filter((pid) => !before.has(pid));
+    assert.ok(started.length > 0, 'no process was seen during the call');
+    for (;;) {
+      const now = descendants(recorderPid);
+      const remaining = started.filter((pid) => now.has(pid));
+      if (remaining.length === 0) break;
+      assert.ok(performance.now() < deadline, `still there: ${remaining.map((pid) => during.get(pid))}`);
+      await sleep(10);
+    }
+  });
+
+  await report.check('client timeout: the next call works at once', async () => {
+    const call = connection.call('execute_python_code', { code: "print('next')" }, { timeoutMs: NEXT_CALL_MS_MAX });
+    equal('texts', (await call).texts, ['STDOUT:\nnext\n\nExecution completed successfully.']);
+  });
+}
+
+async function checkProgress(report, connection) {
+  await report.check('progress: at least two notifications, strictly rising', async () => {
+    const seen = [];
+    const onProgress = (progress) => seen.push(progress);
+    const reply = await connection.call('execute_python_code', { code: LONG_RUNNING }, { onProgress });
+    equal('texts', reply.texts, ['STDOUT:\nrested\n\nExecution completed successfully.']);
+    assert.ok(seen.length >= 2, `progress notifications: ${show(seen)}`);
+    assert.ok(seen.every((value, i) => i === 0 || seen[i - 1] < value), `progress does not rise: ${show(seen)}`);
+    // Leave the server time to send one too many; `checkWire` looks for it.
+    await sleep(1200);
+  });
+}
+
+// What the recording shows and the SDK hides.
+async function checkWire(report, recordings, protocolVersion) {
+  await report.check('wire: every line on stdout is a JSON-RPC message', async () => {
+    assert.ok((await Recording.ofClosedSession(recordings)).received.length > 0, 'nothing was received');
+  });
+
+  await report.check('wire: the timed-out call was cancelled and never answered', async () => {
+    const recording = await Recording.ofClosedSession(recordings);
+    const { id } = recording.callWith(SLEEPING);
+    const cancels = recording.sent.filter((message) => message.method === 'notifications/cancelled');
+    equal('cancelled requests', cancels.map((message) => message.params.requestId), [id]);
+    equal('replies to it', recording.received.filter((message) => message.id === id), []);
+  });
+
+  await report.check('wire: no progress after the result', async () => {
+    const recording = await Recording.ofClosedSession(recordings);
+    const { id, params } = recording.callWith(LONG_RUNNING);
+    const token = params._meta?.progressToken;
+    assert.ok(token !== undefined, 'the client sent no progressToken');
+    const story = recording.received.flatMap((message) => {
+      if (message.id === id) return ['result'];
+      const isProgress = message.method === 'notifications/progress' && message.params.progressToken === token;
+      return isProgress ? ['progress'] : [];
+    });
+    equal('place of the result', story.indexOf('result'), story.length - 1);
+  });
+
+  if (protocolVersion === STATELESS_VERSION) {
+    await report.check('wire: results carry what the stateless era demands', async () => {
+      const recording = await Recording.ofClosedSession(recordings);
+      const toolLists = recording.sent.filter((m) => m.method === 'tools/list').map((m) => m.id);
+      for (const message of recording.received.filter((m) => 'id' in m)) {
+        assert.ok('result' in message, `an error came back: ${show(message)}`);
+        equal('resultType', message.result.resultType, 'complete');
+        const demanded = toolLists.includes(message.id) ? ['ttlMs', 'cacheScope'] : [];
+        const missing = demanded.filter((key) => !(key in message.result));
+        assert.ok(missing.length === 0, `tools/list lacks ${missing}`);
+      }
+    });
+  }
+}
+
+// To learn the version this SDK starts a server of its own and ends it with a signal.
+async function checkProbe(report, recordings) {
+  await report.check('the server of the version probe exits with 0 on SIGTERM', async () => {
+    const probes = Recording.in(recordings).filter((r) => r.sent.some((m) => m.method === 'server/discover'));
+    assert.ok(probes.length === 1, `${probes.length} recordings with server/discover, expected one`);
+    equal('signals', probes[0].all('signal').map((event) => event.number), [constants.signals.SIGTERM]);
+    equal('exit code', probes[0].one('exit').code, 0);
+    equal('processes left over', probes[0].one('left_over').processes, []);
+  });
+}
+
+async function checkClose(report, when, recordings) {
+  await report.check(`close ${when}: the server exits with 0 within two seconds, unforced`, async () => {
+    const recording = await Recording.ofClosedSession(recordings);
+    equal('exit code', recording.one('exit').code, 0);
+    equal('signals needed', recording.all('signal'), []);
+    const seconds = recording.one('exit').at - recording.one('end_of_input').at;
+    assert.ok(seconds < CLOSE_SECONDS_MAX, `it took ${seconds.toFixed(2)} s`);
+  });
+  await report.check(`close ${when}: no process is left over`, async () => {
+    const recording = await Recording.ofClosedSession(recordings);
+    equal('processes', recording.one('left_over').processes, []);
+  });
+}

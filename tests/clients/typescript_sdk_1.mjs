@@ -1,0 +1,43 @@
+// `@modelcontextprotocol/sdk` 1.x, the client of most TypeScript hosts, against the server (2025-11-25).
+
+import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
+import { ErrorCode, McpError } from '@modelcontextprotocol/sdk/types.js';
+
+import { ClientTimedOut, run } from './scenario.mjs';
+
+async function connect({ command, args, env }) {
+  const client = new Client({ name: 'qwed-mcp-client-tests', version: '1.0.0' });
+  const transport = new StdioClientTransport({ command, args, env });
+  // The SDK tells the negotiated version to the transport only.
+  let protocolVersion;
+  transport.setProtocolVersion = (version) => {
+    protocolVersion = version;
+  };
+  await client.connect(transport);
+
+  return {
+    protocolVersion,
+    serverName: client.getServerVersion().name,
+    instructions: client.getInstructions() ?? '',
+    listTools: async () => (await client.listTools()).tools,
+    call: async (tool, toolArguments, { timeoutMs, onProgress } = {}) => {
+      const options = { timeout: timeoutMs, onprogress: onProgress && (({ progress }) => onProgress(progress)) };
+      try {
+        const result = await client.callTool({ name: tool, arguments: toolArguments }, undefined, options);
+        return {
+          isError: result.isError ?? false,
+          texts: result.content.map((block) => block.text),
+          meta: result._meta ?? {},
+        };
+      } catch (error) {
+        // The SDK has sent the cancel notification by itself.
+        const timedOut = error instanceof McpError && error.code === ErrorCode.RequestTimeout;
+        throw timedOut ? new ClientTimedOut() : error;
+      }
+    },
+    close: () => client.close(),
+  };
+}
+
+await run('typescript-sdk-1', '2025-11-25', connect);
