@@ -248,18 +248,21 @@ class Server:
         """Ends the server as a client does, by closing its input, and kills what is left after that."""
         # Handles and not ids, which may belong to another process by the time they are used.
         family = process_handles([self.pid, *descendants(self.pid)])
-        os.close(self._stdin)
-        if not wait_for_exit(family[0], EXIT_TIMEOUT_S):
-            note = f"{self.name}: did not exit within {EXIT_TIMEOUT_S:g} s of the end of its input and was killed"
-            if note not in self._bench.notes:
-                self._bench.notes.append(note)
-            family += process_handles(descendants(self.pid))
-        for process in family:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(process, signal.SIGKILL)
-            os.close(process)
-        os.waitpid(self.pid, 0)
-        os.close(self._stdout)
+        try:
+            os.close(self._stdin)
+            if not wait_for_exit(family[0], EXIT_TIMEOUT_S):
+                note = f"{self.name}: did not exit within {EXIT_TIMEOUT_S:g} s of the end of its input and was killed"
+                if note not in self._bench.notes:
+                    self._bench.notes.append(note)
+                family += process_handles(descendants(self.pid))
+        finally:
+            # Also when a signal interrupts the wait.
+            for process in family:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(process, signal.SIGKILL)
+                os.close(process)
+            os.waitpid(self.pid, 0)
+            os.close(self._stdout)
 
     def _exchange(
         self, method: str, params: list[dict[str, Any]], began_ns: int | None = None

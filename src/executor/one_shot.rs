@@ -57,7 +57,10 @@ impl OneShotExecutor {
         limits: RunLimits,
         cancel: &CancellationToken,
     ) -> Result<Outcome, RunError> {
-        let interpreter = self.finder.interpreter().await?;
+        let interpreter = tokio::select! {
+            interpreter = self.finder.interpreter() => interpreter?,
+            () = cancel.cancelled() => return Ok(Outcome::never_started()),
+        };
         let started = Instant::now();
         let scratch = std::env::temp_dir().join(format!("qwed-mcp-{}", Uuid::new_v4().simple()));
         let request = Request {

@@ -13,6 +13,16 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
+    /// The outcome of a run that was cancelled before it began.
+    pub(super) fn never_started() -> Self {
+        Self {
+            ending: Ending::Cancelled,
+            stdout: Captured::default(),
+            stderr: Captured::default(),
+            duration: Duration::ZERO,
+        }
+    }
+
     /// How many bytes of output there are.
     pub(crate) fn output_bytes(&self) -> usize {
         self.stdout.text.len() + self.stderr.text.len()

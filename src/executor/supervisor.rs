@@ -36,24 +36,37 @@ pub(crate) fn supervise() -> ExitCode {
 }
 
 fn run() -> io::Result<()> {
-    let control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let mut reader = BufReader::new(control);
-    let mut line = String::new();
-    reader.read_line(&mut line)?;
-    let request: Request = serde_json::from_str(&line)?;
-    let mut source = vec![0; request.source_bytes];
-    reader.read_exact(&mut source)?;
-    let mut control = reader.into_inner();
-
-    let report = match prepare_and_start(&request, &source) {
-        Ok(python) => platform::watch(python, &control)?,
-        Err(reason) => Report::NotStarted(reason.to_owned()),
+    let mut control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let report = match receive(&control) {
+        Ok((request, source)) => {
+            let report = match prepare_and_start(&request, &source) {
+                Ok(python) => platform::watch(python, &control)?,
+                Err(reason) => Report::NotStarted(reason.to_owned()),
+            };
+            // Before the report: when the server has it, nothing of the run is left.
+            remove_scratch(&request.scratch);
+            report
+        }
+        // The server changed its mind before it had said everything.
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Report::Killed,
+        Err(error) => return Err(error),
     };
-    // Before the report: when the server has it, nothing of the run is left.
-    remove_scratch(&request.scratch);
     let mut answer = serde_json::to_vec(&report)?;
     answer.push(b'\n');
     control.write_all(&answer)
+}
+
+fn receive(control: &UnixStream) -> io::Result<(Request, Vec<u8>)> {
+    let mut reader = BufReader::new(control);
+    let mut line = String::new();
+    reader.read_line(&mut line)?;
+    if !line.ends_with('\n') {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let request: Request = serde_json::from_str(&line)?;
+    let mut source = vec![0; request.source_bytes];
+    reader.read_exact(&mut source)?;
+    Ok((request, source))
 }
 
 /// Starts Python with the script on its standard input. An error is a reason that may be shown to

@@ -25,6 +25,7 @@ const SESSION_SECONDS_MAX = 90;
 const CLIENT_TIMEOUT_MS = 1500;
 const GONE_MS_MAX = 1000;
 const NEXT_CALL_MS_MAX = 5000;
+const INTERPRETER_START_MS_MAX = 1000;
 const CLOSE_SECONDS_MAX = 2;
 
 const SLEEPING = 'import time\ntime.sleep(20)';
@@ -44,13 +45,12 @@ export const TOOLS = data('tools.json');
 // The client gave up waiting, and its cancel notification is on its way.
 export class ClientTimedOut extends Error {}
 
-// Runs all checks; ends the process. Arguments of the script: the server binary and a folder for recordings that
-// does not exist yet.
+// Runs all checks; ends the process. Arguments of the script: the server binary and a folder for recordings.
 export async function run(client, protocolVersion, connect) {
   const report = new Report(client);
   const [binary, recordings] = process.argv.slice(2);
 
-  const idle = recordedServer(binary, join(recordings, 'idle-close'));
+  const idle = recordedServer(binary, join(recordings, 'session'));
   await report.check(
     'a session opens and closes without an error',
     () =>
@@ -69,10 +69,20 @@ export async function run(client, protocolVersion, connect) {
   if (protocolVersion === STATELESS_VERSION) await checkProbe(report, idle.recordings);
   await checkClose(report, 'after a session', idle.recordings);
 
-  const busy = recordedServer(binary, join(recordings, 'busy-close'));
+  const starting = recordedServer(binary, join(recordings, 'close-at-start-of-job'));
+  await report.check('a session closes while a job starts', () =>
+    connected(connect, starting, (connection) => placeJob(connection, ENDLESS_BACKGROUND)),
+  );
+  await checkClose(report, 'at the start of a job', starting.recordings);
+
+  const busy = recordedServer(binary, join(recordings, 'close-with-job'));
   await report.check('a session closes while a job is running', () =>
     connected(connect, busy, async (connection) => {
       await waitUntilRunning(connection, await placeJob(connection, ENDLESS_BACKGROUND));
+      // "Running" says that the job has its turn; its processes need a moment more.
+      await sleep(INTERPRETER_START_MS_MAX);
+      const recording = await Recording.ofSession(busy.recordings);
+      assert.ok(descendants(recording.one('start').server_pid).size > 0, 'the job has no process');
     }),
   );
   await checkClose(report, 'with a job running', busy.recordings);

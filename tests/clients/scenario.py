@@ -30,6 +30,7 @@ INSTRUCTIONS_CHARS_MAX = 800
 SESSION_SECONDS_MAX = 90
 CLIENT_TIMEOUT_SECONDS = 1.5
 GONE_SECONDS_MAX = 1.0
+INTERPRETER_START_SECONDS_MAX = 1.0
 CLOSE_SECONDS_MAX = 2.0
 
 SLEEPING = "import time\ntime.sleep(20)"
@@ -98,11 +99,11 @@ Connect = Callable[[Server], AbstractAsyncContextManager[Connection]]
 
 async def run(client: str, protocol_version: str, connect: Connect) -> int:
     """Runs all checks as `client`; returns the exit code of the script. Arguments of the script: the server
-    binary and a folder for recordings that does not exist yet."""
+    binary and a folder for recordings."""
     report = Report(client)
     binary, recordings = sys.argv[1], Path(sys.argv[2])
 
-    server = Server.recorded(binary, recordings / "idle-close")
+    server = Server.recorded(binary, recordings / "session")
     async with report.check("a session opens and closes without an error", SESSION_SECONDS_MAX):
         async with connect(server) as connection:
             recording = await Recording.of_session(server.recordings)
@@ -111,14 +112,24 @@ async def run(client: str, protocol_version: str, connect: Connect) -> int:
             await check_cases(report, connection)
             await check_background_job(report, connection)
             await check_client_timeout(report, connection, recording)
-            await check_progress(report, connection, recording)
+            await check_progress(report, connection)
     await check_wire(report, server.recordings, protocol_version)
     await check_close(report, "after a session", server.recordings)
 
-    server = Server.recorded(binary, recordings / "busy-close")
-    async with report.check("a session closes while a job is running", SESSION_SECONDS_MAX):
+    server = Server.recorded(binary, recordings / "close-at-start-of-job")
+    async with report.check("a session closes while a job starts"):
+        async with connect(server) as connection:
+            await place_job(connection, ENDLESS_BACKGROUND)
+    await check_close(report, "at the start of a job", server.recordings)
+
+    server = Server.recorded(binary, recordings / "close-with-job")
+    async with report.check("a session closes while a job is running"):
         async with connect(server) as connection:
             await wait_until_running(connection, await place_job(connection, ENDLESS_BACKGROUND))
+            # "Running" says that the job has its turn; its processes need a moment more.
+            await anyio.sleep(INTERPRETER_START_SECONDS_MAX)
+            recording = await Recording.of_session(server.recordings)
+            assert descendants(recording.server_pid), "the job has no process"
     await check_close(report, "with a job running", server.recordings)
     return 1 if report.failed else 0
 
@@ -255,7 +266,7 @@ async def check_client_timeout(report: Report, connection: Connection, recording
         equal("texts", reply.texts, ["STDOUT:\nnext\n\nExecution completed successfully."])
 
 
-async def check_progress(report: Report, connection: Connection, recording: Recording) -> None:
+async def check_progress(report: Report, connection: Connection) -> None:
     async with report.check("progress: at least two notifications, strictly rising"):
         seen: list[float] = []
         reply = await connection.call("execute_python_code", {"code": LONG_RUNNING}, on_progress=seen.append)

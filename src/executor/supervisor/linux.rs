@@ -51,25 +51,11 @@ pub(super) fn watch(python: Child, control: &UnixStream) -> io::Result<Report> {
         SigSet::from_iter([Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);
     signals.thread_block()?;
     let signal_fd = SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-
     let mut tree = Tree { python, ended: None };
-    tree.reap();
-    let mut is_wanted = true;
-    while tree.ended.is_none() && is_wanted {
-        let mut watched = [
-            PollFd::new(control.as_fd(), PollFlags::POLLIN),
-            PollFd::new(signal_fd.as_fd(), PollFlags::POLLIN),
-        ];
-        match poll(&mut watched, PollTimeout::NONE) {
-            Ok(_) | Err(Errno::EINTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let [control_ready, _] = watched.map(|fd| fd.any().unwrap_or(true));
-        // The server says nothing more than by closing its side.
-        is_wanted = !control_ready && !asked_to_end(&signal_fd);
-        tree.reap();
-    }
+    // A failed wait is no reason to leave anything running.
+    let waited = tree.wait(control, &signal_fd);
     tree.kill(&signal_fd)?;
+    waited?;
     Ok(tree.ended.map_or(Report::Killed, Report::Exited))
 }
 
@@ -90,6 +76,29 @@ struct Tree {
 }
 
 impl Tree {
+    /// Waits until Python has ended, or until its end is asked for.
+    fn wait(&mut self, control: &UnixStream, signal_fd: &SignalFd) -> io::Result<()> {
+        self.reap();
+        while self.ended.is_none() {
+            let mut watched = [
+                PollFd::new(control.as_fd(), PollFlags::POLLIN),
+                PollFd::new(signal_fd.as_fd(), PollFlags::POLLIN),
+            ];
+            match poll(&mut watched, PollTimeout::NONE) {
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            // The server says nothing more than by closing its side.
+            let [server_closed, _] = watched.map(|fd| fd.any().unwrap_or(true));
+            let is_asked = asked_to_end(signal_fd);
+            self.reap();
+            if server_closed || is_asked {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Takes every process that has ended. False if there is no process left.
     fn reap(&mut self) -> bool {
         loop {

@@ -1,0 +1,340 @@
+//! A typed driver of the real binary.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::{Scratch, binary, python};
+
+/// How long any reply may take: above the longest timeout of a call.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How a server is started.
+#[derive(Debug)]
+pub(crate) struct ServerBuilder {
+    variables: Vec<(String, String)>,
+}
+
+impl ServerBuilder {
+    /// A server that may run code, with the tests' interpreter, and nothing else in its environment
+    /// but PATH.
+    pub(crate) fn new() -> Self {
+        let builder = Self { variables: Vec::new() };
+        builder
+            .variable("PATH", &std::env::var("PATH").unwrap())
+            .variable("QWED_MCP_TRUSTED_CODE_EXECUTION", "true")
+            .variable("QWED_MCP_PYTHON", python().to_str().unwrap())
+    }
+
+    pub(crate) fn variable(mut self, name: &str, value: &str) -> Self {
+        self.variables.retain(|(known, _)| known != name);
+        self.variables.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub(crate) fn without(mut self, name: &str) -> Self {
+        self.variables.retain(|(known, _)| known != name);
+        self
+    }
+
+    /// The command, for tests that look at the process themselves.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(binary());
+        command.env_clear().envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    /// Starts the server; nothing is said to it yet.
+    pub(crate) fn start(self) -> McpProcess {
+        let scratch = Scratch::new();
+        let mut child = self
+            .variable("TMPDIR", scratch.path().to_str().unwrap())
+            .command()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdin = child.stdin.take();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut stderr = child.stderr.take().unwrap();
+        let (lines, received) = mpsc::channel();
+        thread::spawn(move || {
+            for line in stdout.split(b'\n') {
+                let Ok(line) = line else { return };
+                // Nothing but JSON-RPC is ever on stdout: whatever comes is checked here.
+                let message = serde_json::from_slice(&line)
+                    .map_err(|error| format!("{error} in {:?}", String::from_utf8_lossy(&line)));
+                if lines.send(message).is_err() {
+                    return;
+                }
+            }
+        });
+        let log = thread::spawn(move || {
+            let mut log = Vec::new();
+            let _ = stderr.read_to_end(&mut log);
+            String::from_utf8_lossy(&log).into_owned()
+        });
+        McpProcess {
+            child,
+            stdin,
+            received,
+            log: Some(log),
+            unclaimed: VecDeque::new(),
+            last_id: 0,
+            scratch,
+        }
+    }
+
+    /// Starts the server and does the handshake of the current revision with a handshake.
+    pub(crate) fn connect(self) -> McpProcess {
+        let mut server = self.start();
+        server.initialize("2025-11-25");
+        server
+    }
+}
+
+/// A running server.
+#[derive(Debug)]
+pub(crate) struct McpProcess {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    received: Receiver<Result<Value, String>>,
+    log: Option<JoinHandle<String>>,
+    /// Messages that were received while another one was waited for.
+    unclaimed: VecDeque<Value>,
+    last_id: i64,
+    /// The server's TMPDIR.
+    pub(crate) scratch: Scratch,
+}
+
+/// The result of a `tools/call`.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct CallResult {
+    pub(crate) texts: Vec<String>,
+    pub(crate) is_error: bool,
+    pub(crate) meta: Value,
+}
+
+impl CallResult {
+    pub(crate) fn from_reply(reply: &Value) -> Self {
+        let result = reply.get("result").unwrap_or_else(|| panic!("no result in {reply}"));
+        assert!(result.get("structuredContent").is_none(), "{result}");
+        let block = |block: &Value| {
+            assert_eq!(block["type"], "text", "{block}");
+            block["text"].as_str().unwrap().to_owned()
+        };
+        Self {
+            texts: result["content"].as_array().unwrap().iter().map(block).collect(),
+            is_error: result["isError"].as_bool().unwrap(),
+            meta: result["_meta"].clone(),
+        }
+    }
+
+    /// The text of a result that has one block.
+    pub(crate) fn text(&self) -> &str {
+        assert_eq!(self.texts.len(), 1, "{:?}", self.texts);
+        &self.texts[0]
+    }
+
+    pub(crate) fn execution(&self) -> &Value {
+        &self.meta["qwed.ai/execution"]
+    }
+}
+
+impl McpProcess {
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn initialize(&mut self, version: &str) -> Value {
+        let reply = self.request(
+            "initialize",
+            &json!({
+                "protocolVersion": version,
+                "capabilities": {},
+                "clientInfo": { "name": "test", "version": "1" }
+            }),
+        );
+        self.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+        reply["result"].clone()
+    }
+
+    /// Sends bytes as they are.
+    pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
+        let stdin = self.stdin.as_mut().expect("the input is open");
+        stdin.write_all(bytes).unwrap();
+        stdin.flush().unwrap();
+    }
+
+    /// Sends a message as a line.
+    pub(crate) fn send(&mut self, message: &Value) {
+        let mut line = message.to_string();
+        line.push('\n');
+        self.send_bytes(line.as_bytes());
+    }
+
+    /// Sends a request and returns its id.
+    pub(crate) fn start_request(&mut self, method: &str, params: &Value) -> i64 {
+        self.last_id += 1;
+        let id = self.last_id;
+        self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
+        id
+    }
+
+    /// Sends a request and waits for its reply.
+    pub(crate) fn request(&mut self, method: &str, params: &Value) -> Value {
+        let id = self.start_request(method, params);
+        self.reply(id)
+    }
+
+    pub(crate) fn start_call(&mut self, tool: &str, arguments: &Value) -> i64 {
+        self.start_request("tools/call", &json!({ "name": tool, "arguments": arguments }))
+    }
+
+    pub(crate) fn call(&mut self, tool: &str, arguments: &Value) -> CallResult {
+        let id = self.start_call(tool, arguments);
+        CallResult::from_reply(&self.reply(id))
+    }
+
+    /// Runs a script, synchronously.
+    pub(crate) fn execute(&mut self, code: &str) -> CallResult {
+        self.call("execute_python_code", &json!({ "code": code }))
+    }
+
+    /// Starts a script, synchronously, and returns the request's id.
+    pub(crate) fn start_execute(&mut self, code: &str) -> i64 {
+        self.start_call("execute_python_code", &json!({ "code": code }))
+    }
+
+    /// Places a background job and returns its id.
+    pub(crate) fn place(&mut self, code: &str) -> String {
+        let arguments = json!({ "code": code, "background": true });
+        let result = self.call("execute_python_code", &arguments);
+        let text = result.text();
+        let job_id = text
+            .strip_prefix("Verification order is being placed for the request ")
+            .and_then(|rest| {
+                rest.strip_suffix(". Check back using the 'verification_status' tool.")
+            })
+            .unwrap_or_else(|| panic!("{text}"));
+        assert_eq!(job_id.len(), 36);
+        job_id.to_owned()
+    }
+
+    pub(crate) fn status(&mut self, job_id: &str) -> CallResult {
+        self.call("verification_status", &json!({ "job_id": job_id }))
+    }
+
+    /// Polls a job until it has ended.
+    pub(crate) fn wait_for_job(&mut self, job_id: &str) -> CallResult {
+        let deadline = Instant::now() + REPLY_TIMEOUT;
+        loop {
+            let result = self.status(job_id);
+            if !matches!(result.text(), "Status: queued..." | "Status: running...") {
+                return result;
+            }
+            assert!(Instant::now() < deadline, "the job does not end");
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    pub(crate) fn cancel(&mut self, id: i64) {
+        self.send(&json!({
+            "jsonrpc": "2.0",
+            "method": "notifications/cancelled",
+            "params": { "requestId": id, "reason": "test" }
+        }));
+    }
+
+    /// Waits for the reply to the request with this id.
+    pub(crate) fn reply(&mut self, id: i64) -> Value {
+        self.message_where(|message| message["id"] == id)
+    }
+
+    /// Waits for a message that fits; others are kept.
+    pub(crate) fn message_where(&mut self, fits: impl Fn(&Value) -> bool) -> Value {
+        if let Some(position) = self.unclaimed.iter().position(&fits) {
+            return self.unclaimed.remove(position).unwrap();
+        }
+        let deadline = Instant::now() + REPLY_TIMEOUT;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let message = self.receive(left).expect("a message in time");
+            if fits(&message) {
+                return message;
+            }
+            self.unclaimed.push_back(message);
+        }
+    }
+
+    /// The next message, in the order of arrival.
+    pub(crate) fn next_message(&mut self, limit: Duration) -> Option<Value> {
+        self.unclaimed.pop_front().or_else(|| self.receive(limit))
+    }
+
+    fn receive(&mut self, limit: Duration) -> Option<Value> {
+        match self.received.recv_timeout(limit) {
+            Ok(message) => Some(message.unwrap_or_else(|error| panic!("on stdout: {error}"))),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => None,
+        }
+    }
+
+    /// Whether the server still answers.
+    pub(crate) fn assert_alive(&mut self) {
+        let reply = self.request("ping", &json!({}));
+        assert_eq!(reply["result"], json!({}), "{reply}");
+    }
+
+    pub(crate) fn close_input(&mut self) {
+        drop(self.stdin.take());
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let status =
+            Command::new("kill").args([&format!("-{name}"), &self.pid().to_string()]).status();
+        assert!(status.unwrap().success());
+    }
+
+    /// Waits until the process has ended.
+    pub(crate) fn wait_for_exit(&mut self, limit: Duration) -> ExitStatus {
+        let deadline = Instant::now() + limit;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "the server does not end");
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Closes the input and expects a clean end; what was logged.
+    pub(crate) fn finish(mut self) -> String {
+        self.close_input();
+        let status = self.wait_for_exit(Duration::from_secs(10));
+        assert_eq!(status.code(), Some(0));
+        while let Some(message) = self.receive(Duration::from_secs(5)) {
+            self.unclaimed.push_back(message);
+        }
+        self.log()
+    }
+
+    /// What was logged, once the process has ended.
+    pub(crate) fn log(&mut self) -> String {
+        self.log.take().expect("asked once").join().unwrap()
+    }
+}
+
+impl Drop for McpProcess {
+    fn drop(&mut self) {
+        // A failed test leaves no server behind.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

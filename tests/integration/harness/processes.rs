@@ -1,0 +1,94 @@
+//! What is left of a run: processes, descriptors, files, memory.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Waits until `condition` holds, up to `limit`; how long it took, or None.
+pub(crate) fn eventually(limit: Duration, condition: impl Fn() -> bool) -> Option<Duration> {
+    let started = Instant::now();
+    loop {
+        if condition() {
+            return Some(started.elapsed());
+        }
+        if started.elapsed() > limit {
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Whether the process exists and is no zombie.
+pub(crate) fn is_alive(pid: u32) -> bool {
+    stat(pid).is_some_and(|(state, _)| state != 'Z')
+}
+
+/// The processes below `pid`, zombies included.
+pub(crate) fn descendants(pid: u32) -> Vec<u32> {
+    let parents: Vec<(u32, u32)> =
+        processes().into_iter().filter_map(|pid| Some((pid, stat(pid)?.1))).collect();
+    let mut found = vec![pid];
+    let mut next = 0;
+    while next < found.len() {
+        let parent = found[next];
+        found.extend(parents.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid));
+        next += 1;
+    }
+    found.remove(0);
+    found
+}
+
+/// The processes, wherever they hang, that work inside the scratch folders of one server: each
+/// script's working directory is below the server's `TMPDIR`.
+pub(crate) fn alive_with_marker(scratch: &Path) -> Vec<u32> {
+    let of_scratch = |pid: &u32| {
+        let folder = fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
+        folder.starts_with(scratch) && is_alive(*pid)
+    };
+    processes().into_iter().filter(of_scratch).collect()
+}
+
+/// How many descriptors the process has open.
+pub(crate) fn open_descriptors(pid: u32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
+}
+
+/// The resident memory of the process, in KiB.
+pub(crate) fn resident_kibibytes(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches("kB").trim().parse().unwrap()
+}
+
+fn processes() -> Vec<u32> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+fn stat(pid: u32) -> Option<(char, u32)> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, behind_name) = stat.rsplit_once(')')?;
+    let mut fields = behind_name.split_ascii_whitespace();
+    Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
+}
+
+/// A folder that is one server's `TMPDIR`, so that what it leaves behind is seen.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    folder: tempfile::TempDir,
+}
+
+impl Scratch {
+    pub(crate) fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// What is in the folder.
+    pub(crate) fn entries(&self) -> Vec<PathBuf> {
+        fs::read_dir(self.path()).unwrap().flatten().map(|entry| entry.path()).collect()
+    }
+}

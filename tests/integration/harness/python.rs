@@ -1,0 +1,51 @@
+//! The Python side: a virtual environment below `target/` with the real packages from PyPI.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+use super::root;
+
+/// The interpreter of the tests' virtual environment, which is made when it is not there.
+///
+/// A machine where it cannot be made fails the tests: there is nothing to skip.
+pub(crate) fn python() -> &'static Path {
+    static PYTHON: OnceLock<PathBuf> = OnceLock::new();
+    PYTHON.get_or_init(prepare)
+}
+
+fn prepare() -> PathBuf {
+    let requirements = root().join("tests/requirements.txt");
+    let environment = root().join("target/python");
+    let stamp = environment.join("requirements-installed.txt");
+    let interpreter = environment.join("bin/python");
+    fs::create_dir_all(root().join("target")).unwrap();
+
+    // Test runners that start a process for each test come here many times at once.
+    let lock = File::create(root().join("target/python.lock")).unwrap();
+    lock.lock().unwrap();
+    let wanted = fs::read_to_string(&requirements).unwrap();
+    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
+        return interpreter;
+    }
+    let _ = fs::remove_dir_all(&environment);
+    run(Command::new("python3").arg("-m").arg("venv").arg(&environment));
+    run(Command::new(&interpreter)
+        .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"])
+        .arg(&requirements));
+    // What the packages would otherwise compile at their first import, in some test.
+    run(Command::new(&interpreter).args(["-m", "compileall", "-q"]).arg(environment.join("lib")));
+    fs::write(&stamp, wanted).unwrap();
+    interpreter
+}
+
+fn run(command: &mut Command) {
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    assert!(
+        output.status.success() || format!("{command:?}").contains("compileall"),
+        "{command:?}: {}\n{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+}

@@ -1,0 +1,179 @@
+//! Contract 8, the ends: end of input, signals, SIGKILL, a client that is gone.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::harness::{
+    CallResult, McpProcess, ServerBuilder, alive_with_marker, binary, descendants, eventually,
+    is_alive,
+};
+
+/// A script with descendants that try to stay.
+const STUBBORN: &str = "\
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.fork() == 0:
+    os.setsid()
+    os.fork()
+time.sleep(600)
+";
+
+/// A server with a synchronous call and background jobs that go on.
+fn busy_server() -> McpProcess {
+    let mut server = ServerBuilder::new().connect();
+    server.place(STUBBORN);
+    server.place(STUBBORN);
+    server.start_execute(STUBBORN);
+    let scratch = server.scratch.path().to_owned();
+    let run = || alive_with_marker(&scratch).len() >= 9;
+    assert!(
+        eventually(Duration::from_secs(10), run).is_some(),
+        "{:?}",
+        alive_with_marker(&scratch)
+    );
+    server
+}
+
+fn assert_nothing_left(server: &McpProcess) {
+    let scratch = server.scratch.path();
+    let gone = || alive_with_marker(scratch).is_empty() && server.scratch.entries().is_empty();
+    assert!(
+        eventually(Duration::from_secs(2), gone).is_some(),
+        "{:?} {:?}",
+        alive_with_marker(scratch),
+        server.scratch.entries()
+    );
+}
+
+#[test]
+fn at_the_end_of_input_calls_get_a_second_and_then_everything_is_killed() {
+    let mut server = busy_server();
+    let closed = Instant::now();
+    server.close_input();
+    let status = server.wait_for_exit(Duration::from_secs(5));
+    let took = closed.elapsed();
+    assert_eq!(status.code(), Some(0));
+    assert!(took > Duration::from_millis(900), "{took:?}");
+    // 1.5 s are promised on a machine that has nothing else to do; this one runs tests.
+    assert!(took < Duration::from_millis(2500), "{took:?}");
+    assert_nothing_left(&server);
+}
+
+#[test]
+fn a_call_that_ends_within_the_second_is_answered() {
+    let mut server = ServerBuilder::new().connect();
+    let id = server.start_execute("import time\ntime.sleep(0.3)\nprint('in time')");
+    server.close_input();
+    let reply = server.reply(id);
+    assert!(CallResult::from_reply(&reply).text().starts_with("STDOUT:\nin time"));
+    assert_eq!(server.wait_for_exit(Duration::from_secs(5)).code(), Some(0));
+    assert_nothing_left(&server);
+}
+
+#[test]
+fn without_calls_the_end_of_input_is_the_end_at_once() {
+    for is_initialized in [false, true] {
+        let mut server = ServerBuilder::new().start();
+        if is_initialized {
+            server.initialize("2025-11-25");
+            // A background job is nobody's call.
+            server.place(STUBBORN);
+        }
+        let closed = Instant::now();
+        server.close_input();
+        assert_eq!(server.wait_for_exit(Duration::from_secs(5)).code(), Some(0));
+        assert!(closed.elapsed() < Duration::from_millis(900), "{:?}", closed.elapsed());
+        assert_nothing_left(&server);
+    }
+}
+
+#[test]
+fn signals_end_the_server_at_once() {
+    for signal in ["TERM", "INT", "HUP"] {
+        let mut server = busy_server();
+        let sent = Instant::now();
+        server.signal(signal);
+        let status = server.wait_for_exit(Duration::from_secs(5));
+        assert_eq!(status.code(), Some(0), "{signal}");
+        assert!(sent.elapsed() < Duration::from_millis(1500), "{signal}: {:?}", sent.elapsed());
+        assert_nothing_left(&server);
+    }
+    // Also before the handshake.
+    let mut server = ServerBuilder::new().start();
+    server.assert_alive();
+    server.signal("TERM");
+    assert_eq!(server.wait_for_exit(Duration::from_secs(5)).code(), Some(0));
+}
+
+#[test]
+fn a_server_that_is_killed_takes_its_children_with_it() {
+    let mut server = busy_server();
+    let below = descendants(server.pid());
+    assert!(below.len() >= 12, "{below:?}");
+    server.signal("KILL");
+    server.wait_for_exit(Duration::from_secs(5));
+    let gone = || below.iter().all(|pid| !is_alive(*pid));
+    assert!(eventually(Duration::from_secs(2), gone).is_some(), "{below:?}");
+    assert_nothing_left(&server);
+}
+
+#[test]
+fn a_client_that_closes_its_output_ends_the_server() {
+    let mut child = ServerBuilder::new()
+        .command()
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let mut stdin = child.stdin.take().unwrap();
+    let ping = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" });
+    let _ = writeln!(stdin, "{ping}");
+    let _ = writeln!(stdin, "not JSON");
+    let started = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        assert!(started.elapsed() < Duration::from_secs(5), "the server stays");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_request_without_a_line_end_is_answered() {
+    let mut server = ServerBuilder::new().start();
+    server.send_bytes(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}");
+    server.close_input();
+    assert_eq!(server.reply(1)["result"], json!({}));
+    assert_eq!(server.wait_for_exit(Duration::from_secs(5)).code(), Some(0));
+}
+
+#[test]
+fn the_server_works_over_sockets_and_files_too() {
+    // Node's child processes have socket pairs as standard streams, not pipes.
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    let theirs_too = theirs.try_clone().unwrap();
+    let mut child = ServerBuilder::new()
+        .command()
+        .stdin(Stdio::from(std::os::fd::OwnedFd::from(theirs)))
+        .stdout(Stdio::from(std::os::fd::OwnedFd::from(theirs_too)))
+        .spawn()
+        .unwrap();
+    let mut writer = ours.try_clone().unwrap();
+    writeln!(writer, "{}", json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" })).unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(&ours), &mut line).unwrap();
+    assert_eq!(line, "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n");
+    ours.shutdown(std::net::Shutdown::Both).unwrap();
+    assert!(child.wait().unwrap().success());
+
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("requests");
+    std::fs::write(&file, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n").unwrap();
+    let output =
+        Command::new(binary()).stdin(std::fs::File::open(&file).unwrap()).output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), line);
+    assert!(output.status.success());
+}

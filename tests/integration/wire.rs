@@ -1,0 +1,468 @@
+//! Contract 8: every row of the wire.
+
+use std::io::{Read as _, Write as _};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::harness::{
+    CallResult, McpProcess, ServerBuilder, alive_with_marker, eventually, resident_kibibytes,
+};
+
+/// Sends a line and returns the code and the id of the error that answers it.
+fn error_for(server: &mut McpProcess, line: &[u8]) -> (i64, Value) {
+    server.send_bytes(line);
+    server.send_bytes(b"\n");
+    let reply = server.message_where(|message| message.get("error").is_some());
+    assert_eq!(reply["jsonrpc"], "2.0");
+    assert!(reply["error"]["message"].as_str().is_some_and(|message| !message.is_empty()));
+    (reply["error"]["code"].as_i64().unwrap(), reply["id"].clone())
+}
+
+#[test]
+fn lines_that_are_no_request_are_answered_and_the_server_lives_on() {
+    let mut server = ServerBuilder::new().connect();
+    let null = Value::Null;
+    for (line, expected) in [
+        (&b"this is not JSON"[..], (-32700, null.clone())),
+        (b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":", (-32700, null.clone())),
+        (b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\xfe\"}", (-32700, null.clone())),
+        (b"[]", (-32600, null.clone())),
+        (b"[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]", (-32600, null.clone())),
+        (b"7", (-32600, null.clone())),
+        (b"\"text\"", (-32600, null.clone())),
+        (b"null", (-32600, null.clone())),
+        (b"{\"jsonrpc\":\"1.0\",\"id\":5,\"method\":\"ping\"}", (-32600, json!(5))),
+        (b"{\"id\":5,\"method\":\"ping\"}", (-32600, json!(5))),
+        (b"{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"ping\"}", (-32600, null.clone())),
+        (b"{\"jsonrpc\":\"2.0\",\"id\":1.5,\"method\":\"ping\"}", (-32600, null.clone())),
+        (b"{\"jsonrpc\":\"2.0\",\"id\":{},\"method\":\"ping\"}", (-32600, null.clone())),
+        (b"{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"no/such/method\"}", (-32601, json!(5))),
+        (b"{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"prompts/list\"}", (-32601, json!(5))),
+        (b"{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"resources/list\"}", (-32601, json!(5))),
+        (
+            b"{\"jsonrpc\":\"2.0\",\"id\":\"s\",\"method\":\"tools/call\",\"params\":{}}",
+            (-32602, json!("s")),
+        ),
+        (b"{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"tools/call\"}", (-32602, json!(5))),
+        (
+            b"{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"tools/call\",\"params\":{\"name\":\"x\",\"arguments\":[]}}",
+            (-32602, json!(5)),
+        ),
+        (
+            b"{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"tools/call\",\"params\":{\"name\":\"x\",\"arguments\":\"{}\"}}",
+            (-32602, json!(5)),
+        ),
+    ] {
+        let shown = String::from_utf8_lossy(line).into_owned();
+        assert_eq!(error_for(&mut server, line), expected, "{shown}");
+        server.assert_alive();
+    }
+    // Not worth an answer: blank lines, unknown notifications, answers to nothing.
+    server.send_bytes(b"\n  \r\n{\"jsonrpc\":\"2.0\",\"method\":\"notifications/x\"}\n");
+    server.send_bytes(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n");
+    server.assert_alive();
+    server.finish();
+}
+
+#[test]
+fn a_duplicate_id_in_flight_is_refused_and_the_first_is_answered() {
+    let mut server = ServerBuilder::new().connect();
+    let id = server.start_execute("import time\ntime.sleep(0.7)\nprint('first')");
+    let again = json!({ "jsonrpc": "2.0", "id": id, "method": "ping" }).to_string();
+    assert_eq!(error_for(&mut server, again.as_bytes()), (-32600, json!(id)));
+    let result = CallResult::from_reply(&server.reply(id));
+    assert!(result.text().starts_with("STDOUT:\nfirst"));
+    // Once answered, the id is free.
+    server.send_bytes(again.as_bytes());
+    server.send_bytes(b"\n");
+    assert_eq!(server.reply(id)["result"], json!({}));
+    server.finish();
+}
+
+#[test]
+fn a_line_above_the_limit_is_refused_at_once_without_being_held() {
+    let mut server = ServerBuilder::new().connect();
+    let before = resident_kibibytes(server.pid());
+    let mebibyte = vec![b'x'; 1024 * 1024];
+    for _ in 0..5 {
+        server.send_bytes(&mebibyte);
+    }
+    // The answer comes while the line still goes on.
+    let reply = server.message_where(|message| message["error"]["code"] == -32600);
+    assert_eq!(reply["id"], Value::Null);
+    for _ in 0..200 {
+        server.send_bytes(&mebibyte);
+    }
+    let grown = resident_kibibytes(server.pid()).saturating_sub(before);
+    assert!(grown < 16 * 1024, "{grown} KiB");
+    server.send_bytes(b"\n");
+    server.assert_alive();
+    server.finish();
+}
+
+#[test]
+fn a_message_with_very_many_values_does_not_take_very_much_memory() {
+    let mut server = ServerBuilder::new().connect();
+    let before = resident_kibibytes(server.pid());
+    let values = "{\"a\":1},".repeat(450_000);
+    for prefix in [
+        "{\"jsonrpc\":\"2.0\",\"id\":9,\"method\":\"tools/call\",\"params\":{\"name\":\"x\",\"arguments\":{\"a\":[",
+        "{\"jsonrpc\":\"2.0\",\"id\":9,\"method\":\"ping\",\"params\":{\"a\":{\"a\":[",
+    ] {
+        let (code, id) = error_for(&mut server, format!("{prefix}{values}1]}}}}}}").as_bytes());
+        assert!(matches!(code, -32602 | -32600), "{code}");
+        assert_eq!(id, 9);
+    }
+    let grown = resident_kibibytes(server.pid()).saturating_sub(before);
+    assert!(grown < 32 * 1024, "{grown} KiB");
+    server.finish();
+}
+
+#[test]
+fn notifications_before_the_handshake_are_ignored() {
+    let mut server = ServerBuilder::new().start();
+    for method in ["notifications/initialized", "notifications/cancelled", "notifications/x"] {
+        let params = json!({ "requestId": 1 });
+        server.send(&json!({ "jsonrpc": "2.0", "method": method, "params": params }));
+    }
+    server.send(&json!({ "jsonrpc": "2.0", "id": 77, "result": {} }));
+    let result = server.initialize("2025-11-25");
+    assert_eq!(result["protocolVersion"], "2025-11-25");
+    server.assert_alive();
+    server.finish();
+}
+
+#[test]
+fn every_revision_with_a_handshake_is_negotiated() {
+    for (asked, answered) in [
+        ("2024-11-05", "2024-11-05"),
+        ("2025-03-26", "2025-03-26"),
+        ("2025-06-18", "2025-06-18"),
+        ("2025-11-25", "2025-11-25"),
+        ("2026-07-28", "2025-11-25"),
+        ("1999-01-01", "2025-11-25"),
+    ] {
+        let mut server = ServerBuilder::new().start();
+        let result = server.initialize(asked);
+        assert_eq!(result["protocolVersion"], answered, "{asked}");
+        assert_eq!(result["serverInfo"]["name"], "qwed-mcp");
+        assert_eq!(result["capabilities"], json!({ "tools": {} }));
+        assert!(result["instructions"].as_str().unwrap().chars().count() < 800);
+        let tools = server.request("tools/list", &json!({}));
+        assert!(tools["result"].get("ttlMs").is_none(), "{tools}");
+        assert!(!server.execute("print(1)").is_error);
+        server.finish();
+    }
+}
+
+#[test]
+fn the_stateless_revision_needs_no_handshake() {
+    let mut server = ServerBuilder::new().start();
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" }
+    });
+    let discovered = server.request("server/discover", &json!({ "_meta": meta }));
+    let versions = discovered["result"]["supportedVersions"].as_array().unwrap();
+    assert!(versions.contains(&json!("2026-07-28")), "{discovered}");
+
+    let tools = server.request("tools/list", &json!({ "_meta": meta }));
+    assert_eq!(tools["result"]["tools"].as_array().unwrap().len(), 2);
+    assert_eq!(tools["result"]["resultType"], "complete");
+    assert!(tools["result"]["ttlMs"].is_u64() && tools["result"]["cacheScope"].is_string());
+
+    let params = json!({
+        "name": "execute_python_code",
+        "arguments": { "code": "print(6 * 7)" },
+        "_meta": meta
+    });
+    let reply = server.request("tools/call", &params);
+    assert_eq!(reply["result"]["resultType"], "complete");
+    let result = CallResult::from_reply(&reply);
+    assert_eq!(result.text(), "STDOUT:\n42\n\nExecution completed successfully.");
+    assert_eq!(result.meta["io.modelcontextprotocol/serverInfo"]["name"], "qwed-mcp");
+
+    // What the revision requires is required.
+    let reply = server.request("tools/list", &json!({}));
+    assert_eq!(reply["error"]["code"], -32602);
+    let mut unknown = meta.clone();
+    unknown["io.modelcontextprotocol/protocolVersion"] = json!("2099-01-01");
+    let reply = server.request("tools/list", &json!({ "_meta": unknown }));
+    assert_eq!(reply["error"]["code"], -32022);
+    server.finish();
+}
+
+#[test]
+fn exactly_two_tools_are_listed_with_plain_schemas_and_honest_annotations() {
+    let mut server = ServerBuilder::new().connect();
+    let reply = server.request("tools/list", &json!({}));
+    let tools = reply["result"]["tools"].as_array().unwrap();
+    let names: Vec<_> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["execute_python_code", "verification_status"]);
+    for tool in tools {
+        assert!(tool.get("outputSchema").is_none());
+        assert!(!tool["description"].as_str().unwrap().is_empty());
+    }
+    insta::assert_json_snapshot!(
+        json!([tools[0]["inputSchema"], tools[1]["inputSchema"]]),
+        @r#"
+    [
+      {
+        "properties": {
+          "background": {
+            "default": false,
+            "description": "Return a job_id at once and run the script in the background; poll it with verification_status.",
+            "type": "boolean"
+          },
+          "code": {
+            "description": "The complete Python script.",
+            "type": "string"
+          }
+        },
+        "required": [
+          "code"
+        ],
+        "type": "object"
+      },
+      {
+        "properties": {
+          "job_id": {
+            "description": "The UUID that execute_python_code returned with background=true.",
+            "type": "string"
+          }
+        },
+        "required": [
+          "job_id"
+        ],
+        "type": "object"
+      }
+    ]
+    "#
+    );
+    let annotations = |tool: &Value| {
+        ["readOnlyHint", "destructiveHint", "idempotentHint"]
+            .map(|hint| tool["annotations"][hint].clone())
+    };
+    assert_eq!(annotations(&tools[0]), [json!(false), json!(true), json!(false)]);
+    assert_eq!(annotations(&tools[1]), [json!(true), json!(false), json!(true)]);
+    server.finish();
+}
+
+#[test]
+fn calls_above_the_bound_are_answered_busy_at_once_and_a_cancel_behind_them_is_seen() {
+    let mut server = ServerBuilder::new().connect();
+    let scratch = server.scratch.path().to_owned();
+    let first = server.start_execute("import time\ntime.sleep(60)");
+    let runs = || !alive_with_marker(&scratch).is_empty();
+    assert!(eventually(Duration::from_secs(5), runs).is_some());
+
+    let started = Instant::now();
+    let waiting: Vec<_> = (0..300).map(|_| server.start_execute("print(1)")).collect();
+    let busy = server.message_where(|message| message["error"]["code"] == -32603);
+    assert!(started.elapsed() < Duration::from_secs(5));
+    assert!(busy["error"]["message"].as_str().unwrap().starts_with("Server busy: "), "{busy}");
+
+    server.cancel(first);
+    let gone = || alive_with_marker(&scratch).is_empty();
+    assert!(eventually(Duration::from_secs(1), gone).is_some());
+    // Those that were let in are all answered, in turn.
+    let (mut ran, mut refused) = (0, 1);
+    for id in waiting {
+        if id == busy["id"] {
+            continue;
+        }
+        match server.reply(id).get("error") {
+            Some(error) => refused += usize::from(error["code"] == -32603),
+            None => ran += 1,
+        }
+    }
+    assert_eq!((ran, refused), (255, 45));
+    server.finish();
+}
+
+#[test]
+fn requests_in_flight_are_bounded_in_bytes_too() {
+    let mut server = ServerBuilder::new().connect();
+    let _running = server.start_execute("import time\ntime.sleep(60)");
+    let large = format!("x = '''{}'''", "x".repeat(1_000_000));
+    for _ in 0..40 {
+        server.start_execute(&large);
+    }
+    let busy = server.message_where(|message| message["error"]["code"] == -32603);
+    assert!(busy["error"]["message"].as_str().unwrap().starts_with("Server busy: "), "{busy}");
+    server.close_input();
+    server.wait_for_exit(Duration::from_secs(10));
+}
+
+#[test]
+fn a_cancelled_call_is_dead_soon_and_has_no_reply() {
+    let mut server = ServerBuilder::new().connect();
+    let scratch = server.scratch.path().to_owned();
+    for round in 0..5 {
+        let id = server.start_execute("import os, time\nos.fork()\nos.setsid()\ntime.sleep(60)");
+        let runs = || alive_with_marker(&scratch).len() >= 2;
+        assert!(eventually(Duration::from_secs(5), runs).is_some());
+        server.cancel(id);
+        let gone = || alive_with_marker(&scratch).is_empty();
+        let took = eventually(Duration::from_secs(2), gone).expect("dead");
+        // 100 ms are promised on a machine that has nothing else to do; this one runs tests.
+        assert!(took < Duration::from_secs(1), "{took:?} in round {round}");
+        // The next call runs, and nothing was said about the cancelled one.
+        assert!(!server.execute("print(1)").is_error);
+        let said = server.next_message(Duration::from_millis(50));
+        assert_eq!(said, None);
+    }
+    // One that waits for its turn can be cancelled as well.
+    let running = server.start_execute("import time\ntime.sleep(1)\nprint('ran')");
+    let waiting = server.start_execute("print('never')");
+    server.cancel(waiting);
+    assert!(CallResult::from_reply(&server.reply(running)).text().contains("ran"));
+    assert!(!server.execute("print(1)").is_error);
+    assert_eq!(server.next_message(Duration::from_millis(50)), None);
+    // Cancelling what is not there does nothing.
+    server.cancel(99_999);
+    server.assert_alive();
+    server.finish();
+}
+
+#[test]
+fn cancelling_again_and_again_leaks_no_place() {
+    let mut server = ServerBuilder::new().connect();
+    for _ in 0..400 {
+        let id = server.start_execute("import time\ntime.sleep(60)");
+        server.cancel(id);
+    }
+    // All places are free again: as many calls as there are places are answered.
+    let ids: Vec<_> = (0..250)
+        .map(|_| {
+            let unknown = json!({ "job_id": "3f8a1b2c-4d5e-6f7a-8b9c-0d1e2f3a4b5c" });
+            server.start_call("verification_status", &unknown)
+        })
+        .collect();
+    let mut busy = 0;
+    for id in ids {
+        busy += usize::from(server.reply(id).get("error").is_some());
+    }
+    // The last cancelled ones may still be dying.
+    assert!(busy < 250, "{busy}");
+    assert!(!server.execute("print(1)").is_error);
+    server.finish();
+}
+
+#[test]
+fn a_long_call_with_a_token_reports_progress_that_rises_and_stops() {
+    let mut server = ServerBuilder::new().connect();
+    for token in [json!("a"), json!(7)] {
+        let params = json!({
+            "name": "execute_python_code",
+            "arguments": { "code": "import time\ntime.sleep(2.6)" },
+            "_meta": { "progressToken": token }
+        });
+        let id = server.start_request("tools/call", &params);
+        let mut last = 0.0;
+        let mut last_at = Instant::now();
+        let mut count = 0;
+        loop {
+            let message = server.next_message(Duration::from_secs(10)).unwrap();
+            if message["id"] == id {
+                break;
+            }
+            assert_eq!(message["method"], "notifications/progress");
+            assert_eq!(message["params"]["progressToken"], token);
+            let progress = message["params"]["progress"].as_f64().unwrap();
+            assert!(progress > last, "{progress} after {last}");
+            assert!(last_at.elapsed() < Duration::from_millis(1500), "{:?}", last_at.elapsed());
+            (last, last_at, count) = (progress, Instant::now(), count + 1);
+        }
+        assert!(count >= 2, "{count}");
+        assert_eq!(server.next_message(Duration::from_millis(800)), None);
+    }
+    // Without a token nothing is reported.
+    let id = server.start_execute("import time\ntime.sleep(1.2)");
+    assert_eq!(server.next_message(Duration::from_secs(10)).unwrap()["id"], id);
+    server.finish();
+}
+
+#[test]
+fn a_client_that_does_not_read_makes_the_server_wait_and_not_grow() {
+    let builder = ServerBuilder::new().variable("QWED_MCP_SYNC_CONCURRENCY", "4");
+    let mut child = builder
+        .command()
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let initialize = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" }
+    }});
+    writeln!(stdin, "{initialize}").unwrap();
+    // Large replies, and bad lines that cause error replies, from a client that reads nothing.
+    let writer = std::thread::spawn(move || {
+        for id in 1..=400 {
+            let call = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {
+                "name": "execute_python_code", "arguments": { "code": "print('x' * 1000000)" }
+            }});
+            if writeln!(stdin, "{call}\n{{\"bad\":").is_err() {
+                break;
+            }
+        }
+        stdin
+    });
+    let mut largest = 0;
+    for _ in 0..80 {
+        std::thread::sleep(Duration::from_millis(100));
+        largest = largest.max(resident_kibibytes(child.id()));
+    }
+    assert!(largest < 160 * 1024, "{largest} KiB");
+
+    // When it reads again, it gets all that it is owed.
+    let mut stdout = child.stdout.take().unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        stdout.read_to_end(&mut bytes).unwrap();
+        bytes
+    });
+    let stdin = writer.join().unwrap();
+    std::thread::sleep(Duration::from_secs(12));
+    drop(stdin);
+    child.wait().unwrap();
+    let bytes = reader.join().unwrap();
+    let (mut answered, mut errors) = (0, 0);
+    for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        let message: Value = serde_json::from_slice(line).unwrap();
+        errors += usize::from(message["error"]["code"] == -32700);
+        answered += usize::from(message["id"].as_i64().is_some_and(|id| id > 0));
+    }
+    assert_eq!(answered, 400, "each call is answered, with its result or with busy");
+    assert_eq!(errors, 400);
+}
+
+#[test]
+fn a_defect_is_an_error_reply_and_nothing_of_it_is_on_stdout() {
+    let mut server = ServerBuilder::new().connect();
+    let id = server.start_call("test_tool_that_panics", &json!({}));
+    let reply = server.reply(id);
+    assert_eq!(reply["error"]["code"], -32603, "{reply}");
+    server.assert_alive();
+    // Every byte of stdout was parsed on the way; the panic is in the log.
+    assert!(server.finish().contains("a test asked for this"));
+}
+
+#[test]
+fn what_a_script_prints_is_never_taken_for_the_protocol() {
+    let mut server = ServerBuilder::new().connect();
+    let forged = "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}";
+    let code = format!(
+        "import os\nprint('''{forged}''')\nfor fd in range(0, 20):\n    try:\n        os.write(fd, \
+         b'''{forged}\\n''')\n    except OSError: pass"
+    );
+    let result = server.execute(&code);
+    assert!(result.text().contains(forged));
+    assert_eq!(server.next_message(Duration::from_millis(100)), None);
+    server.finish();
+}
