@@ -136,12 +136,11 @@ fn sync_concurrency(value: Option<&str>, warn: &mut impl FnMut(SettingsWarning))
     let Some(value) = value.filter(|value| !value.trim().is_empty()) else {
         return 1;
     };
-    match value.trim().parse() {
-        Ok(count @ 1..=SYNC_CONCURRENCY_MAX) => count,
-        Ok(_) | Err(_) => {
-            warn(SettingsWarning::SyncConcurrency);
-            1
-        }
+    if let Ok(count @ 1..=SYNC_CONCURRENCY_MAX) = value.trim().parse() {
+        count
+    } else {
+        warn(SettingsWarning::SyncConcurrency);
+        1
     }
 }
 

@@ -10,16 +10,17 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// Starts logging. A filter that does not parse is answered with a warning and the default.
 pub fn start() {
-    let wanted = std::env::var("QWED_MCP_LOG").ok().filter(|filter| !filter.trim().is_empty());
-    let parsed = wanted.as_deref().map(str::parse::<Targets>);
-    let rejected = matches!(parsed, Some(Err(_)));
-    let filter = match parsed {
-        Some(Ok(filter)) => filter,
-        // rmcp warns of every error reply and informs of every notification: noise in a client's log.
-        Some(Err(_)) | None => {
-            Targets::new().with_default(LevelFilter::WARN).with_target("rmcp", LevelFilter::ERROR)
-        }
-    };
+    let wanted = std::env::var("QWED_MCP_LOG").unwrap_or_default();
+    let parsed = wanted.parse::<Targets>();
+    let is_rejected = !wanted.trim().is_empty() && parsed.is_err();
+    let mut filter = parsed.unwrap_or_default();
+    if filter.default_level().is_none() {
+        filter = filter.with_default(LevelFilter::WARN);
+    }
+    if !wanted.contains("rmcp") {
+        // It warns of every error reply and informs of every notification, which is noise here.
+        filter = filter.with_target("rmcp", LevelFilter::ERROR);
+    }
     let layer = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(false)
@@ -28,7 +29,7 @@ pub fn start() {
         // An embedding program has its own subscriber; its choice stands.
         return;
     }
-    if rejected {
+    if is_rejected {
         tracing::warn!(
             "QWED_MCP_LOG does not parse; expected for example: qwed_mcp=info,rmcp=warn"
         );

@@ -1,26 +1,58 @@
-def bootstrap():
-    # Runs the script that stands in standard input as `python script.py` would run a file, named
-    # "<verification>": lines in tracebacks, nothing of this function left behind.
+def bootstrap(script):
+    # Runs the script that comes next in standard input as `python script.py` would run a file,
+    # named "<verification>": lines in tracebacks, nothing of this function left behind.
     import os, sys
 
-    with open(0, "rb", closefd=False) as script:
-        source = script.read().decode("utf-8-sig")
+    source = str(script.read(), "utf-8")
+    script.close()
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
 
     name = "<verification>"
+    # The command of `python -c`, and this file.
+    hidden = ("<string>", "<bootstrap>")
     sys.argv[:] = [name]
     if sys.path and sys.path[0] == "":
         del sys.path[0]
     # As at a terminal: what was printed is there if the time is up.
     sys.stdout.reconfigure(line_buffering=True)
 
+    def compiled():
+        # compile() would be the call, but its first use makes all node classes of the module
+        # `ast`, which takes a tenth of the interpreter's own start. exec() does not; so it is
+        # stopped before the first line, and its code object is taken.
+        class Stop(BaseException):
+            pass
+
+        codes = []
+
+        def take(frame, event, argument):
+            if frame.f_code.co_filename == "<string>":
+                codes.append(frame.f_code)
+                raise Stop
+
+        sys.settrace(take)
+        try:
+            exec(source, {})
+        except Stop:
+            pass
+        finally:
+            sys.settrace(None)
+        return renamed(codes[0])
+
+    def renamed(code):
+        constants = (renamed(c) if isinstance(c, type(code)) else c for c in code.co_consts)
+        return code.replace(co_filename=name, co_consts=tuple(constants))
+
     def excepthook(kind, value, trace):
         import traceback
 
-        while trace is not None and trace.tb_frame.f_code.co_filename == "<string>":
+        while trace is not None and trace.tb_frame.f_code.co_filename in hidden:
             trace = trace.tb_next
+        if trace is None and getattr(value, "filename", None) == "<string>":
+            # A syntax error of the script itself.
+            value.filename = name
         traceback.print_exception(kind, value, trace)
 
     def seed_linecache(module):
@@ -67,7 +99,7 @@ def bootstrap():
             Seeds.waiting.pop(module)(sys.modules[module])
     sys.meta_path.insert(0, Seeds)
     sys.excepthook = sys.__excepthook__ = excepthook
-    return compile(source, name, "exec", dont_inherit=True)
+    return compiled()
 
 
-exec(globals().pop("bootstrap")())
+exec(globals().pop("bootstrap")(globals().pop("script")))

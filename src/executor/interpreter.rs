@@ -18,14 +18,24 @@ use super::limits::PROBE_TIMEOUT;
 /// The oldest Python that the verification libraries still support.
 const VERSION_MIN: (u32, u32) = (3, 8);
 
-/// Prints where the interpreter is and which one it is. `sys.executable` names the real program
-/// behind a version manager's shim, and the virtual environment's own link inside one.
-const PROBE: &str = "import json, sys; print(json.dumps([sys.executable, sys.version_info[0], sys.version_info[1]]))";
+/// Prints where the interpreter is and which one it is, and compiles [`BOOTSTRAP`] for it.
+/// `sys.executable` names the real program behind a version manager's shim, and the virtual
+/// environment's own link inside one.
+const PROBE: &str = "
+import json, marshal, sys
+bootstrap = marshal.dumps(compile(sys.argv[1], '<bootstrap>', 'exec'))
+print(json.dumps([sys.executable, sys.version_info[0], sys.version_info[1], bootstrap.hex()]))
+";
+
+/// What an interpreter does before a script. Compiled once: that takes longer than all it does.
+const BOOTSTRAP: &str = include_str!("bootstrap.py");
 
 /// An interpreter that answered.
 #[derive(Debug, Clone)]
 pub(super) struct Interpreter {
     pub(super) executable: PathBuf,
+    /// The bootstrap's code, as this interpreter marshals it.
+    pub(super) bootstrap: Vec<u8>,
 }
 
 /// Why there is no interpreter. No path: this is shown to clients. The log has the details.
@@ -34,7 +44,8 @@ pub(crate) enum FindError {
     /// Only what the admin named was tried.
     #[error(
         "the interpreter that QWED_MCP_PYTHON names could not be used: {0}. \
-         Set QWED_MCP_PYTHON to the absolute path of a Python 3.8 or later"
+         Set QWED_MCP_PYTHON to the absolute path of a Python 3.8 or later; ~ and variables are not \
+         expanded"
     )]
     Configured(ProbeError),
     /// Everything was tried.
@@ -106,12 +117,12 @@ impl InterpreterFinder {
 
 /// What [`PROBE`] prints.
 #[derive(Deserialize)]
-struct Answer(PathBuf, u32, u32);
+struct Answer(PathBuf, u32, u32, String);
 
 async fn probe(candidate: &Path) -> Result<Interpreter, ProbeError> {
     // -I: nothing in the current folder or in PYTHONPATH has a say in which interpreter this is.
     let output = Command::new(candidate)
-        .args(["-I", "-c", PROBE])
+        .args(["-I", "-c", PROBE, BOOTSTRAP])
         .stdin(Stdio::null())
         .stderr(Stdio::null())
         .kill_on_drop(true)
@@ -120,14 +131,20 @@ async fn probe(candidate: &Path) -> Result<Interpreter, ProbeError> {
         .await
         .map_err(|_| ProbeError::Timeout)?
         .map_err(|_| ProbeError::Start)?;
-    let Answer(executable, major, minor) =
+    let Answer(executable, major, minor, bootstrap) =
         serde_json::from_slice(&output.stdout).map_err(|_| ProbeError::NotPython)?;
     if (major, minor) < VERSION_MIN {
         return Err(ProbeError::TooOld(major, minor));
     }
+    let bootstrap = from_hex(&bootstrap).ok_or(ProbeError::NotPython)?;
     if !executable.is_absolute() {
         return Err(ProbeError::NotPython);
     }
     tracing::info!(executable = %executable.display(), major, minor, "interpreter found");
-    Ok(Interpreter { executable })
+    Ok(Interpreter { executable, bootstrap })
+}
+
+fn from_hex(digits: &str) -> Option<Vec<u8>> {
+    let bytes = (0..digits.len()).step_by(2);
+    bytes.map(|at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok()).collect()
 }

@@ -18,12 +18,12 @@ use uuid::Uuid;
 use crate::config::Settings;
 use crate::gateway::AuthorizedScript;
 
-use super::interpreter::InterpreterFinder;
+use super::interpreter::{Interpreter, InterpreterFinder};
 use super::limits::{DRAIN_TIMEOUT, KILL_TIMEOUT, OUTPUT_BYTES_MAX};
 use super::outcome::{Ending, Outcome};
 use super::output::{Capture, ReadEnd};
 use super::protocol::{REPORT_BYTES_MAX, Report, Request, SUPERVISE_ARGUMENT};
-use super::{Executor, Run, RunError, RunLimits, orphans};
+use super::{Executor, Run, RunError, RunLimits, ShutDown, orphans};
 
 /// The variables of the server's environment that a script gets to see.
 const FORWARDED_VARIABLES: [&str; 2] = ["PATH", "PYTHONPATH"];
@@ -33,9 +33,11 @@ const FORWARDED_VARIABLES: [&str; 2] = ["PATH", "PYTHONPATH"];
 pub(crate) struct OneShotExecutor {
     finder: InterpreterFinder,
     environment: Vec<(String, String)>,
-    /// The supervisors that are at work. Locked while one is started, so that a search for orphans
-    /// never meets one that is not listed yet.
+    /// The supervisors that live. Locked while one is started, so that a search for orphans never
+    /// meets one that is not listed yet.
     supervisors: Mutex<HashSet<u32>>,
+    /// One that waits for the next run, so that no run waits for it.
+    spare: Mutex<Option<Supervised>>,
 }
 
 impl OneShotExecutor {
@@ -48,6 +50,7 @@ impl OneShotExecutor {
             finder: InterpreterFinder::new(settings),
             environment: forwarded.collect(),
             supervisors: Mutex::default(),
+            spare: Mutex::default(),
         }
     }
 
@@ -62,16 +65,10 @@ impl OneShotExecutor {
             () = cancel.cancelled() => return Ok(Outcome::never_started()),
         };
         let started = Instant::now();
-        let scratch = std::env::temp_dir().join(format!("qwed-mcp-{}", Uuid::new_v4().simple()));
-        let request = Request {
-            python: interpreter.executable.clone(),
-            scratch: scratch.clone(),
-            environment: self.environment.clone(),
-            source_bytes: script.source().as_str().len(),
-        };
-        let mut supervised = Supervised::start(&mut self.lock_supervisors(), scratch)?;
+        let mut supervised = self.supervised()?;
+        let message = self.message(interpreter, &supervised.scratch, script)?;
         let cause = tokio::select! {
-            cause = supervised.follow(&request, script.source().as_str()) => cause,
+            cause = supervised.follow(&message, || self.provide_spare()) => cause,
             () = sleep_until((started + limits.timeout).into()) => Cause::TimedOut,
             () = cancel.cancelled() => Cause::Cancelled,
         };
@@ -84,22 +81,74 @@ impl OneShotExecutor {
         Ok(Outcome { ending, stdout, stderr, duration: started.elapsed() })
     }
 
+    /// The spare supervisor, or a new one.
+    fn supervised(&self) -> Result<Supervised, RunError> {
+        let spare = lock(&self.spare).take();
+        match spare {
+            None => self.start_supervisor(),
+            Some(mut spare) => {
+                if spare.waits() {
+                    return Ok(spare);
+                }
+                // Something has killed it; it was watching over nothing yet.
+                lock(&self.supervisors).extract_if(|pid| Some(*pid) == spare.pid).for_each(drop);
+                self.start_supervisor()
+            }
+        }
+    }
+
+    fn start_supervisor(&self) -> Result<Supervised, RunError> {
+        Supervised::start(&mut lock(&self.supervisors)).map_err(RunError::StartSupervisor)
+    }
+
+    /// Starts a spare supervisor if there is none. Best effort: the next run will say what is wrong.
+    fn provide_spare(&self) {
+        let mut spare = lock(&self.spare);
+        if spare.is_none() {
+            *spare = self.start_supervisor().ok();
+        }
+    }
+
+    /// What the supervisor is told.
+    fn message(
+        &self,
+        interpreter: &Interpreter,
+        scratch: &Path,
+        script: &AuthorizedScript,
+    ) -> Result<Vec<u8>, RunError> {
+        let source = script.source().as_str();
+        // Python takes a byte order mark at the start of a file, and not at the start of a string.
+        let source = source.strip_prefix('\u{feff}').unwrap_or(source);
+        let request = Request {
+            python: interpreter.executable.clone(),
+            scratch: scratch.to_owned(),
+            environment: self.environment.clone(),
+            input_bytes: interpreter.bootstrap.len() + source.len(),
+        };
+        let mut message = serde_json::to_vec(&request)
+            .map_err(|error| RunError::StartSupervisor(error.into()))?;
+        message.push(b'\n');
+        message.extend_from_slice(&interpreter.bootstrap);
+        message.extend_from_slice(source.as_bytes());
+        Ok(message)
+    }
+
     /// Takes a supervisor that has ended off the list. If it was killed, what it watched over is
     /// searched for and killed.
     async fn forget(&self, supervised: &Supervised, was_killed: bool) {
         if let Some(pid) = supervised.pid {
-            self.lock_supervisors().remove(&pid);
+            lock(&self.supervisors).remove(&pid);
         }
         if was_killed {
             tracing::error!("a supervisor was killed; killing what it watched over");
-            orphans::kill(|| self.lock_supervisors().clone()).await;
+            orphans::kill(|| lock(&self.supervisors).clone()).await;
             let _ = tokio::fs::remove_dir_all(&supervised.scratch).await;
         }
     }
+}
 
-    fn lock_supervisors(&self) -> MutexGuard<'_, HashSet<u32>> {
-        self.supervisors.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Executor for OneShotExecutor {
@@ -110,6 +159,15 @@ impl Executor for OneShotExecutor {
         cancel: CancellationToken,
     ) -> Run<'_> {
         Box::pin(async move { self.run_once(&script, limits, &cancel).await })
+    }
+
+    fn shut_down(&self) -> ShutDown<'_> {
+        Box::pin(async {
+            let spare = lock(&self.spare).take();
+            if let Some(mut spare) = spare {
+                spare.end(Cause::Cancelled).await;
+            }
+        })
     }
 }
 
@@ -141,6 +199,7 @@ fn ending(cause: Cause, is_capped: bool, report: Report) -> Result<Ending, RunEr
 }
 
 /// The server's side of one run.
+#[derive(Debug)]
 struct Supervised {
     supervisor: Child,
     pid: Option<u32>,
@@ -153,11 +212,7 @@ struct Supervised {
 }
 
 impl Supervised {
-    fn start(supervisors: &mut HashSet<u32>, scratch: PathBuf) -> Result<Self, RunError> {
-        Self::try_start(supervisors, scratch).map_err(RunError::StartSupervisor)
-    }
-
-    fn try_start(supervisors: &mut HashSet<u32>, scratch: PathBuf) -> std::io::Result<Self> {
+    fn start(supervisors: &mut HashSet<u32>) -> std::io::Result<Self> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         let (from_supervisor, to_supervisor) = UnixStream::from_std(ours)?.into_split();
@@ -180,18 +235,25 @@ impl Supervised {
             report: Vec::new(),
             stdout: Capture::new(stdout, OUTPUT_BYTES_MAX),
             stderr: Capture::new(stderr, OUTPUT_BYTES_MAX),
-            scratch,
+            scratch: std::env::temp_dir().join(format!("qwed-mcp-{}", Uuid::new_v4().simple())),
         })
     }
 
-    /// Hands the script over and reads what comes back, until the report or until a cap.
-    async fn follow(&mut self, request: &Request, source: &str) -> Cause {
+    /// Whether the supervisor still waits to be told what to run.
+    fn waits(&mut self) -> bool {
+        matches!(self.supervisor.try_wait(), Ok(None))
+    }
+
+    /// Hands the script over and reads what comes back, until the report or until a cap. Calls
+    /// `handed_over` once there is nothing to do but to wait.
+    async fn follow(&mut self, message: &[u8], handed_over: impl FnOnce()) -> Cause {
         let Self { to_supervisor, from_supervisor, report, stdout, stderr, .. } = self;
         let hand_over = async {
             if let Some(to_supervisor) = to_supervisor {
                 // If this fails the supervisor is gone, and that is what reading will find.
-                let _ = send(to_supervisor, request, source).await;
+                let _ = to_supervisor.write_all(message).await;
             }
+            handed_over();
             std::future::pending::<()>().await;
         };
         tokio::select! {
@@ -236,17 +298,6 @@ async fn until_capped(stream: &mut Capture<impl AsyncRead + Unpin>) {
     if stream.read().await == ReadEnd::Eof {
         std::future::pending::<()>().await;
     }
-}
-
-async fn send(
-    to_supervisor: &mut OwnedWriteHalf,
-    request: &Request,
-    source: &str,
-) -> std::io::Result<()> {
-    let mut bytes = serde_json::to_vec(request)?;
-    bytes.push(b'\n');
-    bytes.extend_from_slice(source.as_bytes());
-    to_supervisor.write_all(&bytes).await
 }
 
 /// Reads the report's line into `report`. Cancel-safe.

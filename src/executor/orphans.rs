@@ -32,10 +32,13 @@ pub(crate) async fn kill(supervisors: impl Fn() -> HashSet<u32>) {
     use super::limits::KILL_TIMEOUT;
     use super::process_tree;
 
-    let is_adopting = nix::sys::prctl::get_child_subreaper().unwrap_or(false);
+    // Without that, orphans are not ours, and strangers' children are not to be touched.
+    if !nix::sys::prctl::get_child_subreaper().unwrap_or(false) {
+        return;
+    }
     let Ok(own_session) = getsid(None) else { return };
     let killing = async {
-        while is_adopting {
+        loop {
             let known = supervisors();
             let is_known =
                 |pid: &Pid| u32::try_from(pid.as_raw()).is_ok_and(|p| known.contains(&p));

@@ -1,7 +1,7 @@
 //! What the server and the supervisor of a run say to each other, over a socket pair that is the
 //! supervisor's standard input.
 //!
-//! The server sends one [`Request`] as a line of JSON and then the script's bytes. The supervisor
+//! The server sends one [`Request`] as a line of JSON and then what Python reads. The supervisor
 //! answers with one [`Report`] as a line of JSON when every process of the run is dead. When the
 //! server closes its sending side, or dies, the supervisor kills the run.
 
@@ -24,8 +24,8 @@ pub(super) struct Request {
     pub(super) scratch: PathBuf,
     /// The whole environment of the script, but for what points into the scratch folder.
     pub(super) environment: Vec<(String, String)>,
-    /// How many bytes of source follow.
-    pub(super) source_bytes: usize,
+    /// How many bytes follow: the bootstrap's marshalled code, and the script.
+    pub(super) input_bytes: usize,
 }
 
 /// What came of it.

@@ -23,8 +23,9 @@ mod platform;
 #[path = "supervisor/portable.rs"]
 mod platform;
 
-/// The first script that Python runs: it reads ours from its standard input.
-const BOOTSTRAP: &str = include_str!("bootstrap.py");
+/// What Python is told to do: run the compiled bootstrap, which finds the script behind itself.
+const COMMAND: &str = "script = open(0, 'rb', closefd=False)
+exec(__import__('marshal').load(script))";
 
 /// The life of a supervisor. The exit code says only whether a report could be sent.
 pub(crate) fn supervise() -> ExitCode {
@@ -38,8 +39,8 @@ pub(crate) fn supervise() -> ExitCode {
 fn run() -> io::Result<()> {
     let mut control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let report = match receive(&control) {
-        Ok((request, source)) => {
-            let report = match prepare_and_start(&request, &source) {
+        Ok((request, input)) => {
+            let report = match prepare_and_start(&request, &input) {
                 Ok(python) => platform::watch(python, &control)?,
                 Err(reason) => Report::NotStarted(reason.to_owned()),
             };
@@ -64,30 +65,30 @@ fn receive(control: &UnixStream) -> io::Result<(Request, Vec<u8>)> {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     let request: Request = serde_json::from_str(&line)?;
-    let mut source = vec![0; request.source_bytes];
-    reader.read_exact(&mut source)?;
-    Ok((request, source))
+    let mut input = vec![0; request.input_bytes];
+    reader.read_exact(&mut input)?;
+    Ok((request, input))
 }
 
-/// Starts Python with the script on its standard input. An error is a reason that may be shown to
+/// Starts Python with `input` as its standard input. An error is a reason that may be shown to
 /// a client.
-fn prepare_and_start(request: &Request, source: &[u8]) -> Result<Child, &'static str> {
+fn prepare_and_start(request: &Request, input: &[u8]) -> Result<Child, &'static str> {
     platform::prepare().map_err(|_| "the supervisor's process could not be set up")?;
     fs::DirBuilder::new()
         .mode(0o700)
         .create(&request.scratch)
         .map_err(|_| "its scratch folder could not be created")?;
-    let script = platform::script_file(source, &request.scratch)
+    let input = platform::input_file(input, &request.scratch)
         .map_err(|_| "the script could not be stored")?;
     let child = Command::new(&request.python)
-        .args(["-c", BOOTSTRAP])
+        .args(["-c", COMMAND])
         .env_clear()
         .envs(request.environment.iter().map(|(name, value)| (name, value)))
         .env("TMPDIR", &request.scratch)
         .current_dir(&request.scratch)
         // A group of its own: what the script sends to "its group" does not reach the supervisor.
         .process_group(0)
-        .stdin(Stdio::from(script))
+        .stdin(Stdio::from(input))
         .spawn()
         .map_err(|_| "the interpreter did not start")?;
     // The server takes the end of the output as the end of the run's last process.
@@ -107,7 +108,7 @@ fn close_output() -> io::Result<()> {
 fn remove_scratch(scratch: &Path) {
     if fs::remove_dir_all(scratch).is_err() {
         restore_permissions(scratch);
-        // The server tries once more; what then is left is in its log.
+        // What still is left then is not ours to force: a mount, or another user's file.
         let _ = fs::remove_dir_all(scratch);
     }
 }
@@ -123,18 +124,18 @@ fn restore_permissions(folder: &Path) {
     }
 }
 
-/// A file without a name that holds `source`, for systems without `memfd_create(2)`.
+/// A file without a name that holds `content`, for systems without `memfd_create(2)`.
 #[cfg_attr(
     all(target_os = "linux", not(qwed_portable)),
     expect(dead_code, reason = "Linux has memfd_create")
 )]
-fn unlinked_file(source: &[u8], folder: &Path) -> io::Result<OwnedFd> {
+fn unlinked_file(content: &[u8], folder: &Path) -> io::Result<OwnedFd> {
     use std::io::Seek as _;
 
-    let path = folder.join("script");
+    let path = folder.join("input");
     let mut file = File::options().read(true).write(true).create_new(true).open(&path)?;
     fs::remove_file(&path)?;
-    file.write_all(source)?;
+    file.write_all(content)?;
     file.rewind()?;
     Ok(file.into())
 }

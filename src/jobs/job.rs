@@ -20,9 +20,8 @@ impl JobState {
     /// How many bytes of output are kept.
     pub(crate) fn output_bytes(&self) -> usize {
         match self {
-            Self::Queued | Self::Running => 0,
             Self::Ended(JobEnd::Ran(outcome)) => outcome.output_bytes(),
-            Self::Ended(JobEnd::NotRun(_) | JobEnd::Cancelled) => 0,
+            Self::Queued | Self::Running | Self::Ended(JobEnd::NotRun(_) | JobEnd::Cancelled) => 0,
         }
     }
 }

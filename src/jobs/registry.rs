@@ -52,13 +52,14 @@ pub(crate) enum PlaceError {
     /// Too many wait already.
     #[error(
         "The queue of background jobs is full ({0} are waiting). Nothing was placed. \
-         Try again when one of them has ended, or run the script with background=false."
+         Try again when one of them has ended."
     )]
     QueueFull(usize),
     /// Too many results are kept already.
     #[error(
         "Too many results of background jobs are being kept. Nothing was placed. \
-         They expire one hour after a job has ended; run the script with background=false."
+         A result expires one hour after its job has ended; a script that takes less than \
+         30 seconds can be run with background=false."
     )]
     ResultsFull,
 }
@@ -161,14 +162,13 @@ impl JobRegistry {
 
 impl JobLimits {
     fn check(&self, jobs: &HashMap<JobId, Job>) -> Result<(), PlaceError> {
-        let (mut waiting, mut output_bytes) = (0, 0);
+        let (mut active, mut output_bytes) = (0, 0);
         for job in jobs.values() {
-            waiting += usize::from(matches!(job.state, JobState::Queued));
+            active += usize::from(!matches!(job.state, JobState::Ended(_)));
             output_bytes += job.state.output_bytes();
         }
-        // A job that finds a free slot at once is not one that waits.
-        if waiting >= self.queue_len_max + self.running_max {
-            return Err(PlaceError::QueueFull(waiting));
+        if active >= self.running_max + self.queue_len_max {
+            return Err(PlaceError::QueueFull(self.queue_len_max));
         }
         if jobs.len() >= self.jobs_max || output_bytes >= self.output_bytes_max {
             return Err(PlaceError::ResultsFull);

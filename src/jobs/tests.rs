@@ -6,7 +6,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::AdminGate;
-use crate::executor::{Captured, Ending, Executor, Outcome, Run, RunLimits};
+use crate::executor::{Captured, Ending, Executor, Outcome, Run, RunLimits, ShutDown};
 use crate::gateway::{AuthorizedScript, Decision, Grant, JobId, RiskBasedExecutionGateway};
 
 use super::*;
@@ -34,6 +34,10 @@ impl Executor for FakeExecutor {
             Ok(Outcome { ending, stdout, stderr: Captured::default(), duration: Duration::ZERO })
         })
     }
+
+    fn shut_down(&self) -> ShutDown<'_> {
+        Box::pin(std::future::ready(()))
+    }
 }
 
 fn registry(change: impl FnOnce(&mut JobLimits)) -> JobRegistry {
@@ -46,10 +50,11 @@ fn script(seconds: u64) -> AuthorizedScript {
     let arguments = json!({ "code": format!("# {seconds}"), "background": true });
     let arguments = arguments.as_object().unwrap().clone();
     let gateway = RiskBasedExecutionGateway::new(AdminGate::Open);
-    match gateway.evaluate_and_route("execute_python_code", arguments) {
-        Decision::Allow { grant: Grant::ExecuteInBackground(script), .. } => script,
-        decision => panic!("{decision:?}"),
-    }
+    let decision = gateway.evaluate_and_route("execute_python_code", arguments);
+    let Decision::Allow { grant: Grant::ExecuteInBackground(script), .. } = decision else {
+        panic!("{decision:?}")
+    };
+    script
 }
 
 fn place(registry: &JobRegistry, seconds: u64) -> Result<JobId, PlaceError> {
@@ -92,7 +97,7 @@ async fn a_full_queue_refuses_and_loses_nothing() {
     let registry = registry(|limits| limits.queue_len_max = 2);
     let placed: Vec<_> = (0..8).map(|_| place(&registry, 10)).collect();
     assert_eq!(placed.iter().filter(|placed| placed.is_ok()).count(), 7);
-    assert_eq!(placed[7], Err(PlaceError::QueueFull(7)));
+    assert_eq!(placed[7], Err(PlaceError::QueueFull(2)));
     after(21).await;
     assert!(placed[..7].iter().all(|id| name(&registry, id.unwrap()) == "ran"));
     assert!(place(&registry, 1).is_ok());

@@ -1,5 +1,7 @@
 //! The walk over the tree: each import, call and name is compared with the rule table.
 
+#![expect(clippy::wildcard_enum_match_arm, reason = "the enums are the parser's, and long")]
+
 use ruff_python_ast::visitor::{self, Visitor};
 use ruff_python_ast::{Expr, ModModule, Stmt};
 use ruff_text_size::{Ranged as _, TextSize};
@@ -54,6 +56,8 @@ impl<'a> Visitor<'a> for Checker<'_> {
     fn visit_expr(&mut self, expr: &'a Expr) {
         match expr {
             Expr::Call(call) => self.check_call(&call.func),
+            // A call of the name has been reported at the same place.
+            Expr::Name(name) if self.is_reported(name.start()) => {}
             Expr::Name(name) => {
                 if let Some(rule) = rule_for(Target::Name(name.id.as_str())) {
                     let reference = FindingKind::NameReference(name.id.to_string());
@@ -84,6 +88,10 @@ impl Checker<'_> {
             .or_else(|| rule_for(Target::Name(name)))
             // The module itself is not callable, so only what is below it is a call.
             .or_else(|| name.contains('.').then(|| module_rule(name)).flatten())
+    }
+
+    fn is_reported(&self, at: TextSize) -> bool {
+        self.found.last().is_some_and(|found| found.offset == Some(at))
     }
 
     fn report(&mut self, rule: &'static Rule, kind: FindingKind, at: TextSize) {

@@ -91,7 +91,10 @@ impl fmt::Display for Finding {
                 write!(f, "Syntax error in code: {}", shortened(reason))?;
             }
             FindingKind::TooLarge(bytes) => {
-                write!(f, "Code too large: {bytes} bytes, at most {SOURCE_BYTES_MAX} are accepted")?
+                write!(
+                    f,
+                    "Code too large: {bytes} bytes, at most {SOURCE_BYTES_MAX} are accepted"
+                )?;
             }
             FindingKind::TooDeep => write!(
                 f,

@@ -1,5 +1,7 @@
 //! What a name in the source stands for.
 
+#![expect(clippy::wildcard_enum_match_arm, reason = "the enums are the parser's, and long")]
+
 use std::collections::{HashMap, HashSet};
 
 use ruff_python_ast::visitor::{self, Visitor};
@@ -73,13 +75,12 @@ impl<'a> Visitor<'a> for Bindings<'_, 'a> {
             Stmt::Import(import) => {
                 for alias in &import.names {
                     let module = alias.name.as_str();
-                    let (bound, meaning) = match &alias.asname {
-                        Some(asname) => (asname.as_str(), module),
+                    let (bound, meaning) = if let Some(asname) = &alias.asname {
+                        (asname.as_str(), module)
+                    } else {
                         // `import a.b` binds `a`.
-                        None => {
-                            let top = module.split('.').next().unwrap_or(module);
-                            (top, top)
-                        }
+                        let top = module.split('.').next().unwrap_or(module);
+                        (top, top)
                     };
                     self.names.imported.insert(bound, meaning.to_owned());
                 }

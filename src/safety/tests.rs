@@ -63,13 +63,8 @@ fn findings_name_what_was_resolved_what_was_written_and_the_line_in_source_order
             "from builtins import eval as e\ne('1')",
             vec!["Dangerous function call: eval() (line 2, written e)"],
         ),
-        (
-            "__import__('os')",
-            vec![
-                "Dangerous function call: __import__() (line 1)",
-                "Dangerous name reference detected: __import__ (line 1)",
-            ],
-        ),
+        ("__import__('os')", vec!["Dangerous function call: __import__() (line 1)"]),
+        ("i = __import__", vec!["Dangerous name reference detected: __import__ (line 1)"]),
         (
             "b = exec('1')\na = eval('1')",
             vec![
@@ -110,7 +105,7 @@ fn a_source_that_does_not_parse_is_searched_for_patterns() {
 #[test]
 fn repeats_are_folded_and_the_list_is_cut() {
     assert_eq!(texts(&"eval('1')\n".repeat(1000)), ["Dangerous function call: eval() (line 1)"]);
-    let many: String = (0..50).map(|n| format!("subprocess.f{n}()\n")).collect();
+    let many: String = (0..50).fold(String::new(), |all, n| all + &format!("subprocess.f{n}()\n"));
     let found = texts(&many);
     assert_eq!(found.len(), 21);
     assert_eq!(found[20], "30 more findings");
@@ -195,7 +190,8 @@ fn no_worst_case_source_crashes_the_analysis() {
     }
     // Blocks nest by their indentation, which grows with every level.
     for count in [10, 99, 1_000] {
-        let source: String = (0..count).map(|n| format!("{}if x:\n", " ".repeat(n))).collect();
+        let source: String =
+            (0..count).fold(String::new(), |all, n| all + &" ".repeat(n) + "if x:\n");
         analyze(&source).unwrap();
     }
 }

@@ -58,20 +58,20 @@ impl Server {
             Decision::Allow { record, grant } => (record, grant),
             Decision::Block(record) | Decision::BlockByAdminPolicy(record) => {
                 tracing::info!(code = ?record.error_code, id = %record.verification_id, "blocked");
-                return Reply::blocked(record);
+                return Reply::blocked(&record);
             }
         };
         tracing::info!(id = %record.verification_id, "allowed");
         match grant {
-            Grant::Execute(script) => self.run(record, script, caller.cancel).await,
+            Grant::Execute(script) => self.run(&record, script, caller.cancel).await,
             Grant::ExecuteInBackground(script) => {
-                Reply::placed(record, self.jobs.place(script, caller.request))
+                Reply::placed(&record, self.jobs.place(script, caller.request))
             }
             Grant::JobStatus(id) => {
                 let state = self.jobs.state(id);
                 let room = self.replies.room_for(state.as_ref().map_or(0, JobState::output_bytes));
                 let room = room.await;
-                Reply::job_status(record, id, state, self.jobs.timeout()).in_room(room)
+                Reply::job_status(&record, id, state, self.jobs.timeout()).in_room(room)
             }
         }
     }
@@ -81,10 +81,17 @@ impl Server {
         &self.jobs
     }
 
+    /// Cancels the jobs, and comes back when nothing that was started is left. To be called when no
+    /// call is in flight any more.
+    pub(crate) async fn shut_down(&self) {
+        self.jobs.shut_down().await;
+        self.executor.shut_down().await;
+    }
+
     /// Runs `script` when it is its turn.
     async fn run(
         &self,
-        record: DecisionRecord,
+        record: &DecisionRecord,
         script: AuthorizedScript,
         cancel: CancellationToken,
     ) -> Reply {

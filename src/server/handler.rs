@@ -6,11 +6,9 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CancelledNotificationParam,
-    CompleteRequestMethod, CompleteRequestParams, CompleteResult, CustomRequest, CustomResult,
-    ErrorCode, Implementation, ListPromptsRequestMethod, ListPromptsResult,
-    ListResourceTemplatesRequestMethod, ListResourceTemplatesResult, ListResourcesRequestMethod,
-    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion, RequestId,
-    ServerCapabilities, ServerConfig, Tool,
+    CompleteRequestParams, CompleteResult, CustomRequest, CustomResult, ErrorCode, Implementation,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, ProtocolVersion, RequestId, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -50,14 +48,9 @@ impl Handler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
+        // With this a test sees what a defect would do. Release builds do not have it.
         #[cfg(debug_assertions)]
-        if request.name == "test_tool_that_panics" {
-            // Release builds do not have this switch; with it a test sees what a defect would do.
-            #[expect(clippy::panic, reason = "this is what it is for")]
-            {
-                panic!("a test asked for this");
-            }
-        }
+        assert!(request.name != "test_tool_that_panics", "a test asked for this");
         let caller = Caller { request: request_key(&context.id), cancel: context.ct.clone() };
         let arguments = request.arguments.unwrap_or_default();
         let call = self.server.call(&request.name, arguments, caller);
@@ -132,8 +125,7 @@ impl ServerHandler for Handler {
         if KNOWN_METHODS.contains(&method.as_str()) {
             return Err(ErrorData::invalid_params(format!("Invalid params for {method}"), None));
         }
-        let message = format!("Method not found: {method}");
-        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, message, None))
+        Err(method_not_found(&method))
     }
 
     // rmcp answers these with empty lists. This server does not have them, and says so.
@@ -143,7 +135,7 @@ impl ServerHandler for Handler {
         _request: CompleteRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        Err(ErrorData::method_not_found::<CompleteRequestMethod>())
+        Err(method_not_found("completion/complete"))
     }
 
     async fn list_prompts(
@@ -151,7 +143,7 @@ impl ServerHandler for Handler {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        Err(ErrorData::method_not_found::<ListPromptsRequestMethod>())
+        Err(method_not_found("prompts/list"))
     }
 
     async fn list_resources(
@@ -159,7 +151,7 @@ impl ServerHandler for Handler {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        Err(ErrorData::method_not_found::<ListResourcesRequestMethod>())
+        Err(method_not_found("resources/list"))
     }
 
     async fn list_resource_templates(
@@ -167,8 +159,12 @@ impl ServerHandler for Handler {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        Err(ErrorData::method_not_found::<ListResourceTemplatesRequestMethod>())
+        Err(method_not_found("resources/templates/list"))
     }
+}
+
+fn method_not_found(method: &str) -> ErrorData {
+    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("Method not found: {method}"), None)
 }
 
 fn implementation() -> Implementation {

@@ -16,7 +16,8 @@ const DECISION_KEY: &str = "qwed.ai/decision";
 /// The `_meta` key under which the result of a run tells its figures.
 const EXECUTION_KEY: &str = "qwed.ai/execution";
 
-const CANCELLED: &str = "Job was cancelled.";
+const CANCELLED: &str = "Execution was cancelled.";
+const JOB_CANCELLED: &str = "Job was cancelled.";
 
 /// The answer to a call.
 #[derive(Debug)]
@@ -33,17 +34,17 @@ pub(crate) struct Reply {
 
 impl Reply {
     /// The gateway refused.
-    pub(super) fn blocked(record: DecisionRecord) -> Self {
-        let DecisionRecord { status, message, verification_id, .. } = &record;
+    pub(super) fn blocked(record: &DecisionRecord) -> Self {
+        let DecisionRecord { status, message, verification_id, .. } = record;
         let mut texts = vec![format!("{status}: {message} (verification_id={verification_id})")];
         // People are told to look for the code in their client.
         texts.extend(record.error_code.map(|code| format!("Error code: {code}")));
-        Self { texts, is_error: true, ..Self::empty(&record) }
+        Self { texts, is_error: true, ..Self::empty(record) }
     }
 
     /// A synchronous run is over.
     pub(super) fn ran(
-        record: DecisionRecord,
+        record: &DecisionRecord,
         run: Result<Outcome, RunError>,
         timeout: Duration,
     ) -> Self {
@@ -52,21 +53,21 @@ impl Reply {
                 texts: synchronous_texts(&outcome, timeout),
                 is_error: outcome.ending != Ending::Exited(0),
                 execution: Some(figures(&outcome)),
-                ..Self::empty(&record)
+                ..Self::empty(record)
             },
             Err(error) => {
-                Self { texts: vec![not_run(&error)], is_error: true, ..Self::empty(&record) }
+                Self { texts: vec![not_run(&error)], is_error: true, ..Self::empty(record) }
             }
         }
     }
 
     /// The caller no longer waits.
-    pub(super) fn cancelled(record: DecisionRecord) -> Self {
-        Self { texts: vec![CANCELLED.to_owned()], is_error: true, ..Self::empty(&record) }
+    pub(super) fn cancelled(record: &DecisionRecord) -> Self {
+        Self { texts: vec![CANCELLED.to_owned()], is_error: true, ..Self::empty(record) }
     }
 
     /// A background job was placed, or was not.
-    pub(super) fn placed(record: DecisionRecord, placed: Result<JobId, PlaceError>) -> Self {
+    pub(super) fn placed(record: &DecisionRecord, placed: Result<JobId, PlaceError>) -> Self {
         let (text, is_error) = match placed {
             Ok(job_id) => (
                 format!(
@@ -77,17 +78,18 @@ impl Reply {
             ),
             Err(error) => (error.to_string(), true),
         };
-        Self { texts: vec![text], is_error, ..Self::empty(&record) }
+        Self { texts: vec![text], is_error, ..Self::empty(record) }
     }
 
     /// The state of a background job.
     pub(super) fn job_status(
-        record: DecisionRecord,
+        record: &DecisionRecord,
         id: JobId,
         state: Option<JobState>,
         timeout: Duration,
     ) -> Self {
-        let mut reply = Self::empty(&record);
+        let mut reply = Self::empty(record);
+        let mut printed_until_then = None;
         let text = match state {
             None => {
                 reply.is_error = true;
@@ -99,11 +101,13 @@ impl Reply {
                 let (status, result) = job_result(&end, timeout);
                 if let JobEnd::Ran(outcome) = &end {
                     reply.execution = Some(figures(outcome));
+                    printed_until_then = printed_before_timeout(outcome);
                 }
                 format!("Status: {status}\n\nResult:\n{result}")
             }
         };
         reply.texts.push(text);
+        reply.texts.extend(printed_until_then);
         reply
     }
 
@@ -192,6 +196,13 @@ fn printed(outcome: &Outcome) -> Vec<String> {
         .collect()
 }
 
+/// What a run that was out of time had printed; a block of its own behind the documented text.
+fn printed_before_timeout(outcome: &Outcome) -> Option<String> {
+    let printed = printed(outcome);
+    let is_some = outcome.ending == Ending::TimedOut && !printed.is_empty();
+    is_some.then(|| printed.join("\n\n"))
+}
+
 fn synchronous_texts(outcome: &Outcome, timeout: Duration) -> Vec<String> {
     match outcome.ending {
         Ending::Exited(_) => vec![finished_text(outcome)],
@@ -199,10 +210,7 @@ fn synchronous_texts(outcome: &Outcome, timeout: Duration) -> Vec<String> {
         Ending::TimedOut => {
             let seconds = timeout.as_secs_f64();
             let mut texts = vec![format!("Execution timed out after {seconds:.1} seconds.")];
-            let printed = printed(outcome);
-            if !printed.is_empty() {
-                texts.push(printed.join("\n\n"));
-            }
+            texts.extend(printed_before_timeout(outcome));
             texts
         }
     }
@@ -211,12 +219,12 @@ fn synchronous_texts(outcome: &Outcome, timeout: Duration) -> Vec<String> {
 /// The word for how a job ended, and its result.
 fn job_result(end: &JobEnd, timeout: Duration) -> (&'static str, String) {
     match end {
-        JobEnd::Cancelled => ("cancelled", CANCELLED.to_owned()),
+        JobEnd::Cancelled => ("cancelled", JOB_CANCELLED.to_owned()),
         JobEnd::NotRun(error) => ("failed", not_run(error)),
         JobEnd::Ran(outcome) => match outcome.ending {
             Ending::Exited(0) => ("success", finished_text(outcome)),
             Ending::Exited(_) => ("failed", finished_text(outcome)),
-            Ending::Cancelled => ("cancelled", CANCELLED.to_owned()),
+            Ending::Cancelled => ("cancelled", JOB_CANCELLED.to_owned()),
             Ending::TimedOut => {
                 let seconds = timeout.as_secs_f64();
                 let text = format!(

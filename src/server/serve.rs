@@ -23,6 +23,8 @@ use super::handler::Handler;
 const GRACE_AFTER_INPUT: Duration = Duration::from_secs(1);
 /// What killing and clearing up get after that.
 const GRACE_AFTER_CANCEL: Duration = Duration::from_millis(400);
+/// What the reply that is just being written gets to come to its end.
+const GRACE_FOR_LINE: Duration = Duration::from_millis(50);
 
 /// Why a connection could not be served.
 #[derive(Debug, Error)]
@@ -53,11 +55,16 @@ pub(crate) async fn serve(server: Arc<Server>) -> Result<(), ServeError> {
 
     // Handlers see this and kill what they run; so do the jobs.
     cancel.cancel();
-    let cleared = async { tokio::join!(connection.wait(), server.jobs().shut_down()) };
+    let cleared = async {
+        tokio::join!(connection.wait(), server.jobs().shut_down());
+        server.shut_down().await;
+    };
     if timeout(GRACE_AFTER_CANCEL, cleared).await.is_err() {
         // What is left ends with this process: supervisors see their sockets close.
         tracing::warn!("not everything ended in time");
     }
+    // A client that does not read gets no more of the line it is in.
+    let _ = timeout(GRACE_FOR_LINE, events.finish_output()).await;
     Ok(())
 }
 

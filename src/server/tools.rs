@@ -13,7 +13,7 @@ pub(super) const SERVER_TITLE: &str = "QWED verification";
 pub(super) const INSTRUCTIONS: &str = "\
 Check a claim by writing a Python script that proves or refutes it, and run it with \
 execute_python_code. Print what you find and assert what must hold: exit code 0 means that nothing \
-failed. Scripts may import the standard library and what is installed beside it: sympy, z3, \
+failed. Scripts may import the standard library and, where installed, sympy, z3, numpy, \
 qwed_legal, qwed_finance, qwed_ucp, qwed_new.guards, qwed_sdk. Not allowed: eval, exec, compile, \
 open, __import__, subprocess, os.system, os.popen, pickle.loads, marshal.loads. A blocked call says \
 why; change the script and try again. Each call is a new process: nothing is kept between calls, \

@@ -17,6 +17,9 @@ use serde_json::value::RawValue;
 use super::in_flight::{REQUEST_BYTES_MAX, REQUESTS_MAX};
 use super::line::LINE_BYTES_MAX;
 
+#[cfg(test)]
+mod tests;
+
 /// The longest message that is not a `tools/call`, in bytes.
 const OTHER_MESSAGE_BYTES_MAX: usize = 64 * 1024;
 /// How many JSON values the arguments of a call have at most; ours need three.
@@ -234,14 +237,12 @@ fn notification(method: &str, text: &str) -> Inbound {
     let Ok(message) = serde_json::from_str::<ClientJsonRpcMessage>(text) else {
         return Inbound::Ignored;
     };
-    let cancelled = match &message {
-        JsonRpcMessage::Notification(message) => match &message.notification {
-            ClientNotification::CancelledNotification(cancelled) => {
-                cancelled.params.request_id.clone()
-            }
-            _ => None,
-        },
-        JsonRpcMessage::Request(_) | JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => None,
+    let cancelled = if let JsonRpcMessage::Notification(message) = &message
+        && let ClientNotification::CancelledNotification(cancelled) = &message.notification
+    {
+        cancelled.params.request_id.clone()
+    } else {
+        None
     };
     match cancelled {
         Some(id) => Inbound::Cancelled(Box::new(message), id),
@@ -339,128 +340,4 @@ fn has_more_values_than(json: &str, values_max: usize) -> bool {
         }
     }
     values > values_max
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// What a line comes to, in short.
-    fn outcome(line: &str) -> String {
-        match parse(line.as_bytes()) {
-            Ok(Inbound::Ignored) => "ignored".to_owned(),
-            Ok(Inbound::Cancelled(_, id)) => format!("cancels {id}"),
-            Ok(Inbound::Message(message)) => match *message {
-                JsonRpcMessage::Request(request) => {
-                    format!("{} {}", request.id, request.request.method())
-                }
-                JsonRpcMessage::Notification(_) => "notification".to_owned(),
-                JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => "response".to_owned(),
-            },
-            Err(error) => {
-                let error = serde_json::to_value(&error).unwrap();
-                format!("{} id {}", error["error"]["code"], error["id"])
-            }
-        }
-    }
-
-    #[test]
-    fn every_kind_of_line_has_its_answer() {
-        let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":"#;
-        let nest = format!(
-            "{call}{{\"name\":\"x\",\"arguments\":{{\"a\":{}{}}}}}}}",
-            "[".repeat(9_000),
-            "]".repeat(9_000)
-        );
-        let values = format!(
-            "{call}{{\"name\":\"x\",\"arguments\":{{\"a\":[{}1]}}}}}}",
-            "1,".repeat(CALL_VALUES_MAX)
-        );
-        let commas = format!(
-            "{call}{{\"name\":\"x\",\"arguments\":{{\"a\":\"{}\"}}}}}}",
-            ",".repeat(CALL_VALUES_MAX)
-        );
-        let large = format!(
-            r#"{{"jsonrpc":"2.0","id":1,"method":"ping","x":"{}"}}"#,
-            "x".repeat(OTHER_MESSAGE_BYTES_MAX)
-        );
-        let long_id = format!(
-            r#"{{"jsonrpc":"2.0","id":"{}","method":"ping"}}"#,
-            "x".repeat(ID_BYTES_MAX + 1)
-        );
-        let params = |params: &str| format!("{call}{params}}}");
-        for (line, expected) in [
-            ("", "ignored"),
-            ("  \r", "ignored"),
-            ("x", "-32700 id null"),
-            ("{", "-32700 id null"),
-            (r#"{"jsonrpc":"2.0","id":1,"method":"ping"}x"#, "-32700 id null"),
-            (r#"{"jsonrpc":"2.0","id":1,"method":"\ud800"}"#, "-32600 id 1"),
-            (nest.as_str(), "-32602 id 1"),
-            (&params(r#"{"name":"x","arguments":{"a":"\ud800"}}"#), "-32602 id 1"),
-            ("[]", "-32600 id null"),
-            ("[1", "-32700 id null"),
-            (r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#, "-32600 id null"),
-            ("1", "-32600 id null"),
-            ("null", "-32600 id null"),
-            ("\"x\"", "-32600 id null"),
-            ("{}", "-32600 id null"),
-            (r#"{"id":1,"method":"ping"}"#, "-32600 id 1"),
-            (r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#, "-32600 id 1"),
-            (r#"{"jsonrpc":2.0,"id":1,"method":"ping"}"#, "-32600 id 1"),
-            (r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, "-32600 id null"),
-            (r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#, "-32600 id null"),
-            (r#"{"jsonrpc":"2.0","id":true,"method":"ping"}"#, "-32600 id null"),
-            (r#"{"jsonrpc":"2.0","id":[],"method":"ping"}"#, "-32600 id null"),
-            (r#"{"jsonrpc":"2.0","id":9223372036854775808,"method":"ping"}"#, "-32600 id null"),
-            (long_id.as_str(), "-32600 id null"),
-            (r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}"#, "-32600 id null"),
-            (r#"{"jsonrpc":"2.0","id":1}"#, "-32600 id 1"),
-            (r#"{"jsonrpc":"2.0","id":1,"method":7}"#, "-32600 id 1"),
-            (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, "ignored"),
-            (r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":""}}"#, "ignored"),
-            (r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, "1 ping"),
-            (r#"{"jsonrpc":"2.0","id":2.0,"method":"ping"}"#, "2 ping"),
-            (r#"{"jsonrpc":"2.0","id":"a","method":"ping"}"#, "a ping"),
-            (r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}"#, "-32602 id 1"),
-            (r#"{"jsonrpc":"2.0","id":1,"method":"nope","params":{"a":1}}"#, "1 nope"),
-            (large.as_str(), "-32600 id 1"),
-            (&params("{}"), "-32602 id 1"),
-            (&params("[]"), "-32602 id 1"),
-            (&params(r#"{"name":1}"#), "-32602 id 1"),
-            (&params(r#"{"name":"x","arguments":[]}"#), "-32602 id 1"),
-            (&params(r#"{"name":"x","arguments":"{}"}"#), "-32602 id 1"),
-            (&params(r#"{"name":"x","_meta":1}"#), "-32602 id 1"),
-            (&params(r#"{"name":"x","arguments":null}"#), "1 tools/call"),
-            (&params(r#"{"name":"x","arguments":{},"auth":{}}"#), "1 tools/call"),
-            (r#"{"jsonrpc":"2.0","id":1,"method":"tools/call"}"#, "-32602 id 1"),
-            (values.as_str(), "-32602 id 1"),
-            (commas.as_str(), "1 tools/call"),
-            (r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#, "notification"),
-            (r#"{"jsonrpc":"2.0","method":"notifications/x","params":{}}"#, "ignored"),
-            (r#"{"jsonrpc":"2.0","method":"tools/call","params":{}}"#, "ignored"),
-            (
-                r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#,
-                "cancels 7",
-            ),
-            (r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":7}"#, "ignored"),
-        ] {
-            let shown: String = line.chars().take(100).collect();
-            assert_eq!(outcome(line), expected, "{shown}");
-        }
-        assert!(matches!(parse(b"\xff"), Err(error) if error.code() == -32700));
-    }
-
-    #[test]
-    fn the_members_of_a_call_arrive() {
-        let line = br#"{"jsonrpc":"2.0","id":"i","method":"tools/call","params":{"name":"n",
-            "arguments":{"code":"\u00e9"},"_meta":{"progressToken":3}}}"#;
-        let Ok(Inbound::Message(message)) = parse(line) else { panic!("a message") };
-        let JsonRpcMessage::Request(request) = *message else { panic!("a request") };
-        let ClientRequest::CallToolRequest(call) = request.request else { panic!("a call") };
-        assert_eq!(call.params.name, "n");
-        assert_eq!(call.params.arguments.unwrap()["code"], "é");
-        let meta = call.extensions.get::<RequestMetaObject>().unwrap();
-        assert_eq!(meta.get_progress_token().unwrap().0, RequestId::Number(3));
-    }
 }

@@ -14,10 +14,13 @@ mod outbox;
 
 pub(crate) use in_flight::Slot;
 
+use std::sync::Arc;
+
 use rmcp::RoleServer;
 use rmcp::model::{ClientJsonRpcMessage, GetExtensions as _, JsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use in_flight::InFlight;
@@ -35,13 +38,34 @@ pub(crate) struct StdioTransport<R, W> {
     input_ended: CancellationToken,
 }
 
-/// What the rest of the server learns from the transport.
-#[derive(Debug, Clone, Default)]
+/// What the transport and the rest of the server tell each other.
+#[derive(Debug, Clone)]
 pub(crate) struct ConnectionEvents {
     /// The client has closed its side; what is in flight may still be answered.
     pub(crate) input_ended: CancellationToken,
     /// Nobody reads what we write any more.
     pub(crate) output_closed: CancellationToken,
+    /// The permit to write a line.
+    line: Arc<Semaphore>,
+}
+
+impl Default for ConnectionEvents {
+    fn default() -> Self {
+        Self {
+            input_ended: CancellationToken::new(),
+            output_closed: CancellationToken::new(),
+            line: Arc::new(Semaphore::new(1)),
+        }
+    }
+}
+
+impl ConnectionEvents {
+    /// Lets the line that is being written come to its end, and none begin after it.
+    pub(crate) async fn finish_output(&self) {
+        if let Ok(line) = self.line.acquire().await {
+            line.forget();
+        }
+    }
 }
 
 impl<R, W> StdioTransport<R, W>
@@ -53,7 +77,7 @@ where
     pub(crate) fn new(reader: R, writer: W, events: &ConnectionEvents) -> Self {
         Self {
             lines: LineReader::new(reader),
-            outbox: Outbox::new(writer, events.output_closed.clone()),
+            outbox: Outbox::new(writer, events.clone()),
             in_flight: InFlight::default(),
             is_opened: false,
             input_ended: events.input_ended.clone(),

@@ -7,8 +7,8 @@ use rmcp::model::ServerJsonRpcMessage;
 use serde::Serialize;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{Mutex, mpsc};
-use tokio_util::sync::CancellationToken;
 
+use super::ConnectionEvents;
 use super::message::ProtocolError;
 
 /// How many protocol errors wait to be written, about 200 bytes each. When a client that does not
@@ -28,7 +28,7 @@ struct Sink<W> {
     writer: W,
     /// The message being written: one at a time is serialised, however many wait.
     buffer: Vec<u8>,
-    closed: CancellationToken,
+    events: ConnectionEvents,
 }
 
 impl<W> Clone for Outbox<W> {
@@ -38,9 +38,9 @@ impl<W> Clone for Outbox<W> {
 }
 
 impl<W: AsyncWrite + Unpin + Send + 'static> Outbox<W> {
-    /// An outbox that cancels `closed` when the stream cannot be written to.
-    pub(super) fn new(writer: W, closed: CancellationToken) -> Self {
-        let sink = Arc::new(Mutex::new(Sink { writer, buffer: Vec::new(), closed }));
+    /// An outbox that tells `events` when the stream cannot be written to.
+    pub(super) fn new(writer: W, events: ConnectionEvents) -> Self {
+        let sink = Arc::new(Mutex::new(Sink { writer, buffer: Vec::new(), events }));
         let (errors, mut waiting) = mpsc::channel::<ProtocolError>(ERRORS_WAITING_MAX);
         let error_sink = Arc::clone(&sink);
         // Errors are written by a task of their own: the reader that finds them is polled inside a
@@ -85,13 +85,16 @@ impl<W: AsyncWrite + Unpin> Sink<W> {
         self.buffer.clear();
         serde_json::to_writer(&mut self.buffer, message)?;
         self.buffer.push(b'\n');
+        let Ok(_line) = self.events.line.acquire().await else {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        };
         let written = async {
             self.writer.write_all(&self.buffer).await?;
             self.writer.flush().await
         };
         let result = written.await;
         if result.is_err() {
-            self.closed.cancel();
+            self.events.output_closed.cancel();
         }
         if self.buffer.capacity() > BUFFER_BYTES_KEPT {
             self.buffer = Vec::new();

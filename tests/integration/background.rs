@@ -72,13 +72,14 @@ fn five_jobs_run_and_the_rest_wait_in_order() {
 #[test]
 fn a_job_over_its_time_is_killed() {
     let mut server = ServerBuilder::new().variable("QWED_MCP_BACKGROUND_TIMEOUT", "1").connect();
-    let job_id = server.place("import time\nprint('lost')\ntime.sleep(60)");
+    let job_id = server.place("import time\nprint('kept')\ntime.sleep(60)");
     let result = server.wait_for_job(&job_id);
     assert_eq!(
-        result.text(),
+        result.texts[0],
         "Status: timed_out\n\nResult:\nBackground verification timed out after 1 seconds. Process \
          terminated to prevent resource exhaustion."
     );
+    assert_eq!(result.texts[1], "STDOUT:\nkept");
     assert_eq!(result.execution()["timed_out"], true);
     assert_eq!(alive_with_marker(server.scratch.path()), [0; 0]);
     server.finish();
@@ -133,7 +134,7 @@ fn a_job_expires_after_its_last_change_without_anyone_asking() {
     assert!(eventually(Duration::from_secs(1), runs).is_some());
     let gone = || alive_with_marker(&scratch).is_empty();
     assert!(eventually(ttl * 3, gone).is_some());
-    assert!(server.status(&running).is_error);
+    assert!(server.wait_for_job(&running).is_error);
     server.finish();
 }
 

@@ -150,7 +150,7 @@ fn logs_are_quiet_by_default_and_never_show_code_above_debug() {
         assert_eq!(log.is_empty(), is_empty, "{filter:?}: {log}");
         assert!(!log.contains("marker_in"), "{filter:?}: {log}");
     }
-    let mut server = ServerBuilder::new().variable("QWED_MCP_LOG", "not a filter=").connect();
+    let mut server = ServerBuilder::new().variable("QWED_MCP_LOG", "qwed_mcp=loud").connect();
     server.assert_alive();
     assert!(server.finish().contains("QWED_MCP_LOG does not parse"));
 }

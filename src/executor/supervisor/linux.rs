@@ -34,15 +34,16 @@ pub(super) fn prepare() -> io::Result<()> {
     Ok(())
 }
 
-/// A file without a name that holds `source`, at its start.
-pub(super) fn script_file(source: &[u8], _scratch: &Path) -> io::Result<OwnedFd> {
+/// A file without a name that holds `content`, at its start.
+pub(super) fn input_file(content: &[u8], _scratch: &Path) -> io::Result<OwnedFd> {
     let mut file = File::from(memfd_create(c"verification", MFdFlags::MFD_CLOEXEC)?);
-    file.write_all(source)?;
+    file.write_all(content)?;
     file.rewind()?;
     Ok(file.into())
 }
 
 /// Waits until Python ends or the server wants the end; then kills and reaps whatever is left.
+#[expect(clippy::needless_pass_by_value, reason = "the portable one needs the child itself")]
 pub(super) fn watch(python: Child, control: &UnixStream) -> io::Result<Report> {
     let python = Pid::from_raw(i32::try_from(python.id()).map_err(io::Error::other)?);
     // Python inherits the signal mask, so the signals are blocked after it was started. One that
@@ -66,6 +67,14 @@ fn asked_to_end(signal_fd: &SignalFd) -> bool {
         ends |= i32::try_from(signal.ssi_signo) != Ok(nix::libc::SIGCHLD);
     }
     ends
+}
+
+/// The number of a signal. The enum's values are these numbers.
+fn number(signal: Signal) -> i32 {
+    #[expect(clippy::as_conversions, reason = "the only way from an enum to its value")]
+    {
+        signal as i32
+    }
 }
 
 /// The processes of the run.
@@ -105,7 +114,7 @@ impl Tree {
             match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
                 Ok(WaitStatus::Exited(pid, code)) if pid == self.python => self.ended = Some(code),
                 Ok(WaitStatus::Signaled(pid, signal, _)) if pid == self.python => {
-                    self.ended = Some(-(signal as i32));
+                    self.ended = Some(-number(signal));
                 }
                 Ok(WaitStatus::StillAlive) => return true,
                 Ok(_) | Err(Errno::EINTR) => {}

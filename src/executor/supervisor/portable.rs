@@ -28,9 +28,9 @@ pub(super) fn prepare() -> io::Result<()> {
     Ok(())
 }
 
-/// A file without a name that holds `source`, at its start.
-pub(super) fn script_file(source: &[u8], scratch: &Path) -> io::Result<OwnedFd> {
-    super::unlinked_file(source, scratch)
+/// A file without a name that holds `content`, at its start.
+pub(super) fn input_file(content: &[u8], scratch: &Path) -> io::Result<OwnedFd> {
+    super::unlinked_file(content, scratch)
 }
 
 /// Waits until Python ends or the server wants the end; then kills what is left of the group.

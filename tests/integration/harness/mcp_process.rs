@@ -281,8 +281,7 @@ impl McpProcess {
     fn receive(&mut self, limit: Duration) -> Option<Value> {
         match self.received.recv_timeout(limit) {
             Ok(message) => Some(message.unwrap_or_else(|error| panic!("on stdout: {error}"))),
-            Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
         }
     }
 
