@@ -51,3 +51,10 @@ pub use gateway::{
     AuthorizedScript, Decision, DecisionRecord, ErrorCode, Grant, JobId, RiskBasedExecutionGateway,
     RiskLevel, SourceCode, Status, VerificationId,
 };
+
+/// What the fuzz target of the wire calls.
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub fn read_line_for_fuzzing(line: &[u8]) {
+    transport::read_line(line);
+}

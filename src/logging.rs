@@ -11,8 +11,11 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 /// Starts logging. A filter that does not parse is answered with a warning and the default.
 pub fn start() {
     let wanted = std::env::var("QWED_MCP_LOG").unwrap_or_default();
-    let parsed = wanted.parse::<Targets>();
-    let is_rejected = !wanted.trim().is_empty() && parsed.is_err();
+    let parsed = match wanted.trim() {
+        "" => Ok(Targets::new()),
+        filter => filter.parse::<Targets>(),
+    };
+    let is_rejected = parsed.is_err();
     let mut filter = parsed.unwrap_or_default();
     if filter.default_level().is_none() {
         filter = filter.with_default(LevelFilter::WARN);

@@ -68,6 +68,12 @@ impl ConnectionEvents {
     }
 }
 
+/// Reads one line and throws away what it says.
+#[cfg(fuzzing)]
+pub(crate) fn read_line(line: &[u8]) {
+    drop(message::parse(line));
+}
+
 impl<R, W> StdioTransport<R, W>
 where
     R: AsyncRead + Unpin + Send,

@@ -19,7 +19,7 @@ fn the_background_timeout_is_read_clamped_and_defaulted() {
             let job_id = server.place("import time\ntime.sleep(60)");
             let result = server.wait_for_job(&job_id);
             let text = format!("timed out after {seconds} seconds.");
-            assert!(result.text().contains(&text), "{}", result.text());
+            assert!(result.texts[0].contains(&text), "{:?}", result.texts);
         }
         let log = server.finish();
         assert_eq!(log.contains("QWED_MCP_BACKGROUND_TIMEOUT"), warns, "{value}: {log}");
@@ -153,6 +153,10 @@ fn logs_are_quiet_by_default_and_never_show_code_above_debug() {
     let mut server = ServerBuilder::new().variable("QWED_MCP_LOG", "qwed_mcp=loud").connect();
     server.assert_alive();
     assert!(server.finish().contains("QWED_MCP_LOG does not parse"));
+    // A filter for something else leaves warnings on.
+    let server = ServerBuilder::new().variable("QWED_MCP_LOG", "other=info");
+    let server = server.variable("QWED_MCP_BACKGROUND_TIMEOUT", "x").connect();
+    assert!(server.finish().contains("WARN"));
 }
 
 #[test]

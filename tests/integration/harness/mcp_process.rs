@@ -236,7 +236,7 @@ impl McpProcess {
         let deadline = Instant::now() + REPLY_TIMEOUT;
         loop {
             let result = self.status(job_id);
-            if !matches!(result.text(), "Status: queued..." | "Status: running...") {
+            if !matches!(result.texts[0].as_str(), "Status: queued..." | "Status: running...") {
                 return result;
             }
             assert!(Instant::now() < deadline, "the job does not end");

@@ -1,0 +1,6 @@
+//! No line crashes the reader of the wire.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|line: &[u8]| qwed_mcp::read_line_for_fuzzing(line));
