@@ -18,10 +18,14 @@ use crate::executor::{OneShotExecutor, SUPERVISE_ARGUMENT, orphans, supervisor};
 use crate::gateway::Arguments;
 use crate::jobs::RequestKey;
 use crate::logging;
+use crate::provenance;
 use crate::server::{Caller, Server, serve};
 
 /// How long threads that are blocked on standard input may hold up the end of the process.
 const RUNTIME_SHUTDOWN: Duration = Duration::from_millis(50);
+
+/// How many findings of a skill manifest are logged; a hostile one has any number.
+const FINDINGS_LOGGED_MAX: usize = 50;
 
 /// The exit code of a usage error, as clap has it.
 const USAGE: u8 = 2;
@@ -79,10 +83,32 @@ fn serve_client() -> anyhow::Result<ExitCode> {
     if io::stdin().is_terminal() {
         tracing::warn!("serving MCP on a terminal; an MCP client should start this, see --help");
     }
-    with_server(|runtime, server| {
+    let settings = settings();
+    if let Some(manifest) = &settings.skill_manifest {
+        verify_skill(manifest)?;
+    }
+    with_server(&settings, |runtime, server| {
         runtime.block_on(serve(server))?;
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// Looks at the skill manifest before anything is answered: a poisoned one ends the server.
+fn verify_skill(manifest: &Path) -> anyhow::Result<()> {
+    let verification = provenance::verify_manifest_file(manifest)
+        .with_context(|| format!("skill manifest {} is not usable", manifest.display()))?;
+    if !verification.verified {
+        for finding in verification.findings.iter().take(FINDINGS_LOGGED_MAX) {
+            tracing::error!(risk = ?verification.risk_level, "skill manifest: {finding}");
+        }
+        anyhow::bail!(
+            "skill manifest {} is not trusted: {}",
+            manifest.display(),
+            verification.message
+        );
+    }
+    tracing::info!(skill = verification.skill_name, "skill manifest is trusted");
+    Ok(())
 }
 
 fn run_script(file: &Path) -> anyhow::Result<ExitCode> {
@@ -95,7 +121,7 @@ fn run_script(file: &Path) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::from(USAGE));
         }
     };
-    with_server(|runtime, server| {
+    with_server(&settings(), |runtime, server| {
         let cancel = CancellationToken::new();
         let caller = Caller { request: RequestKey("run".to_owned()), cancel: cancel.clone() };
         let arguments = Arguments::from_iter([("code".to_owned(), json!(code))]);
@@ -129,17 +155,23 @@ fn read_script(file: &Path) -> io::Result<String> {
     }
 }
 
-/// Sets up what both commands need, and takes it down again.
-fn with_server(
-    work: impl FnOnce(&Runtime, Arc<Server>) -> anyhow::Result<ExitCode>,
-) -> anyhow::Result<ExitCode> {
+/// The settings of the environment. What cannot be used is in the log.
+fn settings() -> Settings {
     let (settings, warnings) = Settings::from_env();
     for warning in warnings {
         tracing::warn!("{warning}");
     }
+    settings
+}
+
+/// Sets up what both commands need, and takes it down again.
+fn with_server(
+    settings: &Settings,
+    work: impl FnOnce(&Runtime, Arc<Server>) -> anyhow::Result<ExitCode>,
+) -> anyhow::Result<ExitCode> {
     orphans::adopt().context("failed to become a child subreaper")?;
-    let executor = Arc::new(OneShotExecutor::new(&settings));
-    let server = Arc::new(Server::new(&settings, executor));
+    let executor = Arc::new(OneShotExecutor::new(settings));
+    let server = Arc::new(Server::new(settings, executor));
     // One thread: the work is done by other processes, and pipes are faster without hand-overs.
     let runtime = Builder::new_current_thread()
         .enable_all()

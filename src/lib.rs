@@ -30,6 +30,7 @@
 //! | `executor` | runs what was authorised; every process is dead when a run has ended |
 //! | [`gateway`] | yes or no, why, and under which id |
 //! | [`safety`] | what a script would do that it must not: analysis of the syntax tree |
+//! | [`provenance`] | whether a skill manifest may be trusted |
 //! | [`config`], [`logging`] | the environment as typed settings; logs to stderr |
 //!
 //! # As a library
@@ -42,6 +43,7 @@ mod executor;
 pub mod gateway;
 mod jobs;
 pub mod logging;
+pub mod provenance;
 pub mod safety;
 mod server;
 mod transport;

@@ -1,0 +1,252 @@
+//! The five checks of the documents, in their order. Each gives all that it finds.
+
+use serde_json::{Map, Number, Value};
+use url::Url;
+
+use super::finding::{Finding, excerpt};
+use super::guard::{DigestPolicy, RegistryPolicy};
+use super::host::{self, HostName, Registry};
+
+/// Registries without sufficient vetting of what is uploaded to them.
+const BLOCKED_REGISTRIES: &[&str] =
+    &["agentstore.dev", "clawdhub.com", "llm-tools.net", "moltbot.io", "skillhub.ai"];
+
+/// Where skills may have their source, without a word of the caller.
+const TRUSTED_DOMAINS: &[&str] =
+    &["bitbucket.org", "github.com", "gitlab.com", "npmjs.com", "pypi.org", "qwedai.com"];
+
+/// The digests that are accepted, and how many hexadecimal digits each has.
+const DIGEST_ALGORITHMS: &[(&str, usize)] = &[("sha256", 64), ("sha384", 96), ("sha512", 128)];
+
+/// How many digits are shown of a digest that has others than hexadecimal ones.
+const DIGEST_CHARS_SHOWN: usize = 32;
+
+/// Below this, hardly anybody can have looked at the skill.
+const DOWNLOADS_MIN: i128 = 10;
+
+/// Real counts are rarely divisible by this; counts that a bot was told to reach are.
+const DOWNLOADS_ROUND: i128 = 1000;
+
+/// `name` and `version` must be there.
+pub(super) fn required_fields(manifest: &Map<String, Value>) -> Vec<Finding> {
+    ["name", "version"]
+        .into_iter()
+        .filter(|field| filled_text(manifest, field).is_none())
+        .map(|field| Finding::medium(format!("Missing required field: {field}")))
+        .collect()
+}
+
+/// The text of a field without the spaces around it; none if it is no text, or blank.
+pub(super) fn filled_text<'m>(manifest: &'m Map<String, Value>, field: &str) -> Option<&'m str> {
+    manifest.get(field)?.as_str().map(str::trim).filter(|text| !text.is_empty())
+}
+
+/// The registry must be one that the policy accepts.
+pub(super) fn registry(manifest: &Map<String, Value>, policy: &RegistryPolicy) -> Vec<Finding> {
+    let text = match manifest.get("registry") {
+        Some(Value::String(text)) => text.trim().trim_end_matches('.').to_lowercase(),
+        other => return vec![wrong_type("registry", other)],
+    };
+    if text.is_empty() {
+        return vec![Finding::medium("Missing registry field in manifest")];
+    }
+    let untrusted = |reason: &str| {
+        let shown = excerpt(&text);
+        Finding::high(format!("Skill loaded from untrusted registry: {shown} ({reason})"))
+    };
+    // Not from `text`, which is for people: the case of a path matters to an allowlist.
+    let Some(registry) = filled_text(manifest, "registry").and_then(Registry::parse) else {
+        return vec![untrusted("not a host name")];
+    };
+    match policy {
+        RegistryPolicy::AllowOnly(trusted) => {
+            if trusted.iter().any(|entry| entry.covers(&registry)) {
+                return Vec::new();
+            }
+            vec![untrusted("not in explicit allowlist")]
+        }
+        RegistryPolicy::BlockKnown => {
+            let mut findings: Vec<Finding> = BLOCKED_REGISTRIES
+                .iter()
+                .filter(|blocked| registry.host.is_within(blocked))
+                .map(|blocked| untrusted(&format!("blocked: {blocked}")))
+                .collect();
+            // A blocklist cannot list what looks like a well-known registry; an allowlist can say
+            // that such a name is meant.
+            if registry.host.is_internationalised() {
+                findings.push(untrusted("internationalised host name, possible look-alike"));
+            }
+            findings
+        }
+    }
+}
+
+/// The source must be at a trusted domain, by HTTPS, and say so without disguise.
+pub(super) fn source_url(manifest: &Map<String, Value>, trusted: &[HostName]) -> Vec<Finding> {
+    let raw = match manifest.get("source_url") {
+        Some(Value::String(raw)) => raw,
+        other => return vec![wrong_type("source_url", other)],
+    };
+    let text = raw.trim();
+    if text.is_empty() {
+        return vec![Finding::medium("Missing source_url in manifest")];
+    }
+    let shown = excerpt(text);
+    if host::is_ambiguous(raw) {
+        let reason = "contains control characters or backslashes";
+        return vec![Finding::medium(format!("Invalid source URL: {shown} ({reason})"))];
+    }
+    let Ok(url) = Url::parse(text) else {
+        return vec![Finding::medium(format!("Invalid source URL: {shown}"))];
+    };
+
+    let mut findings = Vec::new();
+    let host = HostName::of(&url);
+    if !host.as_ref().is_some_and(|host| is_trusted(host, trusted)) {
+        let domain = excerpt(url.host_str().unwrap_or_default());
+        findings
+            .push(Finding::medium(format!("Source URL domain '{domain}' is not in trusted list")));
+    }
+    if url.scheme() != "https" {
+        let scheme = excerpt(url.scheme());
+        findings.push(Finding::medium(format!("Source URL uses insecure scheme: {scheme}")));
+    }
+    findings.extend(host.and_then(|host| disguise(text, &url, &host)).map(Finding::medium));
+    findings
+}
+
+fn is_trusted(host: &HostName, trusted: &[HostName]) -> bool {
+    TRUSTED_DOMAINS.iter().any(|domain| host.is_within(domain))
+        || trusted.iter().any(|domain| host.is_within(domain.as_str()))
+}
+
+/// What is wrong with the way `text` writes `host`, even where the host itself is trusted.
+///
+/// The host must be written exactly as it was read. So no difference between this parser and the
+/// one that later downloads the skill can lead elsewhere, and a person who reads the URL sees where
+/// it leads.
+fn disguise(text: &str, url: &Url, host: &HostName) -> Option<String> {
+    let written = host::authority_as_written(text, url).unwrap_or_default();
+    if written.contains('@') || host::has_user_information(url) {
+        return Some("Source URL contains user information in front of its host".to_owned());
+    }
+    if host.is_internationalised() {
+        let host = excerpt(host.as_str());
+        return Some(format!(
+            "Source URL host '{host}' is internationalised — possible look-alike"
+        ));
+    }
+    if written == host.as_str() {
+        return None;
+    }
+    let shown = excerpt(written);
+    // An IPv6 address has colons of its own.
+    if let Some((_, port)) = written.rsplit_once(':').filter(|(_, port)| !port.contains(']')) {
+        return Some(format!("Source URL names a port: {}", excerpt(port)));
+    }
+    let host = excerpt(host.as_str());
+    Some(format!("Source URL host '{shown}' is not written as '{host}' — possible look-alike"))
+}
+
+/// The digest must be there, unless the policy says otherwise, and be one that can be compared.
+pub(super) fn digest(manifest: &Map<String, Value>, policy: DigestPolicy) -> Vec<Finding> {
+    let text = match manifest.get("digest") {
+        None | Some(Value::Null) => "",
+        Some(Value::String(text)) => text.trim(),
+        Some(other) => {
+            let found = python_type(Some(other));
+            return vec![Finding::high(format!("Invalid digest type: {found}"))];
+        }
+    };
+    if text.is_empty() {
+        return match policy {
+            DigestPolicy::Required => {
+                vec![Finding::high("Missing digest — unsigned skills are not allowed")]
+            }
+            DigestPolicy::Optional => Vec::new(),
+        };
+    }
+    malformed_digest(text).map(Finding::high).into_iter().collect()
+}
+
+fn malformed_digest(text: &str) -> Option<String> {
+    let Some((algorithm, digits)) = text.split_once(':') else {
+        let shown = excerpt(text);
+        return Some(format!("Malformed digest format: {shown} (expected 'algorithm:hex_digest')"));
+    };
+    let known = DIGEST_ALGORITHMS.iter().find(|(name, _)| algorithm.eq_ignore_ascii_case(name));
+    let Some((_, expected)) = known else {
+        let shown = excerpt(algorithm);
+        let accepted: Vec<_> = DIGEST_ALGORITHMS.iter().map(|(name, _)| *name).collect();
+        let accepted = accepted.join(", ");
+        return Some(format!("Unsupported digest algorithm: {shown} (accepted: {accepted})"));
+    };
+    if digits.is_empty() || !digits.chars().all(|c| c.is_ascii_hexdigit()) {
+        let shown: String = digits.chars().take(DIGEST_CHARS_SHOWN).collect();
+        return Some(format!("Invalid digest (not hex): {}...", excerpt(&shown)));
+    }
+    let count = digits.len();
+    (count != *expected).then(|| {
+        format!("Invalid digest length for {algorithm}: expected {expected} hex chars, got {count}")
+    })
+}
+
+/// The number of downloads, where it is told, must look like one that people have made.
+pub(super) fn download_count(manifest: &Map<String, Value>) -> Vec<Finding> {
+    let number = match manifest.get("download_count") {
+        None | Some(Value::Null) => return Vec::new(),
+        Some(Value::Number(number)) => number,
+        other => return vec![wrong_type("download_count", other)],
+    };
+    let Some(count) = whole_count(number) else {
+        let text = format!("Invalid download_count (non-integer float): {number}");
+        return vec![Finding::medium(text)];
+    };
+    count_anomalies(count)
+}
+
+/// The number as an integer; none if it has a fraction. What is out of range ends at the range's
+/// bound, which is still far beyond any count.
+fn whole_count(number: &Number) -> Option<i128> {
+    if let Some(count) = number.as_i128() {
+        return Some(count);
+    }
+    let count = number.as_f64().filter(|count| count.fract() == 0.0)?;
+    // Written without an exponent, a whole number is an integer's text.
+    let digits = format!("{count:.0}");
+    let bound = if count < 0.0 { i128::MIN } else { i128::MAX };
+    Some(digits.parse().unwrap_or(bound))
+}
+
+fn count_anomalies(count: i128) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if count < DOWNLOADS_MIN {
+        findings.push(Finding::medium(format!(
+            "Suspiciously low download count ({count}) — possible newly planted malicious skill"
+        )));
+    }
+    if count > 0 && count % DOWNLOADS_ROUND == 0 {
+        findings.push(Finding::medium(format!(
+            "Download count ({count}) is suspiciously round — possible bot inflation"
+        )));
+    }
+    findings
+}
+
+fn wrong_type(field: &str, found: Option<&Value>) -> Finding {
+    Finding::medium(format!("Invalid {field} type: {}", python_type(found)))
+}
+
+/// The type as the Python implementation names it, whose texts these are. A field that is not there
+/// is None there.
+fn python_type(value: Option<&Value>) -> &'static str {
+    match value {
+        None | Some(Value::Null) => "NoneType",
+        Some(Value::Bool(_)) => "bool",
+        Some(Value::Number(number)) if number.is_f64() => "float",
+        Some(Value::Number(_)) => "int",
+        Some(Value::String(_)) => "str",
+        Some(Value::Array(_)) => "list",
+        Some(Value::Object(_)) => "dict",
+    }
+}

@@ -1,0 +1,45 @@
+//! What a check found, and how much of a manifest's own text it repeats.
+
+use super::SkillRisk;
+
+/// The longest text, in characters, that is repeated from a manifest.
+const EXCERPT_CHARS_MAX: usize = 200;
+/// A text that is longer than this has more characters than are repeated.
+pub(super) const EXCERPT_BYTES_MAX: usize = 4 * EXCERPT_CHARS_MAX;
+
+/// One reason not to load a skill.
+#[derive(Debug)]
+pub(super) struct Finding {
+    pub(super) risk: SkillRisk,
+    pub(super) text: String,
+}
+
+impl Finding {
+    /// Something that alone marks a skill as an attack, or that makes its content uncertain.
+    pub(super) fn high(text: impl Into<String>) -> Self {
+        Self { risk: SkillRisk::High, text: text.into() }
+    }
+
+    /// Something that a skill in order does not have.
+    pub(super) fn medium(text: impl Into<String>) -> Self {
+        Self { risk: SkillRisk::Medium, text: text.into() }
+    }
+}
+
+/// The beginning of `text`, on one line: whoever wrote the manifest must not be able to write lines
+/// into a log, or to make a finding as long as the manifest.
+pub(super) fn excerpt(text: &str) -> String {
+    let mut shown = String::new();
+    for (count, character) in text.chars().enumerate() {
+        if count == EXCERPT_CHARS_MAX {
+            shown.push('…');
+            break;
+        }
+        if character.is_control() {
+            shown.extend(character.escape_default());
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
+}

@@ -1,0 +1,126 @@
+//! The guard: its options, and the line of a verification.
+
+use serde_json::{Map, Value};
+
+use super::finding::Finding;
+use super::host::{HostName, Registry};
+use super::{SkillVerification, checks, scan};
+
+/// Judges skill manifests.
+///
+/// ```
+/// use qwed_mcp::provenance::SkillProvenanceGuard;
+/// use serde_json::json;
+///
+/// let guard = SkillProvenanceGuard::new();
+///
+/// let mut manifest = json!({
+///     "name": "my-skill",
+///     "version": "1.0.0",
+///     "source_url": "https://github.com/org/skill",
+///     "registry": "github.com",
+///     "digest": "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+///     "download_count": 150,
+/// });
+/// let verification = guard.verify_skill(manifest.as_object().unwrap());
+/// assert!(verification.verified);
+/// assert_eq!(verification.status.as_str(), "TRUSTED");
+/// assert_eq!(verification.risk_level.as_str(), "none");
+///
+/// manifest["registry"] = json!("clawdhub.com");
+/// let verification = guard.verify_skill(manifest.as_object().unwrap());
+/// assert_eq!(
+///     verification.findings,
+///     ["Skill loaded from untrusted registry: clawdhub.com (blocked: clawdhub.com)"]
+/// );
+/// ```
+#[derive(Debug, Clone)]
+pub struct SkillProvenanceGuard {
+    registries: RegistryPolicy,
+    /// Trusted beside the built-in ones.
+    trusted_domains: Vec<HostName>,
+    digest: DigestPolicy,
+}
+
+/// Which registries a skill may come from.
+#[derive(Debug, Clone)]
+pub(super) enum RegistryPolicy {
+    /// From all but the ones that are known for poor vetting.
+    BlockKnown,
+    /// From these alone.
+    AllowOnly(Vec<Registry>),
+}
+
+/// Whether a skill may come without a digest. One that it has must be well-formed either way.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum DigestPolicy {
+    Required,
+    Optional,
+}
+
+impl SkillProvenanceGuard {
+    /// A guard that blocks the known untrusted registries, trusts the built-in domains, and wants a
+    /// digest.
+    pub fn new() -> Self {
+        Self {
+            registries: RegistryPolicy::BlockKnown,
+            trusted_domains: Vec::new(),
+            digest: DigestPolicy::Required,
+        }
+    }
+
+    /// Accepts skills from these registries alone, instead of blocking the known untrusted ones.
+    ///
+    /// An entry is a host, or a host with a port or a path that must be the same in the manifest.
+    /// It covers no sub-domains. An entry that names no host covers nothing.
+    #[must_use]
+    pub fn with_trusted_registries(self, registries: impl IntoIterator<Item = String>) -> Self {
+        let entries = registries.into_iter().filter_map(|entry| Registry::parse(&entry)).collect();
+        Self { registries: RegistryPolicy::AllowOnly(entries), ..self }
+    }
+
+    /// Trusts source URLs at these domains and their sub-domains too.
+    ///
+    /// An entry that is not simply a host trusts nothing. Nor does an internationalised one: a
+    /// manifest never passes with such a host.
+    #[must_use]
+    pub fn with_trusted_domains(mut self, domains: impl IntoIterator<Item = String>) -> Self {
+        self.trusted_domains
+            .extend(domains.into_iter().filter_map(|entry| Registry::parse(&entry)?.into_host()));
+        self
+    }
+
+    /// Whether a skill must have a digest.
+    #[must_use]
+    pub fn require_digest(self, required: bool) -> Self {
+        let digest = if required { DigestPolicy::Required } else { DigestPolicy::Optional };
+        Self { digest, ..self }
+    }
+
+    /// Judges the skill that `manifest` describes.
+    ///
+    /// Never fails: a field that cannot be read is a finding. All checks are made, whatever the
+    /// ones before have found. Takes time linear in the size of the manifest.
+    pub fn verify_skill(&self, manifest: &Map<String, Value>) -> SkillVerification {
+        let findings: Vec<Finding> = [
+            checks::required_fields(manifest),
+            checks::registry(manifest, &self.registries),
+            checks::source_url(manifest, &self.trusted_domains),
+            checks::digest(manifest, self.digest),
+            checks::download_count(manifest),
+            scan::suspicious_values(manifest),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+
+        let name = checks::filled_text(manifest, "name").unwrap_or("unknown");
+        SkillVerification::new(name.to_owned(), findings)
+    }
+}
+
+impl Default for SkillProvenanceGuard {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,619 @@
+use std::error::Error as _;
+use std::fs;
+
+use serde_json::{Map, Value, json};
+
+use super::scan::patterns_in;
+use super::*;
+
+const SHA256: &str = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+
+/// The trusted example of the documents.
+fn documented() -> Map<String, Value> {
+    object(json!({
+        "name": "my-skill",
+        "version": "1.0.0",
+        "source_url": "https://github.com/org/skill",
+        "registry": "github.com",
+        "digest": SHA256,
+        "download_count": 150,
+    }))
+}
+
+#[track_caller]
+fn object(value: Value) -> Map<String, Value> {
+    serde_json::from_value(value).unwrap()
+}
+
+/// The documented manifest with another value for one field.
+fn with(field: &str, value: Value) -> Map<String, Value> {
+    let mut manifest = documented();
+    manifest.insert(field.to_owned(), value);
+    manifest
+}
+
+/// The documented manifest without one field.
+fn without(field: &str) -> Map<String, Value> {
+    let mut manifest = documented();
+    manifest.remove(field);
+    manifest
+}
+
+/// What the guard says must be exactly this, in risk and in findings.
+#[track_caller]
+fn check(
+    guard: &SkillProvenanceGuard,
+    manifest: &Map<String, Value>,
+    risk: SkillRisk,
+    findings: &[&str],
+) {
+    let verification = guard.verify_skill(manifest);
+    assert_eq!(verification.findings, findings, "{}", json!(manifest));
+    assert_eq!(verification.risk_level, risk, "{}", json!(manifest));
+    assert_eq!(verification.verified, findings.is_empty());
+    let status = if findings.is_empty() { SkillStatus::Trusted } else { SkillStatus::Blocked };
+    assert_eq!(verification.status, status);
+}
+
+/// The same for the default options and one finding; none for a manifest that is trusted.
+#[track_caller]
+fn check_field(field: &str, value: Value, expected: Option<(SkillRisk, &str)>) {
+    let guard = SkillProvenanceGuard::new();
+    match expected {
+        None => check(&guard, &with(field, value), SkillRisk::None, &[]),
+        Some((risk, finding)) => check(&guard, &with(field, value), risk, &[finding]),
+    }
+}
+
+fn strings<const N: usize>(texts: [&str; N]) -> [String; N] {
+    texts.map(str::to_owned)
+}
+
+#[test]
+fn the_documented_example_is_trusted_and_has_the_documented_fields() {
+    let verification = SkillProvenanceGuard::new().verify_skill(&documented());
+    assert_eq!(
+        serde_json::to_value(verification).unwrap(),
+        json!({
+            "verified": true,
+            "status": "TRUSTED",
+            "skill_name": "my-skill",
+            "risk_level": "none",
+            "findings": [],
+            "message": "Skill 'my-skill' passed all provenance checks.",
+        })
+    );
+}
+
+#[test]
+fn everything_that_is_wrong_is_reported_in_the_order_of_the_checks() {
+    let manifest = object(json!({
+        "name": " ",
+        "version": 1,
+        "registry": "clawdhub.com",
+        "source_url": "http://evil.example/skill",
+        "digest": "md5:abc",
+        "download_count": 5,
+        "hooks": { "b": "os.system('x')", "a": ["ok", "eval(exec(x))"] },
+    }));
+    let verification = SkillProvenanceGuard::new().verify_skill(&manifest);
+    assert_eq!(
+        serde_json::to_value(verification).unwrap(),
+        json!({
+            "verified": false,
+            "status": "BLOCKED",
+            "skill_name": "unknown",
+            "risk_level": "high",
+            "findings": [
+                "Missing required field: name",
+                "Missing required field: version",
+                "Skill loaded from untrusted registry: clawdhub.com (blocked: clawdhub.com)",
+                "Source URL domain 'evil.example' is not in trusted list",
+                "Source URL uses insecure scheme: http",
+                "Unsupported digest algorithm: md5 (accepted: sha256, sha384, sha512)",
+                "Suspiciously low download count (5) — possible newly planted malicious skill",
+                r"Suspicious pattern '\beval\s*\(' in manifest field 'hooks.a[1]'",
+                r"Suspicious pattern '\bexec\s*\(' in manifest field 'hooks.a[1]'",
+                r"Suspicious pattern '\bos\.system\s*\(' in manifest field 'hooks.b'",
+            ],
+            "message": "BLOCKED: Skill 'unknown' failed 10 provenance check(s) (risk: high). \
+                Loading untrusted skills is a known supply chain attack vector.",
+        })
+    );
+}
+
+#[test]
+fn an_empty_manifest_and_wrong_types_are_findings_that_name_the_field() {
+    let guard = SkillProvenanceGuard::new();
+    check(
+        &guard,
+        &Map::new(),
+        SkillRisk::High,
+        &[
+            "Missing required field: name",
+            "Missing required field: version",
+            "Invalid registry type: NoneType",
+            "Invalid source_url type: NoneType",
+            "Missing digest — unsigned skills are not allowed",
+        ],
+    );
+    for (value, name) in [
+        (json!(null), "NoneType"),
+        (json!(true), "bool"),
+        (json!(1), "int"),
+        (json!(1.5), "float"),
+        (json!(["github.com"]), "list"),
+        (json!({}), "dict"),
+    ] {
+        let missing = |field| format!("Missing required field: {field}");
+        let invalid = |field| format!("Invalid {field} type: {name}");
+        let medium = SkillRisk::Medium;
+        check(&guard, &with("name", value.clone()), medium, &[&missing("name")]);
+        check(&guard, &with("version", value.clone()), medium, &[&missing("version")]);
+        check(&guard, &with("registry", value.clone()), medium, &[&invalid("registry")]);
+        check(&guard, &with("source_url", value.clone()), medium, &[&invalid("source_url")]);
+        if !value.is_null() {
+            check(&guard, &with("digest", value.clone()), SkillRisk::High, &[&invalid("digest")]);
+        }
+        if !value.is_null() && !value.is_number() {
+            check(&guard, &with("download_count", value), medium, &[&invalid("download_count")]);
+        }
+    }
+    check(
+        &guard,
+        &with("download_count", json!("150")),
+        SkillRisk::Medium,
+        &["Invalid download_count type: str"],
+    );
+}
+
+#[test]
+fn the_name_is_trimmed_and_cannot_write_lines_into_a_log() {
+    let guard = SkillProvenanceGuard::new();
+    let verification = guard.verify_skill(&with("name", json!(" a\nskill ")));
+    assert_eq!(verification.skill_name, "a\nskill");
+    assert_eq!(verification.message, r"Skill 'a\nskill' passed all provenance checks.");
+
+    let verification = guard.verify_skill(&with("name", json!("n".repeat(100_000))));
+    assert_eq!(verification.skill_name.len(), 100_000);
+    assert!(verification.message.len() < 300);
+}
+
+#[test]
+fn a_blocked_registry_is_a_host_and_its_sub_domains() {
+    for (registry, blocked) in [
+        ("clawdhub.com", Some("clawdhub.com")),
+        (" Moltbot.IO ", Some("moltbot.io")),
+        ("skillhub.ai.", Some("skillhub.ai")),
+        ("cdn.agentstore.dev", Some("agentstore.dev")),
+        ("https://llm-tools.net/skills?x#y", Some("llm-tools.net")),
+        ("oci://CLAWDHUB.com:5000/a/b", Some("clawdhub.com")),
+        ("clawdhub.com:443", Some("clawdhub.com")),
+        ("//clawdhub.com/x", Some("clawdhub.com")),
+        // Names of the same host that the Python implementation lets pass: it looks for the
+        // letters "clawdhub.com".
+        ("clawdhub%2Ecom", Some("clawdhub.com")),
+        ("clawdhub。com", Some("clawdhub.com")),
+        ("ｃｌａｗｄｈｕｂ.com", Some("clawdhub.com")),
+        ("claw\u{ad}dhub.com", Some("clawdhub.com")),
+        // Other hosts, which the Python implementation blocks for their letters.
+        ("notclawdhub.com", None),
+        ("clawdhub.com.example.org", None),
+        ("mirror.example.org/clawdhub.com", None),
+        // And simply others.
+        ("pypi.org", None),
+        ("localhost:8080", None),
+        ("10.0.0.1", None),
+        ("[::1]:8080", None),
+    ] {
+        let text = registry.trim().trim_end_matches('.').to_lowercase();
+        let finding = blocked.map(|blocked| {
+            format!("Skill loaded from untrusted registry: {text} (blocked: {blocked})")
+        });
+        let expected = finding.as_deref().map(|finding| (SkillRisk::High, finding));
+        check_field("registry", json!(registry), expected);
+    }
+    for registry in ["", " ", "...", " . "] {
+        let missing = (SkillRisk::Medium, "Missing registry field in manifest");
+        check_field("registry", json!(registry), Some(missing));
+    }
+}
+
+#[test]
+fn a_registry_that_names_no_host_for_certain_is_untrusted() {
+    // The Python implementation accepts every one that has none of the blocked names in it.
+    for (registry, shown) in [
+        ("user@github.com", "user@github.com"),
+        ("github.com\\x", "github.com\\x"),
+        ("github\t.com", r"github\t.com"),
+        ("claw\ndhub.com", r"claw\ndhub.com"),
+        ("github com", "github com"),
+        ("github.com,pypi.org", "github.com,pypi.org"),
+        ("git..hub.com", "git..hub.com"),
+        ("github.com:http", "github.com:http"),
+        ("https:clawdhub.com", "https:clawdhub.com"),
+        ("https://https://clawdhub.com", "https://https://clawdhub.com"),
+        ("https://", "https://"),
+        ("1.2.3.4.5", "1.2.3.4.5"),
+    ] {
+        let finding = format!("Skill loaded from untrusted registry: {shown} (not a host name)");
+        check_field("registry", json!(registry), Some((SkillRisk::High, &finding)));
+    }
+    // Here the letters are Cyrillic.
+    for registry in ["gіthub.com", "clаwdhub.com", "xn--gthub-n2e.com"] {
+        let finding = format!(
+            "Skill loaded from untrusted registry: {registry} \
+             (internationalised host name, possible look-alike)"
+        );
+        check_field("registry", json!(registry), Some((SkillRisk::High, &finding)));
+    }
+}
+
+#[test]
+fn an_allowlist_of_registries_is_strict_and_replaces_the_blocklist() {
+    let guard = SkillProvenanceGuard::new().with_trusted_registries(strings([
+        "ClawdHub.com.",
+        "internal.corp:5000",
+        "ghcr.io/org",
+        "реестр.example",
+        "",
+        "not a host",
+    ]));
+    for registry in [
+        "clawdhub.com",
+        "https://CLAWDHUB.com/x",
+        "internal.corp:5000",
+        "oci://internal.corp:5000/y",
+        "ghcr.io/org/",
+        "реестр.example",
+    ] {
+        check(&guard, &with("registry", json!(registry)), SkillRisk::None, &[]);
+    }
+    for registry in [
+        "github.com",
+        "sub.clawdhub.com",
+        "clawdhub.com:8443",
+        "internal.corp",
+        "ghcr.io",
+        "ghcr.io/other",
+        "moltbot.io",
+    ] {
+        let finding =
+            format!("Skill loaded from untrusted registry: {registry} (not in explicit allowlist)");
+        check(&guard, &with("registry", json!(registry)), SkillRisk::High, &[&finding]);
+    }
+
+    let nothing = SkillProvenanceGuard::new().with_trusted_registries([]);
+    let finding = "Skill loaded from untrusted registry: github.com (not in explicit allowlist)";
+    check(&nothing, &documented(), SkillRisk::High, &[finding]);
+}
+
+#[test]
+fn a_source_url_is_at_a_trusted_domain_by_https() {
+    let not_trusted = |domain| format!("Source URL domain '{domain}' is not in trusted list");
+    let guard = SkillProvenanceGuard::new();
+    for url in [
+        "https://github.com/org/skill",
+        " https://raw.github.com ",
+        "https://gitlab.com/a/b?ref=c@d:1#é",
+        "https://bitbucket.org/ä",
+        "https://pypi.org/project/x/",
+        "https://www.npmjs.com/package/@a/b",
+        "HTTPS://qwedai.com",
+    ] {
+        check(&guard, &with("source_url", json!(url)), SkillRisk::None, &[]);
+    }
+    for (url, domain) in [
+        ("https://evil-skills.com/backdoor", "evil-skills.com"),
+        ("https://notgithub.com/x", "notgithub.com"),
+        ("https://github.com.evil.io/x", "github.com.evil.io"),
+        ("https://evil.io/github.com", "evil.io"),
+        ("https://evil.io?github.com", "evil.io"),
+        ("https://evil.io#.github.com", "evil.io"),
+        ("https://127.0.0.1/x", "127.0.0.1"),
+        ("https://[::1]/x", "[::1]"),
+    ] {
+        let finding = not_trusted(domain);
+        check(&guard, &with("source_url", json!(url)), SkillRisk::Medium, &[&finding]);
+    }
+    let insecure = |scheme| format!("Source URL uses insecure scheme: {scheme}");
+    for (url, findings) in [
+        ("http://github.com/x", vec![insecure("http")]),
+        ("git+https://github.com/x", vec![insecure("git+https")]),
+        ("file:///etc/passwd", vec![not_trusted(""), insecure("file")]),
+        ("data:text/plain,x", vec![not_trusted(""), insecure("data")]),
+        ("", vec!["Missing source_url in manifest".to_owned()]),
+        (" ", vec!["Missing source_url in manifest".to_owned()]),
+        ("github.com/org", vec!["Invalid source URL: github.com/org".to_owned()]),
+        ("git@github.com:org/x", vec!["Invalid source URL: git@github.com:org/x".to_owned()]),
+        ("https://git hub.com", vec!["Invalid source URL: https://git hub.com".to_owned()]),
+        ("https://", vec!["Invalid source URL: https://".to_owned()]),
+    ] {
+        let findings: Vec<_> = findings.iter().map(String::as_str).collect();
+        check(&guard, &with("source_url", json!(url)), SkillRisk::Medium, &findings);
+    }
+}
+
+#[test]
+fn a_source_url_in_disguise_is_never_trusted() {
+    let user = "Source URL contains user information in front of its host";
+    let lookalike = |written, host| {
+        format!("Source URL host '{written}' is not written as '{host}' — possible look-alike")
+    };
+    for (url, finding) in [
+        // The Python implementation trusts all of these: it asks urlparse for the host, which
+        // leaves out user and port,
+        ("https://evil.io@github.com/x", user.to_owned()),
+        ("https://user:word@github.com/x", user.to_owned()),
+        ("https://@github.com/x", user.to_owned()),
+        ("https://:@github.com/x", user.to_owned()),
+        ("https://github.com:8443/x", "Source URL names a port: 8443".to_owned()),
+        ("https://github.com:443/x", "Source URL names a port: 443".to_owned()),
+        ("https://github.com:/x", "Source URL names a port: ".to_owned()),
+        // takes all dots from the end, and all upper case, also the Kelvin sign of the second one,
+        ("https://github.com./x", lookalike("github.com.", "github.com")),
+        ("https://bitbuc\u{212a}et.org/x", lookalike("bitbuc\u{212a}et.org", "bitbucket.org")),
+        ("https://GitHub.com/x", lookalike("GitHub.com", "github.com")),
+        // and takes for the host what other parsers take for a path, or the other way round.
+        (
+            r"https://evil.io\@github.com/x",
+            r"Invalid source URL: https://evil.io\@github.com/x (contains control characters or backslashes)"
+                .to_owned(),
+        ),
+        (
+            "https://git\thub.com/x",
+            r"Invalid source URL: https://git\thub.com/x (contains control characters or backslashes)"
+                .to_owned(),
+        ),
+        (
+            "https://github.com/x\n",
+            "Invalid source URL: https://github.com/x (contains control characters or backslashes)"
+                .to_owned(),
+        ),
+        // The rest it does not trust, and the url crate alone would.
+        ("https://ｇithub.com/x", lookalike("ｇithub.com", "github.com")),
+        ("https://github。com/x", lookalike("github。com", "github.com")),
+        ("https://git%68ub.com/x", lookalike("git%68ub.com", "github.com")),
+        ("https:github.com/x", lookalike("", "github.com")),
+        ("https:///github.com/x", lookalike("", "github.com")),
+        ("https:/github.com/x?://github.com", lookalike("", "github.com")),
+    ] {
+        check_field("source_url", json!(url), Some((SkillRisk::Medium, &finding)));
+    }
+    // The і is Cyrillic.
+    for url in ["https://gіthub.com/x", "https://xn--gthub-n2e.com/x"] {
+        check(
+            &SkillProvenanceGuard::new(),
+            &with("source_url", json!(url)),
+            SkillRisk::Medium,
+            &[
+                "Source URL domain 'xn--gthub-n2e.com' is not in trusted list",
+                "Source URL host 'xn--gthub-n2e.com' is internationalised — possible look-alike",
+            ],
+        );
+    }
+}
+
+#[test]
+fn trusted_domains_are_added_to_the_built_in_ones() {
+    let guard = SkillProvenanceGuard::new()
+        .with_trusted_domains(strings(["Internal.Corp.", "https://git.example.org", "10.0.0.5"]))
+        // The Python implementation trusts a URL without any host for the sake of the first.
+        .with_trusted_domains(strings([".", "", "port.example:1", "path.example/x", "ü.example"]));
+    for url in [
+        "https://internal.corp/skill",
+        "https://a.b.internal.corp/skill",
+        "https://git.example.org",
+        "https://10.0.0.5/x",
+        "https://github.com/x",
+    ] {
+        check(&guard, &with("source_url", json!(url)), SkillRisk::None, &[]);
+    }
+    for (domain, url) in [
+        ("port.example", "https://port.example/x"),
+        ("path.example", "https://path.example/x"),
+        ("example.org", "https://example.org/x"),
+        ("xinternal.corp", "https://xinternal.corp/x"),
+    ] {
+        let finding = format!("Source URL domain '{domain}' is not in trusted list");
+        check(&guard, &with("source_url", json!(url)), SkillRisk::Medium, &[&finding]);
+    }
+    check(
+        &guard,
+        &with("source_url", json!("https://ü.example/x")),
+        SkillRisk::Medium,
+        &["Source URL host 'xn--tda.example' is internationalised — possible look-alike"],
+    );
+}
+
+#[test]
+fn a_digest_is_one_that_can_be_compared() {
+    let (d256, d384, d512) = ("0f".repeat(32), "Ab".repeat(48), "9".repeat(128));
+    for text in [
+        SHA256.to_owned(),
+        format!(" SHA256:{d256}\n"),
+        format!("sha384:{d384}"),
+        format!("Sha512:{d512}"),
+    ] {
+        check_field("digest", json!(text), None);
+    }
+    for (text, finding) in [
+        ("", "Missing digest — unsigned skills are not allowed"),
+        (" ", "Missing digest — unsigned skills are not allowed"),
+        ("abc", "Malformed digest format: abc (expected 'algorithm:hex_digest')"),
+        ("md5:abc", "Unsupported digest algorithm: md5 (accepted: sha256, sha384, sha512)"),
+        (":abc", "Unsupported digest algorithm:  (accepted: sha256, sha384, sha512)"),
+        ("sha256:", "Invalid digest (not hex): ..."),
+        ("sha256:not-hex-data!", "Invalid digest (not hex): not-hex-data!..."),
+        ("sha256:sha256:ab", "Invalid digest (not hex): sha256:ab..."),
+        ("sha256:ａｂ", "Invalid digest (not hex): ａｂ..."),
+        ("SHA256:abc", "Invalid digest length for SHA256: expected 64 hex chars, got 3"),
+        ("sha512:ab", "Invalid digest length for sha512: expected 128 hex chars, got 2"),
+    ] {
+        check_field("digest", json!(text), Some((SkillRisk::High, finding)));
+    }
+    let long = format!("sha256:{}", "x".repeat(1000));
+    let finding = format!("Invalid digest (not hex): {}...", "x".repeat(32));
+    check_field("digest", json!(long), Some((SkillRisk::High, &finding)));
+}
+
+#[test]
+fn a_digest_that_is_not_required_must_still_be_well_formed() {
+    let guard = SkillProvenanceGuard::new().require_digest(false);
+    for manifest in [without("digest"), with("digest", json!(null)), with("digest", json!(" "))] {
+        check(&guard, &manifest, SkillRisk::None, &[]);
+        let missing = ["Missing digest — unsigned skills are not allowed"];
+        check(&guard.clone().require_digest(true), &manifest, SkillRisk::High, &missing);
+    }
+    let finding = ["Malformed digest format: x (expected 'algorithm:hex_digest')"];
+    check(&guard, &with("digest", json!("x")), SkillRisk::High, &finding);
+}
+
+#[test]
+fn download_counts_that_look_made_up_are_found() {
+    check(&SkillProvenanceGuard::new(), &without("download_count"), SkillRisk::None, &[]);
+    for count in [json!(null), json!(10), json!(999), json!(150.0), json!(u64::MAX)] {
+        check_field("download_count", count, None);
+    }
+    let low = "Suspiciously low download count";
+    let planted = "possible newly planted malicious skill";
+    let round = "is suspiciously round — possible bot inflation";
+    for (count, finding) in [
+        (json!(9), format!("{low} (9) — {planted}")),
+        (json!(0), format!("{low} (0) — {planted}")),
+        (json!(-0.0), format!("{low} (0) — {planted}")),
+        (json!(-1000), format!("{low} (-1000) — {planted}")),
+        (json!(i64::MIN), format!("{low} (-9223372036854775808) — {planted}")),
+        (json!(-1e300), format!("{low} ({}) — {planted}", i128::MIN)),
+        (json!(1000), format!("Download count (1000) {round}")),
+        (json!(5000.0), format!("Download count (5000) {round}")),
+        (json!(1e20), format!("Download count (100000000000000000000) {round}")),
+        (json!(150.5), "Invalid download_count (non-integer float): 150.5".to_owned()),
+    ] {
+        check_field("download_count", count, Some((SkillRisk::Medium, &finding)));
+    }
+}
+
+#[test]
+fn every_pattern_finds_its_matches_and_nothing_finds_its_misses() {
+    for pattern in DANGEROUS_PATTERNS {
+        let expression = pattern.expression;
+        assert!(!pattern.matches.is_empty() && !pattern.misses.is_empty(), "{expression}");
+        for text in pattern.matches {
+            let found: Vec<_> = patterns_in(text).map(|found| found.expression).collect();
+            assert!(found.contains(&expression), "{expression} in {text:?}: {found:?}");
+        }
+        for text in pattern.misses {
+            let found: Vec<_> = patterns_in(text).map(|found| found.expression).collect();
+            assert!(found.is_empty(), "{text:?}: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn patterns_are_found_in_every_text_but_the_descriptive_fields() {
+    let text = "eval(x)";
+    let finding = |place| format!(r"Suspicious pattern '\beval\s*\(' in manifest field '{place}'");
+    for (field, value, place) in [
+        ("hook", json!(text), "hook"),
+        ("hooks", json!([1, null, "ok", { "run": [[text]] }]), "hooks[3].run[0][0]"),
+        // Only fields of the manifest itself are descriptive.
+        ("inner", json!({ "description": text }), "inner.description"),
+        ("Description", json!(text), "Description"),
+        ("", json!({ "": text }), "."),
+        ("a\nb", json!(text), r"a\nb"),
+    ] {
+        check_field(field, value, Some((SkillRisk::High, &finding(place))));
+    }
+    for field in ["description", "author", "license"] {
+        check_field(field, json!(text), None);
+        check_field(field, json!({ "nested": [text] }), None);
+    }
+    // A name is no text that is scanned, and neither is the key of any object.
+    check_field("name", json!(text), None);
+    check_field("version", json!(text), None);
+    check_field("eval(x)", json!({ "eval(x)": 1 }), None);
+}
+
+#[test]
+fn case_is_folded_as_python_folds_it() {
+    // Python compares these letters with i, k and s where case is ignored.
+    for text in ["AP\u{130}_\u{212a}ey", "ap\u{131}key", "credential\u{17f}"] {
+        assert_eq!(patterns_in(text).count(), 1, "{text}");
+    }
+}
+
+#[test]
+fn no_manifest_takes_long_or_makes_long_findings() {
+    let guard = SkillProvenanceGuard::new();
+    // Deeper than a file can be, and deep enough for a recursive scan to overflow the stack of a
+    // test; but not for the value's own destructor.
+    let mut nested = json!("eval(x)");
+    for _ in 0..5_000 {
+        nested = Value::Array(vec![nested]);
+    }
+    let verification = guard.verify_skill(&with("deep", nested));
+    assert_eq!(verification.findings.len(), 1);
+
+    // Quadratic time would be minutes for each of these.
+    for text in ["open(", "open(\n", "requests.get(", "eval ", "eval\n", "api_"] {
+        let text = text.repeat(100_000);
+        assert!(guard.verify_skill(&with("x", json!(text))).findings.len() <= 1);
+    }
+
+    let long_name = "k".repeat(100_000);
+    let many = json!({ long_name: vec!["exec(x)"; 1_000] });
+    let verification = guard.verify_skill(&with("x", many));
+    assert_eq!(verification.findings.len(), 1_000);
+    assert!(verification.findings.iter().all(|finding| finding.len() < 300));
+}
+
+#[test]
+fn a_manifest_file_is_judged_with_the_default_options() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("manifest.json");
+    for manifest in [documented(), without("digest")] {
+        fs::write(&path, json!(manifest).to_string()).unwrap();
+        let expected = SkillProvenanceGuard::new().verify_skill(&manifest);
+        assert_eq!(verify_manifest_file(&path).unwrap(), expected);
+    }
+
+    let size = usize::try_from(MANIFEST_BYTES_MAX).unwrap();
+    let mut largest = json!(documented()).to_string();
+    largest.push_str(&" ".repeat(size - largest.len()));
+    fs::write(&path, &largest).unwrap();
+    assert!(verify_manifest_file(&path).unwrap().verified);
+}
+
+#[test]
+fn a_file_that_is_no_manifest_is_an_error_that_names_no_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("manifest.json");
+    let size = usize::try_from(MANIFEST_BYTES_MAX).unwrap();
+    let too_deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+    for (content, error) in [
+        (vec![b' '; size + 1], "it is larger than 1048576 bytes"),
+        (Vec::new(), "it is not JSON"),
+        (b"{'a': 1}".to_vec(), "it is not JSON"),
+        (b"{} {}".to_vec(), "it is not JSON"),
+        (b"{\"name\": \"\xff\"}".to_vec(), "it is not JSON"),
+        (b"{\"download_count\": NaN}".to_vec(), "it is not JSON"),
+        (too_deep.into_bytes(), "it is not JSON"),
+        (b"[{}]".to_vec(), "it is not a JSON object"),
+        (b"null".to_vec(), "it is not a JSON object"),
+        (b"\"{}\"".to_vec(), "it is not a JSON object"),
+    ] {
+        fs::write(&path, content).unwrap();
+        let failed = verify_manifest_file(&path).unwrap_err();
+        assert_eq!(failed.to_string(), error);
+        assert_eq!(failed.source().is_some(), error == "it is not JSON");
+    }
+
+    for unreadable in [folder.path(), &folder.path().join("missing.json")] {
+        let failed = verify_manifest_file(unreadable).unwrap_err();
+        assert!(matches!(failed, ManifestError::Read(_)), "{failed:?}");
+        assert_eq!(failed.to_string(), "it cannot be read");
+        let source = failed.source().unwrap().to_string();
+        assert!(!source.contains("missing.json"), "{source}");
+    }
+}

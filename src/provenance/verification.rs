@@ -1,0 +1,108 @@
+//! The answer, with the field names and words of the documents.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::finding::{Finding, excerpt};
+
+/// What is to be said about one skill. Serialises to the documented fields.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SkillVerification {
+    /// Whether all checks passed.
+    pub verified: bool,
+    /// The same as a word.
+    pub status: SkillStatus,
+    /// The name in the manifest; `unknown` where it has none.
+    pub skill_name: String,
+    /// How bad the worst finding is.
+    pub risk_level: SkillRisk,
+    /// Everything that was found, in the order of the checks.
+    pub findings: Vec<String>,
+    /// A summary for people.
+    pub message: String,
+}
+
+impl SkillVerification {
+    pub(super) fn new(skill_name: String, findings: Vec<Finding>) -> Self {
+        let shown_name = excerpt(&skill_name);
+        let Some(risk_level) = findings.iter().map(|finding| finding.risk).max() else {
+            return Self {
+                verified: true,
+                status: SkillStatus::Trusted,
+                skill_name,
+                risk_level: SkillRisk::None,
+                findings: Vec::new(),
+                message: format!("Skill '{shown_name}' passed all provenance checks."),
+            };
+        };
+        let message = format!(
+            "BLOCKED: Skill '{shown_name}' failed {count} provenance check(s) (risk: \
+             {risk_level}). Loading untrusted skills is a known supply chain attack vector.",
+            count = findings.len(),
+        );
+        Self {
+            verified: false,
+            status: SkillStatus::Blocked,
+            skill_name,
+            risk_level,
+            findings: findings.into_iter().map(|finding| finding.text).collect(),
+            message,
+        }
+    }
+}
+
+/// Whether the skill may be loaded, as it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum SkillStatus {
+    /// May be loaded.
+    Trusted,
+    /// Must not be loaded.
+    Blocked,
+}
+
+impl SkillStatus {
+    /// The documented word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Trusted => "TRUSTED",
+            Self::Blocked => "BLOCKED",
+        }
+    }
+}
+
+impl fmt::Display for SkillStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// How bad the worst finding is; the worst is the greatest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SkillRisk {
+    /// Nothing was found.
+    None,
+    /// The manifest is not in order.
+    Medium,
+    /// An untrusted registry, a suspicious pattern, or no digest that could be compared.
+    High,
+}
+
+impl SkillRisk {
+    /// The documented word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+}
+
+impl fmt::Display for SkillRisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
