@@ -128,15 +128,13 @@ fn run_script(file: &Path) -> anyhow::Result<ExitCode> {
         let reply = runtime.block_on(async {
             let call = server.call("execute_python_code", arguments, caller);
             tokio::pin!(call);
-            let reply = tokio::select! {
+            tokio::select! {
                 reply = &mut call => reply,
                 _ = tokio::signal::ctrl_c() => {
                     cancel.cancel();
                     call.await
                 }
-            };
-            server.shut_down().await;
-            reply
+            }
         });
         let mut text = reply.texts.join("\n\n");
         text.push('\n');

@@ -46,16 +46,10 @@ pub(crate) trait Executor: Send + Sync + 'static {
         limits: RunLimits,
         cancel: CancellationToken,
     ) -> Run<'_>;
-
-    /// Ends what is kept for the next run. To be called when no run is going on any more.
-    fn shut_down(&self) -> ShutDown<'_>;
 }
 
 /// A run that is going on.
 pub(crate) type Run<'a> = Pin<Box<dyn Future<Output = Result<Outcome, RunError>> + Send + 'a>>;
-
-/// An executor that is being taken down.
-pub(crate) type ShutDown<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// Why a script could not be run at all. Its `Display` is shown to the client: it names no path.
 #[derive(Debug, Error)]

@@ -23,7 +23,7 @@ use super::limits::{DRAIN_TIMEOUT, KILL_TIMEOUT, OUTPUT_BYTES_MAX};
 use super::outcome::{Ending, Outcome};
 use super::output::{Capture, ReadEnd};
 use super::protocol::{REPORT_BYTES_MAX, Report, Request, SUPERVISE_ARGUMENT};
-use super::{Executor, Run, RunError, RunLimits, ShutDown, orphans};
+use super::{Executor, Run, RunError, RunLimits, orphans};
 
 /// The variables of the server's environment that a script gets to see.
 const FORWARDED_VARIABLES: [&str; 2] = ["PATH", "PYTHONPATH"];
@@ -36,8 +36,6 @@ pub(crate) struct OneShotExecutor {
     /// The supervisors that live. Locked while one is started, so that a search for orphans never
     /// meets one that is not listed yet.
     supervisors: Mutex<HashSet<u32>>,
-    /// One that waits for the next run, so that no run waits for it.
-    spare: Mutex<Option<Supervised>>,
 }
 
 impl OneShotExecutor {
@@ -50,7 +48,6 @@ impl OneShotExecutor {
             finder: InterpreterFinder::new(settings),
             environment: forwarded.collect(),
             supervisors: Mutex::default(),
-            spare: Mutex::default(),
         }
     }
 
@@ -65,10 +62,10 @@ impl OneShotExecutor {
             () = cancel.cancelled() => return Ok(Outcome::never_started()),
         };
         let started = Instant::now();
-        let mut supervised = self.supervised()?;
+        let mut supervised = Supervised::start(&mut lock(&self.supervisors))?;
         let message = self.message(interpreter, &supervised.scratch, script)?;
         let cause = tokio::select! {
-            cause = supervised.follow(&message, || self.provide_spare()) => cause,
+            cause = supervised.follow(&message) => cause,
             () = sleep_until((started + limits.timeout).into()) => Cause::TimedOut,
             () = cancel.cancelled() => Cause::Cancelled,
         };
@@ -79,34 +76,6 @@ impl OneShotExecutor {
         let is_capped = stdout.is_truncated || stderr.is_truncated;
         let ending = ending(cause, is_capped, report.ok_or(RunError::SupervisorDied)?)?;
         Ok(Outcome { ending, stdout, stderr, duration: started.elapsed() })
-    }
-
-    /// The spare supervisor, or a new one.
-    fn supervised(&self) -> Result<Supervised, RunError> {
-        let spare = lock(&self.spare).take();
-        match spare {
-            None => self.start_supervisor(),
-            Some(mut spare) => {
-                if spare.waits() {
-                    return Ok(spare);
-                }
-                // Something has killed it; it was watching over nothing yet.
-                lock(&self.supervisors).extract_if(|pid| Some(*pid) == spare.pid).for_each(drop);
-                self.start_supervisor()
-            }
-        }
-    }
-
-    fn start_supervisor(&self) -> Result<Supervised, RunError> {
-        Supervised::start(&mut lock(&self.supervisors)).map_err(RunError::StartSupervisor)
-    }
-
-    /// Starts a spare supervisor if there is none. Best effort: the next run will say what is wrong.
-    fn provide_spare(&self) {
-        let mut spare = lock(&self.spare);
-        if spare.is_none() {
-            *spare = self.start_supervisor().ok();
-        }
     }
 
     /// What the supervisor is told.
@@ -160,15 +129,6 @@ impl Executor for OneShotExecutor {
     ) -> Run<'_> {
         Box::pin(async move { self.run_once(&script, limits, &cancel).await })
     }
-
-    fn shut_down(&self) -> ShutDown<'_> {
-        Box::pin(async {
-            let spare = lock(&self.spare).take();
-            if let Some(mut spare) = spare {
-                spare.end(Cause::Cancelled).await;
-            }
-        })
-    }
 }
 
 /// What made the server stop following a run.
@@ -212,7 +172,11 @@ struct Supervised {
 }
 
 impl Supervised {
-    fn start(supervisors: &mut HashSet<u32>) -> std::io::Result<Self> {
+    fn start(supervisors: &mut HashSet<u32>) -> Result<Self, RunError> {
+        Self::try_start(supervisors).map_err(RunError::StartSupervisor)
+    }
+
+    fn try_start(supervisors: &mut HashSet<u32>) -> std::io::Result<Self> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         let (from_supervisor, to_supervisor) = UnixStream::from_std(ours)?.into_split();
@@ -239,21 +203,14 @@ impl Supervised {
         })
     }
 
-    /// Whether the supervisor still waits to be told what to run.
-    fn waits(&mut self) -> bool {
-        matches!(self.supervisor.try_wait(), Ok(None))
-    }
-
-    /// Hands the script over and reads what comes back, until the report or until a cap. Calls
-    /// `handed_over` once there is nothing to do but to wait.
-    async fn follow(&mut self, message: &[u8], handed_over: impl FnOnce()) -> Cause {
+    /// Hands the script over and reads what comes back, until the report or until a cap.
+    async fn follow(&mut self, message: &[u8]) -> Cause {
         let Self { to_supervisor, from_supervisor, report, stdout, stderr, .. } = self;
         let hand_over = async {
             if let Some(to_supervisor) = to_supervisor {
                 // If this fails the supervisor is gone, and that is what reading will find.
                 let _ = to_supervisor.write_all(message).await;
             }
-            handed_over();
             std::future::pending::<()>().await;
         };
         tokio::select! {

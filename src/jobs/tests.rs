@@ -6,7 +6,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::AdminGate;
-use crate::executor::{Captured, Ending, Executor, Outcome, Run, RunLimits, ShutDown};
+use crate::executor::{Captured, Ending, Executor, Outcome, Run, RunLimits};
 use crate::gateway::{AuthorizedScript, Decision, Grant, JobId, RiskBasedExecutionGateway};
 
 use super::*;
@@ -33,10 +33,6 @@ impl Executor for FakeExecutor {
             let stdout = Captured { text: "x".repeat(1024), is_truncated: false };
             Ok(Outcome { ending, stdout, stderr: Captured::default(), duration: Duration::ZERO })
         })
-    }
-
-    fn shut_down(&self) -> ShutDown<'_> {
-        Box::pin(std::future::ready(()))
     }
 }
 

@@ -81,13 +81,6 @@ impl Server {
         &self.jobs
     }
 
-    /// Cancels the jobs, and comes back when nothing that was started is left. To be called when no
-    /// call is in flight any more.
-    pub(crate) async fn shut_down(&self) {
-        self.jobs.shut_down().await;
-        self.executor.shut_down().await;
-    }
-
     /// Runs `script` when it is its turn.
     async fn run(
         &self,

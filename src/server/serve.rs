@@ -55,10 +55,7 @@ pub(crate) async fn serve(server: Arc<Server>) -> Result<(), ServeError> {
 
     // Handlers see this and kill what they run; so do the jobs.
     cancel.cancel();
-    let cleared = async {
-        tokio::join!(connection.wait(), server.jobs().shut_down());
-        server.shut_down().await;
-    };
+    let cleared = async { tokio::join!(connection.wait(), server.jobs().shut_down()) };
     if timeout(GRACE_AFTER_CANCEL, cleared).await.is_err() {
         // What is left ends with this process: supervisors see their sockets close.
         tracing::warn!("not everything ended in time");

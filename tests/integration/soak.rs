@@ -62,8 +62,7 @@ fn two_thousand_mixed_calls_leave_nothing_behind() {
 
 /// Waits until nothing runs; then there is no process, no zombie and no file.
 fn settle(server: &McpProcess) {
-    // One supervisor waits for the next run.
-    let is_quiet = || descendants(server.pid()).len() <= 1 && server.scratch.entries().is_empty();
+    let is_quiet = || descendants(server.pid()).is_empty() && server.scratch.entries().is_empty();
     assert!(
         eventually(Duration::from_secs(10), is_quiet).is_some(),
         "left: {:?} {:?}",
