@@ -7,6 +7,7 @@ use rmcp::model::ServerJsonRpcMessage;
 use serde::Serialize;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{Mutex, mpsc};
+use tokio::task::yield_now;
 
 use super::ConnectionEvents;
 use super::message::ProtocolError;
@@ -15,20 +16,14 @@ use super::message::ProtocolError;
 /// read has caused so many, nothing more is read from it.
 const ERRORS_WAITING_MAX: usize = 4096;
 
-/// A buffer that grew beyond this is not kept for the next message.
-const BUFFER_BYTES_KEPT: usize = 64 * 1024;
+/// Lines are put together for one write until they have so many bytes. A buffer that grew beyond
+/// this, for one long line, is not kept.
+const BATCH_BYTES_MAX: usize = 64 * 1024;
 
 /// Writes messages. A copy writes to the same stream.
 pub(super) struct Outbox<W> {
     sink: Arc<Mutex<Sink<W>>>,
     errors: mpsc::Sender<ProtocolError>,
-}
-
-struct Sink<W> {
-    writer: W,
-    /// The message being written: one at a time is serialised, however many wait.
-    buffer: Vec<u8>,
-    events: ConnectionEvents,
 }
 
 impl<W> Clone for Outbox<W> {
@@ -40,14 +35,15 @@ impl<W> Clone for Outbox<W> {
 impl<W: AsyncWrite + Unpin + Send + 'static> Outbox<W> {
     /// An outbox that tells `events` when the stream cannot be written to.
     pub(super) fn new(writer: W, events: ConnectionEvents) -> Self {
-        let sink = Arc::new(Mutex::new(Sink { writer, buffer: Vec::new(), events }));
+        let sink = Sink { writer, batch: Vec::new(), taken: 0, queued: 0, written: 0, events };
+        let sink = Arc::new(Mutex::new(sink));
         let (errors, mut waiting) = mpsc::channel::<ProtocolError>(ERRORS_WAITING_MAX);
         let error_sink = Arc::clone(&sink);
         // Errors are written by a task of their own: the reader that finds them is polled inside a
         // `select!`, where half a line could be left behind.
         tokio::spawn(async move {
             while let Some(error) = waiting.recv().await {
-                if error_sink.lock().await.write(&error).await.is_err() {
+                if write(&error_sink, &error).await.is_err() {
                     return;
                 }
             }
@@ -55,9 +51,9 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Outbox<W> {
         Self { sink, errors }
     }
 
-    /// Writes one message as a line.
+    /// Writes one message as a line. It is out when this comes back.
     pub(super) async fn write(&self, message: &ServerJsonRpcMessage) -> io::Result<()> {
-        self.sink.lock().await.write(message).await
+        write(&self.sink, message).await
     }
 
     /// Waits until there is room for a protocol error. Cancel-safe.
@@ -76,29 +72,69 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Outbox<W> {
 
     /// Comes back when everything that was written is out.
     pub(super) async fn flush(&self) -> io::Result<()> {
-        self.sink.lock().await.writer.flush().await
+        self.sink.lock().await.flush().await
     }
 }
 
+/// Queues `message`, lets others that are ready queue theirs, and writes them together: with a
+/// hundred calls at once a system call for each reply would be most of the work.
+async fn write<W: AsyncWrite + Unpin>(
+    sink: &Mutex<Sink<W>>,
+    message: &impl Serialize,
+) -> io::Result<()> {
+    let number = sink.lock().await.queue(message).await?;
+    yield_now().await;
+    let mut sink = sink.lock().await;
+    if sink.written < number { sink.flush().await } else { Ok(()) }
+}
+
+struct Sink<W> {
+    writer: W,
+    /// Whole lines that are not written yet, but for the first `taken` bytes.
+    batch: Vec<u8>,
+    taken: usize,
+    /// How many lines were queued, and how many of them are written.
+    queued: u64,
+    written: u64,
+    events: ConnectionEvents,
+}
+
 impl<W: AsyncWrite + Unpin> Sink<W> {
-    async fn write(&mut self, message: &impl Serialize) -> io::Result<()> {
-        self.buffer.clear();
-        serde_json::to_writer(&mut self.buffer, message)?;
-        self.buffer.push(b'\n');
-        let Ok(_line) = self.events.line.acquire().await else {
-            return Err(io::ErrorKind::BrokenPipe.into());
-        };
-        let written = async {
-            self.writer.write_all(&self.buffer).await?;
-            self.writer.flush().await
-        };
-        let result = written.await;
+    /// Queues a line and returns its number.
+    async fn queue(&mut self, message: &impl Serialize) -> io::Result<u64> {
+        if self.batch.len() > BATCH_BYTES_MAX {
+            self.flush().await?;
+        }
+        serde_json::to_writer(&mut self.batch, message)?;
+        self.batch.push(b'\n');
+        self.queued += 1;
+        Ok(self.queued)
+    }
+
+    /// Writes what is queued. Cancel-safe: what was written is not written again.
+    async fn flush(&mut self) -> io::Result<()> {
+        let result = self.write_batch().await;
         if result.is_err() {
             self.events.output_closed.cancel();
         }
-        if self.buffer.capacity() > BUFFER_BYTES_KEPT {
-            self.buffer = Vec::new();
-        }
         result
+    }
+
+    async fn write_batch(&mut self) -> io::Result<()> {
+        let Ok(_permit) = self.events.line.acquire().await else {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        };
+        while let Some(rest) = self.batch.get(self.taken..).filter(|rest| !rest.is_empty()) {
+            match self.writer.write(rest).await? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                taken => self.taken += taken,
+            }
+        }
+        self.writer.flush().await?;
+        self.batch.clear();
+        self.batch.shrink_to(BATCH_BYTES_MAX);
+        self.taken = 0;
+        self.written = self.queued;
+        Ok(())
     }
 }
