@@ -80,7 +80,7 @@ fn prepare_and_start(request: &Request, input: &[u8]) -> Result<Child, &'static 
         .map_err(|_| "its scratch folder could not be created")?;
     let input = platform::input_file(input, &request.scratch)
         .map_err(|_| "the script could not be stored")?;
-    let child = Command::new(&request.python)
+    let mut child = Command::new(&request.python)
         .args(["-c", COMMAND])
         .env_clear()
         .envs(request.environment.iter().map(|(name, value)| (name, value)))
@@ -92,7 +92,10 @@ fn prepare_and_start(request: &Request, input: &[u8]) -> Result<Child, &'static 
         .spawn()
         .map_err(|_| "the interpreter did not start")?;
     // The server takes the end of the output as the end of the run's last process.
-    close_output().map_err(|_| "the supervisor's output could not be closed")?;
+    if close_output().is_err() {
+        let _ = child.kill();
+        return Err("the supervisor's output could not be closed");
+    }
     Ok(child)
 }
 

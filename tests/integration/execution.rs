@@ -35,6 +35,10 @@ fn the_parts_that_exist_are_joined_and_trimmed() {
         ),
         ("import os\nos.abort()", "Execution failed with return code -6"),
         (
+            "import os, signal\nos.kill(os.getpid(), signal.SIGRTMIN)",
+            "Execution failed with return code -34",
+        ),
+        (
             "import sys\nsys.stdout.buffer.write(b'a\\xff\\xfeb')",
             "STDOUT:\na\u{fffd}\u{fffd}b\n\nExecution completed successfully.",
         ),

@@ -21,6 +21,9 @@ use super::super::limits::KILL_TIMEOUT;
 use super::super::process_tree;
 use super::super::protocol::Report;
 
+/// The first of the real-time signals (`signal(7)`); it stands for all of them.
+const REAL_TIME_SIGNAL: i32 = 34;
+
 /// How long to wait for killed processes between two looks at who is left.
 const KILL_ROUND: Duration = Duration::from_millis(5);
 
@@ -117,6 +120,12 @@ impl Tree {
                     self.ended = Some(-number(signal));
                 }
                 Ok(WaitStatus::StillAlive) => return true,
+                // Killed by a real-time signal, which nix has no name for; reaped all the same.
+                Err(Errno::EINVAL) => {
+                    if self.ended.is_none() && kill(self.python, None) == Err(Errno::ESRCH) {
+                        self.ended = Some(-REAL_TIME_SIGNAL);
+                    }
+                }
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(_) => return false,
             }
