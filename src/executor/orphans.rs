@@ -15,6 +15,7 @@ pub(crate) fn adopt() -> std::io::Result<()> {
 
 /// Nothing to do: orphans go to the system's first process here.
 #[cfg(not(all(target_os = "linux", not(qwed_portable))))]
+#[expect(clippy::unnecessary_wraps, reason = "the same signature as on Linux")]
 pub(crate) fn adopt() -> std::io::Result<()> {
     Ok(())
 }
