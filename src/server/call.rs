@@ -64,6 +64,10 @@ impl Server {
         tracing::info!(id = %record.verification_id, "allowed");
         match grant {
             Grant::Execute(script) => self.run(&record, script, caller.cancel).await,
+            // Cancelled while it was being analysed; later, `notifications/cancelled` finds the job.
+            Grant::ExecuteInBackground(_) if caller.cancel.is_cancelled() => {
+                Reply::cancelled(&record)
+            }
             Grant::ExecuteInBackground(script) => {
                 Reply::placed(&record, self.jobs.place(script, caller.request))
             }
