@@ -26,15 +26,17 @@ def bootstrap(script):
             pass
 
         codes = []
+        scope = {}
 
         def take(frame, event, argument):
-            if frame.f_code.co_filename == "<string>":
+            # By its globals: a warning of the compiler runs other code first, of any file name.
+            if frame.f_globals is scope:
                 codes.append(frame.f_code)
                 raise Stop
 
         sys.settrace(take)
         try:
-            exec(source, {})
+            exec(source, scope)
         except Stop:
             pass
         finally:

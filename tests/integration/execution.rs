@@ -102,6 +102,21 @@ except ValueError:
     server.finish();
 }
 
+/// A warning of the compiler runs Python code of the standard library before the script's first
+/// line, some of it without a file name either.
+#[test]
+fn a_script_that_the_compiler_warns_of_runs_all_the_same() {
+    let mut server = ServerBuilder::new().connect();
+    let result = server.execute("print('\\d')\nassert (1, 'always true')\nprint(__name__)");
+    let text = result.text();
+    assert!(text.starts_with("STDOUT:\n\\d\n__main__\n\nSTDERR:\n"), "{text}");
+    assert!(text.contains("SyntaxWarning: assertion is always true"), "{text}");
+    assert!(text.ends_with("Execution completed successfully."), "{text}");
+    let result = server.execute("assert (1, 'always true')\nraise ValueError('here')");
+    assert!(result.text().ends_with("ValueError: here\n\nExecution failed with return code 1"));
+    server.finish();
+}
+
 #[test]
 fn a_script_runs_as_the_main_module_of_a_fresh_process() {
     let mut server = ServerBuilder::new().connect();
