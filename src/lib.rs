@@ -14,7 +14,7 @@
 //!                       └──────────── jobs ←──────────────┘ the same run, held and polled
 //! ```
 //!
-//! A `tools/call` is read from top to bottom in [`server::call`](#modules). The gateway is the only
+//! A `tools/call` is read from top to bottom in `server::call`. The gateway is the only
 //! one that makes a [`Grant`], and the executor takes nothing else.
 //!
 //! # Modules

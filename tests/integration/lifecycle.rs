@@ -122,13 +122,7 @@ fn a_server_that_is_killed_takes_its_children_with_it() {
 
 #[test]
 fn a_client_that_closes_its_output_ends_the_server() {
-    let mut child = ServerBuilder::new()
-        .command()
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut child = ServerBuilder::new().spawn();
     drop(child.stdout.take());
     let mut stdin = child.stdin.take().unwrap();
     let ping = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" });

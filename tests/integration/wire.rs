@@ -1,7 +1,6 @@
 //! Contract 8: every row of the wire.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -389,13 +388,7 @@ fn a_long_call_with_a_token_reports_progress_that_rises_and_stops() {
 #[test]
 fn a_client_that_does_not_read_makes_the_server_wait_and_not_grow() {
     let builder = ServerBuilder::new().variable("QWED_MCP_SYNC_CONCURRENCY", "4");
-    let mut child = builder
-        .command()
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut child = builder.spawn();
     let mut stdin = child.stdin.take().unwrap();
     let initialize = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
         "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" }

@@ -49,6 +49,13 @@ impl ServerBuilder {
         command
     }
 
+    /// Starts the server with pipes, for tests that read and write them in their own way.
+    pub(crate) fn spawn(&self) -> Child {
+        let mut command = self.command();
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.spawn().unwrap()
+    }
+
     /// Starts the server; nothing is said to it yet.
     pub(crate) fn start(self) -> McpProcess {
         let scratch = Scratch::new();
