@@ -40,6 +40,16 @@ pub enum SandboxDemand {
     Enforced,
 }
 
+/// Whether code is analysed before it runs. Only tests of what contains the code turn it off, and
+/// only debug builds let them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CodeAnalysis {
+    /// Always, in release builds.
+    On,
+    /// `QWED_MCP_TEST_UNCHECKED_CODE` is set.
+    Off,
+}
+
 /// Everything the admin can set, parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
@@ -47,6 +57,8 @@ pub struct Settings {
     pub admin_gate: AdminGate,
     /// `QWED_MCP_SANDBOX`.
     pub sandbox_demand: SandboxDemand,
+    /// Whether code is analysed before it runs.
+    pub code_analysis: CodeAnalysis,
     /// `QWED_MCP_PYTHON`: an interpreter's path, or a name that is looked up on `PATH`.
     pub python: Option<OsString>,
     /// `VIRTUAL_ENV`: the root of an activated virtual environment.
@@ -95,6 +107,7 @@ impl Settings {
         let settings = Self {
             admin_gate: admin_gate(text("QWED_MCP_TRUSTED_CODE_EXECUTION").as_deref()),
             sandbox_demand: sandbox_demand(text("QWED_MCP_SANDBOX").as_deref(), &mut warn),
+            code_analysis: code_analysis(&lookup),
             python: present("QWED_MCP_PYTHON"),
             virtual_env: present("VIRTUAL_ENV").map(PathBuf::from),
             skill_manifest: present("QWED_SKILL_MANIFEST").map(PathBuf::from),
@@ -159,6 +172,11 @@ fn background_timeout(value: Option<&str>, warn: &mut impl FnMut(SettingsWarning
     }
 }
 
+fn code_analysis(lookup: impl Fn(&str) -> Option<OsString>) -> CodeAnalysis {
+    let is_off = cfg!(debug_assertions) && lookup("QWED_MCP_TEST_UNCHECKED_CODE").is_some();
+    if is_off { CodeAnalysis::Off } else { CodeAnalysis::On }
+}
+
 /// A duration that only tests may shorten. Release builds do not have these switches.
 fn test_switch_ms(lookup: impl Fn(&str) -> Option<OsString>, name: &str) -> Option<Duration> {
     if !cfg!(debug_assertions) {
@@ -187,6 +205,7 @@ mod tests {
             Settings {
                 admin_gate: AdminGate::Closed,
                 sandbox_demand: SandboxDemand::None,
+                code_analysis: CodeAnalysis::On,
                 python: None,
                 virtual_env: None,
                 skill_manifest: None,

@@ -4,8 +4,8 @@
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|source: &str| {
-    let findings = qwed_mcp::safety::analyze(source).unwrap();
-    for finding in findings {
+    let analysis = qwed_mcp::safety::analyze(source).unwrap();
+    for finding in analysis.findings.iter().chain(&analysis.notes) {
         let text = finding.to_string();
         assert!(!text.is_empty() && text.len() < 1000, "{text}");
     }

@@ -18,6 +18,6 @@ fuzz_target!(|input: (bool, &str)| {
     assert_eq!(record.verification_id.as_str().len(), 64);
     if record.verified && is_execution {
         let code = arguments["code"].as_str().unwrap();
-        assert!(qwed_mcp::safety::analyze(code).unwrap().is_empty());
+        assert!(qwed_mcp::safety::analyze(code).unwrap().findings.is_empty());
     }
 });

@@ -58,6 +58,9 @@ pub struct DecisionRecord {
     /// The code of the reason; only on a blocked call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_code: Option<ErrorCode>,
+    /// What the safety analysis saw and allows.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 impl DecisionRecord {
@@ -70,8 +73,13 @@ impl DecisionRecord {
             "verification_id": self.verification_id,
             "message": self.message,
         });
-        if let (Some(code), Some(fields)) = (self.error_code, value.as_object_mut()) {
-            fields.insert("error_code".to_owned(), json!(code));
+        if let Some(fields) = value.as_object_mut() {
+            if let Some(code) = self.error_code {
+                fields.insert("error_code".to_owned(), json!(code));
+            }
+            if !self.notes.is_empty() {
+                fields.insert("notes".to_owned(), json!(self.notes));
+            }
         }
         value
     }

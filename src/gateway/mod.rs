@@ -21,8 +21,8 @@ pub use verification_id::VerificationId;
 
 use serde_json::{Map, Value};
 
-use crate::config::{AdminGate, SandboxDemand, Settings};
-use crate::safety;
+use crate::config::{AdminGate, CodeAnalysis, SandboxDemand, Settings};
+use crate::safety::{self, Finding};
 
 use policy::{Handler, ToolPolicy};
 use verification_id::InstanceId;
@@ -65,25 +65,36 @@ pub enum Grant {
 /// assert_eq!(record["error_code"], "QWED-MCP-RISK-005");
 /// assert_eq!(
 ///     record["message"],
-///     "QWED blocked python execution: Dangerous function call: os.system() (line 1)"
+///     "QWED blocked python execution: Dangerous function call: os.system() (line 1), \
+///      instead: do the work in Python"
 /// );
 /// ```
 #[derive(Debug)]
 pub struct RiskBasedExecutionGateway {
     admin_gate: AdminGate,
     sandbox_demand: SandboxDemand,
+    code_analysis: CodeAnalysis,
     instance: InstanceId,
 }
 
 impl RiskBasedExecutionGateway {
     /// A gateway with the given admin gate, and no demand for a sandbox.
     pub fn new(admin_gate: AdminGate) -> Self {
-        Self { admin_gate, sandbox_demand: SandboxDemand::None, instance: InstanceId::of_process() }
+        Self {
+            admin_gate,
+            sandbox_demand: SandboxDemand::None,
+            code_analysis: CodeAnalysis::On,
+            instance: InstanceId::of_process(),
+        }
     }
 
     /// A gateway as the server's settings want it.
     pub fn from_settings(settings: &Settings) -> Self {
-        Self { sandbox_demand: settings.sandbox_demand, ..Self::new(settings.admin_gate) }
+        Self {
+            sandbox_demand: settings.sandbox_demand,
+            code_analysis: settings.code_analysis,
+            ..Self::new(settings.admin_gate)
+        }
     }
 
     /// Decides whether the tool `tool_name` may be called with `arguments`.
@@ -112,12 +123,16 @@ impl RiskBasedExecutionGateway {
             Err(invalid) => return self.block_invalid(policy, invalid),
         };
         let normalized = arguments::normalized_execution(&code, background);
-        let issues = match safety::analyze(code.as_str()) {
-            Ok(findings) => findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
-            Err(error) => format!("verification error: {error}"),
+        let told = |findings: &[Finding]| findings.iter().map(Finding::to_string).collect();
+        let (issues, notes): (Vec<String>, Vec<String>) = match self.code_analysis {
+            CodeAnalysis::On => match safety::analyze(code.as_str()) {
+                Ok(analysis) => (told(&analysis.findings), told(&analysis.notes)),
+                Err(error) => (vec![format!("verification error: {error}")], Vec::new()),
+            },
+            CodeAnalysis::Off => (Vec::new(), Vec::new()),
         };
         if !issues.is_empty() {
-            let message = format!("QWED blocked python execution: {issues}");
+            let message = format!("QWED blocked python execution: {}", issues.join("; "));
             let code = ErrorCode::UnsafeCode;
             return self.block(policy.tool, policy.risk, normalized, code, message);
         }
@@ -133,7 +148,7 @@ impl RiskBasedExecutionGateway {
         }
 
         let message = "Python execution request passed deterministic verification.";
-        let record = self.allow(policy, normalized, message);
+        let record = DecisionRecord { notes, ..self.allow(policy, normalized, message) };
         let script = AuthorizedScript::new(code, record.verification_id.clone());
         let grant =
             if background { Grant::ExecuteInBackground(script) } else { Grant::Execute(script) };
@@ -159,6 +174,7 @@ impl RiskBasedExecutionGateway {
             normalized_arguments: normalized,
             message: message.to_owned(),
             error_code: None,
+            notes: Vec::new(),
         }
     }
 
@@ -183,6 +199,7 @@ impl RiskBasedExecutionGateway {
             normalized_arguments,
             message,
             error_code: Some(code),
+            notes: Vec::new(),
         })
     }
 
@@ -205,6 +222,7 @@ impl RiskBasedExecutionGateway {
             normalized_arguments,
             message: message.to_owned(),
             error_code: Some(code),
+            notes: Vec::new(),
         })
     }
 }

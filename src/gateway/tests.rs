@@ -48,7 +48,8 @@ fn each_refusal_has_its_code_and_its_exact_message() {
             json!({ "code": "eval('1')" }),
             "high",
             5,
-            "QWED blocked python execution: Dangerous function call: eval() (line 1)",
+            "QWED blocked python execution: Dangerous function call: eval() (line 1), instead: \
+             ast.literal_eval for data, sympy.sympify for formulas",
         ),
         (status, json!({}), "low", 7, missing_id),
         (status, json!({ "job_id": "  " }), "low", 7, missing_id),

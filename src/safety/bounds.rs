@@ -9,7 +9,7 @@ use std::thread;
 use ruff_python_ast::token::TokenKind;
 use ruff_python_parser::{Mode, lexer};
 
-use super::{AnalysisError, Finding};
+use super::{Analysis, AnalysisError};
 
 /// The longest script that is analysed, in bytes.
 pub const SOURCE_BYTES_MAX: usize = 1024 * 1024;
@@ -42,26 +42,37 @@ pub(super) enum Nesting {
 /// Estimates how deep the syntax tree of `source` will be: never too low by more than a small
 /// constant factor, which the stack sizes above cover.
 pub(super) fn nesting(source: &str) -> Nesting {
+    match deepest(source, NESTING_MAX) {
+        0..=NESTING_SHALLOW_MAX => Nesting::Shallow,
+        depth if depth <= NESTING_MAX => Nesting::Deep,
+        _ => Nesting::TooDeep,
+    }
+}
+
+/// The estimate for `source`, which is not looked at any further when `enough` is passed.
+fn deepest(source: &str, enough: usize) -> usize {
     let mut lexer = lexer::lex(source, Mode::Module);
     let mut depth = Depth::default();
     let mut deepest = 0;
-    loop {
+    while deepest <= enough {
         let kind = lexer.next_token();
         if kind == TokenKind::EndOfFile {
             break;
         }
         deepest = deepest.max(depth.after(kind));
-        if deepest > NESTING_MAX {
-            return Nesting::TooDeep;
-        }
     }
-    if deepest <= NESTING_SHALLOW_MAX { Nesting::Shallow } else { Nesting::Deep }
+    deepest
+}
+
+/// Whether `source` nests at most `max` levels, by the same estimate.
+pub(super) fn is_nested_at_most(source: &str, max: usize) -> bool {
+    deepest(source, max) <= max
 }
 
 /// Runs `analysis` on a thread whose stack holds nesting up to [`NESTING_MAX`].
 pub(super) fn with_large_stack(
-    analysis: impl FnOnce() -> Result<Vec<Finding>, AnalysisError> + Send,
-) -> Result<Vec<Finding>, AnalysisError> {
+    analysis: impl FnOnce() -> Result<Analysis, AnalysisError> + Send,
+) -> Result<Analysis, AnalysisError> {
     thread::scope(|scope| {
         thread::Builder::new()
             .name("safety".to_owned())

@@ -1,124 +1,345 @@
-//! The walk over the tree: each import, call and name is compared with the rule table.
+//! The walk over the tree: imports are compared with the rule table here, expressions are handed
+//! to the evaluation.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "the enums are the parser's, and long")]
 
-use ruff_python_ast::visitor::{self, Visitor};
-use ruff_python_ast::{Expr, ModModule, Stmt};
-use ruff_text_size::{Ranged as _, TextSize};
+use std::borrow::Cow;
 
+use ruff_python_ast::visitor::{self, Visitor};
+use ruff_python_ast::{
+    Comprehension, Decorator, Expr, ExprContext, ModModule, PatternKeyword, Stmt, StmtImportFrom,
+    TypeParams,
+};
+use ruff_text_size::{Ranged as _, TextRange};
+
+use super::evaluate::{Analyzer, Role};
 use super::finding::{FindingKind, Found};
-use super::resolve::Names;
-use super::rules::{RULES, Rule, Target};
+use super::index::{INDEX, Verdict, top};
+use super::objects;
+use super::rules::{Rule, Special};
+use super::symbols::{ScopeKind, Symbols};
+use super::value::{Value, Values};
 
 /// Everything in `module` that a rule finds, in the order of the walk.
-pub(super) fn check(module: &ModModule) -> Vec<Found> {
-    let names = Names::of(module);
-    let mut checker = Checker { names: &names, found: Vec::new() };
-    checker.visit_body(&module.body);
-    checker.found
+pub(super) fn check(module: &ModModule, source: &str, pass: Pass) -> Vec<Found> {
+    let symbols = Symbols::of(module);
+    let mut analyzer = Analyzer::new(source, &symbols, pass);
+    analyzer.visit_body(&module.body);
+    analyzer.found
 }
 
-struct Checker<'c> {
-    names: &'c Names<'c>,
-    found: Vec<Found>,
+/// What is looked at, and how far.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pass {
+    /// How deep expressions may nest, with the names in them that are followed.
+    pub(super) level_max: usize,
+    /// How many texts of code are around this one.
+    pub(super) text_depth: usize,
+    /// Whether this is a formula: a name alone is a symbol in it.
+    pub(super) is_formula: bool,
 }
 
-impl<'a> Visitor<'a> for Checker<'_> {
+impl<'a> Visitor<'a> for Analyzer<'a, '_> {
     fn visit_stmt(&mut self, stmt: &'a Stmt) {
         match stmt {
             Stmt::Import(import) => {
                 for alias in &import.names {
-                    if let Some(rule) = module_rule(alias.name.as_str()) {
-                        let import = FindingKind::Import(alias.name.to_string());
-                        self.report(rule, import, alias.start());
-                    }
+                    self.check_import(alias.name.as_str(), alias.range());
                 }
             }
-            Stmt::ImportFrom(import) => {
-                let module = import.module.as_ref().map_or("", |module| module.as_str());
-                if let Some(rule) = module_rule(module) {
-                    let import = FindingKind::Import(format!("from {module} import ..."));
-                    self.report(rule, import, stmt.start());
+            Stmt::ImportFrom(import) if import.level == 0 => self.check_import_from(import),
+            Stmt::FunctionDef(function) => {
+                for decorator in &function.decorator_list {
+                    self.visit_decorator(decorator);
                 }
-                for alias in &import.names {
-                    if let Some(rule) = rule_for(Target::Member(module, alias.name.as_str())) {
-                        let import =
-                            FindingKind::Import(format!("from {module} import {}", alias.name));
-                        self.report(rule, import, alias.start());
-                    }
+                self.visit_parameters(&function.parameters);
+                if let Some(returns) = &function.returns {
+                    self.visit_annotation(returns);
+                }
+                self.in_scope(stmt.range(), |this| {
+                    this.visit_optional_type_params(function.type_params.as_deref());
+                    this.visit_body(&function.body);
+                });
+            }
+            Stmt::ClassDef(class) => {
+                for decorator in &class.decorator_list {
+                    self.visit_decorator(decorator);
+                }
+                if let Some(arguments) = &class.arguments {
+                    self.visit_arguments(arguments);
+                }
+                self.in_scope(stmt.range(), |this| {
+                    this.visit_optional_type_params(class.type_params.as_deref());
+                    this.visit_body(&class.body);
+                });
+            }
+            Stmt::TypeAlias(alias) => self.in_scope(stmt.range(), |this| {
+                this.visit_optional_type_params(alias.type_params.as_deref());
+                this.visit_expr(&alias.value);
+            }),
+            Stmt::Assign(assign) => {
+                self.assigned(&assign.value, &assign.targets);
+                for target in &assign.targets {
+                    self.visit_expr(target);
                 }
             }
-            _ => {}
+            Stmt::AnnAssign(assign) => {
+                if let Some(value) = &assign.value {
+                    self.assigned(value, std::slice::from_ref(&assign.target));
+                }
+                self.visit_annotation(&assign.annotation);
+                self.visit_expr(&assign.target);
+            }
+            Stmt::For(for_stmt) => {
+                self.evaluate(&for_stmt.iter, Role::Harmless);
+                self.visit_expr(&for_stmt.target);
+                self.visit_body(&for_stmt.body);
+                self.visit_body(&for_stmt.orelse);
+            }
+            Stmt::Expr(statement) => {
+                let values = self.evaluate(&statement.value, Role::Value);
+                if let Some(text) = values.as_text()
+                    && self.symbols.imported.contains("doctest")
+                    && self.has_dangerous_examples(text)
+                {
+                    let rule = INDEX.special(Special::Examples);
+                    self.report_reference("doctest".to_owned(), rule, stmt.start(), stmt.end());
+                }
+            }
+            _ => visitor::walk_stmt(self, stmt),
         }
-        visitor::walk_stmt(self, stmt);
     }
 
     fn visit_expr(&mut self, expr: &'a Expr) {
         match expr {
-            Expr::Call(call) => self.check_call(&call.func),
-            // A call of the name has been reported at the same place.
-            Expr::Name(name) if self.is_reported(name.start()) => {}
-            Expr::Name(name) => {
-                if let Some(rule) = rule_for(Target::Name(name.id.as_str())) {
-                    let reference = FindingKind::NameReference(name.id.to_string());
-                    self.report(rule, reference, name.start());
+            Expr::Name(name) if name.ctx != ExprContext::Load => {}
+            // An attribute or item that is assigned to is looked at, but taken nowhere.
+            Expr::Attribute(attribute) if attribute.ctx != ExprContext::Load => {
+                let (_, values) = self.attribute(attribute);
+                if let Some((name, rule)) = Self::dangerous(&values) {
+                    self.report_reference(name, Some(rule), expr.start(), expr.end());
                 }
             }
-            _ => {}
+            Expr::Subscript(subscript) if subscript.ctx != ExprContext::Load => {
+                self.evaluate(&subscript.value, Role::Base);
+                self.visit_expr(&subscript.slice);
+            }
+            Expr::Tuple(_) | Expr::List(_) if is_target(expr) => visitor::walk_expr(self, expr),
+            Expr::Starred(starred) if starred.ctx != ExprContext::Load => {
+                self.visit_expr(&starred.value);
+            }
+            _ => {
+                self.evaluate(expr, Role::Value);
+            }
         }
-        visitor::walk_expr(self, expr);
-    }
-}
-
-impl Checker<'_> {
-    fn check_call(&mut self, callee: &Expr) {
-        let Some(name) = self.names.qualified(callee) else { return };
-        let Some(rule) = self.call_rule(callee, &name) else { return };
-        let written = written(callee);
-        self.report(rule, FindingKind::Call { name, written }, callee.start());
     }
 
-    fn call_rule(&self, callee: &Expr, name: &str) -> Option<&'static Rule> {
-        if let Some(rule) = rule_for(Target::Builtin(name)) {
-            let shadowed = matches!(callee, Expr::Name(callee)
-                if self.names.is_own(callee.id.as_str()) && !self.names.is_imported(callee.id.as_str()));
-            return (!shadowed).then_some(rule);
+    fn visit_annotation(&mut self, expr: &'a Expr) {
+        let outer = std::mem::replace(&mut self.is_annotation, true);
+        let values = self.evaluate(expr, Role::Harmless);
+        self.is_annotation = outer;
+        // The type of functions is a type as any other.
+        if let Some((name, rule)) = Self::dangerous(&values)
+            && rule.id != "internals/code-objects"
+        {
+            self.report_reference(name, Some(rule), expr.start(), expr.end());
         }
-        rule_for(Target::Function(name))
-            .or_else(|| rule_for(Target::Name(name)))
-            // The module itself is not callable, so only what is below it is a call.
-            .or_else(|| name.contains('.').then(|| module_rule(name)).flatten())
     }
 
-    fn is_reported(&self, at: TextSize) -> bool {
-        self.found.last().is_some_and(|found| found.offset == Some(at))
+    fn visit_pattern_keyword(&mut self, keyword: &'a PatternKeyword) {
+        // `case C(name=…)` takes the attribute `name`.
+        let name = keyword.attr.as_str();
+        let of_method = || INDEX.methods(name).first().map(|(rule, _)| *rule);
+        let of_module =
+            || objects::far_reaching(name).and_then(|_| INDEX.special(Special::ModuleAsValue));
+        let rule = INDEX.attribute(name).or_else(of_method).or_else(of_module);
+        if rule.is_some() && !self.symbols.own_attributes.contains(name) {
+            self.report_reference(name.to_owned(), rule, keyword.start(), keyword.attr.end());
+        }
+        visitor::walk_pattern_keyword(self, keyword);
     }
 
-    fn report(&mut self, rule: &'static Rule, kind: FindingKind, at: TextSize) {
-        self.found.push(Found { kind, rule_id: Some(rule.id), offset: Some(at) });
+    fn visit_decorator(&mut self, decorator: &'a Decorator) {
+        let values = self.evaluate(&decorator.expression, Role::Callee);
+        if let Some((name, rule)) = Self::dangerous(&values) {
+            let range = decorator.expression.range();
+            let written = self.written(range.start(), range.end());
+            let kind = FindingKind::Call { name, written };
+            self.report(kind, Some(rule), Some(range.start()));
+        }
+    }
+
+    fn visit_parameter(&mut self, parameter: &'a ruff_python_ast::Parameter) {
+        if let Some(annotation) = &parameter.annotation {
+            self.visit_annotation(annotation);
+        }
+    }
+
+    fn visit_parameters(&mut self, parameters: &'a ruff_python_ast::Parameters) {
+        for parameter in parameters {
+            if let Some(default) = parameter.default() {
+                self.evaluate(default, Role::Alias);
+            }
+            self.visit_parameter(parameter.as_parameter());
+        }
     }
 }
 
-/// The rule with exactly this target.
-fn rule_for(target: Target<'_>) -> Option<&'static Rule> {
-    RULES.iter().find(|rule| rule.target == target)
-}
-
-/// The rule for `module` or a package above it.
-fn module_rule(module: &str) -> Option<&'static Rule> {
-    RULES.iter().find(|rule| match rule.target {
-        Target::Module(target) => module
-            .strip_prefix(target)
-            .is_some_and(|below| below.is_empty() || below.starts_with('.')),
-        Target::Builtin(_) | Target::Function(_) | Target::Name(_) | Target::Member(..) => false,
-    })
-}
-
-/// The callee as it stands in the source, as far as it is names and dots.
-fn written(callee: &Expr) -> String {
-    match callee {
-        Expr::Name(name) => name.id.to_string(),
-        Expr::Attribute(attribute) => format!("{}.{}", written(&attribute.value), attribute.attr),
-        _ => String::new(),
+fn is_target(expr: &Expr) -> bool {
+    match expr {
+        Expr::Tuple(tuple) => tuple.ctx != ExprContext::Load,
+        Expr::List(list) => list.ctx != ExprContext::Load,
+        _ => false,
     }
+}
+
+impl<'a> Analyzer<'a, '_> {
+    fn in_scope(&mut self, range: TextRange, work: impl FnOnce(&mut Self)) {
+        let inner = self.symbols.scope_of(range);
+        let outer = std::mem::replace(&mut self.scope, inner);
+        work(self);
+        self.scope = outer;
+    }
+
+    fn visit_optional_type_params(&mut self, type_params: Option<&'a TypeParams>) {
+        if let Some(type_params) = type_params {
+            self.visit_type_params(type_params);
+        }
+    }
+
+    /// The value of an assignment: what gets a name is found again under it.
+    fn assigned(&mut self, value: &'a Expr, targets: &'a [Expr]) {
+        let literal = super::symbols::elements(value);
+        let is_taken_apart = !literal.is_empty()
+            && targets.iter().all(|target| {
+                let parts = super::symbols::elements(target);
+                parts.len() == literal.len() && parts.iter().all(Expr::is_name_expr)
+            });
+        if is_taken_apart {
+            for element in literal {
+                self.evaluate(element, Role::Alias);
+            }
+        } else {
+            let is_named = targets.iter().all(Expr::is_name_expr);
+            // A name in the body of a class is an attribute, and those are not followed.
+            let is_followed = is_named && self.symbols.kind(self.scope) != ScopeKind::Class;
+            self.evaluate(value, if is_followed { Role::Alias } else { Role::Value });
+        }
+    }
+
+    pub(super) fn lambda(&mut self, expr: &'a Expr) {
+        let Expr::Lambda(lambda) = expr else { return };
+        if self.quiet > 0 {
+            return;
+        }
+        if let Some(parameters) = &lambda.parameters {
+            self.visit_parameters(parameters);
+        }
+        self.in_scope(expr.range(), |this| {
+            this.evaluate(&lambda.body, Role::Value);
+        });
+    }
+
+    pub(super) fn comprehension(&mut self, expr: &'a Expr) -> Values<'a> {
+        let (parts, generators): ([Option<&'a Expr>; 2], &'a [Comprehension]) = match expr {
+            Expr::ListComp(comp) => ([Some(&comp.elt), None], &comp.generators),
+            Expr::SetComp(comp) => ([Some(&comp.elt), None], &comp.generators),
+            Expr::Generator(comp) => ([Some(&comp.elt), None], &comp.generators),
+            Expr::DictComp(comp) => ([comp.key.as_deref(), Some(&comp.value)], &comp.generators),
+            _ => return Values::unknown(),
+        };
+        let Some(first) = generators.first() else { return Values::unknown() };
+        let over = self.evaluate(&first.iter, Role::Harmless);
+        if self.quiet == 0 {
+            self.in_scope(expr.range(), |this| {
+                for (index, generator) in generators.iter().enumerate() {
+                    this.visit_expr(&generator.target);
+                    if index > 0 {
+                        this.evaluate(&generator.iter, Role::Harmless);
+                    }
+                    for condition in &generator.ifs {
+                        this.visit_expr(condition);
+                    }
+                }
+                for part in parts.into_iter().flatten() {
+                    this.visit_expr(part);
+                }
+            });
+        }
+        let ([Some(element), None], [only]) = (parts, generators) else {
+            return Values::unknown();
+        };
+        match over.elements() {
+            Some(elements) if only.ifs.is_empty() => {
+                self.unroll(&only.target, elements, element).unwrap_or_else(Values::unknown)
+            }
+            _ => Values::unknown(),
+        }
+    }
+
+    fn check_import(&mut self, module: &str, at: TextRange) {
+        let rule = match INDEX.verdict(module) {
+            Verdict::Found(rule) => Some(rule),
+            // In the body of a class it becomes an attribute, and those are not followed.
+            Verdict::Carrier if self.symbols.kind(self.scope) == ScopeKind::Class => {
+                INDEX.special(Special::ModuleAsValue)
+            }
+            Verdict::Carrier | Verdict::Clear => private_rule(module),
+        };
+        if rule.is_some() {
+            self.report(FindingKind::Import(module.to_owned()), rule, Some(at.start()));
+        }
+    }
+
+    fn check_import_from(&mut self, import: &'a StmtImportFrom) {
+        let module = import.module.as_ref().map_or("", |module| module.as_str());
+        let verdict = INDEX.verdict(module);
+        let of_module = match verdict {
+            Verdict::Found(rule) => Some(rule),
+            Verdict::Carrier | Verdict::Clear => private_rule(module),
+        };
+        if of_module.is_some() {
+            let kind = FindingKind::Import(format!("from {module} import ..."));
+            self.report(kind, of_module, Some(import.start()));
+            return;
+        }
+        for alias in &import.names {
+            let member = alias.name.as_str();
+            let rule = if member == "*" {
+                INDEX.star_import(module)
+            } else {
+                self.imported_member(module, member)
+            };
+            if rule.is_some() {
+                let kind = FindingKind::Import(format!("from {module} import {member}"));
+                self.report(kind, rule, Some(alias.start()));
+            }
+        }
+    }
+
+    fn imported_member(&self, module: &'a str, member: &str) -> Option<&'static Rule> {
+        let of = Values::one(Value::Object(Cow::Borrowed(module)));
+        let members = objects::member(&of, member);
+        if let Some((_, rule)) = Self::dangerous(&members) {
+            return Some(rule);
+        }
+        // `from sys import modules` brings in what can reach everything.
+        if members.known.contains(&Value::Modules) {
+            return objects::rule_of_namespace("sys.modules");
+        }
+        let is_in_class = self.symbols.kind(self.scope) == ScopeKind::Class;
+        let is_carrier =
+            |value: &Value<'_>| matches!(value, Value::Object(path) if INDEX.is_carrier(path));
+        if is_in_class && members.known.iter().any(is_carrier) {
+            return INDEX.special(Special::ModuleAsValue);
+        }
+        None
+    }
+}
+
+/// The rule against private modules, if this is one.
+fn private_rule(module: &str) -> Option<&'static Rule> {
+    let top = top(module);
+    let is_private = top.starts_with('_') && !matches!(top, "__future__" | "__main__");
+    is_private.then(|| INDEX.special(Special::PrivateModule)).flatten()
 }

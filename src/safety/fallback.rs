@@ -1,27 +1,28 @@
 //! Raw patterns, for sources that do not parse: there is no tree, so words are all there is.
 
 use super::finding::{FindingKind, Found};
-use super::rules::RULES;
+use super::rules::{self, Rule};
 
 /// The patterns of the rule table that occur in `source`, in the table's order.
 pub(super) fn patterns(source: &str) -> Vec<Found> {
     let mut findings = Vec::new();
-    for rule in RULES {
-        if let Some(pattern) = rule.pattern
-            && source.contains(pattern)
-        {
-            findings.push(pattern_finding(rule.id, pattern));
+    for rule in rules::all() {
+        for pattern in rule.patterns {
+            if source.contains(pattern) {
+                findings.push(pattern_finding(Some(rule), pattern));
+            }
         }
     }
     // The bare word is in too many honest texts; with a bracket it is a call.
+    let open = rules::all().find(|rule| rule.id == "files/open");
     if calls_open(source) {
-        findings.push(pattern_finding("files/open", "open()"));
+        findings.push(pattern_finding(open, "open()"));
     }
     findings
 }
 
-fn pattern_finding(rule_id: &'static str, pattern: &'static str) -> Found {
-    Found { kind: FindingKind::Pattern(pattern), rule_id: Some(rule_id), offset: None }
+fn pattern_finding(rule: Option<&'static Rule>, pattern: &'static str) -> Found {
+    Found { kind: FindingKind::Pattern(pattern), rule, offset: None }
 }
 
 /// Whether `open` stands as a word of its own before an opening bracket.

@@ -6,11 +6,14 @@ use std::fmt;
 use ruff_text_size::TextSize;
 
 use super::bounds::{NESTING_MAX, SOURCE_BYTES_MAX};
+use super::rules::{Rule, Severity};
 
 /// The most findings that are listed; a script with more has made its point.
 const FINDINGS_MAX: usize = 20;
 /// The longest name, in characters, that is repeated back.
 const NAME_CHARS_MAX: usize = 80;
+/// How many names are followed from one to the next.
+pub(super) const DEPTH_MAX: usize = 64;
 
 /// A place in the source, both counted from 1; columns in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,14 +27,25 @@ pub struct Position {
 /// One thing that must not be run, or the reason why nothing can be said.
 ///
 /// Its `Display` is the text that the model reads.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Finding {
     /// What was found.
     pub kind: FindingKind,
     /// The rule that found it; none where no rule did (the source does not parse, is too large …).
-    pub rule_id: Option<&'static str>,
+    pub rule: Option<&'static Rule>,
+    /// What to do instead; told once for each rule.
+    pub remedy: Option<&'static str>,
     /// Where it starts; none for what concerns the whole source.
     pub position: Option<Position>,
+}
+
+/// What the analysis of a script says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Analysis {
+    /// Why the script must not run, in source order; empty if it may.
+    pub findings: Vec<Finding>,
+    /// What is allowed and worth knowing, in source order.
+    pub notes: Vec<Finding>,
 }
 
 /// What a [`Finding`] is about.
@@ -46,8 +60,15 @@ pub enum FindingKind {
     },
     /// An import, in the form in which it is reported.
     Import(String),
-    /// A name that is dangerous without being called.
-    NameReference(String),
+    /// Something that is dangerous without being called.
+    NameReference {
+        /// The object as resolved.
+        name: String,
+        /// The expression as it stands in the source.
+        written: String,
+    },
+    /// A declared encoding that is not UTF-8.
+    Encoding(String),
     /// A raw pattern, in a source that does not parse.
     Pattern(&'static str),
     /// The source does not parse; the parser's reason.
@@ -56,19 +77,39 @@ pub enum FindingKind {
     TooLarge(usize),
     /// The source nests deeper than [`NESTING_MAX`].
     TooDeep,
+    /// Names stand for names that stand for names, further than is followed.
+    TooIndirect,
     /// More findings than are listed; how many more.
     More(usize),
 }
 
+impl PartialEq for Finding {
+    fn eq(&self, other: &Self) -> bool {
+        self.kind == other.kind
+            && self.rule_id() == other.rule_id()
+            && self.position == other.position
+    }
+}
+
+impl Eq for Finding {}
+
 impl Finding {
+    /// The identifier of the rule, `family/name`.
+    pub fn rule_id(&self) -> Option<&'static str> {
+        self.rule.map(|rule| rule.id)
+    }
+
     /// A finding about the whole source.
     pub(super) fn of_source(kind: FindingKind) -> Self {
-        Self { kind, rule_id: None, position: None }
+        Self { kind, rule: None, remedy: None, position: None }
     }
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(rule) = self.rule.filter(|rule| rule.severity == Severity::Note) {
+            return self.fmt_note(rule, f);
+        }
         let mut remarks = Vec::new();
         if let Some(position) = self.position {
             remarks.push(format!("line {}", position.line));
@@ -83,8 +124,14 @@ impl fmt::Display for Finding {
             FindingKind::Import(import) => {
                 write!(f, "Dangerous import detected: {}", shortened(import))?;
             }
-            FindingKind::NameReference(name) => {
+            FindingKind::NameReference { name, written } => {
                 write!(f, "Dangerous name reference detected: {}", shortened(name))?;
+                if name != written {
+                    remarks.push(format!("written {}", shortened(written)));
+                }
+            }
+            FindingKind::Encoding(name) => {
+                write!(f, "Dangerous encoding declaration: {}", shortened(name))?;
             }
             FindingKind::Pattern(pattern) => write!(f, "Potentially dangerous pattern: {pattern}")?,
             FindingKind::SyntaxError(reason) => {
@@ -100,12 +147,33 @@ impl fmt::Display for Finding {
                 f,
                 "Code nested too deeply: more than {NESTING_MAX} levels; split long chains and nests"
             )?,
+            FindingKind::TooIndirect => write!(
+                f,
+                "Code too indirect: a name leads to another more than {DEPTH_MAX} times; name things directly"
+            )?,
             FindingKind::More(count) => write!(f, "{count} more findings")?,
         }
         if !remarks.is_empty() {
             write!(f, " ({})", remarks.join(", "))?;
         }
+        if let Some(remedy) = self.remedy {
+            write!(f, ", instead: {remedy}")?;
+        }
         Ok(())
+    }
+}
+
+impl Finding {
+    /// A note blocks nothing: what it is about, where, and why it is told.
+    fn fmt_note(&self, rule: &Rule, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let FindingKind::Call { name, .. } | FindingKind::NameReference { name, .. } = &self.kind
+        {
+            write!(f, "{}", shortened(name))?;
+        }
+        if let Some(position) = self.position {
+            write!(f, " (line {})", position.line)?;
+        }
+        write!(f, ": {}", rule.why)
     }
 }
 
@@ -120,25 +188,35 @@ fn shortened(text: &str) -> String {
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) kind: FindingKind,
-    pub(super) rule_id: Option<&'static str>,
+    pub(super) rule: Option<&'static Rule>,
     pub(super) offset: Option<TextSize>,
 }
 
-/// Puts findings into source order, folds repeats into their first, cuts the list, and works out
+/// Puts findings into source order, folds repeats into their first, cuts the lists, and works out
 /// lines and columns for what is left.
-pub(super) fn listed(mut found: Vec<Found>, source: &str) -> Vec<Finding> {
+pub(super) fn listed(mut found: Vec<Found>, source: &str) -> Analysis {
     // Stable: what has no place in the source keeps its order, behind what has one.
     found.sort_by_key(|found| found.offset.map_or(u32::MAX, |offset| offset.to_u32()));
     let mut seen = HashSet::new();
     found.retain(|found| seen.insert(found.kind.clone()));
+    let is_note = |found: &Found| found.rule.is_some_and(|rule| rule.severity == Severity::Note);
+    let (notes, findings) = found.into_iter().partition(is_note);
+    Analysis { findings: cut(findings, source), notes: cut(notes, source) }
+}
+
+fn cut(mut found: Vec<Found>, source: &str) -> Vec<Finding> {
     let more = found.len().saturating_sub(FINDINGS_MAX);
     found.truncate(FINDINGS_MAX);
+    let mut told = HashSet::new();
     let mut findings: Vec<Finding> = found
         .into_iter()
-        .map(|Found { kind, rule_id, offset }| Finding {
-            kind,
-            rule_id,
-            position: offset.map(|offset| position(source, offset)),
+        .map(|Found { kind, rule, offset }| {
+            // A word in a text that is no program says little.
+            let is_exact = !matches!(kind, FindingKind::Pattern(_));
+            let is_new = rule.filter(|rule| is_exact && told.insert(rule.id));
+            let remedy = is_new.map(|rule| rule.remedy).filter(|remedy| !remedy.is_empty());
+            let position = offset.map(|offset| position(source, offset));
+            Finding { kind, rule, remedy, position }
         })
         .collect();
     if more > 0 {

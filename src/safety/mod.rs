@@ -3,25 +3,48 @@
 //! Pure: source text in, [`Finding`]s out; no I/O, no state. It explains itself to the model that
 //! wrote the script. It does not contain anything: that is the executor's business.
 //!
-//! `bounds` (no input can crash the parser) → `parse` → `resolve` (what a name stands for) →
-//! `check` (walk, compare with `rules`) → `finding`. When the source does not parse, `fallback`
-//! looks for raw patterns. This folder is the only one that names Ruff's crates, which are
-//! published without a semver promise.
+//! In the order of the work:
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `bounds` | no input can crash the parser |
+//! | `encoding` | Python must read the same program as this |
+//! | `symbols` | which name is bound where, and to what |
+//! | `check` | walks the statements; imports |
+//! | `evaluate`, `names`, `calls`, `texts` | what an expression may be: `value` says what can be known |
+//! | `objects`, `index` | what is known about things from outside, and what the rules say |
+//! | `conditions` | when a call is dangerous |
+//! | `finding` | what is said about it |
+//! | `fallback` | raw patterns, when the source does not parse |
+//!
+//! What is looked for is data: [`rules`]. This folder is the only one that names Ruff's crates,
+//! which are published without a semver promise.
 
 mod bounds;
+mod calls;
 mod check;
+mod conditions;
+mod encoding;
+mod evaluate;
 mod fallback;
 mod finding;
-mod resolve;
-mod rules;
+mod index;
+mod names;
+mod objects;
+pub mod rules;
+mod stdlib;
+mod symbols;
 #[cfg(test)]
 mod tests;
+mod texts;
+mod value;
 
 pub use bounds::{NESTING_MAX, SOURCE_BYTES_MAX};
-pub use finding::{Finding, FindingKind, Position};
-pub use rules::{RULES, Rule, Target};
+pub use finding::{Analysis, Finding, FindingKind, Position};
+pub use rules::{Rule, Severity};
 
 use bounds::Nesting;
+use check::Pass;
 use finding::Found;
 use ruff_python_ast::PySourceType;
 use thiserror::Error;
@@ -37,42 +60,56 @@ pub enum AnalysisError {
     Panicked,
 }
 
-/// Analyses `source` and returns what is dangerous in it, in source order, repeats folded.
+/// Analyses `source`: what is dangerous in it, and what is worth knowing, in source order, repeats
+/// folded.
 ///
-/// An empty list means: nothing found.
+/// Time and memory are linear in the size of the source.
 ///
 /// # Errors
 ///
 /// [`AnalysisError`] when the analysis itself could not be done; never because of the source.
-pub fn analyze(source: &str) -> Result<Vec<Finding>, AnalysisError> {
+pub fn analyze(source: &str) -> Result<Analysis, AnalysisError> {
     if source.len() > SOURCE_BYTES_MAX {
-        return Ok(vec![Finding::of_source(FindingKind::TooLarge(source.len()))]);
+        return Ok(refusal(FindingKind::TooLarge(source.len())));
     }
-    let analysis = || {
-        std::panic::catch_unwind(|| analyze_bounded(source)).map_err(|_| AnalysisError::Panicked)
+    let analysis = |level_max| {
+        let analysis = || {
+            let pass = Pass { level_max, text_depth: 0, is_formula: false };
+            finding::listed(found_in(source, pass), source)
+        };
+        std::panic::catch_unwind(analysis).map_err(|_| AnalysisError::Panicked)
     };
     match bounds::nesting(source) {
-        Nesting::Shallow => analysis(),
-        Nesting::Deep => bounds::with_large_stack(analysis),
-        Nesting::TooDeep => Ok(vec![Finding::of_source(FindingKind::TooDeep)]),
+        Nesting::Shallow => analysis(evaluate::LEVEL_MAX),
+        Nesting::Deep => bounds::with_large_stack(|| analysis(NESTING_MAX)),
+        Nesting::TooDeep => Ok(refusal(FindingKind::TooDeep)),
     }
+}
+
+fn refusal(kind: FindingKind) -> Analysis {
+    Analysis { findings: vec![Finding::of_source(kind)], notes: Vec::new() }
+}
+
+/// What is found in a text of code that the script runs.
+fn found_in_code(source: &str, text_depth: usize) -> Vec<Found> {
+    found_in(source, Pass { level_max: evaluate::LEVEL_MAX, text_depth, is_formula: false })
 }
 
 /// Parses and checks. The caller has made sure that the stack holds the tree: building it, walking
 /// it and dropping it all recurse as deep as the source nests.
-fn analyze_bounded(source: &str) -> Vec<Finding> {
+fn found_in(source: &str, pass: Pass) -> Vec<Found> {
+    let mut found = Vec::from_iter(encoding::declared(source));
     let parsed = ruff_python_parser::parse_unchecked_source(source, PySourceType::Python);
-    let found = match parsed.errors().first() {
-        None => check::check(parsed.syntax()),
+    match parsed.errors().first() {
+        None => found.extend(check::check(parsed.syntax(), source, pass)),
         Some(error) => {
-            let mut found = vec![Found {
+            found.push(Found {
                 kind: FindingKind::SyntaxError(error.error.to_string()),
-                rule_id: None,
+                rule: None,
                 offset: Some(error.location.start()),
-            }];
+            });
             found.extend(fallback::patterns(source));
-            found
         }
-    };
-    finding::listed(found, source)
+    }
+    found
 }

@@ -65,8 +65,9 @@ fn every_row_of_the_code_table_but_the_admins_answers_on_the_wire() {
             execute,
             json!({ "code": "x = 1\neval('x')\nimport subprocess" }),
             5,
-            "QWED blocked python execution: Dangerous function call: eval() (line 2); Dangerous \
-             import detected: subprocess (line 3)",
+            "QWED blocked python execution: Dangerous function call: eval() (line 2), instead: \
+             ast.literal_eval for data, sympy.sympify for formulas; Dangerous import detected: \
+             subprocess (line 3), instead: do the work in Python",
         ),
         (status, json!({}), 7, missing_id),
         (status, json!({ "job_id": "" }), 7, missing_id),

@@ -11,7 +11,7 @@ const TRUNCATED: &str = "\n\n[WARNING: OUTPUT TRUNCATED DUE TO 1MB SIZE CAP. PRO
 
 #[test]
 fn the_parts_that_exist_are_joined_and_trimmed() {
-    let mut server = ServerBuilder::new().connect();
+    let mut server = ServerBuilder::new().unchecked().connect();
     let stderr = "import sys\nsys.stderr.write";
     for (code, text) in [
         ("print('a')", "STDOUT:\na\n\nExecution completed successfully."),
@@ -251,7 +251,7 @@ fn synchronous_runs_take_turns_unless_the_admin_says_otherwise() {
 
 #[test]
 fn everything_that_a_run_started_is_dead_when_it_has_ended() {
-    let mut server = ServerBuilder::new().connect();
+    let mut server = ServerBuilder::new().unchecked().connect();
     // A child, a double fork, a new session, a process that ignores signals and closed its output.
     let code = "\
 import os, signal, sys, time
@@ -286,7 +286,7 @@ print('main ends')
 
 #[test]
 fn a_script_that_kills_its_supervisor_is_killed_by_the_server() {
-    let mut server = ServerBuilder::new().connect();
+    let mut server = ServerBuilder::new().unchecked().connect();
     let code = "\
 import os, signal, time
 os.kill(os.getppid(), signal.SIGKILL)
@@ -311,7 +311,7 @@ time.sleep(600)
 
 #[test]
 fn a_run_leaves_no_file_behind() {
-    let mut server = ServerBuilder::new().connect();
+    let mut server = ServerBuilder::new().unchecked().connect();
     let code = "\
 import os, pathlib, tempfile
 print(os.getcwd() == os.environ['TMPDIR'] == tempfile.gettempdir(), os.listdir('.'))

@@ -23,7 +23,7 @@ time.sleep(600)
 
 /// A server with a synchronous call and background jobs that go on.
 fn busy_server() -> McpProcess {
-    let mut server = ServerBuilder::new().connect();
+    let mut server = ServerBuilder::new().unchecked().connect();
     server.place(STUBBORN);
     server.place(STUBBORN);
     server.start_execute(STUBBORN);
@@ -76,7 +76,7 @@ fn a_call_that_ends_within_the_second_is_answered() {
 #[test]
 fn without_calls_the_end_of_input_is_the_end_at_once() {
     for is_initialized in [false, true] {
-        let mut server = ServerBuilder::new().start();
+        let mut server = ServerBuilder::new().unchecked().start();
         if is_initialized {
             server.initialize("2025-11-25");
             // A background job is nobody's call.

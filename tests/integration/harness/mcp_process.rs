@@ -31,6 +31,11 @@ impl ServerBuilder {
             .variable("QWED_MCP_PYTHON", python().to_str().unwrap())
     }
 
+    /// Runs code without analysing it first, for tests of what happens to code that does harm.
+    pub(crate) fn unchecked(self) -> Self {
+        self.variable("QWED_MCP_TEST_UNCHECKED_CODE", "1")
+    }
+
     pub(crate) fn variable(mut self, name: &str, value: &str) -> Self {
         self.variables.retain(|(known, _)| known != name);
         self.variables.push((name.to_owned(), value.to_owned()));

@@ -1,0 +1,353 @@
+//! Calls: what is called, whether it may be, and what is known about the result.
+
+#![expect(clippy::wildcard_enum_match_arm, reason = "the enums are the parser's, and long")]
+
+use std::borrow::Cow;
+
+use ruff_python_ast::{Expr, ExprCall};
+use ruff_text_size::Ranged as _;
+use smallvec::SmallVec;
+
+use super::conditions::Arguments;
+use super::evaluate::{Analyzer, Role};
+use super::finding::FindingKind;
+use super::index::INDEX;
+use super::objects;
+use super::rules::{Rule, Special};
+use super::stdlib;
+use super::texts;
+use super::value::{Value, Values};
+
+/// Builtins that only look at their arguments; for these at the first alone.
+const LOOK_AT_FIRST: &[&str] =
+    &["delattr", "getattr", "len", "list", "setattr", "sorted", "tuple", "vars"];
+/// … and for these at all of them.
+const LOOK_AT_ALL: &[&str] = &[
+    "bool",
+    "callable",
+    "dir",
+    "format",
+    "hasattr",
+    "help",
+    "id",
+    "isinstance",
+    "issubclass",
+    "print",
+    "repr",
+    "str",
+];
+
+impl<'a> Analyzer<'a, '_> {
+    /// A call: what it returns, as far as that is known.
+    pub(super) fn call(&mut self, call: &'a ExprCall, expr: &'a Expr) -> Values<'a> {
+        let (base, callee) = match &*call.func {
+            Expr::Attribute(attribute) => {
+                let (base, callee) = self.attribute(attribute);
+                (Some((base, attribute.attr.as_str())), callee)
+            }
+            func => (None, self.evaluate(func, Role::Callee)),
+        };
+        let builtin = match callee.known.first() {
+            Some(Value::Object(path)) => path.strip_prefix("builtins.").map(str::to_owned),
+            _ => None,
+        };
+        // For the value alone, what is passed to an unknown function does not matter.
+        let is_of_interest = !callee.known.is_empty()
+            || base.as_ref().is_some_and(|(base, name)| !base.known.is_empty() || is_getter(name));
+        if self.quiet > 0 && !is_of_interest {
+            return Values::unknown();
+        }
+        let arguments = self.arguments(call, builtin.as_deref());
+        if self.quiet == 0 {
+            self.check_call(call, &callee, base.as_ref(), &arguments);
+        }
+        if let Some((base, name)) = &base {
+            if is_getter(name) {
+                return self.got(base, arguments.positional(0), arguments.positional(1), expr);
+            }
+            let positional: Vec<Values<'a>> = arguments.positionals().cloned().collect();
+            if let Some(folded) = texts::method(base, name, &positional) {
+                return folded;
+            }
+            if *name == "fromhex" && builtin.as_deref() == Some("bytes.fromhex") {
+                return folded_or_unknown(arguments.positional(0).and_then(texts::from_hex));
+            }
+        }
+        self.result(&callee, builtin.as_deref(), &arguments, expr)
+    }
+
+    fn arguments(&mut self, call: &'a ExprCall, builtin: Option<&str>) -> Arguments<'a> {
+        let first_is_looked_at = builtin.is_some_and(|name| LOOK_AT_FIRST.contains(&name));
+        let all_are_looked_at = builtin.is_some_and(|name| LOOK_AT_ALL.contains(&name));
+        let mut arguments = Arguments::default();
+        for (index, argument) in call.arguments.args.iter().enumerate() {
+            let is_looked_at = all_are_looked_at || (first_is_looked_at && index == 0);
+            let role = match builtin {
+                _ if is_looked_at => Role::Harmless,
+                // The type of a module tells nothing; that of a dangerous object makes others.
+                Some("type") => Role::Alias,
+                _ => Role::Value,
+            };
+            let values = self.evaluate(argument, role);
+            if let Expr::Starred(_) = argument {
+                arguments.has_unpacked = true;
+                // A known list of arguments stands for them.
+                for element in values.elements().unwrap_or_default() {
+                    arguments.push(None, argument, element);
+                }
+            } else {
+                arguments.push(None, argument, values);
+            }
+        }
+        for keyword in &call.arguments.keywords {
+            let values = self.evaluate(&keyword.value, Role::Value);
+            match &keyword.arg {
+                Some(name) => arguments.push(Some(name.as_str()), &keyword.value, values),
+                None => arguments.has_unpacked_keywords = true,
+            }
+        }
+        arguments
+    }
+
+    /// Reports the call if a rule finds it.
+    fn check_call(
+        &mut self,
+        call: &'a ExprCall,
+        callee: &Values<'a>,
+        base: Option<&(Values<'a>, &'a str)>,
+        arguments: &Arguments<'a>,
+    ) {
+        if let Some((name, rule)) = Self::dangerous(callee) {
+            self.report_call(name, rule, call);
+            return;
+        }
+        for value in &callee.known {
+            match value {
+                Value::Object(path) => {
+                    let rules = INDEX.calls(path);
+                    let holding = rules.filter(|(_, on)| self.holds(*on, None, arguments));
+                    // What blocks is told before what is only worth knowing.
+                    if let Some((rule, _)) = holding.max_by_key(|(rule, _)| rule.severity) {
+                        self.report_call(objects::shown(path), rule, call);
+                        return;
+                    }
+                }
+                // `os.__dict__.values()` and the like.
+                Value::Namespace(path) if objects::is_dangerous(path) => {
+                    self.report_computed(path, call);
+                }
+                Value::Modules => self.report_computed("sys.modules", call),
+                _ => {}
+            }
+        }
+        let Some((base, name)) = base else { return };
+        if self.symbols.own_attributes.contains(name) {
+            return;
+        }
+        for (rule, condition) in INDEX.methods(name) {
+            if self.holds(*condition, Some(base), arguments) {
+                let name = self.written(call.func.start(), call.func.end());
+                self.report_call(name, rule, call);
+                return;
+            }
+        }
+    }
+
+    fn report_call(&mut self, name: String, rule: &'static Rule, call: &'a ExprCall) {
+        let written = self.written(call.func.start(), call.func.end());
+        let kind = FindingKind::Call { name, written };
+        self.report(kind, Some(rule), Some(call.func.start()));
+    }
+
+    /// Reports that any member of a namespace may be taken.
+    fn report_computed(&mut self, namespace: &str, call: &'a ExprCall) {
+        let rule = objects::rule_of_namespace(namespace);
+        self.report_reference(format!("{namespace}[…]"), rule, call.start(), call.end());
+    }
+
+    /// What a call returns.
+    fn result(
+        &mut self,
+        callee: &Values<'a>,
+        builtin: Option<&str>,
+        arguments: &Arguments<'a>,
+        expr: &'a Expr,
+    ) -> Values<'a> {
+        let first = arguments.positional(0);
+        if let Some(name) = builtin {
+            return self.builtin_result(name, arguments, expr);
+        }
+        let mut values = Values { is_open: callee.is_open, ..Values::default() };
+        for value in &callee.known {
+            values.add(match value {
+                Value::LookUp(namespace) => {
+                    let key = first.cloned().unwrap_or_default();
+                    let mut found = self.looked_up(namespace, &key, expr.range());
+                    found.add(arguments.positional(1).cloned().unwrap_or_else(Values::unknown));
+                    found
+                }
+                Value::Object(path) if path == "importlib.import_module" => {
+                    let (names, is_complete) = first.map_or((None, false), |values| {
+                        let (names, is_complete) = values.texts();
+                        (Some(names), is_complete)
+                    });
+                    let mut modules = Values { is_open: !is_complete, ..Values::default() };
+                    for name in names.into_iter().flatten() {
+                        modules.add(Values::one(Value::Object(Cow::Owned(name.to_owned()))));
+                    }
+                    modules
+                }
+                Value::Object(path) if path == "inspect.getattr_static" => self.got(
+                    first.unwrap_or(&Values::unknown()),
+                    arguments.positional(1),
+                    None,
+                    expr,
+                ),
+                Value::Object(path) if path == "codecs.decode" => folded_or_unknown(
+                    first.zip(arguments.positional(1)).and_then(|(t, c)| texts::rot13(t, c)),
+                ),
+                Value::Object(path) => match objects::instance_of(path) {
+                    Some(class) => Values::one(Value::Instance(class)),
+                    None => Values::unknown(),
+                },
+                // What a path's methods return is a path or harmless.
+                Value::Instance(class) => Values::one(Value::Instance(class)),
+                _ => Values::unknown(),
+            });
+        }
+        values
+    }
+
+    fn builtin_result(
+        &mut self,
+        name: &str,
+        arguments: &Arguments<'a>,
+        expr: &'a Expr,
+    ) -> Values<'a> {
+        let Some(first) = arguments.positional(0) else {
+            let is_namespace = matches!(name, "globals" | "locals" | "vars");
+            return if is_namespace { Values::one(Value::Globals) } else { Values::unknown() };
+        };
+        let folded = match name {
+            "getattr" => {
+                let default = arguments.positional(2);
+                let Some(of) = arguments.positional(1) else { return Values::unknown() };
+                return self.got(first, Some(of), default, expr);
+            }
+            "setattr" | "delattr" => {
+                // What is set does not matter, but on what.
+                self.got(first, arguments.positional(1), None, expr);
+                None
+            }
+            "vars" => match first.known.first() {
+                Some(Value::Object(path)) if path == "builtins.__builtins__" => {
+                    Some(Values::one(Value::Namespace(Cow::Borrowed("builtins"))))
+                }
+                Some(Value::Object(path)) => Some(Values::one(Value::Namespace(path.clone()))),
+                Some(Value::MaybeModule(module)) => {
+                    Some(Values::one(Value::Namespace(Cow::Borrowed(module))))
+                }
+                _ => None,
+            },
+            "chr" => texts::chr(first),
+            "ord" => texts::ord(first),
+            "str" if arguments.len() == 1 => texts::display(first).map(Values::text),
+            "bytes" | "bytearray" => texts::bytes(first),
+            "reversed" => texts::reversed(first),
+            "list" | "tuple" | "sorted" => first.elements().map(Values::items),
+            "map" => Self::mapped(first, arguments.positional(1)),
+            _ => None,
+        };
+        folded_or_unknown(folded)
+    }
+
+    /// `map(chr, …)` and the like.
+    fn mapped(function: &Values<'a>, over: Option<&Values<'a>>) -> Option<Values<'a>> {
+        let Value::Object(path) = function.single()? else { return None };
+        let apply = match path.as_ref() {
+            "builtins.chr" => texts::chr,
+            "builtins.ord" => texts::ord,
+            _ => return None,
+        };
+        let mapped: Option<Vec<_>> = over?.elements()?.iter().map(apply).collect();
+        mapped.map(Values::items)
+    }
+
+    /// `getattr(base, name, default)`.
+    fn got(
+        &mut self,
+        base: &Values<'a>,
+        name: Option<&Values<'a>>,
+        default: Option<&Values<'a>>,
+        expr: &'a Expr,
+    ) -> Values<'a> {
+        let Some(name) = name else { return Values::unknown() };
+        let (texts, is_complete) = name.texts();
+        let mut values = Values { is_open: !is_complete, ..Values::default() };
+        for text in texts {
+            values.add(self.member_of(base, text, None));
+            if let Some(rule) = INDEX.attribute(text)
+                && !(text == "__subclasses__" && base.single() == Some(&Value::OwnClass))
+            {
+                let name = text.to_owned();
+                self.report_reference(name, Some(rule), expr.start(), expr.end());
+            }
+        }
+        if let Some(default) = default {
+            values.add(default.clone());
+        }
+        if !is_complete && let Some((name, special)) = base.known.iter().find_map(hides) {
+            let rule = INDEX.special(special);
+            self.report_reference(format!("{name}.…"), rule, expr.start(), expr.end());
+        }
+        values
+    }
+
+    /// Follows a comprehension over a known sequence, so that text put together by one is known.
+    pub(super) fn unroll(
+        &mut self,
+        target: &'a Expr,
+        elements: Vec<Values<'a>>,
+        element: &'a Expr,
+    ) -> Option<Values<'a>> {
+        let Expr::Name(name) = target else { return None };
+        if self.unrolled.len() > 1 {
+            return None;
+        }
+        self.quiet += 1;
+        let mut results = Vec::with_capacity(elements.len());
+        for value in elements {
+            self.unrolled.push((name.id.as_str(), value));
+            results.push(self.evaluate(element, Role::Alias));
+            self.unrolled.pop();
+        }
+        self.quiet -= 1;
+        Some(Values::items(results))
+    }
+}
+
+/// What is dangerous to take an attribute of, if its name is not known.
+fn hides(value: &Value<'_>) -> Option<(String, Special)> {
+    match value {
+        Value::Object(path) if INDEX.is_carrier(path) || INDEX.is_found(path) => {
+            Some((path.to_string(), Special::ComputedName))
+        }
+        Value::Object(path) if stdlib::holds_modules(path) => {
+            Some((path.to_string(), Special::ComputedNameElsewhere))
+        }
+        Value::MaybeModule(module) => Some(((*module).to_owned(), Special::ComputedName)),
+        _ => None,
+    }
+}
+
+/// Methods that do what `getattr` does.
+fn is_getter(name: &str) -> bool {
+    name == "__getattribute__"
+}
+
+fn folded_or_unknown(folded: Option<Values<'_>>) -> Values<'_> {
+    folded.unwrap_or_else(Values::unknown)
+}
+
+/// The arguments of a call, evaluated.
+pub(super) type Evaluated<'a> = SmallVec<[(Option<&'a str>, &'a Expr, Values<'a>); 4]>;

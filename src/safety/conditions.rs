@@ -1,0 +1,287 @@
+//! When a call is dangerous: the conditions of the rule table.
+
+#![expect(clippy::wildcard_enum_match_arm, reason = "the enums are the parser's, and long")]
+
+use ruff_python_ast::{Expr, PySourceType};
+
+use super::bounds;
+use super::calls::Evaluated;
+use super::check::{self, Pass};
+use super::evaluate::Analyzer;
+use super::finding::Found;
+use super::index::{INDEX, Verdict};
+use super::objects;
+use super::rules::{Condition, Severity};
+use super::symbols::elements;
+use super::value::{Value, Values};
+
+/// How many texts of code may be one in the other.
+const TEXT_DEPTH_MAX: usize = 2;
+/// The deepest nesting of a text that is code; it is analysed on the same stack.
+const TEXT_NESTING_MAX: usize = 40;
+/// The longest formula that is looked at, in bytes.
+const FORMULA_BYTES_MAX: usize = 64 * 1024;
+
+/// The arguments of a call.
+#[derive(Debug, Default)]
+pub(super) struct Arguments<'a> {
+    evaluated: Evaluated<'a>,
+    /// Whether there is a `*`, behind which there may be any.
+    pub(super) has_unpacked: bool,
+    /// Whether there is a `**`.
+    pub(super) has_unpacked_keywords: bool,
+}
+
+impl<'a> Arguments<'a> {
+    pub(super) fn push(&mut self, name: Option<&'a str>, expr: &'a Expr, values: Values<'a>) {
+        self.evaluated.push((name, expr, values));
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.evaluated.len()
+    }
+
+    pub(super) fn positionals(&self) -> impl Iterator<Item = &Values<'a>> {
+        self.evaluated.iter().filter(|(name, ..)| name.is_none()).map(|(_, _, values)| values)
+    }
+
+    pub(super) fn positional(&self, index: usize) -> Option<&Values<'a>> {
+        self.positionals().nth(index)
+    }
+
+    /// The argument at a place, or with one of these names.
+    fn at_or_named(
+        &self,
+        index: usize,
+        names: &[&str],
+    ) -> impl Iterator<Item = &(Option<&'a str>, &'a Expr, Values<'a>)> {
+        let positional = self.evaluated.iter().filter(|(name, ..)| name.is_none()).nth(index);
+        let by_name = self
+            .evaluated
+            .iter()
+            .filter(move |(name, ..)| name.is_some_and(|name| names.contains(&name)));
+        positional.into_iter().chain(by_name)
+    }
+}
+
+impl<'a> Analyzer<'a, '_> {
+    /// Whether a condition of the rule table holds for a call with these arguments.
+    pub(super) fn holds(
+        &mut self,
+        condition: Condition,
+        base: Option<&Values<'a>>,
+        arguments: &Arguments<'a>,
+    ) -> bool {
+        match condition {
+            Condition::Always => true,
+            Condition::Imported(module) => self.symbols.imported.contains(module),
+            Condition::NamesFile(names) => {
+                arguments.has_unpacked
+                    || arguments.at_or_named(0, names).any(|(_, expr, values)| {
+                        !expr.is_none_literal_expr() && !is_in_memory(values)
+                    })
+            }
+            Condition::TakesText(names) => arguments.at_or_named(0, names).any(|(_, _, values)| {
+                let is_text =
+                    |v: &Value<'_>| matches!(v, Value::Text(_) | Value::Instance("pathlib.Path"));
+                values.known.iter().any(is_text)
+            }),
+            Condition::Keyword(names) => {
+                arguments.has_unpacked_keywords
+                    || arguments.evaluated.iter().any(|(name, expr, _)| {
+                        name.is_some_and(|name| names.contains(&name)) && !is_off(expr)
+                    })
+            }
+            Condition::UnsafeLoader => {
+                !arguments.at_or_named(1, &["Loader"]).any(|(_, _, values)| is_safe_loader(values))
+            }
+            Condition::DatabaseFile => {
+                arguments.has_unpacked
+                    || arguments.at_or_named(0, &["database"]).any(|(_, _, values)| {
+                        let (mut texts, is_complete) = values.texts();
+                        !is_complete || texts.any(|name| !is_memory_database(name))
+                    })
+            }
+            Condition::ReachingSql => {
+                arguments.positional(0).is_some_and(|values| values.texts().0.any(reaches_files))
+            }
+            Condition::Code => self.runs_dangerous_code(arguments),
+            Condition::Formula => arguments
+                .evaluated
+                .iter()
+                .any(|(_, expr, values)| has_dangerous_formula(expr, values)),
+            Condition::UnknownFormula => arguments
+                .positional(0)
+                .is_some_and(|values| values.is_open && values.known.is_empty()),
+            Condition::ImportsModule => {
+                arguments.has_unpacked
+                    || arguments.at_or_named(0, &["name"]).any(|(_, _, values)| {
+                        let (mut names, is_complete) = values.texts();
+                        !is_complete || names.any(|name| !may_be_imported(name))
+                    })
+            }
+            Condition::FormatsInternals => {
+                let arguments = arguments.evaluated.iter().map(|(_, _, values)| values);
+                base.into_iter().chain(arguments).any(texts_name_internals)
+            }
+            Condition::NamesObject => {
+                arguments.at_or_named(0, &["target"]).any(|(_, _, values)| {
+                    let (mut names, is_complete) = values.texts();
+                    !is_complete || names.any(|name| INDEX.is_found(name))
+                })
+            }
+        }
+    }
+
+    /// Whether one of the texts to run is dangerous or not known. A function is looked at where it
+    /// is defined.
+    fn runs_dangerous_code(&self, arguments: &Arguments<'a>) -> bool {
+        let of_interest = arguments.at_or_named(0, &["stmt", "setup"]);
+        let second = arguments.at_or_named(1, &[]);
+        of_interest.chain(second).any(|(_, expr, values)| {
+            let (mut texts, is_complete) = values.texts();
+            if texts.any(|text| self.is_dangerous_code(text)) {
+                return true;
+            }
+            // A name may be a function; what is put together from texts is one.
+            !is_complete && matches!(expr, Expr::BinOp(_) | Expr::FString(_) | Expr::Subscript(_))
+        })
+    }
+
+    /// Whether the examples that doctest finds in a docstring are dangerous.
+    pub(super) fn has_dangerous_examples(&self, docstring: &str) -> bool {
+        let mut code = String::new();
+        for line in docstring.lines() {
+            let line = line.trim_start();
+            if let Some(line) = line.strip_prefix(">>> ").or_else(|| line.strip_prefix("... ")) {
+                code.push_str(line);
+                code.push('\n');
+            }
+        }
+        !code.is_empty() && self.is_dangerous_code(&code)
+    }
+
+    fn is_dangerous_code(&self, text: &str) -> bool {
+        self.pass.text_depth == TEXT_DEPTH_MAX
+            || !bounds::is_nested_at_most(text, TEXT_NESTING_MAX)
+            || super::found_in_code(text, self.pass.text_depth + 1).iter().any(is_blocking)
+    }
+}
+
+/// Whether one of the texts in a literal, or one that is known otherwise, is a dangerous formula.
+fn has_dangerous_formula(expr: &Expr, values: &Values<'_>) -> bool {
+    match expr {
+        Expr::Dict(dict) => {
+            let parts = dict.items.iter().flat_map(|item| item.key.iter().chain([&item.value]));
+            parts.into_iter().any(|part| has_dangerous_formula(part, &Values::unknown()))
+        }
+        Expr::Set(set) => set.iter().any(|part| has_dangerous_formula(part, &Values::unknown())),
+        Expr::Tuple(_) | Expr::List(_) => {
+            let parts = elements(expr).iter();
+            parts.into_iter().any(|part| has_dangerous_formula(part, &Values::unknown()))
+        }
+        Expr::StringLiteral(literal) => is_dangerous_formula(literal.value.to_str()),
+        _ => values.known.iter().any(|value| match value {
+            Value::Text(text) => is_dangerous_formula(text),
+            Value::Items(items) => {
+                items.iter().flat_map(|item| item.texts().0).any(is_dangerous_formula)
+            }
+            _ => false,
+        }),
+    }
+}
+
+/// Whether a text that is evaluated calls what it must not, or names the interpreter's inside.
+pub(super) fn is_dangerous_formula(text: &str) -> bool {
+    // A text without any of these neither calls nor reaches into anything.
+    if !text.contains(['(', '.', '_', '\\', '@']) || text.len() > FORMULA_BYTES_MAX {
+        return text.len() > FORMULA_BYTES_MAX;
+    }
+    // What pandas marks variables with.
+    let text = text.replace(['@', '`'], " ");
+    let text = text.trim();
+    if !bounds::is_nested_at_most(text, TEXT_NESTING_MAX) {
+        return text.contains("__");
+    }
+    let parsed = ruff_python_parser::parse_unchecked_source(text, PySourceType::Python);
+    if parsed.has_invalid_syntax() {
+        return text.contains("__");
+    }
+    let pass = Pass { level_max: TEXT_NESTING_MAX, text_depth: TEXT_DEPTH_MAX, is_formula: true };
+    check::check(parsed.syntax(), text, pass).iter().any(is_blocking)
+}
+
+fn is_blocking(found: &Found) -> bool {
+    found.rule.is_none_or(|rule| rule.severity == Severity::Block)
+}
+
+fn is_in_memory(values: &Values<'_>) -> bool {
+    !values.is_open
+        && values
+            .known
+            .iter()
+            .all(|value| matches!(value, Value::Instance(objects::IN_MEMORY) | Value::Items(_)))
+}
+
+fn is_off(expr: &Expr) -> bool {
+    match expr {
+        Expr::BooleanLiteral(literal) => !literal.value,
+        expr => expr.is_none_literal_expr(),
+    }
+}
+
+fn is_safe_loader(values: &Values<'_>) -> bool {
+    const SAFE: &[&str] = &["BaseLoader", "CBaseLoader", "CSafeLoader", "SafeLoader"];
+    matches!(values.single(), Some(Value::Object(path))
+        if path.rsplit('.').next().is_some_and(|name| SAFE.contains(&name)))
+}
+
+fn is_memory_database(name: &str) -> bool {
+    name.is_empty() || name == ":memory:" || name.starts_with("file::memory:")
+}
+
+/// Whether a statement attaches another database, writes one, or loads a library.
+fn reaches_files(sql: &str) -> bool {
+    let sql = sql.to_ascii_lowercase();
+    sql.contains("load_extension(")
+        || sql.split(';').any(|statement| {
+            let mut words = statement.split_whitespace();
+            match words.next() {
+                Some("attach") => true,
+                Some("vacuum") => words.any(|word| word == "into"),
+                _ => false,
+            }
+        })
+}
+
+fn may_be_imported(module: &str) -> bool {
+    let is_private = module.starts_with('_') && module != "__future__";
+    !is_private && !module.is_empty() && !matches!(INDEX.verdict(module), Verdict::Found(_))
+}
+
+/// Whether a text that names attributes names internal ones, members of other modules, or what no
+/// object may be asked for.
+pub(super) fn names_internals(text: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    let mut parts = text.split(|c| !is_part(c)).filter(|part| !part.is_empty());
+    // A replacement field cannot call.
+    let is_field = text.contains('{');
+    let is_path = !is_field && text.contains('.');
+    parts.any(|part| {
+        INDEX.attribute(part).is_some()
+            || (is_path && objects::far_reaching(part).is_some())
+            || (!is_field && INDEX.is_always_refused(part))
+    })
+}
+
+/// Whether `values` are texts that name internals, or a list of them.
+fn texts_name_internals(values: &Values<'_>) -> bool {
+    values.known.iter().any(|value| match value {
+        Value::Text(text) => names_internals(text),
+        Value::Items(items) => items.iter().flat_map(|item| item.texts().0).any(|part| {
+            let is_module = part.starts_with('_') && objects::far_reaching(part).is_some();
+            is_module || INDEX.attribute(part).is_some()
+        }),
+        _ => false,
+    })
+}

@@ -1,0 +1,196 @@
+//! The rule table, prepared for looking names up.
+
+use std::sync::LazyLock;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::rules::{self, Condition, Rule, Special, Target};
+use super::{objects, stdlib};
+
+/// The prepared table.
+pub(super) static INDEX: LazyLock<Index> = LazyLock::new(Index::new);
+
+/// Members that every module has, and that tell its name or place only.
+const OF_EVERY_MODULE: &[&str] =
+    &["__all__", "__author__", "__class__", "__doc__", "__file__", "__name__", "__version__"];
+
+/// What the rules say about a qualified name.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Verdict {
+    /// No rule finds it.
+    Clear,
+    /// This rule finds it.
+    Found(&'static Rule),
+    /// A module with dangerous members: fine by itself, as long as its uses can be seen.
+    Carrier,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    objects: FxHashMap<&'static str, &'static Rule>,
+    carriers: FxHashMap<&'static str, (&'static Rule, FxHashSet<&'static str>)>,
+    /// Modules of which only what other rows name is dangerous.
+    holders: FxHashSet<&'static str>,
+    attributes: FxHashMap<&'static str, &'static Rule>,
+    calls: FxHashMap<&'static str, Vec<(&'static Rule, Condition)>>,
+    methods: FxHashMap<&'static str, Vec<(&'static Rule, Condition)>>,
+    special: Vec<(Special, &'static Rule)>,
+    /// The topmost modules of all names in the table.
+    roots: FxHashSet<&'static str>,
+}
+
+impl Index {
+    fn new() -> Self {
+        let mut index = Self::default();
+        for rule in rules::all() {
+            for target in rule.targets {
+                index.insert(rule, *target);
+            }
+        }
+        index
+    }
+
+    fn insert(&mut self, rule: &'static Rule, target: Target) {
+        match target {
+            Target::Module(name) | Target::Object(name) => {
+                self.objects.insert(name, rule);
+                self.roots.insert(top(name));
+            }
+            Target::AllBut(module, harmless) => {
+                self.carriers.insert(module, (rule, harmless.iter().copied().collect()));
+                self.roots.insert(top(module));
+            }
+            Target::Holder(module) => {
+                self.holders.insert(module);
+                self.roots.insert(top(module));
+            }
+            Target::Attribute(name) => {
+                self.attributes.insert(name, rule);
+            }
+            Target::Call(name, condition) => {
+                self.calls.entry(name).or_default().push((rule, condition));
+                self.roots.insert(top(name));
+            }
+            Target::Method(name, condition) => {
+                self.methods.entry(name).or_default().push((rule, condition));
+            }
+            Target::Special(special) => self.special.push((special, rule)),
+        }
+    }
+
+    /// What the rules say about the object of this qualified name. The longest prefix decides.
+    pub(super) fn verdict(&self, path: &str) -> Verdict {
+        if !self.roots.contains(top(path)) {
+            return self.private_member(path);
+        }
+        let mut prefix = path;
+        loop {
+            if let Some(rule) = self.objects.get(prefix) {
+                return Verdict::Found(rule);
+            }
+            if let Some((rule, harmless)) = self.carriers.get(prefix) {
+                let Some(below) = path.get(prefix.len() + 1..) else { return Verdict::Carrier };
+                let member = top(below);
+                let is_harmless = harmless.contains(member) || OF_EVERY_MODULE.contains(&member);
+                return if is_harmless { Verdict::Clear } else { Verdict::Found(rule) };
+            }
+            if self.holders.contains(prefix) && prefix.len() == path.len() {
+                return Verdict::Carrier;
+            }
+            let Some(dot) = prefix.rfind('.') else { return self.private_member(path) };
+            prefix = prefix.get(..dot).unwrap_or_default();
+        }
+    }
+
+    /// Members of the standard library's modules whose name starts with one underscore.
+    fn private_member(&self, path: &str) -> Verdict {
+        let is_private = |part: &str| part.starts_with('_') && !part.starts_with("__");
+        if path.contains("._") && stdlib::contains(top(path)) && path.split('.').any(is_private) {
+            return self.special(Special::PrivateMember).map_or(Verdict::Clear, Verdict::Found);
+        }
+        Verdict::Clear
+    }
+
+    /// Whether a row of the table names exactly this object.
+    pub(super) fn names(&self, path: &str) -> bool {
+        self.objects.contains_key(path) || self.carriers.contains_key(path)
+    }
+
+    /// Whether a rule finds this object.
+    pub(super) fn is_found(&self, path: &str) -> bool {
+        matches!(self.verdict(path), Verdict::Found(_))
+    }
+
+    /// Whether a row names this whole module.
+    pub(super) fn is_object(&self, path: &str) -> bool {
+        self.objects.contains_key(path)
+    }
+
+    /// The rule about bringing in all members of this module.
+    pub(super) fn star_import(&self, path: &str) -> Option<&'static Rule> {
+        let of_carrier = self.carriers.get(path).map(|(rule, _)| *rule);
+        let is_holder = self.holders.contains(path);
+        of_carrier.or_else(|| is_holder.then(|| self.special(Special::ModuleAsValue)).flatten())
+    }
+
+    pub(super) fn is_carrier(&self, path: &str) -> bool {
+        self.carriers.contains_key(path) || self.holders.contains(path)
+    }
+
+    pub(super) fn attribute(&self, name: &str) -> Option<&'static Rule> {
+        self.attributes.get(name).copied()
+    }
+
+    /// The rules for calls of this function, those for everything in its package included.
+    pub(super) fn calls(&self, path: &str) -> impl Iterator<Item = (&'static Rule, Condition)> {
+        let exact = self.calls.get(path);
+        let package = self.calls.get(top(path)).filter(|_| path.contains('.'));
+        exact.into_iter().chain(package).flatten().copied()
+    }
+
+    pub(super) fn methods(&self, name: &str) -> &[(&'static Rule, Condition)] {
+        self.methods.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether a method of this name is refused whatever it is called with.
+    pub(super) fn is_always_refused(&self, name: &str) -> bool {
+        self.methods(name)
+            .iter()
+            .any(|(_, condition)| matches!(condition, Condition::Always | Condition::Imported(_)))
+    }
+
+    /// The rule about texts that are formatted by a method of this name.
+    pub(super) fn formatting(&self, name: &str) -> Option<&'static Rule> {
+        let mut rules = self.methods(name).iter();
+        let rule = rules.find(|(_, condition)| *condition == Condition::FormatsInternals);
+        rule.map(|(rule, _)| *rule)
+    }
+
+    pub(super) fn special(&self, special: Special) -> Option<&'static Rule> {
+        self.special.iter().find(|(of, _)| *of == special).map(|(_, rule)| *rule)
+    }
+
+    /// The module that `attribute` of the object `path` is, if it is one: most modules hold others
+    /// that they import.
+    pub(super) fn module_behind(&self, path: &str, attribute: &str) -> Option<&'static str> {
+        if path.rsplit('.').next() == Some(attribute) {
+            return None;
+        }
+        if !stdlib::contains(top(path)) {
+            return objects::far_reaching(attribute);
+        }
+        let name = match attribute.trim_start_matches('_') {
+            "bltns" | "bi" => "builtins",
+            name => name,
+        };
+        if !stdlib::contains(name) {
+            return None;
+        }
+        self.roots.get(name).copied()
+    }
+}
+
+/// The part before the first dot.
+pub(super) fn top(path: &str) -> &str {
+    path.split_once('.').map_or(path, |(top, _)| top)
+}

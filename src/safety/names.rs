@@ -1,0 +1,104 @@
+//! What a name stands for where it is used.
+
+#![expect(clippy::indexing_slicing, reason = "a binding's id is its place in the table")]
+
+use std::borrow::Cow;
+
+use ruff_text_size::TextSize;
+use smallvec::SmallVec;
+
+use super::evaluate::{Analyzer, Memo};
+use super::finding::{DEPTH_MAX, FindingKind};
+use super::index::INDEX;
+use super::objects;
+use super::symbols::{BindingId, Source};
+use super::value::{Value, Values};
+
+impl<'a> Analyzer<'a, '_> {
+    /// What a name stands for where it is used.
+    pub(super) fn named(&mut self, name: &str, offset: TextSize) -> Values<'a> {
+        if let Some((_, values)) = self.unrolled.iter().rev().find(|(of, _)| *of == name) {
+            return values.clone();
+        }
+        let symbols = self.symbols;
+        let mut reaching: SmallVec<[BindingId; 4]> = SmallVec::new();
+        let is_certain = symbols.look_up(name, self.scope, offset, |bindings, is_same_scope| {
+            reaching.extend(symbols.reaching(bindings, is_same_scope, offset));
+        });
+        let mut values = Values::default();
+        for id in &reaching {
+            values.add(self.bound(*id));
+        }
+        if !is_certain {
+            values.add(self.unbound(name, !reaching.is_empty()));
+        }
+        values
+    }
+
+    /// What a name stands for that the script does not bind, or may not have bound.
+    fn unbound(&self, name: &str, is_bound_somewhere: bool) -> Values<'a> {
+        let stars = &self.symbols.star_imports;
+        let is_from_re = name == "compile" && stars.contains(&"re");
+        if let Some(builtin) = objects::builtin(name)
+            && !is_from_re
+        {
+            return Values::one(Value::Object(Cow::Borrowed(builtin)));
+        }
+        if name == "__name__" {
+            return Values::text("__main__");
+        }
+        if !is_bound_somewhere && let Some(module) = objects::well_known_module(name) {
+            return Values::one(Value::Object(Cow::Borrowed(module)));
+        }
+        let mut values = Values::unknown();
+        for module in stars {
+            let path = format!("{module}.{name}");
+            if INDEX.names(&path) || objects::instance_of(&path).is_some() {
+                values.add(Values::one(Value::Object(Cow::Owned(path))));
+            }
+        }
+        values
+    }
+
+    /// What a binding binds its name to.
+    fn bound(&mut self, id: BindingId) -> Values<'a> {
+        match &self.memo[id] {
+            Memo::Done(values) => return values.clone(),
+            Memo::Pending => return Values::unknown(),
+            Memo::NotYet => {}
+        }
+        if self.depth == DEPTH_MAX || self.level > self.pass.level_max {
+            self.report(FindingKind::TooIndirect, None, None);
+            return Values::unknown();
+        }
+        self.memo[id] = Memo::Pending;
+        self.depth += 1;
+        let unrolled = std::mem::take(&mut self.unrolled);
+        let binding = self.symbols.binding(id);
+        let scope = binding.evaluated_in;
+        let mut values = match binding.source {
+            Source::Import("__main__") | Source::Parameter(None) | Source::Unknown => {
+                Values::unknown()
+            }
+            Source::Import(module) => Values::one(Value::Object(Cow::Borrowed(module))),
+            Source::Member(module, member) => {
+                objects::member(&Values::one(Value::Object(Cow::Borrowed(module))), member)
+            }
+            Source::Value(expr) => self.value_in(expr, scope),
+            Source::Item(expr, index) => {
+                let elements = self.value_in(expr, scope).elements();
+                elements.and_then(|e| e.get(index).cloned()).unwrap_or_else(Values::unknown)
+            }
+            Source::Element(expr) => self.value_in(expr, scope).any_element(),
+            Source::Parameter(Some(default)) => self.value_in(default, scope).or_others(),
+            Source::Class => Values::one(Value::OwnClass),
+            Source::Function => Values::one(Value::OwnFunction),
+        };
+        // Where names change unseen, a text is only one of several.
+        values.is_open |= self.symbols.has_dynamic_names;
+        self.unrolled = unrolled;
+        self.depth -= 1;
+        self.memo[id] = Memo::Done(values.clone());
+        values
+    }
+}

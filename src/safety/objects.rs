@@ -1,0 +1,263 @@
+//! What is known about modules, functions and classes from outside of the script.
+
+#![expect(clippy::wildcard_enum_match_arm, reason = "most values have no members that are known")]
+
+use std::borrow::Cow;
+
+use super::evaluate::Role;
+use super::index::{INDEX, Verdict};
+use super::rules::{Condition, Rule, Special};
+use super::value::{Value, Values};
+
+/// The builtins that the analysis knows by themselves; those that a rule names come in addition.
+const KNOWN_BUILTINS: &[&str] = &[
+    "builtins.bool",
+    "builtins.bytearray",
+    "builtins.bytes",
+    "builtins.callable",
+    "builtins.chr",
+    "builtins.delattr",
+    "builtins.dir",
+    "builtins.format",
+    "builtins.getattr",
+    "builtins.globals",
+    "builtins.hasattr",
+    "builtins.help",
+    "builtins.id",
+    "builtins.int",
+    "builtins.isinstance",
+    "builtins.issubclass",
+    "builtins.len",
+    "builtins.list",
+    "builtins.locals",
+    "builtins.map",
+    "builtins.object",
+    "builtins.ord",
+    "builtins.print",
+    "builtins.repr",
+    "builtins.reversed",
+    "builtins.setattr",
+    "builtins.sorted",
+    "builtins.str",
+    "builtins.tuple",
+    "builtins.type",
+    "builtins.vars",
+    "builtins.__builtins__",
+    "builtins.__import__",
+    "builtins.__loader__",
+    "builtins.__spec__",
+    "builtins.__build_class__",
+    "builtins.breakpoint",
+    "builtins.compile",
+    "builtins.copyright",
+    "builtins.credits",
+    "builtins.eval",
+    "builtins.exec",
+    "builtins.license",
+    "builtins.open",
+];
+
+/// Modules that a name means even where the script does not import them.
+const WELL_KNOWN_MODULES: &[&str] = &[
+    "builtins",
+    "ctypes",
+    "importlib",
+    "marshal",
+    "os",
+    "pickle",
+    "shutil",
+    "socket",
+    "subprocess",
+    "sys",
+];
+
+/// The longest qualified name that is followed, in bytes.
+const PATH_BYTES_MAX: usize = 160;
+
+/// Modules that others hold and from which everything can be reached. Looked for behind objects of
+/// which nothing is known as well.
+const FAR_REACHING: &[&str] = &[
+    "builtins",
+    "ctypes",
+    "importlib",
+    "mmap",
+    "multiprocessing",
+    "os",
+    "posix",
+    "runpy",
+    "shutil",
+    "subprocess",
+    "sys",
+];
+
+/// Classes whose instances are followed, and what such an instance counts as.
+const CLASSES: &[(&str, &str)] = &[
+    ("io.BytesIO", IN_MEMORY),
+    ("io.StringIO", IN_MEMORY),
+    ("tempfile.SpooledTemporaryFile", IN_MEMORY),
+    ("tempfile.TemporaryFile", IN_MEMORY),
+    ("zipfile.ZipFile", "zipfile.ZipFile"),
+    ("tarfile.open", "tarfile.TarFile"),
+    ("tarfile.TarFile", "tarfile.TarFile"),
+    ("pathlib.Path", "pathlib.Path"),
+    ("pathlib.PosixPath", "pathlib.Path"),
+    ("pathlib.WindowsPath", "pathlib.Path"),
+    ("pathlib.Path.cwd", "pathlib.Path"),
+    ("pathlib.Path.home", "pathlib.Path"),
+    ("configparser.ConfigParser", "configparser.ConfigParser"),
+    ("configparser.RawConfigParser", "configparser.ConfigParser"),
+    ("configparser.SafeConfigParser", "configparser.ConfigParser"),
+    ("xml.etree.ElementTree.ElementTree", "xml.etree.ElementTree.ElementTree"),
+    ("xml.etree.cElementTree.ElementTree", "xml.etree.ElementTree.ElementTree"),
+];
+
+/// What a stream in memory counts as.
+pub(super) const IN_MEMORY: &str = "io.BytesIO";
+
+/// The qualified name of a builtin that the analysis knows.
+pub(super) fn builtin(name: &str) -> Option<&'static str> {
+    let is_named = |path: &&str| path.get("builtins.".len()..) == Some(name);
+    KNOWN_BUILTINS.iter().copied().find(is_named)
+}
+
+/// The module that a name means where nothing binds it.
+pub(super) fn well_known_module(name: &str) -> Option<&'static str> {
+    WELL_KNOWN_MODULES.iter().copied().find(|module| *module == name)
+}
+
+/// The module that an attribute of this name may be, of an object of which nothing is known.
+pub(super) fn far_reaching(attribute: &str) -> Option<&'static str> {
+    let name = attribute.strip_prefix('_').unwrap_or(attribute);
+    FAR_REACHING.iter().copied().find(|module| *module == name)
+}
+
+/// What a call of the class or function `path` returns, if its instances are followed.
+pub(super) fn instance_of(path: &str) -> Option<&'static str> {
+    CLASSES.iter().find(|(class, _)| *class == path).map(|(_, instance)| *instance)
+}
+
+/// Whether what is made from such an instance is one again: the parent of a path is a path.
+pub(super) fn is_sticky(class: &str) -> bool {
+    class == "pathlib.Path"
+}
+
+/// A qualified name as it is shown: builtins by their name alone.
+pub(super) fn shown(path: &str) -> String {
+    path.strip_prefix("builtins.").unwrap_or(path).to_owned()
+}
+
+/// The member `name` of what `base` is known to be.
+pub(super) fn member<'a>(base: &Values<'a>, name: &str) -> Values<'a> {
+    let mut values = Values { is_open: base.is_open, ..Values::default() };
+    for value in &base.known {
+        values.add(match value {
+            Value::Object(path) => member_of_object(path, name),
+            Value::Instance(class) => member_of_instance(class, name),
+            Value::MaybeModule(module) => {
+                let path = format!("{module}.{name}");
+                match INDEX.names(&path) {
+                    _ if path == "sys.modules" => Values::one(Value::Modules).or_others(),
+                    true => Values::one(Value::Object(Cow::Owned(path))).or_others(),
+                    false if INDEX.is_object(module) => {
+                        Values::one(Value::Object(Cow::Owned(path))).or_others()
+                    }
+                    false => Values::unknown(),
+                }
+            }
+            Value::Namespace(path) => member_of_namespace(path, value, name),
+            Value::Modules => member_of_namespace("sys.modules", value, name),
+            Value::Globals if matches!(name, "get" | "pop" | "setdefault" | "__getitem__") => {
+                Values::one(Value::LookUp(Cow::Borrowed("")))
+            }
+            _ => Values::unknown(),
+        });
+    }
+    values
+}
+
+/// The member `name` of the module, class or function `path`.
+pub(super) fn member_of_object<'a>(path: &str, name: &str) -> Values<'a> {
+    if path == "builtins.__builtins__" {
+        return member_of_object("builtins", name);
+    }
+    if path.len() + name.len() > PATH_BYTES_MAX {
+        // Below what a rule finds, it finds everything.
+        return Values::one(Value::Object(Cow::Owned(path.to_owned()))).or_others();
+    }
+    let joined = format!("{path}.{name}");
+    if joined == "sys.modules" {
+        return Values::one(Value::Modules);
+    }
+    if INDEX.names(&joined) {
+        return Values::one(Value::Object(Cow::Owned(joined)));
+    }
+    if name == "__dict__" {
+        return Values::one(Value::Namespace(Cow::Owned(path.to_owned())));
+    }
+    if let Some(module) = INDEX.module_behind(path, name) {
+        return Values::one(Value::Object(Cow::Borrowed(module)));
+    }
+    Values::one(Value::Object(Cow::Owned(joined)))
+}
+
+fn member_of_instance<'a>(class: &'static str, name: &str) -> Values<'a> {
+    let path = format!("{class}.{name}");
+    if INDEX.names(&path) {
+        return Values::one(Value::Object(Cow::Owned(path)));
+    }
+    if is_sticky(class) { Values::one(Value::Instance(class)) } else { Values::unknown() }
+}
+
+fn member_of_namespace<'a>(path: &str, namespace: &Value<'a>, name: &str) -> Values<'a> {
+    match name {
+        "get" | "pop" | "setdefault" | "__getitem__" => {
+            Values::one(Value::LookUp(Cow::Owned(path.to_owned())))
+        }
+        "keys" | "__contains__" | "__len__" => Values::unknown(),
+        _ => Values::one(namespace.clone()),
+    }
+}
+
+/// What a rule finds in `value` when it goes where it is not followed: its name and the rule.
+pub(super) fn escaping(
+    value: &Value<'_>,
+    as_what: Role,
+) -> Option<(String, Option<&'static Rule>)> {
+    let is_value = as_what == Role::Value;
+    match value {
+        Value::Object(path) => match INDEX.verdict(path) {
+            Verdict::Found(rule) => Some((shown(path), Some(rule))),
+            Verdict::Carrier if is_value => {
+                Some((path.clone().into_owned(), INDEX.special(Special::ModuleAsValue)))
+            }
+            // Without its arguments a function cannot be judged.
+            Verdict::Clear if is_value => INDEX
+                .calls(path)
+                .find(|(_, condition)| {
+                    matches!(condition, Condition::NamesFile(_) | Condition::DatabaseFile)
+                })
+                .map(|(rule, _)| (shown(path), Some(rule))),
+            Verdict::Carrier | Verdict::Clear => None,
+        },
+        Value::Modules if is_value => {
+            Some(("sys.modules".to_owned(), rule_of_namespace("sys.modules")))
+        }
+        Value::Namespace(path) | Value::LookUp(path) if is_value && is_dangerous(path) => {
+            Some((format!("{path}.__dict__"), rule_of_namespace(path)))
+        }
+        _ => None,
+    }
+}
+
+/// Whether the members of this namespace are dangerous.
+pub(super) fn is_dangerous(namespace: &str) -> bool {
+    INDEX.is_carrier(namespace) || namespace == "sys.modules"
+}
+
+/// The rule about taking any member of this namespace.
+pub(super) fn rule_of_namespace(namespace: &str) -> Option<&'static Rule> {
+    match INDEX.verdict(namespace) {
+        Verdict::Found(rule) => Some(rule),
+        Verdict::Carrier | Verdict::Clear => INDEX.special(Special::ComputedName),
+    }
+}

@@ -1,0 +1,160 @@
+//! What is dangerous, as data: a row for each kind of danger, with the reason and with examples
+//! that a test runs.
+//!
+//! A verification script computes and prints. It has no business with files, programs, the
+//! network, native code or the interpreter's inside, and what of these it could reach, the
+//! executor's confinement has to hold as well. So the rows are drawn for what the product needs:
+//! `SymPy`, Z3, the QWED SDKs and the computing part of the standard library pass; a module that
+//! is dangerous as a whole is refused at its import; of a module that scripts need for something
+//! harmless (`os.path`, `sys.exit`, `io.StringIO`) everything is refused but the members that are
+//! listed as harmless, because the list of what is dangerous in it would never be complete.
+
+mod deserialisation;
+mod execution;
+mod files;
+mod formats;
+mod imports;
+mod internals;
+mod native;
+mod network;
+mod notes;
+mod process;
+
+use std::fmt;
+
+/// What a finding of a rule means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// The script runs; the result's `_meta` says what was seen.
+    Note,
+    /// The script does not run.
+    Block,
+}
+
+/// Something that a [`Rule`] looks for. Names are qualified; those of builtins start with
+/// `builtins.`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// This module and everything below it: its import, and every use.
+    Module(&'static str),
+    /// Every member of this module but the listed ones. The module itself may be imported and
+    /// renamed, but not be passed around.
+    AllBut(&'static str, &'static [&'static str]),
+    /// A module of which only the members that other rows name are dangerous, but which must not be
+    /// passed around.
+    Holder(&'static str),
+    /// This function, class or other object, called or not.
+    Object(&'static str),
+    /// An attribute of this name, of whatever.
+    Attribute(&'static str),
+    /// Calls of this function, if the condition holds.
+    Call(&'static str, Condition),
+    /// Calls of a method of this name of an object about which nothing is known, if the condition
+    /// holds. Not if the script defines an attribute of the name itself.
+    Method(&'static str, Condition),
+    /// What cannot be known and would matter, found by the analysis itself.
+    Special(Special),
+}
+
+/// When a call is dangerous.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Condition {
+    /// Always.
+    Always,
+    /// The script imports this module.
+    Imported(&'static str),
+    /// The first argument, or one of these keywords, may name a file: it is not known to be an
+    /// object in memory.
+    NamesFile(&'static [&'static str]),
+    /// The first argument, or one of these keywords, is known to be a text.
+    TakesText(&'static [&'static str]),
+    /// One of these keywords is given, with anything but `False` or `None`.
+    Keyword(&'static [&'static str]),
+    /// The second argument, or the keyword `Loader`, is not one of the safe loaders of YAML.
+    UnsafeLoader,
+    /// The argument is not the name of a database in memory.
+    DatabaseFile,
+    /// A text argument is SQL that reaches files.
+    ReachingSql,
+    /// A text among the arguments is code that must not run, or is not known.
+    Code,
+    /// A known text among the arguments is a formula that does more than compute.
+    Formula,
+    /// A text among the arguments is evaluated, and is not known.
+    UnknownFormula,
+    /// The first argument is not the known name of a module that may be imported.
+    ImportsModule,
+    /// A text names attributes, among them the interpreter's inside or members of other modules.
+    FormatsInternals,
+    /// The first argument, or the keyword `target`, is not the known name of an object that may be
+    /// used.
+    NamesObject,
+}
+
+/// What the analysis finds by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Special {
+    /// A module of an [`Target::AllBut`] that is used as a value.
+    ModuleAsValue,
+    /// An attribute of such a module whose name is computed.
+    ComputedName,
+    /// The same for another module of the standard library.
+    ComputedNameElsewhere,
+    /// An encoding declaration other than UTF-8 or ASCII.
+    Encoding,
+    /// A top-level module whose name starts with an underscore.
+    PrivateModule,
+    /// A member of a module of the standard library whose name starts with one underscore.
+    PrivateMember,
+    /// An annotation in quotes that does more than name types.
+    Annotation,
+    /// Examples in a docstring that doctest would run, and that must not run.
+    Examples,
+}
+
+/// One row of the table.
+#[derive(Clone, Copy)]
+pub struct Rule {
+    /// Stable identifier, `family/name`.
+    pub id: &'static str,
+    /// Whether a script with a finding runs.
+    pub severity: Severity,
+    /// What it looks for.
+    pub targets: &'static [Target],
+    /// Texts to look for when the source does not parse; none where they would only find words.
+    pub patterns: &'static [&'static str],
+    /// Why a verification script has no business with it.
+    pub why: &'static str,
+    /// What to write instead.
+    pub remedy: &'static str,
+    /// Snippets that the rule finds.
+    pub matches: &'static [&'static str],
+    /// Snippets that come close, and that no rule of this severity finds.
+    pub misses: &'static [&'static str],
+}
+
+impl fmt::Debug for Rule {
+    /// The identifier alone: it names the row.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rule").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// The rules, by family. Their order does not matter: findings are reported in source order.
+pub static FAMILIES: &[&[Rule]] = &[
+    execution::RULES,
+    process::RULES,
+    files::RULES,
+    formats::RULES,
+    native::RULES,
+    deserialisation::RULES,
+    network::RULES,
+    imports::RULES,
+    internals::RULES,
+    notes::RULES,
+];
+
+/// All rules.
+pub fn all() -> impl Iterator<Item = &'static Rule> {
+    FAMILIES.iter().copied().flatten()
+}

@@ -1,0 +1,245 @@
+//! The symbol table: which name is bound where, and to what, by Python's rules of scope.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "scopes and bindings are named by their place in the table"
+)]
+
+mod builder;
+mod walk;
+
+use ruff_python_ast::{Expr, ModModule};
+use ruff_text_size::{Ranged as _, TextRange, TextSize};
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+
+/// A scope, by its index.
+pub(super) type ScopeId = usize;
+/// A binding, by its index.
+pub(super) type BindingId = usize;
+
+/// The scope of the module.
+pub(super) const MODULE: ScopeId = 0;
+
+/// Where a name can be bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ScopeKind {
+    /// The script itself.
+    Module,
+    /// The body of a class: not seen from functions in it.
+    Class,
+    /// A function or `lambda`: what is in it runs later.
+    Function,
+    /// A comprehension or generator expression.
+    Comprehension,
+}
+
+/// What a binding binds its name to.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Source<'a> {
+    /// `import a.b as c`: the module.
+    Import(&'a str),
+    /// `from a import b`: the module and its member.
+    Member(&'a str, &'a str),
+    /// The value of an expression.
+    Value(&'a Expr),
+    /// An element of the value of an expression, by its place.
+    Item(&'a Expr, usize),
+    /// Any element of the value of an expression: the target of a `for`.
+    Element(&'a Expr),
+    /// A parameter, with its default.
+    Parameter(Option<&'a Expr>),
+    /// A class of the script.
+    Class,
+    /// A function of the script.
+    Function,
+    /// Something else.
+    Unknown,
+}
+
+/// One place that binds a name.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Binding<'a> {
+    pub(super) source: Source<'a>,
+    /// The scope in which the source is evaluated.
+    pub(super) evaluated_in: ScopeId,
+    /// From here on the name is bound.
+    bound_from: TextSize,
+    /// What runs only if this binding has run, as long as it comes later.
+    block: TextRange,
+    /// Whether it runs each time that the block is entered: the target of a `for`.
+    starts_block: bool,
+    /// The scope that the binding stands in; `global` binds a name of another one.
+    stands_in: ScopeId,
+}
+
+/// A name in a scope.
+#[derive(Debug, Default)]
+pub(super) struct Symbol {
+    pub(super) bindings: SmallVec<[BindingId; 1]>,
+    /// `global` or `nonlocal`: the name belongs to another scope.
+    elsewhere: Option<Elsewhere>,
+    is_deleted: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Elsewhere {
+    Global,
+    Nonlocal,
+}
+
+#[derive(Debug)]
+struct Scope<'a> {
+    kind: ScopeKind,
+    parent: Option<ScopeId>,
+    /// The start of the outermost function around, if what stands here runs later.
+    deferred_from: Option<TextSize>,
+    names: FxHashMap<&'a str, Symbol>,
+}
+
+/// The symbol table of a script.
+#[derive(Debug)]
+pub(super) struct Symbols<'a> {
+    scopes: Vec<Scope<'a>>,
+    bindings: Vec<Binding<'a>>,
+    scope_of: FxHashMap<TextRange, ScopeId>,
+    /// The statements at the top level that may call functions, in order.
+    running: Vec<TextSize>,
+    /// Modules of which everything is imported.
+    pub(super) star_imports: Vec<&'a str>,
+    /// Attributes that the script itself defines: methods, class variables, assigned ones.
+    pub(super) own_attributes: FxHashSet<&'a str>,
+    /// The topmost packages of all imports.
+    pub(super) imported: FxHashSet<&'a str>,
+    /// Whether names of the script may change in a way that is not seen here.
+    pub(super) has_dynamic_names: bool,
+}
+
+impl<'a> Symbols<'a> {
+    pub(super) fn of(module: &'a ModModule) -> Self {
+        builder::build(&module.body, module.range())
+    }
+
+    pub(super) fn binding(&self, id: BindingId) -> Binding<'a> {
+        self.bindings[id]
+    }
+
+    pub(super) fn bindings_len(&self) -> usize {
+        self.bindings.len()
+    }
+
+    /// The scope that the function, class, `lambda` or comprehension at `range` opens.
+    pub(super) fn scope_of(&self, range: TextRange) -> ScopeId {
+        self.scope_of.get(&range).copied().unwrap_or(MODULE)
+    }
+
+    pub(super) fn kind(&self, scope: ScopeId) -> ScopeKind {
+        self.scopes[scope].kind
+    }
+
+    /// Looks `name` up as Python does, from `scope` outwards, for a use at `offset`. Calls `found`
+    /// with the bindings of each scope that binds it, and whether it is `scope` itself, until it is
+    /// certain that it is bound. Returns whether it is.
+    pub(super) fn look_up<'s>(
+        &'s self,
+        name: &str,
+        scope: ScopeId,
+        offset: TextSize,
+        mut found: impl FnMut(&'s [BindingId], bool),
+    ) -> bool {
+        let mut next = Some(scope);
+        while let Some(id) = next {
+            let current = &self.scopes[id];
+            next = current.parent;
+            // A class's names are seen in its own body only.
+            if current.kind == ScopeKind::Class && id != scope {
+                continue;
+            }
+            let Some(symbol) = current.names.get(name) else { continue };
+            if let Some(elsewhere) = symbol.elsewhere {
+                if matches!(elsewhere, Elsewhere::Global) {
+                    next = (id != MODULE).then_some(MODULE);
+                }
+                continue;
+            }
+            if symbol.bindings.is_empty() {
+                continue;
+            }
+            if self.is_certain(symbol, id, scope, offset) {
+                found(&symbol.bindings, id == scope);
+                return true;
+            }
+            found(&symbol.bindings, id == scope);
+        }
+        false
+    }
+
+    /// Whether a use of the symbol of scope `owner` in scope `user` finds it bound.
+    fn is_certain(&self, symbol: &Symbol, owner: ScopeId, user: ScopeId, offset: TextSize) -> bool {
+        match self.scopes[owner].kind {
+            // An unbound local is an error, not a name from further out.
+            ScopeKind::Function | ScopeKind::Comprehension => return true,
+            ScopeKind::Module | ScopeKind::Class => {}
+        }
+        let starts_block_around = |id: &BindingId| {
+            let binding = self.bindings[*id];
+            binding.starts_block
+                && binding.stands_in == owner
+                && binding.block.contains_inclusive(offset)
+        };
+        if user == owner && symbol.bindings.iter().any(starts_block_around) {
+            return true;
+        }
+        if symbol.is_deleted || self.has_dynamic_names {
+            return false;
+        }
+        let deferred_from = self.scopes[user].deferred_from.filter(|_| user != owner);
+        let used_at = deferred_from.unwrap_or(offset);
+        symbol.bindings.iter().any(|id| {
+            let binding = self.bindings[*id];
+            if binding.stands_in != owner || !binding.block.contains_inclusive(used_at) {
+                return false;
+            }
+            binding.bound_from <= used_at
+                // A function may use what is defined below it, if nothing runs in between.
+                || (deferred_from.is_some()
+                    && !self.runs_between(used_at, binding.bound_from))
+        })
+    }
+
+    /// Those of `bindings`, of the scope `owner`, that a use at `offset` in the same scope can see.
+    /// In the body of a `for`, its target hides what was bound before.
+    pub(super) fn reaching<'s>(
+        &'s self,
+        bindings: &'s [BindingId],
+        is_same_scope: bool,
+        offset: TextSize,
+    ) -> impl Iterator<Item = BindingId> + 's {
+        let of_loop = |id: &BindingId| {
+            let binding = &self.bindings[*id];
+            (binding.starts_block && binding.block.contains_inclusive(offset))
+                .then_some(binding.block)
+        };
+        let innermost = bindings.iter().filter_map(of_loop).min_by_key(|block| block.len());
+        let innermost = innermost.filter(|_| is_same_scope);
+        bindings.iter().copied().filter(move |id| {
+            innermost.is_none_or(|block| block.contains_inclusive(self.bindings[*id].bound_from))
+        })
+    }
+
+    fn runs_between(&self, from: TextSize, to: TextSize) -> bool {
+        let first = self.running.partition_point(|at| *at < from);
+        self.running.get(first).is_some_and(|at| *at < to)
+    }
+}
+
+/// The elements of a tuple or list as it stands in the source.
+pub(super) fn elements(expr: &Expr) -> &[Expr] {
+    if let Expr::Tuple(tuple) = expr {
+        &tuple.elts
+    } else if let Expr::List(list) = expr {
+        &list.elts
+    } else {
+        &[]
+    }
+}

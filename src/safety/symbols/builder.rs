@@ -1,0 +1,295 @@
+//! Builds the symbol table: one walk over the tree, with Python's rules of what binds where.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "scopes and bindings are named by their place in the table"
+)]
+#![expect(clippy::wildcard_enum_match_arm, reason = "the enums are the parser's, and long")]
+
+use ruff_python_ast::visitor::Visitor as _;
+use ruff_python_ast::{Comprehension, Expr, Parameters, Stmt, TypeParams};
+use ruff_text_size::{Ranged as _, TextRange, TextSize};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::{
+    Binding, BindingId, Elsewhere, MODULE, Scope, ScopeId, ScopeKind, Source, Symbols, elements,
+};
+
+/// The symbol table of a script with this body.
+pub(super) fn build(body: &[Stmt], range: TextRange) -> Symbols<'_> {
+    let mut builder = Builder::new(range);
+    for stmt in body {
+        builder.symbols.running.extend(calls_from(stmt));
+        builder.visit_stmt(stmt);
+    }
+    for (name, scope, id) in std::mem::take(&mut builder.nonlocal) {
+        let owner = builder.enclosing_owner(name, scope);
+        builder.symbols.scopes[owner].names.entry(name).or_default().bindings.push(id);
+    }
+    let mut symbols = builder.symbols;
+    symbols.has_dynamic_names |= builder.namespace_uses > builder.namespace_reads;
+    symbols
+}
+
+/// The place from which on a statement of the top level may call a function of the script.
+fn calls_from(stmt: &Stmt) -> Option<TextSize> {
+    match stmt {
+        Stmt::FunctionDef(function) => {
+            let parameters = function.parameters.iter_non_variadic_params();
+            let mut defaults = parameters.filter_map(|parameter| parameter.default.as_deref());
+            if !function.decorator_list.is_empty() {
+                // A decorator may call the function before it has its name.
+                return Some(function.name.start());
+            }
+            (!defaults.all(is_plain)).then_some(stmt.start())
+        }
+        Stmt::ClassDef(class) => {
+            let is_plain = class.decorator_list.is_empty()
+                && class.arguments.as_ref().is_none_or(|a| a.keywords.is_empty())
+                && class.body.iter().all(|stmt| calls_from(stmt).is_none());
+            (!is_plain).then_some(stmt.start())
+        }
+        Stmt::Assign(assign) => {
+            let is_plain = assign.targets.iter().all(Expr::is_name_expr) && is_plain(&assign.value);
+            (!is_plain).then_some(stmt.start())
+        }
+        Stmt::Expr(expr) if expr.value.is_literal_expr() => None,
+        Stmt::Import(_) | Stmt::ImportFrom(_) | Stmt::Pass(_) | Stmt::Global(_) => None,
+        _ => Some(stmt.start()),
+    }
+}
+
+/// Whether evaluating `expr` calls nothing of the script: names, literals, members of names, and
+/// displays of these.
+fn is_plain(expr: &Expr) -> bool {
+    match expr {
+        Expr::Name(_) => true,
+        Expr::Attribute(attribute) => attribute.value.is_name_expr(),
+        Expr::Tuple(_) | Expr::List(_) => elements(expr).iter().all(is_plain),
+        Expr::Dict(dict) => dict.items.iter().all(|item| {
+            item.key.as_ref().is_some_and(Expr::is_literal_expr) && is_plain(&item.value)
+        }),
+        _ => expr.is_literal_expr(),
+    }
+}
+
+pub(super) struct Builder<'a> {
+    pub(super) symbols: Symbols<'a>,
+    pub(super) scope: ScopeId,
+    pub(super) block: TextRange,
+    /// Whether what is bound now is bound each time that the block is entered.
+    pub(super) starts_block: bool,
+    /// The outermost comprehension, within one.
+    comprehension: Option<TextRange>,
+    /// Bindings of `nonlocal` names, whose owner may be seen only later.
+    nonlocal: Vec<(&'a str, ScopeId, BindingId)>,
+    /// How often `globals`, `locals` or `vars` are named …
+    pub(super) namespace_uses: usize,
+    /// … and how often that is followed by something that only reads.
+    pub(super) namespace_reads: usize,
+}
+
+impl<'a> Builder<'a> {
+    fn new(range: TextRange) -> Self {
+        let module = Scope {
+            kind: ScopeKind::Module,
+            parent: None,
+            deferred_from: None,
+            names: FxHashMap::default(),
+        };
+        let symbols = Symbols {
+            scopes: vec![module],
+            bindings: Vec::new(),
+            scope_of: FxHashMap::default(),
+            running: Vec::new(),
+            star_imports: Vec::new(),
+            own_attributes: FxHashSet::default(),
+            imported: FxHashSet::default(),
+            has_dynamic_names: false,
+        };
+        Self {
+            symbols,
+            scope: MODULE,
+            block: range,
+            starts_block: false,
+            comprehension: None,
+            nonlocal: Vec::new(),
+            namespace_uses: 0,
+            namespace_reads: 0,
+        }
+    }
+
+    pub(super) fn bind(
+        &mut self,
+        name: &'a str,
+        source: Source<'a>,
+        from: TextSize,
+        evaluated_in: ScopeId,
+    ) {
+        let stands_in = self.scope;
+        let elsewhere =
+            self.symbols.scopes[stands_in].names.get(name).and_then(|symbol| symbol.elsewhere);
+        let owner = if elsewhere.is_some() { MODULE } else { stands_in };
+        if self.symbols.scopes[owner].kind == ScopeKind::Class {
+            self.symbols.own_attributes.insert(name);
+        }
+        let id = self.symbols.bindings.len();
+        let (block, starts_block) = (self.block, self.starts_block);
+        let binding =
+            Binding { source, evaluated_in, bound_from: from, block, starts_block, stands_in };
+        self.symbols.bindings.push(binding);
+        if matches!(elsewhere, Some(Elsewhere::Nonlocal)) {
+            self.nonlocal.push((name, stands_in, id));
+        } else {
+            self.symbols.scopes[owner].names.entry(name).or_default().bindings.push(id);
+        }
+    }
+
+    /// The function around `scope` that binds `name`.
+    fn enclosing_owner(&self, name: &str, scope: ScopeId) -> ScopeId {
+        let mut next = self.symbols.scopes[scope].parent;
+        while let Some(id) = next {
+            let current = &self.symbols.scopes[id];
+            if current.kind == ScopeKind::Function
+                && current.names.get(name).is_some_and(|symbol| symbol.elsewhere.is_none())
+            {
+                return id;
+            }
+            next = current.parent;
+        }
+        MODULE
+    }
+
+    /// Binds the names of an assignment's target.
+    pub(super) fn bind_target(&mut self, target: &'a Expr, source: Source<'a>, from: TextSize) {
+        match target {
+            Expr::Name(name) => self.bind(name.id.as_str(), source, from, self.scope),
+            Expr::Tuple(_) | Expr::List(_) => {
+                let elements = elements(target);
+                let has_star = elements.iter().any(Expr::is_starred_expr);
+                for (index, element) in elements.iter().enumerate() {
+                    let part = match source {
+                        _ if has_star => Source::Unknown,
+                        Source::Value(value) => match self::elements(value) {
+                            literal
+                                if literal.len() == elements.len()
+                                    && !literal.iter().any(Expr::is_starred_expr) =>
+                            {
+                                Source::Value(&literal[index])
+                            }
+                            _ => Source::Item(value, index),
+                        },
+                        _ => Source::Unknown,
+                    };
+                    self.bind_target(element, part, from);
+                }
+            }
+            Expr::Starred(starred) => self.bind_target(&starred.value, Source::Unknown, from),
+            Expr::Attribute(attribute) => {
+                self.symbols.own_attributes.insert(attribute.attr.as_str());
+            }
+            _ => {}
+        }
+    }
+
+    /// Opens a scope, does `work` in it, and closes it.
+    pub(super) fn in_scope(
+        &mut self,
+        kind: ScopeKind,
+        range: TextRange,
+        work: impl FnOnce(&mut Self),
+    ) {
+        let parent = &self.symbols.scopes[self.scope];
+        let deferred_from =
+            parent.deferred_from.or((kind == ScopeKind::Function).then_some(range.start()));
+        let scope =
+            Scope { kind, parent: Some(self.scope), deferred_from, names: FxHashMap::default() };
+        let id = self.symbols.scopes.len();
+        self.symbols.scopes.push(scope);
+        self.symbols.scope_of.insert(range, id);
+        let (outer_scope, outer_block) = (self.scope, self.block);
+        self.scope = id;
+        self.block = range;
+        work(self);
+        self.scope = outer_scope;
+        self.block = outer_block;
+    }
+
+    pub(super) fn bind_parameters(&mut self, parameters: &'a Parameters, outer: ScopeId) {
+        for parameter in parameters {
+            let source = Source::Parameter(parameter.default());
+            self.bind(parameter.name().as_str(), source, parameters.start(), outer);
+        }
+    }
+
+    pub(super) fn bind_type_params(&mut self, type_params: Option<&'a TypeParams>) {
+        for type_param in type_params.iter().flat_map(|params| params.iter()) {
+            let name = type_param.name().as_str();
+            self.bind(name, Source::Unknown, type_param.start(), self.scope);
+        }
+        if let Some(type_params) = type_params {
+            self.visit_type_params(type_params);
+        }
+    }
+
+    pub(super) fn comprehension(
+        &mut self,
+        expr: &'a Expr,
+        parts: [Option<&'a Expr>; 2],
+        generators: &'a [Comprehension],
+    ) {
+        let outer = self.scope;
+        if let Some(first) = generators.first() {
+            self.visit_expr(&first.iter);
+        }
+        let around = self.comprehension;
+        self.comprehension = around.or(Some(expr.range()));
+        self.in_scope(ScopeKind::Comprehension, expr.range(), |this| {
+            for (index, generator) in generators.iter().enumerate() {
+                let evaluated_in = if index == 0 { outer } else { this.scope };
+                match &generator.target {
+                    Expr::Name(name) => this.bind(
+                        name.id.as_str(),
+                        Source::Element(&generator.iter),
+                        generator.start(),
+                        evaluated_in,
+                    ),
+                    target => this.bind_target(target, Source::Unknown, generator.start()),
+                }
+                this.visit_expr(&generator.target);
+                if index > 0 {
+                    this.visit_expr(&generator.iter);
+                }
+                for condition in &generator.ifs {
+                    this.visit_expr(condition);
+                }
+            }
+            for part in parts.into_iter().flatten() {
+                this.visit_expr(part);
+            }
+        });
+        self.comprehension = around;
+    }
+
+    /// A walrus in a comprehension binds outside of it.
+    pub(super) fn bind_walrus(&mut self, target: &'a Expr, value: &'a Expr, from: TextSize) {
+        let inner = self.scope;
+        while self.symbols.scopes[self.scope].kind == ScopeKind::Comprehension {
+            let Some(parent) = self.symbols.scopes[self.scope].parent else { break };
+            self.scope = parent;
+        }
+        if let Expr::Name(name) = target {
+            // A comprehension may run for no element, and in it the conditions come before what
+            // stands before them.
+            let outer = self.block;
+            let mut from = from;
+            if let Some(comprehension) = self.comprehension {
+                self.block = comprehension;
+                from = comprehension.start();
+            }
+            self.bind(name.id.as_str(), Source::Value(value), from, inner);
+            self.block = outer;
+        }
+        self.scope = inner;
+    }
+}

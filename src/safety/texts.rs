@@ -1,0 +1,375 @@
+//! Texts that are put together: what a name may be that is not written out.
+
+#![expect(clippy::wildcard_enum_match_arm, reason = "most values and operators make no text")]
+
+use ruff_python_ast::{
+    Expr, ExprBinOp, ExprFString, ExprSlice, FStringPart, InterpolatedStringElement, Operator,
+};
+
+use super::evaluate::{Analyzer, Role};
+use super::objects;
+use super::value::{ITEMS_MAX, TEXT_BYTES_MAX, Value, Values};
+
+impl<'a> Analyzer<'a, '_> {
+    /// `+`, `%`, `*` of texts and sequences, and `/` of paths.
+    pub(super) fn operation(&mut self, operation: &'a ExprBinOp) -> Values<'a> {
+        // A sum of many terms nests to the left.
+        let left = self.evaluate(&operation.left, Role::Value);
+        let right = self.evaluate(&operation.right, Role::Value);
+        for side in [&left, &right] {
+            if let Some(Value::Instance(class)) = side.known.first()
+                && objects::is_sticky(class)
+            {
+                return Values::one(Value::Instance(class));
+            }
+        }
+        let (Some(left), Some(right)) = (left.single(), right.single()) else {
+            return Values::unknown();
+        };
+        combined(left, operation.op, right).unwrap_or_else(Values::unknown)
+    }
+
+    pub(super) fn f_string(&mut self, f_string: &'a ExprFString) -> Values<'a> {
+        let mut text = Some(String::new());
+        for part in &f_string.value {
+            match part {
+                FStringPart::Literal(literal) => push(&mut text, Some(literal.as_str())),
+                FStringPart::FString(f_string) => {
+                    for element in &f_string.elements {
+                        self.f_string_element(element, &mut text);
+                    }
+                }
+            }
+        }
+        text.map_or_else(Values::unknown, Values::text)
+    }
+
+    fn f_string_element(
+        &mut self,
+        element: &'a InterpolatedStringElement,
+        text: &mut Option<String>,
+    ) {
+        match element {
+            InterpolatedStringElement::Literal(literal) => push(text, Some(&literal.value)),
+            InterpolatedStringElement::Interpolation(interpolation) => {
+                let values = self.evaluate(&interpolation.expression, Role::Harmless);
+                let is_plain =
+                    interpolation.conversion.is_none() && interpolation.format_spec.is_none();
+                push(text, values.as_text().filter(|_| is_plain));
+                if let Some(spec) = &interpolation.format_spec {
+                    for element in &spec.elements {
+                        self.f_string_element(element, &mut None);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Appends a known part, or gives up.
+fn push(text: &mut Option<String>, part: Option<&str>) {
+    match (text.as_mut(), part) {
+        (Some(whole), Some(part)) if whole.len() + part.len() <= TEXT_BYTES_MAX => {
+            whole.push_str(part);
+        }
+        _ => *text = None,
+    }
+}
+
+fn combined<'a>(left: &Value<'a>, op: Operator, right: &Value<'a>) -> Option<Values<'a>> {
+    match (left, op, right) {
+        (Value::Text(left), Operator::Add, Value::Text(right)) => {
+            let fits = left.len() + right.len() <= TEXT_BYTES_MAX;
+            fits.then(|| Values::text(format!("{left}{right}")))
+        }
+        (Value::Bytes(left), Operator::Add, Value::Bytes(right)) => {
+            Some(Values::bytes([&**left, &**right].concat()))
+        }
+        (Value::Items(left), Operator::Add, Value::Items(right)) => {
+            Some(Values::items([&**left, &**right].concat()))
+        }
+        (Value::Number(left), Operator::Add, Value::Number(right)) => {
+            left.checked_add(*right).map(|sum| Values::one(Value::Number(sum)))
+        }
+        (Value::Number(left), Operator::Sub, Value::Number(right)) => {
+            left.checked_sub(*right).map(|sum| Values::one(Value::Number(sum)))
+        }
+        (Value::Number(left), Operator::BitXor, Value::Number(right)) => {
+            Some(Values::one(Value::Number(left ^ right)))
+        }
+        (Value::Text(text), Operator::Mult, Value::Number(count)) => {
+            let count = usize::try_from((*count).max(0)).ok()?;
+            let fits = text.len().checked_mul(count)? <= TEXT_BYTES_MAX;
+            fits.then(|| Values::text(text.repeat(count)))
+        }
+        (Value::Text(pattern), Operator::Mod, value) => {
+            let arguments = match value {
+                Value::Items(items) => items.to_vec(),
+                value => vec![Values::one(value.clone())],
+            };
+            percent(pattern, &arguments).map(Values::text)
+        }
+        _ => None,
+    }
+}
+
+/// `pattern % arguments`, for the plain conversions.
+fn percent(pattern: &str, arguments: &[Values<'_>]) -> Option<String> {
+    let mut arguments = arguments.iter();
+    let mut text = String::new();
+    let mut rest = pattern;
+    while let Some((before, after)) = rest.split_once('%') {
+        text.push_str(before);
+        let conversion = after.chars().next()?;
+        match conversion {
+            '%' => text.push('%'),
+            's' => text.push_str(&display(arguments.next()?)?),
+            'c' => text.push_str(&character(arguments.next()?)?),
+            'd' | 'i' => text.push_str(&arguments.next()?.as_number()?.to_string()),
+            _ => return None,
+        }
+        rest = after.get(conversion.len_utf8()..)?;
+    }
+    text.push_str(rest);
+    Some(text)
+}
+
+/// `str(value)`.
+pub(super) fn display(values: &Values<'_>) -> Option<String> {
+    match values.single()? {
+        Value::Text(text) => Some(text.clone().into_owned()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+fn character(values: &Values<'_>) -> Option<String> {
+    match values.single()? {
+        Value::Text(text) => Some(text.clone().into_owned()),
+        Value::Number(_) => chr(values)?.as_text().map(str::to_owned),
+        _ => None,
+    }
+}
+
+/// `chr(number)`.
+pub(super) fn chr<'a>(number: &Values<'a>) -> Option<Values<'a>> {
+    let number = u32::try_from(number.as_number()?).ok()?;
+    Some(Values::text(char::from_u32(number)?.to_string()))
+}
+
+/// `ord(character)`.
+pub(super) fn ord<'a>(character: &Values<'a>) -> Option<Values<'a>> {
+    let mut characters = character.as_text()?.chars();
+    let only = characters.next()?;
+    characters.next().is_none().then(|| Values::one(Value::Number(i64::from(u32::from(only)))))
+}
+
+/// `bytes(sequence)`.
+pub(super) fn bytes<'a>(sequence: &Values<'a>) -> Option<Values<'a>> {
+    let numbers = sequence.elements()?;
+    let bytes: Option<Vec<u8>> =
+        numbers.iter().map(|number| u8::try_from(number.as_number()?).ok()).collect();
+    bytes.map(Values::bytes)
+}
+
+/// `reversed(sequence)`, or the slice `[::-1]`.
+pub(super) fn reversed<'a>(sequence: &Values<'a>) -> Option<Values<'a>> {
+    match sequence.single()? {
+        Value::Text(text) => Some(Values::text(text.chars().rev().collect::<String>())),
+        Value::Bytes(bytes) => Some(Values::bytes(bytes.iter().rev().copied().collect())),
+        Value::Items(items) => Some(Values::items(items.iter().rev().cloned().collect())),
+        _ => None,
+    }
+}
+
+/// An item or a slice of a known text or sequence. None if `base` is something else.
+pub(super) fn sliced<'a>(base: &Values<'a>, slice: &Expr, key: &Values<'a>) -> Option<Values<'a>> {
+    let base = base.single()?;
+    let elements: Vec<Values<'a>> = match base {
+        Value::Text(text) if text.len() <= ITEMS_MAX * 16 => {
+            text.chars().map(|c| Values::text(c.to_string())).collect()
+        }
+        Value::Bytes(bytes) if bytes.len() <= ITEMS_MAX * 16 => {
+            bytes.iter().map(|byte| Values::one(Value::Number(i64::from(*byte)))).collect()
+        }
+        Value::Items(items) => items.to_vec(),
+        Value::Text(_) | Value::Bytes(_) => return Some(Values::unknown()),
+        _ => return None,
+    };
+    let Expr::Slice(slice) = slice else {
+        let length = i64::try_from(elements.len()).ok()?;
+        let index = key.as_number().map(|index| if index < 0 { index + length } else { index });
+        let item = index.and_then(|index| elements.get(usize::try_from(index).ok()?).cloned());
+        return Some(item.unwrap_or_else(|| any_of(elements)));
+    };
+    let picked = picked(&elements, slice);
+    Some(picked.and_then(|picked| together(base, picked)).unwrap_or_else(Values::unknown))
+}
+
+fn any_of(elements: Vec<Values<'_>>) -> Values<'_> {
+    let mut any = Values::default();
+    for element in elements {
+        any.add(element);
+    }
+    any.or_others()
+}
+
+/// The elements that a slice with literal bounds picks.
+fn picked<'a>(elements: &[Values<'a>], slice: &ExprSlice) -> Option<Vec<Values<'a>>> {
+    let bound = |bound: &Option<Box<Expr>>| match bound.as_deref() {
+        None => Some(None),
+        Some(expr) => literal_number(expr).map(Some),
+    };
+    let length = i64::try_from(elements.len()).ok()?;
+    let (lower, upper) = (bound(&slice.lower)?, bound(&slice.upper)?);
+    let step = bound(&slice.step)?.unwrap_or(1);
+    if step == 0 {
+        return None;
+    }
+    // As CPython's PySlice_AdjustIndices.
+    let (least, most) = if step < 0 { (-1, length - 1) } else { (0, length) };
+    let adjusted = |bound: i64| {
+        let from_start = if bound < 0 { bound.saturating_add(length) } else { bound };
+        from_start.clamp(least, most)
+    };
+    let (first, end) = if step < 0 { (length - 1, -1) } else { (0, length) };
+    let mut at = lower.map_or(first, adjusted);
+    let end = upper.map_or(end, adjusted);
+    let mut picked = Vec::new();
+    while if step < 0 { at > end } else { at < end } {
+        picked.push(elements.get(usize::try_from(at).ok()?)?.clone());
+        at = at.checked_add(step)?;
+    }
+    Some(picked)
+}
+
+fn literal_number(expr: &Expr) -> Option<i64> {
+    match expr {
+        Expr::NumberLiteral(literal) => literal.value.as_int()?.as_i64(),
+        Expr::UnaryOp(negated) if negated.op.is_u_sub() => {
+            literal_number(&negated.operand)?.checked_neg()
+        }
+        _ => None,
+    }
+}
+
+/// Puts elements together to what they were taken from.
+fn together<'a>(like: &Value<'a>, elements: Vec<Values<'a>>) -> Option<Values<'a>> {
+    match like {
+        Value::Text(_) => joined("", &elements),
+        Value::Bytes(_) => bytes(&Values::items(elements)),
+        _ => Some(Values::items(elements)),
+    }
+}
+
+fn joined<'a>(separator: &str, elements: &[Values<'a>]) -> Option<Values<'a>> {
+    let texts: Option<Vec<&str>> = elements.iter().map(Values::as_text).collect();
+    Some(Values::text(texts?.join(separator)))
+}
+
+/// A method of a known text, bytes or sequence.
+pub(super) fn method<'a>(
+    base: &Values<'a>,
+    name: &str,
+    arguments: &[Values<'a>],
+) -> Option<Values<'a>> {
+    match base.single()? {
+        Value::Text(text) => text_method(text, name, arguments),
+        Value::Bytes(bytes) if matches!(name, "decode") => {
+            std::str::from_utf8(bytes).ok().map(|text| Values::text(text.to_owned()))
+        }
+        _ => None,
+    }
+}
+
+fn text_method<'a>(text: &str, name: &str, arguments: &[Values<'a>]) -> Option<Values<'a>> {
+    let argument = |index: usize| arguments.get(index).and_then(Values::as_text);
+    let trimmed = |text: &str| Some(Values::text(text.to_owned()));
+    match name {
+        "join" => joined(text, &arguments.first()?.elements()?),
+        "lower" | "casefold" => Some(Values::text(text.to_lowercase())),
+        "upper" => Some(Values::text(text.to_uppercase())),
+        "swapcase" => Some(Values::text(text.chars().map(swapped).collect::<String>())),
+        "strip" | "lstrip" | "rstrip" => {
+            let set = argument(0);
+            let is_cut = |c: char| set.map_or(c.is_whitespace(), |set| set.contains(c));
+            match name {
+                "strip" => trimmed(text.trim_matches(is_cut)),
+                "lstrip" => trimmed(text.trim_start_matches(is_cut)),
+                _ => trimmed(text.trim_end_matches(is_cut)),
+            }
+        }
+        "removeprefix" => trimmed(text.strip_prefix(argument(0)?).unwrap_or(text)),
+        "removesuffix" => trimmed(text.strip_suffix(argument(0)?).unwrap_or(text)),
+        "replace" => {
+            let (from, to) = (argument(0)?, argument(1)?);
+            let is_short = text.len() * (to.len() + 1) <= TEXT_BYTES_MAX;
+            (is_short && !from.is_empty()).then(|| Values::text(text.replace(from, to)))
+        }
+        "split" => {
+            let parts: Vec<&str> = match argument(0) {
+                Some("") => return None,
+                Some(separator) => text.split(separator).take(ITEMS_MAX + 1).collect(),
+                None => text.split_whitespace().take(ITEMS_MAX + 1).collect(),
+            };
+            Some(Values::items(parts.into_iter().map(|p| Values::text(p.to_owned())).collect()))
+        }
+        "encode" => Some(Values::bytes(text.as_bytes().to_vec())),
+        "format" => formatted(text, arguments).map(Values::text),
+        _ => None,
+    }
+}
+
+fn swapped(c: char) -> char {
+    if c.is_ascii_lowercase() { c.to_ascii_uppercase() } else { c.to_ascii_lowercase() }
+}
+
+/// `pattern.format(…)`, for fields that are empty or a number.
+fn formatted(pattern: &str, arguments: &[Values<'_>]) -> Option<String> {
+    let mut text = String::new();
+    let mut rest = pattern;
+    let mut next = 0;
+    while let Some((before, after)) = rest.split_once('{') {
+        text.push_str(before);
+        let (field, remaining) = after.split_once('}')?;
+        let index = if field.is_empty() {
+            next += 1;
+            next - 1
+        } else {
+            field.parse().ok()?
+        };
+        text.push_str(&display(arguments.get(index)?)?);
+        if text.len() > TEXT_BYTES_MAX {
+            return None;
+        }
+        rest = remaining;
+    }
+    if rest.contains('}') || text.contains('}') {
+        return None;
+    }
+    text.push_str(rest);
+    Some(text)
+}
+
+/// `bytes.fromhex(text)`.
+pub(super) fn from_hex<'a>(text: &Values<'a>) -> Option<Values<'a>> {
+    let digits: Vec<char> = text.as_text()?.chars().filter(|c| !c.is_ascii_whitespace()).collect();
+    let byte = |pair: &[char]| match pair {
+        [high, low] => u8::try_from(high.to_digit(16)? * 16 + low.to_digit(16)?).ok(),
+        _ => None,
+    };
+    digits.chunks(2).map(byte).collect::<Option<Vec<u8>>>().map(Values::bytes)
+}
+
+/// `codecs.decode(text, "rot13")`.
+pub(super) fn rot13<'a>(text: &Values<'a>, codec: &Values<'a>) -> Option<Values<'a>> {
+    if !matches!(codec.as_text()?, "rot13" | "rot_13" | "rot-13") {
+        return None;
+    }
+    let turned = |c: char| {
+        let Ok(byte) = u8::try_from(c) else { return c };
+        let start = if byte.is_ascii_uppercase() { b'A' } else { b'a' };
+        if byte.is_ascii_alphabetic() { char::from((byte - start + 13) % 26 + start) } else { c }
+    };
+    Some(Values::text(text.as_text()?.chars().map(turned).collect::<String>()))
+}

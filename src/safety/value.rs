@@ -1,0 +1,166 @@
+//! What is known about a value without running anything.
+
+#![expect(clippy::wildcard_enum_match_arm, reason = "each method is about some kinds of values")]
+
+use std::borrow::Cow;
+use std::rc::Rc;
+
+use smallvec::SmallVec;
+
+/// The most alternatives that are kept for one value; with more it counts as unknown.
+const ALTERNATIVES_MAX: usize = 16;
+/// The longest text that is folded, in bytes: a name of an attribute is short.
+pub(super) const TEXT_BYTES_MAX: usize = 16 * 1024;
+/// The most elements of a sequence that are kept.
+pub(super) const ITEMS_MAX: usize = 64;
+
+/// Something that an expression may evaluate to.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Value<'a> {
+    /// A text.
+    Text(Cow<'a, str>),
+    /// Bytes.
+    Bytes(Rc<[u8]>),
+    /// A whole number.
+    Number(i64),
+    /// A module, function or class from outside of the script, by its qualified name.
+    Object(Cow<'a, str>),
+    /// What is perhaps this module: an attribute of its name, of an unknown object.
+    MaybeModule(&'static str),
+    /// An instance of a class from outside, by the class's qualified name.
+    Instance(&'static str),
+    /// The namespace (`__dict__`) of a module, by the module's qualified name.
+    Namespace(Cow<'a, str>),
+    /// The function that looks a key up in such a namespace.
+    LookUp(Cow<'a, str>),
+    /// The namespace of the script itself.
+    Globals,
+    /// `sys.modules`.
+    Modules,
+    /// A class that the script defines.
+    OwnClass,
+    /// A function that the script defines.
+    OwnFunction,
+    /// A tuple or list of known length.
+    Items(Rc<[Values<'a>]>),
+}
+
+/// All that an expression may evaluate to, as far as that is known.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Values<'a> {
+    /// The known alternatives.
+    pub(super) known: SmallVec<[Value<'a>; 1]>,
+    /// Whether there may be others.
+    pub(super) is_open: bool,
+}
+
+impl<'a> Values<'a> {
+    /// Nothing is known.
+    pub(super) fn unknown() -> Self {
+        Self { known: SmallVec::new(), is_open: true }
+    }
+
+    /// Exactly this.
+    pub(super) fn one(value: Value<'a>) -> Self {
+        Self { known: SmallVec::from_iter([value]), is_open: false }
+    }
+
+    pub(super) fn text(text: impl Into<Cow<'a, str>>) -> Self {
+        let text = text.into();
+        if text.len() > TEXT_BYTES_MAX { Self::unknown() } else { Self::one(Value::Text(text)) }
+    }
+
+    pub(super) fn bytes(bytes: Vec<u8>) -> Self {
+        if bytes.len() > TEXT_BYTES_MAX {
+            Self::unknown()
+        } else {
+            Self::one(Value::Bytes(bytes.into()))
+        }
+    }
+
+    pub(super) fn items(items: Vec<Self>) -> Self {
+        if items.len() > ITEMS_MAX {
+            Self::unknown()
+        } else {
+            Self::one(Value::Items(items.into()))
+        }
+    }
+
+    /// The same alternatives, and possibly others.
+    pub(super) fn or_others(mut self) -> Self {
+        self.is_open = true;
+        self
+    }
+
+    /// Adds what `other` may be.
+    pub(super) fn add(&mut self, other: Self) {
+        self.is_open |= other.is_open;
+        for value in other.known {
+            if self.known.contains(&value) {
+                continue;
+            }
+            if self.known.len() == ALTERNATIVES_MAX {
+                self.is_open = true;
+                return;
+            }
+            self.known.push(value);
+        }
+    }
+
+    /// The value, if there is exactly one.
+    pub(super) fn single(&self) -> Option<&Value<'a>> {
+        match self.known.as_slice() {
+            [value] if !self.is_open => Some(value),
+            _ => None,
+        }
+    }
+
+    pub(super) fn as_text(&self) -> Option<&str> {
+        match self.single()? {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    pub(super) fn as_number(&self) -> Option<i64> {
+        match self.single()? {
+            Value::Number(number) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// The known texts, and whether the value can be nothing else.
+    pub(super) fn texts(&self) -> (impl Iterator<Item = &str>, bool) {
+        let is_text = |value: &Value<'_>| matches!(value, Value::Text(_));
+        let is_complete = !self.is_open && self.known.iter().all(is_text);
+        let texts = self.known.iter().filter_map(|value| match value {
+            Value::Text(text) => Some(&**text),
+            _ => None,
+        });
+        (texts, is_complete)
+    }
+
+    /// What an iteration over this yields: the elements one after the other, or nothing known.
+    pub(super) fn elements(&self) -> Option<Vec<Self>> {
+        match self.single()? {
+            Value::Items(items) => Some(items.to_vec()),
+            Value::Text(text) if text.len() <= ITEMS_MAX * 4 => {
+                Some(text.chars().map(|c| Self::text(c.to_string())).collect())
+            }
+            Value::Bytes(bytes) if bytes.len() <= ITEMS_MAX => {
+                Some(bytes.iter().map(|b| Self::one(Value::Number(i64::from(*b)))).collect())
+            }
+            _ => None,
+        }
+    }
+
+    /// What one step of an iteration over this may yield.
+    pub(super) fn any_element(&self) -> Self {
+        let Some(elements) = self.elements() else { return Self::unknown() };
+        let mut any = Self::default();
+        for element in elements {
+            any.add(element);
+        }
+        any
+    }
+}
