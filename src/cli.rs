@@ -1,4 +1,6 @@
-//! The command line: `qwed-mcp` serves, `qwed-mcp run` runs one script.
+//! The command line: `qwed-mcp` serves, `run` runs one script, `check` analyses some.
+
+mod check;
 
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal as _, Read as _, Write as _};
@@ -56,6 +58,18 @@ enum Command {
         /// The script, or - for standard input
         file: PathBuf,
     },
+    /// Say what the safety analysis finds in scripts, without running them
+    ///
+    /// The exit code is 0 if nothing was found, 1 if a script would be blocked, 2 if one could not
+    /// be read.
+    Check {
+        /// The scripts, or - for standard input
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+        /// The form of the output
+        #[arg(long, value_enum, default_value = "text")]
+        format: check::Format,
+    },
 }
 
 /// The whole program. The exit code is the process's.
@@ -69,6 +83,7 @@ pub fn run() -> ExitCode {
     let result = match command {
         Command::Serve => serve_client(),
         Command::Run { file } => run_script(&file),
+        Command::Check { files, format } => check::check(&files, format),
     };
     match result {
         Ok(code) => code,

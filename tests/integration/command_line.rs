@@ -4,6 +4,8 @@ use std::fs;
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
 
+use serde_json::{Value, json};
+
 use crate::harness::{ServerBuilder, binary, root};
 
 fn run(builder: &ServerBuilder, arguments: &[&str], input: &str) -> Output {
@@ -91,4 +93,93 @@ fn the_examples_run() {
         }
     }
     assert!(ran >= 2, "{ran} examples");
+}
+
+/// Runs `check` in a folder with the given files.
+fn check(files: &[(&str, &str)], arguments: &[&str], input: &str) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, source) in files {
+        fs::write(folder.path().join(name), source).unwrap();
+    }
+    let mut child = Command::new(binary())
+        .arg("check")
+        .args(arguments)
+        .current_dir(&folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn check_says_where_what_and_what_instead_for_each_file() {
+    let files = [
+        ("bad.py", "import os as x\nif 1:\n    x.system('id')\nx.system('id')\n"),
+        ("good.py", "print(1)\n"),
+        ("noted.py", "import sys\nsys.path.insert(0, '.')\n"),
+    ];
+    let output = check(&files, &["bad.py", "good.py", "noted.py", "-"], "e = eval\n");
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        "bad.py:3:5: blocked: Dangerous function call: os.system() (line 3, written x.system), \
+         instead: do the work in Python [process/os-system]\n\
+         noted.py:2:1: note: sys.path.insert (line 2): modules may come from elsewhere than the \
+         installed packages [notes/module-search-path]\n\
+         <stdin>:1:5: blocked: Dangerous name reference detected: eval (line 1), instead: \
+         ast.literal_eval for data, sympy.sympify for formulas [execution/eval]\n"
+    );
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(check(&files, &["good.py", "noted.py"], "").status.code(), Some(0));
+}
+
+#[test]
+fn check_tells_what_it_cannot_read_and_still_checks_the_rest() {
+    let files = [("bad.py", "eval('1')"), ("good.py", "print(1)")];
+    for arguments in [["absent.py", "bad.py"], ["absent.py", "good.py"]] {
+        let output = check(&files, &arguments, "");
+        assert_eq!(output.status.code(), Some(2));
+        assert!(String::from_utf8(output.stderr).unwrap().contains("failed to check absent.py"));
+        assert_eq!(output.stdout.is_empty(), arguments[1] == "good.py");
+    }
+    // A usage error is one too.
+    assert_eq!(check(&[], &[], "").status.code(), Some(2));
+    assert_eq!(check(&files, &["good.py", "--format", "xml"], "").status.code(), Some(2));
+}
+
+#[test]
+fn check_prints_json_and_sarif() {
+    let files = [("bad file.py", "é = 1; eval('1')\n"), ("broken.py", "print(\n")];
+    let arguments = ["bad file.py", "broken.py", "--format"];
+    let output = check(&files, &[&arguments[..], &["json"]].concat(), "");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["files"][0]["file"], "bad file.py");
+    assert_eq!(report["files"][0]["blocked"], true);
+    let finding = &report["files"][0]["findings"][0];
+    assert_eq!((&finding["line"], &finding["column"]), (&json!(1), &json!(8)), "{finding}");
+    assert_eq!(finding["rule"], "execution/eval");
+    assert_eq!(report["files"][0]["notes"], json!([]));
+    assert_eq!(report["files"][1]["findings"][0]["rule"], Value::Null);
+
+    let output = check(&files, &[&arguments[..], &["sarif"]].concat(), "");
+    assert_eq!(output.status.code(), Some(1));
+    let log: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(log["version"], "2.1.0");
+    let run = &log["runs"][0];
+    let rules: Vec<_> =
+        run["tool"]["driver"]["rules"].as_array().unwrap().iter().map(|r| &r["id"]).collect();
+    let results = run["results"].as_array().unwrap();
+    assert_eq!(results.len(), 2);
+    for result in results {
+        assert!(rules.contains(&&result["ruleId"]), "{result}");
+        assert_eq!(result["level"], "error");
+        assert!(!result["message"]["text"].as_str().unwrap().is_empty());
+    }
+    let location = &results[0]["locations"][0]["physicalLocation"];
+    assert_eq!(location["artifactLocation"]["uri"], "bad%20file.py");
+    assert_eq!(location["region"], json!({ "startLine": 1, "startColumn": 8 }));
+    // Columns are counted in characters, and the log says so.
+    assert_eq!(run["columnKind"], "unicodeCodePoints");
 }

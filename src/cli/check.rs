@@ -1,0 +1,129 @@
+//! `qwed-mcp check`: the safety analysis for people and for continuous integration.
+
+mod sarif;
+
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::ValueEnum;
+use serde_json::{Value, json};
+
+use crate::safety::{self, Analysis, Finding, Severity};
+
+/// The form of the output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// A line for each finding, for people
+    Text,
+    /// One JSON object
+    Json,
+    /// SARIF 2.1.0, for code scanning
+    Sarif,
+}
+
+/// What came of one file.
+struct Checked {
+    /// The file as the user named it, or `<stdin>`.
+    name: String,
+    analysis: Analysis,
+}
+
+/// Analyses the files and prints what was found. The exit code is 0 if nothing was, 1 if something
+/// was, and 2 if a file could not be read or analysed.
+pub(super) fn check(files: &[PathBuf], format: Format) -> anyhow::Result<ExitCode> {
+    let mut checked = Vec::new();
+    let mut has_failed = false;
+    for file in files {
+        let name =
+            if file == Path::new("-") { "<stdin>".to_owned() } else { file.display().to_string() };
+        match analyze(file) {
+            Ok(analysis) => checked.push(Checked { name, analysis }),
+            Err(error) => {
+                tracing::error!("failed to check {name}: {error:#}");
+                has_failed = true;
+            }
+        }
+    }
+    let text = match format {
+        Format::Text => as_text(&checked, has_colours()),
+        Format::Json => format!("{:#}\n", as_json(&checked)),
+        Format::Sarif => format!("{:#}\n", sarif::log(&checked)),
+    };
+    io::stdout().write_all(text.as_bytes()).context("failed to print what was found")?;
+    let has_findings = checked.iter().any(|file| !file.analysis.findings.is_empty());
+    Ok(ExitCode::from(if has_failed { super::USAGE } else { u8::from(has_findings) }))
+}
+
+fn analyze(file: &Path) -> anyhow::Result<Analysis> {
+    let source = super::read_script(file)?;
+    Ok(safety::analyze(&source)?)
+}
+
+fn has_colours() -> bool {
+    let is_unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    io::stdout().is_terminal() && !is_unwanted
+}
+
+fn as_text(checked: &[Checked], has_colours: bool) -> String {
+    let painted = |code: &str, text: &str| {
+        if has_colours { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    };
+    let mut text = String::new();
+    for Checked { name, analysis } in checked {
+        for (finding, severity) in findings_of(analysis) {
+            let place = match finding.position {
+                Some(position) => format!("{name}:{}:{}", position.line, position.column),
+                None => name.clone(),
+            };
+            let label = match severity {
+                Severity::Block => painted("1;31", "blocked"),
+                Severity::Note => painted("1;36", "note"),
+            };
+            let place = painted("1", &place);
+            let rule = finding.rule_id().map(|id| painted("2", &format!(" [{id}]")));
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{place}: {label}: {finding}{}", rule.unwrap_or_default());
+        }
+    }
+    text
+}
+
+fn as_json(checked: &[Checked]) -> Value {
+    let files: Vec<Value> = checked
+        .iter()
+        .map(|Checked { name, analysis }| {
+            let list = |findings: &[Finding]| findings.iter().map(finding_json).collect::<Value>();
+            json!({
+                "file": name,
+                "blocked": !analysis.findings.is_empty(),
+                "findings": list(&analysis.findings),
+                "notes": list(&analysis.notes),
+            })
+        })
+        .collect();
+    json!({ "version": env!("CARGO_PKG_VERSION"), "files": files })
+}
+
+fn finding_json(finding: &Finding) -> Value {
+    json!({
+        "rule": finding.rule_id(),
+        "line": finding.position.map(|position| position.line),
+        "column": finding.position.map(|position| position.column),
+        "message": finding.to_string(),
+        "why": finding.rule.map(|rule| rule.why),
+        "remedy": finding.rule.map(|rule| rule.remedy),
+    })
+}
+
+/// The findings and the notes, in source order.
+fn findings_of(analysis: &Analysis) -> Vec<(&Finding, Severity)> {
+    let findings = analysis.findings.iter().map(|finding| (finding, Severity::Block));
+    let notes = analysis.notes.iter().map(|note| (note, Severity::Note));
+    let mut all: Vec<_> = findings.chain(notes).collect();
+    // What has no place in the source comes last, as in each of the two lists.
+    all.sort_by_key(|(finding, _)| (finding.position.is_none(), finding.position));
+    all
+}

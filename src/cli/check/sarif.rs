@@ -1,0 +1,96 @@
+//! The Static Analysis Results Interchange Format (SARIF 2.1.0, OASIS standard of 2020-03-27).
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::{Checked, Finding, Severity, findings_of};
+use crate::safety::rules;
+
+const SCHEMA: &str =
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
+
+/// The identifier of findings that no rule made: a source that does not parse, is too large …
+const NO_RULE: &str = "source/not-analysed";
+
+/// A log with one run.
+pub(super) fn log(checked: &[Checked]) -> Value {
+    let results: Vec<Value> = checked
+        .iter()
+        .flat_map(|file| {
+            let findings = findings_of(&file.analysis).into_iter();
+            findings.map(|(finding, severity)| result(&file.name, finding, severity))
+        })
+        .collect();
+    json!({
+        "$schema": SCHEMA,
+        "version": "2.1.0",
+        "runs": [{
+            "tool": { "driver": driver() },
+            "columnKind": "unicodeCodePoints",
+            "results": results,
+        }],
+    })
+}
+
+fn driver() -> Value {
+    let mut rules: Vec<Value> = rules::all()
+        .map(|rule| {
+            json!({
+                "id": rule.id,
+                "shortDescription": { "text": rule.why },
+                "help": { "text": format!("Instead: {}", rule.remedy) },
+                "defaultConfiguration": { "level": level(rule.severity) },
+            })
+        })
+        .collect();
+    rules.push(json!({
+        "id": NO_RULE,
+        "shortDescription": { "text": "the source cannot be analysed, or there is more in it" },
+        "help": { "text": "Instead: a script that Python accepts, of at most 1 MiB" },
+        "defaultConfiguration": { "level": level(Severity::Block) },
+    }));
+    json!({
+        "name": env!("CARGO_PKG_NAME"),
+        "semanticVersion": env!("CARGO_PKG_VERSION"),
+        "rules": rules,
+    })
+}
+
+fn result(file: &str, finding: &Finding, severity: Severity) -> Value {
+    let region = finding
+        .position
+        .map(|position| json!({ "startLine": position.line, "startColumn": position.column }));
+    // A location without a region is the whole file.
+    let location = match region {
+        Some(region) => json!({ "artifactLocation": { "uri": uri(file) }, "region": region }),
+        None => json!({ "artifactLocation": { "uri": uri(file) } }),
+    };
+    json!({
+        "ruleId": finding.rule_id().unwrap_or(NO_RULE),
+        "level": level(severity),
+        "message": { "text": finding.to_string() },
+        "locations": [{ "physicalLocation": location }],
+    })
+}
+
+fn level(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Block => "error",
+        Severity::Note => "note",
+    }
+}
+
+/// A file name as a relative or absolute URI reference (RFC 3986).
+fn uri(file: &str) -> String {
+    let mut uri = String::from(if file.starts_with('/') { "file://" } else { "" });
+    for byte in file.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
+            uri.push(char::from(byte));
+        } else {
+            // Writing to a string cannot fail.
+            let _ = write!(uri, "%{byte:02X}");
+        }
+    }
+    uri
+}
