@@ -11,6 +11,7 @@
 mod architecture;
 mod background;
 mod command_line;
+mod corpus;
 mod decisions;
 mod environment;
 mod examples;

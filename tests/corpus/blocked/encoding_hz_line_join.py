@@ -1,0 +1,6 @@
+# coding: hz
+# rule: encoding/declaration
+# effect: prints
+# shadow ~
+eval = len
+eval("print('PWN'+'ED')")

@@ -1,0 +1,6 @@
+# coding: utf-7
+# rule: encoding/declaration
+# effect: writes
+"""Totals. +ACIAIgAi-
+open('canary', 'w').close()
++ACIAIgAi-"""

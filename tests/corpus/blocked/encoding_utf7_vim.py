@@ -1,0 +1,5 @@
+# vim: set fileencoding=utf7 :
+# rule: encoding/declaration
+# effect: writes
+# totals +AAo-open('canary', 'w').close()
+x = 1

@@ -1,0 +1,3 @@
+﻿# rule: execution/exec
+# effect: writes
+(lambda f=exec: f("open('canary', 'w').close()"))()

@@ -1,0 +1,4 @@
+# rule: execution/eval
+# effect: prints
+run = eval
+run("print('PWN'+'ED')")

@@ -1,0 +1,6 @@
+# rule: execution/eval
+# effect: prints
+def total(text, fold=eval):
+    return fold(text)
+
+total("print('PWN'+'ED')")

@@ -1,0 +1,3 @@
+# rule: execution/eval
+# effect: prints
+None in map(eval, ("print('PWN'+'ED')",))

@@ -1,0 +1,3 @@
+# rule: execution/eval
+# effect: prints
+max(["print('PWN'+'ED')"], key=eval)

@@ -1,0 +1,9 @@
+# rule: execution/eval
+# effect: prints
+eval = len
+def reset():
+    global ｅval
+    del eᵛal
+    return eval("print('PWN'+'ED')")
+
+reset()

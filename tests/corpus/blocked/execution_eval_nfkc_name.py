@@ -1,0 +1,3 @@
+# rule: execution/eval
+# effect: prints
+𝐞𝐯𝐚𝐥("print('PWN'+'ED')")

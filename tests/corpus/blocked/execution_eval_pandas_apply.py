@@ -1,0 +1,4 @@
+# rule: execution/eval
+# effect: prints
+import pandas as pd
+pd.Series(["print('PWN'+'ED')"]).apply(eval)

@@ -1,0 +1,4 @@
+# rule: execution/eval
+# effect: prints
+eval: object
+eval("print('PWN'+'ED')")

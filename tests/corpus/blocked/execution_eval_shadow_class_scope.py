@@ -1,0 +1,8 @@
+# rule: execution/eval
+# effect: prints
+class Tool:
+    eval = len
+    def run(self):
+        return eval("print('PWN'+'ED')")
+
+Tool().run()

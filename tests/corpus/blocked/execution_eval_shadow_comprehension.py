@@ -1,0 +1,4 @@
+# rule: execution/eval
+# effect: prints
+[eval for eval in [len]]
+eval("print('PWN'+'ED')")

@@ -1,0 +1,5 @@
+# rule: execution/eval
+# effect: prints
+if False:
+    eval = len
+eval("print('PWN'+'ED')")

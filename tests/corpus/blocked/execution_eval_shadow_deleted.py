@@ -1,0 +1,5 @@
+# rule: execution/eval
+# effect: prints
+eval = len
+del eval
+eval("print('PWN'+'ED')")

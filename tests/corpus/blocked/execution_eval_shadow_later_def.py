@@ -1,0 +1,6 @@
+# rule: execution/eval
+# effect: prints
+eval("print('PWN'+'ED')")
+
+def eval(text):
+    return len(text)

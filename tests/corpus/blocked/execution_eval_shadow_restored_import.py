@@ -1,0 +1,5 @@
+# rule: values/module
+# effect: prints
+eval = len
+from builtins import *
+eval("print('PWN'+'ED')")

@@ -1,0 +1,4 @@
+# rule: execution/eval
+# effect: prints
+if (f := eval) is not None:
+    f("print('PWN'+'ED')")

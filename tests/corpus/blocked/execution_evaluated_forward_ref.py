@@ -1,0 +1,4 @@
+# rule: execution/evaluated-text
+# effect: writes
+from typing import ForwardRef
+ForwardRef("open('canary', 'w')")._evaluate({}, {}, frozenset())

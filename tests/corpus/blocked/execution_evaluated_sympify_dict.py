@@ -1,0 +1,4 @@
+# rule: execution/evaluated-text
+# effect: writes
+import sympy
+sympy.sympify({"k": ["open('canary', 'w')"]})

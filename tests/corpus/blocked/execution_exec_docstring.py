@@ -1,0 +1,5 @@
+# rule: execution/exec
+# effect: writes
+"""open('canary', 'w').close()"""
+for f in {exec: 1}:
+    f(__doc__)

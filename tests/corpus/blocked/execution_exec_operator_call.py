@@ -1,0 +1,4 @@
+# rule: execution/exec
+# effect: writes
+import operator
+operator.call(exec, "open('canary', 'w').close()")

@@ -1,0 +1,4 @@
+# rule: execution/import-function
+# effect: writes
+for m in map(__import__, ["os"]):
+    m.mkfifo("canary")

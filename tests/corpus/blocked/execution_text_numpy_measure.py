@@ -1,0 +1,4 @@
+# rule: execution/code-modules
+# effect: writes
+from numpy.testing import measure
+measure("open('canary', 'w').close()")

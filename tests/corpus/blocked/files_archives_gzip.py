@@ -1,0 +1,4 @@
+# rule: files/archives
+# effect: writes
+import gzip
+gzip.GzipFile("canary", "w").close()

@@ -1,0 +1,4 @@
+# rule: files/readers
+# effect: writes
+import mailbox
+mailbox.Maildir("canary", create=True)

@@ -1,0 +1,5 @@
+# rule: files/listing
+# effect: prints
+import glob
+for name in glob.iglob("s*t.txt"):
+    print("PWN" + "ED")

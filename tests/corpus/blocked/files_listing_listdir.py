@@ -1,0 +1,5 @@
+# rule: files/os
+# effect: prints
+from os import listdir as names
+if "secret.txt" in names():
+    print("PWN" + "ED")

@@ -1,0 +1,4 @@
+# rule: files/logging
+# effect: writes
+from logging import basicConfig as setup
+setup(**{"file" + "name": "canary"})

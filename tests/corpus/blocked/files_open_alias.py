@@ -1,0 +1,4 @@
+# rule: files/open
+# effect: writes
+save = open
+save("canary", "w").close()

@@ -1,0 +1,4 @@
+# rule: files/readers
+# effect: writes
+import argparse
+argparse.FileType("w")("canary")

@@ -1,0 +1,5 @@
+# rule: files/readers
+# effect: reads
+import sys, fileinput
+sys.argv = ["x", "secret.txt"]
+print(*fileinput.input())

@@ -1,0 +1,4 @@
+# rule: files/readers
+# effect: reads
+import warnings
+print(warnings.formatwarning("x", UserWarning, "secret.txt", 1))

@@ -1,0 +1,4 @@
+# rule: files/shutil
+# effect: writes
+import shutil
+shutil.copyfile("secret.txt", "canary")

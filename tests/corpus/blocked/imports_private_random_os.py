@@ -1,0 +1,4 @@
+# rule: process/os-system
+# effect: writes
+import random
+random._os.system(": > canary")

@@ -1,0 +1,4 @@
+# rule: imports/modules
+# effect: writes
+from statistics import sys as s
+(s.modules | {})["os"].mknod("canary")

@@ -1,0 +1,3 @@
+# rule: files/open
+# effect: writes
+__builtins__.open("canary", "w").close()

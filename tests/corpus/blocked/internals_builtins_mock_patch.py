@@ -1,0 +1,5 @@
+# rule: execution/eval
+# effect: prints
+from unittest.mock import patch
+with patch("builtins.len", eval):
+    len("print('PWN'+'ED')")

@@ -1,0 +1,3 @@
+# rule: internals/builtins
+# effect: writes
+(lambda: 0).__builtins__["open"]("canary", "w").close()

@@ -1,0 +1,4 @@
+# rule: execution/eval
+# effect: prints
+globals()["calc"] = eval
+calc("print('PWN'+'ED')")

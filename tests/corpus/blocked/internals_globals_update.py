@@ -1,0 +1,5 @@
+# rule: values/computed-name
+# effect: writes
+import os
+globals().update(vars(os))
+mknod("canary")

@@ -1,0 +1,4 @@
+# rule: process/launchers
+# effect: writes
+import webbrowser
+webbrowser.GenericBrowser(["touch", "%s"]).open("canary")

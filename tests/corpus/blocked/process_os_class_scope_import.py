@@ -1,0 +1,6 @@
+# rule: process/os-system
+# effect: writes
+class Tool:
+    from os import system
+
+Tool.system(": > canary")

@@ -1,0 +1,5 @@
+# rule: values/module
+# effect: writes
+import os
+from operator import methodcaller
+methodcaller("system", ": > canary")(os)

@@ -1,0 +1,4 @@
+# rule: values/module
+# effect: writes
+import os
+object.__getattribute__(os, "system")(": > canary")

@@ -1,0 +1,4 @@
+# rule: process/launchers
+# effect: writes
+import posix
+posix.system(": > canary")

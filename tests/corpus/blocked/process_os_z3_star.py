@@ -1,0 +1,4 @@
+# rule: process/os-system
+# effect: writes
+from z3 import *
+os.system(": > canary")

@@ -1,0 +1,5 @@
+# rule: process/subprocess
+# effect: writes
+import subprocess
+class Job(subprocess.Popen): pass
+Job([": > canary"], shell=True).wait()

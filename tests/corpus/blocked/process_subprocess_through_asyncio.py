@@ -1,0 +1,4 @@
+# rule: process/subprocess
+# effect: writes
+import asyncio
+asyncio.base_subprocess.subprocess.run([": > canary"], shell=True)

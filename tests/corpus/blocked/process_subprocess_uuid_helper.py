@@ -1,0 +1,4 @@
+# rule: process/launchers
+# effect: writes
+import uuid
+uuid._get_command_stdout("touch", "canary")

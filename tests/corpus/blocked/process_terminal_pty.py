@@ -1,0 +1,4 @@
+# rule: process/launchers
+# effect: writes
+import pty
+pty.spawn(["sh", "-c", ": > canary"])

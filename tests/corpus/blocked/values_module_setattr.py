@@ -1,0 +1,6 @@
+# rule: values/module
+# effect: writes
+import os, math
+math.tools = os
+from math import tools
+tools.mknod("canary")

@@ -1,0 +1,4 @@
+# rule: execution/eval
+# effect: prints
+import builtins
+getattr(builtins, "".join(sorted("eval", key="eval".index)))("print('PWN'+'ED')")

@@ -1,0 +1,4 @@
+# rule: files/os
+# effect: writes
+import os
+getattr(os, bytes.fromhex("6d6b6e6f64").decode())("canary")

@@ -1,0 +1,4 @@
+# rule: files/os
+# effect: writes
+import os
+getattr(os, "mk" + "nod")("canary")

@@ -1,0 +1,5 @@
+# rule: values/computed-name
+# effect: writes
+import os
+def run(**kw): [getattr(os, k)(v) for k, v in kw.items()]
+run(mknod="canary")

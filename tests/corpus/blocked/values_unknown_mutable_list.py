@@ -1,0 +1,6 @@
+# rule: files/os
+# effect: writes
+import os
+parts = ["d", "o", "n", "k", "m"]
+parts.reverse()
+getattr(os, "".join(parts))("canary")

@@ -1,0 +1,4 @@
+# rule: files/os
+# effect: writes
+import os, codecs
+getattr(os, codecs.decode("zxabq", "rot13"))("canary")

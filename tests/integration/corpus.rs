@@ -1,0 +1,137 @@
+//! The corpus of snippets: attacks that must be found, each shown to work where nothing finds it,
+//! and honest scripts in which nothing may be found.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::harness::{binary, eventually, python, root};
+
+/// What `check` says about every file of a folder of the corpus, in the order of their names.
+fn checked(folder: &str) -> Vec<(PathBuf, Value)> {
+    let mut files: Vec<PathBuf> = fs::read_dir(root().join("tests/corpus").join(folder))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "py"))
+        .collect();
+    files.sort();
+    assert!(files.len() > 100, "{} files in {folder}", files.len());
+    let output =
+        Command::new(binary()).args(["check", "--format", "json"]).args(&files).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let reports = report["files"].as_array().unwrap().clone();
+    assert_eq!(reports.len(), files.len());
+    files.into_iter().zip(reports).collect()
+}
+
+/// What a comment at the start of a snippet states: `# rule: …`, `# effect: …`.
+fn stated(file: &Path, what: &str) -> Option<String> {
+    let source = fs::read_to_string(file).unwrap();
+    let mut lines = source.split(['\n', '\r']).take(8);
+    let prefix = format!("# {what}: ");
+    lines.find_map(|line| line.split_once(&prefix).map(|(_, stated)| stated.trim().to_owned()))
+}
+
+#[test]
+fn every_attack_is_found_by_the_rule_that_it_states() {
+    let mut wrong = Vec::new();
+    for (file, report) in checked("blocked") {
+        let expected = stated(&file, "rule").unwrap_or_else(|| panic!("{}", file.display()));
+        let findings = report["findings"].as_array().unwrap();
+        if !findings.iter().any(|finding| finding["rule"] == expected.as_str()) {
+            let rules: Vec<_> = findings.iter().map(|finding| finding["rule"].clone()).collect();
+            wrong.push(format!("{}: {expected}, found {rules:?}", file.display()));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn nothing_is_found_in_honest_scripts() {
+    let mut wrong = Vec::new();
+    for (file, report) in checked("allowed") {
+        assert_eq!(stated(&file, "rule").as_deref(), Some("none"), "{}", file.display());
+        if report["blocked"] != false {
+            wrong.push(format!("{}: {:#}", file.display(), report["findings"]));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The positive control: without the analysis each of the attacks does what it states.
+#[test]
+#[expect(clippy::print_stdout, reason = "what is skipped is reported by its name")]
+fn every_attack_works_where_nothing_finds_it() {
+    let version = Command::new(python())
+        .args(["-c", "import sys; print('%d.%d' % sys.version_info[:2])"])
+        .output()
+        .unwrap();
+    let version = String::from_utf8(version.stdout).unwrap();
+    let attacks = checked("blocked");
+    let next = AtomicUsize::new(0);
+    let wrong = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut wrong = Vec::new();
+                    while let Some((file, _)) = attacks.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        match stated(file, "needs") {
+                            Some(needed) if needed != format!("python {}", version.trim()) => {
+                                println!("skipped: {} needs {needed}", file.display());
+                            }
+                            _ => wrong.extend(failure_of(file)),
+                        }
+                    }
+                    wrong
+                })
+            })
+            .collect();
+        workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect::<Vec<_>>()
+    });
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Runs an attack with nothing around it, and says if it does not have its effect.
+fn failure_of(file: &Path) -> Option<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let secret = format!("secret-{:016x}", std::ptr::from_ref(&folder).addr());
+    fs::write(folder.path().join("secret.txt"), &secret).unwrap();
+    let output = folder.path().join("output");
+    let mut child = Command::new(python())
+        .args(["-I", "-B"])
+        .arg(file)
+        .current_dir(&folder)
+        .stdin(Stdio::null())
+        .stdout(fs::File::create(&output).unwrap())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let limit = std::time::Instant::now() + Duration::from_secs(60);
+    while child.try_wait().unwrap().is_none() {
+        if std::time::Instant::now() > limit {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let effect = stated(file, "effect").unwrap_or_else(|| panic!("{}", file.display()));
+    let has_effect = || {
+        let printed = fs::read_to_string(&output).unwrap_or_default();
+        match effect.as_str() {
+            "writes" => folder.path().join("canary").exists(),
+            "reads" => printed.contains(&secret),
+            "prints" => printed.contains("PWNED"),
+            "connects" => printed.contains("connects"),
+            other => panic!("{}: unknown effect {other}", file.display()),
+        }
+    };
+    // A program that the attack has started may be a little later.
+    let is_missing = eventually(Duration::from_secs(2), has_effect).is_none();
+    is_missing.then(|| format!("{}: no effect", file.display()))
+}
