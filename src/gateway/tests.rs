@@ -166,3 +166,20 @@ fn neither_code_nor_arguments_are_in_the_record_for_clients_or_in_debug_output()
     let Decision::Allow { grant, .. } = decision else { panic!("allowed") };
     assert!(!format!("{grant:?}").contains("s3cr3t"));
 }
+
+#[test]
+fn what_is_allowed_and_worth_knowing_is_a_note() {
+    let gateway = RiskBasedExecutionGateway::new(AdminGate::Open);
+    let code = "import sympy\nprint(sympy.sympify(input()))";
+    let arguments = Arguments::from_iter([("code".to_owned(), json!(code))]);
+    let decision = gateway.evaluate_and_route("execute_python_code", arguments);
+    let record = decision.record();
+    assert!(record.verified);
+    let note = "sympy.sympify (line 2): evaluates a text that this analysis cannot see";
+    assert_eq!(record.notes, [note]);
+    assert_eq!(record.without_arguments()["notes"], json!([note]));
+    // Where there is nothing to note, there is no such field.
+    let arguments = Arguments::from_iter([("code".to_owned(), json!("print(1)"))]);
+    let decision = gateway.evaluate_and_route("execute_python_code", arguments);
+    assert!(decision.record().without_arguments().get("notes").is_none());
+}

@@ -52,10 +52,18 @@ impl<'a> Visitor<'a> for Analyzer<'a, '_> {
                 for decorator in &function.decorator_list {
                     self.visit_decorator(decorator);
                 }
+                // Annotations see the type parameters; without any it is the scope around.
+                let scope = if function.type_params.is_some() {
+                    self.symbols.scope_of(stmt.range())
+                } else {
+                    self.scope
+                };
+                let outer = std::mem::replace(&mut self.scope, scope);
                 self.visit_parameters(&function.parameters);
                 if let Some(returns) = &function.returns {
                     self.visit_annotation(returns);
                 }
+                self.scope = outer;
                 self.in_scope(stmt.range(), |this| {
                     this.visit_optional_type_params(function.type_params.as_deref());
                     this.visit_body(&function.body);

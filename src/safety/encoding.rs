@@ -12,21 +12,16 @@ use super::rules::Special;
 /// The declarations that change nothing, in lower case, with `-` for `_`.
 const SAME: &[&str] = &["ascii", "us-ascii", "utf", "utf-8", "utf-8-sig", "utf8"];
 
-/// How many lines Python looks at.
-const LINES: usize = 2;
-
-/// The declaration of an encoding that is not UTF-8, if there is one.
+/// The declaration of an encoding that is not UTF-8, if there is one in the first two lines.
 ///
 /// Stricter than Python: where it takes a lone carriage return for the end of a line depends on
 /// how it is given the source, so a declaration counts if either reading finds it.
 pub(super) fn declared(source: &str) -> Option<Found> {
     let (head, rest) = source.split_once('\n').unwrap_or((source, ""));
     let by_line_feed = [head, rest.split('\n').next().unwrap_or_default()];
-    let mut lines = source.split(['\n', '\r']);
-    let first = lines.next().unwrap_or_default();
-    // The line feed after a carriage return ends the same line.
-    let second = lines.by_ref().take(LINES).find(|line| !line.is_empty()).unwrap_or_default();
-    let declared = [by_line_feed, [first, second]]
+    let (first, rest) = first_line(source);
+    let by_any_end = [first, first_line(rest).0];
+    let declared = [by_line_feed, by_any_end]
         .into_iter()
         .filter_map(|[first, second]| {
             encoding_in(first).or_else(|| is_blank(first).then(|| encoding_in(second)).flatten())
@@ -38,6 +33,14 @@ pub(super) fn declared(source: &str) -> Option<Found> {
         rule: INDEX.special(Special::Encoding),
         offset: u32::try_from(offset).ok().map(TextSize::new),
     })
+}
+
+/// The first line, and what follows it. `\n`, `\r\n` and `\r` each end a line.
+fn first_line(source: &str) -> (&str, &str) {
+    let Some(end) = source.find(['\n', '\r']) else { return (source, "") };
+    let (line, rest) = source.split_at(end);
+    let rest = rest.strip_prefix("\r\n").or_else(|| rest.get(1..)).unwrap_or_default();
+    (line, rest)
 }
 
 /// Whether a line holds nothing but a comment: only then does Python look at the next.

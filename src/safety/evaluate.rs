@@ -68,7 +68,9 @@ pub(super) struct Analyzer<'a, 's> {
     pub(super) is_annotation: bool,
     /// Targets of comprehensions that are being unrolled, with their current values.
     pub(super) unrolled: Vec<(&'a str, Values<'a>)>,
+    /// What is known of each binding, and of each symbol seen as a whole.
     pub(super) memo: Vec<Memo<'a>>,
+    pub(super) memo_of_symbols: Vec<Memo<'a>>,
     /// How many names are being followed.
     pub(super) depth: usize,
     /// How many expressions are being evaluated, one in the other.
@@ -87,6 +89,7 @@ impl<'a, 's> Analyzer<'a, 's> {
             is_annotation: false,
             unrolled: Vec::new(),
             memo: vec![Memo::NotYet; symbols.bindings_len()],
+            memo_of_symbols: vec![Memo::NotYet; symbols.symbols_len()],
             depth: 0,
             level: 0,
         }

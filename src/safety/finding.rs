@@ -149,7 +149,7 @@ impl fmt::Display for Finding {
             )?,
             FindingKind::TooIndirect => write!(
                 f,
-                "Code too indirect: a name leads to another more than {DEPTH_MAX} times; name things directly"
+                "Code too indirect: what its names stand for is lost; name things directly"
             )?,
             FindingKind::More(count) => write!(f, "{count} more findings")?,
         }
@@ -229,8 +229,8 @@ fn cut(mut found: Vec<Found>, source: &str) -> Vec<Finding> {
 fn position(source: &str, offset: TextSize) -> Position {
     let before = source.get(..offset.to_usize()).unwrap_or(source);
     let line_feeds = before.bytes().filter(|byte| *byte == b'\n').count();
-    let lone_returns =
-        before.bytes().filter(|byte| *byte == b'\r').count() - before.matches("\r\n").count();
+    let returns = before.bytes().filter(|byte| *byte == b'\r').count();
+    let lone_returns = if returns == 0 { 0 } else { returns - before.matches("\r\n").count() };
     let line_start = before.rfind(['\n', '\r']).map_or(0, |line_end| line_end + 1);
     let column = before.get(line_start..).unwrap_or_default().chars().count();
     Position { line: line_feeds + lone_returns + 1, column: column + 1 }

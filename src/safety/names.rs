@@ -11,7 +11,7 @@ use super::evaluate::{Analyzer, Memo};
 use super::finding::{DEPTH_MAX, FindingKind};
 use super::index::INDEX;
 use super::objects;
-use super::symbols::{BindingId, Source};
+use super::symbols::{BindingId, Source, Symbol};
 use super::value::{Value, Values};
 
 impl<'a> Analyzer<'a, '_> {
@@ -21,16 +21,23 @@ impl<'a> Analyzer<'a, '_> {
             return values.clone();
         }
         let symbols = self.symbols;
-        let mut reaching: SmallVec<[BindingId; 4]> = SmallVec::new();
-        let is_certain = symbols.look_up(name, self.scope, offset, |bindings, is_same_scope| {
-            reaching.extend(symbols.reaching(bindings, is_same_scope, offset));
+        let mut found: SmallVec<[(&Symbol, bool); 2]> = SmallVec::new();
+        let is_certain = symbols.look_up(name, self.scope, offset, |symbol, is_same_scope| {
+            found.push((symbol, is_same_scope));
         });
         let mut values = Values::default();
-        for id in &reaching {
-            values.add(self.bound(*id));
+        for (symbol, is_same_scope) in &found {
+            match symbols.reaching(symbol, offset).filter(|_| *is_same_scope) {
+                Some(reaching) => {
+                    for id in reaching {
+                        values.add(self.bound(id));
+                    }
+                }
+                None => values.add(self.any_of(symbol, *is_same_scope)),
+            }
         }
         if !is_certain {
-            values.add(self.unbound(name, !reaching.is_empty()));
+            values.add(self.unbound(name, !found.is_empty()));
         }
         values
     }
@@ -57,6 +64,27 @@ impl<'a> Analyzer<'a, '_> {
                 values.add(Values::one(Value::Object(Cow::Owned(path))));
             }
         }
+        values
+    }
+
+    /// What a name may stand for at any time: seen from another scope, or bound so often that its
+    /// bindings are not told apart.
+    fn any_of(&mut self, symbol: &Symbol, is_crowded: bool) -> Values<'a> {
+        match &self.memo_of_symbols[symbol.id] {
+            Memo::Done(values) => return values.clone(),
+            // What it was before matters, and is not known.
+            Memo::Pending if is_crowded => self.report(FindingKind::TooIndirect, None, None),
+            Memo::Pending | Memo::NotYet => {}
+        }
+        if matches!(self.memo_of_symbols[symbol.id], Memo::Pending) {
+            return Values::unknown();
+        }
+        self.memo_of_symbols[symbol.id] = Memo::Pending;
+        let mut values = Values::default();
+        for id in symbol.all() {
+            values.add(self.bound(id));
+        }
+        self.memo_of_symbols[symbol.id] = Memo::Done(values.clone());
         values
     }
 

@@ -3,6 +3,9 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "most values have no members that are known")]
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use rustc_hash::FxHashMap;
 
 use super::evaluate::Role;
 use super::index::{INDEX, Verdict};
@@ -116,8 +119,11 @@ pub(super) const IN_MEMORY: &str = "io.BytesIO";
 
 /// The qualified name of a builtin that the analysis knows.
 pub(super) fn builtin(name: &str) -> Option<&'static str> {
-    let is_named = |path: &&str| path.get("builtins.".len()..) == Some(name);
-    KNOWN_BUILTINS.iter().copied().find(is_named)
+    static BY_NAME: LazyLock<FxHashMap<&str, &'static str>> = LazyLock::new(|| {
+        let named = |path: &&'static str| Some((path.strip_prefix("builtins.")?, *path));
+        KNOWN_BUILTINS.iter().filter_map(named).collect()
+    });
+    BY_NAME.get(name).copied()
 }
 
 /// The module that a name means where nothing binds it.

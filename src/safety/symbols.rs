@@ -15,6 +15,8 @@ use smallvec::SmallVec;
 
 /// A scope, by its index.
 pub(super) type ScopeId = usize;
+/// A name in a scope, by its index.
+pub(super) type SymbolId = usize;
 /// A binding, by its index.
 pub(super) type BindingId = usize;
 
@@ -33,6 +35,23 @@ pub(super) enum ScopeKind {
     /// A comprehension or generator expression.
     Comprehension,
 }
+
+impl Symbol {
+    /// All that binds it.
+    pub(super) fn all(&self) -> impl Iterator<Item = BindingId> + '_ {
+        self.bindings.iter().chain(&self.from_elsewhere).copied()
+    }
+
+    fn is_bound(&self) -> bool {
+        !self.bindings.is_empty() || !self.from_elsewhere.is_empty()
+    }
+}
+
+/// Bindings that a use can see.
+pub(super) type Reaching = SmallVec<[BindingId; 4]>;
+
+/// The most of them that are told apart.
+pub(super) const REACHING_MAX: usize = 64;
 
 /// What a binding binds its name to.
 #[derive(Debug, Clone, Copy)]
@@ -67,16 +86,23 @@ pub(super) struct Binding<'a> {
     bound_from: TextSize,
     /// What runs only if this binding has run, as long as it comes later.
     block: TextRange,
-    /// Whether it runs each time that the block is entered: the target of a `for`.
-    starts_block: bool,
-    /// The scope that the binding stands in; `global` binds a name of another one.
-    stands_in: ScopeId,
+    /// The outermost loop of its scope around it: in one, what stands later may run earlier.
+    in_loop: Option<TextRange>,
 }
 
 /// A name in a scope.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Symbol {
-    pub(super) bindings: SmallVec<[BindingId; 1]>,
+    /// Its place among all symbols.
+    pub(super) id: SymbolId,
+    /// What binds it in its own scope, in source order.
+    bindings: SmallVec<[BindingId; 1]>,
+    /// Those of them that stand in loops.
+    in_loops: SmallVec<[BindingId; 1]>,
+    /// Those of them that run each time that a block is entered: targets of `for`.
+    starting_blocks: SmallVec<[BindingId; 1]>,
+    /// What binds it from other scopes, by `global` or `nonlocal`.
+    from_elsewhere: SmallVec<[BindingId; 1]>,
     /// `global` or `nonlocal`: the name belongs to another scope.
     elsewhere: Option<Elsewhere>,
     is_deleted: bool,
@@ -102,6 +128,7 @@ struct Scope<'a> {
 pub(super) struct Symbols<'a> {
     scopes: Vec<Scope<'a>>,
     bindings: Vec<Binding<'a>>,
+    symbols_len: usize,
     scope_of: FxHashMap<TextRange, ScopeId>,
     /// The statements at the top level that may call functions, in order.
     running: Vec<TextSize>,
@@ -128,6 +155,10 @@ impl<'a> Symbols<'a> {
         self.bindings.len()
     }
 
+    pub(super) fn symbols_len(&self) -> usize {
+        self.symbols_len
+    }
+
     /// The scope that the function, class, `lambda` or comprehension at `range` opens.
     pub(super) fn scope_of(&self, range: TextRange) -> ScopeId {
         self.scope_of.get(&range).copied().unwrap_or(MODULE)
@@ -138,14 +169,14 @@ impl<'a> Symbols<'a> {
     }
 
     /// Looks `name` up as Python does, from `scope` outwards, for a use at `offset`. Calls `found`
-    /// with the bindings of each scope that binds it, and whether it is `scope` itself, until it is
+    /// with the symbol of each scope that binds it, and whether it is `scope` itself, until it is
     /// certain that it is bound. Returns whether it is.
     pub(super) fn look_up<'s>(
         &'s self,
         name: &str,
         scope: ScopeId,
         offset: TextSize,
-        mut found: impl FnMut(&'s [BindingId], bool),
+        mut found: impl FnMut(&'s Symbol, bool),
     ) -> bool {
         let mut next = Some(scope);
         while let Some(id) = next {
@@ -162,14 +193,14 @@ impl<'a> Symbols<'a> {
                 }
                 continue;
             }
-            if symbol.bindings.is_empty() {
+            if !symbol.is_bound() {
                 continue;
             }
             if self.is_certain(symbol, id, scope, offset) {
-                found(&symbol.bindings, id == scope);
+                found(symbol, id == scope);
                 return true;
             }
-            found(&symbol.bindings, id == scope);
+            found(symbol, id == scope);
         }
         false
     }
@@ -181,13 +212,11 @@ impl<'a> Symbols<'a> {
             ScopeKind::Function | ScopeKind::Comprehension => return true,
             ScopeKind::Module | ScopeKind::Class => {}
         }
-        let starts_block_around = |id: &BindingId| {
-            let binding = self.bindings[*id];
-            binding.starts_block
-                && binding.stands_in == owner
-                && binding.block.contains_inclusive(offset)
-        };
-        if user == owner && symbol.bindings.iter().any(starts_block_around) {
+        let starts_block_around =
+            |id: &BindingId| self.bindings[*id].block.contains_inclusive(offset);
+        if user == owner
+            && symbol.starting_blocks.iter().take(REACHING_MAX).any(starts_block_around)
+        {
             return true;
         }
         if symbol.is_deleted || self.has_dynamic_names {
@@ -195,9 +224,10 @@ impl<'a> Symbols<'a> {
         }
         let deferred_from = self.scopes[user].deferred_from.filter(|_| user != owner);
         let used_at = deferred_from.unwrap_or(offset);
-        symbol.bindings.iter().any(|id| {
+        // One of the first is as good as any; none of them means that it is not certain.
+        symbol.bindings.iter().take(REACHING_MAX).any(|id| {
             let binding = self.bindings[*id];
-            if binding.stands_in != owner || !binding.block.contains_inclusive(used_at) {
+            if !binding.block.contains_inclusive(used_at) {
                 return false;
             }
             binding.bound_from <= used_at
@@ -207,24 +237,34 @@ impl<'a> Symbols<'a> {
         })
     }
 
-    /// Those of `bindings`, of the scope `owner`, that a use at `offset` in the same scope can see.
-    /// In the body of a `for`, its target hides what was bound before.
-    pub(super) fn reaching<'s>(
-        &'s self,
-        bindings: &'s [BindingId],
-        is_same_scope: bool,
-        offset: TextSize,
-    ) -> impl Iterator<Item = BindingId> + 's {
-        let of_loop = |id: &BindingId| {
-            let binding = &self.bindings[*id];
-            (binding.starts_block && binding.block.contains_inclusive(offset))
-                .then_some(binding.block)
-        };
-        let innermost = bindings.iter().filter_map(of_loop).min_by_key(|block| block.len());
-        let innermost = innermost.filter(|_| is_same_scope);
-        bindings.iter().copied().filter(move |id| {
-            innermost.is_none_or(|block| block.contains_inclusive(self.bindings[*id].bound_from))
-        })
+    /// The bindings of `symbol` that a use at `offset` in the same scope can see. None if there are
+    /// so many that they are not told apart.
+    pub(super) fn reaching(&self, symbol: &Symbol, offset: TextSize) -> Option<Reaching> {
+        let mut reaching: Reaching = SmallVec::from_slice(&symbol.from_elsewhere);
+        let comes_before = |id: &BindingId| self.bindings[*id].bound_from <= offset;
+        let before = symbol.bindings.partition_point(comes_before);
+        for id in symbol.bindings[..before].iter().rev() {
+            reaching.push(*id);
+            // What certainly has run hides what was bound before it.
+            if self.bindings[*id].block.contains_inclusive(offset) {
+                break;
+            }
+            if reaching.len() > REACHING_MAX {
+                return None;
+            }
+        }
+        // In a loop, what stands later may have run before.
+        for id in &symbol.in_loops[symbol.in_loops.partition_point(comes_before)..] {
+            let in_loop = self.bindings[*id].in_loop;
+            if !in_loop.is_some_and(|range| range.contains_inclusive(offset)) {
+                break;
+            }
+            reaching.push(*id);
+            if reaching.len() > REACHING_MAX {
+                return None;
+            }
+        }
+        (reaching.len() <= REACHING_MAX).then_some(reaching)
     }
 
     fn runs_between(&self, from: TextSize, to: TextSize) -> bool {

@@ -96,15 +96,124 @@ fn findings_name_what_was_resolved_what_was_written_and_the_line_in_source_order
 }
 
 #[test]
-fn an_own_function_shadows_a_builtin_only_while_it_certainly_exists() {
+fn every_rule_is_in_the_document_with_its_reason_and_its_remedy() {
+    let document = include_str!("../../docs/SAFETY_RULES.md");
+    for rule in rules::all() {
+        let row = format!("| `{}` | {} | {} |", rule.id, rule.why, rule.remedy);
+        assert!(document.contains(&row), "docs/SAFETY_RULES.md lacks: {row}");
+    }
+}
+
+/// Which of two statements a name means is decided by what has certainly run.
+#[test]
+fn an_own_name_shadows_a_builtin_only_where_it_certainly_does() {
     for (source, is_blocked) in [
         ("def open(x):\n    return x\nopen(1)", false),
         ("def open(x):\n    return x\ndel open\nopen('/etc/passwd')", true),
         ("if x:\n    def open(x): pass\nopen('/etc/passwd')", true),
+        ("if x:\n    def open(x): pass\n    open('a')", false),
         ("def f():\n    def open(x): pass\nopen('/etc/passwd')", true),
         ("def open(x): pass\nfrom builtins import open\nopen('/etc/passwd')", true),
+        ("def f(): return open(1)\ndef open(x): return x\nf()", false),
+        ("def f(): return open('a')\nf()\ndef open(x): return x", true),
+        ("def open(x):\n    return open(x - 1) if x else 0\nopen(3)", false),
+        ("@f\ndef open(x):\n    return open(x)\n", true),
+        ("class A:\n    def open(self): return open('a')", true),
+        ("class A:\n    open = 1\n    x = [open]", false),
+        ("for open, high in rows:\n    print(open)", false),
+        ("for open in rows: pass\nopen('a')", true),
+        ("try:\n    f()\nexcept E as open:\n    print(open)", false),
+        ("try:\n    f()\nexcept E as open: pass\nopen('a')", true),
+        ("match x:\n    case [open]: print(open)", false),
+        ("match x:\n    case [open]: pass\nopen('a')", true),
+        ("with f() as open:\n    open(1)", false),
+        ("0 and (open := len)\nopen('a')", true),
+        ("(open := len)\nopen('a')", false),
+        ("x = [open for y in z if (open := y)]", false),
+        ("[0 for y in z if (open := y)]\nopen('a')", true),
+        ("def f():\n    global open\n    open = len\nopen('a')", true),
+        ("def f():\n    open('a')\n    open = len", false),
+        ("open = len\nglobals().pop('open')\nopen('a')", true),
+        ("open = len\nprint('open' in globals())\nopen('a')", false),
+        ("def f[open](x: open) -> open: return open", false),
+        ("type open = int\nx: open = 1", false),
+        ("lambda open: open(1)", false),
+        ("lambda x, y=open: y(1)", true),
     ] {
-        assert_eq!(!texts(source).is_empty(), is_blocked, "{source:?}");
+        assert_eq!(!texts(source).is_empty(), is_blocked, "{source:?}: {:?}", texts(source));
+    }
+}
+
+/// What a name stands for is decided by the assignments that its use can see.
+#[test]
+fn names_are_followed_to_what_they_may_stand_for() {
+    for (source, is_blocked) in [
+        ("import os\nx = os\ny = x\ny.system('id')", true),
+        ("import os\nx = os\nx = A()\nx.system('id')", false),
+        ("import os\nx = os\nif y:\n    x = A()\nx.system('id')", true),
+        ("import os\nfor i in y:\n    x.system('id')\n    x = os", true),
+        ("import os\nx = A()\ndef f(): x.system('id')\nx = os\nf()", true),
+        ("import os\nd = os\nd = d.__dict__\nd['system']('id')", true),
+        ("import os\ndef f(m=os): m.system('id')", true),
+        ("import os\ndef f():\n    global x\n    x = os\nf()\nx.system('id')", true),
+        (
+            "def f():\n    x = 1\n    def g():\n        nonlocal x\n        import os as x\n    g()\n    \
+          x.system('id')",
+            true,
+        ),
+        ("import os, sys\no, s = os, sys\no.system('id')", true),
+        (
+            "try:\n    import fast as m\nexcept ImportError:\n    import os as m\nm.system('id')",
+            true,
+        ),
+        ("from os import path as p\np.os.system('id')", true),
+        ("import os\nname = 'sys'\nname += 'tem'\ngetattr(os, name)('id')", true),
+        ("import os\nfor n in ('getcwd', 'getpid'): print(getattr(os, n)())", false),
+        ("import os\nn = 'getcwd'\nprint(getattr(os, n)())", false),
+        ("import os\nn = 'getcwd'\nglobals()['n'] = 'system'\ngetattr(os, n)('id')", true),
+    ] {
+        assert_eq!(!texts(source).is_empty(), is_blocked, "{source:?}: {:?}", texts(source));
+    }
+}
+
+#[test]
+fn names_that_lead_to_names_without_end_are_refused_and_crash_nothing() {
+    use std::fmt::Write as _;
+    for count in [10, 60, 200, 5_000] {
+        let mut chain = "import os\na0 = os\n".to_owned();
+        for n in 0..count {
+            writeln!(chain, "a{} = ({})", n + 1, format_args!("((a{n}))")).unwrap();
+        }
+        // One after the other each name is known; from a function above they are all followed.
+        let forwards = format!("{chain}a{count}.system('id')");
+        assert!(texts(&forwards)[0].contains("os.system"), "{count}");
+        let backwards = format!("def f(): a{count}.system('id')\n{chain}f()");
+        assert!(!texts(&backwards).is_empty(), "{count}");
+    }
+    // The same name, over and over, where it is never certain which assignment counts.
+    let mut crowded = "import os\nx = os\n".to_owned();
+    crowded.push_str(&"if y: x = x.path\n".repeat(500));
+    crowded.push_str("x.system('id')");
+    assert!(!texts(&crowded).is_empty());
+}
+
+#[test]
+fn an_encoding_that_is_not_utf_8_is_refused() {
+    for (source, is_blocked) in [
+        ("# coding: utf-7\n", true),
+        ("#!/usr/bin/python\n# -*- coding: latin-1 -*-\n", true),
+        ("\u{feff}# coding: cp1252\n", true),
+        ("# x\r# vim: set fileencoding=gbk :\r", true),
+        ("# x\r\n# coding=gbk\r\n", true),
+        ("\t\u{c} # coding:raw_unicode_escape", true),
+        ("# coding: UTF_8\n", false),
+        ("# coding: us-ascii\n", false),
+        ("x = 1\n# coding: utf-7\n", false),
+        ("\n\n# coding: utf-7\n", false),
+        ("x = '# coding: utf-7'\n", false),
+        ("# the coding is done: by hand\n", false),
+    ] {
+        assert_eq!(!texts(source).is_empty(), is_blocked, "{source:?}: {:?}", texts(source));
     }
 }
 
@@ -196,6 +305,18 @@ const WORST: &[(&str, &str, &str)] = &[
     ("", "\\\n", "x"),
     ("", "a:", "b"),
     ("x[", ":", "]"),
+    ("x = ", "[y for y in ", "z"),
+    ("import os\n", "os = os.path\n", ""),
+    ("", "import os as a, sys as b\n", ""),
+    ("", "def f(a=b): global a\n", ""),
+    ("x = 'a'\n", "x = f'{x}{x}'\n", ""),
+    ("x = 'a'\n", "x = x + x\n", ""),
+    ("x = [1]\n", "x = [x, x]\n", ""),
+    ("import sympy\n", "sympy.S('f(x)')\n", ""),
+    ("import timeit\n", "timeit.timeit('f(x)')\n", ""),
+    ("import timeit\ntimeit.timeit('", "(", "')"),
+    ("import sympy\nsympy.S('", "-", "1')"),
+    ("x: '", "a[", "'"),
 ];
 
 #[test]

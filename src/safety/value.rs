@@ -78,8 +78,15 @@ impl<'a> Values<'a> {
         }
     }
 
+    /// A sequence of these. Of sequences in sequences in sequences nothing is kept: `x = [x]`, over
+    /// and over, would nest without end.
     pub(super) fn items(items: Vec<Self>) -> Self {
-        if items.len() > ITEMS_MAX {
+        let is_sequence = |value: &Value<'_>| matches!(value, Value::Items(_));
+        let nests = |value: &Value<'_>| match value {
+            Value::Items(items) => items.iter().any(|item| item.known.iter().any(is_sequence)),
+            _ => false,
+        };
+        if items.len() > ITEMS_MAX || items.iter().any(|item| item.known.iter().any(nests)) {
             Self::unknown()
         } else {
             Self::one(Value::Items(items.into()))

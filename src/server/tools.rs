@@ -15,8 +15,8 @@ Check a claim by writing a Python script that proves or refutes it, and run it w
 execute_python_code. Print what you find and assert what must hold: exit code 0 means that nothing \
 failed. Scripts may import the standard library and, where installed, sympy, z3, numpy, \
 qwed_legal, qwed_finance, qwed_ucp, qwed_new.guards, qwed_sdk. Not allowed: eval, exec, compile, \
-open, __import__, subprocess, os.system, os.popen, pickle.loads, marshal.loads. A blocked call says \
-why; change the script and try again. Each call is a new process: nothing is kept between calls, \
+__import__, importlib, files (open, pathlib, os), subprocess, multiprocessing, network, ctypes, \
+pickle.loads. Put data into the script. A blocked call says why; change the script and try again. Each call is a new process: nothing is kept between calls, \
 standard input is empty. Limits: 30 seconds, 1 MB of output. For longer scripts set \
 background=true and poll verification_status with the job_id until the status is final.";
 

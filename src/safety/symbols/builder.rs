@@ -10,9 +10,11 @@ use ruff_python_ast::visitor::Visitor as _;
 use ruff_python_ast::{Comprehension, Expr, Parameters, Stmt, TypeParams};
 use ruff_text_size::{Ranged as _, TextRange, TextSize};
 use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
 
 use super::{
-    Binding, BindingId, Elsewhere, MODULE, Scope, ScopeId, ScopeKind, Source, Symbols, elements,
+    Binding, BindingId, Elsewhere, MODULE, Scope, ScopeId, ScopeKind, Source, Symbol, Symbols,
+    elements,
 };
 
 /// The symbol table of a script with this body.
@@ -24,8 +26,9 @@ pub(super) fn build(body: &[Stmt], range: TextRange) -> Symbols<'_> {
     }
     for (name, scope, id) in std::mem::take(&mut builder.nonlocal) {
         let owner = builder.enclosing_owner(name, scope);
-        builder.symbols.scopes[owner].names.entry(name).or_default().bindings.push(id);
+        builder.symbol(owner, name).from_elsewhere.push(id);
     }
+    builder.put_in_order();
     let mut symbols = builder.symbols;
     symbols.has_dynamic_names |= builder.namespace_uses > builder.namespace_reads;
     symbols
@@ -77,6 +80,8 @@ pub(super) struct Builder<'a> {
     pub(super) symbols: Symbols<'a>,
     pub(super) scope: ScopeId,
     pub(super) block: TextRange,
+    /// The outermost loop around, in the current scope.
+    pub(super) in_loop: Option<TextRange>,
     /// Whether what is bound now is bound each time that the block is entered.
     pub(super) starts_block: bool,
     /// The outermost comprehension, within one.
@@ -100,6 +105,7 @@ impl<'a> Builder<'a> {
         let symbols = Symbols {
             scopes: vec![module],
             bindings: Vec::new(),
+            symbols_len: 0,
             scope_of: FxHashMap::default(),
             running: Vec::new(),
             star_imports: Vec::new(),
@@ -111,6 +117,7 @@ impl<'a> Builder<'a> {
             symbols,
             scope: MODULE,
             block: range,
+            in_loop: None,
             starts_block: false,
             comprehension: None,
             nonlocal: Vec::new(),
@@ -134,14 +141,51 @@ impl<'a> Builder<'a> {
             self.symbols.own_attributes.insert(name);
         }
         let id = self.symbols.bindings.len();
-        let (block, starts_block) = (self.block, self.starts_block);
-        let binding =
-            Binding { source, evaluated_in, bound_from: from, block, starts_block, stands_in };
-        self.symbols.bindings.push(binding);
-        if matches!(elsewhere, Some(Elsewhere::Nonlocal)) {
-            self.nonlocal.push((name, stands_in, id));
-        } else {
-            self.symbols.scopes[owner].names.entry(name).or_default().bindings.push(id);
+        self.symbols.bindings.push(Binding {
+            source,
+            evaluated_in,
+            bound_from: from,
+            block: self.block,
+            in_loop: self.in_loop,
+        });
+        match elsewhere {
+            None => {
+                let starts_block = self.starts_block;
+                let symbol = self.symbol(owner, name);
+                symbol.bindings.push(id);
+                if starts_block {
+                    symbol.starting_blocks.push(id);
+                }
+            }
+            Some(Elsewhere::Global) => self.symbol(owner, name).from_elsewhere.push(id),
+            Some(Elsewhere::Nonlocal) => self.nonlocal.push((name, stands_in, id)),
+        }
+    }
+
+    /// The symbol of a name in a scope, which is made if it is not there.
+    pub(super) fn symbol(&mut self, scope: ScopeId, name: &'a str) -> &mut Symbol {
+        let id = self.symbols.symbols_len;
+        let entry = self.symbols.scopes[scope].names.entry(name);
+        let symbol = entry.or_insert_with(|| Symbol {
+            id,
+            bindings: SmallVec::new(),
+            in_loops: SmallVec::new(),
+            starting_blocks: SmallVec::new(),
+            from_elsewhere: SmallVec::new(),
+            elsewhere: None,
+            is_deleted: false,
+        });
+        self.symbols.symbols_len += usize::from(symbol.id == id);
+        symbol
+    }
+
+    /// Puts the bindings of each symbol into source order.
+    fn put_in_order(&mut self) {
+        let Symbols { scopes, bindings, .. } = &mut self.symbols;
+        for symbol in scopes.iter_mut().flat_map(|scope| scope.names.values_mut()) {
+            symbol.bindings.sort_by_key(|id| bindings[*id].bound_from);
+            let in_loops = symbol.bindings.iter().copied();
+            symbol.in_loops = in_loops.filter(|id| bindings[*id].in_loop.is_some()).collect();
         }
     }
 
@@ -208,11 +252,14 @@ impl<'a> Builder<'a> {
         self.symbols.scopes.push(scope);
         self.symbols.scope_of.insert(range, id);
         let (outer_scope, outer_block) = (self.scope, self.block);
+        let outer_loop = self.in_loop;
         self.scope = id;
         self.block = range;
+        self.in_loop = (kind == ScopeKind::Comprehension).then_some(range);
         work(self);
         self.scope = outer_scope;
         self.block = outer_block;
+        self.in_loop = outer_loop;
     }
 
     pub(super) fn bind_parameters(&mut self, parameters: &'a Parameters, outer: ScopeId) {

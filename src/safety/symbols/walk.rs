@@ -61,6 +61,13 @@ impl<'a> Visitor<'a> for Builder<'a> {
             Stmt::Import(_) | Stmt::ImportFrom(_) => self.import(stmt),
             Stmt::Global(global) => self.declare(&global.names, Elsewhere::Global),
             Stmt::Nonlocal(nonlocal) => self.declare(&nonlocal.names, Elsewhere::Nonlocal),
+            Stmt::For(_) | Stmt::While(_) => {
+                let outer = self.in_loop;
+                self.in_loop = outer.or(Some(stmt.range()));
+                self.bind_targets_of(stmt);
+                visitor::walk_stmt(self, stmt);
+                self.in_loop = outer;
+            }
             _ => {
                 self.bind_targets_of(stmt);
                 visitor::walk_stmt(self, stmt);
@@ -195,8 +202,7 @@ impl<'a> Builder<'a> {
 
     fn declare(&mut self, names: &'a [Identifier], elsewhere: Elsewhere) {
         for name in names {
-            let scope = &mut self.symbols.scopes[self.scope];
-            scope.names.entry(name.as_str()).or_default().elsewhere = Some(elsewhere);
+            self.symbol(self.scope, name.as_str()).elsewhere = Some(elsewhere);
         }
     }
 
@@ -278,12 +284,10 @@ impl<'a> Builder<'a> {
     }
 
     fn delete_name(&mut self, name: &'a str) {
-        let scope = &mut self.symbols.scopes[self.scope];
-        let symbol = scope.names.entry(name).or_default();
+        let symbol = self.symbol(self.scope, name);
         symbol.is_deleted = true;
         if matches!(symbol.elsewhere, Some(Elsewhere::Global)) {
-            let module = &mut self.symbols.scopes[MODULE];
-            module.names.entry(name).or_default().is_deleted = true;
+            self.symbol(MODULE, name).is_deleted = true;
         }
     }
 
