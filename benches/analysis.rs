@@ -3,7 +3,7 @@
 //! For each file one line of JSON: its name, its size in bytes, and the median and least time of one
 //! analysis in nanoseconds, from text to findings, without the start of a process. With `--worst`
 //! the same for texts that are hard on parsers, made at three sizes, to show that time grows
-//! linearly. `side_by_side_analysis.py` puts the Python implementation beside it.
+//! linearly. `analysis.py` puts the Python implementation beside it.
 
 #![expect(
     clippy::print_stdout,

@@ -7,8 +7,8 @@ use std::borrow::Cow;
 
 use ruff_python_ast::visitor::{self, Visitor};
 use ruff_python_ast::{
-    Comprehension, Decorator, Expr, ExprContext, ModModule, PatternKeyword, Stmt, StmtImportFrom,
-    TypeParams,
+    Comprehension, Decorator, Expr, ExprContext, ModModule, PatternKeyword, Stmt, StmtFunctionDef,
+    StmtImportFrom, TypeParams,
 };
 use ruff_text_size::{Ranged as _, TextRange};
 
@@ -48,27 +48,7 @@ impl<'a> Visitor<'a> for Analyzer<'a, '_> {
                 }
             }
             Stmt::ImportFrom(import) if import.level == 0 => self.check_import_from(import),
-            Stmt::FunctionDef(function) => {
-                for decorator in &function.decorator_list {
-                    self.visit_decorator(decorator);
-                }
-                // Annotations see the type parameters; without any it is the scope around.
-                let scope = if function.type_params.is_some() {
-                    self.symbols.scope_of(stmt.range())
-                } else {
-                    self.scope
-                };
-                let outer = std::mem::replace(&mut self.scope, scope);
-                self.visit_parameters(&function.parameters);
-                if let Some(returns) = &function.returns {
-                    self.visit_annotation(returns);
-                }
-                self.scope = outer;
-                self.in_scope(stmt.range(), |this| {
-                    this.visit_optional_type_params(function.type_params.as_deref());
-                    this.visit_body(&function.body);
-                });
-            }
+            Stmt::FunctionDef(function) => self.function(function),
             Stmt::ClassDef(class) => {
                 for decorator in &class.decorator_list {
                     self.visit_decorator(decorator);
@@ -213,6 +193,28 @@ impl<'a> Analyzer<'a, '_> {
         if let Some(type_params) = type_params {
             self.visit_type_params(type_params);
         }
+    }
+
+    fn function(&mut self, function: &'a StmtFunctionDef) {
+        for decorator in &function.decorator_list {
+            self.visit_decorator(decorator);
+        }
+        // Annotations see the type parameters; without any it is the scope around.
+        let scope = if function.type_params.is_some() {
+            self.symbols.scope_of(function.range())
+        } else {
+            self.scope
+        };
+        let outer = std::mem::replace(&mut self.scope, scope);
+        self.visit_parameters(&function.parameters);
+        if let Some(returns) = &function.returns {
+            self.visit_annotation(returns);
+        }
+        self.scope = outer;
+        self.in_scope(function.range(), |this| {
+            this.visit_optional_type_params(function.type_params.as_deref());
+            this.visit_body(&function.body);
+        });
     }
 
     /// The value of an assignment: what gets a name is found again under it.

@@ -128,7 +128,7 @@ struct Scope<'a> {
 pub(super) struct Symbols<'a> {
     scopes: Vec<Scope<'a>>,
     bindings: Vec<Binding<'a>>,
-    symbols_len: usize,
+    names_len: usize,
     scope_of: FxHashMap<TextRange, ScopeId>,
     /// The statements at the top level that may call functions, in order.
     running: Vec<TextSize>,
@@ -156,7 +156,7 @@ impl<'a> Symbols<'a> {
     }
 
     pub(super) fn symbols_len(&self) -> usize {
-        self.symbols_len
+        self.names_len
     }
 
     /// The scope that the function, class, `lambda` or comprehension at `range` opens.

@@ -105,7 +105,7 @@ impl<'a> Builder<'a> {
         let symbols = Symbols {
             scopes: vec![module],
             bindings: Vec::new(),
-            symbols_len: 0,
+            names_len: 0,
             scope_of: FxHashMap::default(),
             running: Vec::new(),
             star_imports: Vec::new(),
@@ -164,7 +164,7 @@ impl<'a> Builder<'a> {
 
     /// The symbol of a name in a scope, which is made if it is not there.
     pub(super) fn symbol(&mut self, scope: ScopeId, name: &'a str) -> &mut Symbol {
-        let id = self.symbols.symbols_len;
+        let id = self.symbols.names_len;
         let entry = self.symbols.scopes[scope].names.entry(name);
         let symbol = entry.or_insert_with(|| Symbol {
             id,
@@ -175,7 +175,7 @@ impl<'a> Builder<'a> {
             elsewhere: None,
             is_deleted: false,
         });
-        self.symbols.symbols_len += usize::from(symbol.id == id);
+        self.symbols.names_len += usize::from(symbol.id == id);
         symbol
     }
 

@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""Our safety analysis beside the Python implementation's, measured in one run.
+
+    benches/analysis.py [--smoke]
+
+For a script of 300 bytes and the standard library's `argparse.py`, both analyses are timed in turn, from the text to the
+findings, in processes that are warm: the least of several medians of each, and the ratio. Then a table of how our time
+grows with texts that are hard on an analysis. A missed target is information; the exit code is 1 only if something could
+not be measured. Ours is `cargo bench --bench analysis`; theirs comes from PyPI into `target/peer/`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+
+from contestants import REPOSITORY, install_peer
+
+SCRIPT = """\
+from sympy import symbols, diff, integrate
+x = symbols('x')
+expr = x**3 + 2*x
+d = diff(expr, x)
+print(f'derivative: {d}')
+assert str(d) == '3*x**2 + 2', 'Mismatch!'
+total = 0
+for i in range(10):
+    total += i * i
+print(total, integrate(d, x))
+if total != 285:
+    raise SystemExit(1)
+print('VERIFIED')
+"""
+
+# The median of one analysis in nanoseconds, of what could be measured in so many seconds.
+PEER = """
+import statistics, sys, time
+from qwed_mcp.engines.code_engine import analyze_python
+with open(sys.argv[1], encoding="utf-8") as file:
+    source = file.read()
+times, end = [], time.perf_counter() + float(sys.argv[2])
+while time.perf_counter() < end or len(times) < 5:
+    begun = time.perf_counter_ns()
+    analyze_python(source)
+    times.append(time.perf_counter_ns() - begun)
+print(int(statistics.median(times)))
+"""
+
+TARGETS_NS = {"script of 300 bytes": 20_000, "argparse.py": 3_000_000}
+# Time may grow a little faster than size: caches are small.
+GROWTH_MAX = 2.0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--smoke", action="store_true", help="one short round, to see that everything is measured")
+    smoke = parser.parse_args().smoke
+    rounds, seconds = (1, 0.1) if smoke else (5, 0.5)
+    peer, ours = install_peer(), built()
+    with tempfile.TemporaryDirectory() as scratch:
+        script = Path(scratch, "script.py")
+        script.write_text(SCRIPT)
+        files = {"script of 300 bytes": script, "argparse.py": Path(sysconfig.get_path("stdlib"), "argparse.py")}
+        print(f"{'':22}{'ours':>12}{'theirs':>12}{'ratio':>8}   target")
+        for name, file in files.items():
+            medians = [(our_median(ours, file), their_median(peer.interpreter, file, seconds)) for _ in range(rounds)]
+            our_ns, their_ns = (min(column) for column in zip(*medians, strict=True))
+            target = TARGETS_NS[name]
+            met = "met" if our_ns <= target else "NOT met"
+            print(
+                f"{name:22}{our_ns / 1e3:9.1f} µs{their_ns / 1e3:9.0f} µs{their_ns / our_ns:8.1f}"
+                f"   {target / 1e3:.0f} µs: {met}"
+            )
+    print_growth(ours)
+    return 0
+
+
+def print_growth(ours: Path) -> None:
+    """How our time grows: two equal columns at the end mean linear."""
+    rows: dict[str, list[dict]] = {}
+    for row in run([ours, "--worst"]):
+        rows.setdefault(row["name"], []).append(row)
+    print(f"\n{'hard on an analysis':22}{'64 KiB':>12}{'256 KiB':>12}{'1 MiB':>12}   growth per size")
+    for name, (small, middle, large) in rows.items():
+        growth = [
+            (b["median_ns"] / a["median_ns"]) / (b["bytes"] / a["bytes"]) for a, b in ((small, middle), (middle, large))
+        ]
+        times = "".join(f"{row['median_ns'] / 1e6:9.2f} ms" for row in (small, middle, large))
+        verdict = "linear" if max(growth) <= GROWTH_MAX else "NOT LINEAR"
+        print(f"{name:22}{times}   {growth[0]:.2f}, {growth[1]:.2f}: {verdict}")
+
+
+def built() -> Path:
+    """The compiled bench."""
+    command = ["cargo", "bench", "--locked", "--bench", "analysis", "--no-run", "--message-format", "json"]
+    done = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, check=True)
+    for line in done.stdout.splitlines():
+        message = json.loads(line)
+        if message.get("target", {}).get("name") == "analysis" and message.get("executable"):
+            return Path(message["executable"])
+    sys.exit("cargo built no bench")
+
+
+def our_median(ours: Path, file: Path) -> int:
+    (row,) = run([ours, str(file)])
+    return row["median_ns"]
+
+
+def their_median(interpreter: Path, file: Path, seconds: float) -> int:
+    environment = {"PATH": os.environ.get("PATH", os.defpath)}
+    command = [interpreter, "-c", PEER, str(file), str(seconds)]
+    return int(subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout)
+
+
+def run(command: list) -> list[dict]:
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
