@@ -65,9 +65,11 @@ impl<'a> Analyzer<'a, '_> {
             if is_getter(name) {
                 return self.got(base, arguments.positional(0), arguments.positional(1), expr);
             }
-            let positional: Vec<Values<'a>> = arguments.positionals().cloned().collect();
-            if let Some(folded) = texts::method(base, name, &positional) {
-                return folded;
+            if matches!(base.single(), Some(Value::Text(_) | Value::Bytes(_)))
+                && arguments.are_plain()
+            {
+                let positional: Vec<Values<'a>> = arguments.positionals().cloned().collect();
+                return folded_or_unknown(texts::method(base, name, &positional));
             }
             if *name == "fromhex" && builtin.as_deref() == Some("bytes.fromhex") {
                 return folded_or_unknown(arguments.positional(0).and_then(texts::from_hex));
@@ -252,10 +254,10 @@ impl<'a> Analyzer<'a, '_> {
             "chr" => texts::chr(first),
             "ord" => texts::ord(first),
             "str" if arguments.len() == 1 => texts::display(first).map(Values::text),
-            "bytes" | "bytearray" => texts::bytes(first),
+            "bytes" if arguments.len() == 1 => texts::bytes(first),
             "reversed" => texts::reversed(first),
-            "list" | "tuple" | "sorted" => first.elements().map(Values::items),
-            "map" => Self::mapped(first, arguments.positional(1)),
+            "list" | "tuple" => first.elements().map(Values::items),
+            "map" if arguments.len() == 2 => Self::mapped(first, arguments.positional(1)),
             _ => None,
         };
         folded_or_unknown(folded)

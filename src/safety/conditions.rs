@@ -41,6 +41,13 @@ impl<'a> Arguments<'a> {
         self.evaluated.len()
     }
 
+    /// Whether there are only positional arguments, all of them known by their place.
+    pub(super) fn are_plain(&self) -> bool {
+        !self.has_unpacked
+            && !self.has_unpacked_keywords
+            && self.evaluated.iter().all(|(name, ..)| name.is_none())
+    }
+
     pub(super) fn positionals(&self) -> impl Iterator<Item = &Values<'a>> {
         self.evaluated.iter().filter(|(name, ..)| name.is_none()).map(|(_, _, values)| values)
     }
@@ -217,10 +224,9 @@ fn is_blocking(found: &Found) -> bool {
 
 fn is_in_memory(values: &Values<'_>) -> bool {
     !values.is_open
-        && values
-            .known
-            .iter()
-            .all(|value| matches!(value, Value::Instance(objects::IN_MEMORY) | Value::Items(_)))
+        && values.known.iter().all(|value| {
+            matches!(value, Value::Instance(objects::IN_MEMORY) | Value::Items(_) | Value::List)
+        })
 }
 
 fn is_off(expr: &Expr) -> bool {

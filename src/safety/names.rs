@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 
+use ruff_python_ast::Expr;
 use ruff_text_size::TextSize;
 use smallvec::SmallVec;
 
@@ -122,6 +123,14 @@ impl<'a> Analyzer<'a, '_> {
             Source::Class => Values::one(Value::OwnClass),
             Source::Function => Values::one(Value::OwnFunction),
         };
+        // What is in a list may be changed by its name.
+        if !matches!(binding.source, Source::Value(Expr::Tuple(_))) {
+            for value in &mut values.known {
+                if matches!(value, Value::Items(_)) {
+                    *value = Value::List;
+                }
+            }
+        }
         // Where names change unseen, a text is only one of several.
         values.is_open |= self.symbols.has_dynamic_names;
         self.unrolled = unrolled;

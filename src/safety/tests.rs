@@ -170,6 +170,15 @@ fn names_are_followed_to_what_they_may_stand_for() {
         ("import os\nname = 'sys'\nname += 'tem'\ngetattr(os, name)('id')", true),
         ("import os\nfor n in ('getcwd', 'getpid'): print(getattr(os, n)())", false),
         ("import os\nn = 'getcwd'\nprint(getattr(os, n)())", false),
+        ("import os\nn = ('getcwd',)\nprint(getattr(os, n[0])())", false),
+        ("import os\nn = ['getcwd']\nn[0] = 'system'\ngetattr(os, n[0])('id')", true),
+        ("import os\nn = list('getcwd')\nn[:] = 'system'\ngetattr(os, ''.join(n))('id')", true),
+        ("import os\ngetattr(os, 'getcwdx'.replace('x', '', 0))", true),
+        ("import os\ngetattr(os, 'getcwd,x'.split(',', 0)[0])", true),
+        ("import os\ngetattr(os, f'{name=}')", true),
+        ("import os\nx = os\nif a: pass\nelif (x := b): pass\nx.system('id')", true),
+        ("import os\nx = os\nif 1 > 2 > (x := 3): pass\nx.system('id')", true),
+        ("import os\nx = os\nassert 1, (x := 3)\nx.system('id')", true),
         ("import os\nn = 'getcwd'\nglobals()['n'] = 'system'\ngetattr(os, n)('id')", true),
     ] {
         assert_eq!(!texts(source).is_empty(), is_blocked, "{source:?}: {:?}", texts(source));

@@ -53,8 +53,9 @@ impl<'a> Analyzer<'a, '_> {
             InterpolatedStringElement::Literal(literal) => push(text, Some(&literal.value)),
             InterpolatedStringElement::Interpolation(interpolation) => {
                 let values = self.evaluate(&interpolation.expression, Role::Harmless);
-                let is_plain =
-                    interpolation.conversion.is_none() && interpolation.format_spec.is_none();
+                let is_plain = interpolation.conversion.is_none()
+                    && interpolation.format_spec.is_none()
+                    && interpolation.debug_text.is_none();
                 push(text, values.as_text().filter(|_| is_plain));
                 if let Some(spec) = &interpolation.format_spec {
                     for element in &spec.elements {
@@ -275,49 +276,72 @@ pub(super) fn method<'a>(
 ) -> Option<Values<'a>> {
     match base.single()? {
         Value::Text(text) => text_method(text, name, arguments),
-        Value::Bytes(bytes) if matches!(name, "decode") => {
+        Value::Bytes(bytes) if name == "decode" && is_utf8(arguments) => {
             std::str::from_utf8(bytes).ok().map(|text| Values::text(text.to_owned()))
         }
         _ => None,
     }
 }
 
+/// Whether the arguments of `encode` or `decode` name an encoding in which all of ASCII is itself.
+fn is_utf8(arguments: &[Values<'_>]) -> bool {
+    match arguments {
+        [] => true,
+        [encoding] => encoding.as_text().is_some_and(|name| {
+            matches!(name.to_ascii_lowercase().as_str(), "utf-8" | "utf8" | "ascii")
+        }),
+        _ => false,
+    }
+}
+
+/// The methods of texts, only with arguments for which the result is the same as in Python.
 fn text_method<'a>(text: &str, name: &str, arguments: &[Values<'a>]) -> Option<Values<'a>> {
-    let argument = |index: usize| arguments.get(index).and_then(Values::as_text);
-    let trimmed = |text: &str| Some(Values::text(text.to_owned()));
-    match name {
-        "join" => joined(text, &arguments.first()?.elements()?),
-        "lower" | "casefold" => Some(Values::text(text.to_lowercase())),
-        "upper" => Some(Values::text(text.to_uppercase())),
-        "swapcase" => Some(Values::text(text.chars().map(swapped).collect::<String>())),
-        "strip" | "lstrip" | "rstrip" => {
-            let set = argument(0);
-            let is_cut = |c: char| set.map_or(c.is_whitespace(), |set| set.contains(c));
-            match name {
-                "strip" => trimmed(text.trim_matches(is_cut)),
-                "lstrip" => trimmed(text.trim_start_matches(is_cut)),
-                _ => trimmed(text.trim_end_matches(is_cut)),
-            }
+    let owned = |text: &str| Some(Values::text(text.to_owned()));
+    // Beyond ASCII, Python and Rust have different tables.
+    let is_ascii = text.is_ascii() && !text.contains(|c: char| matches!(c, '\x1c'..='\x1f'));
+    match (name, arguments) {
+        ("join", [elements]) => joined(text, &elements.elements()?),
+        ("lower" | "casefold", []) if is_ascii => Some(Values::text(text.to_ascii_lowercase())),
+        ("upper", []) if is_ascii => Some(Values::text(text.to_ascii_uppercase())),
+        ("swapcase", []) if is_ascii => {
+            Some(Values::text(text.chars().map(swapped).collect::<String>()))
         }
-        "removeprefix" => trimmed(text.strip_prefix(argument(0)?).unwrap_or(text)),
-        "removesuffix" => trimmed(text.strip_suffix(argument(0)?).unwrap_or(text)),
-        "replace" => {
-            let (from, to) = (argument(0)?, argument(1)?);
+        ("strip", []) if is_ascii => owned(text.trim()),
+        ("lstrip", []) if is_ascii => owned(text.trim_start()),
+        ("rstrip", []) if is_ascii => owned(text.trim_end()),
+        ("strip", [set]) => {
+            let set = set.as_text()?;
+            owned(text.trim_matches(|c| set.contains(c)))
+        }
+        ("lstrip", [set]) => {
+            let set = set.as_text()?;
+            owned(text.trim_start_matches(|c| set.contains(c)))
+        }
+        ("rstrip", [set]) => {
+            let set = set.as_text()?;
+            owned(text.trim_end_matches(|c| set.contains(c)))
+        }
+        ("removeprefix", [prefix]) => owned(text.strip_prefix(prefix.as_text()?).unwrap_or(text)),
+        ("removesuffix", [suffix]) => owned(text.strip_suffix(suffix.as_text()?).unwrap_or(text)),
+        ("replace", [from, to]) => {
+            let (from, to) = (from.as_text()?, to.as_text()?);
             let is_short = text.len() * (to.len() + 1) <= TEXT_BYTES_MAX;
             (is_short && !from.is_empty()).then(|| Values::text(text.replace(from, to)))
         }
-        "split" => {
-            let parts: Vec<&str> = match argument(0) {
-                Some("") => return None,
-                Some(separator) => text.split(separator).take(ITEMS_MAX + 1).collect(),
-                None => text.split_whitespace().take(ITEMS_MAX + 1).collect(),
-            };
-            Some(Values::items(parts.into_iter().map(|p| Values::text(p.to_owned())).collect()))
-        }
-        "encode" => Some(Values::bytes(text.as_bytes().to_vec())),
-        "format" => formatted(text, arguments).map(Values::text),
+        ("split", []) if is_ascii => Some(split_to(text.split_whitespace())),
+        ("split", [separator]) => match separator.as_text()? {
+            "" => None,
+            separator => Some(split_to(text.split(separator))),
+        },
+        ("encode", _) if is_utf8(arguments) => Some(Values::bytes(text.as_bytes().to_vec())),
+        ("format", _) => formatted(text, arguments).map(Values::text),
         _ => None,
     }
+}
+
+fn split_to<'a, 't>(parts: impl Iterator<Item = &'t str>) -> Values<'a> {
+    let parts = parts.take(ITEMS_MAX + 1).map(|part| Values::text(part.to_owned()));
+    Values::items(parts.collect())
 }
 
 fn swapped(c: char) -> char {

@@ -43,6 +43,8 @@ pub(super) enum Value<'a> {
     OwnFunction,
     /// A tuple or list of known length.
     Items(Rc<[Values<'a>]>),
+    /// A list that has a name: what is in it may change.
+    List,
 }
 
 /// All that an expression may evaluate to, as far as that is known.

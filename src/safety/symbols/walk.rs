@@ -4,7 +4,9 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "the enums are the parser's, and long")]
 
 use ruff_python_ast::visitor::{self, Visitor};
-use ruff_python_ast::{ExceptHandler, Expr, ExprContext, Identifier, MatchCase, Pattern, Stmt};
+use ruff_python_ast::{
+    ElifElseClause, ExceptHandler, Expr, ExprContext, Identifier, MatchCase, Pattern, Stmt,
+};
 use ruff_text_size::{Ranged as _, TextRange};
 
 use super::builder::Builder;
@@ -68,6 +70,12 @@ impl<'a> Visitor<'a> for Builder<'a> {
                 visitor::walk_stmt(self, stmt);
                 self.in_loop = outer;
             }
+            Stmt::Assert(assert) => {
+                self.visit_part(&assert.test, false);
+                if let Some(message) = &assert.msg {
+                    self.visit_part(message, false);
+                }
+            }
             _ => {
                 self.bind_targets_of(stmt);
                 visitor::walk_stmt(self, stmt);
@@ -115,6 +123,13 @@ impl<'a> Visitor<'a> for Builder<'a> {
                 self.visit_part(&if_expr.body, false);
                 self.visit_part(&if_expr.orelse, false);
             }
+            Expr::Compare(compare) => {
+                self.visit_part(&compare.left, true);
+                for (index, comparator) in compare.comparators.iter().enumerate() {
+                    self.visit_part(comparator, index == 0);
+                }
+                self.count_namespace_use(expr);
+            }
             Expr::Named(named) => {
                 self.bind_walrus(&named.target, &named.value, expr.end());
                 visitor::walk_expr(self, expr);
@@ -136,7 +151,17 @@ impl<'a> Visitor<'a> for Builder<'a> {
             // Python takes the name away at the end of the handler.
             self.delete_name(name.as_str());
         }
-        visitor::walk_except_handler(self, handler);
+        if let Some(kind) = &except.type_ {
+            self.visit_part(kind, false);
+        }
+        self.visit_body(&except.body);
+    }
+
+    fn visit_elif_else_clause(&mut self, clause: &'a ElifElseClause) {
+        if let Some(test) = &clause.test {
+            self.visit_part(test, false);
+        }
+        self.visit_body(&clause.body);
     }
 
     fn visit_match_case(&mut self, case: &'a MatchCase) {
@@ -144,7 +169,7 @@ impl<'a> Visitor<'a> for Builder<'a> {
             this.visit_pattern(&case.pattern);
         });
         if let Some(guard) = &case.guard {
-            self.visit_expr(guard);
+            self.visit_part(guard, false);
         }
         self.visit_body(&case.body);
     }
