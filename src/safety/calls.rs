@@ -13,7 +13,7 @@ use super::evaluate::{Analyzer, Role};
 use super::finding::FindingKind;
 use super::index::INDEX;
 use super::objects;
-use super::rules::{Rule, Special};
+use super::rules::{Condition, Rule, Special};
 use super::stdlib;
 use super::texts;
 use super::value::{Value, Values};
@@ -47,17 +47,18 @@ impl<'a> Analyzer<'a, '_> {
             }
             func => (None, self.evaluate(func, Role::Callee)),
         };
-        let builtin = match callee.known.first() {
-            Some(Value::Object(path)) => path.strip_prefix("builtins.").map(str::to_owned),
+        let path = match callee.known.first() {
+            Some(Value::Object(path)) => Some(path.to_string()),
             _ => None,
         };
+        let builtin = path.as_deref().and_then(|path| path.strip_prefix("builtins."));
         // For the value alone, what is passed to an unknown function does not matter.
         let is_of_interest = !callee.known.is_empty()
             || base.as_ref().is_some_and(|(base, name)| !base.known.is_empty() || is_getter(name));
         if self.quiet > 0 && !is_of_interest {
             return Values::unknown();
         }
-        let arguments = self.arguments(call, builtin.as_deref());
+        let arguments = self.arguments(call, path.as_deref());
         if self.quiet == 0 {
             self.check_call(call, &callee, base.as_ref(), &arguments);
         }
@@ -71,21 +72,24 @@ impl<'a> Analyzer<'a, '_> {
                 let positional: Vec<Values<'a>> = arguments.positionals().cloned().collect();
                 return folded_or_unknown(texts::method(base, name, &positional));
             }
-            if *name == "fromhex" && builtin.as_deref() == Some("bytes.fromhex") {
+            if *name == "fromhex" && builtin == Some("bytes.fromhex") {
                 return folded_or_unknown(arguments.positional(0).and_then(texts::from_hex));
             }
         }
-        self.result(&callee, builtin.as_deref(), &arguments, expr)
+        self.result(&callee, builtin, &arguments, expr)
     }
 
-    fn arguments(&mut self, call: &'a ExprCall, builtin: Option<&str>) -> Arguments<'a> {
+    fn arguments(&mut self, call: &'a ExprCall, path: Option<&str>) -> Arguments<'a> {
+        let builtin = path.and_then(|path| path.strip_prefix("builtins."));
         let first_is_looked_at = builtin.is_some_and(|name| LOOK_AT_FIRST.contains(&name));
         let all_are_looked_at = builtin.is_some_and(|name| LOOK_AT_ALL.contains(&name));
+        // `reduce(getattr, …)` goes down a path of names.
+        let reduces = path == Some("functools.reduce");
         let mut arguments = Arguments::default();
         for (index, argument) in call.arguments.args.iter().enumerate() {
             let is_looked_at = all_are_looked_at || (first_is_looked_at && index == 0);
             let role = match builtin {
-                _ if is_looked_at => Role::Harmless,
+                _ if is_looked_at || (reduces && index == 0) => Role::Harmless,
                 // The type of a module tells nothing; that of a dangerous object makes others.
                 Some("type") => Role::Alias,
                 _ => Role::Value,
@@ -94,8 +98,13 @@ impl<'a> Analyzer<'a, '_> {
             if let Expr::Starred(_) = argument {
                 arguments.has_unpacked = true;
                 // A known list of arguments stands for them.
-                for element in values.elements().unwrap_or_default() {
-                    arguments.push(None, argument, element);
+                match values.elements() {
+                    Some(elements) => {
+                        for element in elements {
+                            arguments.push(None, argument, element);
+                        }
+                    }
+                    None => arguments.push_unknown(),
                 }
             } else {
                 arguments.push(None, argument, values);
@@ -142,6 +151,7 @@ impl<'a> Analyzer<'a, '_> {
                 _ => {}
             }
         }
+        self.check_passed(call, callee, arguments);
         let Some((base, name)) = base else { return };
         if self.symbols.own_attributes.contains(name) {
             return;
@@ -151,6 +161,35 @@ impl<'a> Analyzer<'a, '_> {
                 let name = self.written(call.func.start(), call.func.end());
                 self.report_call(name, rule, call);
                 return;
+            }
+        }
+    }
+
+    /// Looks at what is passed: a formula with the function that evaluates it, and the name of an
+    /// internal attribute that a function of the script may ask for.
+    fn check_passed(&mut self, call: &'a ExprCall, callee: &Values<'a>, arguments: &Arguments<'a>) {
+        for values in arguments.all() {
+            for value in &values.known {
+                match value {
+                    Value::Object(path) => {
+                        let formula = INDEX.calls(path).find(|(_, on)| *on == Condition::Formula);
+                        if let Some((rule, on)) = formula
+                            && self.holds(on, None, arguments)
+                        {
+                            self.report_call(objects::shown(path), rule, call);
+                            return;
+                        }
+                    }
+                    Value::Text(text) if callee.known.contains(&Value::OwnFunction) => {
+                        if let Some(rule) = INDEX.attribute(text).filter(|_| text.starts_with("__"))
+                        {
+                            let name = text.to_string();
+                            self.report_reference(name, Some(rule), call.start(), call.end());
+                            return;
+                        }
+                    }
+                    _ => {}
+                }
             }
         }
     }
@@ -232,6 +271,10 @@ impl<'a> Analyzer<'a, '_> {
         };
         let folded = match name {
             "getattr" => {
+                if arguments.has_unpacked && arguments.positionals().count() < 2 {
+                    let rule = INDEX.special(Special::ComputedName);
+                    self.report_reference("getattr".to_owned(), rule, expr.start(), expr.end());
+                }
                 let default = arguments.positional(2);
                 let Some(of) = arguments.positional(1) else { return Values::unknown() };
                 return self.got(first, Some(of), default, expr);
@@ -248,6 +291,12 @@ impl<'a> Analyzer<'a, '_> {
                 Some(Value::Object(path)) => Some(Values::one(Value::Namespace(path.clone()))),
                 Some(Value::MaybeModule(module)) => {
                     Some(Values::one(Value::Namespace(Cow::Borrowed(module))))
+                }
+                _ => None,
+            },
+            "type" => match first.single() {
+                Some(Value::Instance(class)) if *class != objects::IN_MEMORY => {
+                    Some(Values::one(Value::Object(Cow::Borrowed(class))))
                 }
                 _ => None,
             },

@@ -12,6 +12,7 @@ use ruff_python_ast::{
 };
 use ruff_text_size::{Ranged as _, TextRange};
 
+use super::conditions::is_dangerous_formula;
 use super::evaluate::{Analyzer, Role};
 use super::finding::{FindingKind, Found};
 use super::index::{INDEX, Verdict, top};
@@ -79,20 +80,13 @@ impl<'a> Visitor<'a> for Analyzer<'a, '_> {
                 self.visit_expr(&assign.target);
             }
             Stmt::For(for_stmt) => {
-                self.evaluate(&for_stmt.iter, Role::Harmless);
+                self.iterated(&for_stmt.iter);
                 self.visit_expr(&for_stmt.target);
                 self.visit_body(&for_stmt.body);
                 self.visit_body(&for_stmt.orelse);
             }
             Stmt::Expr(statement) => {
-                let values = self.evaluate(&statement.value, Role::Value);
-                if let Some(text) = values.as_text()
-                    && self.symbols.imported.contains("doctest")
-                    && self.has_dangerous_examples(text)
-                {
-                    let rule = INDEX.special(Special::Examples);
-                    self.report_reference("doctest".to_owned(), rule, stmt.start(), stmt.end());
-                }
+                self.evaluate(&statement.value, Role::Value);
             }
             _ => visitor::walk_stmt(self, stmt),
         }
@@ -217,8 +211,39 @@ impl<'a> Analyzer<'a, '_> {
         });
     }
 
+    /// A text that is code where it stands.
+    pub(super) fn check_text(&mut self, text: &str, expr: &'a Expr) {
+        if self.is_annotation {
+            self.check_annotation(text, expr);
+        }
+        if self.quiet == 0
+            && text.contains(">>> ")
+            && self.symbols.imported.contains("doctest")
+            && self.has_dangerous_examples(text)
+        {
+            let rule = INDEX.special(Special::Examples);
+            self.report_reference("doctest".to_owned(), rule, expr.start(), expr.end());
+        }
+    }
+
+    /// A text in place of a type is evaluated by whoever asks for the type.
+    pub(super) fn check_annotation(&mut self, text: &str, expr: &'a Expr) {
+        if self.quiet == 0 && is_dangerous_formula(text) {
+            let rule = INDEX.special(Special::Annotation);
+            self.report_reference("annotation".to_owned(), rule, expr.start(), expr.end());
+        }
+    }
+
     /// The value of an assignment: what gets a name is found again under it.
     fn assigned(&mut self, value: &'a Expr, targets: &'a [Expr]) {
+        // What is assigned to a function's annotations is evaluated like annotations.
+        let sets_annotations = |target: &Expr| {
+            matches!(target, Expr::Attribute(attribute)
+                if attribute.attr.as_str() == "__annotations__")
+        };
+        if targets.iter().any(sets_annotations) {
+            self.visit_annotation(value);
+        }
         let literal = super::symbols::elements(value);
         let is_taken_apart = !literal.is_empty()
             && targets.iter().all(|target| {
@@ -235,6 +260,12 @@ impl<'a> Analyzer<'a, '_> {
             let is_followed = is_named && self.symbols.kind(self.scope) != ScopeKind::Class;
             self.evaluate(value, if is_followed { Role::Alias } else { Role::Value });
         }
+    }
+
+    /// What is iterated over: its elements go to the target, wherever that is.
+    fn iterated(&mut self, expr: &'a Expr) -> Values<'a> {
+        let is_display = !super::symbols::elements(expr).is_empty();
+        self.evaluate(expr, if is_display { Role::Value } else { Role::Alias })
     }
 
     pub(super) fn lambda(&mut self, expr: &'a Expr) {
@@ -259,13 +290,13 @@ impl<'a> Analyzer<'a, '_> {
             _ => return Values::unknown(),
         };
         let Some(first) = generators.first() else { return Values::unknown() };
-        let over = self.evaluate(&first.iter, Role::Harmless);
+        let over = self.iterated(&first.iter);
         if self.quiet == 0 {
             self.in_scope(expr.range(), |this| {
                 for (index, generator) in generators.iter().enumerate() {
                     this.visit_expr(&generator.target);
                     if index > 0 {
-                        this.evaluate(&generator.iter, Role::Harmless);
+                        this.iterated(&generator.iter);
                     }
                     for condition in &generator.ifs {
                         this.visit_expr(condition);
@@ -279,6 +310,10 @@ impl<'a> Analyzer<'a, '_> {
         let ([Some(element), None], [only]) = (parts, generators) else {
             return Values::unknown();
         };
+        // A set has an order of its own.
+        if expr.is_set_comp_expr() {
+            return Values::unknown();
+        }
         match over.elements() {
             Some(elements) if only.ifs.is_empty() => {
                 self.unroll(&only.target, elements, element).unwrap_or_else(Values::unknown)
@@ -331,17 +366,18 @@ impl<'a> Analyzer<'a, '_> {
         let of = Values::one(Value::Object(Cow::Borrowed(module)));
         let members = objects::member(&of, member);
         if let Some((_, rule)) = Self::dangerous(&members) {
-            return Some(rule);
+            // A type that functions are compared with.
+            let is_type = module == "types";
+            return Some(rule).filter(|_| !is_type);
         }
         // `from sys import modules` brings in what can reach everything.
         if members.known.contains(&Value::Modules) {
             return objects::rule_of_namespace("sys.modules");
         }
         let is_in_class = self.symbols.kind(self.scope) == ScopeKind::Class;
-        let is_carrier =
-            |value: &Value<'_>| matches!(value, Value::Object(path) if INDEX.is_carrier(path));
-        if is_in_class && members.known.iter().any(is_carrier) {
-            return INDEX.special(Special::ModuleAsValue);
+        let escaping = members.known.iter().find_map(|value| objects::escaping(value, Role::Value));
+        if is_in_class && let Some((_, rule)) = escaping {
+            return rule;
         }
         None
     }

@@ -28,6 +28,10 @@ pub(super) struct Arguments<'a> {
     evaluated: Evaluated<'a>,
     /// Whether there is a `*`, behind which there may be any.
     pub(super) has_unpacked: bool,
+    /// From this place on there may be any argument at any place.
+    unknown_from: Option<usize>,
+    /// What is known of those.
+    unknown: Values<'a>,
     /// Whether there is a `**`.
     pub(super) has_unpacked_keywords: bool,
 }
@@ -35,6 +39,13 @@ pub(super) struct Arguments<'a> {
 impl<'a> Arguments<'a> {
     pub(super) fn push(&mut self, name: Option<&'a str>, expr: &'a Expr, values: Values<'a>) {
         self.evaluated.push((name, expr, values));
+    }
+
+    /// A `*` of which nothing is known.
+    pub(super) fn push_unknown(&mut self) {
+        let place = self.positionals().count();
+        self.unknown_from.get_or_insert(place);
+        self.unknown = Values::unknown();
     }
 
     pub(super) fn len(&self) -> usize {
@@ -48,12 +59,25 @@ impl<'a> Arguments<'a> {
             && self.evaluated.iter().all(|(name, ..)| name.is_none())
     }
 
+    /// What is known of each.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Values<'a>> {
+        self.evaluated.iter().map(|(_, _, values)| values)
+    }
+
     pub(super) fn positionals(&self) -> impl Iterator<Item = &Values<'a>> {
         self.evaluated.iter().filter(|(name, ..)| name.is_none()).map(|(_, _, values)| values)
     }
 
     pub(super) fn positional(&self, index: usize) -> Option<&Values<'a>> {
+        if self.unknown_from.is_some_and(|from| index >= from) {
+            return Some(&self.unknown);
+        }
         self.positionals().nth(index)
+    }
+
+    /// Whether there may be arguments that are not seen.
+    fn hides_some(&self) -> bool {
+        self.has_unpacked || self.has_unpacked_keywords
     }
 
     /// The argument at a place, or with one of these names.
@@ -83,9 +107,9 @@ impl<'a> Analyzer<'a, '_> {
             Condition::Always => true,
             Condition::Imported(module) => self.symbols.imported.contains(module),
             Condition::NamesFile(names) => {
-                arguments.has_unpacked
+                arguments.hides_some()
                     || arguments.at_or_named(0, names).any(|(_, expr, values)| {
-                        !expr.is_none_literal_expr() && !is_in_memory(values)
+                        !expr.is_none_literal_expr() && !makes_list(expr) && !is_in_memory(values)
                     })
             }
             Condition::TakesText(names) => arguments.at_or_named(0, names).any(|(_, _, values)| {
@@ -103,16 +127,18 @@ impl<'a> Analyzer<'a, '_> {
                 !arguments.at_or_named(1, &["Loader"]).any(|(_, _, values)| is_safe_loader(values))
             }
             Condition::DatabaseFile => {
-                arguments.has_unpacked
+                arguments.hides_some()
                     || arguments.at_or_named(0, &["database"]).any(|(_, _, values)| {
-                        let (mut texts, is_complete) = values.texts();
-                        !is_complete || texts.any(|name| !is_memory_database(name))
+                        // A default that a caller may replace is taken for what is meant.
+                        let (texts, _) = values.texts();
+                        let names: Vec<&str> = texts.collect();
+                        names.is_empty() || names.iter().any(|name| !is_memory_database(name))
                     })
             }
             Condition::ReachingSql => {
                 arguments.positional(0).is_some_and(|values| values.texts().0.any(reaches_files))
             }
-            Condition::Code => self.runs_dangerous_code(arguments),
+            Condition::Code => arguments.hides_some() || self.runs_dangerous_code(arguments),
             Condition::Formula => arguments
                 .evaluated
                 .iter()
@@ -121,7 +147,7 @@ impl<'a> Analyzer<'a, '_> {
                 .positional(0)
                 .is_some_and(|values| values.is_open && values.known.is_empty()),
             Condition::ImportsModule => {
-                arguments.has_unpacked
+                arguments.hides_some()
                     || arguments.at_or_named(0, &["name"]).any(|(_, _, values)| {
                         let (mut names, is_complete) = values.texts();
                         !is_complete || names.any(|name| !may_be_imported(name))
@@ -223,10 +249,18 @@ fn is_blocking(found: &Found) -> bool {
 }
 
 fn is_in_memory(values: &Values<'_>) -> bool {
-    !values.is_open
-        && values.known.iter().all(|value| {
-            matches!(value, Value::Instance(objects::IN_MEMORY) | Value::Items(_) | Value::List)
-        })
+    let is_stream = |value: &Value<'_>| match value {
+        Value::Instance(objects::IN_MEMORY) | Value::Items(_) | Value::List => true,
+        Value::Object(path) => path.starts_with("sys.std"),
+        _ => false,
+    };
+    !values.is_open && values.known.iter().all(is_stream)
+}
+
+/// Whether this is a text taken apart: lines in memory.
+fn makes_list(expr: &Expr) -> bool {
+    matches!(expr, Expr::Call(call) if matches!(&*call.func, Expr::Attribute(method)
+        if matches!(method.attr.as_str(), "split" | "splitlines")))
 }
 
 fn is_off(expr: &Expr) -> bool {
@@ -243,21 +277,39 @@ fn is_safe_loader(values: &Values<'_>) -> bool {
 }
 
 fn is_memory_database(name: &str) -> bool {
-    name.is_empty() || name == ":memory:" || name.starts_with("file::memory:")
+    name.is_empty()
+        || matches!(name, ":memory:" | "file::memory:")
+        || name.starts_with("file::memory:?")
 }
 
 /// Whether a statement attaches another database, writes one, or loads a library.
 fn reaches_files(sql: &str) -> bool {
-    let sql = sql.to_ascii_lowercase();
+    let sql = without_comments(&sql.to_ascii_lowercase());
     sql.contains("load_extension(")
         || sql.split(';').any(|statement| {
-            let mut words = statement.split_whitespace();
-            match words.next() {
+            let mut words = statement.split(|c: char| !c.is_alphanumeric() && c != '_');
+            match words.find(|word| !word.is_empty()) {
                 Some("attach") => true,
                 Some("vacuum") => words.any(|word| word == "into"),
                 _ => false,
             }
         })
+}
+
+fn without_comments(sql: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = sql;
+    while let Some((before, comment)) = rest.split_once("/*") {
+        plain.push_str(before);
+        plain.push(' ');
+        rest = comment.split_once("*/").map_or("", |(_, after)| after);
+    }
+    plain.push_str(rest);
+    plain
+        .lines()
+        .map(|line| line.split("--").next().unwrap_or_default())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn may_be_imported(module: &str) -> bool {

@@ -14,11 +14,11 @@ use ruff_python_ast::{Expr, ExprAttribute, ExprName, ExprSubscript, Number};
 use ruff_text_size::{Ranged as _, TextRange, TextSize};
 
 use super::check::Pass;
-use super::conditions::{is_dangerous_formula, names_internals};
+use super::conditions::names_internals;
 use super::finding::{FindingKind, Found};
 use super::index::{INDEX, Verdict, top};
 use super::objects;
-use super::rules::{Rule, Special};
+use super::rules::Rule;
 use super::symbols::{self, ScopeId, Symbols};
 use super::texts;
 use super::value::{Value, Values};
@@ -123,9 +123,7 @@ impl<'a, 's> Analyzer<'a, 's> {
                 self.settle(values, expr, role)
             }
             Expr::StringLiteral(literal) => {
-                if self.is_annotation {
-                    self.check_annotation(literal.value.to_str(), expr);
-                }
+                self.check_text(literal.value.to_str(), expr);
                 Values::text(literal.value.to_str())
             }
             Expr::BytesLiteral(literal) => Values::bytes(literal.value.bytes().collect()),
@@ -135,7 +133,9 @@ impl<'a, 's> Analyzer<'a, 's> {
             }
             Expr::Tuple(_) | Expr::List(_) => {
                 let elements = symbols::elements(expr).iter();
-                Values::items(elements.map(|element| self.evaluate(element, Role::Value)).collect())
+                // Several types to compare with are only looked at, too.
+                let role = if role == Role::Harmless { role } else { Role::Value };
+                Values::items(elements.map(|element| self.evaluate(element, role)).collect())
             }
             Expr::BinOp(operation) => self.operation(operation),
             Expr::FString(f_string) => self.f_string(f_string),
@@ -278,6 +278,12 @@ impl<'a, 's> Analyzer<'a, 's> {
     fn subscript(&mut self, subscript: &'a ExprSubscript) -> Values<'a> {
         let base = self.evaluate(&subscript.value, Role::Base);
         let key = self.evaluate(&subscript.slice, Role::Value);
+        if let Some(text) = key.as_text().filter(|text| text.starts_with("__"))
+            && let Some(rule) = INDEX.attribute(text)
+        {
+            let range = subscript.range();
+            self.report_reference(text.to_owned(), Some(rule), range.start(), range.end());
+        }
         if let Some(folded) = texts::sliced(&base, &subscript.slice, &key) {
             return folded;
         }
@@ -302,14 +308,6 @@ impl<'a, 's> Analyzer<'a, 's> {
             });
         }
         values
-    }
-
-    /// A text in place of a type is evaluated by whoever asks for the type.
-    fn check_annotation(&mut self, text: &str, expr: &'a Expr) {
-        if self.quiet == 0 && is_dangerous_formula(text) {
-            let rule = INDEX.special(Special::Annotation);
-            self.report_reference("annotation".to_owned(), rule, expr.start(), expr.end());
-        }
     }
 
     /// What a namespace holds under a key: that of a module, `sys.modules`, or, without a name, of

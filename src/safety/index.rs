@@ -121,6 +121,11 @@ impl Index {
         matches!(self.verdict(path), Verdict::Found(_))
     }
 
+    /// Whether a row judges calls of exactly this function.
+    pub(super) fn judges(&self, path: &str) -> bool {
+        self.calls.contains_key(path)
+    }
+
     /// Whether a row names this whole module.
     pub(super) fn is_object(&self, path: &str) -> bool {
         self.objects.contains_key(path)
@@ -173,11 +178,12 @@ impl Index {
     /// The module that `attribute` of the object `path` is, if it is one: most modules hold others
     /// that they import.
     pub(super) fn module_behind(&self, path: &str, attribute: &str) -> Option<&'static str> {
-        if path.rsplit('.').next() == Some(attribute) {
+        // The streams of `sys` have methods with names of modules.
+        if path.rsplit('.').next() == Some(attribute) || path.starts_with("sys.") {
             return None;
         }
         if !stdlib::contains(top(path)) {
-            return objects::far_reaching(attribute);
+            return objects::behind_others(attribute);
         }
         let name = match attribute.trim_start_matches('_') {
             "bltns" | "bi" => "builtins",

@@ -37,6 +37,11 @@ impl<'a> Analyzer<'a, '_> {
                 None => values.add(self.any_of(symbol, *is_same_scope)),
             }
         }
+        // What is imported with a star later takes the place of what was bound before.
+        let first = found.first().and_then(|(symbol, _)| symbols.first_bound(symbol));
+        if is_certain && symbols.star_imports.iter().any(|(_, at)| Some(*at) > first) {
+            values.add(self.star_imported(name));
+        }
         if !is_certain {
             values.add(self.unbound(name, !found.is_empty()));
         }
@@ -46,7 +51,7 @@ impl<'a> Analyzer<'a, '_> {
     /// What a name stands for that the script does not bind, or may not have bound.
     fn unbound(&self, name: &str, is_bound_somewhere: bool) -> Values<'a> {
         let stars = &self.symbols.star_imports;
-        let is_from_re = name == "compile" && stars.contains(&"re");
+        let is_from_re = name == "compile" && stars.iter().any(|(module, _)| *module == "re");
         if let Some(builtin) = objects::builtin(name)
             && !is_from_re
         {
@@ -59,9 +64,17 @@ impl<'a> Analyzer<'a, '_> {
             return Values::one(Value::Object(Cow::Borrowed(module)));
         }
         let mut values = Values::unknown();
-        for module in stars {
+        values.add(self.star_imported(name));
+        values
+    }
+
+    /// What a name may stand for by the star imports, as far as it matters.
+    fn star_imported(&self, name: &str) -> Values<'a> {
+        let mut values = Values { is_open: true, ..Values::default() };
+        for (module, _) in &self.symbols.star_imports {
             let path = format!("{module}.{name}");
-            if INDEX.names(&path) || objects::instance_of(&path).is_some() {
+            let is_known = INDEX.names(&path) || INDEX.calls(&path).next().is_some();
+            if is_known || objects::instance_of(&path).is_some() {
                 values.add(Values::one(Value::Object(Cow::Owned(path))));
             }
         }

@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 use super::evaluate::Role;
 use super::index::{INDEX, Verdict};
 use super::rules::{Condition, Rule, Special};
+use super::stdlib;
 use super::value::{Value, Values};
 
 /// The builtins that the analysis knows by themselves; those that a rule names come in addition.
@@ -81,11 +82,12 @@ const PATH_BYTES_MAX: usize = 160;
 /// which nothing is known as well.
 const FAR_REACHING: &[&str] = &[
     "builtins",
-    "ctypes",
     "importlib",
+    "linecache",
     "mmap",
     "multiprocessing",
     "os",
+    "pickle",
     "posix",
     "runpy",
     "shutil",
@@ -99,6 +101,8 @@ const CLASSES: &[(&str, &str)] = &[
     ("io.StringIO", IN_MEMORY),
     ("tempfile.SpooledTemporaryFile", IN_MEMORY),
     ("tempfile.TemporaryFile", IN_MEMORY),
+    ("cProfile.Profile", "cProfile.Profile"),
+    ("xml.etree.ElementTree.parse", "xml.etree.ElementTree.ElementTree"),
     ("zipfile.ZipFile", "zipfile.ZipFile"),
     ("tarfile.open", "tarfile.TarFile"),
     ("tarfile.TarFile", "tarfile.TarFile"),
@@ -135,6 +139,14 @@ pub(super) fn well_known_module(name: &str) -> Option<&'static str> {
 pub(super) fn far_reaching(attribute: &str) -> Option<&'static str> {
     let name = attribute.strip_prefix('_').unwrap_or(attribute);
     FAR_REACHING.iter().copied().find(|module| *module == name)
+}
+
+/// The module that an attribute of this name is, of a module that is not in the standard library.
+pub(super) fn behind_others(attribute: &str) -> Option<&'static str> {
+    // Arrays have an attribute of this name; modules have the module.
+    let ctypes =
+        || (attribute.strip_prefix('_').unwrap_or(attribute) == "ctypes").then_some("ctypes");
+    far_reaching(attribute).or_else(ctypes)
 }
 
 /// What a call of the class or function `path` returns, if its instances are followed.
@@ -208,7 +220,7 @@ pub(super) fn member_of_object<'a>(path: &str, name: &str) -> Values<'a> {
 
 fn member_of_instance<'a>(class: &'static str, name: &str) -> Values<'a> {
     let path = format!("{class}.{name}");
-    if INDEX.names(&path) {
+    if INDEX.names(&path) || INDEX.judges(&path) {
         return Values::one(Value::Object(Cow::Owned(path)));
     }
     if is_sticky(class) { Values::one(Value::Instance(class)) } else { Values::unknown() }
@@ -237,10 +249,20 @@ pub(super) fn escaping(
                 Some((path.clone().into_owned(), INDEX.special(Special::ModuleAsValue)))
             }
             // Without its arguments a function cannot be judged.
+            // Called elsewhere, it takes any name of anything.
+            Verdict::Clear if is_value && path == "builtins.getattr" => {
+                Some((shown(path), INDEX.special(Special::ComputedName)))
+            }
             Verdict::Clear if is_value => INDEX
                 .calls(path)
                 .find(|(_, condition)| {
-                    matches!(condition, Condition::NamesFile(_) | Condition::DatabaseFile)
+                    matches!(
+                        condition,
+                        Condition::NamesFile(_)
+                            | Condition::DatabaseFile
+                            | Condition::ImportsModule
+                            | Condition::Code
+                    )
                 })
                 .map(|(rule, _)| (shown(path), Some(rule))),
             Verdict::Carrier | Verdict::Clear => None,
@@ -257,7 +279,7 @@ pub(super) fn escaping(
 
 /// Whether the members of this namespace are dangerous.
 pub(super) fn is_dangerous(namespace: &str) -> bool {
-    INDEX.is_carrier(namespace) || namespace == "sys.modules"
+    INDEX.is_carrier(namespace) || namespace == "sys.modules" || stdlib::holds_modules(namespace)
 }
 
 /// The rule about taking any member of this namespace.

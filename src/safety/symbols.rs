@@ -105,7 +105,12 @@ pub(super) struct Symbol {
     from_elsewhere: SmallVec<[BindingId; 1]>,
     /// `global` or `nonlocal`: the name belongs to another scope.
     elsewhere: Option<Elsewhere>,
-    is_deleted: bool,
+    /// From here on a `del` may have removed it.
+    deleted_from: Option<TextSize>,
+    /// Whether that `del` stands in a loop.
+    is_deleted_in_loop: bool,
+    /// Whether it is gone at the end of an `except`.
+    ends_with_handler: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -129,11 +134,13 @@ pub(super) struct Symbols<'a> {
     scopes: Vec<Scope<'a>>,
     bindings: Vec<Binding<'a>>,
     names_len: usize,
+    /// The whole script.
+    range: TextRange,
     scope_of: FxHashMap<TextRange, ScopeId>,
     /// The statements at the top level that may call functions, in order.
     running: Vec<TextSize>,
     /// Modules of which everything is imported.
-    pub(super) star_imports: Vec<&'a str>,
+    pub(super) star_imports: Vec<(&'a str, TextSize)>,
     /// Attributes that the script itself defines: methods, class variables, assigned ones.
     pub(super) own_attributes: FxHashSet<&'a str>,
     /// The topmost packages of all imports.
@@ -187,9 +194,10 @@ impl<'a> Symbols<'a> {
                 continue;
             }
             let Some(symbol) = current.names.get(name) else { continue };
-            if let Some(elsewhere) = symbol.elsewhere {
+            // At the top level, `global` changes nothing.
+            if let Some(elsewhere) = symbol.elsewhere.filter(|_| id != MODULE) {
                 if matches!(elsewhere, Elsewhere::Global) {
-                    next = (id != MODULE).then_some(MODULE);
+                    next = Some(MODULE);
                 }
                 continue;
             }
@@ -214,12 +222,17 @@ impl<'a> Symbols<'a> {
         }
         let starts_block_around =
             |id: &BindingId| self.bindings[*id].block.contains_inclusive(offset);
+        // A function may be called after the `del`.
+        let deleted_from = symbol.deleted_from.filter(|at| *at <= offset || user != owner);
+        if deleted_from.is_some() {
+            return false;
+        }
         if user == owner
             && symbol.starting_blocks.iter().take(REACHING_MAX).any(starts_block_around)
         {
             return true;
         }
-        if symbol.is_deleted || self.has_dynamic_names {
+        if symbol.is_deleted_in_loop || symbol.ends_with_handler || self.has_dynamic_names {
             return false;
         }
         let deferred_from = self.scopes[user].deferred_from.filter(|_| user != owner);
@@ -233,6 +246,7 @@ impl<'a> Symbols<'a> {
             binding.bound_from <= used_at
                 // A function may use what is defined below it, if nothing runs in between.
                 || (deferred_from.is_some()
+                    && binding.block == self.range
                     && !self.runs_between(used_at, binding.bound_from))
         })
     }
@@ -265,6 +279,11 @@ impl<'a> Symbols<'a> {
             }
         }
         (reaching.len() <= REACHING_MAX).then_some(reaching)
+    }
+
+    /// Where a symbol is bound first.
+    pub(super) fn first_bound(&self, symbol: &Symbol) -> Option<TextSize> {
+        symbol.bindings.first().map(|id| self.bindings[*id].bound_from)
     }
 
     fn runs_between(&self, from: TextSize, to: TextSize) -> bool {

@@ -185,6 +185,82 @@ fn names_are_followed_to_what_they_may_stand_for() {
     }
 }
 
+/// Ways past earlier versions of the analysis, one for each cause.
+#[test]
+fn ways_past_that_were_found_are_closed() {
+    for source in [
+        "map(getattr, [random], ['_os'])",
+        "import functools\nfunctools.partial(getattr, print, '__self__')()",
+        "type(f).__dict__['__globals__'].__get__(f)",
+        "f = lambda *a: getattr(*a)\nf(f, '__globals__')",
+        "def ga(o, n): return getattr(o, n)\nga(print, '__self__').open('x')",
+        "import importlib\nimportlib.import_module(**{'name': 'os'})",
+        "import sqlite3\nsqlite3.connect(**{'database': 'x'})",
+        "import timeit\ntimeit.timeit(**{'stmt': 'f()'})",
+        "import builtins\ng = lambda: ['open']\ngetattr(builtins, *g(), 'print')('x')",
+        "from sympy import *\nsympify(\"open('x', 'w')\")",
+        "from sqlite3 import *\nconnect('x')",
+        "def open(*a): pass\nfrom codecs import *\nopen('x', 'w')",
+        "import importlib\nmap(importlib.import_module, ['os'])",
+        "class A:\n    from importlib import import_module as i",
+        "import sympy\nlist(map(sympy.sympify, [\"open('x')\"]))",
+        "import os\nfor f in os.supports_fd: f('x')",
+        "import importlib.metadata\nimportlib.metadata.import_module('os')",
+        "import importlib.util\nimportlib.util.find_spec('json').loader.set_data('x', b'')",
+        "import sys\ntype(sys.__stdout__.buffer.raw)('x', 'w')",
+        "global o\nimport os as o\no.system('id')",
+        "import random\ndict(vars(random))['_os']",
+        "import random\n{**vars(random)}['_os']",
+        "import random\nfor k, v in vars(random).items(): v.system('id')",
+        "import os\ngetattr(os, sorted(['umask', 'system'])[0])('id')",
+        "import os\ngetattr(os, b'x'.decode('utf-16'))",
+        "import sqlite3\nsqlite3.connect(f\"{':memory:'=}\")",
+        "for open in [1]:\n    del open\n    open('x')",
+        "if True:\n    def f(): open('x')\n    f()\n    def open(*a): pass",
+        "def f(): open('x')\nclass B(f()): pass\ndef open(*a): pass",
+        "def f(): open('x')\ndef g(x: f()): pass\ndef open(*a): pass",
+        "with suppress(E), g() as open: pass\nopen('x')",
+        "import inspect\ninspect.getmodule(print).open('x')",
+        "import cProfile\ncProfile.Profile().run(\"open('x')\")",
+        "f.__annotations__ = {'x': \"open('x')\"}",
+        "import doctest\n__test__ = {'a': '>>> open(1)'}\ndoctest.testmod()",
+        "c.execute(\"/**/ATTACH 'x' AS y\")",
+        "c.execute(\"ATTACH'x'AS y\")",
+        "import sqlite3\nsqlite3.connect('file::memory:x')",
+        "import zipfile, io\ntype(zipfile.ZipFile(io.BytesIO(), 'w'))('x', 'w')",
+        "import numpy as np\nnp._core._methods.pickle.loads(b'')",
+        "class Box: pass\nfor Box.f in [eval]: Box.f('1')",
+    ] {
+        assert!(!texts(source).is_empty(), "{source:?}");
+    }
+}
+
+#[test]
+fn false_alarms_that_were_found_are_gone() {
+    for source in [
+        "import sys\nn = int(sys.stdin.readline())",
+        "import sys\ninput = sys.stdin.readline\nprint(input())",
+        "import timeit\nn = 100\ntimeit.timeit(f'sum(range({n}))', number=10)",
+        "import types\nprint(isinstance(f, (types.FunctionType, types.MethodType)))",
+        "from types import FunctionType\nprint(isinstance(f, FunctionType))",
+        "import io, pickle\npickle.dump([1], io.BytesIO())",
+        "import sqlite3\ndef connect(path=':memory:'): return sqlite3.connect(path)\nconnect()",
+        "import numpy as np\nnp.loadtxt('1 2\\n3 4'.splitlines())",
+        "import sys, numpy as np\nnp.savetxt(sys.stdout, x)",
+        "import io, xml.etree.ElementTree as ET\nET.ElementTree(r).write(io.BytesIO())",
+        "import gzip, io\ngzip.open(io.BytesIO(d), 'rt')",
+        "import numpy as np\ndef p(x): return x.ctypes.data",
+        "import cProfile\ncProfile.run('sum(range(10))')",
+        "import os\nfor name in os.environ: print(name)",
+        "import functools\nfunctools.reduce(getattr, 'a.b'.split('.'), x)",
+        "for open, high in rows: print(open)\ndel open",
+        "def g(x: int, y: list[int] = None) -> dict[str, int]: return open(x)\n\
+         def open(x): return x\ng(1)",
+    ] {
+        assert_eq!(texts(source), [""; 0], "{source:?}");
+    }
+}
+
 #[test]
 fn names_that_lead_to_names_without_end_are_refused_and_crash_nothing() {
     use std::fmt::Write as _;

@@ -56,7 +56,8 @@ impl<'a> Analyzer<'a, '_> {
                 let is_plain = interpolation.conversion.is_none()
                     && interpolation.format_spec.is_none()
                     && interpolation.debug_text.is_none();
-                push(text, values.as_text().filter(|_| is_plain));
+                let known = display(&values).filter(|_| is_plain);
+                push(text, known.as_deref());
                 if let Some(spec) = &interpolation.format_spec {
                     for element in &spec.elements {
                         self.f_string_element(element, &mut None);
@@ -328,6 +329,7 @@ fn text_method<'a>(text: &str, name: &str, arguments: &[Values<'a>]) -> Option<V
             let is_short = text.len() * (to.len() + 1) <= TEXT_BYTES_MAX;
             (is_short && !from.is_empty()).then(|| Values::text(text.replace(from, to)))
         }
+        ("splitlines", []) if is_ascii => Some(split_to(text.lines())),
         ("split", []) if is_ascii => Some(split_to(text.split_whitespace())),
         ("split", [separator]) => match separator.as_text()? {
             "" => None,

@@ -123,5 +123,6 @@ const PICKLE_HARMLESS: &[&str] = &[
     "PickleError",
     "PicklingError",
     "UnpicklingError",
+    "dump",
     "dumps",
 ];

@@ -13,6 +13,7 @@ pub(super) const RULES: &[Rule] = &[
         severity: Severity::Block,
         targets: &[
             AllBut("importlib", &["metadata", "import_module", "invalidate_caches", "util"]),
+            AllBut("importlib.metadata", METADATA_HARMLESS),
             AllBut("importlib.util", &["find_spec"]),
             Object("importlib.abc"),
             Object("importlib.machinery"),
@@ -26,6 +27,13 @@ pub(super) const RULES: &[Rule] = &[
             Object("six.moves"),
             Call("unittest.mock.patch", Condition::NamesObject),
             Object("pydantic.ImportString"),
+            Object("pydantic.types.ImportString"),
+            Object("sqlalchemy.dialects"),
+            Object("pkg_resources.EntryPoint"),
+            Object("sympy.utilities.lambdify.import_module"),
+            Object("inspect.getmodule"),
+            Call("unittest.mock.patch.dict", Condition::NamesObject),
+            Method("import_string", Condition::Always),
             Object("pydantic.PyObject"),
             Object("importlib.metadata.PathDistribution"),
             Module("imp"),
@@ -144,4 +152,16 @@ pub(super) const RULES: &[Rule] = &[
             "print(1)\n# encoding: gbk",
         ],
     },
+];
+
+/// Of `importlib.metadata`: what tells of packages.
+const METADATA_HARMLESS: &[&str] = &[
+    "PackageMetadata",
+    "PackageNotFoundError",
+    "distribution",
+    "distributions",
+    "metadata",
+    "packages_distributions",
+    "requires",
+    "version",
 ];

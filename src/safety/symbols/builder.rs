@@ -7,7 +7,7 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "the enums are the parser's, and long")]
 
 use ruff_python_ast::visitor::Visitor as _;
-use ruff_python_ast::{Comprehension, Expr, Parameters, Stmt, TypeParams};
+use ruff_python_ast::{AnyParameterRef, Comprehension, Expr, Parameters, Stmt, TypeParams};
 use ruff_text_size::{Ranged as _, TextRange, TextSize};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -44,11 +44,15 @@ fn calls_from(stmt: &Stmt) -> Option<TextSize> {
                 // A decorator may call the function before it has its name.
                 return Some(function.name.start());
             }
-            (!defaults.all(is_plain)).then_some(stmt.start())
+            let annotations = function.parameters.iter().filter_map(AnyParameterRef::annotation);
+            let mut annotations = annotations.chain(function.returns.as_deref());
+            let is_plain = defaults.all(is_plain) && annotations.all(is_plain_type);
+            (!is_plain).then_some(stmt.start())
         }
         Stmt::ClassDef(class) => {
             let is_plain = class.decorator_list.is_empty()
-                && class.arguments.as_ref().is_none_or(|a| a.keywords.is_empty())
+                // A base may look at its subclasses when they are made.
+                && class.arguments.as_ref().is_none_or(|a| a.args.is_empty() && a.keywords.is_empty())
                 && class.body.iter().all(|stmt| calls_from(stmt).is_none());
             (!is_plain).then_some(stmt.start())
         }
@@ -59,6 +63,39 @@ fn calls_from(stmt: &Stmt) -> Option<TextSize> {
         Stmt::Expr(expr) if expr.value.is_literal_expr() => None,
         Stmt::Import(_) | Stmt::ImportFrom(_) | Stmt::Pass(_) | Stmt::Global(_) => None,
         _ => Some(stmt.start()),
+    }
+}
+
+/// Whether evaluating an annotation calls nothing of the script.
+fn is_plain_type(expr: &Expr) -> bool {
+    const GENERIC: &[&str] = &[
+        "Any",
+        "Callable",
+        "Dict",
+        "Iterable",
+        "Iterator",
+        "List",
+        "Literal",
+        "Optional",
+        "Sequence",
+        "Set",
+        "Tuple",
+        "Union",
+        "dict",
+        "frozenset",
+        "list",
+        "set",
+        "tuple",
+        "type",
+    ];
+    match expr {
+        Expr::Subscript(subscript) => {
+            matches!(&*subscript.value, Expr::Name(name) if GENERIC.contains(&name.id.as_str()))
+                && is_plain_type(&subscript.slice)
+        }
+        Expr::BinOp(either) => is_plain_type(&either.left) && is_plain_type(&either.right),
+        Expr::Tuple(_) | Expr::List(_) => elements(expr).iter().all(is_plain_type),
+        _ => is_plain(expr),
     }
 }
 
@@ -106,6 +143,7 @@ impl<'a> Builder<'a> {
             scopes: vec![module],
             bindings: Vec::new(),
             names_len: 0,
+            range,
             scope_of: FxHashMap::default(),
             running: Vec::new(),
             star_imports: Vec::new(),
@@ -173,7 +211,9 @@ impl<'a> Builder<'a> {
             starting_blocks: SmallVec::new(),
             from_elsewhere: SmallVec::new(),
             elsewhere: None,
-            is_deleted: false,
+            deleted_from: None,
+            is_deleted_in_loop: false,
+            ends_with_handler: false,
         });
         self.symbols.names_len += usize::from(symbol.id == id);
         symbol

@@ -7,7 +7,7 @@ use ruff_python_ast::visitor::{self, Visitor};
 use ruff_python_ast::{
     ElifElseClause, ExceptHandler, Expr, ExprContext, Identifier, MatchCase, Pattern, Stmt,
 };
-use ruff_text_size::{Ranged as _, TextRange};
+use ruff_text_size::{Ranged as _, TextRange, TextSize};
 
 use super::builder::Builder;
 use super::{Elsewhere, MODULE, ScopeKind, Source, elements};
@@ -149,7 +149,7 @@ impl<'a> Visitor<'a> for Builder<'a> {
                 this.bind(name.as_str(), Source::Unknown, range.start(), this.scope);
             });
             // Python takes the name away at the end of the handler.
-            self.delete_name(name.as_str());
+            self.symbol(self.scope, name.as_str()).ends_with_handler = true;
         }
         if let Some(kind) = &except.type_ {
             self.visit_part(kind, false);
@@ -212,7 +212,7 @@ impl<'a> Builder<'a> {
                 for alias in &import.names {
                     let member = alias.name.as_str();
                     if member == "*" {
-                        self.symbols.star_imports.push(module);
+                        self.symbols.star_imports.push((module, stmt.start()));
                         continue;
                     }
                     let name = alias.asname.as_ref().map_or(member, |asname| asname.as_str());
@@ -268,7 +268,7 @@ impl<'a> Builder<'a> {
                     if let Some(target) = &item.optional_vars {
                         // What a file or a lock yields is itself.
                         let source = Source::Value(&item.context_expr);
-                        self.bind_target(target, source, item.context_expr.end());
+                        self.bind_in_body(target, source, &with.body);
                     }
                 }
             }
@@ -308,17 +308,20 @@ impl<'a> Builder<'a> {
         self.block = outer;
     }
 
-    fn delete_name(&mut self, name: &'a str) {
+    fn delete_name(&mut self, name: &'a str, at: TextSize) {
+        let is_in_loop = self.in_loop.is_some();
         let symbol = self.symbol(self.scope, name);
-        symbol.is_deleted = true;
+        symbol.deleted_from = Some(symbol.deleted_from.map_or(at, |first| first.min(at)));
+        symbol.is_deleted_in_loop |= is_in_loop;
         if matches!(symbol.elsewhere, Some(Elsewhere::Global)) {
-            self.symbol(MODULE, name).is_deleted = true;
+            // A function may be called at any time.
+            self.symbol(MODULE, name).deleted_from = Some(TextSize::default());
         }
     }
 
     fn delete(&mut self, target: &'a Expr) {
         match target {
-            Expr::Name(name) => self.delete_name(name.id.as_str()),
+            Expr::Name(name) => self.delete_name(name.id.as_str(), name.start()),
             Expr::Tuple(_) | Expr::List(_) => {
                 for element in elements(target) {
                     self.delete(element);

@@ -1,4 +1,4 @@
-# rule: execution/eval
+# rule: values/computed-name
 # effect: prints
 import builtins
 getattr(builtins, "".join(sorted("eval", key="eval".index)))("print('PWN'+'ED')")

@@ -1,4 +1,4 @@
-# rule: files/os
+# rule: values/computed-name
 # effect: writes
 import os
 parts = ["d", "o", "n", "k", "m"]
