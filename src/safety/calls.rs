@@ -47,8 +47,8 @@ impl<'a> Analyzer<'a, '_> {
             }
             func => (None, self.evaluate(func, Role::Callee)),
         };
-        let path = match callee.known.first() {
-            Some(Value::Object(path)) => Some(path.to_string()),
+        let path: Option<Cow<'a, str>> = match callee.known.first() {
+            Some(Value::Object(path)) => Some(path.clone()),
             _ => None,
         };
         let builtin = path.as_deref().and_then(|path| path.strip_prefix("builtins."));
