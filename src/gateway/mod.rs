@@ -100,7 +100,7 @@ impl RiskBasedExecutionGateway {
     /// Decides whether the tool `tool_name` may be called with `arguments`.
     ///
     /// Never fails: what cannot be decided is blocked. Analysing code takes CPU time linear in its
-    /// size, about 10 ms for 1 MiB.
+    /// size, about 100 ms for 1 MiB.
     pub fn evaluate_and_route(&self, tool_name: &str, arguments: Arguments) -> Decision {
         let Some(policy) = policy::lookup(tool_name) else {
             let message = migration::unknown_tool_message(tool_name);

@@ -17,7 +17,7 @@ use super::reply::{Reply, ReplyRoom};
 
 /// Scripts up to this size are analysed in place, which takes below a millisecond; larger ones on
 /// another thread, so that nobody waits for it.
-const ANALYSED_IN_PLACE_BYTES_MAX: usize = 16 * 1024;
+const ANALYSED_IN_PLACE_BYTES_MAX: usize = 8 * 1024;
 
 /// Everything a call needs, for as long as the process lives.
 pub(crate) struct Server {
