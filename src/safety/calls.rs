@@ -85,6 +85,8 @@ impl<'a> Analyzer<'a, '_> {
         let all_are_looked_at = builtin.is_some_and(|name| LOOK_AT_ALL.contains(&name));
         // `reduce(getattr, …)` goes down a path of names.
         let reduces = path == Some("functools.reduce");
+        // Whether what is passed decides.
+        let is_judged = builtin == Some("getattr") || path.is_some_and(|path| INDEX.judges(path));
         let mut arguments = Arguments::default();
         for (index, argument) in call.arguments.args.iter().enumerate() {
             let is_looked_at = all_are_looked_at || (first_is_looked_at && index == 0);
@@ -94,7 +96,10 @@ impl<'a> Analyzer<'a, '_> {
                 Some("type") => Role::Alias,
                 _ => Role::Value,
             };
-            let values = self.evaluate(argument, role);
+            let mut values = self.evaluate(argument, role);
+            if is_judged && values.is_open && self.quiet == 0 {
+                values = self.passed(argument).unwrap_or(values);
+            }
             if let Expr::Starred(_) = argument {
                 arguments.has_unpacked = true;
                 // A known list of arguments stands for them.
@@ -111,7 +116,10 @@ impl<'a> Analyzer<'a, '_> {
             }
         }
         for keyword in &call.arguments.keywords {
-            let values = self.evaluate(&keyword.value, Role::Value);
+            let mut values = self.evaluate(&keyword.value, Role::Value);
+            if is_judged && values.is_open && self.quiet == 0 {
+                values = self.passed(&keyword.value).unwrap_or(values);
+            }
             match &keyword.arg {
                 Some(name) => arguments.push(Some(name.as_str()), &keyword.value, values),
                 None => arguments.has_unpacked_keywords = true,

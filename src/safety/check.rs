@@ -24,7 +24,7 @@ use super::value::{Value, Values};
 /// Everything in `module` that a rule finds, in the order of the walk.
 pub(super) fn check(module: &ModModule, source: &str, pass: Pass) -> Vec<Found> {
     let symbols = Symbols::of(module);
-    let mut analyzer = Analyzer::new(source, &symbols, pass);
+    let mut analyzer = Analyzer::new(source, &module.body, &symbols, pass);
     analyzer.visit_body(&module.body);
     analyzer.found
 }

@@ -129,7 +129,7 @@ impl<'a> Analyzer<'a, '_> {
             Condition::DatabaseFile => {
                 arguments.hides_some()
                     || arguments.at_or_named(0, &["database"]).any(|(_, _, values)| {
-                        // A default that a caller may replace is taken for what is meant.
+                        // A default that a caller may replace, unseen, is taken for what is meant.
                         let (texts, _) = values.texts();
                         let names: Vec<&str> = texts.collect();
                         names.is_empty() || names.iter().any(|name| !is_memory_database(name))

@@ -10,9 +10,10 @@
 use std::borrow::Cow;
 
 use ruff_python_ast::visitor;
-use ruff_python_ast::{Expr, ExprAttribute, ExprName, ExprSubscript, Number};
+use ruff_python_ast::{Expr, ExprAttribute, ExprName, ExprSubscript, Number, Stmt};
 use ruff_text_size::{Ranged as _, TextRange, TextSize};
 
+use super::callers::Callers;
 use super::check::Pass;
 use super::conditions::names_internals;
 use super::finding::{FindingKind, Found};
@@ -71,6 +72,9 @@ pub(super) struct Analyzer<'a, 's> {
     /// What is known of each binding, and of each symbol seen as a whole.
     pub(super) memo: Vec<Memo<'a>>,
     pub(super) memo_of_symbols: Vec<Memo<'a>>,
+    /// The statements of the script, and who calls what in them, once that was asked for.
+    pub(super) body: &'a [Stmt],
+    pub(super) callers: Option<Callers<'a>>,
     /// How many names are being followed.
     pub(super) depth: usize,
     /// How many expressions are being evaluated, one in the other.
@@ -78,7 +82,12 @@ pub(super) struct Analyzer<'a, 's> {
 }
 
 impl<'a, 's> Analyzer<'a, 's> {
-    pub(super) fn new(source: &'a str, symbols: &'s Symbols<'a>, pass: Pass) -> Self {
+    pub(super) fn new(
+        source: &'a str,
+        body: &'a [Stmt],
+        symbols: &'s Symbols<'a>,
+        pass: Pass,
+    ) -> Self {
         Self {
             source,
             symbols,
@@ -89,6 +98,8 @@ impl<'a, 's> Analyzer<'a, 's> {
             is_annotation: false,
             unrolled: Vec::new(),
             memo: vec![Memo::NotYet; symbols.bindings_len()],
+            body,
+            callers: None,
             memo_of_symbols: vec![Memo::NotYet; symbols.symbols_len()],
             depth: 0,
             level: 0,

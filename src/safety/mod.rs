@@ -11,7 +11,7 @@
 //! | `encoding` | Python must read the same program as this |
 //! | `symbols` | which name is bound where, and to what |
 //! | `check` | walks the statements; imports |
-//! | `evaluate`, `names`, `calls`, `texts` | what an expression may be: `value` says what can be known |
+//! | `evaluate`, `names`, `calls`, `callers`, `texts` | what an expression may be: `value` says what can be known |
 //! | `objects`, `index` | what is known about things from outside, and what the rules say |
 //! | `conditions` | when a call is dangerous |
 //! | `finding` | what is said about it |
@@ -21,6 +21,7 @@
 //! which are published without a semver promise.
 
 mod bounds;
+mod callers;
 mod calls;
 mod check;
 mod conditions;

@@ -119,7 +119,7 @@ impl<'a> Analyzer<'a, '_> {
         let binding = self.symbols.binding(id);
         let scope = binding.evaluated_in;
         let mut values = match binding.source {
-            Source::Import("__main__") | Source::Parameter(None) | Source::Unknown => {
+            Source::Import("__main__") | Source::Parameter(None, _) | Source::Unknown => {
                 Values::unknown()
             }
             Source::Import(module) => Values::one(Value::Object(Cow::Borrowed(module))),
@@ -132,7 +132,7 @@ impl<'a> Analyzer<'a, '_> {
                 elements.and_then(|e| e.get(index).cloned()).unwrap_or_else(Values::unknown)
             }
             Source::Element(expr) => self.value_in(expr, scope).any_element(),
-            Source::Parameter(Some(default)) => self.value_in(default, scope).or_others(),
+            Source::Parameter(Some(default), _) => self.value_in(default, scope).or_others(),
             Source::Class => Values::one(Value::OwnClass),
             Source::Function => Values::one(Value::OwnFunction),
         };

@@ -1,5 +1,6 @@
 //! The symbol table: which name is bound where, and to what, by Python's rules of scope.
 
+#![expect(clippy::wildcard_enum_match_arm, reason = "one kind of binding is asked for")]
 #![expect(
     clippy::indexing_slicing,
     reason = "scopes and bindings are named by their place in the table"
@@ -8,7 +9,7 @@
 mod builder;
 mod walk;
 
-use ruff_python_ast::{Expr, ModModule};
+use ruff_python_ast::{Expr, ModModule, StmtFunctionDef};
 use ruff_text_size::{Ranged as _, TextRange, TextSize};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -66,8 +67,8 @@ pub(super) enum Source<'a> {
     Item(&'a Expr, usize),
     /// Any element of the value of an expression: the target of a `for`.
     Element(&'a Expr),
-    /// A parameter, with its default.
-    Parameter(Option<&'a Expr>),
+    /// A parameter, with its default and its function, which a `lambda` has not.
+    Parameter(Option<&'a Expr>, Option<&'a StmtFunctionDef>),
     /// A class of the script.
     Class,
     /// A function of the script.
@@ -279,6 +280,37 @@ impl<'a> Symbols<'a> {
             }
         }
         (reaching.len() <= REACHING_MAX).then_some(reaching)
+    }
+
+    /// The function whose parameter `name` is in `scope`, if nothing else binds the name there.
+    pub(super) fn parameter_of(&self, name: &str, scope: ScopeId) -> Option<&'a StmtFunctionDef> {
+        let symbol = self.scopes[scope].names.get(name)?;
+        match (symbol.bindings.as_slice(), symbol.from_elsewhere.as_slice()) {
+            ([only], []) => match self.bindings[*only].source {
+                Source::Parameter(_, function) => function,
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The names that one function, and nothing else in the whole script, has.
+    pub(super) fn functions_defined_once(&self) -> FxHashSet<&'a str> {
+        let (mut functions, mut others) = (FxHashSet::default(), FxHashSet::default());
+        for scope in &self.scopes {
+            for (name, symbol) in &scope.names {
+                let is_function =
+                    |id: BindingId| matches!(self.bindings[id].source, Source::Function);
+                let is_one = scope.kind != ScopeKind::Class
+                    && symbol.all().count() == 1
+                    && symbol.all().all(is_function);
+                if !is_one || !functions.insert(*name) {
+                    others.insert(*name);
+                }
+            }
+        }
+        functions.retain(|name| !others.contains(name));
+        functions
     }
 
     /// Where a symbol is bound first.

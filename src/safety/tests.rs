@@ -229,6 +229,11 @@ fn ways_past_that_were_found_are_closed() {
         "import sqlite3\nsqlite3.connect('file::memory:x')",
         "import zipfile, io\ntype(zipfile.ZipFile(io.BytesIO(), 'w'))('x', 'w')",
         "import numpy as np\nnp._core._methods.pickle.loads(b'')",
+        "import sqlite3\ndef mk(path=':memory:'): return sqlite3.connect(path)\nmk('x.db')",
+        "import sqlite3\ndef mk(path): return sqlite3.connect(path)\nmk(':memory:')\nmap(mk, ['x'])",
+        "import os\ndef show(name): return getattr(os, name)\nshow('sep')\nshow('system')('id')",
+        "import os\ndef show(name): return getattr(os, name)\nshow('sep')\nshow(*x)",
+        "import os\nclass A:\n    def show(self, n): return getattr(os, n)\nA().show('system')",
         "class Box: pass\nfor Box.f in [eval]: Box.f('1')",
     ] {
         assert!(!texts(source).is_empty(), "{source:?}");
@@ -253,6 +258,10 @@ fn false_alarms_that_were_found_are_gone() {
         "import cProfile\ncProfile.run('sum(range(10))')",
         "import os\nfor name in os.environ: print(name)",
         "import functools\nfunctools.reduce(getattr, 'a.b'.split('.'), x)",
+        "import sqlite3\ndef mk(path): return sqlite3.connect(path)\nmk(':memory:')",
+        "import io, pandas as pd\ndef parse(fh): return pd.read_csv(fh)\nparse(io.StringIO('a'))",
+        "import os\ndef show(name): print(getattr(os, name))\nshow('sep')\nshow(name='name')",
+        "import importlib\ndef has(m): return importlib.import_module(m)\nhas('sympy')",
         "for open, high in rows: print(open)\ndel open",
         "def g(x: int, y: list[int] = None) -> dict[str, int]: return open(x)\n\
          def open(x): return x\ng(1)",

@@ -7,7 +7,9 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "the enums are the parser's, and long")]
 
 use ruff_python_ast::visitor::Visitor as _;
-use ruff_python_ast::{AnyParameterRef, Comprehension, Expr, Parameters, Stmt, TypeParams};
+use ruff_python_ast::{
+    AnyParameterRef, Comprehension, Expr, Parameters, Stmt, StmtFunctionDef, TypeParams,
+};
 use ruff_text_size::{Ranged as _, TextRange, TextSize};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -302,9 +304,17 @@ impl<'a> Builder<'a> {
         self.in_loop = outer_loop;
     }
 
-    pub(super) fn bind_parameters(&mut self, parameters: &'a Parameters, outer: ScopeId) {
+    pub(super) fn bind_parameters(
+        &mut self,
+        parameters: &'a Parameters,
+        of: Option<&'a StmtFunctionDef>,
+        outer: ScopeId,
+    ) {
         for parameter in parameters {
-            let source = Source::Parameter(parameter.default());
+            let source = match parameter {
+                AnyParameterRef::Variadic(_) => Source::Unknown,
+                AnyParameterRef::NonVariadic(_) => Source::Parameter(parameter.default(), of),
+            };
             self.bind(parameter.name().as_str(), source, parameters.start(), outer);
         }
     }

@@ -34,7 +34,7 @@ impl<'a> Visitor<'a> for Builder<'a> {
                 }
                 let outer = self.scope;
                 self.in_scope(ScopeKind::Function, stmt.range(), |this| {
-                    this.bind_parameters(&function.parameters, outer);
+                    this.bind_parameters(&function.parameters, Some(function), outer);
                     this.bind_type_params(function.type_params.as_deref());
                     visitor::walk_body(this, &function.body);
                 });
@@ -92,7 +92,7 @@ impl<'a> Visitor<'a> for Builder<'a> {
                 let outer = self.scope;
                 self.in_scope(ScopeKind::Function, expr.range(), |this| {
                     if let Some(parameters) = &lambda.parameters {
-                        this.bind_parameters(parameters, outer);
+                        this.bind_parameters(parameters, None, outer);
                     }
                     this.visit_expr(&lambda.body);
                 });

@@ -1,0 +1,144 @@
+//! What the script's own calls pass to the parameters of its own functions.
+//!
+//! Looked for only where a rule's condition depends on a parameter, so the pass over the whole tree
+//! is made for few scripts, and once.
+
+#![expect(clippy::wildcard_enum_match_arm, reason = "the enum is the parser's, and long")]
+
+use ruff_python_ast::visitor::{self, Visitor};
+use ruff_python_ast::{Expr, ExprCall, ExprContext, Stmt, StmtFunctionDef};
+use ruff_text_size::{Ranged as _, TextRange};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::evaluate::Analyzer;
+use super::symbols::{MODULE, ScopeId, Symbols};
+use super::value::Values;
+
+/// The most calls of one function that are looked at.
+const CALLS_MAX: usize = 32;
+
+/// Who calls what by its name.
+#[derive(Debug)]
+pub(super) struct Callers<'a> {
+    calls: FxHashMap<&'a str, Vec<(ScopeId, &'a ExprCall)>>,
+    /// Names that are used in another way than by calling them.
+    passed_on: FxHashSet<&'a str>,
+    /// The names that one function, and nothing else, has.
+    defined_once: FxHashSet<&'a str>,
+}
+
+impl<'a> Callers<'a> {
+    pub(super) fn of(body: &'a [Stmt], symbols: &Symbols<'a>) -> Self {
+        let callers = Self {
+            calls: FxHashMap::default(),
+            passed_on: FxHashSet::default(),
+            defined_once: symbols.functions_defined_once(),
+        };
+        let mut collector = Collector { callers, symbols, scope: MODULE };
+        collector.visit_body(body);
+        collector.callers
+    }
+}
+
+struct Collector<'a, 's> {
+    callers: Callers<'a>,
+    symbols: &'s Symbols<'a>,
+    scope: ScopeId,
+}
+
+impl Collector<'_, '_> {
+    fn in_scope(&mut self, range: TextRange, work: impl FnOnce(&mut Self)) {
+        let outer = std::mem::replace(&mut self.scope, self.symbols.scope_of(range));
+        work(self);
+        self.scope = outer;
+    }
+}
+
+impl<'a> Visitor<'a> for Collector<'a, '_> {
+    fn visit_stmt(&mut self, stmt: &'a Stmt) {
+        match stmt {
+            // Decorators and defaults are looked up from inside, where the names around are seen too.
+            Stmt::FunctionDef(_) | Stmt::ClassDef(_) => {
+                self.in_scope(stmt.range(), |this| visitor::walk_stmt(this, stmt));
+            }
+            _ => visitor::walk_stmt(self, stmt),
+        }
+    }
+
+    fn visit_expr(&mut self, expr: &'a Expr) {
+        match expr {
+            Expr::Call(call) => {
+                match &*call.func {
+                    Expr::Name(name) => {
+                        let calls = self.callers.calls.entry(name.id.as_str()).or_default();
+                        calls.push((self.scope, call));
+                    }
+                    func => self.visit_expr(func),
+                }
+                self.visit_arguments(&call.arguments);
+            }
+            Expr::Name(name) if name.ctx == ExprContext::Load => {
+                self.callers.passed_on.insert(name.id.as_str());
+            }
+            Expr::Lambda(_)
+            | Expr::ListComp(_)
+            | Expr::SetComp(_)
+            | Expr::DictComp(_)
+            | Expr::Generator(_) => {
+                self.in_scope(expr.range(), |this| visitor::walk_expr(this, expr));
+            }
+            _ => visitor::walk_expr(self, expr),
+        }
+    }
+}
+
+impl<'a> Analyzer<'a, '_> {
+    /// What the parameter that `expr` names may be, if all calls of its function are seen.
+    pub(super) fn passed(&mut self, expr: &'a Expr) -> Option<Values<'a>> {
+        let Expr::Name(name) = expr else { return None };
+        let function = self.symbols.parameter_of(name.id.as_str(), self.scope)?;
+        if !function.decorator_list.is_empty() || self.symbols.has_dynamic_names {
+            return None;
+        }
+        let (body, symbols) = (self.body, self.symbols);
+        let callers = self.callers.get_or_insert_with(|| Callers::of(body, symbols));
+        let called = function.name.as_str();
+        if callers.passed_on.contains(called) || !callers.defined_once.contains(called) {
+            return None;
+        }
+        let calls = callers.calls.get(called).filter(|calls| calls.len() <= CALLS_MAX)?.clone();
+        let mut values = Values::default();
+        for (scope, call) in calls {
+            let argument = argument_for(function, name.id.as_str(), call)?;
+            values.add(self.value_in(argument, scope));
+        }
+        (!values.known.is_empty()).then_some(values)
+    }
+}
+
+/// What a call passes to a parameter: an argument, or the default.
+fn argument_for<'a>(
+    function: &'a StmtFunctionDef,
+    name: &str,
+    call: &'a ExprCall,
+) -> Option<&'a Expr> {
+    let has_unpacked = call.arguments.args.iter().any(Expr::is_starred_expr)
+        || call.arguments.keywords.iter().any(|keyword| keyword.arg.is_none());
+    if has_unpacked {
+        return None;
+    }
+    let parameters = &function.parameters;
+    let positional = parameters.posonlyargs.iter().chain(&parameters.args);
+    let place = positional.clone().position(|parameter| parameter.name().as_str() == name);
+    let by_place = place.and_then(|place| call.arguments.args.get(place));
+    let by_name = || {
+        let is_named = |arg: &ruff_python_ast::Identifier| arg.as_str() == name;
+        let mut keywords = call.arguments.keywords.iter();
+        keywords.find(|keyword| keyword.arg.as_ref().is_some_and(is_named)).map(|k| &k.value)
+    };
+    let default = || {
+        let mut all = positional.clone().chain(&parameters.kwonlyargs);
+        all.find(|parameter| parameter.name().as_str() == name)?.default()
+    };
+    by_place.or_else(by_name).or_else(default)
+}
