@@ -22,7 +22,10 @@ pub const NESTING_MAX: usize = 3_000;
 
 /// Up to here the analysis runs on the caller's stack: it takes below 1 MiB in a debug build, and
 /// a thread's default stack is 2 MiB.
-const NESTING_SHALLOW_MAX: usize = 100;
+pub(super) const NESTING_SHALLOW_MAX: usize = 100;
+
+/// A script up to this length may be judged by its signs alone.
+const SHORT_BYTES_MAX: usize = 2048;
 
 /// The stack for nesting up to [`NESTING_MAX`]: 42 KiB a level, where a debug build was seen to
 /// need 9. Only the pages that are touched cost memory.
@@ -42,6 +45,9 @@ pub(super) enum Nesting {
 /// Estimates how deep the syntax tree of `source` will be: never too low by more than a small
 /// constant factor, which the stack sizes above cover.
 pub(super) fn nesting(source: &str) -> Nesting {
+    if is_surely_shallow(source) {
+        return Nesting::Shallow;
+    }
     match deepest(source, NESTING_MAX) {
         0..=NESTING_SHALLOW_MAX => Nesting::Shallow,
         depth if depth <= NESTING_MAX => Nesting::Deep,
@@ -49,8 +55,45 @@ pub(super) fn nesting(source: &str) -> Nesting {
     }
 }
 
+/// Whether `source` is so short and has so few signs and keywords that the estimate cannot be high:
+/// most scripts are, and need no pass over their tokens.
+pub(super) fn is_surely_shallow(source: &str) -> bool {
+    if source.len() > SHORT_BYTES_MAX {
+        return false;
+    }
+    // An opening bracket or quote is a link of the chain around it and a level of its own; any other
+    // sign or keyword is one of these at most.
+    let signs: usize = source
+        .bytes()
+        .map(|byte| match byte {
+            b'(' | b'[' | b'{' | b'"' | b'\'' => 2,
+            b'_' => 0,
+            byte if byte.is_ascii_alphanumeric() || byte.is_ascii_whitespace() => 0,
+            _ => 1,
+        })
+        .sum();
+    let words = source.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let keywords = words.filter(|word| is_keyword(word)).count();
+    // What the lexer adds by itself: the end of the last line, and of what is not closed.
+    let added = 4;
+    signs + keywords + added <= NESTING_SHALLOW_MAX
+}
+
+/// Whether the lexer makes a token of its own of this word.
+#[rustfmt::skip]
+fn is_keyword(word: &str) -> bool {
+    matches!(
+        word,
+        "False" | "None" | "True" | "and" | "as" | "assert" | "async" | "await" | "break" | "case"
+            | "class" | "continue" | "def" | "del" | "elif" | "else" | "except" | "finally" | "for"
+            | "from" | "global" | "if" | "import" | "in" | "is" | "lambda" | "lazy" | "match"
+            | "nonlocal" | "not" | "or" | "pass" | "raise" | "return" | "try" | "type" | "while"
+            | "with" | "yield"
+    )
+}
+
 /// The estimate for `source`, which is not looked at any further when `enough` is passed.
-fn deepest(source: &str, enough: usize) -> usize {
+pub(super) fn deepest(source: &str, enough: usize) -> usize {
     let mut lexer = lexer::lex(source, Mode::Module);
     let mut depth = Depth::default();
     let mut deepest = 0;
