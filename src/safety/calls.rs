@@ -6,7 +6,6 @@ use std::borrow::Cow;
 
 use ruff_python_ast::{Expr, ExprCall};
 use ruff_text_size::Ranged as _;
-use smallvec::SmallVec;
 
 use super::conditions::Arguments;
 use super::evaluate::{Analyzer, Role};
@@ -96,10 +95,7 @@ impl<'a> Analyzer<'a, '_> {
                 Some("type") => Role::Alias,
                 _ => Role::Value,
             };
-            let mut values = self.evaluate(argument, role);
-            if is_judged && values.is_open && self.quiet == 0 {
-                values = self.passed(argument).unwrap_or(values);
-            }
+            let values = self.argument(argument, role, is_judged);
             if let Expr::Starred(_) = argument {
                 arguments.has_unpacked = true;
                 // A known list of arguments stands for them.
@@ -116,16 +112,22 @@ impl<'a> Analyzer<'a, '_> {
             }
         }
         for keyword in &call.arguments.keywords {
-            let mut values = self.evaluate(&keyword.value, Role::Value);
-            if is_judged && values.is_open && self.quiet == 0 {
-                values = self.passed(&keyword.value).unwrap_or(values);
-            }
+            let values = self.argument(&keyword.value, Role::Value, is_judged);
             match &keyword.arg {
                 Some(name) => arguments.push(Some(name.as_str()), &keyword.value, values),
                 None => arguments.has_unpacked_keywords = true,
             }
         }
         arguments
+    }
+
+    /// One argument. Where it decides, what the script's calls pass to a parameter is looked for.
+    fn argument(&mut self, expr: &'a Expr, role: Role, is_judged: bool) -> Values<'a> {
+        let values = self.evaluate(expr, role);
+        if is_judged && values.is_open && self.quiet == 0 {
+            return self.passed(expr).unwrap_or(values);
+        }
+        values
     }
 
     /// Reports the call if a rule finds it.
@@ -137,7 +139,7 @@ impl<'a> Analyzer<'a, '_> {
         arguments: &Arguments<'a>,
     ) {
         if let Some((name, rule)) = Self::dangerous(callee) {
-            self.report_call(name, rule, call);
+            self.report_call(name, rule, &call.func);
             return;
         }
         for value in &callee.known {
@@ -147,7 +149,7 @@ impl<'a> Analyzer<'a, '_> {
                     let holding = rules.filter(|(_, on)| self.holds(*on, None, arguments));
                     // What blocks is told before what is only worth knowing.
                     if let Some((rule, _)) = holding.max_by_key(|(rule, _)| rule.severity) {
-                        self.report_call(objects::shown(path), rule, call);
+                        self.report_call(objects::shown(path), rule, &call.func);
                         return;
                     }
                 }
@@ -167,7 +169,7 @@ impl<'a> Analyzer<'a, '_> {
         for (rule, condition) in INDEX.methods(name) {
             if self.holds(*condition, Some(base), arguments) {
                 let name = self.written(call.func.start(), call.func.end());
-                self.report_call(name, rule, call);
+                self.report_call(name, rule, &call.func);
                 return;
             }
         }
@@ -184,7 +186,7 @@ impl<'a> Analyzer<'a, '_> {
                         if let Some((rule, on)) = formula
                             && self.holds(on, None, arguments)
                         {
-                            self.report_call(objects::shown(path), rule, call);
+                            self.report_call(objects::shown(path), rule, &call.func);
                             return;
                         }
                     }
@@ -202,10 +204,11 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    fn report_call(&mut self, name: String, rule: &'static Rule, call: &'a ExprCall) {
-        let written = self.written(call.func.start(), call.func.end());
+    /// Reports a call of what stands at `callee`.
+    pub(super) fn report_call(&mut self, name: String, rule: &'static Rule, callee: &'a Expr) {
+        let written = self.written(callee.start(), callee.end());
         let kind = FindingKind::Call { name, written };
-        self.report(kind, Some(rule), Some(call.func.start()));
+        self.report(kind, Some(rule), Some(callee.start()));
     }
 
     /// Reports that any member of a namespace may be taken.
@@ -236,12 +239,10 @@ impl<'a> Analyzer<'a, '_> {
                     found
                 }
                 Value::Object(path) if path == "importlib.import_module" => {
-                    let (names, is_complete) = first.map_or((None, false), |values| {
-                        let (names, is_complete) = values.texts();
-                        (Some(names), is_complete)
-                    });
+                    let unknown = Values::unknown();
+                    let (names, is_complete) = first.unwrap_or(&unknown).texts();
                     let mut modules = Values { is_open: !is_complete, ..Values::default() };
-                    for name in names.into_iter().flatten() {
+                    for name in names {
                         modules.add(Values::one(Value::Object(Cow::Owned(name.to_owned()))));
                     }
                     modules
@@ -407,6 +408,3 @@ fn is_getter(name: &str) -> bool {
 fn folded_or_unknown(folded: Option<Values<'_>>) -> Values<'_> {
     folded.unwrap_or_else(Values::unknown)
 }
-
-/// The arguments of a call, evaluated.
-pub(super) type Evaluated<'a> = SmallVec<[(Option<&'a str>, &'a Expr, Values<'a>); 4]>;

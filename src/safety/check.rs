@@ -15,7 +15,7 @@ use ruff_text_size::{Ranged as _, TextRange};
 use super::conditions::is_dangerous_formula;
 use super::evaluate::{Analyzer, Role};
 use super::finding::{FindingKind, Found};
-use super::index::{INDEX, Verdict, top};
+use super::index::INDEX;
 use super::objects;
 use super::rules::{Rule, Special};
 use super::symbols::{ScopeKind, Symbols};
@@ -144,10 +144,7 @@ impl<'a> Visitor<'a> for Analyzer<'a, '_> {
     fn visit_decorator(&mut self, decorator: &'a Decorator) {
         let values = self.evaluate(&decorator.expression, Role::Callee);
         if let Some((name, rule)) = Self::dangerous(&values) {
-            let range = decorator.expression.range();
-            let written = self.written(range.start(), range.end());
-            let kind = FindingKind::Call { name, written };
-            self.report(kind, Some(rule), Some(range.start()));
+            self.report_call(name, rule, &decorator.expression);
         }
     }
 
@@ -241,9 +238,8 @@ impl<'a> Analyzer<'a, '_> {
             matches!(target, Expr::Attribute(attribute)
                 if attribute.attr.as_str() == "__annotations__")
         };
-        if targets.iter().any(sets_annotations) {
-            self.visit_annotation(value);
-        }
+        let is_annotation = self.is_annotation || targets.iter().any(sets_annotations);
+        let outer = std::mem::replace(&mut self.is_annotation, is_annotation);
         let literal = super::symbols::elements(value);
         let is_taken_apart = !literal.is_empty()
             && targets.iter().all(|target| {
@@ -260,6 +256,7 @@ impl<'a> Analyzer<'a, '_> {
             let is_followed = is_named && self.symbols.kind(self.scope) != ScopeKind::Class;
             self.evaluate(value, if is_followed { Role::Alias } else { Role::Value });
         }
+        self.is_annotation = outer;
     }
 
     /// What is iterated over: its elements go to the target, wherever that is.
@@ -323,13 +320,13 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     fn check_import(&mut self, module: &str, at: TextRange) {
-        let rule = match INDEX.verdict(module) {
-            Verdict::Found(rule) => Some(rule),
-            // In the body of a class it becomes an attribute, and those are not followed.
-            Verdict::Carrier if self.symbols.kind(self.scope) == ScopeKind::Class => {
+        // In the body of a class it becomes an attribute, and those are not followed.
+        let is_attribute = self.symbols.kind(self.scope) == ScopeKind::Class;
+        let rule = match INDEX.import_rule(module) {
+            None if is_attribute && INDEX.is_carrier(module) => {
                 INDEX.special(Special::ModuleAsValue)
             }
-            Verdict::Carrier | Verdict::Clear => private_rule(module),
+            rule => rule,
         };
         if rule.is_some() {
             self.report(FindingKind::Import(module.to_owned()), rule, Some(at.start()));
@@ -338,11 +335,7 @@ impl<'a> Analyzer<'a, '_> {
 
     fn check_import_from(&mut self, import: &'a StmtImportFrom) {
         let module = import.module.as_ref().map_or("", |module| module.as_str());
-        let verdict = INDEX.verdict(module);
-        let of_module = match verdict {
-            Verdict::Found(rule) => Some(rule),
-            Verdict::Carrier | Verdict::Clear => private_rule(module),
-        };
+        let of_module = INDEX.import_rule(module);
         if of_module.is_some() {
             let kind = FindingKind::Import(format!("from {module} import ..."));
             self.report(kind, of_module, Some(import.start()));
@@ -381,11 +374,4 @@ impl<'a> Analyzer<'a, '_> {
         }
         None
     }
-}
-
-/// The rule against private modules, if this is one.
-fn private_rule(module: &str) -> Option<&'static Rule> {
-    let top = top(module);
-    let is_private = top.starts_with('_') && !matches!(top, "__future__" | "__main__");
-    is_private.then(|| INDEX.special(Special::PrivateModule)).flatten()
 }

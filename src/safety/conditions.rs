@@ -3,13 +3,13 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "the enums are the parser's, and long")]
 
 use ruff_python_ast::{Expr, PySourceType};
+use smallvec::SmallVec;
 
 use super::bounds;
-use super::calls::Evaluated;
 use super::check::{self, Pass};
 use super::evaluate::Analyzer;
 use super::finding::Found;
-use super::index::{INDEX, Verdict};
+use super::index::INDEX;
 use super::objects;
 use super::rules::{Condition, Severity};
 use super::symbols::elements;
@@ -22,10 +22,13 @@ const TEXT_NESTING_MAX: usize = 40;
 /// The longest formula that is looked at, in bytes.
 const FORMULA_BYTES_MAX: usize = 64 * 1024;
 
+/// An argument: its name, if it has one, where it stands, and what it may be.
+type Argument<'a> = (Option<&'a str>, &'a Expr, Values<'a>);
+
 /// The arguments of a call.
 #[derive(Debug, Default)]
 pub(super) struct Arguments<'a> {
-    evaluated: Evaluated<'a>,
+    evaluated: SmallVec<[Argument<'a>; 4]>,
     /// Whether there is a `*`, behind which there may be any.
     pub(super) has_unpacked: bool,
     /// From this place on there may be any argument at any place.
@@ -81,11 +84,7 @@ impl<'a> Arguments<'a> {
     }
 
     /// The argument at a place, or with one of these names.
-    fn at_or_named(
-        &self,
-        index: usize,
-        names: &[&str],
-    ) -> impl Iterator<Item = &(Option<&'a str>, &'a Expr, Values<'a>)> {
+    fn at_or_named(&self, index: usize, names: &[&str]) -> impl Iterator<Item = &Argument<'a>> {
         let positional = self.evaluated.iter().filter(|(name, ..)| name.is_none()).nth(index);
         let by_name = self
             .evaluated
@@ -154,8 +153,7 @@ impl<'a> Analyzer<'a, '_> {
                     })
             }
             Condition::FormatsInternals => {
-                let arguments = arguments.evaluated.iter().map(|(_, _, values)| values);
-                base.into_iter().chain(arguments).any(texts_name_internals)
+                base.into_iter().chain(arguments.all()).any(texts_name_internals)
             }
             Condition::NamesObject => {
                 arguments.at_or_named(0, &["target"]).any(|(_, _, values)| {
@@ -203,16 +201,15 @@ impl<'a> Analyzer<'a, '_> {
 
 /// Whether one of the texts in a literal, or one that is known otherwise, is a dangerous formula.
 fn has_dangerous_formula(expr: &Expr, values: &Values<'_>) -> bool {
+    let is_dangerous = |part: &Expr| has_dangerous_formula(part, &Values::unknown());
     match expr {
-        Expr::Dict(dict) => {
-            let parts = dict.items.iter().flat_map(|item| item.key.iter().chain([&item.value]));
-            parts.into_iter().any(|part| has_dangerous_formula(part, &Values::unknown()))
-        }
-        Expr::Set(set) => set.iter().any(|part| has_dangerous_formula(part, &Values::unknown())),
-        Expr::Tuple(_) | Expr::List(_) => {
-            let parts = elements(expr).iter();
-            parts.into_iter().any(|part| has_dangerous_formula(part, &Values::unknown()))
-        }
+        Expr::Dict(dict) => dict
+            .items
+            .iter()
+            .flat_map(|item| item.key.iter().chain([&item.value]))
+            .any(is_dangerous),
+        Expr::Set(set) => set.iter().any(is_dangerous),
+        Expr::Tuple(_) | Expr::List(_) => elements(expr).iter().any(is_dangerous),
         Expr::StringLiteral(literal) => is_dangerous_formula(literal.value.to_str()),
         _ => values.known.iter().any(|value| match value {
             Value::Text(text) => is_dangerous_formula(text),
@@ -313,8 +310,8 @@ fn without_comments(sql: &str) -> String {
 }
 
 fn may_be_imported(module: &str) -> bool {
-    let is_private = module.starts_with('_') && module != "__future__";
-    !is_private && !module.is_empty() && !matches!(INDEX.verdict(module), Verdict::Found(_))
+    // The script itself is no module to import by a name.
+    !matches!(module, "" | "__main__") && INDEX.import_rule(module).is_none()
 }
 
 /// Whether a text that names attributes names internal ones, members of other modules, or what no

@@ -12,8 +12,6 @@ use super::rules::{Rule, Severity};
 const FINDINGS_MAX: usize = 20;
 /// The longest name, in characters, that is repeated back.
 const NAME_CHARS_MAX: usize = 80;
-/// How many names are followed from one to the next.
-pub(super) const DEPTH_MAX: usize = 64;
 
 /// A place in the source, both counted from 1; columns in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

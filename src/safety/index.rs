@@ -116,6 +116,20 @@ impl Index {
         self.objects.contains_key(path) || self.carriers.contains_key(path)
     }
 
+    /// The rule against importing this module: one that finds it, or the one against private modules.
+    pub(super) fn import_rule(&self, module: &str) -> Option<&'static Rule> {
+        if let Verdict::Found(rule) = self.verdict(module) {
+            return Some(rule);
+        }
+        let is_private = module.starts_with('_') && !matches!(module, "__future__" | "__main__");
+        is_private.then(|| self.special(Special::PrivateModule)).flatten()
+    }
+
+    /// The objects that rows of the table name.
+    pub(super) fn objects(&self) -> impl Iterator<Item = &&'static str> {
+        self.objects.keys()
+    }
+
     /// Whether a rule finds this object.
     pub(super) fn is_found(&self, path: &str) -> bool {
         matches!(self.verdict(path), Verdict::Found(_))

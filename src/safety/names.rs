@@ -9,11 +9,14 @@ use ruff_text_size::TextSize;
 use smallvec::SmallVec;
 
 use super::evaluate::{Analyzer, Memo};
-use super::finding::{DEPTH_MAX, FindingKind};
+use super::finding::FindingKind;
 use super::index::INDEX;
 use super::objects;
 use super::symbols::{BindingId, Source, Symbol};
 use super::value::{Value, Values};
+
+/// How many names are followed from one to the next.
+const DEPTH_MAX: usize = 64;
 
 impl<'a> Analyzer<'a, '_> {
     /// What a name stands for where it is used.
@@ -86,12 +89,14 @@ impl<'a> Analyzer<'a, '_> {
     fn any_of(&mut self, symbol: &Symbol, is_crowded: bool) -> Values<'a> {
         match &self.memo_of_symbols[symbol.id] {
             Memo::Done(values) => return values.clone(),
-            // What it was before matters, and is not known.
-            Memo::Pending if is_crowded => self.report(FindingKind::TooIndirect, None, None),
-            Memo::Pending | Memo::NotYet => {}
-        }
-        if matches!(self.memo_of_symbols[symbol.id], Memo::Pending) {
-            return Values::unknown();
+            Memo::Pending => {
+                if is_crowded {
+                    // What it was before matters, and is not known.
+                    self.report(FindingKind::TooIndirect, None, None);
+                }
+                return Values::unknown();
+            }
+            Memo::NotYet => {}
         }
         self.memo_of_symbols[symbol.id] = Memo::Pending;
         let mut values = Values::default();

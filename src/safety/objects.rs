@@ -13,7 +13,7 @@ use super::rules::{Condition, Rule, Special};
 use super::stdlib;
 use super::value::{Value, Values};
 
-/// The builtins that the analysis knows by themselves; those that a rule names come in addition.
+/// The builtins that the analysis knows by itself; those that a rule names come in addition.
 const KNOWN_BUILTINS: &[&str] = &[
     "builtins.bool",
     "builtins.bytearray",
@@ -46,19 +46,6 @@ const KNOWN_BUILTINS: &[&str] = &[
     "builtins.tuple",
     "builtins.type",
     "builtins.vars",
-    "builtins.__builtins__",
-    "builtins.__import__",
-    "builtins.__loader__",
-    "builtins.__spec__",
-    "builtins.__build_class__",
-    "builtins.breakpoint",
-    "builtins.compile",
-    "builtins.copyright",
-    "builtins.credits",
-    "builtins.eval",
-    "builtins.exec",
-    "builtins.license",
-    "builtins.open",
 ];
 
 /// Modules that a name means even where the script does not import them.
@@ -125,7 +112,7 @@ pub(super) const IN_MEMORY: &str = "io.BytesIO";
 pub(super) fn builtin(name: &str) -> Option<&'static str> {
     static BY_NAME: LazyLock<FxHashMap<&str, &'static str>> = LazyLock::new(|| {
         let named = |path: &&'static str| Some((path.strip_prefix("builtins.")?, *path));
-        KNOWN_BUILTINS.iter().filter_map(named).collect()
+        KNOWN_BUILTINS.iter().chain(INDEX.objects()).filter_map(named).collect()
     });
     BY_NAME.get(name).copied()
 }
@@ -173,20 +160,17 @@ pub(super) fn member<'a>(base: &Values<'a>, name: &str) -> Values<'a> {
             Value::Instance(class) => member_of_instance(class, name),
             Value::MaybeModule(module) => {
                 let path = format!("{module}.{name}");
-                match INDEX.names(&path) {
-                    _ if path == "sys.modules" => Values::one(Value::Modules).or_others(),
-                    true => Values::one(Value::Object(Cow::Owned(path))).or_others(),
-                    false if INDEX.is_object(module) => {
-                        Values::one(Value::Object(Cow::Owned(path))).or_others()
-                    }
-                    false => Values::unknown(),
+                if path == "sys.modules" {
+                    Values::one(Value::Modules).or_others()
+                } else if INDEX.names(&path) || INDEX.is_object(module) {
+                    Values::one(Value::Object(Cow::Owned(path))).or_others()
+                } else {
+                    Values::unknown()
                 }
             }
             Value::Namespace(path) => member_of_namespace(path, value, name),
             Value::Modules => member_of_namespace("sys.modules", value, name),
-            Value::Globals if matches!(name, "get" | "pop" | "setdefault" | "__getitem__") => {
-                Values::one(Value::LookUp(Cow::Borrowed("")))
-            }
+            Value::Globals if looks_up(name) => Values::one(Value::LookUp(Cow::Borrowed(""))),
             _ => Values::unknown(),
         });
     }
@@ -228,12 +212,15 @@ fn member_of_instance<'a>(class: &'static str, name: &str) -> Values<'a> {
 
 fn member_of_namespace<'a>(path: &str, namespace: &Value<'a>, name: &str) -> Values<'a> {
     match name {
-        "get" | "pop" | "setdefault" | "__getitem__" => {
-            Values::one(Value::LookUp(Cow::Owned(path.to_owned())))
-        }
+        name if looks_up(name) => Values::one(Value::LookUp(Cow::Owned(path.to_owned()))),
         "keys" | "__contains__" | "__len__" => Values::unknown(),
         _ => Values::one(namespace.clone()),
     }
+}
+
+/// Whether the method of a namespace returns what it holds under a key.
+fn looks_up(method: &str) -> bool {
+    matches!(method, "get" | "pop" | "setdefault" | "__getitem__")
 }
 
 /// What a rule finds in `value` when it goes where it is not followed: its name and the rule.
@@ -248,11 +235,11 @@ pub(super) fn escaping(
             Verdict::Carrier if is_value => {
                 Some((path.clone().into_owned(), INDEX.special(Special::ModuleAsValue)))
             }
-            // Without its arguments a function cannot be judged.
             // Called elsewhere, it takes any name of anything.
             Verdict::Clear if is_value && path == "builtins.getattr" => {
                 Some((shown(path), INDEX.special(Special::ComputedName)))
             }
+            // Without its arguments a function cannot be judged.
             Verdict::Clear if is_value => INDEX
                 .calls(path)
                 .find(|(_, condition)| {

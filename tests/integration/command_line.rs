@@ -9,9 +9,12 @@ use serde_json::{Value, json};
 use crate::harness::{ServerBuilder, binary, root};
 
 fn run(builder: &ServerBuilder, arguments: &[&str], input: &str) -> Output {
-    let mut child = builder
-        .command()
-        .args(arguments)
+    output_of(builder.command().args(arguments), input)
+}
+
+/// Runs a command with this standard input until it ends.
+fn output_of(command: &mut Command, input: &str) -> Output {
+    let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -101,17 +104,8 @@ fn check(files: &[(&str, &str)], arguments: &[&str], input: &str) -> Output {
     for (name, source) in files {
         fs::write(folder.path().join(name), source).unwrap();
     }
-    let mut child = Command::new(binary())
-        .arg("check")
-        .args(arguments)
-        .current_dir(&folder)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-    child.wait_with_output().unwrap()
+    let mut command = Command::new(binary());
+    output_of(command.arg("check").args(arguments).current_dir(&folder), input)
 }
 
 #[test]
