@@ -1,6 +1,7 @@
 //! The command line: `qwed-mcp` serves, `run` runs one script, `check` analyses some.
 
 mod check;
+mod doctor;
 
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal as _, Read as _, Write as _};
@@ -21,6 +22,8 @@ use crate::gateway::Arguments;
 use crate::jobs::RequestKey;
 use crate::logging;
 use crate::provenance;
+#[cfg(all(target_os = "linux", not(qwed_portable)))]
+use crate::sandbox::{self, INIT_ARGUMENT, LAUNCHER_ARGUMENT};
 use crate::server::{Caller, Server, serve};
 
 /// How long threads that are blocked on standard input may hold up the end of the process.
@@ -70,13 +73,21 @@ enum Command {
         #[arg(long, value_enum, default_value = "text")]
         format: check::Format,
     },
+    /// Say what scripts would run in: interpreter, packages, sandbox, limits
+    ///
+    /// The exit code is 0 if code can run, 1 if it cannot.
+    Doctor {
+        /// The form of the output
+        #[arg(long, value_enum, default_value = "text")]
+        format: doctor::Format,
+    },
 }
 
 /// The whole program. The exit code is the process's.
 pub fn run() -> ExitCode {
-    // Before anything else: a supervisor is small, and has no runtime.
-    if std::env::args_os().nth(1).as_deref() == Some(OsStr::new(SUPERVISE_ARGUMENT)) {
-        return supervisor::supervise();
+    // Before anything else: the processes of a run are small, and have no runtime.
+    if let Some(code) = std::env::args_os().nth(1).and_then(|argument| part_of_run(&argument)) {
+        return code;
     }
     let command = CommandLine::parse().command.unwrap_or(Command::Serve);
     logging::start();
@@ -84,6 +95,7 @@ pub fn run() -> ExitCode {
         Command::Serve => serve_client(),
         Command::Run { file } => run_script(&file),
         Command::Check { files, format } => check::check(&files, format),
+        Command::Doctor { format } => doctor::diagnose(&settings(), format),
     };
     match result {
         Ok(code) => code,
@@ -91,6 +103,18 @@ pub fn run() -> ExitCode {
             tracing::error!("{error:#}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// What this process is if it was started as a part of a run.
+fn part_of_run(argument: &OsStr) -> Option<ExitCode> {
+    match argument.to_str()? {
+        SUPERVISE_ARGUMENT => Some(supervisor::supervise()),
+        #[cfg(all(target_os = "linux", not(qwed_portable)))]
+        LAUNCHER_ARGUMENT => Some(sandbox::become_python()),
+        #[cfg(all(target_os = "linux", not(qwed_portable)))]
+        INIT_ARGUMENT => Some(sandbox::reap_orphans()),
+        _ => None,
     }
 }
 
@@ -185,13 +209,14 @@ fn with_server(
     orphans::adopt().context("failed to become a child subreaper")?;
     let executor = Arc::new(OneShotExecutor::new(settings));
     let server = Arc::new(Server::new(settings, executor));
-    // One thread: the work is done by other processes, and pipes are faster without hand-overs.
-    let runtime = Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("failed to start the runtime")?;
+    let runtime = runtime()?;
     let result = work(&runtime, server);
     // A thread may be blocked reading standard input for ever.
     runtime.shutdown_timeout(RUNTIME_SHUTDOWN);
     result
+}
+
+/// One thread: the work is done by other processes, and pipes are faster without hand-overs.
+fn runtime() -> anyhow::Result<Runtime> {
+    Builder::new_current_thread().enable_all().build().context("failed to start the runtime")
 }

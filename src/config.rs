@@ -20,6 +20,14 @@ pub const JOB_TTL: Duration = Duration::from_secs(3600);
 /// The ceiling of `QWED_MCP_SYNC_CONCURRENCY`: more interpreters than this only fight for the CPU.
 pub const SYNC_CONCURRENCY_MAX: usize = 64;
 
+/// What a run may have of memory when the admin says nothing else, in MiB: enough for `SymPy`, Z3 and
+/// `NumPy` together, six times over.
+pub const MEMORY_MB_DEFAULT: u64 = 1024;
+/// The floor of `QWED_MCP_MEMORY_MB`: less is not enough to import the verification libraries.
+pub const MEMORY_MB_MIN: u64 = 128;
+/// The ceiling of `QWED_MCP_MEMORY_MB`: a TiB.
+pub const MEMORY_MB_MAX: u64 = 1024 * 1024;
+
 /// Whether the admin allows this server to run code at all (`QWED_MCP_TRUSTED_CODE_EXECUTION`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AdminGate {
@@ -29,15 +37,17 @@ pub enum AdminGate {
     Closed,
 }
 
-/// What the admin asks of the kernel sandbox (`QWED_MCP_SANDBOX`).
-///
-/// This version has no sandbox. A demand for one is therefore refused instead of ignored.
+/// Which sandbox the admin asks for (`QWED_MCP_SANDBOX`). Where it cannot be had, nothing runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SandboxDemand {
-    /// Nothing was said, or the admin opted out.
-    None,
-    /// `required` or `strict`: code must not run without a sandbox.
-    Enforced,
+pub enum SandboxMode {
+    /// All layers (tier 3), or where there are no namespaces all others (tier 2). The default.
+    Required,
+    /// All layers.
+    Strict,
+    /// Whatever of the sandbox this machine has, at least the filter of system calls (tier 1).
+    Degraded,
+    /// None: scripts have the rights of the server's user.
+    Off,
 }
 
 /// Whether code is analysed before it runs. Only tests of what contains the code turn it off, and
@@ -50,15 +60,32 @@ pub enum CodeAnalysis {
     Off,
 }
 
+/// Parts of the kernel that are taken as missing. Nothing, but in tests of what happens then, and
+/// only debug builds let them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct KernelLacks {
+    /// No namespaces can be created.
+    pub namespaces: bool,
+    /// There is no Landlock.
+    pub landlock: bool,
+}
+
 /// Everything the admin can set, parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// `QWED_MCP_TRUSTED_CODE_EXECUTION`.
     pub admin_gate: AdminGate,
     /// `QWED_MCP_SANDBOX`.
-    pub sandbox_demand: SandboxDemand,
+    pub sandbox: SandboxMode,
+    /// The memory that all processes of a run may have together (`QWED_MCP_MEMORY_MB`), in MiB.
+    pub memory_mb: u64,
+    /// Files and folders that scripts may read besides Python's own (`QWED_MCP_READ_PATHS`,
+    /// separated by colons).
+    pub read_paths: Vec<PathBuf>,
     /// Whether code is analysed before it runs.
     pub code_analysis: CodeAnalysis,
+    /// Parts of the kernel that tests pretend are missing.
+    pub kernel_lacks: KernelLacks,
     /// `QWED_MCP_PYTHON`: an interpreter's path, or a name that is looked up on `PATH`.
     pub python: Option<OsString>,
     /// `VIRTUAL_ENV`: the root of an activated virtual environment.
@@ -89,6 +116,18 @@ pub enum SettingsWarning {
         "QWED_MCP_SANDBOX is none of required, strict, degraded and off; taking it as required"
     )]
     Sandbox,
+    /// The admin takes less than the sandbox.
+    #[error(
+        "QWED_MCP_SANDBOX=degraded: where parts of the kernel sandbox are missing, scripts run \
+         without them"
+    )]
+    SandboxDegraded,
+    /// The admin takes no sandbox.
+    #[error("QWED_MCP_SANDBOX=off: scripts run with all rights of the server's user")]
+    SandboxOff,
+    /// Not an integer within the bounds.
+    #[error("QWED_MCP_MEMORY_MB is not a whole number from 128 to 1048576; using 1024")]
+    Memory,
 }
 
 impl Settings {
@@ -106,8 +145,17 @@ impl Settings {
 
         let settings = Self {
             admin_gate: admin_gate(text("QWED_MCP_TRUSTED_CODE_EXECUTION").as_deref()),
-            sandbox_demand: sandbox_demand(text("QWED_MCP_SANDBOX").as_deref(), &mut warn),
+            sandbox: sandbox_mode(text("QWED_MCP_SANDBOX").as_deref(), &mut warn),
+            memory_mb: memory_mb(text("QWED_MCP_MEMORY_MB").as_deref(), &mut warn),
+            read_paths: present("QWED_MCP_READ_PATHS")
+                .map(|paths| {
+                    std::env::split_paths(&paths)
+                        .filter(|path| !path.as_os_str().is_empty())
+                        .collect()
+                })
+                .unwrap_or_default(),
             code_analysis: code_analysis(&lookup),
+            kernel_lacks: kernel_lacks(&lookup),
             python: present("QWED_MCP_PYTHON"),
             virtual_env: present("VIRTUAL_ENV").map(PathBuf::from),
             skill_manifest: present("QWED_SKILL_MANIFEST").map(PathBuf::from),
@@ -134,14 +182,34 @@ fn admin_gate(value: Option<&str>) -> AdminGate {
     }
 }
 
-fn sandbox_demand(value: Option<&str>, warn: &mut impl FnMut(SettingsWarning)) -> SandboxDemand {
+fn sandbox_mode(value: Option<&str>, warn: &mut impl FnMut(SettingsWarning)) -> SandboxMode {
     match value.map(str::to_ascii_lowercase).as_deref() {
-        None | Some("" | "degraded" | "off") => SandboxDemand::None,
-        Some("required" | "strict") => SandboxDemand::Enforced,
+        None | Some("" | "required") => SandboxMode::Required,
+        Some("strict") => SandboxMode::Strict,
+        Some("degraded") => {
+            warn(SettingsWarning::SandboxDegraded);
+            SandboxMode::Degraded
+        }
+        Some("off") => {
+            warn(SettingsWarning::SandboxOff);
+            SandboxMode::Off
+        }
         Some(_) => {
             warn(SettingsWarning::Sandbox);
-            SandboxDemand::Enforced
+            SandboxMode::Required
         }
+    }
+}
+
+fn memory_mb(value: Option<&str>, warn: &mut impl FnMut(SettingsWarning)) -> u64 {
+    let Some(value) = value.filter(|value| !value.trim().is_empty()) else {
+        return MEMORY_MB_DEFAULT;
+    };
+    if let Ok(mebibytes @ MEMORY_MB_MIN..=MEMORY_MB_MAX) = value.trim().parse() {
+        mebibytes
+    } else {
+        warn(SettingsWarning::Memory);
+        MEMORY_MB_DEFAULT
     }
 }
 
@@ -177,6 +245,14 @@ fn code_analysis(lookup: impl Fn(&str) -> Option<OsString>) -> CodeAnalysis {
     if is_off { CodeAnalysis::Off } else { CodeAnalysis::On }
 }
 
+/// `QWED_MCP_TEST_KERNEL_LACKS`: words with commas between them.
+fn kernel_lacks(lookup: impl Fn(&str) -> Option<OsString>) -> KernelLacks {
+    let value = lookup("QWED_MCP_TEST_KERNEL_LACKS").filter(|_| cfg!(debug_assertions));
+    let value = value.and_then(|value| value.into_string().ok()).unwrap_or_default();
+    let lacks = |part: &str| value.split(',').any(|word| word == part);
+    KernelLacks { namespaces: lacks("namespaces"), landlock: lacks("landlock") }
+}
+
 /// A duration that only tests may shorten. Release builds do not have these switches.
 fn test_switch_ms(lookup: impl Fn(&str) -> Option<OsString>, name: &str) -> Option<Duration> {
     if !cfg!(debug_assertions) {
@@ -204,7 +280,10 @@ mod tests {
             settings,
             Settings {
                 admin_gate: AdminGate::Closed,
-                sandbox_demand: SandboxDemand::None,
+                sandbox: SandboxMode::Required,
+                memory_mb: 1024,
+                read_paths: Vec::new(),
+                kernel_lacks: KernelLacks::default(),
                 code_analysis: CodeAnalysis::On,
                 python: None,
                 virtual_env: None,
@@ -267,19 +346,37 @@ mod tests {
     }
 
     #[test]
-    fn a_sandbox_word_that_is_not_known_is_taken_as_a_demand() {
-        for (value, expected) in [
-            ("off", SandboxDemand::None),
-            ("degraded", SandboxDemand::None),
-            ("required", SandboxDemand::Enforced),
-            ("Strict", SandboxDemand::Enforced),
-            ("of", SandboxDemand::Enforced),
+    fn a_sandbox_word_that_is_not_known_is_taken_as_the_default() {
+        for (value, expected, warnings) in [
+            ("", SandboxMode::Required, 0),
+            ("required", SandboxMode::Required, 0),
+            ("Strict", SandboxMode::Strict, 0),
+            ("degraded", SandboxMode::Degraded, 1),
+            ("off", SandboxMode::Off, 1),
+            ("of", SandboxMode::Required, 1),
         ] {
-            assert_eq!(
-                read(&[("QWED_MCP_SANDBOX", value)]).0.sandbox_demand,
-                expected,
-                "{value:?}"
-            );
+            let (settings, found) = read(&[("QWED_MCP_SANDBOX", value)]);
+            assert_eq!((settings.sandbox, found.len()), (expected, warnings), "{value:?}");
         }
+    }
+
+    #[test]
+    fn the_memory_limit_is_bounded() {
+        for (value, expected, warnings) in [
+            ("", 1024, 0),
+            ("512", 512, 0),
+            ("127", 1024, 1),
+            ("1048577", 1024, 1),
+            ("1G", 1024, 1),
+        ] {
+            let (settings, found) = read(&[("QWED_MCP_MEMORY_MB", value)]);
+            assert_eq!((settings.memory_mb, found.len()), (expected, warnings), "{value:?}");
+        }
+    }
+
+    #[test]
+    fn read_paths_are_separated_by_colons() {
+        let (settings, _) = read(&[("QWED_MCP_READ_PATHS", "/srv/data:/opt/rules::")]);
+        assert_eq!(settings.read_paths, ["/srv/data", "/opt/rules"].map(PathBuf::from));
     }
 }

@@ -45,6 +45,7 @@ mod jobs;
 pub mod logging;
 pub mod provenance;
 pub mod safety;
+mod sandbox;
 mod server;
 mod transport;
 

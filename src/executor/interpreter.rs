@@ -12,6 +12,7 @@ use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 use crate::config::Settings;
+use crate::sandbox::Reach;
 
 use super::limits::PROBE_TIMEOUT;
 
@@ -27,15 +28,61 @@ bootstrap = marshal.dumps(compile(sys.argv[1], '<bootstrap>', 'exec'))
 print(json.dumps([sys.executable, sys.version_info[0], sys.version_info[1], bootstrap.hex()]))
 ";
 
+/// Prints what a script in this interpreter reads besides its own text. Run with the environment
+/// that scripts get.
+const REACH_PROBE: &str = r#"
+import sys
+if sys.path and sys.path[0] == "":
+    del sys.path[0]
+import json, os, platform, site, sysconfig
+
+# Modules with libraries of their own, so that these are loaded and seen.
+for name in ("_bz2", "_ctypes", "_decimal", "_hashlib", "_lzma", "_sqlite3", "_ssl", "zlib"):
+    try:
+        __import__(name)
+    except ImportError:
+        pass
+with open("/proc/self/maps", errors="surrogateescape") as maps:
+    loaded = {line.rstrip("\n").split(None, 5)[5] for line in maps if "/" in line}
+loaded = {path for path in loaded if path.startswith("/") and os.path.exists(path)}
+loaders = [path for path in loaded if os.path.basename(path).startswith(("ld-", "ld.", "ld64."))]
+paths = set(sys.path) | set(sysconfig.get_paths().values())
+paths -= {sysconfig.get_path("scripts"), sysconfig.get_path("data")}
+for prefix in {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}:
+    paths |= {os.path.join(prefix, name) for name in ("lib", "lib64", "pyvenv.cfg", "share/zoneinfo")}
+paths |= {os.path.dirname(path) for path in loaded if path != os.path.realpath(sys.executable)}
+user_base = None
+if site.ENABLE_USER_SITE and site.getusersitepackages() in sys.path:
+    user_base = site.getuserbase()
+print(json.dumps({
+    "version": platform.python_version(),
+    "loader": loaders[0] if loaders else None,
+    "paths": sorted(path for path in paths if os.path.isabs(path) and path != "/"),
+    "user_base": user_base,
+}))
+"#;
+
 /// What an interpreter does before a script. Compiled once: that takes longer than all it does.
 const BOOTSTRAP: &str = include_str!("bootstrap.py");
+
+/// The variables of the server's environment that a script gets to see.
+const FORWARDED_VARIABLES: [&str; 2] = ["PATH", "PYTHONPATH"];
+
+/// How many threads the libraries below `NumPy` start. One: a result does not depend on the number
+/// of cores, and a large machine does not use up the threads that a run may have.
+const THREADS: [&str; 3] = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"];
 
 /// An interpreter that answered.
 #[derive(Debug, Clone)]
 pub(super) struct Interpreter {
-    pub(super) executable: PathBuf,
     /// The bootstrap's code, as this interpreter marshals it.
     pub(super) bootstrap: Vec<u8>,
+    /// As `platform.python_version()` has it.
+    pub(super) version: String,
+    /// The program, and what it reads.
+    pub(super) reach: Reach,
+    /// The whole environment of a script, but for what points into its scratch folder.
+    pub(super) environment: Vec<(String, String)>,
 }
 
 /// Why there is no interpreter. No path: this is shown to clients. The log has the details.
@@ -68,6 +115,9 @@ pub(crate) enum ProbeError {
     /// It is something else.
     #[error("it is not Python")]
     NotPython,
+    /// It does not tell what it reads.
+    #[error("it does not tell where its libraries are")]
+    NoReach,
     /// It is too old.
     #[error("it is Python {0}.{1}")]
     TooOld(u32, u32),
@@ -140,8 +190,52 @@ async fn probe(candidate: &Path) -> Result<Interpreter, ProbeError> {
     if !executable.is_absolute() {
         return Err(ProbeError::NotPython);
     }
-    tracing::info!(executable = %executable.display(), major, minor, "interpreter found");
-    Ok(Interpreter { executable, bootstrap })
+    let interpreter = with_reach(executable, bootstrap).await?;
+    let executable = interpreter.reach.program.display();
+    tracing::info!(%executable, version = interpreter.version, "interpreter found");
+    Ok(interpreter)
+}
+
+/// What [`REACH_PROBE`] prints.
+#[derive(Deserialize)]
+struct ReachAnswer {
+    version: String,
+    loader: Option<PathBuf>,
+    paths: Vec<PathBuf>,
+    user_base: Option<String>,
+}
+
+/// Asks the interpreter what its scripts read.
+async fn with_reach(program: PathBuf, bootstrap: Vec<u8>) -> Result<Interpreter, ProbeError> {
+    let mut environment = forwarded(&FORWARDED_VARIABLES);
+    let output = Command::new(&program)
+        .args(["-c", REACH_PROBE])
+        .env_clear()
+        .envs(environment.clone())
+        // Where packages of the user are; a script has another HOME.
+        .envs(forwarded(&["HOME"]))
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    let output = timeout(PROBE_TIMEOUT, output)
+        .await
+        .map_err(|_| ProbeError::Timeout)?
+        .map_err(|_| ProbeError::Start)?;
+    let answer: ReachAnswer =
+        serde_json::from_slice(&output.stdout).map_err(|_| ProbeError::NoReach)?;
+    environment.extend(answer.user_base.map(|base| ("PYTHONUSERBASE".to_owned(), base)));
+    environment.extend(THREADS.map(|name| (name.to_owned(), "1".to_owned())));
+    let reach = Reach { program, loader: answer.loader, paths: answer.paths };
+    Ok(Interpreter { bootstrap, version: answer.version, reach, environment })
+}
+
+/// Those of the variables that the server has.
+fn forwarded(names: &[&str]) -> Vec<(String, String)> {
+    let variables =
+        names.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)));
+    variables.collect()
 }
 
 fn from_hex(digits: &str) -> Option<Vec<u8>> {

@@ -16,6 +16,13 @@ pub(super) const DRAIN_TIMEOUT: Duration = Duration::from_millis(250);
 /// How long an interpreter may take to tell where it is.
 pub(super) const PROBE_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// How long the script may take that tries the sandbox out. It takes a tenth of a second.
+pub(super) const CANARY_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The CPU time that each process of a run gets beyond the run's wall-clock time: it never ends a
+/// run, it ends what nobody watches any more.
+pub(super) const CPU_GRACE: Duration = Duration::from_secs(5);
+
 /// The bounds of one run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RunLimits {

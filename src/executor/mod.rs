@@ -9,8 +9,13 @@
 //! each run, which starts Python, watches it and clears up after it). A warm fork server, a
 //! sandbox or a remote pool is one more implementation.
 
+mod canary;
+mod containment;
+mod diagnosis;
 mod interpreter;
 mod limits;
+#[cfg(all(target_os = "linux", not(qwed_portable)))]
+mod memory;
 mod one_shot;
 pub(crate) mod orphans;
 mod outcome;
@@ -20,6 +25,8 @@ mod process_tree;
 mod protocol;
 pub(crate) mod supervisor;
 
+pub(crate) use containment::{NotContained, SandboxUnavailable};
+pub(crate) use diagnosis::{Diagnosis, LayerState};
 pub(crate) use limits::RunLimits;
 pub(crate) use one_shot::OneShotExecutor;
 pub(crate) use outcome::{Captured, Ending, Outcome};
@@ -33,6 +40,7 @@ use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
 use crate::gateway::AuthorizedScript;
+use crate::sandbox::LaunchError;
 
 /// Something that can run a script.
 pub(crate) trait Executor: Send + Sync + 'static {
@@ -46,7 +54,15 @@ pub(crate) trait Executor: Send + Sync + 'static {
         limits: RunLimits,
         cancel: CancellationToken,
     ) -> Run<'_>;
+
+    /// Whether scripts can be contained as the admin wants it; if not, why. Found out once, which
+    /// takes as long as two short scripts; what is missing is looked for again at the next call.
+    fn readiness(&self) -> Readiness<'_>;
 }
+
+/// An answer to whether scripts can be contained.
+pub(crate) type Readiness<'a> =
+    Pin<Box<dyn Future<Output = Result<(), SandboxUnavailable>> + Send + 'a>>;
 
 /// A run that is going on.
 pub(crate) type Run<'a> = Pin<Box<dyn Future<Output = Result<Outcome, RunError>> + Send + 'a>>;
@@ -54,15 +70,15 @@ pub(crate) type Run<'a> = Pin<Box<dyn Future<Output = Result<Outcome, RunError>>
 /// Why a script could not be run at all. Its `Display` is shown to the client: it names no path.
 #[derive(Debug, Error)]
 pub(crate) enum RunError {
-    /// No interpreter was found.
+    /// There is nothing to run the script in.
     #[error(transparent)]
-    FindInterpreter(#[from] interpreter::FindError),
+    Contain(#[from] NotContained),
     /// The supervisor process could not be started.
     #[error("the process that watches over the script could not be started")]
     StartSupervisor(#[source] std::io::Error),
     /// The supervisor could not start Python.
     #[error("Python could not be started: {0}")]
-    StartPython(String),
+    StartPython(LaunchError),
     /// A defect in the executor.
     #[error("the executor stopped unexpectedly")]
     Panicked,

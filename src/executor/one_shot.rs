@@ -15,40 +15,45 @@ use tokio::time::{sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::config::Settings;
+use crate::config::{SandboxMode, Settings};
 use crate::gateway::AuthorizedScript;
 
-use super::interpreter::{Interpreter, InterpreterFinder};
+use super::containment::{Contained, Containment, NotContained};
+use super::interpreter::{FindError, Interpreter};
 use super::limits::{DRAIN_TIMEOUT, KILL_TIMEOUT, OUTPUT_BYTES_MAX};
 use super::outcome::{Ending, Outcome};
 use super::output::{Capture, ReadEnd};
-use super::protocol::{REPORT_BYTES_MAX, Report, Request, SUPERVISE_ARGUMENT};
-use super::{Executor, Run, RunError, RunLimits, orphans};
-
-/// The variables of the server's environment that a script gets to see.
-const FORWARDED_VARIABLES: [&str; 2] = ["PATH", "PYTHONPATH"];
+use super::protocol::{REPORT_BYTES_MAX, Report, SUPERVISE_ARGUMENT};
+use super::{Executor, Readiness, Run, RunError, RunLimits, orphans};
 
 /// Runs each script in a new interpreter, under a supervisor of its own.
 #[derive(Debug)]
 pub(crate) struct OneShotExecutor {
-    finder: InterpreterFinder,
-    environment: Vec<(String, String)>,
+    containment: Containment,
     /// The supervisors that live. Locked while one is started, so that a search for orphans never
     /// meets one that is not listed yet.
     supervisors: Mutex<HashSet<u32>>,
 }
 
 impl OneShotExecutor {
-    /// An executor for the interpreter that the settings name.
+    /// An executor for the interpreter and the sandbox that the settings want.
     pub(crate) fn new(settings: &Settings) -> Self {
-        let forwarded = FORWARDED_VARIABLES
-            .into_iter()
-            .filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)));
-        Self {
-            finder: InterpreterFinder::new(settings),
-            environment: forwarded.collect(),
-            supervisors: Mutex::default(),
-        }
+        Self { containment: Containment::new(settings), supervisors: Mutex::default() }
+    }
+
+    /// What scripts run in and as; found out at the first call.
+    pub(crate) async fn contained(&self) -> Result<&Contained, NotContained> {
+        self.containment.get(self).await
+    }
+
+    /// The interpreter for scripts, whether or not they can be contained.
+    pub(super) async fn interpreter(&self) -> Result<&Interpreter, FindError> {
+        self.containment.interpreter().await
+    }
+
+    /// Which sandbox the admin asks for.
+    pub(super) fn mode(&self) -> SandboxMode {
+        self.containment.mode()
     }
 
     async fn run_once(
@@ -57,13 +62,29 @@ impl OneShotExecutor {
         limits: RunLimits,
         cancel: &CancellationToken,
     ) -> Result<Outcome, RunError> {
-        let interpreter = tokio::select! {
-            interpreter = self.finder.interpreter() => interpreter?,
+        let contained = tokio::select! {
+            contained = self.contained() => contained?,
             () = cancel.cancelled() => return Ok(Outcome::never_started()),
         };
+        let source = script.source().as_str();
+        // Python takes a byte order mark at the start of a file, and not at the start of a string.
+        let source = source.strip_prefix('\u{feff}').unwrap_or(source);
+        self.supervise(contained, source, limits, cancel).await
+    }
+
+    /// One run, from the start of its supervisor until its last process is dead.
+    pub(super) async fn supervise(
+        &self,
+        contained: &Contained,
+        source: &str,
+        limits: RunLimits,
+        cancel: &CancellationToken,
+    ) -> Result<Outcome, RunError> {
         let started = Instant::now();
         let mut supervised = Supervised::start(&mut lock(&self.supervisors))?;
-        let message = self.message(interpreter, &supervised.scratch, script)?;
+        let message = contained
+            .order(source, &supervised.scratch, limits)
+            .map_err(RunError::StartSupervisor)?;
         let cause = tokio::select! {
             cause = supervised.follow(&message) => cause,
             () = sleep_until((started + limits.timeout).into()) => Cause::TimedOut,
@@ -75,31 +96,8 @@ impl OneShotExecutor {
         let (stdout, stderr) = (supervised.stdout.finish(), supervised.stderr.finish());
         let is_capped = stdout.is_truncated || stderr.is_truncated;
         let ending = ending(cause, is_capped, report.ok_or(RunError::SupervisorDied)?)?;
-        Ok(Outcome { ending, stdout, stderr, duration: started.elapsed() })
-    }
-
-    /// What the supervisor is told.
-    fn message(
-        &self,
-        interpreter: &Interpreter,
-        scratch: &Path,
-        script: &AuthorizedScript,
-    ) -> Result<Vec<u8>, RunError> {
-        let source = script.source().as_str();
-        // Python takes a byte order mark at the start of a file, and not at the start of a string.
-        let source = source.strip_prefix('\u{feff}').unwrap_or(source);
-        let request = Request {
-            python: interpreter.executable.clone(),
-            scratch: scratch.to_owned(),
-            environment: self.environment.clone(),
-            input_bytes: interpreter.bootstrap.len() + source.len(),
-        };
-        let mut message = serde_json::to_vec(&request)
-            .map_err(|error| RunError::StartSupervisor(error.into()))?;
-        message.push(b'\n');
-        message.extend_from_slice(&interpreter.bootstrap);
-        message.extend_from_slice(source.as_bytes());
-        Ok(message)
+        let (duration, tier) = (started.elapsed(), Some(contained.plan.tier));
+        Ok(Outcome { ending, stdout, stderr, duration, tier })
     }
 
     /// Takes a supervisor that has ended off the list. If it was killed, what it watched over is
@@ -129,6 +127,16 @@ impl Executor for OneShotExecutor {
     ) -> Run<'_> {
         Box::pin(async move { self.run_once(&script, limits, &cancel).await })
     }
+
+    fn readiness(&self) -> Readiness<'_> {
+        Box::pin(async {
+            match self.contained().await {
+                // Without an interpreter the run itself says so.
+                Ok(_) | Err(NotContained::FindInterpreter(_)) => Ok(()),
+                Err(NotContained::Sandbox(missing)) => Err(missing),
+            }
+        })
+    }
 }
 
 /// What made the server stop following a run.
@@ -145,8 +153,13 @@ enum Cause {
 fn ending(cause: Cause, is_capped: bool, report: Report) -> Result<Ending, RunError> {
     match (cause, report) {
         (_, Report::NotStarted(reason)) => Err(RunError::StartPython(reason)),
-        (Cause::TimedOut, Report::Exited(_) | Report::Killed) => Ok(Ending::TimedOut),
-        (Cause::Cancelled, Report::Exited(_) | Report::Killed) => Ok(Ending::Cancelled),
+        (Cause::TimedOut, Report::Exited(_) | Report::Killed | Report::OutOfMemory) => {
+            Ok(Ending::TimedOut)
+        }
+        (Cause::Cancelled, Report::Exited(_) | Report::Killed | Report::OutOfMemory) => {
+            Ok(Ending::Cancelled)
+        }
+        (Cause::Reported | Cause::Capped, Report::OutOfMemory) => Ok(Ending::OutOfMemory),
         // A script that has just ended when its output reaches the cap is no exception.
         (Cause::Reported | Cause::Capped, Report::Exited(code)) if !is_capped => {
             Ok(Ending::Exited(code))

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::sandbox::Tier;
+
 /// The end of a run.
 #[derive(Debug)]
 pub(crate) struct Outcome {
@@ -10,6 +12,8 @@ pub(crate) struct Outcome {
     pub(crate) stderr: Captured,
     /// From the start of the run until its last process was dead.
     pub(crate) duration: Duration,
+    /// What held it; None if it never started.
+    pub(crate) tier: Option<Tier>,
 }
 
 impl Outcome {
@@ -20,6 +24,7 @@ impl Outcome {
             stdout: Captured::default(),
             stderr: Captured::default(),
             duration: Duration::ZERO,
+            tier: None,
         }
     }
 
@@ -38,6 +43,8 @@ pub(crate) enum Ending {
     TimedOut,
     /// The caller did not want the result any more.
     Cancelled,
+    /// The run had more memory than it may.
+    OutOfMemory,
 }
 
 impl Ending {
@@ -48,7 +55,7 @@ impl Ending {
     pub(crate) fn exit_code(self) -> i32 {
         match self {
             Self::Exited(code) => code,
-            Self::TimedOut | Self::Cancelled => Self::KILLED,
+            Self::TimedOut | Self::Cancelled | Self::OutOfMemory => Self::KILLED,
         }
     }
 }

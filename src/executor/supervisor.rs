@@ -1,31 +1,31 @@
-//! A process of its own for each run: it starts Python, watches it, and clears up after it.
+//! A process of its own for each run: it has Python started, watches it, and clears up after it.
 //!
 //! It is our own binary, started again before any runtime exists: single-threaded, and small. It
-//! ends a run when Python ends, when the server asks for it, or when the server is gone, even by
-//! SIGKILL, because then its end of the socket is closed. Only when every process of the run is
-//! dead and reaped does it report. It never decides anything about the script.
+//! ends a run when Python ends, when the server asks for it, when the run has too much memory, or
+//! when the server is gone, even by SIGKILL, because then its end of the socket is closed. Only
+//! when every process of the run is dead and reaped does it report. It never decides anything
+//! about the script.
 
-use std::fs::{self, File};
-use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
-use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+mod scratch;
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt as _;
-use std::path::Path;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::ExitCode;
 
-use super::protocol::{Report, Request};
+use crate::sandbox::{LaunchError, Order, Tier};
+
+use super::protocol::Report;
 
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
-#[path = "supervisor/linux.rs"]
-mod platform;
+mod linux;
+#[cfg(all(target_os = "linux", not(qwed_portable)))]
+use linux as platform;
 #[cfg(not(all(target_os = "linux", not(qwed_portable))))]
-#[path = "supervisor/portable.rs"]
-mod platform;
-
-/// What Python is told to do: run the compiled bootstrap, which finds the script behind itself.
-const COMMAND: &str = "script = open(0, 'rb', closefd=False)
-exec(__import__('marshal').load(script))";
+mod portable;
+#[cfg(not(all(target_os = "linux", not(qwed_portable))))]
+use portable as platform;
 
 /// The life of a supervisor. The exit code says only whether a report could be sent.
 pub(crate) fn supervise() -> ExitCode {
@@ -37,15 +37,20 @@ pub(crate) fn supervise() -> ExitCode {
 }
 
 fn run() -> io::Result<()> {
+    platform::close_inherited();
     let mut control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let report = match receive(&control) {
-        Ok((request, input)) => {
-            let report = match prepare_and_start(&request, &input) {
-                Ok(python) => platform::watch(python, &control)?,
-                Err(reason) => Report::NotStarted(reason.to_owned()),
+    let report = match Order::receive(&control) {
+        Ok((order, input)) => {
+            // At tier 3 the run has a file system of its own, and nothing outlives that.
+            let has_folder = order.plan.tier < Tier::T3;
+            let report = match prepare_and_start(&order, &input, has_folder) {
+                Ok(run) => run.watch(&control)?,
+                Err(error) => Report::NotStarted(error),
             };
-            // Before the report: when the server has it, nothing of the run is left.
-            remove_scratch(&request.scratch);
+            if has_folder {
+                // Before the report: when the server has it, nothing of the run is left.
+                scratch::remove(&order.scratch);
+            }
             report
         }
         // The server changed its mind before it had said everything.
@@ -57,88 +62,24 @@ fn run() -> io::Result<()> {
     control.write_all(&answer)
 }
 
-fn receive(control: &UnixStream) -> io::Result<(Request, Vec<u8>)> {
-    let mut reader = BufReader::new(control);
-    let mut line = String::new();
-    reader.read_line(&mut line)?;
-    if !line.ends_with('\n') {
-        return Err(io::ErrorKind::UnexpectedEof.into());
+fn prepare_and_start(
+    order: &Order,
+    input: &[u8],
+    has_folder: bool,
+) -> Result<platform::Run, LaunchError> {
+    platform::prepare().map_err(|error| LaunchError::PrepareProcess(error.into()))?;
+    if has_folder {
+        scratch::create(&order.scratch)
+            .map_err(|error| LaunchError::CreateScratch(error.into()))?;
     }
-    let request: Request = serde_json::from_str(&line)?;
-    let mut input = vec![0; request.input_bytes];
-    reader.read_exact(&mut input)?;
-    Ok((request, input))
-}
-
-/// Starts Python with `input` as its standard input. An error is a reason that may be shown to
-/// a client.
-fn prepare_and_start(request: &Request, input: &[u8]) -> Result<Child, &'static str> {
-    platform::prepare().map_err(|_| "the supervisor's process could not be set up")?;
-    fs::DirBuilder::new()
-        .mode(0o700)
-        .create(&request.scratch)
-        .map_err(|_| "its scratch folder could not be created")?;
-    let input = platform::input_file(input, &request.scratch)
-        .map_err(|_| "the script could not be stored")?;
-    let mut child = Command::new(&request.python)
-        .args(["-c", COMMAND])
-        .env_clear()
-        .envs(request.environment.iter().map(|(name, value)| (name, value)))
-        .env("TMPDIR", &request.scratch)
-        .current_dir(&request.scratch)
-        // A group of its own: what the script sends to "its group" does not reach the supervisor.
-        .process_group(0)
-        .stdin(Stdio::from(input))
-        .spawn()
-        .map_err(|_| "the interpreter did not start")?;
+    let null = File::options().write(true).open("/dev/null");
+    let null = null.map_err(|error| LaunchError::PrepareProcess(error.into()))?;
+    let mut run = platform::start(order, input)?;
     // The server takes the end of the output as the end of the run's last process.
-    if close_output().is_err() {
-        let _ = child.kill();
-        return Err("the supervisor's output could not be closed");
+    let closed = nix::unistd::dup2_stdout(&null).and_then(|()| nix::unistd::dup2_stderr(&null));
+    if let Err(error) = closed {
+        run.kill();
+        return Err(LaunchError::PrepareProcess(error.into()));
     }
-    Ok(child)
-}
-
-fn close_output() -> io::Result<()> {
-    let null = File::options().write(true).open("/dev/null")?;
-    nix::unistd::dup2_stdout(&null)?;
-    nix::unistd::dup2_stderr(&null)?;
-    Ok(())
-}
-
-/// Removes what the script left in its folder. Best effort, twice: a script can take its own
-/// right to list a folder away, so that needs giving back first.
-fn remove_scratch(scratch: &Path) {
-    if fs::remove_dir_all(scratch).is_err() {
-        restore_permissions(scratch);
-        // What still is left then is not ours to force: a mount, or another user's file.
-        let _ = fs::remove_dir_all(scratch);
-    }
-}
-
-fn restore_permissions(folder: &Path) {
-    let _ = fs::set_permissions(folder, fs::Permissions::from_mode(0o700));
-    let Ok(entries) = fs::read_dir(folder) else { return };
-    for entry in entries.flatten() {
-        // Of the entry itself: a symbolic link is not followed.
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            restore_permissions(&entry.path());
-        }
-    }
-}
-
-/// A file without a name that holds `content`, for systems without `memfd_create(2)`.
-#[cfg_attr(
-    all(target_os = "linux", not(qwed_portable)),
-    expect(dead_code, reason = "Linux has memfd_create")
-)]
-fn unlinked_file(content: &[u8], folder: &Path) -> io::Result<OwnedFd> {
-    use std::io::Seek as _;
-
-    let path = folder.join("input");
-    let mut file = File::options().read(true).write(true).create_new(true).open(&path)?;
-    fs::remove_file(&path)?;
-    file.write_all(content)?;
-    file.rewind()?;
-    Ok(file.into())
+    Ok(run)
 }

@@ -21,7 +21,7 @@ pub use verification_id::VerificationId;
 
 use serde_json::{Map, Value};
 
-use crate::config::{AdminGate, CodeAnalysis, SandboxDemand, Settings};
+use crate::config::{AdminGate, CodeAnalysis, Settings};
 use crate::safety::{self, Finding};
 
 use policy::{Handler, ToolPolicy};
@@ -72,29 +72,24 @@ pub enum Grant {
 #[derive(Debug)]
 pub struct RiskBasedExecutionGateway {
     admin_gate: AdminGate,
-    sandbox_demand: SandboxDemand,
     code_analysis: CodeAnalysis,
     instance: InstanceId,
 }
 
 impl RiskBasedExecutionGateway {
-    /// A gateway with the given admin gate, and no demand for a sandbox.
+    /// A gateway with the given admin gate.
     pub fn new(admin_gate: AdminGate) -> Self {
-        Self {
-            admin_gate,
-            sandbox_demand: SandboxDemand::None,
-            code_analysis: CodeAnalysis::On,
-            instance: InstanceId::of_process(),
-        }
+        Self { admin_gate, code_analysis: CodeAnalysis::On, instance: InstanceId::of_process() }
     }
 
     /// A gateway as the server's settings want it.
     pub fn from_settings(settings: &Settings) -> Self {
-        Self {
-            sandbox_demand: settings.sandbox_demand,
-            code_analysis: settings.code_analysis,
-            ..Self::new(settings.admin_gate)
-        }
+        Self { code_analysis: settings.code_analysis, ..Self::new(settings.admin_gate) }
+    }
+
+    /// Whether the admin allows code to run at all.
+    pub fn admin_gate(&self) -> AdminGate {
+        self.admin_gate
     }
 
     /// Decides whether the tool `tool_name` may be called with `arguments`.
@@ -141,11 +136,6 @@ impl RiskBasedExecutionGateway {
                            disabled until QWED_MCP_TRUSTED_CODE_EXECUTION=true.";
             return self.block_by_admin(policy, normalized, ErrorCode::AdminGateClosed, message);
         }
-        if self.sandbox_demand == SandboxDemand::Enforced {
-            let message = "QWED_MCP_SANDBOX demands a sandbox, and this version of the server has \
-                           none. Set QWED_MCP_SANDBOX=off to run code without one.";
-            return self.block_by_admin(policy, normalized, ErrorCode::SandboxUnavailable, message);
-        }
 
         let message = "Python execution request passed deterministic verification.";
         let record = DecisionRecord { notes, ..self.allow(policy, normalized, message) };
@@ -153,6 +143,23 @@ impl RiskBasedExecutionGateway {
         let grant =
             if background { Grant::ExecuteInBackground(script) } else { Grant::Execute(script) };
         Decision::Allow { record, grant }
+    }
+
+    /// The last check of a call that is to run code: turns an allowed decision into a block,
+    /// because the sandbox is `missing` something.
+    pub(crate) fn block_without_sandbox(&self, decision: Decision, missing: &str) -> Decision {
+        match decision {
+            Decision::Allow {
+                record,
+                grant: Grant::Execute(_) | Grant::ExecuteInBackground(_),
+            } => {
+                let code = ErrorCode::SandboxUnavailable;
+                self.block_by_admin(&policy::EXECUTION, record.normalized_arguments, code, missing)
+            }
+            Decision::Allow { grant: Grant::JobStatus(_), .. }
+            | Decision::Block(_)
+            | Decision::BlockByAdminPolicy(_) => decision,
+        }
     }
 
     fn evaluate_status_lookup(&self, policy: &ToolPolicy, arguments: Arguments) -> Decision {

@@ -18,12 +18,15 @@ pub(super) struct ToolPolicy {
     pub(super) handler: Option<Handler>,
 }
 
+/// The tool that runs code.
+pub(super) const EXECUTION: ToolPolicy = ToolPolicy {
+    tool: "execute_python_code",
+    risk: RiskLevel::High,
+    handler: Some(Handler::ExecutePython),
+};
+
 const POLICIES: &[ToolPolicy] = &[
-    ToolPolicy {
-        tool: "execute_python_code",
-        risk: RiskLevel::High,
-        handler: Some(Handler::ExecutePython),
-    },
+    EXECUTION,
     ToolPolicy {
         tool: "verification_status",
         risk: RiskLevel::Low,

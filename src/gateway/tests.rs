@@ -103,15 +103,26 @@ fn unsafe_code_is_reported_before_the_admin_gate() {
 }
 
 #[test]
-fn a_demanded_sandbox_that_is_not_there_is_a_refusal() {
-    let gateway = RiskBasedExecutionGateway {
-        sandbox_demand: SandboxDemand::Enforced,
-        ..RiskBasedExecutionGateway::new(AdminGate::Open)
+fn without_a_sandbox_only_what_runs_code_is_blocked() {
+    let gateway = RiskBasedExecutionGateway::new(AdminGate::Open);
+    let decide = |tool: &str, arguments: &Value| {
+        let arguments = arguments.as_object().unwrap().clone();
+        gateway.block_without_sandbox(gateway.evaluate_and_route(tool, arguments), "why")
     };
-    let arguments = json!({ "code": "1" }).as_object().unwrap().clone();
-    let decision = gateway.evaluate_and_route("execute_python_code", arguments);
-    assert!(matches!(decision, Decision::BlockByAdminPolicy(_)));
-    assert_eq!(decision.record().error_code, Some(ErrorCode::SandboxUnavailable));
+    for background in [false, true] {
+        let arguments = json!({ "code": "1", "background": background });
+        let decision = decide("execute_python_code", &arguments);
+        assert!(matches!(decision, Decision::BlockByAdminPolicy(_)));
+        let record = decision.record();
+        assert_eq!(record.error_code, Some(ErrorCode::SandboxUnavailable));
+        assert_eq!(record.message, "why");
+        assert_eq!(Value::from(record.normalized_arguments.clone()), arguments);
+    }
+    let arguments = json!({ "job_id": "3f8a1b2c-4d5e-6f7a-8b9c-0d1e2f3a4b5c" });
+    let decision = decide("verification_status", &arguments);
+    assert!(matches!(decision, Decision::Allow { grant: Grant::JobStatus(_), .. }));
+    let decision = decide("execute_python_code", &json!({ "code": "eval(1)" }));
+    assert_eq!(decision.record().error_code, Some(ErrorCode::UnsafeCode));
 }
 
 #[test]

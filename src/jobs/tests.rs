@@ -6,7 +6,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::AdminGate;
-use crate::executor::{Captured, Ending, Executor, Outcome, Run, RunLimits};
+use crate::executor::{Captured, Ending, Executor, Outcome, Readiness, Run, RunLimits};
 use crate::gateway::{AuthorizedScript, Decision, Grant, JobId, RiskBasedExecutionGateway};
 
 use super::*;
@@ -31,8 +31,13 @@ impl Executor for FakeExecutor {
                 () = cancel.cancelled() => Ending::Cancelled,
             };
             let stdout = Captured { text: "x".repeat(1024), is_truncated: false };
-            Ok(Outcome { ending, stdout, stderr: Captured::default(), duration: Duration::ZERO })
+            let (stderr, duration) = (Captured::default(), Duration::ZERO);
+            Ok(Outcome { ending, stdout, stderr, duration, tier: None })
         })
+    }
+
+    fn readiness(&self) -> Readiness<'_> {
+        Box::pin(async { Ok(()) })
     }
 }
 
@@ -66,7 +71,7 @@ fn name(registry: &JobRegistry, id: JobId) -> &'static str {
         Some(JobState::Ended(JobEnd::NotRun(_))) => "not run",
         Some(JobState::Ended(JobEnd::Ran(outcome))) => match outcome.ending {
             Ending::TimedOut => "timed out",
-            Ending::Exited(_) | Ending::Cancelled => "ran",
+            Ending::Exited(_) | Ending::Cancelled | Ending::OutOfMemory => "ran",
         },
     }
 }

@@ -1,12 +1,14 @@
 //! A `tools/call` from its arguments to its reply, top to bottom: decide, run, answer.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Settings;
+use crate::config::{AdminGate, Settings};
 use crate::executor::{self, Executor, Outcome, RunLimits};
 use crate::gateway::{
     Arguments, AuthorizedScript, Decision, DecisionRecord, Grant, RiskBasedExecutionGateway,
@@ -18,6 +20,9 @@ use super::reply::{Reply, ReplyRoom};
 /// Scripts up to this size are analysed in place, which takes below a millisecond; larger ones on
 /// another thread, so that nobody waits for it.
 const ANALYSED_IN_PLACE_BYTES_MAX: usize = 8 * 1024;
+
+/// How long after the start the sandbox is tried out: the reply to `initialize` takes 2 ms.
+const WARM_UP_DELAY: Duration = Duration::from_millis(20);
 
 /// Everything a call needs, for as long as the process lives.
 pub(crate) struct Server {
@@ -54,7 +59,8 @@ impl Server {
 
     /// Carries out the call of `tool`, if it may be.
     pub(crate) async fn call(&self, tool: &str, arguments: Arguments, caller: Caller) -> Reply {
-        let (record, grant) = match self.decide(tool, arguments).await {
+        let decision = self.decide(tool, arguments).await;
+        let (record, grant) = match self.with_sandbox(decision, &caller.cancel).await {
             Decision::Allow { record, grant } => (record, grant),
             Decision::Block(record) | Decision::BlockByAdminPolicy(record) => {
                 tracing::info!(code = ?record.error_code, id = %record.verification_id, "blocked");
@@ -102,6 +108,37 @@ impl Server {
         // Within the turn: while nobody reads replies, nothing more is run for them.
         let room = self.replies.room_for(run.as_ref().map_or(0, Outcome::output_bytes)).await;
         Reply::ran(record, run, self.sync_limits.timeout).in_room(room)
+    }
+
+    /// The decision, if what it allows to run can be contained.
+    async fn with_sandbox(&self, decision: Decision, cancel: &CancellationToken) -> Decision {
+        let is_to_run = matches!(
+            decision,
+            Decision::Allow { grant: Grant::Execute(_) | Grant::ExecuteInBackground(_), .. }
+        );
+        if !is_to_run {
+            return decision;
+        }
+        tokio::select! {
+            readiness = self.executor.readiness() => match readiness {
+                Ok(()) => decision,
+                Err(missing) => self.gateway.block_without_sandbox(decision, &missing.to_string()),
+            },
+            // Whoever runs it will see the same, and not start it.
+            () = cancel.cancelled() => decision,
+        }
+    }
+
+    /// Finds out whether scripts can be contained before the first one comes. Not at once: the
+    /// client is waiting for its first reply.
+    pub(crate) async fn warm_up(&self) {
+        if self.gateway.admin_gate() == AdminGate::Closed {
+            return;
+        }
+        sleep(WARM_UP_DELAY).await;
+        if let Err(missing) = self.executor.readiness().await {
+            tracing::error!("no code can run: {missing}");
+        }
     }
 
     async fn decide(&self, tool: &str, arguments: Arguments) -> Decision {

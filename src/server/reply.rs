@@ -10,6 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::executor::{Captured, Ending, Outcome, RunError};
 use crate::gateway::{DecisionRecord, JobId};
 use crate::jobs::{JobEnd, JobState, PlaceError};
+use crate::sandbox::Tier;
 
 /// The `_meta` key under which every result tells its decision.
 const DECISION_KEY: &str = "qwed.ai/decision";
@@ -17,6 +18,9 @@ const DECISION_KEY: &str = "qwed.ai/decision";
 const EXECUTION_KEY: &str = "qwed.ai/execution";
 
 const CANCELLED: &str = "Execution was cancelled.";
+/// Behind the return code -9, which alone would not say what killed the run.
+const MEMORY_LIMIT: &str = "The memory limit of the sandbox ended it. Use less memory, or ask the \
+                            admin to raise QWED_MCP_MEMORY_MB.";
 const JOB_CANCELLED: &str = "Job was cancelled.";
 
 /// The answer to a call.
@@ -183,7 +187,10 @@ fn finished_text(outcome: &Outcome) -> String {
         code => format!("Execution failed with return code {code}"),
     };
     let mut parts = printed(outcome);
-    parts.push(end);
+    parts.push(match outcome.ending {
+        Ending::OutOfMemory => format!("{end}\n{MEMORY_LIMIT}"),
+        Ending::Exited(_) | Ending::TimedOut | Ending::Cancelled => end,
+    });
     parts.join("\n\n")
 }
 
@@ -205,7 +212,7 @@ fn printed_before_timeout(outcome: &Outcome) -> Option<String> {
 
 fn synchronous_texts(outcome: &Outcome, timeout: Duration) -> Vec<String> {
     match outcome.ending {
-        Ending::Exited(_) => vec![finished_text(outcome)],
+        Ending::Exited(_) | Ending::OutOfMemory => vec![finished_text(outcome)],
         Ending::Cancelled => vec![CANCELLED.to_owned()],
         Ending::TimedOut => {
             let seconds = timeout.as_secs_f64();
@@ -223,7 +230,7 @@ fn job_result(end: &JobEnd, timeout: Duration) -> (&'static str, String) {
         JobEnd::NotRun(error) => ("failed", not_run(error)),
         JobEnd::Ran(outcome) => match outcome.ending {
             Ending::Exited(0) => ("success", finished_text(outcome)),
-            Ending::Exited(_) => ("failed", finished_text(outcome)),
+            Ending::Exited(_) | Ending::OutOfMemory => ("failed", finished_text(outcome)),
             Ending::Cancelled => ("cancelled", JOB_CANCELLED.to_owned()),
             Ending::TimedOut => {
                 let seconds = timeout.as_secs_f64();
@@ -248,5 +255,6 @@ fn figures(outcome: &Outcome) -> Value {
         "timed_out": outcome.ending == Ending::TimedOut,
         "stdout_truncated": outcome.stdout.is_truncated,
         "stderr_truncated": outcome.stderr.is_truncated,
+        "sandbox": outcome.tier.map(Tier::as_str),
     })
 }

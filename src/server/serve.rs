@@ -44,6 +44,8 @@ pub(crate) async fn serve(server: Arc<Server>) -> Result<(), ServeError> {
 
     // A tracker, because the end of its one task is waited for twice.
     let connection = TaskTracker::new();
+    let warm_up = Arc::clone(&server);
+    let warm_up = tokio::spawn(async move { warm_up.warm_up().await });
     connection.spawn(connect(Handler::new(Arc::clone(&server)), transport, cancel.clone()));
     connection.close();
     tokio::select! {
@@ -53,6 +55,8 @@ pub(crate) async fn serve(server: Arc<Server>) -> Result<(), ServeError> {
         () = events.output_closed.cancelled() => tracing::info!("nobody reads the replies"),
     }
 
+    // Dropping it kills what it runs.
+    warm_up.abort();
     // Handlers see this and kill what they run; so do the jobs.
     cancel.cancel();
     let cleared = async { tokio::join!(connection.wait(), server.jobs().shut_down()) };

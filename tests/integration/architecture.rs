@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::harness::root;
 
 /// The modules from top to bottom: each may import from those below it, never from above.
-const ORDER: [&str; 11] = [
+const ORDER: [&str; 12] = [
     "main",
     "cli",
     "server",
@@ -14,6 +14,7 @@ const ORDER: [&str; 11] = [
     "jobs",
     "executor",
     "gateway",
+    "sandbox",
     "safety",
     "provenance",
     "config",
@@ -21,12 +22,15 @@ const ORDER: [&str; 11] = [
 ];
 
 /// Which folders may name a crate.
-const OWNERS: [(&str, &[&str]); 5] = [
+const OWNERS: [(&str, &[&str]); 8] = [
     ("rmcp", &["server", "transport"]),
     ("ruff_python_ast", &["safety"]),
     ("ruff_python_parser", &["safety"]),
     ("ruff_text_size", &["safety"]),
     ("nix", &["executor", "sandbox"]),
+    ("landlock", &["sandbox"]),
+    ("rustix", &["sandbox"]),
+    ("seccompiler", &["sandbox"]),
 ];
 
 /// Lines of code a file has at most; what is larger tells more than one story.

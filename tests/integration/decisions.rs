@@ -135,20 +135,6 @@ fn the_closed_admin_gate_blocks_safe_code_and_nothing_else() {
 }
 
 #[test]
-fn a_demanded_sandbox_that_this_version_does_not_have_blocks_code() {
-    let mut server = ServerBuilder::new().variable("QWED_MCP_SANDBOX", "required").connect();
-    let message = blocked(
-        &mut server,
-        "execute_python_code",
-        &json!({ "code": "print(1)" }),
-        "BLOCKED_ADMIN_POLICY",
-        "QWED-MCP-RISK-009",
-    );
-    assert!(message.contains("QWED_MCP_SANDBOX=off"), "{message}");
-    server.finish();
-}
-
-#[test]
 fn an_allowed_call_tells_its_decision_too() {
     let mut server = ServerBuilder::new().connect();
     let run = server.execute("print(1)");

@@ -49,8 +49,18 @@ print(from_pythonpath.value, 's3cr3t' in str(os.environ), sorted(os.environ))
         .split('\'')
         .filter(|name| name.chars().all(|c| c.is_ascii_uppercase() || c == '_') && !name.is_empty())
         .collect();
-    // LC_CTYPE is Python's own (PEP 538).
-    assert_eq!(names, ["LC_CTYPE", "PATH", "PYTHONPATH", "TMPDIR"], "{text}");
+    // LC_CTYPE is Python's own (PEP 538); HOME and TMPDIR are the scratch folder.
+    let expected = [
+        "HOME",
+        "LC_CTYPE",
+        "MKL_NUM_THREADS",
+        "OMP_NUM_THREADS",
+        "OPENBLAS_NUM_THREADS",
+        "PATH",
+        "PYTHONPATH",
+        "TMPDIR",
+    ];
+    assert_eq!(names, expected, "{text}");
     server.finish();
 }
 

@@ -8,6 +8,7 @@
     reason = "a test fails by panicking, and tables are long"
 )]
 
+mod abuse;
 mod architecture;
 mod background;
 mod command_line;

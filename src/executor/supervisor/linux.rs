@@ -1,23 +1,24 @@
-//! Linux: a child subreaper, so that nothing the script starts can leave its tree.
+//! Linux: a child subreaper, so that nothing the script starts can leave its tree, and at tier 3
+//! the process numbers of the run's own.
 
-use std::fs::File;
-use std::io::{self, Seek as _, Write as _};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::io;
+use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
-use std::process::Child;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, setsid};
 
+use crate::sandbox::{Init, LaunchError, Launched, Order, PYTHON_COMMAND, Tier, launch};
+
 use super::super::limits::KILL_TIMEOUT;
+use super::super::memory::{MemoryWatch, WATCH_INTERVAL};
 use super::super::process_tree;
 use super::super::protocol::Report;
 
@@ -26,6 +27,18 @@ const REAL_TIME_SIGNAL: i32 = 34;
 
 /// How long to wait for killed processes between two looks at who is left.
 const KILL_ROUND: Duration = Duration::from_millis(5);
+
+/// Closes what the server's own parent left open for everybody. To be called before anything is
+/// opened: who owns these descriptors is not in this process.
+pub(super) fn close_inherited() {
+    let Ok(open) = std::fs::read_dir("/proc/self/fd") else { return };
+    let numbers: Vec<i32> =
+        open.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    for number in numbers.into_iter().filter(|number| *number > 2) {
+        // The descriptor of the listing itself is closed already.
+        let _ = nix::unistd::close(number);
+    }
+}
 
 /// Makes this process the one that everything of the run belongs to.
 pub(super) fn prepare() -> io::Result<()> {
@@ -37,30 +50,39 @@ pub(super) fn prepare() -> io::Result<()> {
     Ok(())
 }
 
-/// A file without a name that holds `content`, at its start.
-pub(super) fn input_file(content: &[u8], _scratch: &Path) -> io::Result<OwnedFd> {
-    let mut file = File::from(memfd_create(c"verification", MFdFlags::MFD_CLOEXEC)?);
-    file.write_all(content)?;
-    file.rewind()?;
-    Ok(file.into())
+/// Starts Python, with as many layers around it as the plan wants.
+pub(super) fn start(order: &Order, input: &[u8]) -> Result<Run, LaunchError> {
+    // Before the launch: it may leave no /proc.
+    let memory = MemoryWatch::new(order.plan.limits.memory_bytes);
+    let Launched { python, init } = match order.plan.tier {
+        Tier::Off => Launched { python: start_bare(order, input)?, init: None },
+        Tier::T1 | Tier::T2 | Tier::T3 => launch(order, input)?,
+    };
+    let memory = memory.filter(|_| order.plan.tier > Tier::Off);
+    Ok(Run { python: pid(&python), init, ended: None, memory })
 }
 
-/// Waits until Python ends or the server wants the end; then kills and reaps whatever is left.
-#[expect(clippy::needless_pass_by_value, reason = "the portable one needs the child itself")]
-pub(super) fn watch(python: Child, control: &UnixStream) -> io::Result<Report> {
-    let python = Pid::from_raw(i32::try_from(python.id()).map_err(io::Error::other)?);
-    // Python inherits the signal mask, so the signals are blocked after it was started. One that
-    // came before is found by the first look at the children.
-    let signals =
-        SigSet::from_iter([Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);
-    signals.thread_block()?;
-    let signal_fd = SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-    let mut tree = Tree { python, ended: None };
-    // A failed wait is no reason to leave anything running.
-    let waited = tree.wait(control, &signal_fd);
-    tree.kill(&signal_fd)?;
-    waited?;
-    Ok(tree.ended.map_or(Report::Killed, Report::Exited))
+/// Python with the rights of the server's user, because the admin wants it so.
+fn start_bare(order: &Order, input: &[u8]) -> Result<Child, LaunchError> {
+    use std::os::unix::process::CommandExt as _;
+
+    let input = crate::sandbox::input_file(input)?;
+    Command::new(&order.plan.program)
+        .args(["-c", PYTHON_COMMAND])
+        .env_clear()
+        .envs(order.environment.iter().map(|(name, value)| (name, value)))
+        .env("TMPDIR", &order.scratch)
+        .current_dir(&order.scratch)
+        // A group of its own: what the script sends to "its group" does not reach the supervisor.
+        .process_group(0)
+        .stdin(Stdio::from(input))
+        .spawn()
+        .map_err(|error| LaunchError::Execute(error.into()))
+}
+
+fn pid(process: &Child) -> Pid {
+    // A process number is an int everywhere in the kernel.
+    Pid::from_raw(i32::try_from(process.id()).unwrap_or(i32::MAX))
 }
 
 /// Takes the signals that came in; whether one of them asks for the end.
@@ -81,22 +103,66 @@ fn number(signal: Signal) -> i32 {
 }
 
 /// The processes of the run.
-struct Tree {
+pub(super) struct Run {
     python: Pid,
+    /// Process 1 of the run's own process numbers, if it has them.
+    init: Option<Init>,
     /// Python's exit code, once it has ended; a signal is a negative number.
     ended: Option<i32>,
+    memory: Option<MemoryWatch>,
 }
 
-impl Tree {
+/// Why waiting for Python is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    PythonEnded,
+    AskedToEnd,
+    OutOfMemory,
+}
+
+impl Run {
+    /// Waits until Python ends or the server wants the end; then kills and reaps whatever is left.
+    pub(super) fn watch(mut self, control: &UnixStream) -> io::Result<Report> {
+        // Python inherits the signal mask, so the signals are blocked after it was started. One
+        // that came before is found by the first look at the children.
+        let signals =
+            SigSet::from_iter([Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);
+        signals.thread_block()?;
+        let signal_fd =
+            SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+        // A failed wait is no reason to leave anything running.
+        let waited = self.wait(control, &signal_fd);
+        self.kill_all(&signal_fd)?;
+        Ok(match (waited?, self.ended) {
+            (Wait::OutOfMemory, _) => Report::OutOfMemory,
+            (Wait::PythonEnded | Wait::AskedToEnd, Some(code)) => Report::Exited(code),
+            (Wait::PythonEnded | Wait::AskedToEnd, None) => Report::Killed,
+        })
+    }
+
+    /// Kills the run without waiting for anything.
+    pub(super) fn kill(&mut self) {
+        let children = match &self.init {
+            // It takes everything with it that has a number in its namespace.
+            Some(init) => vec![pid(&init.process), self.python],
+            None => process_tree::children(),
+        };
+        for child in children {
+            // It may have ended by now; nothing else can go wrong with a process of ours.
+            let _ = kill(child, Signal::SIGKILL);
+        }
+    }
+
     /// Waits until Python has ended, or until its end is asked for.
-    fn wait(&mut self, control: &UnixStream, signal_fd: &SignalFd) -> io::Result<()> {
+    fn wait(&mut self, control: &UnixStream, signal_fd: &SignalFd) -> io::Result<Wait> {
         self.reap();
         while self.ended.is_none() {
             let mut watched = [
                 PollFd::new(control.as_fd(), PollFlags::POLLIN),
                 PollFd::new(signal_fd.as_fd(), PollFlags::POLLIN),
             ];
-            match poll(&mut watched, PollTimeout::NONE) {
+            let interval = self.memory.as_ref().map(|_| WATCH_INTERVAL);
+            match poll(&mut watched, poll_timeout(interval)) {
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -105,10 +171,14 @@ impl Tree {
             let is_asked = asked_to_end(signal_fd);
             self.reap();
             if server_closed || is_asked {
-                break;
+                return Ok(Wait::AskedToEnd);
+            }
+            let init = self.init.as_ref().map(|init| pid(&init.process));
+            if self.memory.as_ref().is_some_and(|memory| memory.is_exceeded(self.python, init)) {
+                return Ok(Wait::OutOfMemory);
             }
         }
-        Ok(())
+        Ok(Wait::PythonEnded)
     }
 
     /// Takes every process that has ended. False if there is no process left.
@@ -133,20 +203,16 @@ impl Tree {
     }
 
     /// Kills the children until there are none: orphans become children, see `process_tree`.
-    fn kill(&mut self, signal_fd: &SignalFd) -> io::Result<()> {
+    fn kill_all(&mut self, signal_fd: &SignalFd) -> io::Result<()> {
         let ended = self.ended;
         let deadline = Instant::now() + KILL_TIMEOUT;
         while self.reap() {
             if Instant::now() > deadline {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            for child in process_tree::children() {
-                // It may have ended by now; nothing else can go wrong with a process of ours.
-                let _ = kill(child, Signal::SIGKILL);
-            }
+            self.kill();
             let mut watched = [PollFd::new(signal_fd.as_fd(), PollFlags::POLLIN)];
-            let round = PollTimeout::try_from(KILL_ROUND).unwrap_or(PollTimeout::ZERO);
-            match poll(&mut watched, round) {
+            match poll(&mut watched, poll_timeout(Some(KILL_ROUND))) {
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -156,4 +222,10 @@ impl Tree {
         self.ended = ended;
         Ok(())
     }
+}
+
+fn poll_timeout(limit: Option<Duration>) -> PollTimeout {
+    limit.map_or(PollTimeout::NONE, |limit| {
+        PollTimeout::try_from(limit).unwrap_or(PollTimeout::ZERO)
+    })
 }

@@ -1,18 +1,21 @@
-//! Unix systems without child subreapers: the run is Python's process group.
+//! Unix systems without the kernel parts that the sandbox is made of: the run is Python's process
+//! group, and only where the admin wants no sandbox.
 //!
 //! A script that leaves its process group outlives the run here. On Linux it does not.
 
-use std::io::{self, Read as _};
-use std::os::fd::OwnedFd;
+use std::fs::{self, File};
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::ExitStatusExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
-use std::process::Child;
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, setsid};
+
+use crate::sandbox::{LaunchError, Order, PYTHON_COMMAND, Tier};
 
 use super::super::protocol::Report;
 
@@ -21,6 +24,9 @@ enum Event {
     ServerClosed,
 }
 
+/// Nothing to do: there is no list of a process's descriptors that every system has.
+pub(super) fn close_inherited() {}
+
 /// Makes this process the leader of a session of its own: no terminal's Ctrl-C ends it before the
 /// server has decided.
 pub(super) fn prepare() -> io::Result<()> {
@@ -28,40 +34,78 @@ pub(super) fn prepare() -> io::Result<()> {
     Ok(())
 }
 
-/// A file without a name that holds `content`, at its start.
-pub(super) fn input_file(content: &[u8], scratch: &Path) -> io::Result<OwnedFd> {
-    super::unlinked_file(content, scratch)
+/// Starts Python with the rights of the server's user, if the admin wants it so.
+pub(super) fn start(order: &Order, input: &[u8]) -> Result<Run, LaunchError> {
+    if order.plan.tier > Tier::Off {
+        return Err(LaunchError::UnsupportedSystem);
+    }
+    let input = unlinked_file(input, &order.scratch)
+        .map_err(|error| LaunchError::StoreScript(error.into()))?;
+    let python = Command::new(&order.plan.program)
+        .args(["-c", PYTHON_COMMAND])
+        .env_clear()
+        .envs(order.environment.iter().map(|(name, value)| (name, value)))
+        .env("TMPDIR", &order.scratch)
+        .current_dir(&order.scratch)
+        .process_group(0)
+        .stdin(Stdio::from(input))
+        .spawn()
+        .map_err(|error| LaunchError::Execute(error.into()))?;
+    Ok(Run { python })
 }
 
-/// Waits until Python ends or the server wants the end; then kills what is left of the group.
-pub(super) fn watch(mut python: Child, control: &UnixStream) -> io::Result<Report> {
-    let group = Pid::from_raw(i32::try_from(python.id()).map_err(io::Error::other)?);
-    let (events, received) = mpsc::sync_channel(2);
+/// A file without a name that holds `content`, at its start.
+fn unlinked_file(content: &[u8], folder: &Path) -> io::Result<File> {
+    let path = folder.join("input");
+    let mut file = File::options().read(true).write(true).create_new(true).open(&path)?;
+    fs::remove_file(&path)?;
+    file.write_all(content)?;
+    file.rewind()?;
+    Ok(file)
+}
 
-    let ended = events.clone();
-    thread::spawn(move || {
-        let status = python.wait().map(|status| {
-            status.code().or_else(|| status.signal().map(|signal| -signal)).unwrap_or(-1)
+/// The processes of the run.
+pub(super) struct Run {
+    python: Child,
+}
+
+impl Run {
+    /// Waits until Python ends or the server wants the end; then kills what is left of the group.
+    pub(super) fn watch(self, control: &UnixStream) -> io::Result<Report> {
+        let Self { mut python } = self;
+        let group = Pid::from_raw(i32::try_from(python.id()).map_err(io::Error::other)?);
+        let (events, received) = mpsc::sync_channel(2);
+
+        let ended = events.clone();
+        thread::spawn(move || {
+            let status = python.wait().map(|status| {
+                status.code().or_else(|| status.signal().map(|signal| -signal)).unwrap_or(-1)
+            });
+            // The receiver is gone when the server has closed first.
+            let _ = ended.send(Event::PythonEnded(status));
         });
-        // The receiver is gone when the server has closed first.
-        let _ = ended.send(Event::PythonEnded(status));
-    });
-    let mut control = control.try_clone()?;
-    thread::spawn(move || {
-        // The server says nothing more than by closing its side.
-        let _ = control.read(&mut [0]);
-        let _ = events.send(Event::ServerClosed);
-    });
+        let mut control = control.try_clone()?;
+        thread::spawn(move || {
+            // The server says nothing more than by closing its side.
+            let _ = control.read(&mut [0]);
+            let _ = events.send(Event::ServerClosed);
+        });
 
-    let event = received.recv().map_err(io::Error::other)?;
-    // The group may be empty by now.
-    let _ = killpg(group, Signal::SIGKILL);
-    match event {
-        Event::PythonEnded(code) => Ok(Report::Exited(code?)),
-        Event::ServerClosed => {
-            // Only a report that comes after Python's end is true.
-            let _ = received.recv();
-            Ok(Report::Killed)
+        let event = received.recv().map_err(io::Error::other)?;
+        // The group may be empty by now.
+        let _ = killpg(group, Signal::SIGKILL);
+        match event {
+            Event::PythonEnded(code) => Ok(Report::Exited(code?)),
+            Event::ServerClosed => {
+                // Only a report that comes after Python's end is true.
+                let _ = received.recv();
+                Ok(Report::Killed)
+            }
         }
+    }
+
+    /// Kills the run without waiting for anything.
+    pub(super) fn kill(&mut self) {
+        let _ = self.python.kill();
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{Scratch, binary, python};
+use super::{Scratch, binary, is_public, python};
 
 /// How long any reply may take: above the longest timeout of a call.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -18,13 +19,15 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct ServerBuilder {
     variables: Vec<(String, String)>,
+    /// The user to run as, if not the tests' own.
+    user: Option<u32>,
 }
 
 impl ServerBuilder {
     /// A server that may run code, with the tests' interpreter, and nothing else in its environment
     /// but PATH.
     pub(crate) fn new() -> Self {
-        let builder = Self { variables: Vec::new() };
+        let builder = Self { variables: Vec::new(), user: None };
         builder
             .variable("PATH", &std::env::var("PATH").unwrap())
             .variable("QWED_MCP_TRUSTED_CODE_EXECUTION", "true")
@@ -34,6 +37,12 @@ impl ServerBuilder {
     /// Runs code without analysing it first, for tests of what happens to code that does harm.
     pub(crate) fn unchecked(self) -> Self {
         self.variable("QWED_MCP_TEST_UNCHECKED_CODE", "1")
+    }
+
+    /// Runs as the user and group with this number, which takes root.
+    pub(crate) fn with_user(mut self, user: u32) -> Self {
+        self.user = Some(user);
+        self
     }
 
     pub(crate) fn variable(mut self, name: &str, value: &str) -> Self {
@@ -51,6 +60,9 @@ impl ServerBuilder {
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(binary());
         command.env_clear().envs(self.variables.iter().map(|(name, value)| (name, value)));
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+        }
         command
     }
 
@@ -64,8 +76,20 @@ impl ServerBuilder {
     /// Starts the server; nothing is said to it yet.
     pub(crate) fn start(self) -> McpProcess {
         let scratch = Scratch::new();
-        let mut child = self
-            .variable("TMPDIR", scratch.path().to_str().unwrap())
+        if let Some(user) = self.user {
+            std::os::unix::fs::chown(scratch.path(), Some(user), Some(user)).unwrap();
+            assert!(is_public(&binary()), "the checkout must be in a folder that others can enter");
+        }
+        let folder = scratch.path().to_str().unwrap();
+        let path = self.variables.iter().find(|(name, _)| name == "PATH");
+        let marked = path.map(|(_, path)| format!("{path}:{folder}"));
+        let builder = self.variable("TMPDIR", folder);
+        // What runs for this server is recognised by that, see `alive_with_marker`.
+        let builder = match marked {
+            Some(path) => builder.variable("PATH", &path),
+            None => builder,
+        };
+        let mut child = builder
             .command()
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

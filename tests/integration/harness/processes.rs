@@ -38,12 +38,15 @@ pub(crate) fn descendants(pid: u32) -> Vec<u32> {
     found
 }
 
-/// The processes, wherever they hang, that work inside the scratch folders of one server: each
-/// script's working directory is below the server's `TMPDIR`.
+/// The processes, wherever they hang, that run scripts of one server: each has the server's `PATH`,
+/// in which the harness puts the server's `TMPDIR`.
 pub(crate) fn alive_with_marker(scratch: &Path) -> Vec<u32> {
+    let marker = scratch.to_str().unwrap();
     let of_scratch = |pid: &u32| {
-        let folder = fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
-        folder.starts_with(scratch) && is_alive(*pid)
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+        let is_server = program == super::binary();
+        !is_server && String::from_utf8_lossy(&environment).contains(marker) && is_alive(*pid)
     };
     processes().into_iter().filter(of_scratch).collect()
 }

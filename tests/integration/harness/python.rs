@@ -15,6 +15,13 @@ pub(crate) fn python() -> &'static Path {
     PYTHON.get_or_init(prepare)
 }
 
+/// An interpreter that every user of the machine can start, for servers of another user.
+pub(crate) fn public_python() -> PathBuf {
+    let candidates = [python().to_owned(), "/usr/bin/python3".into()];
+    let mut public = candidates.into_iter().filter(|python| super::is_public(python));
+    public.next().expect("a Python outside of private folders: apt-get install python3")
+}
+
 fn prepare() -> PathBuf {
     let requirements = root().join("tests/requirements.txt");
     let environment = root().join("target/python");

@@ -1,0 +1,163 @@
+//! `qwed-mcp doctor`: everything that a script needs, and what to do about what is missing.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::ValueEnum;
+use serde_json::{Value, json};
+
+use crate::config::{AdminGate, SandboxMode, Settings};
+use crate::executor::{Diagnosis, LayerState, OneShotExecutor};
+use crate::sandbox::{Layer, Limits, Tier};
+
+/// How the diagnosis is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// For people
+    Text,
+    /// One object
+    Json,
+}
+
+const OPEN_THE_GATE: &str = "set QWED_MCP_TRUSTED_CODE_EXECUTION=true";
+
+/// Prints what scripts would run in. The exit code says whether code can run.
+pub(super) fn diagnose(settings: &Settings, format: Format) -> anyhow::Result<ExitCode> {
+    super::orphans::adopt().context("failed to become a child subreaper")?;
+    let executor = OneShotExecutor::new(settings);
+    let runtime = super::runtime()?;
+    let diagnosis = runtime.block_on(executor.diagnose());
+    let can_run = diagnosis.refusal.is_none() && settings.admin_gate == AdminGate::Open;
+    let text = match format {
+        Format::Text => text(settings, &diagnosis, can_run),
+        Format::Json => {
+            serde_json::to_string_pretty(&object(settings, &diagnosis, can_run))? + "\n"
+        }
+    };
+    io::stdout().write_all(text.as_bytes()).context("failed to print the diagnosis")?;
+    Ok(if can_run { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn text(settings: &Settings, diagnosis: &Diagnosis, can_run: bool) -> String {
+    let mut rows: Vec<(&str, String)> = Vec::new();
+    rows.push((
+        "interpreter",
+        match &diagnosis.interpreter {
+            Ok((program, version)) => format!("{} (Python {version})", program.display()),
+            Err(error) => format!("NONE: {error}"),
+        },
+    ));
+    let (there, missing): (Vec<_>, Vec<_>) =
+        diagnosis.packages.iter().partition(|(_, version)| version.is_some());
+    let there = there.iter().map(|(name, v)| format!("{name} {}", v.as_deref().unwrap_or("")));
+    rows.push(("packages", list(&there.collect::<Vec<_>>())));
+    rows.push((
+        "not installed",
+        list(&missing.iter().map(|(name, _)| (*name).clone()).collect::<Vec<_>>()),
+    ));
+    rows.push((
+        "admin gate",
+        match settings.admin_gate {
+            AdminGate::Open => "open".to_owned(),
+            AdminGate::Closed => format!("CLOSED: {OPEN_THE_GATE}"),
+        },
+    ));
+    let tier = diagnosis.tier.map_or("NONE", Tier::as_str);
+    rows.push(("sandbox", format!("{tier} (QWED_MCP_SANDBOX={})", mode(settings.sandbox))));
+    for (layer, state) in &diagnosis.layers {
+        rows.push((
+            layer.as_str(),
+            match state {
+                LayerState::Enforced => format!("enforced: {}", detail(*layer, diagnosis)),
+                LayerState::Missing { why, remedy } => {
+                    let remedy = remedy.as_ref().map(|remedy| format!(". Remedy: {remedy}"));
+                    format!("MISSING: {why}{}", remedy.unwrap_or_default())
+                }
+            },
+        ));
+    }
+    if let Some(limits) = &diagnosis.limits {
+        rows.push(("limits", told_limits(limits)));
+    }
+    let mut text = format!("qwed-mcp {}\n\n", env!("CARGO_PKG_VERSION"));
+    for (name, value) in rows {
+        // Writing to a text does not fail.
+        let _ = writeln!(text, "{name:<18}{value}");
+    }
+    text.push('\n');
+    let _ = match &diagnosis.refusal {
+        _ if can_run => writeln!(text, "Code can run."),
+        Some(refusal) => writeln!(text, "Code cannot run. {refusal}"),
+        None => writeln!(text, "Code cannot run until the admin gate is open: {OPEN_THE_GATE}."),
+    };
+    text
+}
+
+fn list(names: &[String]) -> String {
+    if names.is_empty() { "-".to_owned() } else { names.join(", ") }
+}
+
+fn mode(mode: SandboxMode) -> &'static str {
+    match mode {
+        SandboxMode::Required => "required",
+        SandboxMode::Strict => "strict",
+        SandboxMode::Degraded => "degraded",
+        SandboxMode::Off => "off",
+    }
+}
+
+/// What a layer that is there does.
+fn detail(layer: Layer, diagnosis: &Diagnosis) -> String {
+    match layer {
+        Layer::Namespaces => "user, pid, mount, net, ipc, uts".to_owned(),
+        Layer::FileTree => "read-only, only what is listed; private scratch folder".to_owned(),
+        Layer::Identity => "never root: the server's user, or where that is root, 65534".to_owned(),
+        Layer::ResourceLimits => "each process's own (setrlimit)".to_owned(),
+        Layer::Capabilities => "none, and none to be had (no_new_privs)".to_owned(),
+        Layer::Landlock => format!("ABI {}, every right of it", diagnosis.landlock_abi),
+        Layer::Seccomp => "allow list; no sockets, no new programs".to_owned(),
+        Layer::Start => String::new(),
+    }
+}
+
+fn told_limits(limits: &Limits) -> String {
+    const MIB: u64 = 1024 * 1024;
+    format!(
+        "{} MiB memory, {} processes, {} open files, {} MiB a file, {} MiB and {} files of scratch",
+        limits.memory_bytes / MIB,
+        limits.processes,
+        limits.open_files,
+        limits.file_bytes / MIB,
+        limits.scratch_bytes / MIB,
+        limits.scratch_inodes
+    )
+}
+
+fn object(settings: &Settings, diagnosis: &Diagnosis, can_run: bool) -> Value {
+    let layer = |(layer, state): &(Layer, LayerState)| match state {
+        LayerState::Enforced => json!({ "layer": layer, "state": "enforced" }),
+        LayerState::Missing { why, remedy } => {
+            json!({ "layer": layer, "state": "missing", "why": why, "remedy": remedy })
+        }
+    };
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "can_run": can_run,
+        "refusal": diagnosis.refusal,
+        "admin_gate": if settings.admin_gate == AdminGate::Open { "open" } else { "closed" },
+        "interpreter": match &diagnosis.interpreter {
+            Ok((program, version)) => json!({ "program": program, "version": version }),
+            Err(error) => json!({ "error": error }),
+        },
+        "packages": diagnosis.packages,
+        "sandbox": {
+            "mode": mode(settings.sandbox),
+            "tier": diagnosis.tier,
+            "landlock_abi": diagnosis.landlock_abi,
+            "layers": diagnosis.layers.iter().map(layer).collect::<Vec<_>>(),
+        },
+        "limits": diagnosis.limits,
+    })
+}

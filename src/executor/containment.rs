@@ -1,0 +1,265 @@
+//! What scripts run in and as: an interpreter, a plan, and proof that the plan holds.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio::sync::OnceCell;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{KernelLacks, SandboxMode, Settings};
+use crate::sandbox::{self, LaunchError, Layer, Order, Plan, PlanError, Tier};
+
+use super::canary::Canary;
+use super::interpreter::{FindError, Interpreter, InterpreterFinder};
+use super::limits::{CANARY_TIMEOUT, CPU_GRACE};
+use super::outcome::Ending;
+use super::{OneShotExecutor, RunError, RunLimits};
+
+/// What scripts run in and as.
+#[derive(Debug, Clone)]
+pub(crate) struct Contained {
+    pub(super) interpreter: Interpreter,
+    pub(crate) plan: Plan,
+    /// Better tiers that could not be had, best one first, and why not.
+    pub(super) passed_over: Vec<(Tier, Obstacle)>,
+}
+
+impl Contained {
+    /// The order for one run of `source`, as the bytes that a supervisor reads.
+    pub(super) fn order(
+        &self,
+        source: &str,
+        scratch: &Path,
+        limits: RunLimits,
+    ) -> io::Result<Vec<u8>> {
+        let Interpreter { bootstrap, environment, .. } = &self.interpreter;
+        let order = Order {
+            plan: self.plan.clone(),
+            scratch: scratch.to_owned(),
+            environment: environment.clone(),
+            cpu_seconds: (limits.timeout + CPU_GRACE + Duration::from_millis(999)).as_secs(),
+            input_bytes: bootstrap.len() + source.len(),
+        };
+        order.to_bytes(&[bootstrap, source.as_bytes()])
+    }
+}
+
+/// Why scripts have nothing to run in.
+#[derive(Debug, Error)]
+pub(crate) enum NotContained {
+    /// No interpreter was found.
+    #[error(transparent)]
+    FindInterpreter(#[from] FindError),
+    /// No sandbox that the admin would take.
+    #[error(transparent)]
+    Sandbox(#[from] SandboxUnavailable),
+}
+
+/// The sandbox that the admin wants cannot be had here. `Display` is shown to clients, who ask
+/// their admin: what is missing, how to get it, how to do without.
+#[derive(Debug)]
+pub(crate) struct SandboxUnavailable {
+    mode: SandboxMode,
+    /// The tiers that were tried, best one first, and why not.
+    pub(crate) tried: Vec<(Tier, Obstacle)>,
+}
+
+impl std::error::Error for SandboxUnavailable {}
+
+impl fmt::Display for SandboxUnavailable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("The kernel sandbox cannot be enforced on this machine, so no code runs.")?;
+        for (tier, obstacle) in &self.tried {
+            write!(f, " Tier {tier}: {obstacle}.")?;
+        }
+        if let Some(remedy) = self.tried.iter().find_map(|(_, obstacle)| obstacle.remedy()) {
+            write!(f, " Remedy: {remedy}.")?;
+        }
+        f.write_str(" `qwed-mcp doctor` tells more. The admin can opt out with ")?;
+        f.write_str(match self.mode {
+            SandboxMode::Strict => "QWED_MCP_SANDBOX=required (takes less than all layers), ",
+            SandboxMode::Required | SandboxMode::Degraded | SandboxMode::Off => "",
+        })?;
+        f.write_str(
+            "QWED_MCP_SANDBOX=degraded (system call filter and limits only) or \
+             QWED_MCP_SANDBOX=off (nothing holds the script).",
+        )
+    }
+}
+
+/// Why a tier cannot be had.
+#[derive(Debug, Clone, Error)]
+pub(crate) enum Obstacle {
+    /// The kernel's Landlock is older than the tier needs.
+    #[error("Landlock ABI {needed} is needed, and this kernel has {}", told_abi(*.present))]
+    Landlock { needed: u8, present: u8 },
+    /// The plan cannot be made. It names what the admin configured.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// A step of the launch failed.
+    #[error("{0}")]
+    Launch(LaunchError),
+    /// The script that tries to get out succeeded.
+    #[error("a test script got out ({})", .0.join(", "))]
+    Escaped(Vec<String>),
+    /// The script that tries to get out did not run to its end.
+    #[error("a test script did not run to its end: {0}")]
+    NotTried(String),
+}
+
+impl Obstacle {
+    /// The layer that is missing, if it is one.
+    pub(super) fn layer(&self) -> Option<Layer> {
+        match self {
+            Self::Landlock { .. } => Some(Layer::Landlock),
+            Self::Launch(error) => Some(error.layer()),
+            Self::Plan(_) | Self::Escaped(_) | Self::NotTried(_) => None,
+        }
+    }
+
+    /// What the admin can do; nothing where the error itself says so.
+    pub(crate) fn remedy(&self) -> Option<&'static str> {
+        match self {
+            Self::Launch(error) => Some(sandbox::remedy(error)),
+            Self::Landlock { .. } => {
+                Some(sandbox::remedy(&LaunchError::RestrictFiles(String::new())))
+            }
+            Self::Plan(_) | Self::Escaped(_) | Self::NotTried(_) => None,
+        }
+    }
+}
+
+fn told_abi(abi: u8) -> String {
+    if abi == 0 { "none".to_owned() } else { format!("ABI {abi}") }
+}
+
+/// Finds out what scripts can run in, and remembers it. A failure is not remembered: what is
+/// missing may be there at the next call.
+#[derive(Debug)]
+pub(super) struct Containment {
+    finder: InterpreterFinder,
+    mode: SandboxMode,
+    read_paths: Vec<PathBuf>,
+    memory_mb: u64,
+    kernel_lacks: KernelLacks,
+    found: OnceCell<Contained>,
+}
+
+impl Containment {
+    pub(super) fn new(settings: &Settings) -> Self {
+        Self {
+            finder: InterpreterFinder::new(settings),
+            mode: settings.sandbox,
+            read_paths: settings.read_paths.clone(),
+            memory_mb: settings.memory_mb,
+            kernel_lacks: settings.kernel_lacks,
+            found: OnceCell::new(),
+        }
+    }
+
+    /// Which sandbox the admin asks for.
+    pub(super) fn mode(&self) -> SandboxMode {
+        self.mode
+    }
+
+    /// The interpreter, looked for at the first call.
+    pub(super) async fn interpreter(&self) -> Result<&Interpreter, FindError> {
+        self.finder.interpreter().await
+    }
+
+    /// What scripts run in: the best tier that the admin takes and that holds, which `executor` is
+    /// used to try out.
+    pub(super) async fn get(&self, executor: &OneShotExecutor) -> Result<&Contained, NotContained> {
+        self.found
+            .get_or_try_init(|| async {
+                let interpreter = self.finder.interpreter().await?;
+                let mut tried = Vec::new();
+                for tier in acceptable_tiers(self.mode) {
+                    match self.try_tier(*tier, interpreter, executor).await {
+                        Ok(contained) => {
+                            tracing::info!(%tier, "scripts are contained");
+                            return Ok(Contained { passed_over: tried, ..contained });
+                        }
+                        Err(obstacle) => {
+                            tracing::warn!(%tier, ?obstacle, "not to be had: {obstacle}");
+                            tried.push((*tier, obstacle));
+                        }
+                    }
+                }
+                Err(SandboxUnavailable { mode: self.mode, tried }.into())
+            })
+            .await
+    }
+
+    /// What scripts run in at `tier`, if it holds.
+    async fn try_tier(
+        &self,
+        tier: Tier,
+        interpreter: &Interpreter,
+        executor: &OneShotExecutor,
+    ) -> Result<Contained, Obstacle> {
+        let is_linux = cfg!(all(target_os = "linux", not(qwed_portable)));
+        if tier > Tier::Off && !is_linux {
+            return Err(Obstacle::Launch(LaunchError::UnsupportedSystem));
+        }
+        let KernelLacks { namespaces, landlock } = self.kernel_lacks;
+        if namespaces && tier == Tier::T3 {
+            let refused = io::Error::from_raw_os_error(nix::libc::EPERM);
+            return Err(Obstacle::Launch(LaunchError::CreateNamespaces(refused.into())));
+        }
+        let needed = tier.landlock_abi_min();
+        let present = if needed == 0 || landlock { 0 } else { landlock_abi() };
+        if present < needed {
+            return Err(Obstacle::Landlock { needed, present });
+        }
+        let (reach, read_paths) = (&interpreter.reach, &self.read_paths);
+        let plan = Plan::new(tier, present, reach, read_paths, self.memory_mb)?;
+        let interpreter = interpreter.clone();
+        let contained = Contained { interpreter, plan, passed_over: Vec::new() };
+        if tier == Tier::Off {
+            return Ok(contained);
+        }
+        let canary = Canary::new(&contained.plan.program)
+            .map_err(|error| Obstacle::NotTried(error.to_string()))?;
+        let limits = RunLimits { timeout: CANARY_TIMEOUT };
+        let never = CancellationToken::new();
+        let outcome = match executor.supervise(&contained, &canary.script, limits, &never).await {
+            Ok(outcome) => outcome,
+            Err(RunError::StartPython(error)) => return Err(Obstacle::Launch(error)),
+            Err(error) => return Err(Obstacle::NotTried(error.to_string())),
+        };
+        let escapes = Canary::escapes(tier, &outcome.stdout.text);
+        match escapes.filter(|_| outcome.ending == Ending::Exited(0)) {
+            Some(escapes) if escapes.is_empty() => Ok(contained),
+            Some(escapes) => Err(Obstacle::Escaped(escapes)),
+            None => {
+                tracing::warn!(stderr = outcome.stderr.text, "the test script failed");
+                let code = outcome.ending.exit_code();
+                Err(Obstacle::NotTried(format!("it ended with code {code}")))
+            }
+        }
+    }
+}
+
+/// The tiers that the admin takes, best one first.
+fn acceptable_tiers(mode: SandboxMode) -> &'static [Tier] {
+    match mode {
+        SandboxMode::Strict => &[Tier::T3],
+        SandboxMode::Required => &[Tier::T3, Tier::T2],
+        SandboxMode::Degraded => &[Tier::T3, Tier::T2, Tier::T1],
+        SandboxMode::Off => &[Tier::Off],
+    }
+}
+
+#[cfg(all(target_os = "linux", not(qwed_portable)))]
+pub(super) fn landlock_abi() -> u8 {
+    sandbox::supported_abi()
+}
+
+#[cfg(not(all(target_os = "linux", not(qwed_portable))))]
+pub(super) fn landlock_abi() -> u8 {
+    0
+}

@@ -1,0 +1,186 @@
+//! What this machine gives scripts to run in, for the admin to read.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::SandboxMode;
+use crate::sandbox::{Layer, Limits, Tier};
+
+use super::containment::{Contained, NotContained, Obstacle, landlock_abi};
+use super::limits::CANARY_TIMEOUT;
+use super::{OneShotExecutor, RunLimits};
+
+/// The packages that verification scripts import: module, distribution.
+const PACKAGES: [(&str, &str); 8] = [
+    ("sympy", "sympy"),
+    ("z3", "z3-solver"),
+    ("numpy", "numpy"),
+    ("qwed_legal", "qwed-legal"),
+    ("qwed_finance", "qwed-finance"),
+    ("qwed_ucp", "qwed-ucp"),
+    ("qwed_new", "qwed"),
+    ("qwed_sdk", "qwed"),
+];
+
+const PACKAGES_SCRIPT: &str = include_str!("packages.py");
+
+/// The layers of the sandbox, in the order in which a run passes them.
+const LAYERS: [Layer; 7] = [
+    Layer::Namespaces,
+    Layer::FileTree,
+    Layer::Identity,
+    Layer::ResourceLimits,
+    Layer::Capabilities,
+    Layer::Landlock,
+    Layer::Seccomp,
+];
+
+/// What scripts would run in, or why they would not.
+#[derive(Debug)]
+pub(crate) struct Diagnosis {
+    /// The interpreter and its version.
+    pub(crate) interpreter: Result<(PathBuf, String), String>,
+    /// The distributions that scripts can import, with their versions; None is one that they
+    /// cannot.
+    pub(crate) packages: BTreeMap<String, Option<String>>,
+    /// The tier that scripts get.
+    pub(crate) tier: Option<Tier>,
+    /// The layers, each with whether scripts have it.
+    pub(crate) layers: Vec<(Layer, LayerState)>,
+    /// What a run may use up.
+    pub(crate) limits: Option<Limits>,
+    /// The newest Landlock ABI of this kernel that is known here.
+    pub(crate) landlock_abi: u8,
+    /// The whole reason why no code runs, if it does not.
+    pub(crate) refusal: Option<String>,
+}
+
+/// Whether scripts have a layer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum LayerState {
+    /// They have it, and a test script did not get past it.
+    Enforced,
+    /// They do not.
+    Missing {
+        /// Why not.
+        why: String,
+        /// What the admin can do.
+        remedy: Option<String>,
+    },
+}
+
+impl OneShotExecutor {
+    /// Looks at everything that a script would need.
+    pub(crate) async fn diagnose(&self) -> Diagnosis {
+        let interpreter = match self.interpreter().await {
+            Ok(found) => Ok((found.reach.program.clone(), found.version.clone())),
+            Err(error) => Err(error.to_string()),
+        };
+        let (contained, refusal) = match self.contained().await {
+            Ok(contained) => (Some(contained), None),
+            Err(error) => (None, Some(error)),
+        };
+        let obstacles = match &refusal {
+            Some(NotContained::Sandbox(missing)) => missing.tried.as_slice(),
+            Some(NotContained::FindInterpreter(_)) | None => &[],
+        };
+        // Where the best tier was had, or was not asked for, there is nothing to tell of it.
+        let passed_over = contained.map_or(&[][..], |contained| &contained.passed_over);
+        Diagnosis {
+            interpreter,
+            packages: match contained {
+                Some(contained) => self.packages(contained).await,
+                None => BTreeMap::new(),
+            },
+            tier: contained.map(|contained| contained.plan.tier),
+            layers: layers(
+                contained.map_or(Tier::Off, |contained| contained.plan.tier),
+                &[obstacles, passed_over].concat(),
+                self.mode(),
+            ),
+            limits: contained.map(|contained| contained.plan.limits),
+            landlock_abi: landlock_abi(),
+            refusal: refusal.map(|error| error.to_string()),
+        }
+    }
+
+    /// Which packages a script can import, asked from inside.
+    async fn packages(&self, contained: &Contained) -> BTreeMap<String, Option<String>> {
+        let names = json!(PACKAGES);
+        let script = format!("NAMES = {names}\n{PACKAGES_SCRIPT}");
+        let limits = RunLimits { timeout: CANARY_TIMEOUT };
+        let run = self.supervise(contained, &script, limits, &CancellationToken::new()).await;
+        let printed = run.map(|outcome| outcome.stdout.text).unwrap_or_default();
+        serde_json::from_str(&printed).unwrap_or_default()
+    }
+}
+
+/// The state of each layer for scripts that run at `tier`, where these obstacles were met.
+fn layers(
+    tier: Tier,
+    obstacles: &[(Tier, Obstacle)],
+    mode: SandboxMode,
+) -> Vec<(Layer, LayerState)> {
+    let missing = |layer: Layer| {
+        let blamed = obstacles.iter().find(|(_, obstacle)| obstacle.layer() == Some(layer));
+        let met = blamed.or_else(|| {
+            // What comes with namespaces is missing where they are, whichever step said so.
+            obstacles.iter().find(|(tier, _)| *tier == layer.tier_min())
+        });
+        match met {
+            Some((_, obstacle)) => LayerState::Missing {
+                why: obstacle.to_string(),
+                remedy: obstacle.remedy().map(str::to_owned),
+            },
+            None if mode == SandboxMode::Off => LayerState::Missing {
+                why: "QWED_MCP_SANDBOX=off".to_owned(),
+                remedy: Some("remove QWED_MCP_SANDBOX".to_owned()),
+            },
+            None => LayerState::Missing { why: "it was not tried".to_owned(), remedy: None },
+        }
+    };
+    LAYERS
+        .into_iter()
+        .map(|layer| {
+            let has_it = tier > Tier::Off && tier >= layer.tier_min();
+            (layer, if has_it { LayerState::Enforced } else { missing(layer) })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sandbox::LaunchError;
+
+    #[test]
+    fn a_layer_is_missing_for_the_reason_that_was_met() {
+        let unshare = || LaunchError::CreateNamespaces(std::io::Error::from_raw_os_error(1).into());
+        let states = |tier, obstacles: &[(Tier, Obstacle)]| {
+            let states = layers(tier, obstacles, SandboxMode::Required);
+            states.into_iter().map(|(_, state)| state).collect::<Vec<_>>()
+        };
+        assert!(states(Tier::T3, &[]).iter().all(|state| *state == LayerState::Enforced));
+
+        let below = states(Tier::T2, &[(Tier::T3, Obstacle::Launch(unshare()))]);
+        let missing = |state: &LayerState| matches!(state, LayerState::Missing { .. });
+        assert_eq!(
+            below.iter().map(missing).collect::<Vec<_>>(),
+            [true, true, false, false, false, false, false]
+        );
+        let LayerState::Missing { why, remedy } = &below[0] else { panic!("missing") };
+        assert!(why.contains("namespaces") && remedy.is_some(), "{why} {remedy:?}");
+
+        let none = [
+            (Tier::T3, Obstacle::Launch(unshare())),
+            (Tier::T2, Obstacle::Landlock { needed: 6, present: 0 }),
+        ];
+        let none = states(Tier::Off, &none);
+        assert!(none.iter().all(missing));
+        let LayerState::Missing { why, .. } = &none[5] else { panic!("missing") };
+        assert!(why.contains("Landlock ABI 6 is needed"), "{why}");
+    }
+}

@@ -1,0 +1,162 @@
+//! What can go wrong on the way into the sandbox, one variant for each step.
+
+use std::io;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::Tier;
+
+/// An error of the operating system that can be sent to another process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error, Serialize, Deserialize)]
+#[error("{}", io::Error::from_raw_os_error(*.0))]
+pub(crate) struct OsError(i32);
+
+impl From<io::Error> for OsError {
+    fn from(error: io::Error) -> Self {
+        // What is no error of the system is one of input and output here.
+        Self(error.raw_os_error().unwrap_or(nix::libc::EIO))
+    }
+}
+
+impl From<nix::Error> for OsError {
+    fn from(error: nix::Error) -> Self {
+        io::Error::from(error).into()
+    }
+}
+
+/// A layer of the sandbox, for people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Layer {
+    /// User, pid, mount, net, ipc and uts namespaces.
+    Namespaces,
+    /// A root that holds what the plan lists, and nothing else.
+    FileTree,
+    /// An own user where the server is root.
+    Identity,
+    /// `setrlimit(2)`.
+    ResourceLimits,
+    /// `capabilities(7)`: none, and none to be had.
+    Capabilities,
+    /// `landlock(7)`.
+    Landlock,
+    /// `seccomp(2)`.
+    Seccomp,
+    /// No layer: the machinery around them.
+    Start,
+}
+
+/// Why a run could not be brought into the sandbox. `Display` names no path: clients see it.
+#[derive(Debug, Clone, PartialEq, Eq, Error, Serialize, Deserialize)]
+pub(crate) enum LaunchError {
+    #[error("this system has no kernel sandbox that the server knows")]
+    UnsupportedSystem,
+    #[error("the process could not be set up: {0}")]
+    PrepareProcess(OsError),
+    #[error("the scratch folder could not be created: {0}")]
+    CreateScratch(OsError),
+    #[error("the script could not be stored: {0}")]
+    StoreScript(OsError),
+    #[error("new namespaces could not be created: {0}")]
+    CreateNamespaces(OsError),
+    #[error("the user of the new namespace could not be mapped: {0}")]
+    MapIdentity(OsError),
+    #[error("the host name of the new namespace could not be set: {0}")]
+    NameHost(OsError),
+    #[error("the launcher could not be started: {0}")]
+    StartLauncher(OsError),
+    #[error("process 1 could not be started: {0}")]
+    StartInit(OsError),
+    #[error("the launcher ended without a word")]
+    LauncherEnded,
+    #[error("the mounts could not be made private: {0}")]
+    IsolateMounts(OsError),
+    #[error("a temporary file system could not be mounted: {error}")]
+    MountTemporary { at: PathBuf, error: OsError },
+    #[error("a readable path could not be mounted: {error}")]
+    MountReadable { path: PathBuf, error: OsError },
+    #[error("the new root could not be laid out: {error}")]
+    LayOutRoot { at: PathBuf, error: OsError },
+    #[error("the new root could not be entered: {0}")]
+    EnterRoot(OsError),
+    #[error("the interpreter could not be opened: {0}")]
+    OpenProgram(OsError),
+    #[error("the scratch folder could not be entered: {0}")]
+    EnterScratch(OsError),
+    #[error("the rights of root could not be given up: {0}")]
+    DropIdentity(OsError),
+    #[error("a resource limit could not be set: {0}")]
+    LimitResources(OsError),
+    #[error("the capabilities could not be dropped: {0}")]
+    DropCapabilities(OsError),
+    #[error("no_new_privs could not be set: {0}")]
+    ForbidPrivileges(OsError),
+    #[error("Landlock does not restrict files: {0}")]
+    RestrictFiles(String),
+    #[error("seccomp does not filter system calls: {0}")]
+    FilterCalls(String),
+    #[error("the interpreter did not start: {0}")]
+    Execute(OsError),
+}
+
+impl Layer {
+    /// The lowest tier that has the layer.
+    pub(crate) fn tier_min(self) -> Tier {
+        match self {
+            Self::Namespaces | Self::FileTree => Tier::T3,
+            Self::Landlock => Tier::T2,
+            Self::Identity
+            | Self::ResourceLimits
+            | Self::Capabilities
+            | Self::Seccomp
+            | Self::Start => Tier::T1,
+        }
+    }
+
+    /// What the layer is called, for people.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Namespaces => "namespaces",
+            Self::FileTree => "file tree",
+            Self::Identity => "user",
+            Self::ResourceLimits => "resource limits",
+            Self::Capabilities => "capabilities",
+            Self::Landlock => "Landlock",
+            Self::Seccomp => "seccomp",
+            Self::Start => "start",
+        }
+    }
+}
+
+impl LaunchError {
+    /// The layer that is missing.
+    pub(crate) fn layer(&self) -> Layer {
+        match self {
+            Self::CreateNamespaces(_) | Self::MapIdentity(_) | Self::NameHost(_) => {
+                Layer::Namespaces
+            }
+            Self::IsolateMounts(_)
+            | Self::MountTemporary { .. }
+            | Self::MountReadable { .. }
+            | Self::LayOutRoot { .. }
+            | Self::EnterRoot(_) => Layer::FileTree,
+            Self::DropIdentity(_) => Layer::Identity,
+            Self::LimitResources(_) => Layer::ResourceLimits,
+            Self::DropCapabilities(_) | Self::ForbidPrivileges(_) => Layer::Capabilities,
+            Self::RestrictFiles(_) => Layer::Landlock,
+            Self::FilterCalls(_) => Layer::Seccomp,
+            Self::UnsupportedSystem
+            | Self::PrepareProcess(_)
+            | Self::CreateScratch(_)
+            | Self::StoreScript(_)
+            | Self::StartLauncher(_)
+            | Self::StartInit(_)
+            | Self::LauncherEnded
+            | Self::OpenProgram(_)
+            | Self::EnterScratch(_)
+            | Self::Execute(_) => Layer::Start,
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Which user a run has: the server's, or where that is root, nobody.
+
+use std::fs;
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open, openat};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::stat::Mode;
+use nix::unistd::{Gid, Uid, getegid, geteuid, setgroups, setresgid, setresuid, write};
+
+use super::LaunchError;
+
+/// The user and group `nobody`, which own nothing.
+pub(super) const NOBODY: u32 = 65534;
+
+/// Whether the server's user has to be given up: it is root, and could be nobody.
+///
+/// Root in a user namespace that knows no other user is an ordinary user under another name.
+pub(super) fn is_root() -> bool {
+    geteuid().is_root()
+        && maps_nobody(&fs::read_to_string("/proc/self/uid_map").unwrap_or_default())
+}
+
+/// Whether a `uid_map` (`user_namespaces(7)`) has the user nobody: lines of first id inside, first
+/// id outside, count.
+fn maps_nobody(uid_map: &str) -> bool {
+    let nobody = u64::from(NOBODY);
+    uid_map.lines().any(|line| {
+        let mut numbers = line.split_ascii_whitespace().filter_map(|n| n.parse::<u64>().ok());
+        let (first, count) = (numbers.next(), numbers.nth(1));
+        first.zip(count).is_some_and(|(first, count)| (first..first + count).contains(&nobody))
+    })
+}
+
+/// The process's own folder in `/proc`, by which its user can be mapped also when `/proc` is not
+/// there any more.
+pub(super) struct OwnProcess(OwnedFd);
+
+impl OwnProcess {
+    pub(super) fn open() -> Result<Self, LaunchError> {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let folder = open("/proc", flags, Mode::empty()).map_err(map_failed)?;
+        Ok(Self(folder))
+    }
+
+    /// Maps the one user and group that this process has to themselves, in the user namespace that
+    /// it has just created.
+    pub(super) fn map_to_itself(&self, uid: Uid, gid: Gid) -> Result<(), LaunchError> {
+        // Before the groups may be mapped, they must not be droppable any more (CVE-2014-8989).
+        self.write("setgroups", "deny")?;
+        self.write("uid_map", &format!("{uid} {uid} 1"))?;
+        self.write("gid_map", &format!("{gid} {gid} 1"))
+    }
+
+    fn write(&self, name: &str, content: &str) -> Result<(), LaunchError> {
+        let path = format!("self/{name}");
+        let flags = OFlag::O_WRONLY | OFlag::O_CLOEXEC;
+        let file = openat(self.0.as_fd(), path.as_str(), flags, Mode::empty());
+        let written = file.and_then(|file| write(File::from(file), content.as_bytes()));
+        written.map_err(map_failed)?;
+        Ok(())
+    }
+}
+
+/// Makes this process nobody's, for good; with a user namespace of its own if `own_namespace`
+/// gives the way to map it.
+pub(super) fn become_nobody(own_namespace: Option<&OwnProcess>) -> Result<(), LaunchError> {
+    let failed = |error: Errno| LaunchError::DropIdentity(error.into());
+    let (uid, gid) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
+    setgroups(&[]).map_err(failed)?;
+    setresgid(gid, gid, gid).map_err(failed)?;
+    setresuid(uid, uid, uid).map_err(failed)?;
+    if geteuid() != uid || getegid() != gid || setresuid(Uid::from_raw(0), uid, uid).is_ok() {
+        return Err(failed(Errno::EPERM));
+    }
+    let Some(own_process) = own_namespace else { return Ok(()) };
+    // A process that changed its user is not dumpable, and its /proc files are root's.
+    nix::sys::prctl::set_dumpable(true).map_err(failed)?;
+    unshare(CloneFlags::CLONE_NEWUSER).map_err(failed)?;
+    own_process.map_to_itself(uid, gid)
+}
+
+fn map_failed(error: Errno) -> LaunchError {
+    LaunchError::MapIdentity(error.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_map_of_one_user_has_no_nobody() {
+        for (map, expected) in [
+            ("         0          0 4294967295\n", true),
+            ("0 1000 1\n", false),
+            ("0 1000 1\n1 100000 65536\n", true),
+            ("1000 1000 1\n", false),
+            ("", false),
+        ] {
+            assert_eq!(maps_nobody(map), expected, "{map:?}");
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Process 1 of a run's own process numbers.
+//!
+//! Python is not process 1 itself, because the kernel does not deliver signals to that one as to
+//! others (`pid_namespaces(7)`): `os.abort()` would not abort. When process 1 ends, the kernel
+//! kills every process of the run, whatever it did to detach itself.
+
+use std::io::{self, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::prctl;
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+
+use super::launch::READY;
+
+/// Reaps what the run leaves behind until the supervisor is gone or kills this process.
+pub(crate) fn reap_orphans() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn run() -> io::Result<()> {
+    // The supervisor has the other end of standard input: its end is the end of the run.
+    let mut supervisor = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    prctl::set_pdeathsig(Signal::SIGKILL)?;
+    let ended = SigSet::from_iter([Signal::SIGCHLD]);
+    ended.thread_block()?;
+    let ended = SignalFd::with_flags(&ended, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+    supervisor.write_all(&READY)?;
+    loop {
+        let mut watched = [
+            PollFd::new(supervisor.as_fd(), PollFlags::POLLIN),
+            PollFd::new(ended.as_fd(), PollFlags::POLLIN),
+        ];
+        match poll(&mut watched, PollTimeout::NONE) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let [supervisor_is_gone, _] = watched.map(|fd| fd.any().unwrap_or(true));
+        if supervisor_is_gone {
+            return Ok(());
+        }
+        while let Ok(Some(_)) = ended.read_signal() {}
+        // EINVAL: killed by a real-time signal, which nix has no name for; reaped all the same.
+        while !matches!(
+            waitpid(None, Some(WaitPidFlag::WNOHANG)),
+            Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD)
+        ) {}
+    }
+}

@@ -1,0 +1,38 @@
+//! The sandbox on Linux: what makes a [`Plan`] true.
+//!
+//! `launch` is the supervisor's part, `launcher` and `init` are processes of their own; the other
+//! modules are a layer each.
+
+mod capabilities;
+mod file_access;
+mod identity;
+mod init;
+mod launch;
+mod launcher;
+mod resources;
+mod syscalls;
+mod tree;
+
+pub(crate) use file_access::supported_abi;
+pub(crate) use init::reap_orphans;
+pub(crate) use launch::{Init, Launched, launch};
+pub(crate) use launcher::{become_python, input_file};
+
+use super::error::OsError;
+use super::{LaunchError, Limits, Order, PYTHON_COMMAND, Plan, Tier};
+
+/// The hidden first argument that makes our binary the launcher of a run.
+pub(crate) const LAUNCHER_ARGUMENT: &str = "__sandbox";
+
+/// The hidden first argument that makes our binary process 1 of a run.
+pub(crate) const INIT_ARGUMENT: &str = "__init";
+
+/// Devices without state, and whether they may be written.
+const DEVICES: [(&str, bool); 3] =
+    [("/dev/null", true), ("/dev/zero", false), ("/dev/urandom", false)];
+
+/// Where the scratch folder is in a run's own file tree.
+const SCRATCH: &str = "/tmp";
+
+/// Where shared memory is in a run's own file tree (`shm_overview(7)`).
+const SHARED_MEMORY: &str = "/dev/shm";

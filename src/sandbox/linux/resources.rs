@@ -1,0 +1,48 @@
+//! Limits of each process and of the user's processes (`setrlimit(2)`).
+
+use nix::errno::Errno;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::sysinfo::sysinfo;
+
+use super::{LaunchError, Limits, Tier};
+
+/// Limits this process and everything it becomes. Soft and hard are the same: nothing can be
+/// raised again without a capability.
+pub(super) fn limit(limits: &Limits, tier: Tier, cpu_seconds: u64) -> Result<(), LaunchError> {
+    let rows = [
+        (Resource::RLIMIT_AS, limits.address_space_bytes),
+        (Resource::RLIMIT_FSIZE, limits.file_bytes),
+        (Resource::RLIMIT_NOFILE, limits.open_files),
+        (Resource::RLIMIT_NPROC, processes(limits, tier)),
+        (Resource::RLIMIT_CPU, cpu_seconds),
+        // No memory image of a crash: it would hold what the script held, in a file.
+        (Resource::RLIMIT_CORE, 0),
+        // Memory that cannot be swapped out is the machine's, not the script's.
+        (Resource::RLIMIT_MEMLOCK, 64 * 1024),
+        (Resource::RLIMIT_MSGQUEUE, 0),
+        (Resource::RLIMIT_NICE, 0),
+        (Resource::RLIMIT_RTPRIO, 0),
+    ];
+    let failed = |error: Errno| LaunchError::LimitResources(error.into());
+    for (resource, value) in rows {
+        let (_, hard) = getrlimit(resource).map_err(failed)?;
+        // What the server itself may have less of, nobody below it gets more of.
+        let value = value.min(hard);
+        setrlimit(resource, value, value).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// The most processes and threads of the run's user.
+///
+/// In a user namespace of its own the run is alone with its user. Elsewhere the user's other
+/// processes count too, so as many as there are on the machine come on top.
+fn processes(limits: &Limits, tier: Tier) -> u64 {
+    let others = match tier {
+        Tier::T3 => 0,
+        Tier::T2 | Tier::T1 | Tier::Off => {
+            sysinfo().map_or(0, |machine| u64::from(machine.process_count()))
+        }
+    };
+    limits.processes + others
+}

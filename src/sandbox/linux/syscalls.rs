@@ -1,0 +1,277 @@
+//! The system calls that a script may make, as two seccomp filters.
+//!
+//! What a call gets is decided by [`table`] alone:
+//!
+//! | the call                                   | its result                      |
+//! |--------------------------------------------|---------------------------------|
+//! | is not in the table                        | `ENOSYS`, so libraries fall back |
+//! | is in the table and its rule denies it     | `EPERM`                         |
+//! | is in the table and its rule lets it pass  | runs                            |
+//! | is made for another architecture, or x32   | kills the process with `SIGSYS` |
+//!
+//! There are two filters. The *argument filter*, made by seccompiler, knows the calls whose rule
+//! depends on arguments, and the machine's architecture. The *number filter* knows every number:
+//! it is written here, because a filter of seccompiler has one action for what it matches, and
+//! compares one number after the other, so that the kernel takes a millisecond to install it. The
+//! kernel runs both filters for a call and takes the stricter result.
+//!
+//! This module never looks at paths and never opens anything: files are Landlock's subject. It
+//! does not decide either what happens when a filter cannot be installed; the launcher must stop.
+
+use std::collections::BTreeMap;
+use std::ffi::CStr;
+
+use nix::libc;
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
+    SeccompFilter, SeccompRule, TargetArch, sock_filter,
+};
+
+use self::program_path::ProgramPath;
+use self::table::{Comparison, Condition, Rule, Test};
+
+mod administration;
+mod files;
+mod memory;
+mod metadata;
+mod processes;
+mod program_path;
+mod sockets;
+mod table;
+#[cfg(test)]
+mod tests;
+
+/// The descriptor as which the launcher opens the interpreter (close-on-exec) before it installs
+/// the filters. Descriptors of the script stay below it: the hard `RLIMIT_NOFILE`, which must be
+/// set before the filters are installed, is lower, and the filters let nobody change it.
+pub(crate) const PROGRAM_FD: i32 = 1000;
+
+/// The longest program that the kernel accepts (`BPF_MAXINSNS`).
+const INSTRUCTIONS_MAX: usize = 4096;
+
+/// Both filters, compiled for this machine's architecture and for this process.
+///
+/// They belong to the process that compiled them: the one `execveat` that they let pass is
+/// recognised by an address in this process's memory.
+pub(crate) struct Filters {
+    arguments: BpfProgram,
+    numbers: BpfProgram,
+    program_path: ProgramPath,
+}
+
+/// Why the filters could not be compiled. Each of them is a mistake in the table or a machine that
+/// is not supported, and none depends on the script.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CompileError {
+    /// Filters exist for `x86_64` and `aarch64` only.
+    #[error("build system call filters for the architecture {}", std::env::consts::ARCH)]
+    Architecture(#[source] BackendError),
+    /// The address of the program's path does not fit into an argument.
+    #[error("note the address of the program's path")]
+    ProgramPath(#[source] std::num::TryFromIntError),
+    /// A test of the table does not make a condition.
+    #[error("express the rule for {call}")]
+    Rule {
+        /// The call's name in the table.
+        call: &'static str,
+        /// What seccompiler objects to.
+        source: BackendError,
+    },
+    /// A number of the table is not one that a system call can have.
+    #[error("use the number of {call}")]
+    Number {
+        /// The call's name in the table.
+        call: &'static str,
+        /// Why it is not.
+        source: std::num::TryFromIntError,
+    },
+    /// The argument filter was not accepted.
+    #[error("build the argument filter")]
+    Arguments(#[source] BackendError),
+    /// A filter is longer than the kernel accepts.
+    #[error("keep a filter of {instructions} instructions within {INSTRUCTIONS_MAX}")]
+    TooLong {
+        /// The filter's length.
+        instructions: usize,
+    },
+}
+
+/// Why the filters could not be installed. The process must not go on to run a script then.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InstallError {
+    /// The kernel refused the argument filter; none is installed.
+    #[error("install the argument filter")]
+    Arguments(#[source] seccompiler::Error),
+    /// The kernel refused the number filter; the argument filter is in force already.
+    #[error("install the number filter")]
+    Numbers(#[source] seccompiler::Error),
+}
+
+/// Compiles both filters. `with_metadata_writes` says that files outside of the script's tree
+/// cannot be reached by path (tier 3, a mount namespace), so their modes and times are safe.
+pub(crate) fn compile(with_metadata_writes: bool) -> Result<Filters, CompileError> {
+    let architecture =
+        TargetArch::try_from(std::env::consts::ARCH).map_err(CompileError::Architecture)?;
+    let program_path = ProgramPath::new();
+    let path_address = program_path.address().map_err(CompileError::ProgramPath)?;
+
+    let mut conditions = BTreeMap::new();
+    let mut verdicts = BTreeMap::new();
+    for row in table::rows() {
+        let verdict = match row.rule {
+            Rule::Allow => Verdict::Pass,
+            Rule::DenyAtTier2 if with_metadata_writes => Verdict::Pass,
+            Rule::Deny | Rule::DenyAtTier2 => Verdict::Refuse,
+            Rule::DenyIf(denied_if) => {
+                conditions.insert(row.call, rules(row.name, denied_if, path_address)?);
+                Verdict::Pass
+            }
+        };
+        let number = u32::try_from(row.call)
+            .map_err(|source| CompileError::Number { call: row.name, source })?;
+        verdicts.insert(number, verdict);
+    }
+
+    let refused = SeccompAction::Errno(libc::EPERM.cast_unsigned());
+    let arguments = SeccompFilter::new(conditions, SeccompAction::Allow, refused, architecture)
+        .and_then(BpfProgram::try_from)
+        .map_err(CompileError::Arguments)?;
+    Ok(Filters {
+        arguments: checked_length(arguments)?,
+        numbers: checked_length(number_filter(&verdicts))?,
+        program_path,
+    })
+}
+
+impl Filters {
+    /// Installs both filters in the calling thread, for good. The caller is single-threaded and
+    /// has done all else: what follows can only be the `execveat` of [`PROGRAM_FD`].
+    ///
+    /// The argument filter comes first. It passes the two calls that installing another one takes,
+    /// `prctl(PR_SET_NO_NEW_PRIVS)` and `seccomp`; `seccomp` is not in the table, so that the
+    /// number filter ends its use.
+    pub(crate) fn install(&self) -> Result<(), InstallError> {
+        seccompiler::apply_filter(&self.arguments).map_err(InstallError::Arguments)?;
+        seccompiler::apply_filter(&self.numbers).map_err(InstallError::Numbers)
+    }
+
+    /// The empty path that the launcher passes to `execveat` together with [`PROGRAM_FD`] and
+    /// `AT_EMPTY_PATH`. An equal text at another address is refused.
+    pub(crate) fn program_path(&self) -> &CStr {
+        self.program_path.as_c_str()
+    }
+
+    /// The lengths of the argument filter and the number filter.
+    #[cfg(test)]
+    fn instructions(&self) -> (usize, usize) {
+        (self.arguments.len(), self.numbers.len())
+    }
+}
+
+/// What the number filter does with a call, whatever its arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Pass,
+    Refuse,
+    Unknown,
+    Kill,
+}
+
+impl Verdict {
+    fn action(self) -> SeccompAction {
+        match self {
+            Self::Pass => SeccompAction::Allow,
+            Self::Refuse => SeccompAction::Errno(libc::EPERM.cast_unsigned()),
+            Self::Unknown => SeccompAction::Errno(libc::ENOSYS.cast_unsigned()),
+            Self::Kill => SeccompAction::KillProcess,
+        }
+    }
+}
+
+fn rules(
+    call: &'static str,
+    conditions: &[Condition],
+    path_address: u64,
+) -> Result<Vec<SeccompRule>, CompileError> {
+    conditions
+        .iter()
+        .map(|condition| conjunction(condition, path_address))
+        .collect::<Result<_, _>>()
+        .map_err(|source| CompileError::Rule { call, source })
+}
+
+fn conjunction(condition: Condition, path_address: u64) -> Result<SeccompRule, BackendError> {
+    let tests = condition.iter().map(|test| comparison(test, path_address));
+    SeccompRule::new(tests.collect::<Result<_, _>>()?)
+}
+
+fn comparison(test: &Test, path_address: u64) -> Result<SeccompCondition, BackendError> {
+    let (length, operator, value) = match test.comparison {
+        Comparison::Equals(value) => (SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, u64::from(value)),
+        Comparison::NotEquals(value) => {
+            (SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, u64::from(value))
+        }
+        Comparison::MaskedEquals { mask, value } => {
+            (SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(u64::from(mask)), u64::from(value))
+        }
+        Comparison::NotNull => (SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0),
+        Comparison::NotProgramPath => (SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, path_address),
+    };
+    SeccompCondition::new(test.argument, length, operator, value)
+}
+
+fn checked_length(program: BpfProgram) -> Result<BpfProgram, CompileError> {
+    let instructions = program.len();
+    if instructions > INSTRUCTIONS_MAX {
+        return Err(CompileError::TooLong { instructions });
+    }
+    Ok(program)
+}
+
+/// A program that looks up the number of a call. Neighbouring numbers mostly share a verdict, so it
+/// compares with the first number of each run, from the highest run to the lowest.
+///
+/// The highest run is the x32 ABI, whose numbers carry a bit that no call of the 64-bit ABI has
+/// (CVE-2014-0038 was such a call). Nothing else would notice it: both ABIs have the same
+/// architecture value. On other architectures no call has such a number.
+///
+/// It does not look at the architecture, which is the argument filter's task: that kills for any
+/// other architecture, and nothing that this program returns is stricter.
+fn number_filter(verdicts: &BTreeMap<u32, Verdict>) -> BpfProgram {
+    const X32_SYSCALL_BIT: u32 = 0x4000_0000;
+    // The number is the first field of `struct seccomp_data`.
+    const NUMBER_OFFSET: u32 = 0;
+    // Written out, because the constants of `libc` have a type that would need a conversion.
+    const LOAD_WORD: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS
+    const JUMP_IF_AT_LEAST: u16 = 0x35; // BPF_JMP | BPF_JGE | BPF_K
+    const RETURN: u16 = 0x06; // BPF_RET | BPF_K
+
+    let mut program = vec![sock_filter { code: LOAD_WORD, jt: 0, jf: 0, k: NUMBER_OFFSET }];
+    for (first, verdict) in runs(verdicts, X32_SYSCALL_BIT).into_iter().rev() {
+        program.extend([
+            sock_filter { code: JUMP_IF_AT_LEAST, jt: 0, jf: 1, k: first },
+            sock_filter { code: RETURN, jt: 0, jf: 0, k: u32::from(verdict.action()) },
+        ]);
+    }
+    // Not reached, since the lowest run begins at 0; the kernel wants a return at the end.
+    let otherwise = u32::from(Verdict::Kill.action());
+    program.push(sock_filter { code: RETURN, jt: 0, jf: 0, k: otherwise });
+    program
+}
+
+/// The first number and the verdict of each run, ascending; numbers that no row names are
+/// [`Verdict::Unknown`], and those from `killed_from` on are [`Verdict::Kill`].
+fn runs(verdicts: &BTreeMap<u32, Verdict>, killed_from: u32) -> Vec<(u32, Verdict)> {
+    let mut runs = Vec::new();
+    let mut next = 0;
+    for (&number, &verdict) in verdicts {
+        if number > next {
+            runs.push((next, Verdict::Unknown));
+        }
+        runs.push((number, verdict));
+        next = number.saturating_add(1);
+    }
+    runs.extend([(next, Verdict::Unknown), (killed_from, Verdict::Kill)]);
+    runs.dedup_by_key(|(_, verdict)| *verdict);
+    runs
+}

@@ -1,0 +1,130 @@
+//! What a row of the table says, and the table itself: the rows of all groups.
+//!
+//! A call that no row names does not exist for the script (`ENOSYS`). That is the better answer
+//! wherever libraries probe for a newer call and have a fallback, and for what nobody misses. Left
+//! out for a reason:
+//!
+//! - `clone3`: its flags are in memory, where no filter sees them; glibc falls back to `clone`.
+//! - `seccomp` and `landlock_*`: the launcher is done with them, and nothing else needs them.
+//! - `openat2`, `io_setup` and its family, `timerfd_*`, `signalfd*`, `pkey_*`, `futex_waitv`,
+//!   `map_shadow_stack`, `statmount`, `listmount`: no workload of ours needs them.
+//! - `inotify_*`: watches count against a limit of the user, which the script shares with others.
+//! - `setxattrat`, `removexattrat`, `file_setattr`: newer twins of calls that tier 2 denies.
+//!
+//! Arguments that the kernel declares as `int` or `unsigned int` are compared by their lower 32
+//! bits: the kernel drops the upper half, so a comparison of all 64 bits would miss the same value
+//! with rubbish above it. Pointers are compared whole.
+
+use super::{administration, files, memory, metadata, processes, sockets};
+
+/// What the filters do with one system call.
+pub(super) struct Row {
+    pub(super) call: i64,
+    pub(super) name: &'static str,
+    pub(super) rule: Rule,
+    /// For an allowed call what needs it; for a denied one what it would give an attacker.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "written for readers, and checked by a test")
+    )]
+    pub(super) why: &'static str,
+}
+
+/// Whether a call of the table runs or fails with `EPERM`.
+#[derive(Clone, Copy)]
+pub(super) enum Rule {
+    Allow,
+    Deny,
+    /// Denied when any of the conditions holds.
+    DenyIf(&'static [Condition]),
+    /// Denied where the machine gives no namespaces (tier 2): Landlock does not control metadata,
+    /// so that every file of the user could be changed by its path.
+    DenyAtTier2,
+}
+
+/// Holds when all of its tests hold.
+pub(super) type Condition = &'static [Test];
+
+/// A test of one argument, counted from 0.
+pub(super) struct Test {
+    pub(super) argument: u8,
+    pub(super) comparison: Comparison,
+}
+
+/// How an argument is compared.
+pub(super) enum Comparison {
+    /// The lower 32 bits are this value.
+    Equals(u32),
+    /// The lower 32 bits are not this value.
+    NotEquals(u32),
+    /// Those of the lower 32 bits that are in the mask are this value.
+    MaskedEquals { mask: u32, value: u32 },
+    /// The argument, a pointer of 64 bits, is not null.
+    NotNull,
+    /// The argument, a pointer of 64 bits, is not the launcher's path (see `program_path`).
+    NotProgramPath,
+}
+
+/// All rows, in no particular order.
+pub(super) fn rows() -> impl Iterator<Item = &'static Row> {
+    [
+        files::ROWS,
+        metadata::ROWS,
+        memory::ROWS,
+        processes::ROWS,
+        sockets::ROWS,
+        administration::ROWS,
+        files::LEGACY_ROWS,
+        metadata::LEGACY_ROWS,
+        processes::LEGACY_ROWS,
+        sockets::LEGACY_ROWS,
+        administration::LEGACY_ROWS,
+    ]
+    .into_iter()
+    .flatten()
+}
+
+pub(super) const fn allow(call: i64, name: &'static str, why: &'static str) -> Row {
+    Row { call, name, rule: Rule::Allow, why }
+}
+
+pub(super) const fn deny(call: i64, name: &'static str, why: &'static str) -> Row {
+    Row { call, name, rule: Rule::Deny, why }
+}
+
+pub(super) const fn deny_if(
+    call: i64,
+    name: &'static str,
+    conditions: &'static [Condition],
+    why: &'static str,
+) -> Row {
+    Row { call, name, rule: Rule::DenyIf(conditions), why }
+}
+
+pub(super) const fn deny_at_tier_2(call: i64, name: &'static str, why: &'static str) -> Row {
+    Row { call, name, rule: Rule::DenyAtTier2, why }
+}
+
+pub(super) const fn is(argument: u8, value: u32) -> Test {
+    Test { argument, comparison: Comparison::Equals(value) }
+}
+
+pub(super) const fn is_not(argument: u8, value: u32) -> Test {
+    Test { argument, comparison: Comparison::NotEquals(value) }
+}
+
+pub(super) const fn has_bit(argument: u8, bit: u32) -> Test {
+    Test { argument, comparison: Comparison::MaskedEquals { mask: bit, value: bit } }
+}
+
+pub(super) const fn lacks_bit(argument: u8, bit: u32) -> Test {
+    Test { argument, comparison: Comparison::MaskedEquals { mask: bit, value: 0 } }
+}
+
+pub(super) const fn not_null(argument: u8) -> Test {
+    Test { argument, comparison: Comparison::NotNull }
+}
+
+pub(super) const fn is_not_program_path(argument: u8) -> Test {
+    Test { argument, comparison: Comparison::NotProgramPath }
+}

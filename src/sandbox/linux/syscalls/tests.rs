@@ -1,0 +1,114 @@
+//! Tests of the table and of the compiled programs. What the kernel makes of them is tested by
+//! running scripts under the filters.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use nix::libc;
+
+use super::Verdict::{Kill, Pass, Refuse, Unknown};
+use super::table::{self, Row, Rule};
+use super::{INSTRUCTIONS_MAX, compile, files, processes, runs};
+
+fn row(name: &str) -> Option<&'static Row> {
+    table::rows().find(|row| row.name == name)
+}
+
+#[test]
+fn every_call_has_one_row() {
+    let mut calls = BTreeSet::new();
+    let mut names = BTreeSet::new();
+    for row in table::rows() {
+        assert!(calls.insert(row.call), "two rows for the number of {}", row.name);
+        assert!(names.insert(row.name), "two rows for the name {}", row.name);
+    }
+}
+
+#[test]
+fn every_row_has_a_reason() {
+    for row in table::rows() {
+        assert!(row.why.len() > 3, "{} has no reason", row.name);
+        if let Rule::DenyIf(conditions) = row.rule {
+            assert!(!conditions.is_empty(), "{} is denied if nothing", row.name);
+            assert!(conditions.iter().all(|tests| !tests.is_empty()), "{}", row.name);
+        }
+    }
+}
+
+#[test]
+fn calls_whose_absence_others_rely_on_are_not_in_the_table() {
+    for name in ["clone3", "seccomp", "landlock_restrict_self", "openat2", "io_setup"] {
+        assert!(row(name).is_none(), "{name} is in the table");
+    }
+}
+
+#[test]
+fn nothing_that_starts_a_program_is_allowed() {
+    assert!(matches!(row("execve").unwrap().rule, Rule::Deny));
+    assert!(
+        matches!(row("execveat").unwrap().rule, Rule::DenyIf(conditions) if conditions.len() == 3)
+    );
+}
+
+#[test]
+fn both_programs_fit_into_the_kernel() {
+    for with_metadata_writes in [false, true] {
+        let (arguments, numbers) = compile(with_metadata_writes).unwrap().instructions();
+        assert!(arguments < INSTRUCTIONS_MAX, "{arguments}");
+        assert!(numbers < INSTRUCTIONS_MAX, "{numbers}");
+    }
+}
+
+#[test]
+fn metadata_writes_are_denied_at_tier_2_only() {
+    assert_ne!(compile(false).unwrap().numbers, compile(true).unwrap().numbers);
+}
+
+#[test]
+fn runs_cover_all_numbers() {
+    let verdicts = BTreeMap::from([(0, Pass), (1, Pass), (2, Refuse), (5, Pass), (6, Unknown)]);
+    assert_eq!(
+        runs(&verdicts, 100),
+        [(0, Pass), (2, Refuse), (3, Unknown), (5, Pass), (6, Unknown), (100, Kill)]
+    );
+    assert_eq!(runs(&BTreeMap::new(), 7), [(0, Unknown), (7, Kill)]);
+    assert_eq!(
+        runs(&BTreeMap::from([(3, Pass)]), 7),
+        [(0, Unknown), (3, Pass), (4, Unknown), (7, Kill)]
+    );
+}
+
+#[test]
+fn the_number_filter_kills_x32_first() {
+    let filters = compile(true).unwrap();
+    assert_eq!(filters.numbers[1].k, 0x4000_0000);
+    assert_eq!(filters.numbers[2].k, libc::SECCOMP_RET_KILL_PROCESS);
+}
+
+#[test]
+fn each_compilation_chooses_another_address_of_an_empty_path() {
+    let (one, other) = (compile(true).unwrap(), compile(true).unwrap());
+    assert!(one.program_path().is_empty());
+    assert_ne!(one.program_path().as_ptr(), other.program_path().as_ptr());
+    assert_ne!(one.arguments, other.arguments);
+}
+
+#[test]
+fn the_path_stays_where_it_is_when_the_filters_move() {
+    let filters = compile(true).unwrap();
+    let address = filters.program_path().as_ptr();
+    let moved = Box::new(filters);
+    assert_eq!(moved.program_path().as_ptr(), address);
+}
+
+// Only with glibc do the constants of `libc` have this type.
+#[cfg(target_env = "gnu")]
+#[test]
+fn numbers_that_are_written_out_are_those_of_libc() {
+    assert_eq!(u64::from(files::TCGETS), libc::TCGETS);
+    assert_eq!(u64::from(files::TIOCGWINSZ), libc::TIOCGWINSZ);
+    assert_eq!(u64::from(files::FIONREAD), libc::FIONREAD);
+    assert_eq!(u64::from(files::FIONBIO), libc::FIONBIO);
+    assert_eq!(u64::from(files::FIOCLEX), libc::FIOCLEX);
+    assert_eq!(u64::from(files::FIONCLEX), libc::FIONCLEX);
+    assert_eq!(processes::RLIMIT_NOFILE, libc::RLIMIT_NOFILE);
+}

@@ -1,0 +1,53 @@
+//! What a run is told on its way: from the server to the supervisor, and on to the launcher.
+
+use std::io::{self, BufRead as _, BufReader, Read};
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::Plan;
+
+/// What Python is told to do: run the compiled bootstrap, which finds the script behind itself.
+pub(crate) const PYTHON_COMMAND: &str = "script = open(0, 'rb', closefd=False)
+exec(__import__('marshal').load(script))";
+
+/// One run, but for its script. Sent as a line of JSON; what Python reads comes behind it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Order {
+    /// What the run may reach.
+    pub(crate) plan: Plan,
+    /// The folder to create for the run where it has no file tree of its own.
+    pub(crate) scratch: PathBuf,
+    /// The whole environment of the script, but for what points into the scratch folder.
+    pub(crate) environment: Vec<(String, String)>,
+    /// The CPU time that each process of the run gets.
+    pub(crate) cpu_seconds: u64,
+    /// How many bytes follow: the bootstrap's marshalled code, and the script.
+    pub(crate) input_bytes: usize,
+}
+
+impl Order {
+    /// The bytes that say this order, with `input` behind it.
+    pub(crate) fn to_bytes(&self, input: &[&[u8]]) -> io::Result<Vec<u8>> {
+        let mut message = serde_json::to_vec(self)?;
+        message.push(b'\n');
+        for part in input {
+            message.extend_from_slice(part);
+        }
+        Ok(message)
+    }
+
+    /// Reads an order and its input. [`io::ErrorKind::UnexpectedEof`] if there is none.
+    pub(crate) fn receive(source: impl Read) -> io::Result<(Self, Vec<u8>)> {
+        let mut reader = BufReader::new(source);
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        if !line.ends_with('\n') {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let order: Self = serde_json::from_str(&line)?;
+        let mut input = vec![0; order.input_bytes];
+        reader.read_exact(&mut input)?;
+        Ok((order, input))
+    }
+}

@@ -1,0 +1,254 @@
+//! What a run may read, write and use up: the whole policy, as data.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::Tier;
+use super::view::View;
+
+/// A path that every run may read if it is there, and what for.
+struct SystemPath {
+    path: &'static str,
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the reader, and for a test"))]
+    why: &'static str,
+}
+
+/// What programs of the machine need besides their own files. None of it is private: every user
+/// of the machine can read it.
+const SYSTEM_PATHS: [SystemPath; 10] = [
+    SystemPath { path: "/lib", why: "shared libraries" },
+    SystemPath { path: "/lib64", why: "the dynamic loader, and shared libraries" },
+    SystemPath { path: "/usr/lib", why: "shared libraries, the system's own Python" },
+    SystemPath { path: "/usr/lib64", why: "shared libraries" },
+    SystemPath { path: "/usr/local/lib", why: "shared libraries and Python packages" },
+    SystemPath { path: "/etc/ld.so.cache", why: "where the dynamic loader looks first" },
+    SystemPath { path: "/etc/ld-musl-x86_64.path", why: "the same, with musl" },
+    SystemPath { path: "/etc/alternatives", why: "links to shared libraries, on Debian" },
+    SystemPath { path: "/etc/localtime", why: "the time zone" },
+    SystemPath { path: "/usr/share/zoneinfo", why: "time zones" },
+];
+
+/// Package managers that keep each package in a folder of its own: a program there needs all of
+/// them, and all of them are public.
+const STORES: [&str; 2] = ["/nix/store", "/gnu/store"];
+
+/// Nothing at or below these is ever readable: they are no files, but doors to the kernel.
+const NEVER_READABLE: [&str; 3] = ["/proc", "/sys", "/dev"];
+
+/// What an interpreter needs to read, as it says itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Reach {
+    /// The interpreter, as it is called: it finds its environment from that.
+    pub(crate) program: PathBuf,
+    /// The dynamic loader, which the kernel executes with it.
+    pub(crate) loader: Option<PathBuf>,
+    /// Its libraries and its module search path.
+    pub(crate) paths: Vec<PathBuf>,
+}
+
+/// What a run may reach.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Plan {
+    pub(crate) tier: Tier,
+    /// The ABI whose rights Landlock restricts, all of them; 0 is none.
+    pub(crate) landlock_abi: u8,
+    /// The interpreter, as it is called.
+    pub(crate) program: PathBuf,
+    /// The same, without links.
+    pub(crate) program_file: PathBuf,
+    /// What may be executed: the interpreter and its loader, without links.
+    pub(crate) executable: Vec<PathBuf>,
+    /// What may be read: real paths, none below another.
+    pub(crate) readable: Vec<PathBuf>,
+    /// Mounts below readable paths, outermost first.
+    pub(crate) submounts: Vec<PathBuf>,
+    /// Links that lead to what may be read: where each is, and what it says.
+    pub(crate) links: Vec<(PathBuf, PathBuf)>,
+    pub(crate) limits: Limits,
+}
+
+/// How much there is of everything that runs out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Limits {
+    /// Resident memory of all processes of the run together; above it, the run is killed.
+    pub(crate) memory_bytes: u64,
+    /// Address space of each process; above it, an allocation fails (`MemoryError`).
+    pub(crate) address_space_bytes: u64,
+    /// Processes and threads of the run together.
+    pub(crate) processes: u64,
+    /// Open files of each process.
+    pub(crate) open_files: u64,
+    /// The size of each file.
+    pub(crate) file_bytes: u64,
+    /// The scratch folder, with everything in it.
+    pub(crate) scratch_bytes: u64,
+    /// Files and folders in the scratch folder.
+    pub(crate) scratch_inodes: u64,
+    /// Shared memory, and semaphores.
+    pub(crate) shared_memory_bytes: u64,
+}
+
+const MIB: u64 = 1024 * 1024;
+
+impl Limits {
+    /// The limits of a run that may have so much resident memory.
+    pub(crate) fn with_memory(memory_mb: u64) -> Self {
+        let memory_bytes = memory_mb * MIB;
+        Self {
+            memory_bytes,
+            // NumPy, Z3 and threads reserve gigabytes that they never touch.
+            address_space_bytes: (2 * memory_bytes).max(4096 * MIB),
+            // A thread pool on a large machine, and a process pool beside it.
+            processes: 128,
+            // Below `syscalls::PROGRAM_FD`, which is what makes executing a second program
+            // impossible.
+            open_files: 256,
+            file_bytes: 64 * MIB,
+            scratch_bytes: 128 * MIB,
+            scratch_inodes: 4096,
+            shared_memory_bytes: 64 * MIB,
+        }
+    }
+}
+
+/// Why there is no plan.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub(crate) enum PlanError {
+    /// The interpreter has gone since it was found.
+    #[error("the interpreter {0} is not there any more")]
+    ProgramMissing(PathBuf),
+    /// What the admin lists has to be there: a typing error must not go unseen.
+    #[error("QWED_MCP_READ_PATHS lists {0}, and nothing is there. Correct or remove it")]
+    ReadPathMissing(PathBuf),
+    /// The whole machine, or a door to the kernel.
+    #[error(
+        "QWED_MCP_READ_PATHS lists {0}, which cannot be opened to scripts: list folders below / \
+         that are not in /proc, /sys or /dev"
+    )]
+    ReadPathRefused(PathBuf),
+}
+
+impl Plan {
+    /// The plan for a script in the interpreter that needs `reach`, with what the admin lets it
+    /// read besides (`read_paths`) and may use up (`memory_mb`).
+    pub(crate) fn new(
+        tier: Tier,
+        landlock_abi: u8,
+        reach: &Reach,
+        read_paths: &[PathBuf],
+        memory_mb: u64,
+    ) -> Result<Self, PlanError> {
+        let program_file = fs::canonicalize(&reach.program)
+            .map_err(|_| PlanError::ProgramMissing(reach.program.clone()))?;
+        let mut view = View::default();
+        view.add(&reach.program);
+        for path in read_paths {
+            if !may_be_readable(path) {
+                return Err(PlanError::ReadPathRefused(path.clone()));
+            }
+            if !view.add(path) {
+                return Err(PlanError::ReadPathMissing(path.clone()));
+            }
+        }
+        let stores = STORES.iter().map(Path::new).filter(|store| program_file.starts_with(store));
+        let system = SYSTEM_PATHS.iter().map(|row| Path::new(row.path));
+        let own = reach.paths.iter().map(PathBuf::as_path);
+        for path in system.chain(stores).chain(own).filter(|path| may_be_readable(path)) {
+            // Which of these there are differs from machine to machine.
+            view.add(path);
+        }
+        let loader = reach.loader.as_ref().and_then(|loader| fs::canonicalize(loader).ok());
+        let readable = view.real();
+        Ok(Self {
+            tier,
+            landlock_abi,
+            program: reach.program.clone(),
+            executable: loader.into_iter().chain([program_file.clone()]).collect(),
+            program_file,
+            submounts: mounts_below(&readable),
+            links: view.links(),
+            readable,
+            limits: Limits::with_memory(memory_mb),
+        })
+    }
+}
+
+fn may_be_readable(path: &Path) -> bool {
+    let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    real.parent().is_some() && !NEVER_READABLE.iter().any(|door| real.starts_with(door))
+}
+
+/// The mounts below these folders, outermost first: each has to be made read-only by itself.
+fn mounts_below(folders: &[PathBuf]) -> Vec<PathBuf> {
+    // No such file, no namespaces either.
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    // proc_pid_mountinfo(5): the fifth field is the mount point, with octal escapes.
+    let points = table.lines().filter_map(|line| line.split(' ').nth(4)).map(unescaped);
+    let is_below =
+        |point: &PathBuf| folders.iter().any(|folder| point != folder && point.starts_with(folder));
+    let mut points: Vec<PathBuf> = points.filter(is_below).collect();
+    points.sort();
+    points.dedup();
+    points
+}
+
+/// A path of `mountinfo`, in which blanks and backslashes are written as octal numbers.
+fn unescaped(field: &str) -> PathBuf {
+    let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
+    let plain = escapes.into_iter().fold(field.to_owned(), |text, (code, c)| text.replace(code, c));
+    PathBuf::from(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reach() -> Reach {
+        Reach {
+            program: std::env::current_exe().unwrap(),
+            loader: Some("/lib64/ld-linux-x86-64.so.2".into()),
+            paths: vec!["/missing/lib".into(), "/".into(), "/proc/self".into()],
+        }
+    }
+
+    #[test]
+    fn what_the_interpreter_lists_is_taken_where_it_can_be() {
+        let plan = Plan::new(Tier::T3, 6, &reach(), &[], 512).unwrap();
+        assert!(plan.readable.contains(&plan.program_file), "{plan:?}");
+        assert!(!plan.readable.iter().any(|path| path.starts_with("/proc")), "{plan:?}");
+        assert!(!plan.readable.contains(&"/".into()), "{plan:?}");
+        assert!(plan.executable.contains(&plan.program_file), "{plan:?}");
+        assert_eq!(plan.limits.memory_bytes, 512 * MIB);
+        assert_eq!(plan.limits.address_space_bytes, 4096 * MIB);
+    }
+
+    #[test]
+    fn what_the_admin_lists_has_to_be_there_and_to_be_a_folder_of_files() {
+        let plan = |path: &str| Plan::new(Tier::T3, 6, &reach(), &[path.into()], 512);
+        assert!(plan("/etc").unwrap().readable.contains(&"/etc".into()));
+        for (path, expected) in [
+            ("/missing", PlanError::ReadPathMissing("/missing".into())),
+            ("relative", PlanError::ReadPathMissing("relative".into())),
+            ("/", PlanError::ReadPathRefused("/".into())),
+            ("/proc", PlanError::ReadPathRefused("/proc".into())),
+            ("/dev/../dev/shm", PlanError::ReadPathRefused("/dev/../dev/shm".into())),
+        ] {
+            assert_eq!(plan(path).unwrap_err(), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn every_path_and_device_of_the_system_has_a_reason() {
+        for row in SYSTEM_PATHS {
+            assert!(row.path.starts_with('/') && row.why.len() > 5, "{}", row.path);
+        }
+    }
+
+    #[test]
+    fn mount_points_are_unescaped() {
+        assert_eq!(unescaped("/a\\040b\\134c"), PathBuf::from("/a b\\c"));
+    }
+}

@@ -1,0 +1,88 @@
+//! What an admin can do about a layer that is missing.
+
+use std::fs;
+use std::path::Path;
+
+use super::{LaunchError, Layer};
+
+/// A setting of the kernel that forbids user namespaces, and how to allow them again.
+struct Obstacle {
+    file: &'static str,
+    forbids: fn(&str) -> bool,
+    remedy: &'static str,
+}
+
+/// Known reasons for namespaces to be refused; the first that applies is told.
+const OBSTACLES: [Obstacle; 3] = [
+    Obstacle {
+        file: "/proc/sys/kernel/unprivileged_userns_clone",
+        forbids: |value| value == "0",
+        remedy: "run: sysctl -w kernel.unprivileged_userns_clone=1",
+    },
+    Obstacle {
+        file: "/proc/sys/user/max_user_namespaces",
+        forbids: |value| value == "0",
+        remedy: "run: sysctl -w user.max_user_namespaces=1000",
+    },
+    Obstacle {
+        file: "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+        forbids: |value| value == "1",
+        remedy: "give qwed-mcp an AppArmor profile that allows userns (Ubuntu: a file in \
+                 /etc/apparmor.d with `profile qwed-mcp /path/to/qwed-mcp flags=(unconfined) \
+                 { userns, }`), or run: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
+    },
+];
+
+/// Files that tell that this is a container.
+const CONTAINER_MARKS: [&str; 2] = ["/.dockerenv", "/run/.containerenv"];
+
+/// What to do about `error`: one or two sentences, without a full stop.
+pub(crate) fn remedy(error: &LaunchError) -> &'static str {
+    match error.layer() {
+        Layer::Namespaces | Layer::FileTree => namespaces_remedy(),
+        Layer::Landlock => {
+            "Landlock is missing or too old: without namespaces Linux 6.12 is needed, with them \
+             5.13; it must be compiled in (CONFIG_SECURITY_LANDLOCK) and listed in the boot \
+             parameter lsm="
+        }
+        Layer::Seccomp => {
+            "seccomp filters are missing (CONFIG_SECCOMP_FILTER), or a container's policy \
+             forbids them"
+        }
+        Layer::Identity => {
+            "run the server as an ordinary user; where it has to be root, it needs CAP_SETUID and \
+             CAP_SETGID, and the user id 65534 must exist in its user namespace"
+        }
+        Layer::ResourceLimits | Layer::Capabilities => {
+            "the limits of the server's own process are below what a run needs; see ulimit -a"
+        }
+        Layer::Start => start_remedy(error),
+    }
+}
+
+fn namespaces_remedy() -> &'static str {
+    for Obstacle { file, forbids, remedy } in OBSTACLES {
+        if fs::read_to_string(file).is_ok_and(|value| forbids(value.trim())) {
+            return remedy;
+        }
+    }
+    if CONTAINER_MARKS.iter().any(|mark| Path::new(mark).exists()) {
+        return "this is a container, whose policy forbids namespaces: start it with \
+                --security-opt seccomp=unconfined --security-opt apparmor=unconfined \
+                --security-opt systempaths=unconfined, or rely on Landlock (Linux 6.12)";
+    }
+    "user namespaces are refused (kernel without CONFIG_USER_NS, or a security policy): allow them \
+     for this user, or rely on Landlock (Linux 6.12)"
+}
+
+fn start_remedy(error: &LaunchError) -> &'static str {
+    if *error == LaunchError::UnsupportedSystem {
+        "use Linux, in a virtual machine or WSL 2"
+    } else if matches!(error, LaunchError::Execute(_) | LaunchError::OpenProgram(_)) {
+        "the interpreter must be readable and executable by the user that scripts run as (65534 \
+         where the server is root): install Python outside of a private folder, or run the server \
+         as an ordinary user"
+    } else {
+        "see the server's log"
+    }
+}

@@ -1,0 +1,51 @@
+//! How much of the sandbox a run has.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The layers that a run is held by. Ordered: more is greater.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) enum Tier {
+    /// None: the script runs with the rights of the server's user.
+    #[serde(rename = "off")]
+    Off,
+    /// rlimits, no capabilities, seccomp. Files are open to the script.
+    T1,
+    /// As [`Self::T1`], and Landlock with its scopes (ABI 6, Linux 6.12).
+    T2,
+    /// As [`Self::T2`] with Landlock of any ABI, and namespaces: a file tree, process numbers,
+    /// network and users of the run's own.
+    T3,
+}
+
+impl Tier {
+    /// The oldest Landlock ABI that a tier can do with; 0 is none.
+    ///
+    /// Without namespaces everything hangs on Landlock: ABI 6 is the first that keeps signals and
+    /// abstract sockets in. With namespaces that is done already, and any ABI is a second wall
+    /// around the files.
+    pub(crate) fn landlock_abi_min(self) -> u8 {
+        match self {
+            Self::Off | Self::T1 => 0,
+            Self::T2 => 6,
+            Self::T3 => 1,
+        }
+    }
+
+    /// The name in `_meta`, logs and `doctor`.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::T1 => "T1",
+            Self::T2 => "T2",
+            Self::T3 => "T3",
+        }
+    }
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

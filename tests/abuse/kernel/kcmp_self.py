@@ -1,0 +1,5 @@
+# attack: compare own kernel objects, which tells their order in memory
+# t3: EPERM
+# t2: EPERM
+# control: harm
+attempt(lambda: syscall("kcmp", os.getpid(), os.getpid(), 0, 0, 1))

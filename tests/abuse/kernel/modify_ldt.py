@@ -1,0 +1,7 @@
+# attack: read the segment table of this process
+# t3: EPERM | ENOSYS
+# t2: EPERM | ENOSYS
+# control: harm
+import ctypes
+
+attempt(lambda: syscall("modify_ldt", 0, ctypes.create_string_buffer(16), 16))

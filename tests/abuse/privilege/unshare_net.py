@@ -1,0 +1,5 @@
+# attack: make an own network namespace
+# t3: EPERM
+# t2: EPERM
+# control: harm as root
+attempt(lambda: in_child(lambda: syscall("unshare", 0x40000000)))

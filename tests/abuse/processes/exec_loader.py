@@ -1,0 +1,12 @@
+# attack: let the dynamic loader start a program
+# t3: EPERM
+# t2: EPERM
+# control: harm
+
+
+def attack():
+    os.dup2(os.open("/dev/null", os.O_WRONLY), 1)
+    os.execv("/lib64/ld-linux-x86-64.so.2", ["ld", os.path.realpath(sys.executable), "--version"])
+
+
+attempt(lambda: in_child(attack))

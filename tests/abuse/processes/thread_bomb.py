@@ -1,0 +1,23 @@
+# attack: start 300 threads
+# t3: RuntimeError
+# t2: RuntimeError | harm, gap: process count
+# control: harm
+import threading
+
+
+def attack():
+    stop = threading.Event()
+    threads = []
+    threading.stack_size(64 << 10)
+    try:
+        for _ in range(300):
+            thread = threading.Thread(target=stop.wait, args=(10,), daemon=True)
+            thread.start()
+            threads.append(thread)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+attempt(attack)

@@ -1,0 +1,13 @@
+# attack: open the physical memory, or another kernel device where there is none
+# t3: ENOENT
+# t2: EACCES
+# control: harm as root
+
+
+def attack():
+    names = ("/dev/mem", "/dev/kvm", "/dev/fuse", "/dev/loop-control")
+    present = [name for name in names if os.path.exists(name)]
+    os.open((present or names)[0], os.O_RDONLY)
+
+
+attempt(attack)

@@ -1,0 +1,209 @@
+//! Everything that a script may try against the machine, with the analysis switched off.
+//!
+//! Each file of `tests/abuse` is an attack. Its head says what it must come to at each tier, and
+//! what it comes to without a sandbox: the positive control, without which a denial proves nothing.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::harness::{
+    CallResult, Outside, ServerBuilder, alive_with_marker, eventually, public_python, root, skipped,
+};
+
+/// A user that owns nothing else on the machine.
+const ORDINARY_USER: u32 = 24_601;
+
+/// What the file of a case says.
+struct Case {
+    name: String,
+    code: String,
+    head: BTreeMap<String, String>,
+}
+
+/// How the server contains the cases.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Containment {
+    T3,
+    T2,
+    None,
+}
+
+#[test]
+fn nothing_gets_out_of_tier_3_as_root() {
+    run_as_root("nothing_gets_out_of_tier_3_as_root", Containment::T3);
+}
+
+#[test]
+fn nothing_gets_out_of_tier_3_as_an_ordinary_user() {
+    run_all(Containment::T3, ordinary_user());
+}
+
+#[test]
+fn only_the_documented_gets_out_of_tier_2_as_root() {
+    run_as_root("only_the_documented_gets_out_of_tier_2_as_root", Containment::T2);
+}
+
+#[test]
+fn only_the_documented_gets_out_of_tier_2_as_an_ordinary_user() {
+    run_all(Containment::T2, ordinary_user());
+}
+
+#[test]
+fn every_attack_works_without_a_sandbox_as_root() {
+    run_as_root("every_attack_works_without_a_sandbox_as_root", Containment::None);
+}
+
+#[test]
+fn every_attack_works_without_a_sandbox_as_an_ordinary_user() {
+    run_all(Containment::None, ordinary_user());
+}
+
+#[test]
+fn the_suite_is_complete() {
+    let cases = cases();
+    let count = |kind: &str| cases.iter().filter(|case| case.name.starts_with(kind)).count();
+    for kind in ["reads", "writes", "network", "processes", "privilege", "kernel", "resources"] {
+        assert!(count(kind) >= 15, "{kind}: {}", count(kind));
+    }
+    // Where the control cannot work, the file says why; and there are few of those.
+    let without: Vec<_> =
+        cases.iter().filter(|case| case.head["control"].starts_with("none")).collect();
+    assert!(without.len() <= 12, "{}", without.len());
+    assert!(without.iter().all(|case| case.head["control"].len() > 20));
+    // What gets past tier 2 is in the documents.
+    let model = fs::read_to_string(root().join("docs/SECURITY_MODEL.md")).unwrap();
+    for gap in cases.iter().filter_map(|case| case.head["t2"].split("gap: ").nth(1)) {
+        assert!(model.contains(gap), "{gap}");
+    }
+}
+
+fn is_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+/// The user to start servers as; the tests' own where that is not root.
+fn ordinary_user() -> Option<u32> {
+    is_root().then_some(ORDINARY_USER)
+}
+
+fn run_as_root(test: &str, containment: Containment) {
+    if is_root() {
+        run_all(containment, None);
+    } else {
+        skipped(test, "it needs root");
+    }
+}
+
+fn cases() -> Vec<Case> {
+    let folder = root().join("tests/abuse");
+    let mut files: Vec<PathBuf> = fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_dir())
+        .flat_map(|kind| fs::read_dir(kind).unwrap().map(|entry| entry.unwrap().path()))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "py"))
+        .collect();
+    files.sort();
+    let prelude = fs::read_to_string(folder.join("prelude.py")).unwrap();
+    let case = |path: PathBuf| {
+        let text = fs::read_to_string(&path).unwrap();
+        let lines = text.lines().map_while(|line| line.strip_prefix("# "));
+        let head: BTreeMap<String, String> = lines
+            .filter_map(|line| line.split_once(": "))
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
+        let name = path.strip_prefix(&folder).unwrap().with_extension("");
+        for field in ["attack", "t3", "t2", "control"] {
+            assert!(head.contains_key(field), "{}: no {field}", path.display());
+        }
+        Case { name: name.to_str().unwrap().to_owned(), code: format!("{prelude}\n{text}"), head }
+    };
+    files.into_iter().map(case).collect()
+}
+
+fn run_all(containment: Containment, user: Option<u32>) {
+    let mut outside = Outside::new(user);
+    let mut builder = ServerBuilder::new()
+        .unchecked()
+        .variable("QWED_MCP_PYTHON", public_python().to_str().unwrap())
+        .variable("QWED_MCP_MEMORY_MB", "512")
+        .variable("QWED_MCP_TEST_SYNC_TIMEOUT_MS", "12000");
+    if let Some(user) = user {
+        builder = builder.with_user(user);
+    }
+    builder = match containment {
+        Containment::T3 => builder.variable("QWED_MCP_SANDBOX", "strict"),
+        Containment::T2 => builder.variable("QWED_MCP_TEST_KERNEL_LACKS", "namespaces"),
+        Containment::None => builder.variable("QWED_MCP_SANDBOX", "off"),
+    };
+    let mut server = builder.connect();
+    let mut wrong = Vec::new();
+    let mut ran = 0;
+    for (number, case) in cases().into_iter().enumerate() {
+        let Some(expected) = expected(&case, containment, user) else { continue };
+        let tag = format!("t{number}x{}", server.pid());
+        let code = outside.filled_in(&case.code, server.pid(), &tag);
+        let result = server.execute(&code);
+        ran += 1;
+        let reached = reached(&result);
+        if !expected.split(" | ").any(|expected| expected == reached) {
+            wrong.push(format!(
+                "{}: {reached} instead of {expected}\n{:?}",
+                case.name, result.texts
+            ));
+        }
+        let gone = alive_with_marker(server.scratch.path());
+        if !gone.is_empty() {
+            wrong.push(format!("{}: still there: {gone:?}", case.name));
+        }
+        if !outside.is_untouched() {
+            wrong.push(format!("{}: it changed what is outside", case.name));
+            break;
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {ran}:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(ran > 100, "{ran}");
+    // After all of that, a call is a call.
+    assert!(!server.execute("print(1)").is_error);
+    let is_empty = || server.scratch.entries().is_empty();
+    assert!(eventually(Duration::from_secs(2), is_empty).is_some());
+    server.finish();
+}
+
+/// What the case must come to, if it is one for this user.
+fn expected(case: &Case, containment: Containment, user: Option<u32>) -> Option<String> {
+    let is_root = user.is_none() && is_root();
+    match containment {
+        Containment::T3 => Some(case.head["t3"].clone()),
+        Containment::T2 => {
+            let of_root = case.head.get("t2 as root").filter(|_| is_root);
+            let expected = of_root.unwrap_or(&case.head["t2"]);
+            Some(expected.split(',').next()?.to_owned())
+        }
+        Containment::None => match case.head["control"].as_str() {
+            "harm" => Some("harm".to_owned()),
+            "harm as root" => is_root.then(|| "harm".to_owned()),
+            reason => {
+                assert!(reason.starts_with("none, "), "{}: {reason}", case.name);
+                None
+            }
+        },
+    }
+}
+
+/// What a case came to: what it says itself, or how it ended.
+fn reached(result: &CallResult) -> String {
+    let text = &result.texts[0];
+    let said = text.lines().rev().find_map(|line| line.strip_prefix("RESULT "));
+    if let Some(said) = said {
+        said.to_owned()
+    } else if text.starts_with("Execution timed out") {
+        "timed out".to_owned()
+    } else if text.contains("The memory limit of the sandbox ended it.") {
+        "memory limit".to_owned()
+    } else {
+        format!("exit {}", result.execution()["exit_code"])
+    }
+}
