@@ -101,8 +101,8 @@ impl Limits {
             memory_bytes,
             // NumPy, Z3 and threads reserve gigabytes that they never touch.
             address_space_bytes: (2 * memory_bytes).max(4096 * MIB),
-            // A thread pool on a large machine, and a process pool beside it.
-            processes: 128,
+            // A thread pool of its default size (32 at most), and a process pool beside it.
+            processes: 64,
             // Below `syscalls::PROGRAM_FD`, which is what makes executing a second program
             // impossible.
             open_files: 256,

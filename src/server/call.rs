@@ -8,7 +8,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{AdminGate, Settings};
+use crate::config::{AdminGate, SandboxMode, Settings};
 use crate::executor::{self, Executor, Outcome, RunLimits};
 use crate::gateway::{
     Arguments, AuthorizedScript, Decision, DecisionRecord, Grant, RiskBasedExecutionGateway,
@@ -33,6 +33,7 @@ pub(crate) struct Server {
     turns: Semaphore,
     sync_limits: RunLimits,
     replies: ReplyRoom,
+    sandbox: SandboxMode,
 }
 
 /// Who calls, as far as a call has to do with it.
@@ -54,6 +55,7 @@ impl Server {
             turns: Semaphore::new(settings.sync_concurrency),
             sync_limits: RunLimits { timeout: settings.sync_timeout },
             replies: ReplyRoom::default(),
+            sandbox: settings.sandbox,
         }
     }
 
@@ -84,6 +86,11 @@ impl Server {
                 Reply::job_status(&record, id, state, self.jobs.timeout()).in_room(room)
             }
         }
+    }
+
+    /// Which sandbox scripts run in.
+    pub(crate) fn sandbox(&self) -> SandboxMode {
+        self.sandbox
     }
 
     /// The background jobs, for what happens to them apart from calls.

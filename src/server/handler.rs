@@ -19,7 +19,7 @@ use crate::transport::Slot;
 
 use super::call::{Caller, Server};
 use super::progress::with_progress;
-use super::tools::{INSTRUCTIONS, SERVER_NAME, SERVER_TITLE, TOOLS};
+use super::tools::{INSTRUCTIONS, SERVER_NAME, SERVER_TITLE, tools};
 
 /// How long a client may keep the list of tools: it changes with the binary only.
 const TOOLS_TTL_MS: u64 = 3_600_000;
@@ -80,7 +80,7 @@ impl ServerHandler for Handler {
         _request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let tools = ListToolsResult::with_all_items(TOOLS.clone());
+        let tools = ListToolsResult::with_all_items(tools(self.server.sandbox()).to_vec());
         if !is_stateless(&context) {
             return Ok(tools);
         }
@@ -88,7 +88,7 @@ impl ServerHandler for Handler {
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        TOOLS.iter().find(|tool| tool.name == name).cloned()
+        tools(self.server.sandbox()).iter().find(|tool| tool.name == name).cloned()
     }
 
     async fn call_tool(

@@ -5,6 +5,8 @@ use std::sync::{Arc, LazyLock};
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 
+use crate::config::SandboxMode;
+
 /// The name that clients show.
 pub(super) const SERVER_NAME: &str = "qwed-mcp";
 pub(super) const SERVER_TITLE: &str = "QWED verification";
@@ -16,13 +18,23 @@ execute_python_code. Print what you find and assert what must hold: exit code 0 
 failed. Scripts may import the standard library and, where installed, sympy, z3, numpy, \
 qwed_legal, qwed_finance, qwed_ucp, qwed_new.guards, qwed_sdk. Not allowed: eval, exec, compile, \
 __import__, importlib, files (open, pathlib, os), subprocess, multiprocessing, network, ctypes, \
-pickle.loads. Put data into the script. A blocked call says why; change the script and try again. Each call is a new process: nothing is kept between calls, \
-standard input is empty. Limits: 30 seconds, 1 MB of output. For longer scripts set \
+pickle.loads. Put data into the script. A blocked call says why; change the script and try again. \
+Each call is a new process: nothing is kept between calls, standard input is empty. Limits: 30 seconds, 1 MB of output. For longer scripts set \
 background=true and poll verification_status with the job_id until the status is final.";
 
-/// The tools, in the order in which they are listed.
-pub(super) static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| {
-    vec![
+/// The tools, in the order in which they are listed. `mode` decides what their annotations say.
+pub(super) fn tools(mode: SandboxMode) -> &'static [Tool] {
+    static CLOSED_WORLD: LazyLock<[Tool; 2]> = LazyLock::new(|| list(false));
+    static OPEN_WORLD: LazyLock<[Tool; 2]> = LazyLock::new(|| list(true));
+    match mode {
+        // Every tier of the sandbox denies sockets.
+        SandboxMode::Required | SandboxMode::Strict | SandboxMode::Degraded => &*CLOSED_WORLD,
+        SandboxMode::Off => &*OPEN_WORLD,
+    }
+}
+
+fn list(is_open_world: bool) -> [Tool; 2] {
+    [
         Tool::new(
             "execute_python_code",
             "Runs a Python script in a new process and returns its stdout, stderr and exit status. \
@@ -49,8 +61,7 @@ pub(super) static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| {
                 .read_only(false)
                 .destructive(true)
                 .idempotent(false)
-                // Without a sandbox nothing keeps a script from the network.
-                .open_world(true),
+                .open_world(is_open_world),
         ),
         Tool::new(
             "verification_status",
@@ -74,7 +85,7 @@ pub(super) static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| {
                 .open_world(false),
         ),
     ]
-});
+}
 
 /// A plain schema: types, descriptions, `required`. No `$schema`, no arrays of types: there are
 /// clients that reject either.
@@ -90,7 +101,7 @@ mod tests {
     #[test]
     fn the_instructions_are_short_and_the_schemas_plain() {
         assert!(INSTRUCTIONS.chars().count() < 800, "{}", INSTRUCTIONS.chars().count());
-        let tools = serde_json::to_string(&*TOOLS).unwrap();
+        let tools = serde_json::to_string(tools(SandboxMode::Required)).unwrap();
         assert!(!tools.contains("$schema") && !tools.contains("\"type\":["));
         assert!(!tools.contains("outputSchema"));
     }

@@ -19,5 +19,6 @@ mod examples;
 mod execution;
 mod harness;
 mod lifecycle;
+mod sandbox;
 mod soak;
 mod wire;

@@ -1,0 +1,484 @@
+//! What works in the sandbox, what is kept apart, and what happens where it cannot be had. What
+//! must not get out is in `abuse`.
+
+use std::fs;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::harness::{McpProcess, ServerBuilder, eventually, public_python, python, root, skipped};
+
+const MEMORY_LIMIT: &str = "Execution failed with return code -9\nThe memory limit of the sandbox \
+                            ended it. Use less memory, or ask the admin to raise \
+                            QWED_MCP_MEMORY_MB.";
+
+/// Scripts that have to run as they do without a sandbox: what it is for, and a line that it
+/// prints.
+const WORKLOADS: [(&str, &str, &str); 14] = [
+    (
+        "sympy",
+        "from sympy import *\nx = symbols('x')\nprint(integrate(exp(-x**2), (x, -oo, oo)))",
+        "sqrt(pi)",
+    ),
+    (
+        "z3",
+        "from z3 import *\nx = Real('x')\ns = Solver()\ns.add(x * x == 2)\nprint(s.check())",
+        "sat",
+    ),
+    (
+        "numpy",
+        "import numpy as np\nprint(np.linalg.det(np.eye(200) * 2 ** 0.05).round(3))",
+        "1024.0",
+    ),
+    (
+        "asyncio",
+        "import asyncio\nasync def f():\n    a = await asyncio.gather(*(asyncio.sleep(0, n) for n \
+         in range(5)))\n    return a, await asyncio.to_thread(sum, [1, 2])\nprint(asyncio.run(f()))",
+        "([0, 1, 2, 3, 4], 3)",
+    ),
+    (
+        "threads",
+        "import threading\nfound = []\nall = [threading.Thread(target=found.append, args=(n,)) for n \
+         in range(30)]\n[t.start() for t in all]\n[t.join() for t in all]\nprint(sum(found))",
+        "435",
+    ),
+    (
+        "thread pool",
+        "from concurrent.futures import ThreadPoolExecutor\nwith ThreadPoolExecutor(32) as \
+         pool:\n    print(sum(pool.map(abs, range(-100, 0))))",
+        "5050",
+    ),
+    (
+        "sqlite3 in a file",
+        "import sqlite3\nc = sqlite3.connect('x.db')\nc.execute('pragma \
+         journal_mode=wal')\nc.execute('create table t(a)')\nc.executemany('insert into t values \
+         (?)', [(n,) for n in range(1000)])\nc.commit()\nprint(c.execute('select sum(a) from \
+         t').fetchone())",
+        "(499500,)",
+    ),
+    (
+        "tempfile",
+        "import os, tempfile\nwith tempfile.NamedTemporaryFile() as f, \
+         tempfile.TemporaryDirectory() as d:\n    f.write(b'x')\n    open(d + '/y', \
+         'w').close()\n    print(os.path.dirname(d) == os.getcwd() == os.environ['HOME'])",
+        "True",
+    ),
+    (
+        "zoneinfo",
+        "from datetime import datetime\nfrom zoneinfo import ZoneInfo\nprint(datetime(2026, 7, 1, \
+         tzinfo=ZoneInfo('Europe/Paris')).utcoffset())",
+        "2:00:00",
+    ),
+    (
+        "decimal",
+        "from decimal import *\ngetcontext().prec = 50\nprint(Decimal(2).sqrt())",
+        "1.4142135623730950488016887242096980785696718753769",
+    ),
+    (
+        "unittest",
+        "import sys, unittest\nclass T(unittest.TestCase):\n    def test_it(self):\n        \
+         self.assertEqual(1 + 1, 2)\nr = unittest.main(exit=False, verbosity=0).result\nprint(r.testsRun, \
+         r.wasSuccessful())",
+        "1 True",
+    ),
+    (
+        "uuid, secrets, random",
+        "import random, secrets, uuid\nprint(len({uuid.uuid4(), uuid.uuid1()}), \
+         len(secrets.token_hex(8)), random.random() < 1)",
+        "2 16 True",
+    ),
+    (
+        "matplotlib",
+        "import matplotlib\nmatplotlib.use('Agg')\nimport matplotlib.pyplot as plt\nplt.plot([1, \
+         4, 9])\nplt.title('x')\nplt.savefig('out.png')\nprint(open('out.png', 'rb').read(4))",
+        "b'\\x89PNG'",
+    ),
+    (
+        "signals and alarms",
+        "import signal, time\ndef f(*_):\n    raise TimeoutError\nsignal.signal(signal.SIGALRM, \
+         f)\nsignal.setitimer(signal.ITIMER_REAL, 0.05)\ntry:\n    time.sleep(5)\nexcept \
+         TimeoutError:\n    print('rang')",
+        "rang",
+    ),
+];
+
+/// What needs semaphores in shared memory, which only a file tree of the run's own has.
+const POOLS: [(&str, &str, &str); 2] = [
+    (
+        "multiprocessing.Pool",
+        "from multiprocessing import Pool\nwith Pool(2) as pool:\n    print(pool.map(abs, [-1, -2]))",
+        "[1, 2]",
+    ),
+    (
+        "process pool",
+        "from concurrent.futures import ProcessPoolExecutor\nwith ProcessPoolExecutor(2) as \
+         pool:\n    print(list(pool.map(abs, [-3, 4])))",
+        "[3, 4]",
+    ),
+];
+
+/// How a server of a test is contained, and by which user it is run.
+fn server(tier: &str, user: Option<u32>) -> McpProcess {
+    let builder = ServerBuilder::new().unchecked();
+    let builder = match tier {
+        "T3" => builder.variable("QWED_MCP_SANDBOX", "strict"),
+        "T2" => builder.variable("QWED_MCP_TEST_KERNEL_LACKS", "namespaces"),
+        _ => builder.variable("QWED_MCP_SANDBOX", "off"),
+    };
+    let mut server = of_user(builder, user).connect();
+    let tier_of_run = server.execute("print(1)").execution()["sandbox"].clone();
+    assert_eq!(tier_of_run, tier);
+    server
+}
+
+fn of_user(builder: ServerBuilder, user: Option<u32>) -> ServerBuilder {
+    // Where the tests' interpreter is in a private folder, its packages are used from another one.
+    let public = public_python();
+    let library = python().parent().unwrap().parent().unwrap().join("lib/python3.11/site-packages");
+    let builder = if public == python() {
+        builder
+    } else {
+        builder.variable("PYTHONPATH", library.to_str().unwrap())
+    };
+    let builder = builder.variable("QWED_MCP_PYTHON", public.to_str().unwrap());
+    match user {
+        Some(user) => builder.with_user(user),
+        None => builder,
+    }
+}
+
+fn is_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+fn assert_works(server: &mut McpProcess, workloads: &[(&str, &str, &str)]) {
+    for (name, code, line) in workloads {
+        let result = server.execute(code);
+        let text = &result.texts[0];
+        assert!(!result.is_error && text.lines().any(|l| l == *line), "{name}: {text}");
+    }
+}
+
+#[test]
+fn what_verifications_use_works_at_tier_3() {
+    let mut server = server("T3", None);
+    assert_works(&mut server, &WORKLOADS);
+    assert_works(&mut server, &POOLS);
+    server.finish();
+}
+
+#[test]
+fn what_verifications_use_works_at_tier_3_for_an_ordinary_user() {
+    if !is_root() {
+        // Then the test before was for one.
+        return skipped("as another user", "it needs root");
+    }
+    let mut server = server("T3", Some(24_602));
+    assert_works(&mut server, &WORKLOADS);
+    assert_works(&mut server, &POOLS);
+    server.finish();
+}
+
+#[test]
+fn what_verifications_use_works_at_tier_2() {
+    let mut server = server("T2", None);
+    assert_works(&mut server, &WORKLOADS);
+    server.finish();
+}
+
+#[test]
+fn nothing_of_one_call_reaches_the_next() {
+    for tier in ["T3", "T2"] {
+        let mut server = server(tier, None);
+        let leave = "\
+import os, sys, time
+os.environ['LEFT'] = 'x'
+open('left', 'w').write('x')
+try:
+    open('/dev/shm/left', 'w').write('x')
+    print('shared memory')
+except OSError:
+    pass
+os.umask(0)
+if os.fork() == 0:
+    os.setsid()
+    time.sleep(600)
+import json
+json.dumps = None
+";
+        let left = server.execute(leave);
+        assert!(!left.is_error, "{:?}", left.texts);
+        assert_eq!(left.text().contains("shared memory"), tier == "T3");
+        let look = "\
+import json, os
+found = [name for name in os.listdir() if name != 'descriptors']
+if os.path.exists('/dev/shm/left'):
+    found.append('shared memory')
+if 'LEFT' in os.environ:
+    found.append('environment')
+if os.umask(0) == 0:
+    found.append('umask')
+for number in range(3, 256):
+    try:
+        os.fstat(number)
+        found.append(f'descriptor {number}')
+    except OSError:
+        pass
+for number in range(2, 100):
+    try:
+        if number != os.getpid():
+            os.kill(number, 0)
+            found.append(f'process {number}')
+    except OSError:
+        pass
+json.dumps({})
+print(found)
+";
+        assert_eq!(
+            server.execute(look).text(),
+            "STDOUT:\n[]\n\nExecution completed successfully.",
+            "{tier}"
+        );
+        server.finish();
+    }
+}
+
+#[test]
+fn a_run_that_uses_everything_up_ends_and_the_next_call_is_clean() {
+    let faults = [
+        (
+            "a full disk",
+            "f = open('x', 'wb')\nwhile True: f.write(b'x' * 2 ** 20)",
+            "File too large",
+        ),
+        (
+            "a full scratch folder",
+            "for n in range(9):\n    open(str(n), 'wb').write(b'x' * 2 ** 25)",
+            "No space left on device",
+        ),
+        ("a million files", "for n in range(10 ** 6): open(str(n), 'w')", "Errno"),
+        ("memory", "x = []\nwhile True: x.append(bytearray(2 ** 22))", MEMORY_LIMIT),
+        (
+            "memory of children",
+            "import os, time\nfor _ in range(6):\n    if os.fork() == 0:\n        x = bytes(range(1, \
+             101)) * 10 ** 6\n        time.sleep(30)\ntime.sleep(30)",
+            MEMORY_LIMIT,
+        ),
+        ("a huge allocation", "x = bytearray(2 ** 40)", "MemoryError"),
+        (
+            "a fork bomb",
+            "import os, time\ntry:\n    while True:\n        if os.fork() == 0: \
+             time.sleep(60)\nexcept BlockingIOError:\n    print('no more')",
+            "no more",
+        ),
+        ("signals to everyone", "import os\nos.kill(-1, 9)", "No such process"),
+        ("its own end", "import os\nos.kill(os.getpid(), 9)", "return code -9"),
+        ("a crash", "import ctypes\nctypes.string_at(0)", "return code -11"),
+        ("an abort", "import os\nos.abort()", "return code -6"),
+        (
+            "folders without end",
+            "import os\nfor _ in range(3000):\n    os.mkdir('d')\n    \
+             os.chdir('d')\nprint('deep')",
+            "deep",
+        ),
+    ];
+    let mut server = of_user(ServerBuilder::new().unchecked(), None)
+        .variable("QWED_MCP_SANDBOX", "strict")
+        .variable("QWED_MCP_MEMORY_MB", "256")
+        .connect();
+    for (name, code, expected) in faults {
+        let result = server.execute(code);
+        assert!(result.texts[0].contains(expected), "{name}: {:?}", result.texts);
+        let next = server.execute("print(open('mine', 'w').write('x'))");
+        assert_eq!(next.text(), "STDOUT:\n1\n\nExecution completed successfully.", "{name}");
+    }
+    // A job ends in the same way.
+    let job = server.place("x = []\nwhile True: x.append(bytearray(2 ** 22))");
+    let text = server.wait_for_job(&job).text().to_owned();
+    assert_eq!(text, format!("Status: failed\n\nResult:\n{MEMORY_LIMIT}"));
+    assert!(server.scratch.entries().is_empty(), "{:?}", server.scratch.entries());
+    server.finish();
+}
+
+#[test]
+fn deep_folders_are_cleared_up_where_the_scratch_folder_is_a_real_one() {
+    let mut server = server("T2", None);
+    let code =
+        "import os\nfor _ in range(3000):\n    os.mkdir('d')\n    os.chdir('d')\nprint('deep')";
+    assert!(server.execute(code).text().contains("deep"));
+    assert!(server.scratch.entries().is_empty(), "{:?}", server.scratch.entries());
+    server.finish();
+}
+
+#[test]
+fn without_a_sandbox_that_the_admin_takes_no_code_runs() {
+    for (mode, lacks, tier) in [
+        ("required", "", Some("T3")),
+        ("required", "namespaces", Some("T2")),
+        ("required", "landlock", None),
+        ("required", "namespaces,landlock", None),
+        ("strict", "", Some("T3")),
+        ("strict", "namespaces", None),
+        ("degraded", "", Some("T3")),
+        ("degraded", "namespaces,landlock", Some("T1")),
+        ("off", "", Some("off")),
+        ("no such word", "namespaces,landlock", None),
+    ] {
+        let mut server = of_user(ServerBuilder::new(), None)
+            .variable("QWED_MCP_SANDBOX", mode)
+            .variable("QWED_MCP_TEST_KERNEL_LACKS", lacks)
+            .connect();
+        let result = server.execute("print('ran')");
+        let decision = &result.meta["qwed.ai/decision"];
+        if let Some(tier) = tier {
+            assert_eq!(result.execution()["sandbox"], tier, "{mode} {lacks}: {:?}", result.texts);
+        } else {
+            assert_eq!(decision["error_code"], "QWED-MCP-RISK-009", "{mode} {lacks}");
+            assert_eq!(decision["status"], "BLOCKED_ADMIN_POLICY");
+            assert_eq!(result.texts[1], "Error code: QWED-MCP-RISK-009");
+            let text = &result.texts[0];
+            for part in ["Tier T3: ", " Remedy: ", "`qwed-mcp doctor`", "QWED_MCP_SANDBOX=off"] {
+                assert!(text.contains(part), "{part}: {text}");
+            }
+            assert_eq!(result.meta["qwed.ai/execution"], Value::Null);
+            // A job is not placed either, and what is harmful is told first.
+            let arguments = json!({ "code": "print(1)", "background": true });
+            let job = server.call("execute_python_code", &arguments);
+            assert_eq!(job.meta["qwed.ai/decision"]["error_code"], "QWED-MCP-RISK-009");
+            let harmful = server.execute("eval('1')");
+            assert_eq!(harmful.meta["qwed.ai/decision"]["error_code"], "QWED-MCP-RISK-005");
+        }
+        let log = server.finish();
+        let warns = log.contains("with all rights of the server's user")
+            || log.contains("scripts run without them");
+        assert_eq!(warns, mode == "off" || mode == "degraded", "{mode}: {log}");
+    }
+}
+
+#[test]
+fn tools_are_closed_world_unless_the_sandbox_is_off() {
+    for (mode, is_open) in
+        [("required", false), ("strict", false), ("degraded", false), ("off", true)]
+    {
+        let mut server = ServerBuilder::new().variable("QWED_MCP_SANDBOX", mode).connect();
+        let tools = server.request("tools/list", &json!({}));
+        let annotations = |tool: usize| &tools["result"]["tools"][tool]["annotations"];
+        assert_eq!(annotations(0)["openWorldHint"], is_open, "{mode}");
+        assert_eq!(annotations(1)["openWorldHint"], false, "{mode}");
+        // What is said is so.
+        let socket = "import socket\nsocket.socket()\nprint('open')";
+        let mut server = of_user(ServerBuilder::new().unchecked(), None)
+            .variable("QWED_MCP_SANDBOX", mode)
+            .connect();
+        assert_eq!(server.execute(socket).texts[0].contains("open\n"), is_open, "{mode}");
+        server.finish();
+    }
+}
+
+#[test]
+fn what_the_admin_lists_can_be_read_and_has_to_be_there() {
+    let data = tempfile::tempdir().unwrap();
+    fs::set_permissions(data.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    fs::write(data.path().join("rates.csv"), "0.075").unwrap();
+    fs::write(data.path().join("other"), "").unwrap();
+    std::os::unix::fs::symlink(data.path().join("rates.csv"), data.path().join("link")).unwrap();
+    let code = format!("print(open('{}/link').read())", data.path().display());
+    let run = |paths: &str, lacks: &str| {
+        let mut server = of_user(ServerBuilder::new().unchecked(), None)
+            .variable("QWED_MCP_READ_PATHS", paths)
+            .variable("QWED_MCP_TEST_KERNEL_LACKS", lacks)
+            .connect();
+        let text = server.execute(&code).texts[0].clone();
+        let listing = format!("import os\nprint(os.listdir('{}'))", data.path().display());
+        let listing = server.execute(&listing).texts[0].clone();
+        let write = server.execute(&code.replace("').read()", "', 'a')")).texts[0].clone();
+        assert!(
+            ["Read-only", "Permission denied", "No such file", "BLOCKED"]
+                .iter()
+                .any(|reason| write.contains(reason)),
+            "{write}"
+        );
+        server.finish();
+        (text, listing)
+    };
+    for lacks in ["", "namespaces"] {
+        let (text, _) = run("", lacks);
+        assert!(text.contains("Error: ") && !text.contains("0.075"), "{text}");
+        let (text, listing) = run(data.path().to_str().unwrap(), lacks);
+        assert!(text.starts_with("STDOUT:\n0.075"), "{text}");
+        assert!(listing.contains("other"), "{listing}");
+        // One file, by a link: the link leads there, and nothing else is.
+        let (text, listing) = run(data.path().join("link").to_str().unwrap(), lacks);
+        assert!(text.starts_with("STDOUT:\n0.075"), "{text}");
+        assert!(!listing.contains("other"), "{listing}");
+        let (text, _) = run("/no/such/folder", lacks);
+        assert!(text.contains("QWED_MCP_READ_PATHS lists /no/such/folder"), "{text}");
+        let (text, _) = run("/proc", lacks);
+        assert!(text.contains("QWED_MCP_READ_PATHS lists /proc, which cannot be"), "{text}");
+    }
+}
+
+#[test]
+fn the_canary_finds_every_way_open_without_a_sandbox() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    let targets = json!({
+        "file": file, "server": std::process::id(), "program": "/usr/bin/python3",
+    });
+    let attempts = fs::read_to_string(root().join("src/executor/canary.py")).unwrap();
+    let code = format!("TARGETS = {targets}\n{attempts}");
+    let output = Command::new("/usr/bin/python3")
+        .args(["-c", &code])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    let opened: Vec<String> = serde_json::from_slice(&output.stdout).unwrap();
+    let names: Vec<_> = attempts
+        .lines()
+        .filter_map(|line| line.strip_prefix("    \"")?.split_once("\": ").map(|(name, _)| name))
+        .collect();
+    assert!(names.len() >= 10, "{names:?}");
+    for name in names {
+        let needs_root = ["make_device", "become_root"].contains(&name);
+        assert!(opened.iter().any(|way| way == name) || (needs_root && !is_root()), "{name}");
+    }
+}
+
+#[test]
+fn the_server_itself_is_not_confined() {
+    let mut server = server("T3", None);
+    for _ in 0..20 {
+        assert!(!server.execute("print(1)").is_error);
+    }
+    let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    assert!(status.contains("\nSeccomp:\t0\n"), "{status}");
+    let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/mnt")).unwrap();
+    assert_eq!(namespace(&server.pid().to_string()), namespace("self"));
+    server.finish();
+}
+
+#[test]
+fn what_runs_has_no_capability_and_its_user_is_not_root() {
+    let mut server = server("T3", None);
+    let scratch = server.scratch.path().to_owned();
+    let id = server.start_execute("import time\ntime.sleep(60)");
+    let mut found = Vec::new();
+    let runs = || !crate::harness::alive_with_marker(&scratch).is_empty();
+    assert!(eventually(std::time::Duration::from_secs(5), runs).is_some());
+    // The launcher becomes Python within milliseconds.
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    for pid in crate::harness::alive_with_marker(&scratch) {
+        found.push(fs::read_to_string(format!("/proc/{pid}/status")).unwrap());
+    }
+    server.cancel(id);
+    assert_eq!(found.len(), 1);
+    let fields =
+        |name: &str| found[0].lines().find_map(|line| line.strip_prefix(name)).unwrap().trim();
+    for set in ["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"] {
+        assert_eq!(fields(set), "0000000000000000", "{set}");
+    }
+    assert_eq!((fields("NoNewPrivs:"), fields("Seccomp:")), ("1", "2"));
+    assert!(!fields("Uid:").starts_with("0\t"), "{}", fields("Uid:"));
+    server.finish();
+}
