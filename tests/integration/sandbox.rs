@@ -6,7 +6,9 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::harness::{McpProcess, ServerBuilder, eventually, public_python, python, root, skipped};
+use crate::harness::{
+    McpProcess, ServerBuilder, eventually, public_packages, public_python, python, root, skipped,
+};
 
 const MEMORY_LIMIT: &str = "Execution failed with return code -9\nThe memory limit of the sandbox \
                             ended it. Use less memory, or ask the admin to raise \
@@ -134,11 +136,10 @@ fn server(tier: &str, user: Option<u32>) -> McpProcess {
 fn of_user(builder: ServerBuilder, user: Option<u32>) -> ServerBuilder {
     // Where the tests' interpreter is in a private folder, its packages are used from another one.
     let public = public_python();
-    let library = python().parent().unwrap().parent().unwrap().join("lib/python3.11/site-packages");
     let builder = if public == python() {
         builder
     } else {
-        builder.variable("PYTHONPATH", library.to_str().unwrap())
+        builder.variable("PYTHONPATH", public_packages().to_str().unwrap())
     };
     let builder = builder.variable("QWED_MCP_PYTHON", public.to_str().unwrap());
     match user {

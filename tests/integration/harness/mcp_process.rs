@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{Scratch, binary, is_public, python};
+use super::{PublicCopy, Scratch, binary, is_public, python};
 
 /// How long any reply may take: above the longest timeout of a call.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -21,13 +21,15 @@ pub(crate) struct ServerBuilder {
     variables: Vec<(String, String)>,
     /// The user to run as, if not the tests' own.
     user: Option<u32>,
+    /// The binary, where that user cannot reach the checkout.
+    program: Option<PublicCopy>,
 }
 
 impl ServerBuilder {
     /// A server that may run code, with the tests' interpreter, and nothing else in its environment
     /// but PATH.
     pub(crate) fn new() -> Self {
-        let builder = Self { variables: Vec::new(), user: None };
+        let builder = Self { variables: Vec::new(), user: None, program: None };
         builder
             .variable("PATH", &std::env::var("PATH").unwrap())
             .variable("QWED_MCP_TRUSTED_CODE_EXECUTION", "true")
@@ -42,6 +44,7 @@ impl ServerBuilder {
     /// Runs as the user and group with this number, which takes root.
     pub(crate) fn with_user(mut self, user: u32) -> Self {
         self.user = Some(user);
+        self.program = (!is_public(&binary())).then(|| PublicCopy::new(&binary()));
         self
     }
 
@@ -58,7 +61,7 @@ impl ServerBuilder {
 
     /// The command, for tests that look at the process themselves.
     pub(crate) fn command(&self) -> Command {
-        let mut command = Command::new(binary());
+        let mut command = Command::new(self.program.as_ref().map_or_else(binary, PublicCopy::path));
         command.env_clear().envs(self.variables.iter().map(|(name, value)| (name, value)));
         if let Some(user) = self.user {
             command.uid(user).gid(user);
@@ -78,7 +81,6 @@ impl ServerBuilder {
         let scratch = Scratch::new();
         if let Some(user) = self.user {
             std::os::unix::fs::chown(scratch.path(), Some(user), Some(user)).unwrap();
-            assert!(is_public(&binary()), "the checkout must be in a folder that others can enter");
         }
         let folder = scratch.path().to_str().unwrap();
         let path = self.variables.iter().find(|(name, _)| name == "PATH");
@@ -89,8 +91,8 @@ impl ServerBuilder {
             Some(path) => builder.variable("PATH", &path),
             None => builder,
         };
-        let mut child = builder
-            .command()
+        let mut command = builder.command();
+        let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -124,6 +126,7 @@ impl ServerBuilder {
             unclaimed: VecDeque::new(),
             last_id: 0,
             scratch,
+            _program: builder.program,
         }
     }
 
@@ -147,6 +150,8 @@ pub(crate) struct McpProcess {
     last_id: i64,
     /// The server's TMPDIR.
     pub(crate) scratch: Scratch,
+    /// What it was started from, if that is a copy.
+    _program: Option<PublicCopy>,
 }
 
 /// The result of a `tools/call`.

@@ -11,7 +11,7 @@ pub(crate) use processes::{
     Scratch, alive_with_marker, descendants, eventually, is_alive, open_descriptors,
     resident_kibibytes,
 };
-pub(crate) use python::{public_python, python};
+pub(crate) use python::{public_packages, public_python, python};
 
 use std::path::{Path, PathBuf};
 
@@ -40,4 +40,31 @@ pub(crate) fn is_public(path: &Path) -> bool {
     real.ancestors().skip(1).all(|folder| {
         folder.metadata().is_ok_and(|metadata| metadata.permissions().mode() & 0o001 != 0)
     })
+}
+
+/// A copy of a file or folder where every user of the machine can reach it, as long as this lives.
+#[derive(Debug)]
+pub(crate) struct PublicCopy {
+    folder: tempfile::TempDir,
+    name: std::ffi::OsString,
+}
+
+impl PublicCopy {
+    pub(crate) fn new(path: &Path) -> Self {
+        use std::os::unix::fs::PermissionsExt;
+
+        let folder = tempfile::tempdir().unwrap();
+        let public = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(folder.path(), public).unwrap();
+        let copied = std::process::Command::new("cp")
+            .args(["-R", "--preserve=mode,links"])
+            .args([path, folder.path()])
+            .status();
+        assert!(copied.unwrap().success());
+        Self { folder, name: path.file_name().unwrap().to_owned() }
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.folder.path().join(&self.name)
+    }
 }

@@ -22,6 +22,18 @@ pub(crate) fn public_python() -> PathBuf {
     public.next().expect("a Python outside of private folders: apt-get install python3")
 }
 
+/// The packages of the tests' interpreter, where every user of the machine can read them.
+pub(crate) fn public_packages() -> PathBuf {
+    let libraries = python().parent().unwrap().parent().unwrap().join("lib");
+    let mut versions = fs::read_dir(libraries).unwrap().map(|entry| entry.unwrap().path());
+    let library = versions.find(|path| path.join("site-packages").is_dir()).unwrap();
+    let packages = library.join("site-packages");
+    // A copy would outlive the tests that share it, so a checkout in a private folder has to do
+    // without these tests, and says so.
+    assert!(super::is_public(&packages), "the checkout must be where other users can read it");
+    packages
+}
+
 fn prepare() -> PathBuf {
     let requirements = root().join("tests/requirements.txt");
     let environment = root().join("target/python");

@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""What the sandbox costs: a script in each tier, beside the same script in a bare interpreter, measured in one run.
+
+    benches/sandbox.py [--server PATH] [--python PATH] [--rounds N | --smoke]
+
+One server for each tier, all alive at once; in each round every one of them runs `print(1)` once, and so does a bare
+`python -c`, so that a busy moment of the machine hits all of them. "over bare" is the difference of the medians: the
+whole way from the call to its reply, with the server, the supervisor and everything that is cleared up.
+
+Tier 2 is what a server gets that may not create namespaces. To have one, it is started in a changed root (`chroot`),
+as an ordinary user: the kernel refuses user namespaces there. That takes root, so without root the row is missing and
+the exit code is 1. A missed target is information; a server that does not run at the tier it should is an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from contestants import REPOSITORY, Bench, Contestant, NotMeasured, Peer
+
+SCRIPT, PRINTED = "print(1)", "1"
+USER = 65534
+# The name of a row, QWED_MCP_SANDBOX, the tier that runs must have, and what the row may take over bare Python.
+TIERS = [
+    ("no sandbox", "off", "off", None),
+    ("tier 2", "required", "T2", 3.0),
+    ("tier 3", "strict", "T3", 9.0),
+]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--server", type=Path, default=REPOSITORY / "target" / "release" / "qwed-mcp")
+    parser.add_argument("--python", type=Path, default=Path("/usr/bin/python3"))
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--smoke", action="store_true", help="few rounds: whether it works, not how fast it is")
+    options = parser.parse_args()
+    rounds = 5 if options.smoke else options.rounds
+    if not options.server.is_file():
+        print(f"{options.server} is not there: cargo build --release", file=sys.stderr)
+        return 2
+    with tempfile.TemporaryDirectory(prefix="qwed-mcp-bench-") as folder:
+        scratch = Path(folder)
+        scratch.chmod(0o777)
+        try:
+            return measure(options, rounds, scratch)
+        except NotMeasured as error:
+            print(f"not measured: {error}", file=sys.stderr)
+            return 1
+
+
+def measure(options: argparse.Namespace, rounds: int, scratch: Path) -> int:
+    # Where others cannot reach the checkout, the server is measured from a folder where they can.
+    server = scratch / "server"
+    shutil.copy(options.server, server)
+    server.chmod(0o755)
+    peer = Peer(options.python, server, {})
+    bench = Bench.prepare(server, peer, scratch)
+    samples: dict[str, list[float]] = {"bare Python": []}
+    with contextlib.ExitStack() as running:
+        servers = {}
+        for name, mode, tier, _ in TIERS:
+            command = changed_root(server, scratch) if tier == "T2" else server
+            own = replace(bench, environment={**bench.environment, "QWED_MCP_SANDBOX": mode})
+            servers[name] = running.enter_context(Contestant(name, command).start(own))
+            expect_tier(servers[name], tier)
+            samples[name] = []
+        for _ in range(rounds):
+            elapsed, printed = bench.run_bare(SCRIPT)
+            if printed.strip() != PRINTED:
+                raise NotMeasured(f"bare Python printed {printed!r}")
+            samples["bare Python"].append(elapsed)
+            for name, each in servers.items():
+                samples[name].append(each.run_script(SCRIPT, PRINTED))
+    report(samples, rounds)
+    return 0
+
+
+def expect_tier(server, tier: str) -> None:
+    arguments = {"name": "execute_python_code", "arguments": {"code": SCRIPT}}
+    result = server.request("tools/call", arguments)
+    had = result.get("_meta", {}).get("qwed.ai/execution", {}).get("sandbox")
+    if had != tier:
+        raise NotMeasured(f"a server that should run scripts at {tier} has {had}: {result}")
+
+
+def changed_root(server: Path, scratch: Path) -> Path:
+    """A program that starts the server as an ordinary user in a changed root that holds the same files."""
+    if os.geteuid() != 0:
+        raise NotMeasured("tier 2 is had by chroot here, which takes root")
+    root = scratch / "root"
+    root.mkdir()
+    command = scratch / "server-in-changed-root"
+    command.write_text(
+        "#!/bin/sh\n"
+        f"exec unshare --mount sh -c 'mount --rbind / {root} && exec chroot --userspec={USER}:{USER} {root} {server}'\n"
+    )
+    command.chmod(0o755)
+    return command
+
+
+def report(samples: dict[str, list[float]], rounds: int) -> None:
+    bare = statistics.median(samples["bare Python"])
+    targets = {name: target for name, _, _, target in TIERS}
+    print(f"{SCRIPT}, {rounds} rounds, milliseconds")
+    print(f"{'':14}{'median':>8}{'p95':>8}{'over bare':>11}{'ratio':>7}  target")
+    for name, values in samples.items():
+        median = statistics.median(values)
+        p95 = sorted(values)[int(0.95 * (len(values) - 1))]
+        target = targets.get(name)
+        judged = ""
+        if target is not None:
+            judged = f"{target:g} over bare: {'met' if median - bare <= target else 'MISSED'}"
+        print(f"{name:14}{median:8.2f}{p95:8.2f}{median - bare:11.2f}{median / bare:7.2f}  {judged}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
