@@ -5,9 +5,9 @@
 //! # The line
 //!
 //! ```text
-//! stdin → transport → server ──call──→ gateway ──Grant──→ executor ⇄ supervisor → python
-//!                       │              │ arguments        │ (server's side)  (a process for each run)
-//!                       │              │ code safety      │
+//! stdin → transport → server ──call──→ gateway ──Grant──→ executor ⇄ supervisor → launcher = python
+//!                       │              │ arguments        │ (server's side)  (processes of each run,
+//!                       │              │ code safety      │                   held by the sandbox)
 //!                       │              │ admin gate       ↓
 //! stdout ← transport ← reply ←─────────┴─ Block      Outcome (capped output, exit code, duration)
 //!                       ↑                                 │
@@ -29,6 +29,7 @@
 //! | `jobs` | background jobs: states, slots, queue, expiry |
 //! | `executor` | runs what was authorised; every process is dead when a run has ended |
 //! | [`gateway`] | yes or no, why, and under which id |
+//! | `sandbox` | what the kernel lets a run reach: tiers, the plan, the launch that enforces it |
 //! | [`safety`] | what a script would do that it must not: analysis of the syntax tree |
 //! | [`provenance`] | whether a skill manifest may be trusted |
 //! | [`config`], [`logging`] | the environment as typed settings; logs to stderr |

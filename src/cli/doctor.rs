@@ -52,11 +52,16 @@ fn text(settings: &Settings, diagnosis: &Diagnosis, can_run: bool) -> String {
     let (there, missing): (Vec<_>, Vec<_>) =
         diagnosis.packages.iter().partition(|(_, version)| version.is_some());
     let there = there.iter().map(|(name, v)| format!("{name} {}", v.as_deref().unwrap_or("")));
-    rows.push(("packages", list(&there.collect::<Vec<_>>())));
-    rows.push((
-        "not installed",
-        list(&missing.iter().map(|(name, _)| (*name).clone()).collect::<Vec<_>>()),
-    ));
+    let missing = missing.iter().map(|(name, _)| (*name).clone());
+    if diagnosis.packages.is_empty() {
+        rows.push((
+            "packages",
+            "not known: they are looked for from inside the sandbox".to_owned(),
+        ));
+    } else {
+        rows.push(("packages", list(&there.collect::<Vec<_>>())));
+        rows.push(("not installed", list(&missing.collect::<Vec<_>>())));
+    }
     rows.push((
         "admin gate",
         match settings.admin_gate {
@@ -79,7 +84,7 @@ fn text(settings: &Settings, diagnosis: &Diagnosis, can_run: bool) -> String {
         ));
     }
     if let Some(limits) = &diagnosis.limits {
-        rows.push(("limits", told_limits(limits)));
+        rows.push(("limits", told_limits(limits, diagnosis.tier)));
     }
     let mut text = format!("qwed-mcp {}\n\n", env!("CARGO_PKG_VERSION"));
     for (name, value) in rows {
@@ -122,17 +127,23 @@ fn detail(layer: Layer, diagnosis: &Diagnosis) -> String {
     }
 }
 
-fn told_limits(limits: &Limits) -> String {
+fn told_limits(limits: &Limits, tier: Option<Tier>) -> String {
     const MIB: u64 = 1024 * 1024;
-    format!(
-        "{} MiB memory, {} processes, {} open files, {} MiB a file, {} MiB and {} files of scratch",
-        limits.memory_bytes / MIB,
-        limits.processes,
-        limits.open_files,
-        limits.file_bytes / MIB,
-        limits.scratch_bytes / MIB,
-        limits.scratch_inodes
-    )
+    let Limits { memory_bytes, processes, open_files, file_bytes, .. } = limits;
+    let (memory, file) = (memory_bytes / MIB, file_bytes / MIB);
+    match tier {
+        None | Some(Tier::Off) => "time and output only".to_owned(),
+        Some(Tier::T1 | Tier::T2) => format!(
+            "{memory} MiB memory, {processes} more processes than there are on the machine, \
+             {open_files} open files, {file} MiB a file"
+        ),
+        Some(Tier::T3) => format!(
+            "{memory} MiB memory, {processes} processes, {open_files} open files, {file} MiB a \
+             file, {} MiB and {} files of scratch",
+            limits.scratch_bytes / MIB,
+            limits.scratch_inodes
+        ),
+    }
 }
 
 fn object(settings: &Settings, diagnosis: &Diagnosis, can_run: bool) -> Value {

@@ -131,6 +131,9 @@ fn layers(
             obstacles.iter().find(|(tier, _)| *tier == layer.tier_min())
         });
         match met {
+            Some((_, obstacle)) if layer == Layer::FileTree && blames_namespaces(obstacle) => {
+                LayerState::Missing { why: "it takes namespaces".to_owned(), remedy: None }
+            }
             Some((_, obstacle)) => LayerState::Missing {
                 why: obstacle.to_string(),
                 remedy: obstacle.remedy().map(str::to_owned),
@@ -139,7 +142,10 @@ fn layers(
                 why: "QWED_MCP_SANDBOX=off".to_owned(),
                 remedy: Some("remove QWED_MCP_SANDBOX".to_owned()),
             },
-            None => LayerState::Missing { why: "it was not tried".to_owned(), remedy: None },
+            None => LayerState::Missing {
+                why: "not enough without the others".to_owned(),
+                remedy: None,
+            },
         }
     };
     LAYERS
@@ -149,6 +155,10 @@ fn layers(
             (layer, if has_it { LayerState::Enforced } else { missing(layer) })
         })
         .collect()
+}
+
+fn blames_namespaces(obstacle: &Obstacle) -> bool {
+    obstacle.layer() == Some(Layer::Namespaces)
 }
 
 #[cfg(test)]
