@@ -7,7 +7,8 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::harness::{
-    McpProcess, ServerBuilder, eventually, public_packages, public_python, python, root, skipped,
+    McpProcess, ServerBuilder, descendants, eventually, public_packages, public_python, python,
+    root, skipped,
 };
 
 const MEMORY_LIMIT: &str = "Execution failed with return code -9\nThe memory limit of the sandbox \
@@ -417,6 +418,29 @@ fn what_the_admin_lists_can_be_read_and_has_to_be_there() {
         let (text, _) = run("/proc", lacks);
         assert!(text.contains("QWED_MCP_READ_PATHS lists /proc, which cannot be"), "{text}");
     }
+}
+
+/// A step in the middle of a launch: init and launcher live by then.
+#[test]
+fn a_launch_that_fails_leaves_no_process_and_the_next_one_succeeds() {
+    let data = tempfile::tempdir().unwrap();
+    let listed = data.path().join("listed");
+    fs::write(&listed, "").unwrap();
+    let mut server = of_user(ServerBuilder::new().unchecked(), None)
+        .variable("QWED_MCP_READ_PATHS", listed.to_str().unwrap())
+        .connect();
+    assert_eq!(server.execute("print(1)").execution()["sandbox"], "T3");
+    fs::remove_file(&listed).unwrap();
+    let failed = server.execute("print(1)");
+    assert_eq!(
+        failed.text(),
+        "Execution error: Python could not be started: a readable path could not be mounted: No \
+         such file or directory (os error 2)."
+    );
+    assert_eq!(descendants(server.pid()), Vec::<u32>::new());
+    fs::write(&listed, "").unwrap();
+    assert_eq!(server.execute("print(1)").execution()["sandbox"], "T3");
+    server.finish();
 }
 
 #[test]

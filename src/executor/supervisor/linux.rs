@@ -15,7 +15,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, setsid};
 
-use crate::sandbox::{Init, LaunchError, Launched, Order, PYTHON_COMMAND, Tier, launch};
+use crate::sandbox::{Init, LaunchError, Launched, Order, PYTHON_COMMAND, Tier, launch, pid};
 
 use super::super::limits::KILL_TIMEOUT;
 use super::super::memory::{MemoryWatch, WATCH_INTERVAL};
@@ -55,11 +55,11 @@ pub(super) fn start(order: &Order, input: &[u8]) -> Result<Run, LaunchError> {
     // Before the launch: it may leave no /proc.
     let memory = MemoryWatch::new(order.plan.limits.memory_bytes);
     let Launched { python, init } = match order.plan.tier {
-        Tier::Off => Launched { python: start_bare(order, input)?, init: None },
+        Tier::Off => Launched { python: pid(&start_bare(order, input)?), init: None },
         Tier::T1 | Tier::T2 | Tier::T3 => launch(order, input)?,
     };
     let memory = memory.filter(|_| order.plan.tier > Tier::Off);
-    Ok(Run { python: pid(&python), init, ended: None, memory })
+    Ok(Run { python, init, ended: None, memory })
 }
 
 /// Python with the rights of the server's user, because the admin wants it so.
@@ -78,11 +78,6 @@ fn start_bare(order: &Order, input: &[u8]) -> Result<Child, LaunchError> {
         .stdin(Stdio::from(input))
         .spawn()
         .map_err(|error| LaunchError::Execute(error.into()))
-}
-
-fn pid(process: &Child) -> Pid {
-    // A process number is an int everywhere in the kernel.
-    Pid::from_raw(i32::try_from(process.id()).unwrap_or(i32::MAX))
 }
 
 /// Takes the signals that came in; whether one of them asks for the end.
@@ -144,7 +139,7 @@ impl Run {
     pub(super) fn kill(&mut self) {
         let children = match &self.init {
             // It takes everything with it that has a number in its namespace.
-            Some(init) => vec![pid(&init.process), self.python],
+            Some(init) => vec![init.pid, self.python],
             None => process_tree::children(),
         };
         for child in children {
@@ -173,7 +168,7 @@ impl Run {
             if server_closed || is_asked {
                 return Ok(Wait::AskedToEnd);
             }
-            let init = self.init.as_ref().map(|init| pid(&init.process));
+            let init = self.init.as_ref().map(|init| init.pid);
             if self.memory.as_ref().is_some_and(|memory| memory.is_exceeded(self.python, init)) {
                 return Ok(Wait::OutOfMemory);
             }

@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use uuid::Uuid;
+
 /// Creates the folder, for its owner only.
 pub(super) fn create(scratch: &Path) -> io::Result<()> {
     fs::DirBuilder::new().mode(0o700).create(scratch)
@@ -13,10 +15,9 @@ pub(super) fn create(scratch: &Path) -> io::Result<()> {
 /// Removes the folder with what the script left in it, best effort: a script can leave folders
 /// that it took its own rights on, or thousands inside each other.
 pub(super) fn remove(scratch: &Path) {
-    let mut moved = 0_u64;
     // Folders come up one level each time, so the depth never matters.
-    while let Some(folder) = empty(scratch, scratch, &mut moved) {
-        let _ = empty(&folder, scratch, &mut moved);
+    while let Some(folder) = empty(scratch, scratch) {
+        let _ = empty(&folder, scratch);
         if fs::remove_dir(&folder).is_err() {
             // What still is left is not ours to force: a mount, or another user's file.
             return;
@@ -26,7 +27,7 @@ pub(super) fn remove(scratch: &Path) {
 }
 
 /// Removes the files in `folder` and moves its folders up into `scratch`. One that is there then.
-fn empty(folder: &Path, scratch: &Path, moved: &mut u64) -> Option<PathBuf> {
+fn empty(folder: &Path, scratch: &Path) -> Option<PathBuf> {
     let _ = fs::set_permissions(folder, fs::Permissions::from_mode(0o700));
     let mut found = None;
     for entry in fs::read_dir(folder).ok()?.flatten() {
@@ -39,8 +40,8 @@ fn empty(folder: &Path, scratch: &Path, moved: &mut u64) -> Option<PathBuf> {
         } else {
             // To move a folder is to write to it: its parent's name is in there.
             let _ = fs::set_permissions(&path, fs::Permissions::from_mode(0o700));
-            *moved += 1;
-            let _ = fs::rename(path, scratch.join(format!(".moved-{moved}")));
+            // A name that the script cannot have taken.
+            let _ = fs::rename(path, scratch.join(Uuid::new_v4().simple().to_string()));
         }
     }
     found

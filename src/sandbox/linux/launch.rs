@@ -6,8 +6,11 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 
+use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};
-use nix::unistd::{Gid, Uid, chown, getegid, geteuid, sethostname};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::waitpid;
+use nix::unistd::{Gid, Pid, Uid, chown, getegid, geteuid, sethostname};
 
 use super::identity::{self, NOBODY, OwnProcess};
 use super::tree::FileTree;
@@ -23,7 +26,7 @@ const ERROR_BYTES_MAX: u64 = 16 * 1024;
 #[derive(Debug)]
 pub(crate) struct Launched {
     /// Python's process, a child of this one.
-    pub(crate) python: Child,
+    pub(crate) python: Pid,
     /// Process 1 of the run, a child of this one too: killing it kills the run.
     pub(crate) init: Option<Init>,
 }
@@ -31,9 +34,9 @@ pub(crate) struct Launched {
 /// Process 1 of a run's process numbers.
 #[derive(Debug)]
 pub(crate) struct Init {
-    pub(crate) process: Child,
+    pub(crate) pid: Pid,
     /// Process 1 ends when this is closed.
-    lifeline: UnixStream,
+    _lifeline: UnixStream,
 }
 
 /// Starts Python as `order` says, with `input` as its standard input and this process's standard
@@ -50,20 +53,21 @@ pub(crate) fn launch(order: &Order, input: &[u8]) -> Result<Launched, LaunchErro
             chown(&order.scratch, nobody.0, nobody.1)
                 .map_err(|error| LaunchError::CreateScratch(error.into()))?;
         }
-        let launcher = Launcher::start()?;
-        return Ok(Launched { python: launcher.send(&message)?, init: None });
+        return Ok(Launched { python: start_launcher()?.become_python(&message)?, init: None });
     }
     create_namespaces()?;
-    // Both start while the tree is laid out; it takes as long as they do.
-    let (ours, theirs) = socket_pair(LaunchError::StartInit)?;
-    let init = Init { process: start_init(theirs)?, lifeline: ours };
-    let launcher = Launcher::start()?;
+    // Both start while the tree is laid out; it takes as long as they do. If anything fails, the
+    // launcher is dropped first: process 1 ends after all others of its namespace.
+    let init = Starting::new(&mut own_program(INIT_ARGUMENT), LaunchError::StartInit)?;
+    let launcher = start_launcher()?;
     let tree = FileTree::lay_out(&order.plan, identity::is_root().then_some(NOBODY))?;
     // Not before they have everything that they need of the machine's tree.
-    wait_for_word(&init.lifeline, LaunchError::StartInit)?;
-    wait_for_word(&launcher.socket, LaunchError::StartLauncher)?;
+    init.wait_for_word(LaunchError::StartInit)?;
+    launcher.wait_for_word(LaunchError::StartLauncher)?;
     tree.enter()?;
-    Ok(Launched { python: launcher.send(&message)?, init: Some(init) })
+    let python = launcher.become_python(&message)?;
+    let Starting { process, socket } = init;
+    Ok(Launched { python, init: Some(Init { pid: process.release(), _lifeline: socket }) })
 }
 
 /// Puts this process into namespaces of its own; what it starts will have process numbers of
@@ -90,42 +94,45 @@ fn create_namespaces() -> Result<(), LaunchError> {
     sethostname(HOST_NAME).map_err(|error| LaunchError::NameHost(error.into()))
 }
 
-fn start_init(lifeline: UnixStream) -> Result<Child, LaunchError> {
-    own_program(INIT_ARGUMENT)
-        .stdin(OwnedFd::from(lifeline))
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(|error| LaunchError::StartInit(error.into()))
-}
-
 fn own_program(argument: &str) -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.arg(argument).env_clear();
     command
 }
 
-/// A launcher that waits for its order.
-struct Launcher {
-    process: Child,
+fn start_launcher() -> Result<Starting, LaunchError> {
+    let mut command = own_program(LAUNCHER_ARGUMENT);
+    // The standard streams of Python, and a group of its own: what the script sends to "its group"
+    // does not reach the supervisor.
+    command.stdout(Stdio::inherit()).stderr(Stdio::inherit()).process_group(0);
+    Starting::new(&mut command, LaunchError::StartLauncher)
+}
+
+/// What init and launcher say when they are loaded.
+pub(super) const READY: [u8; 1] = *b"\n";
+
+/// A process of our own that is not yet what it is to become.
+struct Starting {
+    process: KilledOnDrop,
+    /// The other end of its standard input.
     socket: UnixStream,
 }
 
-impl Launcher {
-    fn start() -> Result<Self, LaunchError> {
-        let (socket, theirs) = socket_pair(LaunchError::StartLauncher)?;
-        let process = own_program(LAUNCHER_ARGUMENT)
-            .stdin(OwnedFd::from(theirs))
-            // A group of its own: what the script sends to "its group" does not reach the
-            // supervisor.
-            .process_group(0)
-            .spawn()
-            .map_err(|error| LaunchError::StartLauncher(error.into()))?;
-        Ok(Self { process, socket })
+impl Starting {
+    fn new(command: &mut Command, failed: fn(OsError) -> LaunchError) -> Result<Self, LaunchError> {
+        let failed = |error: io::Error| failed(error.into());
+        let (socket, theirs) = UnixStream::pair().map_err(failed)?;
+        let process = command.stdin(OwnedFd::from(theirs)).spawn().map_err(failed)?;
+        Ok(Self { process: KilledOnDrop(pid(&process)), socket })
     }
 
-    /// Sends the order, and comes back when the launcher has become Python.
-    fn send(mut self, message: &[u8]) -> Result<Child, LaunchError> {
+    fn wait_for_word(&self, failed: fn(OsError) -> LaunchError) -> Result<(), LaunchError> {
+        let mut word = READY;
+        (&self.socket).read_exact(&mut word).map_err(|error| failed(error.into()))
+    }
+
+    /// Sends a launcher its order, and comes back when it has become Python.
+    fn become_python(mut self, message: &[u8]) -> Result<Pid, LaunchError> {
         // If this fails the launcher has ended, and says below why.
         let _ = self.socket.write_all(message);
         let mut answer = Vec::new();
@@ -134,26 +141,34 @@ impl Launcher {
         // is there, once, and nothing else unless something went wrong.
         let error = answer.strip_prefix(&READY).unwrap_or(&answer);
         match read {
-            Ok(_) if error.is_empty() => Ok(self.process),
+            Ok(_) if error.is_empty() => Ok(self.process.release()),
             Ok(_) => Err(serde_json::from_slice(error).unwrap_or(LaunchError::LauncherEnded)),
             Err(error) => Err(LaunchError::StartLauncher(error.into())),
         }
     }
 }
 
-/// What init and launcher say when they are loaded.
-pub(super) const READY: [u8; 1] = *b"\n";
+/// A child that is killed and reaped unless it is released.
+struct KilledOnDrop(Pid);
 
-fn wait_for_word(
-    mut socket: &UnixStream,
-    failed: fn(OsError) -> LaunchError,
-) -> Result<(), LaunchError> {
-    let mut word = READY;
-    socket.read_exact(&mut word).map_err(|error| failed(error.into()))
+impl KilledOnDrop {
+    fn release(self) -> Pid {
+        let pid = self.0;
+        std::mem::forget(self);
+        pid
+    }
 }
 
-fn socket_pair(
-    failed: fn(OsError) -> LaunchError,
-) -> Result<(UnixStream, UnixStream), LaunchError> {
-    UnixStream::pair().map_err(|error: io::Error| failed(error.into()))
+impl Drop for KilledOnDrop {
+    fn drop(&mut self) {
+        // It may have ended by itself; it is reaped in any case.
+        let _ = kill(self.0, Signal::SIGKILL);
+        while waitpid(self.0, None) == Err(Errno::EINTR) {}
+    }
+}
+
+/// The number of a child.
+pub(crate) fn pid(process: &Child) -> Pid {
+    // A process number is an int everywhere in the kernel.
+    Pid::from_raw(i32::try_from(process.id()).unwrap_or(i32::MAX))
 }

@@ -15,7 +15,7 @@ mod tree;
 
 pub(crate) use file_access::supported_abi;
 pub(crate) use init::reap_orphans;
-pub(crate) use launch::{Init, Launched, launch};
+pub(crate) use launch::{Init, Launched, launch, pid};
 pub(crate) use launcher::{become_python, input_file};
 
 use super::error::OsError;
