@@ -47,6 +47,9 @@ impl Canary {
         let file = folder.join("file");
         let mut canary = Self { script: String::new(), folder };
         fs::write(&file, "this file is outside of the sandbox")?;
+        let file = file.to_str().ok_or_else(|| {
+            io::Error::other("the name of the folder for temporary files is not UTF-8: set TMPDIR")
+        })?;
         let targets = json!({
             "file": file,
             "server": std::process::id(),

@@ -4,6 +4,7 @@
 //! gigabytes that they never touch, and a script can have many processes. So the supervisor looks
 //! at what is resident. It holds `/proc` open for that, which the run itself does not have.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -18,9 +19,6 @@ use nix::unistd::{Pid, SysconfVar, sysconf};
 /// at most on each core.
 pub(super) const WATCH_INTERVAL: Duration = Duration::from_millis(25);
 
-/// The deepest that a tree of processes is followed: there are at most as many as the limit.
-const DEPTH_MAX: usize = 128;
-
 /// Watches the memory of a run.
 #[derive(Debug)]
 pub(super) struct MemoryWatch {
@@ -30,25 +28,24 @@ pub(super) struct MemoryWatch {
 }
 
 impl MemoryWatch {
-    /// None if this machine has no `/proc`.
-    pub(super) fn new(limit_bytes: u64) -> Option<Self> {
+    /// Fails if this machine has no `/proc`, or one that does not list children
+    /// (`CONFIG_PROC_CHILDREN`).
+    pub(super) fn new(limit_bytes: u64) -> io::Result<Self> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let proc = open("/proc", flags, Mode::empty()).ok()?;
-        let page_bytes = sysconf(SysconfVar::PAGE_SIZE).ok().flatten()?;
-        Some(Self { proc, page_bytes: page_bytes.try_into().ok()?, limit_bytes })
+        let proc = open("/proc", flags, Mode::empty())?;
+        let page_bytes = sysconf(SysconfVar::PAGE_SIZE)?.and_then(|bytes| bytes.try_into().ok());
+        let page_bytes = page_bytes.ok_or(io::ErrorKind::Unsupported)?;
+        let watch = Self { proc, page_bytes, limit_bytes };
+        watch.read("thread-self/children")?;
+        Ok(watch)
     }
 
     /// Whether `python` and its descendants have more than the limit. Those whose parent has ended
     /// are children of `init`, if there is one, else of this process.
     pub(super) fn is_exceeded(&self, python: Pid, init: Option<Pid>) -> bool {
-        let mut processes = vec![python];
-        self.add_descendants(python, &mut processes, DEPTH_MAX);
-        match init {
-            Some(init) => self.add_descendants(init, &mut processes, DEPTH_MAX),
-            None => self.add_descendants(Pid::this(), &mut processes, DEPTH_MAX),
-        }
-        processes.sort();
-        processes.dedup();
+        let mut processes = HashSet::from([python]);
+        self.add_descendants(python, &mut processes);
+        self.add_descendants(init.unwrap_or(Pid::this()), &mut processes);
         let resident = |pid: &Pid| self.resident_bytes(*pid).unwrap_or(0);
         if processes.iter().map(resident).sum::<u64>() <= self.limit_bytes {
             return false;
@@ -59,29 +56,20 @@ impl MemoryWatch {
         processes.iter().map(proportional).sum::<u64>() > self.limit_bytes
     }
 
-    fn add_descendants(&self, pid: Pid, found: &mut Vec<Pid>, depth_left: usize) {
-        // A process that has just ended has none.
-        let Ok(children) = self.children(pid) else { return };
-        if depth_left == 0 {
-            return;
-        }
-        for child in children {
-            if !found.contains(&child) {
-                found.push(child);
-                self.add_descendants(child, found, depth_left - 1);
-            }
+    fn add_descendants(&self, pid: Pid, found: &mut HashSet<Pid>) {
+        let mut parents = vec![pid];
+        while let Some(parent) = parents.pop() {
+            // A process that has just ended has none.
+            let children = self.children(parent).unwrap_or_default();
+            parents.extend(children.into_iter().filter(|child| found.insert(*child)));
         }
     }
 
     /// `proc_pid_task(5)`: each thread lists the children that it started.
     fn children(&self, pid: Pid) -> io::Result<Vec<Pid>> {
-        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let tasks = format!("{pid}/task");
-        let mut tasks = Dir::openat(self.proc.as_fd(), tasks.as_str(), flags, Mode::empty())?;
         let mut children = Vec::new();
-        for task in tasks.iter().flatten() {
-            let Ok(task) = task.file_name().to_str() else { continue };
-            if let Ok(list) = self.read(&format!("{pid}/task/{task}/children")) {
+        for task in self.tasks(pid)? {
+            if let Ok(list) = self.read(&format!("{task}/children")) {
                 let numbers = list.split_ascii_whitespace().filter_map(|text| text.parse().ok());
                 children.extend(numbers.map(Pid::from_raw));
             }
@@ -89,19 +77,44 @@ impl MemoryWatch {
         Ok(children)
     }
 
-    /// `proc_pid_statm(5)`: the second number is the resident pages.
-    fn resident_bytes(&self, pid: Pid) -> Option<u64> {
-        let statm = self.read(&format!("{pid}/statm")).ok()?;
-        let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;
-        Some(pages * self.page_bytes)
+    /// The folders of a process's threads, the first one's first.
+    fn tasks(&self, pid: Pid) -> io::Result<Vec<String>> {
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let folder = format!("{pid}/task");
+        let mut tasks = Dir::openat(self.proc.as_fd(), folder.as_str(), flags, Mode::empty())?;
+        let names = tasks.iter().flatten().filter_map(|task| {
+            let name = task.file_name().to_str().ok()?;
+            (!name.starts_with('.')).then(|| format!("{folder}/{name}"))
+        });
+        Ok(names.collect())
     }
 
-    /// `proc_pid_smaps(5)`: a page that four processes share is a quarter of a page for each.
+    fn resident_bytes(&self, pid: Pid) -> Option<u64> {
+        self.of_any_thread(pid, |folder| {
+            // proc_pid_statm(5): the second number is the resident pages.
+            let statm = self.read(&format!("{folder}/statm")).ok()?;
+            let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;
+            Some(pages * self.page_bytes)
+        })
+    }
+
     fn proportional_bytes(&self, pid: Pid) -> Option<u64> {
-        let rollup = self.read(&format!("{pid}/smaps_rollup")).ok()?;
-        let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;
-        let kibibytes: u64 = line.split_ascii_whitespace().next()?.parse().ok()?;
-        Some(kibibytes * 1024)
+        self.of_any_thread(pid, |folder| {
+            // proc_pid_smaps(5): a page that four processes share is a quarter for each.
+            let rollup = self.read(&format!("{folder}/smaps_rollup")).ok()?;
+            let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+            let kibibytes: u64 = line.split_ascii_whitespace().next()?.parse().ok()?;
+            Some(kibibytes * 1024)
+        })
+    }
+
+    /// What `read` finds in the folder of a process. Its first thread may have ended before the
+    /// others: then it has no memory any more, and each of the others has all of it.
+    fn of_any_thread(&self, pid: Pid, read: impl Fn(&str) -> Option<u64>) -> Option<u64> {
+        if let Some(bytes @ 1..) = read(&pid.to_string()) {
+            return Some(bytes);
+        }
+        self.tasks(pid).ok()?.iter().filter_map(|task| read(task)).max()
     }
 
     fn read(&self, path: &str) -> io::Result<String> {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
@@ -24,21 +24,53 @@ use super::limits::{DRAIN_TIMEOUT, KILL_TIMEOUT, OUTPUT_BYTES_MAX};
 use super::outcome::{Ending, Outcome};
 use super::output::{Capture, ReadEnd};
 use super::protocol::{REPORT_BYTES_MAX, Report, SUPERVISE_ARGUMENT};
-use super::{Executor, Readiness, Run, RunError, RunLimits, orphans};
+use super::{Executor, Readiness, Run, RunError, RunLimits, orphans, supervisor};
 
 /// Runs each script in a new interpreter, under a supervisor of its own.
 #[derive(Debug)]
 pub(crate) struct OneShotExecutor {
     containment: Containment,
-    /// The supervisors that live. Locked while one is started, so that a search for orphans never
-    /// meets one that is not listed yet.
-    supervisors: Mutex<HashSet<u32>>,
+    supervisors: Supervisors,
+}
+
+/// The supervisors that live. Locked while one is started, so that a search for orphans never meets
+/// one that is not listed yet.
+#[derive(Debug, Default, Clone)]
+struct Supervisors(Arc<Mutex<HashSet<u32>>>);
+
+impl Supervisors {
+    fn lock(&self) -> MutexGuard<'_, HashSet<u32>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn start(&self, command: &mut Command) -> std::io::Result<(Child, Listed)> {
+        let mut pids = self.lock();
+        let supervisor = command.spawn()?;
+        let pid = supervisor.id();
+        pids.extend(pid);
+        Ok((supervisor, Listed { pid, supervisors: self.clone() }))
+    }
+}
+
+/// A supervisor's place on the list, as long as this lives.
+#[derive(Debug)]
+struct Listed {
+    pid: Option<u32>,
+    supervisors: Supervisors,
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        if let Some(pid) = self.pid {
+            self.supervisors.lock().remove(&pid);
+        }
+    }
 }
 
 impl OneShotExecutor {
     /// An executor for the interpreter and the sandbox that the settings want.
     pub(crate) fn new(settings: &Settings) -> Self {
-        Self { containment: Containment::new(settings), supervisors: Mutex::default() }
+        Self { containment: Containment::new(settings), supervisors: Supervisors::default() }
     }
 
     /// What scripts run in and as; found out at the first call.
@@ -81,17 +113,22 @@ impl OneShotExecutor {
         cancel: &CancellationToken,
     ) -> Result<Outcome, RunError> {
         let started = Instant::now();
-        let mut supervised = Supervised::start(&mut lock(&self.supervisors))?;
-        let message = contained
-            .order(source, &supervised.scratch, limits)
-            .map_err(RunError::StartSupervisor)?;
+        let name = format!("qwed-mcp-{}", Uuid::new_v4().simple());
+        let scratch = std::env::temp_dir().join(name);
+        let message =
+            contained.order(source, &scratch, limits).map_err(RunError::StartSupervisor)?;
+        let mut supervised =
+            Supervised::start(&self.supervisors).map_err(RunError::StartSupervisor)?;
         let cause = tokio::select! {
             cause = supervised.follow(&message) => cause,
             () = sleep_until((started + limits.timeout).into()) => Cause::TimedOut,
             () = cancel.cancelled() => Cause::Cancelled,
         };
         let report = supervised.end(cause).await;
-        self.forget(&supervised, report.is_none()).await;
+        drop(supervised.listed);
+        if report.is_none() {
+            self.clear_up_after(&scratch).await;
+        }
 
         let (stdout, stderr) = (supervised.stdout.finish(), supervised.stderr.finish());
         let is_capped = stdout.is_truncated || stderr.is_truncated;
@@ -100,22 +137,14 @@ impl OneShotExecutor {
         Ok(Outcome { ending, stdout, stderr, duration, tier })
     }
 
-    /// Takes a supervisor that has ended off the list. If it was killed, what it watched over is
-    /// searched for and killed.
-    async fn forget(&self, supervised: &Supervised, was_killed: bool) {
-        if let Some(pid) = supervised.pid {
-            lock(&self.supervisors).remove(&pid);
-        }
-        if was_killed {
-            tracing::error!("a supervisor was killed; killing what it watched over");
-            orphans::kill(|| lock(&self.supervisors).clone()).await;
-            let _ = tokio::fs::remove_dir_all(&supervised.scratch).await;
-        }
+    /// Searches for what a supervisor that was killed watched over, and kills it.
+    async fn clear_up_after(&self, scratch: &Path) {
+        tracing::error!("a supervisor was killed; killing what it watched over");
+        orphans::kill(|| self.supervisors.lock().clone()).await;
+        let scratch = scratch.to_owned();
+        let removed = tokio::task::spawn_blocking(move || supervisor::remove_scratch(&scratch));
+        let _ = timeout(KILL_TIMEOUT, removed).await;
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Executor for OneShotExecutor {
@@ -175,44 +204,37 @@ fn ending(cause: Cause, is_capped: bool, report: Report) -> Result<Ending, RunEr
 #[derive(Debug)]
 struct Supervised {
     supervisor: Child,
-    pid: Option<u32>,
+    listed: Listed,
     to_supervisor: Option<OwnedWriteHalf>,
     from_supervisor: OwnedReadHalf,
     report: Vec<u8>,
     stdout: Capture<ChildStdout>,
     stderr: Capture<ChildStderr>,
-    scratch: PathBuf,
 }
 
 impl Supervised {
-    fn start(supervisors: &mut HashSet<u32>) -> Result<Self, RunError> {
-        Self::try_start(supervisors).map_err(RunError::StartSupervisor)
-    }
-
-    fn try_start(supervisors: &mut HashSet<u32>) -> std::io::Result<Self> {
+    fn start(supervisors: &Supervisors) -> std::io::Result<Self> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         let (from_supervisor, to_supervisor) = UnixStream::from_std(ours)?.into_split();
-        let mut supervisor = Command::new(own_binary()?)
+        let mut command = Command::new(own_binary()?);
+        command
             .arg(SUPERVISE_ARGUMENT)
             .env_clear()
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()?;
-        let pid = supervisor.id();
-        supervisors.extend(pid);
+            .stderr(Stdio::piped());
+        let (mut supervisor, listed) = supervisors.start(&mut command)?;
         let piped = supervisor.stdout.take().zip(supervisor.stderr.take());
         let (stdout, stderr) = piped.ok_or(std::io::ErrorKind::BrokenPipe)?;
         Ok(Self {
             supervisor,
-            pid,
+            listed,
             to_supervisor: Some(to_supervisor),
             from_supervisor,
             report: Vec::new(),
             stdout: Capture::new(stdout, OUTPUT_BYTES_MAX),
             stderr: Capture::new(stderr, OUTPUT_BYTES_MAX),
-            scratch: std::env::temp_dir().join(format!("qwed-mcp-{}", Uuid::new_v4().simple())),
         })
     }
 

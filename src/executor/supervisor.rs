@@ -8,6 +8,8 @@
 
 mod scratch;
 
+pub(super) use scratch::remove as remove_scratch;
+
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
@@ -78,7 +80,7 @@ fn prepare_and_start(
     // The server takes the end of the output as the end of the run's last process.
     let closed = nix::unistd::dup2_stdout(&null).and_then(|()| nix::unistd::dup2_stderr(&null));
     if let Err(error) = closed {
-        run.kill();
+        run.end();
         return Err(LaunchError::PrepareProcess(error.into()));
     }
     Ok(run)

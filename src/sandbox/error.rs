@@ -83,12 +83,16 @@ pub(crate) enum LaunchError {
     EnterRoot(OsError),
     #[error("the interpreter could not be opened: {0}")]
     OpenProgram(OsError),
+    #[error("no descriptor with a high number could be had: {0}")]
+    ReserveDescriptor(OsError),
     #[error("the scratch folder could not be entered: {0}")]
     EnterScratch(OsError),
     #[error("the rights of root could not be given up: {0}")]
     DropIdentity(OsError),
     #[error("a resource limit could not be set: {0}")]
     LimitResources(OsError),
+    #[error("the memory of the run cannot be watched: {0}")]
+    WatchMemory(OsError),
     #[error("the capabilities could not be dropped: {0}")]
     DropCapabilities(OsError),
     #[error("no_new_privs could not be set: {0}")]
@@ -143,7 +147,7 @@ impl LaunchError {
             | Self::LayOutRoot { .. }
             | Self::EnterRoot(_) => Layer::FileTree,
             Self::DropIdentity(_) => Layer::Identity,
-            Self::LimitResources(_) => Layer::ResourceLimits,
+            Self::LimitResources(_) | Self::WatchMemory(_) => Layer::ResourceLimits,
             Self::DropCapabilities(_) | Self::ForbidPrivileges(_) => Layer::Capabilities,
             Self::RestrictFiles(_) => Layer::Landlock,
             Self::FilterCalls(_) => Layer::Seccomp,
@@ -155,6 +159,7 @@ impl LaunchError {
             | Self::StartInit(_)
             | Self::LauncherEnded
             | Self::OpenProgram(_)
+            | Self::ReserveDescriptor(_)
             | Self::EnterScratch(_)
             | Self::Execute(_) => Layer::Start,
         }

@@ -35,6 +35,10 @@ const SYSTEM_PATHS: [SystemPath; 10] = [
 /// them, and all of them are public.
 const STORES: [&str; 2] = ["/nix/store", "/gnu/store"];
 
+/// Where the scratch folder may be in a file tree of the run's own. The first one that has nothing
+/// readable in it is taken: rights in the scratch folder are rights in everything below it.
+const SCRATCH_PLACES: [&str; 3] = ["/tmp", "/scratch", "/run/qwed-mcp/scratch"];
+
 /// Nothing at or below these is ever readable: they are no files, but doors to the kernel.
 const NEVER_READABLE: [&str; 3] = ["/proc", "/sys", "/dev"];
 
@@ -63,10 +67,10 @@ pub(crate) struct Plan {
     pub(crate) executable: Vec<PathBuf>,
     /// What may be read: real paths, none below another.
     pub(crate) readable: Vec<PathBuf>,
-    /// Mounts below readable paths, outermost first.
-    pub(crate) submounts: Vec<PathBuf>,
     /// Links that lead to what may be read: where each is, and what it says.
     pub(crate) links: Vec<(PathBuf, PathBuf)>,
+    /// Where the scratch folder is in a file tree of the run's own.
+    pub(crate) scratch: PathBuf,
     pub(crate) limits: Limits,
 }
 
@@ -123,6 +127,12 @@ pub(crate) enum PlanError {
     /// What the admin lists has to be there: a typing error must not go unseen.
     #[error("QWED_MCP_READ_PATHS lists {0}, and nothing is there. Correct or remove it")]
     ReadPathMissing(PathBuf),
+    /// A name that cannot be passed on as text.
+    #[error("QWED_MCP_READ_PATHS lists {0:?}, which is not UTF-8. Give it another name")]
+    ReadPathNotText(PathBuf),
+    /// Every place for it is among what is readable.
+    #[error("there is no place for the scratch folder: leave /scratch out of QWED_MCP_READ_PATHS")]
+    NoScratchPlace,
     /// The whole machine, or a door to the kernel.
     #[error(
         "QWED_MCP_READ_PATHS lists {0}, which cannot be opened to scripts: list folders below / \
@@ -146,6 +156,9 @@ impl Plan {
         let mut view = View::default();
         view.add(&reach.program);
         for path in read_paths {
+            if path.to_str().is_none() {
+                return Err(PlanError::ReadPathNotText(path.clone()));
+            }
             if !may_be_readable(path) {
                 return Err(PlanError::ReadPathRefused(path.clone()));
             }
@@ -161,16 +174,17 @@ impl Plan {
             view.add(path);
         }
         let loader = reach.loader.as_ref().and_then(|loader| fs::canonicalize(loader).ok());
-        let readable = view.real();
+        let (readable, links) = (view.real(), view.links());
+        let scratch = scratch_place(&readable, &links).ok_or(PlanError::NoScratchPlace)?;
         Ok(Self {
             tier,
             landlock_abi,
             program: reach.program.clone(),
             executable: loader.into_iter().chain([program_file.clone()]).collect(),
             program_file,
-            submounts: mounts_below(&readable),
-            links: view.links(),
+            links,
             readable,
+            scratch,
             limits: Limits::with_memory(memory_mb),
         })
     }
@@ -181,25 +195,12 @@ fn may_be_readable(path: &Path) -> bool {
     real.parent().is_some() && !NEVER_READABLE.iter().any(|door| real.starts_with(door))
 }
 
-/// The mounts below these folders, outermost first: each has to be made read-only by itself.
-fn mounts_below(folders: &[PathBuf]) -> Vec<PathBuf> {
-    // No such file, no namespaces either.
-    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    // proc_pid_mountinfo(5): the fifth field is the mount point, with octal escapes.
-    let points = table.lines().filter_map(|line| line.split(' ').nth(4)).map(unescaped);
-    let is_below =
-        |point: &PathBuf| folders.iter().any(|folder| point != folder && point.starts_with(folder));
-    let mut points: Vec<PathBuf> = points.filter(is_below).collect();
-    points.sort();
-    points.dedup();
-    points
-}
-
-/// A path of `mountinfo`, in which blanks and backslashes are written as octal numbers.
-fn unescaped(field: &str) -> PathBuf {
-    let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
-    let plain = escapes.into_iter().fold(field.to_owned(), |text, (code, c)| text.replace(code, c));
-    PathBuf::from(plain)
+/// A folder that nothing of this is in, and that is in none of it.
+fn scratch_place(readable: &[PathBuf], links: &[(PathBuf, PathBuf)]) -> Option<PathBuf> {
+    let taken = || readable.iter().chain(links.iter().map(|(link, _)| link));
+    let is_free =
+        |place: &PathBuf| !taken().any(|path| path.starts_with(place) || place.starts_with(path));
+    SCRATCH_PLACES.iter().map(PathBuf::from).find(is_free)
 }
 
 #[cfg(test)]
@@ -248,7 +249,20 @@ mod tests {
     }
 
     #[test]
-    fn mount_points_are_unescaped() {
-        assert_eq!(unescaped("/a\\040b\\134c"), PathBuf::from("/a b\\c"));
+    fn the_scratch_folder_is_where_nothing_readable_is() {
+        let readable = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
+        for (paths, links, place) in [
+            (&["/usr/lib"][..], &[][..], Some("/tmp")),
+            (&["/tmp/data"], &[], Some("/scratch")),
+            (&["/tmp"], &[], Some("/scratch")),
+            (&["/usr/lib"], &["/tmp/link"], Some("/scratch")),
+            (&["/tmp/data", "/scratch/data"], &[], Some("/run/qwed-mcp/scratch")),
+            (&["/tmp/data", "/scratch/data", "/run"], &[], None),
+        ] {
+            let links: Vec<_> =
+                readable(links).into_iter().map(|link| (link, "/".into())).collect();
+            let found = scratch_place(&readable(paths), &links);
+            assert_eq!(found, place.map(PathBuf::from), "{paths:?} {links:?}");
+        }
     }
 }

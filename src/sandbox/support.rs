@@ -50,8 +50,12 @@ pub(crate) fn remedy(error: &LaunchError) -> &'static str {
              forbids them"
         }
         Layer::Identity => {
-            "run the server as an ordinary user; where it has to be root, it needs CAP_SETUID and \
-             CAP_SETGID, and the user id 65534 must exist in its user namespace"
+            "run the server as an ordinary user; where it has to be root, it needs CAP_SETUID, \
+             CAP_SETGID and CAP_KILL, and the user id 65534 must exist in its user namespace"
+        }
+        Layer::ResourceLimits if matches!(error, LaunchError::WatchMemory(_)) => {
+            "the server needs a /proc that lists the children of each process \
+             (CONFIG_PROC_CHILDREN)"
         }
         Layer::ResourceLimits | Layer::Capabilities => {
             "the limits of the server's own process are below what a run needs; see ulimit -a"
@@ -78,6 +82,8 @@ fn namespaces_remedy() -> &'static str {
 fn start_remedy(error: &LaunchError) -> &'static str {
     if *error == LaunchError::UnsupportedSystem {
         "use Linux, in a virtual machine or WSL 2"
+    } else if matches!(error, LaunchError::ReserveDescriptor(_)) {
+        "raise the limit of open files of the server above 1000 (ulimit -n)"
     } else if matches!(error, LaunchError::Execute(_) | LaunchError::OpenProgram(_)) {
         "the interpreter must be readable and executable by the user that scripts run as (65534 \
          where the server is root): install Python outside of a private folder, or run the server \

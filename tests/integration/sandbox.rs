@@ -7,8 +7,8 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::harness::{
-    McpProcess, ServerBuilder, descendants, eventually, public_packages, public_python, python,
-    root, skipped,
+    McpProcess, ServerBuilder, binary, descendants, eventually, public_packages, public_python,
+    python, root, skipped,
 };
 
 const MEMORY_LIMIT: &str = "Execution failed with return code -9\nThe memory limit of the sandbox \
@@ -441,6 +441,64 @@ fn a_launch_that_fails_leaves_no_process_and_the_next_one_succeeds() {
     fs::write(&listed, "").unwrap();
     assert_eq!(server.execute("print(1)").execution()["sandbox"], "T3");
     server.finish();
+}
+
+/// As root, because it takes mounts; the shell has a mount namespace of its own.
+#[test]
+fn what_is_mounted_below_a_readable_path_is_read_only_too() {
+    if !is_root() {
+        return skipped("mounts below readable paths", "it mounts, which takes root");
+    }
+    let data = tempfile::tempdir().unwrap();
+    let script = data.path().join("script.py");
+    let code = "
+import errno, os
+os.chdir('@')
+def tell(name, function):
+    try:
+        function()
+        print(name, 'harm')
+    except OSError as error:
+        print(name, errno.errorcode[error.errno])
+tell('read', lambda: open('usb/file').read())
+tell('write', lambda: open('usb/file', 'w'))
+tell('utime', lambda: os.utime('usb/file', (1, 1)))
+tell('chmod', lambda: os.chmod('usb/file', 0o777))
+tell('create', lambda: open('usb/new', 'w'))
+print(os.listdir(os.environ.get('HOME', 'usb')))
+";
+    fs::write(&script, code.replace('@', data.path().to_str().unwrap())).unwrap();
+    // A mount with a name that is not UTF-8 must not hide the others.
+    let mounts = r#"
+cd "$1"
+mkdir usb "$(printf 'bad\377')"
+mount -t tmpfs -o mode=1777 none usb
+mount -t tmpfs none "$(printf 'bad\377')"
+echo content > usb/file
+chown 65534:65534 usb/file
+exec "$2" run "$3"
+"#;
+    let run = |mode: &str| {
+        let output = Command::new("unshare")
+            .args(["--mount", "sh", "-e", "-c", mounts, "sh"])
+            .args([data.path(), &binary(), &script])
+            .env("QWED_MCP_TRUSTED_CODE_EXECUTION", "true")
+            .env("QWED_MCP_TEST_UNCHECKED_CODE", "1")
+            .env("QWED_MCP_PYTHON", public_python())
+            .env("QWED_MCP_SANDBOX", mode)
+            .env("QWED_MCP_READ_PATHS", data.path())
+            .output()
+            .unwrap();
+        for name in fs::read_dir(data.path()).unwrap() {
+            let _ = fs::remove_dir(name.unwrap().path());
+        }
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let denied = "read harm\nwrite EROFS\nutime EROFS\nchmod EROFS\ncreate EROFS\n[]\n";
+    let text = run("strict");
+    assert!(text.contains(denied), "{text}");
+    let text = run("off");
+    assert!(text.contains("write harm\nutime harm\nchmod harm\ncreate harm\n"), "{text}");
 }
 
 #[test]

@@ -53,12 +53,17 @@ pub(super) fn prepare() -> io::Result<()> {
 /// Starts Python, with as many layers around it as the plan wants.
 pub(super) fn start(order: &Order, input: &[u8]) -> Result<Run, LaunchError> {
     // Before the launch: it may leave no /proc.
-    let memory = MemoryWatch::new(order.plan.limits.memory_bytes);
+    let memory = match order.plan.tier {
+        Tier::Off => None,
+        Tier::T1 | Tier::T2 | Tier::T3 => {
+            let watch = MemoryWatch::new(order.plan.limits.memory_bytes);
+            Some(watch.map_err(|error| LaunchError::WatchMemory(error.into()))?)
+        }
+    };
     let Launched { python, init } = match order.plan.tier {
         Tier::Off => Launched { python: pid(&start_bare(order, input)?), init: None },
         Tier::T1 | Tier::T2 | Tier::T3 => launch(order, input)?,
     };
-    let memory = memory.filter(|_| order.plan.tier > Tier::Off);
     Ok(Run { python, init, ended: None, memory })
 }
 
@@ -136,15 +141,26 @@ impl Run {
     }
 
     /// Kills the run without waiting for anything.
-    pub(super) fn kill(&mut self) {
+    fn kill(&self) {
         let children = match &self.init {
             // It takes everything with it that has a number in its namespace.
+            // A number that was reaped may be another process's by now.
+            Some(init) if self.ended.is_some() => vec![init.pid],
             Some(init) => vec![init.pid, self.python],
             None => process_tree::children(),
         };
         for child in children {
             // It may have ended by now; nothing else can go wrong with a process of ours.
             let _ = kill(child, Signal::SIGKILL);
+        }
+    }
+
+    /// Kills the run, and waits until every process of it is dead.
+    pub(super) fn end(&mut self) {
+        let deadline = Instant::now() + KILL_TIMEOUT;
+        while self.reap() && Instant::now() < deadline {
+            self.kill();
+            std::thread::sleep(KILL_ROUND);
         }
     }
 

@@ -105,7 +105,7 @@ impl Run {
     }
 
     /// Kills the run without waiting for anything.
-    pub(super) fn kill(&mut self) {
+    pub(super) fn end(&mut self) {
         let _ = self.python.kill();
     }
 }

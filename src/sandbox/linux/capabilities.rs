@@ -25,6 +25,16 @@ pub(super) fn empty_bounding_set() -> Result<(), LaunchError> {
     Ok(())
 }
 
+/// Whether this process may end the processes of other users.
+pub(super) fn require_kill() -> Result<(), LaunchError> {
+    let own = capabilities(None).map_err(failed)?;
+    if own.effective.contains(CapabilitySet::KILL) {
+        Ok(())
+    } else {
+        Err(LaunchError::DropIdentity(nix::Error::EPERM.into()))
+    }
+}
+
 /// Gives up every capability for good.
 pub(super) fn drop_all() -> Result<(), LaunchError> {
     empty_bounding_set()?;

@@ -15,6 +15,7 @@ use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::chdir;
 
 use super::launch::READY;
 
@@ -33,6 +34,8 @@ fn run() -> io::Result<()> {
     let ended = SigSet::from_iter([Signal::SIGCHLD]);
     ended.thread_block()?;
     let ended = SignalFd::with_flags(&ended, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+    // The machine's tree is let go when the run's is entered, and with it this folder.
+    chdir("/")?;
     supervisor.write_all(&READY)?;
     loop {
         let mut watched = [

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};
@@ -18,6 +19,10 @@ use super::{INIT_ARGUMENT, LAUNCHER_ARGUMENT, LaunchError, Order, OsError, Tier,
 
 /// What the run's machine is called, inside.
 const HOST_NAME: &str = "sandbox";
+
+/// How long init and launcher may take for anything that is waited for: milliseconds, on a machine
+/// that is not out of memory or CPU.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The longest error that a launcher writes.
 const ERROR_BYTES_MAX: u64 = 16 * 1024;
@@ -49,6 +54,8 @@ pub(crate) fn launch(order: &Order, input: &[u8]) -> Result<Launched, LaunchErro
         order.to_bytes(&[input]).map_err(|error| LaunchError::StoreScript(OsError::from(error)))?;
     if order.plan.tier < Tier::T3 {
         if identity::is_root() {
+            // The run will be another user's, and its end is a signal.
+            capabilities::require_kill()?;
             let nobody = (Some(Uid::from_raw(NOBODY)), Some(Gid::from_raw(NOBODY)));
             chown(&order.scratch, nobody.0, nobody.1)
                 .map_err(|error| LaunchError::CreateScratch(error.into()))?;
@@ -58,7 +65,10 @@ pub(crate) fn launch(order: &Order, input: &[u8]) -> Result<Launched, LaunchErro
     create_namespaces()?;
     // Both start while the tree is laid out; it takes as long as they do. If anything fails, the
     // launcher is dropped first: process 1 ends after all others of its namespace.
-    let init = Starting::new(&mut own_program(INIT_ARGUMENT), LaunchError::StartInit)?;
+    let mut init = own_program(INIT_ARGUMENT);
+    // The output is Python's alone: its end is the end of Python.
+    init.stdout(Stdio::null()).stderr(Stdio::null());
+    let init = Starting::new(&mut init, LaunchError::StartInit)?;
     let launcher = start_launcher()?;
     let tree = FileTree::lay_out(&order.plan, identity::is_root().then_some(NOBODY))?;
     // Not before they have everything that they need of the machine's tree.
@@ -122,6 +132,9 @@ impl Starting {
     fn new(command: &mut Command, failed: fn(OsError) -> LaunchError) -> Result<Self, LaunchError> {
         let failed = |error: io::Error| failed(error.into());
         let (socket, theirs) = UnixStream::pair().map_err(failed)?;
+        // A process that was stopped must not hold up the end of the run.
+        socket.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(failed)?;
+        socket.set_write_timeout(Some(ANSWER_TIMEOUT)).map_err(failed)?;
         let process = command.stdin(OwnedFd::from(theirs)).spawn().map_err(failed)?;
         Ok(Self { process: KilledOnDrop(pid(&process)), socket })
     }

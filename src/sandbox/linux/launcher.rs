@@ -22,8 +22,7 @@ use super::identity::{self, OwnProcess};
 use super::launch::READY;
 use super::syscalls::{self, PROGRAM_FD};
 use super::{
-    LaunchError, Order, OsError, PYTHON_COMMAND, SCRATCH, Tier, capabilities, file_access,
-    resources,
+    LaunchError, Order, OsError, PYTHON_COMMAND, Tier, capabilities, file_access, resources,
 };
 
 /// Waits for an order on standard input and carries it out. Comes back only if that failed; the
@@ -49,7 +48,7 @@ fn carry_out(mut supervisor: &UnixStream) -> Result<std::convert::Infallible, La
     supervisor.write_all(&READY).map_err(started)?;
     let (order, input) = Order::receive(supervisor).map_err(started)?;
     let plan = &order.plan;
-    let scratch = if plan.tier == Tier::T3 { Path::new(SCRATCH) } else { &order.scratch };
+    let scratch = if plan.tier == Tier::T3 { &plan.scratch } else { &order.scratch };
 
     dup2_stdin(input_file(&input)?).map_err(|error| LaunchError::StoreScript(error.into()))?;
     let program = open_program(&plan.program_file)?;
@@ -103,7 +102,7 @@ fn open_program(path: &Path) -> Result<OwnedFd, LaunchError> {
     let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
     let file = open(path, flags, Mode::empty()).map_err(|error| failed(error.into()))?;
     let file = rustix::io::fcntl_dupfd_cloexec(&file, PROGRAM_FD)
-        .map_err(|error| failed(io::Error::from(error).into()))?;
+        .map_err(|error| LaunchError::ReserveDescriptor(io::Error::from(error).into()))?;
     Ok(file)
 }
 

@@ -31,8 +31,5 @@ pub(crate) const INIT_ARGUMENT: &str = "__init";
 const DEVICES: [(&str, bool); 3] =
     [("/dev/null", true), ("/dev/zero", false), ("/dev/urandom", false)];
 
-/// Where the scratch folder is in a run's own file tree.
-const SCRATCH: &str = "/tmp";
-
 /// Where shared memory is in a run's own file tree (`shm_overview(7)`).
 const SHARED_MEMORY: &str = "/dev/shm";

@@ -4,7 +4,9 @@
 //! entered when it is complete (`pivot_root(2)`). What is not listed is then not forbidden but
 //! absent.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
+use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
@@ -13,7 +15,7 @@ use nix::sys::stat::{Mode, umask};
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::{chdir, pivot_root};
 
-use super::{DEVICES, LaunchError, OsError, Plan, SCRATCH, SHARED_MEMORY};
+use super::{DEVICES, LaunchError, OsError, Plan, SHARED_MEMORY};
 
 /// Where the tree is laid out: a folder that every Linux has, and that no plan lists.
 const STAGE: &str = "/sys";
@@ -45,9 +47,10 @@ impl FileTree {
 
         let limits = &plan.limits;
         let owner = owner.map_or_else(String::new, |id| format!(",uid={id},gid={id}"));
+        let shared_memory = Path::new(SHARED_MEMORY);
         for (at, bytes, inodes) in [
-            (SCRATCH, limits.scratch_bytes, limits.scratch_inodes),
-            (SHARED_MEMORY, limits.shared_memory_bytes, SHARED_MEMORY_INODES),
+            (plan.scratch.as_path(), limits.scratch_bytes, limits.scratch_inodes),
+            (shared_memory, limits.shared_memory_bytes, SHARED_MEMORY_INODES),
         ] {
             let at = staged(at);
             make_folder(&at)?;
@@ -55,14 +58,17 @@ impl FileTree {
             mount_temporary(&at, INERT | MsFlags::MS_NOEXEC, &options)?;
         }
         for path in &plan.readable {
-            mount_readable(path, INERT)?;
+            mount_readable(path)?;
         }
-        for path in &plan.submounts {
-            make_read_only(path, INERT)?;
+        // Each of the mounts below these that came along, whenever it was made.
+        for mount_point in mount_points_below(&plan.readable)? {
+            make_read_only(&mount_point, INERT)?;
         }
         for (device, _) in DEVICES {
             // Read-only: of a device that concerns its owner and mode, not what is written to it.
-            mount_readable(Path::new(device), MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC)?;
+            let device = Path::new(device);
+            mount_readable(device)?;
+            make_read_only(&staged(device), MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC)?;
         }
         for (link, target) in &plan.links {
             make_link(link, target)?;
@@ -103,7 +109,7 @@ fn mount_temporary(at: &Path, flags: MsFlags, options: &str) -> Result<(), Launc
 }
 
 /// Puts a file or folder of the machine where it is in the new tree too.
-fn mount_readable(path: &Path, flags: MsFlags) -> Result<(), LaunchError> {
+fn mount_readable(path: &Path) -> Result<(), LaunchError> {
     let failed = |error: OsError| LaunchError::MountReadable { path: path.to_owned(), error };
     let at = staged(path);
     let metadata = fs::metadata(path).map_err(|error| failed(error.into()))?;
@@ -115,18 +121,47 @@ fn mount_readable(path: &Path, flags: MsFlags) -> Result<(), LaunchError> {
     }
     // With what is mounted below: a user namespace may not uncover what a mount hides.
     let bind = MsFlags::MS_BIND | MsFlags::MS_REC;
-    mount(Some(path), &at, None::<&str>, bind, None::<&str>)
-        .map_err(|error| failed(error.into()))?;
-    make_read_only(path, flags)
+    mount(Some(path), &at, None::<&str>, bind, None::<&str>).map_err(|error| failed(error.into()))
 }
 
-fn make_read_only(path: &Path, flags: MsFlags) -> Result<(), LaunchError> {
-    let failed = |error: nix::Error| LaunchError::MountReadable {
-        path: path.to_owned(),
-        error: error.into(),
-    };
-    let at = staged(path);
-    let present = statvfs(&at).map_err(failed)?.flags();
+/// The mount points at and below these paths in the tree that is laid out, outermost first.
+fn mount_points_below(readable: &[PathBuf]) -> Result<Vec<PathBuf>, LaunchError> {
+    let table = fs::read("/proc/self/mountinfo").map_err(|error| {
+        let path = PathBuf::from("/proc/self/mountinfo");
+        LaunchError::MountReadable { path, error: error.into() }
+    })?;
+    let staged: Vec<PathBuf> = readable.iter().map(staged).collect();
+    let mut points: Vec<PathBuf> = table
+        .split(|byte| *byte == b'\n')
+        // proc_pid_mountinfo(5): the fifth field is the mount point, with octal escapes.
+        .filter_map(|line| line.split(|byte| *byte == b' ').nth(4))
+        .map(unescaped)
+        .filter(|point| staged.iter().any(|path| point.starts_with(path)))
+        .collect();
+    points.sort();
+    points.dedup();
+    Ok(points)
+}
+
+/// A path of `mountinfo`, in which blanks and backslashes are written as octal numbers.
+fn unescaped(field: &[u8]) -> PathBuf {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let [first, others @ ..] = rest {
+        let digits = others.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        let code = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        let code = code.filter(|_| *first == b'\\');
+        bytes.push(code.unwrap_or(*first));
+        rest = if code.is_some() { others.get(3..).unwrap_or_default() } else { others };
+    }
+    PathBuf::from(OsString::from_vec(bytes))
+}
+
+/// Makes the mount at this place of the tree that is laid out read-only.
+fn make_read_only(at: &Path, flags: MsFlags) -> Result<(), LaunchError> {
+    let failed =
+        |error: nix::Error| LaunchError::MountReadable { path: at.to_owned(), error: error.into() };
+    let present = statvfs(at).map_err(failed)?.flags();
     // What the machine's mount forbids, a user namespace must go on forbidding.
     let kept = [
         (FsFlags::ST_NOEXEC, MsFlags::MS_NOEXEC),
@@ -137,7 +172,7 @@ fn make_read_only(path: &Path, flags: MsFlags) -> Result<(), LaunchError> {
     let flags = kept.fold(flags | MsFlags::MS_RDONLY, MsFlags::union);
     mount(
         None::<&str>,
-        &at,
+        at,
         None::<&str>,
         MsFlags::MS_REMOUNT | MsFlags::MS_BIND | flags,
         None::<&str>,
@@ -157,4 +192,22 @@ fn make_link(link: &Path, target: &Path) -> Result<(), LaunchError> {
 
 fn lay_out_failed(at: &Path, error: OsError) -> LaunchError {
     LaunchError::LayOutRoot { at: at.to_owned(), error }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStrExt as _;
+
+    use super::*;
+
+    #[test]
+    fn mount_points_are_unescaped() {
+        for (field, path) in [
+            (&b"/a\\040b\\134c"[..], &b"/a b\\c"[..]),
+            (b"/bad\xff", b"/bad\xff"),
+            (b"/end\\01", b"/end\\01"),
+        ] {
+            assert_eq!(unescaped(field).as_os_str().as_bytes(), path);
+        }
+    }
 }

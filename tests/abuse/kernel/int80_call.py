@@ -8,7 +8,8 @@ import mmap
 
 def attack():
     # mov eax, 20 (getpid); int 0x80; ret
-    page = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    protection = mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC
+    page = mmap.mmap(-1, 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=protection)
     page.write(b"\xb8\x14\x00\x00\x00\xcd\x80\xc3")
     code = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(page)))
     if code() != os.getpid():

@@ -4,4 +4,4 @@
 # control: harm
 import mmap
 
-attempt(lambda: mmap.mmap(-1, 6 << 30))
+attempt(lambda: mmap.mmap(-1, 6 << 30, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))

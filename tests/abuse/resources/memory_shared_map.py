@@ -1,6 +1,6 @@
 # attack: fill shared memory without a name
-# t3: memory limit
-# t2: memory limit
+# t3: EPERM
+# t2: EPERM
 # control: harm
 import mmap
 import time

@@ -1,0 +1,12 @@
+# attack: make 60000 folders, which breaks clean-up code that looks at all of them for each
+# t3: ENOSPC
+# t2: harm, gap: scratch quota
+# control: harm
+
+
+def attack():
+    for number in range(60000):
+        os.mkdir("d%d" % number)
+
+
+attempt(attack)
