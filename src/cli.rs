@@ -17,7 +17,9 @@ use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Settings;
-use crate::executor::{OneShotExecutor, SUPERVISE_ARGUMENT, orphans, supervisor};
+#[cfg(all(target_os = "linux", not(qwed_portable)))]
+use crate::executor::WarmExecutor;
+use crate::executor::{Executor, OneShotExecutor, SUPERVISE_ARGUMENT, orphans, supervisor};
 use crate::gateway::Arguments;
 use crate::jobs::RequestKey;
 use crate::logging;
@@ -126,7 +128,8 @@ fn serve_client() -> anyhow::Result<ExitCode> {
     if let Some(manifest) = &settings.skill_manifest {
         verify_skill(manifest)?;
     }
-    with_server(&settings, |runtime, server| {
+    let executor = executor(&settings);
+    with_server(&settings, executor, |runtime, server| {
         runtime.block_on(serve(server))?;
         Ok(ExitCode::SUCCESS)
     })
@@ -160,7 +163,10 @@ fn run_script(file: &Path) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::from(USAGE));
         }
     };
-    with_server(&settings(), |runtime, server| {
+    let settings = settings();
+    // One script: nothing would come of keeping anything warm.
+    let executor = Arc::new(OneShotExecutor::new(&settings));
+    with_server(&settings, executor, |runtime, server| {
         let cancel = CancellationToken::new();
         let caller = Caller { request: RequestKey("run".to_owned()), cancel: cancel.clone() };
         let arguments = Arguments::from_iter([("code".to_owned(), json!(code))]);
@@ -204,16 +210,25 @@ fn settings() -> Settings {
 /// Sets up what both commands need, and takes it down again.
 fn with_server(
     settings: &Settings,
+    executor: Arc<dyn Executor>,
     work: impl FnOnce(&Runtime, Arc<Server>) -> anyhow::Result<ExitCode>,
 ) -> anyhow::Result<ExitCode> {
     orphans::adopt().context("failed to become a child subreaper")?;
-    let executor = Arc::new(OneShotExecutor::new(settings));
     let server = Arc::new(Server::new(settings, executor));
     let runtime = runtime()?;
     let result = work(&runtime, server);
     // A thread may be blocked reading standard input for ever.
     runtime.shutdown_timeout(RUNTIME_SHUTDOWN);
     result
+}
+
+/// What a server runs scripts with.
+fn executor(settings: &Settings) -> Arc<dyn Executor> {
+    #[cfg(all(target_os = "linux", not(qwed_portable)))]
+    if settings.warm {
+        return Arc::new(WarmExecutor::new(settings));
+    }
+    Arc::new(OneShotExecutor::new(settings))
 }
 
 /// One thread: the work is done by other processes, and pipes are faster without hand-overs.

@@ -20,6 +20,19 @@ pub const JOB_TTL: Duration = Duration::from_secs(3600);
 /// The ceiling of `QWED_MCP_SYNC_CONCURRENCY`: more interpreters than this only fight for the CPU.
 pub const SYNC_CONCURRENCY_MAX: usize = 64;
 
+/// How long warm interpreters are kept without a call.
+const WARM_IDLE_DEFAULT: Duration = Duration::from_secs(1800);
+
+/// What verifications use. What is not installed is left out. Not `qwed_sdk`: with what it loads, a
+/// fork takes twice as long.
+const PRELOAD_DEFAULT: &str = "
+    abc argparse ast base64 bisect calendar cmath collections collections.abc contextlib copy csv
+    dataclasses datetime decimal enum fractions functools hashlib heapq inspect io itertools json
+    locale logging math numbers operator os pathlib pprint random re secrets statistics string
+    struct sys tempfile textwrap time traceback types typing unittest uuid warnings zoneinfo
+    numpy sympy z3 qwed_legal qwed_finance qwed_ucp qwed_new
+";
+
 /// What a run may have of memory when the admin says nothing else, in MiB: enough for `SymPy`, Z3 and
 /// `NumPy` together, six times over.
 pub const MEMORY_MB_DEFAULT: u64 = 1024;
@@ -88,6 +101,12 @@ pub struct Settings {
     pub kernel_lacks: KernelLacks,
     /// `QWED_MCP_PYTHON`: an interpreter's path, or a name that is looked up on `PATH`.
     pub python: Option<OsString>,
+    /// Whether interpreters are kept warm (`QWED_MCP_WARM`).
+    pub warm: bool,
+    /// How long they are kept without a call (`QWED_MCP_WARM_IDLE_SECONDS`); None is for ever.
+    pub warm_idle: Option<Duration>,
+    /// The modules that warm interpreters have loaded (`QWED_MCP_PRELOAD`, separated by commas).
+    pub preload: Vec<String>,
     /// `VIRTUAL_ENV`: the root of an activated virtual environment.
     pub virtual_env: Option<PathBuf>,
     /// `QWED_SKILL_MANIFEST`: the manifest to validate before the server answers anything.
@@ -125,6 +144,17 @@ pub enum SettingsWarning {
     /// The admin takes no sandbox.
     #[error("QWED_MCP_SANDBOX=off: scripts run with all rights of the server's user")]
     SandboxOff,
+    /// Not one of the documented words.
+    #[error("QWED_MCP_WARM is neither on nor off; taking it as on")]
+    Warm,
+    /// Not an integer.
+    #[error("QWED_MCP_WARM_IDLE_SECONDS is not a whole number; using 1800")]
+    WarmIdle,
+    /// Something in the list is no module's name.
+    #[error(
+        "QWED_MCP_PRELOAD is not a list of module names with commas between them; using the default"
+    )]
+    Preload,
     /// Not an integer within the bounds.
     #[error("QWED_MCP_MEMORY_MB is not a whole number from 128 to 1048576; using 1024")]
     Memory,
@@ -157,6 +187,9 @@ impl Settings {
             code_analysis: code_analysis(&lookup),
             kernel_lacks: kernel_lacks(&lookup),
             python: present("QWED_MCP_PYTHON"),
+            warm: warm(text("QWED_MCP_WARM").as_deref(), &mut warn),
+            warm_idle: warm_idle(text("QWED_MCP_WARM_IDLE_SECONDS").as_deref(), &mut warn),
+            preload: preload(lookup("QWED_MCP_PRELOAD"), &mut warn),
             virtual_env: present("VIRTUAL_ENV").map(PathBuf::from),
             skill_manifest: present("QWED_SKILL_MANIFEST").map(PathBuf::from),
             sync_concurrency: sync_concurrency(
@@ -213,6 +246,49 @@ fn memory_mb(value: Option<&str>, warn: &mut impl FnMut(SettingsWarning)) -> u64
     }
 }
 
+fn warm(value: Option<&str>, warn: &mut impl FnMut(SettingsWarning)) -> bool {
+    match value.map(str::to_ascii_lowercase).as_deref() {
+        None | Some("" | "on") => true,
+        Some("off") => false,
+        Some(_) => {
+            warn(SettingsWarning::Warm);
+            true
+        }
+    }
+}
+
+fn warm_idle(value: Option<&str>, warn: &mut impl FnMut(SettingsWarning)) -> Option<Duration> {
+    let Some(value) = value.filter(|value| !value.trim().is_empty()) else {
+        return Some(WARM_IDLE_DEFAULT);
+    };
+    let Ok(seconds) = value.trim().parse::<u32>() else {
+        warn(SettingsWarning::WarmIdle);
+        return Some(WARM_IDLE_DEFAULT);
+    };
+    (seconds > 0).then(|| Duration::from_secs(seconds.into()))
+}
+
+/// An empty list is a choice too: an interpreter that has loaded nothing.
+fn preload(value: Option<OsString>, warn: &mut impl FnMut(SettingsWarning)) -> Vec<String> {
+    let default = || PRELOAD_DEFAULT.split_ascii_whitespace().map(str::to_owned).collect();
+    let Some(value) = value else { return default() };
+    let is_name = |name: &str| {
+        name.split('.').all(|part| {
+            part.starts_with(|c: char| c == '_' || c.is_alphabetic())
+                && part.chars().all(|c| c == '_' || c.is_alphanumeric())
+        })
+    };
+    let value = value.into_string().unwrap_or_else(|_| "not UTF-8".to_owned());
+    let names = value.split(',').map(str::trim).filter(|name| !name.is_empty());
+    let names: Vec<String> = names.map(str::to_owned).collect();
+    if names.iter().all(|name| is_name(name)) {
+        names
+    } else {
+        warn(SettingsWarning::Preload);
+        default()
+    }
+}
+
 fn sync_concurrency(value: Option<&str>, warn: &mut impl FnMut(SettingsWarning)) -> usize {
     let Some(value) = value.filter(|value| !value.trim().is_empty()) else {
         return 1;
@@ -263,120 +339,4 @@ fn test_switch_ms(lookup: impl Fn(&str) -> Option<OsString>, name: &str) -> Opti
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(variables: &[(&str, &str)]) -> (Settings, Vec<SettingsWarning>) {
-        Settings::from_lookup(|name| {
-            let (_, value) = variables.iter().find(|(key, _)| *key == name)?;
-            Some(OsString::from(value))
-        })
-    }
-
-    #[test]
-    fn an_empty_environment_gives_the_documented_defaults() {
-        let (settings, warnings) = read(&[]);
-        assert_eq!(
-            settings,
-            Settings {
-                admin_gate: AdminGate::Closed,
-                sandbox: SandboxMode::Required,
-                memory_mb: 1024,
-                read_paths: Vec::new(),
-                kernel_lacks: KernelLacks::default(),
-                code_analysis: CodeAnalysis::On,
-                python: None,
-                virtual_env: None,
-                skill_manifest: None,
-                sync_concurrency: 1,
-                sync_timeout: Duration::from_secs(30),
-                background_timeout: Duration::from_secs(120),
-                job_ttl: Duration::from_secs(3600),
-            }
-        );
-        assert_eq!(warnings, []);
-    }
-
-    #[test]
-    fn only_the_word_true_opens_the_admin_gate() {
-        for (value, expected) in [
-            ("true", AdminGate::Open),
-            ("TRUE", AdminGate::Open),
-            ("True", AdminGate::Open),
-            ("1", AdminGate::Closed),
-            ("yes", AdminGate::Closed),
-            (" true", AdminGate::Closed),
-            ("", AdminGate::Closed),
-        ] {
-            let (settings, _) = read(&[("QWED_MCP_TRUSTED_CODE_EXECUTION", value)]);
-            assert_eq!(settings.admin_gate, expected, "{value:?}");
-        }
-    }
-
-    #[test]
-    fn the_background_timeout_is_clamped_or_falls_back() {
-        for (value, seconds, warnings) in [
-            ("", 120.0, 0),
-            ("45", 45.0, 0),
-            (" 0.5 ", 0.5, 0),
-            ("600", 600.0, 0),
-            ("601", 600.0, 0),
-            ("1e9", 600.0, 0),
-            ("0", 120.0, 1),
-            ("-3", 120.0, 1),
-            ("nan", 120.0, 1),
-            ("inf", 120.0, 1),
-            ("abc", 120.0, 1),
-        ] {
-            let (settings, found) = read(&[("QWED_MCP_BACKGROUND_TIMEOUT", value)]);
-            assert_eq!(settings.background_timeout, Duration::from_secs_f64(seconds), "{value:?}");
-            assert_eq!(found.len(), warnings, "{value:?}");
-        }
-    }
-
-    #[test]
-    fn the_sync_concurrency_is_bounded() {
-        for (value, expected, warnings) in
-            [("", 1, 0), ("4", 4, 0), ("64", 64, 0), ("0", 1, 1), ("65", 1, 1), ("x", 1, 1)]
-        {
-            let (settings, found) = read(&[("QWED_MCP_SYNC_CONCURRENCY", value)]);
-            assert_eq!(settings.sync_concurrency, expected, "{value:?}");
-            assert_eq!(found.len(), warnings, "{value:?}");
-        }
-    }
-
-    #[test]
-    fn a_sandbox_word_that_is_not_known_is_taken_as_the_default() {
-        for (value, expected, warnings) in [
-            ("", SandboxMode::Required, 0),
-            ("required", SandboxMode::Required, 0),
-            ("Strict", SandboxMode::Strict, 0),
-            ("degraded", SandboxMode::Degraded, 1),
-            ("off", SandboxMode::Off, 1),
-            ("of", SandboxMode::Required, 1),
-        ] {
-            let (settings, found) = read(&[("QWED_MCP_SANDBOX", value)]);
-            assert_eq!((settings.sandbox, found.len()), (expected, warnings), "{value:?}");
-        }
-    }
-
-    #[test]
-    fn the_memory_limit_is_bounded() {
-        for (value, expected, warnings) in [
-            ("", 1024, 0),
-            ("512", 512, 0),
-            ("127", 1024, 1),
-            ("1048577", 1024, 1),
-            ("1G", 1024, 1),
-        ] {
-            let (settings, found) = read(&[("QWED_MCP_MEMORY_MB", value)]);
-            assert_eq!((settings.memory_mb, found.len()), (expected, warnings), "{value:?}");
-        }
-    }
-
-    #[test]
-    fn read_paths_are_separated_by_colons() {
-        let (settings, _) = read(&[("QWED_MCP_READ_PATHS", "/srv/data:/opt/rules::")]);
-        assert_eq!(settings.read_paths, ["/srv/data", "/opt/rules"].map(PathBuf::from));
-    }
-}
+mod tests;

@@ -56,6 +56,12 @@ def bootstrap(script):
             # A syntax error of the script itself.
             value.filename = name
         traceback.print_exception(kind, value, trace)
+        if kind is KeyboardInterrupt:
+            # The interpreter then ends itself by the signal, unless other code ran meanwhile.
+            try:
+                exec("raise KeyboardInterrupt")
+            except KeyboardInterrupt:
+                pass
 
     def seed_linecache(module):
         module.cache[name] = (len(source), None, source.splitlines(True), name)
@@ -103,5 +109,3 @@ def bootstrap(script):
     sys.excepthook = sys.__excepthook__ = excepthook
     return compiled()
 
-
-exec(globals().pop("bootstrap")(globals().pop("script")))

@@ -10,7 +10,7 @@ use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{KernelLacks, SandboxMode, Settings};
-use crate::sandbox::{self, LaunchError, Layer, Order, Plan, PlanError, Tier};
+use crate::sandbox::{self, LaunchError, Layer, Order, Plan, PlanError, Role, Tier};
 
 use super::canary::Canary;
 use super::interpreter::{FindError, Interpreter, InterpreterFinder};
@@ -38,6 +38,7 @@ impl Contained {
         let Interpreter { bootstrap, environment, .. } = &self.interpreter;
         let order = Order {
             plan: self.plan.clone(),
+            role: Role::Script,
             scratch: scratch.to_owned(),
             environment: environment.clone(),
             cpu_seconds: (limits.timeout + CPU_GRACE + Duration::from_millis(999)).as_secs(),

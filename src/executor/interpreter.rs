@@ -24,8 +24,8 @@ const VERSION_MIN: (u32, u32) = (3, 8);
 /// environment's own link inside one.
 const PROBE: &str = "
 import json, marshal, sys
-bootstrap = marshal.dumps(compile(sys.argv[1], '<bootstrap>', 'exec'))
-print(json.dumps([sys.executable, sys.version_info[0], sys.version_info[1], bootstrap.hex()]))
+codes = [marshal.dumps(compile(source, '<bootstrap>', 'exec')).hex() for source in sys.argv[1:]]
+print(json.dumps([sys.executable, *sys.version_info[:2], *codes]))
 ";
 
 /// Prints what a script in this interpreter reads besides its own text. Run with the environment
@@ -63,7 +63,14 @@ print(json.dumps({
 "#;
 
 /// What an interpreter does before a script. Compiled once: that takes longer than all it does.
-const BOOTSTRAP: &str = include_str!("bootstrap.py");
+const BOOTSTRAP: &str = concat!(
+    include_str!("bootstrap.py"),
+    "\nexec(bootstrap(main.pop('script')), globals().pop('main'))\n"
+);
+
+/// The fork server, whose children do the same before a script.
+const FORK_SERVER: &str =
+    concat!(include_str!("bootstrap.py"), "\n\n", include_str!("warm/fork_server.py"));
 
 /// The variables of the server's environment that a script gets to see.
 const FORWARDED_VARIABLES: [&str; 2] = ["PATH", "PYTHONPATH"];
@@ -72,11 +79,17 @@ const FORWARDED_VARIABLES: [&str; 2] = ["PATH", "PYTHONPATH"];
 /// of cores, and a large machine does not use up the threads that a run may have.
 const THREADS: [&str; 3] = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"];
 
+/// The order of a set of texts depends on this number, so that a script prints the same each time it
+/// is run. It is the same for scripts that are started alone and for those that are forked.
+const HASH_SEED: (&str, &str) = ("PYTHONHASHSEED", "0");
+
 /// An interpreter that answered.
 #[derive(Debug, Clone)]
 pub(super) struct Interpreter {
     /// The bootstrap's code, as this interpreter marshals it.
     pub(super) bootstrap: Vec<u8>,
+    /// The fork server's.
+    pub(super) fork_server: Vec<u8>,
     /// As `platform.python_version()` has it.
     pub(super) version: String,
     /// The program, and what it reads.
@@ -167,12 +180,12 @@ impl InterpreterFinder {
 
 /// What [`PROBE`] prints.
 #[derive(Deserialize)]
-struct Answer(PathBuf, u32, u32, String);
+struct Answer(PathBuf, u32, u32, String, String);
 
 async fn probe(candidate: &Path) -> Result<Interpreter, ProbeError> {
     // -I: nothing in the current folder or in PYTHONPATH has a say in which interpreter this is.
     let output = Command::new(candidate)
-        .args(["-I", "-c", PROBE, BOOTSTRAP])
+        .args(["-I", "-c", PROBE, BOOTSTRAP, FORK_SERVER])
         .stdin(Stdio::null())
         .stderr(Stdio::null())
         .kill_on_drop(true)
@@ -181,16 +194,17 @@ async fn probe(candidate: &Path) -> Result<Interpreter, ProbeError> {
         .await
         .map_err(|_| ProbeError::Timeout)?
         .map_err(|_| ProbeError::Start)?;
-    let Answer(executable, major, minor, bootstrap) =
+    let Answer(executable, major, minor, bootstrap, fork_server) =
         serde_json::from_slice(&output.stdout).map_err(|_| ProbeError::NotPython)?;
     if (major, minor) < VERSION_MIN {
         return Err(ProbeError::TooOld(major, minor));
     }
     let bootstrap = from_hex(&bootstrap).ok_or(ProbeError::NotPython)?;
+    let fork_server = from_hex(&fork_server).ok_or(ProbeError::NotPython)?;
     if !executable.is_absolute() {
         return Err(ProbeError::NotPython);
     }
-    let interpreter = with_reach(executable, bootstrap).await?;
+    let interpreter = with_reach(executable, bootstrap, fork_server).await?;
     let executable = interpreter.reach.program.display();
     tracing::info!(%executable, version = interpreter.version, "interpreter found");
     Ok(interpreter)
@@ -206,7 +220,11 @@ struct ReachAnswer {
 }
 
 /// Asks the interpreter what its scripts read.
-async fn with_reach(program: PathBuf, bootstrap: Vec<u8>) -> Result<Interpreter, ProbeError> {
+async fn with_reach(
+    program: PathBuf,
+    bootstrap: Vec<u8>,
+    fork_server: Vec<u8>,
+) -> Result<Interpreter, ProbeError> {
     let mut environment = forwarded(&FORWARDED_VARIABLES);
     let output = Command::new(&program)
         .args(["-c", REACH_PROBE])
@@ -227,8 +245,9 @@ async fn with_reach(program: PathBuf, bootstrap: Vec<u8>) -> Result<Interpreter,
         serde_json::from_slice(&output.stdout).map_err(|_| ProbeError::NoReach)?;
     environment.extend(answer.user_base.map(|base| ("PYTHONUSERBASE".to_owned(), base)));
     environment.extend(THREADS.map(|name| (name.to_owned(), "1".to_owned())));
+    environment.push((HASH_SEED.0.to_owned(), HASH_SEED.1.to_owned()));
     let reach = Reach { program, loader: answer.loader, paths: answer.paths };
-    Ok(Interpreter { bootstrap, version: answer.version, reach, environment })
+    Ok(Interpreter { bootstrap, fork_server, version: answer.version, reach, environment })
 }
 
 /// Those of the variables that the server has.

@@ -4,10 +4,11 @@
 //! [`Outcome`]. However a run ends, every process that it started is dead by then. It never
 //! decides whether a script may run.
 //!
-//! Today there is one implementation, [`OneShotExecutor`]: `interpreter` (find Python once) →
-//! `one_shot` (the server's side of a run) ⇄ `protocol` ⇄ `supervisor` (a process of its own for
-//! each run, which starts Python, watches it and clears up after it). A warm fork server, a
-//! sandbox or a remote pool is one more implementation.
+//! There are two implementations. [`OneShotExecutor`]: `interpreter` (find Python once) →
+//! `containment` (what holds it here) → `one_shot` (the server's side of a run) ⇄ `protocol` ⇄
+//! `supervisor` (a process of its own for each run, which starts Python, watches it and clears up
+//! after it). `warm`: the children of an interpreter that has loaded what scripts use, and the
+//! first one where that cannot be had.
 
 mod canary;
 mod containment;
@@ -24,13 +25,17 @@ mod output;
 mod process_tree;
 mod protocol;
 pub(crate) mod supervisor;
+#[cfg(all(target_os = "linux", not(qwed_portable)))]
+mod warm;
 
 pub(crate) use containment::{NotContained, SandboxUnavailable};
 pub(crate) use diagnosis::{Diagnosis, LayerState};
 pub(crate) use limits::RunLimits;
 pub(crate) use one_shot::OneShotExecutor;
-pub(crate) use outcome::{Captured, Ending, Outcome};
+pub(crate) use outcome::{Captured, Ending, Outcome, Start};
 pub(crate) use protocol::SUPERVISE_ARGUMENT;
+#[cfg(all(target_os = "linux", not(qwed_portable)))]
+pub(crate) use warm::WarmExecutor;
 
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -58,7 +63,19 @@ pub(crate) trait Executor: Send + Sync + 'static {
     /// Whether scripts can be contained as the admin wants it; if not, why. Found out once, which
     /// takes as long as two short scripts; what is missing is looked for again at the next call.
     fn readiness(&self) -> Readiness<'_>;
+
+    /// Gets ready for calls, in the background.
+    fn warm_up(&self) {}
+
+    /// Ends what lives between runs, and comes back when it is gone. Runs are ended by their own
+    /// cancellation.
+    fn shut_down(&self) -> ShutDown<'_> {
+        Box::pin(std::future::ready(()))
+    }
 }
+
+/// The end of what an executor keeps.
+pub(crate) type ShutDown<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// An answer to whether scripts can be contained.
 pub(crate) type Readiness<'a> =

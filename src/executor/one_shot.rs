@@ -21,7 +21,7 @@ use crate::gateway::AuthorizedScript;
 use super::containment::{Contained, Containment, NotContained};
 use super::interpreter::{FindError, Interpreter};
 use super::limits::{DRAIN_TIMEOUT, KILL_TIMEOUT, OUTPUT_BYTES_MAX};
-use super::outcome::{Ending, Outcome};
+use super::outcome::{Ending, Outcome, Start};
 use super::output::{Capture, ReadEnd};
 use super::protocol::{REPORT_BYTES_MAX, Report, SUPERVISE_ARGUMENT};
 use super::{Executor, Readiness, Run, RunError, RunLimits, orphans, supervisor};
@@ -36,14 +36,19 @@ pub(crate) struct OneShotExecutor {
 /// The supervisors that live. Locked while one is started, so that a search for orphans never meets
 /// one that is not listed yet.
 #[derive(Debug, Default, Clone)]
-struct Supervisors(Arc<Mutex<HashSet<u32>>>);
+pub(super) struct Supervisors(Arc<Mutex<HashSet<u32>>>);
 
 impl Supervisors {
     fn lock(&self) -> MutexGuard<'_, HashSet<u32>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn start(&self, command: &mut Command) -> std::io::Result<(Child, Listed)> {
+    /// Kills and reaps the processes that supervisors left behind which were killed.
+    pub(super) async fn kill_orphans(&self) {
+        orphans::kill(|| self.lock().clone()).await;
+    }
+
+    pub(super) fn start(&self, command: &mut Command) -> std::io::Result<(Child, Listed)> {
         let mut pids = self.lock();
         let supervisor = command.spawn()?;
         let pid = supervisor.id();
@@ -54,7 +59,7 @@ impl Supervisors {
 
 /// A supervisor's place on the list, as long as this lives.
 #[derive(Debug)]
-struct Listed {
+pub(super) struct Listed {
     pid: Option<u32>,
     supervisors: Supervisors,
 }
@@ -88,6 +93,11 @@ impl OneShotExecutor {
         self.containment.mode()
     }
 
+    /// The supervisors of this executor's runs.
+    pub(super) fn supervisors(&self) -> &Supervisors {
+        &self.supervisors
+    }
+
     async fn run_once(
         &self,
         script: &AuthorizedScript,
@@ -98,9 +108,7 @@ impl OneShotExecutor {
             contained = self.contained() => contained?,
             () = cancel.cancelled() => return Ok(Outcome::never_started()),
         };
-        let source = script.source().as_str();
-        // Python takes a byte order mark at the start of a file, and not at the start of a string.
-        let source = source.strip_prefix('\u{feff}').unwrap_or(source);
+        let source = without_byte_order_mark(script.source().as_str());
         self.supervise(contained, source, limits, cancel).await
     }
 
@@ -134,13 +142,13 @@ impl OneShotExecutor {
         let is_capped = stdout.is_truncated || stderr.is_truncated;
         let ending = ending(cause, is_capped, report.ok_or(RunError::SupervisorDied)?)?;
         let (duration, tier) = (started.elapsed(), Some(contained.plan.tier));
-        Ok(Outcome { ending, stdout, stderr, duration, tier })
+        Ok(Outcome { ending, stdout, stderr, duration, tier, start: Start::Cold })
     }
 
     /// Searches for what a supervisor that was killed watched over, and kills it.
     async fn clear_up_after(&self, scratch: &Path) {
         tracing::error!("a supervisor was killed; killing what it watched over");
-        orphans::kill(|| self.supervisors.lock().clone()).await;
+        self.supervisors.kill_orphans().await;
         let scratch = scratch.to_owned();
         let removed = tokio::task::spawn_blocking(move || supervisor::remove_scratch(&scratch));
         let _ = timeout(KILL_TIMEOUT, removed).await;
@@ -217,13 +225,8 @@ impl Supervised {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         let (from_supervisor, to_supervisor) = UnixStream::from_std(ours)?.into_split();
-        let mut command = Command::new(own_binary()?);
-        command
-            .arg(SUPERVISE_ARGUMENT)
-            .env_clear()
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        let mut command = supervisor_command(theirs.into())?;
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let (mut supervisor, listed) = supervisors.start(&mut command)?;
         let piped = supervisor.stdout.take().zip(supervisor.stderr.take());
         let (stdout, stderr) = piped.ok_or(std::io::ErrorKind::BrokenPipe)?;
@@ -300,6 +303,19 @@ async fn receive(from_supervisor: &mut OwnedReadHalf, report: &mut Vec<u8>) {
             Ok(_) => {}
         }
     }
+}
+
+/// Python takes a byte order mark at the start of a file, and not at the start of a string.
+pub(super) fn without_byte_order_mark(source: &str) -> &str {
+    source.strip_prefix('\u{feff}').unwrap_or(source)
+}
+
+/// A supervisor that is told what to do by `control`. What it runs has its standard output and
+/// error.
+pub(super) fn supervisor_command(control: OwnedFd) -> std::io::Result<Command> {
+    let mut command = Command::new(own_binary()?);
+    command.arg(SUPERVISE_ARGUMENT).env_clear().stdin(Stdio::from(control));
+    Ok(command)
 }
 
 /// The program to start as a supervisor: this one.

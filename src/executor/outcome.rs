@@ -14,6 +14,17 @@ pub(crate) struct Outcome {
     pub(crate) duration: Duration,
     /// What held it; None if it never started.
     pub(crate) tier: Option<Tier>,
+    /// Where its interpreter came from.
+    pub(crate) start: Start,
+}
+
+/// Where the interpreter of a run came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// It was started for the run.
+    Cold,
+    /// It was forked from one that had loaded what verifications use.
+    Warm,
 }
 
 impl Outcome {
@@ -25,6 +36,7 @@ impl Outcome {
             stderr: Captured::default(),
             duration: Duration::ZERO,
             tier: None,
+            start: Start::Cold,
         }
     }
 

@@ -51,6 +51,24 @@ impl<R: AsyncRead + Unpin> Capture<R> {
         }
     }
 
+    /// Whether there is room for more, and anything to expect.
+    pub(super) fn has_room(&self) -> bool {
+        self.end.is_none()
+    }
+
+    pub(super) fn stream(&self) -> &R {
+        &self.stream
+    }
+
+    /// Adds what was read from the stream elsewhere.
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        if self.bytes.len() > self.bytes_max {
+            self.bytes.truncate(self.bytes_max);
+            self.end = Some(ReadEnd::Capped);
+        }
+    }
+
     pub(super) fn finish(self) -> Captured {
         let mut text = match String::from_utf8(self.bytes) {
             Ok(text) => text,

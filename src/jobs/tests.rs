@@ -6,7 +6,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::AdminGate;
-use crate::executor::{Captured, Ending, Executor, Outcome, Readiness, Run, RunLimits};
+use crate::executor::{Captured, Ending, Executor, Outcome, Readiness, Run, RunLimits, Start};
 use crate::gateway::{AuthorizedScript, Decision, Grant, JobId, RiskBasedExecutionGateway};
 
 use super::*;
@@ -32,7 +32,7 @@ impl Executor for FakeExecutor {
             };
             let stdout = Captured { text: "x".repeat(1024), is_truncated: false };
             let (stderr, duration) = (Captured::default(), Duration::ZERO);
-            Ok(Outcome { ending, stdout, stderr, duration, tier: None })
+            Ok(Outcome { ending, stdout, stderr, duration, tier: None, start: Start::Cold })
         })
     }
 

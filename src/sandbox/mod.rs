@@ -31,7 +31,7 @@ pub(crate) use linux::{
     INIT_ARGUMENT, Init, LAUNCHER_ARGUMENT, Launched, become_python, input_file, launch, pid,
     reap_orphans, supported_abi,
 };
-pub(crate) use order::{Order, PYTHON_COMMAND};
+pub(crate) use order::{Order, PYTHON_COMMAND, Role};
 pub(crate) use plan::{Limits, Plan, PlanError, Reach};
 pub(crate) use support::remedy;
 pub(crate) use tier::Tier;

@@ -8,14 +8,28 @@ use serde::{Deserialize, Serialize};
 use super::Plan;
 
 /// What Python is told to do: run the compiled bootstrap, which finds the script behind itself.
+///
+/// The bootstrap has a namespace of its own: what it leaves in the interpreter's hooks must not hold
+/// the script's names when the interpreter ends.
 pub(crate) const PYTHON_COMMAND: &str = "script = open(0, 'rb', closefd=False)
-exec(__import__('marshal').load(script))";
+exec(__import__('marshal').load(script), {'main': globals()})";
+
+/// What the launched interpreter is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Role {
+    /// It runs one script, and has no rights but the script's.
+    Script,
+    /// It forks itself for each script, and each of its children takes its rights away from itself.
+    /// Tier 3 only.
+    ForkServer,
+}
 
 /// One run, but for its script. Sent as a line of JSON; what Python reads comes behind it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
     /// What the run may reach.
     pub(crate) plan: Plan,
+    pub(crate) role: Role,
     /// The folder to create for the run where it has no file tree of its own.
     pub(crate) scratch: PathBuf,
     /// The whole environment of the script, but for what points into the scratch folder.

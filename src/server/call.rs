@@ -145,7 +145,14 @@ impl Server {
         sleep(WARM_UP_DELAY).await;
         if let Err(missing) = self.executor.readiness().await {
             tracing::error!("no code can run: {missing}");
+            return;
         }
+        self.executor.warm_up();
+    }
+
+    /// Ends what lives between calls, and comes back when it is gone.
+    pub(crate) async fn shut_down(&self) {
+        tokio::join!(self.jobs.shut_down(), self.executor.shut_down());
     }
 
     async fn decide(&self, tool: &str, arguments: Arguments) -> Decision {

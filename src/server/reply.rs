@@ -7,7 +7,7 @@ use rmcp::model::{CallToolResult, ContentBlock, MetaObject};
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::executor::{Captured, Ending, Outcome, RunError};
+use crate::executor::{Captured, Ending, Outcome, RunError, Start};
 use crate::gateway::{DecisionRecord, JobId};
 use crate::jobs::{JobEnd, JobState, PlaceError};
 use crate::sandbox::Tier;
@@ -256,5 +256,6 @@ fn figures(outcome: &Outcome) -> Value {
         "stdout_truncated": outcome.stdout.is_truncated,
         "stderr_truncated": outcome.stderr.is_truncated,
         "sandbox": outcome.tier.map(Tier::as_str),
+        "warm": outcome.start == Start::Warm,
     })
 }

@@ -59,7 +59,7 @@ pub(crate) async fn serve(server: Arc<Server>) -> Result<(), ServeError> {
     warm_up.abort();
     // Handlers see this and kill what they run; so do the jobs.
     cancel.cancel();
-    let cleared = async { tokio::join!(connection.wait(), server.jobs().shut_down()) };
+    let cleared = async { tokio::join!(connection.wait(), server.shut_down()) };
     if timeout(GRACE_AFTER_CANCEL, cleared).await.is_err() {
         // What is left ends with this process: supervisors see their sockets close.
         tracing::warn!("not everything ended in time");

@@ -57,6 +57,7 @@ print(from_pythonpath.value, 's3cr3t' in str(os.environ), sorted(os.environ))
         "OMP_NUM_THREADS",
         "OPENBLAS_NUM_THREADS",
         "PATH",
+        "PYTHONHASHSEED",
         "PYTHONPATH",
         "TMPDIR",
     ];

@@ -21,4 +21,5 @@ mod harness;
 mod lifecycle;
 mod sandbox;
 mod soak;
+mod warm;
 mod wire;

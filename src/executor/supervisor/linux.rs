@@ -15,7 +15,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, setsid};
 
-use crate::sandbox::{Init, LaunchError, Launched, Order, PYTHON_COMMAND, Tier, launch, pid};
+use crate::sandbox::{Init, LaunchError, Launched, Order, PYTHON_COMMAND, Role, Tier, launch, pid};
 
 use super::super::limits::KILL_TIMEOUT;
 use super::super::memory::{MemoryWatch, WATCH_INTERVAL};
@@ -55,6 +55,8 @@ pub(super) fn start(order: &Order, input: &[u8]) -> Result<Run, LaunchError> {
     // Before the launch: it may leave no /proc.
     let memory = match order.plan.tier {
         Tier::Off => None,
+        // The server watches over each of its children.
+        _ if order.role == Role::ForkServer => None,
         Tier::T1 | Tier::T2 | Tier::T3 => {
             let watch = MemoryWatch::new(order.plan.limits.memory_bytes);
             Some(watch.map_err(|error| LaunchError::WatchMemory(error.into()))?)

@@ -3,7 +3,8 @@
 use nix::sys::prctl;
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, capability_is_in_bounding_set,
-    clear_ambient_capability_set, remove_capability_from_bounding_set, set_capabilities,
+    clear_ambient_capability_set, configure_capability_in_ambient_set,
+    remove_capability_from_bounding_set, set_capabilities,
 };
 
 use super::{LaunchError, OsError};
@@ -33,6 +34,21 @@ pub(super) fn require_kill() -> Result<(), LaunchError> {
     } else {
         Err(LaunchError::DropIdentity(nix::Error::EPERM.into()))
     }
+}
+
+/// Keeps the right to make namespaces and mounts in this process's own user namespace, also when
+/// it executes a program, and gives up every other one.
+pub(super) fn keep_only_namespaces() -> Result<(), LaunchError> {
+    let kept = CapabilitySet::SYS_ADMIN;
+    let own = capabilities(None).map_err(failed)?;
+    // Before the bounding set is empty: what is not in it cannot become inheritable.
+    set_capabilities(None, CapabilitySets { inheritable: kept, ..own }).map_err(failed)?;
+    // A program that is no set-user-id program of root has none but these after execve(2).
+    configure_capability_in_ambient_set(kept, true).map_err(failed)?;
+    empty_bounding_set()?;
+    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: kept };
+    set_capabilities(None, sets).map_err(failed)?;
+    prctl::set_no_new_privs().map_err(|error| LaunchError::ForbidPrivileges(error.into()))
 }
 
 /// Gives up every capability for good.

@@ -2,10 +2,10 @@
 
 use std::fs;
 use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, IntoRawFd as _, OwnedFd, RawFd};
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, open, openat};
+use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl, open, openat};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::Mode;
 use nix::unistd::{Gid, Uid, getegid, geteuid, setgroups, setresgid, setresuid, write};
@@ -19,8 +19,12 @@ pub(super) const NOBODY: u32 = 65534;
 ///
 /// Root in a user namespace that knows no other user is an ordinary user under another name.
 pub(super) fn is_root() -> bool {
-    geteuid().is_root()
-        && maps_nobody(&fs::read_to_string("/proc/self/uid_map").unwrap_or_default())
+    let maps_nobody = || match fs::read_to_string("/proc/self/uid_map") {
+        Ok(uid_map) => maps_nobody(&uid_map),
+        // Not known: better to fail to give it up than not to try.
+        Err(_) => true,
+    };
+    geteuid().is_root() && maps_nobody()
 }
 
 /// Whether a `uid_map` (`user_namespaces(7)`) has the user nobody: lines of first id inside, first
@@ -54,6 +58,20 @@ impl OwnProcess {
         self.write("gid_map", &format!("{gid} {gid} 1"))
     }
 
+    /// Puts this process into a user namespace in which its user is the only one.
+    pub(super) fn enter_user_namespace(&self) -> Result<(), LaunchError> {
+        let (uid, gid) = (geteuid(), getegid());
+        unshare(CloneFlags::CLONE_NEWUSER).map_err(map_failed)?;
+        self.map_to_itself(uid, gid)
+    }
+
+    /// Leaves the folder open for the program that this process becomes; its number.
+    pub(super) fn leave_open(self) -> Result<RawFd, LaunchError> {
+        let flags = FcntlArg::F_SETFD(FdFlag::empty());
+        fcntl(&self.0, flags).map_err(map_failed)?;
+        Ok(self.0.into_raw_fd())
+    }
+
     fn write(&self, name: &str, content: &str) -> Result<(), LaunchError> {
         let path = format!("self/{name}");
         let flags = OFlag::O_WRONLY | OFlag::O_CLOEXEC;
@@ -64,9 +82,8 @@ impl OwnProcess {
     }
 }
 
-/// Makes this process nobody's, for good; with a user namespace of its own if `own_namespace`
-/// gives the way to map it.
-pub(super) fn become_nobody(own_namespace: Option<&OwnProcess>) -> Result<(), LaunchError> {
+/// Makes this process nobody's, for good.
+pub(super) fn become_nobody() -> Result<(), LaunchError> {
     let failed = |error: Errno| LaunchError::DropIdentity(error.into());
     let (uid, gid) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
     setgroups(&[]).map_err(failed)?;
@@ -75,11 +92,8 @@ pub(super) fn become_nobody(own_namespace: Option<&OwnProcess>) -> Result<(), La
     if geteuid() != uid || getegid() != gid || setresuid(Uid::from_raw(0), uid, uid).is_ok() {
         return Err(failed(Errno::EPERM));
     }
-    let Some(own_process) = own_namespace else { return Ok(()) };
     // A process that changed its user is not dumpable, and its /proc files are root's.
-    nix::sys::prctl::set_dumpable(true).map_err(failed)?;
-    unshare(CloneFlags::CLONE_NEWUSER).map_err(failed)?;
-    own_process.map_to_itself(uid, gid)
+    nix::sys::prctl::set_dumpable(true).map_err(failed)
 }
 
 fn map_failed(error: Errno) -> LaunchError {

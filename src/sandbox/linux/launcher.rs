@@ -3,7 +3,7 @@
 //! It is our own binary, started again before any runtime exists: single-threaded, and with
 //! nothing open but its standard streams.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs::{self, File};
 use std::io::{self, Seek as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -14,15 +14,18 @@ use std::process::ExitCode;
 
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open};
+use nix::sched::{CloneFlags, unshare};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::stat::Mode;
 use nix::unistd::{chdir, dup2_stdin, execveat};
 
+use super::confinement::Confinement;
 use super::identity::{self, OwnProcess};
 use super::launch::READY;
-use super::syscalls::{self, PROGRAM_FD};
+use super::syscalls::{self, Becomes, PROGRAM_FD};
 use super::{
-    LaunchError, Order, OsError, PYTHON_COMMAND, Tier, capabilities, file_access, resources,
+    LaunchError, Order, OsError, PYTHON_COMMAND, Plan, Role, Tier, capabilities, file_access,
+    resources,
 };
 
 /// Waits for an order on standard input and carries it out. Comes back only if that failed; the
@@ -40,31 +43,48 @@ pub(crate) fn become_python() -> ExitCode {
     ExitCode::FAILURE
 }
 
-fn carry_out(mut supervisor: &UnixStream) -> Result<std::convert::Infallible, LaunchError> {
+/// What comes after an `exec` that succeeded.
+type Never = std::convert::Infallible;
+
+fn carry_out(mut supervisor: &UnixStream) -> Result<Never, LaunchError> {
     // At tier 3 the machine's /proc is gone when the order comes.
     let is_root = identity::is_root();
-    let own_process = if is_root { Some(OwnProcess::open()?) } else { None };
+    let own_process = OwnProcess::open()?;
     let started = |error: io::Error| LaunchError::StartLauncher(error.into());
     supervisor.write_all(&READY).map_err(started)?;
     let (order, input) = Order::receive(supervisor).map_err(started)?;
+    match order.role {
+        Role::Script => become_script(&order, &input, is_root, own_process),
+        Role::ForkServer => become_fork_server(&order, input, is_root, own_process),
+    }
+}
+
+/// Python that runs one script: all layers are in force when it starts.
+fn become_script(
+    order: &Order,
+    input: &[u8],
+    is_root: bool,
+    own_process: OwnProcess,
+) -> Result<Never, LaunchError> {
     let plan = &order.plan;
     let scratch = if plan.tier == Tier::T3 { &plan.scratch } else { &order.scratch };
 
-    dup2_stdin(input_file(&input)?).map_err(|error| LaunchError::StoreScript(error.into()))?;
+    dup2_stdin(input_file(input)?).map_err(|error| LaunchError::StoreScript(error.into()))?;
     let program = open_program(&plan.program_file)?;
     if is_root {
         // While it may: another user has no right to.
         capabilities::empty_bounding_set()?;
-        identity::become_nobody(own_process.as_ref().filter(|_| plan.tier == Tier::T3))?;
+        identity::become_nobody()?;
+        if plan.tier == Tier::T3 {
+            own_process.enter_user_namespace()?;
+        }
     }
     drop(own_process);
-    // Python looks for its library from here. Better said now than by Python in its own words.
-    fs::metadata(&plan.program).map_err(|error| LaunchError::OpenProgram(error.into()))?;
+    check_program(plan)?;
     chdir(scratch).map_err(|error| LaunchError::EnterScratch(error.into()))?;
-    let arguments =
-        strings([plan.program.as_os_str().as_bytes(), b"-c", PYTHON_COMMAND.as_bytes()])?;
-    let environment = environment(&order, scratch)?;
-    let filters = syscalls::compile(plan.tier == Tier::T3)
+    let arguments = arguments(plan)?;
+    let environment = environment(order, scratch)?;
+    let filters = syscalls::compile(plan.tier == Tier::T3, Becomes::Program)
         .map_err(|error| LaunchError::FilterCalls(error.to_string()))?;
 
     resources::limit(&plan.limits, plan.tier, order.cpu_seconds)?;
@@ -72,16 +92,53 @@ fn carry_out(mut supervisor: &UnixStream) -> Result<std::convert::Infallible, La
     // Landlock before seccomp: the filter refuses the calls that set it up.
     file_access::restrict(plan, scratch)?;
     filters.install().map_err(|error| LaunchError::FilterCalls(error.to_string()))?;
-    match execveat(
-        &program,
-        filters.program_path(),
-        &arguments,
-        &environment,
-        AtFlags::AT_EMPTY_PATH,
-    ) {
-        Ok(never) => Ok(never),
-        Err(error) => Err(LaunchError::Execute(error.into())),
+    execute(&program, filters.program_path(), &arguments, &environment)
+}
+
+/// Python that forks itself for each script, and whose children take the other layers on
+/// themselves. It may make namespaces and mounts in a user namespace of its own, and nothing else
+/// that another process of the user may not. It sees what every run sees, read-only.
+fn become_fork_server(
+    order: &Order,
+    mut input: Vec<u8>,
+    is_root: bool,
+    own_process: OwnProcess,
+) -> Result<Never, LaunchError> {
+    let plan = &order.plan;
+    let program = open_program(&plan.program_file)?;
+    if is_root {
+        identity::become_nobody()?;
     }
+    // One more, also where there is one already: what is mounted read-only in a namespace above
+    // cannot be made writable again from below.
+    own_process.enter_user_namespace()?;
+    // Process numbers too: from such that belong to its user namespace, others can be made.
+    unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID)
+        .map_err(|error| LaunchError::CreateNamespaces(error.into()))?;
+    check_program(plan)?;
+    chdir(&plan.scratch).map_err(|error| LaunchError::EnterScratch(error.into()))?;
+    let confinement = Confinement::new(order, own_process.leave_open()?)?;
+    serde_json::to_writer(&mut input, &confinement)
+        .map_err(|error| LaunchError::StoreScript(io::Error::from(error).into()))?;
+    dup2_stdin(input_file(&input)?).map_err(|error| LaunchError::StoreScript(error.into()))?;
+    capabilities::keep_only_namespaces()?;
+    execute(&program, c"", &arguments(plan)?, &environment(order, &plan.scratch)?)
+}
+
+/// Python looks for its library from here. Better said now than by Python in its own words.
+fn check_program(plan: &Plan) -> Result<(), LaunchError> {
+    fs::metadata(&plan.program).map_err(|error| LaunchError::OpenProgram(error.into()))?;
+    Ok(())
+}
+
+fn execute(
+    program: &OwnedFd,
+    path: &CStr,
+    arguments: &[CString],
+    environment: &[CString],
+) -> Result<Never, LaunchError> {
+    execveat(program, path, arguments, environment, AtFlags::AT_EMPTY_PATH)
+        .map_err(|error| LaunchError::Execute(error.into()))
 }
 
 /// A file without a name that holds what Python reads, at its start.
@@ -104,6 +161,10 @@ fn open_program(path: &Path) -> Result<OwnedFd, LaunchError> {
     let file = rustix::io::fcntl_dupfd_cloexec(&file, PROGRAM_FD)
         .map_err(|error| LaunchError::ReserveDescriptor(io::Error::from(error).into()))?;
     Ok(file)
+}
+
+fn arguments(plan: &Plan) -> Result<Vec<CString>, LaunchError> {
+    strings([plan.program.as_os_str().as_bytes(), b"-c", PYTHON_COMMAND.as_bytes()])
 }
 
 fn environment(order: &Order, scratch: &Path) -> Result<Vec<CString>, LaunchError> {

@@ -4,6 +4,7 @@
 //! modules are a layer each.
 
 mod capabilities;
+mod confinement;
 mod file_access;
 mod identity;
 mod init;
@@ -19,7 +20,7 @@ pub(crate) use launch::{Init, Launched, launch, pid};
 pub(crate) use launcher::{become_python, input_file};
 
 use super::error::OsError;
-use super::{LaunchError, Limits, Order, PYTHON_COMMAND, Plan, Tier};
+use super::{LaunchError, Limits, Order, PYTHON_COMMAND, Plan, Role, Tier};
 
 /// The hidden first argument that makes our binary the launcher of a run.
 pub(crate) const LAUNCHER_ARGUMENT: &str = "__sandbox";

@@ -9,7 +9,19 @@ use super::{LaunchError, Limits, Tier};
 /// Limits this process and everything it becomes. Soft and hard are the same: nothing can be
 /// raised again without a capability.
 pub(super) fn limit(limits: &Limits, tier: Tier, cpu_seconds: u64) -> Result<(), LaunchError> {
-    let rows = [
+    let failed = |error: Errno| LaunchError::LimitResources(error.into());
+    for (resource, value) in rows(limits, tier, cpu_seconds) {
+        let (_, hard) = getrlimit(resource).map_err(failed)?;
+        // What the server itself may have less of, nobody below it gets more of.
+        let value = value.min(hard);
+        setrlimit(resource, value, value).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// What each process of a run is limited to.
+pub(super) fn rows(limits: &Limits, tier: Tier, cpu_seconds: u64) -> [(Resource, u64); 10] {
+    [
         (Resource::RLIMIT_AS, limits.address_space_bytes),
         (Resource::RLIMIT_FSIZE, limits.file_bytes),
         (Resource::RLIMIT_NOFILE, limits.open_files),
@@ -22,15 +34,7 @@ pub(super) fn limit(limits: &Limits, tier: Tier, cpu_seconds: u64) -> Result<(),
         (Resource::RLIMIT_MSGQUEUE, 0),
         (Resource::RLIMIT_NICE, 0),
         (Resource::RLIMIT_RTPRIO, 0),
-    ];
-    let failed = |error: Errno| LaunchError::LimitResources(error.into());
-    for (resource, value) in rows {
-        let (_, hard) = getrlimit(resource).map_err(failed)?;
-        // What the server itself may have less of, nobody below it gets more of.
-        let value = value.min(hard);
-        setrlimit(resource, value, value).map_err(failed)?;
-    }
-    Ok(())
+    ]
 }
 
 /// The most processes and threads of the run's user.

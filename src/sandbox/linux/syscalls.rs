@@ -107,9 +107,21 @@ pub(crate) enum InstallError {
     Numbers(#[source] seccompiler::Error),
 }
 
+/// Which program the filters let a process become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Becomes {
+    /// [`PROGRAM_FD`], by the address of [`Filters::program_path`].
+    Program,
+    /// None: it is already what it is to be.
+    Nothing,
+}
+
 /// Compiles both filters. `with_metadata_writes` says that files outside of the script's tree
 /// cannot be reached by path (tier 3, a mount namespace), so their modes and times are safe.
-pub(crate) fn compile(with_metadata_writes: bool) -> Result<Filters, CompileError> {
+pub(crate) fn compile(
+    with_metadata_writes: bool,
+    becomes: Becomes,
+) -> Result<Filters, CompileError> {
     let architecture =
         TargetArch::try_from(std::env::consts::ARCH).map_err(CompileError::Architecture)?;
     let program_path = ProgramPath::new();
@@ -119,6 +131,7 @@ pub(crate) fn compile(with_metadata_writes: bool) -> Result<Filters, CompileErro
     let mut verdicts = BTreeMap::new();
     for row in table::rows() {
         let verdict = match row.rule {
+            _ if row.call == libc::SYS_execveat && becomes == Becomes::Nothing => Verdict::Refuse,
             Rule::Allow => Verdict::Pass,
             Rule::DenyAtTier2 if with_metadata_writes => Verdict::Pass,
             Rule::Deny | Rule::DenyAtTier2 => Verdict::Refuse,
@@ -153,6 +166,19 @@ impl Filters {
     pub(crate) fn install(&self) -> Result<(), InstallError> {
         seccompiler::apply_filter(&self.arguments).map_err(InstallError::Arguments)?;
         seccompiler::apply_filter(&self.numbers).map_err(InstallError::Numbers)
+    }
+
+    /// Both filters as the kernel takes them (`struct sock_filter`, seccomp(2)), in the order in
+    /// which they are to be installed.
+    pub(crate) fn bytes(&self) -> [Vec<u8>; 2] {
+        [&self.arguments, &self.numbers].map(|program| {
+            let bytes = program.iter().flat_map(|instruction| {
+                let sock_filter { code, jt, jf, k } = instruction;
+                let [first, second] = code.to_ne_bytes();
+                [first, second, *jt, *jf].into_iter().chain(k.to_ne_bytes())
+            });
+            bytes.collect()
+        })
     }
 
     /// The empty path that the launcher passes to `execveat` together with [`PROGRAM_FD`] and

@@ -29,6 +29,19 @@ const SHARED_MEMORY_INODES: u64 = 256;
 /// Flags of every mount: no set-user-id programs, no devices.
 const INERT: MsFlags = MsFlags::MS_NOSUID.union(MsFlags::MS_NODEV);
 
+/// Flags of the folders that a run has for itself.
+pub(super) const OWN_FOLDER: MsFlags = INERT.union(MsFlags::MS_NOEXEC);
+
+/// The folders that a run has for itself: each is a tmpfs of its own, with these options.
+pub(super) fn own_folders(plan: &Plan) -> [(&Path, String); 2] {
+    let limits = &plan.limits;
+    [
+        (plan.scratch.as_path(), limits.scratch_bytes, limits.scratch_inodes),
+        (Path::new(SHARED_MEMORY), limits.shared_memory_bytes, SHARED_MEMORY_INODES),
+    ]
+    .map(|(at, bytes, inodes)| (at, format!("mode=0700,size={bytes},nr_inodes={inodes}")))
+}
+
 /// A file tree that is laid out and not entered yet.
 #[derive(Debug)]
 pub(super) struct FileTree(());
@@ -45,17 +58,11 @@ impl FileTree {
         mount_temporary(Path::new(STAGE), INERT, "mode=0755,size=1m")?;
         make_folder(&staged(OLD_ROOT))?;
 
-        let limits = &plan.limits;
         let owner = owner.map_or_else(String::new, |id| format!(",uid={id},gid={id}"));
-        let shared_memory = Path::new(SHARED_MEMORY);
-        for (at, bytes, inodes) in [
-            (plan.scratch.as_path(), limits.scratch_bytes, limits.scratch_inodes),
-            (shared_memory, limits.shared_memory_bytes, SHARED_MEMORY_INODES),
-        ] {
+        for (at, options) in own_folders(plan) {
             let at = staged(at);
             make_folder(&at)?;
-            let options = format!("mode=0700,size={bytes},nr_inodes={inodes}{owner}");
-            mount_temporary(&at, INERT | MsFlags::MS_NOEXEC, &options)?;
+            mount_temporary(&at, OWN_FOLDER, &format!("{options}{owner}"))?;
         }
         for path in &plan.readable {
             mount_readable(path)?;

@@ -1,5 +1,6 @@
 # attack: look for descriptors that the starting process left open
 # t3: Denied
+# warm: harm, gap: descriptor 3
 # t2: Denied
 # control: none, the plain executor leaves no descriptor open either
 

@@ -12,6 +12,9 @@ use serde_json::{Value, json};
 
 use super::{PublicCopy, Scratch, binary, is_public, python};
 
+/// How long loading every module may take.
+const WARM_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// How long any reply may take: above the longest timeout of a call.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -33,12 +36,20 @@ impl ServerBuilder {
         builder
             .variable("PATH", &std::env::var("PATH").unwrap())
             .variable("QWED_MCP_TRUSTED_CODE_EXECUTION", "true")
+            // Which runs are warm depends on the time; tests of warm ones ask for them.
+            .variable("QWED_MCP_WARM", "off")
             .variable("QWED_MCP_PYTHON", python().to_str().unwrap())
     }
 
     /// Runs code without analysing it first, for tests of what happens to code that does harm.
     pub(crate) fn unchecked(self) -> Self {
         self.variable("QWED_MCP_TEST_UNCHECKED_CODE", "1")
+    }
+
+    /// Keeps interpreters warm that have these modules loaded; to be waited for with
+    /// [`McpProcess::wait_until_warm`].
+    pub(crate) fn warm(self, modules: &str) -> Self {
+        self.variable("QWED_MCP_WARM", "on").variable("QWED_MCP_PRELOAD", modules)
     }
 
     /// Runs as the user and group with this number, which takes root.
@@ -327,6 +338,15 @@ impl McpProcess {
     }
 
     /// Whether the server still answers.
+    /// Comes back when scripts are run in interpreters that were warm before.
+    pub(crate) fn wait_until_warm(&mut self) {
+        let deadline = Instant::now() + WARM_TIMEOUT;
+        while self.execute("print(1)").execution()["warm"] != true {
+            assert!(Instant::now() < deadline, "interpreters stay cold");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     pub(crate) fn assert_alive(&mut self) {
         let reply = self.request("ping", &json!({}));
         assert_eq!(reply["result"], json!({}), "{reply}");

@@ -7,7 +7,7 @@ use nix::libc;
 
 use super::Verdict::{Kill, Pass, Refuse, Unknown};
 use super::table::{self, Row, Rule};
-use super::{INSTRUCTIONS_MAX, compile, files, processes, runs};
+use super::{Becomes, INSTRUCTIONS_MAX, compile, files, processes, runs};
 
 fn row(name: &str) -> Option<&'static Row> {
     table::rows().find(|row| row.name == name)
@@ -52,7 +52,8 @@ fn nothing_that_starts_a_program_is_allowed() {
 #[test]
 fn both_programs_fit_into_the_kernel() {
     for with_metadata_writes in [false, true] {
-        let (arguments, numbers) = compile(with_metadata_writes).unwrap().instructions();
+        let (arguments, numbers) =
+            compile(with_metadata_writes, Becomes::Program).unwrap().instructions();
         assert!(arguments < INSTRUCTIONS_MAX, "{arguments}");
         assert!(numbers < INSTRUCTIONS_MAX, "{numbers}");
     }
@@ -60,7 +61,10 @@ fn both_programs_fit_into_the_kernel() {
 
 #[test]
 fn metadata_writes_are_denied_at_tier_2_only() {
-    assert_ne!(compile(false).unwrap().numbers, compile(true).unwrap().numbers);
+    assert_ne!(
+        compile(false, Becomes::Program).unwrap().numbers,
+        compile(true, Becomes::Program).unwrap().numbers
+    );
 }
 
 #[test]
@@ -79,14 +83,15 @@ fn runs_cover_all_numbers() {
 
 #[test]
 fn the_number_filter_kills_x32_first() {
-    let filters = compile(true).unwrap();
+    let filters = compile(true, Becomes::Program).unwrap();
     assert_eq!(filters.numbers[1].k, 0x4000_0000);
     assert_eq!(filters.numbers[2].k, libc::SECCOMP_RET_KILL_PROCESS);
 }
 
 #[test]
 fn each_compilation_chooses_another_address_of_an_empty_path() {
-    let (one, other) = (compile(true).unwrap(), compile(true).unwrap());
+    let (one, other) =
+        (compile(true, Becomes::Program).unwrap(), compile(true, Becomes::Program).unwrap());
     assert!(one.program_path().is_empty());
     assert_ne!(one.program_path().as_ptr(), other.program_path().as_ptr());
     assert_ne!(one.arguments, other.arguments);
@@ -94,7 +99,7 @@ fn each_compilation_chooses_another_address_of_an_empty_path() {
 
 #[test]
 fn the_path_stays_where_it_is_when_the_filters_move() {
-    let filters = compile(true).unwrap();
+    let filters = compile(true, Becomes::Program).unwrap();
     let address = filters.program_path().as_ptr();
     let moved = Box::new(filters);
     assert_eq!(moved.program_path().as_ptr(), address);

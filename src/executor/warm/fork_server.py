@@ -1,0 +1,401 @@
+def serve(stream):
+    # One trusted process for each interpreter. It loads what verifications use, and forks a child
+    # for each script; the child takes every right away from itself and then waits for the script.
+    # Only a child comes back from here, with the script's code and with what ends it.
+    #
+    # No script is ever in this process, and it has one thread: a fork copies nothing but that.
+    import ctypes, gc, json, os, resource, select, signal, socket, struct, sys
+
+    options = json.loads(stream.readline())
+    confinement = json.loads(stream.read())
+    stream.close()
+
+    CLONE_NEWNS, CLONE_NEWIPC = 0x00020000, 0x08000000
+    CLONE_NEWUSER, CLONE_NEWPID = 0x10000000, 0x20000000
+    # The numbers of system calls that the C library may have no function for.
+    SECCOMP = {"x86_64": 317, "aarch64": 277}[os.uname().machine]
+    PIDFD_OPEN, LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 434, 444, 445, 446
+    # Where a child's end of the server's socket is: it says that the script has ended.
+    CONTROL = 3
+    # All descriptors of this process are below.
+    DESCRIPTORS_MAX = 1024
+    CAPABILITIES_MAX = 64
+    PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 24, 38
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.syscall.restype = ctypes.c_long
+
+    def checked(result):
+        if result < 0:
+            error = ctypes.get_errno()
+            raise OSError(error, os.strerror(error))
+        return result
+
+    def system_call(number, *arguments):
+        words = [ctypes.c_long(a) if isinstance(a, int) else a for a in arguments]
+        return checked(libc.syscall(ctypes.c_long(number), *words))
+
+    def receive(channel, size, descriptors_max):
+        # A message with descriptors, or none at the end of the channel.
+        room = socket.CMSG_SPACE(4 * descriptors_max)
+        message, control, flags, _ = channel.recvmsg(size, room)
+        data = b"".join(part for level, kind, part in control)
+        return message, struct.unpack("%di" % (len(data) // 4), data)
+
+    def send(channel, message, descriptor):
+        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", descriptor))
+        channel.sendmsg([message], [rights])
+
+    def drop_capabilities():
+        for number in range(CAPABILITIES_MAX):
+            # The kernel knows fewer, and says so for the first that it does not know.
+            if libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0) < 0:
+                break
+        header = struct.pack("Ii", 0x20080522, 0)
+        checked(libc.capset(header, struct.pack("6I", 0, 0, 0, 0, 0, 0)))
+
+    # --- process 1 of each child's process numbers ---
+
+    def make_inits(channel):
+        # A small process, from before anything is loaded: its forks are cheap. It gets one end of
+        # a socket for each init, and gives a descriptor of the init back.
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        itself = system_call(PIDFD_OPEN, os.getpid(), 0)
+        while True:
+            _, descriptors = receive(channel, 1, 1)
+            if not descriptors:
+                os._exit(0)
+            checked(libc.unshare(CLONE_NEWPID))
+            pid = os.fork()
+            if pid == 0:
+                be_init(descriptors[0])
+            checked(libc.setns(itself, CLONE_NEWPID))
+            init = system_call(PIDFD_OPEN, pid, 0)
+            send(channel, b"+", init)
+            os.close(init)
+            os.close(descriptors[0])
+
+    def be_init(lifeline):
+        # Orphans of the run become its children, and the kernel reaps them, because SIGCHLD is
+        # ignored. When it ends, the kernel kills all that is left of the run.
+        try:
+            os.dup2(lifeline, 0)
+            os.closerange(1, DESCRIPTORS_MAX)
+            drop_capabilities()
+            os.write(0, b"+")
+            os.read(0, 1)
+        finally:
+            os._exit(0)
+
+    # --- the loading ---
+
+    def load(modules):
+        # What a first use makes lazily is made here once, instead of in every child.
+        uses = {
+            "sympy": """
+import sympy as s
+x, y = s.symbols("x y")
+f = s.sin(x) ** 2 * s.exp(x) + x ** 3 / (1 + x)
+s.diff(f, x); s.integrate(x ** 2 * s.exp(x), x); s.integrate(s.sin(x), (x, 0, s.pi))
+s.solve(x ** 2 - 2, x); s.solve([x + y - 1, x - y], [x, y]); s.limit(s.sin(x) / x, x, 0)
+s.series(s.exp(x), x, 0, 4); s.simplify(s.sin(x) ** 2 + s.cos(x) ** 2); s.factor(x ** 2 - 1)
+s.expand((x + 1) ** 3); s.Matrix([[1, 2], [3, 4]]).det(); s.N(s.pi, 20); s.latex(f); str(f)
+s.Eq(x, y); s.Rational(1, 3) + s.sqrt(2); s.apart(1 / (x ** 2 - 1)); s.isprime(97)
+s.summation(x, (x, 1, 10)); s.sympify("x**2 + 1"); s.lambdify(x, x ** 2)(3)
+""",
+            # Nothing that has no solution: looking for that starts a thread, which a fork would
+            # lose.
+            "z3": """
+import z3
+# A context of its own: which solution is found first depends on what the context has seen.
+context = z3.Context()
+a, b, p = z3.Int("a", context), z3.Real("b", context), z3.Bool("p", context)
+for claims in ([a > 1, a < 3], [b > 1, p], [z3.BitVec("c", 8, context) == 3]):
+    solver = z3.Solver(ctx=context); solver.add(*claims)
+    solver.check() == z3.sat and str(solver.model())
+z3.simplify(a + a)
+""",
+            "numpy": """
+import numpy as n, numpy.linalg, numpy.random
+n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.fft.fft(n.ones(2))
+""",
+        }
+        for name in modules:
+            try:
+                __import__(name)
+                if name in uses:
+                    exec(uses[name], {"__name__": "preload"})
+            except ImportError:
+                # Not installed. What it is to a script, the script will see.
+                pass
+            except Exception as error:
+                print("%s could not be loaded: %r" % (name, error), file=sys.stderr)
+            if threads() != 1:
+                # A fork would lose it, and what it holds.
+                print("%s starts a thread; leave it out of the list" % name, file=sys.stderr)
+                os._exit(1)
+
+    def threads():
+        status = os.open("self/status", os.O_RDONLY, dir_fd=confinement["proc"])
+        with open(status) as lines:
+            return next(int(line.split()[1]) for line in lines if line.startswith("Threads:"))
+
+    # --- the children ---
+
+    def write_own(name, text):
+        descriptor = os.open("self/" + name, os.O_WRONLY, dir_fd=confinement["proc"])
+        os.write(descriptor, text.encode())
+        os.close(descriptor)
+
+    def sock_fprog(instructions):
+        # struct sock_fprog: a count and a pointer.
+        buffer = ctypes.create_string_buffer(instructions, len(instructions))
+        program = struct.pack("HxxxxxxP", len(instructions) // 8, ctypes.addressof(buffer))
+        return ctypes.create_string_buffer(program, len(program)), buffer
+
+    def confine(stdout, stderr, control, null):
+        uid, gid = confinement["uid"], confinement["gid"]
+        # A group of its own, as a script has that is started alone.
+        os.setpgid(0, 0)
+        checked(libc.unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWIPC))
+        write_own("setgroups", "deny")
+        write_own("uid_map", "%d %d 1" % (uid, uid))
+        write_own("gid_map", "%d %d 1" % (gid, gid))
+        flags = ctypes.c_ulong(confinement["own_folder_flags"])
+        for folder, mount_options in confinement["own_folders"]:
+            at = os.fsencode(folder)
+            checked(libc.mount(b"tmpfs", at, b"tmpfs", flags, mount_options.encode()))
+        os.chdir(confinement["scratch"])
+
+        os.dup2(null, 0)
+        os.dup2(stdout, 1)
+        os.dup2(stderr, 2)
+        os.dup2(control, CONTROL, inheritable=False)
+        os.closerange(CONTROL + 1, DESCRIPTORS_MAX)
+
+        for name, most in confinement["limits"]:
+            kind = getattr(resource, name)
+            hard = resource.getrlimit(kind)[1]
+            most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            resource.setrlimit(kind, (most, most))
+        drop_capabilities()
+        checked(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+
+        landlock = confinement["landlock"]
+        handled = landlock["handled"][: landlock["handled_count"]]
+        attributes = struct.pack("%dQ" % len(handled), *handled)
+        ruleset = system_call(LANDLOCK_CREATE, attributes, len(attributes), 0)
+        for path, access in landlock["rules"]:
+            beneath = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            system_call(LANDLOCK_ADD, ruleset, 1, struct.pack("=Qi", access, beneath), 0)
+            os.close(beneath)
+        system_call(LANDLOCK_RESTRICT, ruleset, 0)
+        os.close(ruleset)
+        for program, _ in filters:
+            system_call(SECCOMP, 1, 0, program)
+
+    def reseed():
+        # `random` does so itself after a fork.
+        random = sys.modules.get("numpy.random")
+        if random is not None:
+            random.seed()
+
+    def await_script():
+        def read(size):
+            parts = []
+            while size:
+                part = os.read(CONTROL, min(size, 1 << 16))
+                if not part:
+                    # The server has no use for this child.
+                    os._exit(0)
+                parts.append(part)
+                size -= len(part)
+            return b"".join(parts)
+
+        (size,) = struct.unpack("<Q", read(8))
+        return read(size)
+
+    # --- the end of a script ---
+
+    def exit_code(value):
+        # What the interpreter does with an exception that nobody caught.
+        if isinstance(value, SystemExit):
+            code = value.code
+            if code is None:
+                return 0
+            if isinstance(code, int):
+                return code & 0xFF if -(1 << 63) <= code < 1 << 63 else 0xFF
+            print(code, file=sys.stderr)
+            return 1
+        try:
+            sys.excepthook(type(value), value, value.__traceback__)
+        except SystemExit as error:
+            return exit_code(error)
+        except BaseException as error:
+            import traceback
+
+            print("Error in sys.excepthook:", file=sys.stderr)
+            error.__context__ = None
+            traceback.print_exception(type(error), error, error.__traceback__.tb_next)
+            print("\nOriginal exception was:", file=sys.stderr)
+            traceback.print_exception(type(value), value, value.__traceback__)
+        return 1
+
+    def flush():
+        # As the interpreter does it: a stream that cannot be written to is an exit code.
+        failed = False
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                if stream is not None and not stream.closed:
+                    stream.flush()
+            except BaseException as error:
+                failed = True
+                if stream is sys.stdout:
+                    told = "Exception ignored in: %r\n%s: %s" % (stream, type(error).__name__, error)
+                    print(told, file=sys.stderr)
+        return failed
+
+    def finish(value):
+        code = 0 if value is None else exit_code(value)
+        threading = sys.modules.get("threading")
+        if threading is not None:
+            threading._shutdown()
+        import atexit
+
+        atexit._run_exitfuncs()
+        failed = flush()
+        # What the script's names hold ends with them, in the interpreter's own order.
+        names = main
+        texts = [name for name in names if isinstance(name, str)]
+        for name in [n for n in texts if n[:1] == "_" and n[1:2] != "_"]:
+            names[name] = None
+        for name in [n for n in texts if n != "__builtins__"]:
+            names[name] = None
+        gc.collect()
+        # What could not be written the first time was told of.
+        if not failed:
+            failed = flush()
+        return 120 if failed else code
+
+    class Ending:
+        def __enter__(self):
+            pass
+
+        def __exit__(self, kind, value, trace):
+            code = 1
+            try:
+                code = finish(value)
+                if type(value) is KeyboardInterrupt:
+                    signal.signal(signal.SIGINT, signal.SIG_DFL)
+                    os.kill(os.getpid(), signal.SIGINT)
+                # A child of the script's own may come here too; its end is not the script's.
+                if os.getpid() == own_number:
+                    os.write(CONTROL, b"=%d\n" % code)
+            finally:
+                os._exit(code)
+
+    # --- the life of this process ---
+
+    # Process numbers of its own, in the same user namespace: from these it may make others, for
+    # each child, and come back. They begin with the next process.
+    first = os.fork()
+    if first:
+        os._exit(os.WEXITSTATUS(os.waitpid(first, 0)[1]))
+
+    requests = socket.socket(fileno=os.dup(1))
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    init_maker, theirs = socket.socketpair()
+    maker = os.fork()
+    if maker == 0:
+        try:
+            requests.close()
+            init_maker.close()
+            make_inits(theirs)
+        except BaseException as error:
+            print("no init could be made: %r" % error, file=sys.stderr, flush=True)
+        finally:
+            os._exit(1)
+    theirs.close()
+
+    filters = [sock_fprog(bytes.fromhex(digits)) for digits in confinement["filters"]]
+    load(options["modules"])
+    # The script that the next lines compile shows the bootstrap's first use of its own ways.
+    import atexit, io, linecache, threading, traceback
+
+    compile("1", "<verification>", "exec")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    gc.collect()
+    gc.freeze()
+
+    children = {}
+    ended, wake = os.pipe()
+    os.set_blocking(wake, False)
+    os.set_blocking(ended, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    poll = select.poll()
+    poll.register(requests, select.POLLIN)
+    poll.register(ended, select.POLLIN)
+    requests.sendall(b"ready\n")
+    while True:
+        poll.poll()
+        try:
+            os.read(ended, 4096)
+        except BlockingIOError:
+            pass
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if pid == 0:
+                break
+            if pid == maker:
+                os._exit(1)
+            code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+            requests.sendall(b"%s %d\n" % (children.pop(pid), code))
+        if not select.select([requests], [], [], 0)[0]:
+            continue
+        name, descriptors = receive(requests, 16, 4)
+        if len(descriptors) != 4:
+            os._exit(0)
+        stdout, stderr, control, lifeline = descriptors
+        send(init_maker, b"+", lifeline)
+        _, (init,) = receive(init_maker, 1, 1)
+        try:
+            checked(libc.setns(init, CLONE_NEWPID))
+            pid = os.fork()
+        except OSError:
+            # The server has changed its mind and let the init go, or there is no room.
+            requests.sendall(b"%s -9\n" % name)
+        else:
+            if pid == 0:
+                break
+            children[pid] = name
+        for descriptor in descriptors + (init,):
+            os.close(descriptor)
+
+    # From here on this is a child.
+    try:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        # Their numbers will be other files'.
+        requests.detach()
+        init_maker.detach()
+        own_number = os.getpid()
+        confine(stdout, stderr, control, null)
+        reseed()
+        os.write(CONTROL, b"+")
+        source = await_script()
+    except BaseException as error:
+        print("a child could not be confined: %r" % error, file=sys.stderr, flush=True)
+        os._exit(1)
+    return bootstrap(io.BytesIO(source)), Ending()
+
+
+code, ending = serve(main.pop("script"))
+with ending:
+    exec(code, main)

@@ -1,0 +1,299 @@
+//! The fork server's process, from the server's side.
+//!
+//! It is launched by a supervisor of its own, like a script, but as [`Role::ForkServer`]. Its
+//! standard output is a socket: the server sends a name of 16 bytes and four descriptors for each
+//! child that it wants (stdout, stderr, the child's control, its init's lifeline), and the fork
+//! server answers with a line when a child has ended: the name and the exit code.
+
+use std::collections::HashMap;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use serde_json::json;
+use thiserror::Error;
+use tokio::io::{
+    AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Interest,
+};
+use tokio::net::UnixStream;
+use tokio::process::{Child, Command};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
+use uuid::Uuid;
+
+use crate::sandbox::{LaunchError, Order, Role, Tier};
+
+use super::super::containment::NotContained;
+use super::super::limits::KILL_TIMEOUT;
+use super::super::memory::MemoryWatch;
+use super::super::one_shot::{Listed, OneShotExecutor, Supervisors, supervisor_command};
+use super::super::protocol::{REPORT_BYTES_MAX, Report};
+
+/// How long the modules may take to load: seconds, on a slow disk.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// The longest line of the fork server's log that is kept.
+const LOG_BYTES_MAX: usize = 64 * 1024;
+
+/// A child's name: an id without hyphens has 32 digits, and 16 bytes.
+pub(super) type Name = [u8; 16];
+
+/// What a fork server is told.
+#[derive(Debug)]
+pub(super) struct Loading {
+    /// The modules that it loads.
+    pub(super) modules: Vec<String>,
+    /// The CPU time that each process of a run gets.
+    pub(super) cpu_seconds: u64,
+}
+
+/// Why there is no fork server.
+#[derive(Debug, Error)]
+pub(super) enum ForkServerError {
+    /// Its children would not be contained: the layers below tier 3 do not do for them.
+    #[error("warm interpreters take tier 3 of the sandbox")]
+    NotAtThisTier,
+    #[error(transparent)]
+    NotContained(#[from] NotContained),
+    #[error("its supervisor could not be started: {0}")]
+    StartSupervisor(#[source] io::Error),
+    #[error("it could not be launched: {0}")]
+    Launch(LaunchError),
+    #[error("it ended before it was ready: {0}")]
+    Ended(String),
+    #[error("it did not get ready in time")]
+    Timeout,
+    #[error("memory cannot be watched: {0}")]
+    WatchMemory(#[source] io::Error),
+}
+
+/// A fork server that is ready. Dropping it ends it, with everything that it has forked.
+#[derive(Debug)]
+pub(super) struct ForkServer {
+    requests: Arc<UnixStream>,
+    running: Running,
+    pub(super) memory: MemoryWatch,
+    package_folders: Vec<PathBuf>,
+    /// The supervisor kills all of it when this closes.
+    _control: UnixStream,
+}
+
+/// The children that live, each with who waits for its end.
+#[derive(Debug, Clone, Default)]
+struct Running(Arc<Mutex<HashMap<Name, oneshot::Sender<i32>>>>);
+
+impl Running {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Name, oneshot::Sender<i32>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ForkServer {
+    /// Starts a fork server for the interpreter and the sandbox of `alone`, and waits until it has
+    /// loaded everything.
+    pub(super) async fn start(
+        alone: &OneShotExecutor,
+        loading: &Loading,
+        tasks: &TaskTracker,
+    ) -> Result<Self, ForkServerError> {
+        let contained = alone.contained().await?;
+        let plan = &contained.plan;
+        if plan.tier != Tier::T3 {
+            return Err(ForkServerError::NotAtThisTier);
+        }
+        let mut options = json!({ "modules": loading.modules }).to_string();
+        options.push('\n');
+        let input = [&contained.interpreter.fork_server[..], options.as_bytes()];
+        let order = Order {
+            plan: plan.clone(),
+            role: Role::ForkServer,
+            // Its children's are file systems of their own.
+            scratch: PathBuf::from("/"),
+            environment: contained.interpreter.environment.clone(),
+            cpu_seconds: loading.cpu_seconds,
+            input_bytes: input.iter().map(|part| part.len()).sum(),
+        };
+        let memory =
+            MemoryWatch::new(plan.limits.memory_bytes).map_err(ForkServerError::WatchMemory)?;
+        let order = order.to_bytes(&input).map_err(ForkServerError::StartSupervisor)?;
+        let started = alone.start_fork_server().map_err(ForkServerError::StartSupervisor)?;
+        let Started { mut supervisor, listed, mut control, requests } = started;
+        let log = supervisor.stderr.take();
+        tasks.spawn(outlive(supervisor, listed, alone.supervisors().clone()));
+        // If this fails it has ended, and says below why.
+        let _ = control.write_all(&order).await;
+
+        let mut requests = BufReader::new(requests);
+        let mut word = String::new();
+        // If there was no launch, nobody has the other end of this.
+        let read = timeout(LOAD_TIMEOUT, requests.read_line(&mut word)).await;
+        if read.is_err() {
+            return Err(ForkServerError::Timeout);
+        }
+        if word != "ready\n" {
+            return Err(why_it_ended(control, log).await);
+        }
+        if let Some(log) = log {
+            tokio::spawn(tell(log));
+        }
+        // It says nothing until it is asked for a child.
+        let requests = Arc::new(requests.into_inner());
+        let running = Running::default();
+        tokio::spawn(read_ends(Arc::clone(&requests), running.clone()));
+        let package_folders = plan.readable.clone();
+        Ok(Self { requests, running, memory, package_folders, _control: control })
+    }
+
+    /// The folders that modules are loaded from.
+    pub(super) fn package_folders(&self) -> &[PathBuf] {
+        &self.package_folders
+    }
+
+    /// Asks for a child with these descriptors. What comes back gives its exit code, once, or an
+    /// error if the fork server dies before.
+    pub(super) async fn fork(
+        &self,
+        descriptors: [OwnedFd; 4],
+    ) -> io::Result<oneshot::Receiver<i32>> {
+        let name: Name = *Uuid::new_v4().as_bytes();
+        let (sender, ended) = oneshot::channel();
+        self.running.lock().insert(name, sender);
+        let numbers: [RawFd; 4] = descriptors.each_ref().map(OwnedFd::as_raw_fd);
+        let ask = || {
+            let rights = [ControlMessage::ScmRights(&numbers)];
+            let parts = [IoSlice::new(&name)];
+            let fd = self.requests.as_raw_fd();
+            Ok(sendmsg::<()>(fd, &parts, &rights, MsgFlags::MSG_NOSIGNAL, None)?)
+        };
+        match self.requests.async_io(Interest::WRITABLE, ask).await {
+            Ok(sent) if sent == name.len() => Ok(ended),
+            Ok(_) => Err(io::ErrorKind::WriteZero.into()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// A supervisor that was told nothing yet.
+pub(in crate::executor) struct Started {
+    pub(in crate::executor) supervisor: Child,
+    pub(in crate::executor) listed: Listed,
+    pub(in crate::executor) control: UnixStream,
+    pub(in crate::executor) requests: UnixStream,
+}
+
+impl OneShotExecutor {
+    fn start_fork_server(&self) -> io::Result<Started> {
+        let (control, theirs) = pair()?;
+        let (requests, output) = pair()?;
+        let mut command: Command = supervisor_command(theirs)?;
+        command.stdout(Stdio::from(output)).stderr(Stdio::piped());
+        let (supervisor, listed) = self.supervisors().start(&mut command)?;
+        Ok(Started { supervisor, listed, control, requests })
+    }
+}
+
+/// A socket for this process, and one for another, which waits when it reads.
+pub(super) fn pair() -> io::Result<(UnixStream, OwnedFd)> {
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    Ok((UnixStream::from_std(ours)?, theirs.into()))
+}
+
+/// Keeps the supervisor on the list until it has ended. If it was killed, so is what it watched
+/// over.
+async fn outlive(mut supervisor: Child, listed: Listed, supervisors: Supervisors) {
+    let ended = supervisor.wait().await;
+    drop(listed);
+    if !ended.is_ok_and(|status| status.success()) {
+        supervisors.kill_orphans().await;
+    }
+}
+
+async fn why_it_ended(control: UnixStream, log: Option<impl AsyncRead + Unpin>) -> ForkServerError {
+    let report = read_bounded(control, REPORT_BYTES_MAX).await;
+    match serde_json::from_slice(&report) {
+        Ok(Report::NotStarted(error)) => ForkServerError::Launch(error),
+        Ok(Report::Exited(_) | Report::Killed | Report::OutOfMemory) | Err(_) => {
+            let log = match log {
+                Some(log) => read_bounded(log, LOG_BYTES_MAX).await,
+                None => Vec::new(),
+            };
+            ForkServerError::Ended(String::from_utf8_lossy(&log).trim().to_owned())
+        }
+    }
+}
+
+/// What a process that ends says until then.
+async fn read_bounded(source: impl AsyncRead + Unpin, bytes_max: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut limited = source.take(u64::try_from(bytes_max).unwrap_or(u64::MAX));
+    let _ = timeout(KILL_TIMEOUT, limited.read_to_end(&mut bytes)).await;
+    bytes
+}
+
+/// Passes on what modules print when they are loaded, and what goes wrong later.
+async fn tell(log: impl AsyncRead + Unpin) {
+    let mut lines = BufReader::new(log);
+    let log_bytes_max = u64::try_from(LOG_BYTES_MAX).unwrap_or(u64::MAX);
+    loop {
+        let mut line = Vec::new();
+        match (&mut lines).take(log_bytes_max).read_until(b'\n', &mut line).await {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {
+                let line = String::from_utf8_lossy(&line);
+                tracing::debug!(line = line.trim_end(), "the fork server says");
+            }
+        }
+    }
+}
+
+/// Reads which children have ended, until the fork server has. Then nobody waits any more.
+async fn read_ends(requests: Arc<UnixStream>, running: Running) {
+    let mut unread = Vec::new();
+    loop {
+        if requests.readable().await.is_err() {
+            break;
+        }
+        match requests.try_read_buf(&mut unread) {
+            Ok(1..) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+            Ok(0) | Err(_) => break,
+        }
+        while let Some((name, code, used)) = end(&unread) {
+            unread.drain(..used);
+            if let Some(waiting) = running.lock().remove(&name) {
+                // Nobody waits for the end of a run that was told of already.
+                let _ = waiting.send(code);
+            }
+        }
+    }
+    running.lock().clear();
+}
+
+/// The first line of `unread`: a child's name, its exit code, and how long the line is.
+fn end(unread: &[u8]) -> Option<(Name, i32, usize)> {
+    let (name, rest) = unread.split_at_checked(size_of::<Name>())?;
+    let length = rest.iter().position(|byte| *byte == b'\n')?;
+    let code = std::str::from_utf8(rest.get(..length)?).ok()?.trim().parse().ok()?;
+    Some((name.try_into().ok()?, code, size_of::<Name>() + length + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_are_read_line_by_line() {
+        let mut line = vec![b'\n'; 16];
+        assert_eq!(end(&line), None);
+        line.extend_from_slice(b" -9");
+        assert_eq!(end(&line), None);
+        line.extend_from_slice(b"\nrest");
+        assert_eq!(end(&line), Some(([b'\n'; 16], -9, 20)));
+    }
+}

@@ -1,0 +1,211 @@
+//! Interpreters that are warm: a verification answers faster than Python starts.
+//!
+//! A fork server (`fork_server.py`) is one trusted Python process that has loaded what
+//! verifications use. It forks a child for each script. The child takes on every layer that a script
+//! has that is started alone, and waits: it is a spare until a script comes. Each runs one script,
+//! and none was ever near another one.
+//!
+//! `fork_server` starts the process and talks to it, `spare` is one of its children from the
+//! server's side, `pool` keeps some of them ready. Whatever is wrong with any of them, a script is
+//! run the other way: alone, in a new interpreter. Tier 3 only.
+
+mod fork_server;
+mod pool;
+mod spare;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::Settings;
+use crate::gateway::AuthorizedScript;
+
+use self::fork_server::{ForkServer, ForkServerError, Loading};
+use self::pool::Pool;
+use super::limits::CPU_GRACE;
+use super::one_shot::without_byte_order_mark;
+use super::{Executor, OneShotExecutor, Outcome, Readiness, Run, RunError, RunLimits, ShutDown};
+
+/// How long to go without a fork server after one could not be had.
+const RETRY_INTERVAL: Duration = Duration::from_secs(60);
+
+/// How long a spare child may be waited for before the script is started alone.
+const SPARE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Runs each script in a child of a fork server, or alone in a new interpreter.
+#[derive(Debug)]
+pub(crate) struct WarmExecutor {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    alone: OneShotExecutor,
+    loading: Loading,
+    /// How long the fork server stays without a call; None is for ever.
+    idle: Option<Duration>,
+    state: Mutex<State>,
+    /// What has to end before the server does.
+    tasks: TaskTracker,
+}
+
+#[derive(Debug)]
+enum State {
+    /// There is none. The next call starts one.
+    Absent,
+    /// There will be one.
+    Starting,
+    Ready(Arc<Pool>),
+    /// None could be had, and none is tried for before then.
+    Unavailable {
+        until: Instant,
+    },
+    /// The server ends.
+    Closed,
+}
+
+impl WarmExecutor {
+    /// An executor for the interpreter and the sandbox that the settings want.
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let longest = settings.sync_timeout.max(settings.background_timeout);
+        Self {
+            inner: Arc::new(Inner {
+                alone: OneShotExecutor::new(settings),
+                loading: Loading {
+                    modules: settings.preload.clone(),
+                    cpu_seconds: (longest + CPU_GRACE + Duration::from_millis(999)).as_secs(),
+                },
+                idle: settings.warm_idle,
+                state: Mutex::new(State::Absent),
+                tasks: TaskTracker::new(),
+            }),
+        }
+    }
+
+    async fn run_script(
+        &self,
+        script: AuthorizedScript,
+        limits: RunLimits,
+        cancel: CancellationToken,
+    ) -> Result<Outcome, RunError> {
+        if let Some(pool) = self.inner.pool() {
+            let spare = tokio::select! {
+                spare = tokio::time::timeout(SPARE_TIMEOUT, pool.take()) => spare.ok().flatten(),
+                () = cancel.cancelled() => return Ok(Outcome::never_started()),
+            };
+            if let Some(spare) = spare {
+                let source = without_byte_order_mark(script.source().as_str());
+                if let Ok(outcome) = spare.run(source, limits, &cancel).await {
+                    return Ok(outcome);
+                }
+                // Nothing of it was told to anybody: it can be run again.
+                tracing::warn!("the fork server died; running the script alone");
+            }
+            self.inner.retire(&pool);
+        }
+        self.inner.alone.run(script, limits, cancel).await
+    }
+}
+
+impl Inner {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The pool, if it is ready. If there is none, one is started for later calls.
+    fn pool(self: &Arc<Self>) -> Option<Arc<Pool>> {
+        let mut state = self.state();
+        match &*state {
+            State::Ready(pool) if pool.is_usable() => return Some(Arc::clone(pool)),
+            State::Unavailable { until } if Instant::now() < *until => return None,
+            State::Starting | State::Closed => return None,
+            State::Ready(_) | State::Unavailable { .. } | State::Absent => {}
+        }
+        *state = State::Starting;
+        self.tasks.spawn(Arc::clone(self).start());
+        None
+    }
+
+    /// Makes sure that `pool` is not used again.
+    fn retire(&self, pool: &Arc<Pool>) {
+        let mut state = self.state();
+        if matches!(&*state, State::Ready(current) if Arc::ptr_eq(current, pool)) {
+            *state = State::Absent;
+        }
+    }
+
+    async fn start(self: Arc<Self>) {
+        let started = Instant::now();
+        let pool = match ForkServer::start(&self.alone, &self.loading, &self.tasks).await {
+            Ok(server) => {
+                tracing::info!(duration = ?started.elapsed(), "interpreters are warm");
+                Some(Arc::new(Pool::new(server, &self.tasks)))
+            }
+            // The admin wants it so, and knows.
+            Err(error @ ForkServerError::NotAtThisTier) => {
+                tracing::info!("{error}");
+                None
+            }
+            Err(error) => {
+                tracing::warn!("interpreters stay cold: {error}");
+                None
+            }
+        };
+        let mut state = self.state();
+        match (&*state, pool) {
+            (State::Closed, _) => {}
+            (_, Some(pool)) => {
+                if let Some(idle) = self.idle {
+                    let pool = Arc::downgrade(&pool);
+                    let inner = Arc::downgrade(&self);
+                    // Not tracked: it only sleeps, and holds nothing.
+                    tokio::spawn(async move {
+                        while let Some(left) = pool.upgrade().map(|pool| pool.idle_left(idle)) {
+                            if left.is_zero() {
+                                let (Some(inner), Some(pool)) = (inner.upgrade(), pool.upgrade())
+                                else {
+                                    return;
+                                };
+                                tracing::info!("the fork server was idle and is let go");
+                                return inner.retire(&pool);
+                            }
+                            tokio::time::sleep(left).await;
+                        }
+                    });
+                }
+                *state = State::Ready(pool);
+            }
+            (_, None) => *state = State::Unavailable { until: Instant::now() + RETRY_INTERVAL },
+        }
+    }
+}
+
+impl Executor for WarmExecutor {
+    fn run(
+        &self,
+        script: AuthorizedScript,
+        limits: RunLimits,
+        cancel: CancellationToken,
+    ) -> Run<'_> {
+        Box::pin(self.run_script(script, limits, cancel))
+    }
+
+    fn readiness(&self) -> Readiness<'_> {
+        self.inner.alone.readiness()
+    }
+
+    fn warm_up(&self) {
+        // The call that comes first starts it otherwise.
+        let _ = self.inner.pool();
+    }
+
+    fn shut_down(&self) -> ShutDown<'_> {
+        Box::pin(async {
+            *self.inner.state() = State::Closed;
+            self.inner.tasks.close();
+            self.inner.tasks.wait().await;
+        })
+    }
+}

@@ -1,0 +1,265 @@
+//! One child of a fork server, from the server's side: a spare, then a run.
+
+use std::io::{self, IoSliceMut};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nix::cmsg_space;
+use nix::sys::socket::{
+    ControlMessageOwned, MsgFlags, UnixCredentials, recvmsg, setsockopt, sockopt,
+};
+use nix::unistd::Pid;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
+use tokio::net::UnixStream;
+use tokio::net::unix::pipe;
+use tokio::sync::oneshot::{self, error::TryRecvError};
+use tokio::time::{MissedTickBehavior, interval, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::sandbox::Tier;
+
+use super::super::limits::{KILL_TIMEOUT, OUTPUT_BYTES_MAX, RunLimits};
+use super::super::memory::WATCH_INTERVAL;
+use super::super::outcome::{Ending, Outcome, Start};
+use super::super::output::{Capture, ReadEnd};
+use super::fork_server::{ForkServer, pair};
+
+/// The longest thing that a child says: `=`, an exit code, a line feed.
+const END_BYTES_MAX: usize = 8;
+
+/// The run was lost with its fork server; nobody knows how it ended.
+#[derive(Debug)]
+pub(super) struct Lost;
+
+/// A child that is confined and waits for a script. Dropping it ends it.
+#[derive(Debug)]
+pub(super) struct Spare {
+    /// Takes the script, and says when it has ended.
+    control: UnixStream,
+    /// The run's process 1 ends when this closes, and with it the run.
+    lifeline: Option<UnixStream>,
+    ended: oneshot::Receiver<i32>,
+    stdout: Capture<pipe::Receiver>,
+    stderr: Capture<pipe::Receiver>,
+    /// The child and its process 1, as this process numbers them.
+    python: Pid,
+    init: Pid,
+    server: Arc<ForkServer>,
+}
+
+impl Spare {
+    /// Has a child forked, and waits until it is confined.
+    pub(super) async fn prepare(server: &Arc<ForkServer>) -> io::Result<Self> {
+        let (stdout, stdout_end) = output()?;
+        let (stderr, stderr_end) = output()?;
+        let (control, control_end) = pair()?;
+        let (lifeline, lifeline_end) = pair()?;
+        // The kernel tells who has written: by the numbers that this process knows them by.
+        for socket in [&control, &lifeline] {
+            setsockopt(socket, sockopt::PassCred, &true)?;
+        }
+        let ended = server.fork([stdout_end, stderr_end, control_end, lifeline_end]).await?;
+        let init = word(&lifeline).await?;
+        let python = word(&control).await?;
+        let server = Arc::clone(server);
+        Ok(Self { control, lifeline: Some(lifeline), ended, stdout, stderr, python, init, server })
+    }
+
+    /// Whether it still waits for a script.
+    pub(super) fn is_waiting(&mut self) -> bool {
+        matches!(self.ended.try_recv(), Err(TryRecvError::Empty))
+    }
+
+    /// Runs `source` until it ends, within `limits`. Its end is told as soon as its output is
+    /// complete; by then the kill of all that is left of it is under way.
+    pub(super) async fn run(
+        mut self,
+        source: &str,
+        limits: RunLimits,
+        cancel: &CancellationToken,
+    ) -> Result<Outcome, Lost> {
+        let started = Instant::now();
+        let cause = tokio::select! {
+            cause = self.follow(source) => cause,
+            () = sleep_until((started + limits.timeout).into()) => Cause::TimedOut,
+            () = cancel.cancelled() => Cause::Cancelled,
+        };
+        self.kill();
+        let code = match cause {
+            Cause::Finished(code) => {
+                self.stdout.read_what_is_there();
+                self.stderr.read_what_is_there();
+                Some(code)
+            }
+            Cause::Lost => return Err(Lost),
+            Cause::Ended(code) => {
+                self.read_the_rest(KILL_TIMEOUT).await;
+                Some(code)
+            }
+            Cause::Capped | Cause::TimedOut | Cause::Cancelled | Cause::OutOfMemory => {
+                self.read_the_rest(KILL_TIMEOUT).await;
+                let _ = timeout(KILL_TIMEOUT, &mut self.ended).await;
+                None
+            }
+        };
+        let (stdout, stderr) = (self.stdout.finish(), self.stderr.finish());
+        let is_capped = stdout.is_truncated || stderr.is_truncated;
+        let ending = match (cause, code) {
+            (Cause::TimedOut, _) => Ending::TimedOut,
+            (Cause::Cancelled, _) => Ending::Cancelled,
+            (Cause::OutOfMemory, _) => Ending::OutOfMemory,
+            (_, Some(code)) if !is_capped => Ending::Exited(code),
+            (_, _) => Ending::Exited(Ending::KILLED),
+        };
+        let (duration, tier) = (started.elapsed(), Some(Tier::T3));
+        Ok(Outcome { ending, stdout, stderr, duration, tier, start: Start::Warm })
+    }
+
+    /// Ends the run with its process 1.
+    fn kill(&mut self) {
+        drop(self.lifeline.take());
+    }
+
+    /// Reads until nobody has the streams any more: everything that was killed is dead.
+    async fn read_the_rest(&mut self, limit: Duration) {
+        let _ =
+            timeout(limit, async { tokio::join!(self.stdout.read(), self.stderr.read()) }).await;
+    }
+
+    /// Hands the script over and reads what comes back, until there is a reason to stop.
+    async fn follow(&mut self, source: &str) -> Cause {
+        let Self { control, ended, stdout, stderr, python, init, server, .. } = self;
+        let (mut from_child, mut to_child) = control.split();
+        let hand_over = async {
+            let size = u64::try_from(source.len()).unwrap_or(u64::MAX).to_le_bytes();
+            let message = [&size[..], source.as_bytes()].concat();
+            // If this fails the child has died, and that is what reading will find.
+            let _ = to_child.write_all(&message).await;
+            std::future::pending::<()>().await;
+        };
+        let finished = async {
+            let mut said = Vec::new();
+            loop {
+                let ended = matches!(from_child.read_buf(&mut said).await, Ok(0) | Err(_));
+                if let Some(code) = exit_code(&said) {
+                    return Cause::Finished(code);
+                }
+                if ended || said.len() > END_BYTES_MAX {
+                    // It was killed; or the script has found the socket, and plays with it. The
+                    // fork server will say when it has ended.
+                    return std::future::pending().await;
+                }
+            }
+        };
+        let too_much_memory = async {
+            let mut ticks = interval(WATCH_INTERVAL);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                ticks.tick().await;
+                if server.memory.is_exceeded(*python, Some(*init)) {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            cause = finished => cause,
+            code = &mut *ended => code.map_or(Cause::Lost, Cause::Ended),
+            () = until_capped(stdout) => Cause::Capped,
+            () = until_capped(stderr) => Cause::Capped,
+            () = too_much_memory => Cause::OutOfMemory,
+            () = hand_over => Cause::Lost,
+        }
+    }
+}
+
+/// What made the server stop following a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// The script has ended, and said how.
+    Finished(i32),
+    /// The process has ended, and the fork server said how.
+    Ended(i32),
+    /// The fork server has ended.
+    Lost,
+    /// A stream went on after the cap.
+    Capped,
+    TimedOut,
+    Cancelled,
+    OutOfMemory,
+}
+
+/// The exit code in what a child says when its script has ended.
+fn exit_code(said: &[u8]) -> Option<i32> {
+    let digits = said.strip_prefix(b"=")?.strip_suffix(b"\n")?;
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// A pipe: the end that this process reads, and the one that a script writes to.
+fn output() -> io::Result<(Capture<pipe::Receiver>, OwnedFd)> {
+    let (reader, writer) = io::pipe()?;
+    let reader = pipe::Receiver::from_owned_fd(reader.into())?;
+    Ok((Capture::new(reader, OUTPUT_BYTES_MAX), writer.into()))
+}
+
+/// Waits for the one byte that says that a process is there, and gives the process's number.
+async fn word(socket: &UnixStream) -> io::Result<Pid> {
+    let receive = || {
+        let mut byte = [0];
+        let mut parts = [IoSliceMut::new(&mut byte)];
+        let mut room = cmsg_space!(UnixCredentials);
+        let message =
+            recvmsg::<()>(socket.as_raw_fd(), &mut parts, Some(&mut room), MsgFlags::empty())?;
+        if message.bytes == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let writer = message.cmsgs()?.find_map(|control| {
+            let ControlMessageOwned::ScmCredentials(writer) = control else { return None };
+            Some(Pid::from_raw(writer.pid()))
+        });
+        writer.ok_or_else(|| io::ErrorKind::InvalidData.into())
+    };
+    socket.async_io(Interest::READABLE, receive).await
+}
+
+/// Reads `stream`. Its end is not the end of the run: a script may go on without it.
+async fn until_capped(stream: &mut Capture<pipe::Receiver>) {
+    if stream.read().await == ReadEnd::Eof {
+        std::future::pending::<()>().await;
+    }
+}
+
+impl Capture<pipe::Receiver> {
+    /// Takes what has been written, without waiting for more.
+    fn read_what_is_there(&mut self) {
+        let mut block = [0; 16 * 1024];
+        while self.has_room() {
+            // Not by the runtime, which may not have heard of what has just been written.
+            match nix::unistd::read(self.stream().as_fd(), &mut block) {
+                Ok(count @ 1..) => self.push(block.get(..count).unwrap_or_default()),
+                Ok(0) | Err(_) => return,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_whole_line_is_an_exit_code() {
+        for (said, code) in [
+            (&b"=0\n"[..], Some(0)),
+            (b"=120\n", Some(120)),
+            (b"=", None),
+            (b"=1", None),
+            (b"1\n", None),
+            (b"x=1\n", None),
+            (b"=\xff\n", None),
+        ] {
+            assert_eq!(exit_code(said), code, "{said:?}");
+        }
+    }
+}

@@ -1,0 +1,574 @@
+//! Warm interpreters: a script ends as it does in a new one, nothing passes from one to the next,
+//! and whatever happens to the fork server, the next call is answered.
+
+use std::fs;
+use std::time::Duration;
+
+use regex::Regex;
+use serde_json::Value;
+
+use crate::harness::{
+    McpProcess, ServerBuilder, alive_with_marker, descendants, eventually, open_descriptors,
+    public_python, resident_kibibytes, root,
+};
+
+/// The two processes of a fork server, the one that makes inits, and three children with an init
+/// each; and above them the supervisor, and its own init.
+const AT_REST: usize = 11;
+
+fn cold() -> McpProcess {
+    builder().connect()
+}
+
+fn warm(modules: &str) -> McpProcess {
+    let mut server = builder().warm(modules).connect();
+    server.wait_until_warm();
+    server
+}
+
+fn builder() -> ServerBuilder {
+    ServerBuilder::new().unchecked().variable("QWED_MCP_TEST_SYNC_TIMEOUT_MS", "8000")
+}
+
+/// What a script may do at its end, or may ask about itself.
+const SEMANTICS: &[&str] = &[
+    "print('a'); import sys; sys.exit()",
+    "import sys; sys.exit(3)",
+    "import sys; sys.exit(256 + 7)",
+    "import sys; sys.exit(-1)",
+    "import sys; sys.exit(10 ** 30)",
+    "import sys; sys.exit('a text')",
+    "import sys; sys.exit([1])",
+    "raise SystemExit",
+    "exit(4)",
+    "raise ValueError('x')",
+    "def f(n):\n    return 1 / n\n\ntry:\n    f(0)\nexcept ZeroDivisionError as e:\n    raise KeyError('k') from e",
+    "class E(Exception):\n    def __str__(self):\n        raise RuntimeError\nraise E",
+    "raise KeyboardInterrupt",
+    "print(1",
+    "x = 1\n  y = 2",
+    "print('\\d')",
+    "import ast\nast.parse('(')",
+    "import json\njson.loads('{')",
+    "assert 1 == 2, 'numbers'",
+    "def f():\n    return f()\nf()",
+    "raise ExceptionGroup('g', [ValueError(1), TypeError(2)])",
+    "import sys\nsys.excepthook = lambda *a: print('hook', a[0].__name__)\n1 / 0",
+    "import atexit\natexit.register(print, 'last')\nprint('first')",
+    "import atexit\natexit.register(lambda: 1 / 0)\nprint('first')",
+    "import atexit, sys\natexit.register(lambda: sys.exit(5))",
+    "class A:\n    def __del__(self):\n        print('deleted')\na = A()",
+    "class A:\n    def __del__(self):\n        1 / 0\na = A()",
+    "class A:\n    def __del__(self):\n        print('cycle')\na = A()\na.a = a",
+    "import threading, time\nthreading.Thread(target=lambda: (time.sleep(0.1), print('thread'))).start()",
+    "import threading, time\nthreading.Thread(target=lambda: time.sleep(9), daemon=True).start()",
+    "import threading\nt = threading.Thread(target=lambda: 1 / 0)\nt.start(); t.join()",
+    "import threading\nprint(threading.current_thread(), threading.enumerate(), threading.main_thread())",
+    "import os; print('lost'); os._exit(7)",
+    "import os; os.abort()",
+    "import os, signal; os.kill(os.getpid(), signal.SIGTERM)",
+    "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+    "import os, signal; os.kill(os.getpid(), signal.SIGINT)",
+    "import signal; signal.alarm(1); signal.pause()",
+    "import signal; print(signal.getsignal(signal.SIGCHLD), signal.getsignal(signal.SIGPIPE), \
+     signal.getsignal(signal.SIGINT), signal.set_wakeup_fd(-1), signal.pthread_sigmask(signal.SIG_BLOCK, []))",
+    "import ctypes; ctypes.string_at(0)",
+    "import os\npid = os.fork()\nif pid: os.waitpid(pid, 0)\nprint('child' if pid == 0 else 'parent')",
+    "import os, sys\npid = os.fork()\nif pid == 0:\n    sys.exit(9)\nprint(os.waitpid(pid, 0)[1])\nsys.exit(2)",
+    "import os, time\nif os.fork() == 0:\n    time.sleep(5)\n    print('never')",
+    "import multiprocessing as m\nif __name__ == '__main__':\n    m.set_start_method('fork')\n    print(m.Pool(2).map(abs, [-1, -2]))",
+    "from concurrent.futures import ThreadPoolExecutor as P\nprint(list(P(4).map(abs, range(-3, 0))))",
+    "import asyncio\nasync def f():\n    await asyncio.sleep(0.01)\n    return 5\nprint(asyncio.run(f()))",
+    "import sys\nsys.stdout.close()",
+    "import sys\nsys.stdout.write('no line feed')",
+    "import sys\nprint('to stderr', file=sys.stderr)\nprint('to stdout')",
+    "import os\nos.close(1)\nprint('x' * 100)",
+    "import os\nos.write(1, b'raw\\n')\nprint('cooked')",
+    "print(input())",
+    "import sys, os\nprint(repr(sys.stdin.read()), os.read(0, 1), os.fstat(0).st_mode)",
+    "import sys\nprint(sys.argv, sys.path[0] == '', sys.flags, sys.executable, sys.getrecursionlimit())",
+    "print(sorted(globals()), __name__, __builtins__, sorted(dir()))",
+    "import os\nprint(os.getpid(), os.getppid(), os.getpgrp(), os.getsid(0), os.getcwd(), os.listdir())",
+    "import os\nprint(sorted(os.environ.items()), os.getuid(), os.getgid(), os.getgroups())",
+    "import os\nprint(oct(os.umask(0)), os.nice(0), os.get_terminal_size)",
+    "import resource as r\nprint([r.getrlimit(n) for n in range(16) if n != r.RLIMIT_CPU])",
+    "print(hash('a'), {'a', 'b', 'c', 'd', 'e'})",
+    "import inspect\nprint([(f.filename, f.function) for f in inspect.stack()])",
+    "import traceback\ndef f():\n    traceback.print_stack()\nf()",
+    "import inspect\ndef f():\n    return 1\nprint(inspect.getsource(f))",
+    "def depth(n):\n    try:\n        return depth(n + 1)\n    except RecursionError:\n        return n\nprint(depth(0))",
+    "import warnings\nwarnings.warn('careful')\nwarnings.warn('careful', DeprecationWarning)",
+    "import warnings\nprint(len(warnings.filters))",
+    "import decimal\nprint(decimal.getcontext())",
+    "import locale\nprint(locale.getlocale(), locale.setlocale(locale.LC_ALL))",
+    "import gc\nprint(gc.isenabled(), gc.get_threshold(), gc.get_debug())",
+    "import logging\nlogging.warning('w')\nprint(logging.root.handlers)",
+    "import tempfile, os\nwith tempfile.NamedTemporaryFile() as f:\n    print(os.path.dirname(f.name))",
+    "import unittest\nclass T(unittest.TestCase):\n    def test_a(self):\n        self.assertEqual(1, 1)\nunittest.main(verbosity=0, argv=['x'], exit=False)\nprint('done')",
+    "import sys\nsys.setrecursionlimit(50)\nprint('low')",
+    "from __future__ import annotations\ndef f(x: unknown): pass\nprint(f.__annotations__)",
+    "print(__file__)",
+    "import __main__\nprint(__main__.__dict__ is globals())",
+    "import pickle\nclass A: pass\nprint(type(pickle.loads(pickle.dumps(A()))))",
+    "\u{feff}print('byte order mark')",
+    "# -*- coding: utf-8 -*-\nprint('é', '日本')",
+];
+
+#[test]
+fn a_script_ends_warm_as_it_does_cold() {
+    let (mut cold, mut warm) = (cold(), warm("json,decimal"));
+    let mut wrong = Vec::new();
+    for script in SEMANTICS {
+        compare(&mut cold, &mut warm, script, script, &mut wrong);
+    }
+    assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n\n"));
+    cold.finish();
+    warm.finish();
+}
+
+/// What scripts of the corpus print that differs from run to run anyway.
+const RANDOM: &[&str] = &["random", "uuid", "secrets", "time", "perf_counter", "id("];
+
+#[test]
+fn honest_scripts_print_the_same_warm_and_cold() {
+    let (mut cold, mut warm) = (cold(), warm("json,sympy,z3,numpy"));
+    let mut wrong = Vec::new();
+    let mut files: Vec<_> = fs::read_dir(root().join("tests/corpus/allowed"))
+        .unwrap()
+        .chain(fs::read_dir(root().join("examples")).unwrap())
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "py"))
+        .collect();
+    files.sort();
+    assert!(files.len() > 150);
+    for file in files {
+        let script = fs::read_to_string(&file).unwrap();
+        if RANDOM.iter().any(|word| script.contains(word)) {
+            continue;
+        }
+        compare(&mut cold, &mut warm, &file.display().to_string(), &script, &mut wrong);
+    }
+    assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n\n"));
+    cold.finish();
+    warm.finish();
+}
+
+fn compare(
+    cold: &mut McpProcess,
+    warm: &mut McpProcess,
+    name: &str,
+    script: &str,
+    wrong: &mut Vec<String>,
+) {
+    let (one, other) = (cold.execute(script), warm.execute(script));
+    if comparable(&one.texts) != comparable(&other.texts) {
+        wrong.push(format!("{name}\ncold {:?}\nwarm {:?}", one.texts, other.texts));
+        return;
+    }
+    assert_eq!(other.execution()["warm"], true, "{name}");
+    for field in ["exit_code", "timed_out", "sandbox", "stdout_truncated", "stderr_truncated"] {
+        assert_eq!(one.execution()[field], other.execution()[field], "{name}: {field}");
+    }
+}
+
+/// The texts without what differs from process to process: addresses, durations, and which line of
+/// ours has called the script.
+fn comparable(texts: &[String]) -> String {
+    let differing = [
+        r"0x[0-9a-f]{6,}",
+        r"(started|id=)\s*\d+",
+        r" in \d+\.\d+s",
+        r"<bootstrap>., line \d+",
+        r"/tmp/\.tmp\w+",
+    ];
+    differing.iter().fold(texts.join("\n\n"), |text, pattern| {
+        Regex::new(pattern).unwrap().replace_all(&text, "…").into_owned()
+    })
+}
+
+#[test]
+fn nothing_passes_from_one_script_to_the_next() {
+    let mut server = warm("json,decimal,random,numpy,numpy.random,logging,warnings,sympy");
+    let leave = "
+import builtins, decimal, json, locale, logging, os, signal, sys, warnings
+mark = 'LEFT' + 'BEHIND'
+builtins.left = json.left = os.environ['LEFT'] = mark
+json.dumps = sys.stdout.write
+decimal.getcontext().prec = 3
+logging.basicConfig(level=logging.DEBUG)
+warnings.simplefilter('error')
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+sys.setrecursionlimit(200)
+import sympy
+sympy.pi = 3
+os.umask(0)
+open('left', 'w').write(mark)
+open('/dev/shm/left', 'w').write(mark)
+if os.fork() == 0:
+    import time
+    time.sleep(60)
+";
+    let look = "
+import builtins, decimal, gc, json, logging, os, signal, sys, warnings, sympy
+found = []
+def look(name, is_there):
+    if is_there:
+        found.append(name)
+look('builtins', hasattr(builtins, 'left'))
+look('json', hasattr(json, 'left') or json.dumps(1) != '1')
+look('environment', 'LEFT' in os.environ)
+look('decimal', decimal.getcontext().prec != 28)
+look('logging', logging.root.handlers)
+look('signal', signal.getsignal(signal.SIGTERM) != signal.SIG_DFL)
+look('recursion', sys.getrecursionlimit() != 1000)
+look('sympy', sympy.pi == 3)
+look('umask', os.umask(0) != 0o022)
+look('files', os.listdir('.') + os.listdir('/dev/shm'))
+for number in range(4, 256):
+    try:
+        os.fstat(number)
+        look('descriptor %d' % number, True)
+    except OSError:
+        pass
+for number in range(3, 100):
+    try:
+        os.kill(number, 0)
+        look('process %d' % number, True)
+    except OSError:
+        pass
+mark = 'BEHIND'
+gc.unfreeze()
+for thing in gc.get_objects():
+    if isinstance(thing, dict):
+        look('text', any(isinstance(v, str) and 'LEFT' + mark in v for v in list(thing.values())))
+print(found)
+";
+    for _ in 0..4 {
+        assert!(!server.execute(leave).is_error);
+        let text = server.execute(look).text().to_owned();
+        assert_eq!(text, "STDOUT:\n[]\n\nExecution completed successfully.");
+    }
+    // The mark would be seen.
+    let seen = server.execute(&format!("builtins_left = 'LEFT' + 'BEHIND'\n{look}"));
+    assert!(seen.text().contains("'text'"), "{:?}", seen.texts);
+    server.finish();
+}
+
+#[test]
+fn random_numbers_are_new_in_each_run() {
+    let mut server = warm("random,numpy,numpy.random,uuid,secrets,tempfile");
+    let draw = "
+import numpy, os, random, secrets, tempfile, uuid
+print(random.random(), numpy.random.random(), numpy.random.default_rng().random(), uuid.uuid4(),
+      secrets.token_hex(8), os.urandom(4), next(tempfile._get_candidate_names()))";
+    let draws: Vec<Vec<String>> = (0..6)
+        .map(|_| {
+            let result = server.execute(draw);
+            result.text().split_ascii_whitespace().map(str::to_owned).collect()
+        })
+        .collect();
+    for column in 1..8 {
+        let mut values: Vec<_> = draws.iter().map(|row| row[column].clone()).collect();
+        values.sort();
+        values.dedup();
+        assert_eq!(values.len(), draws.len(), "{draws:?}");
+    }
+    server.finish();
+}
+
+/// A script may find the socket by which its end is told. It can end itself by it, and nothing else.
+#[test]
+fn the_socket_of_a_run_is_of_no_use_to_the_script() {
+    let mut server = warm("json");
+    for (script, expected) in [
+        (
+            "import os\nos.write(3, b'x' * 1000)\nprint('on')\nos._exit(5)",
+            "STDOUT:\non\n\nExecution failed with return code 5",
+        ),
+        ("import os\nos.write(3, b'=7\\n')\nprint('on')", "Execution failed with return code 7"),
+        ("import os\nos.close(3)\nprint('on')", "STDOUT:\non\n\nExecution completed successfully."),
+        (
+            "import os\nos.write(3, b'=999999999999\\n')\nprint('on')\nos._exit(0)",
+            "STDOUT:\non\n\nExecution completed successfully.",
+        ),
+        (
+            "import os, socket\nos.set_blocking(3, False)\nprint('on')\nos.read(3, 1)",
+            "BlockingIOError",
+        ),
+    ] {
+        let text = server.execute(script).text().to_owned();
+        assert!(text.contains(expected) || script.contains("'=7"), "{script}\n{text}");
+        assert_eq!(
+            server.execute("print(2)").text(),
+            "STDOUT:\n2\n\nExecution completed successfully."
+        );
+    }
+    server.finish();
+}
+
+#[test]
+fn limits_hold_and_the_next_call_is_warm_and_clean() {
+    let mut server = ServerBuilder::new()
+        .unchecked()
+        .variable("QWED_MCP_TEST_SYNC_TIMEOUT_MS", "3000")
+        .variable("QWED_MCP_MEMORY_MB", "256")
+        .warm("json")
+        .connect();
+    server.wait_until_warm();
+    for (script, expected) in [
+        ("while True:\n    pass", "Execution timed out after 3.0 seconds."),
+        ("print('x' * 3_000_000)", "OUTPUT TRUNCATED"),
+        (
+            "b = [bytearray(1 << 24) for _ in range(40)]\nimport time\ntime.sleep(2)",
+            "The memory limit",
+        ),
+        ("bytearray(1 << 34)", "MemoryError"),
+        ("import os\nwhile True:\n    os.fork()", "BlockingIOError"),
+        ("f = open('f', 'wb')\nwhile True:\n    f.write(bytes(1 << 20))", "OSError"),
+        ("import os\nfor n in range(10000):\n    open(str(n), 'w').close()", "No space left"),
+        ("import os, signal\nos.kill(-1, signal.SIGKILL)", "return code"),
+    ] {
+        let result = server.execute(script);
+        assert!(result.texts.join("\n").contains(expected), "{script}\n{:?}", result.texts);
+        assert_eq!(result.execution()["warm"], true, "{script}");
+        let next = server.execute("import os\nprint(os.listdir(), os.getpid())");
+        assert_eq!(next.text(), "STDOUT:\n[] 2\n\nExecution completed successfully.", "{script}");
+    }
+    let is_at_rest = || descendants(server.pid()).len() == AT_REST;
+    assert!(eventually(Duration::from_secs(5), is_at_rest).is_some());
+    server.finish();
+}
+
+#[test]
+fn a_fork_server_that_dies_is_replaced_and_no_call_is_lost() {
+    let mut server = warm("json");
+    for round in 0..6 {
+        let id = server.start_execute("import time\ntime.sleep(0.4)\nprint('done')");
+        std::thread::sleep(Duration::from_millis(100));
+        // The supervisor, its init, the fork server's first process, the fork server, …
+        let processes = descendants(server.pid());
+        kill(processes[round % processes.len().min(4)]);
+        let reply = server.reply(id);
+        let text = reply["result"]["content"][0]["text"].as_str().unwrap().to_owned();
+        assert_eq!(text, "STDOUT:\ndone\n\nExecution completed successfully.", "{round}");
+        server.wait_until_warm();
+    }
+    let is_at_rest = || descendants(server.pid()).len() == AT_REST;
+    assert!(
+        eventually(Duration::from_secs(5), is_at_rest).is_some(),
+        "{:?}",
+        descendants(server.pid())
+    );
+    server.finish();
+}
+
+fn kill(pid: u32) {
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap());
+    let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
+}
+
+#[test]
+fn a_module_that_starts_a_thread_or_fails_leaves_scripts_cold_or_warm_but_right() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    write(
+        "threaded.py",
+        "import threading, time\nthreading.Thread(target=time.sleep, args=(600,), daemon=True).start()",
+    );
+    write("failing.py", "1 / 0");
+    write("exiting.py", "raise SystemExit(3)");
+    let path = folder.path().to_str().unwrap();
+    for (modules, is_warm) in
+        [("threaded", false), ("failing,json", true), ("missing,json", true), ("exiting", false)]
+    {
+        let mut server = builder().variable("PYTHONPATH", path).warm(modules).connect();
+        if is_warm {
+            server.wait_until_warm();
+        } else {
+            std::thread::sleep(Duration::from_millis(600));
+        }
+        let result = server.execute("print(1)");
+        assert_eq!(result.text(), "STDOUT:\n1\n\nExecution completed successfully.", "{modules}");
+        assert_eq!(result.execution()["warm"], is_warm, "{modules}");
+        server.finish();
+    }
+}
+
+#[test]
+fn installed_packages_are_seen_by_the_next_call() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .unwrap();
+    fs::write(folder.path().join("rates.py"), "VALUE = 1").unwrap();
+    let path = folder.path().to_str().unwrap();
+    let mut server = builder().variable("PYTHONPATH", path).warm("rates").connect();
+    server.wait_until_warm();
+    let ask = "import rates\nprint(rates.VALUE)";
+    assert!(server.execute(ask).text().contains("\n1\n"));
+    // As an installer does it: a new file in the place of the old one.
+    fs::write(folder.path().join("new"), "VALUE = 2").unwrap();
+    fs::rename(folder.path().join("new"), folder.path().join("rates.py")).unwrap();
+    std::thread::sleep(Duration::from_millis(1100));
+    assert!(server.execute(ask).text().contains("\n2\n"));
+    server.wait_until_warm();
+    assert!(server.execute(ask).text().contains("\n2\n"));
+    server.finish();
+}
+
+#[test]
+fn an_idle_server_lets_the_fork_server_go_and_gets_it_back() {
+    let mut server = builder().variable("QWED_MCP_WARM_IDLE_SECONDS", "1").warm("json").connect();
+    server.wait_until_warm();
+    let is_alone = || descendants(server.pid()).is_empty();
+    assert!(
+        eventually(Duration::from_secs(6), is_alone).is_some(),
+        "{:?}",
+        descendants(server.pid())
+    );
+    assert_eq!(server.execute("print(1)").execution()["warm"], false);
+    server.wait_until_warm();
+    server.finish();
+}
+
+#[test]
+fn warm_interpreters_end_with_the_server_whatever_ends_it() {
+    for signal in ["", "TERM", "KILL"] {
+        let mut server = warm("json");
+        let id = server.start_execute("import time\ntime.sleep(60)");
+        std::thread::sleep(Duration::from_millis(50));
+        let _ = id;
+        if signal.is_empty() {
+            server.close_input();
+        } else {
+            server.signal(signal);
+        }
+        server.wait_for_exit(Duration::from_secs(10));
+        let marker = server.scratch.path().to_owned();
+        let is_gone = || alive_with_marker(&marker).is_empty();
+        assert!(eventually(Duration::from_secs(5), is_gone).is_some(), "{signal}");
+    }
+}
+
+#[test]
+fn without_the_top_tier_or_when_it_is_switched_off_scripts_stay_cold() {
+    for (name, value) in [
+        ("QWED_MCP_TEST_KERNEL_LACKS", "namespaces"),
+        ("QWED_MCP_SANDBOX", "off"),
+        ("QWED_MCP_WARM", "off"),
+    ] {
+        let python = public_python();
+        let mut server = builder()
+            .warm("json")
+            .variable("QWED_MCP_PYTHON", python.to_str().unwrap())
+            .variable(name, value)
+            .connect();
+        std::thread::sleep(Duration::from_millis(500));
+        let result = server.execute("print(1)");
+        assert_eq!(result.execution()["warm"], Value::Bool(false), "{name}");
+        assert_eq!(descendants(server.pid()), [0; 0], "{name}");
+        server.finish();
+    }
+}
+
+/// Ten thousand calls, each with a number of its own, some of them side by side.
+#[test]
+fn ten_thousand_calls_each_get_their_own_result() {
+    let mut server = ServerBuilder::new()
+        .unchecked()
+        .variable("QWED_MCP_SYNC_CONCURRENCY", "2")
+        .warm("json")
+        .connect();
+    server.wait_until_warm();
+    let mut settled = None;
+    for call in 0..5_000 {
+        if call == 500 {
+            settled = Some((open_descriptors(server.pid()), resident_kibibytes(server.pid())));
+        }
+        let ids = [0, 1].map(|part| {
+            (server.start_execute(&format!("print({call}, {part})")), format!("{call} {part}"))
+        });
+        for (id, printed) in ids {
+            let reply = server.reply(id);
+            let text = reply["result"]["content"][0]["text"].as_str().unwrap();
+            assert_eq!(text, format!("STDOUT:\n{printed}\n\nExecution completed successfully."));
+        }
+    }
+    let (descriptors, kibibytes) = settled.unwrap();
+    let is_at_rest = || {
+        descendants(server.pid()).len() == AT_REST
+            && open_descriptors(server.pid()).abs_diff(descriptors) <= 12
+    };
+    assert!(
+        eventually(Duration::from_secs(5), is_at_rest).is_some(),
+        "{} processes, {} descriptors instead of {descriptors}",
+        descendants(server.pid()).len(),
+        open_descriptors(server.pid())
+    );
+    let grown = resident_kibibytes(server.pid()).saturating_sub(kibibytes);
+    assert!(grown < 8 * 1024, "memory grew by {grown} KiB over {kibibytes}");
+    server.finish();
+}
+
+/// Two thousand calls with faults among them.
+#[test]
+fn two_thousand_calls_with_faults_get_their_own_results() {
+    let mut server = ServerBuilder::new()
+        .unchecked()
+        .variable("QWED_MCP_SYNC_CONCURRENCY", "3")
+        .variable("QWED_MCP_TEST_SYNC_TIMEOUT_MS", "2000")
+        .warm("json")
+        .connect();
+    server.wait_until_warm();
+    for call in 0..2_000_usize {
+        match call % 100 {
+            // The fork server, or one of its children, dies while a script runs.
+            17 | 67 => {
+                let id =
+                    server.start_execute(&format!("import time\ntime.sleep(0.05)\nprint({call})"));
+                let processes = descendants(server.pid());
+                if let Some(pid) = processes.get(call / 50 % processes.len().max(1)) {
+                    kill(*pid);
+                }
+                let reply = server.reply(id);
+                let text = reply["result"]["content"][0]["text"].as_str().unwrap_or_default();
+                assert!(
+                    text.contains(&format!("STDOUT:\n{call}\n"))
+                        || text.contains("return code -9")
+                        || text.contains("killed from outside"),
+                    "{text}"
+                );
+            }
+            23 => {
+                let result =
+                    server.execute("f = open('f', 'wb')\nwhile True:\n    f.write(bytes(1 << 20))");
+                assert!(result.text().contains("OSError"), "{:?}", result.texts);
+            }
+            31 => {
+                let result = server.execute("while True:\n    print('x' * 10000)");
+                assert!(result.text().contains("OUTPUT TRUNCATED"), "{:?}", result.texts);
+            }
+            40..45 => {
+                let ids: Vec<_> =
+                    (0..4).map(|_| server.start_execute("import time\ntime.sleep(1)")).collect();
+                for id in ids {
+                    server.cancel(id);
+                }
+            }
+            _ => {
+                let result = server.execute(&format!("print({call})"));
+                let expected = format!("STDOUT:\n{call}\n\nExecution completed successfully.");
+                assert_eq!(result.text(), expected);
+            }
+        }
+    }
+    server.wait_until_warm();
+    let is_at_rest = || descendants(server.pid()).len() == AT_REST;
+    assert!(
+        eventually(Duration::from_secs(10), is_at_rest).is_some(),
+        "{:?}",
+        descendants(server.pid())
+    );
+    server.finish();
+}
