@@ -23,12 +23,12 @@ from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PEER = REPOSITORY / "target" / "peer"
-REQUIREMENTS = ["qwed-mcp==0.2.2", "mcp<2"]
-PEER_PACKAGES_SHOWN = ("qwed-mcp", "mcp", "sympy")
+REQUIREMENTS = ["qwed-mcp==0.2.2", "mcp<2", "z3-solver==5.1.0.0", "qwed-legal==0.5.1", "numpy==2.4.6"]
+PEER_PACKAGES_SHOWN = ("qwed-mcp", "mcp", "sympy", "z3-solver", "qwed-legal")
 
 PROTOCOL_VERSION = "2025-06-18"
 # Ways in which an admin may run our server, so that they can be measured too; the rest of the environment is ours.
-ENVIRONMENT_PASSED_ON = ("QWED_MCP_SANDBOX", "QWED_MCP_PRELOAD")
+ENVIRONMENT_PASSED_ON = ("QWED_MCP_SANDBOX", "QWED_MCP_PRELOAD", "QWED_MCP_WARM")
 
 # Before every script: whoever ran the last one tidies up after its reply, and not at the cost of the next in turn.
 SETTLE_S = 0.005

@@ -1,10 +1,10 @@
-def bootstrap(script):
-    # Runs the script that comes next in standard input as `python script.py` would run a file,
-    # named "<verification>": lines in tracebacks, nothing of this function left behind.
+def bootstrap(compile=None):
+    # Makes ready for a script to run as `python script.py` would run a file, named
+    # "<verification>": lines in tracebacks, nothing of this function left behind. Gives what makes
+    # the script's code of its bytes. `compile` is the builtin where its first use is over.
     import os, sys
 
-    source = str(script.read(), "utf-8")
-    script.close()
+    source = ""
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
@@ -18,7 +18,13 @@ def bootstrap(script):
     # As at a terminal: what was printed is there if the time is up.
     sys.stdout.reconfigure(line_buffering=True)
 
-    def compiled():
+    def code_of(script):
+        nonlocal source
+        source = str(script, "utf-8")
+        if "linecache" not in Seeds.waiting:
+            seed_linecache(sys.modules["linecache"])
+        if compile is not None:
+            return renamed(compile(source, "<string>", "exec", dont_inherit=True))
         # compile() would be the call, but its first use makes all node classes of the module
         # `ast`, which takes a tenth of the interpreter's own start. exec() does not; so it is
         # stopped before the first line, and its code object is taken.
@@ -105,7 +111,8 @@ def bootstrap(script):
         # A .pth file may have imported it already.
         if module in sys.modules:
             Seeds.waiting.pop(module)(sys.modules[module])
-    sys.meta_path.insert(0, Seeds)
+    if Seeds.waiting:
+        sys.meta_path.insert(0, Seeds)
     sys.excepthook = sys.__excepthook__ = excepthook
-    return compiled()
+    return code_of
 

@@ -65,7 +65,9 @@ print(json.dumps({
 /// What an interpreter does before a script. Compiled once: that takes longer than all it does.
 const BOOTSTRAP: &str = concat!(
     include_str!("bootstrap.py"),
-    "\nexec(bootstrap(main.pop('script')), globals().pop('main'))\n"
+    "\nsource = main['script'].read()",
+    "\nmain.pop('script').close()",
+    "\nexec(bootstrap()(source), globals().pop('main'))\n"
 );
 
 /// The fork server, whose children do the same before a script.
@@ -89,6 +91,10 @@ pub(super) struct Interpreter {
     /// The bootstrap's code, as this interpreter marshals it.
     pub(super) bootstrap: Vec<u8>,
     /// The fork server's.
+    #[cfg_attr(
+        any(not(target_os = "linux"), qwed_portable),
+        expect(dead_code, reason = "warm interpreters are Linux's")
+    )]
     pub(super) fork_server: Vec<u8>,
     /// As `platform.python_version()` has it.
     pub(super) version: String,

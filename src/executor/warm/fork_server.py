@@ -4,7 +4,8 @@ def serve(stream):
     # Only a child comes back from here, with the script's code and with what ends it.
     #
     # No script is ever in this process, and it has one thread: a fork copies nothing but that.
-    import ctypes, gc, json, os, resource, select, signal, socket, struct, sys
+    # `_signal` instead of `signal`, whose functions make enumerations of every number.
+    import _signal, ctypes, gc, json, os, resource, select, socket, struct, sys
 
     options = json.loads(stream.readline())
     confinement = json.loads(stream.read())
@@ -59,7 +60,7 @@ def serve(stream):
     def make_inits(channel):
         # A small process, from before anything is loaded: its forks are cheap. It gets one end of
         # a socket for each init, and gives a descriptor of the init back.
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)
         itself = system_call(PIDFD_OPEN, os.getpid(), 0)
         while True:
             _, descriptors = receive(channel, 1, 1)
@@ -107,7 +108,9 @@ s.summation(x, (x, 1, 10)); s.sympify("x**2 + 1"); s.lambdify(x, x ** 2)(3)
             # lose.
             "z3": """
 import z3
-# A context of its own: which solution is found first depends on what the context has seen.
+# A context of its own: which solution is found first depends on what the context has seen. The
+# one that scripts use is only made.
+z3.main_ctx()
 context = z3.Context()
 a, b, p = z3.Int("a", context), z3.Real("b", context), z3.Bool("p", context)
 for claims in ([a > 1, a < 3], [b > 1, p], [z3.BitVec("c", 8, context) == 3]):
@@ -115,16 +118,23 @@ for claims in ([a > 1, a < 3], [b > 1, p], [z3.BitVec("c", 8, context) == 3]):
     solver.check() == z3.sat and str(solver.model())
 z3.simplify(a + a)
 """,
+            # The holidays of all countries are loaded by the first deadline.
+            "qwed_legal": """
+import qwed_legal
+qwed_legal.DeadlineGuard(country="US").verify("2026-01-15", "30 business days", "2026-02-14")
+""",
             "numpy": """
 import numpy as n, numpy.linalg, numpy.random
 n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.fft.fft(n.ones(2))
 """,
         }
+        kept = []
         for name in modules:
             try:
                 __import__(name)
                 if name in uses:
-                    exec(uses[name], {"__name__": "preload"})
+                    kept.append({"__name__": "preload"})
+                    exec(uses[name], kept[-1])
             except ImportError:
                 # Not installed. What it is to a script, the script will see.
                 pass
@@ -134,6 +144,7 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
                 # A fork would lose it, and what it holds.
                 print("%s starts a thread; leave it out of the list" % name, file=sys.stderr)
                 os._exit(1)
+        return kept
 
     def threads():
         status = os.open("self/status", os.O_RDONLY, dir_fd=confinement["proc"])
@@ -195,10 +206,20 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
             system_call(SECCOMP, 1, 0, program)
 
     def reseed():
-        # `random` does so itself after a fork.
-        random = sys.modules.get("numpy.random")
-        if random is not None:
-            random.seed()
+        # `random` does so itself after a fork. NumPy's own seed() takes a millisecond, so its
+        # Mersenne twister gets its whole state.
+        numpy = sys.modules.get("numpy")
+        if "numpy.random" in sys.modules:
+            key = numpy.frombuffer(os.urandom(4 * 624), dtype=numpy.uint32)
+            state = {"bit_generator": "MT19937", "state": {"key": key, "pos": 624}}
+            numpy.random.set_state(state)
+
+    def rehearse(code_of):
+        # What a script's start and end touch is a page fault each, and a copy: better now than
+        # while somebody waits.
+        exec(code_of(b"0"), {})
+        flush()
+        gc.collect()
 
     def await_script():
         def read(size):
@@ -257,11 +278,8 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
 
     def finish(value):
         code = 0 if value is None else exit_code(value)
-        threading = sys.modules.get("threading")
-        if threading is not None:
-            threading._shutdown()
-        import atexit
-
+        # Not the script's modules of these names, if it has put others there.
+        threading._shutdown()
         atexit._run_exitfuncs()
         failed = flush()
         # What the script's names hold ends with them, in the interpreter's own order.
@@ -286,8 +304,8 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
             try:
                 code = finish(value)
                 if type(value) is KeyboardInterrupt:
-                    signal.signal(signal.SIGINT, signal.SIG_DFL)
-                    os.kill(os.getpid(), signal.SIGINT)
+                    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+                    os.kill(os.getpid(), _signal.SIGINT)
                 # A child of the script's own may come here too; its end is not the script's.
                 if os.getpid() == own_number:
                     os.write(CONTROL, b"=%d\n" % code)
@@ -320,11 +338,15 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
     theirs.close()
 
     filters = [sock_fprog(bytes.fromhex(digits)) for digits in confinement["filters"]]
-    load(options["modules"])
-    # The script that the next lines compile shows the bootstrap's first use of its own ways.
-    import atexit, io, linecache, threading, traceback
+    kept = load(options["modules"])
+    # What the bootstrap and the end of a script use; the first use of compile() makes the classes
+    # of all nodes.
+    import atexit, linecache, threading, traceback
 
-    compile("1", "<verification>", "exec")
+    compile("0", "<string>", "exec")
+    # The functions' own first use.
+    libc.unshare(0), libc.mount(b"", b"", b"", 0, b""), libc.prctl(-1, 0, 0, 0, 0)
+    libc.setns(-1, 0), libc.capset(None, None), libc.syscall(ctypes.c_long(-1), b"")
     sys.stdout.flush()
     sys.stderr.flush()
     gc.collect()
@@ -334,8 +356,8 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
     ended, wake = os.pipe()
     os.set_blocking(wake, False)
     os.set_blocking(ended, False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    _signal.signal(_signal.SIGCHLD, lambda *_: None)
+    _signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     poll = select.poll()
     poll.register(requests, select.POLLIN)
     poll.register(ended, select.POLLIN)
@@ -380,20 +402,24 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
 
     # From here on this is a child.
     try:
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        _signal.set_wakeup_fd(-1)
+        _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
         # Their numbers will be other files'.
         requests.detach()
         init_maker.detach()
         own_number = os.getpid()
         confine(stdout, stderr, control, null)
         reseed()
+        code_of = bootstrap(compile)
+        rehearse(code_of)
         os.write(CONTROL, b"+")
         source = await_script()
     except BaseException as error:
         print("a child could not be confined: %r" % error, file=sys.stderr, flush=True)
         os._exit(1)
-    return bootstrap(io.BytesIO(source)), Ending()
+    # It would be taken down with this frame, in every child.
+    Ending.kept = kept
+    return code_of(source), Ending()
 
 
 code, ending = serve(main.pop("script"))

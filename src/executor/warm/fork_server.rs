@@ -23,6 +23,7 @@ use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
@@ -85,11 +86,15 @@ pub(super) struct ForkServer {
 
 /// The children that live, each with who waits for its end.
 #[derive(Debug, Clone, Default)]
-struct Running(Arc<Mutex<HashMap<Name, oneshot::Sender<i32>>>>);
+struct Running {
+    children: Arc<Mutex<HashMap<Name, oneshot::Sender<i32>>>>,
+    /// Cancelled when the fork server has died.
+    is_over: CancellationToken,
+}
 
 impl Running {
     fn lock(&self) -> MutexGuard<'_, HashMap<Name, oneshot::Sender<i32>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.children.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -147,6 +152,11 @@ impl ForkServer {
         tokio::spawn(read_ends(Arc::clone(&requests), running.clone()));
         let package_folders = plan.readable.clone();
         Ok(Self { requests, running, memory, package_folders, _control: control })
+    }
+
+    /// Whether it still answers.
+    pub(super) fn is_alive(&self) -> bool {
+        !self.running.is_over.is_cancelled()
     }
 
     /// The folders that modules are loaded from.
@@ -272,6 +282,7 @@ async fn read_ends(requests: Arc<UnixStream>, running: Running) {
             }
         }
     }
+    running.is_over.cancel();
     running.lock().clear();
 }
 

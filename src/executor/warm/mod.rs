@@ -95,7 +95,8 @@ impl WarmExecutor {
                 spare = tokio::time::timeout(SPARE_TIMEOUT, pool.take()) => spare.ok().flatten(),
                 () = cancel.cancelled() => return Ok(Outcome::never_started()),
             };
-            if let Some(spare) = spare {
+            // Until the result is there, no other child is made without need.
+            if let Some((spare, _busy)) = spare {
                 let source = without_byte_order_mark(script.source().as_str());
                 if let Ok(outcome) = spare.run(source, limits, &cancel).await {
                     return Ok(outcome);

@@ -1,12 +1,12 @@
 //! Spare children, forked and confined ahead of the scripts that they will run.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use tokio::sync::{Mutex as AsyncMutex, mpsc};
-use tokio::time::timeout;
+use tokio::sync::{Mutex as AsyncMutex, Notify, mpsc};
+use tokio::time::{sleep, timeout};
 use tokio_util::task::TaskTracker;
 
 use super::fork_server::ForkServer;
@@ -19,6 +19,9 @@ const MAKERS: usize = 2;
 /// How long a child may take to get ready: milliseconds, on a machine that is not out of memory.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long to wait after a child that did not get ready.
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
+
 /// How many scripts a fork server has at most, and how long it lives. Nothing is known to add up in
 /// it; this is for what is not known.
 const RUNS_MAX: u64 = 20_000;
@@ -27,10 +30,52 @@ const AGE_MAX: Duration = Duration::from_secs(6 * 60 * 60);
 /// How often to look whether the installed packages have changed.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
+/// How long the making of a spare is put off while a script runs and another spare is there: both
+/// would share the processors, and the script is what somebody waits for.
+const PUT_OFF_MAX: Duration = Duration::from_millis(50);
+
+/// What tells when a spare is wanted.
+#[derive(Debug, Default)]
+struct Demand {
+    spares: AtomicUsize,
+    runs: AtomicUsize,
+    has_changed: Notify,
+}
+
+impl Demand {
+    /// Comes back when a spare is worth making.
+    async fn wait(&self) {
+        let wanted = async {
+            loop {
+                let changed = self.has_changed.notified();
+                let is_last = self.spares.load(Ordering::Relaxed) == 0;
+                if is_last || self.runs.load(Ordering::Relaxed) == 0 {
+                    return;
+                }
+                changed.await;
+            }
+        };
+        // At the latest then: a script may run for long.
+        let _ = timeout(PUT_OFF_MAX, wanted).await;
+    }
+}
+
+/// A run, as long as this lives.
+#[derive(Debug)]
+pub(super) struct Busy(Arc<Demand>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.runs.fetch_sub(1, Ordering::Relaxed);
+        self.0.has_changed.notify_waiters();
+    }
+}
+
 /// The spares of one fork server, which lives as long as this and every spare.
 #[derive(Debug)]
 pub(super) struct Pool {
     spares: AsyncMutex<mpsc::Receiver<Spare>>,
+    demand: Arc<Demand>,
     started: Instant,
     runs: AtomicU64,
     packages: Mutex<Packages>,
@@ -54,11 +99,13 @@ impl Pool {
         let packages =
             Packages { folders: folders.collect(), looked: Instant::now(), have_changed: false };
         let server = Arc::new(server);
+        let demand = Arc::<Demand>::default();
         let (sender, spares) = mpsc::channel(1);
         for _ in 0..MAKERS {
-            tasks.spawn(make_spares(Arc::clone(&server), sender.clone()));
+            tasks.spawn(make_spares(Arc::clone(&server), Arc::clone(&demand), sender.clone()));
         }
         Self {
+            demand,
             spares: AsyncMutex::new(spares),
             started: Instant::now(),
             runs: AtomicU64::new(0),
@@ -68,15 +115,18 @@ impl Pool {
     }
 
     /// A spare child, as soon as there is one. None if the fork server has died. Cancel-safe.
-    pub(super) async fn take(&self) -> Option<Spare> {
+    pub(super) async fn take(&self) -> Option<(Spare, Busy)> {
         self.runs.fetch_add(1, Ordering::Relaxed);
         *self.last_used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         let mut spares = self.spares.lock().await;
         loop {
             let mut spare = spares.recv().await?;
+            self.demand.spares.fetch_sub(1, Ordering::Relaxed);
             // It may have been killed by somebody who looks for memory.
             if spare.is_waiting() {
-                return Some(spare);
+                self.demand.runs.fetch_add(1, Ordering::Relaxed);
+                self.demand.has_changed.notify_waiters();
+                return Some((spare, Busy(Arc::clone(&self.demand))));
             }
         }
     }
@@ -107,21 +157,26 @@ fn changed(folder: &std::path::Path) -> Option<SystemTime> {
 }
 
 /// Makes one spare after the other, as long as somebody takes them.
-async fn make_spares(server: Arc<ForkServer>, spares: mpsc::Sender<Spare>) {
+async fn make_spares(server: Arc<ForkServer>, demand: Arc<Demand>, spares: mpsc::Sender<Spare>) {
     loop {
+        demand.wait().await;
         let spare = tokio::select! {
             spare = timeout(PREPARE_TIMEOUT, Spare::prepare(&server)) => spare,
             () = spares.closed() => return,
         };
         match spare {
             Ok(Ok(spare)) => {
+                demand.spares.fetch_add(1, Ordering::Relaxed);
                 if spares.send(spare).await.is_err() {
                     return;
                 }
             }
-            Ok(Err(error)) => {
-                return tracing::warn!(%error, "no child of the fork server got ready");
+            // It may have been killed from outside, and the next one is not.
+            Ok(Err(error)) if server.is_alive() => {
+                tracing::warn!(%error, "no child of the fork server got ready");
+                sleep(RETRY_INTERVAL).await;
             }
+            Ok(Err(_)) => return,
             Err(_) => return tracing::warn!("a child of the fork server does not get ready"),
         }
     }
