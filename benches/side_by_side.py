@@ -46,6 +46,7 @@ from contestants import (
     Server,
     descendants,
     install_peer,
+    proportional_mb,
     resident_mb,
 )
 
@@ -272,7 +273,7 @@ def measure_start(bench: Bench, rounds: int, row: Row) -> None:
 def measure_memory(bench: Bench, rounds: int, process_row: Row, family_row: Row) -> None:
     """Resident memory (10^6 bytes) of a server that has listed its tools and then idled.
 
-    The sum over the descendants counts pages that processes share once for each of them.
+    In the sum over the descendants, a page that processes share is counted once.
     """
     for _ in range(rounds):
         for contestant, process_samples, family_samples in in_turn((bench.ours, bench.theirs), process_row, family_row):
@@ -284,7 +285,7 @@ def measure_memory(bench: Bench, rounds: int, process_row: Row, family_row: Row)
                 process_samples.append(resident_mb(server.pid))
                 # A descendant that ends between the listing and the reading takes its memory with it.
                 family = [server.pid, *descendants(server.pid)]
-                family_samples.append(sum(resident_mb(pid, gone_is_zero=pid != server.pid) for pid in family))
+                family_samples.append(sum(proportional_mb(pid) for pid in family))
 
 
 def measure_blocked_call(bench: Bench, rounds: int, row: Row) -> None:
