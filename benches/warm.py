@@ -138,6 +138,7 @@ def measure(bench: Bench, rounds: int) -> None:
         jobs(servers, max(1, rounds // 20))
         limit(bench, warm, rounds)
         memory(warm)
+    phases(bench, rounds)
 
 
 def wait_until_warm(server: Server) -> None:
@@ -231,10 +232,31 @@ def limit(bench: Bench, warm: Server, rounds: int) -> None:
         raise NotMeasured(f"the physical limit: {found.stderr}")
     physical = float(found.stdout.splitlines()[-1])
     ours = median([warm.run_script(PRINT, "1") for _ in range(rounds)])
-    inside = median([float(execution(warm, PRINT)["duration_ms"]) for _ in range(rounds)])
     print(f"fork, run and exit of the same interpreter, nothing else: {physical:.2f} ms; a warm call: {ours:.2f} ms, "
-          f"ratio {ours / physical:.2f} (below 1: forked ahead, told before its memory is torn down); "
-          f"of which from hand-over to result: about {inside:.0f} ms")
+          f"ratio {ours / physical:.2f} (below 1: forked ahead, told before its memory is torn down)")
+
+
+def phases(bench: Bench, rounds: int) -> None:
+    """The parts of a call, from the server's log. Logging takes some tenths of a millisecond of its own."""
+    logging = replace(bench, environment={**bench.environment, "QWED_MCP_LOG": "qwed_mcp=debug"})
+    with Contestant("phases", bench.ours.command).start(logging) as server:
+        wait_until_warm(server)
+        whole = median([server.run_script(PRINT, "1") for _ in range(rounds)])
+        time.sleep(0.2)
+    log = (bench.scratch / "phases.stderr").read_text(encoding="utf-8", errors="replace")
+    prepared = durations(log, "a child is ready", rounds)
+    ran = durations(log, "run ended", rounds)
+    print(f"phases of a call: from hand-over of the script to its result {ran:.2f} ms; gateway, queue, reply and pipes "
+          f"{whole - ran:.2f}; off the way of the call, fork and confinement of the next child {prepared:.2f}")
+
+
+def durations(log: str, message: str, count: int) -> float:
+    """The median of the last durations that the server has logged with a message, in ms."""
+    units = {"ns": 1e-6, "µs": 1e-3, "ms": 1.0, "s": 1e3}
+    found = re.findall(rf"{message}.*?duration=([0-9.]+)(ns|µs|ms|s)\b", log)
+    if not found:
+        raise NotMeasured(f"nothing in the log about {message!r}")
+    return median([float(number) * units[unit] for number, unit in found[-count:]])
 
 
 def memory(warm: Server) -> None:

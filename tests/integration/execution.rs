@@ -4,14 +4,69 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::harness::{ServerBuilder, alive_with_marker, eventually};
+use crate::harness::{McpProcess, ServerBuilder, alive_with_marker, eventually};
 
 const CAP: usize = 1_048_576;
 const TRUNCATED: &str = "\n\n[WARNING: OUTPUT TRUNCATED DUE TO 1MB SIZE CAP. PROCESS TERMINATED.]";
 
-#[test]
-fn the_parts_that_exist_are_joined_and_trimmed() {
-    let mut server = ServerBuilder::new().unchecked().connect();
+/// How a server runs scripts.
+#[derive(Clone, Copy)]
+enum Executor {
+    /// Each in a new interpreter.
+    Cold,
+    /// In forks of one that is warm.
+    Warm,
+}
+
+impl Executor {
+    fn connect(self, builder: ServerBuilder) -> McpProcess {
+        match self {
+            Self::Cold => builder.connect(),
+            Self::Warm => {
+                let mut server = builder.warm("json").connect();
+                server.wait_until_warm();
+                server
+            }
+        }
+    }
+
+    /// No process of a run is there any more.
+    fn assert_nothing_is_left(self, server: &McpProcess) {
+        let (at_rest, limit) = match self {
+            Self::Cold => (0, Duration::ZERO),
+            // Those of the fork server; a run is told of while its kill is under way.
+            Self::Warm => (9, Duration::from_secs(5)),
+        };
+        let is_at_rest = || alive_with_marker(server.scratch.path()).len() == at_rest;
+        assert!(eventually(limit, is_at_rest).is_some());
+    }
+}
+
+macro_rules! over_both_executors {
+    ($($test:ident)*) => {
+        mod cold {
+            $(#[test] fn $test() { super::$test(super::Executor::Cold); })*
+        }
+        mod warm {
+            $(#[test] fn $test() { super::$test(super::Executor::Warm); })*
+        }
+    };
+}
+
+over_both_executors! {
+    the_parts_that_exist_are_joined_and_trimmed
+    tracebacks_name_the_script_and_show_its_lines
+    a_script_that_the_compiler_warns_of_runs_all_the_same
+    a_script_runs_as_the_main_module_of_a_fresh_process
+    a_run_over_its_time_is_killed_and_what_it_printed_follows
+    output_is_capped_at_one_mebibyte_a_stream
+    both_streams_are_read_at_once
+    synchronous_runs_take_turns_unless_the_admin_says_otherwise
+    a_run_leaves_no_file_behind
+}
+
+fn the_parts_that_exist_are_joined_and_trimmed(executor: Executor) {
+    let mut server = executor.connect(ServerBuilder::new().unchecked());
     let stderr = "import sys\nsys.stderr.write";
     for (code, text) in [
         ("print('a')", "STDOUT:\na\n\nExecution completed successfully."),
@@ -65,9 +120,8 @@ fn the_parts_that_exist_are_joined_and_trimmed() {
     server.finish();
 }
 
-#[test]
-fn tracebacks_name_the_script_and_show_its_lines() {
-    let mut server = ServerBuilder::new().connect();
+fn tracebacks_name_the_script_and_show_its_lines(executor: Executor) {
+    let mut server = executor.connect(ServerBuilder::new());
     let code = "\
 def check(x):
     assert x == 2, f'expected 2, got {x}'
@@ -104,9 +158,8 @@ except ValueError:
 
 /// A warning of the compiler runs Python code of the standard library before the script's first
 /// line, some of it without a file name either.
-#[test]
-fn a_script_that_the_compiler_warns_of_runs_all_the_same() {
-    let mut server = ServerBuilder::new().connect();
+fn a_script_that_the_compiler_warns_of_runs_all_the_same(executor: Executor) {
+    let mut server = executor.connect(ServerBuilder::new());
     let result = server.execute("print('\\d')\nassert (1, 'always true')\nprint(__name__)");
     let text = result.text();
     assert!(text.starts_with("STDOUT:\n\\d\n__main__\n\nSTDERR:\n"), "{text}");
@@ -117,9 +170,8 @@ fn a_script_that_the_compiler_warns_of_runs_all_the_same() {
     server.finish();
 }
 
-#[test]
-fn a_script_runs_as_the_main_module_of_a_fresh_process() {
-    let mut server = ServerBuilder::new().connect();
+fn a_script_runs_as_the_main_module_of_a_fresh_process(executor: Executor) {
+    let mut server = executor.connect(ServerBuilder::new());
     let code = "\
 names = sorted(dir())
 import atexit, sys
@@ -143,10 +195,9 @@ print(inspect.getsource(f))
     server.finish();
 }
 
-#[test]
-fn a_run_over_its_time_is_killed_and_what_it_printed_follows() {
+fn a_run_over_its_time_is_killed_and_what_it_printed_follows(executor: Executor) {
     let mut server =
-        ServerBuilder::new().variable("QWED_MCP_TEST_SYNC_TIMEOUT_MS", "700").connect();
+        executor.connect(ServerBuilder::new().variable("QWED_MCP_TEST_SYNC_TIMEOUT_MS", "700"));
     let result = server.execute("import time\nprint('so far')\ntime.sleep(60)");
     assert_eq!(result.texts, ["Execution timed out after 0.7 seconds.", "STDOUT:\nso far"]);
     assert!(result.is_error);
@@ -154,7 +205,7 @@ fn a_run_over_its_time_is_killed_and_what_it_printed_follows() {
     assert_eq!(result.execution()["exit_code"], -9);
     let result = server.execute("while True: pass");
     assert_eq!(result.texts, ["Execution timed out after 0.7 seconds."]);
-    assert_eq!(alive_with_marker(server.scratch.path()), [0; 0]);
+    executor.assert_nothing_is_left(&server);
     assert_eq!(server.scratch.entries(), [""; 0].map(std::path::PathBuf::from));
     server.finish();
 }
@@ -176,9 +227,8 @@ fn the_timeout_is_thirty_seconds_from_the_start_of_the_run() {
     server.finish();
 }
 
-#[test]
-fn output_is_capped_at_one_mebibyte_a_stream() {
-    let mut server = ServerBuilder::new().connect();
+fn output_is_capped_at_one_mebibyte_a_stream(executor: Executor) {
+    let mut server = executor.connect(ServerBuilder::new());
     // Exactly the cap is not too much.
     let result = server.execute(&format!(
         "import sys\nsys.stdout.write('x' * {CAP})\nprint('e', file=sys.stderr)"
@@ -205,13 +255,12 @@ fn output_is_capped_at_one_mebibyte_a_stream() {
             assert_eq!(result.execution()["exit_code"], -9);
         }
     }
-    assert_eq!(alive_with_marker(server.scratch.path()), [0; 0]);
+    executor.assert_nothing_is_left(&server);
     server.finish();
 }
 
-#[test]
-fn both_streams_are_read_at_once() {
-    let mut server = ServerBuilder::new().connect();
+fn both_streams_are_read_at_once(executor: Executor) {
+    let mut server = executor.connect(ServerBuilder::new());
     // More than a pipe holds, on both in turn: reading one after the other would block for ever.
     let code = "\
 import sys
@@ -228,12 +277,11 @@ for _ in range(20):
     server.finish();
 }
 
-#[test]
-fn synchronous_runs_take_turns_unless_the_admin_says_otherwise() {
+fn synchronous_runs_take_turns_unless_the_admin_says_otherwise(executor: Executor) {
     let code = "import time\nprint(time.time())\ntime.sleep(0.4)\nprint(time.time())";
     let overlaps = |concurrency: &str| {
-        let mut server =
-            ServerBuilder::new().variable("QWED_MCP_SYNC_CONCURRENCY", concurrency).connect();
+        let mut server = executor
+            .connect(ServerBuilder::new().variable("QWED_MCP_SYNC_CONCURRENCY", concurrency));
         let ids: Vec<_> = (0..3).map(|_| server.start_execute(code)).collect();
         let mut spans: Vec<(f64, f64)> = ids
             .into_iter()
@@ -313,9 +361,8 @@ time.sleep(600)
     server.finish();
 }
 
-#[test]
-fn a_run_leaves_no_file_behind() {
-    let mut server = ServerBuilder::new().unchecked().connect();
+fn a_run_leaves_no_file_behind(executor: Executor) {
+    let mut server = executor.connect(ServerBuilder::new().unchecked());
     let code = "\
 import os, pathlib, tempfile
 print(os.getcwd() == os.environ['TMPDIR'] == tempfile.gettempdir(), os.listdir('.'))

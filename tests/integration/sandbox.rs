@@ -120,15 +120,24 @@ const POOLS: [(&str, &str, &str); 2] = [
     ),
 ];
 
+/// As a server loads them by itself.
+const WARM_MODULES: &str =
+    "asyncio,multiprocessing,unittest,numpy,sympy,z3,qwed_legal,qwed_finance,qwed_ucp,qwed_new";
+
 /// How a server of a test is contained, and by which user it is run.
 fn server(tier: &str, user: Option<u32>) -> McpProcess {
     let builder = ServerBuilder::new().unchecked();
     let builder = match tier {
         "T3" => builder.variable("QWED_MCP_SANDBOX", "strict"),
         "T2" => builder.variable("QWED_MCP_TEST_KERNEL_LACKS", "namespaces"),
+        "warm" => builder.variable("QWED_MCP_SANDBOX", "strict").warm(WARM_MODULES),
         _ => builder.variable("QWED_MCP_SANDBOX", "off"),
     };
     let mut server = of_user(builder, user).connect();
+    if tier == "warm" {
+        server.wait_until_warm();
+        return server;
+    }
     let tier_of_run = server.execute("print(1)").execution()["sandbox"].clone();
     assert_eq!(tier_of_run, tier);
     server
@@ -179,6 +188,18 @@ fn what_verifications_use_works_at_tier_3_for_an_ordinary_user() {
     assert_works(&mut server, &WORKLOADS);
     assert_works(&mut server, &POOLS);
     server.finish();
+}
+
+#[test]
+fn what_verifications_use_works_in_warm_interpreters() {
+    let users = if is_root() { vec![None, Some(24_603)] } else { vec![None] };
+    for user in users {
+        let mut server = server("warm", user);
+        assert_works(&mut server, &WORKLOADS);
+        assert_works(&mut server, &POOLS);
+        assert_eq!(server.execute("print(1)").execution()["warm"], true);
+        server.finish();
+    }
 }
 
 #[test]

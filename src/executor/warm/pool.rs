@@ -160,12 +160,14 @@ fn changed(folder: &std::path::Path) -> Option<SystemTime> {
 async fn make_spares(server: Arc<ForkServer>, demand: Arc<Demand>, spares: mpsc::Sender<Spare>) {
     loop {
         demand.wait().await;
+        let started = Instant::now();
         let spare = tokio::select! {
             spare = timeout(PREPARE_TIMEOUT, Spare::prepare(&server)) => spare,
             () = spares.closed() => return,
         };
         match spare {
             Ok(Ok(spare)) => {
+                tracing::debug!(duration = ?started.elapsed(), "a child is ready");
                 demand.spares.fetch_add(1, Ordering::Relaxed);
                 if spares.send(spare).await.is_err() {
                     return;
