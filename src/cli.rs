@@ -113,7 +113,10 @@ fn part_of_run(argument: &OsStr) -> Option<ExitCode> {
     match argument.to_str()? {
         SUPERVISE_ARGUMENT => Some(supervisor::supervise()),
         #[cfg(all(target_os = "linux", not(qwed_portable)))]
-        LAUNCHER_ARGUMENT => Some(sandbox::become_python()),
+        LAUNCHER_ARGUMENT => {
+            let proc = std::env::args_os().nth(2).unwrap_or_else(|| "/proc".into());
+            Some(sandbox::become_python(Path::new(&proc)))
+        }
         #[cfg(all(target_os = "linux", not(qwed_portable)))]
         INIT_ARGUMENT => Some(sandbox::reap_orphans()),
         _ => None,

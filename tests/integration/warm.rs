@@ -2,7 +2,7 @@
 //! and whatever happens to the fork server, the next call is answered.
 
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use regex::Regex;
 use serde_json::Value;
@@ -60,6 +60,15 @@ const SEMANTICS: &[&str] = &[
     "class A:\n    def __del__(self):\n        print('deleted')\na = A()",
     "class A:\n    def __del__(self):\n        1 / 0\na = A()",
     "class A:\n    def __del__(self):\n        print('cycle')\na = A()\na.a = a",
+    "import math\nclass A:\n    def __del__(self):\n        print(math.pi, helper())\na = A()\ndef helper():\n    return 'h'",
+    "import sys\nclass A:\n    def __del__(self):\n        print('deleted')\ndef f():\n    a = A()\n    sys.exit(0)\nf()",
+    "class A:\n    def __del__(self):\n        print('deleted')\ndef f():\n    a = A()\n    1 / 0\nf()",
+    "import io, sys\nsys.stdout.write('hello')\nsys.stdout = io.StringIO()",
+    "import sys\nsys.stdout.write('hello')\nsys.stdout = None",
+    "import sys\nsys.stdout.write('hello')\ndel sys.stdout",
+    "import gc\nprint('a')\ngc.collect = None",
+    "import sys\nsys.setprofile(lambda *a: None)\nprint('a')",
+    "from decimal import Decimal\nprint(Decimal(1) / 3, Decimal(2).sqrt())",
     "import threading, time\nthreading.Thread(target=lambda: (time.sleep(0.1), print('thread'))).start()",
     "import threading, time\nthreading.Thread(target=lambda: time.sleep(9), daemon=True).start()",
     "import threading\nt = threading.Thread(target=lambda: 1 / 0)\nt.start(); t.join()",
@@ -256,10 +265,10 @@ print(found)
 
 #[test]
 fn random_numbers_are_new_in_each_run() {
-    let mut server = warm("random,numpy,numpy.random,uuid,secrets,tempfile");
+    let mut server = warm("random,numpy,numpy.random,uuid,secrets,tempfile,sympy");
     let draw = "
-import numpy, os, random, secrets, tempfile, uuid
-print(random.random(), numpy.random.random(), numpy.random.default_rng().random(), uuid.uuid4(),
+import numpy, os, random, secrets, tempfile, uuid, sympy.core.random
+print(sympy.core.random.rng.random(), random.random(), numpy.random.random(), numpy.random.default_rng().random(), uuid.uuid4(),
       secrets.token_hex(8), os.urandom(4), next(tempfile._get_candidate_names()))";
     let draws: Vec<Vec<String>> = (0..6)
         .map(|_| {
@@ -267,7 +276,7 @@ print(random.random(), numpy.random.random(), numpy.random.default_rng().random(
             result.text().split_ascii_whitespace().map(str::to_owned).collect()
         })
         .collect();
-    for column in 1..8 {
+    for column in 1..9 {
         let mut values: Vec<_> = draws.iter().map(|row| row[column].clone()).collect();
         values.sort();
         values.dedup();
@@ -394,6 +403,131 @@ fn a_module_that_starts_a_thread_or_fails_leaves_scripts_cold_or_warm_but_right(
         assert_eq!(result.execution()["warm"], is_warm, "{modules}");
         server.finish();
     }
+}
+
+/// What a package sets for all, when it is imported, is not set for scripts that do not import it.
+#[test]
+fn numbers_are_computed_as_in_a_new_interpreter() {
+    let (mut cold, mut warm) =
+        (cold(), warm("decimal,sympy,qwed_legal,qwed_finance,qwed_ucp,qwed_new"));
+    let mut wrong = Vec::new();
+    for script in [
+        "from decimal import *\nprint(Decimal(1) / 3, getcontext())",
+        "import mpmath\nprint(mpmath.mpf(1) / 3, mpmath.mp)",
+        "import sympy\nx = sympy.Symbol('x')\nprint(sympy.nsolve(x ** 2 - 2, 1), sympy.N(sympy.pi))",
+        "import qwed_finance\nfrom decimal import *\nprint(Decimal(1) / 3)",
+        "from qwed_finance import FinanceVerifier\nimport mpmath\nprint(mpmath.mpf(1) / 3)",
+    ] {
+        compare(&mut cold, &mut warm, script, script, &mut wrong);
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    cold.finish();
+    warm.finish();
+}
+
+/// Looks for a way out by every descriptor that is open, and to one other process of the machine.
+const HOSTILE_MODULE: &str = r#"
+import os, signal, socket
+found = []
+def attempt(name, function):
+    try:
+        function()
+        found.append(name)
+    except Exception:
+        pass
+server = @SERVER@
+for number in range(3, 2000):
+    try:
+        os.fstat(number)
+    except OSError:
+        continue
+    for up in ("..", "../..", "self/../..", "thread-self/../../.."):
+        attempt("list %d %s" % (number, up), lambda: os.open(up + "/etc", os.O_RDONLY, dir_fd=number))
+    for name in ("environ", "root/etc", "cwd", "mem", "maps", "fd/0"):
+        for pid in (1, server):
+            attempt("open %s of %d" % (name, pid), lambda: os.open("%d/%s" % (pid, name), os.O_RDONLY, dir_fd=number))
+    def leave():
+        os.fchdir(number)
+        os.chdir("..")
+        os.stat("etc")
+    attempt("leave", leave)
+    os.chdir("/")
+attempt("network", lambda: socket.create_connection(("127.0.0.1", 22), 1))
+attempt("signal", lambda: os.kill(server, 0))
+"#;
+
+/// A module that is loaded by the fork server, and looks for a way out. As an ordinary user, who
+/// has the server's files in reach.
+#[test]
+fn a_hostile_module_that_is_loaded_finds_no_way_to_the_machine() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .unwrap();
+    fs::write(
+        folder.path().join("ask.py"),
+        "import os
+print(os.getppid())",
+    )
+    .unwrap();
+    let user = nix::unistd::geteuid().is_root().then_some(24_604);
+    let builder = || {
+        let builder = builder()
+            .variable("PYTHONPATH", folder.path().to_str().unwrap())
+            .variable("QWED_MCP_PYTHON", public_python().to_str().unwrap());
+        match user {
+            Some(user) => builder.with_user(user),
+            None => builder,
+        }
+    };
+    // The number of a process of this user on the machine: one that is there before the module is.
+    let other = builder().warm("json").connect();
+    let hostile = HOSTILE_MODULE.replace("@SERVER@", &other.pid().to_string());
+    fs::write(folder.path().join("hostile.py"), &hostile).unwrap();
+    let mut server = builder().warm("hostile").connect();
+    server.wait_until_warm();
+    let told = server.execute(
+        "import sys
+print(sys.modules['hostile'].found)",
+    );
+    assert_eq!(
+        told.text(),
+        "STDOUT:
+[]
+
+Execution completed successfully."
+    );
+    server.finish();
+    // The positive control: outside of the sandbox, the machine's /proc is such a way.
+    let open = format!(
+        "import os
+os.open('/proc', os.O_RDONLY)
+{hostile}
+print(found)"
+    );
+    let output = std::process::Command::new(public_python()).args(["-c", &open]).output().unwrap();
+    let found = String::from_utf8(output.stdout).unwrap();
+    assert!(found.contains("list 3 ..") && found.contains("environ of"), "{found}");
+    other.finish();
+}
+
+#[test]
+fn children_that_cannot_get_ready_do_not_hold_calls_up() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .unwrap();
+    let code = "import os
+os.register_at_fork(after_in_child=lambda: os._exit(1))";
+    fs::write(folder.path().join("ending.py"), code).unwrap();
+    let path = folder.path().to_str().unwrap();
+    let mut server = builder().variable("PYTHONPATH", path).warm("ending").connect();
+    let started = Instant::now();
+    for _ in 0..30 {
+        let result = server.execute("print(1)");
+        assert_eq!(result.text(), "STDOUT:\n1\n\nExecution completed successfully.");
+    }
+    // One call may have waited for a child.
+    assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
+    server.finish();
 }
 
 #[test]

@@ -130,6 +130,7 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
         }
         kept = []
         for name in modules:
+            before = settings()
             try:
                 __import__(name)
                 if name in uses:
@@ -140,11 +141,44 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
                 pass
             except Exception as error:
                 print("%s could not be loaded: %r" % (name, error), file=sys.stderr)
+            if settings() != before:
+                restore(before[1])
+                unload(name)
             if threads() != 1:
                 # A fork would lose it, and what it holds.
                 print("%s starts a thread; leave it out of the list" % name, file=sys.stderr)
                 os._exit(1)
         return kept
+
+    def settings():
+        # What numbers are computed with, as far as it is global; 53 bits is what mpmath starts with.
+        import decimal
+
+        c = decimal.getcontext()
+        traps = tuple(sorted(str(signal) for signal, is_on in c.traps.items() if is_on))
+        mpmath = sys.modules.get("mpmath")
+        precision = mpmath.mp.prec if mpmath else 53
+        return (c.prec, c.rounding, c.Emin, c.Emax, c.capitals, c.clamp, traps), precision
+
+    def restore(precision):
+        import decimal
+
+        decimal.setcontext(decimal.Context())
+        if "mpmath" in sys.modules:
+            sys.modules["mpmath"].mp.prec = precision
+
+    def unload(name):
+        # Scripts that do not import it must not see that it was; those that do import it again, and
+        # with it what it sets.
+        for module in list(sys.modules):
+            if module == name or module.startswith(name + "."):
+                file = getattr(sys.modules[module], "__file__", None)
+                if file and not file.endswith((".py", ".pyc")):
+                    # Native code may not be loaded twice.
+                    print("%s changes how numbers are computed; leave it out of the list" % name,
+                          file=sys.stderr)
+                    os._exit(1)
+                del sys.modules[module]
 
     def threads():
         status = os.open("self/status", os.O_RDONLY, dir_fd=confinement["proc"])
@@ -205,8 +239,18 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
         for program, _ in filters:
             system_call(SECCOMP, 1, 0, program)
 
+    def generators():
+        # Every one that a module has made for itself, besides that of `random`.
+        import random
+
+        found = [thing for thing in gc.get_objects() if isinstance(thing, random.Random)]
+        return [thing for thing in found if not isinstance(thing, random.SystemRandom)]
+
     def reseed():
-        # `random` does so itself after a fork. NumPy's own seed() takes a millisecond, so its
+        # `random` itself is seeded by every fork.
+        for generator in random_generators:
+            generator.seed()
+        # NumPy's own seed() takes a millisecond, so its
         # Mersenne twister gets its whole state.
         numpy = sys.modules.get("numpy")
         if "numpy.random" in sys.modules:
@@ -219,7 +263,7 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
         # while somebody waits.
         exec(code_of(b"0"), {})
         flush()
-        gc.collect()
+        collect()
 
     def await_script():
         def read(size):
@@ -265,31 +309,39 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
     def flush():
         # As the interpreter does it: a stream that cannot be written to is an exit code.
         failed = False
-        for stream in (sys.stdout, sys.stderr):
+        # The first ones too: a script may have put others in their places.
+        streams = [getattr(sys, "stdout", None), getattr(sys, "stderr", None)]
+        streams += [stream for stream in first_streams if stream not in streams]
+        for stream in streams:
             try:
                 if stream is not None and not stream.closed:
                     stream.flush()
             except BaseException as error:
                 failed = True
-                if stream is sys.stdout:
+                if stream is streams[0]:
                     told = "Exception ignored in: %r\n%s: %s" % (stream, type(error).__name__, error)
                     print(told, file=sys.stderr)
         return failed
 
     def finish(value):
-        code = 0 if value is None else exit_code(value)
-        # Not the script's modules of these names, if it has put others there.
-        threading._shutdown()
-        atexit._run_exitfuncs()
-        failed = flush()
-        # What the script's names hold ends with them, in the interpreter's own order.
-        names = main
-        texts = [name for name in names if isinstance(name, str)]
-        for name in [n for n in texts if n[:1] == "_" and n[1:2] != "_"]:
-            names[name] = None
-        for name in [n for n in texts if n != "__builtins__"]:
-            names[name] = None
-        gc.collect()
+        code = 0
+        try:
+            if value is not None:
+                code = 1
+                code = exit_code(value)
+                # What it has gone through holds what the script's functions had.
+                traceback.clear_frames(value.__traceback__)
+            value = None
+            shut_threads_down()
+            run_exit_functions()
+        finally:
+            failed = flush()
+        # What the script's names hold ends with them. What methods may still need ends last.
+        lasting = (type(sys), type, type(flush), type(len))
+        texts = [name for name in main if isinstance(name, str) and name != "__builtins__"]
+        for name in [name for name in texts if not isinstance(main[name], lasting)] + texts:
+            main[name] = None
+        collect()
         # What could not be written the first time was told of.
         if not failed:
             failed = flush()
@@ -300,6 +352,8 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
             pass
 
         def __exit__(self, kind, value, trace):
+            sys.settrace(None)
+            sys.setprofile(None)
             code = 1
             try:
                 code = finish(value)
@@ -339,16 +393,19 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
 
     filters = [sock_fprog(bytes.fromhex(digits)) for digits in confinement["filters"]]
     kept = load(options["modules"])
-    # What the bootstrap and the end of a script use; the first use of compile() makes the classes
+    # What the bootstrap and the end of a script use, whatever the script makes of it; the first use of compile() makes the classes
     # of all nodes.
     import atexit, linecache, threading, traceback
 
+    shut_threads_down, run_exit_functions = threading._shutdown, atexit._run_exitfuncs
+    collect, first_streams = gc.collect, (sys.stdout, sys.stderr)
     compile("0", "<string>", "exec")
     # The functions' own first use.
     libc.unshare(0), libc.mount(b"", b"", b"", 0, b""), libc.prctl(-1, 0, 0, 0, 0)
     libc.setns(-1, 0), libc.capset(None, None), libc.syscall(ctypes.c_long(-1), b"")
     sys.stdout.flush()
     sys.stderr.flush()
+    random_generators = generators()
     gc.collect()
     gc.freeze()
 

@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use serde_json::json;
@@ -34,12 +34,16 @@ use super::super::limits::KILL_TIMEOUT;
 use super::super::memory::MemoryWatch;
 use super::super::one_shot::{Listed, OneShotExecutor, Supervisors, supervisor_command};
 use super::super::protocol::{REPORT_BYTES_MAX, Report};
+use super::pool::changed;
 
 /// How long the modules may take to load: seconds, on a slow disk.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The longest line of the fork server's log that is kept.
 const LOG_BYTES_MAX: usize = 64 * 1024;
+
+/// The most that is kept of a line that is not complete; a child's end has some twenty bytes.
+const UNREAD_BYTES_MAX: usize = 64 * 1024;
 
 /// A child's name: an id without hyphens has 32 digits, and 16 bytes.
 pub(super) type Name = [u8; 16];
@@ -79,7 +83,7 @@ pub(super) struct ForkServer {
     requests: Arc<UnixStream>,
     running: Running,
     pub(super) memory: MemoryWatch,
-    package_folders: Vec<PathBuf>,
+    package_folders: Vec<(PathBuf, Option<SystemTime>)>,
     /// The supervisor kills all of it when this closes.
     _control: UnixStream,
 }
@@ -111,6 +115,9 @@ impl ForkServer {
         if plan.tier != Tier::T3 {
             return Err(ForkServerError::NotAtThisTier);
         }
+        // Before anything is loaded: what is changed meanwhile is a change.
+        let folders = plan.readable.iter().map(|folder| (folder.clone(), changed(folder)));
+        let package_folders = folders.collect();
         let mut options = json!({ "modules": loading.modules }).to_string();
         options.push('\n');
         let input = [&contained.interpreter.fork_server[..], options.as_bytes()];
@@ -150,7 +157,6 @@ impl ForkServer {
         let requests = Arc::new(requests.into_inner());
         let running = Running::default();
         tokio::spawn(read_ends(Arc::clone(&requests), running.clone()));
-        let package_folders = plan.readable.clone();
         Ok(Self { requests, running, memory, package_folders, _control: control })
     }
 
@@ -159,8 +165,8 @@ impl ForkServer {
         !self.running.is_over.is_cancelled()
     }
 
-    /// The folders that modules are loaded from.
-    pub(super) fn package_folders(&self) -> &[PathBuf] {
+    /// The folders that modules are loaded from, and when each was changed before that.
+    pub(super) fn package_folders(&self) -> &[(PathBuf, Option<SystemTime>)] {
         &self.package_folders
     }
 
@@ -273,6 +279,9 @@ async fn read_ends(requests: Arc<UnixStream>, running: Running) {
             Ok(1..) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
             Ok(0) | Err(_) => break,
+        }
+        if unread.len() > UNREAD_BYTES_MAX {
+            break;
         }
         while let Some((name, code, used)) = end(&unread) {
             unread.drain(..used);

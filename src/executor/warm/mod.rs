@@ -16,6 +16,7 @@ mod spare;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -47,6 +48,7 @@ struct Inner {
     /// How long the fork server stays without a call; None is for ever.
     idle: Option<Duration>,
     state: Mutex<State>,
+    closing: CancellationToken,
     /// What has to end before the server does.
     tasks: TaskTracker,
 }
@@ -79,6 +81,7 @@ impl WarmExecutor {
                 },
                 idle: settings.warm_idle,
                 state: Mutex::new(State::Absent),
+                closing: CancellationToken::new(),
                 tasks: TaskTracker::new(),
             }),
         }
@@ -92,9 +95,10 @@ impl WarmExecutor {
     ) -> Result<Outcome, RunError> {
         if let Some(pool) = self.inner.pool() {
             let spare = tokio::select! {
-                spare = tokio::time::timeout(SPARE_TIMEOUT, pool.take()) => spare.ok().flatten(),
+                spare = timeout(SPARE_TIMEOUT, pool.take()) => spare.ok().flatten(),
                 () = cancel.cancelled() => return Ok(Outcome::never_started()),
             };
+            let was_of_use = spare.is_some() || pool.has_served();
             // Until the result is there, no other child is made without need.
             if let Some((spare, _busy)) = spare {
                 let source = without_byte_order_mark(script.source().as_str());
@@ -104,7 +108,7 @@ impl WarmExecutor {
                 // Nothing of it was told to anybody: it can be run again.
                 tracing::warn!("the fork server died; running the script alone");
             }
-            self.inner.retire(&pool);
+            self.inner.retire(&pool, was_of_use);
         }
         self.inner.alone.run(script, limits, cancel).await
     }
@@ -129,17 +133,26 @@ impl Inner {
         None
     }
 
-    /// Makes sure that `pool` is not used again.
-    fn retire(&self, pool: &Arc<Pool>) {
+    /// Makes sure that `pool` is not used again. One that never gave a child is not tried for again
+    /// at once: there would be no end of it.
+    fn retire(&self, pool: &Arc<Pool>, was_of_use: bool) {
         let mut state = self.state();
         if matches!(&*state, State::Ready(current) if Arc::ptr_eq(current, pool)) {
-            *state = State::Absent;
+            *state = if was_of_use {
+                State::Absent
+            } else {
+                State::Unavailable { until: Instant::now() + RETRY_INTERVAL }
+            };
         }
     }
 
     async fn start(self: Arc<Self>) {
         let started = Instant::now();
-        let pool = match ForkServer::start(&self.alone, &self.loading, &self.tasks).await {
+        let server = tokio::select! {
+            server = ForkServer::start(&self.alone, &self.loading, &self.tasks) => server,
+            () = self.closing.cancelled() => return,
+        };
+        let pool = match server {
             Ok(server) => {
                 tracing::info!(duration = ?started.elapsed(), "interpreters are warm");
                 Some(Arc::new(Pool::new(server, &self.tasks)))
@@ -170,7 +183,7 @@ impl Inner {
                                     return;
                                 };
                                 tracing::info!("the fork server was idle and is let go");
-                                return inner.retire(&pool);
+                                return inner.retire(&pool, true);
                             }
                             tokio::time::sleep(left).await;
                         }
@@ -204,6 +217,7 @@ impl Executor for WarmExecutor {
 
     fn shut_down(&self) -> ShutDown<'_> {
         Box::pin(async {
+            self.inner.closing.cancel();
             *self.inner.state() = State::Closed;
             self.inner.tasks.close();
             self.inner.tasks.wait().await;

@@ -1,7 +1,7 @@
 //! Spare children, forked and confined ahead of the scripts that they will run.
 
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -18,6 +18,9 @@ const MAKERS: usize = 2;
 
 /// How long a child may take to get ready: milliseconds, on a machine that is not out of memory.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How many children in a row may fail to get ready before no more are made.
+const FAILURES_MAX: usize = 5;
 
 /// How long to wait after a child that did not get ready.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
@@ -78,6 +81,7 @@ pub(super) struct Pool {
     demand: Arc<Demand>,
     started: Instant,
     runs: AtomicU64,
+    has_served: AtomicBool,
     packages: Mutex<Packages>,
     last_used: Mutex<Instant>,
 }
@@ -92,12 +96,8 @@ struct Packages {
 
 impl Pool {
     pub(super) fn new(server: ForkServer, tasks: &TaskTracker) -> Self {
-        let folders = server.package_folders().iter().map(|folder| {
-            let changed = changed(folder);
-            (folder.clone(), changed)
-        });
-        let packages =
-            Packages { folders: folders.collect(), looked: Instant::now(), have_changed: false };
+        let folders = server.package_folders().to_vec();
+        let packages = Packages { folders, looked: Instant::now(), have_changed: false };
         let server = Arc::new(server);
         let demand = Arc::<Demand>::default();
         let (sender, spares) = mpsc::channel(1);
@@ -109,6 +109,7 @@ impl Pool {
             spares: AsyncMutex::new(spares),
             started: Instant::now(),
             runs: AtomicU64::new(0),
+            has_served: AtomicBool::new(false),
             packages: Mutex::new(packages),
             last_used: Mutex::new(Instant::now()),
         }
@@ -122,6 +123,7 @@ impl Pool {
         loop {
             let mut spare = spares.recv().await?;
             self.demand.spares.fetch_sub(1, Ordering::Relaxed);
+            self.has_served.store(true, Ordering::Relaxed);
             // It may have been killed by somebody who looks for memory.
             if spare.is_waiting() {
                 self.demand.runs.fetch_add(1, Ordering::Relaxed);
@@ -129,6 +131,11 @@ impl Pool {
                 return Some((spare, Busy(Arc::clone(&self.demand))));
             }
         }
+    }
+
+    /// Whether there ever was a spare.
+    pub(super) fn has_served(&self) -> bool {
+        self.has_served.load(Ordering::Relaxed)
     }
 
     /// Whether scripts may still be run here. Not if packages were installed since: what was loaded
@@ -152,13 +159,15 @@ impl Pool {
     }
 }
 
-fn changed(folder: &std::path::Path) -> Option<SystemTime> {
+/// When a folder was last changed.
+pub(super) fn changed(folder: &Path) -> Option<SystemTime> {
     folder.metadata().ok()?.modified().ok()
 }
 
 /// Makes one spare after the other, as long as somebody takes them.
 async fn make_spares(server: Arc<ForkServer>, demand: Arc<Demand>, spares: mpsc::Sender<Spare>) {
-    loop {
+    let mut failures_left = FAILURES_MAX;
+    while failures_left > 0 {
         demand.wait().await;
         let started = Instant::now();
         let spare = tokio::select! {
@@ -168,6 +177,7 @@ async fn make_spares(server: Arc<ForkServer>, demand: Arc<Demand>, spares: mpsc:
         match spare {
             Ok(Ok(spare)) => {
                 tracing::debug!(duration = ?started.elapsed(), "a child is ready");
+                failures_left = FAILURES_MAX;
                 demand.spares.fetch_add(1, Ordering::Relaxed);
                 if spares.send(spare).await.is_err() {
                     return;
@@ -176,6 +186,7 @@ async fn make_spares(server: Arc<ForkServer>, demand: Arc<Demand>, spares: mpsc:
             // It may have been killed from outside, and the next one is not.
             Ok(Err(error)) if server.is_alive() => {
                 tracing::warn!(%error, "no child of the fork server got ready");
+                failures_left -= 1;
                 sleep(RETRY_INTERVAL).await;
             }
             Ok(Err(_)) => return,

@@ -193,7 +193,8 @@ enum Cause {
 /// The exit code in what a child says when its script has ended.
 fn exit_code(said: &[u8]) -> Option<i32> {
     let digits = said.strip_prefix(b"=")?.strip_suffix(b"\n")?;
-    std::str::from_utf8(digits).ok()?.parse().ok()
+    let code: u8 = std::str::from_utf8(digits).ok()?.parse().ok()?;
+    Some(code.into())
 }
 
 /// A pipe: the end that this process reads, and the one that a script writes to.
@@ -258,6 +259,8 @@ mod tests {
             (b"1\n", None),
             (b"x=1\n", None),
             (b"=\xff\n", None),
+            (b"=256\n", None),
+            (b"=-9\n", None),
         ] {
             assert_eq!(exit_code(said), code, "{said:?}");
         }

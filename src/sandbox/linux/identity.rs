@@ -3,6 +3,7 @@
 use std::fs;
 use std::fs::File;
 use std::os::fd::{AsFd, IntoRawFd as _, OwnedFd, RawFd};
+use std::path::Path;
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl, open, openat};
@@ -43,9 +44,9 @@ fn maps_nobody(uid_map: &str) -> bool {
 pub(super) struct OwnProcess(OwnedFd);
 
 impl OwnProcess {
-    pub(super) fn open() -> Result<Self, LaunchError> {
+    pub(super) fn open(proc: &Path) -> Result<Self, LaunchError> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let folder = open("/proc", flags, Mode::empty()).map_err(map_failed)?;
+        let folder = open(proc, flags, Mode::empty()).map_err(map_failed)?;
         Ok(Self(folder))
     }
 

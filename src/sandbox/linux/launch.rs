@@ -4,6 +4,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::waitpid;
-use nix::unistd::{Gid, Pid, Uid, chown, getegid, geteuid, sethostname};
+use nix::unistd::{Gid, Pid, Uid, chdir, chown, fchdir, getegid, geteuid, sethostname};
+use rustix::mount::{OpenTreeFlags, open_tree};
 
 use super::identity::{self, NOBODY, OwnProcess};
 use super::tree::FileTree;
@@ -60,7 +62,10 @@ pub(crate) fn launch(order: &Order, input: &[u8]) -> Result<Launched, LaunchErro
             chown(&order.scratch, nobody.0, nobody.1)
                 .map_err(|error| LaunchError::CreateScratch(error.into()))?;
         }
-        return Ok(Launched { python: start_launcher()?.become_python(&message)?, init: None });
+        return Ok(Launched {
+            python: start_launcher("/proc")?.become_python(&message)?,
+            init: None,
+        });
     }
     create_namespaces()?;
     // Both start while the tree is laid out; it takes as long as they do. If anything fails, the
@@ -69,7 +74,10 @@ pub(crate) fn launch(order: &Order, input: &[u8]) -> Result<Launched, LaunchErro
     // The output is Python's alone: its end is the end of Python.
     init.stdout(Stdio::null()).stderr(Stdio::null());
     let init = Starting::new(&mut init, LaunchError::StartInit)?;
-    let launcher = start_launcher()?;
+    // Where the launcher finds /proc.
+    enter_copy_of_proc()?;
+    let launcher = start_launcher(".")?;
+    chdir("/").map_err(|error| LaunchError::IsolateMounts(error.into()))?;
     let tree = FileTree::lay_out(&order.plan, identity::is_root().then_some(NOBODY))?;
     // Not before they have everything that they need of the machine's tree.
     init.wait_for_word(LaunchError::StartInit)?;
@@ -95,7 +103,7 @@ fn create_namespaces() -> Result<(), LaunchError> {
     if !is_root {
         namespaces |= CloneFlags::CLONE_NEWUSER;
     }
-    let own_process = OwnProcess::open()?;
+    let own_process = OwnProcess::open(Path::new("/proc"))?;
     unshare(namespaces).map_err(|error| LaunchError::CreateNamespaces(error.into()))?;
     if !is_root {
         own_process.map_to_itself(uid, gid)?;
@@ -110,8 +118,24 @@ fn own_program(argument: &str) -> Command {
     command
 }
 
-fn start_launcher() -> Result<Starting, LaunchError> {
+/// Makes a copy of the machine's `/proc` this process's current folder: a mount by itself, which
+/// hangs in no tree. A descriptor of the machine's own one would be a way out: `..` of it is the
+/// machine's root, also after `pivot_root(2)`, as long as anything holds that.
+fn enter_copy_of_proc() -> Result<(), LaunchError> {
+    let failed = |error: rustix::io::Errno| {
+        LaunchError::IsolateMounts(OsError::from(io::Error::from(error)))
+    };
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_RECURSIVE;
+    let copy = open_tree(rustix::fs::CWD, "/proc", flags).map_err(failed)?;
+    fchdir(copy).map_err(|error| LaunchError::IsolateMounts(error.into()))
+}
+
+/// `proc` is where the launcher finds `/proc`.
+fn start_launcher(proc: &str) -> Result<Starting, LaunchError> {
     let mut command = own_program(LAUNCHER_ARGUMENT);
+    command.arg(proc);
     // The standard streams of Python, and a group of its own: what the script sends to "its group"
     // does not reach the supervisor.
     command.stdout(Stdio::inherit()).stderr(Stdio::inherit()).process_group(0);

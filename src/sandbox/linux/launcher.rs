@@ -30,11 +30,13 @@ use super::{
 
 /// Waits for an order on standard input and carries it out. Comes back only if that failed; the
 /// supervisor has been told why.
-pub(crate) fn become_python() -> ExitCode {
+///
+/// `proc` is where `/proc` is: at tier 3 a copy of it that hangs in no tree.
+pub(crate) fn become_python(proc: &Path) -> ExitCode {
     let Ok(supervisor) = io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from) else {
         return ExitCode::FAILURE;
     };
-    let error = match carry_out(&supervisor) {
+    let error = match carry_out(&supervisor, proc) {
         Ok(never) => match never {},
         Err(error) => error,
     };
@@ -46,10 +48,10 @@ pub(crate) fn become_python() -> ExitCode {
 /// What comes after an `exec` that succeeded.
 type Never = std::convert::Infallible;
 
-fn carry_out(mut supervisor: &UnixStream) -> Result<Never, LaunchError> {
+fn carry_out(mut supervisor: &UnixStream, proc: &Path) -> Result<Never, LaunchError> {
     // At tier 3 the machine's /proc is gone when the order comes.
     let is_root = identity::is_root();
-    let own_process = OwnProcess::open()?;
+    let own_process = OwnProcess::open(proc)?;
     let started = |error: io::Error| LaunchError::StartLauncher(error.into());
     supervisor.write_all(&READY).map_err(started)?;
     let (order, input) = Order::receive(supervisor).map_err(started)?;
