@@ -393,8 +393,8 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
 
     filters = [sock_fprog(bytes.fromhex(digits)) for digits in confinement["filters"]]
     kept = load(options["modules"])
-    # What the bootstrap and the end of a script use, whatever the script makes of it; the first use of compile() makes the classes
-    # of all nodes.
+    # What the bootstrap and the end of a script use, whatever the script makes of it. The first use
+    # of compile() makes the classes of all nodes.
     import atexit, linecache, threading, traceback
 
     shut_threads_down, run_exit_functions = threading._shutdown, atexit._run_exitfuncs
