@@ -190,18 +190,11 @@ struct Answer(PathBuf, u32, u32, String, String);
 
 async fn probe(candidate: &Path) -> Result<Interpreter, ProbeError> {
     // -I: nothing in the current folder or in PYTHONPATH has a say in which interpreter this is.
-    let output = Command::new(candidate)
-        .args(["-I", "-c", PROBE, BOOTSTRAP, FORK_SERVER])
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .kill_on_drop(true)
-        .output();
-    let output = timeout(PROBE_TIMEOUT, output)
-        .await
-        .map_err(|_| ProbeError::Timeout)?
-        .map_err(|_| ProbeError::Start)?;
+    let mut command = Command::new(candidate);
+    command.args(["-I", "-c", PROBE, BOOTSTRAP, FORK_SERVER]);
+    let printed = printed_by(&mut command).await?;
     let Answer(executable, major, minor, bootstrap, fork_server) =
-        serde_json::from_slice(&output.stdout).map_err(|_| ProbeError::NotPython)?;
+        serde_json::from_slice(&printed).map_err(|_| ProbeError::NotPython)?;
     if (major, minor) < VERSION_MIN {
         return Err(ProbeError::TooOld(major, minor));
     }
@@ -214,6 +207,16 @@ async fn probe(candidate: &Path) -> Result<Interpreter, ProbeError> {
     let executable = interpreter.reach.program.display();
     tracing::info!(%executable, version = interpreter.version, "interpreter found");
     Ok(interpreter)
+}
+
+/// What an interpreter prints that is asked something.
+async fn printed_by(command: &mut Command) -> Result<Vec<u8>, ProbeError> {
+    let output = command.stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true).output();
+    let output = timeout(PROBE_TIMEOUT, output)
+        .await
+        .map_err(|_| ProbeError::Timeout)?
+        .map_err(|_| ProbeError::Start)?;
+    Ok(output.stdout)
 }
 
 /// What [`REACH_PROBE`] prints.
@@ -232,23 +235,16 @@ async fn with_reach(
     fork_server: Vec<u8>,
 ) -> Result<Interpreter, ProbeError> {
     let mut environment = forwarded(&FORWARDED_VARIABLES);
-    let output = Command::new(&program)
+    let mut command = Command::new(&program);
+    command
         .args(["-c", REACH_PROBE])
         .env_clear()
         .envs(environment.clone())
         // Where packages of the user are; a script has another HOME.
         .envs(forwarded(&["HOME"]))
-        .current_dir("/")
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .kill_on_drop(true)
-        .output();
-    let output = timeout(PROBE_TIMEOUT, output)
-        .await
-        .map_err(|_| ProbeError::Timeout)?
-        .map_err(|_| ProbeError::Start)?;
-    let answer: ReachAnswer =
-        serde_json::from_slice(&output.stdout).map_err(|_| ProbeError::NoReach)?;
+        .current_dir("/");
+    let printed = printed_by(&mut command).await?;
+    let answer: ReachAnswer = serde_json::from_slice(&printed).map_err(|_| ProbeError::NoReach)?;
     environment.extend(answer.user_base.map(|base| ("PYTHONUSERBASE".to_owned(), base)));
     environment.extend(THREADS.map(|name| (name.to_owned(), "1".to_owned())));
     environment.push((HASH_SEED.0.to_owned(), HASH_SEED.1.to_owned()));

@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
@@ -22,7 +22,7 @@ use super::containment::{Contained, Containment, NotContained};
 use super::interpreter::{FindError, Interpreter};
 use super::limits::{DRAIN_TIMEOUT, KILL_TIMEOUT, OUTPUT_BYTES_MAX};
 use super::outcome::{Ending, Outcome, Start};
-use super::output::{Capture, ReadEnd};
+use super::output::Capture;
 use super::protocol::{REPORT_BYTES_MAX, Report, SUPERVISE_ARGUMENT};
 use super::{Executor, Readiness, Run, RunError, RunLimits, orphans, supervisor};
 
@@ -257,8 +257,8 @@ impl Supervised {
         };
         tokio::select! {
             () = receive(from_supervisor, report) => Cause::Reported,
-            () = until_capped(stdout) => Cause::Capped,
-            () = until_capped(stderr) => Cause::Capped,
+            () = stdout.until_capped() => Cause::Capped,
+            () = stderr.until_capped() => Cause::Capped,
             () = hand_over => Cause::Reported,
         }
     }
@@ -289,13 +289,6 @@ impl Supervised {
             Err(_) => tracing::error!("a supervisor does not end"),
         }
         report
-    }
-}
-
-/// Reads `stream`. Its end is not the end of the run: a script may go on without it.
-async fn until_capped(stream: &mut Capture<impl AsyncRead + Unpin>) {
-    if stream.read().await == ReadEnd::Eof {
-        std::future::pending::<()>().await;
     }
 }
 

@@ -51,6 +51,14 @@ impl<R: AsyncRead + Unpin> Capture<R> {
         }
     }
 
+    /// Reads until there is more than the cap. The end of the stream is not the end of the run: a
+    /// script may go on without it.
+    pub(super) async fn until_capped(&mut self) {
+        if self.read().await == ReadEnd::Eof {
+            std::future::pending::<()>().await;
+        }
+    }
+
     /// Whether there is room for more, and anything to expect.
     #[cfg_attr(
         any(not(target_os = "linux"), qwed_portable),

@@ -4,7 +4,6 @@
 use std::io;
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -15,12 +14,13 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, setsid};
 
-use crate::sandbox::{Init, LaunchError, Launched, Order, PYTHON_COMMAND, Role, Tier, launch, pid};
+use crate::sandbox::{Init, LaunchError, Launched, Order, Role, Tier, launch, pid};
 
 use super::super::limits::KILL_TIMEOUT;
 use super::super::memory::{MemoryWatch, WATCH_INTERVAL};
 use super::super::process_tree;
 use super::super::protocol::Report;
+use super::start_bare;
 
 /// The first of the real-time signals (`signal(7)`); it stands for all of them.
 const REAL_TIME_SIGNAL: i32 = 34;
@@ -63,28 +63,13 @@ pub(super) fn start(order: &Order, input: &[u8]) -> Result<Run, LaunchError> {
         }
     };
     let Launched { python, init } = match order.plan.tier {
-        Tier::Off => Launched { python: pid(&start_bare(order, input)?), init: None },
+        Tier::Off => {
+            let input = crate::sandbox::input_file(input)?;
+            Launched { python: pid(&start_bare(order, input.into())?), init: None }
+        }
         Tier::T1 | Tier::T2 | Tier::T3 => launch(order, input)?,
     };
     Ok(Run { python, init, ended: None, memory })
-}
-
-/// Python with the rights of the server's user, because the admin wants it so.
-fn start_bare(order: &Order, input: &[u8]) -> Result<Child, LaunchError> {
-    use std::os::unix::process::CommandExt as _;
-
-    let input = crate::sandbox::input_file(input)?;
-    Command::new(&order.plan.program)
-        .args(["-c", PYTHON_COMMAND])
-        .env_clear()
-        .envs(order.environment.iter().map(|(name, value)| (name, value)))
-        .env("TMPDIR", &order.scratch)
-        .current_dir(&order.scratch)
-        // A group of its own: what the script sends to "its group" does not reach the supervisor.
-        .process_group(0)
-        .stdin(Stdio::from(input))
-        .spawn()
-        .map_err(|error| LaunchError::Execute(error.into()))
 }
 
 /// Takes the signals that came in; whether one of them asks for the end.

@@ -6,18 +6,19 @@
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::sync::mpsc;
 use std::thread;
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, setsid};
 
-use crate::sandbox::{LaunchError, Order, PYTHON_COMMAND, Tier};
+use crate::sandbox::{LaunchError, Order, Tier};
 
 use super::super::protocol::Report;
+use super::start_bare;
 
 enum Event {
     PythonEnded(io::Result<i32>),
@@ -41,17 +42,7 @@ pub(super) fn start(order: &Order, input: &[u8]) -> Result<Run, LaunchError> {
     }
     let input = unlinked_file(input, &order.scratch)
         .map_err(|error| LaunchError::StoreScript(error.into()))?;
-    let python = Command::new(&order.plan.program)
-        .args(["-c", PYTHON_COMMAND])
-        .env_clear()
-        .envs(order.environment.iter().map(|(name, value)| (name, value)))
-        .env("TMPDIR", &order.scratch)
-        .current_dir(&order.scratch)
-        .process_group(0)
-        .stdin(Stdio::from(input))
-        .spawn()
-        .map_err(|error| LaunchError::Execute(error.into()))?;
-    Ok(Run { python })
+    Ok(Run { python: start_bare(order, input.into())? })
 }
 
 /// A file without a name that holds `content`, at its start.

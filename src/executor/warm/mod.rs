@@ -13,10 +13,10 @@ mod fork_server;
 mod pool;
 mod spare;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -98,7 +98,6 @@ impl WarmExecutor {
                 spare = timeout(SPARE_TIMEOUT, pool.take()) => spare.ok().flatten(),
                 () = cancel.cancelled() => return Ok(Outcome::never_started()),
             };
-            let was_of_use = spare.is_some() || pool.has_served();
             // Until the result is there, no other child is made without need.
             if let Some((spare, _busy)) = spare {
                 let source = without_byte_order_mark(script.source().as_str());
@@ -108,7 +107,7 @@ impl WarmExecutor {
                 // Nothing of it was told to anybody: it can be run again.
                 tracing::warn!("the fork server died; running the script alone");
             }
-            self.inner.retire(&pool, was_of_use);
+            self.inner.retire(&pool, pool.has_served());
         }
         self.inner.alone.run(script, limits, cancel).await
     }
@@ -172,27 +171,29 @@ impl Inner {
             (State::Closed, _) => {}
             (_, Some(pool)) => {
                 if let Some(idle) = self.idle {
-                    let pool = Arc::downgrade(&pool);
-                    let inner = Arc::downgrade(&self);
                     // Not tracked: it only sleeps, and holds nothing.
-                    tokio::spawn(async move {
-                        while let Some(left) = pool.upgrade().map(|pool| pool.idle_left(idle)) {
-                            if left.is_zero() {
-                                let (Some(inner), Some(pool)) = (inner.upgrade(), pool.upgrade())
-                                else {
-                                    return;
-                                };
-                                tracing::info!("the fork server was idle and is let go");
-                                return inner.retire(&pool, true);
-                            }
-                            tokio::time::sleep(left).await;
-                        }
-                    });
+                    let (inner, pool) = (Arc::downgrade(&self), Arc::downgrade(&pool));
+                    tokio::spawn(let_go_when_idle(inner, pool, idle));
                 }
                 *state = State::Ready(pool);
             }
             (_, None) => *state = State::Unavailable { until: Instant::now() + RETRY_INTERVAL },
         }
+    }
+}
+
+/// Retires `pool` when it was not used for `idle`.
+async fn let_go_when_idle(inner: Weak<Inner>, pool: Weak<Pool>, idle: Duration) {
+    loop {
+        let Some(current) = pool.upgrade() else { return };
+        let left = current.idle_left(idle);
+        if left.is_zero() {
+            let Some(inner) = inner.upgrade() else { return };
+            tracing::info!("the fork server was idle and is let go");
+            return inner.retire(&current, true);
+        }
+        drop(current);
+        sleep(left).await;
     }
 }
 

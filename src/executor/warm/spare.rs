@@ -3,7 +3,7 @@
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use nix::cmsg_space;
 use nix::sys::socket::{
@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio::sync::oneshot::{self, error::TryRecvError};
-use tokio::time::{MissedTickBehavior, interval, sleep_until, timeout};
+use tokio::time::{Instant as TokioInstant, MissedTickBehavior, interval_at, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::sandbox::Tier;
@@ -22,7 +22,7 @@ use crate::sandbox::Tier;
 use super::super::limits::{KILL_TIMEOUT, OUTPUT_BYTES_MAX, RunLimits};
 use super::super::memory::WATCH_INTERVAL;
 use super::super::outcome::{Ending, Outcome, Start};
-use super::super::output::{Capture, ReadEnd};
+use super::super::output::Capture;
 use super::fork_server::{ForkServer, pair};
 
 /// The longest thing that a child says: `=`, an exit code, a line feed.
@@ -94,11 +94,11 @@ impl Spare {
             }
             Cause::Lost => return Err(Lost),
             Cause::Ended(code) => {
-                self.read_the_rest(KILL_TIMEOUT).await;
+                self.read_the_rest().await;
                 Some(code)
             }
             Cause::Capped | Cause::TimedOut | Cause::Cancelled | Cause::OutOfMemory => {
-                self.read_the_rest(KILL_TIMEOUT).await;
+                self.read_the_rest().await;
                 let _ = timeout(KILL_TIMEOUT, &mut self.ended).await;
                 None
             }
@@ -122,9 +122,9 @@ impl Spare {
     }
 
     /// Reads until nobody has the streams any more: everything that was killed is dead.
-    async fn read_the_rest(&mut self, limit: Duration) {
-        let _ =
-            timeout(limit, async { tokio::join!(self.stdout.read(), self.stderr.read()) }).await;
+    async fn read_the_rest(&mut self) {
+        let rest = async { tokio::join!(self.stdout.read(), self.stderr.read()) };
+        let _ = timeout(KILL_TIMEOUT, rest).await;
     }
 
     /// Hands the script over and reads what comes back, until there is a reason to stop.
@@ -153,7 +153,8 @@ impl Spare {
             }
         };
         let too_much_memory = async {
-            let mut ticks = interval(WATCH_INTERVAL);
+            // Not at once: most runs are over by then.
+            let mut ticks = interval_at(TokioInstant::now() + WATCH_INTERVAL, WATCH_INTERVAL);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 ticks.tick().await;
@@ -166,8 +167,8 @@ impl Spare {
             biased;
             cause = finished => cause,
             code = &mut *ended => code.map_or(Cause::Lost, Cause::Ended),
-            () = until_capped(stdout) => Cause::Capped,
-            () = until_capped(stderr) => Cause::Capped,
+            () = stdout.until_capped() => Cause::Capped,
+            () = stderr.until_capped() => Cause::Capped,
             () = too_much_memory => Cause::OutOfMemory,
             () = hand_over => Cause::Lost,
         }
@@ -222,13 +223,6 @@ async fn word(socket: &UnixStream) -> io::Result<Pid> {
         writer.ok_or_else(|| io::ErrorKind::InvalidData.into())
     };
     socket.async_io(Interest::READABLE, receive).await
-}
-
-/// Reads `stream`. Its end is not the end of the run: a script may go on without it.
-async fn until_capped(stream: &mut Capture<pipe::Receiver>) {
-    if stream.read().await == ReadEnd::Eof {
-        std::future::pending::<()>().await;
-    }
 }
 
 impl Capture<pipe::Receiver> {
