@@ -6,6 +6,7 @@ killed if it does not end by itself, and waited for.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import os
@@ -25,6 +26,8 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 PEER = REPOSITORY / "target" / "peer"
 REQUIREMENTS = ["qwed-mcp==0.2.2", "mcp<2", "z3-solver==5.1.0.0", "qwed-legal==0.5.1", "numpy==2.4.6"]
 PEER_PACKAGES_SHOWN = ("qwed-mcp", "mcp", "sympy", "z3-solver", "qwed-legal")
+
+ROUNDS_SMOKE = 5
 
 PROTOCOL_VERSION = "2025-06-18"
 # Ways in which an admin may run our server, so that they can be measured too; the rest of the environment is ours.
@@ -172,6 +175,23 @@ def run_installer(argv: list[str]) -> str:
     if step.returncode != 0:
         raise NotMeasured(f"cannot install the Python implementation: {' '.join(argv[1:])}: {step.stderr.strip()}")
     return step.stdout
+
+
+def small_bench_options(description: str, rounds: int, interpreter: Path | None = None) -> argparse.Namespace:
+    """The command line of a bench that has one server binary and a number of rounds. Ends with 2 without a server."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--server", type=Path, default=REPOSITORY / "target" / "release" / "qwed-mcp")
+    if interpreter is not None:
+        parser.add_argument("--python", type=Path, default=interpreter)
+    parser.add_argument("--rounds", type=int, default=rounds)
+    parser.add_argument("--smoke", action="store_const", const=ROUNDS_SMOKE, dest="rounds",
+                        help="few rounds: whether it works, not how fast it is")
+    options = parser.parse_args()
+    if not options.server.is_file():
+        print(f"{options.server} is not there: cargo build --release", file=sys.stderr)
+        raise SystemExit(2)
+    options.server = options.server.absolute()
+    return options
 
 
 # --- A running server -------------------------------------------------------------------------------------------------

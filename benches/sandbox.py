@@ -24,7 +24,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from contestants import REPOSITORY, Bench, Contestant, NotMeasured, Peer
+from contestants import Bench, Contestant, NotMeasured, Peer, small_bench_options
 
 SCRIPT, PRINTED = "print(1)", "1"
 USER = 65534
@@ -37,27 +37,18 @@ TIERS = [
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--server", type=Path, default=REPOSITORY / "target" / "release" / "qwed-mcp")
-    parser.add_argument("--python", type=Path, default=Path("/usr/bin/python3"))
-    parser.add_argument("--rounds", type=int, default=100)
-    parser.add_argument("--smoke", action="store_true", help="few rounds: whether it works, not how fast it is")
-    options = parser.parse_args()
-    rounds = 5 if options.smoke else options.rounds
-    if not options.server.is_file():
-        print(f"{options.server} is not there: cargo build --release", file=sys.stderr)
-        return 2
+    options = small_bench_options(__doc__.splitlines()[0], rounds=100, interpreter=Path("/usr/bin/python3"))
     with tempfile.TemporaryDirectory(prefix="qwed-mcp-bench-") as folder:
         scratch = Path(folder)
         scratch.chmod(0o777)
         try:
-            return measure(options, rounds, scratch)
+            return measure(options, scratch)
         except NotMeasured as error:
             print(f"not measured: {error}", file=sys.stderr)
             return 1
 
 
-def measure(options: argparse.Namespace, rounds: int, scratch: Path) -> int:
+def measure(options: argparse.Namespace, scratch: Path) -> int:
     # Where others cannot reach the checkout, the server is measured from a folder where they can.
     server = scratch / "server"
     shutil.copy(options.server, server)
@@ -73,14 +64,14 @@ def measure(options: argparse.Namespace, rounds: int, scratch: Path) -> int:
             servers[name] = running.enter_context(Contestant(name, command).start(own))
             expect_tier(servers[name], tier)
             samples[name] = []
-        for _ in range(rounds):
+        for _ in range(options.rounds):
             elapsed, printed = bench.run_bare(SCRIPT)
             if printed.strip() != PRINTED:
                 raise NotMeasured(f"bare Python printed {printed!r}")
             samples["bare Python"].append(elapsed)
             for name, each in servers.items():
                 samples[name].append(each.run_script(SCRIPT, PRINTED))
-    report(samples, rounds)
+    report(samples, options.rounds)
     return 0
 
 

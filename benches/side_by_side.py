@@ -40,6 +40,7 @@ from typing import Any, TypeVar
 from contestants import (
     ENVIRONMENT_PASSED_ON,
     REPOSITORY,
+    ROUNDS_SMOKE,
     Bench,
     Contestant,
     NotMeasured,
@@ -53,7 +54,6 @@ from contestants import (
 SERVER_DEFAULT = REPOSITORY / "target" / "release" / "qwed-mcp"
 TOOLS = {"execute_python_code", "verification_status"}
 ROUNDS_DEFAULT = 50
-ROUNDS_SMOKE = 5
 # One write of this many calls is about 17 KiB and one pipe holds 64 KiB, so the write ends before any reply is read.
 PIPELINED_CALLS = 100
 IDLE_S = 1.0

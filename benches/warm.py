@@ -17,7 +17,6 @@ Linux only, Python 3.11 or newer, nothing outside the standard library. The Pyth
 
 from __future__ import annotations
 
-import argparse
 import gc
 import re
 import statistics
@@ -28,7 +27,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from contestants import REPOSITORY, Bench, Contestant, NotMeasured, Server, descendants, install_peer
+from contestants import Bench, Contestant, NotMeasured, Server, descendants, install_peer, small_bench_options
 
 # Title, script, what it prints, target in ms for the median, target for the ratio to the Python implementation.
 SCRIPTS = [
@@ -92,21 +91,13 @@ print(took[len(took) // 2])
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--server", type=Path, default=REPOSITORY / "target" / "release" / "qwed-mcp")
-    parser.add_argument("--rounds", type=int, default=60)
-    parser.add_argument("--smoke", action="store_true", help="few rounds: whether it works, not how fast it is")
-    options = parser.parse_args()
-    rounds = 5 if options.smoke else options.rounds
-    if not options.server.is_file():
-        print(f"{options.server} is not there: cargo build --release", file=sys.stderr)
-        return 2
+    options = small_bench_options(__doc__.splitlines()[0], rounds=60)
     gc.disable()
     try:
         peer = install_peer()
         with tempfile.TemporaryDirectory(prefix="qwed-mcp-bench-") as folder:
-            bench = Bench.prepare(options.server.absolute(), peer, Path(folder))
-            measure(bench, rounds)
+            bench = Bench.prepare(options.server, peer, Path(folder))
+            measure(bench, options.rounds)
     except NotMeasured as error:
         print(f"not measured: {error}", file=sys.stderr)
         return 1
