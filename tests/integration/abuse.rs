@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::harness::{
-    CallResult, Outside, ServerBuilder, alive_with_marker, eventually, public_python, root, skipped,
+    CallResult, FORK_SERVER_PROCESSES, Outside, ServerBuilder, alive_with_marker, eventually,
+    public_python, root, skipped,
 };
 
 /// A user that owns nothing else on the machine.
@@ -31,10 +32,6 @@ enum Containment {
     T2,
     None,
 }
-
-/// The processes of a fork server at rest: two of it, one that makes inits, and three spare
-/// children with an init each.
-const FORK_SERVER_PROCESSES: usize = 9;
 
 #[test]
 fn nothing_gets_out_of_tier_3_as_root() {

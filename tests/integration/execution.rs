@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::harness::{McpProcess, ServerBuilder, alive_with_marker, eventually};
+use crate::harness::{
+    FORK_SERVER_PROCESSES, McpProcess, ServerBuilder, alive_with_marker, eventually,
+};
 
 const CAP: usize = 1_048_576;
 const TRUNCATED: &str = "\n\n[WARNING: OUTPUT TRUNCATED DUE TO 1MB SIZE CAP. PROCESS TERMINATED.]";
@@ -35,7 +37,7 @@ impl Executor {
         let (at_rest, limit) = match self {
             Self::Cold => (0, Duration::ZERO),
             // Those of the fork server; a run is told of while its kill is under way.
-            Self::Warm => (9, Duration::from_secs(5)),
+            Self::Warm => (FORK_SERVER_PROCESSES, Duration::from_secs(5)),
         };
         let is_at_rest = || alive_with_marker(server.scratch.path()).len() == at_rest;
         assert!(eventually(limit, is_at_rest).is_some());

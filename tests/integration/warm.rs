@@ -8,13 +8,12 @@ use regex::Regex;
 use serde_json::Value;
 
 use crate::harness::{
-    McpProcess, ServerBuilder, alive_with_marker, descendants, eventually, open_descriptors,
-    public_python, resident_kibibytes, root,
+    FORK_SERVER_PROCESSES, McpProcess, ServerBuilder, alive_with_marker, descendants, eventually,
+    open_descriptors, public_python, resident_kibibytes, root,
 };
 
-/// The two processes of a fork server, the one that makes inits, and three children with an init
-/// each; and above them the supervisor, and its own init.
-const AT_REST: usize = 11;
+/// Those of a fork server, and above them its supervisor and the supervisor's init.
+const AT_REST: usize = FORK_SERVER_PROCESSES + 2;
 
 fn cold() -> McpProcess {
     builder().connect()

@@ -8,8 +8,8 @@ mod python;
 pub(crate) use mcp_process::{CallResult, McpProcess, ServerBuilder};
 pub(crate) use outside::Outside;
 pub(crate) use processes::{
-    Scratch, alive_with_marker, descendants, eventually, is_alive, open_descriptors,
-    resident_kibibytes,
+    FORK_SERVER_PROCESSES, Scratch, alive_with_marker, descendants, eventually, is_alive,
+    open_descriptors, resident_kibibytes,
 };
 pub(crate) use python::{public_packages, public_python, python};
 

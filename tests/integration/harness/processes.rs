@@ -18,6 +18,10 @@ pub(crate) fn eventually(limit: Duration, condition: impl Fn() -> bool) -> Optio
     }
 }
 
+/// The processes of a fork server at rest: two of it, one that makes inits, and three spare
+/// children with an init each.
+pub(crate) const FORK_SERVER_PROCESSES: usize = 9;
+
 /// Whether the process exists and is no zombie.
 pub(crate) fn is_alive(pid: u32) -> bool {
     stat(pid).is_some_and(|(state, _)| state != 'Z')
