@@ -1,7 +1,9 @@
 //! The command line: `qwed-mcp` serves, `run` runs one script, `check` analyses some.
 
+mod aibom;
 mod check;
 mod doctor;
+mod verify_skill;
 
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal as _, Read as _, Write as _};
@@ -16,14 +18,17 @@ use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
+use crate::aibom::Session;
 use crate::config::Settings;
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 use crate::executor::WarmExecutor;
-use crate::executor::{Executor, OneShotExecutor, SUPERVISE_ARGUMENT, orphans, supervisor};
+use crate::executor::{
+    Executor, OneShotExecutor, RecordingExecutor, SUPERVISE_ARGUMENT, orphans, supervisor,
+};
 use crate::gateway::Arguments;
 use crate::jobs::RequestKey;
 use crate::logging;
-use crate::provenance;
+use crate::provenance::SkillProvenanceGuard;
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 use crate::sandbox::{self, INIT_ARGUMENT, LAUNCHER_ARGUMENT};
 use crate::server::{Caller, Server, serve};
@@ -75,6 +80,15 @@ enum Command {
         #[arg(long, value_enum, default_value = "text")]
         format: check::Format,
     },
+    /// Say whether the skills that manifests describe may be loaded
+    ///
+    /// The exit code is 0 if all are trusted, 1 if one is blocked, 2 if a manifest could not be read.
+    VerifySkill(verify_skill::Options),
+    /// Print an AI bill of materials
+    ///
+    /// For what a server really used, set `QWED_MCP_AIBOM` to a file where it runs. The exit code is
+    /// 0, or 2 if the arguments name no model.
+    Aibom(aibom::Options),
     /// Say what scripts would run in: interpreter, packages, sandbox, limits
     ///
     /// The exit code is 0 if code can run, 1 if it cannot.
@@ -97,6 +111,8 @@ pub fn run() -> ExitCode {
         Command::Serve => serve_client(),
         Command::Run { file } => run_script(&file),
         Command::Check { files, format } => check::check(&files, format),
+        Command::VerifySkill(options) => verify_skill::verify(&options),
+        Command::Aibom(options) => aibom::print(&options),
         Command::Doctor { format } => doctor::diagnose(&settings(), format),
     };
     match result {
@@ -131,16 +147,30 @@ fn serve_client() -> anyhow::Result<ExitCode> {
     if let Some(manifest) = &settings.skill_manifest {
         verify_skill(manifest)?;
     }
-    let executor = executor(&settings);
-    with_server(&settings, executor, |runtime, server| {
-        runtime.block_on(serve(server))?;
+    let mut executor = executor(&settings);
+    let Some(file) = &settings.aibom else {
+        return with_server(&settings, executor, None, |runtime, server| {
+            runtime.block_on(serve(server))?;
+            Ok(ExitCode::SUCCESS)
+        });
+    };
+    aibom::warn_if_unusable(file);
+    let session = Arc::new(Session::new(settings.llm_model.clone()));
+    executor = Arc::new(RecordingExecutor::new(executor, Arc::clone(&session)));
+    let recorded = Some(Arc::clone(&session));
+    with_server(&settings, executor, recorded, |runtime, server| {
+        let served = runtime.block_on(serve(server));
+        // Whatever ended the session.
+        aibom::write(&session, file)?;
+        served?;
         Ok(ExitCode::SUCCESS)
     })
 }
 
 /// Looks at the skill manifest before anything is answered: a poisoned one ends the server.
 fn verify_skill(manifest: &Path) -> anyhow::Result<()> {
-    let verification = provenance::verify_manifest_file(manifest)
+    let verification = SkillProvenanceGuard::new()
+        .verify_file(manifest, None)
         .with_context(|| format!("skill manifest {} is not usable", manifest.display()))?;
     if !verification.verified {
         for finding in verification.findings.iter().take(FINDINGS_LOGGED_MAX) {
@@ -169,7 +199,7 @@ fn run_script(file: &Path) -> anyhow::Result<ExitCode> {
     let settings = settings();
     // One script: nothing would come of keeping anything warm.
     let executor = Arc::new(OneShotExecutor::new(&settings));
-    with_server(&settings, executor, |runtime, server| {
+    with_server(&settings, executor, None, |runtime, server| {
         let cancel = CancellationToken::new();
         let caller = Caller { request: RequestKey("run".to_owned()), cancel: cancel.clone() };
         let arguments = Arguments::from_iter([("code".to_owned(), json!(code))]);
@@ -214,10 +244,11 @@ fn settings() -> Settings {
 fn with_server(
     settings: &Settings,
     executor: Arc<dyn Executor>,
+    session: Option<Arc<Session>>,
     work: impl FnOnce(&Runtime, Arc<Server>) -> anyhow::Result<ExitCode>,
 ) -> anyhow::Result<ExitCode> {
     orphans::adopt().context("failed to become a child subreaper")?;
-    let server = Arc::new(Server::new(settings, executor));
+    let server = Arc::new(Server::new(settings, executor, session));
     let runtime = runtime()?;
     let result = work(&runtime, server);
     // A thread may be blocked reading standard input for ever.

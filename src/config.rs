@@ -111,6 +111,10 @@ pub struct Settings {
     pub virtual_env: Option<PathBuf>,
     /// `QWED_SKILL_MANIFEST`: the manifest to validate before the server answers anything.
     pub skill_manifest: Option<PathBuf>,
+    /// `QWED_MCP_AIBOM`: where the bill of materials of the session goes when it ends.
+    pub aibom: Option<PathBuf>,
+    /// `QWED_MCP_LLM_MODEL`: the model that calls, where the client does not tell.
+    pub llm_model: Option<String>,
     /// How many synchronous runs may go on at once (`QWED_MCP_SYNC_CONCURRENCY`).
     pub sync_concurrency: usize,
     /// What one synchronous run may take, counted from its start.
@@ -192,6 +196,8 @@ impl Settings {
             preload: preload(lookup("QWED_MCP_PRELOAD"), &mut warn),
             virtual_env: present("VIRTUAL_ENV").map(PathBuf::from),
             skill_manifest: present("QWED_SKILL_MANIFEST").map(PathBuf::from),
+            aibom: present("QWED_MCP_AIBOM").map(PathBuf::from),
+            llm_model: text("QWED_MCP_LLM_MODEL").filter(|model| !model.trim().is_empty()),
             sync_concurrency: sync_concurrency(
                 text("QWED_MCP_SYNC_CONCURRENCY").as_deref(),
                 &mut warn,

@@ -32,12 +32,15 @@
 //! | `sandbox` | what the kernel lets a run reach: tiers, the plan, the launch that enforces it |
 //! | [`safety`] | what a script would do that it must not: analysis of the syntax tree |
 //! | [`provenance`] | whether a skill manifest may be trusted |
+//! | [`aibom`] | which model, engines and tools had a part: the AI bill of materials |
 //! | [`config`], [`logging`] | the environment as typed settings; logs to stderr |
 //!
 //! # As a library
 //!
-//! [`RiskBasedExecutionGateway`] can be used without the server; see its example.
+//! [`RiskBasedExecutionGateway`], [`SkillProvenanceGuard`] and [`AiBomGenerator`] can be used without
+//! the server; see their examples.
 
+pub mod aibom;
 pub mod cli;
 pub mod config;
 mod executor;
@@ -50,11 +53,13 @@ mod sandbox;
 mod server;
 mod transport;
 
+pub use aibom::AiBomGenerator;
 pub use config::AdminGate;
 pub use gateway::{
     AuthorizedScript, Decision, DecisionRecord, ErrorCode, Grant, JobId, RiskBasedExecutionGateway,
     RiskLevel, SourceCode, Status, VerificationId,
 };
+pub use provenance::SkillProvenanceGuard;
 
 /// What the fuzz target of the wire calls.
 #[cfg(fuzzing)]

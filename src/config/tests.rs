@@ -27,6 +27,8 @@ fn an_empty_environment_gives_the_documented_defaults() {
             preload: settings.preload.clone(),
             virtual_env: None,
             skill_manifest: None,
+            aibom: None,
+            llm_model: None,
             sync_concurrency: 1,
             sync_timeout: Duration::from_secs(30),
             background_timeout: Duration::from_secs(120),

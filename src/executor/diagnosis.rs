@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use crate::aibom::{Inventory, Package};
 use crate::config::SandboxMode;
 use crate::sandbox::{Layer, Limits, Tier};
 
@@ -24,6 +25,9 @@ const PACKAGES: [(&str, &str); 8] = [
     ("qwed_new", "qwed"),
     ("qwed_sdk", "qwed"),
 ];
+
+/// A line of what [`PACKAGES_SCRIPT`] prints.
+type FoundPackage = (String, Option<String>, Option<String>);
 
 const PACKAGES_SCRIPT: &str = include_str!("packages.py");
 
@@ -107,14 +111,38 @@ impl OneShotExecutor {
         }
     }
 
-    /// Which packages a script can import, asked from inside.
+    /// Which packages a script can import.
     async fn packages(&self, contained: &Contained) -> BTreeMap<String, Option<String>> {
-        let names = json!(PACKAGES);
+        let found = self.ask_for_packages(contained, &json!(PACKAGES)).await;
+        found.into_iter().filter_map(|(_, name, version)| Some((name?, version))).collect()
+    }
+
+    /// Asks from inside for modules and what brought them: the module, the distribution, and its
+    /// version; None if it cannot be imported.
+    async fn ask_for_packages(&self, contained: &Contained, names: &Value) -> Vec<FoundPackage> {
+        // An absent name is None in Python.
+        let names = names.to_string().replace("null", "None");
         let script = format!("NAMES = {names}\n{PACKAGES_SCRIPT}");
         let limits = RunLimits { timeout: CANARY_TIMEOUT };
         let run = self.supervise(contained, &script, limits, &CancellationToken::new()).await;
         let printed = run.map(|outcome| outcome.stdout.text).unwrap_or_default();
         serde_json::from_str(&printed).unwrap_or_default()
+    }
+
+    /// The interpreter, and what brought these modules. None where nothing can run.
+    pub(super) async fn take_inventory(&self, modules: &[String]) -> Option<Inventory> {
+        let contained = self.contained().await.ok()?;
+        let distribution = |module: &str| {
+            let known = PACKAGES.iter().find(|(name, _)| *name == module);
+            known.map(|(_, distribution)| *distribution)
+        };
+        let names: Vec<_> = modules.iter().map(|module| (module, distribution(module))).collect();
+        let found = self.ask_for_packages(contained, &json!(names)).await;
+        let packages = found.into_iter().filter_map(|(module, distribution, version)| {
+            Some((module, Package { distribution: distribution?, version: version? }))
+        });
+        let packages = packages.collect();
+        Some(Inventory { python: contained.interpreter.version.clone(), packages })
     }
 }
 

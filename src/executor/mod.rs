@@ -8,7 +8,8 @@
 //! `containment` (what holds it here) → `one_shot` (the server's side of a run) ⇄ `protocol` ⇄
 //! `supervisor` (a process of its own for each run, which starts Python, watches it and clears up
 //! after it). `warm`: the children of an interpreter that has loaded what scripts use, and the
-//! first one where that cannot be had.
+//! first one where that cannot be had. `recording` stands in front of either, where a bill of
+//! materials is wanted.
 
 mod canary;
 mod containment;
@@ -24,6 +25,7 @@ mod output;
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 mod process_tree;
 mod protocol;
+mod recording;
 pub(crate) mod supervisor;
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 mod warm;
@@ -34,6 +36,7 @@ pub(crate) use limits::RunLimits;
 pub(crate) use one_shot::OneShotExecutor;
 pub(crate) use outcome::{Captured, Ending, Outcome, Start};
 pub(crate) use protocol::SUPERVISE_ARGUMENT;
+pub(crate) use recording::RecordingExecutor;
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 pub(crate) use warm::WarmExecutor;
 
@@ -44,6 +47,7 @@ use futures_util::FutureExt as _;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
+use crate::aibom::Inventory;
 use crate::gateway::AuthorizedScript;
 use crate::sandbox::LaunchError;
 
@@ -64,6 +68,10 @@ pub(crate) trait Executor: Send + Sync + 'static {
     /// takes as long as two short scripts; what is missing is looked for again at the next call.
     fn readiness(&self) -> Readiness<'_>;
 
+    /// Which interpreter scripts run in, and which packages bring these modules there. Takes as long
+    /// as a short script; None where nothing can run.
+    fn inventory(&self, modules: Vec<String>) -> TakeInventory<'_>;
+
     /// Gets ready for calls, in the background.
     fn warm_up(&self) {}
 
@@ -80,6 +88,9 @@ pub(crate) type ShutDown<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 /// An answer to whether scripts can be contained.
 pub(crate) type Readiness<'a> =
     Pin<Box<dyn Future<Output = Result<(), SandboxUnavailable>> + Send + 'a>>;
+
+/// What is installed, being found out.
+pub(crate) type TakeInventory<'a> = Pin<Box<dyn Future<Output = Option<Inventory>> + Send + 'a>>;
 
 /// A run that is going on.
 pub(crate) type Run<'a> = Pin<Box<dyn Future<Output = Result<Outcome, RunError>> + Send + 'a>>;

@@ -24,7 +24,7 @@ use super::limits::{DRAIN_TIMEOUT, KILL_TIMEOUT, OUTPUT_BYTES_MAX};
 use super::outcome::{Ending, Outcome, Start};
 use super::output::Capture;
 use super::protocol::{REPORT_BYTES_MAX, Report, SUPERVISE_ARGUMENT};
-use super::{Executor, Readiness, Run, RunError, RunLimits, orphans, supervisor};
+use super::{Executor, Readiness, Run, RunError, RunLimits, TakeInventory, orphans, supervisor};
 
 /// Runs each script in a new interpreter, under a supervisor of its own.
 #[derive(Debug)]
@@ -177,6 +177,10 @@ impl Executor for OneShotExecutor {
                 Err(NotContained::Sandbox(missing)) => Err(missing),
             }
         })
+    }
+
+    fn inventory(&self, modules: Vec<String>) -> TakeInventory<'_> {
+        Box::pin(async move { self.take_inventory(&modules).await })
     }
 }
 

@@ -1,10 +1,19 @@
 # Prints which of the packages that verification scripts use can be imported, as JSON. NAMES is put
-# before this text: pairs of a module and the distribution that brings it (PyPI's name).
+# before this text: pairs of a module and the distribution that brings it (PyPI's name), which is
+# None where that is to be found out.
 import importlib.util
 import json
 from importlib import metadata
 
-found = {}
+
+def distribution_of(module):
+    try:
+        return metadata.packages_distributions()[module][0]
+    except (AttributeError, KeyError):
+        return module.replace("_", "-")
+
+
+found = []
 for module, distribution in NAMES:
     try:
         is_there = importlib.util.find_spec(module) is not None
@@ -12,9 +21,10 @@ for module, distribution in NAMES:
         is_there = False
     version = None
     if is_there:
+        distribution = distribution or distribution_of(module)
         try:
             version = metadata.version(distribution)
         except metadata.PackageNotFoundError:
             version = "unknown version"
-    found[distribution] = version
+    found.append([module, distribution, version])
 print(json.dumps(found))

@@ -118,14 +118,20 @@ impl RiskBasedExecutionGateway {
             Err(invalid) => return self.block_invalid(policy, invalid),
         };
         let normalized = arguments::normalized_execution(&code, background);
-        let told = |findings: &[Finding]| findings.iter().map(Finding::to_string).collect();
-        let (issues, notes): (Vec<String>, Vec<String>) = match self.code_analysis {
-            CodeAnalysis::On => match safety::analyze(code.as_str()) {
-                Ok(analysis) => (told(&analysis.findings), told(&analysis.notes)),
-                Err(error) => (vec![format!("verification error: {error}")], Vec::new()),
-            },
-            CodeAnalysis::Off => (Vec::new(), Vec::new()),
+        let told = |findings: &[Finding]| -> Vec<String> {
+            findings.iter().map(Finding::to_string).collect()
         };
+        let (mut issues, mut notes, mut imports) = (Vec::new(), Vec::new(), Vec::new());
+        match self.code_analysis {
+            CodeAnalysis::On => match safety::analyze(code.as_str()) {
+                Ok(analysis) => {
+                    (issues, notes) = (told(&analysis.findings), told(&analysis.notes));
+                    imports = analysis.imports;
+                }
+                Err(error) => issues.push(format!("verification error: {error}")),
+            },
+            CodeAnalysis::Off => {}
+        }
         if !issues.is_empty() {
             let message = format!("QWED blocked python execution: {}", issues.join("; "));
             let code = ErrorCode::UnsafeCode;
@@ -139,7 +145,7 @@ impl RiskBasedExecutionGateway {
 
         let message = "Python execution request passed deterministic verification.";
         let record = DecisionRecord { notes, ..self.allow(policy, normalized, message) };
-        let script = AuthorizedScript::new(code, record.verification_id.clone());
+        let script = AuthorizedScript::new(code, imports, record.verification_id.clone());
         let grant =
             if background { Grant::ExecuteInBackground(script) } else { Grant::Execute(script) };
         Decision::Allow { record, grant }

@@ -34,22 +34,32 @@ impl fmt::Debug for SourceCode {
 /// use qwed_mcp::{AuthorizedScript, SourceCode};
 ///
 /// // The constructor is the gateway's own.
-/// let script = AuthorizedScript::new(SourceCode::from(String::new()), todo!());
+/// let script = AuthorizedScript::new(SourceCode::from(String::new()), Vec::new(), todo!());
 /// ```
 #[derive(Debug)]
 pub struct AuthorizedScript {
     source: SourceCode,
+    imports: Arc<[String]>,
     verification_id: VerificationId,
 }
 
 impl AuthorizedScript {
-    pub(super) fn new(source: SourceCode, verification_id: VerificationId) -> Self {
-        Self { source, verification_id }
+    pub(super) fn new(
+        source: SourceCode,
+        imports: Vec<String>,
+        verification_id: VerificationId,
+    ) -> Self {
+        Self { source, imports: imports.into(), verification_id }
     }
 
     /// The script's text.
     pub fn source(&self) -> &SourceCode {
         &self.source
+    }
+
+    /// What the script imports, by qualified names, as far as its syntax tells.
+    pub fn imports(&self) -> &[String] {
+        &self.imports
     }
 
     /// The id of the decision that allowed it.

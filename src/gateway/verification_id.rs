@@ -1,9 +1,10 @@
 //! The id that binds a decision to its context.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use data_encoding::HEXLOWER;
 use serde::Serialize;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
@@ -41,12 +42,7 @@ impl VerificationId {
             "server_instance_id": instance.0.simple().to_string(),
         });
         let digest = Sha256::digest(context.to_string());
-        let mut hex = String::with_capacity(64);
-        for byte in digest {
-            // Writing into a string does not fail.
-            let _ = write!(hex, "{byte:02x}");
-        }
-        Self(hex)
+        Self(HEXLOWER.encode(&digest))
     }
 
     /// The 64 hexadecimal digits.

@@ -6,7 +6,9 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::AdminGate;
-use crate::executor::{Captured, Ending, Executor, Outcome, Readiness, Run, RunLimits, Start};
+use crate::executor::{
+    Captured, Ending, Executor, Outcome, Readiness, Run, RunLimits, Start, TakeInventory,
+};
 use crate::gateway::{AuthorizedScript, Decision, Grant, JobId, RiskBasedExecutionGateway};
 
 use super::*;
@@ -38,6 +40,10 @@ impl Executor for FakeExecutor {
 
     fn readiness(&self) -> Readiness<'_> {
         Box::pin(async { Ok(()) })
+    }
+
+    fn inventory(&self, _modules: Vec<String>) -> TakeInventory<'_> {
+        Box::pin(async { None })
     }
 }
 

@@ -3,6 +3,7 @@
 use serde_json::{Map, Number, Value};
 use url::Url;
 
+use super::digest::Digest;
 use super::finding::{Finding, excerpt};
 use super::guard::{DigestPolicy, RegistryPolicy};
 use super::host::{self, HostName, Registry};
@@ -14,12 +15,6 @@ const BLOCKED_REGISTRIES: &[&str] =
 /// Where skills may have their source, without a word of the caller.
 const TRUSTED_DOMAINS: &[&str] =
     &["bitbucket.org", "github.com", "gitlab.com", "npmjs.com", "pypi.org", "qwedai.com"];
-
-/// The digests that are accepted, and how many hexadecimal digits each has.
-const DIGEST_ALGORITHMS: &[(&str, usize)] = &[("sha256", 64), ("sha384", 96), ("sha512", 128)];
-
-/// How many digits are shown of a digest that has others than hexadecimal ones.
-const DIGEST_CHARS_SHOWN: usize = 32;
 
 /// Below this, hardly anybody can have looked at the skill.
 const DOWNLOADS_MIN: i128 = 10;
@@ -96,23 +91,34 @@ pub(super) fn source_url(manifest: &Map<String, Value>, trusted: &[HostName]) ->
         let reason = "contains control characters or backslashes";
         return vec![Finding::medium(format!("Invalid source URL: {shown} ({reason})"))];
     }
-    let Ok(url) = Url::parse(text) else {
-        return vec![Finding::medium(format!("Invalid source URL: {shown}"))];
+    let url = match Url::parse(text) {
+        Ok(url) => url,
+        // It has neither a scheme nor a host.
+        Err(url::ParseError::RelativeUrlWithoutBase) => {
+            return vec![untrusted_domain(""), insecure_scheme("")];
+        }
+        Err(_) => return vec![Finding::medium(format!("Invalid source URL: {shown}"))],
     };
 
     let mut findings = Vec::new();
     let host = HostName::of(&url);
     if !host.as_ref().is_some_and(|host| is_trusted(host, trusted)) {
-        let domain = excerpt(url.host_str().unwrap_or_default());
-        findings
-            .push(Finding::medium(format!("Source URL domain '{domain}' is not in trusted list")));
+        findings.push(untrusted_domain(url.host_str().unwrap_or_default()));
     }
     if url.scheme() != "https" {
-        let scheme = excerpt(url.scheme());
-        findings.push(Finding::medium(format!("Source URL uses insecure scheme: {scheme}")));
+        findings.push(insecure_scheme(url.scheme()));
     }
     findings.extend(host.and_then(|host| disguise(text, &url, &host)).map(Finding::medium));
     findings
+}
+
+fn untrusted_domain(domain: &str) -> Finding {
+    let shown = excerpt(domain);
+    Finding::medium(format!("Source URL domain '{shown}' is not in trusted list"))
+}
+
+fn insecure_scheme(scheme: &str) -> Finding {
+    Finding::medium(format!("Source URL uses insecure scheme: {}", excerpt(scheme)))
 }
 
 fn is_trusted(host: &HostName, trusted: &[HostName]) -> bool {
@@ -149,46 +155,28 @@ fn disguise(text: &str, url: &Url, host: &HostName) -> Option<String> {
 }
 
 /// The digest must be there, unless the policy says otherwise, and be one that can be compared.
-pub(super) fn digest(manifest: &Map<String, Value>, policy: DigestPolicy) -> Vec<Finding> {
+/// None without a finding is a digest that is left out.
+pub(super) fn digest(
+    manifest: &Map<String, Value>,
+    policy: DigestPolicy,
+) -> Result<Option<Digest>, Finding> {
     let text = match manifest.get("digest") {
         None | Some(Value::Null) => "",
         Some(Value::String(text)) => text.trim(),
         Some(other) => {
             let found = python_type(Some(other));
-            return vec![Finding::high(format!("Invalid digest type: {found}"))];
+            return Err(Finding::high(format!("Invalid digest type: {found}")));
         }
     };
     if text.is_empty() {
         return match policy {
             DigestPolicy::Required => {
-                vec![Finding::high("Missing digest — unsigned skills are not allowed")]
+                Err(Finding::high("Missing digest — unsigned skills are not allowed"))
             }
-            DigestPolicy::Optional => Vec::new(),
+            DigestPolicy::Optional => Ok(None),
         };
     }
-    malformed_digest(text).map(Finding::high).into_iter().collect()
-}
-
-fn malformed_digest(text: &str) -> Option<String> {
-    let Some((algorithm, digits)) = text.split_once(':') else {
-        let shown = excerpt(text);
-        return Some(format!("Malformed digest format: {shown} (expected 'algorithm:hex_digest')"));
-    };
-    let known = DIGEST_ALGORITHMS.iter().find(|(name, _)| algorithm.eq_ignore_ascii_case(name));
-    let Some((_, expected)) = known else {
-        let shown = excerpt(algorithm);
-        let accepted: Vec<_> = DIGEST_ALGORITHMS.iter().map(|(name, _)| *name).collect();
-        let accepted = accepted.join(", ");
-        return Some(format!("Unsupported digest algorithm: {shown} (accepted: {accepted})"));
-    };
-    if digits.is_empty() || !digits.chars().all(|c| c.is_ascii_hexdigit()) {
-        let shown: String = digits.chars().take(DIGEST_CHARS_SHOWN).collect();
-        return Some(format!("Invalid digest (not hex): {}...", excerpt(&shown)));
-    }
-    let count = digits.len();
-    (count != *expected).then(|| {
-        format!("Invalid digest length for {algorithm}: expected {expected} hex chars, got {count}")
-    })
+    Digest::parse(text).map(Some).map_err(|error| Finding::high(error.to_string()))
 }
 
 /// The number of downloads, where it is told, must look like one that people have made.
@@ -233,7 +221,7 @@ fn count_anomalies(count: i128) -> Vec<Finding> {
     findings
 }
 
-fn wrong_type(field: &str, found: Option<&Value>) -> Finding {
+pub(super) fn wrong_type(field: &str, found: Option<&Value>) -> Finding {
     Finding::medium(format!("Invalid {field} type: {}", python_type(found)))
 }
 

@@ -8,7 +8,7 @@ const EXCERPT_CHARS_MAX: usize = 200;
 pub(super) const EXCERPT_BYTES_MAX: usize = 4 * EXCERPT_CHARS_MAX;
 
 /// One reason not to load a skill.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Finding {
     pub(super) risk: SkillRisk,
     pub(super) text: String,

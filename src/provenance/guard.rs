@@ -1,10 +1,13 @@
 //! The guard: its options, and the line of a verification.
 
+use std::path::Path;
+
 use serde_json::{Map, Value};
 
+use super::artifact::Artifact;
 use super::finding::Finding;
 use super::host::{HostName, Registry};
-use super::{SkillVerification, checks, scan};
+use super::{ManifestError, SkillManifest, SkillVerification, checks, scan};
 
 /// Judges skill manifests.
 ///
@@ -100,13 +103,63 @@ impl SkillProvenanceGuard {
     /// Judges the skill that `manifest` describes.
     ///
     /// Never fails: a field that cannot be read is a finding. All checks are made, whatever the
-    /// ones before have found. Takes time linear in the size of the manifest.
+    /// ones before have found. Takes time linear in the size of the manifest. What the digest is
+    /// of is not looked at; see [`SkillProvenanceGuard::verify_file`].
     pub fn verify_skill(&self, manifest: &Map<String, Value>) -> SkillVerification {
+        self.verify(manifest, Vec::new(), Ok(None))
+    }
+
+    /// Judges a manifest as it is written: a field that it has twice is a finding too.
+    pub fn verify_manifest(&self, manifest: &SkillManifest) -> SkillVerification {
+        self.verify(manifest.fields(), manifest.duplicate_members().collect(), Ok(None))
+    }
+
+    /// Judges the skill whose manifest is in the file at `path`, and compares its digest with the
+    /// skill itself, if it is there: the file `artifact`, or else the one that the manifest's field
+    /// `artifact` names, a path relative to the manifest's folder that stays in there.
+    ///
+    /// # Errors
+    ///
+    /// If the file holds nothing that could be judged. A skill that must not be loaded is no error,
+    /// nor is an artifact that cannot be read: that is a finding.
+    pub fn verify_file(
+        &self,
+        path: &Path,
+        artifact: Option<&Path>,
+    ) -> Result<SkillVerification, ManifestError> {
+        let manifest = SkillManifest::read(path)?;
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            Some(_) | None => Path::new("."),
+        };
+        let artifact = match artifact {
+            Some(path) => Ok(Some(Artifact::named_by_caller(path))),
+            None => Artifact::named_by_manifest(manifest.fields(), folder),
+        };
+        let duplicates = manifest.duplicate_members().collect();
+        Ok(self.verify(manifest.fields(), duplicates, artifact))
+    }
+
+    /// All checks in their order.
+    fn verify(
+        &self,
+        manifest: &Map<String, Value>,
+        duplicates: Vec<Finding>,
+        artifact: Result<Option<Artifact>, Finding>,
+    ) -> SkillVerification {
+        let digest = checks::digest(manifest, self.digest);
+        let artifact = artifact.map_or_else(Some, |artifact| match (&digest, artifact?) {
+            (Ok(Some(digest)), artifact) => artifact.compare(digest),
+            (Ok(None), artifact) => Some(artifact.without_digest()),
+            // What is wrong with the digest is told already.
+            (Err(_), _) => None,
+        });
         let findings: Vec<Finding> = [
+            duplicates,
             checks::required_fields(manifest),
             checks::registry(manifest, &self.registries),
             checks::source_url(manifest, &self.trusted_domains),
-            checks::digest(manifest, self.digest),
+            digest.err().into_iter().chain(artifact).collect(),
             checks::download_count(manifest),
             scan::suspicious_values(manifest),
         ]

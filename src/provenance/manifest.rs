@@ -1,16 +1,21 @@
 //! A manifest from a file.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-use serde_json::Value;
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
 use thiserror::Error;
 
-use super::{SkillProvenanceGuard, SkillVerification};
+use super::finding::{Finding, excerpt};
 
 /// The largest manifest that is read: 1 MiB. Real ones have some hundred bytes.
 pub const MANIFEST_BYTES_MAX: u64 = 1024 * 1024;
+
+/// How many duplicate members are told. One is enough to block.
+const DUPLICATES_MAX: usize = 20;
 
 /// Why a file is no manifest that could be judged. Goes after "skill manifest: ", and never names
 /// the path.
@@ -30,28 +35,136 @@ pub enum ManifestError {
     NotAnObject,
 }
 
-/// Judges the skill whose manifest is in the file at `path`, with the options of
-/// [`SkillProvenanceGuard::new`].
-///
-/// # Errors
-///
-/// If the file holds nothing that could be judged. A skill that must not be loaded is no error.
-pub fn verify_manifest_file(path: &Path) -> Result<SkillVerification, ManifestError> {
-    let content = read_bounded(path)?;
-    match serde_json::from_slice(&content).map_err(ManifestError::NotJson)? {
-        Value::Object(manifest) => Ok(SkillProvenanceGuard::new().verify_skill(&manifest)),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-            Err(ManifestError::NotAnObject)
+/// A manifest as it is written: its fields, and what its text has twice.
+#[derive(Debug, Clone)]
+pub struct SkillManifest {
+    fields: Map<String, Value>,
+    duplicates: Vec<String>,
+}
+
+impl SkillManifest {
+    /// Reads a manifest from its text: a JSON object of at most [`MANIFEST_BYTES_MAX`] bytes, nested
+    /// at most 128 levels deep.
+    ///
+    /// # Errors
+    ///
+    /// If there is nothing that could be judged.
+    pub fn parse(content: &[u8]) -> Result<Self, ManifestError> {
+        if u64::try_from(content.len()).unwrap_or(u64::MAX) > MANIFEST_BYTES_MAX {
+            return Err(ManifestError::TooLarge);
         }
+        let mut duplicates = Vec::new();
+        let mut json = serde_json::Deserializer::from_slice(content);
+        let value = Reading { duplicates: &mut duplicates }
+            .deserialize(&mut json)
+            .and_then(|value| json.end().map(|()| value))
+            .map_err(ManifestError::NotJson)?;
+        match value {
+            Value::Object(fields) => Ok(Self { fields, duplicates }),
+            Value::Null
+            | Value::Bool(_)
+            | Value::Number(_)
+            | Value::String(_)
+            | Value::Array(_) => Err(ManifestError::NotAnObject),
+        }
+    }
+
+    /// Reads the manifest in the file at `path`.
+    pub(super) fn read(path: &Path) -> Result<Self, ManifestError> {
+        let file = File::open(path).map_err(ManifestError::Read)?;
+        let mut content = Vec::new();
+        // One more than allowed, and not the size that the file system tells: a pipe or a device
+        // has none.
+        let read = file.take(MANIFEST_BYTES_MAX + 1).read_to_end(&mut content);
+        read.map_err(ManifestError::Read)?;
+        Self::parse(&content)
+    }
+
+    /// The fields, of which the last one counts where there are several of a name.
+    pub fn fields(&self) -> &Map<String, Value> {
+        &self.fields
+    }
+
+    /// JSON leaves open which of two members counts (RFC 8259, section 4): what is checked here
+    /// need not be what an installer uses.
+    pub(super) fn duplicate_members(&self) -> impl Iterator<Item = Finding> {
+        self.duplicates
+            .iter()
+            .map(|name| Finding::high(format!("Duplicate field in manifest: {name}")))
     }
 }
 
-fn read_bounded(path: &Path) -> Result<Vec<u8>, ManifestError> {
-    let file = File::open(path).map_err(ManifestError::Read)?;
-    let mut content = Vec::new();
-    // One more than allowed, and not the size that the file system tells: a pipe or a device has
-    // none.
-    let read = file.take(MANIFEST_BYTES_MAX + 1).read_to_end(&mut content);
-    let bytes = u64::try_from(read.map_err(ManifestError::Read)?).unwrap_or(u64::MAX);
-    if bytes > MANIFEST_BYTES_MAX { Err(ManifestError::TooLarge) } else { Ok(content) }
+/// Reads any JSON value as `serde_json` does, and takes note of duplicate members.
+struct Reading<'d> {
+    duplicates: &'d mut Vec<String>,
+}
+
+impl<'de> DeserializeSeed<'de> for Reading<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Reading<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
+        let number = Number::from_f64(value).ok_or_else(|| E::custom("number out of range"))?;
+        Ok(Value::Number(number))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::String(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(Value::String(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut array = Vec::new();
+        while let Some(item) =
+            items.next_element_seed(Reading { duplicates: &mut *self.duplicates })?
+        {
+            array.push(item);
+        }
+        Ok(Value::Array(array))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
+        let mut object = Map::new();
+        while let Some(name) = members.next_key::<String>()? {
+            let value = members.next_value_seed(Reading { duplicates: &mut *self.duplicates })?;
+            if object.contains_key(&name) && self.duplicates.len() < DUPLICATES_MAX {
+                let shown = excerpt(&name);
+                if !self.duplicates.contains(&shown) {
+                    self.duplicates.push(shown);
+                }
+            }
+            object.insert(name, value);
+        }
+        Ok(Value::Object(object))
+    }
 }

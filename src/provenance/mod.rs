@@ -2,12 +2,14 @@
 //! digest, and what its manifest would smuggle in.
 //!
 //! A manifest is a claim by the one who wants to be trusted. This module judges the claim alone: it
-//! asks no registry, downloads nothing, and does not compare the digest with any file. What cannot
-//! be read for certain is a finding; only a manifest without findings is trusted.
+//! asks no registry and downloads nothing. Where the skill itself is at hand, its digest is compared.
+//! What cannot be read for certain is a finding; only a manifest without findings is trusted.
 //!
 //! This module is a leaf and uses nothing else of the crate.
 
+mod artifact;
 mod checks;
+mod digest;
 mod finding;
 mod guard;
 mod host;
@@ -19,6 +21,7 @@ mod tests;
 mod verification;
 
 pub use guard::SkillProvenanceGuard;
-pub use manifest::{MANIFEST_BYTES_MAX, ManifestError, verify_manifest_file};
+pub(crate) use host::{names_domain, names_registry};
+pub use manifest::{MANIFEST_BYTES_MAX, ManifestError, SkillManifest};
 pub use patterns::{Case, DANGEROUS_PATTERNS, DangerousPattern, Then};
 pub use verification::{SkillRisk, SkillStatus, SkillVerification};

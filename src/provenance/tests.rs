@@ -1,11 +1,16 @@
 use std::error::Error as _;
 use std::fs;
+use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
 use super::scan::patterns_in;
 use super::*;
 
+/// The verification of a file with the default options.
+fn verify_file(path: &Path) -> Result<SkillVerification, ManifestError> {
+    SkillProvenanceGuard::new().verify_file(path, None)
+}
 const SHA256: &str = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
 /// The trusted example of the documents.
@@ -324,8 +329,8 @@ fn a_source_url_is_at_a_trusted_domain_by_https() {
         ("data:text/plain,x", vec![not_trusted(""), insecure("data")]),
         ("", vec!["Missing source_url in manifest".to_owned()]),
         (" ", vec!["Missing source_url in manifest".to_owned()]),
-        ("github.com/org", vec!["Invalid source URL: github.com/org".to_owned()]),
-        ("git@github.com:org/x", vec!["Invalid source URL: git@github.com:org/x".to_owned()]),
+        ("github.com/org", vec![not_trusted(""), insecure("")]),
+        ("git@github.com:org/x", vec![not_trusted(""), insecure("")]),
         ("https://git hub.com", vec!["Invalid source URL: https://git hub.com".to_owned()]),
         ("https://", vec!["Invalid source URL: https://".to_owned()]),
     ] {
@@ -575,14 +580,14 @@ fn a_manifest_file_is_judged_with_the_default_options() {
     for manifest in [documented(), without("digest")] {
         fs::write(&path, json!(manifest).to_string()).unwrap();
         let expected = SkillProvenanceGuard::new().verify_skill(&manifest);
-        assert_eq!(verify_manifest_file(&path).unwrap(), expected);
+        assert_eq!(verify_file(&path).unwrap(), expected);
     }
 
     let size = usize::try_from(MANIFEST_BYTES_MAX).unwrap();
     let mut largest = json!(documented()).to_string();
     largest.push_str(&" ".repeat(size - largest.len()));
     fs::write(&path, &largest).unwrap();
-    assert!(verify_manifest_file(&path).unwrap().verified);
+    assert!(verify_file(&path).unwrap().verified);
 }
 
 #[test]
@@ -604,16 +609,146 @@ fn a_file_that_is_no_manifest_is_an_error_that_names_no_path() {
         (b"\"{}\"".to_vec(), "it is not a JSON object"),
     ] {
         fs::write(&path, content).unwrap();
-        let failed = verify_manifest_file(&path).unwrap_err();
+        let failed = verify_file(&path).unwrap_err();
         assert_eq!(failed.to_string(), error);
         assert_eq!(failed.source().is_some(), error == "it is not JSON");
     }
 
     for unreadable in [folder.path(), &folder.path().join("missing.json")] {
-        let failed = verify_manifest_file(unreadable).unwrap_err();
+        let failed = verify_file(unreadable).unwrap_err();
         assert!(matches!(failed, ManifestError::Read(_)), "{failed:?}");
         assert_eq!(failed.to_string(), "it cannot be read");
         let source = failed.source().unwrap().to_string();
         assert!(!source.contains("missing.json"), "{source}");
     }
+}
+
+/// SHA-256, SHA-384 and SHA-512 of "skill\n", from coreutils.
+const DIGESTS: [&str; 3] = [
+    "sha256:3088e5b60779a95389e4ed08d2ecee6eaac2311c590dab3f2e4beb3090a54f00",
+    "sha384:81de289fd42b09d4855a7caa1139fa5dcce5a034423154ebeff6a1d696a2246e4d543fdf6654e86302dd5e357e4cbf86",
+    "sha512:0b410c6ccae0ec862de68221386d871cd300cd74224fa3cb3c771803a36583be6094b2cbe29fb1cc7056b0246f1696b6675006894bf17628b96a888d5eeafd63",
+];
+
+/// A folder with a manifest that names an artifact, and the artifact with some content.
+fn with_artifact(digest: &str, artifact: Value) -> (tempfile::TempDir, std::path::PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("below")).unwrap();
+    for name in ["skill.tar", "below/skill.tar"] {
+        fs::write(folder.path().join(name), "skill\n").unwrap();
+    }
+    let mut manifest = with("digest", json!(digest));
+    manifest.insert("artifact".to_owned(), artifact);
+    let path = folder.path().join("manifest.json");
+    fs::write(&path, json!(manifest).to_string()).unwrap();
+    (folder, path)
+}
+
+#[test]
+fn the_artifact_is_compared_with_the_digest() {
+    for digest in DIGESTS {
+        for name in ["skill.tar", "below/skill.tar"] {
+            for digest in [digest.to_owned(), digest.to_uppercase()] {
+                let (_folder, path) = with_artifact(&digest, json!(name));
+                let verification = verify_file(&path).unwrap();
+                assert!(verification.verified, "{digest}: {:?}", verification.findings);
+            }
+        }
+        // One digit is another.
+        let (head, last) = digest.split_at(digest.len() - 1);
+        let changed = format!("{head}{}", if last == "0" { "1" } else { "0" });
+        let (_folder, path) = with_artifact(&changed, json!("skill.tar"));
+        let verification = verify_file(&path).unwrap();
+        let expected = format!("Artifact 'skill.tar' does not match the digest: it has {digest}");
+        assert_eq!(verification.findings, [expected]);
+        assert_eq!(verification.risk_level, SkillRisk::High);
+    }
+}
+
+#[test]
+fn a_manifest_names_no_artifact_outside_of_its_folder() {
+    let outside = tempfile::tempdir().unwrap();
+    fs::write(outside.path().join("skill.tar"), "skill\n").unwrap();
+    let absolute = outside.path().join("skill.tar");
+    let not_below = "is not a relative path below the manifest's folder";
+    for (name, reason) in [
+        ("../skill.tar", not_below),
+        ("below/../skill.tar", not_below),
+        ("./skill.tar", not_below),
+        (absolute.to_str().unwrap(), not_below),
+        ("", not_below),
+        ("  ", not_below),
+        ("skill.tar\0", not_below),
+        ("missing", "cannot be verified: No such file or directory (os error 2)"),
+        ("below", "cannot be verified: it is not a regular file"),
+        ("pipe", "cannot be verified: it is not a regular file"),
+        ("link", "cannot be verified: it is a link that leads out of the manifest's folder"),
+        (
+            "far/skill.tar",
+            "cannot be verified: it is a link that leads out of the manifest's folder",
+        ),
+    ] {
+        let (folder, path) = with_artifact(DIGESTS[0], json!(name));
+        nix::unistd::mkfifo(&folder.path().join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        std::os::unix::fs::symlink(&absolute, folder.path().join("link")).unwrap();
+        std::os::unix::fs::symlink(outside.path(), folder.path().join("far")).unwrap();
+        let verification = verify_file(&path).unwrap();
+        let shown = name.replace('\0', "\\u{0}");
+        assert_eq!(verification.findings, [format!("Artifact '{shown}' {reason}")]);
+        assert_eq!(verification.risk_level, SkillRisk::High);
+        // The caller may name any file, and a link too.
+        if name == "link" {
+            let link = folder.path().join("link");
+            let guard = SkillProvenanceGuard::new();
+            assert!(guard.verify_file(&path, Some(&link)).unwrap().verified);
+        }
+    }
+    let (_folder, path) = with_artifact(DIGESTS[0], json!(["skill.tar"]));
+    assert_eq!(verify_file(&path).unwrap().findings, ["Invalid artifact type: list"]);
+}
+
+#[test]
+fn an_artifact_without_a_digest_is_a_finding_once() {
+    let (_folder, path) = with_artifact("", json!("skill.tar"));
+    let missing = "Missing digest — unsigned skills are not allowed";
+    assert_eq!(verify_file(&path).unwrap().findings, [missing]);
+    let lenient = SkillProvenanceGuard::new().require_digest(false);
+    let cannot = "Artifact 'skill.tar' cannot be verified: the manifest has no digest";
+    assert_eq!(lenient.verify_file(&path, None).unwrap().findings, [cannot]);
+}
+
+#[test]
+fn what_a_text_has_twice_is_a_finding() {
+    let text = json!(documented()).to_string();
+    let body = text.strip_prefix('{').unwrap();
+    for (start, findings) in [
+        ("", [].as_slice()),
+        (r#""registry": "clawdhub.com", "#, &["Duplicate field in manifest: registry"]),
+        // The same name, written differently.
+        (
+            r#""\u0072egistry": "x", "name": 1, "#,
+            &["Duplicate field in manifest: registry", "Duplicate field in manifest: name"],
+        ),
+        (r#""x": [{"a": {"b": 1, "b": 2}}], "#, &["Duplicate field in manifest: b"]),
+        (r#""x": [{"a": 1}, {"a": 1}], "#, &[]),
+    ] {
+        let manifest = SkillManifest::parse(format!("{{{start}{body}").as_bytes()).unwrap();
+        let mut found = SkillProvenanceGuard::new().verify_manifest(&manifest).findings;
+        found.sort_unstable_by_key(|finding| !finding.contains("registry"));
+        assert_eq!(found, findings, "{start}");
+    }
+
+    let many: String =
+        (0..2_000).map(|index| format!("\"k{}\":1,", index / 2)).collect::<Vec<_>>().concat();
+    let manifest = SkillManifest::parse(format!("{{{many}{body}").as_bytes()).unwrap();
+    assert_eq!(SkillProvenanceGuard::new().verify_manifest(&manifest).findings.len(), 20);
+}
+
+#[test]
+fn a_parsed_manifest_is_what_serde_json_reads() {
+    let text =
+        r#"{"a": [null, true, -1, 18446744073709551615, 1.5, 1e3, "\u00e4"], "b": {"c": {}}}"#;
+    let manifest = SkillManifest::parse(text.as_bytes()).unwrap();
+    let expected: Map<String, Value> = serde_json::from_str(text).unwrap();
+    assert_eq!(*manifest.fields(), expected);
 }

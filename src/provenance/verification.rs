@@ -24,6 +24,11 @@ pub struct SkillVerification {
 }
 
 impl SkillVerification {
+    /// The name as it may be shown: on one line, and not too long.
+    pub(crate) fn shown_name(&self) -> String {
+        excerpt(&self.skill_name)
+    }
+
     pub(super) fn new(skill_name: String, findings: Vec<Finding>) -> Self {
         let shown_name = excerpt(&skill_name);
         let Some(risk_level) = findings.iter().map(|finding| finding.risk).max() else {

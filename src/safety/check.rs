@@ -14,19 +14,19 @@ use ruff_text_size::{Ranged as _, TextRange};
 
 use super::conditions::is_dangerous_formula;
 use super::evaluate::{Analyzer, Role};
-use super::finding::{FindingKind, Found};
+use super::finding::{Checked, FindingKind};
 use super::index::INDEX;
 use super::objects;
 use super::rules::{Rule, Special};
 use super::symbols::{ScopeKind, Symbols};
 use super::value::{Value, Values};
 
-/// Everything in `module` that a rule finds, in the order of the walk.
-pub(super) fn check(module: &ModModule, source: &str, pass: Pass) -> Vec<Found> {
+/// Everything in `module` that a rule finds, and what it imports, in the order of the walk.
+pub(super) fn check(module: &ModModule, source: &str, pass: Pass) -> Checked {
     let symbols = Symbols::of(module);
     let mut analyzer = Analyzer::new(source, &module.body, &symbols, pass);
     analyzer.visit_body(&module.body);
-    analyzer.found
+    Checked { found: analyzer.found, imports: analyzer.imports }
 }
 
 /// What is looked at, and how far.
@@ -320,6 +320,7 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     fn check_import(&mut self, module: &str, at: TextRange) {
+        self.imports.push(module.to_owned());
         // In the body of a class it becomes an attribute, and those are not followed.
         let is_attribute = self.symbols.kind(self.scope) == ScopeKind::Class;
         let rule = match INDEX.import_rule(module) {
@@ -344,8 +345,10 @@ impl<'a> Analyzer<'a, '_> {
         for alias in &import.names {
             let member = alias.name.as_str();
             let rule = if member == "*" {
+                self.imports.push(module.to_owned());
                 INDEX.star_import(module)
             } else {
+                self.imports.push(format!("{module}.{member}"));
                 self.imported_member(module, member)
             };
             if rule.is_some() {

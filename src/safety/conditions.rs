@@ -146,8 +146,11 @@ impl<'a> Analyzer<'a, '_> {
                 .positional(0)
                 .is_some_and(|values| values.is_open && values.known.is_empty()),
             Condition::ImportsModule => {
+                let modules = || arguments.at_or_named(0, &["name"]);
+                let imports = modules().flat_map(|(_, _, values)| values.texts().0);
+                self.imports.extend(imports.map(str::to_owned));
                 arguments.hides_some()
-                    || arguments.at_or_named(0, &["name"]).any(|(_, _, values)| {
+                    || modules().any(|(_, _, values)| {
                         let (mut names, is_complete) = values.texts();
                         !is_complete || names.any(|name| !may_be_imported(name))
                     })
@@ -238,7 +241,7 @@ pub(super) fn is_dangerous_formula(text: &str) -> bool {
         return text.contains("__");
     }
     let pass = Pass { level_max: TEXT_NESTING_MAX, text_depth: TEXT_DEPTH_MAX, is_formula: true };
-    check::check(parsed.syntax(), text, pass).iter().any(is_blocking)
+    check::check(parsed.syntax(), text, pass).found.iter().any(is_blocking)
 }
 
 fn is_blocking(found: &Found) -> bool {

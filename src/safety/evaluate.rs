@@ -62,6 +62,7 @@ pub(super) struct Analyzer<'a, 's> {
     /// The scope that is walked, or that the current binding is evaluated in.
     pub(super) scope: ScopeId,
     pub(super) found: Vec<Found>,
+    pub(super) imports: Vec<String>,
     /// Above zero while only a value is wanted: nothing is reported.
     pub(super) quiet: usize,
     pub(super) pass: Pass,
@@ -93,6 +94,7 @@ impl<'a, 's> Analyzer<'a, 's> {
             symbols,
             scope: symbols::MODULE,
             found: Vec::new(),
+            imports: Vec::new(),
             quiet: 0,
             pass,
             is_annotation: false,

@@ -44,6 +44,9 @@ pub struct Analysis {
     pub findings: Vec<Finding>,
     /// What is allowed and worth knowing, in source order.
     pub notes: Vec<Finding>,
+    /// What the script imports, by qualified names: `sympy`, `qwed_legal.DeadlineGuard`. In the
+    /// order of the walk, with repeats; without what texts of code import.
+    pub imports: Vec<String>,
 }
 
 /// What a [`Finding`] is about.
@@ -190,16 +193,24 @@ pub(super) struct Found {
     pub(super) offset: Option<TextSize>,
 }
 
+/// What a walk over the tree gives.
+#[derive(Debug, Default)]
+pub(super) struct Checked {
+    pub(super) found: Vec<Found>,
+    pub(super) imports: Vec<String>,
+}
+
 /// Puts findings into source order, folds repeats into their first, cuts the lists, and works out
 /// lines and columns for what is left.
-pub(super) fn listed(mut found: Vec<Found>, source: &str) -> Analysis {
+pub(super) fn listed(checked: Checked, source: &str) -> Analysis {
+    let Checked { mut found, imports } = checked;
     // Stable: what has no place in the source keeps its order, behind what has one.
     found.sort_by_key(|found| found.offset.map_or(u32::MAX, |offset| offset.to_u32()));
     let mut seen = HashSet::new();
     found.retain(|found| seen.insert(found.kind.clone()));
     let is_note = |found: &Found| found.rule.is_some_and(|rule| rule.severity == Severity::Note);
     let (notes, findings) = found.into_iter().partition(is_note);
-    Analysis { findings: cut(findings, source), notes: cut(notes, source) }
+    Analysis { findings: cut(findings, source), notes: cut(notes, source), imports }
 }
 
 fn cut(mut found: Vec<Found>, source: &str) -> Vec<Finding> {

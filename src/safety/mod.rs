@@ -46,7 +46,7 @@ pub use rules::{Rule, Severity};
 
 use bounds::Nesting;
 use check::Pass;
-use finding::Found;
+use finding::{Checked, Found};
 use ruff_python_ast::PySourceType;
 use thiserror::Error;
 
@@ -88,21 +88,26 @@ pub fn analyze(source: &str) -> Result<Analysis, AnalysisError> {
 }
 
 fn refusal(kind: FindingKind) -> Analysis {
-    Analysis { findings: vec![Finding::of_source(kind)], notes: Vec::new() }
+    Analysis { findings: vec![Finding::of_source(kind)], ..Analysis::default() }
 }
 
 /// What is found in a text of code that the script runs.
 fn found_in_code(source: &str, text_depth: usize) -> Vec<Found> {
-    found_in(source, Pass { level_max: evaluate::LEVEL_MAX, text_depth, is_formula: false })
+    found_in(source, Pass { level_max: evaluate::LEVEL_MAX, text_depth, is_formula: false }).found
 }
 
 /// Parses and checks. The caller has made sure that the stack holds the tree: building it, walking
 /// it and dropping it all recurse as deep as the source nests.
-fn found_in(source: &str, pass: Pass) -> Vec<Found> {
+fn found_in(source: &str, pass: Pass) -> Checked {
     let mut found = Vec::from_iter(encoding::declared(source));
+    let mut imports = Vec::new();
     let parsed = ruff_python_parser::parse_unchecked_source(source, PySourceType::Python);
     match parsed.errors().first() {
-        None => found.extend(check::check(parsed.syntax(), source, pass)),
+        None => {
+            let checked = check::check(parsed.syntax(), source, pass);
+            found.extend(checked.found);
+            imports = checked.imports;
+        }
         Some(error) => {
             found.push(Found {
                 kind: FindingKind::SyntaxError(error.error.to_string()),
@@ -112,5 +117,5 @@ fn found_in(source: &str, pass: Pass) -> Vec<Found> {
             found.extend(fallback::patterns(source));
         }
     }
-    found
+    Checked { found, imports }
 }

@@ -11,7 +11,7 @@ fn every_rule_finds_its_matches_and_nothing_finds_its_misses() {
     for rule in rules::all() {
         assert!(!rule.matches.is_empty() && !rule.misses.is_empty(), "{} has no examples", rule.id);
         let of_severity = |snippet: &str| {
-            let Analysis { findings, notes } = analyze(snippet).unwrap();
+            let Analysis { findings, notes, .. } = analyze(snippet).unwrap();
             match rule.severity {
                 Severity::Block => findings,
                 Severity::Note => notes,
@@ -466,4 +466,23 @@ fn nesting_beyond_the_bound_is_a_finding_and_honest_data_is_not() {
     assert_eq!(texts(&lines), [""; 0]);
     let elifs = format!("if x: pass\n{}", "elif x == 1: pass\n".repeat(20_000));
     assert_eq!(texts(&elifs), [""; 0]);
+}
+
+#[test]
+fn imports_are_told_by_qualified_names() {
+    for (source, expected) in [
+        ("", [].as_slice()),
+        ("import sympy as sp, a.b", &["sympy", "a.b"]),
+        ("def f():\n    from qwed_legal import A, B as b", &["qwed_legal.A", "qwed_legal.B"]),
+        ("if 1:\n    from z3 import *", &["z3"]),
+        ("from . import x\nfrom .y import z", &[]),
+        ("import importlib\nm = importlib.import_module('sympy.abc')", &["importlib", "sympy.abc"]),
+        (
+            "from importlib import import_module as i\nfor n in ('a', 'b'):\n    i(n)",
+            &["importlib.import_module", "a", "b"],
+        ),
+        ("import (", &[]),
+    ] {
+        assert_eq!(analyze(source).unwrap().imports, expected, "{source}");
+    }
 }

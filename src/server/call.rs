@@ -8,6 +8,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use crate::aibom::Session;
 use crate::config::{AdminGate, SandboxMode, Settings};
 use crate::executor::{self, Executor, Outcome, RunLimits};
 use crate::gateway::{
@@ -34,6 +35,8 @@ pub(crate) struct Server {
     sync_limits: RunLimits,
     replies: ReplyRoom,
     sandbox: SandboxMode,
+    /// What is used, where a bill of materials is wanted.
+    session: Option<Arc<Session>>,
 }
 
 /// Who calls, as far as a call has to do with it.
@@ -46,7 +49,11 @@ pub(crate) struct Caller {
 }
 
 impl Server {
-    pub(crate) fn new(settings: &Settings, executor: Arc<dyn Executor>) -> Self {
+    pub(crate) fn new(
+        settings: &Settings,
+        executor: Arc<dyn Executor>,
+        session: Option<Arc<Session>>,
+    ) -> Self {
         let limits = JobLimits::new(settings.background_timeout, settings.job_ttl);
         Self {
             gateway: Arc::new(RiskBasedExecutionGateway::from_settings(settings)),
@@ -56,6 +63,7 @@ impl Server {
             sync_limits: RunLimits { timeout: settings.sync_timeout },
             replies: ReplyRoom::default(),
             sandbox: settings.sandbox,
+            session,
         }
     }
 
@@ -70,6 +78,9 @@ impl Server {
             }
         };
         tracing::info!(id = %record.verification_id, "allowed");
+        if let Some(session) = &self.session {
+            session.record_tool(tool);
+        }
         match grant {
             Grant::Execute(script) => self.run(&record, script, caller.cancel).await,
             // Cancelled while it was being analysed; later, `notifications/cancelled` finds the job.
@@ -86,6 +97,11 @@ impl Server {
                 Reply::job_status(&record, id, state, self.jobs.timeout()).in_room(room)
             }
         }
+    }
+
+    /// Where to tell what is used; none if nobody wants to know.
+    pub(crate) fn session(&self) -> Option<&Session> {
+        self.session.as_deref()
     }
 
     /// Which sandbox scripts run in.

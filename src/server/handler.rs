@@ -27,6 +27,9 @@ const TOOLS_TTL_MS: u64 = 3_600_000;
 /// The `_meta` key under which a result of the stateless protocol names its server (MCP 2026-07-28).
 const SERVER_INFO_KEY: &str = "io.modelcontextprotocol/serverInfo";
 
+/// The `_meta` key under which a caller names its model, for the bill of materials.
+const MODEL_KEY: &str = "qwed.ai/model";
+
 /// Methods that rmcp knows. A request for one of them that arrives as a custom request is one whose
 /// parameters rmcp could not read.
 const KNOWN_METHODS: [&str; 6] =
@@ -51,6 +54,7 @@ impl Handler {
         // With this a test sees what a defect would do. Release builds do not have it.
         #[cfg(debug_assertions)]
         assert!(request.name != "test_tool_that_panics", "a test asked for this");
+        self.record(&context);
         let caller = Caller { request: request_key(&context.id), cancel: context.ct.clone() };
         let arguments = request.arguments.unwrap_or_default();
         let call = self.server.call(&request.name, arguments, caller);
@@ -65,6 +69,19 @@ impl Handler {
             result.meta.get_or_insert_default().insert(SERVER_INFO_KEY.to_owned(), info);
         }
         Ok(result.into())
+    }
+}
+
+impl Handler {
+    /// Tells the session who calls.
+    fn record(&self, context: &RequestContext<RoleServer>) {
+        let Some(session) = self.server.session() else { return };
+        if let Some(client) = context.client_info() {
+            session.record_client(&client.name, &client.version);
+        }
+        if let Some(model) = context.meta.get(MODEL_KEY).and_then(|model| model.as_str()) {
+            session.record_model(model);
+        }
     }
 }
 
@@ -103,6 +120,12 @@ impl ServerHandler for Handler {
             .catch_unwind()
             .await
             .unwrap_or_else(|_| Err(ErrorData::internal_error("internal error", None)))
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        if let (Some(session), Some(peer)) = (self.server.session(), context.peer.peer_info()) {
+            session.record_client(&peer.client_info.name, &peer.client_info.version);
+        }
     }
 
     async fn on_cancelled(

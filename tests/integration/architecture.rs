@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::harness::root;
 
 /// The modules from top to bottom: each may import from those below it, never from above.
-const ORDER: [&str; 12] = [
+const ORDER: [&str; 13] = [
     "main",
     "cli",
     "server",
@@ -17,6 +17,7 @@ const ORDER: [&str; 12] = [
     "sandbox",
     "safety",
     "provenance",
+    "aibom",
     "config",
     "logging",
 ];

@@ -21,5 +21,6 @@ mod harness;
 mod lifecycle;
 mod sandbox;
 mod soak;
+mod supply_chain;
 mod warm;
 mod wire;

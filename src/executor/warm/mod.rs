@@ -27,7 +27,10 @@ use self::fork_server::{ForkServer, ForkServerError, Loading};
 use self::pool::Pool;
 use super::limits::CPU_GRACE;
 use super::one_shot::without_byte_order_mark;
-use super::{Executor, OneShotExecutor, Outcome, Readiness, Run, RunError, RunLimits, ShutDown};
+use super::{
+    Executor, OneShotExecutor, Outcome, Readiness, Run, RunError, RunLimits, ShutDown,
+    TakeInventory,
+};
 
 /// How long to go without a fork server after one could not be had.
 const RETRY_INTERVAL: Duration = Duration::from_secs(60);
@@ -209,6 +212,10 @@ impl Executor for WarmExecutor {
 
     fn readiness(&self) -> Readiness<'_> {
         self.inner.alone.readiness()
+    }
+
+    fn inventory(&self, modules: Vec<String>) -> TakeInventory<'_> {
+        self.inner.alone.inventory(modules)
     }
 
     fn warm_up(&self) {

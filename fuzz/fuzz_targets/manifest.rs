@@ -1,0 +1,25 @@
+//! No manifest crashes the guard, what it trusts has no finding, and what is read twice is the same.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use qwed_mcp::SkillProvenanceGuard;
+use qwed_mcp::provenance::SkillManifest;
+
+fuzz_target!(|content: &[u8]| {
+    let Ok(manifest) = SkillManifest::parse(content) else { return };
+    let read: serde_json::Value = serde_json::from_slice(content).unwrap();
+    assert_eq!(read.as_object(), Some(manifest.fields()));
+    for guard in [
+        SkillProvenanceGuard::new(),
+        SkillProvenanceGuard::new()
+            .with_trusted_registries(["github.com/org".to_owned()])
+            .with_trusted_domains(["example.org".to_owned()])
+            .require_digest(false),
+    ] {
+        let verification = guard.verify_manifest(&manifest);
+        assert_eq!(verification.verified, verification.findings.is_empty());
+        assert_eq!(verification.verified, verification.risk_level.as_str() == "none");
+        assert!(verification.findings.iter().all(|finding| finding.chars().count() < 1_500));
+        assert!(!verification.findings.iter().any(|finding| finding.contains('\n')));
+    }
+});

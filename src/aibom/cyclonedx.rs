@@ -1,0 +1,124 @@
+//! The bill as `CycloneDX` 1.6 has it: what software for inventories and audits reads.
+//!
+//! Source: ECMA-424, `CycloneDX` bill of materials specification, 1st edition (version 1.6).
+
+use std::collections::HashSet;
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{AiBom, Component, ComponentType};
+
+const SCHEMA: &str = "http://cyclonedx.org/schema/bom-1.6.schema.json";
+const SPEC_VERSION: &str = "1.6";
+
+impl AiBom {
+    /// The same bill as a `CycloneDX` 1.6 document.
+    ///
+    /// Models are components of the type `machine-learning-model`, engines are libraries with their
+    /// package URL where the version is known, tools are services, and the hash of the manifest is a
+    /// property. A part that is listed twice is told once. The serial number is a new one each time.
+    pub fn to_cyclonedx(&self) -> Value {
+        let parts = &self.components;
+        let mut seen = HashSet::new();
+        let mut unique = |component: &&Component| seen.insert((*component).clone());
+        let components: Vec<Value> = parts
+            .models
+            .iter()
+            .chain(&parts.verification_engines)
+            .chain(&parts.runtime)
+            .filter(&mut unique)
+            .map(as_component)
+            .collect();
+        let services: Vec<Value> =
+            parts.mcp_tools.iter().filter(&mut unique).map(as_service).collect();
+        let server = Component::new(env!("CARGO_PKG_NAME"), ComponentType::McpServer)
+            .with_version(Some(env!("CARGO_PKG_VERSION").to_owned()));
+        let mut tool = as_component(&server);
+        if let Some(fields) = tool.as_object_mut() {
+            // The one in the list of components may be another version's.
+            fields.remove("bom-ref");
+        }
+        json!({
+            "$schema": SCHEMA,
+            "bomFormat": "CycloneDX",
+            "specVersion": SPEC_VERSION,
+            "serialNumber": Uuid::new_v4().urn().to_string(),
+            "version": 1,
+            "metadata": {
+                "timestamp": self.timestamp,
+                "tools": { "components": [tool] },
+                "properties": [
+                    { "name": "qwed:compliance", "value": self.compliance },
+                    { "name": "qwed:manifest_hash", "value": self.manifest_hash },
+                ],
+            },
+            "components": components,
+            "services": services,
+        })
+    }
+}
+
+fn as_component(component: &Component) -> Value {
+    let kind = match component.kind {
+        ComponentType::Generator => "machine-learning-model",
+        ComponentType::QwedDeterministic => "library",
+        ComponentType::Interpreter => "platform",
+        ComponentType::McpServer | ComponentType::McpClient | ComponentType::ActionExecution => {
+            "application"
+        }
+    };
+    let mut value = json!({
+        "type": kind,
+        "bom-ref": reference(component),
+        "name": component.name,
+        "properties": [part(component)],
+    });
+    let Some(fields) = value.as_object_mut() else { return value };
+    if let Some(version) = &component.version {
+        fields.insert("version".to_owned(), json!(version));
+    }
+    if let (Some(distribution), Some(version)) = (&component.distribution, &component.version) {
+        fields.insert("purl".to_owned(), json!(package_url(distribution, version)));
+    }
+    if component.kind == ComponentType::Generator {
+        // Nothing is known of the model but its name, and that it writes.
+        let card = json!({ "modelParameters": { "task": "text-generation" } });
+        fields.insert("modelCard".to_owned(), card);
+    }
+    value
+}
+
+fn as_service(tool: &Component) -> Value {
+    json!({ "bom-ref": reference(tool), "name": tool.name, "properties": [part(tool)] })
+}
+
+fn part(component: &Component) -> Value {
+    json!({ "name": "qwed:type", "value": json!(component.kind) })
+}
+
+/// A name within the document.
+fn reference(component: &Component) -> String {
+    let kind = json!(component.kind);
+    let kind = kind.as_str().unwrap_or_default();
+    match &component.version {
+        Some(version) => format!("{kind}:{}@{version}", component.name),
+        None => format!("{kind}:{}", component.name),
+    }
+}
+
+/// A package URL of the type `pypi`: the name in lower case, with `-` for `_`.
+fn package_url(distribution: &str, version: &str) -> String {
+    let name = distribution.to_lowercase().replace('_', "-");
+    let escaped = |text: &str| -> String {
+        text.bytes()
+            .map(|byte| match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                    char::from(byte).to_string()
+                }
+                other => format!("%{other:02X}"),
+            })
+            .collect()
+    };
+    format!("pkg:pypi/{}@{}", escaped(&name), escaped(version))
+}

@@ -1,0 +1,208 @@
+//! What one session of a server really used.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::Permissions;
+use std::io::{self, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use uuid::Uuid;
+
+use super::{AiBom, Component, ComponentType, Components};
+
+/// The libraries whose use is told, beside all that start with [`ENGINE_PREFIX`].
+const ENGINES: [&str; 3] = ["qwed", "sympy", "z3"];
+/// What the packages of QWED start with.
+const ENGINE_PREFIX: &str = "qwed_";
+
+/// Scripts, clients and callers choose names: of each kind no more than this many are kept, nor
+/// longer ones.
+const NAMES_MAX: usize = 1000;
+const NAME_CHARS_MAX: usize = 200;
+
+/// A file with this ending gets the bill as `CycloneDX`, whose recommended ending it is.
+const CYCLONEDX_ENDING: &str = ".cdx.json";
+
+/// Takes note of what is used, and makes the bill of it. Safe for all threads.
+#[derive(Debug, Default)]
+pub(crate) struct Session {
+    /// The model, where no client tells one.
+    model: Option<String>,
+    used: Mutex<Used>,
+}
+
+#[derive(Debug, Default)]
+struct Used {
+    tools: BTreeSet<String>,
+    engines: BTreeSet<String>,
+    models: BTreeSet<String>,
+    clients: BTreeSet<(String, String)>,
+    /// Whether a script ran.
+    has_run: bool,
+    /// The modules of which it was asked what brought them.
+    asked: BTreeSet<String>,
+    python: Option<String>,
+    /// By module.
+    packages: BTreeMap<String, Package>,
+}
+
+/// What is installed where scripts run.
+#[derive(Debug)]
+pub(crate) struct Inventory {
+    /// The version of the interpreter.
+    pub(crate) python: String,
+    /// The packages that were asked for and that are there, by module.
+    pub(crate) packages: BTreeMap<String, Package>,
+}
+
+/// An installed package.
+#[derive(Debug, Clone)]
+pub(crate) struct Package {
+    /// Its name on `PyPI`.
+    pub(crate) distribution: String,
+    /// Its version.
+    pub(crate) version: String,
+}
+
+impl Session {
+    /// A session in which nothing was used yet. `model` names the model of callers that tell none.
+    pub(crate) fn new(model: Option<String>) -> Self {
+        Self { model, used: Mutex::default() }
+    }
+
+    /// A tool was called, and the call was allowed.
+    pub(crate) fn record_tool(&self, name: &str) {
+        add(&mut self.used().tools, name);
+    }
+
+    /// A client says who it is.
+    pub(crate) fn record_client(&self, name: &str, version: &str) {
+        let clients = &mut self.used().clients;
+        if clients.len() < NAMES_MAX {
+            clients.insert((shortened(name), shortened(version)));
+        }
+    }
+
+    /// A caller says which model it is.
+    pub(crate) fn record_model(&self, name: &str) {
+        if !name.is_empty() {
+            add(&mut self.used().models, name);
+        }
+    }
+
+    /// A script ran that imports `engines`, which are names as [`engines`] gives them. Gives the
+    /// modules of which it was not asked yet what brought them; none if there is nothing to ask.
+    pub(crate) fn record_script(&self, engines: &[String]) -> Option<Vec<String>> {
+        let mut used = self.used();
+        let mut new = Vec::new();
+        for engine in engines {
+            add(&mut used.engines, engine);
+            let module = module_of(engine);
+            if used.asked.len() < NAMES_MAX && used.asked.insert(module.to_owned()) {
+                new.push(module.to_owned());
+            }
+        }
+        let is_first = !std::mem::replace(&mut used.has_run, true);
+        (is_first || !new.is_empty()).then_some(new)
+    }
+
+    /// Scripts ran in this.
+    pub(crate) fn record_inventory(&self, inventory: Inventory) {
+        let mut used = self.used();
+        used.python = Some(inventory.python);
+        used.packages.extend(inventory.packages);
+    }
+
+    /// The bill of everything so far.
+    pub(crate) fn manifest(&self) -> AiBom {
+        let used = self.used();
+        let all = |names: &BTreeSet<String>, kind| -> Vec<Component> {
+            names.iter().map(|name| Component::new(name, kind)).collect()
+        };
+        let mut models = all(&used.models, ComponentType::Generator);
+        if models.is_empty() {
+            models.extend(self.model.iter().map(|m| Component::new(m, ComponentType::Generator)));
+        }
+        let mut verification_engines = all(&used.engines, ComponentType::QwedDeterministic);
+        for engine in &mut verification_engines {
+            if let Some(package) = used.packages.get(module_of(&engine.name)) {
+                engine.distribution = Some(package.distribution.clone());
+                engine.version = Some(package.version.clone());
+            }
+        }
+        let mut runtime = Vec::new();
+        if let Some(version) = &used.python {
+            let python = Component::new("python", ComponentType::Interpreter);
+            runtime.push(python.with_version(Some(version.clone())));
+        }
+        let server = Component::new(env!("CARGO_PKG_NAME"), ComponentType::McpServer);
+        runtime.push(server.with_version(Some(env!("CARGO_PKG_VERSION").to_owned())));
+        for (name, version) in &used.clients {
+            let version = Some(version.clone()).filter(|version| !version.is_empty());
+            runtime.push(Component::new(name, ComponentType::McpClient).with_version(version));
+        }
+        let mcp_tools = all(&used.tools, ComponentType::ActionExecution);
+        AiBom::new(Components { models, verification_engines, mcp_tools, runtime })
+    }
+
+    /// Writes the bill to the file at `path`, as `CycloneDX` if it ends in `.cdx.json`; into a new
+    /// file, if there is a folder at `path`. There is never a part of a bill: the file that was there
+    /// is replaced when the new one is complete. Gives the file's path.
+    pub(crate) fn write(&self, path: &Path) -> io::Result<PathBuf> {
+        let path = if path.is_dir() {
+            path.join(format!("aibom-{}.json", Uuid::new_v4().simple()))
+        } else {
+            path.to_owned()
+        };
+        let bom = self.manifest();
+        let is_cyclonedx =
+            path.as_os_str().as_encoded_bytes().ends_with(CYCLONEDX_ENDING.as_bytes());
+        let text = if is_cyclonedx {
+            serde_json::to_string_pretty(&bom.to_cyclonedx())
+        } else {
+            serde_json::to_string_pretty(&bom)
+        }?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let mut file = tempfile::Builder::new()
+            .prefix(".aibom-")
+            // It holds no secret, and the ones who collect bills may be other users.
+            .permissions(Permissions::from_mode(0o644))
+            .tempfile_in(folder.unwrap_or(Path::new(".")))?;
+        file.write_all(format!("{text}\n").as_bytes())?;
+        file.as_file().sync_all()?;
+        file.persist(&path).map_err(|error| error.error)?;
+        Ok(path)
+    }
+
+    fn used(&self) -> MutexGuard<'_, Used> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Those of the imported names that are verification engines, as a bill names them: `sympy`, `z3`,
+/// and for QWED's packages what was imported from them, such as `qwed_legal.FairnessGuard`.
+pub(crate) fn engines<'i>(imports: impl Iterator<Item = &'i str>) -> Vec<String> {
+    let named: BTreeSet<&str> = imports
+        .filter_map(|import| match module_of(import) {
+            module if module.starts_with(ENGINE_PREFIX) => Some(import),
+            module => ENGINES.contains(&module).then_some(module),
+        })
+        .take(NAMES_MAX)
+        .collect();
+    named.into_iter().map(shortened).collect()
+}
+
+fn module_of(name: &str) -> &str {
+    name.split('.').next().unwrap_or(name)
+}
+
+fn add(names: &mut BTreeSet<String>, name: &str) {
+    if names.len() < NAMES_MAX {
+        names.insert(shortened(name));
+    }
+}
+
+fn shortened(name: &str) -> String {
+    name.chars().take(NAME_CHARS_MAX).collect()
+}

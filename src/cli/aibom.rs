@@ -1,0 +1,70 @@
+//! `qwed-mcp aibom`, and the bill of a server's session.
+
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+
+use crate::aibom::{AiBomGenerator, Session};
+
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    /// The model
+    #[arg(long, value_name = "MODEL")]
+    llm_model: String,
+    /// A verification engine that was used, such as `qwed_legal.FairnessGuard`
+    #[arg(long = "engine", value_name = "ENGINE")]
+    engines: Vec<String>,
+    /// An MCP tool that was called
+    #[arg(long = "tool", value_name = "TOOL")]
+    tools: Vec<String>,
+    /// The form of the output
+    #[arg(long, value_enum, default_value = "qwed")]
+    format: Format,
+}
+
+/// The form of the output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// The documented manifest, with its hash
+    Qwed,
+    /// `CycloneDX` 1.6
+    Cyclonedx,
+}
+
+/// Prints the bill of what the options name.
+pub(super) fn print(options: &Options) -> anyhow::Result<ExitCode> {
+    let Options { llm_model, engines, tools, format } = options;
+    let bom = match AiBomGenerator::generate_manifest(llm_model, engines, tools) {
+        Ok(bom) => bom,
+        Err(error) => {
+            tracing::error!("{error}: name one with --llm-model");
+            return Ok(ExitCode::from(super::USAGE));
+        }
+    };
+    let text = match format {
+        Format::Qwed => serde_json::to_string_pretty(&bom)?,
+        Format::Cyclonedx => format!("{:#}", bom.to_cyclonedx()),
+    };
+    writeln!(io::stdout(), "{text}").context("failed to print the bill of materials")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says at the start of a session what would be found out at its end.
+pub(super) fn warn_if_unusable(file: &Path) {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if !folder.is_none_or(Path::is_dir) {
+        tracing::error!("QWED_MCP_AIBOM: there is no folder for {}", file.display());
+    }
+}
+
+/// Writes the bill of a session that has ended.
+pub(super) fn write(session: &Session, file: &Path) -> anyhow::Result<()> {
+    let written = session
+        .write(file)
+        .with_context(|| format!("failed to write the bill of materials to {}", file.display()))?;
+    tracing::info!(file = %written.display(), "bill of materials written");
+    Ok(())
+}

@@ -1,0 +1,159 @@
+//! `qwed-mcp verify-skill`: the provenance checks for people and for continuous integration.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+
+use crate::provenance::{
+    ManifestError, SkillProvenanceGuard, SkillStatus, SkillVerification, names_domain,
+    names_registry,
+};
+
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    /// The manifests
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// Accept skills from this registry, and from no other that is not named so
+    #[arg(long = "trusted-registry", value_name = "REGISTRY", value_parser = registry)]
+    trusted_registries: Vec<String>,
+    /// Trust source URLs at this domain and its sub-domains too
+    #[arg(long = "trusted-domain", value_name = "DOMAIN", value_parser = domain)]
+    trusted_domains: Vec<String>,
+    /// Accept a skill without a digest
+    #[arg(long)]
+    no_require_digest: bool,
+    /// The file that the digest is of; without this the one that the manifest names, if it does
+    #[arg(long, value_name = "FILE")]
+    artifact: Option<PathBuf>,
+    /// The form of the output
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+}
+
+/// The form of the output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A table, for people
+    Text,
+    /// One JSON object
+    Json,
+}
+
+/// What came of one manifest.
+struct Judged<'o> {
+    file: &'o Path,
+    verification: Result<SkillVerification, ManifestError>,
+}
+
+/// Judges the manifests and prints what was found. The exit code is 0 if all skills are trusted, 1
+/// if one is not, and 2 if a manifest could not be read.
+pub(super) fn verify(options: &Options) -> anyhow::Result<ExitCode> {
+    if options.artifact.is_some() && options.files.len() > 1 {
+        tracing::error!("--artifact is the file of one skill: name one manifest with it");
+        return Ok(ExitCode::from(super::USAGE));
+    }
+    let guard = guard(options);
+    let artifact = options.artifact.as_deref();
+    let judged = |file| Judged { file, verification: guard.verify_file(file, artifact) };
+    let judged: Vec<_> = options.files.iter().map(|file| judged(file.as_path())).collect();
+    let text = match options.format {
+        Format::Text => as_table(&judged),
+        Format::Json => format!("{:#}\n", as_json(&judged)),
+    };
+    io::stdout().write_all(text.as_bytes()).context("failed to print what was found")?;
+
+    let mut code = 0;
+    for Judged { file, verification } in judged {
+        match verification {
+            Ok(verification) => code = code.max(u8::from(!verification.verified)),
+            Err(error) => {
+                code = super::USAGE;
+                let error = anyhow::Error::new(error);
+                tracing::error!("{} is no manifest: {error:#}", file.display());
+            }
+        }
+    }
+    Ok(ExitCode::from(code))
+}
+
+fn guard(options: &Options) -> SkillProvenanceGuard {
+    let guard = SkillProvenanceGuard::new()
+        .with_trusted_domains(options.trusted_domains.iter().cloned())
+        .require_digest(!options.no_require_digest);
+    if options.trusted_registries.is_empty() {
+        return guard;
+    }
+    guard.with_trusted_registries(options.trusted_registries.iter().cloned())
+}
+
+/// Refuses an entry that would silently cover nothing.
+fn registry(text: &str) -> Result<String, String> {
+    if names_registry(text) {
+        return Ok(text.to_owned());
+    }
+    Err("it names no host, for example registry.example.org".to_owned())
+}
+
+fn domain(text: &str) -> Result<String, String> {
+    if names_domain(text) {
+        return Ok(text.to_owned());
+    }
+    Err("it is not simply a host in ASCII, for example example.org".to_owned())
+}
+
+/// One line for each skill, and one below it for each finding.
+fn as_table(judged: &[Judged<'_>]) -> String {
+    let mut table = String::new();
+    let mut row = |status: &str, risk: &str, name: &str, file: &str| {
+        // Writing to a text does not fail.
+        let _ = writeln!(table, "{status:<10}  {risk:<6}  {name:<24}  {file}");
+    };
+    row("STATUS", "RISK", "SKILL", "FILE");
+    for Judged { file, verification } in judged {
+        let file = file.display().to_string();
+        match verification {
+            Ok(verification) => {
+                let SkillVerification { status, risk_level, findings, .. } = verification;
+                row(status.as_str(), risk_level.as_str(), &verification.shown_name(), &file);
+                for finding in findings {
+                    row("", "", "", &format!("- {finding}"));
+                }
+            }
+            // Why is in the log.
+            Err(_) => row("UNREADABLE", "-", "-", &file),
+        }
+    }
+    let count = |status| {
+        let of_status = |judged: &&Judged<'_>| {
+            judged.verification.as_ref().is_ok_and(|verification| verification.status == status)
+        };
+        judged.iter().filter(of_status).count()
+    };
+    let unreadable = judged.iter().filter(|judged| judged.verification.is_err()).count();
+    let (trusted, blocked) = (count(SkillStatus::Trusted), count(SkillStatus::Blocked));
+    let _ = writeln!(table, "\n{trusted} trusted, {blocked} blocked, {unreadable} unreadable");
+    table
+}
+
+fn as_json(judged: &[Judged<'_>]) -> Value {
+    let skills: Vec<Value> = judged
+        .iter()
+        .map(|Judged { file, verification }| match verification {
+            Ok(verification) => {
+                let mut value = json!(verification);
+                if let Some(fields) = value.as_object_mut() {
+                    fields.insert("file".to_owned(), json!(file.display().to_string()));
+                }
+                value
+            }
+            Err(error) => json!({ "file": file.display().to_string(), "error": error.to_string() }),
+        })
+        .collect();
+    json!({ "version": env!("CARGO_PKG_VERSION"), "skills": skills })
+}

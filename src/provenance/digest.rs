@@ -1,0 +1,122 @@
+//! Digests as manifests write them, `algorithm:hex_digest`, and of files.
+
+use std::fmt;
+use std::io::{self, Read};
+
+use data_encoding::HEXLOWER;
+use sha2::{Sha256, Sha384, Sha512};
+use subtle::ConstantTimeEq as _;
+use thiserror::Error;
+
+use super::finding::excerpt;
+
+/// How many digits are shown of a digest that has others than hexadecimal ones.
+const DIGITS_SHOWN: usize = 32;
+
+/// How much of a file is hashed at a time.
+const CHUNK_BYTES: usize = 64 * 1024;
+
+/// The hash functions that are accepted, the weakest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Algorithm {
+    Sha256,
+    Sha384,
+    Sha512,
+}
+
+impl Algorithm {
+    const ALL: [Self; 3] = [Self::Sha256, Self::Sha384, Self::Sha512];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Sha256 => "sha256",
+            Self::Sha384 => "sha384",
+            Self::Sha512 => "sha512",
+        }
+    }
+
+    fn hex_digits(self) -> usize {
+        match self {
+            Self::Sha256 => 64,
+            Self::Sha384 => 96,
+            Self::Sha512 => 128,
+        }
+    }
+}
+
+/// A digest in its one spelling: lower-case digits. Displays as manifests write it.
+#[derive(Debug, Clone)]
+pub(super) struct Digest {
+    algorithm: Algorithm,
+    hex: String,
+}
+
+/// Why a text is no digest. Displays as the finding.
+#[derive(Debug, Error)]
+pub(super) enum DigestError {
+    #[error("Malformed digest format: {0} (expected 'algorithm:hex_digest')")]
+    Malformed(String),
+    #[error("Unsupported digest algorithm: {0} (accepted: sha256, sha384, sha512)")]
+    UnsupportedAlgorithm(String),
+    #[error("Invalid digest (not hex): {0}...")]
+    NotHex(String),
+    #[error("Invalid digest length for {algorithm}: expected {expected} hex chars, got {found}")]
+    Length { algorithm: String, expected: usize, found: usize },
+}
+
+impl Digest {
+    pub(super) fn parse(text: &str) -> Result<Self, DigestError> {
+        let Some((name, digits)) = text.split_once(':') else {
+            return Err(DigestError::Malformed(excerpt(text)));
+        };
+        let known =
+            Algorithm::ALL.into_iter().find(|known| name.eq_ignore_ascii_case(known.as_str()));
+        let Some(algorithm) = known else {
+            return Err(DigestError::UnsupportedAlgorithm(excerpt(name)));
+        };
+        if digits.is_empty() || !digits.chars().all(|c| c.is_ascii_hexdigit()) {
+            let shown: String = digits.chars().take(DIGITS_SHOWN).collect();
+            return Err(DigestError::NotHex(excerpt(&shown)));
+        }
+        let (expected, found) = (algorithm.hex_digits(), digits.len());
+        if found != expected {
+            return Err(DigestError::Length { algorithm: name.to_owned(), expected, found });
+        }
+        Ok(Self { algorithm, hex: digits.to_ascii_lowercase() })
+    }
+
+    /// The digest of all that `content` has, by the same function as this one.
+    pub(super) fn of_same_kind(&self, content: impl Read) -> io::Result<Self> {
+        let hex = match self.algorithm {
+            Algorithm::Sha256 => hashed::<Sha256>(content),
+            Algorithm::Sha384 => hashed::<Sha384>(content),
+            Algorithm::Sha512 => hashed::<Sha512>(content),
+        }?;
+        Ok(Self { algorithm: self.algorithm, hex })
+    }
+
+    /// Whether this is the same digest as `other`. Takes the same time wherever they differ.
+    pub(super) fn matches(&self, other: &Self) -> bool {
+        self.algorithm == other.algorithm && self.hex.as_bytes().ct_eq(other.hex.as_bytes()).into()
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.algorithm.as_str(), self.hex)
+    }
+}
+
+fn hashed<H: sha2::Digest>(mut content: impl Read) -> io::Result<String> {
+    let mut hash = H::new();
+    let mut chunk = vec![0; CHUNK_BYTES];
+    loop {
+        match content.read(&mut chunk) {
+            Ok(0) => break,
+            Ok(count) => hash.update(chunk.get(..count).unwrap_or_default()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(HEXLOWER.encode(&hash.finalize()))
+}
