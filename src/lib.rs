@@ -26,6 +26,7 @@
 //! | [`cli`] | the command line; the only exit codes |
 //! | `server` | what an MCP client sees: tools, the line of a call, replies, the end of a connection |
 //! | `transport` | JSON-RPC over stdio, bounded in every direction |
+//! | `governance` | governed tools: tokens, roles, policy, budget, audit, artifacts, the pytest run |
 //! | `jobs` | background jobs: states, slots, queue, expiry |
 //! | `executor` | runs what was authorised; every process is dead when a run has ended |
 //! | [`gateway`] | yes or no, why, and under which id |
@@ -45,6 +46,7 @@ pub mod cli;
 pub mod config;
 mod executor;
 pub mod gateway;
+mod governance;
 mod jobs;
 pub mod logging;
 pub mod provenance;
