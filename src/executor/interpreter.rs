@@ -71,8 +71,13 @@ const BOOTSTRAP: &str = concat!(
 );
 
 /// The fork server, whose children do the same before a script.
-const FORK_SERVER: &str =
-    concat!(include_str!("bootstrap.py"), "\n\n", include_str!("warm/fork_server.py"));
+const FORK_SERVER: &str = concat!(
+    include_str!("bootstrap.py"),
+    "\n\n",
+    include_str!("warm/heap.py"),
+    "\n\n",
+    include_str!("warm/fork_server.py")
+);
 
 /// The variables of the server's environment that a script gets to see.
 const FORWARDED_VARIABLES: [&str; 2] = ["PATH", "PYTHONPATH"];

@@ -284,6 +284,24 @@ print(sympy.core.random.rng.random(), random.random(), numpy.random.random(), nu
     server.finish();
 }
 
+/// Each page that a fork writes to is a fault and a copy, and loading modules leaves holes on all of
+/// them. These pieces have room on 102 pages.
+#[test]
+#[cfg(target_env = "gnu")]
+fn what_a_fork_asks_for_lies_side_by_side() {
+    let mut server = warm("ctypes,json,unittest,sympy,numpy");
+    let result = server.execute(
+        "
+import ctypes
+malloc = ctypes.CDLL(None).malloc
+malloc.restype = ctypes.c_void_p
+print(len({malloc(200) >> 12 for _ in range(2000)}))",
+    );
+    let pages = result.text().split_ascii_whitespace().find_map(|word| word.parse().ok());
+    assert!(matches!(pages, Some(100_u32..=120)), "{}", result.text());
+    server.finish();
+}
+
 /// A script may find the socket by which its end is told. It can end itself by it, and nothing else.
 #[test]
 fn the_socket_of_a_run_is_of_no_use_to_the_script() {

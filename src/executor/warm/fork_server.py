@@ -180,9 +180,11 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
                     os._exit(1)
                 del sys.modules[module]
 
+    def read_own(name):
+        return open(os.open("self/" + name, os.O_RDONLY, dir_fd=confinement["proc"]))
+
     def threads():
-        status = os.open("self/status", os.O_RDONLY, dir_fd=confinement["proc"])
-        with open(status) as lines:
+        with read_own("status") as lines:
             return next(int(line.split()[1]) for line in lines if line.startswith("Threads:"))
 
     # --- the children ---
@@ -407,6 +409,8 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
     sys.stderr.flush()
     random_generators = generators()
     gc.collect()
+    with read_own("maps") as maps:
+        settle_heap(libc, maps)
     gc.freeze()
 
     children = {}
