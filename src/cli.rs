@@ -1,8 +1,10 @@
 //! The command line: `qwed-mcp` serves, `run` runs one script, `check` analyses some.
 
 mod aibom;
+mod audit;
 mod check;
 mod doctor;
+mod token;
 mod verify_skill;
 
 use std::ffi::OsStr;
@@ -26,6 +28,7 @@ use crate::executor::{
     Executor, OneShotExecutor, RecordingExecutor, SUPERVISE_ARGUMENT, orphans, supervisor,
 };
 use crate::gateway::Arguments;
+use crate::governance::{self, AuditedExecutor, Governance, NoDataFolder, Store, StoreError};
 use crate::jobs::RequestKey;
 use crate::logging;
 use crate::provenance::SkillProvenanceGuard;
@@ -97,6 +100,17 @@ enum Command {
         #[arg(long, value_enum, default_value = "text")]
         format: doctor::Format,
     },
+    /// Make, list and revoke the tokens of those who may call governed tools
+    ///
+    /// They are in `QWED_MCP_DATA_DIR`. The exit code is 0, or 1 if there is no such token, or 2 if
+    /// the store cannot be used.
+    #[command(subcommand)]
+    Token(token::Command),
+    /// Read the audit log of the governed tools, and say whether it is intact
+    ///
+    /// It is in `QWED_MCP_DATA_DIR`.
+    #[command(subcommand)]
+    Audit(audit::Command),
 }
 
 /// The whole program. The exit code is the process's.
@@ -114,6 +128,8 @@ pub fn run() -> ExitCode {
         Command::VerifySkill(options) => verify_skill::verify(&options),
         Command::Aibom(options) => aibom::print(&options),
         Command::Doctor { format } => doctor::diagnose(&settings(), format),
+        Command::Token(command) => told(token::run(&command, &settings())),
+        Command::Audit(command) => told(audit::run(&command, &settings())),
     };
     match result {
         Ok(code) => code,
@@ -122,6 +138,17 @@ pub fn run() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The exit code for a store that cannot be used. Why is in the log.
+fn told(result: anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
+    result.or_else(|error| {
+        if !error.is::<StoreError>() && !error.is::<NoDataFolder>() {
+            return Err(error);
+        }
+        tracing::error!("{error:#}");
+        Ok(ExitCode::from(USAGE))
+    })
 }
 
 /// What this process is if it was started as a part of a run.
@@ -147,24 +174,48 @@ fn serve_client() -> anyhow::Result<ExitCode> {
     if let Some(manifest) = &settings.skill_manifest {
         verify_skill(manifest)?;
     }
-    let mut executor = executor(&settings);
-    let Some(file) = &settings.aibom else {
-        return with_server(&settings, executor, None, |runtime, server| {
-            runtime.block_on(serve(server))?;
-            Ok(ExitCode::SUCCESS)
-        });
-    };
-    aibom::warn_if_unusable(file);
-    let session = Arc::new(Session::new(settings.llm_model.clone()));
-    executor = Arc::new(RecordingExecutor::new(executor, Arc::clone(&session)));
-    let recorded = Some(Arc::clone(&session));
-    with_server(&settings, executor, recorded, |runtime, server| {
+    let mut parts = Parts { executor: executor(&settings), governance: None, session: None };
+    if let Some(policy) = &settings.policy {
+        parts.govern(&settings, policy)?;
+    }
+    if let Some(file) = &settings.aibom {
+        aibom::warn_if_unusable(file);
+        let session = Arc::new(Session::new(settings.llm_model.clone()));
+        let recorded = RecordingExecutor::new(parts.executor, Arc::clone(&session));
+        parts.executor = Arc::new(recorded);
+        parts.session = Some(session);
+    }
+    let session = parts.session.clone();
+    with_server(&settings, parts, |runtime, server| {
         let served = runtime.block_on(serve(server));
         // Whatever ended the session.
-        aibom::write(&session, file)?;
+        if let (Some(session), Some(file)) = (session, &settings.aibom) {
+            aibom::write(&session, file)?;
+        }
         served?;
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// What a server is made of.
+struct Parts {
+    executor: Arc<dyn Executor>,
+    governance: Option<Arc<Governance>>,
+    session: Option<Arc<Session>>,
+}
+
+impl Parts {
+    /// Adds the governed tools, and has every script audited.
+    fn govern(&mut self, settings: &Settings, policy: &Path) -> anyhow::Result<()> {
+        let folder = governance::data_folder(settings.data_dir.as_deref())?;
+        let store = Store::open(&folder).context("the governed tools cannot be offered")?;
+        let audited = AuditedExecutor::new(Arc::clone(&self.executor), store.clone());
+        self.executor = Arc::new(audited);
+        let executor = Arc::clone(&self.executor);
+        let governance = Governance::new(settings, policy, &folder, store, executor);
+        self.governance = Some(Arc::new(governance));
+        Ok(())
+    }
 }
 
 /// Looks at the skill manifest before anything is answered: a poisoned one ends the server.
@@ -199,9 +250,11 @@ fn run_script(file: &Path) -> anyhow::Result<ExitCode> {
     let settings = settings();
     // One script: nothing would come of keeping anything warm.
     let executor = Arc::new(OneShotExecutor::new(&settings));
-    with_server(&settings, executor, None, |runtime, server| {
+    let parts = Parts { executor, governance: None, session: None };
+    with_server(&settings, parts, |runtime, server| {
         let cancel = CancellationToken::new();
-        let caller = Caller { request: RequestKey("run".to_owned()), cancel: cancel.clone() };
+        let request = RequestKey("run".to_owned());
+        let caller = Caller { request, cancel: cancel.clone(), token: None };
         let arguments = Arguments::from_iter([("code".to_owned(), json!(code))]);
         let reply = runtime.block_on(async {
             let call = server.call("execute_python_code", arguments, caller);
@@ -243,12 +296,12 @@ fn settings() -> Settings {
 /// Sets up what both commands need, and takes it down again.
 fn with_server(
     settings: &Settings,
-    executor: Arc<dyn Executor>,
-    session: Option<Arc<Session>>,
+    parts: Parts,
     work: impl FnOnce(&Runtime, Arc<Server>) -> anyhow::Result<ExitCode>,
 ) -> anyhow::Result<ExitCode> {
     orphans::adopt().context("failed to become a child subreaper")?;
-    let server = Arc::new(Server::new(settings, executor, session));
+    let Parts { executor, governance, session } = parts;
+    let server = Arc::new(Server::new(settings, executor, governance, session));
     let runtime = runtime()?;
     let result = work(&runtime, server);
     // A thread may be blocked reading standard input for ever.

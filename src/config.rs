@@ -4,6 +4,7 @@
 //! server: the default is taken and a [`SettingsWarning`] says so, as the documents ask for.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -83,6 +84,23 @@ pub struct KernelLacks {
     pub landlock: bool,
 }
 
+/// A text that is never shown by `Debug`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// The text.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
 /// Everything the admin can set, parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
@@ -115,6 +133,12 @@ pub struct Settings {
     pub aibom: Option<PathBuf>,
     /// `QWED_MCP_LLM_MODEL`: the model that calls, where the client does not tell.
     pub llm_model: Option<String>,
+    /// `QWED_MCP_DATA_DIR`: where tokens, audit log and artifacts of governed tools are.
+    pub data_dir: Option<PathBuf>,
+    /// `QWED_MCP_POLICY`: the policy of the governed tools; without one they do not exist.
+    pub policy: Option<PathBuf>,
+    /// `QWED_MCP_AUTH_TOKEN`: the token of calls that present none.
+    pub auth_token: Option<Secret>,
     /// How many synchronous runs may go on at once (`QWED_MCP_SYNC_CONCURRENCY`).
     pub sync_concurrency: usize,
     /// What one synchronous run may take, counted from its start.
@@ -198,6 +222,11 @@ impl Settings {
             skill_manifest: present("QWED_SKILL_MANIFEST").map(PathBuf::from),
             aibom: present("QWED_MCP_AIBOM").map(PathBuf::from),
             llm_model: text("QWED_MCP_LLM_MODEL").filter(|model| !model.trim().is_empty()),
+            data_dir: present("QWED_MCP_DATA_DIR").map(PathBuf::from),
+            policy: present("QWED_MCP_POLICY").map(PathBuf::from),
+            // Not text: still meant as a token, and not a valid one.
+            auth_token: present("QWED_MCP_AUTH_TOKEN")
+                .map(|token| Secret(token.into_string().unwrap_or_default())),
             sync_concurrency: sync_concurrency(
                 text("QWED_MCP_SYNC_CONCURRENCY").as_deref(),
                 &mut warn,

@@ -1,5 +1,5 @@
 //! JSON as Python's `json.dumps(value, sort_keys=True, separators=(",", ":"))` writes it, of which
-//! a manifest's hash is taken.
+//! a manifest's hash is taken, and a hash of the audit log.
 
 use std::fmt::Write as _;
 
@@ -8,8 +8,8 @@ use serde_json::Value;
 /// The text of `value`: keys sorted by code point, nothing between the tokens, all characters but
 /// printable ASCII escaped.
 ///
-/// Numbers are written as `serde_json` does; manifests have none.
-pub(super) fn text(value: &Value) -> String {
+/// Numbers are written as `serde_json` does; what is hashed of ours has whole ones at most.
+pub(crate) fn text(value: &Value) -> String {
     let mut text = String::new();
     write_value(value, &mut text);
     text

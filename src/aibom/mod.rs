@@ -13,6 +13,7 @@ mod session;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use canonical::text as canonical_json;
 pub use manifest::{
     AiBom, AiBomError, AiBomGenerator, COMPLIANCE, Component, ComponentType, Components,
 };

@@ -29,6 +29,9 @@ fn an_empty_environment_gives_the_documented_defaults() {
             skill_manifest: None,
             aibom: None,
             llm_model: None,
+            data_dir: None,
+            policy: None,
+            auth_token: None,
             sync_concurrency: 1,
             sync_timeout: Duration::from_secs(30),
             background_timeout: Duration::from_secs(120),
@@ -145,4 +148,13 @@ fn warm_interpreters_are_kept_for_a_while_and_load_what_is_listed() {
 fn read_paths_are_separated_by_colons() {
     let (settings, _) = read(&[("QWED_MCP_READ_PATHS", "/srv/data:/opt/rules::")]);
     assert_eq!(settings.read_paths, ["/srv/data", "/opt/rules"].map(PathBuf::from));
+}
+
+#[test]
+fn an_empty_data_folder_is_none() {
+    for (value, expected) in [("", None), ("/srv/qwed", Some("/srv/qwed"))] {
+        let (settings, warnings) = read(&[("QWED_MCP_DATA_DIR", value)]);
+        assert_eq!(settings.data_dir, expected.map(PathBuf::from));
+        assert_eq!(warnings, []);
+    }
 }

@@ -16,7 +16,7 @@ use super::canary::Canary;
 use super::interpreter::{FindError, Interpreter, InterpreterFinder};
 use super::limits::{CANARY_TIMEOUT, CPU_GRACE};
 use super::outcome::Ending;
-use super::{OneShotExecutor, RunError, RunLimits};
+use super::{OneShotExecutor, ProjectRun, RunError, RunLimits};
 
 /// What scripts run in and as.
 #[derive(Debug, Clone)]
@@ -46,6 +46,47 @@ impl Contained {
         };
         order.to_bytes(&[bootstrap, source.as_bytes()])
     }
+}
+
+impl Contained {
+    /// The same for a project: it has its own memory, and folders to read and to write to.
+    pub(super) fn for_project(&self, project: &ProjectRun) -> Result<Self, NotForProject> {
+        let Self { interpreter, plan, .. } = self;
+        if plan.tier < Tier::T2 {
+            return Err(NotForProject::Tier(plan.tier));
+        }
+        let (reach, readable) = (&interpreter.reach, &project.readable);
+        let plan = Plan::new(plan.tier, plan.landlock_abi, reach, readable, project.memory_mb)
+            .map_err(|error| {
+                tracing::warn!(%error, "a path of the project cannot be opened to it");
+                NotForProject::Readable
+            })?;
+        let is_open =
+            |path: &PathBuf| path.starts_with(&project.closed) || project.closed.starts_with(path);
+        if plan.readable.iter().any(is_open) {
+            return Err(NotForProject::Writable);
+        }
+        let plan = plan.for_project(project.writable.clone()).ok_or(NotForProject::Writable)?;
+        let mut interpreter = interpreter.clone();
+        let is_replaced = |name: &str| project.environment.iter().any(|(new, _)| new == name);
+        interpreter.environment.retain(|(name, _)| !is_replaced(name));
+        interpreter.environment.extend(project.environment.iter().cloned());
+        Ok(Self { interpreter, plan, passed_over: Vec::new() })
+    }
+}
+
+/// Why a project cannot be contained. Names no path: clients see it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub(crate) enum NotForProject {
+    /// The files of the machine would not be out of reach.
+    #[error("tier {0} of the kernel sandbox does not keep a project to its files; T2 is needed")]
+    Tier(Tier),
+    /// A path is not there, or is a door to the kernel.
+    #[error("a folder that tests may read is missing, or cannot be opened to them")]
+    Readable,
+    /// What is written would be among what is read.
+    #[error("the data folder must be outside of every folder that tests may read")]
+    Writable,
 }
 
 /// Why scripts have nothing to run in.
@@ -225,7 +266,7 @@ impl Containment {
         }
         let canary = Canary::new(&contained.plan.program)
             .map_err(|error| Obstacle::NotTried(error.to_string()))?;
-        let limits = RunLimits { timeout: CANARY_TIMEOUT };
+        let limits = RunLimits::of_script(CANARY_TIMEOUT);
         let never = CancellationToken::new();
         let outcome = match executor.supervise(&contained, &canary.script, limits, &never).await {
             Ok(outcome) => outcome,

@@ -123,7 +123,7 @@ impl OneShotExecutor {
         // An absent name is None in Python.
         let names = names.to_string().replace("null", "None");
         let script = format!("NAMES = {names}\n{PACKAGES_SCRIPT}");
-        let limits = RunLimits { timeout: CANARY_TIMEOUT };
+        let limits = RunLimits::of_script(CANARY_TIMEOUT);
         let run = self.supervise(contained, &script, limits, &CancellationToken::new()).await;
         let printed = run.map(|outcome| outcome.stdout.text).unwrap_or_default();
         serde_json::from_str(&printed).unwrap_or_default()

@@ -28,4 +28,13 @@ pub(super) const CPU_GRACE: Duration = Duration::from_secs(5);
 pub(crate) struct RunLimits {
     /// Wall-clock time, counted from the start of the run.
     pub(crate) timeout: Duration,
+    /// The most bytes of stdout, and of stderr.
+    pub(crate) output_bytes_max: usize,
+}
+
+impl RunLimits {
+    /// The bounds of a script that may take this long.
+    pub(crate) fn of_script(timeout: Duration) -> Self {
+        Self { timeout, output_bytes_max: OUTPUT_BYTES_MAX }
+    }
 }

@@ -30,7 +30,7 @@ pub(crate) mod supervisor;
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 mod warm;
 
-pub(crate) use containment::{NotContained, SandboxUnavailable};
+pub(crate) use containment::{NotContained, NotForProject, SandboxUnavailable};
 pub(crate) use diagnosis::{Diagnosis, LayerState};
 pub(crate) use limits::RunLimits;
 pub(crate) use one_shot::OneShotExecutor;
@@ -41,6 +41,7 @@ pub(crate) use recording::RecordingExecutor;
 pub(crate) use warm::WarmExecutor;
 
 use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
 use std::pin::Pin;
 
 use futures_util::FutureExt as _;
@@ -63,6 +64,10 @@ pub(crate) trait Executor: Send + Sync + 'static {
         limits: RunLimits,
         cancel: CancellationToken,
     ) -> Run<'_>;
+
+    /// Runs a project's own code within its limits until it ends or `cancel` is cancelled. The same
+    /// is to be said of the future as of [`Executor::run`]'s.
+    fn run_project(&self, project: ProjectRun, cancel: CancellationToken) -> Run<'_>;
 
     /// Whether scripts can be contained as the admin wants it; if not, why. Found out once, which
     /// takes as long as two short scripts; what is missing is looked for again at the next call.
@@ -95,18 +100,46 @@ pub(crate) type TakeInventory<'a> = Pin<Box<dyn Future<Output = Option<Inventory
 /// A run that is going on.
 pub(crate) type Run<'a> = Pin<Box<dyn Future<Output = Result<Outcome, RunError>> + Send + 'a>>;
 
+/// Code of a project on this machine, which tests it: it reads its folders, starts the interpreter
+/// again if it likes, and leaves files behind. Always alone in a new interpreter, and in tier 2 at
+/// least.
+#[derive(Debug, Clone)]
+pub(crate) struct ProjectRun {
+    /// Python that starts it.
+    pub(crate) source: String,
+    /// What it may read besides Python's own: absolute paths.
+    pub(crate) readable: Vec<PathBuf>,
+    /// A folder that nothing of this may overlap but `writable`, which is in it.
+    pub(crate) closed: PathBuf,
+    /// The folder in which it may leave files: a real path, which no readable one overlaps.
+    pub(crate) writable: PathBuf,
+    /// Variables besides the ones that scripts get.
+    pub(crate) environment: Vec<(String, String)>,
+    /// The memory of all its processes together, in MiB.
+    pub(crate) memory_mb: u64,
+    pub(crate) limits: RunLimits,
+}
+
 /// Why a script could not be run at all. Its `Display` is shown to the client: it names no path.
 #[derive(Debug, Error)]
 pub(crate) enum RunError {
     /// There is nothing to run the script in.
     #[error(transparent)]
     Contain(#[from] NotContained),
+    /// What a project needs cannot be had in this sandbox.
+    #[error(transparent)]
+    Project(#[from] NotForProject),
     /// The supervisor process could not be started.
     #[error("the process that watches over the script could not be started")]
     StartSupervisor(#[source] std::io::Error),
     /// The supervisor could not start Python.
     #[error("Python could not be started: {0}")]
     StartPython(LaunchError),
+    /// What is not written down is not done.
+    #[error(
+        "the audit log cannot be written, so nothing is run; ask the admin to look at the server's log"
+    )]
+    NotAudited,
     /// A defect in the executor.
     #[error("the executor stopped unexpectedly")]
     Panicked,

@@ -20,11 +20,13 @@ use crate::gateway::AuthorizedScript;
 
 use super::containment::{Contained, Containment, NotContained};
 use super::interpreter::{FindError, Interpreter};
-use super::limits::{DRAIN_TIMEOUT, KILL_TIMEOUT, OUTPUT_BYTES_MAX};
+use super::limits::{DRAIN_TIMEOUT, KILL_TIMEOUT};
 use super::outcome::{Ending, Outcome, Start};
 use super::output::Capture;
 use super::protocol::{REPORT_BYTES_MAX, Report, SUPERVISE_ARGUMENT};
-use super::{Executor, Readiness, Run, RunError, RunLimits, TakeInventory, orphans, supervisor};
+use super::{
+    Executor, ProjectRun, Readiness, Run, RunError, RunLimits, TakeInventory, orphans, supervisor,
+};
 
 /// Runs each script in a new interpreter, under a supervisor of its own.
 #[derive(Debug)]
@@ -116,6 +118,19 @@ impl OneShotExecutor {
         self.supervise(contained, source, limits, cancel).await
     }
 
+    async fn run_project_once(
+        &self,
+        project: &ProjectRun,
+        cancel: &CancellationToken,
+    ) -> Result<Outcome, RunError> {
+        let contained = tokio::select! {
+            contained = self.contained() => contained?,
+            () = cancel.cancelled() => return Ok(Outcome::never_started()),
+        };
+        let contained = contained.for_project(project)?;
+        self.supervise(&contained, &project.source, project.limits, cancel).await
+    }
+
     /// One run, from the start of its supervisor until its last process is dead.
     pub(super) async fn supervise(
         &self,
@@ -129,8 +144,8 @@ impl OneShotExecutor {
         let scratch = std::env::temp_dir().join(name);
         let message =
             contained.order(source, &scratch, limits).map_err(RunError::StartSupervisor)?;
-        let mut supervised =
-            Supervised::start(&self.supervisors).map_err(RunError::StartSupervisor)?;
+        let mut supervised = Supervised::start(&self.supervisors, limits.output_bytes_max)
+            .map_err(RunError::StartSupervisor)?;
         let cause = tokio::select! {
             cause = supervised.follow(&message) => cause,
             () = sleep_until((started + limits.timeout).into()) => Cause::TimedOut,
@@ -177,6 +192,10 @@ impl Executor for OneShotExecutor {
                 Err(NotContained::Sandbox(missing)) => Err(missing),
             }
         })
+    }
+
+    fn run_project(&self, project: ProjectRun, cancel: CancellationToken) -> Run<'_> {
+        Box::pin(async move { self.run_project_once(&project, &cancel).await })
     }
 
     fn inventory(&self, modules: Vec<String>) -> TakeInventory<'_> {
@@ -229,7 +248,7 @@ struct Supervised {
 }
 
 impl Supervised {
-    fn start(supervisors: &Supervisors) -> std::io::Result<Self> {
+    fn start(supervisors: &Supervisors, output_bytes_max: usize) -> std::io::Result<Self> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         let (from_supervisor, to_supervisor) = UnixStream::from_std(ours)?.into_split();
@@ -244,8 +263,8 @@ impl Supervised {
             to_supervisor: Some(to_supervisor),
             from_supervisor,
             report: Vec::new(),
-            stdout: Capture::new(stdout, OUTPUT_BYTES_MAX),
-            stderr: Capture::new(stderr, OUTPUT_BYTES_MAX),
+            stdout: Capture::new(stdout, output_bytes_max),
+            stderr: Capture::new(stderr, output_bytes_max),
         })
     }
 

@@ -29,7 +29,7 @@ pub(crate) enum Start {
 
 impl Outcome {
     /// The outcome of a run that was cancelled before it began.
-    pub(super) fn never_started() -> Self {
+    pub(crate) fn never_started() -> Self {
         Self {
             ending: Ending::Cancelled,
             stdout: Captured::default(),
@@ -38,6 +38,11 @@ impl Outcome {
             tier: None,
             start: Start::Cold,
         }
+    }
+
+    /// What was printed, one stream behind the other.
+    pub(crate) fn printed(&self) -> String {
+        [self.stdout.text.as_str(), self.stderr.text.as_str()].join("\n")
     }
 
     /// How many bytes of output there are.
@@ -60,6 +65,17 @@ pub(crate) enum Ending {
 }
 
 impl Ending {
+    /// The word for the audit log.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Exited(0) => "SUCCEEDED",
+            Self::Exited(_) => "FAILED",
+            Self::TimedOut => "TIMEOUT",
+            Self::Cancelled => "CANCELLED",
+            Self::OutOfMemory => "OUT_OF_MEMORY",
+        }
+    }
+
     /// The exit code of what was killed: SIGKILL.
     pub(super) const KILLED: i32 = -9;
 

@@ -4,7 +4,11 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use super::outcome::Captured;
 
-const TRUNCATED: &str = "\n\n[WARNING: OUTPUT TRUNCATED DUE TO 1MB SIZE CAP. PROCESS TERMINATED.]";
+/// What is told behind a stream that was cut at this many bytes.
+fn truncation(bytes_max: usize) -> String {
+    let megabytes = bytes_max.div_ceil(1024 * 1024);
+    format!("\n\n[WARNING: OUTPUT TRUNCATED DUE TO {megabytes}MB SIZE CAP. PROCESS TERMINATED.]")
+}
 
 /// Collects one stream. Kept outside the reading future, so that a read that is given up can be
 /// gone on with.
@@ -96,7 +100,7 @@ impl<R: AsyncRead + Unpin> Capture<R> {
         };
         let is_truncated = self.end == Some(ReadEnd::Capped);
         if is_truncated {
-            text.push_str(TRUNCATED);
+            text.push_str(&truncation(self.bytes_max));
         }
         text.truncate(text.trim_end().len());
         Captured { text, is_truncated }
@@ -116,12 +120,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_stream_is_cut_after_the_cap_and_not_at_it() {
+        let cut = truncation(8);
+        assert!(cut.contains("TO 1MB SIZE CAP"), "{cut}");
         for (bytes, text, end) in [
             (&b""[..], String::new(), ReadEnd::Eof),
             (b"  a\n\n", "  a".to_owned(), ReadEnd::Eof),
             (b"12345678", "12345678".to_owned(), ReadEnd::Eof),
-            (b"123456789", format!("12345678{TRUNCATED}"), ReadEnd::Capped),
-            (b"1234567\xc3\xa9", format!("1234567\u{fffd}{TRUNCATED}"), ReadEnd::Capped),
+            (b"123456789", format!("12345678{cut}"), ReadEnd::Capped),
+            (b"1234567\xc3\xa9", format!("1234567\u{fffd}{cut}"), ReadEnd::Capped),
             (b"a\xff\xfeb", "a\u{fffd}\u{fffd}b".to_owned(), ReadEnd::Eof),
         ] {
             let (captured, reached) = capture(bytes).await;

@@ -8,7 +8,9 @@ use tokio_util::task::TaskTracker;
 use crate::aibom::{self, Session};
 use crate::gateway::AuthorizedScript;
 
-use super::{Executor, Outcome, Readiness, Run, RunError, RunLimits, ShutDown, TakeInventory};
+use super::{
+    Executor, Outcome, ProjectRun, Readiness, Run, RunError, RunLimits, ShutDown, TakeInventory,
+};
 
 /// An executor that tells a [`Session`] what it ran.
 pub(crate) struct RecordingExecutor {
@@ -65,6 +67,10 @@ impl Executor for RecordingExecutor {
 
     fn readiness(&self) -> Readiness<'_> {
         self.executor.readiness()
+    }
+
+    fn run_project(&self, project: ProjectRun, cancel: CancellationToken) -> Run<'_> {
+        self.executor.run_project(project, cancel)
     }
 
     fn inventory(&self, modules: Vec<String>) -> TakeInventory<'_> {

@@ -1,2 +1,116 @@
 //! Governed tools: run pytest and read its evidence, under tokens, roles, policy, budget, sandbox
 //! and audit. They exist only where the admin configured a policy file.
+//!
+//! A call is read from top to bottom in `call`. What it needs:
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `store`, `tokens`, `audit` | the database: who may call, and what was done |
+//! | `roles` | the table of roles and permissions |
+//! | `policy`, `budget` | what the admin allows, and what one call may take |
+//! | `pytest`, `run` | the run: its arguments, its sandbox, its end |
+//! | `artifacts`, `evidence`, `summary` | what it leaves, for `read` |
+//! | `refusal`, `reply` | what the caller hears |
+//! | `scripts` | `execute_python_code` in the audit log |
+//!
+//! This folder is the only one that names `rusqlite`, `toml` and `quick-xml`.
+
+mod artifacts;
+mod audit;
+mod budget;
+mod call;
+mod data_folder;
+mod evidence;
+mod policy;
+mod pytest;
+mod read;
+mod refusal;
+mod reply;
+mod roles;
+mod run;
+mod scripts;
+mod store;
+mod summary;
+#[cfg(test)]
+mod tests;
+mod tokens;
+
+use std::fs;
+use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use tokio::sync::Semaphore;
+
+use crate::config::{Secret, Settings};
+use crate::executor::Executor;
+
+use artifacts::Artifacts;
+use policy::{Policy, PolicyFile};
+
+pub(crate) use audit::{
+    AUDIT_ROWS_MAX, AuditEvent, AuditFilter, AuditHash, AuditRow, AuditVerification, KnownHead,
+};
+pub(crate) use call::GovernedCall;
+pub(crate) use data_folder::{NoDataFolder, data_folder};
+pub(crate) use refusal::Refusal;
+pub(crate) use reply::{Block, GovernedReply};
+pub(crate) use roles::{GovernedTool, Role};
+pub(crate) use scripts::{AuditedExecutor, EXECUTION_TOOL};
+pub(crate) use store::{Store, StoreError, time_text};
+pub(crate) use tokens::{Revoked, TokenId, TokenRecord, UserName};
+
+/// Everything that governed calls need, for as long as the process lives.
+pub(crate) struct Governance {
+    store: Store,
+    artifacts: Arc<Artifacts>,
+    policy: Arc<PolicyFile>,
+    /// The token of calls that present none.
+    own_token: Option<Secret>,
+    executor: Arc<dyn Executor>,
+    /// Runs take turns.
+    turns: Semaphore,
+    /// Where store and artifacts are, without links.
+    data_folder: PathBuf,
+}
+
+impl Governance {
+    /// The governed tools under the policy at `policy`, with what is stored in `data_folder`, which
+    /// is there. Runs are `executor`'s.
+    pub(crate) fn new(
+        settings: &Settings,
+        policy: &Path,
+        data_folder: &Path,
+        store: Store,
+        executor: Arc<dyn Executor>,
+    ) -> Self {
+        let data_folder = fs::canonicalize(data_folder).unwrap_or_else(|_| data_folder.to_owned());
+        let policy = PolicyFile::new(policy.to_owned());
+        match policy.current() {
+            Ok(policy) => tracing::info!(tools = ?policy.allowlist, "governed tools are there"),
+            Err(error) => {
+                tracing::error!("every governed call is refused until it is mended: {error}");
+            }
+        }
+        Self {
+            store,
+            artifacts: Arc::new(Artifacts::new(&data_folder)),
+            policy: Arc::new(policy),
+            own_token: settings.auth_token.clone(),
+            executor,
+            turns: Semaphore::new(settings.sync_concurrency),
+            data_folder,
+        }
+    }
+
+    /// Removes what the policy does not want to be kept, where nobody waits for it.
+    fn retain(&self, policy: &Policy) {
+        let (artifacts, retention) = (Arc::clone(&self.artifacts), policy.retention.clone());
+        // Not waited for: what is not removed now is removed after the next run.
+        drop(tokio::task::spawn_blocking(move || {
+            let retained = artifacts.retain(&retention, SystemTime::now());
+            tracing::debug!(?retained, "artifacts");
+        }));
+    }
+}

@@ -40,7 +40,7 @@ impl JobLimits {
             queue_len_max: 100,
             output_bytes_max: 256 * 1024 * 1024,
             jobs_max: 10_000,
-            run: RunLimits { timeout },
+            run: RunLimits::of_script(timeout),
             ttl,
         }
     }

@@ -7,7 +7,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::AdminGate;
 use crate::executor::{
-    Captured, Ending, Executor, Outcome, Readiness, Run, RunLimits, Start, TakeInventory,
+    Captured, Ending, Executor, Outcome, ProjectRun, Readiness, Run, RunLimits, Start,
+    TakeInventory,
 };
 use crate::gateway::{AuthorizedScript, Decision, Grant, JobId, RiskBasedExecutionGateway};
 
@@ -40,6 +41,10 @@ impl Executor for FakeExecutor {
 
     fn readiness(&self) -> Readiness<'_> {
         Box::pin(async { Ok(()) })
+    }
+
+    fn run_project(&self, _project: ProjectRun, _cancel: CancellationToken) -> Run<'_> {
+        Box::pin(async { Ok(Outcome::never_started()) })
     }
 
     fn inventory(&self, _modules: Vec<String>) -> TakeInventory<'_> {

@@ -69,9 +69,22 @@ pub(crate) struct Plan {
     pub(crate) readable: Vec<PathBuf>,
     /// Links that lead to what may be read: where each is, and what it says.
     pub(crate) links: Vec<(PathBuf, PathBuf)>,
+    /// Folders of the machine in which files and folders may be made, changed and removed: real
+    /// paths. They outlive the run.
+    pub(crate) writable: Vec<PathBuf>,
+    pub(crate) programs: Programs,
     /// Where the scratch folder is in a file tree of the run's own.
     pub(crate) scratch: PathBuf,
     pub(crate) limits: Limits,
+}
+
+/// Which programs the processes of a run may become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Programs {
+    /// None: the launcher becomes the interpreter, and nothing starts after that.
+    None,
+    /// What [`Plan::executable`] lists, again: test suites start the interpreter.
+    Executable,
 }
 
 /// How much there is of everything that runs out.
@@ -184,9 +197,30 @@ impl Plan {
             program_file,
             links,
             readable,
+            writable: Vec::new(),
+            programs: Programs::None,
             scratch,
             limits: Limits::with_memory(memory_mb),
         })
+    }
+}
+
+impl Plan {
+    /// The same plan for a run that may write to `folder`, which is there and is no link, and may
+    /// start the interpreter again. None if `folder` is among what may be read, or is a place for
+    /// the scratch folder: rights in one would be rights in the other.
+    pub(crate) fn for_project(mut self, folder: PathBuf) -> Option<Self> {
+        let taken = || self.readable.iter().chain(self.links.iter().map(|(link, _)| link));
+        let overlaps = |path: &PathBuf| path.starts_with(&folder) || folder.starts_with(path);
+        if taken().any(overlaps) || !folder.is_absolute() {
+            return None;
+        }
+        let with_folder: Vec<PathBuf> =
+            self.readable.iter().cloned().chain([folder.clone()]).collect();
+        self.scratch = scratch_place(&with_folder, &self.links)?;
+        self.writable = vec![folder];
+        self.programs = Programs::Executable;
+        Some(self)
     }
 }
 

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use crate::aibom::Session;
 use crate::config::{AdminGate, SandboxMode, Settings};
@@ -14,6 +15,7 @@ use crate::executor::{self, Executor, Outcome, RunLimits};
 use crate::gateway::{
     Arguments, AuthorizedScript, Decision, DecisionRecord, Grant, RiskBasedExecutionGateway,
 };
+use crate::governance::{EXECUTION_TOOL, Governance, GovernedCall, GovernedReply, Refusal};
 use crate::jobs::{JobLimits, JobRegistry, JobState, RequestKey};
 
 use super::reply::{Reply, ReplyRoom};
@@ -35,6 +37,8 @@ pub(crate) struct Server {
     sync_limits: RunLimits,
     replies: ReplyRoom,
     sandbox: SandboxMode,
+    /// The governed tools, where the admin has a policy for them.
+    governance: Option<Arc<Governance>>,
     /// What is used, where a bill of materials is wanted.
     session: Option<Arc<Session>>,
 }
@@ -46,12 +50,15 @@ pub(crate) struct Caller {
     pub(crate) request: RequestKey,
     /// Cancelled when the caller no longer wants the reply, or the server ends.
     pub(crate) cancel: CancellationToken,
+    /// What the caller presents as its token.
+    pub(crate) token: Option<String>,
 }
 
 impl Server {
     pub(crate) fn new(
         settings: &Settings,
         executor: Arc<dyn Executor>,
+        governance: Option<Arc<Governance>>,
         session: Option<Arc<Session>>,
     ) -> Self {
         let limits = JobLimits::new(settings.background_timeout, settings.job_ttl);
@@ -60,9 +67,10 @@ impl Server {
             jobs: JobRegistry::new(Arc::clone(&executor), limits),
             executor,
             turns: Semaphore::new(settings.sync_concurrency),
-            sync_limits: RunLimits { timeout: settings.sync_timeout },
+            sync_limits: RunLimits::of_script(settings.sync_timeout),
             replies: ReplyRoom::default(),
             sandbox: settings.sandbox,
+            governance,
             session,
         }
     }
@@ -70,7 +78,11 @@ impl Server {
     /// Carries out the call of `tool`, if it may be.
     pub(crate) async fn call(&self, tool: &str, arguments: Arguments, caller: Caller) -> Reply {
         let decision = self.decide(tool, arguments).await;
-        let (record, grant) = match self.with_sandbox(decision, &caller.cancel).await {
+        let decision = self.with_sandbox(decision, &caller.cancel).await;
+        if let Err(refusal) = self.audit(tool, &decision, caller.token).await {
+            return Reply::not_audited(decision.record(), &refusal);
+        }
+        let (record, grant) = match decision {
             Decision::Allow { record, grant } => (record, grant),
             Decision::Block(record) | Decision::BlockByAdminPolicy(record) => {
                 tracing::info!(code = ?record.error_code, id = %record.verification_id, "blocked");
@@ -97,6 +109,25 @@ impl Server {
                 Reply::job_status(&record, id, state, self.jobs.timeout()).in_room(room)
             }
         }
+    }
+
+    /// Carries out the call of a governed tool, if it may be.
+    pub(crate) async fn call_governed(
+        &self,
+        governance: &Governance,
+        call: GovernedCall,
+    ) -> (Uuid, Result<GovernedReply, Refusal>, Option<OwnedSemaphorePermit>) {
+        if let Some(session) = &self.session {
+            session.record_tool(call.tool.name());
+        }
+        let (run_id, reply) = governance.call(call).await;
+        let room = self.replies.room_for(reply.as_ref().map_or(0, GovernedReply::bytes)).await;
+        (run_id, reply, room)
+    }
+
+    /// The governed tools; none without a policy.
+    pub(crate) fn governance(&self) -> Option<&Governance> {
+        self.governance.as_deref()
     }
 
     /// Where to tell what is used; none if nobody wants to know.
@@ -131,6 +162,21 @@ impl Server {
         // Within the turn: while nobody reads replies, nothing more is run for them.
         let room = self.replies.room_for(run.as_ref().map_or(0, Outcome::output_bytes)).await;
         Reply::ran(record, run, self.sync_limits.timeout).in_room(room)
+    }
+
+    /// Tells the audit log of a decision about a script, where there is one.
+    async fn audit(
+        &self,
+        tool: &str,
+        decision: &Decision,
+        token: Option<String>,
+    ) -> Result<(), Refusal> {
+        match &self.governance {
+            Some(governance) if tool == EXECUTION_TOOL => {
+                governance.record_decision(decision.record(), token).await
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// The decision, if what it allows to run can be contained.

@@ -5,21 +5,24 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, CallToolResponse, CancelledNotificationParam,
-    CompleteRequestParams, CompleteResult, CustomRequest, CustomResult, ErrorCode, Implementation,
-    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-    PaginatedRequestParams, ProtocolVersion, RequestId, ServerCapabilities, ServerConfig, Tool,
+    CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult,
+    CancelledNotificationParam, CompleteRequestParams, CompleteResult, CustomRequest, CustomResult,
+    ErrorCode, Implementation, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
+    ListToolsResult, PaginatedRequestParams, ProtocolVersion, RequestId, ServerCapabilities,
+    ServerConfig, Tool,
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use tracing::Instrument as _;
 
+use crate::governance::{Governance, GovernedCall, GovernedTool};
 use crate::jobs::RequestKey;
-use crate::transport::Slot;
+use crate::transport::{PresentedToken, Slot};
 
 use super::call::{Caller, Server};
+use super::governed;
 use super::progress::with_progress;
-use super::tools::{INSTRUCTIONS, SERVER_NAME, SERVER_TITLE, tools};
+use super::tools::{INSTRUCTIONS, SERVER_NAME, SERVER_TITLE, governed_tools, tools};
 
 /// How long a client may keep the list of tools: it changes with the binary only.
 const TOOLS_TTL_MS: u64 = 3_600_000;
@@ -55,24 +58,65 @@ impl Handler {
         #[cfg(debug_assertions)]
         assert!(request.name != "test_tool_that_panics", "a test asked for this");
         self.record(&context);
-        let caller = Caller { request: request_key(&context.id), cancel: context.ct.clone() };
+        let token =
+            context.extensions.get::<PresentedToken>().map(|token| token.reveal().to_owned());
         let arguments = request.arguments.unwrap_or_default();
+        if let Some(governance) = self.server.governance()
+            && let Some(tool) = GovernedTool::from_name(&request.name)
+        {
+            let cancel = context.ct.clone();
+            let call = GovernedCall { tool, arguments, token, cancel };
+            return self.answer_governed(governance, call, &context).await;
+        }
+        let cancel = context.ct.clone();
+        let caller = Caller { request: request_key(&context.id), cancel, token };
         let call = self.server.call(&request.name, arguments, caller);
         let mut reply = with_progress(&context.peer, context.meta.get_progress_token(), call).await;
         if let (Some(slot), Some(room)) = (context.extensions.get::<Slot>(), reply.room.take()) {
             slot.hold(room);
         }
-        let mut result = reply.into_result();
-        if is_stateless(&context) {
-            // Without a handshake, results say who answers.
-            let info = serde_json::to_value(implementation()).unwrap_or_default();
-            result.meta.get_or_insert_default().insert(SERVER_INFO_KEY.to_owned(), info);
+        Ok(with_server_info(reply.into_result(), &context).into())
+    }
+
+    async fn answer_governed(
+        &self,
+        governance: &Governance,
+        call: GovernedCall,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let call = self.server.call_governed(governance, call);
+        let progress = context.meta.get_progress_token();
+        let (run_id, reply, room) = with_progress(&context.peer, progress, call).await;
+        if let (Some(slot), Some(room)) = (context.extensions.get::<Slot>(), room) {
+            slot.hold(room);
         }
-        Ok(result.into())
+        let reply = reply.map_err(|refusal| governed::error(run_id, &refusal))?;
+        Ok(with_server_info(governed::result(reply), context).into())
     }
 }
 
+/// Without a handshake, results say who answers.
+fn with_server_info(
+    mut result: CallToolResult,
+    context: &RequestContext<RoleServer>,
+) -> CallToolResult {
+    if is_stateless(context) {
+        let info = serde_json::to_value(implementation()).unwrap_or_default();
+        result.meta.get_or_insert_default().insert(SERVER_INFO_KEY.to_owned(), info);
+    }
+    result
+}
+
 impl Handler {
+    /// The tools that there are.
+    fn tools(&self) -> Vec<Tool> {
+        let mut all = tools(self.server.sandbox()).to_vec();
+        if self.server.governance().is_some() {
+            all.extend_from_slice(governed_tools());
+        }
+        all
+    }
+
     /// Tells the session who calls.
     fn record(&self, context: &RequestContext<RoleServer>) {
         let Some(session) = self.server.session() else { return };
@@ -97,7 +141,7 @@ impl ServerHandler for Handler {
         _request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let tools = ListToolsResult::with_all_items(tools(self.server.sandbox()).to_vec());
+        let tools = ListToolsResult::with_all_items(self.tools());
         if !is_stateless(&context) {
             return Ok(tools);
         }
@@ -105,7 +149,7 @@ impl ServerHandler for Handler {
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        tools(self.server.sandbox()).iter().find(|tool| tool.name == name).cloned()
+        self.tools().into_iter().find(|tool| tool.name == name)
     }
 
     async fn call_tool(

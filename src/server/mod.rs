@@ -1,10 +1,11 @@
 //! The MCP server: what a client sees.
 //!
 //! `handler` answers rmcp's requests; a `tools/call` goes through `call`, which is read from top to
-//! bottom; `reply` puts what came of it into words; `serve` holds a connection from its first line
+//! bottom, one of a governed tool in `governance`; `reply` puts what came of it into words; `serve` holds a connection from its first line
 //! until the last process is dead.
 
 mod call;
+mod governed;
 mod handler;
 mod progress;
 mod reply;

@@ -9,6 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::executor::{Captured, Ending, Outcome, RunError, Start};
 use crate::gateway::{DecisionRecord, JobId};
+use crate::governance::Refusal;
 use crate::jobs::{JobEnd, JobState, PlaceError};
 use crate::sandbox::Tier;
 
@@ -43,6 +44,12 @@ impl Reply {
         let mut texts = vec![format!("{status}: {message} (verification_id={verification_id})")];
         // People are told to look for the code in their client.
         texts.extend(record.error_code.map(|code| format!("Error code: {code}")));
+        Self { texts, is_error: true, ..Self::empty(record) }
+    }
+
+    /// What is not written down is not done.
+    pub(super) fn not_audited(record: &DecisionRecord, refusal: &Refusal) -> Self {
+        let texts = vec![format!("Execution error: {refusal}")];
         Self { texts, is_error: true, ..Self::empty(record) }
     }
 

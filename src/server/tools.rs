@@ -87,6 +87,117 @@ fn list(is_open_world: bool) -> [Tool; 2] {
     ]
 }
 
+/// The tools that exist only under a policy, in the order in which they are listed.
+pub(super) fn governed_tools() -> &'static [Tool] {
+    static TOOLS: LazyLock<[Tool; 4]> =
+        LazyLock::new(|| [run_pytest(), get_evidence(), list_artifacts(), get_artifact_content()]);
+    &*TOOLS
+}
+
+fn run_pytest() -> Tool {
+    Tool::new(
+        "run_pytest",
+        "Runs pytest on a path of the configured workspace, in a sandbox: the workspace is \
+         read-only, there is no network. Returns counts, failures with their assertion lines, and \
+         a run_id for the other tools. Tests may leave files in the folder of the variable \
+         QWED_ARTIFACTS.",
+        schema(
+            &json!({
+                "test_path": {
+                    "type": "string",
+                    "description": "A file, folder or node id, relative to the workspace, such as \
+                                    tests/test_a.py::test_b."
+                },
+                "node_ids": {
+                    "type": "array",
+                    "items": { "type": "string" },
+                    "description": "Node ids to run in place of the whole test_path."
+                },
+                "keyword": {
+                    "type": "string",
+                    "description": "Only tests whose names match this expression (pytest -k)."
+                },
+                "markers": {
+                    "type": "string",
+                    "description": "Only tests whose markers match this expression (pytest -m)."
+                },
+                "exit_first": {
+                    "type": "boolean",
+                    "description": "Stop at the first failure (pytest -x)."
+                },
+                "max_fail": {
+                    "type": "integer",
+                    "description": "Stop after so many failures (pytest --maxfail)."
+                }
+            }),
+            "test_path",
+        ),
+    )
+    .with_annotations(
+        ToolAnnotations::with_title("Run the tests of the workspace")
+            .read_only(false)
+            .destructive(false)
+            .idempotent(false)
+            .open_world(false),
+    )
+}
+
+fn get_evidence() -> Tool {
+    let about_run = json!({ "run_id": run_id_property() });
+    Tool::new(
+        "get_evidence",
+        "Returns the evidence of a run of run_pytest: who, what, when, counts, failures, the \
+         artifacts with their hashes, the budget.",
+        schema(&about_run, "run_id"),
+    )
+    .with_annotations(reading("Evidence of a run"))
+}
+
+fn list_artifacts() -> Tool {
+    let properties = json!({
+        "run_id": run_id_property(),
+        "offset": { "type": "integer", "description": "Where to go on: next_offset of the last page." },
+        "limit": { "type": "integer", "description": "At most so many, up to 200." }
+    });
+    let schema = json!({ "type": "object", "properties": properties });
+    Tool::new(
+        "list_artifacts",
+        "Lists what a run left behind, or without a run_id the runs, newest first.",
+        Arc::new(schema.as_object().cloned().unwrap_or_default()),
+    )
+    .with_annotations(reading("Artifacts of runs"))
+}
+
+fn get_artifact_content() -> Tool {
+    let properties = json!({
+        "run_id": run_id_property(),
+        "path": { "type": "string", "description": "The path as list_artifacts has it." },
+        "offset": { "type": "integer", "description": "The first byte." },
+        "limit": { "type": "integer", "description": "At most so many bytes, up to 1 MiB." }
+    });
+    let schema =
+        json!({ "type": "object", "properties": properties, "required": ["run_id", "path"] });
+    Tool::new(
+        "get_artifact_content",
+        "Returns an artifact of a run, text as text and everything else as base64; long ones in \
+         parts.",
+        Arc::new(schema.as_object().cloned().unwrap_or_default()),
+    )
+    .with_annotations(reading("Content of an artifact"))
+}
+
+fn run_id_property() -> Value {
+    json!({ "type": "string", "description": "The run_id that run_pytest returned." })
+}
+
+fn reading(title: &str) -> ToolAnnotations {
+    ToolAnnotations::with_title(title)
+        .read_only(true)
+        .destructive(false)
+        .idempotent(true)
+        .open_world(false)
+}
+
 /// A plain schema: types, descriptions, `required`. No `$schema`, no arrays of types: there are
 /// clients that reject either.
 fn schema(properties: &Value, required: &str) -> Arc<JsonObject> {
@@ -104,5 +215,7 @@ mod tests {
         let tools = serde_json::to_string(tools(SandboxMode::Required)).unwrap();
         assert!(!tools.contains("$schema") && !tools.contains("\"type\":["));
         assert!(!tools.contains("outputSchema"));
+        let governed = serde_json::to_string(governed_tools()).unwrap();
+        assert!(!governed.contains("$schema") && !governed.contains("\"type\":["));
     }
 }

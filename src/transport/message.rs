@@ -4,6 +4,8 @@
 //! frequent, is built directly; rmcp would try each of its 22 kinds of requests in turn. Everything
 //! else goes through rmcp, with a bound on its size, because that takes a hundred times its memory.
 
+use std::fmt;
+
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, ClientJsonRpcMessage, ClientNotification,
     ClientRequest, ErrorCode, Extensions, JsonObject, JsonRpcMessage, MetaObject, RequestId,
@@ -28,6 +30,9 @@ const CALL_VALUES_MAX: usize = 10_000;
 const ID_BYTES_MAX: usize = 1024;
 /// JSON numbers are doubles for most clients; beyond this they are no longer exact (RFC 8259, 6).
 const INTEGER_EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+
+/// The `_meta` key under which a call may have its token.
+const AUTH_KEY: &str = "qwed.ai/auth";
 
 /// What a line is.
 #[derive(Debug)]
@@ -131,6 +136,8 @@ struct CallParams<'a> {
     arguments: Option<&'a RawValue>,
     #[serde(borrow, rename = "_meta", default, deserialize_with = "present")]
     meta: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    auth: Option<&'a RawValue>,
 }
 
 /// Tells a member that is `null` from one that is not there.
@@ -288,7 +295,7 @@ fn tool_call(id: RequestId, params: Option<&RawValue>) -> Result<Inbound, Protoc
     };
     let members = object("arguments", params.arguments)
         .and_then(|arguments| Ok((arguments, object("_meta", params.meta)?)));
-    let (arguments, meta) = match members {
+    let (arguments, mut meta) = match members {
         Ok(members) => members,
         Err(message) => return Err(ProtocolError::invalid_params(id, message)),
     };
@@ -296,6 +303,9 @@ fn tool_call(id: RequestId, params: Option<&RawValue>) -> Result<Inbound, Protoc
     let mut call = CallToolRequestParams::new(name);
     call.arguments = arguments;
     let mut extensions = Extensions::new();
+    if let Some(token) = presented_token(params.auth, meta.as_mut()) {
+        extensions.insert(token);
+    }
     if let Some(meta) = meta {
         extensions.insert(RequestMetaObject(MetaObject(meta)));
     }
@@ -303,6 +313,49 @@ fn tool_call(id: RequestId, params: Option<&RawValue>) -> Result<Inbound, Protoc
     request.extensions = extensions;
     let message = JsonRpcMessage::request(ClientRequest::CallToolRequest(request), id);
     Ok(Inbound::Message(Box::new(message)))
+}
+
+/// The token of a call: `params.auth.token`, or else `_meta["qwed.ai/auth"].token`, for clients that
+/// cannot add a member to the parameters.
+///
+/// It is taken out of `_meta`, which others may log.
+fn presented_token(
+    auth: Option<&RawValue>,
+    meta: Option<&mut JsonObject>,
+) -> Option<PresentedToken> {
+    let token_in = |auth: Value| match auth {
+        Value::Object(mut members) => members.remove("token").filter(|token| !token.is_null()),
+        Value::Null => None,
+        // Somebody means a token, and this has none.
+        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            Some(Value::Bool(false))
+        }
+    };
+    let in_meta = meta.and_then(|meta| meta.remove(AUTH_KEY)).and_then(token_in);
+    let in_params = auth.and_then(|raw| serde_json::from_str(raw.get()).ok()).and_then(token_in);
+    in_params.or(in_meta).map(|token| match token {
+        Value::String(text) => PresentedToken(text),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            PresentedToken(String::new())
+        }
+    })
+}
+
+/// What a caller presents as its token, which may be anything. Never shown by `Debug`.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct PresentedToken(pub(super) String);
+
+impl PresentedToken {
+    /// The text, for the one who knows tokens.
+    pub(crate) fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for PresentedToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PresentedToken(..)")
+    }
 }
 
 /// The object in the member `name`; some clients send `null` for none.

@@ -29,7 +29,7 @@ const OWNERS: [(&str, &[&str]); 11] = [
     ("ruff_python_ast", &["safety"]),
     ("ruff_python_parser", &["safety"]),
     ("ruff_text_size", &["safety"]),
-    ("nix", &["executor", "sandbox"]),
+    ("nix", &["executor", "governance", "sandbox"]),
     ("landlock", &["sandbox"]),
     ("rustix", &["sandbox"]),
     ("seccompiler", &["sandbox"]),

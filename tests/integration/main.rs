@@ -17,6 +17,8 @@ mod decisions;
 mod environment;
 mod examples;
 mod execution;
+mod governance_store;
+mod governed;
 mod harness;
 mod lifecycle;
 mod sandbox;

@@ -28,7 +28,7 @@ use self::pool::Pool;
 use super::limits::CPU_GRACE;
 use super::one_shot::without_byte_order_mark;
 use super::{
-    Executor, OneShotExecutor, Outcome, Readiness, Run, RunError, RunLimits, ShutDown,
+    Executor, OneShotExecutor, Outcome, ProjectRun, Readiness, Run, RunError, RunLimits, ShutDown,
     TakeInventory,
 };
 
@@ -212,6 +212,10 @@ impl Executor for WarmExecutor {
 
     fn readiness(&self) -> Readiness<'_> {
         self.inner.alone.readiness()
+    }
+
+    fn run_project(&self, project: ProjectRun, cancel: CancellationToken) -> Run<'_> {
+        self.inner.alone.run_project(project, cancel)
     }
 
     fn inventory(&self, modules: Vec<String>) -> TakeInventory<'_> {

@@ -104,6 +104,10 @@ fn allowed(
         }
         rules.push((device.into(), access));
     }
+    for path in &plan.writable {
+        // What outlives the run has no links: whoever looks at it later must not be led elsewhere.
+        rules.push((path.clone(), own_folder(abi) & !(AccessFs::MakeSym | AccessFs::Refer)));
+    }
     rules.push((scratch.to_owned(), own_folder(abi)));
     if plan.tier == Tier::T3 {
         rules.push((SHARED_MEMORY.into(), own_folder(abi)));

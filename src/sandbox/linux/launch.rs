@@ -54,13 +54,17 @@ pub(crate) struct Init {
 pub(crate) fn launch(order: &Order, input: &[u8]) -> Result<Launched, LaunchError> {
     let message =
         order.to_bytes(&[input]).map_err(|error| LaunchError::StoreScript(OsError::from(error)))?;
+    if identity::is_root() {
+        // The run will be another user's.
+        for folder in &order.plan.writable {
+            give_to_nobody(folder)?;
+        }
+    }
     if order.plan.tier < Tier::T3 {
         if identity::is_root() {
-            // The run will be another user's, and its end is a signal.
+            // And its end is a signal.
             capabilities::require_kill()?;
-            let nobody = (Some(Uid::from_raw(NOBODY)), Some(Gid::from_raw(NOBODY)));
-            chown(&order.scratch, nobody.0, nobody.1)
-                .map_err(|error| LaunchError::CreateScratch(error.into()))?;
+            give_to_nobody(&order.scratch)?;
         }
         return Ok(Launched {
             python: start_launcher("/proc")?.become_python(&message)?,
@@ -86,6 +90,11 @@ pub(crate) fn launch(order: &Order, input: &[u8]) -> Result<Launched, LaunchErro
     let python = launcher.become_python(&message)?;
     let Starting { process, socket } = init;
     Ok(Launched { python, init: Some(Init { pid: process.release(), _lifeline: socket }) })
+}
+
+fn give_to_nobody(folder: &Path) -> Result<(), LaunchError> {
+    chown(folder, Some(Uid::from_raw(NOBODY)), Some(Gid::from_raw(NOBODY)))
+        .map_err(|error| LaunchError::CreateScratch(error.into()))
 }
 
 /// Puts this process into namespaces of its own; what it starts will have process numbers of

@@ -24,8 +24,8 @@ use super::identity::{self, OwnProcess};
 use super::launch::READY;
 use super::syscalls::{self, Becomes, PROGRAM_FD};
 use super::{
-    LaunchError, Order, OsError, PYTHON_COMMAND, Plan, Role, Tier, capabilities, file_access,
-    resources,
+    LaunchError, Order, OsError, PYTHON_COMMAND, Plan, Programs, Role, Tier, capabilities,
+    file_access, resources,
 };
 
 /// Waits for an order on standard input and carries it out. Comes back only if that failed; the
@@ -86,7 +86,11 @@ fn become_script(
     chdir(scratch).map_err(|error| LaunchError::EnterScratch(error.into()))?;
     let arguments = arguments(plan)?;
     let environment = environment(order, scratch)?;
-    let filters = syscalls::compile(plan.tier == Tier::T3, Becomes::Program)
+    let becomes = match plan.programs {
+        Programs::None => Becomes::Program,
+        Programs::Executable => Becomes::Executable,
+    };
+    let filters = syscalls::compile(plan.tier == Tier::T3, becomes)
         .map_err(|error| LaunchError::FilterCalls(error.to_string()))?;
 
     resources::limit(&plan.limits, plan.tier, order.cpu_seconds)?;

@@ -114,6 +114,8 @@ pub(crate) enum Becomes {
     Program,
     /// None: it is already what it is to be.
     Nothing,
+    /// Whatever Landlock lets it execute.
+    Executable,
 }
 
 /// Compiles both filters. `with_metadata_writes` says that files outside of the script's tree
@@ -132,6 +134,7 @@ pub(crate) fn compile(
     for row in table::rows() {
         let verdict = match row.rule {
             _ if row.call == libc::SYS_execveat && becomes == Becomes::Nothing => Verdict::Refuse,
+            _ if is_exec(row.call) && becomes == Becomes::Executable => Verdict::Pass,
             Rule::Allow => Verdict::Pass,
             Rule::DenyAtTier2 if with_metadata_writes => Verdict::Pass,
             Rule::Deny | Rule::DenyAtTier2 => Verdict::Refuse,
@@ -154,6 +157,10 @@ pub(crate) fn compile(
         numbers: checked_length(number_filter(&verdicts))?,
         program_path,
     })
+}
+
+fn is_exec(call: libc::c_long) -> bool {
+    matches!(call, libc::SYS_execve | libc::SYS_execveat)
 }
 
 impl Filters {

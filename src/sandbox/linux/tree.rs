@@ -71,6 +71,10 @@ impl FileTree {
         for mount_point in mount_points_below(&plan.readable)? {
             make_read_only(&mount_point, INERT)?;
         }
+        for path in &plan.writable {
+            mount_readable(path)?;
+            remount(&staged(path), OWN_FOLDER)?;
+        }
         for (device, _) in DEVICES {
             // Read-only: of a device that concerns its owner and mode, not what is written to it.
             let device = Path::new(device);
@@ -166,17 +170,23 @@ fn unescaped(field: &[u8]) -> PathBuf {
 
 /// Makes the mount at this place of the tree that is laid out read-only.
 fn make_read_only(at: &Path, flags: MsFlags) -> Result<(), LaunchError> {
+    remount(at, flags | MsFlags::MS_RDONLY)
+}
+
+/// Gives the mount at this place of the tree that is laid out these flags.
+fn remount(at: &Path, flags: MsFlags) -> Result<(), LaunchError> {
     let failed =
         |error: nix::Error| LaunchError::MountReadable { path: at.to_owned(), error: error.into() };
     let present = statvfs(at).map_err(failed)?.flags();
     // What the machine's mount forbids, a user namespace must go on forbidding.
     let kept = [
+        (FsFlags::ST_RDONLY, MsFlags::MS_RDONLY),
         (FsFlags::ST_NOEXEC, MsFlags::MS_NOEXEC),
         (FsFlags::ST_NODEV, MsFlags::MS_NODEV),
         (FsFlags::ST_NOSUID, MsFlags::MS_NOSUID),
     ];
     let kept = kept.into_iter().filter(|(flag, _)| present.contains(*flag)).map(|(_, flag)| flag);
-    let flags = kept.fold(flags | MsFlags::MS_RDONLY, MsFlags::union);
+    let flags = kept.fold(flags, MsFlags::union);
     mount(
         None::<&str>,
         at,

@@ -117,3 +117,33 @@ fn the_members_of_a_call_arrive() {
     let meta = call.extensions.get::<RequestMetaObject>().unwrap();
     assert_eq!(meta.get_progress_token().unwrap().0, RequestId::Number(3));
 }
+
+#[test]
+fn a_token_arrives_apart_from_what_is_logged() {
+    for (members, expected) in [
+        ("", None),
+        (r#","auth":{"token":"a"}"#, Some("a")),
+        (r#","_meta":{"qwed.ai/auth":{"token":"m"}}"#, Some("m")),
+        (r#","auth":{"token":"a"},"_meta":{"qwed.ai/auth":{"token":"m"}}"#, Some("a")),
+        (r#","auth":{},"_meta":{"qwed.ai/auth":{"token":"m"}}"#, Some("m")),
+        (r#","auth":null,"_meta":{"qwed.ai/auth":null}"#, None),
+        (r#","auth":{"token":null}"#, None),
+        // Somebody means a token, and it is none: not to be taken for nobody.
+        (r#","auth":{"token":7}"#, Some("")),
+        (r#","auth":"a""#, Some("")),
+        (r#","_meta":{"qwed.ai/auth":["m"]}"#, Some("")),
+    ] {
+        let line = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"n"{members}}}}}"#
+        );
+        let Ok(Inbound::Message(message)) = parse(line.as_bytes()) else { panic!("{line}") };
+        let logged = format!("{message:?}");
+        let JsonRpcMessage::Request(request) = *message else { panic!("a request") };
+        let ClientRequest::CallToolRequest(call) = request.request else { panic!("a call") };
+        let token = call.extensions.get::<PresentedToken>().map(PresentedToken::reveal);
+        assert_eq!(token, expected, "{line}");
+        let meta = call.extensions.get::<RequestMetaObject>();
+        assert!(meta.is_none_or(|meta| meta.get(AUTH_KEY).is_none()), "{line}");
+        assert!(!logged.contains("\"m\"") && !logged.contains("\"a\""), "{logged}");
+    }
+}

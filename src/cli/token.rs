@@ -1,0 +1,199 @@
+//! `qwed-mcp token`: who may call governed tools.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use chrono::{DateTime, Utc};
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::{Value, json};
+
+use crate::config::Settings;
+use crate::governance::{
+    Revoked, Role, Store, TokenId, TokenRecord, UserName, data_folder, time_text,
+};
+
+/// What no token has to outlive: ten years.
+const SPAN_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Make a token, and print it; this is the only time it is shown
+    Create(Create),
+    /// List the tokens; not their texts, which nobody knows
+    List {
+        /// The form of the output
+        #[arg(long, value_enum, default_value = "text")]
+        format: Format,
+    },
+    /// Make a token worthless, at once and for ever
+    Revoke {
+        /// The token's number, as `list` has it
+        #[arg(value_name = "ID")]
+        id: TokenId,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Create {
+    /// Whose it is: 1 to 64 letters, digits and . _ - @
+    #[arg(long, value_name = "NAME")]
+    user: UserName,
+    /// What they may do
+    #[arg(long, value_enum)]
+    role: Role,
+    /// How long it is good for, such as 12h, 30d or 8w; without this for ever
+    #[arg(long, value_name = "SPAN", value_parser = span)]
+    expires: Option<Duration>,
+}
+
+/// The form of the output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// For people
+    Text,
+    /// One JSON object
+    Json,
+}
+
+pub(super) fn run(command: &Command, settings: &Settings) -> anyhow::Result<ExitCode> {
+    let folder = data_folder(settings.data_dir.as_deref())?;
+    match command {
+        Command::Create(options) => create(&Store::open(&folder)?, options),
+        Command::List { format } => list(&Store::open_existing(&folder)?, *format),
+        Command::Revoke { id } => revoke(&Store::open_existing(&folder)?, *id),
+    }
+}
+
+/// The token is all that is on standard output, so that it can go to where it is needed unseen.
+fn create(store: &Store, options: &Create) -> anyhow::Result<ExitCode> {
+    let (record, token) = store.create_token(&options.user, options.role, options.expires)?;
+    let TokenRecord { id, user, .. } = &record;
+    let mut stdout = io::stdout();
+    writeln!(stdout, "{}", token.reveal()).and_then(|()| stdout.flush()).with_context(|| {
+        format!("failed to print token {id}, which nobody has seen now; revoke it")
+    })?;
+    let expires = match record.expires {
+        Some(expires) => format!("until {}", time_text(expires)),
+        None => "without an end".to_owned(),
+    };
+    let role = record.role.as_str();
+    // Nothing depends on it: the token is out.
+    let _ = writeln!(
+        io::stderr(),
+        "token {id} for {user}, role {role}, {expires}; it is shown this once, so keep it"
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list(store: &Store, format: Format) -> anyhow::Result<ExitCode> {
+    let tokens = store.tokens()?;
+    let now = Utc::now();
+    let text = match format {
+        Format::Text => as_table(&tokens, now),
+        Format::Json => {
+            let tokens: Vec<_> = tokens.iter().map(|token| as_json(token, now)).collect();
+            format!("{:#}\n", json!({ "version": env!("CARGO_PKG_VERSION"), "tokens": tokens }))
+        }
+    };
+    io::stdout().write_all(text.as_bytes()).context("failed to print the tokens")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn revoke(store: &Store, id: TokenId) -> anyhow::Result<ExitCode> {
+    let (text, code) = match store.revoke(id)? {
+        Revoked::Now => (format!("token {id} is revoked"), ExitCode::SUCCESS),
+        Revoked::Before => (format!("token {id} was revoked before"), ExitCode::SUCCESS),
+        Revoked::Unknown => {
+            tracing::error!("there is no token {id}; see `qwed-mcp token list`");
+            return Ok(ExitCode::FAILURE);
+        }
+    };
+    writeln!(io::stdout(), "{text}").context("failed to print what was done")?;
+    Ok(code)
+}
+
+fn as_table(tokens: &[TokenRecord], now: DateTime<Utc>) -> String {
+    let mut table = String::new();
+    let mut row = |id: &str, state: &str, role: &str, created: &str, expires: &str, user: &str| {
+        // Writing to a text does not fail.
+        let _ =
+            writeln!(table, "{id:<4}  {state:<7}  {role:<6}  {created:<27}  {expires:<27}  {user}");
+    };
+    row("ID", "STATE", "ROLE", "CREATED", "EXPIRES", "USER");
+    for token in tokens {
+        row(
+            &token.id.to_string(),
+            token.state(now).as_str(),
+            token.role.as_str(),
+            &time_text(token.created),
+            &token.expires.map_or_else(|| "-".to_owned(), time_text),
+            token.user.as_str(),
+        );
+    }
+    table
+}
+
+fn as_json(token: &TokenRecord, now: DateTime<Utc>) -> Value {
+    json!({
+        "id": token.id,
+        "user": token.user,
+        "role": token.role,
+        "state": token.state(now),
+        "created": time_text(token.created),
+        "expires": token.expires.map(time_text),
+        "revoked": token.revoked.map(time_text),
+    })
+}
+
+/// A number and a unit: `90s`, `15m`, `12h`, `30d`, `8w`.
+pub(super) fn span(text: &str) -> Result<Duration, String> {
+    let expected = "expected a number and one of s, m, h, d, w, for example 30d; at most 3650d";
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match text.strip_prefix(digits) {
+        Some("s") => 1,
+        Some("m") => 60,
+        Some("h") => 60 * 60,
+        Some("d") => 24 * 60 * 60,
+        Some("w") => 7 * 24 * 60 * 60,
+        Some(_) | None => return Err(expected.to_owned()),
+    };
+    let is_number = digits.chars().all(|c| c.is_ascii_digit());
+    let seconds = digits.parse::<u64>().ok().filter(|_| is_number);
+    let span = seconds.and_then(|count| count.checked_mul(unit)).map(Duration::from_secs);
+    let is_in_bounds = |span: &Duration| !span.is_zero() && *span <= SPAN_MAX;
+    span.filter(is_in_bounds).ok_or_else(|| expected.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_have_a_number_and_a_unit() {
+        for (text, seconds) in [
+            ("1s", Some(1)),
+            ("15m", Some(900)),
+            ("12h", Some(43_200)),
+            ("30d", Some(2_592_000)),
+            ("8w", Some(4_838_400)),
+            ("3650d", Some(315_360_000)),
+            ("3651d", None),
+            ("18446744073709551615w", None),
+            ("0d", None),
+            ("-1d", None),
+            ("+1d", None),
+            ("1.5d", None),
+            ("1 d", None),
+            ("1D", None),
+            ("1dd", None),
+            ("30", None),
+            ("d", None),
+            ("", None),
+        ] {
+            assert_eq!(span(text).ok(), seconds.map(Duration::from_secs), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! What runs leave: one folder for each run, below the server's data folder.
+//!
+//! ```text
+//! artifacts/<run id>/evidence.json   written last, by the server: the run is complete
+//!                    stdout.txt      what pytest printed
+//!                    stderr.txt
+//!                    files/          what the tests wrote: not trusted, whatever it is
+//!                    .lock           locked for as long as the run goes on
+//! ```
+//!
+//! Nothing here follows a link, opens what is no regular file, or waits for a writer. Everything is
+//! opened one name after the other, from the folder that holds it, so that nobody can exchange a
+//! folder between a look at it and its use.
+
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use serde_json::Value;
+use thiserror::Error;
+use uuid::Uuid;
+
+use folder::{Folder, Stat};
+
+pub(crate) use content::is_within;
+pub(crate) use listing::{FileEntry, Page, RunEntry};
+pub(crate) use reading::{Chunk, Content};
+
+/// The file that makes a run complete.
+pub(crate) const EVIDENCE: &str = "evidence.json";
+/// The folder that the tests of a run write into.
+pub(crate) const FILES: &str = "files";
+const LOCK: &str = ".lock";
+/// What is not yet complete has a name that starts like this.
+const TEMPORARY: &str = ".new-";
+
+/// The folder of all runs.
+#[derive(Debug)]
+pub(crate) struct Artifacts {
+    root: PathBuf,
+}
+
+/// The folder of a run that goes on. It is over when this is dropped, or when the process dies.
+#[derive(Debug)]
+pub(crate) struct RunFolder {
+    path: PathBuf,
+    folder: Folder,
+    _lock: File,
+}
+
+/// How far a run is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum RunState {
+    /// Its server holds the lock.
+    InProgress,
+    /// It has its evidence.
+    Complete,
+    /// Its server died before it wrote evidence.
+    Interrupted,
+}
+
+impl RunState {
+    /// For people.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::InProgress => "in progress",
+            Self::Complete => "complete",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// What is kept of past runs. What is not limited is none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Retention {
+    /// How old a run may be.
+    pub(crate) age: Option<Duration>,
+    /// How much all runs together may take on the disk.
+    pub(crate) total_bytes: Option<u64>,
+}
+
+/// Why there is no answer about artifacts. The text goes to the model: it has no path of the machine.
+#[derive(Debug, Error)]
+pub(crate) enum ArtifactError {
+    /// No folder of this id.
+    #[error("there is no run of this run_id; list_artifacts without run_id lists the runs")]
+    RunNotFound,
+    /// It goes on, or was interrupted.
+    #[error("the run has no evidence: it is {}", .0.as_str())]
+    NoEvidence(RunState),
+    /// Nothing of this name in the run's folder.
+    #[error("the run has no such file; list_artifacts with its run_id lists its files")]
+    FileNotFound,
+    /// What no path of an artifact looks like, or what is no plain file.
+    #[error("path {reason}; take a path as list_artifacts with the run_id lists it")]
+    InvalidPath { reason: &'static str },
+    /// More at once than there is an answer for.
+    #[error("limit is above {max}; ask for at most {max}, and go on from where the answer ends")]
+    TooLarge { max: usize },
+    /// The machine failed.
+    #[error("failed to {action}: {}; try again, and tell the server's admin if it stays so",
+        source.kind())]
+    Io {
+        action: &'static str,
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Says what was tried when it failed.
+fn failed_to(action: &'static str) -> impl Fn(io::Error) -> ArtifactError {
+    move |source| ArtifactError::Io { action, source }
+}
+
+impl Artifacts {
+    /// The artifacts below the server's data folder. Nothing is created before the first run.
+    pub(crate) fn new(data_folder: &Path) -> Self {
+        Self { root: data_folder.join("artifacts") }
+    }
+
+    /// Makes the folder of a new run.
+    pub(crate) fn create_run(&self, run_id: Uuid) -> Result<RunFolder, ArtifactError> {
+        let failed = failed_to("create the folder of the run");
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.root).map_err(&failed)?;
+        self.create_locked(run_id).map_err(failed)
+    }
+
+    fn create_locked(&self, run_id: Uuid) -> io::Result<RunFolder> {
+        let name = run_id.hyphenated().to_string();
+        let root = Folder::open(&self.root)?;
+        root.create_folder(OsStr::new(&name))?;
+        let folder = root.folder(OsStr::new(&name))?;
+        let lock = folder.create_file(OsStr::new(LOCK))?;
+        lock.lock()?;
+        // Before it was locked, somebody may have taken the run for one that nobody writes.
+        if lock.metadata()?.nlink() != 1 {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        folder.create_folder(OsStr::new(FILES))?;
+        Ok(RunFolder { path: self.root.join(name), folder, _lock: lock })
+    }
+
+    /// How far the run is.
+    pub(crate) fn state(&self, run_id: Uuid) -> Result<RunState, ArtifactError> {
+        let folder = self.run(run_id)?;
+        state_of(&folder).map_err(failed_to("look at the run"))
+    }
+
+    fn run(&self, run_id: Uuid) -> Result<Folder, ArtifactError> {
+        let name = run_id.hyphenated().to_string();
+        let found = Folder::open(&self.root).and_then(|root| root.folder(OsStr::new(&name)));
+        let is_none = |kind| matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
+        found.map_err(|error| {
+            if is_none(error.kind()) {
+                ArtifactError::RunNotFound
+            } else {
+                failed_to("open the folder of the run")(error)
+            }
+        })
+    }
+}
+
+impl RunFolder {
+    /// The folder that the tests may write into.
+    pub(crate) fn files_path(&self) -> PathBuf {
+        self.path.join(FILES)
+    }
+
+    /// Writes a file of the server's own beside the folder of the tests: `stdout.txt`.
+    pub(crate) fn write_text(&self, name: &str, bytes: &[u8]) -> Result<(), ArtifactError> {
+        let is_plain = !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\0']);
+        if !is_plain || name == FILES {
+            return Err(ArtifactError::InvalidPath { reason: "is no name of a file" });
+        }
+        self.write(name, bytes).map_err(failed_to("write a file of the run"))
+    }
+
+    /// Writes the evidence, and with it makes the run complete. Whoever reads it sees all or nothing.
+    pub(crate) fn write_evidence(&self, evidence: &Value) -> Result<(), ArtifactError> {
+        let text = format!("{evidence:#}\n");
+        self.write(EVIDENCE, text.as_bytes()).map_err(failed_to("write the evidence"))
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let temporary = format!("{TEMPORARY}{name}");
+        // Of an attempt that failed.
+        let _ = self.folder.remove_file(OsStr::new(&temporary));
+        let mut file = self.folder.create_file(OsStr::new(&temporary))?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        self.folder.rename(OsStr::new(&temporary), &self.folder, OsStr::new(name))?;
+        self.folder.sync()
+    }
+}
+
+fn state_of(folder: &Folder) -> io::Result<RunState> {
+    let is_locked = match folder.file(OsStr::new(LOCK)) {
+        // Shared: whoever else looks does not take this for the run.
+        Ok(lock) => match lock.try_lock_shared() {
+            Ok(()) => false,
+            Err(fs::TryLockError::WouldBlock) => true,
+            Err(fs::TryLockError::Error(error)) => return Err(error),
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        Err(error) => return Err(error),
+    };
+    Ok(match evidence_of(folder) {
+        _ if is_locked => RunState::InProgress,
+        Some(_) => RunState::Complete,
+        None => RunState::Interrupted,
+    })
+}
+
+fn evidence_of(folder: &Folder) -> Option<Stat> {
+    folder.stat(OsStr::new(EVIDENCE)).ok().filter(Stat::is_plain_file)
+}
+
+/// When the run ended: when its evidence was written, or else when its folder last changed.
+fn time_of(folder: &Folder) -> io::Result<SystemTime> {
+    match evidence_of(folder) {
+        Some(evidence) => Ok(evidence.modified),
+        None => Ok(folder.own_stat()?.modified),
+    }
+}
+
+/// The run that a folder's name is the id of. Other names are not ours.
+fn run_id_of(name: &OsStr) -> Option<Uuid> {
+    let name = name.to_str()?;
+    let run_id = Uuid::try_parse(name).ok()?;
+    (run_id.hyphenated().to_string() == name).then_some(run_id)
+}
+
+mod content;
+mod folder;
+mod inventory;
+mod listing;
+mod reading;
+mod retention;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,67 @@
+//! What is read whole: the report of pytest, and evidence.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use uuid::Uuid;
+
+use super::folder::{Bounds, Folder, Reach, walk};
+use super::listing::{DEPTH_MAX, ENTRIES_MAX};
+use super::{ArtifactError, Artifacts, EVIDENCE, FILES, RunFolder, failed_to};
+
+/// The largest evidence that is read. Ten thousand artifacts and fifty failures have less.
+const EVIDENCE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+impl RunFolder {
+    /// The content of a file that the tests left at the top of their folder; none if it is no plain
+    /// file, or larger than `bytes_max`.
+    pub(crate) fn left_file(&self, name: &str, bytes_max: u64) -> Option<Vec<u8>> {
+        let files = self.folder.folder(OsStr::new(FILES)).ok()?;
+        read_whole(&files.file(OsStr::new(name)).ok()?, bytes_max).ok()
+    }
+}
+
+impl Artifacts {
+    /// The text of a run's evidence.
+    pub(crate) fn evidence(&self, run_id: Uuid) -> Result<String, ArtifactError> {
+        let folder = self.run(run_id)?;
+        let file = folder.file(OsStr::new(EVIDENCE)).map_err(|error| match self.state(run_id) {
+            Ok(state) if error.kind() == io::ErrorKind::NotFound => {
+                ArtifactError::NoEvidence(state)
+            }
+            Ok(_) | Err(_) => failed_to("open the evidence")(error),
+        })?;
+        let content = read_whole(&file, EVIDENCE_BYTES_MAX);
+        let content = content.map_err(failed_to("read the evidence"))?;
+        String::from_utf8(content)
+            .map_err(|_| failed_to("read the evidence")(io::ErrorKind::InvalidData.into()))
+    }
+}
+
+/// Whether what is in the folder at `path` takes no more than `bytes_max` on the disk, in no more
+/// files than are ever looked at.
+pub(crate) fn is_within(path: &Path, bytes_max: u64) -> bool {
+    let mut bytes = 0_u64;
+    let mut count = 0;
+    let bounds = Bounds { entries_max: ENTRIES_MAX, depth_max: DEPTH_MAX };
+    let walked = Folder::open(path).and_then(|folder| {
+        walk(&folder, bounds, |_, stat| {
+            bytes = bytes.saturating_add(stat.disk_bytes);
+            count += 1;
+        })
+    });
+    // Files come and go while it is walked: what cannot be walked right now is looked at again.
+    let is_countable = !matches!(walked, Ok(Reach::Part)) || count < ENTRIES_MAX;
+    is_countable && bytes <= bytes_max
+}
+
+fn read_whole(file: &File, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    file.take(bytes_max.saturating_add(1)).read_to_end(&mut content)?;
+    if u64::try_from(content.len()).unwrap_or(u64::MAX) > bytes_max {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(content)
+}

@@ -1,0 +1,208 @@
+//! Lists of runs and of their files, a page at a time.
+
+use std::cmp::Reverse;
+use std::ffi::OsStr;
+use std::io;
+use std::path::Path;
+use std::time::SystemTime;
+
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::folder::{Bounds, Folder, Kind, Reach, Stat, walk};
+use super::reading::is_readable;
+use super::{ArtifactError, Artifacts, LOCK, RunState, TEMPORARY};
+use super::{failed_to, run_id_of, state_of, time_of};
+use crate::governance::evidence::{Timestamp, hyphenated};
+
+/// How many lines a page has when nobody says.
+pub(crate) const LIST_LIMIT_DEFAULT: usize = 50;
+/// And at most.
+pub(crate) const LIST_LIMIT_MAX: usize = 200;
+/// How much of a folder is looked at: tests can leave millions of files.
+pub(super) const ENTRIES_MAX: usize = 10_000;
+pub(super) const DEPTH_MAX: usize = 32;
+
+/// What a name's ending says about a file. What is not here is bytes.
+const MEDIA_TYPES: [(&str, &str); 21] = [
+    ("txt", "text/plain"),
+    ("log", "text/plain"),
+    ("py", "text/x-python"),
+    ("toml", "text/plain"),
+    ("ini", "text/plain"),
+    ("cfg", "text/plain"),
+    ("md", "text/markdown"),
+    ("csv", "text/csv"),
+    ("html", "text/html"),
+    ("htm", "text/html"),
+    ("css", "text/css"),
+    ("js", "text/javascript"),
+    ("json", "application/json"),
+    ("yaml", "application/yaml"),
+    ("yml", "application/yaml"),
+    ("xml", "application/xml"),
+    ("pdf", "application/pdf"),
+    ("svg", "image/svg+xml"),
+    ("png", "image/png"),
+    ("jpg", "image/jpeg"),
+    ("gif", "image/gif"),
+];
+
+/// A part of a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Page<T> {
+    /// The lines of this page.
+    pub(crate) items: Vec<T>,
+    /// The cursor of the next page, if there is one.
+    pub(crate) next_cursor: Option<usize>,
+    /// Whether there is more than the list was made of: it was bounded.
+    pub(crate) truncated: bool,
+}
+
+/// A run in a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct RunEntry {
+    /// Its id.
+    #[serde(serialize_with = "hyphenated::serialize")]
+    pub(crate) run_id: Uuid,
+    /// How far it is.
+    pub(crate) state: RunState,
+    /// When it ended; for one that has not, when its folder last changed.
+    pub(crate) finished: Timestamp,
+    /// How many files it has.
+    pub(crate) files: usize,
+    /// How large they are together.
+    pub(crate) bytes: u64,
+    /// Whether it has more than were counted.
+    pub(crate) has_more: bool,
+}
+
+/// A file of a run in a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct FileEntry {
+    /// Relative to the run's folder.
+    pub(crate) path: String,
+    /// How large it is.
+    pub(crate) bytes: u64,
+    /// By the ending of its name.
+    pub(crate) media_type: &'static str,
+    /// Whether it can be read at all: it is a regular file without another name, and its path is
+    /// UTF-8 and not too long.
+    pub(crate) readable: bool,
+}
+
+impl Artifacts {
+    /// The runs, newest first.
+    pub(crate) fn list_runs(
+        &self,
+        cursor: usize,
+        limit: Option<usize>,
+    ) -> Result<Page<RunEntry>, ArtifactError> {
+        let limit = page_size(limit)?;
+        let failed = failed_to("list the runs");
+        let root = match Folder::open(&self.root) {
+            Ok(root) => root,
+            // Before the first run.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Page { items: Vec::new(), next_cursor: None, truncated: false });
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        let names = root.names(ENTRIES_MAX + 1).map_err(&failed)?;
+        let truncated = names.len() > ENTRIES_MAX;
+        // A run that is removed meanwhile is not listed.
+        let run = |name: &std::ffi::OsString| {
+            let run_id = run_id_of(name)?;
+            let folder = root.folder(name).ok()?;
+            Some((Reverse(time_of(&folder).ok()?), run_id))
+        };
+        let mut runs: Vec<(Reverse<SystemTime>, Uuid)> = names.iter().filter_map(run).collect();
+        runs.sort_unstable();
+        let page: Page<(Reverse<SystemTime>, Uuid)> = page(runs, cursor, limit, truncated);
+        let entries_max = ENTRIES_MAX / page.items.len().max(1);
+        let entry = |(Reverse(time), run_id): &(Reverse<SystemTime>, Uuid)| {
+            run_entry(&root, *run_id, *time, entries_max).ok()
+        };
+        let items = page.items.iter().filter_map(entry).collect();
+        Ok(Page { items, next_cursor: page.next_cursor, truncated })
+    }
+
+    /// The files of a run, by their paths.
+    pub(crate) fn list_files(
+        &self,
+        run_id: Uuid,
+        cursor: usize,
+        limit: Option<usize>,
+    ) -> Result<Page<FileEntry>, ArtifactError> {
+        let limit = page_size(limit)?;
+        let folder = self.run(run_id)?;
+        let mut files = Vec::new();
+        let bounds = Bounds { entries_max: ENTRIES_MAX, depth_max: DEPTH_MAX };
+        let reach = walk(&folder, bounds, |path, stat| {
+            if is_listed(path, stat) {
+                files.push(FileEntry {
+                    path: path.to_string_lossy().into_owned(),
+                    bytes: stat.bytes,
+                    media_type: media_type(path),
+                    readable: stat.is_plain_file() && is_readable(path),
+                });
+            }
+        });
+        let reach = reach.map_err(failed_to("list the files of the run"))?;
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(page(files, cursor, limit, reach == Reach::Part))
+    }
+}
+
+fn run_entry(
+    root: &Folder,
+    run_id: Uuid,
+    time: SystemTime,
+    entries_max: usize,
+) -> io::Result<RunEntry> {
+    let folder = root.folder(OsStr::new(&run_id.hyphenated().to_string()))?;
+    let (mut files, mut bytes) = (0, 0_u64);
+    let bounds = Bounds { entries_max, depth_max: DEPTH_MAX };
+    let reach = walk(&folder, bounds, |path, stat| {
+        if is_listed(path, stat) {
+            files += 1;
+            bytes = bytes.saturating_add(stat.bytes);
+        }
+    })?;
+    let state = state_of(&folder)?;
+    let finished = Timestamp::from(time);
+    Ok(RunEntry { run_id, state, finished, files, bytes, has_more: reach == Reach::Part })
+}
+
+/// Whether it is a file, and none that only the server needs.
+fn is_listed(path: &Path, stat: &Stat) -> bool {
+    stat.kind != Kind::Folder && !is_internal(path)
+}
+
+/// Whether the path is that of the lock, or of a file that is being written.
+pub(super) fn is_internal(path: &Path) -> bool {
+    path.to_str().is_some_and(|path| path == LOCK || path.starts_with(TEMPORARY))
+}
+
+/// What the ending of the name says.
+pub(super) fn media_type(path: &Path) -> &'static str {
+    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    MEDIA_TYPES
+        .iter()
+        .find(|(known, _)| ending.eq_ignore_ascii_case(known))
+        .map_or("application/octet-stream", |(_, media_type)| media_type)
+}
+
+fn page_size(limit: Option<usize>) -> Result<usize, ArtifactError> {
+    match limit.unwrap_or(LIST_LIMIT_DEFAULT) {
+        limit @ ..=LIST_LIMIT_MAX => Ok(limit.max(1)),
+        _ => Err(ArtifactError::TooLarge { max: LIST_LIMIT_MAX }),
+    }
+}
+
+fn page<T>(all: Vec<T>, cursor: usize, limit: usize, truncated: bool) -> Page<T> {
+    let end = cursor.saturating_add(limit);
+    let next_cursor = (end < all.len()).then_some(end);
+    let items = all.into_iter().skip(cursor).take(limit).collect();
+    Page { items, next_cursor, truncated }
+}

@@ -1,0 +1,195 @@
+//! A file of a run, a chunk at a time.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Component, Path, PathBuf};
+
+use data_encoding::BASE64;
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::folder::Folder;
+use super::listing::{is_internal, media_type};
+use super::{ArtifactError, Artifacts, LOCK, failed_to};
+
+/// How much is read when nobody says.
+pub(crate) const READ_LIMIT_DEFAULT: usize = 64 * 1024;
+/// And at most: all of it goes into one reply.
+pub(crate) const READ_LIMIT_MAX: usize = 1024 * 1024;
+const PATH_BYTES_MAX: usize = 1024;
+const PATH_PARTS_MAX: usize = 32;
+/// A character has at most so many bytes after its first.
+const CONTINUATION_MAX: usize = 3;
+
+/// What it means that a path cannot be opened, where its tests or its caller made it so.
+const OPEN_ERRORS: [(io::ErrorKind, &str); 3] = [
+    (
+        io::ErrorKind::InvalidInput,
+        "is no regular file, or is a link, or the file has another name as well",
+    ),
+    (io::ErrorKind::NotADirectory, "leads through a link or what is no folder"),
+    (io::ErrorKind::InvalidFilename, "has a name that is too long"),
+];
+
+/// A part of a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Chunk {
+    /// The bytes.
+    #[serde(flatten)]
+    pub(crate) content: Content,
+    /// By the ending of the file's name.
+    pub(crate) media_type: &'static str,
+    /// How many bytes the chunk has.
+    pub(crate) bytes: usize,
+    /// How many the file has.
+    pub(crate) total_bytes: u64,
+    /// Where the next chunk starts, if there is one.
+    pub(crate) next_offset: Option<u64>,
+}
+
+/// The bytes of a chunk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Content {
+    /// It is UTF-8.
+    Text(String),
+    /// It is not; in base64.
+    Binary(String),
+}
+
+impl Artifacts {
+    /// Reads `limit` bytes at `offset` of the run's file at the relative `path`.
+    ///
+    /// A chunk ends where a character does: the chunks of a text, each read where the one before it
+    /// ends, are texts.
+    pub(crate) fn read(
+        &self,
+        run_id: Uuid,
+        path: &str,
+        offset: u64,
+        limit: Option<usize>,
+    ) -> Result<Chunk, ArtifactError> {
+        let path = relative(path)?;
+        let limit = match limit.unwrap_or(READ_LIMIT_DEFAULT) {
+            limit @ ..=READ_LIMIT_MAX => limit.max(1),
+            _ => return Err(ArtifactError::TooLarge { max: READ_LIMIT_MAX }),
+        };
+        let folder = self.run(run_id)?;
+        // While it is read it is not removed. Where this cannot be had, its run goes on, and is not
+        // removed either.
+        let lock = folder.file(LOCK.as_ref());
+        let _held = lock.is_ok_and(|lock| lock.try_lock_shared().is_ok());
+
+        let file = open(&folder, &path)?;
+        let failed = failed_to("read the file");
+        let total_bytes = file.metadata().map_err(&failed)?.len();
+        let mut bytes = if offset < total_bytes {
+            read_at(&file, offset, limit + CONTINUATION_MAX).map_err(failed)?
+        } else {
+            Vec::new()
+        };
+        bytes.truncate(end_of_character(&bytes, limit));
+        let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        let end = offset.saturating_add(len);
+        Ok(Chunk {
+            media_type: media_type(&path),
+            bytes: bytes.len(),
+            total_bytes,
+            next_offset: (len > 0 && end < total_bytes).then_some(end),
+            content: match String::from_utf8(bytes) {
+                Ok(text) => Content::Text(text),
+                Err(error) => Content::Binary(BASE64.encode(error.as_bytes())),
+            },
+        })
+    }
+}
+
+/// Whether a path can be given as text, and is taken.
+pub(super) fn is_readable(path: &Path) -> bool {
+    path.to_str().is_some_and(|path| relative(path).is_ok())
+}
+
+fn relative(path: &str) -> Result<PathBuf, ArtifactError> {
+    let invalid = |reason| Err(ArtifactError::InvalidPath { reason });
+    if path.is_empty() {
+        return invalid("is empty");
+    }
+    if path.len() > PATH_BYTES_MAX {
+        return invalid("is longer than 1024 bytes");
+    }
+    if path.contains('\0') {
+        return invalid("has a NUL byte");
+    }
+    let parsed = Path::new(path);
+    if !parsed.components().all(|part| matches!(part, Component::Normal(_))) {
+        return invalid("is not relative to the run, or has . or .. in it");
+    }
+    // `a//b` and `a/.` have normal components too, once they are parsed.
+    if path.split('/').any(|part| matches!(part, "" | "." | "..")) {
+        return invalid("has an empty part, . or .. in it");
+    }
+    if parsed.components().count() > PATH_PARTS_MAX {
+        return invalid("has more than 32 parts");
+    }
+    if is_internal(parsed) {
+        return Err(ArtifactError::FileNotFound);
+    }
+    Ok(parsed.to_owned())
+}
+
+/// Opens one part after the other.
+pub(super) fn open(run: &Folder, path: &Path) -> Result<File, ArtifactError> {
+    let opened = |error: io::Error| {
+        let kind = error.kind();
+        let row = OPEN_ERRORS.iter().find(|(known, _)| *known == kind);
+        match row {
+            _ if kind == io::ErrorKind::NotFound => ArtifactError::FileNotFound,
+            Some((_, reason)) => ArtifactError::InvalidPath { reason },
+            None => failed_to("open the file")(error),
+        }
+    };
+    let mut folder = None;
+    if let Some(parent) = path.parent() {
+        for part in parent {
+            folder = Some(folder.as_ref().unwrap_or(run).folder(part).map_err(opened)?);
+        }
+    }
+    let name = path.file_name().unwrap_or_default();
+    folder.as_ref().unwrap_or(run).file(name).map_err(opened)
+}
+
+fn read_at(file: &File, offset: u64, bytes_max: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; bytes_max];
+    let mut filled = 0;
+    while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        let at = offset.saturating_add(u64::try_from(filled).unwrap_or(u64::MAX));
+        match file.read_at(rest, at) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    bytes.truncate(filled);
+    Ok(bytes)
+}
+
+/// Where to cut at `limit` or a little before it, not within a character. A limit within the first
+/// character gives that character: each chunk has something.
+fn end_of_character(bytes: &[u8], limit: usize) -> usize {
+    let continues = |at: usize| bytes.get(at).is_some_and(|byte| byte & 0b1100_0000 == 0b1000_0000);
+    if bytes.len() <= limit || !continues(limit) {
+        return limit.min(bytes.len());
+    }
+    let earliest = limit.saturating_sub(CONTINUATION_MAX);
+    match (earliest..limit).rev().find(|at| !continues(*at)) {
+        Some(0) => (limit..limit + CONTINUATION_MAX)
+            .find(|at| !continues(*at))
+            .unwrap_or(limit + CONTINUATION_MAX)
+            .min(bytes.len()),
+        Some(start) => start,
+        // More of them than a character has: not UTF-8.
+        None => limit,
+    }
+}

@@ -1,0 +1,671 @@
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _, symlink};
+use std::os::unix::net::UnixListener;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use data_encoding::BASE64;
+use nix::sys::stat::Mode;
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::inventory::Inventory;
+use super::listing::LIST_LIMIT_MAX;
+use super::reading::READ_LIMIT_MAX;
+use super::retention::Retained;
+use super::*;
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+struct Fixture {
+    data: TempDir,
+    artifacts: Artifacts,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let data = TempDir::new().unwrap();
+        let artifacts = Artifacts::new(data.path());
+        Self { data, artifacts }
+    }
+
+    /// A complete run whose evidence has this age, and a file of so many bytes.
+    fn run(&self, age: Duration, bytes: usize) -> Uuid {
+        let run_id = Uuid::new_v4();
+        let run = self.artifacts.create_run(run_id).unwrap();
+        fs::write(run.files_path().join("data"), vec![b'x'; bytes]).unwrap();
+        run.write_evidence(&json!({"run_id": run_id.to_string()})).unwrap();
+        let evidence = File::options().write(true).open(self.path(run_id).join(EVIDENCE)).unwrap();
+        evidence.set_modified(SystemTime::now() - age).unwrap();
+        run_id
+    }
+
+    fn path(&self, run_id: Uuid) -> PathBuf {
+        self.data.path().join("artifacts").join(run_id.to_string())
+    }
+
+    fn read(&self, run_id: Uuid, path: &str) -> Result<Chunk, ArtifactError> {
+        self.artifacts.read(run_id, path, 0, None)
+    }
+
+    fn runs(&self) -> Vec<Uuid> {
+        let page: Page<RunEntry> = self.artifacts.list_runs(0, None).unwrap();
+        page.items.into_iter().map(|run| run.run_id).collect()
+    }
+
+    fn files(&self, run_id: Uuid) -> Page<FileEntry> {
+        self.artifacts.list_files(run_id, 0, Some(LIST_LIMIT_MAX)).unwrap()
+    }
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+/// What an error is, without its text.
+fn kind(error: &ArtifactError) -> &'static str {
+    match error {
+        ArtifactError::RunNotFound => "run not found",
+        ArtifactError::NoEvidence(_) => "no evidence",
+        ArtifactError::FileNotFound => "file not found",
+        ArtifactError::InvalidPath { .. } => "invalid path",
+        ArtifactError::TooLarge { .. } => "too large",
+        ArtifactError::Io { .. } => "io",
+    }
+}
+
+#[test]
+fn a_run_is_in_progress_until_it_is_dropped_and_complete_with_its_evidence() {
+    let fixture = Fixture::new();
+    let run_id = Uuid::new_v4();
+    assert_eq!(kind(&fixture.artifacts.state(run_id).unwrap_err()), "run not found");
+    let run = fixture.artifacts.create_run(run_id).unwrap();
+    assert_eq!(run.files_path(), fixture.path(run_id).join(FILES));
+    assert_eq!(fixture.artifacts.state(run_id).unwrap(), RunState::InProgress);
+    run.write_text("stdout.txt", b"1 passed").unwrap();
+    run.write_evidence(&json!({"status": "failed"})).unwrap();
+    run.write_evidence(&json!({"status": "passed"})).unwrap();
+    assert_eq!(fixture.artifacts.state(run_id).unwrap(), RunState::InProgress);
+    drop(run);
+    assert_eq!(fixture.artifacts.state(run_id).unwrap(), RunState::Complete);
+    let text = Content::Text("{\n  \"status\": \"passed\"\n}\n".to_owned());
+    assert_eq!(fixture.read(run_id, EVIDENCE).unwrap().content, text);
+
+    fs::remove_file(fixture.path(run_id).join(EVIDENCE)).unwrap();
+    assert_eq!(fixture.artifacts.state(run_id).unwrap(), RunState::Interrupted);
+    fs::remove_file(fixture.path(run_id).join(LOCK)).unwrap();
+    assert_eq!(fixture.artifacts.state(run_id).unwrap(), RunState::Interrupted);
+}
+
+#[test]
+fn only_the_servers_user_may_read_a_run() {
+    let fixture = Fixture::new();
+    let run_id = fixture.run(Duration::ZERO, 1);
+    let path = fixture.path(run_id);
+    for (path, expected) in [
+        (path.parent().unwrap().to_owned(), 0o700),
+        (path.clone(), 0o700),
+        (path.join(FILES), 0o700),
+        (path.join(EVIDENCE), 0o600),
+        (path.join(LOCK), 0o600),
+    ] {
+        assert_eq!(mode(&path), expected, "{}", path.display());
+    }
+    assert_eq!(fs::read_dir(&path).unwrap().count(), 3);
+}
+
+#[test]
+fn a_run_is_created_once_and_writes_files_of_its_own_only() {
+    let fixture = Fixture::new();
+    let run_id = Uuid::new_v4();
+    let run = fixture.artifacts.create_run(run_id).unwrap();
+    let error = fixture.artifacts.create_run(run_id).unwrap_err();
+    let expected = "failed to create the folder of the run: entity already exists; try again, \
+                    and tell the server's admin if it stays so";
+    assert_eq!(error.to_string(), expected);
+    for name in ["", ".lock", "../x", "a/b", FILES, "a\0"] {
+        assert_eq!(kind(&run.write_text(name, b"").unwrap_err()), "invalid path", "{name}");
+    }
+}
+
+#[test]
+fn looking_at_a_run_never_makes_it_seem_to_go_on() {
+    let fixture = Fixture::new();
+    let run_id = fixture.run(Duration::ZERO, 1);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..200 {
+                    assert_eq!(fixture.artifacts.state(run_id).unwrap(), RunState::Complete);
+                    fixture.read(run_id, EVIDENCE).unwrap();
+                }
+            });
+        }
+    });
+}
+
+/// Each path would be read by who opens it plainly, and is refused here.
+#[test]
+fn nothing_but_plain_files_of_the_run_is_read() {
+    let fixture = Fixture::new();
+    let run_id = fixture.run(Duration::ZERO, 3);
+    let files = fixture.path(run_id).join(FILES);
+    let secret = fixture.data.path().join("secret");
+    fs::write(&secret, "secret").unwrap();
+    fs::create_dir(files.join("below")).unwrap();
+    fs::write(files.join("below/plain"), "plain").unwrap();
+    symlink("/etc/passwd", files.join("passwd")).unwrap();
+    symlink("/etc", files.join("etc")).unwrap();
+    symlink("below", files.join("inside")).unwrap();
+    symlink("data", files.join("own")).unwrap();
+    fs::hard_link(&secret, files.join("hard")).unwrap();
+    let absolute = secret.to_str().unwrap().to_owned();
+
+    let run = fixture.path(run_id);
+    for (path, expected) in [
+        ("files/passwd", "invalid path"),
+        ("files/etc/passwd", "invalid path"),
+        ("files/inside/plain", "invalid path"),
+        ("files/own", "invalid path"),
+        ("files/hard", "invalid path"),
+        ("files/../../../secret", "invalid path"),
+        ("files/../files/data", "invalid path"),
+        ("../../secret", "invalid path"),
+        ("./files/data", "invalid path"),
+        ("files//data", "invalid path"),
+        ("files/./data", "invalid path"),
+        (absolute.as_str(), "invalid path"),
+        (".lock", "file not found"),
+    ] {
+        assert!(fs::read(run.join(path)).is_ok(), "{path} can be read without us");
+        let error = fixture.read(run_id, path).unwrap_err();
+        assert_eq!(kind(&error), expected, "{path}: {error}");
+        assert!(!error.to_string().contains(fixture.data.path().to_str().unwrap()), "{error}");
+    }
+    let plain = Content::Text("plain".to_owned());
+    assert_eq!(fixture.read(run_id, "files/below/plain").unwrap().content, plain);
+}
+
+#[test]
+fn paths_that_are_none_are_refused() {
+    let fixture = Fixture::new();
+    let run_id = fixture.run(Duration::ZERO, 3);
+    let long = "a/".repeat(16) + &"b".repeat(1000);
+    let many = "a/".repeat(32) + "b";
+    let name = "n".repeat(300);
+    for (path, expected) in [
+        ("", "invalid path"),
+        ("files/data\0", "invalid path"),
+        ("files/data/", "invalid path"),
+        ("files", "invalid path"),
+        ("files/data/below", "invalid path"),
+        (long.as_str(), "invalid path"),
+        (many.as_str(), "invalid path"),
+        (name.as_str(), "invalid path"),
+        ("files/none", "file not found"),
+        ("none/data", "file not found"),
+        (".new-evidence.json", "file not found"),
+    ] {
+        let error = fixture.read(run_id, path).unwrap_err();
+        assert_eq!(kind(&error), expected, "{path:.20}: {error}");
+    }
+    assert_eq!(kind(&fixture.read(Uuid::new_v4(), "a").unwrap_err()), "run not found");
+    let none = Artifacts::new(&fixture.data.path().join("none"));
+    assert_eq!(kind(&none.read(run_id, "a", 0, None).unwrap_err()), "run not found");
+    assert!(none.list_runs(0, None).unwrap().items.is_empty());
+}
+
+#[test]
+fn a_pipe_and_a_socket_are_refused_at_once() {
+    let fixture = Fixture::new();
+    let run_id = fixture.run(Duration::ZERO, 3);
+    let files = fixture.path(run_id).join(FILES);
+    nix::unistd::mkfifo(&files.join("pipe"), Mode::S_IRWXU).unwrap();
+    let _socket = UnixListener::bind(files.join("socket")).unwrap();
+    for name in ["files/pipe", "files/socket"] {
+        assert_eq!(kind(&fixture.read(run_id, name).unwrap_err()), "invalid path", "{name}");
+    }
+    // The control: with a writer, the same pipe is read by who opens it plainly.
+    std::thread::scope(|scope| {
+        scope.spawn(|| fs::write(files.join("pipe"), "from the pipe").unwrap());
+        assert_eq!(fs::read(files.join("pipe")).unwrap(), b"from the pipe");
+    });
+    let unreadable: Vec<String> = fixture
+        .files(run_id)
+        .items
+        .into_iter()
+        .filter(|it| !it.readable)
+        .map(|it| it.path)
+        .collect();
+    assert_eq!(unreadable, ["files/pipe", "files/socket"]);
+}
+
+#[test]
+fn a_lock_that_is_a_pipe_hangs_nobody() {
+    let fixture = Fixture::new();
+    let run_id = fixture.run(DAY, 3);
+    let lock = fixture.path(run_id).join(LOCK);
+    fs::remove_file(&lock).unwrap();
+    nix::unistd::mkfifo(&lock, Mode::S_IRWXU).unwrap();
+    assert_eq!(kind(&fixture.artifacts.state(run_id).unwrap_err()), "io");
+    assert!(fixture.read(run_id, "files/data").is_ok());
+    let retention = Retention { age: Some(Duration::ZERO), total_bytes: None };
+    assert_eq!(fixture.artifacts.retain(&retention, SystemTime::now()).failed, 1);
+}
+
+/// A thread exchanges a file with a link, and a folder with a link, for as long as others read.
+#[test]
+fn exchanging_names_while_they_are_read_leads_nowhere() {
+    let fixture = Fixture::new();
+    let run_id = fixture.run(Duration::ZERO, 3);
+    let files = fixture.path(run_id).join(FILES);
+    let outside = fixture.data.path().join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("file"), "secret").unwrap();
+    fs::create_dir(files.join("kept")).unwrap();
+    fs::write(files.join("kept/file"), "own").unwrap();
+
+    let is_over = AtomicBool::new(false);
+    let (mut own, mut plain_secrets) = (0, 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                symlink(&outside, files.join("link")).unwrap();
+                fs::rename(files.join("link"), files.join("folder")).unwrap();
+                symlink(outside.join("file"), files.join("link")).unwrap();
+                fs::rename(files.join("link"), files.join("file")).unwrap();
+                fs::remove_file(files.join("folder")).unwrap();
+                fs::rename(files.join("kept"), files.join("folder")).unwrap();
+                fs::write(files.join("new"), "own").unwrap();
+                fs::rename(files.join("new"), files.join("file")).unwrap();
+                fs::rename(files.join("folder"), files.join("kept")).unwrap();
+            }
+        });
+        for _ in 0..5000 {
+            for path in ["files/folder/file", "files/file"] {
+                if let Ok(chunk) = fixture.read(run_id, path) {
+                    assert_ne!(chunk.content, Content::Text("secret".to_owned()));
+                    own += 1;
+                }
+                let plain = fs::read(fixture.path(run_id).join(path));
+                plain_secrets += usize::from(plain.is_ok_and(|bytes| bytes == b"secret"));
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert!(
+        own > 0 && plain_secrets > 0,
+        "{own} own files, {plain_secrets} secrets in the control"
+    );
+}
+
+#[test]
+fn a_text_is_put_together_again_from_its_chunks() {
+    let text: String = "aé€😀\u{0}\n".repeat(500) + "end 😀";
+    let fixture = Fixture::new();
+    let run_id = fixture.run(Duration::ZERO, 3);
+    fs::write(fixture.path(run_id).join("files/text.txt"), &text).unwrap();
+    for limit in [1, 2, 3, 4, 5, 7, 64, 1000, text.len() - 1, text.len(), READ_LIMIT_MAX] {
+        let (mut read, mut next) = (String::new(), Some(0));
+        while let Some(offset) = next {
+            let chunk =
+                fixture.artifacts.read(run_id, "files/text.txt", offset, Some(limit)).unwrap();
+            assert_eq!(chunk.total_bytes, u64::try_from(text.len()).unwrap());
+            assert_eq!(chunk.media_type, "text/plain");
+            let Content::Text(part) = chunk.content else { panic!("{limit} at {offset}") };
+            assert!(part.len() <= limit.max(4) && part.len() == chunk.bytes);
+            read.push_str(&part);
+            next = chunk.next_offset;
+        }
+        assert!(read == text, "limit {limit}");
+    }
+}
+
+#[test]
+fn bytes_are_put_together_again_from_their_chunks() {
+    let mut bytes: Vec<u8> = (0..=255).cycle().take(5000).collect();
+    bytes.extend([0x80; 100]);
+    bytes.extend("text é".as_bytes());
+    bytes.push(0xf0);
+    let fixture = Fixture::new();
+    let run_id = fixture.run(Duration::ZERO, 3);
+    fs::write(fixture.path(run_id).join("files/picture.PNG"), &bytes).unwrap();
+    for limit in [1, 2, 3, 4, 100, 6000] {
+        let (mut read, mut next) = (Vec::new(), Some(0));
+        while let Some(offset) = next {
+            let chunk =
+                fixture.artifacts.read(run_id, "files/picture.PNG", offset, Some(limit)).unwrap();
+            assert_eq!(chunk.media_type, "image/png");
+            match chunk.content {
+                Content::Text(text) => read.extend(text.into_bytes()),
+                Content::Binary(text) => read.extend(BASE64.decode(text.as_bytes()).unwrap()),
+            }
+            next = chunk.next_offset;
+        }
+        assert!(read == bytes, "limit {limit}");
+    }
+}
+
+#[test]
+fn a_chunk_of_a_huge_file_costs_a_chunk() {
+    let fixture = Fixture::new();
+    let run_id = fixture.run(Duration::ZERO, 3);
+    let path = fixture.path(run_id).join("files/huge");
+    let huge = File::create(&path).unwrap();
+    let size = 1 << 42;
+    huge.set_len(size).unwrap();
+    huge.write_all_at(b"end", size - 3).unwrap();
+    let read = |offset, limit| fixture.artifacts.read(run_id, "files/huge", offset, limit);
+    let first = read(0, None).unwrap();
+    assert_eq!((first.bytes, first.total_bytes, first.next_offset), (65536, size, Some(65536)));
+    let last = read(size - 3, Some(READ_LIMIT_MAX)).unwrap();
+    assert_eq!(last.content, Content::Text("end".to_owned()));
+    assert_eq!(last.next_offset, None);
+    for offset in [size, size + 1, u64::MAX] {
+        let beyond = read(offset, None).unwrap();
+        assert_eq!((beyond.bytes, beyond.next_offset), (0, None));
+    }
+    let error = read(0, Some(READ_LIMIT_MAX + 1)).unwrap_err();
+    let expected =
+        "limit is above 1048576; ask for at most 1048576, and go on from where the answer ends";
+    assert_eq!(error.to_string(), expected);
+
+    // What it says it has is listed; what it takes is what retention counts.
+    let entry = fixture.artifacts.list_runs(0, None).unwrap().items.remove(0);
+    assert!(entry.bytes > size);
+    let retention = Retention { age: None, total_bytes: Some(1 << 20) };
+    assert_eq!(fixture.artifacts.retain(&retention, SystemTime::now()).removed, 0);
+}
+
+#[test]
+fn lists_have_everything_once_and_nothing_of_the_servers() {
+    let fixture = Fixture::new();
+    let run_id = fixture.run(Duration::ZERO, 3);
+    let files = fixture.path(run_id).join(FILES);
+    fs::create_dir_all(files.join("a/b")).unwrap();
+    fs::write(files.join("a/b/report.XML"), "<a/>").unwrap();
+    fs::write(files.join(".lock"), "of the tests").unwrap();
+    fs::write(fixture.path(run_id).join(".new-stdout.txt"), "half").unwrap();
+    fs::write(files.join(OsString::from_vec(b"bad\xff.txt".to_vec())), "").unwrap();
+    symlink("/etc/passwd", files.join("link.txt")).unwrap();
+    let expected = [
+        ("evidence.json", "application/json", true),
+        ("files/.lock", "application/octet-stream", true),
+        ("files/a/b/report.XML", "application/xml", true),
+        ("files/bad\u{fffd}.txt", "text/plain", false),
+        ("files/data", "application/octet-stream", true),
+        ("files/link.txt", "text/plain", false),
+    ];
+    let all = fixture.files(run_id);
+    assert_eq!((all.next_cursor, all.truncated), (None, false));
+    let found: Vec<(&str, &str, bool)> =
+        all.items.iter().map(|it| (it.path.as_str(), it.media_type, it.readable)).collect();
+    assert_eq!(found, expected);
+    for file in &all.items {
+        assert_eq!(fixture.read(run_id, &file.path).is_ok(), file.readable, "{}", file.path);
+    }
+
+    let (mut paged, mut cursor) = (Vec::new(), Some(0));
+    while let Some(from) = cursor {
+        let page = fixture.artifacts.list_files(run_id, from, Some(4)).unwrap();
+        paged.extend(page.items);
+        cursor = page.next_cursor;
+    }
+    assert_eq!(paged, all.items);
+    let too_many = fixture.artifacts.list_files(run_id, 0, Some(201)).unwrap_err();
+    assert_eq!(kind(&too_many), "too large");
+    assert_eq!(kind(&fixture.artifacts.list_runs(0, Some(201)).unwrap_err()), "too large");
+    assert!(fixture.artifacts.list_files(run_id, usize::MAX, None).unwrap().items.is_empty());
+}
+
+#[test]
+fn runs_are_listed_newest_first() {
+    let fixture = Fixture::new();
+    let old = fixture.run(10 * DAY, 100);
+    let older = fixture.run(20 * DAY, 0);
+    let new = fixture.run(DAY, 7);
+    let going_on = Uuid::new_v4();
+    let run = fixture.artifacts.create_run(going_on).unwrap();
+    fs::create_dir(fixture.data.path().join("artifacts/other")).unwrap();
+    fs::create_dir(fixture.data.path().join("artifacts").join(Uuid::nil().simple().to_string()))
+        .unwrap();
+    symlink("/etc", fixture.path(Uuid::nil())).unwrap();
+    assert_eq!(fixture.runs(), [going_on, new, old, older]);
+
+    let page = fixture.artifacts.list_runs(1, Some(2)).unwrap();
+    assert_eq!(page.next_cursor, Some(3));
+    let evidence = fs::metadata(fixture.path(new).join(EVIDENCE)).unwrap();
+    let expected = RunEntry {
+        run_id: new,
+        state: RunState::Complete,
+        finished: evidence.modified().unwrap().into(),
+        files: 2,
+        bytes: evidence.len() + 7,
+        has_more: false,
+    };
+    assert_eq!(page.items.first(), Some(&expected));
+    let document = serde_json::to_value(&page).unwrap();
+    assert_eq!(document["items"][0]["run_id"], json!(new.to_string()));
+    drop(run);
+    let first = fixture.artifacts.list_runs(0, Some(1)).unwrap().items.remove(0);
+    assert_eq!(first.state, RunState::Interrupted);
+}
+
+#[test]
+fn a_list_of_very_many_files_is_cut() {
+    let fixture = Fixture::new();
+    let run_id = fixture.run(Duration::ZERO, 3);
+    for number in 0..10_500 {
+        File::create(fixture.path(run_id).join(FILES).join(number.to_string())).unwrap();
+    }
+    let page = fixture.files(run_id);
+    assert_eq!((page.items.len(), page.next_cursor, page.truncated), (200, Some(200), true));
+    assert!(fixture.artifacts.list_runs(0, None).unwrap().items.remove(0).has_more);
+}
+
+/// A chain of folders, each in the one before it, and a file in the last.
+fn nest(folder: &Path, depth: usize) {
+    let mut here = Folder::open(folder).unwrap();
+    for _ in 0..depth {
+        here.create_folder(OsStr::new("d")).unwrap();
+        here = here.folder(OsStr::new("d")).unwrap();
+    }
+    here.create_file(OsStr::new("deepest")).unwrap().write_all(&vec![b'x'; 100_000]).unwrap();
+}
+
+#[test]
+fn a_hostile_tree_is_listed_counted_and_removed() {
+    let fixture = Fixture::new();
+    let run_id = fixture.run(DAY, 3);
+    let files = fixture.path(run_id).join(FILES);
+    nest(&files, 5000);
+    let outside = fixture.data.path().join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("kept"), "kept").unwrap();
+    symlink(&outside, files.join("link")).unwrap();
+    fs::hard_link(outside.join("kept"), files.join("hard")).unwrap();
+    nix::unistd::mkfifo(&files.join("pipe"), Mode::S_IRWXU).unwrap();
+    fs::write(files.join(OsString::from_vec(vec![0xff, 0xfe])), "").unwrap();
+    fs::create_dir_all(files.join("closed/below")).unwrap();
+    fs::write(files.join("closed/below/file"), "").unwrap();
+    for (path, mode) in [("closed/below", 0o000), ("closed", 0o500)] {
+        fs::set_permissions(files.join(path), fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    assert!(fixture.files(run_id).truncated);
+    let nothing = Retention { age: Some(Duration::ZERO), total_bytes: Some(90_000) };
+    let retained = fixture.artifacts.retain(&nothing, SystemTime::now() + DAY);
+    assert_eq!((retained.removed, retained.failed), (1, 0));
+    assert!(retained.removed_bytes >= 100_000, "{retained:?}");
+    assert_eq!(fs::read(outside.join("kept")).unwrap(), b"kept");
+    assert_eq!(mode(&outside), 0o755);
+    assert_eq!(fs::read_dir(fixture.data.path().join("artifacts")).unwrap().count(), 0);
+}
+
+#[test]
+fn an_inventory_has_every_readable_file_and_counts_all() {
+    let fixture = Fixture::new();
+    let run = fixture.artifacts.create_run(Uuid::new_v4()).unwrap();
+    let files = run.files_path();
+    run.write_text("stdout.txt", b"abc").unwrap();
+    run.write_evidence(&json!({})).unwrap();
+    fs::write(files.join("empty"), "").unwrap();
+    fs::write(files.join("large"), vec![b'x'; 200_000]).unwrap();
+    File::create(files.join("sparse")).unwrap().set_len(1 << 42).unwrap();
+    symlink("/etc/passwd", files.join("link")).unwrap();
+    fs::hard_link(files.join("large"), fixture.data.path().join("hard")).unwrap();
+    fs::write(files.join(OsString::from_vec(vec![0xff])), "").unwrap();
+
+    let inventory: Inventory = run.inventory(1000).unwrap();
+    let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    let found: Vec<(&str, u64, Option<&str>)> = inventory
+        .records
+        .iter()
+        .map(|it| (it.path.as_str(), it.bytes, it.sha256.as_deref()))
+        .collect();
+    let expected = [
+        ("files/empty", 0, Some(empty)),
+        ("files/sparse", 1 << 42, None),
+        ("stdout.txt", 3, Some(abc)),
+    ];
+    assert_eq!(found, expected);
+    assert!((200_000..1_000_000).contains(&inventory.disk_bytes), "{}", inventory.disk_bytes);
+    assert!(!inventory.truncated);
+
+    nest(&files, 50);
+    for path in fixture.artifacts.list_runs(0, None).unwrap().items {
+        assert!(path.has_more);
+    }
+    assert!(!run.inventory(0).unwrap().truncated);
+    for number in 0..10_000 {
+        fs::create_dir(files.join(number.to_string())).unwrap();
+    }
+    assert!(run.inventory(0).unwrap().truncated);
+}
+
+#[test]
+fn a_listed_file_is_readable_if_its_path_is_taken() {
+    let fixture = Fixture::new();
+    let run_id = fixture.run(Duration::ZERO, 3);
+    let mut folder = fixture.path(run_id).join(FILES);
+    for _ in 0..6 {
+        folder.push("n".repeat(200));
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("file"), "").unwrap();
+    }
+    let listed = fixture.files(run_id).items;
+    assert_eq!(listed.iter().filter(|it| it.path.ends_with("/file")).count(), 6);
+    assert_eq!(listed.iter().filter(|it| !it.readable).count(), 1);
+    for file in listed {
+        assert_eq!(fixture.read(run_id, &file.path).is_ok(), file.readable, "{}", file.path);
+    }
+}
+
+#[test]
+fn the_oldest_runs_go_first() {
+    // Runs by their age in days and their size in KiB; what is kept is told by age.
+    let retention = |days: Option<u32>, kilobytes: Option<u64>| Retention {
+        age: days.map(|days| DAY * days),
+        total_bytes: kilobytes.map(|kilobytes| kilobytes << 10),
+    };
+    let everything = [(1, 1000), (2, 1000), (30, 1000), (31, 1000)];
+    for (runs, retention, kept) in [
+        (&everything[..], retention(None, None), &[1, 2, 30, 31][..]),
+        (&everything, retention(Some(100), Some(100_000)), &[1, 2, 30, 31]),
+        (&everything, retention(Some(15), None), &[1, 2]),
+        (&everything, retention(None, Some(3500)), &[1, 2, 30]),
+        (&everything, retention(None, Some(2500)), &[1, 2]),
+        (&everything, retention(Some(1), Some(100_000)), &[]),
+        // The newest is kept, however large it is.
+        (&everything, retention(None, Some(0)), &[1]),
+        (&[(1, 5000), (2, 10)], retention(None, Some(1000)), &[1]),
+        (&[(1, 10), (2, 5000)], retention(None, Some(1000)), &[1]),
+        (&[], retention(Some(1), Some(0)), &[]),
+    ] {
+        let fixture = Fixture::new();
+        // An hour younger: a run of 15 days is not above 15 days.
+        let age = |days: u32| DAY * days + Duration::from_secs(3600);
+        let ids: Vec<(u32, Uuid)> =
+            runs.iter().map(|(days, size)| (*days, fixture.run(age(*days), size << 10))).collect();
+        let retained: Retained = fixture.artifacts.retain(&retention, SystemTime::now());
+        let left = fixture.runs();
+        let left: Vec<u32> =
+            ids.iter().filter(|(_, id)| left.contains(id)).map(|(days, _)| *days).collect();
+        assert_eq!(left, kept, "{retention:?}");
+        assert_eq!((retained.kept, retained.removed), (kept.len(), runs.len() - kept.len()));
+    }
+}
+
+#[test]
+fn what_goes_on_or_is_read_or_is_not_ours_stays() {
+    let fixture = Fixture::new();
+    let root = fixture.data.path().join("artifacts");
+    let going_on = Uuid::new_v4();
+    let run = fixture.artifacts.create_run(going_on).unwrap();
+    let read = fixture.run(DAY, 10);
+    let reader = File::open(fixture.path(read).join(LOCK)).unwrap();
+    reader.lock_shared().unwrap();
+    let interrupted = Uuid::new_v4();
+    drop(fixture.artifacts.create_run(interrupted).unwrap());
+    let without_lock = fixture.run(DAY, 10);
+    fs::remove_file(fixture.path(without_lock).join(LOCK)).unwrap();
+    let half_removed = root.join(format!(".removing-{}", Uuid::new_v4()));
+    fs::create_dir_all(half_removed.join("files/a")).unwrap();
+    for name in ["other", ".removing-other", "67E55044-10B1-426F-9247-BB680E5FE0C8"] {
+        fs::create_dir(root.join(name)).unwrap();
+    }
+    symlink(fixture.data.path(), root.join(Uuid::nil().to_string())).unwrap();
+
+    let nothing = Retention { age: Some(Duration::ZERO), total_bytes: Some(0) };
+    let now = SystemTime::now() + DAY;
+    let retained = fixture.artifacts.retain(&nothing, now);
+    assert_eq!((retained.kept, retained.removed, retained.failed), (2, 2, 0));
+    let mut left = fixture.runs();
+    left.sort();
+    let mut expected = [going_on, read];
+    expected.sort();
+    assert_eq!(left, expected);
+    assert!(!half_removed.exists());
+    assert_eq!(fs::read_dir(&root).unwrap().count(), 2 + 3 + 1);
+
+    drop((run, reader));
+    assert_eq!(fixture.artifacts.retain(&nothing, now).removed, 2);
+    assert!(fixture.runs().is_empty());
+}
+
+#[test]
+fn a_clock_that_was_set_back_removes_nothing() {
+    let fixture = Fixture::new();
+    let run_id = fixture.run(Duration::ZERO, 10);
+    let retention = Retention { age: Some(DAY), total_bytes: None };
+    assert_eq!(fixture.artifacts.retain(&retention, SystemTime::UNIX_EPOCH).removed, 0);
+    assert_eq!(fixture.runs(), [run_id]);
+}
+
+/// Runs are created while others clean up everything that is not locked.
+#[test]
+fn a_run_that_begins_is_never_taken_for_an_old_one() {
+    let fixture = Fixture::new();
+    let is_over = AtomicBool::new(false);
+    let nothing = Retention { age: None, total_bytes: Some(0) };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                fixture.artifacts.retain(&nothing, SystemTime::now());
+            }
+        });
+        let mut created = 0;
+        for _ in 0..500 {
+            let run_id = Uuid::new_v4();
+            // Who is taken for an old run is told so, and has nothing.
+            let Ok(run) = fixture.artifacts.create_run(run_id) else { continue };
+            fs::write(run.files_path().join("data"), "1").unwrap();
+            run.write_evidence(&json!({})).unwrap();
+            assert!(fixture.path(run_id).join(EVIDENCE).exists());
+            created += 1;
+        }
+        is_over.store(true, Ordering::Relaxed);
+        assert!(created > 25, "{created}");
+    });
+}

@@ -1,0 +1,165 @@
+//! The audit log: what was asked for, by whom, and what came of it, in rows that name the hash of the
+//! row before.
+//!
+//! Rows are only ever appended. Who can write the file can still make a new chain of any kind: only
+//! a head that was noted elsewhere tells of that, see [`Store::verify_audit`].
+
+mod rows;
+mod verification;
+
+use chrono::Utc;
+use clap::ValueEnum;
+use data_encoding::HEXLOWER;
+use rusqlite::{Transaction, params};
+use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
+
+use super::store::{Store, StoreError, time_text};
+use super::tokens::UserName;
+use crate::aibom::canonical_json;
+
+pub(crate) use rows::{AUDIT_ROWS_MAX, AuditFilter, AuditRow};
+pub(crate) use verification::{AuditHash, AuditVerification, KnownHead};
+#[cfg(test)]
+pub(super) use verification::{BrokenRow, Flaw, UnfinishedRuns};
+
+/// The hash that the first row follows.
+const NO_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+
+/// Clients choose the name of a tool.
+const TOOL_CHARS_MAX: usize = 200;
+/// Longer details are left out, but for their start.
+const DETAILS_BYTES_MAX: usize = 16 * 1024;
+const DETAILS_START_CHARS: usize = 4096;
+
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, ValueEnum)]
+#[value(rename_all = "SCREAMING_SNAKE_CASE")]
+pub(crate) enum AuditEvent {
+    /// A governed tool was called
+    McpToolCall,
+    /// The policy refused the call
+    PolicyBlocked,
+    /// A process in the sandbox ended
+    SandboxExec,
+    /// A tool began to run
+    ToolStarted,
+    /// A tool ended
+    ToolFinished,
+}
+
+impl AuditEvent {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::McpToolCall => "MCP_TOOL_CALL",
+            Self::PolicyBlocked => "POLICY_BLOCKED",
+            Self::SandboxExec => "SANDBOX_EXEC",
+            Self::ToolStarted => "TOOL_STARTED",
+            Self::ToolFinished => "TOOL_FINISHED",
+        }
+    }
+}
+
+/// SHA-256 of the canonical JSON of a call's arguments: what they were can be proven, but not read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ArgumentsHash(String);
+
+impl ArgumentsHash {
+    pub(crate) fn of(arguments: &Map<String, Value>) -> Self {
+        Self(sha256_hex(&canonical_json(&Value::Object(arguments.clone()))))
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// What is to be appended. The store adds the time and the chain.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct AuditEntry {
+    /// Of the call; the same in all entries of one.
+    pub(crate) run_id: Uuid,
+    pub(crate) event: AuditEvent,
+    /// None where nobody has proven who they are.
+    pub(crate) user: Option<UserName>,
+    pub(crate) tool: String,
+    pub(crate) arguments_hash: Option<ArgumentsHash>,
+    /// A word, such as `ALLOWED` or `TIMEOUT`.
+    pub(crate) outcome: &'static str,
+    pub(crate) details: Map<String, Value>,
+}
+
+impl Store {
+    /// Appends all entries, next to each other, or none. They are on the disk when this returns.
+    pub(crate) fn append(&self, entries: &[AuditEntry]) -> Result<(), StoreError> {
+        if entries.is_empty() {
+            return Ok(());
+        }
+        self.write(|transaction| append(transaction, entries))
+    }
+}
+
+fn append(transaction: &Transaction<'_>, entries: &[AuditEntry]) -> rusqlite::Result<()> {
+    let (mut seq, mut previous): (i64, String) =
+        transaction.query_row("SELECT seq, hash FROM audit_head", [], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })?;
+    let mut insert = transaction.prepare(
+        "INSERT INTO audit (seq, time, run_id, event, user, tool, arguments_hash, outcome, details,
+                            previous, hash)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+    )?;
+    let mut move_head = transaction.prepare("UPDATE audit_head SET seq = ?1, hash = ?2")?;
+    for entry in entries {
+        seq += 1;
+        let row = row_of(entry, seq, previous);
+        insert.execute(params![
+            row.seq,
+            row.time,
+            row.run_id,
+            row.event,
+            row.user,
+            row.tool,
+            row.arguments_hash,
+            row.outcome,
+            row.details,
+            row.previous,
+            row.hash
+        ])?;
+        move_head.execute(params![row.seq, row.hash])?;
+        previous = row.hash;
+    }
+    Ok(())
+}
+
+fn row_of(entry: &AuditEntry, seq: i64, previous: String) -> AuditRow {
+    let mut row = AuditRow {
+        seq,
+        time: time_text(Utc::now()),
+        run_id: entry.run_id.to_string(),
+        event: entry.event.as_str().to_owned(),
+        user: entry.user.as_ref().map(ToString::to_string),
+        tool: entry.tool.chars().take(TOOL_CHARS_MAX).collect(),
+        arguments_hash: entry.arguments_hash.as_ref().map(|hash| hash.as_str().to_owned()),
+        outcome: entry.outcome.to_owned(),
+        details: details_text(&entry.details),
+        previous,
+        hash: String::new(),
+    };
+    row.hash = row.content_hash();
+    row
+}
+
+fn details_text(details: &Map<String, Value>) -> String {
+    let text = canonical_json(&Value::Object(details.clone()));
+    if text.len() <= DETAILS_BYTES_MAX {
+        return text;
+    }
+    let start: String = text.chars().take(DETAILS_START_CHARS).collect();
+    canonical_json(&json!({ "omitted_bytes": text.len(), "start": start }))
+}
+
+fn sha256_hex(text: &str) -> String {
+    HEXLOWER.encode(&Sha256::digest(text))
+}

@@ -1,0 +1,148 @@
+//! Rows of the audit log, as they are read.
+
+use std::ops::ControlFlow;
+
+use chrono::{DateTime, Utc};
+use rusqlite::types::ValueRef;
+use rusqlite::{Row, params};
+use serde::Serialize;
+use serde_json::json;
+use uuid::Uuid;
+
+use super::{AuditEvent, canonical_json, sha256_hex};
+use crate::governance::store::{Store, StoreError, time_text};
+use crate::governance::tokens::UserName;
+
+/// How many rows are held in memory at once.
+pub(crate) const AUDIT_ROWS_MAX: u16 = 10_000;
+
+/// All columns, in the order of [`AuditRow`].
+const COLUMNS: &str = "seq, time, run_id, event, user, tool, arguments_hash, outcome, details, \
+                       previous, hash";
+
+/// A row as it is in the log, whatever was done to it: nothing is parsed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct AuditRow {
+    pub(crate) seq: i64,
+    pub(crate) time: String,
+    pub(crate) run_id: String,
+    pub(crate) event: String,
+    pub(crate) user: Option<String>,
+    pub(crate) tool: String,
+    pub(crate) arguments_hash: Option<String>,
+    pub(crate) outcome: String,
+    /// The text of a JSON object, of which the hash is taken as it stands.
+    pub(crate) details: String,
+    pub(crate) previous: String,
+    pub(crate) hash: String,
+}
+
+impl AuditRow {
+    /// What `hash` has to be.
+    pub(in crate::governance) fn content_hash(&self) -> String {
+        let Self { seq, time, run_id, event, user, tool, .. } = self;
+        let Self { arguments_hash, outcome, details, previous, .. } = self;
+        sha256_hex(&canonical_json(&json!({
+            "seq": seq,
+            "time": time,
+            "run_id": run_id,
+            "event": event,
+            "user": user,
+            "tool": tool,
+            "arguments_hash": arguments_hash,
+            "outcome": outcome,
+            "details": details,
+            "previous": previous,
+        })))
+    }
+
+    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            seq: row.get(0)?,
+            time: text(row, 1)?,
+            run_id: text(row, 2)?,
+            event: text(row, 3)?,
+            user: optional_text(row, 4)?,
+            tool: text(row, 5)?,
+            arguments_hash: optional_text(row, 6)?,
+            outcome: text(row, 7)?,
+            details: text(row, 8)?,
+            previous: text(row, 9)?,
+            hash: text(row, 10)?,
+        })
+    }
+}
+
+/// Which rows are asked for; None is any.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct AuditFilter {
+    /// How many of the latest, at most [`AUDIT_ROWS_MAX`].
+    pub(crate) limit: u16,
+    pub(crate) run_id: Option<Uuid>,
+    pub(crate) event: Option<AuditEvent>,
+    pub(crate) user: Option<UserName>,
+    pub(crate) since: Option<DateTime<Utc>>,
+}
+
+impl Store {
+    /// The latest rows that `filter` lets through, the oldest of them first.
+    pub(crate) fn audit_rows(&self, filter: &AuditFilter) -> Result<Vec<AuditRow>, StoreError> {
+        self.read(|transaction| {
+            let mut select = transaction.prepare(&format!(
+                "SELECT {COLUMNS} FROM audit
+                 WHERE (?1 IS NULL OR run_id = ?1) AND (?2 IS NULL OR event = ?2)
+                     AND (?3 IS NULL OR user = ?3) AND (?4 IS NULL OR time >= ?4)
+                 ORDER BY seq DESC LIMIT ?5"
+            ))?;
+            let parameters = params![
+                filter.run_id.map(|run_id| run_id.to_string()),
+                filter.event.map(AuditEvent::as_str),
+                filter.user.as_ref().map(UserName::as_str),
+                filter.since.map(time_text),
+                filter.limit.min(AUDIT_ROWS_MAX),
+            ];
+            let rows = select.query_map(parameters, AuditRow::read)?;
+            let mut rows = rows.collect::<rusqlite::Result<Vec<_>>>()?;
+            rows.reverse();
+            Ok(rows)
+        })
+    }
+
+    /// Hands over all rows of one moment, the oldest first, until `each` has enough of them.
+    pub(crate) fn for_each_audit_row(
+        &self,
+        mut each: impl FnMut(AuditRow) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        self.read(|transaction| for_each(transaction, &mut each))
+    }
+}
+
+pub(super) fn for_each(
+    transaction: &rusqlite::Transaction<'_>,
+    mut each: impl FnMut(AuditRow) -> ControlFlow<()>,
+) -> rusqlite::Result<()> {
+    let mut select = transaction.prepare(&format!("SELECT {COLUMNS} FROM audit ORDER BY seq"))?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        if each(AuditRow::read(row)?).is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// A text, also one that was changed to something that is none: the chain tells of that.
+pub(super) fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
+    Ok(optional_text(row, column)?.unwrap_or_default())
+}
+
+fn optional_text(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<String>> {
+    Ok(match row.get_ref(column)? {
+        ValueRef::Null => None,
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => {
+            Some(String::from_utf8_lossy(bytes).into_owned())
+        }
+        ValueRef::Integer(number) => Some(number.to_string()),
+        ValueRef::Real(number) => Some(number.to_string()),
+    })
+}

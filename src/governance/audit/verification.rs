@@ -1,0 +1,217 @@
+//! Whether the audit log is as it was written.
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::str::FromStr;
+
+use rusqlite::{OptionalExtension as _, Transaction};
+use serde::Serialize;
+use thiserror::Error;
+
+use super::rows::{AuditRow, for_each, text};
+use super::{AuditEvent, NO_HASH};
+use crate::governance::store::{Store, StoreError};
+
+/// How many runs without an end are named.
+const RUNS_NAMED_MAX: usize = 100;
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AuditVerification {
+    /// How many rows there are.
+    pub(crate) rows: u64,
+    /// The hash of the last row that is as it was written. To note it elsewhere is what makes a
+    /// log safe from who can write its file.
+    pub(crate) head: String,
+    /// The first row that is not as it was written.
+    pub(crate) broken: Option<BrokenRow>,
+    /// Where the head is that was noted before, if one was given.
+    pub(crate) known_head: Option<KnownHead>,
+    pub(crate) unfinished: UnfinishedRuns,
+}
+
+impl AuditVerification {
+    pub(crate) fn is_intact(&self) -> bool {
+        self.broken.is_none() && self.known_head != Some(KnownHead::Missing)
+    }
+}
+
+/// A row that is not as it was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct BrokenRow {
+    pub(crate) seq: i64,
+    pub(crate) flaw: Flaw,
+}
+
+/// What is wrong with a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Flaw {
+    /// Its fields are not those that were hashed.
+    Changed,
+    /// It is not there.
+    Removed,
+    /// It was not written after the row before it.
+    Inserted,
+    /// The recorded head of the log is not this row, which is the last.
+    Head,
+}
+
+impl fmt::Display for BrokenRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seq, flaw } = self;
+        match flaw {
+            Flaw::Changed => write!(f, "row {seq} was changed"),
+            Flaw::Removed => write!(f, "row {seq} was removed"),
+            Flaw::Inserted => {
+                write!(f, "row {seq} was inserted, or does not follow row {}", seq - 1)
+            }
+            Flaw::Head => write!(f, "row {seq} is the last, and the recorded head is another"),
+        }
+    }
+}
+
+/// Where a head is that was noted before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum KnownHead {
+    /// It is the hash of this row; 0 is before the first.
+    Row(i64),
+    /// No intact row has it: the log was written anew, or cut off.
+    Missing,
+}
+
+/// Runs that began and did not end: they go on, or their server was killed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct UnfinishedRuns {
+    pub(crate) count: u64,
+    /// The ids of some of them.
+    pub(crate) runs: Vec<String>,
+}
+
+/// The hash of a row, as `audit verify` prints it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AuditHash(String);
+
+/// A text that is no hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("a head is 64 hexadecimal digits")]
+pub(crate) struct InvalidAuditHash;
+
+impl FromStr for AuditHash {
+    type Err = InvalidAuditHash;
+
+    fn from_str(text: &str) -> Result<Self, InvalidAuditHash> {
+        let is_hash = text.len() == NO_HASH.len() && text.chars().all(|c| c.is_ascii_hexdigit());
+        is_hash.then(|| Self(text.to_ascii_lowercase())).ok_or(InvalidAuditHash)
+    }
+}
+
+impl Store {
+    /// Goes through the whole log as it is at this moment. `known` is a head that was noted before.
+    pub(crate) fn verify_audit(
+        &self,
+        known: Option<&AuditHash>,
+    ) -> Result<AuditVerification, StoreError> {
+        self.read(|transaction| {
+            let known = known.map(|known| known.0.as_str());
+            let mut walk = Walk {
+                rows: 0,
+                seq: 0,
+                hash: NO_HASH.to_owned(),
+                broken: None,
+                known_at: (known == Some(NO_HASH)).then_some(0),
+            };
+            for_each(transaction, |row| {
+                walk.follow(row, known);
+                ControlFlow::Continue(())
+            })?;
+            let head = transaction
+                .query_row("SELECT seq, hash FROM audit_head", [], |row| {
+                    Ok((row.get(0)?, text(row, 1)?))
+                })
+                .optional()?;
+            let at = walk.known_at;
+            Ok(AuditVerification {
+                rows: walk.rows,
+                broken: walk.broken.or_else(|| walk.compare_to_head(head)),
+                head: walk.hash,
+                known_head: known.map(|_| at.map_or(KnownHead::Missing, KnownHead::Row)),
+                unfinished: unfinished(transaction)?,
+            })
+        })
+    }
+}
+
+/// How far the chain was followed.
+struct Walk {
+    rows: u64,
+    /// The last row that is as it was written.
+    seq: i64,
+    hash: String,
+    broken: Option<BrokenRow>,
+    known_at: Option<i64>,
+}
+
+impl Walk {
+    fn follow(&mut self, row: AuditRow, known: Option<&str>) {
+        self.rows += 1;
+        if self.broken.is_some() {
+            return;
+        }
+        self.broken = self.flaw(&row);
+        if self.broken.is_none() {
+            if known == Some(row.hash.as_str()) {
+                self.known_at = Some(row.seq);
+            }
+            self.seq = row.seq;
+            self.hash = row.hash;
+        }
+    }
+
+    fn flaw(&self, row: &AuditRow) -> Option<BrokenRow> {
+        let next = self.seq + 1;
+        if row.seq > next {
+            Some(BrokenRow { seq: next, flaw: Flaw::Removed })
+        } else if row.seq < next {
+            Some(BrokenRow { seq: row.seq, flaw: Flaw::Inserted })
+        } else if row.hash != row.content_hash() {
+            Some(BrokenRow { seq: next, flaw: Flaw::Changed })
+        } else if row.previous != self.hash {
+            Some(BrokenRow { seq: next, flaw: Flaw::Inserted })
+        } else {
+            None
+        }
+    }
+
+    fn compare_to_head(&self, head: Option<(i64, String)>) -> Option<BrokenRow> {
+        match head {
+            Some((seq, _)) if seq > self.seq => {
+                Some(BrokenRow { seq: self.seq + 1, flaw: Flaw::Removed })
+            }
+            Some((seq, _)) if seq < self.seq => {
+                Some(BrokenRow { seq: seq + 1, flaw: Flaw::Inserted })
+            }
+            Some((_, hash)) if hash == self.hash => None,
+            Some(_) | None => Some(BrokenRow { seq: self.seq, flaw: Flaw::Head }),
+        }
+    }
+}
+
+fn unfinished(transaction: &Transaction<'_>) -> rusqlite::Result<UnfinishedRuns> {
+    let mut select = transaction.prepare(
+        "SELECT DISTINCT run_id FROM audit AS started
+         WHERE event = ?1
+             AND NOT EXISTS (SELECT 1 FROM audit WHERE run_id = started.run_id AND event = ?2)",
+    )?;
+    let events = [AuditEvent::ToolStarted.as_str(), AuditEvent::ToolFinished.as_str()];
+    let mut unfinished = UnfinishedRuns::default();
+    let mut rows = select.query(events)?;
+    while let Some(row) = rows.next()? {
+        unfinished.count += 1;
+        if unfinished.runs.len() < RUNS_NAMED_MAX {
+            unfinished.runs.push(text(row, 0)?);
+        }
+    }
+    Ok(unfinished)
+}

@@ -1,0 +1,64 @@
+//! What one call may take, all in all.
+
+use std::time::{Duration, Instant};
+
+use super::Refusal;
+use super::evidence;
+use super::policy::Policy;
+
+/// The budget of one call. Time counts from when the call came in, waiting included.
+#[derive(Debug)]
+pub(super) struct Budget {
+    started: Instant,
+    elapsed_max: Option<Duration>,
+    attempts_max: u64,
+    attempts: u64,
+    timeout: Duration,
+}
+
+/// Which bound a run meets first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Bound {
+    /// The policy's timeout of a run.
+    Timeout,
+    /// The budget of the call.
+    Budget,
+}
+
+impl Budget {
+    pub(super) fn new(started: Instant, policy: &Policy) -> Self {
+        Self {
+            started,
+            elapsed_max: policy.budget.elapsed,
+            attempts_max: policy.budget.attempts_max,
+            attempts: 0,
+            timeout: policy.sandbox.timeout,
+        }
+    }
+
+    /// Takes one attempt: how long it may run, and which bound that is.
+    pub(super) fn attempt(&mut self) -> Result<(Duration, Bound), Refusal> {
+        if self.attempts >= self.attempts_max {
+            return Err(Refusal::BudgetExceeded("attempts_total"));
+        }
+        let left = self.elapsed_max.map(|most| most.saturating_sub(self.started.elapsed()));
+        if left == Some(Duration::ZERO) {
+            return Err(Refusal::BudgetExceeded("elapsed_ms_total"));
+        }
+        self.attempts += 1;
+        Ok(match left {
+            Some(left) if left < self.timeout => (left, Bound::Budget),
+            Some(_) | None => (self.timeout, Bound::Timeout),
+        })
+    }
+
+    /// What the evidence says of it.
+    pub(super) fn told(&self, short_circuited: bool) -> evidence::Governance {
+        evidence::Governance {
+            elapsed_ms_total: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            attempts_total: self.attempts,
+            short_circuited,
+            policy_timeout_s: self.timeout.as_secs(),
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! A governed call from its token to its reply, top to bottom: authenticate → permission → policy →
+//! sandbox → budget → arguments → audit → run.
+//!
+//! Each step takes what the one before it gives, and the run takes a [`Cleared`], which only this
+//! file makes: the wrong order does not compile.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::audit::{ArgumentsHash, AuditEntry, AuditEvent};
+use super::budget::{Bound, Budget};
+use super::policy::Policy;
+use super::pytest::PytestOrder;
+use super::roles::GovernedTool;
+use super::store::StoreError;
+use super::tokens::{Caller, Token};
+use super::{Governance, GovernedReply, Refusal};
+
+/// The code of a call that the policy blocks, which has an event of its own in the audit log.
+const POLICY_BLOCKED: i32 = -32004;
+
+/// A call of a governed tool.
+#[derive(Debug)]
+pub(crate) struct GovernedCall {
+    /// The tool.
+    pub(crate) tool: GovernedTool,
+    /// Its arguments, unread.
+    pub(crate) arguments: Map<String, Value>,
+    /// What the caller presents as its token; the server's own, if nothing.
+    pub(crate) token: Option<String>,
+    /// Cancelled when the caller no longer wants the reply, or the server ends.
+    pub(crate) cancel: CancellationToken,
+}
+
+/// A call on its way.
+#[derive(Debug)]
+pub(super) struct Call {
+    /// Goes through everything that the call does.
+    pub(super) run_id: Uuid,
+    pub(super) started: Instant,
+    pub(super) tool: GovernedTool,
+    pub(super) arguments: Map<String, Value>,
+    pub(super) arguments_hash: ArgumentsHash,
+    pub(super) cancel: CancellationToken,
+}
+
+/// A run of pytest that every check has passed, and of whose start the audit log knows.
+#[derive(Debug)]
+pub(super) struct Cleared {
+    pub(super) call: Call,
+    pub(super) caller: Caller,
+    pub(super) policy: Arc<Policy>,
+    pub(super) order: PytestOrder,
+    pub(super) budget: Budget,
+    pub(super) bound: Bound,
+    /// How long it may run.
+    pub(super) limit: Duration,
+    _sealed: (),
+}
+
+impl Governance {
+    /// Carries out a call, if it may be. Gives the run id with what came of it.
+    pub(crate) async fn call(
+        &self,
+        request: GovernedCall,
+    ) -> (Uuid, Result<GovernedReply, Refusal>) {
+        let GovernedCall { tool, arguments, token, cancel } = request;
+        let run_id = Uuid::new_v4();
+        let arguments_hash = ArgumentsHash::of(&arguments);
+        let started = Instant::now();
+        let call = Call { run_id, started, tool, arguments, arguments_hash, cancel };
+        tracing::info!(%run_id, tool = tool.name(), "governed call");
+        let reply = self.carry_out(call, token).await;
+        if let Err(refusal) = &reply {
+            tracing::info!(%run_id, code = refusal.name(), "refused");
+        }
+        (run_id, reply)
+    }
+
+    async fn carry_out(&self, call: Call, token: Option<String>) -> Result<GovernedReply, Refusal> {
+        let caller = match self.authenticate(token).await {
+            Ok(caller) => caller,
+            Err(refusal) => return Err(self.refused(&call, None, refusal).await),
+        };
+        if !caller.role.has(call.tool.permission()) {
+            let refusal = Refusal::PermissionDenied;
+            return Err(self.refused(&call, Some(&caller), refusal).await);
+        }
+        match call.tool {
+            GovernedTool::RunPytest => {
+                let cleared = self.clear(call, caller).await?;
+                self.run_pytest(cleared).await
+            }
+            GovernedTool::GetEvidence
+            | GovernedTool::ListArtifacts
+            | GovernedTool::GetArtifactContent => self.read(call, caller).await,
+        }
+    }
+
+    /// The checks of a run after the caller's permission, in the design's order, and the audit.
+    async fn clear(&self, call: Call, caller: Caller) -> Result<Cleared, Refusal> {
+        let (policy, order, budget, limit, bound) = match self.check(&call).await {
+            Ok(checked) => checked,
+            Err(refusal) => return Err(self.refused(&call, Some(&caller), refusal).await),
+        };
+        // Before the action. If this cannot be written, there is none.
+        self.append(vec![
+            call.entry(AuditEvent::McpToolCall, Some(&caller), "ALLOWED", Map::new()),
+            call.entry(AuditEvent::ToolStarted, Some(&caller), "STARTED", Map::new()),
+        ])
+        .await?;
+        Ok(Cleared { call, caller, policy, order, budget, limit, bound, _sealed: () })
+    }
+
+    async fn check(
+        &self,
+        call: &Call,
+    ) -> Result<(Arc<Policy>, PytestOrder, Budget, Duration, Bound), Refusal> {
+        let policy = self.policy().await?;
+        if policy.allowlist.is_empty() {
+            return Err(Refusal::NoAllowlist);
+        }
+        if !policy.allowlist.contains(&call.tool) {
+            return Err(Refusal::NotInAllowlist);
+        }
+        if !policy.sandbox.enabled {
+            return Err(Refusal::SandboxDisabled);
+        }
+        let readiness = self.executor.readiness();
+        readiness.await.map_err(|missing| Refusal::SandboxViolation(missing.to_string()))?;
+        let mut budget = Budget::new(call.started, &policy);
+        let (limit, bound) = budget.attempt()?;
+        let root = policy.workspace_root.as_deref().ok_or_else(|| {
+            Refusal::InvalidParams("the policy names no workspace; ask the admin".to_owned())
+        })?;
+        let order = PytestOrder::parse(&call.arguments, root)
+            .map_err(|invalid| Refusal::InvalidParams(invalid.to_string()))?;
+        Ok((policy, order, budget, limit, bound))
+    }
+
+    /// The caller that the token is of.
+    pub(super) async fn authenticate(&self, token: Option<String>) -> Result<Caller, Refusal> {
+        let presented =
+            token.or_else(|| self.own_token.as_ref().map(|own| own.reveal().to_owned()));
+        let token = presented.as_deref().and_then(Token::parse).ok_or(Refusal::AuthRequired)?;
+        let store = self.store.clone();
+        let found = self.blocking(move || store.authenticate(&token)).await?;
+        found.map_err(|error| store_failed(&error))?.ok_or(Refusal::AuthRequired)
+    }
+
+    /// The policy as the file has it now.
+    pub(super) async fn policy(&self) -> Result<Arc<Policy>, Refusal> {
+        let file = Arc::clone(&self.policy);
+        let policy = self.blocking(move || file.current()).await?;
+        policy.map_err(|error| Refusal::PolicyUnusable(error.to_string()))
+    }
+
+    /// Writes down that a call is refused, and gives the refusal; if it cannot be written down, that.
+    pub(super) async fn refused(
+        &self,
+        call: &Call,
+        caller: Option<&Caller>,
+        refusal: Refusal,
+    ) -> Refusal {
+        let mut entries =
+            vec![call.entry(AuditEvent::McpToolCall, caller, refusal.name(), Map::new())];
+        if refusal.code() == POLICY_BLOCKED {
+            let reason = Value::from(refusal.to_string());
+            let details = Map::from_iter([("blocked_reason".to_owned(), reason)]);
+            entries.push(call.entry(AuditEvent::PolicyBlocked, caller, refusal.name(), details));
+        }
+        match self.append(entries).await {
+            Ok(()) => refusal,
+            Err(failed) => failed,
+        }
+    }
+
+    /// Appends to the audit log; what is not written must not happen.
+    pub(super) async fn append(&self, entries: Vec<AuditEntry>) -> Result<(), Refusal> {
+        let store = self.store.clone();
+        let appended = self.blocking(move || store.append(&entries)).await?;
+        appended.map_err(|error| store_failed(&error))
+    }
+
+    /// Does what waits for a disk where nobody waits for it.
+    pub(super) async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let done = tokio::task::spawn_blocking(work).await;
+        done.map_err(|_| Refusal::Internal("internal error".to_owned()))
+    }
+}
+
+impl Call {
+    /// A line of the audit log about this call.
+    pub(super) fn entry(
+        &self,
+        event: AuditEvent,
+        caller: Option<&Caller>,
+        outcome: &'static str,
+        details: Map<String, Value>,
+    ) -> AuditEntry {
+        AuditEntry {
+            run_id: self.run_id,
+            event,
+            user: caller.map(|caller| caller.user.clone()),
+            tool: self.tool.name().to_owned(),
+            arguments_hash: Some(self.arguments_hash.clone()),
+            outcome,
+            details,
+        }
+    }
+}
+
+/// The store failed: the log has why, the client what to do.
+fn store_failed(error: &StoreError) -> Refusal {
+    tracing::error!(%error, "the governance store failed");
+    let message = "The audit log cannot be used, so nothing is done. Ask the admin to look at the \
+                   server's log.";
+    Refusal::Internal(message.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_code_of_a_policy_block_is_the_refusals() {
+        assert_eq!(Refusal::NotInAllowlist.code(), POLICY_BLOCKED);
+    }
+}

@@ -1,0 +1,205 @@
+//! What is kept of a run to show that it was one, and how it went.
+
+use std::fmt;
+use std::time::SystemTime;
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::summary::TestSummary;
+
+/// A moment, written as RFC 3339 in UTC with milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Timestamp(DateTime<Utc>);
+
+impl From<DateTime<Utc>> for Timestamp {
+    fn from(time: DateTime<Utc>) -> Self {
+        Self(time)
+    }
+}
+
+impl From<SystemTime> for Timestamp {
+    fn from(time: SystemTime) -> Self {
+        Self(time.into())
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.to_rfc3339_opts(SecondsFormat::Millis, true))
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let time = DateTime::parse_from_rfc3339(&text).map_err(de::Error::custom)?;
+        Ok(Self(time.to_utc()))
+    }
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum RunStatus {
+    /// All tests passed.
+    Passed,
+    /// Tests failed.
+    Failed,
+    /// Pytest itself failed, or tests had errors before or after they ran.
+    Error,
+    /// It was killed at the policy's timeout.
+    Timeout,
+    /// The sandbox ended it, or could not be had.
+    SandboxViolation,
+    /// It took more than the policy's budget.
+    BudgetExceeded,
+    /// The client took the call back.
+    Cancelled,
+    /// There was nothing to run.
+    NoTests,
+}
+
+/// What the call took of its budget.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Governance {
+    /// What the whole call took so far.
+    pub(crate) elapsed_ms_total: u64,
+    /// How often pytest was started.
+    pub(crate) attempts_total: u64,
+    /// Whether the budget ended the call before its end.
+    pub(crate) short_circuited: bool,
+    /// What the policy gave one run.
+    pub(crate) policy_timeout_s: u64,
+}
+
+/// A file that the run left.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ArtifactRecord {
+    /// Relative to the run's folder.
+    pub(crate) path: String,
+    /// How large it was.
+    pub(crate) bytes: u64,
+    /// In lower-case hexadecimal; none where it was not read to its end.
+    pub(crate) sha256: Option<String>,
+}
+
+/// The evidence of a run: `evidence.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Evidence {
+    /// The run.
+    #[serde(with = "hyphenated")]
+    pub(crate) run_id: Uuid,
+    /// The tool that was called.
+    pub(crate) tool: String,
+    /// Who called it.
+    pub(crate) user: String,
+    /// How it ended.
+    pub(crate) status: RunStatus,
+    /// Of pytest; none where it had none, as when it was killed.
+    pub(crate) exit_code: Option<i32>,
+    /// When the call came.
+    pub(crate) started: Timestamp,
+    /// When the run was over.
+    pub(crate) finished: Timestamp,
+    /// How long pytest ran, in milliseconds; none where it did not.
+    pub(crate) duration_ms: Option<u64>,
+    /// What the tool was called with, without its token.
+    pub(crate) arguments: Map<String, Value>,
+    /// The hash by which the audit log names these arguments.
+    pub(crate) arguments_hash: String,
+    /// What the tests came to, where pytest told.
+    pub(crate) summary: Option<TestSummary>,
+    /// What the run left.
+    pub(crate) artifacts: Vec<ArtifactRecord>,
+    /// The tier of the sandbox that held the tests: `T3` is all layers.
+    pub(crate) sandbox_tier: Option<String>,
+    /// What the call took of its budget.
+    pub(crate) governance: Governance,
+}
+
+/// An id of a run as text: `#[serde(with = "hyphenated")]`.
+pub(crate) mod hyphenated {
+    use serde::{Deserialize, Deserializer, Serializer, de};
+    use uuid::Uuid;
+
+    pub(crate) fn serialize<S: Serializer>(id: &Uuid, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&id.hyphenated())
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Uuid, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Uuid::try_parse(&text).map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn evidence_is_written_and_read_back() {
+        let document = json!({
+            "run_id": "67e55044-10b1-426f-9247-bb680e5fe0c8",
+            "tool": "run_pytest",
+            "user": "alice",
+            "status": "sandbox_violation",
+            "exit_code": null,
+            "started": "2026-01-25T10:00:00.000Z",
+            "finished": "2026-01-25T10:00:01.234Z",
+            "duration_ms": 1200,
+            "arguments": {"test_path": "tests/"},
+            "arguments_hash": "ab",
+            "summary": null,
+            "artifacts": [{"path": "files/a.txt", "bytes": 3, "sha256": null}],
+            "sandbox_tier": "T3",
+            "governance": {
+                "elapsed_ms_total": 1234,
+                "attempts_total": 1,
+                "short_circuited": false,
+                "policy_timeout_s": 300,
+            },
+        });
+        let evidence: Evidence = serde_json::from_value(document.clone()).unwrap();
+        assert_eq!(evidence.status, RunStatus::SandboxViolation);
+        assert_eq!(serde_json::to_value(&evidence).unwrap(), document);
+    }
+
+    #[test]
+    fn every_status_has_its_documented_name() {
+        let names = [
+            (RunStatus::Passed, "passed"),
+            (RunStatus::Failed, "failed"),
+            (RunStatus::Error, "error"),
+            (RunStatus::Timeout, "timeout"),
+            (RunStatus::SandboxViolation, "sandbox_violation"),
+            (RunStatus::BudgetExceeded, "budget_exceeded"),
+            (RunStatus::Cancelled, "cancelled"),
+            (RunStatus::NoTests, "no_tests"),
+        ];
+        for (status, name) in names {
+            assert_eq!(serde_json::to_value(status).unwrap(), json!(name));
+        }
+    }
+
+    #[test]
+    fn a_timestamp_is_utc_with_milliseconds() {
+        let time: Timestamp = serde_json::from_value(json!("2026-01-25T12:00:00+02:00")).unwrap();
+        assert_eq!(time.to_string(), "2026-01-25T10:00:00.000Z");
+        assert_eq!(Timestamp::from(SystemTime::UNIX_EPOCH).to_string(), "1970-01-01T00:00:00.000Z");
+        assert!(time < Timestamp::from(SystemTime::now()));
+        assert!(serde_json::from_value::<Timestamp>(json!("yesterday")).is_err());
+    }
+}

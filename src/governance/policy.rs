@@ -1,0 +1,224 @@
+//! The policy file: which governed tools may be called, and what a run may take.
+//!
+//! A policy that is not understood to its last key is refused as a whole. Whether the paths it names
+//! exist is looked at when they are used, never here.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use super::artifacts::Retention;
+use super::roles::GovernedTool;
+use crate::config::{MEMORY_MB_DEFAULT, MEMORY_MB_MAX, MEMORY_MB_MIN};
+use document::{Document, Section};
+
+pub(crate) use file::PolicyFile;
+
+/// No policy needs more, and somebody else's file must not fill the memory.
+pub(crate) const POLICY_BYTES_MAX: usize = 64 * 1024;
+
+const TIMEOUT_S_DEFAULT: u64 = 300;
+const TIMEOUT_S_MAX: u64 = 3600;
+const ATTEMPTS_DEFAULT: u64 = 1;
+/// What a run prints is held in memory.
+const OUTPUT_BYTES_MAX: u64 = 1 << 30;
+const RETENTION_DAYS_MAX: u64 = 36_500;
+/// An exbibyte, as the total is counted in bytes.
+const TOTAL_MB_MAX: u64 = 1 << 40;
+const SECONDS_A_DAY: u64 = 24 * 60 * 60;
+
+/// The keys of each section; everything else is refused.
+const SECTIONS: [(&str, &[&str]); 5] = [
+    ("tools", &["allowlist"]),
+    ("sandbox", &["enabled", "timeout_s", "memory_limit_mb", "allowed_paths", "env_whitelist"]),
+    ("budget", &["elapsed_ms_max", "attempts_max", "output_bytes_max", "artifact_bytes_max"]),
+    ("workspace", &["root"]),
+    ("artifacts", &["retention_days", "total_mb_max"]),
+];
+
+/// A variable that the tests never get from the server.
+struct ForbiddenVariable {
+    /// Its name; one that ends in `*` is the start of a name.
+    name: &'static str,
+    why: &'static str,
+}
+
+/// What the tests get of the server's environment must not change which code runs.
+const FORBIDDEN_VARIABLES: [ForbiddenVariable; 12] = [
+    forbidden("PYTHON*", "it changes how Python starts and what it imports"),
+    forbidden("PYTEST_*", "it changes which plugins and options pytest has"),
+    forbidden("LD_*", "it makes the dynamic linker load other code"),
+    forbidden("DYLD_*", "it makes the dynamic linker load other code"),
+    forbidden("GLIBC_TUNABLES", "it changes how the C library works"),
+    forbidden("GCONV_PATH", "it makes the C library load other code"),
+    forbidden("BASH_ENV", "it makes every shell run a file first"),
+    forbidden("QWED_*", "it is a setting or a token of the server"),
+    forbidden("PATH", "the sandbox sets it"),
+    forbidden("HOME", "the sandbox sets it"),
+    forbidden("TMPDIR", "the sandbox sets it"),
+    forbidden("TEMP", "the sandbox sets TMPDIR, which it would replace"),
+];
+
+const fn forbidden(name: &'static str, why: &'static str) -> ForbiddenVariable {
+    ForbiddenVariable { name, why }
+}
+
+/// What the admin allows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Policy {
+    /// The tools that may be called. None at all is an error of the admin's, which a call is told.
+    pub(crate) allowlist: BTreeSet<GovernedTool>,
+    /// How the tests are held.
+    pub(crate) sandbox: SandboxPolicy,
+    /// What a call may take.
+    pub(crate) budget: BudgetPolicy,
+    /// The folder whose tests run; without one none do.
+    pub(crate) workspace_root: Option<PathBuf>,
+    /// What is kept of past runs.
+    pub(crate) retention: Retention,
+}
+
+/// The section `sandbox`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SandboxPolicy {
+    /// Where it is false nothing runs.
+    pub(crate) enabled: bool,
+    /// What one run of pytest may take until it is killed.
+    pub(crate) timeout: Duration,
+    /// What all processes of a run may have together, in MiB.
+    pub(crate) memory_limit_mb: u64,
+    /// What the tests may read besides the workspace and Python's own; absolute.
+    pub(crate) allowed_paths: Vec<PathBuf>,
+    /// The variables of the server that tests get.
+    pub(crate) env_whitelist: Vec<String>,
+}
+
+/// The section `budget`. What is not limited is none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BudgetPolicy {
+    /// What a whole call may take.
+    pub(crate) elapsed: Option<Duration>,
+    /// How often pytest may be started within a call.
+    pub(crate) attempts_max: u64,
+    /// How much standard output and standard error may have, each.
+    pub(crate) output_bytes_max: Option<u64>,
+    /// How much all files of a run may have together.
+    pub(crate) artifact_bytes_max: Option<u64>,
+}
+
+/// Why there is no policy. The text goes to the model: it has no path, and of the file no more than
+/// names of keys.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub(crate) enum PolicyError {
+    /// It is missing, or the server may not read it.
+    #[error("the policy file cannot be read: {0}")]
+    Unreadable(io::ErrorKind),
+    /// A folder, a pipe, a device.
+    #[error("the policy file is not a regular file")]
+    NotAFile,
+    /// See [`POLICY_BYTES_MAX`].
+    #[error("the policy file is larger than 64 KiB")]
+    TooLarge,
+    /// TOML is UTF-8.
+    #[error("the policy file is not UTF-8")]
+    NotUtf8,
+    /// Not TOML; `message` is the parser's and quotes nothing of the file.
+    #[error("line {line}: not valid TOML: {message}")]
+    Syntax { line: usize, message: String },
+    /// A section or a key that no policy has.
+    #[error("line {line}: {key} is not known; {known}")]
+    UnknownKey { line: usize, key: String, known: String },
+    /// A value that the key cannot have.
+    #[error("line {line}: {key} must {must}")]
+    Value { line: usize, key: String, must: String },
+}
+
+impl Policy {
+    /// Reads the text of a policy file.
+    pub(crate) fn parse(text: &str) -> Result<Self, PolicyError> {
+        if text.len() > POLICY_BYTES_MAX {
+            return Err(PolicyError::TooLarge);
+        }
+        let document = Document::parse(text, &SECTIONS)?;
+        Ok(Self {
+            allowlist: allowlist(&document.section("tools")?)?,
+            sandbox: sandbox(&document.section("sandbox")?)?,
+            budget: budget(&document.section("budget")?)?,
+            workspace_root: document.section("workspace")?.path("root")?,
+            retention: retention(&document.section("artifacts")?)?,
+        })
+    }
+}
+
+fn allowlist(section: &Section<'_>) -> Result<BTreeSet<GovernedTool>, PolicyError> {
+    let mut tools = BTreeSet::new();
+    for name in section.texts("allowlist")? {
+        let Some(tool) = GovernedTool::from_name(name.text) else {
+            let names = GovernedTool::ALL.map(GovernedTool::name).join(", ");
+            return Err(name.must(format!("name these tools only: {names}")));
+        };
+        if !tools.insert(tool) {
+            return Err(name.must(format!("name {} once only", tool.name())));
+        }
+    }
+    Ok(tools)
+}
+
+fn sandbox(section: &Section<'_>) -> Result<SandboxPolicy, PolicyError> {
+    let timeout_s = section.number("timeout_s", 1, TIMEOUT_S_MAX)?;
+    let memory_limit_mb = section.number("memory_limit_mb", MEMORY_MB_MIN, MEMORY_MB_MAX)?;
+    Ok(SandboxPolicy {
+        enabled: section.flag("enabled")?.unwrap_or(true),
+        timeout: Duration::from_secs(timeout_s.unwrap_or(TIMEOUT_S_DEFAULT)),
+        memory_limit_mb: memory_limit_mb.unwrap_or(MEMORY_MB_DEFAULT),
+        allowed_paths: section.paths("allowed_paths")?,
+        env_whitelist: variables(section)?,
+    })
+}
+
+fn variables(section: &Section<'_>) -> Result<Vec<String>, PolicyError> {
+    let mut names = Vec::new();
+    for name in section.texts("env_whitelist")? {
+        let is_name = name.text.starts_with(|c: char| c == '_' || c.is_ascii_alphabetic())
+            && name.text.chars().all(|c| c == '_' || c.is_ascii_alphanumeric());
+        if !is_name {
+            return Err(name.must("have names of variables only, such as LANG".to_owned()));
+        }
+        let is_meant = |row: &&ForbiddenVariable| match row.name.strip_suffix('*') {
+            Some(start) => name.text.starts_with(start),
+            None => name.text == row.name,
+        };
+        if let Some(row) = FORBIDDEN_VARIABLES.iter().find(is_meant) {
+            return Err(name.must(format!("not have {}: {}", row.name, row.why)));
+        }
+        names.push(name.text.to_owned());
+    }
+    Ok(names)
+}
+
+fn budget(section: &Section<'_>) -> Result<BudgetPolicy, PolicyError> {
+    let elapsed_ms = section.number("elapsed_ms_max", 1, u64::MAX)?;
+    Ok(BudgetPolicy {
+        elapsed: elapsed_ms.map(Duration::from_millis),
+        attempts_max: section.number("attempts_max", 0, u64::MAX)?.unwrap_or(ATTEMPTS_DEFAULT),
+        output_bytes_max: section.number("output_bytes_max", 1, OUTPUT_BYTES_MAX)?,
+        artifact_bytes_max: section.number("artifact_bytes_max", 1, u64::MAX)?,
+    })
+}
+
+fn retention(section: &Section<'_>) -> Result<Retention, PolicyError> {
+    let days = section.number("retention_days", 1, RETENTION_DAYS_MAX)?;
+    let megabytes = section.number("total_mb_max", 1, TOTAL_MB_MAX)?;
+    Ok(Retention {
+        age: days.map(|days| Duration::from_secs(days * SECONDS_A_DAY)),
+        total_bytes: megabytes.map(|megabytes| megabytes << 20),
+    })
+}
+
+mod document;
+mod file;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,187 @@
+//! A TOML document whose values know their line.
+
+use std::path::{Component, Path, PathBuf};
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::PolicyError;
+
+/// A longer name of a key is not repeated in an error.
+const KEY_CHARS_MAX: usize = 64;
+
+/// A parsed document that has known sections and keys only.
+pub(super) struct Document<'t> {
+    text: &'t str,
+    root: DeTable<'t>,
+}
+
+impl<'t> Document<'t> {
+    /// Parses `text`; `sections` are the names of the sections and their keys.
+    pub(super) fn parse(text: &'t str, sections: &[(&str, &[&str])]) -> Result<Self, PolicyError> {
+        let root = DeTable::parse(text).map_err(|error| PolicyError::Syntax {
+            line: line_at(text, error.span().map_or(text.len(), |span| span.start)),
+            message: error.message().to_owned(),
+        })?;
+        let document = Self { text, root: root.into_inner() };
+        for name in document.root.keys() {
+            let Some((section, keys)) =
+                sections.iter().find(|(section, _)| *section == name.get_ref().as_ref())
+            else {
+                let names: Vec<&str> = sections.iter().map(|(section, _)| *section).collect();
+                return Err(PolicyError::UnknownKey {
+                    line: line_at(text, name.span().start),
+                    key: shown(name.get_ref()),
+                    known: format!("the sections are {}", names.join(", ")),
+                });
+            };
+            document.section(section)?.has_only(keys)?;
+        }
+        Ok(document)
+    }
+
+    /// The section of this name; one that is not there has no keys.
+    pub(super) fn section<'d>(&'d self, name: &'d str) -> Result<Section<'d>, PolicyError> {
+        let text = self.text;
+        match self.root.get(name) {
+            None => Ok(Section { text, name, table: None }),
+            Some(value) => match value.get_ref() {
+                DeValue::Table(table) => Ok(Section { text, name, table: Some(table) }),
+                DeValue::String(_)
+                | DeValue::Integer(_)
+                | DeValue::Float(_)
+                | DeValue::Boolean(_)
+                | DeValue::Datetime(_)
+                | DeValue::Array(_) => Err(PolicyError::Value {
+                    line: line_at(text, value.span().start),
+                    key: name.to_owned(),
+                    must: format!("be a section: [{name}]"),
+                }),
+            },
+        }
+    }
+}
+
+/// One section of the document.
+pub(super) struct Section<'d> {
+    text: &'d str,
+    name: &'d str,
+    table: Option<&'d DeTable<'d>>,
+}
+
+/// A text in a list, and where it is.
+pub(super) struct Item<'d> {
+    pub(super) text: &'d str,
+    line: usize,
+    key: String,
+}
+
+impl Item<'_> {
+    /// The error that says what the item must be.
+    pub(super) fn must(&self, must: String) -> PolicyError {
+        PolicyError::Value { line: self.line, key: self.key.clone(), must }
+    }
+}
+
+impl<'d> Section<'d> {
+    fn has_only(&self, keys: &[&str]) -> Result<(), PolicyError> {
+        let unknown = self.table.into_iter().flat_map(|table| table.keys());
+        match unknown.into_iter().find(|key| !keys.contains(&key.get_ref().as_ref())) {
+            None => Ok(()),
+            Some(key) => Err(PolicyError::UnknownKey {
+                line: line_at(self.text, key.span().start),
+                key: format!("{}.{}", self.name, shown(key.get_ref())),
+                known: format!("the keys of {} are {}", self.name, keys.join(", ")),
+            }),
+        }
+    }
+
+    /// A truth value.
+    pub(super) fn flag(&self, key: &str) -> Result<Option<bool>, PolicyError> {
+        let Some(value) = self.value(key) else { return Ok(None) };
+        match value.get_ref().as_bool() {
+            Some(flag) => Ok(Some(flag)),
+            None => Err(self.must(key, value, "be true or false".to_owned())),
+        }
+    }
+
+    /// A whole number within bounds.
+    pub(super) fn number(&self, key: &str, min: u64, max: u64) -> Result<Option<u64>, PolicyError> {
+        let Some(value) = self.value(key) else { return Ok(None) };
+        let number = value.get_ref().as_integer();
+        let number = number
+            .and_then(|number| u64::from_str_radix(number.as_str(), number.radix()).ok())
+            .filter(|number| (min..=max).contains(number));
+        if number.is_none() {
+            let range = match max {
+                u64::MAX => format!("of at least {min}"),
+                _ => format!("from {min} to {max}"),
+            };
+            return Err(self.must(key, value, format!("be a whole number {range}")));
+        }
+        Ok(number)
+    }
+
+    /// An absolute path.
+    pub(super) fn path(&self, key: &str) -> Result<Option<PathBuf>, PolicyError> {
+        let Some(value) = self.value(key) else { return Ok(None) };
+        match value.get_ref().as_str().and_then(absolute) {
+            Some(path) => Ok(Some(path)),
+            None => Err(self.must(key, value, "be an absolute path without ..".to_owned())),
+        }
+    }
+
+    /// A list of absolute paths.
+    pub(super) fn paths(&self, key: &str) -> Result<Vec<PathBuf>, PolicyError> {
+        let must = || "have absolute paths without .. only".to_owned();
+        let items = self.texts(key)?;
+        items.iter().map(|item| absolute(item.text).ok_or_else(|| item.must(must()))).collect()
+    }
+
+    /// A list of texts.
+    pub(super) fn texts(&self, key: &str) -> Result<Vec<Item<'d>>, PolicyError> {
+        let Some(value) = self.value(key) else { return Ok(Vec::new()) };
+        let must = || "be a list of texts".to_owned();
+        let Some(values) = value.get_ref().as_array() else {
+            return Err(self.must(key, value, must()));
+        };
+        let item = |value: &'d Spanned<DeValue<'d>>| match value.get_ref().as_str() {
+            Some(text) => {
+                let line = line_at(self.text, value.span().start);
+                Ok(Item { text, line, key: format!("{}.{key}", self.name) })
+            }
+            None => Err(self.must(key, value, must())),
+        };
+        values.iter().map(item).collect()
+    }
+
+    fn value(&self, key: &str) -> Option<&'d Spanned<DeValue<'d>>> {
+        self.table.and_then(|table| table.get(key))
+    }
+
+    fn must(&self, key: &str, value: &Spanned<DeValue<'_>>, must: String) -> PolicyError {
+        let line = line_at(self.text, value.span().start);
+        PolicyError::Value { line, key: format!("{}.{key}", self.name), must }
+    }
+}
+
+fn absolute(text: &str) -> Option<PathBuf> {
+    let path = Path::new(text);
+    let climbs = path.components().any(|part| part == Component::ParentDir);
+    (path.is_absolute() && !climbs && !text.contains('\0')).then(|| path.to_owned())
+}
+
+fn line_at(text: &str, offset: usize) -> usize {
+    let before = text.get(..offset).unwrap_or(text);
+    1 + before.matches('\n').count()
+}
+
+/// A key as an error names it. What had to be quoted is no slip of somebody's spelling.
+fn shown(key: &str) -> String {
+    let is_bare = key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+    if is_bare && (1..=KEY_CHARS_MAX).contains(&key.len()) {
+        key.to_owned()
+    } else {
+        "a quoted or long key".to_owned()
+    }
+}

@@ -1,0 +1,109 @@
+//! The policy of now: the file is looked at for each call.
+
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use super::{POLICY_BYTES_MAX, Policy, PolicyError};
+
+/// A file that changed less than this before it was read may change once more without another time:
+/// file systems count in steps, the coarsest of two seconds.
+const SETTLED_AFTER: Duration = Duration::from_secs(2);
+
+/// Where the policy is, and what it was when it was last read.
+///
+/// A file that cannot be used is an error for every call until it is mended. The policy that it had
+/// before is never taken instead.
+#[derive(Debug)]
+pub(crate) struct PolicyFile {
+    path: PathBuf,
+    last: Mutex<Option<Reading>>,
+}
+
+#[derive(Debug)]
+struct Reading {
+    /// None where the file may already be another one: it has to be read again.
+    stamp: Option<Stamp>,
+    policy: Result<Arc<Policy>, PolicyError>,
+}
+
+/// What differs when a file was changed or replaced.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl PolicyFile {
+    /// The policy at `path`; nothing is read yet.
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self { path, last: Mutex::new(None) }
+    }
+
+    /// The policy of now.
+    pub(crate) fn current(&self) -> Result<Arc<Policy>, PolicyError> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = fs::metadata(&self.path).map_err(|error| unreadable(&error))?;
+        // Before it is opened: opening a pipe would wait for a writer.
+        if !found.is_file() {
+            return Err(PolicyError::NotAFile);
+        }
+        let stamp = Some(Stamp::of(&found));
+        let reading = match last.take().filter(|last| last.stamp == stamp) {
+            Some(reading) => reading,
+            None => read(&self.path).map_err(|error| unreadable(&error))?,
+        };
+        last.insert(reading).policy.clone()
+    }
+}
+
+fn read(path: &Path) -> io::Result<Reading> {
+    let started = SystemTime::now();
+    let file = File::open(path)?;
+    let stamp = Stamp::of(&file.metadata()?);
+    let mut bytes = Vec::new();
+    let bytes_max = u64::try_from(POLICY_BYTES_MAX).unwrap_or(u64::MAX);
+    (&file).take(bytes_max + 1).read_to_end(&mut bytes)?;
+    let after = Stamp::of(&file.metadata()?);
+
+    let is_settled = stamp == after && stamp.is_older_than(SETTLED_AFTER, started);
+    let policy = match String::from_utf8(bytes) {
+        Ok(text) => Policy::parse(&text).map(Arc::new),
+        Err(error) if error.as_bytes().len() > POLICY_BYTES_MAX => Err(PolicyError::TooLarge),
+        Err(_) => Err(PolicyError::NotUtf8),
+    };
+    Ok(Reading { stamp: is_settled.then_some(stamp), policy })
+}
+
+fn unreadable(error: &io::Error) -> PolicyError {
+    PolicyError::Unreadable(error.kind())
+}
+
+impl Stamp {
+    fn of(metadata: &Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+
+    /// A time in the future is not older: the clock was set, and says nothing.
+    fn is_older_than(&self, age: Duration, now: SystemTime) -> bool {
+        let latest = self.modified.max(self.changed);
+        let since_epoch = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let latest = Duration::new(
+            u64::try_from(latest.0).unwrap_or_default(),
+            u32::try_from(latest.1).unwrap_or_default(),
+        );
+        since_epoch.checked_sub(latest).is_some_and(|elapsed| elapsed >= age)
+    }
+}

@@ -1,0 +1,311 @@
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use super::*;
+
+fn error(text: &str) -> String {
+    Policy::parse(text).expect_err(text).to_string()
+}
+
+#[test]
+fn the_documented_example_means_what_it_says() {
+    let policy = Policy::parse(include_str!("../../../examples/policy.toml")).unwrap();
+    let expected = Policy {
+        allowlist: BTreeSet::from(GovernedTool::ALL),
+        sandbox: SandboxPolicy {
+            enabled: true,
+            timeout: Duration::from_secs(300),
+            memory_limit_mb: 1024,
+            allowed_paths: vec!["/srv/data".into()],
+            env_whitelist: vec!["LANG".to_owned(), "TZ".to_owned()],
+        },
+        budget: BudgetPolicy {
+            elapsed: Some(Duration::from_secs(300)),
+            attempts_max: 1,
+            output_bytes_max: Some(8 << 20),
+            artifact_bytes_max: Some(64 << 20),
+        },
+        workspace_root: Some("/srv/project".into()),
+        retention: Retention {
+            age: Some(Duration::from_secs(30 * 24 * 3600)),
+            total_bytes: Some(1 << 30),
+        },
+    };
+    assert_eq!(policy, expected);
+}
+
+#[test]
+fn the_example_names_every_key() {
+    let text = include_str!("../../../examples/policy.toml");
+    for (section, keys) in SECTIONS {
+        assert!(text.contains(&format!("[{section}]")), "{section}");
+        for key in keys {
+            assert!(text.lines().any(|line| line.starts_with(&format!("{key} = "))), "{key}");
+        }
+    }
+}
+
+#[test]
+fn everything_has_a_default() {
+    let expected = Policy {
+        allowlist: BTreeSet::new(),
+        sandbox: SandboxPolicy {
+            enabled: true,
+            timeout: Duration::from_secs(300),
+            memory_limit_mb: 1024,
+            allowed_paths: Vec::new(),
+            env_whitelist: Vec::new(),
+        },
+        budget: BudgetPolicy {
+            elapsed: None,
+            attempts_max: 1,
+            output_bytes_max: None,
+            artifact_bytes_max: None,
+        },
+        workspace_root: None,
+        retention: Retention { age: None, total_bytes: None },
+    };
+    for text in ["", "# nothing\n", "[tools]\nallowlist = []\n[workspace]\n"] {
+        assert_eq!(Policy::parse(text).unwrap(), expected, "{text}");
+    }
+}
+
+#[test]
+fn toml_may_be_written_in_every_way() {
+    let policy = Policy::parse(
+        "tools.allowlist = ['run_pytest',\r\n 'get_evidence',]\r\n\
+         sandbox = { timeout_s = 0x10, memory_limit_mb = 1_024, enabled = false }\n\
+         budget.attempts_max = 0",
+    )
+    .unwrap();
+    let tools = BTreeSet::from([GovernedTool::RunPytest, GovernedTool::GetEvidence]);
+    assert_eq!(policy.allowlist, tools);
+    assert_eq!(policy.sandbox.timeout, Duration::from_secs(16));
+    assert_eq!(policy.sandbox.memory_limit_mb, 1024);
+    assert!(!policy.sandbox.enabled);
+    assert_eq!(policy.budget.attempts_max, 0);
+}
+
+#[test]
+fn bounds_are_part_of_the_range() {
+    for (section, key, min, max) in [
+        ("sandbox", "timeout_s", 1, 3600),
+        ("sandbox", "memory_limit_mb", 128, 1_048_576),
+        ("budget", "elapsed_ms_max", 1, u64::MAX),
+        ("budget", "attempts_max", 0, u64::MAX),
+        ("budget", "output_bytes_max", 1, 1 << 30),
+        ("budget", "artifact_bytes_max", 1, u64::MAX),
+        ("artifacts", "retention_days", 1, 36_500),
+        ("artifacts", "total_mb_max", 1, 1 << 40),
+    ] {
+        let text = |value: u128| format!("[{section}]\n\n{key} = {value}");
+        let range = match max {
+            u64::MAX => format!("of at least {min}"),
+            _ => format!("from {min} to {max}"),
+        };
+        let expected = format!("line 3: {section}.{key} must be a whole number {range}");
+        for inside in [min, max.min(u64::try_from(i64::MAX).unwrap())] {
+            assert!(Policy::parse(&text(inside.into())).is_ok(), "{key} {inside}");
+        }
+        assert_eq!(error(&text(u128::from(max) + 1)), expected);
+        assert_eq!(error(&format!("[{section}]\n\n{key} = -1")), expected);
+        if let Some(below) = u128::from(min).checked_sub(1) {
+            assert_eq!(error(&text(below)), expected);
+        }
+        for wrong in ["1.5", "'5'", "true", "[5]", "{}", "1979-05-27", "nan"] {
+            assert_eq!(error(&format!("[{section}]\n\n{key} = {wrong}")), expected, "{wrong}");
+        }
+    }
+}
+
+#[test]
+fn unknown_sections_and_keys_are_named_with_their_line() {
+    let sections = "the sections are tools, sandbox, budget, workspace, artifacts";
+    for (text, expected) in [
+        ("\n[tool]", format!("line 2: tool is not known; {sections}")),
+        ("timeout_s = 5", format!("line 1: timeout_s is not known; {sections}")),
+        ("\n'' = 5", format!("line 2: a quoted or long key is not known; {sections}")),
+        (
+            "[tools]\nallow_list = []",
+            "line 2: tools.allow_list is not known; the keys of tools are allowlist".to_owned(),
+        ),
+        (
+            "[workspace]\n\"sec ret\" = 1",
+            "line 2: workspace.a quoted or long key is not known; the keys of workspace are root"
+                .to_owned(),
+        ),
+        ("tools = 3", "line 1: tools must be a section: [tools]".to_owned()),
+        ("[[sandbox]]", "line 1: sandbox must be a section: [sandbox]".to_owned()),
+    ] {
+        assert_eq!(error(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn values_are_named_by_their_key_and_their_line() {
+    let list = "be a list of texts";
+    let path = "be an absolute path without ..";
+    let paths = "have absolute paths without .. only";
+    let tools = "name these tools only: run_pytest, get_evidence, list_artifacts, \
+                 get_artifact_content";
+    let variables = "have names of variables only, such as LANG";
+    for (section, lines, line, must) in [
+        ("tools", "allowlist = 'run_pytest'", 2, list),
+        ("tools", "allowlist = [\n'run_pytest',\n5]", 4, list),
+        ("tools", "allowlist = [\n'run_pytest',\n'run_shell']", 4, tools),
+        ("tools", "allowlist = ['RUN_PYTEST']", 2, tools),
+        ("tools", "allowlist = ['run_pytest',\n'run_pytest']", 3, "name run_pytest once only"),
+        ("sandbox", "enabled = 'true'", 2, "be true or false"),
+        ("sandbox", "enabled = 1", 2, "be true or false"),
+        ("sandbox", "allowed_paths = '/srv'", 2, list),
+        ("sandbox", "allowed_paths = ['/srv',\n'data']", 3, paths),
+        ("sandbox", "allowed_paths = ['']", 2, paths),
+        ("sandbox", "allowed_paths = ['/srv/../etc']", 2, paths),
+        ("sandbox", "allowed_paths = [\"/srv\\u0000\"]", 2, paths),
+        ("sandbox", "env_whitelist = ['A B']", 2, variables),
+        ("sandbox", "env_whitelist = ['']", 2, variables),
+        ("sandbox", "env_whitelist = ['A=1']", 2, variables),
+        ("sandbox", "env_whitelist = ['LANG',\n\n'1A']", 4, variables),
+        ("workspace", "root = 'project'", 2, path),
+        ("workspace", "root = ['/srv']", 2, path),
+    ] {
+        let (key, _) = lines.split_once(' ').unwrap();
+        let found = error(&format!("[{section}]\n{lines}"));
+        assert_eq!(found, format!("line {line}: {section}.{key} must {must}"));
+    }
+}
+
+#[test]
+fn variables_that_change_which_code_runs_are_refused() {
+    for row in &FORBIDDEN_VARIABLES {
+        let expected =
+            format!("line 2: sandbox.env_whitelist must not have {}: {}", row.name, row.why);
+        let name = row.name.replace('*', "X1");
+        assert_eq!(error(&format!("[sandbox]\nenv_whitelist = ['{name}']")), expected);
+    }
+    for allowed in ["LANG", "LC_ALL", "PATH_INFO", "path", "_", "MY_PYTHON", "TERM"] {
+        let text = format!("[sandbox]\nenv_whitelist = ['{allowed}']");
+        assert_eq!(Policy::parse(&text).unwrap().sandbox.env_whitelist, [allowed]);
+    }
+}
+
+#[test]
+fn what_is_not_toml_is_told_by_line_without_its_content() {
+    let deep = format!("[tools]\nallowlist = {}", "[".repeat(30_000));
+    for (text, line) in [
+        ("[tools]\nallowlist = [secret", 2),
+        ("[tools\n", 1),
+        ("\n\nsecret", 3),
+        ("[tools]\nallowlist = []\nallowlist = []", 3),
+        ("[tools]\n[tools]", 2),
+        ("a = \"secret", 1),
+        ("a = \u{1}", 1),
+        (deep.as_str(), 2),
+    ] {
+        let shown: String = text.chars().take(40).collect();
+        let found = error(text);
+        assert!(found.starts_with(&format!("line {line}: not valid TOML: ")), "{shown}: {found}");
+        assert!(!found.contains("secret") && found.len() < 200, "{found}");
+    }
+}
+
+#[test]
+fn a_large_file_is_refused() {
+    let text = "#".repeat(POLICY_BYTES_MAX);
+    assert!(Policy::parse(&text).is_ok());
+    assert_eq!(error(&(text.clone() + "#")), "the policy file is larger than 64 KiB");
+
+    let folder = TempDir::new().unwrap();
+    let file = PolicyFile::new(folder.path().join("policy.toml"));
+    for (bytes, expected) in [
+        (text.repeat(100).into_bytes(), PolicyError::TooLarge),
+        (vec![0xff; POLICY_BYTES_MAX * 2], PolicyError::TooLarge),
+        (vec![0xff; 3], PolicyError::NotUtf8),
+    ] {
+        fs::write(file_path(&folder), bytes).unwrap();
+        assert_eq!(file.current().unwrap_err(), expected);
+    }
+}
+
+fn file_path(folder: &TempDir) -> PathBuf {
+    folder.path().join("policy.toml")
+}
+
+fn timeout_of(file: &PolicyFile) -> Result<u64, PolicyError> {
+    file.current().map(|policy| policy.sandbox.timeout.as_secs())
+}
+
+fn with_timeout(seconds: u64) -> String {
+    format!("[sandbox]\ntimeout_s = {seconds}\n")
+}
+
+#[test]
+fn every_change_is_seen_even_within_one_tick_of_the_clock() {
+    let folder = TempDir::new().unwrap();
+    let path = file_path(&folder);
+    let file = PolicyFile::new(path.clone());
+    // The same length each time; in place, and replaced.
+    for seconds in 100..400 {
+        if seconds % 2 == 0 {
+            fs::write(&path, with_timeout(seconds)).unwrap();
+        } else {
+            fs::write(folder.path().join("new"), with_timeout(seconds)).unwrap();
+            fs::rename(folder.path().join("new"), &path).unwrap();
+        }
+        assert_eq!(timeout_of(&file), Ok(seconds));
+    }
+}
+
+#[test]
+fn a_broken_or_missing_file_is_an_error_until_it_is_mended() {
+    let folder = TempDir::new().unwrap();
+    let path = file_path(&folder);
+    let file = PolicyFile::new(path.clone());
+    let missing = PolicyError::Unreadable(io::ErrorKind::NotFound);
+    assert_eq!(timeout_of(&file), Err(missing.clone()));
+    assert_eq!(missing.to_string(), "the policy file cannot be read: entity not found");
+
+    fs::write(&path, with_timeout(7)).unwrap();
+    assert_eq!(timeout_of(&file), Ok(7));
+    fs::write(&path, "[sandbox]\ntimeout_s = 0\n").unwrap();
+    for _ in 0..3 {
+        assert!(matches!(timeout_of(&file), Err(PolicyError::Value { line: 2, .. })));
+    }
+    fs::write(&path, with_timeout(8)).unwrap();
+    assert_eq!(timeout_of(&file), Ok(8));
+    fs::remove_file(&path).unwrap();
+    assert_eq!(timeout_of(&file), Err(missing.clone()));
+    fs::create_dir(&path).unwrap();
+    assert_eq!(timeout_of(&file), Err(PolicyError::NotAFile));
+    fs::remove_dir(&path).unwrap();
+    nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    assert_eq!(timeout_of(&file), Err(PolicyError::NotAFile));
+    fs::remove_file(&path).unwrap();
+    fs::write(folder.path().join("other"), with_timeout(9)).unwrap();
+    symlink("other", &path).unwrap();
+    assert_eq!(timeout_of(&file), Ok(9));
+}
+
+#[test]
+fn a_settled_file_is_read_once_and_again_when_it_changed() {
+    let folder = TempDir::new().unwrap();
+    let path = file_path(&folder);
+    fs::write(&path, with_timeout(100)).unwrap();
+    let file = PolicyFile::new(path.clone());
+    std::thread::sleep(Duration::from_millis(2100));
+    let first = file.current().unwrap();
+    assert!(std::sync::Arc::ptr_eq(&first, &file.current().unwrap()));
+
+    // Somebody who sets the file's time back cannot set the time of that change.
+    let modified = fs::metadata(&path).unwrap().modified().unwrap();
+    fs::write(&path, with_timeout(200)).unwrap();
+    fs::File::options().write(true).open(&path).unwrap().set_modified(modified).unwrap();
+    assert_eq!(timeout_of(&file), Ok(200));
+    assert!(
+        Command::new("touch").arg("-d").arg("2001-01-01").arg(&path).status().unwrap().success()
+    );
+    assert_eq!(timeout_of(&file), Ok(200));
+}

@@ -1,0 +1,83 @@
+//! Why a governed call is not carried out, or did not come to its end: JSON-RPC errors.
+
+use serde_json::{Value, json};
+use thiserror::Error;
+use uuid::Uuid;
+
+/// A refusal, with the documented codes and texts. `Display` is the error's message; it names no
+/// path and no token.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub(crate) enum Refusal {
+    /// No token, or not a valid one.
+    #[error("Authentication required")]
+    AuthRequired,
+    /// The role lacks the permission.
+    #[error("Permission denied")]
+    PermissionDenied,
+    /// The allowlist of the policy is empty.
+    #[error("MCP write requires explicit allowlist")]
+    NoAllowlist,
+    /// The tool is not in the allowlist.
+    #[error("Tool blocked by policy")]
+    NotInAllowlist,
+    /// The policy file cannot be used; why not.
+    #[error("Tool blocked by policy: {0}")]
+    PolicyUnusable(String),
+    /// The elapsed time or the attempts are over the budget; which.
+    #[error("Budget exceeded")]
+    BudgetExceeded(&'static str),
+    /// The policy turns the sandbox off.
+    #[error("MCP write requires sandbox")]
+    SandboxDisabled,
+    /// The sandbox cannot be had, or has stopped the run; why.
+    #[error("Sandbox violation: {0}")]
+    SandboxViolation(String),
+    /// The run was killed at the policy's timeout.
+    #[error("Execution timeout")]
+    Timeout,
+    /// The arguments fail validation; why.
+    #[error("{0}")]
+    InvalidParams(String),
+    /// It is nobody's fault but ours, or the machine's; what to do.
+    #[error("{0}")]
+    Internal(String),
+}
+
+impl Refusal {
+    /// The code of the JSON-RPC error.
+    pub(crate) fn code(&self) -> i32 {
+        match self {
+            Self::AuthRequired => -32001,
+            Self::PermissionDenied => -32003,
+            Self::NoAllowlist | Self::NotInAllowlist | Self::PolicyUnusable(_) => -32004,
+            Self::BudgetExceeded(_) => -32005,
+            Self::SandboxDisabled | Self::SandboxViolation(_) => -32006,
+            Self::Timeout => -32007,
+            Self::InvalidParams(_) => -32602,
+            Self::Internal(_) => -32603,
+        }
+    }
+
+    /// The name of the code; the outcome in the audit log.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::AuthRequired => "AUTH_REQUIRED",
+            Self::PermissionDenied => "PERMISSION_DENIED",
+            Self::NoAllowlist | Self::NotInAllowlist | Self::PolicyUnusable(_) => "POLICY_BLOCKED",
+            Self::BudgetExceeded(_) => "BUDGET_EXCEEDED",
+            Self::SandboxDisabled | Self::SandboxViolation(_) => "SANDBOX_VIOLATION",
+            Self::Timeout => "TIMEOUT",
+            Self::InvalidParams(_) => "INVALID_PARAMS",
+            Self::Internal(_) => "INTERNAL_ERROR",
+        }
+    }
+
+    /// The `data` of the JSON-RPC error of the call `run_id`.
+    pub(crate) fn data(&self, run_id: Uuid) -> Value {
+        let mut data = json!({ "code": self.name(), "run_id": run_id });
+        if let (Self::BudgetExceeded(what), Some(fields)) = (self, data.as_object_mut()) {
+            fields.insert("exceeded".to_owned(), json!(what));
+        }
+        data
+    }
+}

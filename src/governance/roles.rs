@@ -1,0 +1,161 @@
+//! Who may do what: roles, permissions, and the one table of both.
+
+use std::str::FromStr;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// What a token was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Role {
+    /// May do everything
+    Admin,
+    /// May run tools and read what came of them
+    User,
+    /// May read what came of runs
+    Viewer,
+}
+
+/// What a tool takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Permission {
+    /// To read what runs left.
+    ArtifactRead,
+    /// To run something.
+    OrchestrationRun,
+}
+
+/// The tools that exist only under a policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum GovernedTool {
+    RunPytest,
+    GetEvidence,
+    ListArtifacts,
+    GetArtifactContent,
+}
+
+/// A role that is none of the three.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("not one of admin, user and viewer")]
+pub(crate) struct InvalidRole;
+
+/// What a role has, and why.
+struct Row {
+    role: Role,
+    has: &'static [Permission],
+    #[cfg_attr(not(test), expect(dead_code, reason = "for who reads the table, and its test"))]
+    why: &'static str,
+}
+
+/// What is not in the table is not allowed.
+const MATRIX: [Row; 3] = [
+    Row {
+        role: Role::Admin,
+        has: &[Permission::ArtifactRead, Permission::OrchestrationRun],
+        why: "answers for the server and can give themselves any other role",
+    },
+    Row {
+        role: Role::User,
+        has: &[Permission::ArtifactRead, Permission::OrchestrationRun],
+        why: "has work to be done, and needs to see what came of it",
+    },
+    Row {
+        role: Role::Viewer,
+        has: &[Permission::ArtifactRead],
+        why: "looks at results; to run tests is to run code",
+    },
+];
+
+impl Role {
+    pub(crate) const ALL: [Self; 3] = [Self::Admin, Self::User, Self::Viewer];
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Admin => "admin",
+            Self::User => "user",
+            Self::Viewer => "viewer",
+        }
+    }
+
+    pub(crate) fn has(self, permission: Permission) -> bool {
+        MATRIX.iter().any(|row| row.role == self && row.has.contains(&permission))
+    }
+}
+
+impl FromStr for Role {
+    type Err = InvalidRole;
+
+    fn from_str(text: &str) -> Result<Self, InvalidRole> {
+        Self::ALL.into_iter().find(|role| role.as_str() == text).ok_or(InvalidRole)
+    }
+}
+
+impl GovernedTool {
+    pub(crate) const ALL: [Self; 4] =
+        [Self::RunPytest, Self::GetEvidence, Self::ListArtifacts, Self::GetArtifactContent];
+
+    /// The name that clients call it by.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::RunPytest => "run_pytest",
+            Self::GetEvidence => "get_evidence",
+            Self::ListArtifacts => "list_artifacts",
+            Self::GetArtifactContent => "get_artifact_content",
+        }
+    }
+
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|tool| tool.name() == name)
+    }
+
+    pub(crate) fn permission(self) -> Permission {
+        match self {
+            Self::RunPytest => Permission::OrchestrationRun,
+            Self::GetEvidence | Self::ListArtifacts | Self::GetArtifactContent => {
+                Permission::ArtifactRead
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cell_of_the_matrix_is_the_documented_one() {
+        use GovernedTool::{GetArtifactContent, GetEvidence, ListArtifacts, RunPytest};
+
+        let expected = [
+            (Role::Admin, vec![RunPytest, GetEvidence, ListArtifacts, GetArtifactContent]),
+            (Role::User, vec![RunPytest, GetEvidence, ListArtifacts, GetArtifactContent]),
+            (Role::Viewer, vec![GetEvidence, ListArtifacts, GetArtifactContent]),
+        ];
+        let found = Role::ALL.map(|role| {
+            let may = |tool: &GovernedTool| role.has(tool.permission());
+            (role, GovernedTool::ALL.into_iter().filter(may).collect::<Vec<_>>())
+        });
+        assert_eq!(found, expected);
+        assert!(MATRIX.iter().all(|row| !row.why.is_empty()));
+    }
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        for tool in GovernedTool::ALL {
+            assert_eq!(GovernedTool::from_name(tool.name()), Some(tool));
+        }
+        for name in ["", "RUN_PYTEST", "run_pytest ", "run_shell"] {
+            assert_eq!(GovernedTool::from_name(name), None, "{name}");
+        }
+        for role in Role::ALL {
+            assert_eq!(role.as_str().parse(), Ok(role));
+            assert_eq!(serde_json::to_value(role).unwrap(), role.as_str());
+            assert_eq!(role.to_possible_value().unwrap().get_name(), role.as_str());
+        }
+        for text in ["", "Admin", "root", "admin "] {
+            assert_eq!(text.parse::<Role>(), Err(InvalidRole), "{text}");
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! The run itself: pytest in the sandbox, its files, its evidence, its end in the audit log.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Map, Value, json};
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::artifacts::{self, ArtifactError, RunFolder};
+use super::audit::AuditEvent;
+use super::budget::Bound;
+use super::call::Cleared;
+use super::evidence::{Evidence, RunStatus};
+use super::pytest::{JUNIT_FILE, NO_PYTEST};
+use super::scripts::{details, figures};
+use super::summary::{REPORT_BYTES_MAX, TestSummary};
+use super::{Governance, GovernedReply, Refusal, reply};
+use crate::executor::{Ending, NotContained, Outcome, ProjectRun, RunError, RunLimits};
+
+/// How often the size of what tests leave behind is looked at.
+const ARTIFACTS_INTERVAL: Duration = Duration::from_millis(100);
+
+/// What a run may print to each stream, and leave behind, where the policy says nothing.
+const OUTPUT_BYTES_DEFAULT: u64 = 8 * 1024 * 1024;
+const ARTIFACT_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
+
+/// Artifacts beyond so many bytes are listed without their hash.
+const HASHED_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+
+/// The exit code of a process that the system call filter killed: SIGSYS.
+const KILLED_BY_FILTER: i32 = -31;
+
+/// A run that has ended.
+struct Ran {
+    outcome: Outcome,
+    /// Whether it was ended because of the files that it left.
+    is_too_large: bool,
+}
+
+/// What came of a run.
+struct Conclusion {
+    status: RunStatus,
+    /// Why the caller gets an error in place of a result.
+    refusal: Option<Refusal>,
+    outcome: Option<Outcome>,
+}
+
+impl Governance {
+    /// Runs pytest, and tells what came of it. However it ends, the artifacts and the audit log say
+    /// so before the caller hears of it.
+    pub(super) async fn run_pytest(&self, cleared: Cleared) -> Result<GovernedReply, Refusal> {
+        let run_id = cleared.call.run_id;
+        let artifacts = Arc::clone(&self.artifacts);
+        let folder = match self.blocking(move || artifacts.create_run(run_id)).await? {
+            Ok(folder) => folder,
+            Err(error) => {
+                tracing::error!(%error, source = ?std::error::Error::source(&error), "no folder");
+                let refusal = Refusal::Internal("The artifacts cannot be stored.".to_owned());
+                self.finished(&cleared, None, refusal.name()).await?;
+                return Err(refusal);
+            }
+        };
+        let started = SystemTime::now();
+        let ran = self.execute(&cleared, &folder).await;
+        let conclusion = conclusion(&cleared, ran);
+        let stored = self.store_evidence(&cleared, folder, &conclusion, started).await;
+        let word = conclusion.refusal.as_ref().map_or(word(conclusion.status), Refusal::name);
+        self.finished(&cleared, conclusion.outcome.as_ref(), word).await?;
+        self.retain(&cleared.policy);
+        if let Some(refusal) = conclusion.refusal {
+            return Err(refusal);
+        }
+        let printed = conclusion.outcome.map(|outcome| outcome.printed());
+        stored.map(|evidence| reply::of_run(&evidence, &printed.unwrap_or_default()))
+    }
+
+    /// The run, from its turn until its last process is dead.
+    async fn execute(&self, cleared: &Cleared, folder: &RunFolder) -> Result<Ran, RunError> {
+        let Cleared { call, policy, order, .. } = cleared;
+        // One after the other, in the order of their calls. A call that is not wanted any more
+        // is ended by the executor.
+        let _turn = tokio::select! {
+            turn = self.turns.acquire() => turn.ok(),
+            () = call.cancel.cancelled() => None,
+        };
+        let files = folder.files_path();
+        let cancel = call.cancel.child_token();
+        let run = self.executor.run_project(self.project(cleared, &files), cancel.clone());
+        tokio::pin!(run);
+        let bytes_max = policy.budget.artifact_bytes_max.unwrap_or(ARTIFACT_BYTES_DEFAULT);
+        tracing::debug!(?order, "pytest starts");
+        tokio::select! {
+            outcome = &mut run => Ok(Ran { outcome: outcome?, is_too_large: false }),
+            () = self.until_too_large(&files, bytes_max) => {
+                cancel.cancel();
+                Ok(Ran { outcome: run.await?, is_too_large: true })
+            }
+        }
+    }
+
+    /// What the sandbox is told.
+    fn project(&self, cleared: &Cleared, files: &Path) -> ProjectRun {
+        let Cleared { policy, order, .. } = cleared;
+        let passed_on = policy.sandbox.env_whitelist.iter();
+        let passed_on =
+            passed_on.filter_map(|name| Some((name.clone(), std::env::var(name).ok()?)));
+        let own = [
+            // The project is read-only.
+            ("PYTHONDONTWRITEBYTECODE", "1".to_owned()),
+            // Where tests may leave files.
+            ("QWED_ARTIFACTS", files.to_string_lossy().into_owned()),
+        ];
+        let own = own.map(|(name, value)| (name.to_owned(), value));
+        let workspace = order.workspace.clone();
+        let output_bytes = policy.budget.output_bytes_max.unwrap_or(OUTPUT_BYTES_DEFAULT);
+        ProjectRun {
+            source: order.source(files),
+            readable: policy.sandbox.allowed_paths.iter().cloned().chain([workspace]).collect(),
+            closed: self.data_folder.clone(),
+            writable: files.to_owned(),
+            environment: passed_on.chain(own).collect(),
+            memory_mb: policy.sandbox.memory_limit_mb,
+            limits: RunLimits {
+                timeout: cleared.limit,
+                output_bytes_max: usize::try_from(output_bytes).unwrap_or(usize::MAX),
+            },
+        }
+    }
+
+    /// Comes back when there is more in `files` than a run may leave behind.
+    async fn until_too_large(&self, files: &Path, bytes_max: u64) {
+        let mut ticks = interval(ARTIFACTS_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let files = files.to_owned();
+            let is_within = self.blocking(move || artifacts::is_within(&files, bytes_max)).await;
+            if is_within != Ok(true) {
+                return;
+            }
+        }
+    }
+
+    /// Writes what the run printed, and the evidence.
+    async fn store_evidence(
+        &self,
+        cleared: &Cleared,
+        folder: RunFolder,
+        conclusion: &Conclusion,
+        started: SystemTime,
+    ) -> Result<Evidence, Refusal> {
+        let outcome = conclusion.outcome.as_ref();
+        let printed = |stream: fn(&Outcome) -> &str| outcome.map_or("", stream).to_owned();
+        let (stdout, stderr) =
+            (printed(|outcome| &outcome.stdout.text), printed(|outcome| &outcome.stderr.text));
+        let mut evidence = Evidence {
+            run_id: cleared.call.run_id,
+            tool: cleared.call.tool.name().to_owned(),
+            user: cleared.caller.user.to_string(),
+            status: conclusion.status,
+            exit_code: outcome.map(|outcome| outcome.ending.exit_code()),
+            started: started.into(),
+            finished: SystemTime::now().into(),
+            duration_ms: outcome
+                .map(|outcome| u64::try_from(outcome.duration.as_millis()).unwrap_or(u64::MAX)),
+            arguments: cleared.call.arguments.clone(),
+            arguments_hash: cleared.call.arguments_hash.as_str().to_owned(),
+            summary: None,
+            artifacts: Vec::new(),
+            sandbox_tier: outcome
+                .and_then(|outcome| outcome.tier)
+                .map(|tier| tier.as_str().to_owned()),
+            governance: cleared.budget.told(conclusion.status == RunStatus::BudgetExceeded),
+        };
+        let stored = self.blocking(move || {
+            folder.write_text("stdout.txt", stdout.as_bytes())?;
+            folder.write_text("stderr.txt", stderr.as_bytes())?;
+            let bytes_max = u64::try_from(REPORT_BYTES_MAX).unwrap_or(u64::MAX);
+            let report = folder.left_file(JUNIT_FILE, bytes_max);
+            evidence.summary = report.and_then(|report| TestSummary::from_junit(&report).ok());
+            evidence.artifacts = folder.inventory(HASHED_BYTES_MAX)?.records;
+            folder.write_evidence(&json!(evidence))?;
+            Ok::<_, ArtifactError>(evidence)
+        });
+        Ok(stored.await??)
+    }
+
+    /// Tells the audit log of the end.
+    async fn finished(
+        &self,
+        cleared: &Cleared,
+        outcome: Option<&Outcome>,
+        word: &'static str,
+    ) -> Result<(), Refusal> {
+        let caller = Some(&cleared.caller);
+        let mut entries = Vec::new();
+        if let Some(outcome) = outcome {
+            let told = details(&figures(outcome));
+            entries.push(cleared.call.entry(AuditEvent::SandboxExec, caller, word, told));
+        }
+        let elapsed = Value::from(cleared.budget.told(false).elapsed_ms_total);
+        let told = Map::from_iter([("duration_ms".to_owned(), elapsed)]);
+        entries.push(cleared.call.entry(AuditEvent::ToolFinished, caller, word, told));
+        self.append(entries).await
+    }
+}
+
+/// The word of the audit log for how a run ended.
+fn word(status: RunStatus) -> &'static str {
+    match status {
+        RunStatus::Passed => "PASSED",
+        RunStatus::Failed => "FAILED",
+        RunStatus::Error => "ERROR",
+        RunStatus::Timeout => "TIMEOUT",
+        RunStatus::SandboxViolation => "SANDBOX_VIOLATION",
+        RunStatus::BudgetExceeded => "BUDGET_EXCEEDED",
+        RunStatus::Cancelled => "CANCELLED",
+        RunStatus::NoTests => "NO_TESTS",
+    }
+}
+
+/// What the end of a run means.
+fn conclusion(cleared: &Cleared, ran: Result<Ran, RunError>) -> Conclusion {
+    let Ran { outcome, is_too_large } = match ran {
+        Ok(ran) => ran,
+        Err(error) => return not_run(&error),
+    };
+    let (sandbox, budget) = (&cleared.policy.sandbox, &cleared.policy.budget);
+    let is_flood = outcome.stdout.is_truncated || outcome.stderr.is_truncated;
+    let violation =
+        |reason: String| (RunStatus::SandboxViolation, Some(Refusal::SandboxViolation(reason)));
+    let (status, refusal) = match outcome.ending {
+        _ if is_too_large => {
+            let most = budget.artifact_bytes_max.unwrap_or(ARTIFACT_BYTES_DEFAULT);
+            violation(format!("the tests left more than {most} bytes of files"))
+        }
+        _ if is_flood => {
+            let most = budget.output_bytes_max.unwrap_or(OUTPUT_BYTES_DEFAULT);
+            violation(format!("the tests printed more than {most} bytes"))
+        }
+        Ending::OutOfMemory => {
+            let most = sandbox.memory_limit_mb;
+            violation(format!("the tests took more than {most} MiB of memory"))
+        }
+        Ending::Exited(KILLED_BY_FILTER) => {
+            violation("a system call that no program of this machine makes".to_owned())
+        }
+        Ending::TimedOut => match cleared.bound {
+            Bound::Timeout => (RunStatus::Timeout, Some(Refusal::Timeout)),
+            Bound::Budget => {
+                let refusal = Refusal::BudgetExceeded("elapsed_ms_total");
+                (RunStatus::BudgetExceeded, Some(refusal))
+            }
+        },
+        Ending::Cancelled => (RunStatus::Cancelled, None),
+        Ending::Exited(0) => (RunStatus::Passed, None),
+        Ending::Exited(1) => (RunStatus::Failed, None),
+        Ending::Exited(5) => (RunStatus::NoTests, None),
+        Ending::Exited(NO_PYTEST) => {
+            let message = "pytest is not installed for the interpreter of this server. Ask the \
+                           admin to install it there";
+            (RunStatus::Error, Some(Refusal::Internal(message.to_owned())))
+        }
+        Ending::Exited(_) => (RunStatus::Error, None),
+    };
+    Conclusion { status, refusal, outcome: Some(outcome) }
+}
+
+/// What it means that there was no run.
+fn not_run(error: &RunError) -> Conclusion {
+    tracing::error!(%error, "pytest was not run");
+    let (status, refusal) = match error {
+        RunError::Contain(NotContained::Sandbox(_))
+        | RunError::StartPython(_)
+        | RunError::Project(_) => {
+            (RunStatus::SandboxViolation, Refusal::SandboxViolation(error.to_string()))
+        }
+        RunError::Contain(NotContained::FindInterpreter(_))
+        | RunError::StartSupervisor(_)
+        | RunError::NotAudited
+        | RunError::Panicked
+        | RunError::SupervisorDied => (RunStatus::Error, Refusal::Internal(error.to_string())),
+    };
+    Conclusion { status, refusal: Some(refusal), outcome: None }
+}

@@ -1,0 +1,247 @@
+//! The database of the governed tools: how it comes to be, is opened, and is shared.
+//!
+//! Nobody but its owner can read it. It is made whole or not at all, and a file that is not what it
+//! should be is left as it is: without its tokens and its audit log nothing governed may run.
+
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
+use thiserror::Error;
+
+/// The file in the data folder.
+const FILE_NAME: &str = "governance.db";
+/// "QWED", by which a database is known as ours.
+const APPLICATION_ID: i32 = 0x5157_4544;
+/// What `user_version` says of the schema.
+const SCHEMA_VERSION: i32 = 1;
+const SCHEMA: &str = include_str!("schema.sql");
+
+/// How long another process may keep the database locked.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often the lock is asked for. The waiting that is built in grows to 100 ms, and may then never meet
+/// the short while in which a busy writer is between two transactions.
+const BUSY_PAUSE: Duration = Duration::from_millis(2);
+
+/// The tokens and the audit log. A handle: clones are the same store.
+///
+/// All methods block on the disk.
+#[derive(Debug, Clone)]
+pub(crate) struct Store {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    connection: Mutex<Connection>,
+    file: PathBuf,
+}
+
+/// Why the store cannot be used. For the admin: texts name the file.
+#[derive(Debug, Error)]
+pub(crate) enum StoreError {
+    #[error("failed to create the data folder {}", folder.display())]
+    CreateFolder { folder: PathBuf, source: io::Error },
+    #[error("failed to create a database in {}", folder.display())]
+    CreateFile { folder: PathBuf, source: io::Error },
+    #[error("there is no {}; `qwed-mcp token create` makes it", file.display())]
+    Missing { file: PathBuf },
+    #[error(
+        "{} is damaged or no database, and was left as it is; restore it from a backup, or move it \
+         away to start without tokens and with an empty audit log",
+        file.display()
+    )]
+    Damaged { file: PathBuf, source: rusqlite::Error },
+    #[error(
+        "{} is empty, and was left as it is; restore it from a backup, or remove it to start \
+         without tokens and with an empty audit log",
+        file.display()
+    )]
+    Empty { file: PathBuf },
+    #[error(
+        "{} belongs to another application, and was left as it is; set QWED_MCP_DATA_DIR to a \
+         folder of its own",
+        file.display()
+    )]
+    Foreign { file: PathBuf },
+    #[error(
+        "{} has schema version {found}, and this program knows {SCHEMA_VERSION}; it was left as it \
+         is; use the version of qwed-mcp that wrote it, or a later one",
+        file.display()
+    )]
+    Version { file: PathBuf, found: i32 },
+    #[error(
+        "{} was locked by another process for {} s; end what holds it, and try again",
+        file.display(),
+        BUSY_TIMEOUT.as_secs()
+    )]
+    Locked { file: PathBuf, source: rusqlite::Error },
+    #[error("failed to use {}", file.display())]
+    Access { file: PathBuf, source: rusqlite::Error },
+    #[error("failed to get random bits")]
+    Random(#[source] getrandom::Error),
+    #[error("the token would expire after the end of the calendar")]
+    Expiry,
+}
+
+impl Store {
+    /// Opens the store in `folder`, and makes both if they are not there.
+    pub(crate) fn open(folder: &Path) -> Result<Self, StoreError> {
+        let create_folder = |source| StoreError::CreateFolder { folder: folder.to_owned(), source };
+        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(create_folder)?;
+        if !exists(&folder.join(FILE_NAME)) {
+            create(folder)?;
+        }
+        Self::open_existing(folder)
+    }
+
+    /// Opens the store in `folder`, for commands that have nothing to do where there is none.
+    pub(crate) fn open_existing(folder: &Path) -> Result<Self, StoreError> {
+        let file = folder.join(FILE_NAME);
+        if !exists(&file) {
+            return Err(StoreError::Missing { file });
+        }
+        // To SQLite this is a database without tables. Ours has some from its first moment.
+        if file.metadata().is_ok_and(|metadata| metadata.len() == 0) {
+            return Err(StoreError::Empty { file });
+        }
+        // Whose database it is comes first: the settings below could change it.
+        let opened = connect(&file).and_then(|connection| {
+            let found =
+                (pragma(&connection, "application_id")?, pragma(&connection, "user_version")?);
+            Ok((connection, found))
+        });
+        let (connection, found) = opened.map_err(|source| error_of(&file, source))?;
+        match found {
+            (APPLICATION_ID, SCHEMA_VERSION) => {}
+            (APPLICATION_ID, found) => return Err(StoreError::Version { file, found }),
+            _ => return Err(StoreError::Foreign { file }),
+        }
+        settle(&connection).map_err(|source| error_of(&file, source))?;
+        let connection = Mutex::new(connection);
+        Ok(Self { shared: Arc::new(Shared { connection, file }) })
+    }
+
+    /// Reads in one snapshot.
+    pub(super) fn read<T>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        self.transaction(TransactionBehavior::Deferred, work)
+    }
+
+    /// Writes all or nothing. No other process writes meanwhile.
+    pub(super) fn write<T>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        self.transaction(TransactionBehavior::Immediate, work)
+    }
+
+    fn transaction<T>(
+        &self,
+        behavior: TransactionBehavior,
+        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        let mut connection = self.connection();
+        let done = connection.transaction_with_behavior(behavior).and_then(|transaction| {
+            let done = work(&transaction)?;
+            transaction.commit()?;
+            Ok(done)
+        });
+        done.map_err(|source| error_of(&self.shared.file, source))
+    }
+
+    /// A thread that panicked has rolled back what it had begun.
+    fn connection(&self) -> MutexGuard<'_, Connection> {
+        self.shared.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A time as the store has it. Such texts sort as the times do.
+pub(crate) fn time_text(time: DateTime<Utc>) -> String {
+    time.to_rfc3339_opts(SecondsFormat::Micros, true)
+}
+
+/// Whether there is anything, a dangling link too.
+fn exists(file: &Path) -> bool {
+    file.symlink_metadata().is_ok()
+}
+
+/// Makes an empty store beside its place, and moves it there when it is complete. Who comes second
+/// takes the first one's.
+fn create(folder: &Path) -> Result<(), StoreError> {
+    let create_file = |source| StoreError::CreateFile { folder: folder.to_owned(), source };
+    // With mode 0600, which SQLite then gives its other files. Closed before SQLite opens it: to
+    // close a file drops all locks that this process has on it.
+    let draft = tempfile::Builder::new()
+        .prefix(".governance-")
+        .tempfile_in(folder)
+        .map_err(create_file)?
+        .into_temp_path();
+    write_schema(&draft).map_err(|source| error_of(&draft, source))?;
+    match draft.persist_noclobber(folder.join(FILE_NAME)) {
+        Ok(()) => File::open(folder).and_then(|folder| folder.sync_all()).map_err(create_file),
+        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(create_file(error.error)),
+    }
+}
+
+fn write_schema(draft: &Path) -> rusqlite::Result<()> {
+    let mut connection = connect(draft)?;
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    transaction.execute_batch(SCHEMA)?;
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+    transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
+    transaction.commit()?;
+    settle(&connection)?;
+    connection.close().map_err(|(_, error)| error)
+}
+
+fn connect(file: &Path) -> rusqlite::Result<Connection> {
+    // Not to be created: that would be with whatever mode the umask leaves.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = Connection::open_with_flags(file, flags)?;
+    let mut since = Instant::now();
+    connection.busy_handler(Some(move |asked_before| {
+        if asked_before == 0 {
+            since = Instant::now();
+        }
+        std::thread::sleep(BUSY_PAUSE);
+        since.elapsed() < BUSY_TIMEOUT
+    }))?;
+    Ok(connection)
+}
+
+/// The settings of a database that is ours.
+fn settle(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    // What was appended is there after a power failure too.
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    connection.pragma_update(None, "trusted_schema", false)
+}
+
+fn pragma(connection: &Connection, name: &str) -> rusqlite::Result<i32> {
+    connection.pragma_query_value(None, name, |row| row.get(0))
+}
+
+fn error_of(file: &Path, source: rusqlite::Error) -> StoreError {
+    let file = file.to_owned();
+    match source.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
+            StoreError::Damaged { file, source }
+        }
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            StoreError::Locked { file, source }
+        }
+        Some(_) => StoreError::Access { file, source },
+        // Not the database's own: a row that holds something else than was ever written.
+        None => StoreError::Damaged { file, source },
+    }
+}

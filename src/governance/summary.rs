@@ -1,0 +1,248 @@
+//! What the tests came to, from the report that pytest wrote.
+//!
+//! The tests could write the report themselves: it is read as what a stranger says, and nothing of
+//! it decides whether a run passed. That is the exit code's.
+
+use serde::{Deserialize, Serialize};
+
+use junit::{Case, Outcome, OutcomeKind};
+
+pub(crate) use junit::SummaryError;
+
+/// A larger report is not read.
+pub(crate) const REPORT_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// How many failures are told of one by one.
+const FAILURES_MAX: usize = 50;
+const NAME_CHARS_MAX: usize = 300;
+const MESSAGE_CHARS_MAX: usize = 500;
+const LINES_MAX: usize = 5;
+const LINE_CHARS_MAX: usize = 200;
+
+const SANDBOX_HINT: &str = "The sandbox may have refused this: tests have no network, write only \
+                            below their own folders, and see no other processes.";
+
+/// A text by which a failure shows that something was refused.
+struct Refusal {
+    text: &'static str,
+    #[cfg_attr(not(test), expect(dead_code, reason = "for who reads the table, and its test"))]
+    why: &'static str,
+}
+
+/// What the sandbox answers to what it refuses.
+const REFUSALS: [Refusal; 14] = [
+    refusal("PermissionError:", "how Python names EPERM and EACCES"),
+    refusal(": PermissionError", "the same at the end of a traceback, behind file and line"),
+    refusal("[Errno 1]", "EPERM: a system call that the filter refuses"),
+    refusal("Operation not permitted", "EPERM, as other programs tell it"),
+    refusal("[Errno 13]", "EACCES: a path that Landlock refuses"),
+    refusal("Permission denied", "EACCES, as other programs tell it"),
+    refusal("[Errno 30]", "EROFS: a path that the tests may only read"),
+    refusal("Read-only file system", "EROFS, as other programs tell it"),
+    refusal("[Errno 38]", "ENOSYS: a system call that the filter hides"),
+    refusal("Function not implemented", "ENOSYS, as other programs tell it"),
+    refusal("[Errno 97]", "EAFNOSUPPORT: a kind of socket that the filter refuses"),
+    refusal("Address family not supported", "EAFNOSUPPORT, as other programs tell it"),
+    refusal("[Errno 101]", "ENETUNREACH: there is no network"),
+    refusal("Network is unreachable", "ENETUNREACH, as other programs tell it"),
+];
+
+const fn refusal(text: &'static str, why: &'static str) -> Refusal {
+    Refusal { text, why }
+}
+
+/// How many tests came to what. The numbers are those of the last line that pytest prints, except:
+///
+/// - a test that was expected to fail and passed (`xpassed`) is one that passed;
+/// - subtests that passed are not counted, and a `unittest` test with failed subtests, which pytest
+///   counts as passed besides, is not.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct TestSummary {
+    /// How many passed.
+    pub(crate) passed: u64,
+    /// How many failed.
+    pub(crate) failed: u64,
+    /// What went wrong outside of a test: in its setup, its teardown, or when it was collected.
+    pub(crate) errors: u64,
+    /// How many did not run.
+    pub(crate) skipped: u64,
+    /// How many failed as expected.
+    pub(crate) xfailed: u64,
+    /// What all took together.
+    pub(crate) duration_s: f64,
+    /// The first of what failed.
+    pub(crate) failures: Vec<TestFailure>,
+    /// How many more failed.
+    pub(crate) failures_omitted: u64,
+}
+
+/// A failed test, or an error.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TestFailure {
+    /// As pytest takes it: `tests/test_area.py::TestSquare::test_side`.
+    pub(crate) name: String,
+    /// What failed.
+    pub(crate) kind: FailureKind,
+    /// What was raised.
+    pub(crate) message: String,
+    /// The lines by which pytest explains it.
+    pub(crate) assertion_lines: Vec<String>,
+    /// Whether it looks like something that the sandbox refuses.
+    pub(crate) sandbox: bool,
+}
+
+/// What failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum FailureKind {
+    /// The test.
+    Failed,
+    /// A fixture, before it.
+    SetupError,
+    /// A fixture, after it.
+    TeardownError,
+    /// The file could not be imported.
+    CollectionError,
+    /// Something else.
+    Error,
+}
+
+impl TestSummary {
+    /// Reads the file that pytest's `--junitxml` wrote.
+    ///
+    /// With `junit_family=xunit1` the report names the file of each test; otherwise it is guessed from
+    /// the name of the module.
+    pub(crate) fn from_junit(report: &[u8]) -> Result<Self, SummaryError> {
+        let mut summary = Self::default();
+        let mut last_failed = None;
+        let duration_s = junit::read(report, FAILURES_MAX, |case| {
+            summary.add(&case, last_failed.as_ref());
+            let has_failed = case.outcomes.iter().any(|it| it.kind == OutcomeKind::Failure);
+            last_failed = has_failed.then_some((case.class, case.name));
+        })?;
+        summary.duration_s = duration_s;
+        Ok(summary)
+    }
+
+    fn add(&mut self, case: &Case, last_failed: Option<&(String, String)>) {
+        // An error after a test that failed is a case of its own, of the same name.
+        let is_of_last =
+            last_failed.is_some_and(|(class, name)| *class == case.class && *name == case.name);
+        let is_teardown = |outcome: &Outcome| failure_kind(outcome) == FailureKind::TeardownError;
+        if case.outcomes.iter().all(is_teardown) && (case.outcomes.is_empty() || !is_of_last) {
+            self.passed += 1;
+        }
+        for outcome in &case.outcomes {
+            match outcome.kind {
+                OutcomeKind::Skipped if outcome.type_ == "pytest.xfail" => self.xfailed += 1,
+                OutcomeKind::Skipped => self.skipped += 1,
+                OutcomeKind::Failure => {
+                    self.failed += 1;
+                    self.tell(case, outcome);
+                }
+                OutcomeKind::Error => {
+                    self.errors += 1;
+                    self.tell(case, outcome);
+                }
+            }
+        }
+    }
+
+    fn tell(&mut self, case: &Case, outcome: &Outcome) {
+        if self.failures.len() == FAILURES_MAX {
+            self.failures_omitted += 1;
+            return;
+        }
+        let explains =
+            |line: &&str| line.strip_prefix("E ").is_some_and(|rest| !rest.trim().is_empty());
+        let lines = || outcome.text.lines().filter(explains);
+        // Not all of the text: it quotes the test, which may name what it does not meet.
+        let last = outcome.text.lines().last().unwrap_or_default();
+        let shows = |row: &Refusal| {
+            lines().chain([last, outcome.message.as_str()]).any(|line| line.contains(row.text))
+        };
+        self.failures.push(TestFailure {
+            name: excerpt(&case.id(), NAME_CHARS_MAX),
+            kind: failure_kind(outcome),
+            message: excerpt(&outcome.message, MESSAGE_CHARS_MAX),
+            assertion_lines: lines()
+                .take(LINES_MAX)
+                .map(|line| excerpt(line, LINE_CHARS_MAX))
+                .collect(),
+            sandbox: REFUSALS.iter().any(shows),
+        });
+    }
+
+    /// A short text for the model.
+    pub(crate) fn text(&self) -> String {
+        let errors = if self.errors == 1 { "error" } else { "errors" };
+        let counts = [
+            (self.passed, "passed"),
+            (self.failed, "failed"),
+            (self.errors, errors),
+            (self.skipped, "skipped"),
+            (self.xfailed, "xfailed"),
+        ];
+        let counts: Vec<String> = counts
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, name)| format!("{count} {name}"))
+            .collect();
+        let counts = if counts.is_empty() { "no tests ran".to_owned() } else { counts.join(", ") };
+        let mut blocks = vec![format!("{counts} in {:.2} s", self.duration_s)];
+        blocks.extend(self.failures.iter().map(TestFailure::text));
+        if self.failures_omitted > 0 {
+            blocks.push(format!("… and {} more", self.failures_omitted));
+        }
+        blocks.join("\n\n")
+    }
+}
+
+impl TestFailure {
+    fn text(&self) -> String {
+        let kind = match self.kind {
+            FailureKind::Failed => "FAILED",
+            FailureKind::SetupError => "ERROR in setup of",
+            FailureKind::TeardownError => "ERROR in teardown of",
+            FailureKind::CollectionError => "ERROR collecting",
+            FailureKind::Error => "ERROR",
+        };
+        let mut lines = vec![format!("{kind} {}", self.name)];
+        if self.assertion_lines.is_empty() {
+            lines.extend(self.message.lines().take(LINES_MAX).map(|line| format!("  {line}")));
+        } else {
+            lines.extend(self.assertion_lines.iter().map(|line| format!("  {line}")));
+        }
+        if self.sandbox {
+            lines.push(format!("  {SANDBOX_HINT}"));
+        }
+        lines.join("\n")
+    }
+}
+
+fn failure_kind(outcome: &Outcome) -> FailureKind {
+    let says = |start| outcome.message.starts_with(start);
+    match outcome.kind {
+        OutcomeKind::Failure => FailureKind::Failed,
+        OutcomeKind::Error if says("failed on setup") => FailureKind::SetupError,
+        OutcomeKind::Error if says("failed on teardown") => FailureKind::TeardownError,
+        OutcomeKind::Error if says("collection failure") => FailureKind::CollectionError,
+        OutcomeKind::Error | OutcomeKind::Skipped => FailureKind::Error,
+    }
+}
+
+/// The beginning of a text, without what a terminal would obey.
+fn excerpt(text: &str, chars_max: usize) -> String {
+    let is_obeyed = |c: char| c.is_control() && c != '\n' && c != '\t';
+    let shown = |c| if is_obeyed(c) { char::REPLACEMENT_CHARACTER } else { c };
+    let mut chars = text.trim_end().chars().map(shown);
+    let mut excerpt: String = chars.by_ref().take(chars_max).collect();
+    if chars.next().is_some() {
+        excerpt.pop();
+        excerpt.push('…');
+    }
+    excerpt
+}
+
+mod junit;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,288 @@
+//! Tokens: how a caller proves who they are.
+//!
+//! A token is 256 random bits, shown once. The store has its hash, so that who reads the store
+//! cannot call; there is nothing to guess, so a plain hash will do.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use data_encoding::BASE64URL_NOPAD;
+use rusqlite::types::Type;
+use rusqlite::{OptionalExtension as _, Row, params};
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq as _;
+use thiserror::Error;
+
+use super::roles::Role;
+use super::store::{Store, StoreError, time_text};
+
+/// What a token starts with, so that it is recognised where it was left by mistake.
+const PREFIX: &str = "qwedmcp_";
+const RANDOM_BYTES: usize = 32;
+/// The prefix, and 32 bytes as base64url without padding.
+const TOKEN_BYTES: usize = PREFIX.len() + 43;
+
+const USER_NAME_CHARS_MAX: usize = 64;
+
+const COLUMNS: &str = "id, user, role, created, expires, revoked";
+
+/// The secret that a caller shows.
+#[derive(Clone)]
+pub(crate) struct Token(String);
+
+impl Token {
+    fn random() -> Result<Self, getrandom::Error> {
+        let mut bytes = [0; RANDOM_BYTES];
+        getrandom::fill(&mut bytes)?;
+        Ok(Self(format!("{PREFIX}{}", BASE64URL_NOPAD.encode(&bytes))))
+    }
+
+    /// None if `text` cannot be a token. Whether it is one, [`Store::authenticate`] says.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        if text.len() != TOKEN_BYTES {
+            return None;
+        }
+        let bytes = BASE64URL_NOPAD.decode(text.strip_prefix(PREFIX)?.as_bytes()).ok()?;
+        (bytes.len() == RANDOM_BYTES).then(|| Self(text.to_owned()))
+    }
+
+    /// The text, to be shown to its owner once.
+    pub(crate) fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    fn hash(&self) -> [u8; 32] {
+        Sha256::digest(&self.0).into()
+    }
+}
+
+/// Never the text: debug output goes to logs.
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+/// What a token is called by. No secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+pub(crate) struct TokenId(i64);
+
+impl fmt::Display for TokenId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for TokenId {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse().map(Self)
+    }
+}
+
+/// The name of a user: 1 to 64 ASCII letters, digits and `. _ - @`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+pub(crate) struct UserName(String);
+
+/// A text that is no user's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("a user's name has 1 to 64 letters (a to z), digits and . _ - @")]
+pub(crate) struct InvalidUserName;
+
+impl UserName {
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for UserName {
+    type Err = InvalidUserName;
+
+    fn from_str(text: &str) -> Result<Self, InvalidUserName> {
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || "._-@".contains(c);
+        let is_name = (1..=USER_NAME_CHARS_MAX).contains(&text.len());
+        (is_name && text.chars().all(is_allowed))
+            .then(|| Self(text.to_owned()))
+            .ok_or(InvalidUserName)
+    }
+}
+
+impl fmt::Display for UserName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+/// Who calls, proven by a token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Caller {
+    pub(crate) user: UserName,
+    pub(crate) role: Role,
+    pub(crate) token: TokenId,
+}
+
+/// What is known of a token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TokenRecord {
+    pub(crate) id: TokenId,
+    pub(crate) user: UserName,
+    pub(crate) role: Role,
+    pub(crate) created: DateTime<Utc>,
+    pub(crate) expires: Option<DateTime<Utc>>,
+    pub(crate) revoked: Option<DateTime<Utc>>,
+}
+
+/// Whether a token still opens anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum TokenState {
+    Active,
+    Expired,
+    Revoked,
+}
+
+impl TokenState {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Expired => "expired",
+            Self::Revoked => "revoked",
+        }
+    }
+}
+
+impl TokenRecord {
+    pub(crate) fn state(&self, now: DateTime<Utc>) -> TokenState {
+        if self.revoked.is_some() {
+            TokenState::Revoked
+        } else if self.expires.is_some_and(|expires| expires <= now) {
+            TokenState::Expired
+        } else {
+            TokenState::Active
+        }
+    }
+}
+
+/// What came of revoking a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Revoked {
+    /// It was good until now, or had expired.
+    Now,
+    /// It had been revoked before, and stays so.
+    Before,
+    /// There is no token with this id.
+    Unknown,
+}
+
+impl Store {
+    /// Makes a token. This is the only time that its text is known.
+    pub(crate) fn create_token(
+        &self,
+        user: &UserName,
+        role: Role,
+        expires: Option<Duration>,
+    ) -> Result<(TokenRecord, Token), StoreError> {
+        let token = Token::random().map_err(StoreError::Random)?;
+        let created = Utc::now();
+        let end = |span| created.checked_add_signed(TimeDelta::from_std(span).ok()?);
+        let expires = expires.map(|span| end(span).ok_or(StoreError::Expiry)).transpose()?;
+        let record = self.write(|transaction| {
+            let insert = "INSERT INTO tokens (hash, user, role, created, expires)
+                          VALUES (?1, ?2, ?3, ?4, ?5) RETURNING";
+            transaction.query_row(
+                &format!("{insert} {COLUMNS}"),
+                params![
+                    token.hash(),
+                    user.as_str(),
+                    role.as_str(),
+                    time_text(created),
+                    expires.map(time_text)
+                ],
+                record,
+            )
+        })?;
+        Ok((record, token))
+    }
+
+    /// All tokens, the oldest first.
+    pub(crate) fn tokens(&self) -> Result<Vec<TokenRecord>, StoreError> {
+        self.read(|transaction| {
+            let mut select =
+                transaction.prepare(&format!("SELECT {COLUMNS} FROM tokens ORDER BY id"))?;
+            select.query_map([], record)?.collect()
+        })
+    }
+
+    /// Makes a token worthless, at once and for ever.
+    pub(crate) fn revoke(&self, id: TokenId) -> Result<Revoked, StoreError> {
+        self.write(|transaction| {
+            let revoked: Option<Option<String>> = transaction
+                .query_row("SELECT revoked FROM tokens WHERE id = ?1", [id.0], |row| row.get(0))
+                .optional()?;
+            match revoked {
+                None => Ok(Revoked::Unknown),
+                Some(Some(_)) => Ok(Revoked::Before),
+                Some(None) => {
+                    let now = time_text(Utc::now());
+                    transaction.execute(
+                        "UPDATE tokens SET revoked = ?1 WHERE id = ?2",
+                        params![now, id.0],
+                    )?;
+                    Ok(Revoked::Now)
+                }
+            }
+        })
+    }
+
+    /// Who shows this token; None if it is not known, has expired or was revoked.
+    pub(crate) fn authenticate(&self, token: &Token) -> Result<Option<Caller>, StoreError> {
+        self.authenticate_at(token, Utc::now())
+    }
+
+    pub(super) fn authenticate_at(
+        &self,
+        token: &Token,
+        now: DateTime<Utc>,
+    ) -> Result<Option<Caller>, StoreError> {
+        let hash = token.hash();
+        let found = self.read(|transaction| {
+            let select = format!("SELECT {COLUMNS}, hash FROM tokens WHERE hash = ?1");
+            let known = |row: &Row<'_>| Ok((record(row)?, row.get::<_, [u8; 32]>("hash")?));
+            transaction.query_row(&select, [hash], known).optional()
+        })?;
+        let Some((record, known)) = found else { return Ok(None) };
+        let is_same: bool = known.ct_eq(&hash).into();
+        match record.state(now) {
+            TokenState::Active if is_same => {
+                Ok(Some(Caller { user: record.user, role: record.role, token: record.id }))
+            }
+            TokenState::Active | TokenState::Expired | TokenState::Revoked => Ok(None),
+        }
+    }
+}
+
+/// The record of a row with [`COLUMNS`].
+fn record(row: &Row<'_>) -> rusqlite::Result<TokenRecord> {
+    Ok(TokenRecord {
+        id: TokenId(row.get("id")?),
+        user: parsed(row, 1)?,
+        role: parsed(row, 2)?,
+        created: parsed(row, 3)?,
+        expires: row.get::<_, Option<String>>(4)?.map(|_| parsed(row, 4)).transpose()?,
+        revoked: row.get::<_, Option<String>>(5)?.map(|_| parsed(row, 5)).transpose()?,
+    })
+}
+
+fn parsed<T>(row: &Row<'_>, column: usize) -> rusqlite::Result<T>
+where
+    T: FromStr<Err: std::error::Error + Send + Sync + 'static>,
+{
+    let text: String = row.get(column)?;
+    text.parse().map_err(|error: T::Err| {
+        rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(error))
+    })
+}

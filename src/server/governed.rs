@@ -1,0 +1,33 @@
+//! A call of a governed tool, between rmcp and `governance`.
+
+use rmcp::ErrorData;
+use rmcp::model::{CallToolResult, ContentBlock, ErrorCode, MetaObject, ResourceContents};
+use uuid::Uuid;
+
+use crate::governance::{Block, GovernedReply, Refusal};
+
+/// The `_meta` key under which a result tells its run.
+const RUN_KEY: &str = "qwed.ai/run";
+
+/// The result as MCP has it.
+pub(super) fn result(reply: GovernedReply) -> CallToolResult {
+    let GovernedReply { blocks, is_error, meta } = reply;
+    let blocks = blocks.into_iter().map(|block| match block {
+        Block::Text(text) => ContentBlock::text(text),
+        Block::Binary { uri, media_type, base64 } => {
+            ContentBlock::resource(ResourceContents::blob(base64, uri).with_mime_type(media_type))
+        }
+    });
+    let blocks = blocks.collect();
+    let mut result =
+        if is_error { CallToolResult::error(blocks) } else { CallToolResult::success(blocks) };
+    let mut about = MetaObject::new();
+    about.insert(RUN_KEY.to_owned(), meta);
+    result.meta = Some(about);
+    result
+}
+
+/// The error as JSON-RPC has it.
+pub(super) fn error(run_id: Uuid, refusal: &Refusal) -> ErrorData {
+    ErrorData::new(ErrorCode(refusal.code()), refusal.to_string(), Some(refusal.data(run_id)))
+}

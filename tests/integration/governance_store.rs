@@ -1,0 +1,409 @@
+//! Tokens and the audit log of governed tools, as admins use them.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use data_encoding::HEXLOWER;
+use rusqlite::{Connection, params};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use tempfile::TempDir;
+
+use crate::harness::binary;
+
+const NO_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+
+fn qwed_mcp(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(binary());
+    command.args(arguments).env_clear().env("QWED_MCP_DATA_DIR", folder);
+    let output = command.output().unwrap();
+    assert!(output.status.code().is_some(), "{output:?}");
+    output
+}
+
+fn stdout(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).unwrap()
+}
+
+fn stderr(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).unwrap()
+}
+
+/// The standard output of a command that succeeds.
+#[track_caller]
+fn printed(folder: &Path, arguments: &[&str]) -> String {
+    let output = qwed_mcp(folder, arguments);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    stdout(&output).to_owned()
+}
+
+fn create_token(folder: &Path, user: &str, role: &str) -> String {
+    printed(folder, &["token", "create", "--user", user, "--role", role])
+}
+
+fn database(folder: &Path) -> PathBuf {
+    folder.join("governance.db")
+}
+
+/// A store with a token and a log of three rows, as the documents describe the chain.
+fn store() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    create_token(folder.path(), "ana", "admin");
+    let connection = Connection::open(database(folder.path())).unwrap();
+    let mut previous = NO_HASH.to_owned();
+    for (seq, event, tool, outcome) in [
+        (1, "MCP_TOOL_CALL", "run_pytest", "ALLOWED"),
+        (2, "TOOL_STARTED", "run_pytest", "STARTED"),
+        (3, "MCP_TOOL_CALL", "run_\u{1b}[31mshell", "POLICY_BLOCKED"),
+    ] {
+        let mut row = json!({
+            "seq": seq,
+            "time": format!("2026-01-25T10:00:0{seq}.000000Z"),
+            "run_id": "0b7bd4f2-9a9e-4a52-8f0c-3c1d6a3c9a11",
+            "event": event,
+            "user": (seq < 3).then_some("ana"),
+            "tool": tool,
+            "arguments_hash": null,
+            "outcome": outcome,
+            "details": r#"{"exit_code":0}"#,
+            "previous": previous,
+        });
+        let hash = chained(&row);
+        row["hash"] = json!(hash);
+        let text = |name: &str| row[name].as_str();
+        connection
+            .execute(
+                "INSERT INTO audit VALUES (?1, ?2, ?3, ?4, ?5, ?6, NULL, ?7, ?8, ?9, ?10)",
+                params![
+                    seq,
+                    text("time"),
+                    text("run_id"),
+                    text("event"),
+                    text("user"),
+                    text("tool"),
+                    text("outcome"),
+                    text("details"),
+                    text("previous"),
+                    text("hash")
+                ],
+            )
+            .unwrap();
+        connection
+            .execute("UPDATE audit_head SET seq = ?1, hash = ?2", params![seq, hash])
+            .unwrap();
+        previous = hash;
+    }
+    folder
+}
+
+/// SHA-256 of the canonical JSON: sorted names, nothing between the tokens.
+fn chained(row: &Value) -> String {
+    HEXLOWER.encode(&Sha256::digest(row.to_string()))
+}
+
+#[test]
+fn a_token_is_made_listed_and_revoked() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let created = qwed_mcp(
+        folder,
+        &["token", "create", "--user", "ana@example.org", "--role", "user", "--expires", "30d"],
+    );
+    assert_eq!(created.status.code(), Some(0), "{created:?}");
+    let form = regex::Regex::new(r"\Aqwedmcp_[A-Za-z0-9_-]{43}\n\z").unwrap();
+    assert!(form.is_match(stdout(&created)), "{created:?}");
+    let told = regex::Regex::new(
+        r"\Atoken 1 for ana@example.org, role user, until 20[0-9T:.-]+Z; it is shown this once, so keep it\n\z",
+    );
+    assert!(told.unwrap().is_match(stderr(&created)), "{created:?}");
+    let token = stdout(&created).trim().to_owned();
+    let other = create_token(folder, "bob", "viewer");
+    assert_ne!(token, other.trim());
+
+    let list = || -> Value {
+        let text = printed(folder, &["token", "list", "--format", "json"]);
+        serde_json::from_str(&text).unwrap()
+    };
+    let listed = list();
+    let tokens = listed["tokens"].as_array().unwrap();
+    let expected = [
+        json!({
+            "id": 1, "user": "ana@example.org", "role": "user", "state": "active",
+            "created": tokens[0]["created"], "expires": tokens[0]["expires"], "revoked": null,
+        }),
+        json!({
+            "id": 2, "user": "bob", "role": "viewer", "state": "active",
+            "created": tokens[1]["created"], "expires": null, "revoked": null,
+        }),
+    ];
+    assert_eq!(tokens, &expected);
+
+    for (id, code, text) in [
+        ("1", 0, "token 1 is revoked\n"),
+        ("1", 0, "token 1 was revoked before\n"),
+        ("3", 1, ""),
+        ("one", 2, ""),
+    ] {
+        let output = qwed_mcp(folder, &["token", "revoke", id]);
+        assert_eq!((output.status.code(), stdout(&output)), (Some(code), text), "{output:?}");
+    }
+    assert_eq!(list()["tokens"][0]["state"], "revoked");
+    assert!(list()["tokens"][0]["revoked"].is_string());
+
+    let table = printed(folder, &["token", "list"]);
+    let rows: Vec<Vec<_>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[0], ["ID", "STATE", "ROLE", "CREATED", "EXPIRES", "USER"]);
+    assert_eq!(
+        (rows[1][..3].to_vec(), rows[1][5]),
+        (vec!["1", "revoked", "user"], "ana@example.org")
+    );
+    assert_eq!((rows[2][..3].to_vec(), rows[2][4]), (vec!["2", "active", "viewer"], "-"));
+
+    // The text is nowhere.
+    let secret = &token["qwedmcp_".len()..];
+    assert!(!table.contains(secret) && !list().to_string().contains(secret));
+    for file in fs::read_dir(folder).unwrap() {
+        let content = fs::read(file.unwrap().path()).unwrap();
+        assert!(!content.windows(secret.len()).any(|part| part == secret.as_bytes()));
+    }
+}
+
+#[test]
+fn what_cannot_be_a_token_is_a_usage_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    for arguments in [
+        ["--user", "a b", "--role", "user"].as_slice(),
+        &["--user", "", "--role", "user"],
+        &["--user", "ana", "--role", "root"],
+        &["--user", "ana", "--role", "Admin"],
+        &["--user", "ana"],
+        &["--role", "user"],
+        &["--user", "ana", "--role", "user", "--expires", "0d"],
+        &["--user", "ana", "--role", "user", "--expires", "30"],
+    ] {
+        let output = qwed_mcp(&data, &[&["token", "create"], arguments].concat());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(output.stdout.is_empty() && !output.stderr.is_empty(), "{arguments:?}");
+    }
+    assert!(!data.exists());
+}
+
+#[test]
+fn nobody_but_the_owner_reads_the_store_whatever_the_umask_is() {
+    let parent = tempfile::tempdir().unwrap();
+    for umask in ["0", "022", "077"] {
+        let folder = parent.path().join(umask).join("data");
+        let script = format!("umask {umask}; exec \"$0\" token create --user ana --role admin");
+        let status = Command::new("/bin/sh")
+            .args(["-c", &script])
+            .arg(binary())
+            .env("QWED_MCP_DATA_DIR", &folder)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        assert!(status.unwrap().success());
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+        assert_eq!((mode(&folder), mode(&database(&folder))), (0o700, 0o600), "{umask}");
+    }
+}
+
+#[test]
+fn processes_that_start_at_once_share_one_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let children: Vec<_> = (0..8)
+        .map(|_| {
+            Command::new(binary())
+                .args(["token", "create", "--user", "ana", "--role", "user"])
+                .env("QWED_MCP_DATA_DIR", folder.path())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    for child in children {
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+    assert_eq!(printed(folder.path(), &["token", "list"]).lines().count(), 9);
+}
+
+#[test]
+fn a_store_that_cannot_be_used_is_left_as_it_is() {
+    let good = fs::read(database(store().path())).unwrap();
+    let with = |offset: usize, bytes: &[u8]| {
+        let mut content = good.clone();
+        content[offset..offset + bytes.len()].copy_from_slice(bytes);
+        content
+    };
+    let commands: [&[&str]; 6] = [
+        &["token", "create", "--user", "ana", "--role", "user"],
+        &["token", "list"],
+        &["token", "revoke", "1"],
+        &["audit", "list"],
+        &["audit", "verify"],
+        &["audit", "export", "--format", "json"],
+    ];
+    for (content, text) in [
+        (with(60, &[0, 0, 0, 9]), "schema version 9, and this program knows 1"),
+        (with(68, &[0, 0, 0, 9]), "belongs to another application"),
+        (with(0, b"x"), "is damaged or no database"),
+        (with(100, &[0xAA; 500]), "is damaged or no database"),
+        (Vec::new(), "is empty"),
+        (b"just a text\n".repeat(100), "is damaged or no database"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = database(folder.path());
+        fs::write(&file, &content).unwrap();
+        for arguments in commands {
+            let output = qwed_mcp(folder.path(), arguments);
+            assert_eq!(output.status.code(), Some(2), "{text}, {arguments:?}: {output:?}");
+            assert!(output.stdout.is_empty(), "{output:?}");
+            assert!(stderr(&output).contains(text), "{text}: {output:?}");
+            assert!(stderr(&output).contains("was left as it is; "), "{output:?}");
+            assert!(fs::read(&file).unwrap() == content, "{text}, {arguments:?}");
+        }
+    }
+
+    // Nor is one made by a command that only reads.
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    for arguments in &commands[1..] {
+        let output = qwed_mcp(&data, arguments);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(stderr(&output).contains("`qwed-mcp token create` makes it"), "{output:?}");
+    }
+    assert!(!data.exists());
+}
+
+#[test]
+fn the_log_is_listed_and_exported() {
+    let folder = store();
+    let folder = folder.path();
+    let export = printed(folder, &["audit", "export"]);
+    let rows: Vec<Value> = export.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(rows.len(), 3);
+    // What is exported is enough to check the chain.
+    let mut previous = NO_HASH.to_owned();
+    for row in &rows {
+        assert_eq!(row["previous"], previous);
+        let mut hashed = row.clone();
+        let hash = hashed.as_object_mut().unwrap().remove("hash").unwrap();
+        assert_eq!(hash, chained(&hashed));
+        previous = hash.as_str().unwrap().to_owned();
+    }
+    assert_eq!(rows[2]["tool"], "run_\u{1b}[31mshell");
+
+    let listed = printed(folder, &["audit", "list", "--format", "json", "--limit", "2"]);
+    let listed: Value = serde_json::from_str(&listed).unwrap();
+    assert_eq!(listed["rows"].as_array().unwrap(), &rows[1..]);
+
+    let run = "0b7bd4f2-9a9e-4a52-8f0c-3c1d6a3c9a11";
+    let expected = format!(
+        "\
+TIME                            SEQ  EVENT           USER              TOOL                  OUTCOME            RUN
+2026-01-25T10:00:01.000000Z       1  MCP_TOOL_CALL   ana               run_pytest            ALLOWED            {run}
+2026-01-25T10:00:02.000000Z       2  TOOL_STARTED    ana               run_pytest            STARTED            {run}
+2026-01-25T10:00:03.000000Z       3  MCP_TOOL_CALL   -                 run_\\u{{1b}}[31mshell   POLICY_BLOCKED     {run}
+"
+    );
+    assert_eq!(printed(folder, &["audit", "list"]), expected);
+    for (arguments, seqs) in [
+        (["--event", "mcp_tool_call"].as_slice(), vec!["1", "3"]),
+        (&["--user", "ana"], vec!["1", "2"]),
+        (&["--run-id", run, "--limit", "1"], vec!["3"]),
+        (&["--run-id", "00000000-0000-0000-0000-000000000000"], vec![]),
+        (&["--since", "1s"], vec![]),
+        (&["--since", "3650d"], vec!["1", "2", "3"]),
+    ] {
+        let table = printed(folder, &[&["audit", "list"], arguments].concat());
+        let lines = table.lines().skip(1);
+        let found: Vec<_> = lines.map(|line| line.split_whitespace().nth(1).unwrap()).collect();
+        assert_eq!(found, seqs, "{arguments:?}");
+    }
+    for arguments in [["--limit", "0"], ["--limit", "10001"], ["--event", "x"], ["--run-id", "x"]] {
+        let output = qwed_mcp(folder, &[&["audit", "list"], arguments.as_slice()].concat());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+    }
+}
+
+#[test]
+fn verify_tells_by_its_exit_code_whether_the_log_is_intact() {
+    let folder = store();
+    let folder = folder.path();
+    let run = "0b7bd4f2-9a9e-4a52-8f0c-3c1d6a3c9a11";
+    let text = printed(folder, &["audit", "verify"]);
+    let head = text.lines().nth(1).unwrap().strip_prefix("head ").unwrap().to_owned();
+    let expected = format!(
+        "the chain is intact, 3 rows\nhead {head}\nstarted and not finished (yet): 1\n- {run}\n"
+    );
+    assert_eq!(text, expected);
+
+    let verify = |head: &str| {
+        let output = qwed_mcp(folder, &["audit", "verify", "--format", "json", "--head", head]);
+        let mut report: Value = serde_json::from_str(stdout(&output)).unwrap();
+        report.as_object_mut().unwrap().remove("version");
+        (output.status.code().unwrap(), report)
+    };
+    let unfinished = json!({ "count": 1, "runs": [run] });
+    let intact = json!({
+        "intact": true, "rows": 3, "head": head, "broken": null, "known_head": { "row": 3 },
+        "unfinished": unfinished,
+    });
+    assert_eq!(verify(&head), (0, intact));
+    let elsewhere = "f".repeat(64);
+    let unknown = json!({
+        "intact": false, "rows": 3, "head": head, "broken": null, "known_head": "missing",
+        "unfinished": unfinished,
+    });
+    assert_eq!(verify(&elsewhere), (1, unknown));
+    let output = qwed_mcp(folder, &["audit", "verify", "--head", "x"]);
+    assert_eq!(output.status.code(), Some(2));
+
+    let database = Connection::open(database(folder)).unwrap();
+    database
+        .execute_batch(
+            "DROP TRIGGER audit_is_not_changed;
+             UPDATE audit SET outcome = 'PASSED' WHERE seq = 2;",
+        )
+        .unwrap();
+    let (code, report) = verify(&head);
+    assert_eq!((code, &report["broken"]), (1, &json!({ "seq": 2, "flaw": "changed" })));
+    let output = qwed_mcp(folder, &["audit", "verify"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stdout(&output).starts_with("BROKEN: row 2 was changed; 3 rows\nlast good head "));
+}
+
+#[test]
+fn without_a_setting_the_store_is_in_the_users_folder_for_data() {
+    let home = tempfile::tempdir().unwrap();
+    let xdg = tempfile::tempdir().unwrap();
+    let create = |variables: &[(&str, &Path)]| {
+        let mut command = Command::new(binary());
+        command.args(["token", "create", "--user", "ana", "--role", "admin"]).env_clear();
+        command.envs(variables.iter().copied()).current_dir(&home);
+        command.output().unwrap()
+    };
+    let below_home = home.path().join(".local/share/qwed-mcp");
+    for (variables, expected) in [
+        (
+            [("HOME", home.path()), ("XDG_DATA_HOME", xdg.path())].as_slice(),
+            xdg.path().join("qwed-mcp"),
+        ),
+        (&[("HOME", home.path())], below_home.clone()),
+        (&[("HOME", home.path()), ("XDG_DATA_HOME", Path::new("relative"))], below_home.clone()),
+        (&[("HOME", home.path()), ("QWED_MCP_DATA_DIR", Path::new(""))], below_home),
+    ] {
+        let output = create(variables);
+        assert!(output.status.success(), "{output:?}");
+        assert!(database(&expected).is_file(), "{variables:?}");
+        fs::remove_dir_all(&expected).unwrap();
+    }
+    let output = create(&[("HOME", Path::new("relative"))]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(stderr(&output).contains("set HOME, or QWED_MCP_DATA_DIR"), "{output:?}");
+    assert!(!home.path().join("relative").exists());
+}

@@ -1,0 +1,183 @@
+//! The audit log under load and under SIGKILL, and scripts in it.
+
+use std::collections::BTreeSet;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::{Governed, call_as, params, run_id, run_pytest, text};
+
+const TEST: &str = "tests/test_ledger.py::test_overdrawn";
+
+/// The run ids of the rows with this event.
+fn runs_with(rows: &[Value], event: &str) -> BTreeSet<String> {
+    let of_event = rows.iter().filter(|row| row["event"] == event);
+    of_event.map(|row| row["run_id"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn two_servers_share_the_store_under_load() {
+    const CALLS: usize = 1000;
+    let governed = Governed::new("ledger");
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut server = governed.server().variable("QWED_MCP_LOG", "warn").connect();
+                let mut waiting = Vec::new();
+                for _ in 0..CALLS {
+                    let params = params(&governed.viewer, "list_artifacts", &json!({}));
+                    waiting.push(server.start_request("tools/call", &params));
+                    if waiting.len() == 20 {
+                        for id in waiting.drain(..) {
+                            let reply = server.reply(id);
+                            assert!(reply["result"].is_object(), "{reply}");
+                        }
+                    }
+                }
+                let log = server.finish();
+                assert!(!log.contains("locked"), "{log}");
+            });
+        }
+    });
+    let told = governed.verify_audit();
+    assert_eq!(told["rows"], 2 * CALLS, "{told}");
+    let rows = governed.audit_rows();
+    assert_eq!(runs_with(&rows, "MCP_TOOL_CALL").len(), 2 * CALLS, "each has a run id of its own");
+}
+
+#[test]
+fn sigkill_at_any_point_leaves_a_chain_that_verifies_and_shows_what_was_interrupted() {
+    const THREADS: u32 = 4;
+    const RUNS: u32 = 50;
+    let governed = Governed::new("ledger");
+    let answered = thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|number| {
+                let governed = &governed;
+                scope.spawn(move || {
+                    let mut answered = Vec::new();
+                    // How long it takes here and now, with the others at work.
+                    let mut whole = Duration::from_secs(10);
+                    for run in 0..=RUNS {
+                        let mut server = governed.connect();
+                        let arguments = json!({ "test_path": TEST });
+                        let params = params(&governed.user, "run_pytest", &arguments);
+                        let started = Instant::now();
+                        let id = server.start_request("tools/call", &params);
+                        // From before anything is done to after the reply.
+                        let delay = whole * ((run * 37 + number * 13) % RUNS) / RUNS * 5 / 4;
+                        let delay = if run == 0 { whole } else { delay };
+                        let reply = server.next_message(delay).filter(|reply| reply["id"] == id);
+                        if run == 0 {
+                            whole = started.elapsed();
+                        }
+                        server.signal("KILL");
+                        server.wait_for_exit(Duration::from_secs(5));
+                        answered.extend(reply.map(|reply| run_id(&reply)));
+                    }
+                    answered
+                })
+            })
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+    });
+
+    let told = governed.verify_audit();
+    let rows = governed.audit_rows();
+    let (started, finished) = (runs_with(&rows, "TOOL_STARTED"), runs_with(&rows, "TOOL_FINISHED"));
+    assert!(started.len() > 20 && finished.is_subset(&started), "{told}");
+    // Whoever was told has it in the log.
+    assert!(answered.iter().all(|id| finished.contains(id)), "a run that was told is not finished");
+    let interrupted: BTreeSet<_> = started.difference(&finished).cloned().collect();
+    assert!(!interrupted.is_empty() && !finished.is_empty(), "{told}");
+    assert_eq!(told["unfinished"]["count"], json!(interrupted.len()), "{told}");
+
+    // The next server shows them, and works.
+    let mut server = governed.connect();
+    let reply = run_pytest(&mut server, &governed.user, TEST);
+    assert!(text(&reply).starts_with("1 passed in "), "{reply}");
+    let mut shown = BTreeSet::new();
+    let mut offset = Some(0);
+    while let Some(from) = offset {
+        let list = json!({ "offset": from, "limit": 200 });
+        let page = call_as(&mut server, &governed.user, "list_artifacts", list);
+        let page: Value = serde_json::from_str(text(&page)).unwrap();
+        for run in page["runs"].as_array().unwrap() {
+            assert_ne!(run["state"], "in_progress", "{run}");
+            if run["state"] == "interrupted" {
+                shown.insert(run["run_id"].as_str().unwrap().to_owned());
+            }
+        }
+        offset = page["next_offset"].as_u64();
+    }
+    assert!(shown.is_subset(&interrupted), "what has finished is not interrupted");
+    server.finish();
+}
+
+#[test]
+fn scripts_are_audited_too() {
+    let governed = Governed::new("ledger");
+    let mut server = governed.connect();
+    server.execute("print(1)");
+    server.execute("import subprocess");
+    let script =
+        json!({ "code": "import time\ntime.sleep(0.1)\nraise SystemExit(3)", "background": true });
+    let placed = call_as(&mut server, &governed.user, "execute_python_code", script);
+    let job = text(&placed).split(' ').find(|word| word.len() == 37).unwrap();
+    let job = job.trim_end_matches('.').to_owned();
+    server.wait_for_job(&job);
+    server.finish();
+
+    let rows = governed.audit_rows();
+    let told: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            [&row["event"], &row["outcome"], &row["user"]].map(|v| v.as_str().unwrap_or("-"))
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ["MCP_TOOL_CALL", "ALLOW_VERIFIED", "-"],
+            ["TOOL_STARTED", "STARTED", "-"],
+            ["SANDBOX_EXEC", "SUCCEEDED", "-"],
+            ["TOOL_FINISHED", "SUCCEEDED", "-"],
+            ["MCP_TOOL_CALL", "BLOCKED", "-"],
+            ["MCP_TOOL_CALL", "ALLOW_VERIFIED", "bob"],
+            ["TOOL_STARTED", "STARTED", "-"],
+            ["SANDBOX_EXEC", "FAILED", "-"],
+            ["TOOL_FINISHED", "FAILED", "-"],
+        ]
+    );
+    assert_eq!(rows[0]["run_id"], rows[3]["run_id"]);
+    assert_eq!(rows[5]["run_id"], rows[8]["run_id"]);
+    let details = |row: usize| -> Value {
+        serde_json::from_str(rows[row]["details"].as_str().unwrap()).unwrap()
+    };
+    assert_eq!(details(7)["exit_code"], 3);
+    assert_eq!(details(4)["error_code"], "QWED-MCP-RISK-005");
+    // What was run is not told, only its hash.
+    assert!(!json!(rows).to_string().contains("SystemExit"));
+    governed.verify_audit();
+}
+
+#[test]
+fn what_cannot_be_written_down_is_not_done() {
+    let governed = Governed::new("ledger");
+    let marker = governed.workspace.join("test_marker.py");
+    std::fs::write(&marker, "def test_it(): pass").unwrap();
+    let mut server = governed.connect();
+    assert!(!server.execute("print(1)").is_error);
+    // Somebody drops the table.
+    let dropped =
+        governed.sqlite("DROP TRIGGER IF EXISTS audit_no_delete; ALTER TABLE audit RENAME TO gone");
+    assert!(dropped.status.success(), "{dropped:?}");
+    let reply = run_pytest(&mut server, &governed.user, "test_marker.py");
+    assert_eq!(reply["error"]["code"], -32603, "{reply}");
+    let result = server.execute("print(1)");
+    assert!(result.is_error, "{result:?}");
+    assert!(result.text().contains("The audit log cannot be used"), "{result:?}");
+    server.finish();
+    assert!(!governed.data.join("artifacts").exists(), "nothing was run");
+}

@@ -1,0 +1,184 @@
+//! The governed tools over the real binary: who may call, what a run leaves, and what it cannot do.
+
+mod attacks;
+mod audit;
+mod refusals;
+mod runs;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+use crate::harness::{McpProcess, ServerBuilder, binary, python, root};
+
+/// A workspace, a policy, a data folder and a token for each role.
+pub(crate) struct Governed {
+    folder: tempfile::TempDir,
+    pub(crate) workspace: PathBuf,
+    pub(crate) data: PathBuf,
+    pub(crate) policy: PathBuf,
+    pub(crate) admin: String,
+    pub(crate) user: String,
+    pub(crate) viewer: String,
+}
+
+impl Governed {
+    /// With a copy of this project of `tests/projects` as the workspace.
+    pub(crate) fn new(project: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let workspace = folder.path().join("workspace");
+        copy(&root().join("tests/projects").join(project), &workspace);
+        Self::of_workspace(folder, workspace)
+    }
+
+    /// With this workspace, which is in `folder`.
+    pub(crate) fn of_workspace(folder: tempfile::TempDir, workspace: PathBuf) -> Self {
+        let data = folder.path().join("data");
+        let policy = folder.path().join("policy.toml");
+        let none = String::new;
+        let mut governed =
+            Self { folder, workspace, data, policy, admin: none(), user: none(), viewer: none() };
+        governed.admin = governed.token("ada", "admin");
+        governed.user = governed.token("bob", "user");
+        governed.viewer = governed.token("eve", "viewer");
+        governed.write_policy("");
+        governed
+    }
+
+    /// A policy that allows what is to be allowed, and `sections` behind it.
+    pub(crate) fn write_policy(&self, sections: &str) {
+        let has = |section: &str| sections.contains(&format!("[{section}]"));
+        let mut text = String::new();
+        if !has("tools") {
+            text.push_str("[tools]\nallowlist = [\"run_pytest\"]\n");
+        }
+        if !has("workspace") {
+            let root = json!(self.workspace.to_str().unwrap());
+            text.extend(["[workspace]\nroot = ", &root.to_string(), "\n"]);
+        }
+        text.push_str(sections);
+        fs::write(&self.policy, text).unwrap();
+    }
+
+    /// A new token.
+    pub(crate) fn token(&self, user: &str, role: &str) -> String {
+        let output = self.command(&["token", "create", "--user", user, "--role", role]);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    /// Runs one of our commands on this data folder.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Output {
+        Command::new(binary())
+            .args(arguments)
+            .env_clear()
+            .env("QWED_MCP_DATA_DIR", &self.data)
+            .output()
+            .unwrap()
+    }
+
+    /// The rows of the audit log.
+    pub(crate) fn audit_rows(&self) -> Vec<Value> {
+        let output = self.command(&["audit", "export", "--format", "json"]);
+        assert!(output.status.success(), "{output:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// The log is whole; what `audit verify` says.
+    #[track_caller]
+    pub(crate) fn verify_audit(&self) -> Value {
+        let output = self.command(&["audit", "verify", "--format", "json"]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{text}");
+        serde_json::from_str(&text).unwrap()
+    }
+
+    /// A server with this policy and this data folder.
+    pub(crate) fn server(&self) -> ServerBuilder {
+        ServerBuilder::new()
+            .variable("QWED_MCP_POLICY", self.policy.to_str().unwrap())
+            .variable("QWED_MCP_DATA_DIR", self.data.to_str().unwrap())
+    }
+
+    pub(crate) fn connect(&self) -> McpProcess {
+        self.server().connect()
+    }
+
+    /// Does something to the store that only somebody with a shell can do.
+    pub(crate) fn sqlite(&self, statements: &str) -> Output {
+        let program =
+            "import sqlite3, sys; sqlite3.connect(sys.argv[1]).executescript(sys.argv[2])";
+        let store = self.data.join("governance.db");
+        Command::new(python()).args(["-c", program]).arg(store).arg(statements).output().unwrap()
+    }
+
+    /// A path beside the workspace.
+    pub(crate) fn beside(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+}
+
+/// Calls a tool with this token, as an engineer's own client would; the whole reply.
+#[expect(clippy::needless_pass_by_value, reason = "what is passed is made for the call")]
+pub(crate) fn call_as(server: &mut McpProcess, token: &str, tool: &str, arguments: Value) -> Value {
+    server.request("tools/call", &params(token, tool, &arguments))
+}
+
+pub(crate) fn params(token: &str, tool: &str, arguments: &Value) -> Value {
+    json!({ "name": tool, "arguments": arguments, "auth": { "token": token } })
+}
+
+/// Runs the tests at `path`; the whole reply.
+pub(crate) fn run_pytest(server: &mut McpProcess, token: &str, path: &str) -> Value {
+    call_as(server, token, "run_pytest", json!({ "test_path": path }))
+}
+
+/// The text of a result.
+#[track_caller]
+pub(crate) fn text(reply: &Value) -> &str {
+    reply["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text in {reply}"))
+}
+
+/// The run id of a reply, whether it is a result or an error.
+#[track_caller]
+pub(crate) fn run_id(reply: &Value) -> String {
+    let of_result = &reply["result"]["_meta"]["qwed.ai/run"]["run_id"];
+    let of_error = &reply["error"]["data"]["run_id"];
+    let id = of_result.as_str().or(of_error.as_str());
+    id.unwrap_or_else(|| panic!("no run id in {reply}")).to_owned()
+}
+
+/// The evidence of a run.
+#[track_caller]
+pub(crate) fn evidence(server: &mut McpProcess, token: &str, run_id: &str) -> Value {
+    let reply = call_as(server, token, "get_evidence", json!({ "run_id": run_id }));
+    serde_json::from_str(text(&reply)).unwrap()
+}
+
+/// The reply must be this error.
+#[track_caller]
+pub(crate) fn assert_refused(reply: &Value, code: i64, name: &str, message: &str) {
+    let error = &reply["error"];
+    assert_eq!(error["code"], code, "{reply}");
+    assert_eq!(error["data"]["code"], name, "{reply}");
+    let told = error["message"].as_str().unwrap();
+    assert!(told.starts_with(message), "{told}");
+    run_id(reply);
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            if entry.file_name() != "__pycache__" {
+                copy(&entry.path(), &target);
+            }
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! Contract 7, row by row: every refusal with its code, its name and its line in the audit log.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::{Governed, assert_refused, call_as, evidence, params, run_id, run_pytest};
+use crate::harness::{ServerBuilder, public_python};
+
+const TOOLS: [&str; 4] = ["run_pytest", "get_evidence", "list_artifacts", "get_artifact_content"];
+
+#[test]
+fn without_a_policy_there_are_no_governed_tools() {
+    let mut server = ServerBuilder::new().connect();
+    let tools = server.request("tools/list", &json!({}));
+    assert_eq!(tools["result"]["tools"].as_array().unwrap().len(), 2);
+    for tool in TOOLS {
+        let result = server.call(tool, &json!({ "test_path": "x" }));
+        assert!(result.texts[1].contains("QWED-MCP-RISK-001"), "{:?}", result.texts);
+    }
+    server.finish();
+}
+
+#[test]
+fn with_a_policy_there_are_four_more() {
+    let governed = Governed::new("ledger");
+    let mut server = governed.connect();
+    let tools = server.request("tools/list", &json!({}));
+    let tools = tools["result"]["tools"].as_array().unwrap();
+    let names: Vec<_> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    assert_eq!(names[..2], ["execute_python_code", "verification_status"]);
+    assert_eq!(names[2..], TOOLS);
+    let hints = |tool: &Value| tool["annotations"]["readOnlyHint"].as_bool().unwrap();
+    assert_eq!(tools.iter().map(hints).collect::<Vec<_>>(), [false, true, false, true, true, true]);
+    server.finish();
+}
+
+/// Each cell of the permission matrix.
+#[test]
+fn every_role_may_do_what_its_row_says() {
+    let governed = Governed::new("ledger");
+    let mut server = governed.connect();
+    let first = run_pytest(&mut server, &governed.user, "tests/test_ledger.py::test_overdrawn");
+    let first = run_id(&first);
+    for (token, may_run) in [
+        (&governed.admin, Some(true)),
+        (&governed.user, Some(true)),
+        (&governed.viewer, Some(false)),
+    ] {
+        for tool in TOOLS {
+            let arguments = match tool {
+                "run_pytest" => json!({ "test_path": "tests/test_ledger.py::test_overdrawn" }),
+                "list_artifacts" => json!({}),
+                "get_evidence" => json!({ "run_id": first }),
+                _ => json!({ "run_id": first, "path": "stdout.txt" }),
+            };
+            let reply = call_as(&mut server, token, tool, arguments);
+            if tool == "run_pytest" && may_run == Some(false) {
+                assert_refused(&reply, -32003, "PERMISSION_DENIED", "Permission denied");
+            } else {
+                assert_eq!(reply["result"]["isError"], false, "{tool}: {reply}");
+            }
+        }
+    }
+    for tool in TOOLS {
+        let reply = server.request("tools/call", &json!({ "name": tool, "arguments": {} }));
+        assert_refused(&reply, -32001, "AUTH_REQUIRED", "Authentication required");
+    }
+    server.finish();
+    governed.verify_audit();
+}
+
+#[test]
+fn a_call_without_a_valid_token_is_refused() {
+    let governed = Governed::new("ledger");
+    let arguments = ["token", "create", "--user", "old", "--role", "admin", "--expires", "1s"];
+    let expired = governed.command(&arguments);
+    let expired = String::from_utf8(expired.stdout).unwrap().trim().to_owned();
+    let revoked = governed.token("gone", "admin");
+    let mut server = governed.connect();
+    assert!(
+        run_pytest(&mut server, &revoked, "tests/test_ledger.py::test_overdrawn")["result"]
+            .is_object()
+    );
+    let list = governed.command(&["token", "list", "--format", "json"]);
+    let list: Value = serde_json::from_slice(&list.stdout).unwrap();
+    let list = list["tokens"].as_array().unwrap_or_else(|| panic!("{list}"));
+    let id = list.iter().find(|token| token["user"] == "gone").unwrap()["id"].to_string();
+    let output = governed.command(&["token", "revoke", &id]);
+    assert!(output.status.success(), "{output:?}");
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+
+    let changed = format!("{}x", &governed.admin[..governed.admin.len() - 1]);
+    let long = format!("qwedmcp_{}", "A".repeat(100_000));
+    for token in ["", "nonsense", "qwedmcp_", &changed, &long, &expired, &revoked, " "] {
+        let reply = run_pytest(&mut server, token, "tests");
+        assert_refused(&reply, -32001, "AUTH_REQUIRED", "Authentication required");
+        assert!(token.len() < 5 || !reply.to_string().contains(token), "{reply}");
+    }
+    for auth in [json!({}), json!(null), json!("x"), json!({ "token": 7 }), json!({ "token": [] })]
+    {
+        let params = json!({ "name": "run_pytest", "arguments": {}, "auth": auth });
+        let reply = server.request("tools/call", &params);
+        assert_refused(&reply, -32001, "AUTH_REQUIRED", "Authentication required");
+    }
+    server.finish();
+    let refused = governed.audit_rows().into_iter().filter(|row| row["outcome"] == "AUTH_REQUIRED");
+    let refused: Vec<_> = refused.collect();
+    assert_eq!(refused.len(), 13);
+    assert!(refused.iter().all(|row| row["user"].is_null() && row["event"] == "MCP_TOOL_CALL"));
+}
+
+#[test]
+fn a_token_comes_with_the_call_or_in_its_meta_or_from_the_environment() {
+    let governed = Governed::new("ledger");
+    let own = governed.server().variable("QWED_MCP_AUTH_TOKEN", &governed.viewer);
+    let mut server = own.variable("QWED_MCP_LOG", "trace,rmcp=trace").connect();
+    let arguments = json!({ "test_path": "tests/test_ledger.py::test_overdrawn" });
+    let call = |auth: Value, meta: Value| json!({ "name": "run_pytest", "arguments": arguments, "auth": auth, "_meta": meta });
+    let (bob, eve) = (json!({ "token": governed.user }), json!({ "token": governed.viewer }));
+    let (in_meta, no_meta) = (json!({ "qwed.ai/auth": bob }), json!({}));
+    for (params, is_allowed) in [
+        // The server's own token is a viewer's.
+        (call(json!(null), no_meta.clone()), false),
+        (call(bob.clone(), no_meta.clone()), true),
+        (call(json!(null), in_meta.clone()), true),
+        // The first one counts.
+        (call(eve, in_meta.clone()), false),
+        (call(bob, json!({ "qwed.ai/auth": { "token": "nonsense" } })), true),
+        // Not a valid one is not none.
+        (call(json!({ "token": "nonsense" }), in_meta), false),
+    ] {
+        let reply = server.request("tools/call", &params);
+        assert_eq!(reply["result"].is_object(), is_allowed, "{params}: {reply}");
+    }
+    // At no level of the log, not in the audit log, not in what a test can see.
+    let log = server.finish();
+    assert!(log.contains("governed call"), "the log is on");
+    let data = fs::read(governed.data.join("governance.db")).unwrap();
+    for token in [&governed.user, &governed.viewer] {
+        assert!(!log.contains(token.as_str()), "a token is in the log");
+        assert!(!data.windows(token.len()).any(|part| part == token.as_bytes()));
+    }
+}
+
+#[test]
+fn the_policy_decides_and_is_read_again_when_it_changes() {
+    let governed = Governed::new("ledger");
+    let mut server = governed.connect();
+    let mut run = |governed: &Governed| {
+        run_pytest(&mut server, &governed.admin, "tests/test_ledger.py::test_overdrawn")
+    };
+    let blocked = "Tool blocked by policy";
+    for (sections, message) in [
+        ("[tools]\nallowlist = []\n", "MCP write requires explicit allowlist"),
+        ("[tools]\n", "MCP write requires explicit allowlist"),
+        ("[tools]\nallowlist = [\"get_evidence\"]\n", blocked),
+        ("[sandbox]\ntimeout_s = \"long\"\n", "Tool blocked by policy: line 6: sandbox.timeout_s"),
+        ("[sandbox]\ntime_out = 1\n", "Tool blocked by policy: line 6: "),
+        ("[sandbox\n", "Tool blocked by policy: line 5: "),
+    ] {
+        governed.write_policy(sections);
+        assert_refused(&run(&governed), -32004, "POLICY_BLOCKED", message);
+        governed.write_policy("");
+        assert!(run(&governed)["result"].is_object(), "mended after {sections:?}");
+    }
+    fs::remove_file(&governed.policy).unwrap();
+    assert_refused(
+        &run(&governed),
+        -32004,
+        "POLICY_BLOCKED",
+        "Tool blocked by policy: the policy file",
+    );
+    // What only reads is not done under a broken policy either.
+    let reply = call_as(&mut server, &governed.viewer, "list_artifacts", json!({}));
+    assert_refused(&reply, -32004, "POLICY_BLOCKED", "Tool blocked by policy: the policy file");
+    server.finish();
+
+    let rows = governed.audit_rows();
+    let blocked = rows.iter().filter(|row| row["event"] == "POLICY_BLOCKED");
+    assert_eq!(blocked.count(), 8);
+    governed.verify_audit();
+}
+
+#[test]
+fn nothing_runs_without_a_sandbox() {
+    let governed = Governed::new("ledger");
+    let path = "tests/test_ledger.py::test_overdrawn";
+    governed.write_policy("[sandbox]\nenabled = false\n");
+    let mut server = governed.connect();
+    let reply = run_pytest(&mut server, &governed.admin, path);
+    assert_refused(&reply, -32006, "SANDBOX_VIOLATION", "MCP write requires sandbox");
+    server.finish();
+
+    governed.write_policy("");
+    for (mode, lacks, message) in [
+        ("off", "", "Sandbox violation: tier off"),
+        ("degraded", "namespaces,landlock", "Sandbox violation: tier T1"),
+        ("required", "namespaces,landlock", "Sandbox violation: The kernel sandbox cannot be"),
+    ] {
+        // One that every user can start: at tier 1 that is nobody, where the server is root.
+        let server = governed.server().variable("QWED_MCP_SANDBOX", mode);
+        let server = server.variable("QWED_MCP_PYTHON", public_python().to_str().unwrap());
+        let mut server = server.variable("QWED_MCP_TEST_KERNEL_LACKS", lacks).connect();
+        let reply = run_pytest(&mut server, &governed.admin, path);
+        assert_refused(&reply, -32006, "SANDBOX_VIOLATION", message);
+        server.finish();
+    }
+    assert!(governed.audit_rows().iter().any(|row| row["outcome"] == "SANDBOX_VIOLATION"));
+}
+
+#[test]
+fn a_budget_ends_a_call_before_or_while_it_runs() {
+    let governed = Governed::new("ledger");
+    governed.write_policy("[budget]\nattempts_max = 0\n");
+    let mut server = governed.connect();
+    let reply = run_pytest(&mut server, &governed.admin, "tests");
+    assert_refused(&reply, -32005, "BUDGET_EXCEEDED", "Budget exceeded");
+    assert_eq!(reply["error"]["data"]["exceeded"], "attempts_total");
+
+    fs::write(
+        governed.workspace.join("tests/test_long.py"),
+        "import time\ndef test_it(): time.sleep(60)",
+    )
+    .unwrap();
+    governed.write_policy("[budget]\nelapsed_ms_max = 1500\n");
+    let reply = run_pytest(&mut server, &governed.admin, "tests/test_long.py");
+    assert_refused(&reply, -32005, "BUDGET_EXCEEDED", "Budget exceeded");
+    assert_eq!(reply["error"]["data"]["exceeded"], "elapsed_ms_total");
+    let told = evidence(&mut server, &governed.admin, &run_id(&reply));
+    assert_eq!(told["status"], "budget_exceeded");
+    assert_eq!(told["governance"]["short_circuited"], true);
+    assert_eq!(told["governance"]["attempts_total"], 1);
+    assert!(told["governance"]["elapsed_ms_total"].as_u64().unwrap() >= 1500);
+    server.finish();
+}
+
+#[test]
+fn a_run_is_killed_at_the_policys_timeout() {
+    let governed = Governed::new("ledger");
+    fs::write(
+        governed.workspace.join("tests/test_long.py"),
+        "import time\ndef test_it(): time.sleep(60)",
+    )
+    .unwrap();
+    governed.write_policy("[sandbox]\ntimeout_s = 1\n");
+    let mut server = governed.connect();
+    let reply = run_pytest(&mut server, &governed.admin, "tests/test_long.py");
+    assert_refused(&reply, -32007, "TIMEOUT", "Execution timeout");
+    let told = evidence(&mut server, &governed.admin, &run_id(&reply));
+    assert_eq!(told["status"], "timeout");
+    assert_eq!(told["governance"]["policy_timeout_s"], 1);
+    assert_eq!(told["governance"]["short_circuited"], false);
+    server.finish();
+    let last = governed.audit_rows();
+    let events: Vec<_> = last.iter().map(|row| (&row["event"], &row["outcome"])).collect();
+    let (called, started) = (json!("MCP_TOOL_CALL"), json!("TOOL_STARTED"));
+    let (exec, finished) = (json!("SANDBOX_EXEC"), json!("TOOL_FINISHED"));
+    let (allowed, begun, timeout) = (json!("ALLOWED"), json!("STARTED"), json!("TIMEOUT"));
+    assert_eq!(
+        events,
+        [
+            (&called, &allowed),
+            (&started, &begun),
+            (&exec, &timeout),
+            (&finished, &timeout),
+            // Of the look at the evidence.
+            (&called, &allowed),
+        ]
+    );
+    assert!(last[..4].iter().all(|row| row["run_id"] == json!(run_id(&reply))));
+}
+
+#[test]
+fn what_takes_too_much_is_a_violation() {
+    let governed = Governed::new("ledger");
+    governed.write_policy(
+        "[sandbox]\nmemory_limit_mb = 256\n[budget]\noutput_bytes_max = 100000\nartifact_bytes_max = 1000000\n",
+    );
+    let tests = "
+import os, pathlib, time
+
+def test_memory():
+    kept = [bytearray(b'x' * (1 << 20)) for _ in range(700)]
+
+def test_output():
+    os.write(1, b'x' * 1000000)
+    for _ in range(100):
+        os.write(2, b'y' * 100000)
+        print('z' * 100000, flush=True)
+    raise AssertionError
+
+def test_artifacts():
+    for index in range(100):
+        (pathlib.Path(os.environ['QWED_ARTIFACTS']) / str(index)).write_bytes(b'x' * 100000)
+    time.sleep(5)
+";
+    fs::write(governed.workspace.join("tests/test_much.py"), tests).unwrap();
+    let mut server = governed.connect();
+    for (name, message) in [
+        ("memory", "Sandbox violation: the tests took more than 256 MiB of memory"),
+        ("output", "Sandbox violation: the tests printed more than 100000 bytes"),
+        ("artifacts", "Sandbox violation: the tests left more than 1000000 bytes"),
+    ] {
+        let params = json!({ "test_path": format!("tests/test_much.py::test_{name}") });
+        let reply = call_as(&mut server, &governed.admin, "run_pytest", params);
+        assert_refused(&reply, -32006, "SANDBOX_VIOLATION", message);
+        let told = evidence(&mut server, &governed.admin, &run_id(&reply));
+        assert_eq!(told["status"], "sandbox_violation", "{told}");
+    }
+    server.finish();
+}
+
+#[test]
+fn arguments_that_fail_validation_are_told_by_name() {
+    let governed = Governed::new("ledger");
+    let mut server = governed.connect();
+    let id = "00000000-0000-4000-8000-000000000000";
+    for (tool, arguments, message) in [
+        ("run_pytest", json!({}), "'test_path' is missing"),
+        ("run_pytest", json!({ "test_path": "../x" }), "'test_path' must be a path within"),
+        ("run_pytest", json!({ "test_path": "/etc/passwd" }), "'test_path' must be a path within"),
+        ("run_pytest", json!({ "test_path": "nope" }), "'test_path' names nothing"),
+        ("run_pytest", json!({ "test_path": "tests", "args": [] }), "'args' is not an argument"),
+        ("get_evidence", json!({}), "invalid arguments: missing field `run_id`"),
+        ("get_evidence", json!({ "run_id": "x" }), "invalid arguments"),
+        ("get_evidence", json!({ "run_id": id }), ""),
+        ("list_artifacts", json!({ "run_id": id }), ""),
+        ("list_artifacts", json!({ "limit": "x" }), "invalid arguments"),
+        (
+            "get_artifact_content",
+            json!({ "run_id": id }),
+            "invalid arguments: missing field `path`",
+        ),
+        ("get_artifact_content", json!({ "run_id": id, "path": "stdout.txt" }), ""),
+    ] {
+        let reply = call_as(&mut server, &governed.admin, tool, arguments);
+        assert_refused(&reply, -32602, "INVALID_PARAMS", message);
+    }
+    server.finish();
+    let rows = governed.audit_rows();
+    assert_eq!(rows.iter().filter(|row| row["outcome"] == "INVALID_PARAMS").count(), 12);
+}
+
+#[test]
+fn a_damaged_store_or_policy_at_the_start() {
+    let governed = Governed::new("ledger");
+    let database = governed.data.join("governance.db");
+    let content = fs::read(&database).unwrap();
+    for damaged in [b"not a database, but long enough to be looked at as one".repeat(100), {
+        let mut newer = content.clone();
+        // user_version, big-endian, at offset 60 of the header.
+        newer[60..64].copy_from_slice(&99_u32.to_be_bytes());
+        newer
+    }] {
+        fs::write(&database, &damaged).unwrap();
+        let mut server = governed.server().start();
+        let status = server.wait_for_exit(std::time::Duration::from_secs(5));
+        assert_eq!(status.code(), Some(1));
+        let log = server.log();
+        assert!(log.contains("ERROR") && log.contains("governance.db"), "{log}");
+        assert_eq!(fs::read(&database).unwrap(), damaged, "it is not touched");
+    }
+    fs::write(&database, &content).unwrap();
+    fs::write(&governed.policy, "[nonsense]").unwrap();
+    let mut server = governed.connect();
+    let reply = server.request("tools/call", &params(&governed.admin, "run_pytest", &json!({})));
+    assert_refused(&reply, -32004, "POLICY_BLOCKED", "Tool blocked by policy: line 1");
+    assert!(!server.execute("print(1)").is_error, "scripts are not the policy's business");
+    server.finish();
+}

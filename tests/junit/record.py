@@ -1,0 +1,172 @@
+"""Records what pytest reports, for the tests of the summary: python tests/junit/record.py PYTHON
+
+Each project below becomes a JUnit report and, beside it, the last line that pytest printed.
+"""
+
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+PROJECTS = {}
+PROJECTS["outcomes"] = {"tests/test_outcomes.py": '''\
+import os
+import unittest
+
+import pytest
+
+
+@pytest.fixture
+def broken_setup():
+    raise RuntimeError("setup broke")
+
+
+@pytest.fixture
+def broken_teardown():
+    yield 1
+    raise RuntimeError("teardown broke")
+
+
+def test_passes():
+    pass
+
+
+def test_fails():
+    assert {"x": 1} == {"x": 2}, "a < b & c"
+
+
+def test_setup_error(broken_setup):
+    pass
+
+
+def test_teardown_error(broken_teardown):
+    pass
+
+
+def test_fails_and_teardown_error(broken_teardown):
+    assert 0
+
+
+def test_skip_and_teardown_error(broken_teardown):
+    pytest.skip("later")
+
+
+@pytest.mark.skip(reason="no")
+def test_skipped():
+    pass
+
+
+@pytest.mark.xfail(reason="known")
+def test_xfails():
+    assert 0
+
+
+@pytest.mark.xfail
+def test_xpasses():
+    pass
+
+
+@pytest.mark.xfail(strict=True)
+def test_xpasses_strictly():
+    pass
+
+
+@pytest.mark.xfail(run=False)
+def test_xfails_without_a_run():
+    pass
+
+
+@pytest.mark.xfail(reason="known")
+def test_xfails_in_teardown_too(broken_teardown):
+    assert 0
+
+
+@pytest.mark.parametrize("x", [1, 2, "a/b::c", 3])
+def test_parametrized(x):
+    assert x != 2
+
+
+class TestSquare:
+    def test_side(self):
+        assert [1] == [2]
+
+    class TestInner:
+        def test_inner(self):
+            pass
+
+
+class UnitTest(unittest.TestCase):
+    def test_equal(self):
+        self.assertEqual(1, 2)
+
+
+def test_raises_something_strange():
+    print("out")
+    raise ValueError("two\\nlines ]]> \\x00 \\x1b[31m \\udc80 é")
+''', "tests/unit/test_more.py": "def test_more():\n    assert True\n"}
+PROJECTS["collection"] = {"tests/test_import.py": "import not_there\n", "tests/test_syntax.py": "def (:\n",
+    "tests/test_skipped_module.py": "import pytest\n\npytest.skip('all of it', allow_module_level=True)\n",
+  "tests/test_fine.py": "def test_fine():\n    pass\n"}
+PROJECTS["passing"] = {"test_fine.py": "import pytest\n\n\n@pytest.mark.parametrize('x', range(20))\ndef test_fine(x):\n    pass\n"}
+PROJECTS["nothing"] = {"test_nothing.py": "def helper():\n    pass\n"}
+PROJECTS["refused"] = {"test_refused.py": '''\
+import os
+
+import pytest
+
+
+@pytest.mark.parametrize("number", [1, 13, 30, 38, 97, 101])
+def test_refused(number):
+    raise OSError(number, os.strerror(number))
+
+
+@pytest.fixture
+def database():
+    raise PermissionError("the database cannot be written")
+
+
+def test_setup_refused(database):
+    pass
+
+
+def test_chained():
+    try:
+        raise OSError(30, "Read-only file system")
+    except OSError as error:
+        raise RuntimeError("no cache") from error
+
+
+def test_other_numbers():
+    raise OSError(10, "[Errno 11] or so")
+
+
+def test_names_what_it_does_not_meet():
+    with pytest.raises(PermissionError):
+        pass
+'''}
+
+
+def record(name, files, family):
+    with tempfile.TemporaryDirectory() as folder:
+        folder = Path(folder)
+        for path, text in files.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(text)
+        command = [sys.argv[1], "-m", "pytest", "--continue-on-collection-errors"]
+        command += ["-p", "no:cacheprovider", "-o", f"junit_family={family}", "--junitxml=report.xml"]
+        printed = subprocess.run(command, cwd=folder, capture_output=True).stdout
+        report = (folder / "report.xml").read_text().replace(str(folder), "/project")
+    # Nothing of the machine it was recorded on.
+    report = re.sub(r"/[^ :'\"&<]*/lib/python3\.\d+/", "/usr/lib/python3/", report)
+    report = re.sub(r'hostname="[^"]*"', 'hostname="host"', report)
+    report = re.sub(r"0x[0-9a-f]{8,}", "0x0", report)
+    (FOLDER / f"{name}.xml").write_text(report + "\n")
+    last = printed.decode(errors="replace").strip().splitlines()[-1].strip("= ")
+    (FOLDER / f"{name}.txt").write_text(last + "\n")
+
+
+for name, files in PROJECTS.items():
+    record(name, files, "xunit2")
+record("outcomes_xunit1", PROJECTS["outcomes"], "xunit1")
