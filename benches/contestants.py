@@ -238,8 +238,12 @@ class Server:
 
     def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """One request, for its result only."""
-        _, [result] = self._exchange(method, [params])
-        return result
+        return self.timed_request(method, params)[1]
+
+    def timed_request(self, method: str, params: dict[str, Any]) -> tuple[float, dict[str, Any]]:
+        """One request: its time in ms and its result."""
+        elapsed_ms, [result] = self._exchange(method, [params])
+        return elapsed_ms, result
 
     def call_tool(self, tool: str, arguments: dict[str, Any]) -> tuple[float, str]:
         """One `tools/call`: its time in ms and the text it answered."""

@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""What governance costs: calls with and without it, measured in one run.
+
+    benches/governance.py [--server PATH] [--python PATH] [--rounds N | --smoke]
+
+Two servers, alive at once: one without a policy, one with. In each round both run `print(1)`, and the second one runs
+one small test by `run_pytest` and looks at a list. "governance" is the difference of the medians for the script, which
+then is checked against a token and audited; for `run_pytest` it is the time of the call without the time of its run in
+the sandbox: token, policy, budget, artifacts, evidence and audit. PATH of --python is an interpreter that has pytest;
+without it, the one that `cargo test` has made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from contestants import REPOSITORY, Bench, Contestant, NotMeasured, Peer, small_bench_options
+
+SCRIPT, PRINTED = "print(1)", "1"
+TARGET_MS = 5.0
+
+
+def main() -> int:
+    interpreter = REPOSITORY / "target" / "python" / "bin" / "python"
+    options = small_bench_options(__doc__.splitlines()[0], rounds=60, interpreter=interpreter)
+    with tempfile.TemporaryDirectory(prefix="qwed-mcp-bench-") as folder:
+        try:
+            return measure(options, Path(folder))
+        except NotMeasured as error:
+            print(f"not measured: {error}", file=sys.stderr)
+            return 1
+
+
+def measure(options: argparse.Namespace, scratch: Path) -> int:
+    if not options.python.exists():
+        raise NotMeasured(f"{options.python} is not there: run cargo test, or name an interpreter that has pytest")
+    bench = Bench.prepare(options.server, Peer(options.python, options.server, {}), scratch)
+    governed = replace(bench, environment={**bench.environment, **governance(options.server, scratch)})
+    samples: dict[str, list[float]] = {name: [] for name in ["script, no policy", "script, policy", "run", "list"]}
+    whole_calls = []
+    with contextlib.ExitStack() as running:
+        plain = running.enter_context(Contestant("plain", options.server).start(bench))
+        ours = running.enter_context(Contestant("governed", options.server).start(governed))
+        for round_number in range(options.rounds + 1):
+            plain_ms = plain.run_script(SCRIPT, PRINTED)
+            ours_ms = ours.run_script(SCRIPT, PRINTED)
+            whole_ms, run_ms = run_pytest(ours)
+            list_ms, _ = ours.call_tool("list_artifacts", {"limit": 1})
+            if round_number == 0:
+                # The first one finds the interpreter.
+                continue
+            samples["script, no policy"].append(plain_ms)
+            samples["script, policy"].append(ours_ms)
+            samples["run"].append(whole_ms - run_ms)
+            samples["list"].append(list_ms)
+            whole_calls.append(whole_ms)
+    report(samples, whole_calls, options.rounds)
+    return 0
+
+
+def governance(server: Path, scratch: Path) -> dict[str, str]:
+    """A workspace with one test, a policy and a token: the environment of a governed server."""
+    workspace, data, policy = scratch / "workspace", scratch / "data", scratch / "policy.toml"
+    workspace.mkdir()
+    (workspace / "test_one.py").write_text("def test_one():\n    assert 1 + 1 == 2\n")
+    policy.write_text(f'[tools]\nallowlist = ["run_pytest"]\n[workspace]\nroot = "{workspace}"\n')
+    command = [server, "token", "create", "--user", "bench", "--role", "user"]
+    made = subprocess.run(
+        command, env={**os.environ, "QWED_MCP_DATA_DIR": str(data)}, capture_output=True, text=True, check=False
+    )
+    if made.returncode != 0:
+        raise NotMeasured(f"no token: {made.stderr}")
+    token = made.stdout.strip()
+    return {"QWED_MCP_POLICY": str(policy), "QWED_MCP_DATA_DIR": str(data), "QWED_MCP_AUTH_TOKEN": token}
+
+
+def run_pytest(server) -> tuple[float, float]:
+    """A run of the one test: the time of the call and of the run in it, in ms."""
+    arguments = {"name": "run_pytest", "arguments": {"test_path": "test_one.py"}}
+    elapsed_ms, result = server.timed_request("tools/call", arguments)
+    text = result.get("content", [{}])[0].get("text", "")
+    if not text.startswith("1 passed"):
+        raise server.wrong("run_pytest", text)
+    return elapsed_ms, result["_meta"]["qwed.ai/run"]["duration_ms"]
+
+
+def report(samples: dict[str, list[float]], whole_calls: list[float], rounds: int) -> None:
+    median = {name: statistics.median(values) for name, values in samples.items()}
+    print(f"{rounds} rounds, medians, milliseconds")
+    script = median["script, policy"] - median["script, no policy"]
+    for what, alone, governance_ms in [
+        ("execute_python_code, print(1)", median["script, no policy"], script),
+        ("run_pytest, one test", statistics.median(whole_calls) - median["run"], median["run"]),
+    ]:
+        judged = "met" if governance_ms <= TARGET_MS else "MISSED"
+        print(f"{what:32}{alone:9.2f} alone, governance {governance_ms:6.2f} more; target {TARGET_MS:g}: {judged}")
+    print(f"{'list_artifacts':32}{median['list']:9.2f} whole call")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
