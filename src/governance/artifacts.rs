@@ -170,7 +170,8 @@ impl RunFolder {
         self.path.join(FILES)
     }
 
-    /// Writes a file of the server's own beside the folder of the tests: `stdout.txt`.
+    /// Writes a file of the server's own beside the folder of the tests: `stdout.txt`. Its name is on
+    /// the disk when the evidence is.
     pub(crate) fn write_text(&self, name: &str, bytes: &[u8]) -> Result<(), ArtifactError> {
         let is_plain = !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\0']);
         if !is_plain || name == FILES {
@@ -182,7 +183,9 @@ impl RunFolder {
     /// Writes the evidence, and with it makes the run complete. Whoever reads it sees all or nothing.
     pub(crate) fn write_evidence(&self, evidence: &Value) -> Result<(), ArtifactError> {
         let text = format!("{evidence:#}\n");
-        self.write(EVIDENCE, text.as_bytes()).map_err(failed_to("write the evidence"))
+        self.write(EVIDENCE, text.as_bytes())
+            .and_then(|()| self.folder.sync())
+            .map_err(failed_to("write the evidence"))
     }
 
     fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
@@ -192,8 +195,7 @@ impl RunFolder {
         let mut file = self.folder.create_file(OsStr::new(&temporary))?;
         file.write_all(bytes)?;
         file.sync_all()?;
-        self.folder.rename(OsStr::new(&temporary), &self.folder, OsStr::new(name))?;
-        self.folder.sync()
+        self.folder.rename(OsStr::new(&temporary), &self.folder, OsStr::new(name))
     }
 }
 

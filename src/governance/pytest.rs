@@ -32,7 +32,8 @@ except ImportError:
     sys.exit(86)
 # The project is read-only.
 cache = os.path.join(os.environ["TMPDIR"], "pytest_cache")
-options = ["--color=no", "-o", "cache_dir=" + cache, "-o", "junit_family=xunit2"]
+# xunit1: with the file of each test.
+options = ["--color=no", "-o", "cache_dir=" + cache, "-o", "junit_family=xunit1"]
 options.append("--junitxml=" + os.path.join(FILES, "junit.xml"))
 sys.exit(pytest.main([*options, *ARGUMENTS]))
 "#;
