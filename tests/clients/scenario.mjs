@@ -16,6 +16,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Recording, descendants } from './recording.mjs';
 import { Report, equal, show } from './report.mjs';
 
+const GOVERNED_TOOLS = ['run_pytest', 'get_evidence', 'list_artifacts', 'get_artifact_content'];
 const STATELESS_VERSION = '2026-07-28';
 const DECISION_KEY = 'qwed.ai/decision';
 const EXECUTION_KEY = 'qwed.ai/execution';
@@ -86,7 +87,43 @@ export async function run(client, protocolVersion, connect) {
     }),
   );
   await checkClose(report, 'with a job running', busy.recordings);
+
+  await checkGoverned(report, connect, binary, recordings);
   process.exit(report.failed ? 1 : 0);
+}
+
+// The governed tools, with the token where a client's configuration can put it, and without one.
+async function checkGoverned(report, connect, binary, recordings) {
+  const folder = process.env.GOVERNED;
+  const own = readFileSync(join(folder, 'token'), 'utf8').trim();
+  for (const [name, token] of [['with a token', own], ['without a token', '']]) {
+    const server = recordedServer(binary, join(recordings, `governed-${name.replaceAll(' ', '-')}`));
+    Object.assign(server.env, {
+      QWED_MCP_POLICY: join(folder, 'policy.toml'),
+      QWED_MCP_DATA_DIR: join(folder, 'data'),
+      QWED_MCP_PYTHON: process.env.GOVERNED_PYTHON,
+      QWED_MCP_AUTH_TOKEN: token,
+    });
+    await report.check(
+      `governed tools ${name}`,
+      () =>
+        connected(connect, server, async (connection) => {
+          const tools = (await connection.listTools()).map((tool) => tool.name);
+          equal('tools', tools, [...Object.keys(TOOLS), ...GOVERNED_TOOLS]);
+          let reply;
+          try {
+            reply = await connection.call('run_pytest', { test_path: 'test_one.py' });
+          } catch (error) {
+            equal('code', error.code, -32001);
+            assert.ok(!token, `refused with a token: ${error}`);
+            return;
+          }
+          assert.ok(token && reply.texts[0].startsWith('1 passed in '), show(reply));
+        }),
+      SESSION_SECONDS_MAX,
+    );
+    await checkClose(report, `of governed tools ${name}`, server.recordings);
+  }
 }
 
 // The connection is closed at the end whatever happens in `use`, as with a context manager.

@@ -22,6 +22,7 @@ from report import Report, equal
 HERE = Path(__file__).resolve().parent
 CASES = json.loads((HERE / "cases.json").read_text())
 TOOLS = json.loads((HERE / "tools.json").read_text())
+GOVERNED_TOOLS = ["run_pytest", "get_evidence", "list_artifacts", "get_artifact_content"]
 STATELESS_VERSION = "2026-07-28"
 DECISION_KEY = "qwed.ai/decision"
 EXECUTION_KEY = "qwed.ai/execution"
@@ -131,7 +132,34 @@ async def run(client: str, protocol_version: str, connect: Connect) -> int:
             recording = await Recording.of_session(server.recordings)
             assert descendants(recording.server_pid), "the job has no process"
     await check_close(report, "with a job running", server.recordings)
+
+    await check_governed(report, connect, binary, recordings)
     return 1 if report.failed else 0
+
+
+async def check_governed(report: Report, connect: Connect, binary: str, recordings: Path) -> None:
+    """The governed tools, with the token where a client's configuration can put it, and without one."""
+    folder = Path(os.environ["GOVERNED"])
+    for name, token in [("with a token", (folder / "token").read_text().strip()), ("without a token", "")]:
+        server = Server.recorded(binary, recordings / f"governed-{name.replace(' ', '-')}")
+        server.env |= {
+            "QWED_MCP_POLICY": str(folder / "policy.toml"),
+            "QWED_MCP_DATA_DIR": str(folder / "data"),
+            "QWED_MCP_PYTHON": os.environ["GOVERNED_PYTHON"],
+            "QWED_MCP_AUTH_TOKEN": token,
+        }
+        async with report.check(f"governed tools {name}", SESSION_SECONDS_MAX):
+            async with connect(server) as connection:
+                tools = [tool["name"] for tool in await connection.list_tools()]
+                equal("tools", tools, [*TOOLS, *GOVERNED_TOOLS])
+                try:
+                    reply = await connection.call("run_pytest", {"test_path": "test_one.py"})
+                except Exception as error:  # each SDK has its own
+                    equal("code", getattr(error, "code", None) or error.error.code, -32001)
+                    assert not token, f"refused with a token: {error}"
+                else:
+                    assert token and reply.texts[0].startswith("1 passed in "), reply
+        await check_close(report, f"of governed tools {name}", server.recordings)
 
 
 async def check_negotiation(

@@ -32,7 +32,8 @@ async function connect({ command, args, env }) {
         };
       } catch (error) {
         // The SDK has sent the cancel notification by itself.
-        const timedOut = error instanceof McpError && error.code === ErrorCode.RequestTimeout;
+        // Its code for that is the one of a call without a token too.
+        const timedOut = timeoutMs && error instanceof McpError && error.code === ErrorCode.RequestTimeout;
         throw timedOut ? new ClientTimedOut() : error;
       }
     },
