@@ -15,7 +15,9 @@
 //! ```
 //!
 //! A `tools/call` is read from top to bottom in `server::call`. The gateway is the only
-//! one that makes a [`Grant`], and the executor takes nothing else.
+//! one that makes a [`Grant`], and the executor takes nothing else. Where there is a policy file, the
+//! call of a governed tool goes from `server` to `governance::call` instead, and what that clears to the
+//! same executor.
 //!
 //! # Modules
 //!
