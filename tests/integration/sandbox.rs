@@ -143,7 +143,7 @@ fn server(tier: &str, user: Option<u32>) -> McpProcess {
     server
 }
 
-fn of_user(builder: ServerBuilder, user: Option<u32>) -> ServerBuilder {
+pub(crate) fn of_user(builder: ServerBuilder, user: Option<u32>) -> ServerBuilder {
     // Where the tests' interpreter is in a private folder, its packages are used from another one.
     let public = public_python();
     let builder = if public == python() {
@@ -158,7 +158,7 @@ fn of_user(builder: ServerBuilder, user: Option<u32>) -> ServerBuilder {
     }
 }
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
 

@@ -11,8 +11,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::runs::ORDINARY_USER;
 use super::{Governed, call_as, evidence, run_id, run_pytest, text};
-use crate::harness::{McpProcess, python};
+use crate::harness::{McpProcess, python, skipped};
+use crate::sandbox::{is_root, of_user};
 
 /// What each attack ends with, in a sandbox with all layers.
 const DENIED: [(&str, &[&str]); 43] = [
@@ -175,6 +177,39 @@ fn every_way_out_works_without_a_sandbox_and_none_within() {
     works_without_a_sandbox(&governed.workspace);
     server.finish();
     governed.verify_audit();
+}
+
+/// Without namespaces the files are where they are, and Landlock alone keeps tests from them.
+#[test]
+fn nothing_gets_out_at_tier_2_either() {
+    if !is_root() {
+        return skipped("attacks of an ordinary user at tier 2", "it needs root to become one");
+    }
+    let governed = Governed::new("attacks");
+    let give = || {
+        let folder = governed.beside("");
+        let owner = format!("{ORDINARY_USER}:{ORDINARY_USER}");
+        let given = Command::new("chown").args(["-hR", &owner]).arg(folder).status();
+        assert!(given.unwrap().success());
+    };
+    give();
+    let server = governed.server().variable("QWED_MCP_TEST_KERNEL_LACKS", "namespaces");
+    let server = server.variable("QWED_MCP_AUTH_TOKEN", &governed.admin);
+    let mut server = of_user(server, Some(ORDINARY_USER)).connect();
+    let _targets = targets(&governed, &mut server);
+    give();
+
+    let reply = run_pytest(&mut server, &governed.user, "test_attacks.py");
+    let about = evidence(&mut server, &governed.user, &run_id(&reply));
+    assert_eq!(about["sandbox_tier"], "T2", "{reply}");
+    let found = failures(&about);
+    let through: Vec<_> = DENIED
+        .iter()
+        .filter(|(name, expected)| !expected.is_empty() && !found.contains_key(*name))
+        .map(|(name, _)| *name)
+        .collect();
+    assert_eq!(through, [""; 0]);
+    server.finish();
 }
 
 /// The positive control: the same tests, bare. All of them pass.

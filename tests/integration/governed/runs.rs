@@ -9,7 +9,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{Governed, assert_refused, call_as, evidence, params, run_id, run_pytest, text};
-use crate::harness::{python, root};
+use crate::harness::{python, root, skipped};
+use crate::sandbox::{is_root, of_user};
 
 /// The counts of a bare run of pytest, by the words of its last line.
 fn bare_counts(workspace: &Path, path: &str) -> BTreeMap<String, u64> {
@@ -277,6 +278,29 @@ def test_it():
         "Sandbox violation: a folder that tests may",
     );
     server.finish();
+}
+
+/// The user of a server that is no root's.
+pub(super) const ORDINARY_USER: u32 = 4321;
+
+#[test]
+fn an_ordinary_user_runs_tests_at_tier_3_and_at_tier_2() {
+    if !is_root() {
+        return skipped("tests of an ordinary user", "it needs root to become one");
+    }
+    let governed = Governed::new("ledger");
+    let owner = format!("{ORDINARY_USER}:{ORDINARY_USER}");
+    let given = Command::new("chown").args(["-R", &owner]).arg(governed.beside("")).status();
+    assert!(given.unwrap().success());
+    for (lacks, tier) in [("", "T3"), ("namespaces", "T2")] {
+        let server = governed.server().variable("QWED_MCP_TEST_KERNEL_LACKS", lacks);
+        let mut server = of_user(server, Some(ORDINARY_USER)).connect();
+        let arguments = json!({ "test_path": "tests", "keyword": "withdraw or python or files" });
+        let reply = call_as(&mut server, &governed.user, "run_pytest", arguments);
+        assert!(text(&reply).starts_with("5 passed in "), "{tier}: {reply}");
+        assert_eq!(reply["result"]["_meta"]["qwed.ai/run"]["sandbox"], tier);
+        server.finish();
+    }
 }
 
 #[test]
