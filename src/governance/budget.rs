@@ -36,20 +36,24 @@ impl Budget {
         }
     }
 
-    /// Takes one attempt: how long it may run, and which bound that is.
-    pub(super) fn attempt(&mut self) -> Result<(Duration, Bound), Refusal> {
+    /// Takes one attempt, if there is one left, and time for it.
+    pub(super) fn attempt(&mut self) -> Result<(), Refusal> {
         if self.attempts >= self.attempts_max {
             return Err(Refusal::BudgetExceeded("attempts_total"));
         }
-        let left = self.elapsed_max.map(|most| most.saturating_sub(self.started.elapsed()));
-        if left == Some(Duration::ZERO) {
-            return Err(Refusal::BudgetExceeded("elapsed_ms_total"));
-        }
+        self.left()?;
         self.attempts += 1;
-        Ok(match left {
-            Some(left) if left < self.timeout => (left, Bound::Budget),
-            Some(_) | None => (self.timeout, Bound::Timeout),
-        })
+        Ok(())
+    }
+
+    /// How long a run that starts now may take, and which bound that is.
+    pub(super) fn left(&self) -> Result<(Duration, Bound), Refusal> {
+        let left = self.elapsed_max.map(|most| most.saturating_sub(self.started.elapsed()));
+        match left {
+            Some(Duration::ZERO) => Err(Refusal::BudgetExceeded("elapsed_ms_total")),
+            Some(left) if left < self.timeout => Ok((left, Bound::Budget)),
+            Some(_) | None => Ok((self.timeout, Bound::Timeout)),
+        }
     }
 
     /// What the evidence says of it.

@@ -5,14 +5,14 @@
 //! file makes: the wrong order does not compile.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::audit::{ArgumentsHash, AuditEntry, AuditEvent};
-use super::budget::{Bound, Budget};
+use super::budget::Budget;
 use super::policy::Policy;
 use super::pytest::PytestOrder;
 use super::roles::GovernedTool;
@@ -56,9 +56,6 @@ pub(super) struct Cleared {
     pub(super) policy: Arc<Policy>,
     pub(super) order: PytestOrder,
     pub(super) budget: Budget,
-    pub(super) bound: Bound,
-    /// How long it may run.
-    pub(super) limit: Duration,
     _sealed: (),
 }
 
@@ -103,7 +100,7 @@ impl Governance {
 
     /// The checks of a run after the caller's permission, in the design's order, and the audit.
     async fn clear(&self, call: Call, caller: Caller) -> Result<Cleared, Refusal> {
-        let (policy, order, budget, limit, bound) = match self.check(&call).await {
+        let (policy, order, budget) = match self.check(&call).await {
             Ok(checked) => checked,
             Err(refusal) => return Err(self.refused(&call, Some(&caller), refusal).await),
         };
@@ -113,13 +110,10 @@ impl Governance {
             call.entry(AuditEvent::ToolStarted, Some(&caller), "STARTED", Map::new()),
         ])
         .await?;
-        Ok(Cleared { call, caller, policy, order, budget, limit, bound, _sealed: () })
+        Ok(Cleared { call, caller, policy, order, budget, _sealed: () })
     }
 
-    async fn check(
-        &self,
-        call: &Call,
-    ) -> Result<(Arc<Policy>, PytestOrder, Budget, Duration, Bound), Refusal> {
+    async fn check(&self, call: &Call) -> Result<(Arc<Policy>, PytestOrder, Budget), Refusal> {
         let policy = self.policy().await?;
         if policy.allowlist.is_empty() {
             return Err(Refusal::NoAllowlist);
@@ -133,13 +127,13 @@ impl Governance {
         let readiness = self.executor.readiness();
         readiness.await.map_err(|missing| Refusal::SandboxViolation(missing.to_string()))?;
         let mut budget = Budget::new(call.started, &policy);
-        let (limit, bound) = budget.attempt()?;
+        budget.attempt()?;
         let root = policy.workspace_root.as_deref().ok_or_else(|| {
             Refusal::InvalidParams("the policy names no workspace; ask the admin".to_owned())
         })?;
         let order = PytestOrder::parse(&call.arguments, root)
             .map_err(|invalid| Refusal::InvalidParams(invalid.to_string()))?;
-        Ok((policy, order, budget, limit, bound))
+        Ok((policy, order, budget))
     }
 
     /// The caller that the token is of.

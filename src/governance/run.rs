@@ -31,9 +31,19 @@ const HASHED_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// The exit code of a process that the system call filter killed: SIGSYS.
 const KILLED_BY_FILTER: i32 = -31;
 
+/// Why there was no run.
+enum NotRun {
+    /// Its turn came too late for the budget.
+    Refused(Refusal),
+    /// It could not be run.
+    Failed(RunError),
+}
+
 /// A run that has ended.
 struct Ran {
     outcome: Outcome,
+    /// Which bound it would have met first.
+    bound: Bound,
     /// Whether it was ended because of the files that it left.
     is_too_large: bool,
 }
@@ -76,7 +86,7 @@ impl Governance {
     }
 
     /// The run, from its turn until its last process is dead.
-    async fn execute(&self, cleared: &Cleared, folder: &RunFolder) -> Result<Ran, RunError> {
+    async fn execute(&self, cleared: &Cleared, folder: &RunFolder) -> Result<Ran, NotRun> {
         let Cleared { call, policy, order, .. } = cleared;
         // One after the other, in the order of their calls. A call that is not wanted any more
         // is ended by the executor.
@@ -84,23 +94,29 @@ impl Governance {
             turn = self.turns.acquire() => turn.ok(),
             () = call.cancel.cancelled() => None,
         };
+        // Waiting for it has taken from the budget.
+        let (limit, bound) = cleared.budget.left().map_err(NotRun::Refused)?;
         let files = folder.files_path();
         let cancel = call.cancel.child_token();
-        let run = self.executor.run_project(self.project(cleared, &files), cancel.clone());
+        let run = self.executor.run_project(self.project(cleared, &files, limit), cancel.clone());
         tokio::pin!(run);
         let bytes_max = policy.budget.artifact_bytes_max.unwrap_or(ARTIFACT_BYTES_DEFAULT);
         tracing::debug!(?order, "pytest starts");
         tokio::select! {
-            outcome = &mut run => Ok(Ran { outcome: outcome?, is_too_large: false }),
+            outcome = &mut run => {
+                let outcome = outcome.map_err(NotRun::Failed)?;
+                Ok(Ran { outcome, bound, is_too_large: false })
+            }
             () = self.until_too_large(&files, bytes_max) => {
                 cancel.cancel();
-                Ok(Ran { outcome: run.await?, is_too_large: true })
+                let outcome = run.await.map_err(NotRun::Failed)?;
+                Ok(Ran { outcome, bound, is_too_large: true })
             }
         }
     }
 
     /// What the sandbox is told.
-    fn project(&self, cleared: &Cleared, files: &Path) -> ProjectRun {
+    fn project(&self, cleared: &Cleared, files: &Path, timeout: Duration) -> ProjectRun {
         let Cleared { policy, order, .. } = cleared;
         let passed_on = policy.sandbox.env_whitelist.iter();
         let passed_on =
@@ -122,7 +138,7 @@ impl Governance {
             environment: passed_on.chain(own).collect(),
             memory_mb: policy.sandbox.memory_limit_mb,
             limits: RunLimits {
-                timeout: cleared.limit,
+                timeout,
                 output_bytes_max: usize::try_from(output_bytes).unwrap_or(usize::MAX),
             },
         }
@@ -221,10 +237,14 @@ fn word(status: RunStatus) -> &'static str {
 }
 
 /// What the end of a run means.
-fn conclusion(cleared: &Cleared, ran: Result<Ran, RunError>) -> Conclusion {
-    let Ran { outcome, is_too_large } = match ran {
+fn conclusion(cleared: &Cleared, ran: Result<Ran, NotRun>) -> Conclusion {
+    let Ran { outcome, bound, is_too_large } = match ran {
         Ok(ran) => ran,
-        Err(error) => return not_run(&error),
+        Err(NotRun::Failed(error)) => return not_run(&error),
+        Err(NotRun::Refused(refusal)) => {
+            let status = RunStatus::BudgetExceeded;
+            return Conclusion { status, refusal: Some(refusal), outcome: None };
+        }
     };
     let (sandbox, budget) = (&cleared.policy.sandbox, &cleared.policy.budget);
     let is_flood = outcome.stdout.is_truncated || outcome.stderr.is_truncated;
@@ -246,7 +266,7 @@ fn conclusion(cleared: &Cleared, ran: Result<Ran, RunError>) -> Conclusion {
         Ending::Exited(KILLED_BY_FILTER) => {
             violation("a system call that no program of this machine makes".to_owned())
         }
-        Ending::TimedOut => match cleared.bound {
+        Ending::TimedOut => match bound {
             Bound::Timeout => (RunStatus::Timeout, Some(Refusal::Timeout)),
             Bound::Budget => {
                 let refusal = Refusal::BudgetExceeded("elapsed_ms_total");

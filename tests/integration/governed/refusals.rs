@@ -1,6 +1,7 @@
 //! Contract 7, row by row: every refusal with its code, its name and its line in the audit log.
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -88,7 +89,7 @@ fn a_call_without_a_valid_token_is_refused() {
     let id = list.iter().find(|token| token["user"] == "gone").unwrap()["id"].to_string();
     let output = governed.command(&["token", "revoke", &id]);
     assert!(output.status.success(), "{output:?}");
-    std::thread::sleep(std::time::Duration::from_millis(1100));
+    std::thread::sleep(Duration::from_millis(1100));
 
     let changed = format!("{}x", &governed.admin[..governed.admin.len() - 1]);
     let long = format!("qwedmcp_{}", "A".repeat(100_000));
@@ -232,6 +233,21 @@ fn a_budget_ends_a_call_before_or_while_it_runs() {
     assert_eq!(told["governance"]["short_circuited"], true);
     assert_eq!(told["governance"]["attempts_total"], 1);
     assert!(told["governance"]["elapsed_ms_total"].as_u64().unwrap() >= 1500);
+
+    // Time that is spent waiting for another run counts.
+    let arguments = json!({ "test_path": "tests/test_long.py" });
+    let calls: Vec<_> = (0..3)
+        .map(|_| {
+            let params = params(&governed.admin, "run_pytest", &arguments);
+            server.start_request("tools/call", &params)
+        })
+        .collect();
+    let started = Instant::now();
+    for call in calls {
+        let reply = server.reply(call);
+        assert_refused(&reply, -32005, "BUDGET_EXCEEDED", "Budget exceeded");
+    }
+    assert!(started.elapsed() < Duration::from_secs(4), "they wait for each other");
     server.finish();
 }
 
@@ -355,7 +371,7 @@ fn a_damaged_store_or_policy_at_the_start() {
     }] {
         fs::write(&database, &damaged).unwrap();
         let mut server = governed.server().start();
-        let status = server.wait_for_exit(std::time::Duration::from_secs(5));
+        let status = server.wait_for_exit(Duration::from_secs(5));
         assert_eq!(status.code(), Some(1));
         let log = server.log();
         assert!(log.contains("ERROR") && log.contains("governance.db"), "{log}");
