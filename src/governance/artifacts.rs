@@ -25,7 +25,7 @@ use uuid::Uuid;
 
 use folder::{Folder, Stat};
 
-pub(crate) use content::is_within;
+pub(crate) use content::{Size, size_of};
 pub(crate) use listing::{FileEntry, Page, RunEntry};
 pub(crate) use reading::{Chunk, Content};
 

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Map, Value, json};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::artifacts::{self, ArtifactError, RunFolder};
+use super::artifacts::{ArtifactError, RunFolder, Size, size_of};
 use super::audit::AuditEvent;
 use super::budget::Bound;
 use super::call::Cleared;
@@ -20,6 +20,9 @@ use crate::executor::{Ending, NotContained, Outcome, ProjectRun, RunError, RunLi
 
 /// How often the size of what tests leave behind is looked at.
 const ARTIFACTS_INTERVAL: Duration = Duration::from_millis(100);
+
+/// After so many looks at which not everything could be seen, a run is ended.
+const UNSEEN_MAX: u32 = 5;
 
 /// What a run may print to each stream, and leave behind, where the policy says nothing.
 const OUTPUT_BYTES_DEFAULT: u64 = 8 * 1024 * 1024;
@@ -105,7 +108,9 @@ impl Governance {
         tokio::select! {
             outcome = &mut run => {
                 let outcome = outcome.map_err(NotRun::Failed)?;
-                Ok(Ran { outcome, bound, is_too_large: false })
+                // What was written since the last look.
+                let is_too_large = self.size_of(&files, bytes_max).await != Size::Within;
+                Ok(Ran { outcome, bound, is_too_large })
             }
             () = self.until_too_large(&files, bytes_max) => {
                 cancel.cancel();
@@ -148,14 +153,21 @@ impl Governance {
     async fn until_too_large(&self, files: &Path, bytes_max: u64) {
         let mut ticks = interval(ARTIFACTS_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
+        let mut unseen = 0;
+        while unseen < UNSEEN_MAX {
             ticks.tick().await;
-            let files = files.to_owned();
-            let is_within = self.blocking(move || artifacts::is_within(&files, bytes_max)).await;
-            if is_within != Ok(true) {
-                return;
+            match self.size_of(files, bytes_max).await {
+                Size::Within => unseen = 0,
+                // Files come and go; what stays unseen is not to be trusted.
+                Size::Unknown => unseen += 1,
+                Size::Above => return,
             }
         }
+    }
+
+    async fn size_of(&self, files: &Path, bytes_max: u64) -> Size {
+        let files = files.to_owned();
+        self.blocking(move || size_of(&files, bytes_max)).await.unwrap_or(Size::Unknown)
     }
 
     /// Writes what the run printed, and the evidence.
@@ -253,7 +265,9 @@ fn conclusion(cleared: &Cleared, ran: Result<Ran, NotRun>) -> Conclusion {
     let (status, refusal) = match outcome.ending {
         _ if is_too_large => {
             let most = budget.artifact_bytes_max.unwrap_or(ARTIFACT_BYTES_DEFAULT);
-            violation(format!("the tests left more than {most} bytes of files"))
+            violation(format!(
+                "the tests left more than {most} bytes of files, or too many to count"
+            ))
         }
         _ if is_flood => {
             let most = budget.output_bytes_max.unwrap_or(OUTPUT_BYTES_DEFAULT);

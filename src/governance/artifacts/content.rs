@@ -8,7 +8,7 @@ use std::path::Path;
 use uuid::Uuid;
 
 use super::folder::{Bounds, Folder, Reach, walk};
-use super::listing::{DEPTH_MAX, ENTRIES_MAX};
+use super::listing::ENTRIES_MAX;
 use super::{ArtifactError, Artifacts, EVIDENCE, FILES, RunFolder, failed_to};
 
 /// The largest evidence that is read. Ten thousand artifacts and fifty failures have less.
@@ -40,21 +40,34 @@ impl Artifacts {
     }
 }
 
-/// Whether what is in the folder at `path` takes no more than `bytes_max` on the disk, in no more
-/// files than are ever looked at.
-pub(crate) fn is_within(path: &Path, bytes_max: u64) -> bool {
+/// How much there is in a folder, compared with how much there may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Size {
+    /// All of it was seen, and it is not too much.
+    Within,
+    /// It takes more on the disk, or is in more files than are ever looked at.
+    Above,
+    /// Not all of it could be seen: it changed meanwhile, or a folder is closed.
+    Unknown,
+}
+
+/// Compares what is in the folder at `path` with `bytes_max`.
+pub(crate) fn size_of(path: &Path, bytes_max: u64) -> Size {
     let mut bytes = 0_u64;
     let mut count = 0;
-    let bounds = Bounds { entries_max: ENTRIES_MAX, depth_max: DEPTH_MAX };
+    // However deep: what is not seen is not counted.
+    let bounds = Bounds { entries_max: ENTRIES_MAX, depth_max: usize::MAX };
     let walked = Folder::open(path).and_then(|folder| {
         walk(&folder, bounds, |_, stat| {
             bytes = bytes.saturating_add(stat.disk_bytes);
             count += 1;
         })
     });
-    // Files come and go while it is walked: what cannot be walked right now is looked at again.
-    let is_countable = !matches!(walked, Ok(Reach::Part)) || count < ENTRIES_MAX;
-    is_countable && bytes <= bytes_max
+    match walked {
+        _ if bytes > bytes_max || count >= ENTRIES_MAX => Size::Above,
+        Ok(Reach::All) => Size::Within,
+        Ok(Reach::Part) | Err(_) => Size::Unknown,
+    }
 }
 
 fn read_whole(file: &File, bytes_max: u64) -> io::Result<Vec<u8>> {

@@ -310,6 +310,38 @@ def test_artifacts():
     for index in range(100):
         (pathlib.Path(os.environ['QWED_ARTIFACTS']) / str(index)).write_bytes(b'x' * 100000)
     time.sleep(5)
+
+def nested(depth):
+    for _ in range(depth):
+        os.mkdir('d')
+        os.chdir('d')
+
+def test_deep():
+    os.chdir(os.environ['QWED_ARTIFACTS'])
+    nested(100)
+    for index in range(100):
+        pathlib.Path(str(index)).write_bytes(b'x' * 100000)
+    time.sleep(5)
+
+def test_closed():
+    closed = pathlib.Path(os.environ['QWED_ARTIFACTS']) / 'closed'
+    closed.mkdir()
+    for index in range(100):
+        (closed / str(index)).write_bytes(b'x' * 100000)
+        closed.chmod(0)
+        closed.chmod(0o700)
+    closed.chmod(0)
+    time.sleep(5)
+
+def test_many():
+    for index in range(20000):
+        (pathlib.Path(os.environ['QWED_ARTIFACTS']) / str(index)).touch()
+    time.sleep(5)
+
+def test_at_the_end():
+    for index in range(20):
+        (pathlib.Path(os.environ['QWED_ARTIFACTS']) / str(index)).write_bytes(b'x' * 100000)
+    os._exit(0)
 ";
     fs::write(governed.workspace.join("tests/test_much.py"), tests).unwrap();
     let mut server = governed.connect();
@@ -317,6 +349,10 @@ def test_artifacts():
         ("memory", "Sandbox violation: the tests took more than 256 MiB of memory"),
         ("output", "Sandbox violation: the tests printed more than 100000 bytes"),
         ("artifacts", "Sandbox violation: the tests left more than 1000000 bytes"),
+        ("deep", "Sandbox violation: the tests left more than 1000000 bytes"),
+        ("closed", "Sandbox violation: the tests left more than 1000000 bytes"),
+        ("many", "Sandbox violation: the tests left more than 1000000 bytes"),
+        ("at_the_end", "Sandbox violation: the tests left more than 1000000 bytes"),
     ] {
         let params = json!({ "test_path": format!("tests/test_much.py::test_{name}") });
         let reply = call_as(&mut server, &governed.admin, "run_pytest", params);
