@@ -141,11 +141,13 @@ fn cases() -> Vec<Case> {
 
 fn run_all(containment: Containment, user: Option<u32>) {
     let mut outside = Outside::new(user);
+    // Without a sandbox, attacks are at work on a disk that other tests use as well.
+    let timeout_ms = if containment == Containment::None { "30000" } else { "12000" };
     let mut builder = ServerBuilder::new()
         .unchecked()
         .variable("QWED_MCP_PYTHON", public_python().to_str().unwrap())
         .variable("QWED_MCP_MEMORY_MB", "512")
-        .variable("QWED_MCP_TEST_SYNC_TIMEOUT_MS", "12000");
+        .variable("QWED_MCP_TEST_SYNC_TIMEOUT_MS", timeout_ms);
     if let Some(user) = user {
         builder = builder.with_user(user);
     }
