@@ -55,7 +55,12 @@ impl Contained {
         if plan.tier < Tier::T2 {
             return Err(NotForProject::Tier(plan.tier));
         }
-        let (reach, readable) = (&interpreter.reach, &project.readable);
+        let is_own = |path: &Path| path.starts_with(&project.workspace);
+        if is_own(&plan.program) || is_own(&plan.program_file) {
+            return Err(NotForProject::OwnInterpreter);
+        }
+        let readable = project.readable.iter().chain([&project.workspace]).cloned();
+        let (reach, readable) = (&interpreter.reach, &readable.collect::<Vec<_>>());
         let plan = Plan::new(plan.tier, plan.landlock_abi, reach, readable, project.memory_mb)
             .map_err(|error| {
                 tracing::warn!(%error, "a path of the project cannot be opened to it");
@@ -81,6 +86,12 @@ pub(crate) enum NotForProject {
     /// The files of the machine would not be out of reach.
     #[error("tier {0} of the kernel sandbox does not keep a project to its files; T2 is needed")]
     Tier(Tier),
+    /// Its own code would run when the interpreter is asked what it is, outside of the sandbox.
+    #[error(
+        "the interpreter is in the workspace, whose code must not run outside of the sandbox; \
+         ask the admin to make its virtual environment elsewhere (QWED_MCP_PYTHON)"
+    )]
+    OwnInterpreter,
     /// A path is not there, or is a door to the kernel.
     #[error("a folder that tests may read is missing, or cannot be opened to them")]
     Readable,

@@ -36,6 +36,11 @@ if sys.path and sys.path[0] == "":
     del sys.path[0]
 import json, os, platform, site, sysconfig
 
+# Not by itself (-S): where a package is installed in editable form, its folder is on the path, and
+# this runs outside of the sandbox.
+site.execsitecustomize = site.execusercustomize = lambda: None
+site.main()
+
 # Modules with libraries of their own, so that these are loaded and seen.
 for name in ("_bz2", "_ctypes", "_decimal", "_hashlib", "_lzma", "_sqlite3", "_ssl", "zlib"):
     try:
@@ -195,8 +200,14 @@ struct Answer(PathBuf, u32, u32, String, String);
 
 async fn probe(candidate: &Path) -> Result<Interpreter, ProbeError> {
     // -I: nothing in the current folder or in PYTHONPATH has a say in which interpreter this is.
+    // -S: nor has what is installed.
     let mut command = Command::new(candidate);
-    command.args(["-I", "-c", PROBE, BOOTSTRAP, FORK_SERVER]);
+    command.args(["-I", "-S", "-c", PROBE, BOOTSTRAP, FORK_SERVER]);
+    // A version manager's shim may need any other variable. Tokens are among ours.
+    let own = std::env::vars_os().map(|(name, _)| name);
+    for name in own.filter(|name| name.as_encoded_bytes().starts_with(b"QWED_")) {
+        command.env_remove(name);
+    }
     let printed = printed_by(&mut command).await?;
     let Answer(executable, major, minor, bootstrap, fork_server) =
         serde_json::from_slice(&printed).map_err(|_| ProbeError::NotPython)?;
@@ -242,7 +253,7 @@ async fn with_reach(
     let mut environment = forwarded(&FORWARDED_VARIABLES);
     let mut command = Command::new(&program);
     command
-        .args(["-c", REACH_PROBE])
+        .args(["-S", "-c", REACH_PROBE])
         .env_clear()
         .envs(environment.clone())
         // Where packages of the user are; a script has another HOME.

@@ -107,7 +107,9 @@ pub(crate) type Run<'a> = Pin<Box<dyn Future<Output = Result<Outcome, RunError>>
 pub(crate) struct ProjectRun {
     /// Python that starts it.
     pub(crate) source: String,
-    /// What it may read besides Python's own: absolute paths.
+    /// The folder of its code, without links.
+    pub(crate) workspace: PathBuf,
+    /// What it may read besides that and Python's own: absolute paths.
     pub(crate) readable: Vec<PathBuf>,
     /// A folder that nothing of this may overlap but `writable`, which is in it.
     pub(crate) closed: PathBuf,
@@ -140,6 +142,11 @@ pub(crate) enum RunError {
         "the audit log cannot be written, so nothing is run; ask the admin to look at the server's log"
     )]
     NotAudited,
+    /// It was run, and that is not written down to its end.
+    #[error(
+        "the script was run, and the audit log cannot be used to write down its end; ask the admin to look at the server's log"
+    )]
+    EndNotAudited,
     /// A defect in the executor.
     #[error("the executor stopped unexpectedly")]
     Panicked,

@@ -4,6 +4,8 @@
 //! Each step takes what the one before it gives, and the run takes a [`Cleared`], which only this
 //! file makes: the wrong order does not compile.
 
+use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -18,7 +20,8 @@ use super::pytest::PytestOrder;
 use super::roles::GovernedTool;
 use super::store::StoreError;
 use super::tokens::{Caller, Token};
-use super::{Governance, GovernedReply, Refusal};
+use super::{Governance, GovernedReply, Refusal, reply};
+use crate::executor::NotForProject;
 
 /// The code of a call that the policy blocks, which has an event of its own in the audit log.
 const POLICY_BLOCKED: i32 = -32004;
@@ -79,16 +82,17 @@ impl Governance {
     }
 
     async fn carry_out(&self, call: Call, token: Option<String>) -> Result<GovernedReply, Refusal> {
-        let caller = match self.authenticate(token).await {
-            Ok(caller) => caller,
-            Err(refusal) => return Err(self.refused(&call, None, refusal).await),
-        };
-        if !caller.role.has(call.tool.permission()) {
-            let refusal = Refusal::PermissionDenied;
-            return Err(self.refused(&call, Some(&caller), refusal).await);
-        }
+        let caller = self.admit(&call, token.clone()).await?;
         match call.tool {
             GovernedTool::RunPytest => {
+                // One after the other, in the order of their calls.
+                let turn = tokio::select! {
+                    turn = self.turns.acquire() => turn.ok(),
+                    () = call.cancel.cancelled() => None,
+                };
+                let Some(_turn) = turn else { return self.never_started(&call, &caller).await };
+                // What was true when it began to wait need not be true any more.
+                let caller = self.admit(&call, token).await?;
                 let cleared = self.clear(call, caller).await?;
                 self.run_pytest(cleared).await
             }
@@ -96,6 +100,25 @@ impl Governance {
             | GovernedTool::ListArtifacts
             | GovernedTool::GetArtifactContent => self.read(call, caller).await,
         }
+    }
+
+    /// The caller, if the token is valid and its role has the permission.
+    async fn admit(&self, call: &Call, token: Option<String>) -> Result<Caller, Refusal> {
+        let caller = match self.authenticate(token).await {
+            Ok(caller) => caller,
+            Err(refusal) => return Err(self.refused(call, None, refusal).await),
+        };
+        if caller.role.has(call.tool.permission()) {
+            return Ok(caller);
+        }
+        Err(self.refused(call, Some(&caller), Refusal::PermissionDenied).await)
+    }
+
+    /// The caller did not want it any more when its turn came.
+    async fn never_started(&self, call: &Call, caller: &Caller) -> Result<GovernedReply, Refusal> {
+        let entry = call.entry(AuditEvent::McpToolCall, Some(caller), "CANCELLED", Map::new());
+        self.append(vec![entry]).await?;
+        Ok(reply::of_cancelled(call.run_id))
     }
 
     /// The checks of a run after the caller's permission, in the design's order, and the audit.
@@ -124,13 +147,17 @@ impl Governance {
         if !policy.sandbox.enabled {
             return Err(Refusal::SandboxDisabled);
         }
+        let root = policy.workspace_root.as_deref().ok_or_else(|| {
+            Refusal::InvalidParams("the policy names no workspace; ask the admin".to_owned())
+        })?;
+        // Before anything asks the interpreter what it is.
+        if self.interpreter.as_ref().is_some_and(|interpreter| is_within(interpreter, root)) {
+            return Err(Refusal::SandboxViolation(NotForProject::OwnInterpreter.to_string()));
+        }
         let readiness = self.executor.readiness();
         readiness.await.map_err(|missing| Refusal::SandboxViolation(missing.to_string()))?;
         let mut budget = Budget::new(call.started, &policy);
         budget.attempt()?;
-        let root = policy.workspace_root.as_deref().ok_or_else(|| {
-            Refusal::InvalidParams("the policy names no workspace; ask the admin".to_owned())
-        })?;
         let order = PytestOrder::parse(&call.arguments, root)
             .map_err(|invalid| Refusal::InvalidParams(invalid.to_string()))?;
         Ok((policy, order, budget))
@@ -197,8 +224,11 @@ impl Call {
         event: AuditEvent,
         caller: Option<&Caller>,
         outcome: &'static str,
-        details: Map<String, Value>,
+        mut details: Map<String, Value>,
     ) -> AuditEntry {
+        if let (AuditEvent::McpToolCall, Some(caller)) = (event, caller) {
+            details.insert("token".to_owned(), Value::from(caller.token.to_string()));
+        }
         AuditEntry {
             run_id: self.run_id,
             event,
@@ -209,6 +239,12 @@ impl Call {
             details,
         }
     }
+}
+
+/// Whether a path is in the folder `root`, as it is written or as it is.
+fn is_within(path: &Path, root: &Path) -> bool {
+    let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    path.starts_with(root) || path.starts_with(real(root)) || real(path).starts_with(real(root))
 }
 
 /// The store failed: the log has why, the client what to do.

@@ -120,6 +120,8 @@ pub(crate) struct Evidence {
     pub(crate) summary: Option<TestSummary>,
     /// What the run left.
     pub(crate) artifacts: Vec<ArtifactRecord>,
+    /// How many files the run left that are not in that list: too many, or none that can be read.
+    pub(crate) artifacts_omitted: u64,
     /// The tier of the sandbox that held the tests: `T3` is all layers.
     pub(crate) sandbox_tier: Option<String>,
     /// What the call took of its budget.
@@ -164,6 +166,7 @@ mod tests {
             "arguments_hash": "ab",
             "summary": null,
             "artifacts": [{"path": "files/a.txt", "bytes": 3, "sha256": null}],
+            "artifacts_omitted": 0,
             "sandbox_tier": "T3",
             "governance": {
                 "elapsed_ms_total": 1234,

@@ -73,6 +73,8 @@ pub(crate) struct Governance {
     turns: Semaphore,
     /// Where store and artifacts are, without links.
     data_folder: PathBuf,
+    /// The interpreter that the admin named, or its environment: not looked at yet.
+    interpreter: Option<PathBuf>,
 }
 
 impl Governance {
@@ -101,6 +103,11 @@ impl Governance {
             executor,
             turns: Semaphore::new(settings.sync_concurrency),
             data_folder,
+            interpreter: settings
+                .python
+                .as_ref()
+                .map(PathBuf::from)
+                .or_else(|| settings.virtual_env.clone()),
         }
     }
 

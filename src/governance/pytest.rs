@@ -60,6 +60,8 @@ pub(super) enum InvalidArguments {
     Text(&'static str),
     #[error("'{0}' must be a path within the workspace, relative to its root, without '..'")]
     Outside(&'static str),
+    #[error("the workspace of the policy is not there; ask the admin")]
+    NoWorkspace,
     #[error("'{0}' names nothing that is in the workspace")]
     Missing(&'static str),
 }
@@ -75,8 +77,7 @@ impl PytestOrder {
         if let Some(unknown) = arguments.keys().find(|name| !KNOWN.contains(&name.as_str())) {
             return Err(InvalidArguments::Unknown(unknown.chars().take(100).collect()));
         }
-        let workspace =
-            fs::canonicalize(root).map_err(|_| InvalidArguments::Missing("test_path"))?;
+        let workspace = fs::canonicalize(root).map_err(|_| InvalidArguments::NoWorkspace)?;
         let given = |name: &'static str| arguments.get(name).filter(|value| !value.is_null());
         let mut order = Vec::new();
         for (name, option) in [("keyword", "-k"), ("markers", "-m")] {

@@ -8,6 +8,8 @@ use uuid::Uuid;
 use super::artifacts::{Chunk, Content, FileEntry, Page, RunEntry};
 use super::evidence::{Evidence, RunStatus};
 
+const CANCELLED: &str = "Execution was cancelled.";
+
 /// The most artifacts that the text about a run names.
 const ARTIFACTS_TOLD_MAX: usize = 20;
 
@@ -57,7 +59,7 @@ impl GovernedReply {
 pub(super) fn of_run(evidence: &Evidence, printed: &str) -> GovernedReply {
     let Evidence { run_id, status, summary, artifacts, .. } = evidence;
     let mut text = match (status, summary) {
-        (RunStatus::Cancelled, _) => "Execution was cancelled.".to_owned(),
+        (RunStatus::Cancelled, _) => CANCELLED.to_owned(),
         (_, Some(summary)) => summary.text(),
         (_, None) => "pytest did not get as far as running tests".to_owned(),
     };
@@ -69,7 +71,7 @@ pub(super) fn of_run(evidence: &Evidence, printed: &str) -> GovernedReply {
     // Writing to a text does not fail.
     let _ = write!(text, "\n\nrun_id: {run_id}\nartifacts:");
     for artifact in artifacts.iter().take(ARTIFACTS_TOLD_MAX) {
-        let _ = write!(text, " {} ({} bytes)", artifact.path, artifact.bytes);
+        let _ = write!(text, " {} ({} bytes)", shown(&artifact.path), artifact.bytes);
     }
     if artifacts.len() > ARTIFACTS_TOLD_MAX {
         let _ = write!(text, " … list_artifacts lists all {}", artifacts.len());
@@ -83,6 +85,17 @@ pub(super) fn of_run(evidence: &Evidence, printed: &str) -> GovernedReply {
         "governance": evidence.governance,
     });
     GovernedReply { is_error, ..GovernedReply::text(text, meta) }
+}
+
+/// A run that was not wanted any more before it started.
+pub(super) fn of_cancelled(run_id: Uuid) -> GovernedReply {
+    let meta = json!({ "run_id": run_id, "status": RunStatus::Cancelled });
+    GovernedReply { is_error: true, ..GovernedReply::text(CANCELLED.to_owned(), meta) }
+}
+
+/// A name that tests chose: on one line, and without what a terminal obeys.
+fn shown(path: &str) -> String {
+    path.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 /// Whether pytest could not make sense of its arguments or configuration, or broke down (exit codes

@@ -21,6 +21,11 @@ use crate::executor::{Ending, NotContained, Outcome, ProjectRun, RunError, RunLi
 /// How often the size of what tests leave behind is looked at.
 const ARTIFACTS_INTERVAL: Duration = Duration::from_millis(100);
 
+/// What the caller hears whose run was made and is not in the log to its end.
+const END_NOT_WRITTEN: &str = "The tests were run, and the audit log cannot be used to write down \
+                               their end. Ask the admin to look at the server's log; get_evidence \
+                               may have the result.";
+
 /// After so many looks at which not everything could be seen, a run is ended.
 const UNSEEN_MAX: u32 = 5;
 
@@ -29,14 +34,14 @@ const OUTPUT_BYTES_DEFAULT: u64 = 8 * 1024 * 1024;
 const ARTIFACT_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
 
 /// Artifacts beyond so many bytes are listed without their hash.
-const HASHED_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+const HASHED_BYTES_MAX: u64 = 128 * 1024 * 1024;
 
 /// The exit code of a process that the system call filter killed: SIGSYS.
 const KILLED_BY_FILTER: i32 = -31;
 
 /// Why there was no run.
 enum NotRun {
-    /// Its turn came too late for the budget.
+    /// There was no time left for it in the budget.
     Refused(Refusal),
     /// It could not be run.
     Failed(RunError),
@@ -47,8 +52,18 @@ struct Ran {
     outcome: Outcome,
     /// Which bound it would have met first.
     bound: Bound,
-    /// Whether it was ended because of the files that it left.
-    is_too_large: bool,
+    left: Left,
+}
+
+/// What a run has left behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Left {
+    /// All of it was seen, and it is not too much.
+    Countable,
+    /// More than the policy allows.
+    TooMuch,
+    /// What could not be looked through.
+    Unknown,
 }
 
 /// What came of a run.
@@ -57,6 +72,7 @@ struct Conclusion {
     /// Why the caller gets an error in place of a result.
     refusal: Option<Refusal>,
     outcome: Option<Outcome>,
+    summary: Option<TestSummary>,
 }
 
 impl Governance {
@@ -76,11 +92,14 @@ impl Governance {
         };
         let started = SystemTime::now();
         let ran = self.execute(&cleared, &folder).await;
-        let conclusion = conclusion(&cleared, ran);
-        let stored = self.store_evidence(&cleared, folder, &conclusion, started).await;
+        let is_excessive = matches!(&ran, Ok(Ran { left: Left::TooMuch, .. }));
+        let (folder, summary) = self.take_stock(folder, is_excessive).await?;
+        let conclusion = conclusion(&cleared, ran, summary);
         let word = conclusion.refusal.as_ref().map_or(word(conclusion.status), Refusal::name);
-        self.finished(&cleared, conclusion.outcome.as_ref(), word).await?;
+        let stored = self.store_evidence(&cleared, folder, &conclusion, started).await;
+        let finished = self.finished(&cleared, conclusion.outcome.as_ref(), word).await;
         self.retain(&cleared.policy);
+        finished.map_err(|_| Refusal::Internal(END_NOT_WRITTEN.to_owned()))?;
         if let Some(refusal) = conclusion.refusal {
             return Err(refusal);
         }
@@ -90,34 +109,49 @@ impl Governance {
 
     /// The run, from its turn until its last process is dead.
     async fn execute(&self, cleared: &Cleared, folder: &RunFolder) -> Result<Ran, NotRun> {
-        let Cleared { call, policy, order, .. } = cleared;
-        // One after the other, in the order of their calls. A call that is not wanted any more
-        // is ended by the executor.
-        let _turn = tokio::select! {
-            turn = self.turns.acquire() => turn.ok(),
-            () = call.cancel.cancelled() => None,
-        };
-        // Waiting for it has taken from the budget.
+        let Cleared { call, policy, .. } = cleared;
         let (limit, bound) = cleared.budget.left().map_err(NotRun::Refused)?;
         let files = folder.files_path();
         let cancel = call.cancel.child_token();
         let run = self.executor.run_project(self.project(cleared, &files, limit), cancel.clone());
         tokio::pin!(run);
         let bytes_max = policy.budget.artifact_bytes_max.unwrap_or(ARTIFACT_BYTES_DEFAULT);
-        tracing::debug!(?order, "pytest starts");
         tokio::select! {
             outcome = &mut run => {
                 let outcome = outcome.map_err(NotRun::Failed)?;
                 // What was written since the last look.
-                let is_too_large = self.size_of(&files, bytes_max).await != Size::Within;
-                Ok(Ran { outcome, bound, is_too_large })
+                let left = match self.size_of(&files, bytes_max).await {
+                    Size::Within => Left::Countable,
+                    Size::Above => Left::TooMuch,
+                    Size::Unknown => Left::Unknown,
+                };
+                Ok(Ran { outcome, bound, left })
             }
-            () = self.until_too_large(&files, bytes_max) => {
+            left = self.until_too_large(&files, bytes_max) => {
                 cancel.cancel();
                 let outcome = run.await.map_err(NotRun::Failed)?;
-                Ok(Ran { outcome, bound, is_too_large: true })
+                Ok(Ran { outcome, bound, left })
             }
         }
+    }
+
+    /// Reads what pytest reported, and removes what is more than a run may leave: it may have filled
+    /// the disk.
+    async fn take_stock(
+        &self,
+        folder: RunFolder,
+        is_excessive: bool,
+    ) -> Result<(RunFolder, Option<TestSummary>), Refusal> {
+        self.blocking(move || {
+            let bytes_max = u64::try_from(REPORT_BYTES_MAX).unwrap_or(u64::MAX);
+            let report = folder.left_file(JUNIT_FILE, bytes_max);
+            let summary = report.and_then(|report| TestSummary::from_junit(&report).ok());
+            if is_excessive && let Err(error) = folder.remove_files() {
+                tracing::error!(%error, "what a run left stays");
+            }
+            (folder, summary)
+        })
+        .await
     }
 
     /// What the sandbox is told.
@@ -133,11 +167,11 @@ impl Governance {
             ("QWED_ARTIFACTS", files.to_string_lossy().into_owned()),
         ];
         let own = own.map(|(name, value)| (name.to_owned(), value));
-        let workspace = order.workspace.clone();
         let output_bytes = policy.budget.output_bytes_max.unwrap_or(OUTPUT_BYTES_DEFAULT);
         ProjectRun {
             source: order.source(files),
-            readable: policy.sandbox.allowed_paths.iter().cloned().chain([workspace]).collect(),
+            workspace: order.workspace.clone(),
+            readable: policy.sandbox.allowed_paths.clone(),
             closed: self.data_folder.clone(),
             writable: files.to_owned(),
             environment: passed_on.chain(own).collect(),
@@ -150,7 +184,7 @@ impl Governance {
     }
 
     /// Comes back when there is more in `files` than a run may leave behind.
-    async fn until_too_large(&self, files: &Path, bytes_max: u64) {
+    async fn until_too_large(&self, files: &Path, bytes_max: u64) -> Left {
         let mut ticks = interval(ARTIFACTS_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut unseen = 0;
@@ -160,9 +194,10 @@ impl Governance {
                 Size::Within => unseen = 0,
                 // Files come and go; what stays unseen is not to be trusted.
                 Size::Unknown => unseen += 1,
-                Size::Above => return,
+                Size::Above => return Left::TooMuch,
             }
         }
+        Left::Unknown
     }
 
     async fn size_of(&self, files: &Path, bytes_max: u64) -> Size {
@@ -194,20 +229,23 @@ impl Governance {
                 .map(|outcome| u64::try_from(outcome.duration.as_millis()).unwrap_or(u64::MAX)),
             arguments: cleared.call.arguments.clone(),
             arguments_hash: cleared.call.arguments_hash.as_str().to_owned(),
-            summary: None,
+            summary: conclusion.summary.clone(),
             artifacts: Vec::new(),
+            artifacts_omitted: 0,
             sandbox_tier: outcome
                 .and_then(|outcome| outcome.tier)
                 .map(|tier| tier.as_str().to_owned()),
             governance: cleared.budget.told(conclusion.status == RunStatus::BudgetExceeded),
         };
+        // When the server ends there is no time for it.
+        let hashed_bytes_max =
+            if cleared.call.cancel.is_cancelled() { 0 } else { HASHED_BYTES_MAX };
         let stored = self.blocking(move || {
             folder.write_text("stdout.txt", stdout.as_bytes())?;
             folder.write_text("stderr.txt", stderr.as_bytes())?;
-            let bytes_max = u64::try_from(REPORT_BYTES_MAX).unwrap_or(u64::MAX);
-            let report = folder.left_file(JUNIT_FILE, bytes_max);
-            evidence.summary = report.and_then(|report| TestSummary::from_junit(&report).ok());
-            evidence.artifacts = folder.inventory(HASHED_BYTES_MAX)?.records;
+            let inventory = folder.inventory(hashed_bytes_max)?;
+            evidence.artifacts = inventory.records;
+            evidence.artifacts_omitted = inventory.omitted;
             folder.write_evidence(&json!(evidence))?;
             Ok::<_, ArtifactError>(evidence)
         });
@@ -223,7 +261,8 @@ impl Governance {
     ) -> Result<(), Refusal> {
         let caller = Some(&cleared.caller);
         let mut entries = Vec::new();
-        if let Some(outcome) = outcome {
+        // One that never started has no tier.
+        if let Some(outcome) = outcome.filter(|outcome| outcome.tier.is_some()) {
             let told = details(&figures(outcome));
             entries.push(cleared.call.entry(AuditEvent::SandboxExec, caller, word, told));
         }
@@ -249,13 +288,17 @@ fn word(status: RunStatus) -> &'static str {
 }
 
 /// What the end of a run means.
-fn conclusion(cleared: &Cleared, ran: Result<Ran, NotRun>) -> Conclusion {
-    let Ran { outcome, bound, is_too_large } = match ran {
+fn conclusion(
+    cleared: &Cleared,
+    ran: Result<Ran, NotRun>,
+    summary: Option<TestSummary>,
+) -> Conclusion {
+    let Ran { outcome, bound, left } = match ran {
         Ok(ran) => ran,
         Err(NotRun::Failed(error)) => return not_run(&error),
         Err(NotRun::Refused(refusal)) => {
             let status = RunStatus::BudgetExceeded;
-            return Conclusion { status, refusal: Some(refusal), outcome: None };
+            return Conclusion { status, refusal: Some(refusal), outcome: None, summary: None };
         }
     };
     let (sandbox, budget) = (&cleared.policy.sandbox, &cleared.policy.budget);
@@ -263,11 +306,12 @@ fn conclusion(cleared: &Cleared, ran: Result<Ran, NotRun>) -> Conclusion {
     let violation =
         |reason: String| (RunStatus::SandboxViolation, Some(Refusal::SandboxViolation(reason)));
     let (status, refusal) = match outcome.ending {
-        _ if is_too_large => {
+        _ if left == Left::TooMuch => {
             let most = budget.artifact_bytes_max.unwrap_or(ARTIFACT_BYTES_DEFAULT);
-            violation(format!(
-                "the tests left more than {most} bytes of files, or too many to count"
-            ))
+            violation(format!("the tests left more than {most} bytes, or more than 10000 files"))
+        }
+        _ if left == Left::Unknown => {
+            violation("the tests left folders that cannot be looked through".to_owned())
         }
         _ if is_flood => {
             let most = budget.output_bytes_max.unwrap_or(OUTPUT_BYTES_DEFAULT);
@@ -278,7 +322,7 @@ fn conclusion(cleared: &Cleared, ran: Result<Ran, NotRun>) -> Conclusion {
             violation(format!("the tests took more than {most} MiB of memory"))
         }
         Ending::Exited(KILLED_BY_FILTER) => {
-            violation("a system call that no program of this machine makes".to_owned())
+            violation("a process was ended by SIGSYS, as for a forbidden system call".to_owned())
         }
         Ending::TimedOut => match bound {
             Bound::Timeout => (RunStatus::Timeout, Some(Refusal::Timeout)),
@@ -288,7 +332,12 @@ fn conclusion(cleared: &Cleared, ran: Result<Ran, NotRun>) -> Conclusion {
             }
         },
         Ending::Cancelled => (RunStatus::Cancelled, None),
-        Ending::Exited(0) => (RunStatus::Passed, None),
+        // Pytest also ends with 0 where it was asked for something else than to run tests.
+        Ending::Exited(0) => match summary.as_ref().map(TestSummary::is_empty) {
+            Some(false) => (RunStatus::Passed, None),
+            Some(true) => (RunStatus::NoTests, None),
+            None => (RunStatus::Error, None),
+        },
         Ending::Exited(1) => (RunStatus::Failed, None),
         Ending::Exited(5) => (RunStatus::NoTests, None),
         Ending::Exited(NO_PYTEST) => {
@@ -298,7 +347,7 @@ fn conclusion(cleared: &Cleared, ran: Result<Ran, NotRun>) -> Conclusion {
         }
         Ending::Exited(_) => (RunStatus::Error, None),
     };
-    Conclusion { status, refusal, outcome: Some(outcome) }
+    Conclusion { status, refusal, outcome: Some(outcome), summary }
 }
 
 /// What it means that there was no run.
@@ -313,8 +362,9 @@ fn not_run(error: &RunError) -> Conclusion {
         RunError::Contain(NotContained::FindInterpreter(_))
         | RunError::StartSupervisor(_)
         | RunError::NotAudited
+        | RunError::EndNotAudited
         | RunError::Panicked
         | RunError::SupervisorDied => (RunStatus::Error, Refusal::Internal(error.to_string())),
     };
-    Conclusion { status, refusal: Some(refusal), outcome: None }
+    Conclusion { status, refusal: Some(refusal), outcome: None, summary: None }
 }

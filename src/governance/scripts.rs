@@ -106,7 +106,7 @@ impl AuditedExecutor {
         }
         entries.push(entry(AuditEvent::ToolFinished, word, &told));
         // What came of it is not told to anybody before it is written down.
-        self.append(entries).await?;
+        self.append(entries).await.map_err(|_| RunError::EndNotAudited)?;
         ran
     }
 

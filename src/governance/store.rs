@@ -5,9 +5,9 @@
 
 use std::fs::{DirBuilder, File};
 use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, SecondsFormat, Utc};
@@ -24,6 +24,10 @@ const SCHEMA: &str = include_str!("schema.sql");
 
 /// How long another process may keep the database locked.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long to wait for another call of this process between two looks: a transaction takes half a
+/// millisecond.
+const TURN_PAUSE: Duration = Duration::from_micros(200);
 /// How often the lock is asked for. The waiting that is built in grows to 100 ms, and may then never meet
 /// the short while in which a busy writer is between two transactions.
 const BUSY_PAUSE: Duration = Duration::from_millis(2);
@@ -40,6 +44,8 @@ pub(crate) struct Store {
 struct Shared {
     connection: Mutex<Connection>,
     file: PathBuf,
+    /// Device and inode of the file that is open.
+    identity: Option<(u64, u64)>,
 }
 
 /// Why the store cannot be used. For the admin: texts name the file.
@@ -81,6 +87,14 @@ pub(crate) enum StoreError {
         BUSY_TIMEOUT.as_secs()
     )]
     Locked { file: PathBuf, source: rusqlite::Error },
+    #[error("{} was in use by other calls for {} s", file.display(), BUSY_TIMEOUT.as_secs())]
+    Busy { file: PathBuf },
+    #[error(
+        "{} was removed or replaced while it was open; put it back, or end this server and start it \
+         again",
+        file.display()
+    )]
+    Replaced { file: PathBuf },
     #[error("failed to use {}", file.display())]
     Access { file: PathBuf, source: rusqlite::Error },
     #[error("failed to get random bits")]
@@ -124,7 +138,8 @@ impl Store {
         }
         settle(&connection).map_err(|source| error_of(&file, source))?;
         let connection = Mutex::new(connection);
-        Ok(Self { shared: Arc::new(Shared { connection, file }) })
+        let identity = identity(&file);
+        Ok(Self { shared: Arc::new(Shared { connection, file, identity }) })
     }
 
     /// Reads in one snapshot.
@@ -148,7 +163,11 @@ impl Store {
         behavior: TransactionBehavior,
         work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
-        let mut connection = self.connection();
+        let mut connection = self.connection()?;
+        // What is written to a file that was removed is lost, and nobody else sees it.
+        if identity(&self.shared.file) != self.shared.identity {
+            return Err(StoreError::Replaced { file: self.shared.file.clone() });
+        }
         let done = connection.transaction_with_behavior(behavior).and_then(|transaction| {
             let done = work(&transaction)?;
             transaction.commit()?;
@@ -157,10 +176,30 @@ impl Store {
         done.map_err(|source| error_of(&self.shared.file, source))
     }
 
-    /// A thread that panicked has rolled back what it had begun.
-    fn connection(&self) -> MutexGuard<'_, Connection> {
-        self.shared.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Waits for the other calls of this process, but not behind all of them: each may have to wait
+    /// for another process.
+    fn connection(&self) -> Result<MutexGuard<'_, Connection>, StoreError> {
+        let since = Instant::now();
+        loop {
+            match self.shared.connection.try_lock() {
+                Ok(connection) => return Ok(connection),
+                // A thread that panicked has rolled back what it had begun.
+                Err(TryLockError::Poisoned(connection)) => return Ok(connection.into_inner()),
+                Err(TryLockError::WouldBlock) if since.elapsed() < BUSY_TIMEOUT => {
+                    std::thread::sleep(TURN_PAUSE);
+                }
+                Err(TryLockError::WouldBlock) => {
+                    return Err(StoreError::Busy { file: self.shared.file.clone() });
+                }
+            }
+        }
     }
+}
+
+/// Which file there is at a path; none if there is none.
+fn identity(file: &Path) -> Option<(u64, u64)> {
+    let metadata = file.metadata().ok()?;
+    Some((metadata.dev(), metadata.ino()))
 }
 
 /// A time as the store has it. Such texts sort as the times do.

@@ -172,6 +172,11 @@ impl TestSummary {
         });
     }
 
+    /// Whether nothing was run.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.passed + self.failed + self.errors + self.skipped + self.xfailed == 0
+    }
+
     /// A short text for the model.
     pub(crate) fn text(&self) -> String {
         let errors = if self.errors == 1 { "error" } else { "errors" };

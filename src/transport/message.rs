@@ -332,7 +332,10 @@ fn presented_token(
         }
     };
     let in_meta = meta.and_then(|meta| meta.remove(AUTH_KEY)).and_then(token_in);
-    let in_params = auth.and_then(|raw| serde_json::from_str(raw.get()).ok()).and_then(token_in);
+    let in_params = auth.and_then(|raw| {
+        // What cannot be read is not none either.
+        serde_json::from_str(raw.get()).map_or(Some(Value::Bool(false)), token_in)
+    });
     in_params.or(in_meta).map(|token| match token {
         Value::String(text) => PresentedToken(text),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {

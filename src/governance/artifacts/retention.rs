@@ -8,7 +8,9 @@ use std::time::SystemTime;
 use uuid::Uuid;
 
 use super::folder::{Bounds, Folder, Kind, walk};
-use super::{Artifacts, LOCK, Retention, run_id_of, time_of};
+use super::{
+    ArtifactError, Artifacts, FILES, LOCK, Retention, RunFolder, failed_to, run_id_of, time_of,
+};
 
 /// A run's size is counted from so many entries; one that has more counts with what was seen.
 const ENTRIES_MAX: usize = 1_000_000;
@@ -81,6 +83,13 @@ impl Artifacts {
             }
         }
         retained
+    }
+}
+
+impl RunFolder {
+    /// Removes what the tests left.
+    pub(crate) fn remove_files(&self) -> Result<(), ArtifactError> {
+        remove_tree(&self.folder, OsStr::new(FILES)).map_err(failed_to("remove what the run left"))
     }
 }
 

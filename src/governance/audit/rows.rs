@@ -131,6 +131,11 @@ pub(super) fn for_each(
     Ok(())
 }
 
+/// What is shown of bytes that are no text. Not what was hashed, whatever they are.
+fn no_text(bytes: &[u8]) -> String {
+    format!("{}{}", char::REPLACEMENT_CHARACTER, String::from_utf8_lossy(bytes))
+}
+
 /// A text, also one that was changed to something that is none: the chain tells of that.
 pub(super) fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
     Ok(optional_text(row, column)?.unwrap_or_default())
@@ -139,9 +144,12 @@ pub(super) fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
 fn optional_text(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<String>> {
     Ok(match row.get_ref(column)? {
         ValueRef::Null => None,
-        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => {
-            Some(String::from_utf8_lossy(bytes).into_owned())
-        }
+        ValueRef::Text(bytes) => Some(match std::str::from_utf8(bytes) {
+            Ok(text) => text.to_owned(),
+            Err(_) => no_text(bytes),
+        }),
+        // The same bytes as another type: SQL no longer finds the row by them.
+        ValueRef::Blob(bytes) => Some(no_text(bytes)),
         ValueRef::Integer(number) => Some(number.to_string()),
         ValueRef::Real(number) => Some(number.to_string()),
     })

@@ -132,6 +132,8 @@ fn a_token_arrives_apart_from_what_is_logged() {
         (r#","auth":{"token":7}"#, Some("")),
         (r#","auth":"a""#, Some("")),
         (r#","_meta":{"qwed.ai/auth":["m"]}"#, Some("")),
+        (r#","auth":{"token":"\ud800"}"#, Some("")),
+        (r#","auth":{"token":"a","n":1e999}"#, Some("")),
     ] {
         let line = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"n"{members}}}}}"#

@@ -99,7 +99,7 @@ fn targets(governed: &Governed, server: &mut McpProcess) -> Targets {
 
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
     let socket = governed.beside("socket");
-    let name = format!("qwed-test-{}", std::process::id());
+    let name = governed.beside("abstract").to_str().unwrap().replace('/', "-");
     let abstract_socket = SocketAddr::from_abstract_name(&name).unwrap();
     let sockets =
         [UnixListener::bind(&socket).unwrap(), UnixListener::bind_addr(&abstract_socket).unwrap()];

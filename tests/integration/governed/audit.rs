@@ -181,3 +181,75 @@ fn what_cannot_be_written_down_is_not_done() {
     server.finish();
     assert!(!governed.data.join("artifacts").exists(), "nothing was run");
 }
+
+#[test]
+fn a_store_that_was_replaced_is_not_written_to() {
+    let governed = Governed::new("ledger");
+    let mut server = governed.connect();
+    assert!(!server.execute("print(1)").is_error);
+    let database = governed.data.join("governance.db");
+    std::fs::rename(&database, governed.data.join("moved.db")).unwrap();
+    let replies = |server: &mut crate::harness::McpProcess| {
+        let reply = run_pytest(server, &governed.user, TEST);
+        assert_eq!(reply["error"]["code"], -32603, "{reply}");
+        assert!(server.execute("print(1)").is_error);
+    };
+    replies(&mut server);
+    std::fs::copy(governed.data.join("moved.db"), &database).unwrap();
+    replies(&mut server);
+    // Put back, it is the one that is open.
+    std::fs::rename(governed.data.join("moved.db"), &database).unwrap();
+    assert!(!server.execute("print(1)").is_error);
+    server.finish();
+    governed.verify_audit();
+}
+
+#[test]
+fn a_run_whose_server_ends_is_written_down_to_its_end() {
+    let governed = Governed::new("ledger");
+    let test = "
+import os, pathlib, time
+
+def test_it():
+    folder = pathlib.Path(os.environ['QWED_ARTIFACTS'])
+    for index in range(3000):
+        (folder / str(index)).write_bytes(b'x' * 100)
+    with open(folder / 'sparse', 'wb') as sparse:
+        sparse.truncate(60 << 20)
+    (folder / 'ready').touch()
+    time.sleep(60)
+";
+    std::fs::write(governed.workspace.join("tests/test_long.py"), test).unwrap();
+    for signal in [None, Some("TERM")] {
+        let mut server = governed.connect();
+        let arguments = json!({ "test_path": "tests/test_long.py" });
+        server.start_request("tools/call", &params(&governed.user, "run_pytest", &arguments));
+        let artifacts = governed.data.join("artifacts");
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let is_ready = || {
+            let Ok(runs) = std::fs::read_dir(&artifacts) else { return false };
+            runs.flatten().any(|run| {
+                run.path().join("files/ready").exists()
+                    && !run.path().join("evidence.json").exists()
+            })
+        };
+        while !is_ready() {
+            assert!(Instant::now() < deadline, "the run does not get so far");
+            thread::sleep(Duration::from_millis(20));
+        }
+        match signal {
+            Some(signal) => server.signal(signal),
+            None => server.close_input(),
+        }
+        server.wait_for_exit(Duration::from_secs(5));
+        let rows = governed.audit_rows();
+        let last = rows.last().unwrap();
+        assert_eq!(
+            [&last["event"], &last["outcome"]],
+            ["TOOL_FINISHED", "CANCELLED"],
+            "{signal:?}"
+        );
+        assert!(!is_ready(), "there is evidence");
+    }
+    assert_eq!(governed.verify_audit()["unfinished"]["count"], 0);
+}

@@ -421,3 +421,78 @@ fn a_damaged_store_or_policy_at_the_start() {
     assert!(!server.execute("print(1)").is_error, "scripts are not the policy's business");
     server.finish();
 }
+
+#[test]
+fn what_is_taken_back_reaches_those_who_wait_too() {
+    let governed = Governed::new("ledger");
+    let test = "import time\ndef test_it(): time.sleep(1.5)";
+    fs::write(governed.workspace.join("tests/test_long.py"), test).unwrap();
+    let mut server = governed.connect();
+    let arguments = json!({ "test_path": "tests/test_long.py" });
+    let mut start =
+        |token: &str| server.start_request("tools/call", &params(token, "run_pytest", &arguments));
+    let (first, second, third) =
+        (start(&governed.admin), start(&governed.user), start(&governed.admin));
+    std::thread::sleep(Duration::from_millis(700));
+    assert!(governed.command(&["token", "revoke", "2"]).status.success());
+    assert!(server.reply(first)["result"].is_object());
+    let reply = server.reply(second);
+    assert_refused(&reply, -32001, "AUTH_REQUIRED", "Authentication required");
+    governed.write_policy("[tools]\nallowlist = []\n");
+    // It may have begun before that.
+    let reply = server.reply(third);
+    assert!(reply["result"].is_object() || reply["error"]["code"] == -32004, "{reply}");
+    server.finish();
+}
+
+#[test]
+fn an_interpreter_of_the_workspace_is_refused_before_it_is_asked_anything() {
+    let governed = Governed::new("ledger");
+    let environment = governed.workspace.join("venv");
+    let made = std::process::Command::new("python3")
+        .args(["-m", "venv", "--without-pip"])
+        .arg(&environment)
+        .status();
+    assert!(made.unwrap().success());
+    let marker = governed.beside("escaped");
+    let libraries = environment.join("lib");
+    let version = fs::read_dir(libraries).unwrap().next().unwrap().unwrap().path();
+    let line = format!("import os; open({marker:?}, 'w').write(str(os.environ))\n");
+    fs::write(version.join("site-packages/evil.pth"), line).unwrap();
+    let interpreter = environment.join("bin/python");
+    // The control: it runs when the interpreter starts.
+    let control = std::process::Command::new(&interpreter).args(["-c", "pass"]).status();
+    assert!(control.unwrap().success() && marker.exists());
+    fs::remove_file(&marker).unwrap();
+
+    for (name, value) in
+        [("QWED_MCP_PYTHON", interpreter.to_str()), ("VIRTUAL_ENV", environment.to_str())]
+    {
+        let server = governed.server().without("QWED_MCP_PYTHON");
+        let server = server.without("QWED_MCP_TRUSTED_CODE_EXECUTION");
+        let mut server = server.variable(name, value.unwrap()).connect();
+        let reply = run_pytest(&mut server, &governed.admin, "tests");
+        let message = "Sandbox violation: the interpreter is in the workspace";
+        assert_refused(&reply, -32006, "SANDBOX_VIOLATION", message);
+        server.finish();
+        assert!(!marker.exists(), "{name}: code of the workspace ran outside of the sandbox");
+    }
+}
+
+#[test]
+fn the_interpreter_is_asked_without_the_servers_secrets() {
+    let governed = Governed::new("ledger");
+    let shim = governed.beside("python-shim");
+    let log = governed.beside("environment");
+    let program = crate::harness::python();
+    let text = format!("#!/bin/sh\nenv >> {}\nexec {} \"$@\"\n", log.display(), program.display());
+    fs::write(&shim, text).unwrap();
+    fs::set_permissions(&shim, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let server = governed.server().variable("QWED_MCP_PYTHON", shim.to_str().unwrap());
+    let mut server = server.variable("QWED_MCP_AUTH_TOKEN", &governed.admin).connect();
+    let path = "tests/test_ledger.py::test_overdrawn";
+    assert!(run_pytest(&mut server, &governed.admin, path)["result"].is_object());
+    server.finish();
+    let seen = fs::read_to_string(log).unwrap();
+    assert!(seen.contains("PATH=") && !seen.contains("QWED_"), "{seen}");
+}

@@ -105,6 +105,12 @@ fn what_pytest_is_asked_for_is_what_it_runs() {
         assert!(text(&reply).starts_with(expected), "{arguments}: {reply}");
         assert_eq!(reply["result"]["isError"], false, "{reply}");
     }
+    // What ends with 0 and has run nothing.
+    let marker = governed.workspace.join("tests/test_ends.py");
+    fs::write(&marker, "import os\nos._exit(0)").unwrap();
+    let reply = run_pytest(&mut server, &governed.user, "tests/test_ends.py");
+    assert_eq!(reply["result"]["_meta"]["qwed.ai/run"]["status"], "error", "{reply}");
+    fs::remove_file(marker).unwrap();
     // What pytest cannot make sense of.
     for arguments in [
         json!({ "test_path": "tests/test_ledger.py::no_such_test" }),
