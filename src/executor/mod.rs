@@ -50,7 +50,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::aibom::Inventory;
 use crate::gateway::AuthorizedScript;
-use crate::sandbox::LaunchError;
+pub(crate) use crate::sandbox::LeftFolder;
+use crate::sandbox::{LaunchError, Tier};
 
 /// Something that can run a script.
 pub(crate) trait Executor: Send + Sync + 'static {
@@ -90,9 +91,9 @@ pub(crate) trait Executor: Send + Sync + 'static {
 /// The end of what an executor keeps.
 pub(crate) type ShutDown<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
-/// An answer to whether scripts can be contained.
+/// An answer to whether scripts can be contained: the tier, or none if there is no interpreter.
 pub(crate) type Readiness<'a> =
-    Pin<Box<dyn Future<Output = Result<(), SandboxUnavailable>> + Send + 'a>>;
+    Pin<Box<dyn Future<Output = Result<Option<Tier>, SandboxUnavailable>> + Send + 'a>>;
 
 /// What is installed, being found out.
 pub(crate) type TakeInventory<'a> = Pin<Box<dyn Future<Output = Option<Inventory>> + Send + 'a>>;
@@ -111,10 +112,10 @@ pub(crate) struct ProjectRun {
     pub(crate) workspace: PathBuf,
     /// What it may read besides that and Python's own: absolute paths.
     pub(crate) readable: Vec<PathBuf>,
-    /// A folder that nothing of this may overlap but `writable`, which is in it.
+    /// A folder that nothing of this may overlap but `left`, which is in it.
     pub(crate) closed: PathBuf,
     /// The folder in which it may leave files: a real path, which no readable one overlaps.
-    pub(crate) writable: PathBuf,
+    pub(crate) left: LeftFolder,
     /// Variables besides the ones that scripts get.
     pub(crate) environment: Vec<(String, String)>,
     /// The memory of all its processes together, in MiB.

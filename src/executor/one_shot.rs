@@ -187,8 +187,9 @@ impl Executor for OneShotExecutor {
     fn readiness(&self) -> Readiness<'_> {
         Box::pin(async {
             match self.contained().await {
+                Ok(contained) => Ok(Some(contained.plan.tier)),
                 // Without an interpreter the run itself says so.
-                Ok(_) | Err(NotContained::FindInterpreter(_)) => Ok(()),
+                Err(NotContained::FindInterpreter(_)) => Ok(None),
                 Err(NotContained::Sandbox(missing)) => Err(missing),
             }
         })

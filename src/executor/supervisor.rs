@@ -6,6 +6,8 @@
 //! when every process of the run is dead and reaped does it report. It never decides anything
 //! about the script.
 
+#[cfg(all(target_os = "linux", not(qwed_portable)))]
+mod left;
 mod scratch;
 
 pub(super) use scratch::remove as remove_scratch;

@@ -22,6 +22,7 @@ use super::store::StoreError;
 use super::tokens::{Caller, Token};
 use super::{Governance, GovernedReply, Refusal, reply};
 use crate::executor::NotForProject;
+use crate::sandbox::Tier;
 
 /// The code of a call that the policy blocks, which has an event of its own in the audit log.
 const POLICY_BLOCKED: i32 = -32004;
@@ -59,6 +60,8 @@ pub(super) struct Cleared {
     pub(super) policy: Arc<Policy>,
     pub(super) order: PytestOrder,
     pub(super) budget: Budget,
+    /// What holds it; none if there is no interpreter.
+    pub(super) tier: Option<Tier>,
     _sealed: (),
 }
 
@@ -123,7 +126,7 @@ impl Governance {
 
     /// The checks of a run after the caller's permission, in the design's order, and the audit.
     async fn clear(&self, call: Call, caller: Caller) -> Result<Cleared, Refusal> {
-        let (policy, order, budget) = match self.check(&call).await {
+        let (policy, order, budget, tier) = match self.check(&call).await {
             Ok(checked) => checked,
             Err(refusal) => return Err(self.refused(&call, Some(&caller), refusal).await),
         };
@@ -133,10 +136,13 @@ impl Governance {
             call.entry(AuditEvent::ToolStarted, Some(&caller), "STARTED", Map::new()),
         ])
         .await?;
-        Ok(Cleared { call, caller, policy, order, budget, _sealed: () })
+        Ok(Cleared { call, caller, policy, order, budget, tier, _sealed: () })
     }
 
-    async fn check(&self, call: &Call) -> Result<(Arc<Policy>, PytestOrder, Budget), Refusal> {
+    async fn check(
+        &self,
+        call: &Call,
+    ) -> Result<(Arc<Policy>, PytestOrder, Budget, Option<Tier>), Refusal> {
         let policy = self.policy().await?;
         if policy.allowlist.is_empty() {
             return Err(Refusal::NoAllowlist);
@@ -155,12 +161,13 @@ impl Governance {
             return Err(Refusal::SandboxViolation(NotForProject::OwnInterpreter.to_string()));
         }
         let readiness = self.executor.readiness();
-        readiness.await.map_err(|missing| Refusal::SandboxViolation(missing.to_string()))?;
+        let tier =
+            readiness.await.map_err(|missing| Refusal::SandboxViolation(missing.to_string()))?;
         let mut budget = Budget::new(call.started, &policy);
         budget.attempt()?;
         let order = PytestOrder::parse(&call.arguments, root)
             .map_err(|invalid| Refusal::InvalidParams(invalid.to_string()))?;
-        Ok((policy, order, budget))
+        Ok((policy, order, budget, tier))
     }
 
     /// The caller that the token is of.

@@ -42,6 +42,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use tokio::sync::Semaphore;
+use tokio_util::task::TaskTracker;
 
 use crate::config::{Secret, Settings};
 use crate::executor::Executor;
@@ -71,6 +72,8 @@ pub(crate) struct Governance {
     executor: Arc<dyn Executor>,
     /// Runs take turns.
     turns: Semaphore,
+    /// Runs that are not written down to their end.
+    unsettled: TaskTracker,
     /// Where store and artifacts are, without links.
     data_folder: PathBuf,
     /// The interpreter that the admin named, or its environment: not looked at yet.
@@ -102,6 +105,7 @@ impl Governance {
             own_token: settings.auth_token.clone(),
             executor,
             turns: Semaphore::new(settings.sync_concurrency),
+            unsettled: TaskTracker::new(),
             data_folder,
             interpreter: settings
                 .python
@@ -109,6 +113,12 @@ impl Governance {
                 .map(PathBuf::from)
                 .or_else(|| settings.virtual_env.clone()),
         }
+    }
+
+    /// Comes back when every run is written down to its end.
+    pub(crate) async fn settle(&self) {
+        self.unsettled.close();
+        self.unsettled.wait().await;
     }
 
     /// Removes what the policy does not want to be kept, where nobody waits for it.

@@ -16,11 +16,14 @@ const MAX_FAIL_MAX: u64 = 1_000_000;
 /// The name of the `JUnit` XML file, in the folder that tests write to.
 pub(super) const JUNIT_FILE: &str = "junit.xml";
 
+/// What the report gets of the room for files: as much as some thousand tests need.
+const RESERVE_BYTES: u64 = 1024 * 1024;
+
 /// The exit code of [`START`] where there is no pytest. Pytest itself has 0 to 5.
 pub(super) const NO_PYTEST: i32 = 86;
 
-/// Starts pytest as `python -m pytest` does in the folder of the project. PROJECT, FILES and
-/// ARGUMENTS are put before it.
+/// Starts pytest as `python -m pytest` does in the folder of the project. RESERVE, PROJECT,
+/// FILES and ARGUMENTS are put before it.
 const START: &str = r#"
 import os, sys
 os.chdir(PROJECT)
@@ -32,10 +35,24 @@ except ImportError:
     sys.exit(86)
 # The project is read-only.
 cache = os.path.join(os.environ["TMPDIR"], "pytest_cache")
+# Room for the report, however much the tests leave.
+reserve = os.path.join(FILES, ".new-reserve")
+try:
+    with open(reserve, "xb") as file:
+        file.write(bytes(RESERVE))
+except OSError:
+    pass
+class Reserve:
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self):
+        try:
+            os.unlink(reserve)
+        except OSError:
+            pass
 # xunit1: with the file of each test.
 options = ["--color=no", "-o", "cache_dir=" + cache, "-o", "junit_family=xunit1"]
 options.append("--junitxml=" + os.path.join(FILES, "junit.xml"))
-sys.exit(pytest.main([*options, *ARGUMENTS]))
+sys.exit(pytest.main([*options, *ARGUMENTS], plugins=[Reserve()]))
 "#;
 
 /// What a caller asks for, checked: paths are in the workspace, and nothing is an option.
@@ -112,13 +129,16 @@ impl PytestOrder {
         Ok(Self { workspace, arguments: order })
     }
 
-    /// Python that runs it, and leaves its files in the folder `files`.
-    pub(super) fn source(&self, files: &Path) -> String {
+    /// Python that runs it, and leaves its files in the folder `files`, which has so much room.
+    pub(super) fn source(&self, files: &Path, files_bytes_max: u64) -> String {
         // A JSON text or list of texts is a Python literal.
         let project = json!(self.workspace.to_string_lossy());
         let files = json!(files.to_string_lossy());
         let arguments = json!(self.arguments);
-        format!("PROJECT = {project}\nFILES = {files}\nARGUMENTS = {arguments}\n{START}")
+        let reserve = RESERVE_BYTES.min(files_bytes_max / 4);
+        format!(
+            "RESERVE = {reserve}\nPROJECT = {project}\nFILES = {files}\nARGUMENTS = {arguments}\n{START}"
+        )
     }
 }
 
@@ -270,8 +290,8 @@ mod tests {
             workspace: "/w\"\\\u{2028}é".into(),
             arguments: vec!["a'\"\\n\u{7f}😀".to_owned()],
         };
-        let source = order.source(Path::new("/f"));
-        assert!(source.starts_with("PROJECT = \"/w\\\"\\\\"), "{source}");
+        let source = order.source(Path::new("/f"), 4_000);
+        assert!(source.starts_with("RESERVE = 1000\nPROJECT = \"/w\\\"\\\\"), "{source}");
         assert!(source.contains(&format!("sys.exit({NO_PYTEST})")));
         assert!(source.contains(JUNIT_FILE));
     }

@@ -16,7 +16,8 @@ use super::pytest::{JUNIT_FILE, NO_PYTEST};
 use super::scripts::{details, figures};
 use super::summary::{REPORT_BYTES_MAX, TestSummary};
 use super::{Governance, GovernedReply, Refusal, reply};
-use crate::executor::{Ending, NotContained, Outcome, ProjectRun, RunError, RunLimits};
+use crate::executor::{Ending, LeftFolder, NotContained, Outcome, ProjectRun, RunError, RunLimits};
+use crate::sandbox::Tier;
 
 /// How often the size of what tests leave behind is looked at.
 const ARTIFACTS_INTERVAL: Duration = Duration::from_millis(100);
@@ -28,6 +29,9 @@ const END_NOT_WRITTEN: &str = "The tests were run, and the audit log cannot be u
 
 /// After so many looks at which not everything could be seen, a run is ended.
 const UNSEEN_MAX: u32 = 5;
+
+/// How many files and folders a run may leave: as many as are ever looked at.
+const ARTIFACTS_MAX: u64 = 10_000;
 
 /// What a run may print to each stream, and leave behind, where the policy says nothing.
 const OUTPUT_BYTES_DEFAULT: u64 = 8 * 1024 * 1024;
@@ -79,6 +83,8 @@ impl Governance {
     /// Runs pytest, and tells what came of it. However it ends, the artifacts and the audit log say
     /// so before the caller hears of it.
     pub(super) async fn run_pytest(&self, cleared: Cleared) -> Result<GovernedReply, Refusal> {
+        // Whoever ends the server waits for the end of this.
+        let _settled = self.unsettled.token();
         let run_id = cleared.call.run_id;
         let artifacts = Arc::clone(&self.artifacts);
         let folder = match self.blocking(move || artifacts.create_run(run_id)).await? {
@@ -120,14 +126,14 @@ impl Governance {
             outcome = &mut run => {
                 let outcome = outcome.map_err(NotRun::Failed)?;
                 // What was written since the last look.
-                let left = match self.size_of(&files, bytes_max).await {
+                let left = match self.size_of(cleared, &files, bytes_max).await {
                     Size::Within => Left::Countable,
                     Size::Above => Left::TooMuch,
                     Size::Unknown => Left::Unknown,
                 };
                 Ok(Ran { outcome, bound, left })
             }
-            left = self.until_too_large(&files, bytes_max) => {
+            left = self.until_too_large(cleared, &files, bytes_max) => {
                 cancel.cancel();
                 let outcome = run.await.map_err(NotRun::Failed)?;
                 Ok(Ran { outcome, bound, left })
@@ -167,13 +173,18 @@ impl Governance {
             ("QWED_ARTIFACTS", files.to_string_lossy().into_owned()),
         ];
         let own = own.map(|(name, value)| (name.to_owned(), value));
+        let left_bytes_max = policy.budget.artifact_bytes_max.unwrap_or(ARTIFACT_BYTES_DEFAULT);
         let output_bytes = policy.budget.output_bytes_max.unwrap_or(OUTPUT_BYTES_DEFAULT);
         ProjectRun {
-            source: order.source(files),
+            source: order.source(files, left_bytes_max),
             workspace: order.workspace.clone(),
             readable: policy.sandbox.allowed_paths.clone(),
             closed: self.data_folder.clone(),
-            writable: files.to_owned(),
+            left: LeftFolder {
+                path: files.to_owned(),
+                bytes_max: left_bytes_max,
+                inodes_max: ARTIFACTS_MAX,
+            },
             environment: passed_on.chain(own).collect(),
             memory_mb: policy.sandbox.memory_limit_mb,
             limits: RunLimits {
@@ -184,13 +195,13 @@ impl Governance {
     }
 
     /// Comes back when there is more in `files` than a run may leave behind.
-    async fn until_too_large(&self, files: &Path, bytes_max: u64) -> Left {
+    async fn until_too_large(&self, cleared: &Cleared, files: &Path, bytes_max: u64) -> Left {
         let mut ticks = interval(ARTIFACTS_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut unseen = 0;
         while unseen < UNSEEN_MAX {
             ticks.tick().await;
-            match self.size_of(files, bytes_max).await {
+            match self.size_of(cleared, files, bytes_max).await {
                 Size::Within => unseen = 0,
                 // Files come and go; what stays unseen is not to be trusted.
                 Size::Unknown => unseen += 1,
@@ -200,7 +211,11 @@ impl Governance {
         Left::Unknown
     }
 
-    async fn size_of(&self, files: &Path, bytes_max: u64) -> Size {
+    async fn size_of(&self, cleared: &Cleared, files: &Path, bytes_max: u64) -> Size {
+        if cleared.tier == Some(Tier::T3) {
+            // There is no more room than that, at any time.
+            return Size::Within;
+        }
         let files = files.to_owned();
         self.blocking(move || size_of(&files, bytes_max)).await.unwrap_or(Size::Unknown)
     }

@@ -29,7 +29,8 @@ struct Refusal {
 }
 
 /// What the sandbox answers to what it refuses.
-const REFUSALS: [Refusal; 14] = [
+const REFUSALS: [Refusal; 15] = [
+    refusal("No space left on device", "the scratch folder or the folder for artifacts is full"),
     refusal("PermissionError:", "how Python names EPERM and EACCES"),
     refusal(": PermissionError", "the same at the end of a traceback, behind file and line"),
     refusal("[Errno 1]", "EPERM: a system call that the filter refuses"),

@@ -40,7 +40,7 @@ impl Executor for FakeExecutor {
     }
 
     fn readiness(&self) -> Readiness<'_> {
-        Box::pin(async { Ok(()) })
+        Box::pin(async { Ok(None) })
     }
 
     fn run_project(&self, _project: ProjectRun, _cancel: CancellationToken) -> Run<'_> {

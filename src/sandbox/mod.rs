@@ -32,6 +32,6 @@ pub(crate) use linux::{
     reap_orphans, supported_abi,
 };
 pub(crate) use order::{Order, PYTHON_COMMAND, Role};
-pub(crate) use plan::{Limits, Plan, PlanError, Reach};
+pub(crate) use plan::{LeftFolder, Limits, Plan, PlanError, Reach};
 pub(crate) use support::remedy;
 pub(crate) use tier::Tier;

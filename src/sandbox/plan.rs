@@ -69,13 +69,26 @@ pub(crate) struct Plan {
     pub(crate) readable: Vec<PathBuf>,
     /// Links that lead to what may be read: where each is, and what it says.
     pub(crate) links: Vec<(PathBuf, PathBuf)>,
-    /// Folders of the machine in which files and folders may be made, changed and removed: real
-    /// paths. They outlive the run.
-    pub(crate) writable: Vec<PathBuf>,
+    /// A folder of the machine in which the run may leave files and folders.
+    pub(crate) left: Option<LeftFolder>,
     pub(crate) programs: Programs,
     /// Where the scratch folder is in a file tree of the run's own.
     pub(crate) scratch: PathBuf,
     pub(crate) limits: Limits,
+}
+
+/// A folder whose content outlives the run.
+///
+/// Where the run has a file tree of its own, it is a file system of its own there, and what is in it
+/// is copied when every process is dead: it cannot have more than it may at any time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LeftFolder {
+    /// Where it is, in both trees: a real path.
+    pub(crate) path: PathBuf,
+    /// What it may take.
+    pub(crate) bytes_max: u64,
+    /// Files and folders in it.
+    pub(crate) inodes_max: u64,
 }
 
 /// Which programs the processes of a run may become.
@@ -197,7 +210,7 @@ impl Plan {
             program_file,
             links,
             readable,
-            writable: Vec::new(),
+            left: None,
             programs: Programs::None,
             scratch,
             limits: Limits::with_memory(memory_mb),
@@ -209,16 +222,21 @@ impl Plan {
     /// The same plan for a run that may write to `folder`, which is there and is no link, and may
     /// start the interpreter again. None if `folder` is among what may be read, or is a place for
     /// the scratch folder: rights in one would be rights in the other.
-    pub(crate) fn for_project(mut self, folder: PathBuf) -> Option<Self> {
+    pub(crate) fn for_project(mut self, left: LeftFolder) -> Option<Self> {
+        let folder = &left.path;
         let taken = || self.readable.iter().chain(self.links.iter().map(|(link, _)| link));
-        let overlaps = |path: &PathBuf| path.starts_with(&folder) || folder.starts_with(path);
+        let overlaps = |path: &PathBuf| path.starts_with(folder) || folder.starts_with(path);
         if taken().any(overlaps) || !folder.is_absolute() {
             return None;
         }
         let with_folder: Vec<PathBuf> =
             self.readable.iter().cloned().chain([folder.clone()]).collect();
         self.scratch = scratch_place(&with_folder, &self.links)?;
-        self.writable = vec![folder];
+        if self.tier < Tier::T3 {
+            // Nothing else bounds it there while the run goes on.
+            self.limits.file_bytes = self.limits.file_bytes.min(left.bytes_max);
+        }
+        self.left = Some(left);
         self.programs = Programs::Executable;
         Some(self)
     }

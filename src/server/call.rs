@@ -192,7 +192,7 @@ impl Server {
         }
         tokio::select! {
             readiness = self.executor.readiness() => match readiness {
-                Ok(()) => decision,
+                Ok(_) => decision,
                 Err(missing) => self.gateway.block_without_sandbox(decision, &missing.to_string()),
             },
             // Whoever runs it will see the same, and not start it.

@@ -23,6 +23,8 @@ use super::handler::Handler;
 const GRACE_AFTER_INPUT: Duration = Duration::from_secs(1);
 /// What killing and clearing up get after that.
 const GRACE_AFTER_CANCEL: Duration = Duration::from_millis(400);
+/// What governed runs get to be written down to their end: copying and listing thousands of files.
+const GRACE_FOR_GOVERNED: Duration = Duration::from_millis(1500);
 /// What the reply that is just being written gets to come to its end.
 const GRACE_FOR_LINE: Duration = Duration::from_millis(50);
 
@@ -60,7 +62,12 @@ pub(crate) async fn serve(server: Arc<Server>) -> Result<(), ServeError> {
     // Handlers see this and kill what they run; so do the jobs.
     cancel.cancel();
     let cleared = async { tokio::join!(connection.wait(), server.shut_down()) };
-    if timeout(GRACE_AFTER_CANCEL, cleared).await.is_err() {
+    let cleared = timeout(GRACE_AFTER_CANCEL, cleared).await;
+    if let Some(governance) = server.governance() {
+        // What is in the log as begun should be there as ended, too.
+        let _ = timeout(GRACE_FOR_GOVERNED, governance.settle()).await;
+    }
+    if cleared.is_err() {
         // What is left ends with this process: supervisors see their sockets close.
         tracing::warn!("not everything ended in time");
     }

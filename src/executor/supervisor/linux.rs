@@ -20,6 +20,7 @@ use super::super::limits::KILL_TIMEOUT;
 use super::super::memory::{MemoryWatch, WATCH_INTERVAL};
 use super::super::process_tree;
 use super::super::protocol::Report;
+use super::left::Left;
 use super::start_bare;
 
 /// The first of the real-time signals (`signal(7)`); it stands for all of them.
@@ -62,6 +63,8 @@ pub(super) fn start(order: &Order, input: &[u8]) -> Result<Run, LaunchError> {
             Some(watch.map_err(|error| LaunchError::WatchMemory(error.into()))?)
         }
     };
+    // Before the launch too: it leaves nothing of the machine's tree.
+    let left = Left::prepare(order).map_err(|error| LaunchError::CreateScratch(error.into()))?;
     let Launched { python, init } = match order.plan.tier {
         Tier::Off => {
             let input = crate::sandbox::input_file(input)?;
@@ -69,7 +72,7 @@ pub(super) fn start(order: &Order, input: &[u8]) -> Result<Run, LaunchError> {
         }
         Tier::T1 | Tier::T2 | Tier::T3 => launch(order, input)?,
     };
-    Ok(Run { python, init, ended: None, memory })
+    Ok(Run { python, init, ended: None, memory, left })
 }
 
 /// Takes the signals that came in; whether one of them asks for the end.
@@ -97,6 +100,8 @@ pub(super) struct Run {
     /// Python's exit code, once it has ended; a signal is a negative number.
     ended: Option<i32>,
     memory: Option<MemoryWatch>,
+    /// What is to be copied at the end.
+    left: Option<Left>,
 }
 
 /// Why waiting for Python is over.
@@ -120,6 +125,9 @@ impl Run {
         // A failed wait is no reason to leave anything running.
         let waited = self.wait(control, &signal_fd);
         self.kill_all(&signal_fd)?;
+        if let Some(left) = &self.left {
+            left.copy();
+        }
         Ok(match (waited?, self.ended) {
             (Wait::OutOfMemory, _) => Report::OutOfMemory,
             (Wait::PythonEnded | Wait::AskedToEnd, Some(code)) => Report::Exited(code),

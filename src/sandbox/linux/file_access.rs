@@ -104,9 +104,9 @@ fn allowed(
         }
         rules.push((device.into(), access));
     }
-    for path in &plan.writable {
+    if let Some(left) = &plan.left {
         // What outlives the run has no links: whoever looks at it later must not be led elsewhere.
-        rules.push((path.clone(), own_folder(abi) & !(AccessFs::MakeSym | AccessFs::Refer)));
+        rules.push((left.path.clone(), own_folder(abi) & !(AccessFs::MakeSym | AccessFs::Refer)));
     }
     rules.push((scratch.to_owned(), own_folder(abi)));
     if plan.tier == Tier::T3 {

@@ -54,17 +54,14 @@ pub(crate) struct Init {
 pub(crate) fn launch(order: &Order, input: &[u8]) -> Result<Launched, LaunchError> {
     let message =
         order.to_bytes(&[input]).map_err(|error| LaunchError::StoreScript(OsError::from(error)))?;
-    if identity::is_root() {
-        // The run will be another user's.
-        for folder in &order.plan.writable {
-            give_to_nobody(folder)?;
-        }
-    }
     if order.plan.tier < Tier::T3 {
         if identity::is_root() {
-            // And its end is a signal.
+            // The run will be another user's, and its end is a signal.
             capabilities::require_kill()?;
-            give_to_nobody(&order.scratch)?;
+            let left = order.plan.left.as_ref().map(|left| &left.path);
+            for folder in left.into_iter().chain([&order.scratch]) {
+                give_to_nobody(folder)?;
+            }
         }
         return Ok(Launched {
             python: start_launcher("/proc")?.become_python(&message)?,

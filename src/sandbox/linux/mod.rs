@@ -20,7 +20,7 @@ pub(crate) use launch::{Init, Launched, launch, pid};
 pub(crate) use launcher::{become_python, input_file};
 
 use super::error::OsError;
-use super::plan::Programs;
+use super::plan::{LeftFolder, Programs};
 use super::{LaunchError, Limits, Order, PYTHON_COMMAND, Plan, Role, Tier};
 
 /// The hidden first argument that makes our binary the launcher of a run.

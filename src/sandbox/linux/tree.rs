@@ -15,7 +15,7 @@ use nix::sys::stat::{Mode, umask};
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::{chdir, pivot_root};
 
-use super::{DEVICES, LaunchError, OsError, Plan, SHARED_MEMORY};
+use super::{DEVICES, LaunchError, LeftFolder, OsError, Plan, SHARED_MEMORY};
 
 /// Where the tree is laid out: a folder that every Linux has, and that no plan lists.
 const STAGE: &str = "/sys";
@@ -71,9 +71,11 @@ impl FileTree {
         for mount_point in mount_points_below(&plan.readable)? {
             make_read_only(&mount_point, INERT)?;
         }
-        for path in &plan.writable {
-            mount_readable(path)?;
-            remount(&staged(path), OWN_FOLDER)?;
+        if let Some(LeftFolder { path, bytes_max, inodes_max }) = &plan.left {
+            let at = staged(path);
+            make_folder(&at)?;
+            let options = format!("mode=0700,size={bytes_max},nr_inodes={inodes_max}{owner}");
+            mount_temporary(&at, OWN_FOLDER, &options)?;
         }
         for (device, _) in DEVICES {
             // Read-only: of a device that concerns its owner and mode, not what is written to it.
@@ -170,23 +172,17 @@ fn unescaped(field: &[u8]) -> PathBuf {
 
 /// Makes the mount at this place of the tree that is laid out read-only.
 fn make_read_only(at: &Path, flags: MsFlags) -> Result<(), LaunchError> {
-    remount(at, flags | MsFlags::MS_RDONLY)
-}
-
-/// Gives the mount at this place of the tree that is laid out these flags.
-fn remount(at: &Path, flags: MsFlags) -> Result<(), LaunchError> {
     let failed =
         |error: nix::Error| LaunchError::MountReadable { path: at.to_owned(), error: error.into() };
     let present = statvfs(at).map_err(failed)?.flags();
     // What the machine's mount forbids, a user namespace must go on forbidding.
     let kept = [
-        (FsFlags::ST_RDONLY, MsFlags::MS_RDONLY),
         (FsFlags::ST_NOEXEC, MsFlags::MS_NOEXEC),
         (FsFlags::ST_NODEV, MsFlags::MS_NODEV),
         (FsFlags::ST_NOSUID, MsFlags::MS_NOSUID),
     ];
     let kept = kept.into_iter().filter(|(flag, _)| present.contains(*flag)).map(|(_, flag)| flag);
-    let flags = kept.fold(flags, MsFlags::union);
+    let flags = kept.fold(flags | MsFlags::MS_RDONLY, MsFlags::union);
     mount(
         None::<&str>,
         at,

@@ -209,6 +209,13 @@ fn nothing_gets_out_at_tier_2_either() {
         .map(|(name, _)| *name)
         .collect();
     assert_eq!(through, [""; 0]);
+    // Here they write to the machine's own folder: nothing goes on after the run.
+    let files = governed.data.join("artifacts").join(run_id(&reply)).join("files");
+    for beat in ["beat_fork", "beat_popen", "beat_thread"] {
+        let last = fs::read_to_string(files.join(beat)).unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+        assert_eq!(fs::read_to_string(files.join(beat)).unwrap(), last, "{beat} goes on");
+    }
     server.finish();
 }
 

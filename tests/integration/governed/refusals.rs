@@ -1,12 +1,77 @@
 //! Contract 7, row by row: every refusal with its code, its name and its line in the audit log.
 
 use std::fs;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{Governed, assert_refused, call_as, evidence, params, run_id, run_pytest};
-use crate::harness::{ServerBuilder, public_python};
+use super::runs::ORDINARY_USER;
+use super::{Governed, assert_refused, call_as, evidence, params, run_id, run_pytest, text};
+use crate::harness::{McpProcess, ServerBuilder, public_python, skipped};
+use crate::sandbox::{is_root, of_user};
+
+/// Tests of which each wants more than it gets.
+const TOO_MUCH: &str = "
+import os, pathlib, time
+
+def test_memory():
+    kept = [bytearray(b'x' * (1 << 20)) for _ in range(700)]
+
+def test_output():
+    os.write(1, b'x' * 1000000)
+    for _ in range(100):
+        os.write(2, b'y' * 100000)
+        print('z' * 100000, flush=True)
+    raise AssertionError
+
+def test_artifacts():
+    for index in range(100):
+        (pathlib.Path(os.environ['QWED_ARTIFACTS']) / str(index)).write_bytes(b'x' * 100000)
+    time.sleep(5)
+
+def nested(depth):
+    for _ in range(depth):
+        os.mkdir('d')
+        os.chdir('d')
+
+def test_deep():
+    os.chdir(os.environ['QWED_ARTIFACTS'])
+    nested(100)
+    for index in range(100):
+        pathlib.Path(str(index)).write_bytes(b'x' * 100000)
+    time.sleep(5)
+
+def test_closed():
+    closed = pathlib.Path(os.environ['QWED_ARTIFACTS']) / 'closed'
+    closed.mkdir()
+    for index in range(100):
+        (closed / str(index)).write_bytes(b'x' * 100000)
+        closed.chmod(0)
+        closed.chmod(0o700)
+    closed.chmod(0)
+    time.sleep(5)
+
+def test_deleted():
+    folder = pathlib.Path(os.environ['QWED_ARTIFACTS'])
+    kept = []
+    for index in range(100):
+        file = open(folder / 'gone', 'wb')
+        os.unlink(folder / 'gone')
+        kept.append(file)
+        os.posix_fallocate(file.fileno(), 0, 100000)
+    time.sleep(5)
+
+def test_many():
+    for index in range(20000):
+        (pathlib.Path(os.environ['QWED_ARTIFACTS']) / str(index)).touch()
+    time.sleep(5)
+
+def test_at_the_end():
+    for index in range(20):
+        (pathlib.Path(os.environ['QWED_ARTIFACTS']) / str(index)).write_bytes(b'x' * 100000)
+    os._exit(0)
+";
 
 const TOOLS: [&str; 4] = ["run_pytest", "get_evidence", "list_artifacts", "get_artifact_content"];
 
@@ -293,72 +358,59 @@ fn what_takes_too_much_is_a_violation() {
     governed.write_policy(
         "[sandbox]\nmemory_limit_mb = 256\n[budget]\noutput_bytes_max = 100000\nartifact_bytes_max = 1000000\n",
     );
-    let tests = "
-import os, pathlib, time
-
-def test_memory():
-    kept = [bytearray(b'x' * (1 << 20)) for _ in range(700)]
-
-def test_output():
-    os.write(1, b'x' * 1000000)
-    for _ in range(100):
-        os.write(2, b'y' * 100000)
-        print('z' * 100000, flush=True)
-    raise AssertionError
-
-def test_artifacts():
-    for index in range(100):
-        (pathlib.Path(os.environ['QWED_ARTIFACTS']) / str(index)).write_bytes(b'x' * 100000)
-    time.sleep(5)
-
-def nested(depth):
-    for _ in range(depth):
-        os.mkdir('d')
-        os.chdir('d')
-
-def test_deep():
-    os.chdir(os.environ['QWED_ARTIFACTS'])
-    nested(100)
-    for index in range(100):
-        pathlib.Path(str(index)).write_bytes(b'x' * 100000)
-    time.sleep(5)
-
-def test_closed():
-    closed = pathlib.Path(os.environ['QWED_ARTIFACTS']) / 'closed'
-    closed.mkdir()
-    for index in range(100):
-        (closed / str(index)).write_bytes(b'x' * 100000)
-        closed.chmod(0)
-        closed.chmod(0o700)
-    closed.chmod(0)
-    time.sleep(5)
-
-def test_many():
-    for index in range(20000):
-        (pathlib.Path(os.environ['QWED_ARTIFACTS']) / str(index)).touch()
-    time.sleep(5)
-
-def test_at_the_end():
-    for index in range(20):
-        (pathlib.Path(os.environ['QWED_ARTIFACTS']) / str(index)).write_bytes(b'x' * 100000)
-    os._exit(0)
-";
-    fs::write(governed.workspace.join("tests/test_much.py"), tests).unwrap();
+    fs::write(governed.workspace.join("tests/test_much.py"), TOO_MUCH).unwrap();
     let mut server = governed.connect();
+    let run = |server: &mut McpProcess, name: &str| {
+        let params = json!({ "test_path": format!("tests/test_much.py::test_{name}") });
+        call_as(server, &governed.admin, "run_pytest", params)
+    };
     for (name, message) in [
         ("memory", "Sandbox violation: the tests took more than 256 MiB of memory"),
         ("output", "Sandbox violation: the tests printed more than 100000 bytes"),
-        ("artifacts", "Sandbox violation: the tests left more than 1000000 bytes"),
-        ("deep", "Sandbox violation: the tests left more than 1000000 bytes"),
-        ("closed", "Sandbox violation: the tests left more than 1000000 bytes"),
-        ("many", "Sandbox violation: the tests left more than 1000000 bytes"),
-        ("at_the_end", "Sandbox violation: the tests left more than 1000000 bytes"),
     ] {
-        let params = json!({ "test_path": format!("tests/test_much.py::test_{name}") });
-        let reply = call_as(&mut server, &governed.admin, "run_pytest", params);
+        let reply = run(&mut server, name);
         assert_refused(&reply, -32006, "SANDBOX_VIOLATION", message);
         let told = evidence(&mut server, &governed.admin, &run_id(&reply));
         assert_eq!(told["status"], "sandbox_violation", "{told}");
+    }
+    // With all layers there is no more room than that, at any time.
+    for name in ["artifacts", "deep", "closed", "many", "deleted", "at_the_end"] {
+        let reply = run(&mut server, name);
+        let told = evidence(&mut server, &governed.admin, &run_id(&reply));
+        assert!(text(&reply).contains("No space left on device"), "{name}: {reply}");
+        assert!(told["summary"]["failures"][0]["sandbox"].as_bool().unwrap(), "{told}");
+        let left = told["artifacts"].as_array().unwrap().iter();
+        let left: u64 = left
+            .filter(|file| file["path"].as_str().unwrap().starts_with("files/"))
+            .map(|file| file["bytes"].as_u64().unwrap())
+            .sum();
+        assert!(left <= 1_000_000, "{name}: {left}");
+    }
+    server.finish();
+}
+
+#[test]
+fn a_run_that_leaves_too_much_at_tier_2_is_ended() {
+    if !is_root() {
+        return skipped("too much at tier 2", "it needs root to become another user");
+    }
+    let governed = Governed::new("ledger");
+    governed.write_policy("[budget]\nartifact_bytes_max = 1000000\n");
+    fs::write(governed.workspace.join("tests/test_much.py"), TOO_MUCH).unwrap();
+    let owner = format!("{ORDINARY_USER}:{ORDINARY_USER}");
+    let given = Command::new("chown").args(["-R", &owner]).arg(governed.beside("")).status();
+    assert!(given.unwrap().success());
+    let server = governed.server().variable("QWED_MCP_TEST_KERNEL_LACKS", "namespaces");
+    let mut server = of_user(server, Some(ORDINARY_USER)).connect();
+    for name in ["artifacts", "deep", "many", "at_the_end"] {
+        let params = json!({ "test_path": format!("tests/test_much.py::test_{name}") });
+        let reply = call_as(&mut server, &governed.admin, "run_pytest", params);
+        let message = "Sandbox violation: the tests left more than 1000000 bytes";
+        assert_refused(&reply, -32006, "SANDBOX_VIOLATION", message);
+        // It is removed: the disk is the machine's.
+        let folder = governed.data.join("artifacts").join(run_id(&reply));
+        assert!(!folder.join("files").exists(), "{name}");
+        assert!(folder.join("evidence.json").exists(), "{name}");
     }
     server.finish();
 }
@@ -449,10 +501,8 @@ fn what_is_taken_back_reaches_those_who_wait_too() {
 fn an_interpreter_of_the_workspace_is_refused_before_it_is_asked_anything() {
     let governed = Governed::new("ledger");
     let environment = governed.workspace.join("venv");
-    let made = std::process::Command::new("python3")
-        .args(["-m", "venv", "--without-pip"])
-        .arg(&environment)
-        .status();
+    let made =
+        Command::new("python3").args(["-m", "venv", "--without-pip"]).arg(&environment).status();
     assert!(made.unwrap().success());
     let marker = governed.beside("escaped");
     let libraries = environment.join("lib");
@@ -461,7 +511,7 @@ fn an_interpreter_of_the_workspace_is_refused_before_it_is_asked_anything() {
     fs::write(version.join("site-packages/evil.pth"), line).unwrap();
     let interpreter = environment.join("bin/python");
     // The control: it runs when the interpreter starts.
-    let control = std::process::Command::new(&interpreter).args(["-c", "pass"]).status();
+    let control = Command::new(&interpreter).args(["-c", "pass"]).status();
     assert!(control.unwrap().success() && marker.exists());
     fs::remove_file(&marker).unwrap();
 
