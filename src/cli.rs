@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
@@ -98,7 +98,7 @@ enum Command {
     Doctor {
         /// The form of the output
         #[arg(long, value_enum, default_value = "text")]
-        format: doctor::Format,
+        format: Format,
     },
     /// Make, list and revoke the tokens of those who may call governed tools
     ///
@@ -111,6 +111,15 @@ enum Command {
     /// It is in `QWED_MCP_DATA_DIR`.
     #[command(subcommand)]
     Audit(audit::Command),
+}
+
+/// The form of what a command prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people
+    Text,
+    /// One JSON object
+    Json,
 }
 
 /// The whole program. The exit code is the process's.

@@ -95,6 +95,12 @@ impl Secret {
     }
 }
 
+impl From<String> for Secret {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(..)")
@@ -226,7 +232,7 @@ impl Settings {
             policy: present("QWED_MCP_POLICY").map(PathBuf::from),
             // Not text: still meant as a token, and not a valid one.
             auth_token: present("QWED_MCP_AUTH_TOKEN")
-                .map(|token| Secret(token.into_string().unwrap_or_default())),
+                .map(|token| token.into_string().unwrap_or_default().into()),
             sync_concurrency: sync_concurrency(
                 text("QWED_MCP_SYNC_CONCURRENCY").as_deref(),
                 &mut warn,

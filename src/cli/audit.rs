@@ -12,7 +12,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use uuid::Uuid;
 
-use super::token::{Format, span};
+use super::Format;
+use super::token::span;
 use crate::config::Settings;
 use crate::governance::{
     AUDIT_ROWS_MAX, AuditEvent, AuditFilter, AuditHash, AuditRow, AuditVerification, KnownHead,

@@ -5,21 +5,12 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::ValueEnum;
 use serde_json::{Value, json};
 
+use super::Format;
 use crate::config::{AdminGate, SandboxMode, Settings};
 use crate::executor::{Diagnosis, LayerState, OneShotExecutor};
 use crate::sandbox::{Layer, Limits, Tier};
-
-/// How the diagnosis is told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Format {
-    /// For people
-    Text,
-    /// One object
-    Json,
-}
 
 const OPEN_THE_GATE: &str = "set QWED_MCP_TRUSTED_CODE_EXECUTION=true";
 

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use chrono::{DateTime, Utc};
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
+use super::Format;
 use crate::config::Settings;
 use crate::governance::{
     Revoked, Role, Store, TokenId, TokenRecord, UserName, data_folder, time_text,
@@ -47,15 +48,6 @@ pub(super) struct Create {
     /// How long it is good for, such as 12h, 30d or 8w; without this for ever
     #[arg(long, value_name = "SPAN", value_parser = span)]
     expires: Option<Duration>,
-}
-
-/// The form of the output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Format {
-    /// For people
-    Text,
-    /// One JSON object
-    Json,
 }
 
 pub(super) fn run(command: &Command, settings: &Settings) -> anyhow::Result<ExitCode> {

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::{Value, json};
 
+use super::Format;
 use crate::provenance::{
     ManifestError, SkillProvenanceGuard, SkillStatus, SkillVerification, names_domain,
     names_registry,
@@ -34,15 +35,6 @@ pub(super) struct Options {
     /// The form of the output
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
-}
-
-/// The form of the output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// A table, for people
-    Text,
-    /// One JSON object
-    Json,
 }
 
 /// What came of one manifest.

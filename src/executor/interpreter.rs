@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use data_encoding::HEXLOWER;
 use serde::Deserialize;
 use thiserror::Error;
 use tokio::process::Command;
@@ -214,8 +215,10 @@ async fn probe(candidate: &Path) -> Result<Interpreter, ProbeError> {
     if (major, minor) < VERSION_MIN {
         return Err(ProbeError::TooOld(major, minor));
     }
-    let bootstrap = from_hex(&bootstrap).ok_or(ProbeError::NotPython)?;
-    let fork_server = from_hex(&fork_server).ok_or(ProbeError::NotPython)?;
+    let code_of =
+        |digits: &str| HEXLOWER.decode(digits.as_bytes()).map_err(|_| ProbeError::NotPython);
+    let bootstrap = code_of(&bootstrap)?;
+    let fork_server = code_of(&fork_server)?;
     if !executable.is_absolute() {
         return Err(ProbeError::NotPython);
     }
@@ -273,9 +276,4 @@ fn forwarded(names: &[&str]) -> Vec<(String, String)> {
     let variables =
         names.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)));
     variables.collect()
-}
-
-fn from_hex(digits: &str) -> Option<Vec<u8>> {
-    let bytes = (0..digits.len()).step_by(2);
-    bytes.map(|at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok()).collect()
 }

@@ -40,6 +40,11 @@ impl Outcome {
         }
     }
 
+    /// How long it took, in milliseconds.
+    pub(crate) fn duration_ms(&self) -> u64 {
+        u64::try_from(self.duration.as_millis()).unwrap_or(u64::MAX)
+    }
+
     /// What was printed, one stream behind the other.
     pub(crate) fn printed(&self) -> String {
         [self.stdout.text.as_str(), self.stderr.text.as_str()].join("\n")

@@ -26,7 +26,7 @@ use uuid::Uuid;
 use folder::{Folder, Stat};
 
 pub(crate) use content::{Size, size_of};
-pub(crate) use listing::{FileEntry, Page, RunEntry};
+pub(crate) use listing::{ENTRIES_MAX, FileEntry, Page, RunEntry};
 pub(crate) use reading::{Chunk, Content};
 
 /// The file that makes a run complete.

@@ -18,9 +18,10 @@ use super::budget::Budget;
 use super::policy::Policy;
 use super::pytest::PytestOrder;
 use super::roles::GovernedTool;
-use super::store::StoreError;
+use super::store::{Store, StoreError};
 use super::tokens::{Caller, Token};
 use super::{Governance, GovernedReply, Refusal, reply};
+use crate::config::Secret;
 use crate::executor::NotForProject;
 use crate::sandbox::Tier;
 
@@ -35,7 +36,7 @@ pub(crate) struct GovernedCall {
     /// Its arguments, unread.
     pub(crate) arguments: Map<String, Value>,
     /// What the caller presents as its token; the server's own, if nothing.
-    pub(crate) token: Option<String>,
+    pub(crate) token: Option<Secret>,
     /// Cancelled when the caller no longer wants the reply, or the server ends.
     pub(crate) cancel: CancellationToken,
 }
@@ -77,15 +78,19 @@ impl Governance {
         let started = Instant::now();
         let call = Call { run_id, started, tool, arguments, arguments_hash, cancel };
         tracing::info!(%run_id, tool = tool.name(), "governed call");
-        let reply = self.carry_out(call, token).await;
+        let reply = self.carry_out(call, token.as_ref()).await;
         if let Err(refusal) = &reply {
             tracing::info!(%run_id, code = refusal.name(), "refused");
         }
         (run_id, reply)
     }
 
-    async fn carry_out(&self, call: Call, token: Option<String>) -> Result<GovernedReply, Refusal> {
-        let caller = self.admit(&call, token.clone()).await?;
+    async fn carry_out(
+        &self,
+        call: Call,
+        token: Option<&Secret>,
+    ) -> Result<GovernedReply, Refusal> {
+        let caller = self.admit(&call, token).await?;
         match call.tool {
             GovernedTool::RunPytest => {
                 // One after the other, in the order of their calls.
@@ -106,7 +111,7 @@ impl Governance {
     }
 
     /// The caller, if the token is valid and its role has the permission.
-    async fn admit(&self, call: &Call, token: Option<String>) -> Result<Caller, Refusal> {
+    async fn admit(&self, call: &Call, token: Option<&Secret>) -> Result<Caller, Refusal> {
         let caller = match self.authenticate(token).await {
             Ok(caller) => caller,
             Err(refusal) => return Err(self.refused(call, None, refusal).await),
@@ -171,19 +176,18 @@ impl Governance {
     }
 
     /// The caller that the token is of.
-    pub(super) async fn authenticate(&self, token: Option<String>) -> Result<Caller, Refusal> {
-        let presented =
-            token.or_else(|| self.own_token.as_ref().map(|own| own.reveal().to_owned()));
-        let token = presented.as_deref().and_then(Token::parse).ok_or(Refusal::AuthRequired)?;
+    pub(super) async fn authenticate(&self, token: Option<&Secret>) -> Result<Caller, Refusal> {
+        let presented = token.or(self.own_token.as_ref()).map(Secret::reveal);
+        let token = presented.and_then(Token::parse).ok_or(Refusal::AuthRequired)?;
         let store = self.store.clone();
-        let found = self.blocking(move || store.authenticate(&token)).await?;
+        let found = blocking(move || store.authenticate(&token)).await?;
         found.map_err(|error| store_failed(&error))?.ok_or(Refusal::AuthRequired)
     }
 
     /// The policy as the file has it now.
     pub(super) async fn policy(&self) -> Result<Arc<Policy>, Refusal> {
         let file = Arc::clone(&self.policy);
-        let policy = self.blocking(move || file.current()).await?;
+        let policy = blocking(move || file.current()).await?;
         policy.map_err(|error| Refusal::PolicyUnusable(error.to_string()))
     }
 
@@ -209,19 +213,23 @@ impl Governance {
 
     /// Appends to the audit log; what is not written must not happen.
     pub(super) async fn append(&self, entries: Vec<AuditEntry>) -> Result<(), Refusal> {
-        let store = self.store.clone();
-        let appended = self.blocking(move || store.append(&entries)).await?;
-        appended.map_err(|error| store_failed(&error))
+        append(&self.store, entries).await
     }
+}
 
-    /// Does what waits for a disk where nobody waits for it.
-    pub(super) async fn blocking<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, Refusal> {
-        let done = tokio::task::spawn_blocking(work).await;
-        done.map_err(|_| Refusal::Internal("internal error".to_owned()))
-    }
+/// Appends to the audit log of a store, where nobody waits for the disk.
+pub(super) async fn append(store: &Store, entries: Vec<AuditEntry>) -> Result<(), Refusal> {
+    let store = store.clone();
+    let appended = blocking(move || store.append(&entries)).await?;
+    appended.map_err(|error| store_failed(&error))
+}
+
+/// Does what waits for a disk where nobody waits for it.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Refusal> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|_| Refusal::Internal("internal error".to_owned()))
 }
 
 impl Call {

@@ -23,6 +23,8 @@ pub(crate) const POLICY_BYTES_MAX: usize = 64 * 1024;
 const TIMEOUT_S_DEFAULT: u64 = 300;
 const TIMEOUT_S_MAX: u64 = 3600;
 const ATTEMPTS_DEFAULT: u64 = 1;
+const OUTPUT_BYTES_DEFAULT: u64 = 8 * 1024 * 1024;
+const ARTIFACT_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
 /// What a run prints is held in memory.
 const OUTPUT_BYTES_MAX: u64 = 1 << 30;
 const RETENTION_DAYS_MAX: u64 = 36_500;
@@ -107,6 +109,18 @@ pub(crate) struct BudgetPolicy {
     pub(crate) output_bytes_max: Option<u64>,
     /// How much all files of a run may have together.
     pub(crate) artifact_bytes_max: Option<u64>,
+}
+
+impl BudgetPolicy {
+    /// How much standard output and standard error may have, each.
+    pub(crate) fn output_bytes(&self) -> u64 {
+        self.output_bytes_max.unwrap_or(OUTPUT_BYTES_DEFAULT)
+    }
+
+    /// How much all files of a run may have together.
+    pub(crate) fn artifact_bytes(&self) -> u64 {
+        self.artifact_bytes_max.unwrap_or(ARTIFACT_BYTES_DEFAULT)
+    }
 }
 
 /// Why there is no policy. The text goes to the model: it has no path, and of the file no more than

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::artifacts::{ArtifactError, Artifacts};
 use super::audit::AuditEvent;
-use super::call::Call;
+use super::call::{Call, blocking};
 use super::roles::GovernedTool;
 use super::tokens::Caller;
 use super::{Governance, GovernedReply, Refusal, reply};
@@ -63,7 +63,7 @@ impl Governance {
         let artifacts = Arc::clone(&self.artifacts);
         let arguments = call.arguments.clone();
         let tool = call.tool;
-        self.blocking(move || look_up(&artifacts, tool, arguments)).await?
+        blocking(move || look_up(&artifacts, tool, arguments)).await?
     }
 }
 

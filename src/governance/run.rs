@@ -7,10 +7,10 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Map, Value, json};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::artifacts::{ArtifactError, RunFolder, Size, size_of};
+use super::artifacts::{ArtifactError, ENTRIES_MAX, RunFolder, Size, size_of};
 use super::audit::AuditEvent;
 use super::budget::Bound;
-use super::call::Cleared;
+use super::call::{Cleared, blocking};
 use super::evidence::{Evidence, RunStatus};
 use super::pytest::{JUNIT_FILE, NO_PYTEST};
 use super::scripts::{details, figures};
@@ -29,13 +29,6 @@ const END_NOT_WRITTEN: &str = "The tests were run, and the audit log cannot be u
 
 /// After so many looks at which not everything could be seen, a run is ended.
 const UNSEEN_MAX: u32 = 5;
-
-/// How many files and folders a run may leave: as many as are ever looked at.
-const ARTIFACTS_MAX: u64 = 10_000;
-
-/// What a run may print to each stream, and leave behind, where the policy says nothing.
-const OUTPUT_BYTES_DEFAULT: u64 = 8 * 1024 * 1024;
-const ARTIFACT_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
 
 /// Artifacts beyond so many bytes are listed without their hash.
 const HASHED_BYTES_MAX: u64 = 128 * 1024 * 1024;
@@ -56,18 +49,8 @@ struct Ran {
     outcome: Outcome,
     /// Which bound it would have met first.
     bound: Bound,
-    left: Left,
-}
-
-/// What a run has left behind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Left {
-    /// All of it was seen, and it is not too much.
-    Countable,
-    /// More than the policy allows.
-    TooMuch,
-    /// What could not be looked through.
-    Unknown,
+    /// What it has left behind, compared with what it may.
+    left: Size,
 }
 
 /// What came of a run.
@@ -87,7 +70,7 @@ impl Governance {
         let _settled = self.unsettled.token();
         let run_id = cleared.call.run_id;
         let artifacts = Arc::clone(&self.artifacts);
-        let folder = match self.blocking(move || artifacts.create_run(run_id)).await? {
+        let folder = match blocking(move || artifacts.create_run(run_id)).await? {
             Ok(folder) => folder,
             Err(error) => {
                 tracing::error!(%error, source = ?std::error::Error::source(&error), "no folder");
@@ -98,7 +81,7 @@ impl Governance {
         };
         let started = SystemTime::now();
         let ran = self.execute(&cleared, &folder).await;
-        let is_excessive = matches!(&ran, Ok(Ran { left: Left::TooMuch, .. }));
+        let is_excessive = matches!(&ran, Ok(Ran { left: Size::Above, .. }));
         let (folder, summary) = self.take_stock(folder, is_excessive).await?;
         let conclusion = conclusion(&cleared, ran, summary);
         let word = conclusion.refusal.as_ref().map_or(word(conclusion.status), Refusal::name);
@@ -121,16 +104,12 @@ impl Governance {
         let cancel = call.cancel.child_token();
         let run = self.executor.run_project(self.project(cleared, &files, limit), cancel.clone());
         tokio::pin!(run);
-        let bytes_max = policy.budget.artifact_bytes_max.unwrap_or(ARTIFACT_BYTES_DEFAULT);
+        let bytes_max = policy.budget.artifact_bytes();
         tokio::select! {
             outcome = &mut run => {
                 let outcome = outcome.map_err(NotRun::Failed)?;
                 // What was written since the last look.
-                let left = match self.size_of(cleared, &files, bytes_max).await {
-                    Size::Within => Left::Countable,
-                    Size::Above => Left::TooMuch,
-                    Size::Unknown => Left::Unknown,
-                };
+                let left = self.size_of(cleared, &files, bytes_max).await;
                 Ok(Ran { outcome, bound, left })
             }
             left = self.until_too_large(cleared, &files, bytes_max) => {
@@ -148,7 +127,7 @@ impl Governance {
         folder: RunFolder,
         is_excessive: bool,
     ) -> Result<(RunFolder, Option<TestSummary>), Refusal> {
-        self.blocking(move || {
+        blocking(move || {
             let bytes_max = u64::try_from(REPORT_BYTES_MAX).unwrap_or(u64::MAX);
             let report = folder.left_file(JUNIT_FILE, bytes_max);
             let summary = report.and_then(|report| TestSummary::from_junit(&report).ok());
@@ -173,8 +152,8 @@ impl Governance {
             ("QWED_ARTIFACTS", files.to_string_lossy().into_owned()),
         ];
         let own = own.map(|(name, value)| (name.to_owned(), value));
-        let left_bytes_max = policy.budget.artifact_bytes_max.unwrap_or(ARTIFACT_BYTES_DEFAULT);
-        let output_bytes = policy.budget.output_bytes_max.unwrap_or(OUTPUT_BYTES_DEFAULT);
+        let left_bytes_max = policy.budget.artifact_bytes();
+        let output_bytes = policy.budget.output_bytes();
         ProjectRun {
             source: order.source(files, left_bytes_max),
             workspace: order.workspace.clone(),
@@ -183,7 +162,7 @@ impl Governance {
             left: LeftFolder {
                 path: files.to_owned(),
                 bytes_max: left_bytes_max,
-                inodes_max: ARTIFACTS_MAX,
+                inodes_max: u64::try_from(ENTRIES_MAX).unwrap_or(u64::MAX),
             },
             environment: passed_on.chain(own).collect(),
             memory_mb: policy.sandbox.memory_limit_mb,
@@ -195,7 +174,11 @@ impl Governance {
     }
 
     /// Comes back when there is more in `files` than a run may leave behind.
-    async fn until_too_large(&self, cleared: &Cleared, files: &Path, bytes_max: u64) -> Left {
+    async fn until_too_large(&self, cleared: &Cleared, files: &Path, bytes_max: u64) -> Size {
+        if cleared.tier == Some(Tier::T3) {
+            // There is no more room than that, at any time.
+            return std::future::pending().await;
+        }
         let mut ticks = interval(ARTIFACTS_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut unseen = 0;
@@ -205,19 +188,18 @@ impl Governance {
                 Size::Within => unseen = 0,
                 // Files come and go; what stays unseen is not to be trusted.
                 Size::Unknown => unseen += 1,
-                Size::Above => return Left::TooMuch,
+                Size::Above => return Size::Above,
             }
         }
-        Left::Unknown
+        Size::Unknown
     }
 
     async fn size_of(&self, cleared: &Cleared, files: &Path, bytes_max: u64) -> Size {
         if cleared.tier == Some(Tier::T3) {
-            // There is no more room than that, at any time.
             return Size::Within;
         }
         let files = files.to_owned();
-        self.blocking(move || size_of(&files, bytes_max)).await.unwrap_or(Size::Unknown)
+        blocking(move || size_of(&files, bytes_max)).await.unwrap_or(Size::Unknown)
     }
 
     /// Writes what the run printed, and the evidence.
@@ -240,8 +222,7 @@ impl Governance {
             exit_code: outcome.map(|outcome| outcome.ending.exit_code()),
             started: started.into(),
             finished: SystemTime::now().into(),
-            duration_ms: outcome
-                .map(|outcome| u64::try_from(outcome.duration.as_millis()).unwrap_or(u64::MAX)),
+            duration_ms: outcome.map(Outcome::duration_ms),
             arguments: cleared.call.arguments.clone(),
             arguments_hash: cleared.call.arguments_hash.as_str().to_owned(),
             summary: conclusion.summary.clone(),
@@ -255,7 +236,7 @@ impl Governance {
         // When the server ends there is no time for it.
         let hashed_bytes_max =
             if cleared.call.cancel.is_cancelled() { 0 } else { HASHED_BYTES_MAX };
-        let stored = self.blocking(move || {
+        let stored = blocking(move || {
             folder.write_text("stdout.txt", stdout.as_bytes())?;
             folder.write_text("stderr.txt", stderr.as_bytes())?;
             let inventory = folder.inventory(hashed_bytes_max)?;
@@ -321,15 +302,17 @@ fn conclusion(
     let violation =
         |reason: String| (RunStatus::SandboxViolation, Some(Refusal::SandboxViolation(reason)));
     let (status, refusal) = match outcome.ending {
-        _ if left == Left::TooMuch => {
-            let most = budget.artifact_bytes_max.unwrap_or(ARTIFACT_BYTES_DEFAULT);
-            violation(format!("the tests left more than {most} bytes, or more than 10000 files"))
+        _ if left == Size::Above => {
+            let most = budget.artifact_bytes();
+            violation(format!(
+                "the tests left more than {most} bytes, or more than {ENTRIES_MAX} files"
+            ))
         }
-        _ if left == Left::Unknown => {
+        _ if left == Size::Unknown => {
             violation("the tests left folders that cannot be looked through".to_owned())
         }
         _ if is_flood => {
-            let most = budget.output_bytes_max.unwrap_or(OUTPUT_BYTES_DEFAULT);
+            let most = budget.output_bytes();
             violation(format!("the tests printed more than {most} bytes"))
         }
         Ending::OutOfMemory => {

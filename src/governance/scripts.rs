@@ -7,8 +7,10 @@ use tokio_util::sync::CancellationToken;
 use uuid::{Builder, Uuid};
 
 use super::audit::{ArgumentsHash, AuditEntry, AuditEvent};
+use super::call::append;
 use super::store::Store;
 use super::{Governance, Refusal};
+use crate::config::Secret;
 use crate::executor::{
     Executor, Outcome, ProjectRun, Readiness, Run, RunError, RunLimits, ShutDown, TakeInventory,
 };
@@ -24,7 +26,7 @@ impl Governance {
     pub(crate) async fn record_decision(
         &self,
         record: &DecisionRecord,
-        token: Option<String>,
+        token: Option<&Secret>,
     ) -> Result<(), Refusal> {
         // Scripts run without a token too; then nobody is known to have asked.
         let caller = self.authenticate(token).await.ok();
@@ -48,7 +50,7 @@ impl Governance {
 pub(super) fn figures(outcome: &Outcome) -> Value {
     json!({
         "exit_code": outcome.ending.exit_code(),
-        "duration_ms": u64::try_from(outcome.duration.as_millis()).unwrap_or(u64::MAX),
+        "duration_ms": outcome.duration_ms(),
         "tier": outcome.tier.map(Tier::as_str),
     })
 }
@@ -94,7 +96,8 @@ impl AuditedExecutor {
             outcome,
             details: details(told),
         };
-        self.append(vec![entry(AuditEvent::ToolStarted, "STARTED", &json!({}))]).await?;
+        let started = vec![entry(AuditEvent::ToolStarted, "STARTED", &json!({}))];
+        append(&self.store, started).await.map_err(|_| RunError::NotAudited)?;
         let ran = self.executor.run(script, limits, cancel).await;
         let (word, told) = match &ran {
             Ok(outcome) => (outcome.ending.as_str(), figures(outcome)),
@@ -106,21 +109,8 @@ impl AuditedExecutor {
         }
         entries.push(entry(AuditEvent::ToolFinished, word, &told));
         // What came of it is not told to anybody before it is written down.
-        self.append(entries).await.map_err(|_| RunError::EndNotAudited)?;
+        append(&self.store, entries).await.map_err(|_| RunError::EndNotAudited)?;
         ran
-    }
-
-    async fn append(&self, entries: Vec<AuditEntry>) -> Result<(), RunError> {
-        let store = self.store.clone();
-        let appended = tokio::task::spawn_blocking(move || store.append(&entries)).await;
-        match appended {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => {
-                tracing::error!(%error, "the audit log cannot be written");
-                Err(RunError::NotAudited)
-            }
-            Err(_) => Err(RunError::NotAudited),
-        }
     }
 }
 

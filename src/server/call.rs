@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::aibom::Session;
-use crate::config::{AdminGate, SandboxMode, Settings};
+use crate::config::{AdminGate, SandboxMode, Secret, Settings};
 use crate::executor::{self, Executor, Outcome, RunLimits};
 use crate::gateway::{
     Arguments, AuthorizedScript, Decision, DecisionRecord, Grant, RiskBasedExecutionGateway,
@@ -51,7 +51,7 @@ pub(crate) struct Caller {
     /// Cancelled when the caller no longer wants the reply, or the server ends.
     pub(crate) cancel: CancellationToken,
     /// What the caller presents as its token.
-    pub(crate) token: Option<String>,
+    pub(crate) token: Option<Secret>,
 }
 
 impl Server {
@@ -79,7 +79,7 @@ impl Server {
     pub(crate) async fn call(&self, tool: &str, arguments: Arguments, caller: Caller) -> Reply {
         let decision = self.decide(tool, arguments).await;
         let decision = self.with_sandbox(decision, &caller.cancel).await;
-        if let Err(refusal) = self.audit(tool, &decision, caller.token).await {
+        if let Err(refusal) = self.audit(tool, &decision, caller.token.as_ref()).await {
             return Reply::not_audited(decision.record(), &refusal);
         }
         let (record, grant) = match decision {
@@ -171,7 +171,7 @@ impl Server {
         &self,
         tool: &str,
         decision: &Decision,
-        token: Option<String>,
+        token: Option<&Secret>,
     ) -> Result<(), Refusal> {
         match &self.governance {
             Some(governance) if tool == EXECUTION_TOOL => {

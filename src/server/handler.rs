@@ -15,9 +15,10 @@ use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use tracing::Instrument as _;
 
+use crate::config::Secret;
 use crate::governance::{Governance, GovernedCall, GovernedTool};
 use crate::jobs::RequestKey;
-use crate::transport::{PresentedToken, Slot};
+use crate::transport::Slot;
 
 use super::call::{Caller, Server};
 use super::governed;
@@ -58,8 +59,7 @@ impl Handler {
         #[cfg(debug_assertions)]
         assert!(request.name != "test_tool_that_panics", "a test asked for this");
         self.record(&context);
-        let token =
-            context.extensions.get::<PresentedToken>().map(|token| token.reveal().to_owned());
+        let token = context.extensions.get::<Secret>().cloned();
         let arguments = request.arguments.unwrap_or_default();
         if let Some(governance) = self.server.governance()
             && let Some(tool) = GovernedTool::from_name(&request.name)

@@ -258,7 +258,7 @@ fn not_run(error: &RunError) -> String {
 fn figures(outcome: &Outcome) -> Value {
     json!({
         "exit_code": outcome.ending.exit_code(),
-        "duration_ms": u64::try_from(outcome.duration.as_millis()).unwrap_or(u64::MAX),
+        "duration_ms": outcome.duration_ms(),
         "timed_out": outcome.ending == Ending::TimedOut,
         "stdout_truncated": outcome.stdout.is_truncated,
         "stderr_truncated": outcome.stderr.is_truncated,

@@ -4,8 +4,6 @@
 //! frequent, is built directly; rmcp would try each of its 22 kinds of requests in turn. Everything
 //! else goes through rmcp, with a bound on its size, because that takes a hundred times its memory.
 
-use std::fmt;
-
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, ClientJsonRpcMessage, ClientNotification,
     ClientRequest, ErrorCode, Extensions, JsonObject, JsonRpcMessage, MetaObject, RequestId,
@@ -15,6 +13,8 @@ use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
+
+use crate::config::Secret;
 
 use super::in_flight::{REQUEST_BYTES_MAX, REQUESTS_MAX};
 use super::line::LINE_BYTES_MAX;
@@ -316,13 +316,10 @@ fn tool_call(id: RequestId, params: Option<&RawValue>) -> Result<Inbound, Protoc
 }
 
 /// The token of a call: `params.auth.token`, or else `_meta["qwed.ai/auth"].token`, for clients that
-/// cannot add a member to the parameters.
+/// cannot add a member to the parameters. It may be anything.
 ///
 /// It is taken out of `_meta`, which others may log.
-fn presented_token(
-    auth: Option<&RawValue>,
-    meta: Option<&mut JsonObject>,
-) -> Option<PresentedToken> {
+fn presented_token(auth: Option<&RawValue>, meta: Option<&mut JsonObject>) -> Option<Secret> {
     let token_in = |auth: Value| match auth {
         Value::Object(mut members) => members.remove("token").filter(|token| !token.is_null()),
         Value::Null => None,
@@ -337,28 +334,11 @@ fn presented_token(
         serde_json::from_str(raw.get()).map_or(Some(Value::Bool(false)), token_in)
     });
     in_params.or(in_meta).map(|token| match token {
-        Value::String(text) => PresentedToken(text),
+        Value::String(text) => Secret::from(text),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-            PresentedToken(String::new())
+            Secret::from(String::new())
         }
     })
-}
-
-/// What a caller presents as its token, which may be anything. Never shown by `Debug`.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct PresentedToken(pub(super) String);
-
-impl PresentedToken {
-    /// The text, for the one who knows tokens.
-    pub(crate) fn reveal(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for PresentedToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("PresentedToken(..)")
-    }
 }
 
 /// The object in the member `name`; some clients send `null` for none.

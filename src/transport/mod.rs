@@ -13,7 +13,6 @@ mod message;
 mod outbox;
 
 pub(crate) use in_flight::Slot;
-pub(crate) use message::PresentedToken;
 
 use std::sync::Arc;
 

@@ -20,7 +20,7 @@ pub(crate) const LIST_LIMIT_DEFAULT: usize = 50;
 /// And at most.
 pub(crate) const LIST_LIMIT_MAX: usize = 200;
 /// How much of a folder is looked at: tests can leave millions of files.
-pub(super) const ENTRIES_MAX: usize = 10_000;
+pub(crate) const ENTRIES_MAX: usize = 10_000;
 const DEPTH_MAX: usize = 32;
 
 /// What a name's ending says about a file. What is not here is bytes.

@@ -7,6 +7,7 @@
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 
+use data_encoding::HEXLOWER;
 use nix::unistd::{getegid, geteuid};
 use serde::Serialize;
 
@@ -52,17 +53,7 @@ impl Confinement {
             // nix calls them what the C headers do.
             limits: limits.map(|(resource, most)| (format!("{resource:?}"), most)).into(),
             landlock: file_access::ruleset(plan, &plan.scratch)?,
-            filters: filters.bytes().map(|bytes| hex(&bytes)),
+            filters: filters.bytes().map(|bytes| HEXLOWER.encode(&bytes)),
         })
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut digits, byte| {
-        // Writing to a text does not fail.
-        let _ = write!(digits, "{byte:02x}");
-        digits
-    })
 }

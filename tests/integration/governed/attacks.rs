@@ -11,8 +11,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::runs::ORDINARY_USER;
-use super::{Governed, call_as, evidence, run_id, run_pytest, text};
+use super::{Governed, ORDINARY_USER, call_as, evidence, run_id, run_pytest, text};
 use crate::harness::{McpProcess, python, skipped};
 use crate::sandbox::{is_root, of_user};
 
@@ -186,18 +185,12 @@ fn nothing_gets_out_at_tier_2_either() {
         return skipped("attacks of an ordinary user at tier 2", "it needs root to become one");
     }
     let governed = Governed::new("attacks");
-    let give = || {
-        let folder = governed.beside("");
-        let owner = format!("{ORDINARY_USER}:{ORDINARY_USER}");
-        let given = Command::new("chown").args(["-hR", &owner]).arg(folder).status();
-        assert!(given.unwrap().success());
-    };
-    give();
+    governed.give_away();
     let server = governed.server().variable("QWED_MCP_TEST_KERNEL_LACKS", "namespaces");
     let server = server.variable("QWED_MCP_AUTH_TOKEN", &governed.admin);
     let mut server = of_user(server, Some(ORDINARY_USER)).connect();
     let _targets = targets(&governed, &mut server);
-    give();
+    governed.give_away();
 
     let reply = run_pytest(&mut server, &governed.user, "test_attacks.py");
     let about = evidence(&mut server, &governed.user, &run_id(&reply));

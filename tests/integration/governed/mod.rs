@@ -13,6 +13,9 @@ use serde_json::{Value, json};
 
 use crate::harness::{McpProcess, ServerBuilder, binary, python, root};
 
+/// The user of a server that is no root's.
+pub(crate) const ORDINARY_USER: u32 = 4321;
+
 /// A workspace, a policy, a data folder and a token for each role.
 pub(crate) struct Governed {
     folder: tempfile::TempDir,
@@ -113,6 +116,13 @@ impl Governed {
             "import sqlite3, sys; sqlite3.connect(sys.argv[1]).executescript(sys.argv[2])";
         let store = self.data.join("governance.db");
         Command::new(python()).args(["-c", program]).arg(store).arg(statements).output().unwrap()
+    }
+
+    /// Makes everything the ordinary user's, which takes root.
+    pub(crate) fn give_away(&self) {
+        let owner = format!("{ORDINARY_USER}:{ORDINARY_USER}");
+        let given = Command::new("chown").args(["-hR", &owner]).arg(self.folder.path()).status();
+        assert!(given.unwrap().success());
     }
 
     /// A path beside the workspace.

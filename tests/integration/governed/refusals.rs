@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::runs::ORDINARY_USER;
-use super::{Governed, assert_refused, call_as, evidence, params, run_id, run_pytest, text};
+use super::{
+    Governed, ORDINARY_USER, assert_refused, call_as, evidence, params, run_id, run_pytest, text,
+};
 use crate::harness::{McpProcess, ServerBuilder, public_python, skipped};
 use crate::sandbox::{is_root, of_user};
 
@@ -397,9 +398,7 @@ fn a_run_that_leaves_too_much_at_tier_2_is_ended() {
     let governed = Governed::new("ledger");
     governed.write_policy("[budget]\nartifact_bytes_max = 1000000\n");
     fs::write(governed.workspace.join("tests/test_much.py"), TOO_MUCH).unwrap();
-    let owner = format!("{ORDINARY_USER}:{ORDINARY_USER}");
-    let given = Command::new("chown").args(["-R", &owner]).arg(governed.beside("")).status();
-    assert!(given.unwrap().success());
+    governed.give_away();
     let server = governed.server().variable("QWED_MCP_TEST_KERNEL_LACKS", "namespaces");
     let mut server = of_user(server, Some(ORDINARY_USER)).connect();
     for name in ["artifacts", "deep", "many", "at_the_end"] {

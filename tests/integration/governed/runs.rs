@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Governed, assert_refused, call_as, evidence, params, run_id, run_pytest, text};
+use super::{
+    Governed, ORDINARY_USER, assert_refused, call_as, evidence, params, run_id, run_pytest, text,
+};
 use crate::harness::{python, root, skipped};
 use crate::sandbox::{is_root, of_user};
 
@@ -286,18 +288,13 @@ def test_it():
     server.finish();
 }
 
-/// The user of a server that is no root's.
-pub(super) const ORDINARY_USER: u32 = 4321;
-
 #[test]
 fn an_ordinary_user_runs_tests_at_tier_3_and_at_tier_2() {
     if !is_root() {
         return skipped("tests of an ordinary user", "it needs root to become one");
     }
     let governed = Governed::new("ledger");
-    let owner = format!("{ORDINARY_USER}:{ORDINARY_USER}");
-    let given = Command::new("chown").args(["-R", &owner]).arg(governed.beside("")).status();
-    assert!(given.unwrap().success());
+    governed.give_away();
     for (lacks, tier) in [("", "T3"), ("namespaces", "T2")] {
         let server = governed.server().variable("QWED_MCP_TEST_KERNEL_LACKS", lacks);
         let mut server = of_user(server, Some(ORDINARY_USER)).connect();
