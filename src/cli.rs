@@ -184,15 +184,15 @@ fn serve_client() -> anyhow::Result<ExitCode> {
         verify_skill(manifest)?;
     }
     let mut parts = Parts { executor: executor(&settings), governance: None, session: None };
-    if let Some(policy) = &settings.policy {
-        parts.govern(&settings, policy)?;
-    }
     if let Some(file) = &settings.aibom {
         aibom::warn_if_unusable(file);
         let session = Arc::new(Session::new(settings.llm_model.clone()));
         let recorded = RecordingExecutor::new(parts.executor, Arc::clone(&session));
         parts.executor = Arc::new(recorded);
         parts.session = Some(session);
+    }
+    if let Some(policy) = &settings.policy {
+        parts.govern(&settings, policy)?;
     }
     let session = parts.session.clone();
     with_server(&settings, parts, |runtime, server| {
@@ -221,7 +221,8 @@ impl Parts {
         let audited = AuditedExecutor::new(Arc::clone(&self.executor), store.clone());
         self.executor = Arc::new(audited);
         let executor = Arc::clone(&self.executor);
-        let governance = Governance::new(settings, policy, &folder, store, executor);
+        let session = self.session.clone();
+        let governance = Governance::new(settings, policy, &folder, store, executor, session);
         self.governance = Some(Arc::new(governance));
         Ok(())
     }

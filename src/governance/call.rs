@@ -141,6 +141,7 @@ impl Governance {
             call.entry(AuditEvent::ToolStarted, Some(&caller), "STARTED", Map::new()),
         ])
         .await?;
+        self.record(call.tool);
         Ok(Cleared { call, caller, policy, order, budget, tier, _sealed: () })
     }
 

@@ -43,6 +43,7 @@ use std::time::SystemTime;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
+use crate::aibom::Session;
 use crate::config::{Secret, Settings};
 use crate::executor::Executor;
 
@@ -69,6 +70,8 @@ pub(crate) struct Governance {
     /// The token of calls that present none.
     own_token: Option<Secret>,
     executor: Arc<dyn Executor>,
+    /// What is used, where a bill of materials is wanted.
+    session: Option<Arc<Session>>,
     /// Runs take turns.
     turns: Semaphore,
     /// Runs that are not written down to their end.
@@ -88,6 +91,7 @@ impl Governance {
         data_folder: &Path,
         store: Store,
         executor: Arc<dyn Executor>,
+        session: Option<Arc<Session>>,
     ) -> Self {
         let data_folder = fs::canonicalize(data_folder).unwrap_or_else(|_| data_folder.to_owned());
         let policy = PolicyFile::new(policy.to_owned());
@@ -103,6 +107,7 @@ impl Governance {
             policy: Arc::new(policy),
             own_token: settings.auth_token.clone(),
             executor,
+            session,
             turns: Semaphore::new(settings.sync_concurrency),
             unsettled: TaskTracker::new(),
             data_folder,
@@ -111,6 +116,13 @@ impl Governance {
                 .as_ref()
                 .map(PathBuf::from)
                 .or_else(|| settings.virtual_env.clone()),
+        }
+    }
+
+    /// Tells the session that the call of a tool is carried out.
+    fn record(&self, tool: GovernedTool) {
+        if let Some(session) = &self.session {
+            session.record_tool(tool.name());
         }
     }
 

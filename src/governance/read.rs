@@ -53,6 +53,7 @@ impl Governance {
                 let entry =
                     call.entry(AuditEvent::McpToolCall, Some(&caller), "ALLOWED", Map::new());
                 self.append(vec![entry]).await?;
+                self.record(call.tool);
                 Ok(reply)
             }
             Err(refusal) => Err(self.refused(&call, Some(&caller), refusal).await),

@@ -72,23 +72,6 @@ impl Refusal {
         }
     }
 
-    /// Whether nothing was done for the call, for certain.
-    pub(crate) fn is_before_run(&self) -> bool {
-        match self {
-            Self::AuthRequired
-            | Self::PermissionDenied
-            | Self::NoAllowlist
-            | Self::NotInAllowlist
-            | Self::PolicyUnusable(_)
-            | Self::SandboxDisabled
-            | Self::InvalidParams(_) => true,
-            Self::BudgetExceeded(_)
-            | Self::SandboxViolation(_)
-            | Self::Timeout
-            | Self::Internal(_) => false,
-        }
-    }
-
     /// The `data` of the JSON-RPC error of the call `run_id`.
     pub(crate) fn data(&self, run_id: Uuid) -> Value {
         let mut data = json!({ "code": self.name(), "run_id": run_id });

@@ -117,12 +117,7 @@ impl Server {
         governance: &Governance,
         call: GovernedCall,
     ) -> (Uuid, Result<GovernedReply, Refusal>, Option<OwnedSemaphorePermit>) {
-        let tool = call.tool.name();
         let (run_id, reply) = governance.call(call).await;
-        let is_carried_out = !matches!(&reply, Err(refusal) if refusal.is_before_run());
-        if let Some(session) = self.session.as_ref().filter(|_| is_carried_out) {
-            session.record_tool(tool);
-        }
         let room = self.replies.room_for(reply.as_ref().map_or(0, GovernedReply::bytes)).await;
         (run_id, reply, room)
     }

@@ -246,3 +246,34 @@ def test_it():
     }
     assert_eq!(governed.verify_audit()["unfinished"]["count"], 0);
 }
+
+#[test]
+fn the_bill_of_materials_lists_the_tools_that_were_carried_out() {
+    let governed = Governed::new("ledger");
+    let bill = governed.beside("bom.json");
+    let tools = |governed: &Governed, calls: &dyn Fn(&mut crate::harness::McpProcess)| {
+        let server = governed.server().variable("QWED_MCP_AIBOM", bill.to_str().unwrap());
+        let mut server = server.connect();
+        calls(&mut server);
+        server.finish();
+        let text = std::fs::read_to_string(&bill).unwrap();
+        let bill: Value = serde_json::from_str(&text).unwrap();
+        let tools = bill["components"]["mcp_tools"].as_array().unwrap().clone();
+        tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let none = tools(&governed, &|server| {
+        run_pytest(server, "nonsense", TEST);
+        run_pytest(server, &governed.viewer, TEST);
+        run_pytest(server, &governed.user, "missing");
+        governed.write_policy("[sandbox]\nenabled = false\n");
+        run_pytest(server, &governed.user, TEST);
+        governed.write_policy("");
+    });
+    assert_eq!(none, [""; 0]);
+    let some = tools(&governed, &|server| {
+        assert!(run_pytest(server, &governed.user, TEST)["result"].is_object());
+        call_as(server, &governed.viewer, "list_artifacts", json!({}));
+        server.execute("print(1)");
+    });
+    assert_eq!(some, ["execute_python_code", "list_artifacts", "run_pytest"]);
+}
