@@ -25,7 +25,8 @@ use crate::config::Settings;
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 use crate::executor::WarmExecutor;
 use crate::executor::{
-    Executor, OneShotExecutor, RecordingExecutor, SUPERVISE_ARGUMENT, orphans, supervisor,
+    Executor, OneShotExecutor, RecordingExecutor, SUPERVISE_ARGUMENT, SWEEP_ARGUMENT, orphans,
+    supervisor,
 };
 use crate::gateway::Arguments;
 use crate::governance::{self, AuditedExecutor, Governance, NoDataFolder, Store, StoreError};
@@ -164,6 +165,10 @@ fn told(result: anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
 fn part_of_run(argument: &OsStr) -> Option<ExitCode> {
     match argument.to_str()? {
         SUPERVISE_ARGUMENT => Some(supervisor::supervise()),
+        SWEEP_ARGUMENT => {
+            supervisor::sweep(Path::new(&std::env::args_os().nth(2)?));
+            Some(ExitCode::SUCCESS)
+        }
         #[cfg(all(target_os = "linux", not(qwed_portable)))]
         LAUNCHER_ARGUMENT => {
             let proc = std::env::args_os().nth(2).unwrap_or_else(|| "/proc".into());

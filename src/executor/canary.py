@@ -50,8 +50,12 @@ def local_socket():
 
 
 def execute_program():
-    # In a child, because where it works nothing of this script is left.
-    child = os.fork()
+    # In a child, because where it works nothing of this script is left. A run that may not have
+    # children tries it itself: where it works, this script does not come to its end.
+    try:
+        child = os.fork()
+    except PermissionError:
+        os.execv(TARGETS["program"], [TARGETS["program"], "-c", ""])
     if child == 0:
         try:
             os.execv(TARGETS["program"], [TARGETS["program"], "-c", ""])

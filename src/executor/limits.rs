@@ -5,9 +5,13 @@ use std::time::Duration;
 /// The most bytes of stdout, and of stderr, that are kept. The text about it is in `output`.
 pub(crate) const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 
-/// How long the supervisor may take to kill the processes of a run. It takes milliseconds; this is
-/// for a machine that is out of memory or CPU.
-pub(super) const KILL_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the end of a run is waited for before somebody is told that it does not come. It takes
+/// milliseconds; this is for a machine that is out of memory or CPU. It goes on being tried.
+pub(super) const END_PATIENCE: Duration = Duration::from_secs(15);
+
+/// How long the folder of a run that has ended is waited for. A script can leave so many files that
+/// their removal takes longer; it goes on while the result is told.
+pub(super) const REMOVAL_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long output is waited for after every process of a run is dead. Only a writer that is no
 /// descendant (a descriptor passed over a socket) can hold the pipe open that long.

@@ -27,6 +27,7 @@ mod process_tree;
 mod protocol;
 mod recording;
 pub(crate) mod supervisor;
+mod supervisors;
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 mod warm;
 
@@ -35,7 +36,7 @@ pub(crate) use diagnosis::{Diagnosis, LayerState};
 pub(crate) use limits::RunLimits;
 pub(crate) use one_shot::OneShotExecutor;
 pub(crate) use outcome::{Captured, Ending, Outcome, Start};
-pub(crate) use protocol::SUPERVISE_ARGUMENT;
+pub(crate) use protocol::{SUPERVISE_ARGUMENT, SWEEP_ARGUMENT};
 pub(crate) use recording::RecordingExecutor;
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 pub(crate) use warm::WarmExecutor;
@@ -154,6 +155,18 @@ pub(crate) enum RunError {
     /// The supervisor ended without a report: something killed it.
     #[error("the process that watches over the script was killed from outside")]
     SupervisorDied,
+    /// The kernel does not end the processes of the run.
+    #[error(
+        "the script was killed, and its processes do not end; no code runs until they have. Ask the \
+         admin to look at the server's log"
+    )]
+    DoesNotEnd,
+    /// The kernel does not end the processes of an earlier run.
+    #[error(
+        "the processes of an earlier script were killed and do not end; no code runs until they \
+         have. Ask the admin to look at the server's log"
+    )]
+    OthersDoNotEnd,
 }
 
 /// Runs `script` on `executor`; a panic in there is an error like any other.

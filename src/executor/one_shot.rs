@@ -1,16 +1,16 @@
 //! A new interpreter for each run.
 
-use std::collections::HashSet;
-use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::process::{Child, ChildStderr, ChildStdout, Command};
+use tokio::process::{Child, ChildStderr, ChildStdout};
+use tokio::sync::Semaphore;
 use tokio::time::{sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -20,68 +20,41 @@ use crate::gateway::AuthorizedScript;
 
 use super::containment::{Contained, Containment, NotContained};
 use super::interpreter::{FindError, Interpreter};
-use super::limits::{DRAIN_TIMEOUT, KILL_TIMEOUT};
+use super::limits::{DRAIN_TIMEOUT, END_PATIENCE, REMOVAL_PATIENCE};
 use super::outcome::{Ending, Outcome, Start};
 use super::output::Capture;
-use super::protocol::{REPORT_BYTES_MAX, Report, SUPERVISE_ARGUMENT};
-use super::{
-    Executor, ProjectRun, Readiness, Run, RunError, RunLimits, TakeInventory, orphans, supervisor,
-};
+use super::protocol::{LEFT_BEHIND, REPORT_BYTES_MAX, Report};
+use super::supervisors::{Listed, Supervisors, Unended, supervisor_command};
+use super::{Executor, ProjectRun, Readiness, Run, RunError, RunLimits, TakeInventory};
 
 /// Runs each script in a new interpreter, under a supervisor of its own.
 #[derive(Debug)]
 pub(crate) struct OneShotExecutor {
     containment: Containment,
     supervisors: Supervisors,
+    /// Places for folders whose removal goes on when their run was told of.
+    removals: Arc<Semaphore>,
 }
 
-/// The supervisors that live. Locked while one is started, so that a search for orphans never meets
-/// one that is not listed yet.
-#[derive(Debug, Default, Clone)]
-pub(super) struct Supervisors(Arc<Mutex<HashSet<u32>>>);
+/// How many folders may be in removal behind the results of their runs.
+const REMOVALS_MAX: usize = 4;
 
-impl Supervisors {
-    fn lock(&self) -> MutexGuard<'_, HashSet<u32>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Kills and reaps the processes that supervisors left behind which were killed.
-    pub(super) async fn kill_orphans(&self) {
-        orphans::kill(|| self.lock().clone()).await;
-    }
-
-    pub(super) fn start(&self, command: &mut Command) -> std::io::Result<(Child, Listed)> {
-        let mut pids = self.lock();
-        let supervisor = command.spawn()?;
-        let pid = supervisor.id();
-        pids.extend(pid);
-        Ok((supervisor, Listed { pid, supervisors: self.clone() }))
-    }
-}
-
-/// A supervisor's place on the list, as long as this lives.
-#[derive(Debug)]
-pub(super) struct Listed {
-    pid: Option<u32>,
-    supervisors: Supervisors,
-}
-
-impl Drop for Listed {
-    fn drop(&mut self) {
-        if let Some(pid) = self.pid {
-            self.supervisors.lock().remove(&pid);
-        }
-    }
-}
+/// How long a supervisor may be silent before it counts as stopped.
+const STOPPED_MAX: Duration = Duration::from_secs(1);
 
 impl OneShotExecutor {
     /// An executor for the interpreter and the sandbox that the settings want.
     pub(crate) fn new(settings: &Settings) -> Self {
-        Self { containment: Containment::new(settings), supervisors: Supervisors::default() }
+        Self {
+            containment: Containment::new(settings),
+            supervisors: Supervisors::default(),
+            removals: Arc::new(Semaphore::new(REMOVALS_MAX)),
+        }
     }
 
     /// What scripts run in and as; found out at the first call.
     pub(crate) async fn contained(&self) -> Result<&Contained, NotContained> {
+        self.supervisors.sweep_once();
         self.containment.get(self).await
     }
 
@@ -139,6 +112,7 @@ impl OneShotExecutor {
         limits: RunLimits,
         cancel: &CancellationToken,
     ) -> Result<Outcome, RunError> {
+        self.supervisors.require_ended()?;
         let started = Instant::now();
         let name = format!("qwed-mcp-{}", Uuid::new_v4().simple());
         let scratch = std::env::temp_dir().join(name);
@@ -151,26 +125,104 @@ impl OneShotExecutor {
             () = sleep_until((started + limits.timeout).into()) => Cause::TimedOut,
             () = cancel.cancelled() => Cause::Cancelled,
         };
-        let report = supervised.end(cause).await;
-        drop(supervised.listed);
-        if report.is_none() {
-            self.clear_up_after(&scratch).await;
-        }
+        let end = supervised.end(cause).await;
+        let Supervised { supervisor, listed, from_supervisor, report, stdout, stderr, .. } =
+            supervised;
+        let report = match end {
+            End::Reported(report) => report,
+            End::SupervisorDied => {
+                drop(listed);
+                self.clear_up().await;
+                return Err(RunError::SupervisorDied);
+            }
+            End::Unended => {
+                tracing::error!(
+                    "the processes of a run were killed and do not end; no code runs until they have"
+                );
+                let unended = self.supervisors.note_unended();
+                let end = outlast(supervisor, listed, from_supervisor, report, unended);
+                tokio::spawn(end);
+                return Err(RunError::DoesNotEnd);
+            }
+        };
+        let is_capped = stdout.is_capped() || stderr.is_capped();
+        // Without a folder it has ended by now.
+        self.wait_for_removal(supervisor, listed).await;
+        let ending = ending(cause, is_capped, report)?;
 
-        let (stdout, stderr) = (supervised.stdout.finish(), supervised.stderr.finish());
-        let is_capped = stdout.is_truncated || stderr.is_truncated;
-        let ending = ending(cause, is_capped, report.ok_or(RunError::SupervisorDied)?)?;
+        let (stdout, stderr) = (stdout.finish(), stderr.finish());
         let (duration, tier) = (started.elapsed(), Some(contained.plan.tier));
         Ok(Outcome { ending, stdout, stderr, duration, tier, start: Start::Cold })
     }
 
-    /// Searches for what a supervisor that was killed watched over, and kills it.
-    async fn clear_up_after(&self, scratch: &Path) {
+    /// Waits until a supervisor has removed its run's folder. Where that takes long, it goes on by
+    /// itself; at most [`REMOVALS_MAX`] of them do, so that disks do not fill up behind them.
+    async fn wait_for_removal(&self, mut supervisor: Child, listed: Listed) {
+        if let Ok(ended) = timeout(REMOVAL_PATIENCE, supervisor.wait()).await {
+            return tell_of_removal(&ended);
+        }
+        tracing::warn!("the folder of a run has so many files that their removal goes on");
+        let Ok(place) = Arc::clone(&self.removals).try_acquire_owned() else {
+            return tell_of_removal(&supervisor.wait().await);
+        };
+        tokio::spawn(async move {
+            tell_of_removal(&supervisor.wait().await);
+            drop((listed, place));
+        });
+    }
+
+    /// Searches for what a supervisor that was killed watched over, kills it, and removes its folder.
+    async fn clear_up(&self) {
         tracing::error!("a supervisor was killed; killing what it watched over");
-        self.supervisors.kill_orphans().await;
-        let scratch = scratch.to_owned();
-        let removed = tokio::task::spawn_blocking(move || supervisor::remove_scratch(&scratch));
-        let _ = timeout(KILL_TIMEOUT, removed).await;
+        let cleared_up = async {
+            self.supervisors.kill_orphans().await;
+            Supervisors::sweep().await;
+        };
+        if timeout(END_PATIENCE, cleared_up).await.is_err() {
+            tracing::error!("what a killed supervisor watched over does not end");
+            let unended = self.supervisors.note_unended();
+            let supervisors = self.supervisors.clone();
+            tokio::spawn(async move {
+                supervisors.kill_orphans().await;
+                Supervisors::sweep().await;
+                drop(unended);
+            });
+        }
+    }
+}
+
+/// Tells the log what a supervisor could not remove.
+fn tell_of_removal(ended: &std::io::Result<std::process::ExitStatus>) {
+    if ended.as_ref().is_ok_and(|status| status.code() == Some(LEFT_BEHIND.into())) {
+        tracing::error!("the folder of a run could not be removed from the temporary folder");
+    }
+}
+
+/// Waits for the end of a run that does not come in time.
+async fn outlast(
+    mut supervisor: Child,
+    listed: Listed,
+    mut from_supervisor: OwnedReadHalf,
+    mut report: Vec<u8>,
+    unended: Unended,
+) {
+    let reported = receive(&mut from_supervisor, &mut report);
+    // Somebody may have stopped it, now or later.
+    let pid = supervisor.id();
+    tokio::pin!(reported);
+    while timeout(END_PATIENCE, &mut reported).await.is_err() {
+        go_on(pid);
+    }
+    drop(unended);
+    tracing::warn!("the processes of a run have ended at last");
+    tell_of_removal(&supervisor.wait().await);
+    drop(listed);
+}
+
+/// Lets a supervisor go on that somebody has stopped.
+fn go_on(supervisor: Option<u32>) {
+    if let Some(pid) = supervisor.and_then(|pid| i32::try_from(pid).ok()) {
+        let _ = nix::sys::signal::kill(Pid::from_raw(pid), Signal::SIGCONT);
     }
 }
 
@@ -236,6 +288,15 @@ fn ending(cause: Cause, is_capped: bool, report: Report) -> Result<Ending, RunEr
     }
 }
 
+/// How far a run has come to its end.
+enum End {
+    Reported(Report),
+    /// Something killed the supervisor.
+    SupervisorDied,
+    /// It was asked for, and does not come.
+    Unended,
+}
+
 /// The server's side of one run.
 #[derive(Debug)]
 struct Supervised {
@@ -287,32 +348,34 @@ impl Supervised {
         }
     }
 
-    /// Sees the run to its end: asks for the kill where there was no report yet, takes the rest of
-    /// the output, and comes back when the supervisor has ended. None if it never reported.
-    async fn end(&mut self, cause: Cause) -> Option<Report> {
+    /// Sees the processes of the run to their end: asks for the kill where there was no report yet,
+    /// and takes the rest of the output.
+    async fn end(&mut self, cause: Cause) -> End {
         // Closing our side asks for the kill.
         drop(self.to_supervisor.take());
-        if cause != Cause::Reported {
-            let received = receive(&mut self.from_supervisor, &mut self.report);
-            // A little more than the supervisor gives itself.
-            if timeout(KILL_TIMEOUT + Duration::from_secs(1), received).await.is_err() {
-                tracing::error!("a supervisor does not report");
-            }
+        if cause != Cause::Reported && !self.is_reported_in_time().await {
+            return End::Unended;
         }
-        let report = serde_json::from_slice(&self.report).ok();
-        if report.is_none() {
-            // It may be stopped. Its children are searched for by the caller.
-            let _ = self.supervisor.start_kill();
-        }
+        // What is no report is what it had said when it was killed.
+        let Ok(report) = serde_json::from_slice(&self.report) else { return End::SupervisorDied };
         let drain = async { tokio::join!(self.stdout.read(), self.stderr.read()) };
         // What holds the output open longer than this is no process of the run.
         let _ = timeout(DRAIN_TIMEOUT, drain).await;
-        match timeout(KILL_TIMEOUT, self.supervisor.wait()).await {
-            Ok(Ok(_)) => {}
-            Ok(Err(error)) => tracing::error!(%error, "a supervisor cannot be waited for"),
-            Err(_) => tracing::error!("a supervisor does not end"),
-        }
-        report
+        End::Reported(report)
+    }
+
+    /// Whether the supervisor says something, or ends, before the patience for that does.
+    async fn is_reported_in_time(&mut self) -> bool {
+        let received = receive(&mut self.from_supervisor, &mut self.report);
+        let pid = self.supervisor.id();
+        tokio::pin!(received);
+        let patience = timeout(END_PATIENCE, async {
+            while timeout(STOPPED_MAX, &mut received).await.is_err() {
+                // Somebody may have stopped it.
+                go_on(pid);
+            }
+        });
+        patience.await.is_ok()
     }
 }
 
@@ -329,22 +392,4 @@ async fn receive(from_supervisor: &mut OwnedReadHalf, report: &mut Vec<u8>) {
 /// Python takes a byte order mark at the start of a file, and not at the start of a string.
 pub(super) fn without_byte_order_mark(source: &str) -> &str {
     source.strip_prefix('\u{feff}').unwrap_or(source)
-}
-
-/// A supervisor that is told what to do by `control`. What it runs has its standard output and
-/// error.
-pub(super) fn supervisor_command(control: OwnedFd) -> std::io::Result<Command> {
-    let mut command = Command::new(own_binary()?);
-    command.arg(SUPERVISE_ARGUMENT).env_clear().stdin(Stdio::from(control));
-    Ok(command)
-}
-
-/// The program to start as a supervisor: this one.
-fn own_binary() -> std::io::Result<PathBuf> {
-    if cfg!(target_os = "linux") {
-        // Also after the file was replaced by a newer one.
-        Ok(Path::new("/proc/self/exe").to_owned())
-    } else {
-        std::env::current_exe()
-    }
 }

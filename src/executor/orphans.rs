@@ -1,67 +1,118 @@
 //! The second line of defence: what to do when a supervisor itself was killed.
 //!
-//! A script runs with the rights of the server's user, so without a sandbox it can kill its own
-//! supervisor; so can the kernel when memory runs out. The server is a child subreaper too, so the
-//! orphans become its children, where they are found and killed.
+//! Nothing of a run can signal its supervisor where the kernel can keep it from that; but whoever
+//! administers the machine can, and so can the kernel when memory runs out. What runs in namespaces
+//! then ends with process 1, and a run of one process with the supervisor. The server is a child
+//! subreaper too, so other orphans become its children, where they are found and killed.
 
-use std::collections::HashSet;
-
-/// Makes this process the new parent of orphans below it. For the server's own process only: a
-/// program that embeds this crate keeps its children to itself.
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
-pub(crate) fn adopt() -> std::io::Result<()> {
-    Ok(nix::sys::prctl::set_child_subreaper(true)?)
-}
-
-/// Nothing to do: orphans go to the system's first process here.
+pub(crate) use linux::{adopt, kill, kill_below};
 #[cfg(not(all(target_os = "linux", not(qwed_portable))))]
-#[expect(clippy::unnecessary_wraps, reason = "the same signature as on Linux")]
-pub(crate) fn adopt() -> std::io::Result<()> {
-    Ok(())
-}
+pub(crate) use portable::{adopt, kill};
 
-/// Kills the children of this process that are neither of its own session (it started them for
-/// itself) nor among `supervisors`, until there are none left.
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
-pub(crate) async fn kill(supervisors: impl Fn() -> HashSet<u32>) {
+mod linux {
+    use std::collections::HashSet;
     use std::time::Duration;
 
+    use nix::sys::prctl;
     use nix::sys::signal::Signal;
     use nix::sys::wait::{WaitPidFlag, waitpid};
     use nix::unistd::{Pid, getsid};
 
-    use super::limits::KILL_TIMEOUT;
-    use super::process_tree;
+    use super::super::process_tree::{self, ProcessTable};
 
-    // Without that, orphans are not ours, and strangers' children are not to be touched.
-    if !nix::sys::prctl::get_child_subreaper().unwrap_or(false) {
-        return;
+    /// How long to wait for killed processes before they are killed again: at first, and at most.
+    const ROUND: Duration = Duration::from_millis(1);
+    const ROUND_MAX: Duration = Duration::from_millis(200);
+
+    /// How many times the processes of a run are looked for and stopped before they are killed.
+    const STOP_ROUNDS_MAX: usize = 100;
+
+    /// Makes this process the new parent of orphans below it. For the server's own process only: a
+    /// program that embeds this crate keeps its children to itself.
+    pub(crate) fn adopt() -> std::io::Result<()> {
+        Ok(prctl::set_child_subreaper(true)?)
     }
-    let Ok(own_session) = getsid(None) else { return };
-    let killing = async {
+
+    /// Kills the children of this process that are neither of its own session (it started them for
+    /// itself) nor among `supervisors`, with all that is below them, until there are none left.
+    pub(crate) async fn kill(supervisors: impl Fn() -> HashSet<u32>) {
+        // Without that, orphans are not ours, and strangers' children are not to be touched.
+        if !prctl::get_child_subreaper().unwrap_or(false) {
+            return;
+        }
+        let Ok(own_session) = getsid(None) else { return };
+        let mut round = ROUND;
         loop {
             let known = supervisors();
-            let is_known =
-                |pid: &Pid| u32::try_from(pid.as_raw()).is_ok_and(|p| known.contains(&p));
+            let is_orphan = |pid: &Pid| {
+                let is_known = u32::try_from(pid.as_raw()).is_ok_and(|pid| known.contains(&pid));
+                !is_known && getsid(Some(*pid)) != Ok(own_session)
+            };
             let mut orphans = process_tree::children();
-            orphans.retain(|pid| !is_known(pid) && getsid(Some(*pid)) != Ok(own_session));
+            orphans.retain(is_orphan);
             if orphans.is_empty() {
                 return;
             }
+            kill_below(Pid::this(), is_orphan);
             for orphan in orphans {
-                // Either may find that it has ended already.
-                let _ = nix::sys::signal::kill(orphan, Signal::SIGKILL);
+                // It may go on ending.
                 let _ = waitpid(orphan, Some(WaitPidFlag::WNOHANG));
             }
-            tokio::time::sleep(Duration::from_millis(1)).await;
+            tokio::time::sleep(round).await;
+            round = (round * 2).min(ROUND_MAX);
         }
-    };
-    if tokio::time::timeout(KILL_TIMEOUT, killing).await.is_err() {
-        tracing::error!("orphans of a killed supervisor do not end");
+    }
+
+    /// Kills the children of `parent` that are to be killed, with all that is below them.
+    ///
+    /// All of them are stopped first, until no new one is found: a killed process makes room for
+    /// another one, so that processes which fork without end can outrun their killer. A stopped one
+    /// does not.
+    pub(crate) fn kill_below(parent: Pid, is_to_be_killed: impl Fn(&Pid) -> bool) {
+        let Ok(table) = ProcessTable::open() else {
+            return signal(
+                process_tree::children().iter().filter(|pid| is_to_be_killed(pid)),
+                Signal::SIGKILL,
+            );
+        };
+        let below = || {
+            let mut roots = table.children(parent).unwrap_or_default();
+            roots.retain(&is_to_be_killed);
+            table.descendants(&roots)
+        };
+        let mut stopped = HashSet::new();
+        for _ in 0..STOP_ROUNDS_MAX {
+            let found = below();
+            let new: Vec<Pid> = found.into_keys().filter(|pid| stopped.insert(*pid)).collect();
+            if new.is_empty() {
+                break;
+            }
+            signal(new.iter(), Signal::SIGSTOP);
+        }
+        signal(below().keys(), Signal::SIGKILL);
+    }
+
+    fn signal<'a>(processes: impl Iterator<Item = &'a Pid>, signal: Signal) {
+        for process in processes {
+            // It may have ended by now.
+            let _ = nix::sys::signal::kill(*process, signal);
+        }
     }
 }
 
-/// Nothing to do: orphans are not ours here.
 #[cfg(not(all(target_os = "linux", not(qwed_portable))))]
-#[expect(clippy::unused_async, reason = "the same signature as on Linux")]
-pub(crate) async fn kill(_supervisors: impl Fn() -> HashSet<u32>) {}
+mod portable {
+    use std::collections::HashSet;
+
+    /// Nothing to do: orphans go to the system's first process here.
+    #[expect(clippy::unnecessary_wraps, reason = "the same signature as on Linux")]
+    pub(crate) fn adopt() -> std::io::Result<()> {
+        Ok(())
+    }
+
+    /// Nothing to do: orphans are not ours here.
+    #[expect(clippy::unused_async, reason = "the same signature as on Linux")]
+    pub(crate) async fn kill(_supervisors: impl Fn() -> HashSet<u32>) {}
+}

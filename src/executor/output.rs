@@ -63,6 +63,11 @@ impl<R: AsyncRead + Unpin> Capture<R> {
         }
     }
 
+    /// Whether there was more than the cap.
+    pub(super) fn is_capped(&self) -> bool {
+        self.end == Some(ReadEnd::Capped)
+    }
+
     /// Whether there is room for more, and anything to expect.
     #[cfg_attr(
         any(not(target_os = "linux"), qwed_portable),
@@ -94,11 +99,11 @@ impl<R: AsyncRead + Unpin> Capture<R> {
     }
 
     pub(super) fn finish(self) -> Captured {
+        let is_truncated = self.is_capped();
         let mut text = match String::from_utf8(self.bytes) {
             Ok(text) => text,
             Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
         };
-        let is_truncated = self.end == Some(ReadEnd::Capped);
         if is_truncated {
             text.push_str(&truncation(self.bytes_max));
         }

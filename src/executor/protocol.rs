@@ -2,8 +2,9 @@
 //! supervisor's standard input.
 //!
 //! The server sends one [`Order`](crate::sandbox::Order) and what Python reads. The supervisor
-//! answers with one [`Report`] as a line of JSON when every process of the run is dead. When the
-//! server closes its sending side, or dies, the supervisor kills the run.
+//! answers with one [`Report`] as a line of JSON when every process of the run is dead, and ends when
+//! the run's folder is gone. When the server closes its sending side, or dies, the supervisor kills
+//! the run.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +16,14 @@ pub(crate) const SUPERVISE_ARGUMENT: &str = "__supervise";
 /// The longest [`Report`], in bytes: it may name a path.
 pub(super) const REPORT_BYTES_MAX: usize = 16 * 1024;
 
-/// What came of it.
+/// The hidden first argument that makes our binary remove what others left in the folder that is the
+/// second argument.
+pub(crate) const SWEEP_ARGUMENT: &str = "__sweep";
+
+/// The exit code of a supervisor that could not remove all of its folder.
+pub(super) const LEFT_BEHIND: u8 = 3;
+
+/// The supervisor's report on a finished run.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Report {

@@ -3,24 +3,25 @@
 //! It is our own binary, started again before any runtime exists: single-threaded, and small. It
 //! ends a run when Python ends, when the server asks for it, when the run has too much memory, or
 //! when the server is gone, even by SIGKILL, because then its end of the socket is closed. Only
-//! when every process of the run is dead and reaped does it report. It never decides anything
-//! about the script.
+//! when every process of the run is dead and reaped does it report, however long that takes; then it
+//! removes the run's folder, and only then does it end. The server never kills it. It never decides
+//! anything about the script.
 
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 mod left;
 mod scratch;
 
-pub(super) use scratch::remove as remove_scratch;
-
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::ExitCode;
 
-use crate::sandbox::{LaunchError, Order, PYTHON_COMMAND, Tier};
+use crate::sandbox::{LaunchError, Order, Tier};
 
-use super::protocol::Report;
+use self::scratch::Scratch;
+pub(crate) use self::scratch::sweep;
+use super::protocol::{LEFT_BEHIND, Report};
 
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 mod linux;
@@ -31,50 +32,49 @@ mod portable;
 #[cfg(not(all(target_os = "linux", not(qwed_portable))))]
 use portable as platform;
 
-/// The life of a supervisor. The exit code says only whether a report could be sent.
+/// The life of a supervisor. The exit code says whether its folder is gone.
 pub(crate) fn supervise() -> ExitCode {
     match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        // Nobody is left to report to: the server is gone, and so is its end of the socket.
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(LEFT_BEHIND),
+        // The server has lost interest: it is gone, or said no more than half an order.
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-fn run() -> io::Result<()> {
+/// Carries out one order. Whether its folder is gone afterwards.
+fn run() -> io::Result<bool> {
     platform::close_inherited();
     let mut control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let mut scratch = None;
     let report = match Order::receive(&control) {
-        Ok((order, input)) => {
-            // At tier 3 the run has a file system of its own, and nothing outlives that.
-            let has_folder = order.plan.tier < Tier::T3;
-            let report = match prepare_and_start(&order, &input, has_folder) {
-                Ok(run) => run.watch(&control)?,
-                Err(error) => Report::NotStarted(error),
-            };
-            if has_folder {
-                // Before the report: when the server has it, nothing of the run is left.
-                scratch::remove(&order.scratch);
-            }
-            report
-        }
+        Ok((order, input)) => match prepare_and_start(&order, &input, &mut scratch) {
+            Ok(run) => run.watch(&control),
+            Err(error) => Report::NotStarted(error),
+        },
         // The server changed its mind before it had said everything.
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Report::Killed,
         Err(error) => return Err(error),
     };
-    let mut answer = serde_json::to_vec(&report)?;
-    answer.push(b'\n');
-    control.write_all(&answer)
+    // A server that is gone hears nothing, and its folder goes all the same.
+    let told = serde_json::to_vec(&report).map_err(io::Error::from).and_then(|mut answer| {
+        answer.push(b'\n');
+        control.write_all(&answer)
+    });
+    let is_gone = scratch.is_none_or(Scratch::remove);
+    told.map(|()| is_gone)
 }
 
 fn prepare_and_start(
     order: &Order,
     input: &[u8],
-    has_folder: bool,
+    scratch: &mut Option<Scratch>,
 ) -> Result<platform::Run, LaunchError> {
     platform::prepare().map_err(|error| LaunchError::PrepareProcess(error.into()))?;
-    if has_folder {
-        scratch::create(&order.scratch)
-            .map_err(|error| LaunchError::CreateScratch(error.into()))?;
+    // At tier 3 the run has a file system of its own, and nothing outlives that.
+    if order.plan.tier < Tier::T3 {
+        let created = Scratch::create(&order.scratch);
+        *scratch = Some(created.map_err(|error| LaunchError::CreateScratch(error.into()))?);
     }
     let null = File::options().write(true).open("/dev/null");
     let null = null.map_err(|error| LaunchError::PrepareProcess(error.into()))?;
@@ -86,21 +86,4 @@ fn prepare_and_start(
         return Err(LaunchError::PrepareProcess(error.into()));
     }
     Ok(run)
-}
-
-/// Python with the rights of the server's user, because the admin wants it so.
-fn start_bare(order: &Order, input: Stdio) -> Result<Child, LaunchError> {
-    use std::os::unix::process::CommandExt as _;
-
-    Command::new(&order.plan.program)
-        .args(["-c", PYTHON_COMMAND])
-        .env_clear()
-        .envs(order.environment.iter().map(|(name, value)| (name, value)))
-        .env("TMPDIR", &order.scratch)
-        .current_dir(&order.scratch)
-        // A group of its own: what the script sends to "its group" does not reach the supervisor.
-        .process_group(0)
-        .stdin(input)
-        .spawn()
-        .map_err(|error| LaunchError::Execute(error.into()))
 }

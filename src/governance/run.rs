@@ -362,7 +362,9 @@ fn not_run(error: &RunError) -> Conclusion {
         | RunError::NotAudited
         | RunError::EndNotAudited
         | RunError::Panicked
-        | RunError::SupervisorDied => (RunStatus::Error, Refusal::Internal(error.to_string())),
+        | RunError::SupervisorDied
+        | RunError::DoesNotEnd
+        | RunError::OthersDoNotEnd => (RunStatus::Error, Refusal::Internal(error.to_string())),
     };
     Conclusion { status, refusal: Some(refusal), outcome: None, summary: None }
 }

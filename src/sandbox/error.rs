@@ -99,6 +99,8 @@ pub(crate) enum LaunchError {
     ForbidPrivileges(OsError),
     #[error("Landlock does not restrict files: {0}")]
     RestrictFiles(String),
+    #[error("Landlock does not keep signals within the run: {0}")]
+    RestrictSignals(String),
     #[error("seccomp does not filter system calls: {0}")]
     FilterCalls(String),
     #[error("the interpreter did not start: {0}")]
@@ -149,7 +151,7 @@ impl LaunchError {
             Self::DropIdentity(_) => Layer::Identity,
             Self::LimitResources(_) | Self::WatchMemory(_) => Layer::ResourceLimits,
             Self::DropCapabilities(_) | Self::ForbidPrivileges(_) => Layer::Capabilities,
-            Self::RestrictFiles(_) => Layer::Landlock,
+            Self::RestrictFiles(_) | Self::RestrictSignals(_) => Layer::Landlock,
             Self::FilterCalls(_) => Layer::Seccomp,
             Self::UnsupportedSystem
             | Self::PrepareProcess(_)

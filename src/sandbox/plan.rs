@@ -219,6 +219,12 @@ impl Plan {
 }
 
 impl Plan {
+    /// Whether the run has to stay one process, with threads: a script that has no process numbers
+    /// of its own. The kill of that one process is then the end of the run.
+    pub(crate) fn is_one_process(&self) -> bool {
+        self.tier < Tier::T3 && self.tier > Tier::Off && self.programs == Programs::None
+    }
+
     /// The same plan for a run that may write to `folder`, which is there and is no link, and may
     /// start the interpreter again. None if `folder` is among what may be read, or is a place for
     /// the scratch folder: rights in one would be rights in the other.

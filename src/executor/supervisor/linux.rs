@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -14,20 +14,19 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, setsid};
 
-use crate::sandbox::{Init, LaunchError, Launched, Order, Role, Tier, launch, pid};
+use crate::sandbox::{Init, LaunchError, Launched, Order, Role, SignalScope, Tier, launch};
 
-use super::super::limits::KILL_TIMEOUT;
-use super::super::memory::{MemoryWatch, WATCH_INTERVAL};
-use super::super::process_tree;
+use super::super::memory::{Look, MemoryWatch, WATCH_INTERVAL};
+use super::super::orphans;
 use super::super::protocol::Report;
 use super::left::Left;
-use super::start_bare;
 
 /// The first of the real-time signals (`signal(7)`); it stands for all of them.
 const REAL_TIME_SIGNAL: i32 = 34;
 
-/// How long to wait for killed processes between two looks at who is left.
+/// How long to wait for killed processes before they are killed again: at first, and at most.
 const KILL_ROUND: Duration = Duration::from_millis(5);
+const KILL_ROUND_MAX: Duration = Duration::from_millis(200);
 
 /// Closes what the server's own parent left open for everybody. To be called before anything is
 /// opened: who owns these descriptors is not in this process.
@@ -65,14 +64,8 @@ pub(super) fn start(order: &Order, input: &[u8]) -> Result<Run, LaunchError> {
     };
     // Before the launch too: it leaves nothing of the machine's tree.
     let left = Left::prepare(order).map_err(|error| LaunchError::CreateScratch(error.into()))?;
-    let Launched { python, init } = match order.plan.tier {
-        Tier::Off => {
-            let input = crate::sandbox::input_file(input)?;
-            Launched { python: pid(&start_bare(order, input.into())?), init: None }
-        }
-        Tier::T1 | Tier::T2 | Tier::T3 => launch(order, input)?,
-    };
-    Ok(Run { python, init, ended: None, memory, left })
+    let Launched { python, init, scope } = launch(order, input)?;
+    Ok(Run { python, init, scope, ended: None, memory, left })
 }
 
 /// Takes the signals that came in; whether one of them asks for the end.
@@ -97,6 +90,8 @@ pub(super) struct Run {
     python: Pid,
     /// Process 1 of the run's own process numbers, if it has them.
     init: Option<Init>,
+    /// What ends the run where there is no process 1.
+    scope: Option<SignalScope>,
     /// Python's exit code, once it has ended; a signal is a negative number.
     ended: Option<i32>,
     memory: Option<MemoryWatch>,
@@ -114,61 +109,77 @@ enum Wait {
 
 impl Run {
     /// Waits until Python ends or the server wants the end; then kills and reaps whatever is left.
-    pub(super) fn watch(mut self, control: &UnixStream) -> io::Result<Report> {
-        // Python inherits the signal mask, so the signals are blocked after it was started. One
-        // that came before is found by the first look at the children.
-        let signals =
-            SigSet::from_iter([Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);
-        signals.thread_block()?;
-        let signal_fd =
-            SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+    pub(super) fn watch(mut self, control: &UnixStream) -> Report {
+        let signals = block_signals();
+        let waited = match &signals {
+            Ok(signals) => self.wait(control, signals),
+            Err(error) => Err(io::Error::from(error.kind())),
+        };
+        // What the kill makes of Python is not how it ended.
+        let ended = self.ended;
         // A failed wait is no reason to leave anything running.
-        let waited = self.wait(control, &signal_fd);
-        self.kill_all(&signal_fd)?;
+        self.end_all(signals.ok().as_ref());
         if let Some(left) = &self.left {
             left.copy();
         }
-        Ok(match (waited?, self.ended) {
-            (Wait::OutOfMemory, _) => Report::OutOfMemory,
-            (Wait::PythonEnded | Wait::AskedToEnd, Some(code)) => Report::Exited(code),
-            (Wait::PythonEnded | Wait::AskedToEnd, None) => Report::Killed,
-        })
+        match (waited, ended) {
+            (Ok(Wait::OutOfMemory), _) => Report::OutOfMemory,
+            (Ok(Wait::PythonEnded | Wait::AskedToEnd), Some(code)) => Report::Exited(code),
+            (Ok(Wait::PythonEnded | Wait::AskedToEnd) | Err(_), _) => Report::Killed,
+        }
+    }
+
+    /// Kills the run, and comes back when every process of it is dead and reaped, however long that
+    /// takes: nobody is told of an end that is none.
+    pub(super) fn end(&mut self) {
+        self.end_all(None);
+    }
+
+    /// The same; `signals` tell when a child has ended.
+    fn end_all(&mut self, signals: Option<&SignalFd>) {
+        let mut round = KILL_ROUND;
+        while self.reap() {
+            self.kill();
+            // A killed process is reaped when it has given its memory back.
+            match signals {
+                Some(signals) => {
+                    let mut watched = [PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
+                    let _ = poll(&mut watched, poll_timeout(Some(round)));
+                    let _ = asked_to_end(signals);
+                }
+                None => std::thread::sleep(round),
+            }
+            round = (round * 2).min(KILL_ROUND_MAX);
+        }
     }
 
     /// Kills the run without waiting for anything.
     fn kill(&self) {
-        let children = match &self.init {
-            // It takes everything with it that has a number in its namespace.
-            // A number that was reaped may be another process's by now.
-            Some(init) if self.ended.is_some() => vec![init.pid],
-            Some(init) => vec![init.pid, self.python],
-            None => process_tree::children(),
-        };
-        for child in children {
-            // It may have ended by now; nothing else can go wrong with a process of ours.
-            let _ = kill(child, Signal::SIGKILL);
-        }
-    }
-
-    /// Kills the run, and waits until every process of it is dead.
-    pub(super) fn end(&mut self) {
-        let deadline = Instant::now() + KILL_TIMEOUT;
-        while self.reap() && Instant::now() < deadline {
-            self.kill();
-            std::thread::sleep(KILL_ROUND);
+        match (&self.init, &self.scope) {
+            (Some(init), _) => {
+                // It takes everything with it that has a number in its namespace. It may have ended
+                // by now; nothing else can go wrong with a process of ours.
+                let _ = kill(init.pid, Signal::SIGKILL);
+                // A number that was reaped may be another process's by now.
+                if self.ended.is_none() {
+                    let _ = kill(self.python, Signal::SIGKILL);
+                }
+            }
+            (None, Some(scope)) => scope.kill_all(),
+            (None, None) => orphans::kill_below(Pid::this(), |_| true),
         }
     }
 
     /// Waits until Python has ended, or until its end is asked for.
     fn wait(&mut self, control: &UnixStream, signal_fd: &SignalFd) -> io::Result<Wait> {
         self.reap();
+        let mut next_look = self.memory.as_ref().map(|_| WATCH_INTERVAL);
         while self.ended.is_none() {
             let mut watched = [
                 PollFd::new(control.as_fd(), PollFlags::POLLIN),
                 PollFd::new(signal_fd.as_fd(), PollFlags::POLLIN),
             ];
-            let interval = self.memory.as_ref().map(|_| WATCH_INTERVAL);
-            match poll(&mut watched, poll_timeout(interval)) {
+            match poll(&mut watched, poll_timeout(next_look)) {
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -180,8 +191,10 @@ impl Run {
                 return Ok(Wait::AskedToEnd);
             }
             let init = self.init.as_ref().map(|init| init.pid);
-            if self.memory.as_ref().is_some_and(|memory| memory.is_exceeded(self.python, init)) {
-                return Ok(Wait::OutOfMemory);
+            match self.memory.as_mut().map(|memory| memory.look(self.python, init)) {
+                Some(Look::Exceeded) => return Ok(Wait::OutOfMemory),
+                Some(Look::Within { next }) => next_look = Some(next),
+                None => {}
             }
         }
         Ok(Wait::PythonEnded)
@@ -207,27 +220,17 @@ impl Run {
             }
         }
     }
+}
 
-    /// Kills the children until there are none: orphans become children, see `process_tree`.
-    fn kill_all(&mut self, signal_fd: &SignalFd) -> io::Result<()> {
-        let ended = self.ended;
-        let deadline = Instant::now() + KILL_TIMEOUT;
-        while self.reap() {
-            if Instant::now() > deadline {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-            self.kill();
-            let mut watched = [PollFd::new(signal_fd.as_fd(), PollFlags::POLLIN)];
-            match poll(&mut watched, poll_timeout(Some(KILL_ROUND))) {
-                Ok(_) | Err(Errno::EINTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-            let _ = asked_to_end(signal_fd);
-        }
-        // What the kill made of Python is not how it ended.
-        self.ended = ended;
-        Ok(())
-    }
+/// Takes the signals that end a run or tell of a child from now on by a descriptor. Python inherits
+/// the signal mask, so this comes after its start; a signal that came before is found by the first
+/// look at the children.
+fn block_signals() -> io::Result<SignalFd> {
+    let signals =
+        SigSet::from_iter([Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);
+    signals.thread_block()?;
+    let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+    Ok(SignalFd::with_flags(&signals, flags)?)
 }
 
 fn poll_timeout(limit: Option<Duration>) -> PollTimeout {

@@ -6,19 +6,18 @@
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::ExitStatusExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
-use std::process::Child;
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, setsid};
 
-use crate::sandbox::{LaunchError, Order, Tier};
+use crate::sandbox::{LaunchError, Order, PYTHON_COMMAND, Tier};
 
 use super::super::protocol::Report;
-use super::start_bare;
 
 enum Event {
     PythonEnded(io::Result<i32>),
@@ -45,6 +44,21 @@ pub(super) fn start(order: &Order, input: &[u8]) -> Result<Run, LaunchError> {
     Ok(Run { python: start_bare(order, input.into())? })
 }
 
+/// Python with the rights of the server's user, because the admin wants it so.
+fn start_bare(order: &Order, input: Stdio) -> Result<Child, LaunchError> {
+    Command::new(&order.plan.program)
+        .args(["-c", PYTHON_COMMAND])
+        .env_clear()
+        .envs(order.environment.iter().map(|(name, value)| (name, value)))
+        .env("TMPDIR", &order.scratch)
+        .current_dir(&order.scratch)
+        // A group of its own: what the script sends to "its group" does not reach the supervisor.
+        .process_group(0)
+        .stdin(input)
+        .spawn()
+        .map_err(|error| LaunchError::Execute(error.into()))
+}
+
 /// A file without a name that holds `content`, at its start.
 fn unlinked_file(content: &[u8], folder: &Path) -> io::Result<File> {
     let path = folder.join("input");
@@ -62,9 +76,18 @@ pub(super) struct Run {
 
 impl Run {
     /// Waits until Python ends or the server wants the end; then kills what is left of the group.
-    pub(super) fn watch(self, control: &UnixStream) -> io::Result<Report> {
+    pub(super) fn watch(self, control: &UnixStream) -> Report {
+        // A process number is an int everywhere.
+        let group = Pid::from_raw(i32::try_from(self.python.id()).unwrap_or(i32::MAX));
+        self.wait(group, control).unwrap_or_else(|_| {
+            // A failed wait is no reason to leave anything running.
+            let _ = killpg(group, Signal::SIGKILL);
+            Report::Killed
+        })
+    }
+
+    fn wait(self, group: Pid, control: &UnixStream) -> io::Result<Report> {
         let Self { mut python } = self;
-        let group = Pid::from_raw(i32::try_from(python.id()).map_err(io::Error::other)?);
         let (events, received) = mpsc::sync_channel(2);
 
         let ended = events.clone();

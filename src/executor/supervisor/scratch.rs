@@ -1,43 +1,127 @@
-//! The scratch folder of a run that has no file tree of its own.
+//! The scratch folder of a run that has no file tree of its own, and what is left of others.
+//!
+//! Who has a folder holds a lock on it (`flock(2)`) as long as it lives. A folder that nobody has
+//! locked is one that somebody was killed over, and may be removed by anybody who may.
 
-use std::fs;
+use std::ffi::OsStr;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use nix::unistd::{Gid, Uid, geteuid, setegid, seteuid};
 use uuid::Uuid;
 
-/// Creates the folder, for its owner only.
-pub(super) fn create(scratch: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().mode(0o700).create(scratch)
+/// What the names of all folders begin with that this program leaves in the temporary folder.
+const PREFIX: &str = "qwed-mcp-";
+
+/// What the name of a folder ends with that is not locked yet.
+const UNLOCKED: &str = ".new";
+
+/// When a folder that was never locked counts as left: its maker was killed at once.
+const UNLOCKED_AGE_MAX: Duration = Duration::from_secs(600);
+
+/// The user `nobody`, as whom the scripts of a server run that is root.
+const NOBODY: u32 = 65534;
+
+/// A scratch folder, locked.
+#[derive(Debug)]
+pub(super) struct Scratch {
+    folder: PathBuf,
+    _lock: File,
 }
 
-/// Removes the folder with what the script left in it, best effort: a script can leave folders
-/// that it took its own rights on, or thousands inside each other.
-///
-/// The rights to do so are those of the folder's owner, whoever this process is: while it is
-/// cleared up, another run of the same owner may put a link where a folder was.
-pub(in crate::executor) fn remove(scratch: &Path) {
-    let Ok(rights) = OwnersRights::take(scratch) else { return };
-    // Folders come up one level each time, so the depth never matters.
-    while let Some(folders) = clear(scratch, scratch).filter(|folders| !folders.is_empty()) {
-        for folder in folders {
-            clear(&folder, scratch);
-            if fs::remove_dir(&folder).is_err() {
-                // What still is left is not ours to force: a mount, or another user's file.
-                return;
+impl Scratch {
+    /// Makes the folder, for its owner only.
+    pub(super) fn create(folder: &Path) -> io::Result<Self> {
+        let mut new = folder.as_os_str().to_owned();
+        new.push(UNLOCKED);
+        fs::DirBuilder::new().mode(0o700).create(&new)?;
+        let lock =
+            File::open(&new).and_then(|lock| lock.try_lock().map_err(Into::into).map(|()| lock));
+        let lock = lock.and_then(|lock| fs::rename(&new, folder).map(|()| lock));
+        match lock {
+            Ok(lock) => Ok(Self { folder: folder.to_owned(), _lock: lock }),
+            Err(error) => {
+                let _ = fs::remove_dir(&new);
+                Err(error)
             }
         }
     }
+
+    /// Removes it with all that is in it; whether nothing is left.
+    pub(super) fn remove(self) -> bool {
+        remove(&self.folder)
+    }
+}
+
+/// Removes the folders in `place` that were left by servers, supervisors and launches that were
+/// killed.
+pub(crate) fn sweep(place: &Path) {
+    for entry in fs::read_dir(place).into_iter().flatten().flatten() {
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if is_folder && is_ours(&entry.file_name()) {
+            sweep_one(&entry.path());
+        }
+    }
+}
+
+/// Whether the program names folders so: `qwed-mcp-{id}`, with a word for some.
+fn is_ours(name: &OsStr) -> bool {
+    let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else { return false };
+    let rest = rest.strip_suffix(UNLOCKED).unwrap_or(rest);
+    let id = rest.rsplit('-').next().unwrap_or(rest);
+    id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+fn sweep_one(folder: &Path) {
+    let Ok(about) = fs::symlink_metadata(folder) else { return };
+    let own = geteuid().as_raw();
+    let is_own = about.uid() == own || (own == 0 && about.uid() == NOBODY);
+    let is_new = folder.as_os_str().as_encoded_bytes().ends_with(UNLOCKED.as_bytes());
+    let age = about.modified().ok().and_then(|modified| modified.elapsed().ok());
+    let is_due = !is_new || age.is_some_and(|age| age > UNLOCKED_AGE_MAX);
+    if !is_own || !is_due {
+        return;
+    }
+    // A script may have taken its own right to read the folder.
+    let _ = OwnersRights::take(folder).map(|_rights| make_usable(folder));
+    let Ok(lock) = File::open(folder) else { return };
+    // Others may sweep too; one does it.
+    if lock.try_lock().is_ok() {
+        remove(folder);
+    }
+}
+
+/// Removes the folder with what the script left in it: a script can leave folders that it took its
+/// own rights on, or thousands inside each other. Whether nothing is left.
+///
+/// The rights to do so are those of the folder's owner, whoever this process is: while it is
+/// cleared up, another run of the same owner may put a link where a folder was. The rights are this
+/// whole process's, so it has to be one that does nothing else.
+fn remove(scratch: &Path) -> bool {
+    let Ok(rights) = OwnersRights::take(scratch) else { return !scratch.exists() };
+    // Folders come up one level each time, so the depth never matters.
+    while let Some(folders) = clear(scratch, scratch).filter(|folders| !folders.is_empty()) {
+        let mut is_one_gone = false;
+        for folder in folders {
+            clear(&folder, scratch);
+            is_one_gone |= fs::remove_dir(&folder).is_ok();
+        }
+        if !is_one_gone {
+            // What still is left is not ours to force: a mount, or another user's file.
+            break;
+        }
+    }
     drop(rights);
-    let _ = fs::remove_dir(scratch);
+    fs::remove_dir(scratch).is_ok()
 }
 
 /// Removes the files in `folder`, and moves its folders up into `scratch`; those that are there
 /// already are given back. None if the folder cannot be read.
 fn clear(folder: &Path, scratch: &Path) -> Option<Vec<PathBuf>> {
-    let _ = fs::set_permissions(folder, fs::Permissions::from_mode(0o700));
+    make_usable(folder);
     let mut folders = Vec::new();
     for entry in fs::read_dir(folder).ok()?.flatten() {
         let path = entry.path();
@@ -48,7 +132,7 @@ fn clear(folder: &Path, scratch: &Path) -> Option<Vec<PathBuf>> {
             folders.push(path);
         } else {
             // To move a folder is to write to it: its parent's name is in there.
-            let _ = fs::set_permissions(&path, fs::Permissions::from_mode(0o700));
+            make_usable(&path);
             // A name that the script cannot have taken.
             let _ = fs::rename(path, scratch.join(Uuid::new_v4().simple().to_string()));
         }
@@ -56,7 +140,14 @@ fn clear(folder: &Path, scratch: &Path) -> Option<Vec<PathBuf>> {
     Some(folders)
 }
 
-/// The rights of a folder's owner in place of root's, as long as this lives.
+/// Gives the owner of a folder all rights in it.
+fn make_usable(folder: &Path) {
+    // Where that fails, so does what it was for.
+    let _ = fs::set_permissions(folder, fs::Permissions::from_mode(0o700));
+}
+
+/// The rights of a folder's owner in place of root's, as long as this lives. They are those of all
+/// threads of the process.
 struct OwnersRights {
     is_root: bool,
 }
@@ -95,43 +186,81 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let kept = parent.path().join("kept");
         fs::write(&kept, "").unwrap();
-        let scratch = parent.path().join("scratch");
-        create(&scratch).unwrap();
-        fs::create_dir_all(scratch.join("a/b/c")).unwrap();
-        fs::create_dir_all(scratch.join("a/d")).unwrap();
-        fs::write(scratch.join("a/b/file"), "").unwrap();
-        symlink(parent.path(), scratch.join("a/link")).unwrap();
-        fs::set_permissions(scratch.join("a/b"), fs::Permissions::from_mode(0o000)).unwrap();
-        remove(&scratch);
-        assert!(!scratch.exists() && kept.exists());
+        let path = parent.path().join("scratch");
+        let scratch = Scratch::create(&path).unwrap();
+        fs::create_dir_all(path.join("a/b/c")).unwrap();
+        fs::create_dir_all(path.join("a/d")).unwrap();
+        fs::write(path.join("a/b/file"), "").unwrap();
+        symlink(parent.path(), path.join("a/link")).unwrap();
+        fs::set_permissions(path.join("a/b"), fs::Permissions::from_mode(0o000)).unwrap();
+        assert!(scratch.remove());
+        assert!(!path.exists() && kept.exists());
     }
 
     #[test]
     fn many_folders_take_as_long_as_they_are_many() {
         let parent = tempfile::tempdir().unwrap();
-        let scratch = parent.path().join("scratch");
-        create(&scratch).unwrap();
+        let path = parent.path().join("scratch");
+        let scratch = Scratch::create(&path).unwrap();
         for number in 0..20_000 {
-            fs::create_dir(scratch.join(number.to_string())).unwrap();
+            fs::create_dir(path.join(number.to_string())).unwrap();
         }
         // One listing for all of them; a listing for each takes minutes.
-        remove(&scratch);
-        assert!(!scratch.exists());
+        assert!(scratch.remove());
+        assert!(!path.exists());
     }
 
     #[test]
     fn folders_may_be_nested_deeper_than_a_path_is_long() {
         let parent = tempfile::tempdir().unwrap();
-        let scratch = parent.path().join("scratch");
-        create(&scratch).unwrap();
+        let path = parent.path().join("scratch");
+        let scratch = Scratch::create(&path).unwrap();
         // From the inside out: no path is longer than two names.
-        fs::create_dir(scratch.join("0")).unwrap();
+        fs::create_dir(path.join("0")).unwrap();
         for depth in 1..3000 {
-            let (outer, inner) = (scratch.join(depth.to_string()), (depth - 1).to_string());
+            let (outer, inner) = (path.join(depth.to_string()), (depth - 1).to_string());
             fs::create_dir(&outer).unwrap();
-            fs::rename(scratch.join(&inner), outer.join(&inner)).unwrap();
+            fs::rename(path.join(&inner), outer.join(&inner)).unwrap();
         }
-        remove(&scratch);
-        assert!(!scratch.exists());
+        assert!(scratch.remove());
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn only_folders_that_nobody_has_are_swept() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        let id = |digit: &str| digit.repeat(32);
+        let kept = at(&format!("qwed-mcp-{}", id("a")));
+        let scratch = Scratch::create(&kept).unwrap();
+        fs::write(kept.join("file"), "").unwrap();
+        let left = at(&format!("qwed-mcp-{}", id("b")));
+        drop(Scratch::create(&left).unwrap());
+        fs::create_dir_all(left.join("a/b")).unwrap();
+        fs::set_permissions(&left, fs::Permissions::from_mode(0o000)).unwrap();
+        let canary = at(&format!("qwed-mcp-canary-{}", id("c")));
+        fs::create_dir(&canary).unwrap();
+        // Somebody is about to lock it.
+        let new = at(&format!("qwed-mcp-{}.new", id("d")));
+        fs::create_dir(&new).unwrap();
+        let strangers = [
+            at("qwed-mcp-notes"),
+            at(&format!("qwed-mcp-{}x", id("e"))),
+            at("data"),
+            at("qwed-mcp-"),
+        ];
+        for stranger in &strangers {
+            fs::create_dir(stranger).unwrap();
+        }
+        let link = at(&format!("qwed-mcp-{}", id("f")));
+        symlink(&strangers[0], &link).unwrap();
+
+        sweep(place.path());
+        assert!(!left.exists() && !canary.exists());
+        assert!(kept.join("file").exists() && new.exists() && link.is_symlink());
+        assert!(strangers.iter().all(|stranger| stranger.exists()));
+        drop(scratch);
+        sweep(place.path());
+        assert!(!kept.exists());
     }
 }

@@ -30,10 +30,11 @@ use uuid::Uuid;
 use crate::sandbox::{LaunchError, Order, Role, Tier};
 
 use super::super::containment::NotContained;
-use super::super::limits::KILL_TIMEOUT;
+use super::super::limits::END_PATIENCE;
 use super::super::memory::MemoryWatch;
-use super::super::one_shot::{Listed, OneShotExecutor, Supervisors, supervisor_command};
+use super::super::one_shot::OneShotExecutor;
 use super::super::protocol::{REPORT_BYTES_MAX, Report};
+use super::super::supervisors::{Listed, Supervisors, supervisor_command};
 use super::pool::changed;
 
 /// How long the modules may take to load: seconds, on a slow disk.
@@ -82,7 +83,8 @@ pub(super) enum ForkServerError {
 pub(super) struct ForkServer {
     requests: Arc<UnixStream>,
     running: Running,
-    pub(super) memory: MemoryWatch,
+    /// The memory of each run.
+    pub(super) memory_bytes: u64,
     package_folders: Vec<(PathBuf, Option<SystemTime>)>,
     /// The supervisor kills all of it when this closes.
     _control: UnixStream,
@@ -130,8 +132,9 @@ impl ForkServer {
             cpu_seconds: loading.cpu_seconds,
             input_bytes: input.iter().map(|part| part.len()).sum(),
         };
-        let memory =
-            MemoryWatch::new(plan.limits.memory_bytes).map_err(ForkServerError::WatchMemory)?;
+        // Where memory cannot be watched, better no fork server than one whose runs all end at once.
+        MemoryWatch::new(plan.limits.memory_bytes).map_err(ForkServerError::WatchMemory)?;
+        let memory_bytes = plan.limits.memory_bytes;
         let order = order.to_bytes(&input).map_err(ForkServerError::StartSupervisor)?;
         let started = alone.start_fork_server().map_err(ForkServerError::StartSupervisor)?;
         let Started { mut supervisor, listed, mut control, requests } = started;
@@ -157,7 +160,7 @@ impl ForkServer {
         let requests = Arc::new(requests.into_inner());
         let running = Running::default();
         tokio::spawn(read_ends(Arc::clone(&requests), running.clone()));
-        Ok(Self { requests, running, memory, package_folders, _control: control })
+        Ok(Self { requests, running, memory_bytes, package_folders, _control: control })
     }
 
     /// Whether it still answers.
@@ -248,7 +251,7 @@ async fn why_it_ended(control: UnixStream, log: Option<impl AsyncRead + Unpin>) 
 async fn read_bounded(source: impl AsyncRead + Unpin, bytes_max: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut limited = source.take(u64::try_from(bytes_max).unwrap_or(u64::MAX));
-    let _ = timeout(KILL_TIMEOUT, limited.read_to_end(&mut bytes)).await;
+    let _ = timeout(END_PATIENCE, limited.read_to_end(&mut bytes)).await;
     bytes
 }
 

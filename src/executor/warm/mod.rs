@@ -25,6 +25,7 @@ use crate::gateway::AuthorizedScript;
 
 use self::fork_server::{ForkServer, ForkServerError, Loading};
 use self::pool::Pool;
+use self::spare::NoOutcome;
 use super::limits::CPU_GRACE;
 use super::one_shot::without_byte_order_mark;
 use super::{
@@ -103,12 +104,30 @@ impl WarmExecutor {
             };
             // Until the result is there, no other child is made without need.
             if let Some((spare, _busy)) = spare {
+                let supervisors = self.inner.alone.supervisors();
+                supervisors.require_ended()?;
                 let source = without_byte_order_mark(script.source().as_str());
-                if let Ok(outcome) = spare.run(source, limits, &cancel).await {
-                    return Ok(outcome);
+                match spare.run(source, limits, &cancel).await {
+                    Ok(outcome) => return Ok(outcome),
+                    // Nothing of it was told to anybody: it can be run again.
+                    Err(NoOutcome::Lost) => {
+                        tracing::warn!("the fork server died; running the script alone");
+                    }
+                    Err(NoOutcome::DoesNotEnd(ended)) => {
+                        tracing::error!(
+                            "a script was killed and does not end; no code runs until it has"
+                        );
+                        let unended = supervisors.note_unended();
+                        tokio::spawn(async move {
+                            let _ = ended.await;
+                            drop(unended);
+                            tracing::warn!("a killed script has ended at last");
+                        });
+                        // With its fork server it is killed once more.
+                        self.inner.retire(&pool, pool.has_served());
+                        return Err(RunError::DoesNotEnd);
+                    }
                 }
-                // Nothing of it was told to anybody: it can be run again.
-                tracing::warn!("the fork server died; running the script alone");
             }
             self.inner.retire(&pool, pool.has_served());
         }

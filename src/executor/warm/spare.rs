@@ -14,13 +14,13 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio::sync::oneshot::{self, error::TryRecvError};
-use tokio::time::{Instant as TokioInstant, MissedTickBehavior, interval_at, sleep_until, timeout};
+use tokio::time::{sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::sandbox::Tier;
 
-use super::super::limits::{KILL_TIMEOUT, OUTPUT_BYTES_MAX, RunLimits};
-use super::super::memory::WATCH_INTERVAL;
+use super::super::limits::{DRAIN_TIMEOUT, END_PATIENCE, OUTPUT_BYTES_MAX, RunLimits};
+use super::super::memory::{self, MemoryWatch, WATCH_INTERVAL};
 use super::super::outcome::{Ending, Outcome, Start};
 use super::super::output::Capture;
 use super::fork_server::{ForkServer, pair};
@@ -28,9 +28,14 @@ use super::fork_server::{ForkServer, pair};
 /// The longest thing that a child says: `=`, an exit code, a line feed.
 const END_BYTES_MAX: usize = 8;
 
-/// The run was lost with its fork server; nobody knows how it ended.
+/// Why there is no outcome of a run.
 #[derive(Debug)]
-pub(super) struct Lost;
+pub(super) enum NoOutcome {
+    /// The run was lost with its fork server; nobody knows how it ended.
+    Lost,
+    /// It was killed, and its process does not end. The fork server will say when it has.
+    DoesNotEnd(oneshot::Receiver<i32>),
+}
 
 /// A child that is confined and waits for a script. Dropping it ends it.
 #[derive(Debug)]
@@ -78,7 +83,7 @@ impl Spare {
         source: &str,
         limits: RunLimits,
         cancel: &CancellationToken,
-    ) -> Result<Outcome, Lost> {
+    ) -> Result<Outcome, NoOutcome> {
         let started = Instant::now();
         let cause = tokio::select! {
             cause = self.follow(source) => cause,
@@ -92,14 +97,17 @@ impl Spare {
                 self.stderr.read_what_is_there();
                 Some(code)
             }
-            Cause::Lost => return Err(Lost),
+            Cause::Lost => return Err(NoOutcome::Lost),
             Cause::Ended(code) => {
                 self.read_the_rest().await;
                 Some(code)
             }
             Cause::Capped | Cause::TimedOut | Cause::Cancelled | Cause::OutOfMemory => {
+                // Its end is also told if the fork server has ended, and with it everything.
+                if timeout(END_PATIENCE, &mut self.ended).await.is_err() {
+                    return Err(NoOutcome::DoesNotEnd(self.ended));
+                }
                 self.read_the_rest().await;
-                let _ = timeout(KILL_TIMEOUT, &mut self.ended).await;
                 None
             }
         };
@@ -124,7 +132,9 @@ impl Spare {
     /// Reads until nobody has the streams any more: everything that was killed is dead.
     async fn read_the_rest(&mut self) {
         let rest = async { tokio::join!(self.stdout.read(), self.stderr.read()) };
-        let _ = timeout(KILL_TIMEOUT, rest).await;
+        // Other processes of the run may take longer to give their memory back than the first one;
+        // what they have written is there by now.
+        let _ = timeout(DRAIN_TIMEOUT, rest).await;
     }
 
     /// Hands the script over and reads what comes back, until there is a reason to stop.
@@ -154,13 +164,10 @@ impl Spare {
         };
         let too_much_memory = async {
             // Not at once: most runs are over by then.
-            let mut ticks = interval_at(TokioInstant::now() + WATCH_INTERVAL, WATCH_INTERVAL);
-            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            loop {
-                ticks.tick().await;
-                if server.memory.is_exceeded(*python, Some(*init)) {
-                    return;
-                }
+            sleep(WATCH_INTERVAL).await;
+            // Without a watch there is no run.
+            if let Ok(watch) = MemoryWatch::new(server.memory_bytes) {
+                memory::exceeded(watch, *python, Some(*init)).await;
             }
         };
         tokio::select! {

@@ -12,8 +12,8 @@ use nix::unistd::{getegid, geteuid};
 use serde::Serialize;
 
 use super::file_access::{self, RawRuleset};
-use super::syscalls::{self, Becomes};
-use super::{LaunchError, Order, Tier, resources, tree};
+use super::syscalls::{self, Becomes, Filtered};
+use super::{LaunchError, Order, resources, tree};
 
 /// The layers of one child that it does not share with the others.
 #[derive(Debug, Serialize)]
@@ -31,15 +31,15 @@ pub(super) struct Confinement {
     /// `setrlimit(2)`: the name of a resource, and the most of it.
     limits: Vec<(String, u64)>,
     landlock: RawRuleset,
-    /// Two seccomp filters, in the order of their installation, as hexadecimal digits.
-    filters: [String; 2],
+    /// The seccomp filters, in the order of their installation, as hexadecimal digits.
+    filters: Vec<String>,
 }
 
 impl Confinement {
     /// What children of the process that calls this, the launcher of `order`, have to do.
     pub(super) fn new(order: &Order, proc: RawFd) -> Result<Self, LaunchError> {
         let plan = &order.plan;
-        let filters = syscalls::compile(plan.tier == Tier::T3, Becomes::Nothing)
+        let filters = syscalls::compile(Filtered::new(plan, Becomes::Nothing))
             .map_err(|error| LaunchError::FilterCalls(error.to_string()))?;
         let limits = resources::rows(&plan.limits, plan.tier, order.cpu_seconds);
         let own_folders = tree::own_folders(plan);
@@ -53,7 +53,7 @@ impl Confinement {
             // nix calls them what the C headers do.
             limits: limits.map(|(resource, most)| (format!("{resource:?}"), most)).into(),
             landlock: file_access::ruleset(plan, &plan.scratch)?,
-            filters: filters.bytes().map(|bytes| HEXLOWER.encode(&bytes)),
+            filters: filters.bytes().iter().map(|bytes| HEXLOWER.encode(bytes)).collect(),
         })
     }
 }

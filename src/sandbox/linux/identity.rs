@@ -73,7 +73,8 @@ impl OwnProcess {
         Ok(self.0.into_raw_fd())
     }
 
-    fn write(&self, name: &str, content: &str) -> Result<(), LaunchError> {
+    /// Writes to one of the process's own files.
+    pub(super) fn write(&self, name: &str, content: &str) -> Result<(), LaunchError> {
         let path = format!("self/{name}");
         let flags = OFlag::O_WRONLY | OFlag::O_CLOEXEC;
         let file = openat(self.0.as_fd(), path.as_str(), flags, Mode::empty());

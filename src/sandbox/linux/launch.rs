@@ -17,7 +17,10 @@ use rustix::mount::{OpenTreeFlags, open_tree};
 
 use super::identity::{self, NOBODY, OwnProcess};
 use super::tree::FileTree;
-use super::{INIT_ARGUMENT, LAUNCHER_ARGUMENT, LaunchError, Order, OsError, Tier, capabilities};
+use super::{
+    INIT_ARGUMENT, LAUNCHER_ARGUMENT, LaunchError, Order, OsError, SIGNAL_SCOPE_ABI, SignalScope,
+    Tier, capabilities,
+};
 
 /// What the run's machine is called, inside.
 const HOST_NAME: &str = "sandbox";
@@ -36,6 +39,8 @@ pub(crate) struct Launched {
     pub(crate) python: Pid,
     /// Process 1 of the run, a child of this one too: killing it kills the run.
     pub(crate) init: Option<Init>,
+    /// What ends the run where there is no process 1; none on a kernel without it.
+    pub(crate) scope: Option<SignalScope>,
 }
 
 /// Process 1 of a run's process numbers.
@@ -50,12 +55,13 @@ pub(crate) struct Init {
 /// output and error.
 ///
 /// This process changes for good: at tier 3 it is in the run's file tree afterwards, with the run's
-/// network, host name and shared memory.
+/// network, host name and shared memory; at the others its signals stay within the run, where the
+/// kernel can do that.
 pub(crate) fn launch(order: &Order, input: &[u8]) -> Result<Launched, LaunchError> {
     let message =
         order.to_bytes(&[input]).map_err(|error| LaunchError::StoreScript(OsError::from(error)))?;
     if order.plan.tier < Tier::T3 {
-        if identity::is_root() {
+        if order.plan.tier > Tier::Off && identity::is_root() {
             // The run will be another user's, and its end is a signal.
             capabilities::require_kill()?;
             let left = order.plan.left.as_ref().map(|left| &left.path);
@@ -63,10 +69,10 @@ pub(crate) fn launch(order: &Order, input: &[u8]) -> Result<Launched, LaunchErro
                 give_to_nobody(folder)?;
             }
         }
-        return Ok(Launched {
-            python: start_launcher("/proc")?.become_python(&message)?,
-            init: None,
-        });
+        let has_scope = order.plan.landlock_abi >= SIGNAL_SCOPE_ABI;
+        let scope = if has_scope { Some(SignalScope::enter()?) } else { None };
+        let python = start_launcher("/proc")?.become_python(&message)?;
+        return Ok(Launched { python, init: None, scope });
     }
     create_namespaces()?;
     // Both start while the tree is laid out; it takes as long as they do. If anything fails, the
@@ -86,7 +92,8 @@ pub(crate) fn launch(order: &Order, input: &[u8]) -> Result<Launched, LaunchErro
     tree.enter()?;
     let python = launcher.become_python(&message)?;
     let Starting { process, socket } = init;
-    Ok(Launched { python, init: Some(Init { pid: process.release(), _lifeline: socket }) })
+    let init = Init { pid: process.release(), _lifeline: socket };
+    Ok(Launched { python, init: Some(init), scope: None })
 }
 
 fn give_to_nobody(folder: &Path) -> Result<(), LaunchError> {
@@ -211,7 +218,7 @@ impl Drop for KilledOnDrop {
 }
 
 /// The number of a child.
-pub(crate) fn pid(process: &Child) -> Pid {
+fn pid(process: &Child) -> Pid {
     // A process number is an int everywhere in the kernel.
     Pid::from_raw(i32::try_from(process.id()).unwrap_or(i32::MAX))
 }

@@ -16,16 +16,18 @@ use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::prctl;
+use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
-use nix::unistd::{chdir, dup2_stdin, execveat};
+use nix::unistd::{Pid, chdir, dup2_stdin, execve, execveat, getppid};
 
 use super::confinement::Confinement;
 use super::identity::{self, OwnProcess};
 use super::launch::READY;
-use super::syscalls::{self, Becomes, PROGRAM_FD};
+use super::syscalls::{self, Becomes, Filtered, PROGRAM_FD};
 use super::{
-    LaunchError, Order, OsError, PYTHON_COMMAND, Plan, Programs, Role, Tier, capabilities,
-    file_access, resources,
+    LaunchError, Order, OsError, PYTHON_COMMAND, Plan, Programs, Role, SIGNAL_SCOPE_ABI, Tier,
+    capabilities, file_access, resources, signal_scope,
 };
 
 /// Waits for an order on standard input and carries it out. Comes back only if that failed; the
@@ -55,10 +57,44 @@ fn carry_out(mut supervisor: &UnixStream, proc: &Path) -> Result<Never, LaunchEr
     let started = |error: io::Error| LaunchError::StartLauncher(error.into());
     supervisor.write_all(&READY).map_err(started)?;
     let (order, input) = Order::receive(supervisor).map_err(started)?;
+    prefer_for_oom_killer(&own_process);
     match order.role {
+        Role::Script if order.plan.tier == Tier::Off => become_unconfined(&order, &input),
         Role::Script => become_script(&order, &input, is_root, own_process),
         Role::ForkServer => become_fork_server(&order, input, is_root, own_process),
     }
+}
+
+/// Where the machine runs out of memory, the run ends before anything else of the machine does
+/// (`proc_pid_oom_score_adj(5)`). It is no layer: where it cannot be said, the run is as good.
+fn prefer_for_oom_killer(own_process: &OwnProcess) {
+    let _ = own_process.write("oom_score_adj", "1000");
+}
+
+/// Ends this process, and Python that it becomes, when the supervisor ends, by whatever death. To be
+/// called when the user does not change any more, which undoes it (`PR_SET_PDEATHSIG(2const)`).
+fn end_with_supervisor(supervisor: Pid) -> Result<(), LaunchError> {
+    let failed = |error: Errno| LaunchError::PrepareProcess(error.into());
+    prctl::set_pdeathsig(Signal::SIGKILL).map_err(failed)?;
+    // It may have ended before.
+    if getppid() == supervisor { Ok(()) } else { Err(failed(Errno::ESRCH)) }
+}
+
+/// Python with the rights of the server's user, because the admin wants it so. Its signals stay
+/// within the run, where the kernel can do that: the end of the run hangs on its supervisor.
+fn become_unconfined(order: &Order, input: &[u8]) -> Result<Never, LaunchError> {
+    let plan = &order.plan;
+    dup2_stdin(input_file(input)?).map_err(|error| LaunchError::StoreScript(error.into()))?;
+    chdir(&order.scratch).map_err(|error| LaunchError::EnterScratch(error.into()))?;
+    end_with_supervisor(getppid())?;
+    if plan.landlock_abi >= SIGNAL_SCOPE_ABI {
+        signal_scope::restrict()?;
+    }
+    let program = strings([plan.program.as_os_str().as_bytes()])?;
+    let arguments = arguments(plan)?;
+    let environment = environment(order, &["TMPDIR"], &order.scratch)?;
+    let program = program.first().map_or(c"", CString::as_c_str);
+    execve(program, &arguments, &environment).map_err(|error| LaunchError::Execute(error.into()))
 }
 
 /// Python that runs one script: all layers are in force when it starts.
@@ -70,6 +106,7 @@ fn become_script(
 ) -> Result<Never, LaunchError> {
     let plan = &order.plan;
     let scratch = if plan.tier == Tier::T3 { &plan.scratch } else { &order.scratch };
+    let supervisor = getppid();
 
     dup2_stdin(input_file(input)?).map_err(|error| LaunchError::StoreScript(error.into()))?;
     let program = open_program(&plan.program_file)?;
@@ -82,15 +119,20 @@ fn become_script(
         }
     }
     drop(own_process);
+    if plan.tier < Tier::T3 {
+        end_with_supervisor(supervisor)?;
+    }
+    // Every page of the run takes a fault, by which its memory is watched.
+    prctl::set_thp_disable(true).map_err(|error| LaunchError::LimitResources(error.into()))?;
     check_program(plan)?;
     chdir(scratch).map_err(|error| LaunchError::EnterScratch(error.into()))?;
     let arguments = arguments(plan)?;
-    let environment = environment(order, scratch)?;
+    let environment = environment(order, &["HOME", "TMPDIR"], scratch)?;
     let becomes = match plan.programs {
         Programs::None => Becomes::Program,
         Programs::Executable => Becomes::Executable,
     };
-    let filters = syscalls::compile(plan.tier == Tier::T3, becomes)
+    let filters = syscalls::compile(Filtered::new(plan, becomes))
         .map_err(|error| LaunchError::FilterCalls(error.to_string()))?;
 
     resources::limit(&plan.limits, plan.tier, order.cpu_seconds)?;
@@ -128,7 +170,12 @@ fn become_fork_server(
         .map_err(|error| LaunchError::StoreScript(io::Error::from(error).into()))?;
     dup2_stdin(input_file(&input)?).map_err(|error| LaunchError::StoreScript(error.into()))?;
     capabilities::keep_only_namespaces()?;
-    execute(&program, c"", &arguments(plan)?, &environment(order, &plan.scratch)?)
+    execute(
+        &program,
+        c"",
+        &arguments(plan)?,
+        &environment(order, &["HOME", "TMPDIR"], &plan.scratch)?,
+    )
 }
 
 /// Python looks for its library from here. Better said now than by Python in its own words.
@@ -148,7 +195,7 @@ fn execute(
 }
 
 /// A file without a name that holds what Python reads, at its start.
-pub(crate) fn input_file(content: &[u8]) -> Result<OwnedFd, LaunchError> {
+fn input_file(content: &[u8]) -> Result<OwnedFd, LaunchError> {
     let stored = || -> io::Result<OwnedFd> {
         let mut file = File::from(memfd_create(c"verification", MFdFlags::MFD_CLOEXEC)?);
         file.write_all(content)?;
@@ -173,12 +220,17 @@ fn arguments(plan: &Plan) -> Result<Vec<CString>, LaunchError> {
     strings([plan.program.as_os_str().as_bytes(), b"-c", PYTHON_COMMAND.as_bytes()])
 }
 
-fn environment(order: &Order, scratch: &Path) -> Result<Vec<CString>, LaunchError> {
+/// The run's variables, and those of these names, which say where its scratch folder is.
+fn environment(
+    order: &Order,
+    scratch_names: &[&str],
+    scratch: &Path,
+) -> Result<Vec<CString>, LaunchError> {
     let mut variables: Vec<Vec<u8>> = Vec::new();
     for (name, value) in &order.environment {
         variables.push(format!("{name}={value}").into_bytes());
     }
-    for name in ["HOME", "TMPDIR"] {
+    for name in scratch_names {
         let mut variable = format!("{name}=").into_bytes();
         variable.extend_from_slice(scratch.as_os_str().as_bytes());
         variables.push(variable);

@@ -11,13 +11,15 @@ mod init;
 mod launch;
 mod launcher;
 mod resources;
+mod signal_scope;
 mod syscalls;
 mod tree;
 
 pub(crate) use file_access::supported_abi;
 pub(crate) use init::reap_orphans;
-pub(crate) use launch::{Init, Launched, launch, pid};
-pub(crate) use launcher::{become_python, input_file};
+pub(crate) use launch::{Init, Launched, launch};
+pub(crate) use launcher::become_python;
+pub(crate) use signal_scope::SignalScope;
 
 use super::error::OsError;
 use super::plan::{LeftFolder, Programs};
@@ -28,6 +30,9 @@ pub(crate) const LAUNCHER_ARGUMENT: &str = "__sandbox";
 
 /// The hidden first argument that makes our binary process 1 of a run.
 pub(crate) const INIT_ARGUMENT: &str = "__init";
+
+/// The first Landlock ABI that keeps signals within a domain (Linux 6.12).
+const SIGNAL_SCOPE_ABI: u8 = 6;
 
 /// Devices without state, and whether they may be written.
 const DEVICES: [(&str, bool); 3] =

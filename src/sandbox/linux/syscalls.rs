@@ -1,4 +1,4 @@
-//! The system calls that a script may make, as two seccomp filters.
+//! The system calls that a script may make, as seccomp filters.
 //!
 //! What a call gets is decided by [`table`] alone:
 //!
@@ -7,13 +7,15 @@
 //! | is not in the table                        | `ENOSYS`, so libraries fall back |
 //! | is in the table and its rule denies it     | `EPERM`                         |
 //! | is in the table and its rule lets it pass  | runs                            |
+//! | is in the table and its rule answers it    | the rule's error or success; the kernel does nothing |
 //! | is made for another architecture, or x32   | kills the process with `SIGSYS` |
 //!
-//! There are two filters. The *argument filter*, made by seccompiler, knows the calls whose rule
-//! depends on arguments, and the machine's architecture. The *number filter* knows every number:
-//! it is written here, because a filter of seccompiler has one action for what it matches, and
-//! compares one number after the other, so that the kernel takes a millisecond to install it. The
-//! kernel runs both filters for a call and takes the stricter result.
+//! There are three filters. The *argument filter*, made by seccompiler, knows the calls that are
+//! denied by their arguments, and the machine's architecture. The *answer filter*, made by it too,
+//! knows those that are answered by their arguments. The *number filter* knows every number: it is
+//! written here, because a filter of seccompiler has one action for what it matches, and compares
+//! one number after the other, so that the kernel takes a millisecond to install it. The kernel runs
+//! all filters for a call and takes the strictest result.
 //!
 //! This module never looks at paths and never opens anything: files are Landlock's subject. It
 //! does not decide either what happens when a filter cannot be installed; the launcher must stop.
@@ -28,7 +30,8 @@ use seccompiler::{
 };
 
 use self::program_path::ProgramPath;
-use self::table::{Comparison, Condition, Rule, Test};
+use self::table::{Comparison, Condition, Row, Rule, Test};
+use super::{Plan, Programs, Tier};
 
 mod administration;
 mod files;
@@ -49,12 +52,14 @@ pub(crate) const PROGRAM_FD: i32 = 1000;
 /// The longest program that the kernel accepts (`BPF_MAXINSNS`).
 const INSTRUCTIONS_MAX: usize = 4096;
 
-/// Both filters, compiled for this machine's architecture and for this process.
+/// The filters, compiled for this machine's architecture and for this process.
 ///
 /// They belong to the process that compiled them: the one `execveat` that they let pass is
 /// recognised by an address in this process's memory.
 pub(crate) struct Filters {
     arguments: BpfProgram,
+    /// Empty where nothing is answered by its arguments.
+    answers: BpfProgram,
     numbers: BpfProgram,
     program_path: ProgramPath,
 }
@@ -85,8 +90,8 @@ pub(crate) enum CompileError {
         /// Why it is not.
         source: std::num::TryFromIntError,
     },
-    /// The argument filter was not accepted.
-    #[error("build the argument filter")]
+    /// The argument filter or the answer filter was not accepted.
+    #[error("build the argument filters")]
     Arguments(#[source] BackendError),
     /// A filter is longer than the kernel accepts.
     #[error("keep a filter of {instructions} instructions within {INSTRUCTIONS_MAX}")]
@@ -102,7 +107,10 @@ pub(crate) enum InstallError {
     /// The kernel refused the argument filter; none is installed.
     #[error("install the argument filter")]
     Arguments(#[source] seccompiler::Error),
-    /// The kernel refused the number filter; the argument filter is in force already.
+    /// The kernel refused the answer filter; the argument filter is in force already.
+    #[error("install the answer filter")]
+    Answers(#[source] seccompiler::Error),
+    /// The kernel refused the number filter; the others are in force already.
     #[error("install the number filter")]
     Numbers(#[source] seccompiler::Error),
 }
@@ -118,42 +126,118 @@ pub(crate) enum Becomes {
     Executable,
 }
 
-/// Compiles both filters. `with_metadata_writes` says that files outside of the script's tree
-/// cannot be reached by path (tier 3, a mount namespace), so their modes and times are safe.
-pub(crate) fn compile(
-    with_metadata_writes: bool,
-    becomes: Becomes,
-) -> Result<Filters, CompileError> {
+/// What of a run decides which filters it gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Filtered {
+    /// Whether files outside of the run's tree cannot be reached by a path (tier 3), so that their
+    /// modes and times are safe.
+    pub(crate) has_own_tree: bool,
+    /// Whether the run has to stay one process.
+    pub(crate) is_one_process: bool,
+    /// Whether it is a script; a project's tests may do more.
+    pub(crate) is_script: bool,
+    pub(crate) becomes: Becomes,
+}
+
+impl Filtered {
+    /// The filters of a run of `plan` in a process that becomes `becomes`.
+    pub(crate) fn new(plan: &Plan, becomes: Becomes) -> Self {
+        Self {
+            has_own_tree: plan.tier == Tier::T3,
+            is_one_process: plan.is_one_process(),
+            is_script: plan.programs == Programs::None,
+            becomes,
+        }
+    }
+
+    fn verdict(self, row: &Row) -> Verdict {
+        match row.rule {
+            _ if row.call == libc::SYS_execveat && self.becomes == Becomes::Nothing => {
+                Verdict::Refuse
+            }
+            _ if is_exec(row.call) && self.becomes == Becomes::Executable => Verdict::Pass,
+            Rule::DenyAtTier2 if self.has_own_tree => Verdict::Pass,
+            Rule::DenyInOneProcess if !self.is_one_process => Verdict::Pass,
+            Rule::AbsentForScripts if self.is_script => Verdict::Unknown,
+            Rule::Deny | Rule::DenyAtTier2 | Rule::DenyInOneProcess => Verdict::Refuse,
+            Rule::Answer(error) => Verdict::Answer(error),
+            Rule::Allow | Rule::DenyIf(_) | Rule::ByRun(_) | Rule::AbsentForScripts => {
+                Verdict::Pass
+            }
+        }
+    }
+
+    /// The conditions under which an allowed call is denied all the same.
+    fn denied(self, rule: Rule) -> Vec<Condition> {
+        match rule {
+            Rule::DenyIf(conditions) => conditions.to_vec(),
+            Rule::ByRun(by_run) => {
+                let in_one_process = self.is_one_process.then_some(by_run.in_one_process);
+                let for_scripts = self.is_script.then_some(by_run.for_scripts);
+                let groups = [Some(by_run.always), in_one_process, for_scripts];
+                groups.into_iter().flatten().flatten().copied().collect()
+            }
+            Rule::Allow
+            | Rule::Deny
+            | Rule::DenyAtTier2
+            | Rule::DenyInOneProcess
+            | Rule::Answer(_)
+            | Rule::AbsentForScripts => Vec::new(),
+        }
+    }
+
+    /// The conditions under which an allowed call is answered with success.
+    fn answered(self, rule: Rule) -> &'static [Condition] {
+        match rule {
+            Rule::ByRun(by_run) if self.is_script => by_run.answered_for_scripts,
+            Rule::ByRun(_)
+            | Rule::DenyIf(_)
+            | Rule::Allow
+            | Rule::Deny
+            | Rule::DenyAtTier2
+            | Rule::DenyInOneProcess
+            | Rule::Answer(_)
+            | Rule::AbsentForScripts => &[],
+        }
+    }
+}
+
+/// Compiles the filters of a run.
+pub(crate) fn compile(run: Filtered) -> Result<Filters, CompileError> {
     let architecture =
         TargetArch::try_from(std::env::consts::ARCH).map_err(CompileError::Architecture)?;
     let program_path = ProgramPath::new();
     let path_address = program_path.address().map_err(CompileError::ProgramPath)?;
 
-    let mut conditions = BTreeMap::new();
+    let (mut denied, mut answered) = (BTreeMap::new(), BTreeMap::new());
     let mut verdicts = BTreeMap::new();
     for row in table::rows() {
-        let verdict = match row.rule {
-            _ if row.call == libc::SYS_execveat && becomes == Becomes::Nothing => Verdict::Refuse,
-            _ if is_exec(row.call) && becomes == Becomes::Executable => Verdict::Pass,
-            Rule::Allow => Verdict::Pass,
-            Rule::DenyAtTier2 if with_metadata_writes => Verdict::Pass,
-            Rule::Deny | Rule::DenyAtTier2 => Verdict::Refuse,
-            Rule::DenyIf(denied_if) => {
-                conditions.insert(row.call, rules(row.name, denied_if, path_address)?);
-                Verdict::Pass
+        let verdict = run.verdict(row);
+        if verdict == Verdict::Pass && !(is_exec(row.call) && run.becomes == Becomes::Executable) {
+            let conditions = run.denied(row.rule);
+            for (conditions, rules_of) in
+                [(conditions.as_slice(), &mut denied), (run.answered(row.rule), &mut answered)]
+            {
+                if !conditions.is_empty() {
+                    rules_of.insert(row.call, rules(row.name, conditions, path_address)?);
+                }
             }
-        };
+        }
         let number = u32::try_from(row.call)
             .map_err(|source| CompileError::Number { call: row.name, source })?;
         verdicts.insert(number, verdict);
     }
 
-    let refused = SeccompAction::Errno(libc::EPERM.cast_unsigned());
-    let arguments = SeccompFilter::new(conditions, SeccompAction::Allow, refused, architecture)
-        .and_then(BpfProgram::try_from)
-        .map_err(CompileError::Arguments)?;
+    let by_arguments = |rules: BTreeMap<i64, Vec<SeccompRule>>, error: i32| {
+        let action = SeccompAction::Errno(error.cast_unsigned());
+        SeccompFilter::new(rules, SeccompAction::Allow, action, architecture)
+            .and_then(BpfProgram::try_from)
+            .map_err(CompileError::Arguments)
+            .and_then(checked_length)
+    };
     Ok(Filters {
-        arguments: checked_length(arguments)?,
+        arguments: by_arguments(denied, libc::EPERM)?,
+        answers: if answered.is_empty() { Vec::new() } else { by_arguments(answered, 0)? },
         numbers: checked_length(number_filter(&verdicts))?,
         program_path,
     })
@@ -164,28 +248,34 @@ fn is_exec(call: libc::c_long) -> bool {
 }
 
 impl Filters {
-    /// Installs both filters in the calling thread, for good. The caller is single-threaded and
+    /// Installs the filters in the calling thread, for good. The caller is single-threaded and
     /// has done all else: what follows can only be the `execveat` of [`PROGRAM_FD`].
     ///
-    /// The argument filter comes first. It passes the two calls that installing another one takes,
-    /// `prctl(PR_SET_NO_NEW_PRIVS)` and `seccomp`; `seccomp` is not in the table, so that the
-    /// number filter ends its use.
+    /// The number filter comes last. The others pass the two calls that installing another one
+    /// takes, `prctl(PR_SET_NO_NEW_PRIVS)` and `seccomp`; `seccomp` is not in the table, so that
+    /// the number filter ends its use.
     pub(crate) fn install(&self) -> Result<(), InstallError> {
         seccompiler::apply_filter(&self.arguments).map_err(InstallError::Arguments)?;
+        if !self.answers.is_empty() {
+            seccompiler::apply_filter(&self.answers).map_err(InstallError::Answers)?;
+        }
         seccompiler::apply_filter(&self.numbers).map_err(InstallError::Numbers)
     }
 
-    /// Both filters as the kernel takes them (`struct sock_filter`, seccomp(2)), in the order in
+    /// The filters as the kernel takes them (`struct sock_filter`, seccomp(2)), in the order in
     /// which they are to be installed.
-    pub(crate) fn bytes(&self) -> [Vec<u8>; 2] {
-        [&self.arguments, &self.numbers].map(|program| {
+    pub(crate) fn bytes(&self) -> Vec<Vec<u8>> {
+        let programs = [&self.arguments, &self.answers, &self.numbers];
+        let programs = programs.into_iter().filter(|program| !program.is_empty());
+        let bytes = programs.map(|program| {
             let bytes = program.iter().flat_map(|instruction| {
                 let sock_filter { code, jt, jf, k } = instruction;
                 let [first, second] = code.to_ne_bytes();
                 [first, second, *jt, *jf].into_iter().chain(k.to_ne_bytes())
             });
             bytes.collect()
-        })
+        });
+        bytes.collect()
     }
 
     /// The empty path that the launcher passes to `execveat` together with [`PROGRAM_FD`] and
@@ -194,10 +284,10 @@ impl Filters {
         self.program_path.as_c_str()
     }
 
-    /// The lengths of the argument filter and the number filter.
+    /// The lengths of the argument filter, the answer filter and the number filter.
     #[cfg(test)]
-    fn instructions(&self) -> (usize, usize) {
-        (self.arguments.len(), self.numbers.len())
+    fn instructions(&self) -> [usize; 3] {
+        [self.arguments.len(), self.answers.len(), self.numbers.len()]
     }
 }
 
@@ -207,6 +297,8 @@ enum Verdict {
     Pass,
     Refuse,
     Unknown,
+    /// Fails with this error, or succeeds where it is 0, without having been run.
+    Answer(i32),
     Kill,
 }
 
@@ -216,6 +308,7 @@ impl Verdict {
             Self::Pass => SeccompAction::Allow,
             Self::Refuse => SeccompAction::Errno(libc::EPERM.cast_unsigned()),
             Self::Unknown => SeccompAction::Errno(libc::ENOSYS.cast_unsigned()),
+            Self::Answer(error) => SeccompAction::Errno(error.cast_unsigned()),
             Self::Kill => SeccompAction::KillProcess,
         }
     }

@@ -4,7 +4,10 @@
 
 use nix::libc;
 
-use super::table::{Condition, Row, allow, deny, deny_if, is_not};
+use super::table::{
+    ByRun, Condition, Row, absent_for_scripts, allow, answer, answer_done, by_run, deny, deny_if,
+    is, is_not,
+};
 
 /// Commands of `fcntl` that Python and its libraries use. Not among them: `F_SETOWN` and `F_SETSIG`
 /// (signals to a chosen process), `F_SETLEASE` and `F_NOTIFY` (make others wait, watch them) and
@@ -26,6 +29,25 @@ const OTHER_COMMAND: &[Condition] = &[&[
     is_not(1, libc::F_GETPIPE_SZ.cast_unsigned()),
     is_not(1, libc::F_GET_SEALS.cast_unsigned()),
 ]];
+
+/// Record locks (`fcntl_locking(2)`). A lock takes memory that nothing bounds, also on a file that
+/// can only be read, where it holds up whoever else locks the file and is seen by other runs. So a
+/// script's locks are answered and not taken. In one process that is no difference: its own locks
+/// never exclude it, and no other process can open its files. Between processes of one script they
+/// do not exclude either. Locks that belong to an open file (`F_OFD_SETLK`) would exclude within a
+/// process, and are refused.
+const COMMANDS: ByRun = ByRun {
+    always: OTHER_COMMAND,
+    in_one_process: &[],
+    for_scripts: &[
+        &[is(1, libc::F_OFD_SETLK.cast_unsigned())],
+        &[is(1, libc::F_OFD_SETLKW.cast_unsigned())],
+    ],
+    answered_for_scripts: &[
+        &[is(1, libc::F_SETLK.cast_unsigned())],
+        &[is(1, libc::F_SETLKW.cast_unsigned())],
+    ],
+};
 
 /// Commands of `ioctl` that Python and its libraries use: what a terminal is (`isatty`, answered
 /// from `TCGETS2` since glibc 2.42), non-blocking and close-on-exec flags, bytes waiting in a pipe,
@@ -71,21 +93,29 @@ pub(super) static ROWS: &[Row] = &[
     allow(libc::SYS_pwritev, "pwritev", "os.pwritev"),
     allow(libc::SYS_pwritev2, "pwritev2", "os.pwritev"),
     allow(libc::SYS_lseek, "lseek", "every file"),
-    allow(libc::SYS_sendfile, "sendfile", "shutil.copyfile"),
+    // What it sends to a socket or a pipe stays in memory as long as that is not read, a page for
+    // each byte, and no limit counts it. The error is the one after which shutil.copyfile and pathlib
+    // copy by themselves.
+    answer(
+        libc::SYS_sendfile,
+        "sendfile",
+        libc::ENOTSOCK,
+        "pages held by sockets; copies do without",
+    ),
     allow(libc::SYS_copy_file_range, "copy_file_range", "os.copy_file_range; pathlib's copy"),
     allow(libc::SYS_truncate, "truncate", "os.truncate; bounded by RLIMIT_FSIZE"),
     allow(libc::SYS_ftruncate, "ftruncate", "SQLite; shared memory; mmap"),
     allow(libc::SYS_fallocate, "fallocate", "posix_fallocate; numpy.memmap"),
-    allow(libc::SYS_fadvise64, "fadvise64", "os.posix_fadvise; tools that read ahead"),
-    allow(libc::SYS_fsync, "fsync", "SQLite's commits"),
-    allow(libc::SYS_fdatasync, "fdatasync", "SQLite's commits"),
-    allow(libc::SYS_flock, "flock", "fcntl.flock; lock files"),
-    deny_if(
-        libc::SYS_fcntl,
-        "fcntl",
-        OTHER_COMMAND,
-        "descriptor flags and locks; others signal strangers",
+    answer_done(
+        libc::SYS_fadvise64,
+        "fadvise64",
+        "advice; drops what others have cached of a file",
     ),
+    // Nothing of a run outlives it, so there is nothing to save; a shared file's disk is the machine's.
+    answer_done(libc::SYS_fsync, "fsync", "SQLite's commits; on a library it stalls the disk"),
+    answer_done(libc::SYS_fdatasync, "fdatasync", "SQLite's commits; as fsync"),
+    absent_for_scripts(libc::SYS_flock, "flock", "lock files of projects; holds up other programs"),
+    by_run(libc::SYS_fcntl, "fcntl", &COMMANDS, "descriptor flags; others signal strangers"),
     deny_if(
         libc::SYS_ioctl,
         "ioctl",

@@ -2,7 +2,7 @@
 
 use nix::libc;
 
-use super::table::{Condition, Row, allow, deny, deny_if, has_bit};
+use super::table::{Condition, Row, allow, answer_done, deny, deny_if, has_bit};
 
 /// Shared memory without a file stays when it is not mapped any more, and then nobody's watch sees
 /// it. Private memory, and shared memory in a file of the run's own, which has a quota, pass.
@@ -18,7 +18,7 @@ pub(super) static ROWS: &[Row] = &[
     allow(libc::SYS_mremap, "mremap", "realloc of large blocks; mmap.resize"),
     allow(libc::SYS_mprotect, "mprotect", "the dynamic linker; threads' guard pages"),
     allow(libc::SYS_madvise, "madvise", "malloc, z3, threads that end"),
-    allow(libc::SYS_msync, "msync", "mmap.flush"),
+    answer_done(libc::SYS_msync, "msync", "mmap.flush; as fsync, nothing of a run is to be saved"),
     allow(libc::SYS_mlock, "mlock", "keys kept out of swap; RLIMIT_MEMLOCK bounds it"),
     allow(libc::SYS_mlock2, "mlock2", "keys kept out of swap; RLIMIT_MEMLOCK bounds it"),
     allow(libc::SYS_munlock, "munlock", "undoes mlock"),

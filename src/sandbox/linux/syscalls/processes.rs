@@ -6,7 +6,8 @@ use nix::libc;
 
 use super::PROGRAM_FD;
 use super::table::{
-    Condition, Row, allow, deny, deny_if, has_bit, is, is_not, is_not_program_path, not_null,
+    ByRun, Condition, Row, allow, by_run, deny, deny_if, deny_in_one_process, has_bit, is, is_not,
+    is_not_program_path, lacks_bit, not_null,
 };
 
 /// New namespaces, one condition a bit, and `CLONE_PARENT`, with which a child would not be the
@@ -22,6 +23,15 @@ const FOREIGN_CHILD: &[Condition] = &[
     &[has_bit(0, libc::CLONE_NEWNET.cast_unsigned())],
     &[has_bit(0, libc::CLONE_PARENT.cast_unsigned())],
 ];
+
+/// Where the machine gives a run no process numbers of its own, a script is one process with threads:
+/// to kill that one is to end the run, and nothing can fork faster than it is killed.
+const CLONES: ByRun = ByRun {
+    always: FOREIGN_CHILD,
+    in_one_process: &[&[lacks_bit(0, libc::CLONE_THREAD.cast_unsigned())]],
+    for_scripts: &[],
+    answered_for_scripts: &[],
+};
 
 /// Anything but the launcher's own `execveat(PROGRAM_FD, "", …, AT_EMPTY_PATH)`. The launcher has
 /// the interpreter open as that descriptor, close-on-exec, and no later descriptor gets as high,
@@ -72,12 +82,7 @@ pub(super) static ROWS: &[Row] = &[
         OTHER_PROGRAM,
         "the launcher becomes Python; nothing starts after that",
     ),
-    deny_if(
-        libc::SYS_clone,
-        "clone",
-        FOREIGN_CHILD,
-        "threads and fork; namespaces open CVE-2022-0185",
-    ),
+    by_run(libc::SYS_clone, "clone", &CLONES, "threads and fork; namespaces open CVE-2022-0185"),
     allow(libc::SYS_exit, "exit", "a thread's end"),
     allow(libc::SYS_exit_group, "exit_group", "the process's end"),
     allow(libc::SYS_wait4, "wait4", "os.waitpid"),
@@ -181,8 +186,8 @@ pub(super) static ROWS: &[Row] = &[
 #[cfg(target_arch = "x86_64")]
 pub(super) static LEGACY_ROWS: &[Row] = &[
     allow(libc::SYS_arch_prctl, "arch_prctl", "every thread's start sets its base register"),
-    allow(libc::SYS_fork, "fork", "musl's fork"),
-    allow(libc::SYS_vfork, "vfork", "subprocess, whose execve then fails cleanly"),
+    deny_in_one_process(libc::SYS_fork, "fork", "musl's fork"),
+    deny_in_one_process(libc::SYS_vfork, "vfork", "subprocess, whose execve then fails cleanly"),
     allow(libc::SYS_getpgrp, "getpgrp", "os.getpgrp"),
     allow(libc::SYS_pause, "pause", "signal.pause"),
     allow(libc::SYS_getrlimit, "getrlimit", "code that predates prlimit64"),

@@ -23,6 +23,20 @@ const ADDRESSED_OR_URGENT: &[Condition] = &[&[not_null(4)], URGENT_DATA];
 const URGENT: &[Condition] = &[URGENT_DATA];
 const URGENT_DATA: Condition = &[has_bit(3, libc::MSG_OOB.cast_unsigned())];
 
+/// Anything but what a wrapped socket is asked: its kind, and what went wrong. `SO_PEERPIDFD` would be
+/// a handle on the process at the other end, `SO_PEERGROUPS` tells of its user. Level and option are
+/// an `int`.
+const OTHER_QUESTION: &[Condition] = &[
+    &[is_not(1, libc::SOL_SOCKET.cast_unsigned())],
+    &[
+        is_not(2, libc::SO_TYPE.cast_unsigned()),
+        is_not(2, libc::SO_ERROR.cast_unsigned()),
+        is_not(2, libc::SO_DOMAIN.cast_unsigned()),
+        is_not(2, libc::SO_PROTOCOL.cast_unsigned()),
+        is_not(2, libc::SO_ACCEPTCONN.cast_unsigned()),
+    ],
+];
+
 pub(super) static ROWS: &[Row] = &[
     deny_if(libc::SYS_socketpair, "socketpair", OTHER_PAIR, "asyncio wakes itself up by a pair"),
     deny_if(
@@ -39,7 +53,12 @@ pub(super) static ROWS: &[Row] = &[
     ),
     allow(libc::SYS_getsockname, "getsockname", "Python looks at every socket that it wraps"),
     allow(libc::SYS_getpeername, "getpeername", "asyncio's transports"),
-    allow(libc::SYS_getsockopt, "getsockopt", "Python looks at every socket that it wraps"),
+    deny_if(
+        libc::SYS_getsockopt,
+        "getsockopt",
+        OTHER_QUESTION,
+        "Python asks every socket for its kind; others are handles on the peer",
+    ),
     allow(libc::SYS_shutdown, "shutdown", "asyncio's transports"),
     deny(libc::SYS_socket, "socket", "the network, and kernel modules (CVE-2017-7308)"),
     deny(libc::SYS_bind, "bind", "gives a socket a name that others find"),

@@ -30,16 +30,37 @@ pub(super) struct Row {
     pub(super) why: &'static str,
 }
 
-/// Whether a call of the table runs or fails with `EPERM`.
+/// Whether a call of the table runs, fails, or is answered without being run.
 #[derive(Clone, Copy)]
 pub(super) enum Rule {
     Allow,
+    /// Fails with `EPERM`.
     Deny,
     /// Denied when any of the conditions holds.
     DenyIf(&'static [Condition]),
     /// Denied where the machine gives no namespaces (tier 2): Landlock does not control metadata,
     /// so that every file of the user could be changed by its path.
     DenyAtTier2,
+    /// Denied where the run has to stay one process.
+    DenyInOneProcess,
+    /// Denied and answered by conditions that depend on the run.
+    ByRun(&'static ByRun),
+    /// Not run; the caller gets this error (`errno(3)`), or success where it is 0.
+    Answer(i32),
+    /// Does not exist for scripts (`ENOSYS`); allowed for projects.
+    AbsentForScripts,
+}
+
+/// Conditions of which each group counts for some runs only.
+pub(super) struct ByRun {
+    /// Deny it in every run.
+    pub(super) always: &'static [Condition],
+    /// Deny it where the run has to stay one process.
+    pub(super) in_one_process: &'static [Condition],
+    /// Deny it to scripts; projects may.
+    pub(super) for_scripts: &'static [Condition],
+    /// Scripts get success for it, and the kernel does nothing.
+    pub(super) answered_for_scripts: &'static [Condition],
 }
 
 /// Holds when all of its tests hold.
@@ -103,6 +124,32 @@ pub(super) const fn deny_if(
 
 pub(super) const fn deny_at_tier_2(call: i64, name: &'static str, why: &'static str) -> Row {
     Row { call, name, rule: Rule::DenyAtTier2, why }
+}
+
+pub(super) const fn deny_in_one_process(call: i64, name: &'static str, why: &'static str) -> Row {
+    Row { call, name, rule: Rule::DenyInOneProcess, why }
+}
+
+pub(super) const fn by_run(
+    call: i64,
+    name: &'static str,
+    conditions: &'static ByRun,
+    why: &'static str,
+) -> Row {
+    Row { call, name, rule: Rule::ByRun(conditions), why }
+}
+
+/// What a call does is for other files, or has no effect on the run's own.
+pub(super) const fn answer_done(call: i64, name: &'static str, why: &'static str) -> Row {
+    Row { call, name, rule: Rule::Answer(0), why }
+}
+
+pub(super) const fn answer(call: i64, name: &'static str, error: i32, why: &'static str) -> Row {
+    Row { call, name, rule: Rule::Answer(error), why }
+}
+
+pub(super) const fn absent_for_scripts(call: i64, name: &'static str, why: &'static str) -> Row {
+    Row { call, name, rule: Rule::AbsentForScripts, why }
 }
 
 pub(super) const fn is(argument: u8, value: u32) -> Test {

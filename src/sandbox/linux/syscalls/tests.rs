@@ -5,9 +5,26 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use nix::libc;
 
-use super::Verdict::{Kill, Pass, Refuse, Unknown};
+use super::Verdict::{Answer, Kill, Pass, Refuse, Unknown};
 use super::table::{self, Row, Rule};
-use super::{Becomes, INSTRUCTIONS_MAX, compile, files, processes, runs};
+use super::{Becomes, Filtered, INSTRUCTIONS_MAX, compile, files, processes, runs};
+
+/// A script at tier 3, which is to be started.
+const SCRIPT: Filtered = Filtered {
+    has_own_tree: true,
+    is_one_process: false,
+    is_script: true,
+    becomes: Becomes::Program,
+};
+/// A script at tier 2.
+const LONE_SCRIPT: Filtered = Filtered { has_own_tree: false, is_one_process: true, ..SCRIPT };
+/// Tests of a project at tier 2.
+const PROJECT: Filtered = Filtered {
+    has_own_tree: false,
+    is_one_process: false,
+    is_script: false,
+    becomes: Becomes::Executable,
+};
 
 fn row(name: &str) -> Option<&'static Row> {
     table::rows().find(|row| row.name == name)
@@ -50,21 +67,37 @@ fn nothing_that_starts_a_program_is_allowed() {
 }
 
 #[test]
-fn both_programs_fit_into_the_kernel() {
-    for with_metadata_writes in [false, true] {
-        let (arguments, numbers) =
-            compile(with_metadata_writes, Becomes::Program).unwrap().instructions();
-        assert!(arguments < INSTRUCTIONS_MAX, "{arguments}");
-        assert!(numbers < INSTRUCTIONS_MAX, "{numbers}");
+fn all_programs_fit_into_the_kernel() {
+    for run in [SCRIPT, LONE_SCRIPT, PROJECT] {
+        for instructions in compile(run).unwrap().instructions() {
+            assert!(instructions < INSTRUCTIONS_MAX, "{run:?}: {instructions}");
+        }
     }
 }
 
 #[test]
-fn metadata_writes_are_denied_at_tier_2_only() {
-    assert_ne!(
-        compile(false, Becomes::Program).unwrap().numbers,
-        compile(true, Becomes::Program).unwrap().numbers
-    );
+fn a_rule_depends_on_the_run_as_it_says() {
+    let verdicts =
+        |name: &str| [SCRIPT, LONE_SCRIPT, PROJECT].map(|run| run.verdict(row(name).unwrap()));
+    assert_eq!(verdicts("fchmod"), [Pass, Refuse, Refuse]);
+    assert_eq!(verdicts("flock"), [Unknown, Unknown, Pass]);
+    assert_eq!(verdicts("fsync"), [Answer(0); 3]);
+    assert_eq!(verdicts("sendfile"), [Answer(libc::ENOTSOCK); 3]);
+    assert_eq!(verdicts("execve"), [Refuse, Refuse, Pass]);
+    if cfg!(target_arch = "x86_64") {
+        assert_eq!(verdicts("fork"), [Pass, Refuse, Pass]);
+        assert_eq!(verdicts("vfork"), [Pass, Refuse, Pass]);
+    }
+    let denied = |name: &str| {
+        [SCRIPT, LONE_SCRIPT, PROJECT].map(|run| run.denied(row(name).unwrap().rule).len())
+    };
+    let [with_children, alone, project] = denied("clone");
+    assert_eq!((alone, project), (with_children + 1, with_children));
+    let [script, lone_script, project] = denied("fcntl");
+    assert_eq!((lone_script, script), (script, project + 2));
+    let answered =
+        [SCRIPT, LONE_SCRIPT, PROJECT].map(|run| run.answered(row("fcntl").unwrap().rule).len());
+    assert_eq!(answered, [2, 2, 0]);
 }
 
 #[test]
@@ -83,15 +116,14 @@ fn runs_cover_all_numbers() {
 
 #[test]
 fn the_number_filter_kills_x32_first() {
-    let filters = compile(true, Becomes::Program).unwrap();
+    let filters = compile(SCRIPT).unwrap();
     assert_eq!(filters.numbers[1].k, 0x4000_0000);
     assert_eq!(filters.numbers[2].k, libc::SECCOMP_RET_KILL_PROCESS);
 }
 
 #[test]
 fn each_compilation_chooses_another_address_of_an_empty_path() {
-    let (one, other) =
-        (compile(true, Becomes::Program).unwrap(), compile(true, Becomes::Program).unwrap());
+    let (one, other) = (compile(SCRIPT).unwrap(), compile(SCRIPT).unwrap());
     assert!(one.program_path().is_empty());
     assert_ne!(one.program_path().as_ptr(), other.program_path().as_ptr());
     assert_ne!(one.arguments, other.arguments);
@@ -99,7 +131,7 @@ fn each_compilation_chooses_another_address_of_an_empty_path() {
 
 #[test]
 fn the_path_stays_where_it_is_when_the_filters_move() {
-    let filters = compile(true, Becomes::Program).unwrap();
+    let filters = compile(SCRIPT).unwrap();
     let address = filters.program_path().as_ptr();
     let moved = Box::new(filters);
     assert_eq!(moved.program_path().as_ptr(), address);

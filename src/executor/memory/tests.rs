@@ -1,0 +1,215 @@
+//! The watch, on real processes.
+
+use std::io::{Read as _, Write as _};
+use std::process::{Child, Command, Stdio};
+
+use super::*;
+
+/// Starts Python without transparent huge pages, as runs are, and waits until the script has said
+/// that it is ready. It goes on when it is told to.
+struct Script {
+    python: Child,
+}
+
+impl Script {
+    fn start(script: &str) -> Self {
+        let prelude = "
+import ctypes, mmap, os, sys
+assert ctypes.CDLL(None).prctl(41, 1, 0, 0, 0) == 0
+libc = ctypes.CDLL(None)
+libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+def ready():
+    os.write(1, b'r')
+    os.read(0, 1)
+def fill(mebibytes):
+    block = mmap.mmap(-1, mebibytes << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    assert libc.madvise(ctypes.addressof(ctypes.c_char.from_buffer(block)), mebibytes << 20, 23) == 0
+    return block
+";
+        let mut python = Command::new("python3")
+            .args(["-c", &format!("{prelude}{script}")])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut ready = [0];
+        python.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+        Self { python }
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_raw(i32::try_from(self.python.id()).unwrap())
+    }
+
+    fn go_on(&mut self) {
+        self.python.stdin.as_mut().unwrap().write_all(b".").unwrap();
+        self.python.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    }
+}
+
+impl Drop for Script {
+    fn drop(&mut self) {
+        drop(self.python.stdin.take());
+        let _ = self.python.kill();
+        let _ = self.python.wait();
+    }
+}
+
+/// Looks until it is decided; whether the limit is exceeded.
+fn is_exceeded(watch: &mut MemoryWatch, pid: Pid) -> bool {
+    loop {
+        match watch.look(pid, Some(pid)) {
+            Look::Exceeded => return true,
+            Look::Within { next } if next.is_zero() => {}
+            Look::Within { .. } => return false,
+        }
+    }
+}
+
+fn watch(mebibytes: u64) -> MemoryWatch {
+    MemoryWatch::new(mebibytes << 20).unwrap()
+}
+
+#[test]
+fn memory_of_children_counts_and_what_they_share_counts_once() {
+    // Four processes share 60 MiB; each has about 10 MiB of its own.
+    let script = "
+block = fill(60)
+for _ in range(3):
+    if os.fork() == 0:
+        os.read(0, 1)
+        os._exit(0)
+ready()
+";
+    let script = Script::start(script);
+    let answers =
+        [40, 58, 150, 400].map(|mebibytes| is_exceeded(&mut watch(mebibytes), script.pid()));
+    assert_eq!(answers, [true, true, false, false]);
+}
+
+#[test]
+fn a_copy_of_a_shared_page_counts() {
+    // The resident pages do not change when a child writes to what it shared.
+    let script = "
+block = fill(60)
+read, write = os.pipe()
+ready()
+if os.fork() == 0:
+    os.read(read, 1)
+    ctypes.memset(ctypes.addressof(ctypes.c_char.from_buffer(block)), 1, 60 << 20)
+    ready()
+    os._exit(0)
+ready()
+os.write(write, b'.')
+os.wait()
+";
+    let mut script = Script::start(script);
+    let mut watch = watch(110);
+    assert!(!is_exceeded(&mut watch, script.pid()));
+    script.go_on();
+    assert!(!is_exceeded(&mut watch, script.pid()), "shared");
+    script.go_on();
+    assert!(is_exceeded(&mut watch, script.pid()), "copied");
+}
+
+#[test]
+fn pages_that_come_and_go_do_not_add_up() {
+    let script = "
+import time
+block = fill(30)
+if os.fork() == 0:
+    # Not longer than its parent.
+    libc.prctl(1, 9, 0, 0, 0)
+    time.sleep(600)
+for _ in range(20):
+    fill(60).close()
+    ready()
+";
+    let mut script = Script::start(script);
+    // Both bounds are above that, 80 MiB and up to 1.2 GiB, so it has to be counted: some 50 MiB.
+    let mut watch = watch(70);
+    for round in 0..19 {
+        assert!(!is_exceeded(&mut watch, script.pid()), "{round}");
+        script.go_on();
+    }
+}
+
+#[test]
+fn page_tables_count() {
+    // One page of zeros in each GiB: no page is resident but those of the tables.
+    let script = "
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
+for i in range(16000):
+    at = libc.mmap(0x100000000000 + (i << 30), 4096, 1, 0x100022, -1, 0)
+    ctypes.c_char.from_address(at).value
+ready()
+";
+    let script = Script::start(script);
+    assert!(is_exceeded(&mut watch(100), script.pid()));
+    assert!(!is_exceeded(&mut watch(250), script.pid()));
+}
+
+#[test]
+fn mappings_count_and_a_process_has_not_too_many() {
+    let script = "
+libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+def split(pages):
+    block = mmap.mmap(-1, pages << 12, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    at = ctypes.addressof(ctypes.c_char.from_buffer(block))
+    for page in range(1, pages, 2):
+        assert libc.mprotect(at + (page << 12), 4096, 1) == 0
+    return block
+few = split(8000)
+ready()
+many = split(12000)
+ready()
+";
+    let mut script = Script::start(script);
+    let mut watch = watch(1024);
+    let settle = |watch: &mut MemoryWatch| {
+        let started = Instant::now();
+        while started.elapsed() < Duration::from_millis(600) {
+            if watch.look(script.pid(), Some(script.pid())) == Look::Exceeded {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        false
+    };
+    assert!(!settle(&mut watch));
+    assert!(watch.seen.values().any(|seen| seen.mappings > 7900), "{:?}", watch.seen);
+    script.go_on();
+    let settle = |watch: &mut MemoryWatch| {
+        let started = Instant::now();
+        while started.elapsed() < Duration::from_secs(20) {
+            if watch.look(script.pid(), Some(script.pid())) == Look::Exceeded {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        false
+    };
+    assert!(settle(&mut watch));
+}
+
+#[test]
+fn what_sockets_can_hold_counts() {
+    let script = "
+import socket
+pairs = [socket.socketpair() for _ in range(100)]
+ready()
+";
+    let script = Script::start(script);
+    assert!(is_exceeded(&mut watch(50), script.pid()));
+    assert!(!is_exceeded(&mut watch(80), script.pid()));
+}
+
+#[test]
+fn the_next_look_comes_before_what_is_left_can_be_gone() {
+    let mut watch = watch(1024);
+    watch.growth_rate = 4 << 30;
+    assert_eq!(watch.next(1 << 30), WATCH_INTERVAL);
+    assert_eq!(watch.next(40 << 20), Duration::from_micros(9765));
+    assert_eq!(watch.next(0), WATCH_INTERVAL_MIN);
+}

@@ -1,0 +1,129 @@
+//! The supervisors of a server: the processes that watch over its runs.
+
+use std::collections::HashSet;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::process::{Child, Command};
+
+use super::protocol::{SUPERVISE_ARGUMENT, SWEEP_ARGUMENT};
+use super::{RunError, orphans};
+
+/// The supervisors that live, and what they have not come to an end with.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Supervisors {
+    /// Locked while one is started, so that a search for orphans never meets one that is not listed
+    /// yet.
+    pids: Arc<Mutex<HashSet<u32>>>,
+    /// The runs that do not end although they were killed.
+    unended: Arc<AtomicUsize>,
+    /// Whether what earlier servers left was looked for.
+    has_swept: Arc<AtomicBool>,
+}
+
+impl Supervisors {
+    fn lock(&self) -> MutexGuard<'_, HashSet<u32>> {
+        self.pids.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts the same in the background, the first time that it is called.
+    pub(super) fn sweep_once(&self) {
+        if !self.has_swept.swap(true, Ordering::Relaxed) {
+            tokio::spawn(Self::sweep());
+        }
+    }
+
+    /// Refuses a run as long as another one does not end.
+    pub(super) fn require_ended(&self) -> Result<(), RunError> {
+        match self.unended.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            1.. => Err(RunError::OthersDoNotEnd),
+        }
+    }
+
+    /// Notes that a run does not end, as long as what is returned lives.
+    pub(super) fn note_unended(&self) -> Unended {
+        self.unended.fetch_add(1, Ordering::Relaxed);
+        Unended(Arc::clone(&self.unended))
+    }
+
+    /// Removes what earlier servers and killed supervisors have left in the temporary folder, in a
+    /// process of its own: it takes the rights of who owned a folder.
+    pub(super) async fn sweep() {
+        let swept = own_binary().and_then(|program| {
+            Command::new(program)
+                .arg(SWEEP_ARGUMENT)
+                .arg(std::env::temp_dir())
+                .env_clear()
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+        });
+        match swept {
+            Ok(mut sweeper) => {
+                let _ = sweeper.wait().await;
+            }
+            Err(error) => tracing::error!(%error, "what a run left cannot be removed"),
+        }
+    }
+
+    /// Kills and reaps the processes that supervisors left behind which were killed.
+    pub(super) async fn kill_orphans(&self) {
+        orphans::kill(|| self.lock().clone()).await;
+    }
+
+    pub(super) fn start(&self, command: &mut Command) -> std::io::Result<(Child, Listed)> {
+        let mut pids = self.lock();
+        let supervisor = command.spawn()?;
+        let pid = supervisor.id();
+        pids.extend(pid);
+        Ok((supervisor, Listed { pid, supervisors: self.clone() }))
+    }
+}
+
+/// A run that does not end, as long as this lives.
+#[derive(Debug)]
+pub(super) struct Unended(Arc<AtomicUsize>);
+
+impl Drop for Unended {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A supervisor's place on the list, as long as this lives.
+#[derive(Debug)]
+pub(super) struct Listed {
+    pid: Option<u32>,
+    supervisors: Supervisors,
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        if let Some(pid) = self.pid {
+            self.supervisors.lock().remove(&pid);
+        }
+    }
+}
+
+/// A supervisor that is told what to do by `control`. What it runs has its standard output and
+/// error.
+pub(super) fn supervisor_command(control: OwnedFd) -> std::io::Result<Command> {
+    let mut command = Command::new(own_binary()?);
+    command.arg(SUPERVISE_ARGUMENT).env_clear().stdin(Stdio::from(control));
+    Ok(command)
+}
+
+/// The program to start as a supervisor: this one.
+fn own_binary() -> std::io::Result<PathBuf> {
+    if cfg!(target_os = "linux") {
+        // Also after the file was replaced by a newer one.
+        Ok(Path::new("/proc/self/exe").to_owned())
+    } else {
+        std::env::current_exe()
+    }
+}
