@@ -155,7 +155,10 @@ fn run_all(containment: Containment, user: Option<u32>) {
         Containment::T3 => builder.variable("QWED_MCP_SANDBOX", "strict"),
         Containment::Warm => builder.variable("QWED_MCP_SANDBOX", "strict").warm("ctypes"),
         Containment::T2 => builder.variable("QWED_MCP_TEST_KERNEL_LACKS", "namespaces"),
-        Containment::None => builder.variable("QWED_MCP_SANDBOX", "off"),
+        // Even without a sandbox a run's signals stay within it where Landlock can do that.
+        Containment::None => builder
+            .variable("QWED_MCP_SANDBOX", "off")
+            .variable("QWED_MCP_TEST_KERNEL_LACKS", "landlock"),
     };
     let mut server = builder.connect();
     let at_rest = if containment == Containment::Warm {

@@ -1,6 +1,6 @@
 # attack: leave a detached process behind (made only here; the harness checks its death)
 # t3: made
-# t2: made
+# t2: exit 1
 # control: none, leaving a process behind is allowed there
 
 

@@ -1,6 +1,6 @@
 # attack: fork 300 processes
 # t3: EAGAIN
-# t2: EAGAIN | harm, gap: process count
+# t2: EPERM
 # control: harm
 import signal
 

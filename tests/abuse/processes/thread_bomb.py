@@ -1,6 +1,6 @@
 # attack: start 300 threads
 # t3: RuntimeError
-# t2: RuntimeError | harm, gap: process count
+# t2: RuntimeError | harm, gap: thread count
 # control: harm
 import threading
 

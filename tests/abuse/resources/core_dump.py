@@ -1,6 +1,6 @@
 # attack: leave a core dump behind
 # t3: Denied
-# t2: Denied
+# t2: EPERM
 # control: harm
 import resource
 

@@ -1,6 +1,6 @@
 # attack: fill memory in a detached process
 # t3: memory limit
-# t2: memory limit
+# t2: EPERM
 # control: harm
 import time
 

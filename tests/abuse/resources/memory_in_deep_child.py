@@ -1,6 +1,6 @@
 # attack: fill memory in the last of a chain of processes
 # t3: memory limit
-# t2: memory limit
+# t2: EPERM
 # control: harm
 import time
 

@@ -1,6 +1,6 @@
 # attack: fill memory in two children, each below the limit
 # t3: memory limit
-# t2: memory limit
+# t2: exit 1
 # control: harm
 import time
 
