@@ -525,7 +525,7 @@ say("holds", 0, "shared names", made)
         "limits that cannot be raised",
         "core dumps, locked memory, queues, priority",
         """
-for name in ("CORE", "MEMLOCK", "MSGQUEUE", "NICE", "RTPRIO", "NOFILE", "FSIZE", "NPROC", "CPU"):
+for name in ("CORE", "MEMLOCK", "MSGQUEUE", "NICE", "RTPRIO", "NOFILE", "FSIZE", "CPU"):
     number = getattr(resource, "RLIMIT_" + name)
     soft, hard = resource.getrlimit(number)
     say("holds", 0, "RLIMIT_" + name, hard if hard >= 0 else 1 << 62)
@@ -541,7 +541,6 @@ for name in ("CORE", "MEMLOCK", "MSGQUEUE", "NICE", "RTPRIO", "NOFILE", "FSIZE",
             "RLIMIT_MSGQUEUE": "0",
             "RLIMIT_NICE": "0",
             "RLIMIT_RTPRIO": "0",
-            "RLIMIT_NPROC": "64",
             "RLIMIT_NOFILE": "256",
             "RLIMIT_FSIZE": "67108864",
             "RLIMIT_CPU": "processor",

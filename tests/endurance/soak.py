@@ -118,24 +118,18 @@ class Held:
 
 
 class Deck:
-    """All kinds in random order, bombs first and most often, and again when it has been dealt."""
+    """All kinds in random order, and again when they have been dealt."""
 
     def __init__(self, dice: random.Random, honest: list[Kind]) -> None:
         self._dice = dice
-        self._honest = honest
-        self._cards: Iterator[Kind] = iter(())
+        self._kinds = [*BOMBS, *HOSTILE, *honest, *honest]
+        self._cards: list[Kind] = []
 
     def deal(self, count: int) -> list[Kind]:
-        return [self._next() for _ in range(count)]
-
-    def _next(self) -> Kind:
-        card = next(self._cards, None)
-        if card is not None:
-            return card
-        cards = [*BOMBS, *HOSTILE, *self._honest, *self._honest]
-        self._dice.shuffle(cards)
-        self._cards = iter(cards)
-        return self._dice.choice(BOMBS)
+        if len(self._cards) < count:
+            self._cards += self._dice.sample(self._kinds, len(self._kinds))
+        dealt, self._cards = self._cards[:count], self._cards[count:]
+        return dealt
 
 
 class Soak:
@@ -173,12 +167,11 @@ class Soak:
             server.wait_until_ready()
             self.resting = self.rest()
             before = Held.by(server)
-            is_sound = True
-            while is_sound:
-                is_sound = self.round(server)
+            # First a bomb whose time is up, whatever the dice say.
+            is_sound = self.round(server, [self.begin(server, self.dice.choice(BOMBS), is_left_alone=True)])
+            while is_sound and time.monotonic() < until:
+                is_sound = self.round(server, [])
                 self.say(server)
-                if time.monotonic() >= until:
-                    break
             self.row.worst_ping_s = max(self.row.worst_ping_s, server.silence.so_far())
             if not is_sound:
                 # It was said what is left; what else that does to the server is not asked.
@@ -216,9 +209,9 @@ class Soak:
 
     # -- a round
 
-    def round(self, server: Server) -> bool:
-        """A few calls at once; whether nothing was left of them."""
-        calls = [self.begin(server, kind) for kind in self.deck.deal(self.dice.randint(2, 5))]
+    def round(self, server: Server, begun: list[Call]) -> bool:
+        """A few calls at once, with those that have begun; whether nothing was left of them."""
+        calls = [*begun, *(self.begin(server, kind) for kind in self.deck.deal(self.dice.randint(2, 5)))]
         self.follow(server, calls)
         self.follow_jobs(server, calls)
         self.judge_honest(server)
@@ -229,10 +222,11 @@ class Soak:
         names = ", ".join(call.kind.name + (" (cancelled)" if call.is_cancelled else "") for call in calls)
         return self.check_gone(GONE_AFTER_CANCEL_S if was_cancelled else GONE_S, f"after {names}", self.resting)
 
-    def begin(self, server: Server, kind: Kind) -> Call:
+    def begin(self, server: Server, kind: Kind, *, is_left_alone: bool = False) -> Call:
         now = time.monotonic()
-        is_job = self.dice.random() < 0.3
-        delay = self.dice.choice(CANCEL_DELAYS_S) if self.dice.random() < 0.4 else None
+        is_job = not is_left_alone and self.dice.random() < 0.3
+        is_to_end = not is_left_alone and self.dice.random() < 0.4
+        delay = self.dice.choice(CANCEL_DELAYS_S) if is_to_end else None
         number = server.begin_run(kind.code_at(self.row.tier), background=is_job)
         self.row.calls += 1
         return Call(kind, number, now, is_job, None if delay is None else now + delay)
@@ -357,7 +351,7 @@ class Soak:
             kinds = [self.dice.choice(BOMBS), *self.deck.deal(2)]
             for kind in kinds:
                 server.begin_run(kind.code_at(self.row.tier), background=self.dice.random() < 0.3)
-            time.sleep(self.dice.choice([0.0, 0.01, 0.1, 0.4, 0.8]))
+            time.sleep(self.dice.choice(START_DELAYS_S + [0.8, 1.2]))
         if ending == "killed":
             server.kill()
             return
