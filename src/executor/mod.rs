@@ -13,6 +13,9 @@
 
 mod canary;
 mod containment;
+#[cfg(all(target_os = "linux", not(qwed_portable)))]
+#[cfg_attr(not(test), expect(dead_code, reason = "no run is put into a group yet"))]
+mod control_group;
 mod diagnosis;
 mod interpreter;
 mod limits;

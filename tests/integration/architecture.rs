@@ -31,7 +31,7 @@ const OWNERS: [(&str, &[&str]); 11] = [
     ("ruff_text_size", &["safety"]),
     ("nix", &["executor", "governance", "sandbox"]),
     ("landlock", &["sandbox"]),
-    ("rustix", &["sandbox"]),
+    ("rustix", &["executor", "sandbox"]),
     ("seccompiler", &["sandbox"]),
     ("rusqlite", &["governance"]),
     ("toml", &["governance"]),

@@ -1,0 +1,324 @@
+//! Control groups, version 2: a run's processes as one thing that the kernel bounds and ends.
+//!
+//! A group can be ended by one write, forks included, which no amount of `kill(2)` is sure to do.
+//! Where its controllers are delegated, everything that the kernel holds for a run counts against
+//! one limit: page tables, sockets, pipes and files in memory too, which the watch of `memory` does
+//! not see. Where no groups can be had, that watch and the kill of the process tree are what there
+//! is; nothing here is needed for a run.
+//!
+//! [`ControlGroups::find`] looks for a place once: `hierarchy` decides where (pure), `scope` has
+//! systemd make one; [`ControlGroups::create`] then makes a `group` for each run. Systemd's rule of
+//! a single writer is kept (<https://systemd.io/CGROUP_DELEGATION>): only below a group that is
+//! delegated to the server, or is nobody else's.
+//!
+//! A script must not be able to write to its group, or it could leave it. At tier 3 it has no
+//! `/sys`, at tier 2 Landlock lets it write nowhere but to its scratch folder, and descriptors of
+//! groups are closed at `exec`. At tier 1 and without a sandbox it has the server's rights, so a
+//! group is no bound there, only one more way to end a run.
+
+mod group;
+mod hierarchy;
+mod scope;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use group::{ControlGroup, GroupLimits};
+pub(crate) use scope::ScopeError;
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use nix::dir::Dir;
+use nix::fcntl::OFlag;
+use nix::sys::stat::{Mode, fstat};
+use nix::unistd::{AccessFlags, Pid, UnlinkatFlags, eaccess, geteuid, unlinkat};
+use thiserror::Error;
+
+use group::{open_folder, read, write};
+use hierarchy::{Facts, Hierarchy, Way, own_group, ways};
+
+/// What the names of our groups begin with; the maker's process number and start follow.
+const NAME_PREFIX: &str = "qwed-mcp-";
+
+/// There while systemd runs the machine (`sd_booted(3)`).
+const SYSTEMD_FOLDER: &str = "/run/systemd/system";
+
+/// What systemd sets on a group that it leaves to others; the second one is for root's eyes.
+const DELEGATION_MARKS: [&str; 2] = ["user.delegate", "trusted.delegate"];
+
+/// What has to be writable in a group for it to be delegated (`cgroups(7)`), and the group itself.
+const DELEGATED_FILES: [&str; 3] = ["", "cgroup.procs", "cgroup.subtree_control"];
+
+/// The controllers that a run is bounded by. Memory comes first: with processes alone, the group
+/// would become one for threads.
+const CONTROLLERS: [&str; 2] = ["memory", "pids"];
+
+/// What can be done with the groups that can be had.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Controls {
+    /// Their memory is bounded by the kernel.
+    pub(crate) memory: bool,
+    /// So is the number of their processes.
+    pub(crate) pids: bool,
+    /// The kernel has `cgroup.kill`; without it they are frozen, and killed one by one.
+    pub(crate) kill: bool,
+}
+
+impl fmt::Display for Controls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { memory, pids, kill } = *self;
+        let words = [
+            memory.then_some("memory"),
+            pids.then_some("pids"),
+            Some(if kill { "kill" } else { "freeze" }),
+        ];
+        let words: Vec<_> = words.into_iter().flatten().collect();
+        write!(f, "control group ({})", words.join(", "))
+    }
+}
+
+/// Why there are no control groups for runs. Names paths: it is for the admin.
+#[derive(Debug, Error)]
+pub(crate) enum NoControlGroups {
+    /// An old machine, or a container without them.
+    #[error("no control groups of version 2 are mounted")]
+    NotMounted,
+    /// The mount is of another part of them.
+    #[error("the server's own control group {0} is not below what is mounted")]
+    OutOfSight(PathBuf),
+    /// Nobody gave it to us, and there is no systemd to ask.
+    #[error("the server's own control group is not delegated to it, and there is no systemd")]
+    NotDelegated,
+    /// It was asked.
+    #[error("the server's own control group is not delegated to it, and systemd makes none: {0}")]
+    Scope(#[from] ScopeError),
+    /// It is delegated without what we want, which a scope may have.
+    #[error("the server's own control group has no controllers to pass on")]
+    NoControllers,
+    /// The kernel says no.
+    #[error("no control group can be used: {0}")]
+    Use(#[from] io::Error),
+}
+
+/// The place below which this server makes groups.
+#[derive(Debug)]
+pub(crate) struct ControlGroups {
+    folder: OwnedFd,
+    path: PathBuf,
+    /// What the names of this server's groups begin with.
+    prefix: String,
+    controls: Controls,
+}
+
+impl ControlGroups {
+    /// Finds or makes a place, and moves this process there if that is what it takes. Removes what
+    /// killed servers have left in it.
+    ///
+    /// To be called once, before the first process of a run is started: what is started earlier
+    /// may not be movable later. Takes up to two seconds, and blocks.
+    pub(crate) fn find() -> Result<Self, NoControlGroups> {
+        let mountinfo = fs::read_to_string("/proc/self/mountinfo")?;
+        let hierarchy = Hierarchy::find(&mountinfo).ok_or(NoControlGroups::NotMounted)?;
+        let cgroup = fs::read_to_string("/proc/self/cgroup")?;
+        let own = own_group(&cgroup).ok_or(NoControlGroups::NotMounted)?;
+        let path =
+            hierarchy.folder(&own).ok_or_else(|| NoControlGroups::OutOfSight(own.clone()))?;
+        let facts = facts(&own, &path)?;
+        let mut reason = NoControlGroups::NotDelegated;
+        for way in ways(facts) {
+            let found = match way {
+                Way::OwnGroup => Self::with_controllers(path.clone()),
+                Way::Scope => Self::in_scope(&hierarchy, &own),
+                Way::OwnGroupShared => Self::below(path.clone()),
+            };
+            match found {
+                Ok(groups) => return Ok(groups),
+                Err(error) => {
+                    tracing::debug!(?way, %error, "no control groups this way");
+                    reason = error;
+                }
+            }
+        }
+        Err(reason)
+    }
+
+    /// Makes a group for a run, with those of `limits` that are among the controls. `name` tells
+    /// this server's runs apart.
+    pub(crate) fn create(&self, name: &str, limits: &GroupLimits) -> io::Result<ControlGroup> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        if name.is_empty() || !name.chars().all(is_plain) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let limits = GroupLimits {
+            memory_bytes: limits.memory_bytes.filter(|_| self.controls.memory),
+            pids: limits.pids.filter(|_| self.controls.pids),
+        };
+        let path = self.path.join(format!("{}{name}", self.prefix));
+        ControlGroup::create(self.folder.try_clone()?, path, &limits)
+    }
+
+    /// What can be done with the groups.
+    pub(crate) fn controls(&self) -> Controls {
+        self.controls
+    }
+
+    /// The folder of the place.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The server's own group, which it leaves to the groups of runs, for a smaller one below.
+    fn with_controllers(path: PathBuf) -> Result<Self, NoControlGroups> {
+        let place = Place::open(path)?;
+        match place.pass_controllers_on() {
+            Ok(()) => Self::at(place),
+            Err(error) => {
+                place.take_controllers_back();
+                Err(error)
+            }
+        }
+    }
+
+    fn in_scope(hierarchy: &Hierarchy, own: &Path) -> Result<Self, NoControlGroups> {
+        let name = format!("{NAME_PREFIX}{}.scope", Pid::this());
+        let group = scope::enter(hierarchy, own, &name)?;
+        let path =
+            hierarchy.folder(&group).ok_or_else(|| NoControlGroups::OutOfSight(group.clone()))?;
+        match Self::with_controllers(path.clone()) {
+            // The scope is ours all the same.
+            Err(NoControlGroups::NoControllers) => Self::below(path),
+            found => found,
+        }
+    }
+
+    /// A group that has no controllers for those below it.
+    fn below(path: PathBuf) -> Result<Self, NoControlGroups> {
+        Self::at(Place::open(path)?)
+    }
+
+    fn at(place: Place) -> Result<Self, NoControlGroups> {
+        place.remove_leftovers();
+        let Place { folder, path, prefix } = place;
+        let passed_on = read(&folder, "cgroup.subtree_control")?;
+        let has = |controller| passed_on.split_ascii_whitespace().any(|word| word == controller);
+        let controls = Controls { memory: has("memory"), pids: has("pids"), kill: false };
+        let mut groups = Self { folder, path, prefix, controls };
+        // Only a group that is there says what groups can do.
+        let limits = GroupLimits { memory_bytes: Some(1 << 20), pids: Some(1) };
+        let probe = groups.create("probe", &limits)?;
+        groups.controls.kill = probe.path().join("cgroup.kill").exists();
+        Ok(groups)
+    }
+}
+
+/// A group of ours that may become the place.
+struct Place {
+    folder: OwnedFd,
+    path: PathBuf,
+    prefix: String,
+}
+
+impl Place {
+    fn open(path: PathBuf) -> io::Result<Self> {
+        let own = Pid::this();
+        let start = start_of(own).ok_or(io::ErrorKind::Unsupported)?;
+        let prefix = format!("{NAME_PREFIX}{own}-{start}-");
+        Ok(Self { folder: open_folder(&path)?, path, prefix })
+    }
+
+    fn server_group(&self) -> String {
+        format!("{}server", self.prefix)
+    }
+
+    /// Lets the groups below have memory and processes bounded.
+    fn pass_controllers_on(&self) -> Result<(), NoControlGroups> {
+        let present = read(&self.folder, "cgroup.controllers")?;
+        let wanted: Vec<&str> = CONTROLLERS
+            .into_iter()
+            .filter(|controller| present.split_ascii_whitespace().any(|word| word == *controller))
+            .collect();
+        if wanted.is_empty() {
+            return Err(NoControlGroups::NoControllers);
+        }
+        // The machine's outermost group has no type, and may pass controllers on as it is.
+        if read(&self.folder, "cgroup.type").is_ok() {
+            let own = self.path.join(self.server_group());
+            fs::create_dir(&own)?;
+            write(&open_folder(&own)?, "cgroup.procs", &Pid::this().to_string())?;
+        }
+        for controller in wanted {
+            write(&self.folder, "cgroup.subtree_control", &format!("+{controller}"))?;
+        }
+        Ok(())
+    }
+
+    /// Undoes what [`Place::pass_controllers_on`] has done of its work.
+    fn take_controllers_back(&self) {
+        let own = self.path.join(self.server_group());
+        // Without it nothing was done.
+        if own.exists() {
+            let steps = [
+                write(&self.folder, "cgroup.subtree_control", "-memory"),
+                write(&self.folder, "cgroup.subtree_control", "-pids"),
+                write(&self.folder, "cgroup.procs", &Pid::this().to_string()),
+                fs::remove_dir(&own),
+            ];
+            for error in steps.into_iter().filter_map(Result::err) {
+                tracing::debug!(%error, "a control group is not as it was before");
+            }
+        }
+    }
+
+    /// Removes the groups of servers that are gone. One with a process in it cannot be removed.
+    fn remove_leftovers(&self) {
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let Ok(mut folder) = Dir::openat(&self.folder, ".", flags, Mode::empty()) else { return };
+        for entry in folder.iter().flatten() {
+            let is_left = entry.file_name().to_str().is_ok_and(|name| {
+                maker_of(name).is_some_and(|(pid, start)| start_of(pid) != Some(start))
+            });
+            if is_left {
+                let _ = unlinkat(&self.folder, entry.file_name(), UnlinkatFlags::RemoveDir);
+            }
+        }
+    }
+}
+
+/// What is known about the own group, named `own`, whose folder is `path`.
+fn facts(own: &Path, path: &Path) -> io::Result<Facts> {
+    let folder = open_folder(path)?;
+    let is_outermost_of_machine = read(&folder, "cgroup.type").is_err();
+    let processes = read(&folder, "cgroup.procs")?;
+    let own_number = Pid::this().to_string();
+    Ok(Facts {
+        is_root_group: own == Path::new("/"),
+        is_writable: DELEGATED_FILES
+            .iter()
+            .all(|file| eaccess(&path.join(file), AccessFlags::W_OK).is_ok()),
+        is_owned: !geteuid().is_root() && fstat(&folder)?.st_uid == geteuid().as_raw(),
+        is_marked: DELEGATION_MARKS.iter().any(|mark| {
+            let mut value = [0; 1];
+            rustix::fs::fgetxattr(&folder, *mark, &mut value[..]) == Ok(1) && value == *b"1"
+        }),
+        has_systemd: Path::new(SYSTEMD_FOLDER).exists(),
+        is_alone: is_outermost_of_machine || processes.lines().all(|line| line == own_number),
+    })
+}
+
+/// The process that a group's name says has made it, and when that was started.
+fn maker_of(name: &str) -> Option<(Pid, u64)> {
+    let mut parts = name.strip_prefix(NAME_PREFIX)?.splitn(3, '-');
+    let (pid, start, _) = (parts.next()?, parts.next()?, parts.next()?);
+    Some((Pid::from_raw(pid.parse().ok()?), start.parse().ok()?))
+}
+
+/// When a process was started, in ticks since the machine was (`proc_pid_stat(5)`).
+fn start_of(pid: Pid) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in brackets, may hold anything; the state behind it is the third value.
+    let (_, behind_name) = stat.rsplit_once(')')?;
+    behind_name.split_ascii_whitespace().nth(19)?.parse().ok()
+}

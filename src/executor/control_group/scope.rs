@@ -1,0 +1,196 @@
+//! A scope of systemd's for the server: a group that systemd makes and leaves to whoever asked.
+//!
+//! A user's own manager has memory and process numbers delegated on ordinary desktops, so this
+//! takes no rights. It is asked through `busctl`, which is a part of systemd, at the place where
+//! systemd puts its bus: no variable of the client's decides whom we speak to.
+
+use std::fs;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::unistd::{Pid, Uid, geteuid};
+use thiserror::Error;
+
+use super::hierarchy::{Hierarchy, left_behind, own_group};
+
+/// How long systemd has for all of it. It takes some 20 ms, and nothing waits for it but the
+/// server's first run.
+const SCOPE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long to wait between two looks at whether it is done.
+const LOOK_INTERVAL: Duration = Duration::from_millis(2);
+
+/// Where systemd's tools are.
+const BUSCTL_PATHS: [&str; 3] =
+    ["/usr/bin/busctl", "/bin/busctl", "/run/current-system/sw/bin/busctl"];
+
+/// The number of the first namespace of process numbers (`PROC_PID_INIT_INO`), the machine's own.
+const MACHINE_PROCESS_NUMBERS: &str = "pid:[4026531836]";
+
+/// Files that state a limit, and the word for none.
+const LIMIT_FILES: [&str; 2] = ["memory.max", "memory.high"];
+const NO_LIMIT: &str = "max";
+
+/// Why systemd makes no scope for the server.
+#[derive(Debug, Error)]
+pub(crate) enum ScopeError {
+    /// The number that we know ourselves by may be somebody else's there.
+    #[error("systemd counts processes in another namespace than the server's")]
+    OtherProcessNumbers,
+    /// Whoever started the server gave it so much, and a scope has its own limit.
+    #[error("the server would leave the limit that {file} of its group {group} sets")]
+    LimitLeft {
+        /// A group that the server is in.
+        group: PathBuf,
+        /// The file with the limit.
+        file: &'static str,
+    },
+    /// There is no systemd to speak to, or not its tool.
+    #[error("busctl, which asks systemd for it, cannot be started: {0}")]
+    StartBusctl(#[source] io::Error),
+    /// systemd says no, or there is no bus.
+    #[error("systemd refuses: {0}")]
+    Refused(String),
+    /// systemd takes too long.
+    #[error("systemd did not make it within {} s", SCOPE_TIMEOUT.as_secs())]
+    TimedOut,
+}
+
+/// Has systemd make a scope named `name`, moves this process there with all of its threads, and
+/// returns its group. The groups for memory and processes are delegated to us.
+pub(super) fn enter(hierarchy: &Hierarchy, own: &Path, name: &str) -> Result<PathBuf, ScopeError> {
+    let user = geteuid();
+    if !is_counted_by_systemd() {
+        return Err(ScopeError::OtherProcessNumbers);
+    }
+    if let Some((group, file)) = limit_left(hierarchy, own, &manager(user)) {
+        return Err(ScopeError::LimitLeft { group, file });
+    }
+    let deadline = Instant::now() + SCOPE_TIMEOUT;
+    let busctl = request(user, name).spawn().map_err(ScopeError::StartBusctl)?;
+    finish(busctl, deadline)?;
+    // The answer says that there is a job for it, not that the job is done.
+    loop {
+        let group = fs::read_to_string("/proc/self/cgroup").ok().and_then(|text| own_group(&text));
+        if let Some(group) = group.filter(|group| group.ends_with(name)) {
+            return Ok(group);
+        }
+        if Instant::now() > deadline {
+            return Err(ScopeError::TimedOut);
+        }
+        std::thread::sleep(LOOK_INTERVAL);
+    }
+}
+
+/// The group of the manager that is asked: the user's own, or the machine's.
+fn manager(user: Uid) -> PathBuf {
+    if user.is_root() {
+        return PathBuf::from("/");
+    }
+    PathBuf::from(format!("/user.slice/user-{user}.slice/user@{user}.service"))
+}
+
+/// The first group with a limit that the server would leave.
+fn limit_left(
+    hierarchy: &Hierarchy,
+    own: &Path,
+    manager: &Path,
+) -> Option<(PathBuf, &'static str)> {
+    left_behind(own, manager).into_iter().find_map(|group| {
+        let folder = hierarchy.folder(&group)?;
+        let file = LIMIT_FILES.into_iter().find(|file| {
+            let limit = fs::read_to_string(folder.join(file));
+            limit.is_ok_and(|limit| limit.trim_end() != NO_LIMIT)
+        })?;
+        Some((group, file))
+    })
+}
+
+/// Whether the process numbers that we see are those that systemd sees. A container may have the
+/// machine's bus in it, and our number there is another process's here.
+fn is_counted_by_systemd() -> bool {
+    let namespace = fs::read_link("/proc/self/ns/pid");
+    let first = fs::read_to_string("/proc/1/comm");
+    namespace.is_ok_and(|namespace| namespace == Path::new(MACHINE_PROCESS_NUMBERS))
+        || first.is_ok_and(|name| name.trim_end() == "systemd")
+}
+
+/// `org.freedesktop.systemd1(5)`: name, mode, properties, and no further units.
+fn request(user: Uid, name: &str) -> Command {
+    let present = BUSCTL_PATHS.into_iter().find(|path| Path::new(path).exists());
+    let mut busctl = Command::new(present.unwrap_or("/usr/bin/busctl"));
+    busctl
+        .arg(if user.is_root() { "--system" } else { "--user" })
+        .args(["--timeout=2", "--allow-interactive-authorization=no", "call"])
+        .args(["org.freedesktop.systemd1", "/org/freedesktop/systemd1"])
+        .args(["org.freedesktop.systemd1.Manager", "StartTransientUnit", "ssa(sv)a(sa(sv))"])
+        .args([name, "fail", "4"])
+        .args(["Description", "s", "Runs of qwed-mcp"])
+        .args(["PIDs", "au", "1", &Pid::this().to_string()])
+        // Implies `Delegate`, for these alone.
+        .args(["DelegateControllers", "as", "2", "memory", "pids"])
+        // It is forgotten when it is over, even if something in it was killed.
+        .args(["CollectMode", "s", "inactive-or-failed"])
+        .arg("0")
+        .env_clear()
+        .env("XDG_RUNTIME_DIR", format!("/run/user/{user}"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    busctl
+}
+
+/// Waits for `busctl` until `deadline`.
+fn finish(mut busctl: Child, deadline: Instant) -> Result<(), ScopeError> {
+    loop {
+        match busctl.try_wait().map_err(ScopeError::StartBusctl)? {
+            Some(status) if status.success() => return Ok(()),
+            Some(_) => return Err(ScopeError::Refused(said(&mut busctl))),
+            None if Instant::now() > deadline => {
+                // It may have ended just now.
+                let _ = busctl.kill();
+                let _ = busctl.wait();
+                return Err(ScopeError::TimedOut);
+            }
+            None => std::thread::sleep(LOOK_INTERVAL),
+        }
+    }
+}
+
+/// The first line of what `busctl` says, which has ended.
+fn said(busctl: &mut Child) -> String {
+    let mut bytes = Vec::new();
+    if let Some(stderr) = &mut busctl.stderr {
+        // What cannot be read is not said.
+        let _ = stderr.take(1024).read_to_end(&mut bytes);
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    text.lines().next().unwrap_or("busctl does not say why").trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_that_hangs_is_ended_in_time() {
+        let hanging = Command::new("sleep").arg("60").stderr(Stdio::piped()).spawn().unwrap();
+        let began = Instant::now();
+        let ended = finish(hanging, began + Duration::from_millis(50));
+        assert!(matches!(ended, Err(ScopeError::TimedOut)), "{ended:?}");
+        assert!(began.elapsed() < Duration::from_secs(30));
+    }
+
+    #[test]
+    fn what_the_tool_says_is_the_reason() {
+        let refusing = Command::new("sh")
+            .args(["-c", "echo 'Call failed: no' >&2; echo more >&2; exit 1"])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let ended = finish(refusing, Instant::now() + SCOPE_TIMEOUT);
+        assert_eq!(ended.unwrap_err().to_string(), "systemd refuses: Call failed: no");
+    }
+}

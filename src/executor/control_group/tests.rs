@@ -1,0 +1,454 @@
+use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use super::group::{ControlGroup, GroupLimits};
+use super::hierarchy::left_behind;
+use super::*;
+
+/// A user that nothing else runs as.
+const USER: u32 = 24701;
+
+/// How long a machine with much else to do may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Python that waits for a word before it does what follows.
+const WAIT: &str = "import os, sys, time\nsys.stdin.readline()\n";
+
+const DESKTOP: &str = "\
+23 29 0:22 / /sys rw,nosuid,nodev,noexec,relatime shared:7 - sysfs sysfs rw
+34 23 0:29 / /sys/fs/cgroup rw,nosuid,nodev,noexec,relatime shared:9 - cgroup2 cgroup2 rw,nsdelegate
+35 23 0:30 / /sys/fs/pstore rw - pstore pstore rw
+";
+
+const HYBRID: &str = "\
+32 23 0:27 / /sys/fs/cgroup ro,nosuid - tmpfs tmpfs ro,mode=755
+33 32 0:28 / /sys/fs/cgroup/unified rw shared:10 - cgroup2 cgroup2 rw,nsdelegate
+34 32 0:29 / /sys/fs/cgroup/systemd rw shared:11 - cgroup cgroup rw,xattr,name=systemd
+";
+
+/// Of a container that shares the machine's namespace of control groups.
+const CONTAINER: &str = "\
+500 490 0:29 /system.slice/docker-5f.scope /sys/fs/cgroup ro - cgroup2 cgroup rw,nsdelegate
+";
+
+#[test]
+fn folder_of_the_own_group() {
+    let session = "/user.slice/user-1000.slice/session-2.scope";
+    let cases = [
+        (DESKTOP, session, Some(format!("/sys/fs/cgroup{session}"))),
+        (DESKTOP, "/", Some("/sys/fs/cgroup/".to_owned())),
+        (HYBRID, session, Some(format!("/sys/fs/cgroup/unified{session}"))),
+        (CONTAINER, "/system.slice/docker-5f.scope", Some("/sys/fs/cgroup/".to_owned())),
+        (CONTAINER, "/system.slice/docker-5f.scope/a", Some("/sys/fs/cgroup/a".to_owned())),
+        // Outside of what is mounted, and outside of the namespace.
+        (CONTAINER, "/system.slice/docker-60.scope", None),
+        (DESKTOP, "/../sibling", None),
+        // Of a namespace that was entered after the mount was made.
+        ("34 23 0:29 /../.. /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n", "/", None),
+        // Spaces are written as digits; a later mount covers an earlier one.
+        ("1 1 0:1 / /a\\040b\\ rw - cgroup2 c rw\n", "/g", Some("/a b\\/g".to_owned())),
+        (
+            "1 1 0:1 / /a rw - cgroup2 c rw\n2 1 0:1 / /b rw - cgroup2 c rw\n",
+            "/",
+            Some("/b/".into()),
+        ),
+    ];
+    for (mountinfo, group, folder) in cases {
+        let hierarchy = Hierarchy::find(mountinfo).unwrap();
+        let found = hierarchy.folder(Path::new(group));
+        assert_eq!(found, folder.map(PathBuf::from), "{group} in {mountinfo}");
+    }
+}
+
+#[test]
+fn machines_without_version_2() {
+    let first = "36 32 0:31 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
+    // A name is no type.
+    let named = "36 32 0:31 / /cgroup2 rw - tmpfs cgroup2 rw\n";
+    for mountinfo in ["", first, named] {
+        assert_eq!(Hierarchy::find(mountinfo), None, "{mountinfo}");
+    }
+    assert_eq!(own_group("4:memory:/a\n1:name=systemd:/b\n"), None);
+}
+
+#[test]
+fn own_group_is_the_one_of_version_2() {
+    let texts = [
+        ("0::/user.slice/a b.scope\n", "/user.slice/a b.scope"),
+        ("4:memory:/x\n1:name=systemd:/y\n0::/z\n", "/z"),
+    ];
+    for (text, group) in texts {
+        assert_eq!(own_group(text), Some(PathBuf::from(group)));
+    }
+}
+
+#[test]
+fn ways_are_those_that_step_on_nobody() {
+    let nothing = Facts {
+        is_root_group: false,
+        is_writable: false,
+        is_owned: false,
+        is_marked: false,
+        has_systemd: false,
+        is_alone: false,
+    };
+    let desktop = Facts { has_systemd: true, is_writable: true, is_owned: true, ..nothing };
+    let delegated = Facts { is_marked: true, is_alone: true, ..desktop };
+    let container = Facts { is_root_group: true, is_writable: true, is_alone: true, ..nothing };
+    let given_to_user = Facts { is_writable: true, is_owned: true, is_alone: true, ..nothing };
+    let cases = [
+        (
+            "a session of root's under systemd: writable, but systemd's",
+            vec![Way::Scope],
+            Facts { is_owned: false, ..desktop },
+        ),
+        (
+            "a program of a desktop: its user owns the group, systemd manages it",
+            vec![Way::Scope],
+            desktop,
+        ),
+        (
+            "the same, with nothing else in it",
+            vec![Way::Scope],
+            Facts { is_alone: true, ..desktop },
+        ),
+        (
+            "a unit with Delegate=yes",
+            vec![Way::OwnGroup, Way::Scope, Way::OwnGroupShared],
+            delegated,
+        ),
+        (
+            "the same, and the client is in it too",
+            vec![Way::Scope, Way::OwnGroupShared],
+            Facts { is_alone: false, ..delegated },
+        ),
+        ("marked for another user", vec![Way::Scope], Facts { is_writable: false, ..delegated }),
+        ("a container of its own", vec![Way::OwnGroup, Way::OwnGroupShared], container),
+        (
+            "a container with other processes",
+            vec![Way::OwnGroupShared],
+            Facts { is_alone: false, ..container },
+        ),
+        ("a container that may only read", vec![], Facts { is_writable: false, ..container }),
+        (
+            "given to a user by an admin without systemd",
+            vec![Way::OwnGroup, Way::OwnGroupShared],
+            given_to_user,
+        ),
+        (
+            "a group that root may write to and nobody gave away",
+            vec![],
+            Facts { is_owned: false, ..given_to_user },
+        ),
+    ];
+    for (what, expected, facts) in cases {
+        assert_eq!(ways(facts), expected, "{what}");
+    }
+}
+
+#[test]
+fn limits_that_a_scope_would_not_have() {
+    let user = "/user.slice/user-1000.slice/user@1000.service";
+    let check = |own: &str, manager: &str, left: &[&str]| {
+        let left: Vec<_> = left.iter().map(PathBuf::from).collect();
+        assert_eq!(left_behind(Path::new(own), Path::new(manager)), left, "{own}");
+    };
+    let app = format!("{user}/app.slice/app-editor.scope");
+    check(&app, user, &[&app, &format!("{user}/app.slice")]);
+    let session = "/user.slice/user-1000.slice/session-2.scope";
+    check(session, user, &[session]);
+    check("/system.slice/x.service", "/", &["/system.slice/x.service", "/system.slice"]);
+    check("/", user, &[]);
+}
+
+#[test]
+fn words_for_what_can_be_done() {
+    let words = |memory, pids, kill| Controls { memory, pids, kill }.to_string();
+    assert_eq!(words(true, true, true), "control group (memory, pids, kill)");
+    assert_eq!(words(false, false, true), "control group (kill)");
+    assert_eq!(words(false, true, false), "control group (pids, freeze)");
+}
+
+#[test]
+fn names_tell_their_maker() {
+    let maker = |pid, start| Some((Pid::from_raw(pid), start));
+    let cases = [
+        ("qwed-mcp-12-345-run-7", maker(12, 345)),
+        ("qwed-mcp-12-345-server", maker(12, 345)),
+        ("qwed-mcp-12-345", None),
+        ("qwed-mcp-12.scope", None),
+        ("qwed-mcp-x-345-a", None),
+        ("init.scope", None),
+    ];
+    for (name, expected) in cases {
+        assert_eq!(maker_of(name), expected, "{name}");
+    }
+    let own = start_of(Pid::this()).unwrap();
+    assert!(own > 0 && start_of(Pid::from_raw(1)).unwrap() < own);
+}
+
+/// Both ways in one test: the bombs would share their user's limit of processes.
+#[test]
+fn a_fork_bomb_ends_with_one_kill() {
+    ends_a_fork_bomb("bomb", ControlGroup::kill);
+    ends_a_fork_bomb("bomb-before-5-14", ControlGroup::freeze_and_kill);
+}
+
+fn ends_a_fork_bomb(name: &str, kill: fn(&ControlGroup) -> io::Result<()>) {
+    let Some(groups) = groups(name) else { return };
+    // About 200 processes, of which each forks and ends again and again, in sessions of their own.
+    let bomb = "
+import resource, signal
+# What has ended does not count against the limit.
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+# Not from `random`, which would say the same in all of them.
+often = lambda times: os.urandom(1)[0] < times
+own, first, count = os.getuid(), os.getpid(), 0
+for pid in filter(str.isdigit, os.listdir('/proc')):
+    try:
+        if os.stat(f'/proc/{pid}').st_uid == own:
+            count += len(os.listdir(f'/proc/{pid}/task'))
+    except OSError:
+        pass
+resource.setrlimit(resource.RLIMIT_NPROC, (count + 200, count + 200))
+while True:
+    try:
+        child = os.fork() == 0
+    except OSError:
+        # The limit is reached: a few make room.
+        time.sleep(0.001)
+        ends = often(2)
+    else:
+        if child and often(128):
+            os.setsid()
+        ends = not child and often(64)
+    if ends and os.getpid() != first:
+        os._exit(0)
+";
+    let group = groups.create(name, &GroupLimits::default()).unwrap();
+    let mut python = start(bomb);
+    // What knows no more than the path can use it too.
+    let opened = ControlGroup::open(group.path()).unwrap();
+    opened.add(pid_of(&python)).unwrap();
+    release(&mut python);
+    let grown = within(PATIENCE, || processes(&group).len() > 100);
+    let first = processes(&group);
+    std::thread::sleep(Duration::from_millis(300));
+    let second = processes(&group);
+    let killed = kill(&opened);
+    let is_empty = group.wait_until_empty(PATIENCE).unwrap();
+    python.wait().unwrap();
+
+    assert!(grown, "{} processes", first.len());
+    assert!(second.len() > 20, "without a kill it goes on: {}", second.len());
+    assert!(second.difference(&first).count() > 10, "and with new processes");
+    killed.unwrap();
+    assert!(is_empty && processes(&group).is_empty());
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(!group.is_populated().unwrap());
+    drop(opened);
+    let path = group.path().to_owned();
+    assert!(path.exists(), "who opens it does not remove it");
+    group.remove(PATIENCE).unwrap();
+    assert!(!path.exists());
+}
+
+#[test]
+fn the_kernel_bounds_memory_and_ends_all_of_a_run() {
+    let Some(groups) = groups("memory") else { return };
+    if !groups.controls().memory {
+        return skipped("memory of a control group", "no memory controller is delegated here");
+    }
+    // The parent has little memory itself, and would stay.
+    let greedy = "
+if os.fork() == 0:
+    block = bytearray(400 << 20)
+time.sleep(60)
+";
+    let limits = GroupLimits { memory_bytes: Some(100 << 20), pids: None };
+    let group = groups.create("memory", &limits).unwrap();
+    let mut python = start(greedy);
+    group.add(pid_of(&python)).unwrap();
+    assert!(!group.was_out_of_memory().unwrap());
+    release(&mut python);
+    assert!(group.wait_until_empty(PATIENCE).unwrap());
+    assert_eq!(python.wait().unwrap().signal(), Some(9));
+    assert!(group.was_out_of_memory().unwrap());
+    group.remove(PATIENCE).unwrap();
+}
+
+#[test]
+fn what_is_not_resident_counts_too() {
+    let Some(groups) = groups("tables") else { return };
+    if !groups.controls().memory {
+        return skipped("page tables in a control group", "no memory controller is delegated here");
+    }
+    // A page in every 2 MiB of a shared mapping of the same small file: 4 KiB of page table each,
+    // and next to nothing that is resident.
+    let tables = "
+import mmap
+size = 2 << 20
+file = os.memfd_create('x')
+os.truncate(file, size)
+kept = []
+while True:
+    kept.append(mmap.mmap(file, size))
+    kept[-1][0]
+";
+    let limits = GroupLimits { memory_bytes: Some(64 << 20), pids: None };
+    let group = groups.create("tables", &limits).unwrap();
+    let mut python = start(tables);
+    group.add(pid_of(&python)).unwrap();
+    release(&mut python);
+    assert!(group.wait_until_empty(PATIENCE).unwrap());
+    python.wait().unwrap();
+    assert!(group.was_out_of_memory().unwrap());
+    group.remove(PATIENCE).unwrap();
+}
+
+#[test]
+fn the_kernel_bounds_the_number_of_processes() {
+    let Some(groups) = groups("pids") else { return };
+    if !groups.controls().pids {
+        return skipped("pids of a control group", "no controller for them is delegated here");
+    }
+    let forks = "
+count = 1
+try:
+    while count < 50:
+        if os.fork() == 0:
+            time.sleep(60)
+        count += 1
+except BlockingIOError:
+    pass
+os._exit(count)
+";
+    let group = groups.create("pids", &GroupLimits { memory_bytes: None, pids: Some(7) }).unwrap();
+    let mut python = start(forks);
+    group.add(pid_of(&python)).unwrap();
+    release(&mut python);
+    assert_eq!(python.wait().unwrap().code(), Some(7));
+    assert!(group.is_populated().unwrap());
+    group.kill().unwrap();
+    group.remove(PATIENCE).unwrap();
+}
+
+#[test]
+fn groups_go_with_their_values_and_their_servers() {
+    let Some(groups) = groups("leftovers") else { return };
+    let group = groups.create("dropped", &GroupLimits::default()).unwrap();
+    let path = group.path().to_owned();
+    assert!(path.exists());
+    drop(group);
+    assert!(!path.exists());
+
+    // A server of the same number, but started at another time, is gone; this one is not.
+    let own = groups.create("kept", &GroupLimits::default()).unwrap();
+    let left = groups.path().join(format!("{NAME_PREFIX}{}-1-run", Pid::this()));
+    fs::create_dir(&left).unwrap();
+    Place::open(groups.path().to_owned()).unwrap().remove_leftovers();
+    assert!(!left.exists());
+    assert!(own.path().exists());
+}
+
+#[test]
+fn names_stay_in_their_place() {
+    let Some(groups) = groups("names") else { return };
+    for name in ["", "..", "a/b", "../x", "a b"] {
+        let made = groups.create(name, &GroupLimits::default());
+        assert_eq!(made.unwrap_err().kind(), io::ErrorKind::InvalidInput, "{name}");
+    }
+}
+
+/// Median times; run by hand: `cargo test --lib costs_of_a_group -- --ignored --nocapture`.
+#[test]
+#[ignore = "measures, and says nothing about right or wrong"]
+#[expect(clippy::print_stdout, reason = "that is what it is for")]
+fn costs_of_a_group() {
+    let Some(groups) = groups("costs") else { return };
+    println!("{} below {}", groups.controls(), groups.path().display());
+    let limits = GroupLimits { memory_bytes: Some(512 << 20), pids: Some(64) };
+    for pause in [0, 5, 50].map(Duration::from_millis) {
+        let mut times = [const { Vec::new() }; 4];
+        for run in 0..200 {
+            let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+            std::thread::sleep(pause);
+            let mut at = Instant::now();
+            let mut take = |step: usize| {
+                times[step].push(at.elapsed());
+                at = Instant::now();
+            };
+            let group = groups.create(&format!("cost-{run}"), &limits).unwrap();
+            take(0);
+            group.add(pid_of(&child)).unwrap();
+            take(1);
+            group.kill().unwrap();
+            take(2);
+            child.wait().unwrap();
+            at = Instant::now();
+            group.remove(PATIENCE).unwrap();
+            times[3].push(at.elapsed());
+        }
+        let medians = times.map(|mut times| {
+            times.sort_unstable();
+            times[times.len() / 2].as_micros()
+        });
+        println!("{pause:?} between: create, add, kill, remove in µs: {medians:?}");
+    }
+}
+
+/// The place for the groups of all tests of this process. None where there is none.
+fn groups(test: &str) -> Option<&'static ControlGroups> {
+    static GROUPS: OnceLock<Result<ControlGroups, NoControlGroups>> = OnceLock::new();
+    match GROUPS.get_or_init(ControlGroups::find) {
+        Ok(groups) => Some(groups),
+        Err(error) => {
+            skipped(test, &error.to_string());
+            None
+        }
+    }
+}
+
+/// Reports a test that cannot run here.
+#[expect(clippy::print_stderr, reason = "the test runner shows it")]
+fn skipped(test: &str, reason: &str) {
+    eprintln!("SKIPPED {test}: {reason}");
+}
+
+/// Python that waits for [`release`]; as another user, if that can be.
+fn start(code: &str) -> Child {
+    let mut python = Command::new("python3");
+    python.args(["-c", &format!("{WAIT}{code}")]).stdin(Stdio::piped()).current_dir("/");
+    if geteuid().is_root() {
+        python.uid(USER).gid(USER);
+    }
+    python.spawn().unwrap()
+}
+
+fn release(python: &mut Child) {
+    python.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
+}
+
+fn pid_of(child: &Child) -> Pid {
+    Pid::from_raw(i32::try_from(child.id()).unwrap())
+}
+
+fn processes(group: &ControlGroup) -> BTreeSet<u32> {
+    let list = fs::read_to_string(group.path().join("cgroup.procs")).unwrap();
+    list.lines().map(|pid| pid.parse().unwrap()).collect()
+}
+
+fn within(limit: Duration, is_so: impl Fn() -> bool) -> bool {
+    let deadline = Instant::now() + limit;
+    while Instant::now() < deadline {
+        if is_so() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    false
+}
