@@ -69,6 +69,8 @@ pub(crate) struct Plan {
     pub(crate) readable: Vec<PathBuf>,
     /// Links that lead to what may be read: where each is, and what it says.
     pub(crate) links: Vec<(PathBuf, PathBuf)>,
+    /// Folders that are gone through on the way to what may be read, and that are empty there.
+    pub(crate) folders: Vec<PathBuf>,
     /// A folder of the machine in which the run may leave files and folders.
     pub(crate) left: Option<LeftFolder>,
     pub(crate) programs: Programs,
@@ -200,8 +202,8 @@ impl Plan {
             view.add(path);
         }
         let loader = reach.loader.as_ref().and_then(|loader| fs::canonicalize(loader).ok());
-        let (readable, links) = (view.real(), view.links());
-        let scratch = scratch_place(&readable, &links).ok_or(PlanError::NoScratchPlace)?;
+        let (readable, links, folders) = (view.real(), view.links(), view.folders());
+        let scratch = scratch_place(&readable, &links, &folders).ok_or(PlanError::NoScratchPlace)?;
         Ok(Self {
             tier,
             landlock_abi,
@@ -209,6 +211,7 @@ impl Plan {
             executable: loader.into_iter().chain([program_file.clone()]).collect(),
             program_file,
             links,
+            folders,
             readable,
             left: None,
             programs: Programs::None,
@@ -230,14 +233,14 @@ impl Plan {
     /// the scratch folder: rights in one would be rights in the other.
     pub(crate) fn for_project(mut self, left: LeftFolder) -> Option<Self> {
         let folder = &left.path;
-        let taken = || self.readable.iter().chain(self.links.iter().map(|(link, _)| link));
+        let taken = || taken(&self.readable, &self.links, &self.folders);
         let overlaps = |path: &PathBuf| path.starts_with(folder) || folder.starts_with(path);
         if taken().any(overlaps) || !folder.is_absolute() {
             return None;
         }
         let with_folder: Vec<PathBuf> =
             self.readable.iter().cloned().chain([folder.clone()]).collect();
-        self.scratch = scratch_place(&with_folder, &self.links)?;
+        self.scratch = scratch_place(&with_folder, &self.links, &self.folders)?;
         if self.tier < Tier::T3 {
             // Nothing else bounds it there while the run goes on.
             self.limits.file_bytes = self.limits.file_bytes.min(left.bytes_max);
@@ -254,11 +257,25 @@ fn may_be_readable(path: &Path) -> bool {
 }
 
 /// A folder that nothing of this is in, and that is in none of it.
-fn scratch_place(readable: &[PathBuf], links: &[(PathBuf, PathBuf)]) -> Option<PathBuf> {
-    let taken = || readable.iter().chain(links.iter().map(|(link, _)| link));
-    let is_free =
-        |place: &PathBuf| !taken().any(|path| path.starts_with(place) || place.starts_with(path));
+fn scratch_place(
+    readable: &[PathBuf],
+    links: &[(PathBuf, PathBuf)],
+    folders: &[PathBuf],
+) -> Option<PathBuf> {
+    let is_free = |place: &PathBuf| {
+        let mut taken = taken(readable, links, folders);
+        !taken.any(|path| path.starts_with(place) || place.starts_with(path))
+    };
     SCRATCH_PLACES.iter().map(PathBuf::from).find(is_free)
+}
+
+/// Every place of a file tree at which something has to be.
+fn taken<'a>(
+    readable: &'a [PathBuf],
+    links: &'a [(PathBuf, PathBuf)],
+    folders: &'a [PathBuf],
+) -> impl Iterator<Item = &'a PathBuf> {
+    readable.iter().chain(links.iter().map(|(link, _)| link)).chain(folders)
 }
 
 #[cfg(test)]
@@ -309,18 +326,19 @@ mod tests {
     #[test]
     fn the_scratch_folder_is_where_nothing_readable_is() {
         let readable = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
-        for (paths, links, place) in [
-            (&["/usr/lib"][..], &[][..], Some("/tmp")),
-            (&["/tmp/data"], &[], Some("/scratch")),
-            (&["/tmp"], &[], Some("/scratch")),
-            (&["/usr/lib"], &["/tmp/link"], Some("/scratch")),
-            (&["/tmp/data", "/scratch/data"], &[], Some("/run/qwed-mcp/scratch")),
-            (&["/tmp/data", "/scratch/data", "/run"], &[], None),
+        for (paths, links, folders, place) in [
+            (&["/usr/lib"][..], &[][..], &[][..], Some("/tmp")),
+            (&["/tmp/data"], &[], &[], Some("/scratch")),
+            (&["/tmp"], &[], &[], Some("/scratch")),
+            (&["/usr/lib"], &["/tmp/link"], &[], Some("/scratch")),
+            (&["/usr/lib"], &[], &["/tmp/through"], Some("/scratch")),
+            (&["/tmp/data", "/scratch/data"], &[], &[], Some("/run/qwed-mcp/scratch")),
+            (&["/tmp/data", "/scratch/data", "/run"], &[], &[], None),
         ] {
             let links: Vec<_> =
                 readable(links).into_iter().map(|link| (link, "/".into())).collect();
-            let found = scratch_place(&readable(paths), &links);
-            assert_eq!(found, place.map(PathBuf::from), "{paths:?} {links:?}");
+            let found = scratch_place(&readable(paths), &links, &readable(folders));
+            assert_eq!(found, place.map(PathBuf::from), "{paths:?} {links:?} {folders:?}");
         }
     }
 }

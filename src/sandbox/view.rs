@@ -8,20 +8,32 @@ use std::path::{Component, Path, PathBuf};
 /// The most links on the way to one path, as in the kernel (`path_resolution(7)`).
 const LINKS_MAX: usize = 40;
 
-/// A part of the machine's file tree: real files and folders, and the links that lead to them.
+/// A part of the machine's file tree: real files and folders, the links that lead to them, and the
+/// folders that are gone through on the way.
 #[derive(Debug, Default)]
 pub(super) struct View {
     real: BTreeSet<PathBuf>,
+    way: Way,
+}
+
+/// What has to be there so that a path leads where it leads.
+#[derive(Debug, Default)]
+struct Way {
+    /// Each link, and what it says.
     links: BTreeMap<PathBuf, PathBuf>,
+    /// The folders that are left by `..`. The kernel looks them up; every other folder on the way
+    /// is above a link or above the end of the way.
+    folders: BTreeSet<PathBuf>,
 }
 
 impl View {
-    /// Takes `path` in, and every link on its way. False if there is nothing at `path`.
+    /// Takes `path` in, and everything on its way. False if there is nothing at `path`.
     pub(super) fn add(&mut self, path: &Path) -> bool {
-        let mut links = BTreeMap::new();
-        let Some(real) = resolve(path, &mut links) else { return false };
+        let mut way = Way::default();
+        let Some(real) = resolve(path, &mut way) else { return false };
         self.real.insert(real);
-        self.links.append(&mut links);
+        self.way.links.append(&mut way.links);
+        self.way.folders.append(&mut way.folders);
         true
     }
 
@@ -39,14 +51,22 @@ impl View {
 
     /// The links that are not below a real path already: where each is, and what it says.
     pub(super) fn links(&self) -> Vec<(PathBuf, PathBuf)> {
-        let is_covered = |link: &Path| self.real.iter().any(|folder| link.starts_with(folder));
-        let links = self.links.iter().filter(|(link, _)| !is_covered(link));
+        let links = self.way.links.iter().filter(|(link, _)| !self.is_covered(link));
         links.map(|(link, target)| (link.clone(), target.clone())).collect()
+    }
+
+    /// The folders on the way that are not below a real path already.
+    pub(super) fn folders(&self) -> Vec<PathBuf> {
+        self.way.folders.iter().filter(|folder| !self.is_covered(folder)).cloned().collect()
+    }
+
+    fn is_covered(&self, path: &Path) -> bool {
+        self.real.iter().any(|folder| path.starts_with(folder))
     }
 }
 
-/// The real path of `path`, which has to be absolute; the links on the way go into `links`.
-fn resolve(path: &Path, links: &mut BTreeMap<PathBuf, PathBuf>) -> Option<PathBuf> {
+/// The real path of `path`, which has to be absolute; what is on the way goes into `way`.
+fn resolve(path: &Path, way: &mut Way) -> Option<PathBuf> {
     if !path.is_absolute() {
         return None;
     }
@@ -55,11 +75,19 @@ fn resolve(path: &Path, links: &mut BTreeMap<PathBuf, PathBuf>) -> Option<PathBu
     let mut followed = 0;
     while let Some(name) = left.pop() {
         if name == ".." {
-            real.pop();
+            // There is nothing above the root, which is always there.
+            if real.parent().is_some() {
+                way.folders.insert(real.clone());
+                real.pop();
+            }
             continue;
         }
         let here = real.join(&name);
-        if !fs::symlink_metadata(&here).ok()?.is_symlink() {
+        let kind = fs::symlink_metadata(&here).ok()?.file_type();
+        if !kind.is_symlink() {
+            if !left.is_empty() && !kind.is_dir() {
+                return None;
+            }
             real = here;
             continue;
         }
@@ -68,7 +96,7 @@ fn resolve(path: &Path, links: &mut BTreeMap<PathBuf, PathBuf>) -> Option<PathBu
             real = PathBuf::from("/");
         }
         left.extend(names(&target));
-        links.insert(here, target);
+        way.links.insert(here, target);
         followed += 1;
         if followed > LINKS_MAX {
             return None;
@@ -124,6 +152,45 @@ mod tests {
         assert!(view.add(&root.join("versions")));
         assert_eq!(view.real(), [root.join("versions")]);
         assert_eq!(view.links().len(), 2);
+    }
+
+    #[test]
+    fn a_path_brings_the_folders_that_it_goes_through() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for empty in ["x", "a/b/c", "bin", "links"] {
+            fs::create_dir_all(root.join(empty)).unwrap();
+        }
+        fs::write(root.join("bin/python"), "").unwrap();
+        let up = "../".repeat(40);
+        let from_root = root.strip_prefix("/").unwrap();
+        let above_root = format!("{up}{}/x/../bin/python", from_root.display());
+        for (name, target, through) in [
+            ("plain", "../bin/python", &["links"][..]),
+            ("relative", "../x/../bin/python", &["links", "x"]),
+            ("several", "../a/b/c/../../../bin/python", &["a", "a/b", "a/b/c", "links"]),
+            ("back", "../a/../a/b/../../bin/python", &["a", "a/b", "links"]),
+            ("above the root", &above_root, &["links", "x"]),
+        ] {
+            let link = root.join("links").join(name);
+            symlink(target, &link).unwrap();
+            let mut view = View::default();
+            assert!(view.add(&link), "{name}");
+            assert_eq!(view.real(), [root.join("bin/python")], "{name}");
+            // What is above the folder of the test is the machine's.
+            let folders = view.folders().into_iter();
+            let below = folders.filter(|folder| *folder != root && folder.starts_with(&root));
+            let through = through.iter().map(|folder| root.join(folder));
+            assert_eq!(below.collect::<Vec<_>>(), through.collect::<Vec<_>>(), "{name}");
+        }
+
+        let mut view = View::default();
+        assert!(view.add(&root.join("x/../bin")));
+        assert_eq!((view.real(), view.folders()), (vec![root.join("bin")], vec![root.join("x")]));
+        assert!(view.add(&root.join("x")), "{view:?}");
+        assert_eq!(view.folders(), [] as [PathBuf; 0], "it is there as a readable one");
+        assert!(!View::default().add(&root.join("missing/../bin")), "as the kernel has it");
+        assert!(!View::default().add(&root.join("bin/python/../python")), "as the kernel has it");
     }
 
     #[test]

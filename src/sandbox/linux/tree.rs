@@ -83,6 +83,9 @@ impl FileTree {
             mount_readable(device)?;
             make_read_only(&staged(device), MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC)?;
         }
+        for folder in &plan.folders {
+            make_folder(&staged(folder))?;
+        }
         for (link, target) in &plan.links {
             make_link(link, target)?;
         }
