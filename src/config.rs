@@ -82,6 +82,8 @@ pub struct KernelLacks {
     pub namespaces: bool,
     /// There is no Landlock.
     pub landlock: bool,
+    /// The file tree of a run cannot be laid out, for no reason that is known.
+    pub file_tree: bool,
 }
 
 /// A text that is never shown by `Debug`.
@@ -367,7 +369,11 @@ fn kernel_lacks(lookup: impl Fn(&str) -> Option<OsString>) -> KernelLacks {
     let value = lookup("QWED_MCP_TEST_KERNEL_LACKS").filter(|_| cfg!(debug_assertions));
     let value = value.and_then(|value| value.into_string().ok()).unwrap_or_default();
     let lacks = |part: &str| value.split(',').any(|word| word == part);
-    KernelLacks { namespaces: lacks("namespaces"), landlock: lacks("landlock") }
+    KernelLacks {
+        namespaces: lacks("namespaces"),
+        landlock: lacks("landlock"),
+        file_tree: lacks("file_tree"),
+    }
 }
 
 /// A duration that only tests may shorten. Release builds do not have these switches.

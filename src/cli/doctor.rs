@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 
 use super::Format;
 use crate::config::{AdminGate, SandboxMode, Settings};
-use crate::executor::{Diagnosis, LayerState, OneShotExecutor};
+use crate::executor::{
+    Diagnosis, FindError, HomeExposure, LayerState, Obstacle, OneShotExecutor, Unusable,
+};
 use crate::sandbox::{Layer, Limits, Tier};
 
 const OPEN_THE_GATE: &str = "set QWED_MCP_TRUSTED_CODE_EXECUTION=true";
@@ -40,6 +42,11 @@ fn text(settings: &Settings, diagnosis: &Diagnosis, can_run: bool) -> String {
             Err(error) => format!("NONE: {error}"),
         },
     ));
+    let tried = diagnosis.interpreter.as_ref().err().map_or(&[][..], FindError::tried);
+    rows.extend(tried.iter().map(|unusable| ("", unusable.to_string())));
+    rows.extend(diagnosis.exposures.iter().map(|HomeExposure { origin, folder }| {
+        ("home folder", format!("READABLE by scripts: {origin} names {}", folder.display()))
+    }));
     let (there, missing): (Vec<_>, Vec<_>) =
         diagnosis.packages.iter().partition(|(_, version)| version.is_some());
     let there = there.iter().map(|(name, v)| format!("{name} {}", v.as_deref().unwrap_or("")));
@@ -62,6 +69,13 @@ fn text(settings: &Settings, diagnosis: &Diagnosis, can_run: bool) -> String {
     ));
     let tier = diagnosis.tier.map_or("NONE", Tier::as_str);
     rows.push(("sandbox", format!("{tier} (QWED_MCP_SANDBOX={})", mode(settings.sandbox))));
+    for (better, obstacle) in &diagnosis.passed_over {
+        let remedy = obstacle.remedy().map(|remedy| format!(". Remedy: {remedy}"));
+        rows.push((
+            failed_row(*better),
+            format!("{obstacle}; scripts run at {tier}{}", remedy.unwrap_or_default()),
+        ));
+    }
     for (layer, state) in &diagnosis.layers {
         rows.push((
             layer.as_str(),
@@ -71,6 +85,7 @@ fn text(settings: &Settings, diagnosis: &Diagnosis, can_run: bool) -> String {
                     let remedy = remedy.as_ref().map(|remedy| format!(". Remedy: {remedy}"));
                     format!("MISSING: {why}{}", remedy.unwrap_or_default())
                 }
+                LayerState::NotTried(why) => format!("not tried: {why}"),
             },
         ));
     }
@@ -85,10 +100,20 @@ fn text(settings: &Settings, diagnosis: &Diagnosis, can_run: bool) -> String {
     text.push('\n');
     let _ = match &diagnosis.refusal {
         _ if can_run => writeln!(text, "Code can run."),
-        Some(refusal) => writeln!(text, "Code cannot run. {refusal}"),
+        Some(refusal) => writeln!(text, "Code cannot run: {refusal}"),
         None => writeln!(text, "Code cannot run until the admin gate is open: {OPEN_THE_GATE}."),
     };
     text
+}
+
+/// The name of the row that says why a tier is not had.
+fn failed_row(tier: Tier) -> &'static str {
+    match tier {
+        Tier::T3 => "T3 failed:",
+        Tier::T2 => "T2 failed:",
+        Tier::T1 => "T1 failed:",
+        Tier::Off => "off failed:",
+    }
 }
 
 fn list(names: &[String]) -> String {
@@ -143,7 +168,25 @@ fn object(settings: &Settings, diagnosis: &Diagnosis, can_run: bool) -> Value {
         LayerState::Missing { why, remedy } => {
             json!({ "layer": layer, "state": "missing", "why": why, "remedy": remedy })
         }
+        LayerState::NotTried(why) => json!({ "layer": layer, "state": "not_tried", "why": why }),
     };
+    let step_down = |(tier, obstacle): &(Tier, Obstacle)| {
+        json!({
+            "tier": tier,
+            "why": obstacle.to_string(),
+            "expected": obstacle.is_expected(),
+            "remedy": obstacle.remedy(),
+        })
+    };
+    let tried = |unusable: &Unusable| {
+        json!({
+            "program": unusable.candidate,
+            "why": unusable.error.to_string(),
+            "stderr": unusable.stderr,
+        })
+    };
+    let exposure =
+        |exposure: &HomeExposure| json!({ "origin": exposure.origin, "folder": exposure.folder });
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "can_run": can_run,
@@ -151,12 +194,17 @@ fn object(settings: &Settings, diagnosis: &Diagnosis, can_run: bool) -> Value {
         "admin_gate": if settings.admin_gate == AdminGate::Open { "open" } else { "closed" },
         "interpreter": match &diagnosis.interpreter {
             Ok((program, version)) => json!({ "program": program, "version": version }),
-            Err(error) => json!({ "error": error }),
+            Err(error) => json!({
+                "error": error.to_string(),
+                "tried": error.tried().iter().map(tried).collect::<Vec<_>>(),
+            }),
         },
+        "home_readable_by": diagnosis.exposures.iter().map(exposure).collect::<Vec<_>>(),
         "packages": diagnosis.packages,
         "sandbox": {
             "mode": mode(settings.sandbox),
             "tier": diagnosis.tier,
+            "step_down": diagnosis.passed_over.iter().map(step_down).collect::<Vec<_>>(),
             "landlock_abi": diagnosis.landlock_abi,
             "layers": diagnosis.layers.iter().map(layer).collect::<Vec<_>>(),
         },

@@ -1,10 +1,12 @@
 //! A first script that tries to get out: a sandbox counts only once it has been seen to hold.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
+use thiserror::Error;
 use uuid::Uuid;
 
 use crate::sandbox::Tier;
@@ -30,26 +32,99 @@ fn known_gaps(tier: Tier) -> &'static [&'static str] {
     }
 }
 
+/// Why the folder for temporary files cannot be used. `Display` is for the admin.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("TMPDIR is {}, which {problem}", .folder.display())]
+pub(crate) struct TemporaryFolderError {
+    /// As `TMPDIR` has it, or the system's own.
+    folder: PathBuf,
+    problem: TemporaryFolderProblem,
+}
+
+/// What is wrong with it. Names no path: clients see it.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub(crate) enum TemporaryFolderProblem {
+    #[error("is not absolute")]
+    Relative,
+    #[error("does not exist")]
+    Missing,
+    #[error("is not a folder")]
+    NotFolder,
+    #[error("has a name that is not UTF-8")]
+    NotText,
+    #[error("cannot be written to: {0}")]
+    Unwritable(String),
+}
+
+impl TemporaryFolderError {
+    /// What the admin can do.
+    pub(super) const REMEDY: &str = "set TMPDIR to a folder that the server may write to";
+
+    /// The same without a path, for clients.
+    pub(super) fn for_clients(&self) -> String {
+        format!("the folder for temporary files (TMPDIR) {}", self.problem)
+    }
+}
+
+/// The folder for temporary files, if it is one.
+pub(super) fn temporary_folder() -> Result<PathBuf, TemporaryFolderError> {
+    let folder = std::env::temp_dir();
+    let problem = if folder.is_relative() {
+        TemporaryFolderProblem::Relative
+    } else if folder.to_str().is_none() {
+        TemporaryFolderProblem::NotText
+    } else {
+        match fs::metadata(&folder) {
+            Ok(metadata) if metadata.is_dir() => return Ok(folder),
+            Ok(_) => TemporaryFolderProblem::NotFolder,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                TemporaryFolderProblem::Missing
+            }
+            Err(error) => TemporaryFolderProblem::Unwritable(error.to_string()),
+        }
+    };
+    Err(TemporaryFolderError { folder, problem })
+}
+
 /// A file outside of the sandbox, and the script that tries to reach it.
 #[derive(Debug)]
 pub(super) struct Canary {
     folder: PathBuf,
+    /// Held as long as the canary lives: a folder that nobody has locked is one that a server left
+    /// behind which was killed.
+    _lock: File,
     pub(super) script: String,
 }
 
 impl Canary {
     /// Puts the file into the place for temporary files. Dropping the canary removes it.
-    pub(super) fn new(program: &Path) -> io::Result<Self> {
+    pub(super) fn new(program: &Path) -> Result<Self, TemporaryFolderError> {
+        let parent = temporary_folder()?;
+        Self::new_in(&parent, program).map_err(|error| TemporaryFolderError {
+            folder: parent,
+            problem: TemporaryFolderProblem::Unwritable(error.to_string()),
+        })
+    }
+
+    fn new_in(parent: &Path, program: &Path) -> io::Result<Self> {
         // A folder of its own: the folder for temporary files is the sandbox's as well.
-        let name = format!("qwed-mcp-canary-{}", Uuid::new_v4().simple());
-        let folder = std::env::temp_dir().join(name);
-        fs::create_dir(&folder)?;
+        let folder = parent.join(format!("qwed-mcp-canary-{}", Uuid::new_v4().simple()));
+        fs::DirBuilder::new().mode(0o700).create(&folder)?;
+        let lock = File::open(&folder).and_then(|lock| {
+            lock.try_lock()?;
+            Ok(lock)
+        });
+        let lock = match lock {
+            Ok(lock) => lock,
+            Err(error) => {
+                let _ = fs::remove_dir(&folder);
+                return Err(error);
+            }
+        };
         let file = folder.join("file");
-        let mut canary = Self { script: String::new(), folder };
+        let mut canary = Self { script: String::new(), folder, _lock: lock };
         fs::write(&file, "this file is outside of the sandbox")?;
-        let file = file.to_str().ok_or_else(|| {
-            io::Error::other("the name of the folder for temporary files is not UTF-8: set TMPDIR")
-        })?;
+        open_to_scripts([&canary.folder, &file]);
         let targets = json!({
             "file": file,
             "server": std::process::id(),
@@ -72,5 +147,44 @@ impl Drop for Canary {
     fn drop(&mut self) {
         // Nothing in it matters, and the system clears what is left in this place.
         let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Gives these to the user that scripts are, where that is another one: what must keep them away is
+/// the sandbox, not the owner of a file.
+#[cfg(all(target_os = "linux", not(qwed_portable)))]
+fn open_to_scripts(paths: [&PathBuf; 2]) {
+    use crate::sandbox::NOBODY;
+
+    if nix::unistd::geteuid().is_root() {
+        for path in paths {
+            // Where it cannot be done the sandbox is tried with less.
+            let _ = std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY));
+        }
+    }
+}
+
+/// Nothing to do: there is no other user here.
+#[cfg(not(all(target_os = "linux", not(qwed_portable))))]
+fn open_to_scripts(_paths: [&PathBuf; 2]) {}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn the_folder_is_private_and_locked_as_long_as_the_canary_lives() {
+        let parent = tempfile::tempdir().unwrap();
+        let canary = Canary::new_in(parent.path(), Path::new("/usr/bin/python3")).unwrap();
+        let folder = canary.folder.clone();
+        let mode = fs::metadata(&folder).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        let other = File::open(&folder).unwrap();
+        assert!(matches!(other.try_lock(), Err(fs::TryLockError::WouldBlock)));
+        drop(canary);
+        other.try_lock().unwrap();
+        assert!(!folder.exists());
     }
 }

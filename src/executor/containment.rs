@@ -1,8 +1,8 @@
 //! What scripts run in and as: an interpreter, a plan, and proof that the plan holds.
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use thiserror::Error;
@@ -10,11 +10,12 @@ use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{KernelLacks, SandboxMode, Settings};
-use crate::sandbox::{self, LaunchError, Layer, Order, Plan, PlanError, Role, Tier};
+use crate::sandbox::{LaunchError, Order, Plan, Role, Tier};
 
-use super::canary::Canary;
+use super::canary::{Canary, temporary_folder};
 use super::interpreter::{FindError, Interpreter, InterpreterFinder};
 use super::limits::{CANARY_TIMEOUT, CPU_GRACE};
+use super::obstacle::{Obstacle, Ready, SandboxUnavailable, StepDown};
 use super::outcome::Ending;
 use super::{OneShotExecutor, ProjectRun, RunError, RunLimits};
 
@@ -111,82 +112,17 @@ pub(crate) enum NotContained {
     Sandbox(#[from] SandboxUnavailable),
 }
 
-/// The sandbox that the admin wants cannot be had here. `Display` is shown to clients, who ask
-/// their admin: what is missing, how to get it, how to do without.
-#[derive(Debug)]
-pub(crate) struct SandboxUnavailable {
-    mode: SandboxMode,
-    /// The tiers that were tried, best one first, and why not.
-    pub(crate) tried: Vec<(Tier, Obstacle)>,
-}
-
-impl std::error::Error for SandboxUnavailable {}
-
-impl fmt::Display for SandboxUnavailable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("The kernel sandbox cannot be enforced on this machine, so no code runs.")?;
-        for (tier, obstacle) in &self.tried {
-            write!(f, " Tier {tier}: {obstacle}.")?;
-        }
-        if let Some(remedy) = self.tried.iter().find_map(|(_, obstacle)| obstacle.remedy()) {
-            write!(f, " Remedy: {remedy}.")?;
-        }
-        f.write_str(" `qwed-mcp doctor` tells more. The admin can opt out with ")?;
-        f.write_str(match self.mode {
-            SandboxMode::Strict => "QWED_MCP_SANDBOX=required (takes less than all layers), ",
-            SandboxMode::Required | SandboxMode::Degraded | SandboxMode::Off => "",
-        })?;
-        f.write_str(
-            "QWED_MCP_SANDBOX=degraded (system call filter and limits only) or \
-             QWED_MCP_SANDBOX=off (nothing holds the script).",
-        )
+impl Contained {
+    /// What is told of it.
+    pub(super) fn ready(&self) -> Ready {
+        let is_expected = self.passed_over.iter().all(|(_, obstacle)| obstacle.is_expected());
+        // The fault, where there is one.
+        let told = self.passed_over.iter().find(|(_, obstacle)| !obstacle.is_expected());
+        let told = told.or(self.passed_over.first());
+        let step_down =
+            told.map(|(_, obstacle)| StepDown { reason: obstacle.for_clients(), is_expected });
+        Ready { tier: self.plan.tier, step_down }
     }
-}
-
-/// Why a tier cannot be had.
-#[derive(Debug, Clone, Error)]
-pub(crate) enum Obstacle {
-    /// The kernel's Landlock is older than the tier needs.
-    #[error("Landlock ABI {needed} is needed, and this kernel has {}", told_abi(*.present))]
-    Landlock { needed: u8, present: u8 },
-    /// The plan cannot be made. It names what the admin configured.
-    #[error(transparent)]
-    Plan(#[from] PlanError),
-    /// A step of the launch failed.
-    #[error("{0}")]
-    Launch(LaunchError),
-    /// The script that tries to get out succeeded.
-    #[error("a test script got out ({})", .0.join(", "))]
-    Escaped(Vec<String>),
-    /// The script that tries to get out did not run to its end.
-    #[error("a test script did not run to its end: {0}")]
-    NotTried(String),
-}
-
-impl Obstacle {
-    /// The layer that is missing, if it is one.
-    pub(super) fn layer(&self) -> Option<Layer> {
-        match self {
-            Self::Landlock { .. } => Some(Layer::Landlock),
-            Self::Launch(error) => Some(error.layer()),
-            Self::Plan(_) | Self::Escaped(_) | Self::NotTried(_) => None,
-        }
-    }
-
-    /// What the admin can do; nothing where the error itself says so.
-    pub(crate) fn remedy(&self) -> Option<&'static str> {
-        match self {
-            Self::Launch(error) => Some(sandbox::remedy(error)),
-            Self::Landlock { .. } => {
-                Some(sandbox::remedy(&LaunchError::RestrictFiles(String::new())))
-            }
-            Self::Plan(_) | Self::Escaped(_) | Self::NotTried(_) => None,
-        }
-    }
-}
-
-fn told_abi(abi: u8) -> String {
-    if abi == 0 { "none".to_owned() } else { format!("ABI {abi}") }
 }
 
 /// Finds out what scripts can run in, and remembers it. A failure is not remembered: what is
@@ -199,6 +135,8 @@ pub(super) struct Containment {
     memory_mb: u64,
     kernel_lacks: KernelLacks,
     found: OnceCell<Contained>,
+    /// The last reason why there is nothing that was logged.
+    told: Mutex<String>,
 }
 
 impl Containment {
@@ -210,6 +148,7 @@ impl Containment {
             memory_mb: settings.memory_mb,
             kernel_lacks: settings.kernel_lacks,
             found: OnceCell::new(),
+            told: Mutex::default(),
         }
     }
 
@@ -233,18 +172,32 @@ impl Containment {
                 for tier in acceptable_tiers(self.mode) {
                     match self.try_tier(*tier, interpreter, executor).await {
                         Ok(contained) => {
-                            tracing::info!(%tier, "scripts are contained");
+                            tell_of_step_down(*tier, &tried);
                             return Ok(Contained { passed_over: tried, ..contained });
                         }
                         Err(obstacle) => {
-                            tracing::warn!(%tier, ?obstacle, "not to be had: {obstacle}");
+                            tracing::debug!(%tier, ?obstacle, "not to be had");
                             tried.push((*tier, obstacle));
                         }
                     }
+                    if tried.iter().any(|(_, obstacle)| obstacle.is_of_settings()) {
+                        break;
+                    }
                 }
-                Err(SandboxUnavailable { mode: self.mode, tried }.into())
+                let missing = SandboxUnavailable { mode: self.mode, tried };
+                self.tell_of_failure(missing.for_admin());
+                Err(missing.into())
             })
             .await
+    }
+
+    /// Logs why no code can run, once for each reason.
+    fn tell_of_failure(&self, reason: String) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if *told != reason {
+            tracing::error!("no code can run: {reason}");
+            *told = reason;
+        }
     }
 
     /// What scripts run in at `tier`, if it holds.
@@ -258,27 +211,33 @@ impl Containment {
         if tier > Tier::Off && !is_linux {
             return Err(Obstacle::Launch(LaunchError::UnsupportedSystem));
         }
-        let KernelLacks { namespaces, landlock } = self.kernel_lacks;
+        temporary_folder()?;
+        let KernelLacks { namespaces, landlock, file_tree } = self.kernel_lacks;
+        let needed = tier.landlock_abi_min();
+        // Without a sandbox it still keeps signals within the run.
+        let is_used = needed > 0 || tier == Tier::Off;
+        let present = if is_used && !landlock { landlock_abi() } else { 0 };
+        // Before the kernel is asked for anything: a setting that is wrong is wrong at every tier.
+        let (reach, read_paths) = (&interpreter.reach, &self.read_paths);
+        let plan = Plan::new(tier, present, reach, read_paths, self.memory_mb)?;
         if namespaces && tier == Tier::T3 {
             let refused = io::Error::from_raw_os_error(nix::libc::EPERM);
             return Err(Obstacle::Launch(LaunchError::CreateNamespaces(refused.into())));
         }
-        let needed = tier.landlock_abi_min();
-        // Without a sandbox it still keeps signals within the run.
-        let is_used = needed > 0 || tier == Tier::Off;
-        let present = if is_used && is_linux && !landlock { landlock_abi() } else { 0 };
+        if file_tree && tier == Tier::T3 {
+            let (path, error) = (PathBuf::from("/"), io::Error::from_raw_os_error(nix::libc::EIO));
+            let error = error.into();
+            return Err(Obstacle::Launch(LaunchError::MountReadable { path, error }));
+        }
         if present < needed {
             return Err(Obstacle::Landlock { needed, present });
         }
-        let (reach, read_paths) = (&interpreter.reach, &self.read_paths);
-        let plan = Plan::new(tier, present, reach, read_paths, self.memory_mb)?;
         let interpreter = interpreter.clone();
         let contained = Contained { interpreter, plan, passed_over: Vec::new() };
         if tier == Tier::Off {
             return Ok(contained);
         }
-        let canary = Canary::new(&contained.plan.program)
-            .map_err(|error| Obstacle::NotTried(error.to_string()))?;
+        let canary = Canary::new(&contained.plan.program)?;
         let limits = RunLimits::of_script(CANARY_TIMEOUT);
         let never = CancellationToken::new();
         let outcome = match executor.supervise(&contained, &canary.script, limits, &never).await {
@@ -299,6 +258,24 @@ impl Containment {
     }
 }
 
+/// Logs what scripts run in, and what is less about it than there could be.
+fn tell_of_step_down(tier: Tier, passed_over: &[(Tier, Obstacle)]) {
+    tracing::info!(%tier, "scripts are contained");
+    for (better, obstacle) in passed_over {
+        let remedy = obstacle.remedy();
+        if obstacle.is_expected() {
+            tracing::warn!(remedy, "{better} cannot be had, scripts run at {tier}: {obstacle}");
+        } else {
+            // With the path that failed, which the text has not.
+            tracing::error!(
+                remedy,
+                ?obstacle,
+                "{better} failed, scripts run at {tier}: {obstacle}"
+            );
+        }
+    }
+}
+
 /// The tiers that the admin takes, best one first.
 fn acceptable_tiers(mode: SandboxMode) -> &'static [Tier] {
     match mode {
@@ -311,7 +288,7 @@ fn acceptable_tiers(mode: SandboxMode) -> &'static [Tier] {
 
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 pub(super) fn landlock_abi() -> u8 {
-    sandbox::supported_abi()
+    crate::sandbox::supported_abi()
 }
 
 #[cfg(not(all(target_os = "linux", not(qwed_portable))))]

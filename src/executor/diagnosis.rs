@@ -10,9 +10,10 @@ use crate::aibom::{Inventory, Package};
 use crate::config::SandboxMode;
 use crate::sandbox::{Layer, Limits, Tier};
 
-use super::containment::{Contained, NotContained, Obstacle, landlock_abi};
+use super::containment::{Contained, NotContained, landlock_abi};
 use super::limits::CANARY_TIMEOUT;
-use super::{OneShotExecutor, RunLimits};
+use super::obstacle::Obstacle;
+use super::{FindError, HomeExposure, OneShotExecutor, RunLimits};
 
 /// The packages that verification scripts import: module, distribution.
 const PACKAGES: [(&str, &str); 8] = [
@@ -46,12 +47,16 @@ const LAYERS: [Layer; 7] = [
 #[derive(Debug)]
 pub(crate) struct Diagnosis {
     /// The interpreter and its version.
-    pub(crate) interpreter: Result<(PathBuf, String), String>,
+    pub(crate) interpreter: Result<(PathBuf, String), FindError>,
+    /// Why scripts can read the home folder, if they can.
+    pub(crate) exposures: Vec<HomeExposure>,
     /// The distributions that scripts can import, with their versions; None is one that they
     /// cannot.
     pub(crate) packages: BTreeMap<String, Option<String>>,
     /// The tier that scripts get.
     pub(crate) tier: Option<Tier>,
+    /// Better tiers that the admin takes and scripts do not get, best one first, and why not.
+    pub(crate) passed_over: Vec<(Tier, Obstacle)>,
     /// The layers, each with whether scripts have it.
     pub(crate) layers: Vec<(Layer, LayerState)>,
     /// What a run may use up.
@@ -74,40 +79,46 @@ pub(crate) enum LayerState {
         /// What the admin can do.
         remedy: Option<String>,
     },
+    /// Nobody knows: it did not come to that, for this reason.
+    NotTried(&'static str),
 }
 
 impl OneShotExecutor {
     /// Looks at everything that a script would need.
     pub(crate) async fn diagnose(&self) -> Diagnosis {
-        let interpreter = match self.interpreter().await {
-            Ok(found) => Ok((found.reach.program.clone(), found.version.clone())),
-            Err(error) => Err(error.to_string()),
+        let (interpreter, exposures) = match self.interpreter().await {
+            Ok(found) => {
+                let program = found.reach.program.clone();
+                (Ok((program, found.version.clone())), found.exposures.clone())
+            }
+            Err(error) => (Err(error), Vec::new()),
         };
         let (contained, refusal) = match self.contained().await {
             Ok(contained) => (Some(contained), None),
             Err(error) => (None, Some(error)),
         };
-        let obstacles = match &refusal {
-            Some(NotContained::Sandbox(missing)) => missing.tried.as_slice(),
-            Some(NotContained::FindInterpreter(_)) | None => &[],
+        let obstacles = match (&refusal, contained) {
+            (Some(NotContained::Sandbox(missing)), _) => Some(missing.tried.as_slice()),
+            (Some(NotContained::FindInterpreter(_)), _) => None,
+            (None, contained) => contained.map(|contained| contained.passed_over.as_slice()),
         };
-        // Where the best tier was had, or was not asked for, there is nothing to tell of it.
-        let passed_over = contained.map_or(&[][..], |contained| &contained.passed_over);
+        let tier = contained.map(|contained| contained.plan.tier);
         Diagnosis {
             interpreter,
+            exposures,
             packages: match contained {
                 Some(contained) => self.packages(contained).await,
                 None => BTreeMap::new(),
             },
-            tier: contained.map(|contained| contained.plan.tier),
-            layers: layers(
-                contained.map_or(Tier::Off, |contained| contained.plan.tier),
-                &[obstacles, passed_over].concat(),
-                self.mode(),
-            ),
+            tier,
+            passed_over: contained.map_or_else(Vec::new, |contained| contained.passed_over.clone()),
+            layers: layers(tier, obstacles, self.mode()),
             limits: contained.map(|contained| contained.plan.limits),
             landlock_abi: landlock_abi(),
-            refusal: refusal.map(|error| error.to_string()),
+            refusal: refusal.map(|error| match error {
+                NotContained::Sandbox(missing) => missing.for_admin(),
+                NotContained::FindInterpreter(error) => format!("{error}."),
+            }),
         }
     }
 
@@ -146,46 +157,46 @@ impl OneShotExecutor {
     }
 }
 
-/// The state of each layer for scripts that run at `tier`, where these obstacles were met.
+/// The state of each layer for scripts that run at `tier`, where these obstacles were met; None is
+/// that nothing was tried.
 fn layers(
-    tier: Tier,
-    obstacles: &[(Tier, Obstacle)],
+    tier: Option<Tier>,
+    obstacles: Option<&[(Tier, Obstacle)]>,
     mode: SandboxMode,
 ) -> Vec<(Layer, LayerState)> {
-    let missing = |layer: Layer| {
-        let blamed = obstacles.iter().find(|(_, obstacle)| obstacle.layer() == Some(layer));
-        let met = blamed.or_else(|| {
-            // What comes with namespaces is missing where they are, whichever step said so.
-            obstacles.iter().find(|(tier, _)| *tier == layer.tier_min())
-        });
-        match met {
-            Some((_, obstacle)) if layer == Layer::FileTree && blames_namespaces(obstacle) => {
-                LayerState::Missing { why: "it takes namespaces".to_owned(), remedy: None }
-            }
+    let state = |layer: Layer| {
+        if tier.is_some_and(|tier| tier > Tier::Off && tier >= layer.tier_min()) {
+            return LayerState::Enforced;
+        }
+        let Some(obstacles) = obstacles else {
+            return LayerState::NotTried("there is no interpreter to try it with");
+        };
+        match obstacles.iter().find(|(_, obstacle)| obstacle.layer() == Some(layer)) {
             Some((_, obstacle)) => LayerState::Missing {
                 why: obstacle.to_string(),
                 remedy: obstacle.remedy().map(str::to_owned),
             },
+            None if layer == Layer::FileTree && obstacles.iter().any(blames_namespaces) => {
+                LayerState::Missing { why: "it takes namespaces".to_owned(), remedy: None }
+            }
             None if mode == SandboxMode::Off => LayerState::Missing {
                 why: "QWED_MCP_SANDBOX=off".to_owned(),
                 remedy: Some("remove QWED_MCP_SANDBOX".to_owned()),
             },
-            None => LayerState::Missing {
-                why: "not enough without the others".to_owned(),
+            None if tier.is_some() => LayerState::Missing {
+                why: format!("{} failed, see above", layer.tier_min()),
                 remedy: None,
             },
+            None if obstacles.iter().any(|(_, obstacle)| obstacle.is_of_settings()) => {
+                LayerState::NotTried("a setting is in the way, see below")
+            }
+            None => LayerState::NotTried("it is not enough without what is missing, see below"),
         }
     };
-    LAYERS
-        .into_iter()
-        .map(|layer| {
-            let has_it = tier > Tier::Off && tier >= layer.tier_min();
-            (layer, if has_it { LayerState::Enforced } else { missing(layer) })
-        })
-        .collect()
+    LAYERS.into_iter().map(|layer| (layer, state(layer))).collect()
 }
 
-fn blames_namespaces(obstacle: &Obstacle) -> bool {
+fn blames_namespaces((_, obstacle): &(Tier, Obstacle)) -> bool {
     obstacle.layer() == Some(Layer::Namespaces)
 }
 
@@ -194,16 +205,18 @@ mod tests {
     use super::*;
     use crate::sandbox::LaunchError;
 
+    fn states(tier: Option<Tier>, obstacles: Option<&[(Tier, Obstacle)]>) -> Vec<LayerState> {
+        let states = layers(tier, obstacles, SandboxMode::Required);
+        states.into_iter().map(|(_, state)| state).collect()
+    }
+
     #[test]
     fn a_layer_is_missing_for_the_reason_that_was_met() {
         let unshare = || LaunchError::CreateNamespaces(std::io::Error::from_raw_os_error(1).into());
-        let states = |tier, obstacles: &[(Tier, Obstacle)]| {
-            let states = layers(tier, obstacles, SandboxMode::Required);
-            states.into_iter().map(|(_, state)| state).collect::<Vec<_>>()
-        };
-        assert!(states(Tier::T3, &[]).iter().all(|state| *state == LayerState::Enforced));
+        let all = states(Some(Tier::T3), Some(&[]));
+        assert!(all.iter().all(|state| *state == LayerState::Enforced));
 
-        let below = states(Tier::T2, &[(Tier::T3, Obstacle::Launch(unshare()))]);
+        let below = states(Some(Tier::T2), Some(&[(Tier::T3, Obstacle::Launch(unshare()))]));
         let missing = |state: &LayerState| matches!(state, LayerState::Missing { .. });
         assert_eq!(
             below.iter().map(missing).collect::<Vec<_>>(),
@@ -216,9 +229,22 @@ mod tests {
             (Tier::T3, Obstacle::Launch(unshare())),
             (Tier::T2, Obstacle::Landlock { needed: 6, present: 0 }),
         ];
-        let none = states(Tier::Off, &none);
-        assert!(none.iter().all(missing));
+        let none = states(None, Some(&none));
+        assert_eq!(
+            none.iter().map(missing).collect::<Vec<_>>(),
+            [true, true, false, false, false, true, false]
+        );
         let LayerState::Missing { why, .. } = &none[5] else { panic!("missing") };
         assert!(why.contains("Landlock ABI 6 is needed"), "{why}");
+        assert!(matches!(none[6], LayerState::NotTried(_)), "{none:?}");
+    }
+
+    #[test]
+    fn what_was_not_tried_is_not_missing() {
+        let not_tried = |state: &LayerState| matches!(state, LayerState::NotTried(_));
+        assert!(states(None, None).iter().all(not_tried), "no interpreter");
+        let relative = crate::sandbox::PlanError::ReadPathRelative("data".into());
+        let obstacles = [(Tier::T3, Obstacle::Plan(relative))];
+        assert!(states(None, Some(&obstacles)).iter().all(not_tried), "a setting");
     }
 }

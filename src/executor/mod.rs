@@ -5,7 +5,7 @@
 //! decides whether a script may run.
 //!
 //! There are two implementations. [`OneShotExecutor`]: `interpreter` (find Python once) →
-//! `containment` (what holds it here) → `one_shot` (the server's side of a run) ⇄ `protocol` ⇄
+//! `containment` (what holds it here, or which `obstacle` is in the way) → `one_shot` (the server's side of a run) ⇄ `protocol` ⇄
 //! `supervisor` (a process of its own for each run, which starts Python, watches it and clears up
 //! after it). `warm`: the children of an interpreter that has loaded what scripts use, and the
 //! first one where that cannot be had. `recording` stands in front of either, where a bill of
@@ -21,6 +21,7 @@ mod interpreter;
 mod limits;
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 mod memory;
+mod obstacle;
 mod one_shot;
 pub(crate) mod orphans;
 mod outcome;
@@ -34,9 +35,11 @@ mod supervisors;
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 mod warm;
 
-pub(crate) use containment::{NotContained, NotForProject, SandboxUnavailable};
+pub(crate) use containment::{NotContained, NotForProject};
 pub(crate) use diagnosis::{Diagnosis, LayerState};
+pub(crate) use interpreter::{FindError, HomeExposure, Unusable};
 pub(crate) use limits::RunLimits;
+pub(crate) use obstacle::{Obstacle, Ready, SandboxUnavailable, StepDown};
 pub(crate) use one_shot::OneShotExecutor;
 pub(crate) use outcome::{Captured, Ending, Outcome, Start};
 pub(crate) use protocol::{SUPERVISE_ARGUMENT, SWEEP_ARGUMENT};
@@ -54,8 +57,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::aibom::Inventory;
 use crate::gateway::AuthorizedScript;
+use crate::sandbox::LaunchError;
 pub(crate) use crate::sandbox::LeftFolder;
-use crate::sandbox::{LaunchError, Tier};
 
 /// Something that can run a script.
 pub(crate) trait Executor: Send + Sync + 'static {
@@ -95,9 +98,9 @@ pub(crate) trait Executor: Send + Sync + 'static {
 /// The end of what an executor keeps.
 pub(crate) type ShutDown<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
-/// An answer to whether scripts can be contained: the tier, or none if there is no interpreter.
+/// An answer to whether scripts can be contained: how, or none if there is no interpreter.
 pub(crate) type Readiness<'a> =
-    Pin<Box<dyn Future<Output = Result<Option<Tier>, SandboxUnavailable>> + Send + 'a>>;
+    Pin<Box<dyn Future<Output = Result<Option<Ready>, SandboxUnavailable>> + Send + 'a>>;
 
 /// What is installed, being found out.
 pub(crate) type TakeInventory<'a> = Pin<Box<dyn Future<Output = Option<Inventory>> + Send + 'a>>;

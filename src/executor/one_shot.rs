@@ -239,7 +239,7 @@ impl Executor for OneShotExecutor {
     fn readiness(&self) -> Readiness<'_> {
         Box::pin(async {
             match self.contained().await {
-                Ok(contained) => Ok(Some(contained.plan.tier)),
+                Ok(contained) => Ok(Some(contained.ready())),
                 // Without an interpreter the run itself says so.
                 Err(NotContained::FindInterpreter(_)) => Ok(None),
                 Err(NotContained::Sandbox(missing)) => Err(missing),

@@ -167,8 +167,9 @@ impl Governance {
             return Err(Refusal::SandboxViolation(NotForProject::OwnInterpreter.to_string()));
         }
         let readiness = self.executor.readiness();
-        let tier =
+        let ready =
             readiness.await.map_err(|missing| Refusal::SandboxViolation(missing.to_string()))?;
+        let tier = ready.map(|ready| ready.tier);
         let mut budget = Budget::new(call.started, &policy);
         budget.attempt()?;
         let order = PytestOrder::parse(&call.arguments, root)

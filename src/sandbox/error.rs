@@ -26,6 +26,21 @@ impl From<nix::Error> for OsError {
     }
 }
 
+impl OsError {
+    /// Whether the kernel says that this is not to be had here: it does not have it, or a policy or
+    /// a limit of the machine forbids it.
+    fn is_refusal(self) -> bool {
+        use nix::libc::{EACCES, EINVAL, ENOSPC, ENOSYS, EPERM, EUSERS};
+
+        [EPERM, EACCES, ENOSYS, EINVAL, ENOSPC, EUSERS].contains(&self.0)
+    }
+
+    /// Whether something is not there.
+    pub(super) fn is_missing(self) -> bool {
+        self.0 == nix::libc::ENOENT
+    }
+}
+
 /// A layer of the sandbox, for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -137,6 +152,39 @@ impl Layer {
 }
 
 impl LaunchError {
+    /// Whether this kernel or container has no namespaces, or does not let this user mount anything
+    /// in them: known reasons to have less than tier 3. Whatever else fails there is a fault.
+    pub(crate) fn is_without_namespaces(&self) -> bool {
+        match self {
+            Self::CreateNamespaces(error)
+            | Self::MapIdentity(error)
+            | Self::NameHost(error)
+            | Self::IsolateMounts(error)
+            | Self::MountTemporary { error, .. }
+            | Self::EnterRoot(error) => error.is_refusal(),
+            Self::UnsupportedSystem
+            | Self::PrepareProcess(_)
+            | Self::CreateScratch(_)
+            | Self::StoreScript(_)
+            | Self::StartLauncher(_)
+            | Self::StartInit(_)
+            | Self::LauncherEnded
+            | Self::MountReadable { .. }
+            | Self::LayOutRoot { .. }
+            | Self::OpenProgram(_)
+            | Self::ReserveDescriptor(_)
+            | Self::EnterScratch(_)
+            | Self::DropIdentity(_)
+            | Self::LimitResources(_)
+            | Self::WatchMemory(_)
+            | Self::DropCapabilities(_)
+            | Self::ForbidPrivileges(_)
+            | Self::RestrictFiles(_)
+            | Self::FilterCalls(_)
+            | Self::Execute(_) => false,
+        }
+    }
+
     /// The layer that is missing.
     pub(crate) fn layer(&self) -> Layer {
         match self {
@@ -164,6 +212,33 @@ impl LaunchError {
             | Self::ReserveDescriptor(_)
             | Self::EnterScratch(_)
             | Self::Execute(_) => Layer::Start,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::libc::{EACCES, EINVAL, EIO, EMFILE, ENOENT, ENOMEM, ENOSPC, ENOSYS, EPERM, EUSERS};
+
+    use super::*;
+
+    #[test]
+    fn only_what_refuses_namespaces_is_expected_to_do_so() {
+        for errno in [EPERM, EACCES, ENOSYS, EINVAL, ENOSPC, EUSERS] {
+            let error = OsError(errno);
+            let at = PathBuf::from("/");
+            assert!(LaunchError::CreateNamespaces(error).is_without_namespaces(), "{errno}");
+            assert!(LaunchError::MapIdentity(error).is_without_namespaces(), "{errno}");
+            assert!(LaunchError::IsolateMounts(error).is_without_namespaces(), "{errno}");
+            assert!(LaunchError::MountTemporary { at, error }.is_without_namespaces(), "{errno}");
+            assert!(!LaunchError::OpenProgram(error).is_without_namespaces(), "{errno}");
+            let path = PathBuf::from("/");
+            assert!(!LaunchError::MountReadable { path, error }.is_without_namespaces());
+        }
+        for errno in [ENOENT, ENOMEM, EMFILE, EIO] {
+            let error = OsError(errno);
+            assert!(!LaunchError::CreateNamespaces(error).is_without_namespaces(), "{errno}");
+            assert!(!LaunchError::EnterRoot(error).is_without_namespaces(), "{errno}");
         }
     }
 }

@@ -28,7 +28,7 @@ mod view;
 pub(crate) use error::{LaunchError, Layer};
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 pub(crate) use linux::{
-    INIT_ARGUMENT, Init, LAUNCHER_ARGUMENT, Launched, SignalScope, become_python, launch,
+    INIT_ARGUMENT, Init, LAUNCHER_ARGUMENT, Launched, NOBODY, SignalScope, become_python, launch,
     reap_orphans, supported_abi,
 };
 pub(crate) use order::{Order, PYTHON_COMMAND, Role};

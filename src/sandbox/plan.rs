@@ -152,21 +152,51 @@ pub(crate) enum PlanError {
     /// The interpreter has gone since it was found.
     #[error("the interpreter {0} is not there any more")]
     ProgramMissing(PathBuf),
+    /// It depends on the server's current folder what that is.
+    #[error("QWED_MCP_READ_PATHS lists {0}, which is not an absolute path")]
+    ReadPathRelative(PathBuf),
     /// What the admin lists has to be there: a typing error must not go unseen.
-    #[error("QWED_MCP_READ_PATHS lists {0}, and nothing is there. Correct or remove it")]
+    #[error("QWED_MCP_READ_PATHS lists {0}, and nothing is there")]
     ReadPathMissing(PathBuf),
     /// A name that cannot be passed on as text.
-    #[error("QWED_MCP_READ_PATHS lists {0:?}, which is not UTF-8. Give it another name")]
+    #[error("QWED_MCP_READ_PATHS lists {0:?}, which is not UTF-8")]
     ReadPathNotText(PathBuf),
     /// Every place for it is among what is readable.
-    #[error("there is no place for the scratch folder: leave /scratch out of QWED_MCP_READ_PATHS")]
+    #[error("there is no place for the scratch folder: all that it could have is readable")]
     NoScratchPlace,
     /// The whole machine, or a door to the kernel.
-    #[error(
-        "QWED_MCP_READ_PATHS lists {0}, which cannot be opened to scripts: list folders below / \
-         that are not in /proc, /sys or /dev"
-    )]
+    #[error("QWED_MCP_READ_PATHS lists {0}, which cannot be opened to scripts")]
     ReadPathRefused(PathBuf),
+}
+
+impl PlanError {
+    /// The same without a path, for clients.
+    pub(crate) fn for_clients(&self) -> &'static str {
+        match self {
+            Self::ProgramMissing(_) => "the interpreter is not there any more",
+            Self::ReadPathRelative(_) => "an entry of QWED_MCP_READ_PATHS is not an absolute path",
+            Self::ReadPathMissing(_) => "an entry of QWED_MCP_READ_PATHS is not there",
+            Self::ReadPathNotText(_) => "an entry of QWED_MCP_READ_PATHS is not UTF-8",
+            Self::ReadPathRefused(_) => {
+                "an entry of QWED_MCP_READ_PATHS cannot be opened to scripts"
+            }
+            Self::NoScratchPlace => {
+                "there is no place for the scratch folder beside QWED_MCP_READ_PATHS"
+            }
+        }
+    }
+
+    /// What the admin can do.
+    pub(crate) fn remedy(&self) -> &'static str {
+        match self {
+            Self::ProgramMissing(_) => "restart the server",
+            Self::ReadPathRelative(_) => "write it from / on; ~ and variables are not expanded",
+            Self::ReadPathMissing(_) => "correct or remove it",
+            Self::ReadPathNotText(_) => "give it another name",
+            Self::ReadPathRefused(_) => "list folders below / that are not in /proc, /sys or /dev",
+            Self::NoScratchPlace => "leave /scratch out of QWED_MCP_READ_PATHS",
+        }
+    }
 }
 
 impl Plan {
@@ -187,6 +217,9 @@ impl Plan {
             if path.to_str().is_none() {
                 return Err(PlanError::ReadPathNotText(path.clone()));
             }
+            if !path.is_absolute() {
+                return Err(PlanError::ReadPathRelative(path.clone()));
+            }
             if !may_be_readable(path) {
                 return Err(PlanError::ReadPathRefused(path.clone()));
             }
@@ -203,7 +236,8 @@ impl Plan {
         }
         let loader = reach.loader.as_ref().and_then(|loader| fs::canonicalize(loader).ok());
         let (readable, links, folders) = (view.real(), view.links(), view.folders());
-        let scratch = scratch_place(&readable, &links, &folders).ok_or(PlanError::NoScratchPlace)?;
+        let scratch =
+            scratch_place(&readable, &links, &folders).ok_or(PlanError::NoScratchPlace)?;
         Ok(Self {
             tier,
             landlock_abi,
@@ -307,7 +341,9 @@ mod tests {
         assert!(plan("/etc").unwrap().readable.contains(&"/etc".into()));
         for (path, expected) in [
             ("/missing", PlanError::ReadPathMissing("/missing".into())),
-            ("relative", PlanError::ReadPathMissing("relative".into())),
+            ("relative", PlanError::ReadPathRelative("relative".into())),
+            // Of the folder in which tests run: it is there.
+            ("src", PlanError::ReadPathRelative("src".into())),
             ("/", PlanError::ReadPathRefused("/".into())),
             ("/proc", PlanError::ReadPathRefused("/proc".into())),
             ("/dev/../dev/shm", PlanError::ReadPathRefused("/dev/../dev/shm".into())),

@@ -39,7 +39,8 @@ const CONTAINER_MARKS: [&str; 2] = ["/.dockerenv", "/run/.containerenv"];
 /// What to do about `error`: one or two sentences, without a full stop.
 pub(crate) fn remedy(error: &LaunchError) -> &'static str {
     match error.layer() {
-        Layer::Namespaces | Layer::FileTree => namespaces_remedy(),
+        Layer::Namespaces | Layer::FileTree if error.is_without_namespaces() => namespaces_remedy(),
+        Layer::Namespaces | Layer::FileTree => file_tree_remedy(error),
         Layer::Landlock => {
             "Landlock is missing or too old: without namespaces Linux 6.12 is needed, with them \
              5.13; it must be compiled in (CONFIG_SECURITY_LANDLOCK) and listed in the boot \
@@ -79,9 +80,28 @@ fn namespaces_remedy() -> &'static str {
      for this user, or rely on Landlock (Linux 6.12)"
 }
 
+fn file_tree_remedy(error: &LaunchError) -> &'static str {
+    if matches!(error, LaunchError::MountReadable { .. }) {
+        "the server's log names the path: it must be there, and readable by the server's user; if it \
+         is, please report this"
+    } else {
+        "the machine may be out of memory or descriptors; if it is not, please report this with the \
+         server's log"
+    }
+}
+
 fn start_remedy(error: &LaunchError) -> &'static str {
     if *error == LaunchError::UnsupportedSystem {
         "use Linux, in a virtual machine or WSL 2"
+    } else if matches!(error, LaunchError::Execute(error) | LaunchError::OpenProgram(error) if error.is_missing())
+    {
+        "something on the way to the interpreter is not there inside: set QWED_MCP_PYTHON to the path \
+         that it has without links (sys.executable shows it), and please report this with the \
+         server's log"
+    } else if matches!(error, LaunchError::StartLauncher(_) | LaunchError::StartInit(_)) {
+        "the machine is out of processes, descriptors or memory; see ulimit -a"
+    } else if matches!(error, LaunchError::CreateScratch(_)) {
+        "set TMPDIR to a folder that the server may write to"
     } else if matches!(error, LaunchError::ReserveDescriptor(_)) {
         "raise the limit of open files of the server above 1000 (ulimit -n)"
     } else if matches!(error, LaunchError::Execute(_) | LaunchError::OpenProgram(_)) {

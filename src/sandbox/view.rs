@@ -188,7 +188,7 @@ mod tests {
         assert!(view.add(&root.join("x/../bin")));
         assert_eq!((view.real(), view.folders()), (vec![root.join("bin")], vec![root.join("x")]));
         assert!(view.add(&root.join("x")), "{view:?}");
-        assert_eq!(view.folders(), [] as [PathBuf; 0], "it is there as a readable one");
+        assert_eq!(view.folders(), Vec::<PathBuf>::new(), "it is there as a readable one");
         assert!(!View::default().add(&root.join("missing/../bin")), "as the kernel has it");
         assert!(!View::default().add(&root.join("bin/python/../python")), "as the kernel has it");
     }

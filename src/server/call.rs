@@ -1,6 +1,7 @@
 //! A `tools/call` from its arguments to its reply, top to bottom: decide, run, answer.
 
-use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -11,7 +12,7 @@ use uuid::Uuid;
 
 use crate::aibom::Session;
 use crate::config::{AdminGate, SandboxMode, Secret, Settings};
-use crate::executor::{self, Executor, Outcome, RunLimits};
+use crate::executor::{self, Executor, Outcome, RunLimits, StepDown};
 use crate::gateway::{
     Arguments, AuthorizedScript, Decision, DecisionRecord, Grant, RiskBasedExecutionGateway,
 };
@@ -37,6 +38,10 @@ pub(crate) struct Server {
     sync_limits: RunLimits,
     replies: ReplyRoom,
     sandbox: SandboxMode,
+    /// Why scripts run at a lower tier than they could, once that is known.
+    step_down: OnceLock<StepDown>,
+    /// Whether a model was told of it.
+    is_step_down_told: AtomicBool,
     /// The governed tools, where the admin has a policy for them.
     governance: Option<Arc<Governance>>,
     /// What is used, where a bill of materials is wanted.
@@ -70,6 +75,8 @@ impl Server {
             sync_limits: RunLimits::of_script(settings.sync_timeout),
             replies: ReplyRoom::default(),
             sandbox: settings.sandbox,
+            step_down: OnceLock::new(),
+            is_step_down_told: AtomicBool::new(false),
             governance,
             session,
         }
@@ -106,7 +113,8 @@ impl Server {
                 let state = self.jobs.state(id);
                 let room = self.replies.room_for(state.as_ref().map_or(0, JobState::output_bytes));
                 let room = room.await;
-                Reply::job_status(&record, id, state, self.jobs.timeout()).in_room(room)
+                let reply = Reply::job_status(&record, id, state, self.jobs.timeout());
+                self.with_step_down(reply).in_room(room)
             }
         }
     }
@@ -158,7 +166,16 @@ impl Server {
         let run = executor::run(&*self.executor, script, self.sync_limits, cancel).await;
         // Within the turn: while nobody reads replies, nothing more is run for them.
         let room = self.replies.room_for(run.as_ref().map_or(0, Outcome::output_bytes)).await;
-        Reply::ran(record, run, self.sync_limits.timeout).in_room(room)
+        let reply = Reply::ran(record, run, self.sync_limits.timeout);
+        self.with_step_down(reply).in_room(room)
+    }
+
+    /// The reply with why a run had less of the sandbox than there could be, if it had.
+    fn with_step_down(&self, reply: Reply) -> Reply {
+        match self.step_down.get() {
+            Some(step_down) => reply.with_step_down(step_down, &self.is_step_down_told),
+            None => reply,
+        }
     }
 
     /// Tells the audit log of a decision about a script, where there is one.
@@ -187,7 +204,12 @@ impl Server {
         }
         tokio::select! {
             readiness = self.executor.readiness() => match readiness {
-                Ok(_) => decision,
+                Ok(ready) => {
+                    if let Some(step_down) = ready.and_then(|ready| ready.step_down) {
+                        self.step_down.get_or_init(|| step_down);
+                    }
+                    decision
+                }
                 Err(missing) => self.gateway.block_without_sandbox(decision, &missing.to_string()),
             },
             // Whoever runs it will see the same, and not start it.
@@ -202,11 +224,10 @@ impl Server {
             return;
         }
         sleep(WARM_UP_DELAY).await;
-        if let Err(missing) = self.executor.readiness().await {
-            tracing::error!("no code can run: {missing}");
-            return;
+        // Why not is in the log.
+        if self.executor.readiness().await.is_ok() {
+            self.executor.warm_up();
         }
-        self.executor.warm_up();
     }
 
     /// Ends what lives between calls, and comes back when it is gone.

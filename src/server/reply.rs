@@ -1,13 +1,14 @@
 //! What came of a call, in the words of the documents.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rmcp::model::{CallToolResult, ContentBlock, MetaObject};
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::executor::{Captured, Ending, Outcome, RunError, Start};
+use crate::executor::{Captured, Ending, Outcome, RunError, Start, StepDown};
 use crate::gateway::{DecisionRecord, JobId};
 use crate::governance::Refusal;
 use crate::jobs::{JobEnd, JobState, PlaceError};
@@ -120,6 +121,24 @@ impl Reply {
         reply.texts.push(text);
         reply.texts.extend(printed_until_then);
         reply
+    }
+
+    /// Says why the run had less of the sandbox than there could be: in `_meta`, and where it is a
+    /// fault also to the model, unless somebody `was_told` before.
+    pub(super) fn with_step_down(mut self, step_down: &StepDown, was_told: &AtomicBool) -> Self {
+        let Some(Value::Object(execution)) = &mut self.execution else { return self };
+        // Null for what never started.
+        let Some(tier) = execution.get("sandbox").and_then(Value::as_str) else { return self };
+        let StepDown { reason, is_expected } = step_down;
+        if !is_expected && !was_told.swap(true, Ordering::Relaxed) {
+            let lacks = if tier == Tier::T2.as_str() { "" } else { " and without Landlock" };
+            self.texts.push(format!(
+                "This script ran at tier {tier} of the sandbox, without its own file tree{lacks}, \
+                 because {reason}; the admin can run `qwed-mcp doctor`."
+            ));
+        }
+        execution.insert("sandbox_reason".to_owned(), json!(reason));
+        self
     }
 
     /// Keeps a part of the room for replies until this one is written.

@@ -388,7 +388,8 @@ fn a_missing_interpreter_is_a_clear_error() {
         assert_eq!(
             result.text(),
             "Execution error: the interpreter that QWED_MCP_PYTHON names could not be used: it does \
-             not start. Set QWED_MCP_PYTHON to the absolute path of a Python 3.8 or later; ~ and variables \
+             not start: No such file or directory (os error 2). Set QWED_MCP_PYTHON to the absolute \
+             path of a Python 3.8 or later, or to a name that is on PATH; ~ and variables \
              are not expanded."
         );
         assert!(result.is_error);

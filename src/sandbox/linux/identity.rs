@@ -14,7 +14,7 @@ use nix::unistd::{Gid, Uid, getegid, geteuid, setgroups, setresgid, setresuid, w
 use super::LaunchError;
 
 /// The user and group `nobody`, which own nothing.
-pub(super) const NOBODY: u32 = 65534;
+pub(crate) const NOBODY: u32 = 65534;
 
 /// Whether the server's user has to be given up: it is root, and could be nobody.
 ///

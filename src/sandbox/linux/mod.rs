@@ -16,6 +16,7 @@ mod syscalls;
 mod tree;
 
 pub(crate) use file_access::supported_abi;
+pub(crate) use identity::NOBODY;
 pub(crate) use init::reap_orphans;
 pub(crate) use launch::{Init, Launched, launch};
 pub(crate) use launcher::become_python;

@@ -263,7 +263,11 @@ fn nothing_runs_without_a_sandbox() {
     for (mode, lacks, message) in [
         ("off", "", "Sandbox violation: tier off"),
         ("degraded", "namespaces,landlock", "Sandbox violation: tier T1"),
-        ("required", "namespaces,landlock", "Sandbox violation: The kernel sandbox cannot be"),
+        (
+            "required",
+            "namespaces,landlock",
+            "Sandbox violation: Scripts cannot run: new namespaces",
+        ),
     ] {
         // One that every user can start: at tier 1 that is nobody, where the server is root.
         let server = governed.server().variable("QWED_MCP_SANDBOX", mode);

@@ -1,0 +1,187 @@
+//! Why a run has less than it could: what is told to clients, and what to the admin.
+
+use std::fmt;
+
+use thiserror::Error;
+
+use crate::config::SandboxMode;
+use crate::sandbox::{self, LaunchError, Layer, PlanError, Tier};
+
+use super::canary::TemporaryFolderError;
+
+/// The sandbox that the admin wants cannot be had here. `Display` is for clients, whose model reads
+/// it: what is missing, and what their admin can do.
+#[derive(Debug)]
+pub(crate) struct SandboxUnavailable {
+    pub(super) mode: SandboxMode,
+    /// The tiers that were tried, best one first, and why not.
+    pub(crate) tried: Vec<(Tier, Obstacle)>,
+}
+
+impl SandboxUnavailable {
+    /// The same for the admin: with paths, and with how to do without.
+    pub(crate) fn for_admin(&self) -> String {
+        let mut text = format!("{}.", self.reasons(ToString::to_string));
+        let remedy = self.tried.iter().find_map(|(_, obstacle)| obstacle.remedy());
+        if let Some(remedy) = remedy {
+            text = format!("{text} Remedy: {remedy}.");
+        }
+        let is_of_settings = self.tried.iter().any(|(_, obstacle)| obstacle.is_of_settings());
+        if !is_of_settings {
+            text += " To do with less: ";
+            text += match self.mode {
+                SandboxMode::Strict => "QWED_MCP_SANDBOX=required (takes less than all layers), ",
+                SandboxMode::Required | SandboxMode::Degraded | SandboxMode::Off => "",
+            };
+            text += "QWED_MCP_SANDBOX=degraded (system call filter and limits only) or \
+                     QWED_MCP_SANDBOX=off (nothing holds the script).";
+        }
+        text
+    }
+
+    /// Each reason once; with its tiers where they differ.
+    fn reasons(&self, told: fn(&Obstacle) -> String) -> String {
+        let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
+        for (tier, obstacle) in &self.tried {
+            let reason = told(obstacle);
+            match reasons.iter_mut().find(|(known, _)| *known == reason) {
+                Some((_, tiers)) => tiers.push(tier.as_str()),
+                None => reasons.push((reason, vec![tier.as_str()])),
+            }
+        }
+        let is_one = reasons.len() == 1;
+        let reasons = reasons.into_iter().map(|(reason, tiers)| {
+            if is_one { reason } else { format!("{reason} ({})", tiers.join(", ")) }
+        });
+        reasons.collect::<Vec<_>>().join("; ")
+    }
+}
+
+impl std::error::Error for SandboxUnavailable {}
+
+impl fmt::Display for SandboxUnavailable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Scripts cannot run: {}.", self.reasons(Obstacle::for_clients))?;
+        let remedy = self.tried.iter().find_map(|(_, obstacle)| obstacle.remedy_for_clients());
+        if let Some(remedy) = remedy {
+            let (first, rest) = remedy.split_at(1);
+            write!(f, " {}{rest}.", first.to_uppercase())?;
+        }
+        f.write_str(" Run `qwed-mcp doctor` for details.")
+    }
+}
+
+/// Why a tier cannot be had. `Display` is for the admin: it has paths.
+#[derive(Debug, Clone, Error)]
+pub(crate) enum Obstacle {
+    /// The kernel's Landlock is older than the tier needs.
+    #[error("Landlock ABI {needed} is needed, and this kernel has {}", told_abi(*.present))]
+    Landlock { needed: u8, present: u8 },
+    /// The plan cannot be made.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// There is no place for what every run needs.
+    #[error(transparent)]
+    TemporaryFolder(#[from] TemporaryFolderError),
+    /// A step of the launch failed.
+    #[error("{0}")]
+    Launch(LaunchError),
+    /// The script that tries to get out succeeded.
+    #[error("a test script got out ({})", .0.join(", "))]
+    Escaped(Vec<String>),
+    /// The script that tries to get out did not run to its end.
+    #[error("a test script did not run to its end: {0}")]
+    NotTried(String),
+}
+
+impl Obstacle {
+    /// The layer that is missing, if it is one.
+    pub(super) fn layer(&self) -> Option<Layer> {
+        match self {
+            Self::Landlock { .. } => Some(Layer::Landlock),
+            Self::Launch(error) => Some(error.layer()),
+            Self::Plan(_) | Self::TemporaryFolder(_) | Self::Escaped(_) | Self::NotTried(_) => None,
+        }
+    }
+
+    /// What the admin can do.
+    pub(crate) fn remedy(&self) -> Option<&'static str> {
+        match self {
+            Self::Launch(error) => Some(sandbox::remedy(error)),
+            Self::Landlock { .. } => {
+                Some(sandbox::remedy(&LaunchError::RestrictFiles(String::new())))
+            }
+            Self::Plan(error) => Some(error.remedy()),
+            Self::TemporaryFolder(_) => Some(TemporaryFolderError::REMEDY),
+            Self::Escaped(_) | Self::NotTried(_) => None,
+        }
+    }
+
+    /// The same for clients: how a machine or a container is told to allow namespaces is long, and
+    /// nothing for a model.
+    fn remedy_for_clients(&self) -> Option<&'static str> {
+        match self {
+            Self::Launch(error) if error.is_without_namespaces() => {
+                Some("the admin can allow the server to create namespaces")
+            }
+            Self::Launch(_)
+            | Self::Landlock { .. }
+            | Self::Plan(_)
+            | Self::TemporaryFolder(_)
+            | Self::Escaped(_)
+            | Self::NotTried(_) => self.remedy(),
+        }
+    }
+
+    /// The same without a path, for clients.
+    pub(super) fn for_clients(&self) -> String {
+        match self {
+            Self::Plan(error) => error.for_clients().to_owned(),
+            Self::TemporaryFolder(error) => error.for_clients(),
+            Self::Landlock { .. } | Self::Launch(_) | Self::Escaped(_) | Self::NotTried(_) => {
+                self.to_string()
+            }
+        }
+    }
+
+    /// Whether it is a setting: the same one is in the way of every tier.
+    pub(super) fn is_of_settings(&self) -> bool {
+        match self {
+            Self::Plan(_) | Self::TemporaryFolder(_) => true,
+            Self::Landlock { .. } | Self::Launch(_) | Self::Escaped(_) | Self::NotTried(_) => false,
+        }
+    }
+
+    /// Whether it is known that some kernels and containers do not have this. Everything else is a
+    /// fault, and nobody should have less by it without hearing of it.
+    pub(crate) fn is_expected(&self) -> bool {
+        match self {
+            Self::Launch(error) => error.is_without_namespaces(),
+            Self::Landlock { .. } => true,
+            Self::Plan(_) | Self::TemporaryFolder(_) | Self::Escaped(_) | Self::NotTried(_) => {
+                false
+            }
+        }
+    }
+}
+
+fn told_abi(abi: u8) -> String {
+    if abi == 0 { "none".to_owned() } else { format!("ABI {abi}") }
+}
+
+/// What scripts run in, as far as it is told to those who ask for a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Ready {
+    pub(crate) tier: Tier,
+    /// Why it is not the best tier that the admin takes, if it is not.
+    pub(crate) step_down: Option<StepDown>,
+}
+
+/// Why scripts run at a lower tier than the best one that the admin takes. Names no path: clients
+/// see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StepDown {
+    pub(crate) reason: String,
+    /// Whether it is known that such machines do not have more.
+    pub(crate) is_expected: bool,
+}

@@ -1,0 +1,141 @@
+# Prints which interpreter this is, and what scripts in it will read besides their own text, as JSON.
+# Run outside of the sandbox with -I and -S, so nothing runs here but the standard library: no .pth
+# line, no sitecustomize, nothing that PYTHONPATH or site-packages holds. What these do to scripts,
+# they do inside. Arguments: sources to compile for this interpreter.
+import json
+import marshal
+import os
+import site
+import sys
+import sysconfig
+
+# Modules with shared libraries of their own, so that these are loaded and seen.
+WITH_LIBRARIES = (
+    "_bz2", "_crypt", "_ctypes", "_curses", "_curses_panel", "_dbm", "_decimal", "_elementtree",
+    "_gdbm", "_hashlib", "_lzma", "_sqlite3", "_ssl", "_uuid", "_zstd", "nis", "pyexpat", "zlib",
+)
+
+
+def package_folders():
+    # The folders of installed packages, in the order of site.main(). Its own functions find them,
+    # the virtual environment too; what they do with each folder is run the .pth files in it, so that
+    # is replaced.
+    found = []
+
+    def addsitedir(folder, known_paths=None):
+        found.append(folder)
+        return known_paths
+
+    site.addsitedir = addsitedir
+    # As without -I: where the user is not another one than it seems.
+    is_own = os.geteuid() == os.getuid() and os.getegid() == os.getgid()
+    site.ENABLE_USER_SITE = is_own
+    site.venv(set())
+    if site.ENABLE_USER_SITE:
+        site.addusersitepackages(set())
+    site.addsitepackages(set())
+    return found
+
+
+def named_in_pth_files(folder):
+    # What the lines name that are paths. The others are code, and run inside only.
+    try:
+        names = sorted(name for name in os.listdir(folder) if name.endswith(".pth"))
+    except OSError:
+        return
+    for name in names:
+        try:
+            # utf-8-sig: a mark at the start is not part of the first path.
+            with open(os.path.join(folder, name), encoding="utf-8-sig",
+                      errors="surrogateescape") as file:
+                lines = file.read().splitlines()
+        except OSError:
+            continue
+        for line in lines:
+            line = line.rstrip()
+            if not line or line.startswith(("#", "import ", "import\t")) or "\0" in line:
+                continue
+            path = os.path.abspath(os.path.join(folder, line))
+            if os.path.exists(path):
+                yield path
+
+
+def loaded_files():
+    # The files that are mapped, and the names by which the loader found them: links among them
+    # have to be there too. Nothing where there is no /proc.
+    for name in WITH_LIBRARIES:
+        try:
+            __import__(name)
+        except Exception:
+            pass
+    try:
+        with open("/proc/self/maps", errors="surrogateescape") as maps:
+            files = {line.rstrip("\n").split(None, 5)[5] for line in maps if "/" in line}
+    except OSError:
+        return set()
+    try:
+        names = set(names_of_libraries())
+    except Exception:
+        names = {link for path in files for link in links_beside(path)}
+    own = os.path.realpath(sys.executable)
+    return {path for path in files | names if path != own and os.path.isfile(path)}
+
+
+def names_of_libraries():
+    # Each library as the loader's list has it (link.h: struct link_map).
+    import ctypes
+
+    class LinkMap(ctypes.Structure):
+        pass
+
+    LinkMap._fields_ = [
+        ("address", ctypes.c_void_p), ("name", ctypes.c_char_p), ("dynamic", ctypes.c_void_p),
+        ("next", ctypes.POINTER(LinkMap)),
+    ]
+    entry = ctypes.cast(ctypes.CDLL(None)._handle, ctypes.POINTER(LinkMap))
+    while entry:
+        if entry.contents.name:
+            yield os.fsdecode(entry.contents.name)
+        entry = entry.contents.next
+
+
+def links_beside(path):
+    folder = os.path.dirname(path)
+    try:
+        links = [entry.path for entry in os.scandir(folder) if entry.is_symlink()]
+    except OSError:
+        return []
+    return [link for link in links if os.path.realpath(link) == path]
+
+
+def answer():
+    packages = package_folders()
+    named = [path for folder in packages for path in named_in_pth_files(folder)]
+    loaded = loaded_files()
+    loaders = [
+        path for path in loaded if os.path.basename(path).startswith(("ld-", "ld.", "ld64."))
+    ]
+    kinds = sysconfig.get_paths()
+    paths = {path for kind, path in kinds.items() if kind not in ("scripts", "data")}
+    paths |= set(sys.path) | set(packages) | loaded
+    for prefix in {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}:
+        paths |= {
+            os.path.join(prefix, name) for name in ("lib", "lib64", "pyvenv.cfg", "share/zoneinfo")
+        }
+    has_user_site = bool(site.ENABLE_USER_SITE) and site.getusersitepackages() in packages
+    sources = sys.argv[1:] if sys.version_info >= (3, 8) else []
+    return {
+        "executable": sys.executable,
+        "version_info": sys.version_info[:2],
+        "version": sys.version.split()[0],
+        "codes": [
+            marshal.dumps(compile(source, "<bootstrap>", "exec")).hex() for source in sources
+        ],
+        "loader": min(loaders, default=None),
+        "paths": sorted(path for path in paths if os.path.isabs(path) and path != "/"),
+        "named_in_pth_files": named,
+        "user_base": site.getuserbase() if has_user_site else None,
+    }
+
+
+print(json.dumps(answer()))
