@@ -120,10 +120,12 @@ pub(super) fn supervisor_command(control: OwnedFd) -> std::io::Result<Command> {
 
 /// The program to start as a supervisor: this one.
 fn own_binary() -> std::io::Result<PathBuf> {
-    if cfg!(target_os = "linux") {
+    if cfg!(all(target_os = "linux", not(qwed_portable))) {
         // Also after the file was replaced by a newer one.
-        Ok(Path::new("/proc/self/exe").to_owned())
-    } else {
-        std::env::current_exe()
+        return Ok(Path::new("/proc/self/exe").to_owned());
     }
+    // Some systems only know it by their /proc, which may not be there.
+    let started_as = std::env::args_os().next().map(PathBuf::from);
+    std::env::current_exe()
+        .or_else(|error| started_as.filter(|path| path.is_absolute()).ok_or(error))
 }
