@@ -180,6 +180,7 @@ impl LaunchError {
             | Self::DropCapabilities(_)
             | Self::ForbidPrivileges(_)
             | Self::RestrictFiles(_)
+            | Self::RestrictSignals(_)
             | Self::FilterCalls(_)
             | Self::Execute(_) => false,
         }
