@@ -294,6 +294,7 @@ fn exchanging_names_while_they_are_read_leads_nowhere() {
         }
         is_over.store(true, Ordering::Relaxed);
     });
+    assert_eq!(led_out, 0, "secrets that were read by a link");
     assert!(
         own > 0 && plain_secrets > 0,
         "{own} own files, {plain_secrets} secrets in the control"
