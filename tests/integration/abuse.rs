@@ -10,8 +10,28 @@ use std::time::Duration;
 
 use crate::harness::{
     CallResult, FORK_SERVER_PROCESSES, Outside, ServerBuilder, alive_with_marker, eventually,
-    public_python, root, skipped,
+    is_root, ordinary_user, public_python, root,
 };
+
+tests! {
+    needs []:
+        the_suite_is_complete;
+    needs [Root, Tier3]:
+        nothing_gets_out_of_tier_3_as_root,
+        nothing_gets_out_of_a_warm_interpreter_as_root;
+    needs [Tier3ForUsers]:
+        nothing_gets_out_of_tier_3_as_an_ordinary_user,
+        nothing_gets_out_of_a_warm_interpreter_as_an_ordinary_user;
+    needs [Root, Tier2, PublicPython]:
+        only_the_documented_gets_out_of_tier_2_as_root;
+    needs [Tier2, PublicPython]:
+        only_the_documented_gets_out_of_tier_2_as_an_ordinary_user;
+    // Some attacks are what namespaces make possible.
+    needs [Root, Tier3]:
+        every_attack_works_without_a_sandbox_as_root;
+    needs [Tier3ForUsers]:
+        every_attack_works_without_a_sandbox_as_an_ordinary_user;
+}
 
 /// A user that owns nothing else on the machine.
 const ORDINARY_USER: u32 = 24_601;
@@ -33,47 +53,38 @@ enum Containment {
     None,
 }
 
-#[test]
 fn nothing_gets_out_of_tier_3_as_root() {
-    run_as_root("nothing_gets_out_of_tier_3_as_root", Containment::T3);
+    run_all(Containment::T3, None);
 }
 
-#[test]
 fn nothing_gets_out_of_tier_3_as_an_ordinary_user() {
-    run_all(Containment::T3, ordinary_user());
+    run_all(Containment::T3, ordinary_user(ORDINARY_USER));
 }
 
-#[test]
 fn nothing_gets_out_of_a_warm_interpreter_as_root() {
-    run_as_root("nothing_gets_out_of_a_warm_interpreter_as_root", Containment::Warm);
+    run_all(Containment::Warm, None);
 }
 
-#[test]
 fn nothing_gets_out_of_a_warm_interpreter_as_an_ordinary_user() {
-    run_all(Containment::Warm, ordinary_user());
+    run_all(Containment::Warm, ordinary_user(ORDINARY_USER));
 }
 
-#[test]
 fn only_the_documented_gets_out_of_tier_2_as_root() {
-    run_as_root("only_the_documented_gets_out_of_tier_2_as_root", Containment::T2);
+    run_all(Containment::T2, None);
 }
 
-#[test]
 fn only_the_documented_gets_out_of_tier_2_as_an_ordinary_user() {
-    run_all(Containment::T2, ordinary_user());
+    run_all(Containment::T2, ordinary_user(ORDINARY_USER));
 }
 
-#[test]
 fn every_attack_works_without_a_sandbox_as_root() {
-    run_as_root("every_attack_works_without_a_sandbox_as_root", Containment::None);
+    run_all(Containment::None, None);
 }
 
-#[test]
 fn every_attack_works_without_a_sandbox_as_an_ordinary_user() {
-    run_all(Containment::None, ordinary_user());
+    run_all(Containment::None, ordinary_user(ORDINARY_USER));
 }
 
-#[test]
 fn the_suite_is_complete() {
     let cases = cases();
     let count = |kind: &str| cases.iter().filter(|case| case.name.starts_with(kind)).count();
@@ -92,23 +103,6 @@ fn the_suite_is_complete() {
     assert!(gaps.len() > 5, "{gaps:?}");
     for gap in gaps {
         assert!(model.contains(gap), "{gap}");
-    }
-}
-
-fn is_root() -> bool {
-    nix::unistd::geteuid().is_root()
-}
-
-/// The user to start servers as; the tests' own where that is not root.
-fn ordinary_user() -> Option<u32> {
-    is_root().then_some(ORDINARY_USER)
-}
-
-fn run_as_root(test: &str, containment: Containment) {
-    if is_root() {
-        run_all(containment, None);
-    } else {
-        skipped(test, "it needs root");
     }
 }
 
@@ -145,7 +139,7 @@ fn run_all(containment: Containment, user: Option<u32>) {
     let timeout_ms = if containment == Containment::None { "30000" } else { "12000" };
     let mut builder = ServerBuilder::new()
         .unchecked()
-        .variable("QWED_MCP_PYTHON", public_python().to_str().unwrap())
+        .variable("QWED_MCP_PYTHON", public_python().unwrap().to_str().unwrap())
         .variable("QWED_MCP_MEMORY_MB", "512")
         .variable("QWED_MCP_TEST_SYNC_TIMEOUT_MS", timeout_ms);
     if let Some(user) = user {

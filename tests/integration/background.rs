@@ -6,7 +6,18 @@ use serde_json::json;
 
 use crate::harness::{ServerBuilder, alive_with_marker, eventually};
 
-#[test]
+tests! {
+    needs [Sandbox]:
+        a_job_is_placed_polled_and_answered,
+        a_job_that_fails_says_so,
+        an_unknown_job_is_an_error,
+        five_jobs_run_and_the_rest_wait_in_order,
+        a_job_over_its_time_is_killed,
+        cancelling_the_request_that_placed_a_job_cancels_the_job,
+        a_job_expires_after_its_last_change_without_anyone_asking,
+        a_full_queue_refuses_with_a_clear_text_and_loses_nothing;
+}
+
 fn a_job_is_placed_polled_and_answered() {
     let mut server = ServerBuilder::new().connect();
     let job_id = server.place("import time\ntime.sleep(0.5)\nprint('done')");
@@ -22,7 +33,6 @@ fn a_job_is_placed_polled_and_answered() {
     server.finish();
 }
 
-#[test]
 fn a_job_that_fails_says_so() {
     let mut server = ServerBuilder::new().connect();
     let job_id = server.place("print('o')\nraise ValueError('no')");
@@ -37,7 +47,6 @@ fn a_job_that_fails_says_so() {
     server.finish();
 }
 
-#[test]
 fn an_unknown_job_is_an_error() {
     let mut server = ServerBuilder::new().connect();
     let result = server.status("3F8A1B2C-4D5E-6F7A-8B9C-0D1E2F3A4B5C");
@@ -49,7 +58,6 @@ fn an_unknown_job_is_an_error() {
     server.finish();
 }
 
-#[test]
 fn five_jobs_run_and_the_rest_wait_in_order() {
     let mut server = ServerBuilder::new().connect();
     let long: Vec<_> = (0..5).map(|_| server.place("import time\ntime.sleep(3)")).collect();
@@ -69,7 +77,6 @@ fn five_jobs_run_and_the_rest_wait_in_order() {
     server.finish();
 }
 
-#[test]
 fn a_job_over_its_time_is_killed() {
     let mut server = ServerBuilder::new().variable("QWED_MCP_BACKGROUND_TIMEOUT", "1").connect();
     let job_id = server.place("import time\nprint('kept')\ntime.sleep(60)");
@@ -85,7 +92,6 @@ fn a_job_over_its_time_is_killed() {
     server.finish();
 }
 
-#[test]
 fn cancelling_the_request_that_placed_a_job_cancels_the_job() {
     let mut server = ServerBuilder::new().connect();
     let arguments = json!({ "code": "import time\ntime.sleep(60)", "background": true });
@@ -105,7 +111,6 @@ fn cancelling_the_request_that_placed_a_job_cancels_the_job() {
     server.finish();
 }
 
-#[test]
 fn a_job_expires_after_its_last_change_without_anyone_asking() {
     let ttl = Duration::from_millis(1500);
     let mut server = ServerBuilder::new().variable("QWED_MCP_TEST_JOB_TTL_MS", "1500").connect();
@@ -138,7 +143,6 @@ fn a_job_expires_after_its_last_change_without_anyone_asking() {
     server.finish();
 }
 
-#[test]
 fn a_full_queue_refuses_with_a_clear_text_and_loses_nothing() {
     let mut server = ServerBuilder::new().connect();
     let arguments = json!({ "code": "import time\ntime.sleep(30)", "background": true });

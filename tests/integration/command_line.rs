@@ -8,6 +8,21 @@ use serde_json::{Value, json};
 
 use crate::harness::{ServerBuilder, binary, root};
 
+tests! {
+    needs [Tier3]:
+        run_prints_the_text_of_the_call_and_tells_success_by_its_exit_code;
+    needs [Sandbox]:
+        the_examples_run;
+    needs [Python]:
+        a_script_that_cannot_be_read_is_a_usage_error;
+    needs []:
+        version_help_and_unknown_arguments,
+        a_supervisor_without_a_server_ends,
+        check_says_where_what_and_what_instead_for_each_file,
+        check_tells_what_it_cannot_read_and_still_checks_the_rest,
+        check_prints_json_and_sarif;
+}
+
 fn run(builder: &ServerBuilder, arguments: &[&str], input: &str) -> Output {
     output_of(builder.command().args(arguments), input)
 }
@@ -24,7 +39,6 @@ fn output_of(command: &mut Command, input: &str) -> Output {
     child.wait_with_output().unwrap()
 }
 
-#[test]
 fn run_prints_the_text_of_the_call_and_tells_success_by_its_exit_code() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("script.py");
@@ -49,7 +63,6 @@ fn run_prints_the_text_of_the_call_and_tells_success_by_its_exit_code() {
     }
 }
 
-#[test]
 fn a_script_that_cannot_be_read_is_a_usage_error() {
     let folder = tempfile::tempdir().unwrap();
     let binary_file = folder.path().join("binary.py");
@@ -63,7 +76,6 @@ fn a_script_that_cannot_be_read_is_a_usage_error() {
     }
 }
 
-#[test]
 fn version_help_and_unknown_arguments() {
     let ask = |argument: &str| Command::new(binary()).arg(argument).output().unwrap();
     let version = ask("--version");
@@ -76,14 +88,12 @@ fn version_help_and_unknown_arguments() {
     assert_eq!(ask("nonsense").status.code(), Some(2));
 }
 
-#[test]
 fn a_supervisor_without_a_server_ends() {
     let output = Command::new(binary()).arg("__supervise").stdin(Stdio::null()).output().unwrap();
     assert!(!output.status.success());
     assert!(output.stdout.is_empty());
 }
 
-#[test]
 fn the_examples_run() {
     let folder = root().join("examples");
     let mut ran = 0;
@@ -108,7 +118,6 @@ fn check(files: &[(&str, &str)], arguments: &[&str], input: &str) -> Output {
     output_of(command.arg("check").args(arguments).current_dir(&folder), input)
 }
 
-#[test]
 fn check_says_where_what_and_what_instead_for_each_file() {
     let files = [
         ("bad.py", "import os as x\nif 1:\n    x.system('id')\nx.system('id')\n"),
@@ -129,7 +138,6 @@ fn check_says_where_what_and_what_instead_for_each_file() {
     assert_eq!(check(&files, &["good.py", "noted.py"], "").status.code(), Some(0));
 }
 
-#[test]
 fn check_tells_what_it_cannot_read_and_still_checks_the_rest() {
     let files = [("bad.py", "eval('1')"), ("good.py", "print(1)")];
     for arguments in [["absent.py", "bad.py"], ["absent.py", "good.py"]] {
@@ -143,7 +151,6 @@ fn check_tells_what_it_cannot_read_and_still_checks_the_rest() {
     assert_eq!(check(&files, &["good.py", "--format", "xml"], "").status.code(), Some(2));
 }
 
-#[test]
 fn check_prints_json_and_sarif() {
     let files = [("bad file.py", "é = 1; eval('1')\n"), ("broken.py", "print(\n")];
     let arguments = ["bad file.py", "broken.py", "--format"];

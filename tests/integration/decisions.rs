@@ -6,6 +6,17 @@ use serde_json::{Value, json};
 
 use crate::harness::{McpProcess, ServerBuilder};
 
+tests! {
+    needs [Sandbox]:
+        every_row_of_the_code_table_but_the_admins_answers_on_the_wire,
+        a_source_that_does_not_parse_is_blocked_with_what_was_found_in_it,
+        the_closed_admin_gate_blocks_safe_code_and_nothing_else,
+        an_allowed_call_tells_its_decision_too,
+        a_verification_id_is_never_the_same_twice,
+        what_must_not_be_blocked_runs,
+        a_script_of_one_mebibyte_is_analysed_and_a_larger_one_is_refused;
+}
+
 /// Calls the tool and expects it to be blocked; the message, without the id.
 fn blocked(
     server: &mut McpProcess,
@@ -31,7 +42,6 @@ fn blocked(
     message
 }
 
-#[test]
 fn every_row_of_the_code_table_but_the_admins_answers_on_the_wire() {
     let mut server = ServerBuilder::new().connect();
     let execute = "execute_python_code";
@@ -88,7 +98,6 @@ fn every_row_of_the_code_table_but_the_admins_answers_on_the_wire() {
     server.finish();
 }
 
-#[test]
 fn a_source_that_does_not_parse_is_blocked_with_what_was_found_in_it() {
     let mut server = ServerBuilder::new().connect();
     let arguments = json!({ "code": "os.system('id'" });
@@ -102,7 +111,6 @@ fn a_source_that_does_not_parse_is_blocked_with_what_was_found_in_it() {
     server.finish();
 }
 
-#[test]
 fn the_closed_admin_gate_blocks_safe_code_and_nothing_else() {
     for value in [None, Some("false"), Some("1")] {
         let builder = ServerBuilder::new().without("QWED_MCP_TRUSTED_CODE_EXECUTION");
@@ -134,7 +142,6 @@ fn the_closed_admin_gate_blocks_safe_code_and_nothing_else() {
     }
 }
 
-#[test]
 fn an_allowed_call_tells_its_decision_too() {
     let mut server = ServerBuilder::new().connect();
     let run = server.execute("print(1)");
@@ -148,7 +155,6 @@ fn an_allowed_call_tells_its_decision_too() {
     server.finish();
 }
 
-#[test]
 fn a_verification_id_is_never_the_same_twice() {
     let mut seen = HashSet::new();
     for _ in 0..2 {
@@ -164,7 +170,6 @@ fn a_verification_id_is_never_the_same_twice() {
     }
 }
 
-#[test]
 fn what_must_not_be_blocked_runs() {
     let mut server = ServerBuilder::new().connect();
     let code = "\
@@ -187,7 +192,6 @@ print(Account().open(), Account().eval(), compile(3), os.path.join('a', 'b'))
     server.finish();
 }
 
-#[test]
 fn a_script_of_one_mebibyte_is_analysed_and_a_larger_one_is_refused() {
     let mut server = ServerBuilder::new().connect();
     let line = "x = 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa'\n";

@@ -8,7 +8,17 @@ use serde_json::json;
 
 use crate::harness::{ServerBuilder, python, root};
 
-#[test]
+tests! {
+    needs [Tier3]:
+        logs_are_quiet_by_default_and_never_show_code_above_debug;
+    needs [Sandbox]:
+        the_background_timeout_is_read_clamped_and_defaulted,
+        a_script_sees_path_and_pythonpath_and_no_secret,
+        the_interpreter_is_found_in_the_documented_order_and_shims_are_resolved,
+        a_failing_skill_manifest_ends_the_server_before_it_answers,
+        every_variable_is_in_the_readme;
+}
+
 fn the_background_timeout_is_read_clamped_and_defaulted() {
     for (value, seconds, warns) in
         [("2", "2", false), ("0.6", "1", false), ("nonsense", "120", true), ("-1", "120", true)]
@@ -26,7 +36,6 @@ fn the_background_timeout_is_read_clamped_and_defaulted() {
     }
 }
 
-#[test]
 fn a_script_sees_path_and_pythonpath_and_no_secret() {
     let library = tempfile::tempdir().unwrap();
     fs::write(library.path().join("from_pythonpath.py"), "value = 42\n").unwrap();
@@ -65,7 +74,6 @@ print(from_pythonpath.value, 's3cr3t' in str(os.environ), sorted(os.environ))
     server.finish();
 }
 
-#[test]
 fn the_interpreter_is_found_in_the_documented_order_and_shims_are_resolved() {
     let folder = tempfile::tempdir().unwrap();
     let count = folder.path().join("count");
@@ -103,7 +111,6 @@ fn the_interpreter_is_found_in_the_documented_order_and_shims_are_resolved() {
     assert_eq!(fs::read_to_string(&count).unwrap(), "x\nx\n");
 }
 
-#[test]
 fn a_failing_skill_manifest_ends_the_server_before_it_answers() {
     let folder = tempfile::tempdir().unwrap();
     let trusted = json!({
@@ -143,7 +150,6 @@ fn a_failing_skill_manifest_ends_the_server_before_it_answers() {
     }
 }
 
-#[test]
 fn logs_are_quiet_by_default_and_never_show_code_above_debug() {
     let code = "marker_in_the_code = 1\nprint('marker_in_the_output')\neval('1')";
     for (filter, is_empty) in [(None, true), (Some("info"), false), (Some("qwed_mcp=info"), false)]
@@ -170,7 +176,6 @@ fn logs_are_quiet_by_default_and_never_show_code_above_debug() {
     assert!(server.finish().contains("WARN"));
 }
 
-#[test]
 fn every_variable_is_in_the_readme() {
     let readme = fs::read_to_string(root().join("README.md")).unwrap();
     let config = fs::read_to_string(root().join("src/config.rs")).unwrap();

@@ -2,6 +2,20 @@
 
 use crate::harness::ServerBuilder;
 
+tests! {
+    needs [Sandbox]:
+        sympy_derivative,
+        z3_contradiction,
+        the_financial_example_of_the_documents_is_refuted,
+        qwed_code_guard,
+        qwed_sql_guard,
+        qwed_legal_deadline,
+        qwed_legal_provenance,
+        qwed_legal_in_the_background,
+        every_import_of_the_migration_table_works,
+        the_other_guards_answer;
+}
+
 /// Runs a script and gives its text and whether it is an error.
 fn run(code: &str) -> (String, bool) {
     let mut server = ServerBuilder::new().connect();
@@ -11,7 +25,6 @@ fn run(code: &str) -> (String, bool) {
     (text, result.is_error)
 }
 
-#[test]
 fn sympy_derivative() {
     let code = "from sympy import symbols, diff\nx = symbols('x')\nresult = diff(x**3, x)\nprint(f'derivative of x^3 = {result}')\nassert str(result) == '3*x**2', 'Mismatch!'\nprint('VERIFIED')";
     let expected =
@@ -19,7 +32,6 @@ fn sympy_derivative() {
     assert_eq!(run(code), (expected.to_owned(), false));
 }
 
-#[test]
 fn z3_contradiction() {
     let code = "from z3 import Int, Solver, unsat\nx = Int('x')\ns = Solver()\ns.add(x > 1, x < 2)\nprint(s.check())\nassert s.check() == unsat";
     assert_eq!(
@@ -30,7 +42,6 @@ fn z3_contradiction() {
 
 /// The documents say that this script succeeds and prints 14490.97. It is wrong: the value is
 /// 14499.48, which is what a verification is for.
-#[test]
 fn the_financial_example_of_the_documents_is_refuted() {
     let code = "from decimal import Decimal, ROUND_HALF_UP\n\nP = Decimal('10000')\nr = Decimal('0.075')\nn = Decimal('4')\nt = Decimal('5')\n\nA = P * (1 + r/n) ** (n*t)\nA = A.quantize(Decimal('0.01'), rounding=ROUND_HALF_UP)\nprint(f'Future value: ${A}')\nassert A == Decimal('14490.97'), f'Expected 14490.97, got {A}'";
     let (text, is_error) = run(code);
@@ -40,7 +51,6 @@ fn the_financial_example_of_the_documents_is_refuted() {
     assert!(is_error);
 }
 
-#[test]
 fn qwed_code_guard() {
     let code = "from qwed_new.guards.code_guard import CodeGuard\n\nguard = CodeGuard()\nresult = guard.verify_safety(\"import os; os.system('rm -rf /')\")\nprint(f'Verified: {result[\"verified\"]}')\nif result.get('violations'):\n    for v in result['violations']:\n        print(f'  - {v}')";
     let (text, is_error) = run(code);
@@ -49,7 +59,6 @@ fn qwed_code_guard() {
     assert!(text.contains("os"), "{text}");
 }
 
-#[test]
 fn qwed_sql_guard() {
     let code = "from qwed_new.guards.sql_guard import SQLGuard\n\nguard = SQLGuard()\nresult = guard.verify_query(\"SELECT * FROM users WHERE id = '1' OR '1'='1'\")\nprint(f'Verified: {result[\"verified\"]}')\nprint(f'Message: {result.get(\"message\", \"\")}')";
     let (text, is_error) = run(code);
@@ -61,7 +70,6 @@ fn qwed_sql_guard() {
     );
 }
 
-#[test]
 fn qwed_legal_deadline() {
     let code = "from qwed_legal import DeadlineGuard\n\nguard = DeadlineGuard(country='US')\nresult = guard.verify('2026-01-15', '30 business days', '2026-02-14')\nprint(f'Verified: {result.verified}')\nprint(f'Computed deadline: {result.computed_deadline}')";
     let (text, is_error) = run(code);
@@ -69,7 +77,6 @@ fn qwed_legal_deadline() {
     assert!(text.contains("Verified: False\nComputed deadline: 2026-0"), "{text}");
 }
 
-#[test]
 fn qwed_legal_provenance() {
     let code = "import hashlib\nfrom qwed_legal import ProvenanceGuard\n\ncontent = 'This AI-generated memo reviews the indemnification terms.'\ncontent_hash = hashlib.sha256(content.encode()).hexdigest()\n\nguard = ProvenanceGuard(require_disclosure=True)\nresult = guard.verify_provenance(content, {\n    'content_hash': content_hash,\n    'model_id': 'claude-4.5-sonnet',\n    'generation_timestamp': '2026-03-24T12:00:00+00:00',\n})\nprint(f'Verified: {result[\"verified\"]}')\nprint(f'Checks passed: {result[\"checks_passed\"]}')";
     let (text, is_error) = run(code);
@@ -77,7 +84,6 @@ fn qwed_legal_provenance() {
     assert!(text.contains("Verified: ") && text.contains("Checks passed: ["), "{text}");
 }
 
-#[test]
 fn qwed_legal_in_the_background() {
     let code = "from qwed_legal import LegalGuard\n\nguard = LegalGuard()\n# ... long-running multi-guard verification\nprint('All checks passed')";
     let mut server = ServerBuilder::new().connect();
@@ -91,7 +97,6 @@ fn qwed_legal_in_the_background() {
 }
 
 /// The imports that replace the removed tools are there, all of them.
-#[test]
 fn every_import_of_the_migration_table_works() {
     let mut server = ServerBuilder::new().connect();
     let mut imports = Vec::new();
@@ -123,7 +128,6 @@ fn every_import_of_the_migration_table_works() {
     server.finish();
 }
 
-#[test]
 fn the_other_guards_answer() {
     let code = "\
 from qwed_finance import FinanceVerifier, ISOGuard

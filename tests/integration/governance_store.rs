@@ -13,6 +13,18 @@ use tempfile::TempDir;
 
 use crate::harness::binary;
 
+tests! {
+    needs []:
+        a_token_is_made_listed_and_revoked,
+        what_cannot_be_a_token_is_a_usage_error,
+        nobody_but_the_owner_reads_the_store_whatever_the_umask_is,
+        processes_that_start_at_once_share_one_store,
+        a_store_that_cannot_be_used_is_left_as_it_is,
+        the_log_is_listed_and_exported,
+        verify_tells_by_its_exit_code_whether_the_log_is_intact,
+        without_a_setting_the_store_is_in_the_users_folder_for_data;
+}
+
 const NO_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
 fn qwed_mcp(folder: &Path, arguments: &[&str]) -> Output {
@@ -103,7 +115,6 @@ fn chained(row: &Value) -> String {
     HEXLOWER.encode(&Sha256::digest(row.to_string()))
 }
 
-#[test]
 fn a_token_is_made_listed_and_revoked() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -170,7 +181,6 @@ fn a_token_is_made_listed_and_revoked() {
     }
 }
 
-#[test]
 fn what_cannot_be_a_token_is_a_usage_error() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
@@ -191,7 +201,6 @@ fn what_cannot_be_a_token_is_a_usage_error() {
     assert!(!data.exists());
 }
 
-#[test]
 fn nobody_but_the_owner_reads_the_store_whatever_the_umask_is() {
     let parent = tempfile::tempdir().unwrap();
     for umask in ["0", "022", "077"] {
@@ -210,7 +219,6 @@ fn nobody_but_the_owner_reads_the_store_whatever_the_umask_is() {
     }
 }
 
-#[test]
 fn processes_that_start_at_once_share_one_store() {
     let folder = tempfile::tempdir().unwrap();
     let children: Vec<_> = (0..8)
@@ -231,7 +239,6 @@ fn processes_that_start_at_once_share_one_store() {
     assert_eq!(printed(folder.path(), &["token", "list"]).lines().count(), 9);
 }
 
-#[test]
 fn a_store_that_cannot_be_used_is_left_as_it_is() {
     let good = fs::read(database(store().path())).unwrap();
     let with = |offset: usize, bytes: &[u8]| {
@@ -279,7 +286,6 @@ fn a_store_that_cannot_be_used_is_left_as_it_is() {
     assert!(!data.exists());
 }
 
-#[test]
 fn the_log_is_listed_and_exported() {
     let folder = store();
     let folder = folder.path();
@@ -293,7 +299,7 @@ fn the_log_is_listed_and_exported() {
         let mut hashed = row.clone();
         let hash = hashed.as_object_mut().unwrap().remove("hash").unwrap();
         assert_eq!(hash, chained(&hashed));
-        previous = hash.as_str().unwrap().to_owned();
+        hash.as_str().unwrap().clone_into(&mut previous);
     }
     assert_eq!(rows[2]["tool"], "run_\u{1b}[31mshell");
 
@@ -330,7 +336,6 @@ TIME                            SEQ  EVENT           USER              TOOL     
     }
 }
 
-#[test]
 fn verify_tells_by_its_exit_code_whether_the_log_is_intact() {
     let folder = store();
     let folder = folder.path();
@@ -377,7 +382,6 @@ fn verify_tells_by_its_exit_code_whether_the_log_is_intact() {
     assert!(stdout(&output).starts_with("BROKEN: row 2 was changed; 3 rows\nlast good head "));
 }
 
-#[test]
 fn without_a_setting_the_store_is_in_the_users_folder_for_data() {
     let home = tempfile::tempdir().unwrap();
     let xdg = tempfile::tempdir().unwrap();

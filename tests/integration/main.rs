@@ -8,6 +8,9 @@
     reason = "a test fails by panicking, and tables are long"
 )]
 
+#[macro_use]
+mod harness;
+
 mod abuse;
 mod architecture;
 mod background;
@@ -19,7 +22,6 @@ mod examples;
 mod execution;
 mod governance_store;
 mod governed;
-mod harness;
 mod lifecycle;
 mod probe;
 mod sandbox;
@@ -28,3 +30,29 @@ mod step_down;
 mod supply_chain;
 mod warm;
 mod wire;
+
+fn main() -> std::process::ExitCode {
+    let modules = [
+        abuse::tests(),
+        architecture::tests(),
+        background::tests(),
+        command_line::tests(),
+        corpus::tests(),
+        corpus::tests_of_versions(),
+        decisions::tests(),
+        environment::tests(),
+        examples::tests(),
+        execution::tests(),
+        execution::cold::tests(),
+        execution::warm::tests(),
+        governance_store::tests(),
+        governed::tests(),
+        lifecycle::tests(),
+        sandbox::tests(),
+        soak::tests(),
+        supply_chain::tests(),
+        warm::tests(),
+        wire::tests(),
+    ];
+    harness::run(modules.into_iter().flatten().collect())
+}

@@ -7,9 +7,34 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::harness::{
-    McpProcess, ServerBuilder, binary, descendants, eventually, public_packages, public_python,
-    python, root, skipped,
+    McpProcess, ServerBuilder, binary, descendants, eventually, is_root, public_packages,
+    public_python, python, root, status_of,
 };
+
+tests! {
+    needs [Python]:
+        the_canary_finds_every_way_open_without_a_sandbox;
+    needs [Root, Tier3ForUsers, PublicPackages]:
+        what_verifications_use_works_at_tier_3_for_an_ordinary_user;
+    needs [Tier3ForUsers, PublicPackages]:
+        what_verifications_use_works_in_warm_interpreters;
+    needs [Root, Tier3, PublicPackages]:
+        what_is_mounted_below_a_readable_path_is_read_only_too;
+    needs [Tier2, PublicPackages]:
+        what_verifications_use_works_at_tier_2,
+        deep_folders_are_cleared_up_where_the_scratch_folder_is_a_real_one;
+    needs [Tier3, PublicPackages]:
+        what_verifications_use_works_at_tier_3,
+        a_run_that_uses_everything_up_ends_and_the_next_call_is_clean,
+        a_launch_that_fails_leaves_no_process_and_the_next_one_succeeds,
+        the_server_itself_is_not_confined,
+        what_runs_has_no_capability_and_its_user_is_not_root;
+    needs [Tier2, Tier3, PublicPackages]:
+        nothing_of_one_call_reaches_the_next,
+        without_a_sandbox_that_the_admin_takes_no_code_runs,
+        tools_are_closed_world_unless_the_sandbox_is_off,
+        what_the_admin_lists_can_be_read_and_has_to_be_there;
+}
 
 const MEMORY_LIMIT: &str = "Execution failed with return code -9\nThe memory limit of the sandbox \
                             ended it. Use less memory, or ask the admin to raise \
@@ -145,21 +170,17 @@ fn server(tier: &str, user: Option<u32>) -> McpProcess {
 
 pub(crate) fn of_user(builder: ServerBuilder, user: Option<u32>) -> ServerBuilder {
     // Where the tests' interpreter is in a private folder, its packages are used from another one.
-    let public = public_python();
+    let public = public_python().unwrap();
     let builder = if public == python() {
         builder
     } else {
-        builder.variable("PYTHONPATH", public_packages().to_str().unwrap())
+        builder.variable("PYTHONPATH", public_packages().unwrap().to_str().unwrap())
     };
     let builder = builder.variable("QWED_MCP_PYTHON", public.to_str().unwrap());
     match user {
         Some(user) => builder.with_user(user),
         None => builder,
     }
-}
-
-pub(crate) fn is_root() -> bool {
-    nix::unistd::geteuid().is_root()
 }
 
 fn assert_works(server: &mut McpProcess, workloads: &[(&str, &str, &str)]) {
@@ -170,7 +191,6 @@ fn assert_works(server: &mut McpProcess, workloads: &[(&str, &str, &str)]) {
     }
 }
 
-#[test]
 fn what_verifications_use_works_at_tier_3() {
     let mut server = server("T3", None);
     assert_works(&mut server, &WORKLOADS);
@@ -178,19 +198,13 @@ fn what_verifications_use_works_at_tier_3() {
     server.finish();
 }
 
-#[test]
 fn what_verifications_use_works_at_tier_3_for_an_ordinary_user() {
-    if !is_root() {
-        // Then the test before was for one.
-        return skipped("as another user", "it needs root");
-    }
     let mut server = server("T3", Some(24_602));
     assert_works(&mut server, &WORKLOADS);
     assert_works(&mut server, &POOLS);
     server.finish();
 }
 
-#[test]
 fn what_verifications_use_works_in_warm_interpreters() {
     let users = if is_root() { vec![None, Some(24_603)] } else { vec![None] };
     for user in users {
@@ -202,14 +216,12 @@ fn what_verifications_use_works_in_warm_interpreters() {
     }
 }
 
-#[test]
 fn what_verifications_use_works_at_tier_2() {
     let mut server = server("T2", None);
     assert_works(&mut server, &WORKLOADS);
     server.finish();
 }
 
-#[test]
 fn nothing_of_one_call_reaches_the_next() {
     for tier in ["T3", "T2"] {
         let mut server = server(tier, None);
@@ -266,7 +278,6 @@ print(found)
     }
 }
 
-#[test]
 fn a_run_that_uses_everything_up_ends_and_the_next_call_is_clean() {
     let faults = [
         (
@@ -323,7 +334,6 @@ fn a_run_that_uses_everything_up_ends_and_the_next_call_is_clean() {
     server.finish();
 }
 
-#[test]
 fn deep_folders_are_cleared_up_where_the_scratch_folder_is_a_real_one() {
     let mut server = server("T2", None);
     let code =
@@ -333,7 +343,6 @@ fn deep_folders_are_cleared_up_where_the_scratch_folder_is_a_real_one() {
     server.finish();
 }
 
-#[test]
 fn without_a_sandbox_that_the_admin_takes_no_code_runs() {
     for (mode, lacks, tier) in [
         ("required", "", Some("T3")),
@@ -379,7 +388,6 @@ fn without_a_sandbox_that_the_admin_takes_no_code_runs() {
     }
 }
 
-#[test]
 fn tools_are_closed_world_unless_the_sandbox_is_off() {
     for (mode, is_open) in
         [("required", false), ("strict", false), ("degraded", false), ("off", true)]
@@ -399,7 +407,6 @@ fn tools_are_closed_world_unless_the_sandbox_is_off() {
     }
 }
 
-#[test]
 fn what_the_admin_lists_can_be_read_and_has_to_be_there() {
     let data = tempfile::tempdir().unwrap();
     fs::set_permissions(data.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
@@ -450,7 +457,6 @@ fn what_the_admin_lists_can_be_read_and_has_to_be_there() {
 }
 
 /// A step in the middle of a launch: init and launcher live by then.
-#[test]
 fn a_launch_that_fails_leaves_no_process_and_the_next_one_succeeds() {
     let data = tempfile::tempdir().unwrap();
     let listed = data.path().join("listed");
@@ -473,11 +479,7 @@ fn a_launch_that_fails_leaves_no_process_and_the_next_one_succeeds() {
 }
 
 /// As root, because it takes mounts; the shell has a mount namespace of its own.
-#[test]
 fn what_is_mounted_below_a_readable_path_is_read_only_too() {
-    if !is_root() {
-        return skipped("mounts below readable paths", "it mounts, which takes root");
-    }
     let data = tempfile::tempdir().unwrap();
     let script = data.path().join("script.py");
     let code = "
@@ -513,7 +515,7 @@ exec "$2" run "$3"
             .args([data.path(), &binary(), &script])
             .env("QWED_MCP_TRUSTED_CODE_EXECUTION", "true")
             .env("QWED_MCP_TEST_UNCHECKED_CODE", "1")
-            .env("QWED_MCP_PYTHON", public_python())
+            .env("QWED_MCP_PYTHON", public_python().unwrap())
             .env("QWED_MCP_SANDBOX", mode)
             .env("QWED_MCP_READ_PATHS", data.path())
             .output()
@@ -530,21 +532,17 @@ exec "$2" run "$3"
     assert!(text.contains("write harm\nutime harm\nchmod harm\ncreate harm\n"), "{text}");
 }
 
-#[test]
 fn the_canary_finds_every_way_open_without_a_sandbox() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
     let targets = json!({
-        "file": file, "server": std::process::id(), "program": "/usr/bin/python3",
+        "file": file, "server": std::process::id(), "program": python(),
     });
     let attempts = fs::read_to_string(root().join("src/executor/canary.py")).unwrap();
     let code = format!("TARGETS = {targets}\n{attempts}");
-    let output = Command::new("/usr/bin/python3")
-        .args(["-c", &code])
-        .current_dir(folder.path())
-        .output()
-        .unwrap();
+    let output =
+        Command::new(python()).args(["-c", &code]).current_dir(folder.path()).output().unwrap();
     let opened: Vec<String> = serde_json::from_slice(&output.stdout).unwrap();
     let names: Vec<_> = attempts
         .lines()
@@ -557,7 +555,6 @@ fn the_canary_finds_every_way_open_without_a_sandbox() {
     }
 }
 
-#[test]
 fn the_server_itself_is_not_confined() {
     let mut server = server("T3", None);
     for _ in 0..20 {
@@ -570,7 +567,6 @@ fn the_server_itself_is_not_confined() {
     server.finish();
 }
 
-#[test]
 fn what_runs_has_no_capability_and_its_user_is_not_root() {
     let mut server = server("T3", None);
     let scratch = server.scratch.path().to_owned();
@@ -578,9 +574,12 @@ fn what_runs_has_no_capability_and_its_user_is_not_root() {
     let mut found = Vec::new();
     let runs = || !crate::harness::alive_with_marker(&scratch).is_empty();
     assert!(eventually(std::time::Duration::from_secs(5), runs).is_some());
-    // The launcher becomes Python within milliseconds.
-    std::thread::sleep(std::time::Duration::from_millis(300));
-    for pid in crate::harness::alive_with_marker(&scratch) {
+    // Until the launcher has become Python.
+    let pids = || crate::harness::alive_with_marker(&scratch);
+    let is_confined = |pid: u32| status_of(pid, "Seccomp").is_some_and(|mode| mode == "2");
+    let are_confined = || !pids().is_empty() && pids().into_iter().all(is_confined);
+    assert!(eventually(std::time::Duration::from_secs(5), are_confined).is_some());
+    for pid in pids() {
         found.push(fs::read_to_string(format!("/proc/{pid}/status")).unwrap());
     }
     server.cancel(id);

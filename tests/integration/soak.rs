@@ -9,11 +9,19 @@ use crate::harness::{
     open_descriptors, resident_kibibytes,
 };
 
+tests! {
+    needs [Sandbox]:
+        two_thousand_mixed_calls_leave_nothing_behind;
+}
+
 const CALLS: usize = 2_000;
 /// When the server is warm: caches are filled, buffers have grown.
 const WARM_UP: usize = 300;
 /// Every so many calls, another server is killed or left alone in the middle of its work.
 const ANOTHER_SERVER: usize = 250;
+
+/// Long, for the calls that must not be over it on a busy machine; so few are over it on purpose.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 const DETACHES: &str = "\
 import os, time
@@ -24,13 +32,12 @@ if os.fork() == 0:
     os._exit(0)
 ";
 
-#[test]
 fn two_thousand_mixed_calls_leave_nothing_behind() {
     let mut server = ServerBuilder::new()
         .unchecked()
         .variable("QWED_MCP_SYNC_CONCURRENCY", "2")
         .variable("QWED_MCP_BACKGROUND_TIMEOUT", "0.5")
-        .variable("QWED_MCP_TEST_SYNC_TIMEOUT_MS", "600")
+        .variable("QWED_MCP_TEST_SYNC_TIMEOUT_MS", &TIMEOUT.as_millis().to_string())
         .variable("QWED_MCP_TEST_JOB_TTL_MS", "1500")
         .connect();
     let mut dice = Dice(0x5eed);
@@ -99,8 +106,10 @@ fn one_call(server: &mut McpProcess, dice: &mut Dice, jobs: &mut Vec<String>) {
             server.cancel(id);
         }
         58..60 => {
-            let result = server.execute("while True: pass");
-            assert_eq!(result.texts, ["Execution timed out after 0.6 seconds."]);
+            if dice.roll(8) == 0 {
+                let result = server.execute("while True: pass");
+                assert_eq!(result.texts, ["Execution timed out after 10.0 seconds."]);
+            }
         }
         60..66 => {
             let result = server.execute("while True: print('x' * 10_000)");

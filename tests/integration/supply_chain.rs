@@ -10,6 +10,22 @@ use serde_json::{Value, json};
 
 use crate::harness::{CallResult, McpProcess, ServerBuilder, binary, python, root};
 
+tests! {
+    needs [Sandbox]:
+        a_session_writes_the_bill_of_what_it_used,
+        a_bill_is_written_however_the_session_ends,
+        a_session_without_scripts_has_a_bill_and_one_that_cannot_be_written_is_told;
+    needs [Python]:
+        cyclonedx_is_valid_by_the_official_schema,
+        the_examples_of_the_readme_are_real,
+        verify_skill_compares_the_artifact;
+    needs []:
+        verify_skill_tells_people_and_exit_codes,
+        verify_skill_prints_the_documented_fields_as_json,
+        the_options_of_verify_skill_are_the_documented_ones,
+        aibom_prints_the_bill_of_what_is_named;
+}
+
 fn qwed_mcp(arguments: &[&str]) -> Output {
     let output = Command::new(binary()).args(arguments).env_clear().output().unwrap();
     assert!(output.status.code().is_some(), "{output:?}");
@@ -51,7 +67,6 @@ fn with(fields: Value) -> Value {
     manifest
 }
 
-#[test]
 fn verify_skill_tells_people_and_exit_codes() {
     let poisoned = with(json!({ "registry": "clawdhub.com", "hook": "eval(x)" }));
     let folder = manifests(&[("good.json", trusted()), ("bad.json", poisoned)]);
@@ -82,7 +97,6 @@ fn verify_skill_tells_people_and_exit_codes() {
     assert!(log.contains("missing.json is no manifest: it cannot be read: No such file"), "{log}");
 }
 
-#[test]
 fn verify_skill_prints_the_documented_fields_as_json() {
     let folder = manifests(&[("good.json", trusted()), ("bad.json", json!({}))]);
     let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
@@ -107,7 +121,6 @@ fn verify_skill_prints_the_documented_fields_as_json() {
     assert_eq!(report["skills"][2], json!({ "file": missing, "error": "it cannot be read" }));
 }
 
-#[test]
 fn the_options_of_verify_skill_are_the_documented_ones() {
     let elsewhere = json!({
         "registry": "skills.example.org", "source_url": "https://git.example.org/x", "digest": ""
@@ -135,7 +148,6 @@ fn the_options_of_verify_skill_are_the_documented_ones() {
     }
 }
 
-#[test]
 fn verify_skill_compares_the_artifact() {
     let named = with(json!({ "artifact": "skill.tar" }));
     let folder = manifests(&[("named.json", named), ("skill.json", trusted())]);
@@ -172,7 +184,6 @@ fn verify_skill_compares_the_artifact() {
     }
 }
 
-#[test]
 fn aibom_prints_the_bill_of_what_is_named() {
     let arguments = ["aibom", "--llm-model", "gpt-4o", "--engine", "z3", "--engine", "sympy"];
     let output = qwed_mcp(&[&arguments[..], &["--tool", "execute_python_code"]].concat());
@@ -209,7 +220,6 @@ sys.exit(repr(error) if error else 0)
     assert!(output.status.success(), "{document}\n{log}");
 }
 
-#[test]
 fn cyclonedx_is_valid_by_the_official_schema() {
     let names = ["z3", "z3", "ä €😀", "with \"quotes\"\n"];
     let mut arguments = vec!["aibom", "--format", "cyclonedx", "--llm-model", "claude 4.5 / ü"];
@@ -270,7 +280,6 @@ print(hashlib.sha256(text.encode()).hexdigest())
     stdout(&output).trim().to_owned()
 }
 
-#[test]
 fn the_examples_of_the_readme_are_real() {
     let readme = fs::read_to_string(root().join("README.md")).unwrap();
     let block = |heading: &str, start: &str| {
@@ -296,7 +305,6 @@ fn the_examples_of_the_readme_are_real() {
     assert_valid_cyclonedx(stdout(&output));
 }
 
-#[test]
 fn a_session_writes_the_bill_of_what_it_used() {
     for warm in [false, true] {
         let folder = tempfile::tempdir().unwrap();
@@ -342,7 +350,6 @@ fn a_session_writes_the_bill_of_what_it_used() {
     }
 }
 
-#[test]
 fn a_bill_is_written_however_the_session_ends() {
     for signal in ["TERM", "INT", "HUP"] {
         let folder = tempfile::tempdir().unwrap();
@@ -367,7 +374,6 @@ fn a_bill_is_written_however_the_session_ends() {
     }
 }
 
-#[test]
 fn a_session_without_scripts_has_a_bill_and_one_that_cannot_be_written_is_told() {
     let folder = tempfile::tempdir().unwrap();
     // A folder: each session has a file of its own in it.

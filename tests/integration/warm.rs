@@ -9,8 +9,33 @@ use serde_json::Value;
 
 use crate::harness::{
     FORK_SERVER_PROCESSES, McpProcess, ServerBuilder, alive_with_marker, descendants, eventually,
-    open_descriptors, public_python, resident_kibibytes, root,
+    open_descriptors, ordinary_user, public_python, resident_kibibytes, root,
 };
+
+tests! {
+    needs [Tier3ForUsers]:
+        a_hostile_module_that_is_loaded_finds_no_way_to_the_machine;
+    needs [Tier2, Tier3, PublicPython]:
+        without_the_top_tier_or_when_it_is_switched_off_scripts_stay_cold;
+    needs [Tier3]:
+        a_script_ends_warm_as_it_does_cold,
+        honest_scripts_print_the_same_warm_and_cold,
+        nothing_passes_from_one_script_to_the_next,
+        random_numbers_are_new_in_each_run,
+        #[cfg(target_env = "gnu")]
+        what_a_fork_asks_for_lies_side_by_side,
+        the_socket_of_a_run_is_of_no_use_to_the_script,
+        limits_hold_and_the_next_call_is_warm_and_clean,
+        a_fork_server_that_dies_is_replaced_and_no_call_is_lost,
+        a_module_that_starts_a_thread_or_fails_leaves_scripts_cold_or_warm_but_right,
+        numbers_are_computed_as_in_a_new_interpreter,
+        children_that_cannot_get_ready_do_not_hold_calls_up,
+        installed_packages_are_seen_by_the_next_call,
+        an_idle_server_lets_the_fork_server_go_and_gets_it_back,
+        warm_interpreters_end_with_the_server_whatever_ends_it,
+        ten_thousand_calls_each_get_their_own_result,
+        two_thousand_calls_with_faults_get_their_own_results;
+}
 
 /// Those of a fork server, and above them its supervisor and the supervisor's init.
 const AT_REST: usize = FORK_SERVER_PROCESSES + 2;
@@ -26,7 +51,7 @@ fn warm(modules: &str) -> McpProcess {
 }
 
 fn builder() -> ServerBuilder {
-    ServerBuilder::new().unchecked().variable("QWED_MCP_TEST_SYNC_TIMEOUT_MS", "8000")
+    ServerBuilder::new().unchecked().variable("QWED_MCP_TEST_SYNC_TIMEOUT_MS", "100000")
 }
 
 /// What a script may do at its end, or may ask about itself.
@@ -122,7 +147,6 @@ const SEMANTICS: &[&str] = &[
     "# -*- coding: utf-8 -*-\nprint('é', '日本')",
 ];
 
-#[test]
 fn a_script_ends_warm_as_it_does_cold() {
     let (mut cold, mut warm) = (cold(), warm("json,decimal"));
     let mut wrong = Vec::new();
@@ -137,7 +161,6 @@ fn a_script_ends_warm_as_it_does_cold() {
 /// What scripts of the corpus print that differs from run to run anyway.
 const RANDOM: &[&str] = &["random", "uuid", "secrets", "time", "perf_counter", "id("];
 
-#[test]
 fn honest_scripts_print_the_same_warm_and_cold() {
     let (mut cold, mut warm) = (cold(), warm("json,sympy,z3,numpy"));
     let mut wrong = Vec::new();
@@ -194,7 +217,6 @@ fn comparable(texts: &[String]) -> String {
     })
 }
 
-#[test]
 fn nothing_passes_from_one_script_to_the_next() {
     let mut server = warm("json,decimal,random,numpy,numpy.random,logging,warnings,sympy");
     let leave = "
@@ -262,7 +284,6 @@ print(found)
     server.finish();
 }
 
-#[test]
 fn random_numbers_are_new_in_each_run() {
     let mut server = warm("random,numpy,numpy.random,uuid,secrets,tempfile,sympy");
     let draw = "
@@ -286,7 +307,6 @@ print(sympy.core.random.rng.random(), random.random(), numpy.random.random(), nu
 
 /// Each page that a fork writes to is a fault and a copy, and loading modules leaves holes on all of
 /// them. These pieces have room on 102 pages.
-#[test]
 #[cfg(target_env = "gnu")]
 fn what_a_fork_asks_for_lies_side_by_side() {
     let mut server = warm("ctypes,json,unittest,sympy,numpy");
@@ -303,7 +323,6 @@ print(len({malloc(200) >> 12 for _ in range(2000)}))",
 }
 
 /// A script may find the socket by which its end is told. It can end itself by it, and nothing else.
-#[test]
 fn the_socket_of_a_run_is_of_no_use_to_the_script() {
     let mut server = warm("json");
     for (script, expected) in [
@@ -332,17 +351,16 @@ fn the_socket_of_a_run_is_of_no_use_to_the_script() {
     server.finish();
 }
 
-#[test]
 fn limits_hold_and_the_next_call_is_warm_and_clean() {
     let mut server = ServerBuilder::new()
         .unchecked()
-        .variable("QWED_MCP_TEST_SYNC_TIMEOUT_MS", "3000")
+        .variable("QWED_MCP_TEST_SYNC_TIMEOUT_MS", "12000")
         .variable("QWED_MCP_MEMORY_MB", "256")
         .warm("json")
         .connect();
     server.wait_until_warm();
     for (script, expected) in [
-        ("while True:\n    pass", "Execution timed out after 3.0 seconds."),
+        ("while True:\n    pass", "Execution timed out after 12.0 seconds."),
         ("print('x' * 3_000_000)", "OUTPUT TRUNCATED"),
         (
             "b = [bytearray(1 << 24) for _ in range(40)]\nimport time\ntime.sleep(2)",
@@ -365,7 +383,6 @@ fn limits_hold_and_the_next_call_is_warm_and_clean() {
     server.finish();
 }
 
-#[test]
 fn a_fork_server_that_dies_is_replaced_and_no_call_is_lost() {
     let mut server = warm("json");
     for round in 0..6 {
@@ -393,7 +410,6 @@ fn kill(pid: u32) {
     let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
 }
 
-#[test]
 fn a_module_that_starts_a_thread_or_fails_leaves_scripts_cold_or_warm_but_right() {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
@@ -423,7 +439,6 @@ fn a_module_that_starts_a_thread_or_fails_leaves_scripts_cold_or_warm_but_right(
 }
 
 /// What a package sets for all, when it is imported, is not set for scripts that do not import it.
-#[test]
 fn numbers_are_computed_as_in_a_new_interpreter() {
     let (mut cold, mut warm) =
         (cold(), warm("decimal,sympy,qwed_legal,qwed_finance,qwed_ucp,qwed_new"));
@@ -475,7 +490,6 @@ attempt("signal", lambda: os.kill(server, 0))
 
 /// A module that is loaded by the fork server, and looks for a way out. As an ordinary user, who
 /// has the server's files in reach.
-#[test]
 fn a_hostile_module_that_is_loaded_finds_no_way_to_the_machine() {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
@@ -486,11 +500,11 @@ fn a_hostile_module_that_is_loaded_finds_no_way_to_the_machine() {
 print(os.getppid())",
     )
     .unwrap();
-    let user = nix::unistd::geteuid().is_root().then_some(24_604);
+    let user = ordinary_user(24_604);
     let builder = || {
         let builder = builder()
             .variable("PYTHONPATH", folder.path().to_str().unwrap())
-            .variable("QWED_MCP_PYTHON", public_python().to_str().unwrap());
+            .variable("QWED_MCP_PYTHON", public_python().unwrap().to_str().unwrap());
         match user {
             Some(user) => builder.with_user(user),
             None => builder,
@@ -521,13 +535,13 @@ os.open('/proc', os.O_RDONLY)
 {hostile}
 print(found)"
     );
-    let output = std::process::Command::new(public_python()).args(["-c", &open]).output().unwrap();
+    let output =
+        std::process::Command::new(public_python().unwrap()).args(["-c", &open]).output().unwrap();
     let found = String::from_utf8(output.stdout).unwrap();
     assert!(found.contains("list 3 ..") && found.contains("environ of"), "{found}");
     other.finish();
 }
 
-#[test]
 fn children_that_cannot_get_ready_do_not_hold_calls_up() {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
@@ -537,17 +551,23 @@ os.register_at_fork(after_in_child=lambda: os._exit(1))";
     fs::write(folder.path().join("ending.py"), code).unwrap();
     let path = folder.path().to_str().unwrap();
     let mut server = builder().variable("PYTHONPATH", path).warm("ending").connect();
-    let started = Instant::now();
+    // Beside a server that has no such children, so that both are as busy.
+    let mut cold = cold();
+    let mut took = [Duration::ZERO; 2];
     for _ in 0..30 {
-        let result = server.execute("print(1)");
-        assert_eq!(result.text(), "STDOUT:\n1\n\nExecution completed successfully.");
+        for (server, took) in [&mut server, &mut cold].into_iter().zip(&mut took) {
+            let started = Instant::now();
+            let result = server.execute("print(1)");
+            *took += started.elapsed();
+            assert_eq!(result.text(), "STDOUT:\n1\n\nExecution completed successfully.");
+        }
     }
     // One call may have waited for a child.
-    assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
+    assert!(took[0] < took[1] * 5 + Duration::from_secs(10), "{took:?}");
     server.finish();
+    cold.finish();
 }
 
-#[test]
 fn installed_packages_are_seen_by_the_next_call() {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
@@ -568,7 +588,6 @@ fn installed_packages_are_seen_by_the_next_call() {
     server.finish();
 }
 
-#[test]
 fn an_idle_server_lets_the_fork_server_go_and_gets_it_back() {
     let mut server = builder().variable("QWED_MCP_WARM_IDLE_SECONDS", "1").warm("json").connect();
     server.wait_until_warm();
@@ -583,7 +602,6 @@ fn an_idle_server_lets_the_fork_server_go_and_gets_it_back() {
     server.finish();
 }
 
-#[test]
 fn warm_interpreters_end_with_the_server_whatever_ends_it() {
     for signal in ["", "TERM", "KILL"] {
         let mut server = warm("json");
@@ -602,14 +620,13 @@ fn warm_interpreters_end_with_the_server_whatever_ends_it() {
     }
 }
 
-#[test]
 fn without_the_top_tier_or_when_it_is_switched_off_scripts_stay_cold() {
     for (name, value) in [
         ("QWED_MCP_TEST_KERNEL_LACKS", "namespaces"),
         ("QWED_MCP_SANDBOX", "off"),
         ("QWED_MCP_WARM", "off"),
     ] {
-        let python = public_python();
+        let python = public_python().unwrap();
         let mut server = builder()
             .warm("json")
             .variable("QWED_MCP_PYTHON", python.to_str().unwrap())
@@ -624,7 +641,6 @@ fn without_the_top_tier_or_when_it_is_switched_off_scripts_stay_cold() {
 }
 
 /// Ten thousand calls, each with a number of its own, some of them side by side.
-#[test]
 fn ten_thousand_calls_each_get_their_own_result() {
     let mut server = ServerBuilder::new()
         .unchecked()
@@ -663,12 +679,11 @@ fn ten_thousand_calls_each_get_their_own_result() {
 }
 
 /// Two thousand calls with faults among them.
-#[test]
 fn two_thousand_calls_with_faults_get_their_own_results() {
     let mut server = ServerBuilder::new()
         .unchecked()
         .variable("QWED_MCP_SYNC_CONCURRENCY", "3")
-        .variable("QWED_MCP_TEST_SYNC_TIMEOUT_MS", "2000")
+        .variable("QWED_MCP_TEST_SYNC_TIMEOUT_MS", "60000")
         .warm("json")
         .connect();
     server.wait_until_warm();

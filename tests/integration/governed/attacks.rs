@@ -12,8 +12,15 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{Governed, ORDINARY_USER, call_as, evidence, run_id, run_pytest, text};
-use crate::harness::{McpProcess, python, skipped};
-use crate::sandbox::{is_root, of_user};
+use crate::harness::{McpProcess, python};
+use crate::sandbox::of_user;
+
+tests! {
+    needs [Root, Tier2, PublicPackages]:
+        nothing_gets_out_at_tier_2_either;
+    needs [Tier3]:
+        every_way_out_works_without_a_sandbox_and_none_within;
+}
 
 /// What each attack ends with, in a sandbox with all layers.
 const DENIED: [(&str, &[&str]); 43] = [
@@ -133,7 +140,6 @@ fn failures(evidence: &Value) -> BTreeMap<String, String> {
         .collect()
 }
 
-#[test]
 fn every_way_out_works_without_a_sandbox_and_none_within() {
     let governed = Governed::new("attacks");
     let server = governed.server().variable("QWED_MCP_AUTH_TOKEN", &governed.admin);
@@ -179,11 +185,7 @@ fn every_way_out_works_without_a_sandbox_and_none_within() {
 }
 
 /// Without namespaces the files are where they are, and Landlock alone keeps tests from them.
-#[test]
 fn nothing_gets_out_at_tier_2_either() {
-    if !is_root() {
-        return skipped("attacks of an ordinary user at tier 2", "it needs root to become one");
-    }
     let governed = Governed::new("attacks");
     governed.give_away();
     let server = governed.server().variable("QWED_MCP_TEST_KERNEL_LACKS", "namespaces");

@@ -6,7 +6,20 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::harness::{alive_with_marker, eventually, status_of};
+
 use super::{Governed, call_as, params, run_id, run_pytest, text};
+
+tests! {
+    needs [Sandbox]:
+        two_servers_share_the_store_under_load,
+        sigkill_at_any_point_leaves_a_chain_that_verifies_and_shows_what_was_interrupted,
+        scripts_are_audited_too,
+        what_cannot_be_written_down_is_not_done,
+        a_store_that_was_replaced_is_not_written_to,
+        a_run_whose_server_ends_is_written_down_to_its_end,
+        the_bill_of_materials_lists_the_tools_that_were_carried_out;
+}
 
 const TEST: &str = "tests/test_ledger.py::test_overdrawn";
 
@@ -16,7 +29,6 @@ fn runs_with(rows: &[Value], event: &str) -> BTreeSet<String> {
     of_event.map(|row| row["run_id"].as_str().unwrap().to_owned()).collect()
 }
 
-#[test]
 fn two_servers_share_the_store_under_load() {
     const CALLS: usize = 1000;
     let governed = Governed::new("ledger");
@@ -46,7 +58,6 @@ fn two_servers_share_the_store_under_load() {
     assert_eq!(runs_with(&rows, "MCP_TOOL_CALL").len(), 2 * CALLS, "each has a run id of its own");
 }
 
-#[test]
 fn sigkill_at_any_point_leaves_a_chain_that_verifies_and_shows_what_was_interrupted() {
     const THREADS: u32 = 4;
     const RUNS: u32 = 50;
@@ -115,7 +126,6 @@ fn sigkill_at_any_point_leaves_a_chain_that_verifies_and_shows_what_was_interrup
     server.finish();
 }
 
-#[test]
 fn scripts_are_audited_too() {
     let governed = Governed::new("ledger");
     let mut server = governed.connect();
@@ -162,7 +172,6 @@ fn scripts_are_audited_too() {
     governed.verify_audit();
 }
 
-#[test]
 fn what_cannot_be_written_down_is_not_done() {
     let governed = Governed::new("ledger");
     let marker = governed.workspace.join("test_marker.py");
@@ -182,7 +191,6 @@ fn what_cannot_be_written_down_is_not_done() {
     assert!(!governed.data.join("artifacts").exists(), "nothing was run");
 }
 
-#[test]
 fn a_store_that_was_replaced_is_not_written_to() {
     let governed = Governed::new("ledger");
     let mut server = governed.connect();
@@ -204,11 +212,10 @@ fn a_store_that_was_replaced_is_not_written_to() {
     governed.verify_audit();
 }
 
-#[test]
 fn a_run_whose_server_ends_is_written_down_to_its_end() {
     let governed = Governed::new("ledger");
     let test = "
-import os, pathlib, time
+import os, pathlib, threading, time
 
 def test_it():
     folder = pathlib.Path(os.environ['QWED_ARTIFACTS'])
@@ -218,6 +225,8 @@ def test_it():
         sparse.truncate(60 << 20)
     (folder / 'dense').write_bytes(b'x' * (5 << 20))
     (folder / 'ready').touch()
+    for _ in range(3):
+        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
     time.sleep(60)
 ";
     std::fs::write(governed.workspace.join("tests/test_long.py"), test).unwrap();
@@ -225,8 +234,12 @@ def test_it():
         let mut server = governed.connect();
         let arguments = json!({ "test_path": "tests/test_long.py" });
         server.start_request("tools/call", &params(&governed.user, "run_pytest", &arguments));
-        // Until it sleeps; what it leaves is in a file system of its own meanwhile.
-        thread::sleep(Duration::from_millis(2500));
+        // Until it sleeps. What it leaves is in a file system of its own meanwhile, so its threads
+        // tell.
+        let scratch = server.scratch.path().to_owned();
+        let sleeps = |pid: u32| status_of(pid, "Threads").is_some_and(|threads| threads == "4");
+        let is_ready = || alive_with_marker(&scratch).into_iter().any(sleeps);
+        assert!(eventually(Duration::from_secs(30), is_ready).is_some());
         match signal {
             Some(signal) => server.signal(signal),
             None => server.close_input(),
@@ -247,7 +260,6 @@ def test_it():
     assert_eq!(governed.verify_audit()["unfinished"]["count"], 0);
 }
 
-#[test]
 fn the_bill_of_materials_lists_the_tools_that_were_carried_out() {
     let governed = Governed::new("ledger");
     let bill = governed.beside("bom.json");

@@ -11,7 +11,15 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
-use crate::harness::{McpProcess, ServerBuilder, binary, python, root};
+use crate::harness::{McpProcess, ServerBuilder, Test, binary, python, root};
+
+/// The tests of all parts.
+pub(crate) fn tests() -> Vec<Test> {
+    [attacks::tests(), audit::tests(), refusals::tests(), runs::tests()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
 
 /// The user of a server that is no root's.
 pub(crate) const ORDINARY_USER: u32 = 4321;
@@ -58,8 +66,7 @@ impl Governed {
             text.push_str("[tools]\nallowlist = [\"run_pytest\"]\n");
         }
         if !has("workspace") {
-            let root = json!(self.workspace.to_str().unwrap());
-            text.extend(["[workspace]\nroot = ", &root.to_string(), "\n"]);
+            text.extend(["[workspace]\nroot = ", &quoted(&self.workspace), "\n"]);
         }
         text.push_str(sections);
         fs::write(&self.policy, text).unwrap();
@@ -177,6 +184,11 @@ pub(crate) fn assert_refused(reply: &Value, code: i64, name: &str, message: &str
     let told = error["message"].as_str().unwrap();
     assert!(told.starts_with(message), "{told}");
     run_id(reply);
+}
+
+/// The path as a text in quotes, as Python, TOML and JSON have it.
+pub(crate) fn quoted(path: &Path) -> String {
+    json!(path.to_str().unwrap()).to_string()
 }
 
 fn copy(from: &Path, to: &Path) {

@@ -9,10 +9,26 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{
-    Governed, ORDINARY_USER, assert_refused, call_as, evidence, params, run_id, run_pytest, text,
+    Governed, ORDINARY_USER, assert_refused, call_as, evidence, params, quoted, run_id, run_pytest,
+    text,
 };
-use crate::harness::{python, root, skipped};
-use crate::sandbox::{is_root, of_user};
+use crate::harness::{python, root};
+use crate::sandbox::of_user;
+
+tests! {
+    needs [Root, Tier2, Tier3ForUsers, PublicPackages]:
+        an_ordinary_user_runs_tests_at_tier_3_and_at_tier_2;
+    needs [Sandbox]:
+        a_project_with_every_kind_of_test_counts_as_in_a_bare_run,
+        what_pytest_is_asked_for_is_what_it_runs,
+        artifacts_are_listed_and_read_in_parts,
+        progress_is_told_and_a_cancelled_run_ends,
+        what_the_sandbox_refuses_is_told_as_such,
+        a_test_sees_the_policys_variables_and_paths_and_no_others,
+        an_interpreter_without_pytest_is_told,
+        old_runs_are_removed_and_a_run_in_progress_is_not,
+        a_public_project_counts_as_in_a_bare_run;
+}
 
 /// The counts of a bare run of pytest, by the words of its last line.
 fn bare_counts(workspace: &Path, path: &str) -> BTreeMap<String, u64> {
@@ -44,7 +60,6 @@ fn counts(evidence: &Value) -> BTreeMap<String, u64> {
     words.iter().map(|word| (name(word), count(word))).filter(|(_, count)| *count > 0).collect()
 }
 
-#[test]
 fn a_project_with_every_kind_of_test_counts_as_in_a_bare_run() {
     let governed = Governed::new("ledger");
     let mut server = governed.connect();
@@ -82,7 +97,6 @@ fn a_project_with_every_kind_of_test_counts_as_in_a_bare_run() {
     server.finish();
 }
 
-#[test]
 fn what_pytest_is_asked_for_is_what_it_runs() {
     let governed = Governed::new("ledger");
     let mut server = governed.connect();
@@ -125,7 +139,6 @@ fn what_pytest_is_asked_for_is_what_it_runs() {
     server.finish();
 }
 
-#[test]
 fn artifacts_are_listed_and_read_in_parts() {
     let governed = Governed::new("ledger");
     let test = "
@@ -191,7 +204,6 @@ def test_leaves_files():
     server.finish();
 }
 
-#[test]
 fn progress_is_told_and_a_cancelled_run_ends() {
     let governed = Governed::new("ledger");
     let test = "import time\ndef test_it(): time.sleep(60)";
@@ -218,7 +230,6 @@ fn progress_is_told_and_a_cancelled_run_ends() {
     server.finish();
 }
 
-#[test]
 fn what_the_sandbox_refuses_is_told_as_such() {
     let governed = Governed::new("ledger");
     let test = "
@@ -239,21 +250,21 @@ def test_shell():
     server.finish();
 }
 
-#[test]
 fn a_test_sees_the_policys_variables_and_paths_and_no_others() {
     let governed = Governed::new("ledger");
     let data = governed.beside("shared data");
     fs::create_dir(&data).unwrap();
     fs::write(data.join("numbers.txt"), "1 2 3").unwrap();
     governed.write_policy(&format!(
-        "[sandbox]\nallowed_paths = [{data:?}]\nenv_whitelist = [\"ALLOWED\", \"NOT_SET\"]\n"
+        "[sandbox]\nallowed_paths = [{}]\nenv_whitelist = [\"ALLOWED\", \"NOT_SET\"]\n",
+        quoted(&data)
     ));
     let test = format!(
         "
 import os, pathlib
 
 def test_it():
-    assert pathlib.Path({:?}).read_text() == '1 2 3'
+    assert pathlib.Path({}).read_text() == '1 2 3'
     assert os.environ['ALLOWED'] == 'yes'
     names = set(os.environ) - {{'PYTEST_CURRENT_TEST', 'PYTEST_VERSION'}}
     assert names == {{
@@ -262,7 +273,7 @@ def test_it():
         'QWED_ARTIFACTS', 'TMPDIR',
     }}
 ",
-        data.join("numbers.txt")
+        quoted(&data.join("numbers.txt"))
     );
     fs::write(governed.workspace.join("tests/test_environment.py"), test).unwrap();
     let server = governed.server().variable("ALLOWED", "yes").variable("SECRET", "no");
@@ -272,7 +283,7 @@ def test_it():
 
     // What would open the data folder is refused.
     for path in [governed.data.clone(), governed.data.join("artifacts"), governed.beside("")] {
-        governed.write_policy(&format!("[sandbox]\nallowed_paths = [{path:?}]\n"));
+        governed.write_policy(&format!("[sandbox]\nallowed_paths = [{}]\n", quoted(&path)));
         let reply = run_pytest(&mut server, &governed.user, "tests/test_environment.py");
         let message = "Sandbox violation: the data folder must be outside";
         assert_refused(&reply, -32006, "SANDBOX_VIOLATION", message);
@@ -288,11 +299,7 @@ def test_it():
     server.finish();
 }
 
-#[test]
 fn an_ordinary_user_runs_tests_at_tier_3_and_at_tier_2() {
-    if !is_root() {
-        return skipped("tests of an ordinary user", "it needs root to become one");
-    }
     let governed = Governed::new("ledger");
     governed.give_away();
     for (lacks, tier) in [("", "T3"), ("namespaces", "T2")] {
@@ -306,7 +313,6 @@ fn an_ordinary_user_runs_tests_at_tier_3_and_at_tier_2() {
     }
 }
 
-#[test]
 fn an_interpreter_without_pytest_is_told() {
     let governed = Governed::new("ledger");
     // A virtual environment without any package.
@@ -321,7 +327,6 @@ fn an_interpreter_without_pytest_is_told() {
     server.finish();
 }
 
-#[test]
 fn old_runs_are_removed_and_a_run_in_progress_is_not() {
     let governed = Governed::new("ledger");
     let test = "
@@ -389,7 +394,6 @@ fn public_project(name: &str, version: &str) -> PathBuf {
     project
 }
 
-#[test]
 fn a_public_project_counts_as_in_a_bare_run() {
     let project = public_project("toolz", "1.1.0");
     let folder = tempfile::tempdir().unwrap();

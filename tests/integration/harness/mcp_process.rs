@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
@@ -10,13 +11,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{PublicCopy, Scratch, binary, is_public, python};
+use super::{PublicCopy, Scratch, binary, deadline, is_public, python};
 
 /// How long loading every module may take.
 const WARM_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long any reply may take: above the longest timeout of a call.
-const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// How a server is started.
 #[derive(Debug)]
@@ -32,13 +33,18 @@ impl ServerBuilder {
     /// A server that may run code, with the tests' interpreter, and nothing else in its environment
     /// but PATH.
     pub(crate) fn new() -> Self {
+        Self::of_interpreter(python())
+    }
+
+    /// A server as [`Self::new`] has it, with another interpreter.
+    pub(crate) fn of_interpreter(python: &Path) -> Self {
         let builder = Self { variables: Vec::new(), user: None, program: None };
         builder
             .variable("PATH", &std::env::var("PATH").unwrap())
             .variable("QWED_MCP_TRUSTED_CODE_EXECUTION", "true")
             // Which runs are warm depends on the time; tests of warm ones ask for them.
             .variable("QWED_MCP_WARM", "off")
-            .variable("QWED_MCP_PYTHON", python().to_str().unwrap())
+            .variable("QWED_MCP_PYTHON", python.to_str().unwrap())
     }
 
     /// Runs code without analysing it first, for tests of what happens to code that does harm.
@@ -285,7 +291,7 @@ impl McpProcess {
 
     /// Polls a job until it has ended.
     pub(crate) fn wait_for_job(&mut self, job_id: &str) -> CallResult {
-        let deadline = Instant::now() + REPLY_TIMEOUT;
+        let deadline = Instant::now() + deadline(REPLY_TIMEOUT);
         loop {
             let result = self.status(job_id);
             if !matches!(result.texts[0].as_str(), "Status: queued..." | "Status: running...") {
@@ -314,7 +320,7 @@ impl McpProcess {
         if let Some(position) = self.unclaimed.iter().position(&fits) {
             return self.unclaimed.remove(position).unwrap();
         }
-        let deadline = Instant::now() + REPLY_TIMEOUT;
+        let deadline = Instant::now() + deadline(REPLY_TIMEOUT);
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let message = self.receive(left).expect("a message in time");
@@ -330,6 +336,20 @@ impl McpProcess {
         self.unclaimed.pop_front().or_else(|| self.receive(limit))
     }
 
+    /// The last message before the output ends, for a server that is about to end.
+    pub(crate) fn last_message(&mut self) -> Option<Value> {
+        let mut last = self.unclaimed.pop_back();
+        loop {
+            match self.received.recv_timeout(deadline(REPLY_TIMEOUT)) {
+                Ok(message) => {
+                    last = Some(message.unwrap_or_else(|error| panic!("on stdout: {error}")));
+                }
+                Err(RecvTimeoutError::Disconnected) => return last,
+                Err(RecvTimeoutError::Timeout) => panic!("the output does not end"),
+            }
+        }
+    }
+
     fn receive(&mut self, limit: Duration) -> Option<Value> {
         match self.received.recv_timeout(limit) {
             Ok(message) => Some(message.unwrap_or_else(|error| panic!("on stdout: {error}"))),
@@ -337,16 +357,16 @@ impl McpProcess {
         }
     }
 
-    /// Whether the server still answers.
     /// Comes back when scripts are run in interpreters that were warm before.
     pub(crate) fn wait_until_warm(&mut self) {
-        let deadline = Instant::now() + WARM_TIMEOUT;
+        let deadline = Instant::now() + deadline(WARM_TIMEOUT);
         while self.execute("print(1)").execution()["warm"] != true {
             assert!(Instant::now() < deadline, "interpreters stay cold");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 
+    /// Asserts that the server still answers.
     pub(crate) fn assert_alive(&mut self) {
         let reply = self.request("ping", &json!({}));
         assert_eq!(reply["result"], json!({}), "{reply}");
@@ -362,9 +382,9 @@ impl McpProcess {
         assert!(status.unwrap().success());
     }
 
-    /// Waits until the process has ended.
+    /// Waits until the process has ended; it fails long after `limit`.
     pub(crate) fn wait_for_exit(&mut self, limit: Duration) -> ExitStatus {
-        let deadline = Instant::now() + limit;
+        let deadline = Instant::now() + deadline(limit);
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status;

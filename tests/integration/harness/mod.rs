@@ -1,17 +1,24 @@
 //! What all tests drive the server with.
 
+#[macro_use]
+mod suite;
+mod machine;
 mod mcp_process;
 mod outside;
+mod patience;
 mod processes;
 mod python;
 
+pub(crate) use machine::Need;
 pub(crate) use mcp_process::{CallResult, McpProcess, ServerBuilder};
 pub(crate) use outside::Outside;
+pub(crate) use patience::{deadline, eventually, quickest};
 pub(crate) use processes::{
-    FORK_SERVER_PROCESSES, Scratch, alive_with_marker, descendants, eventually, is_alive,
-    open_descriptors, resident_kibibytes,
+    FORK_SERVER_PROCESSES, Scratch, alive_with_marker, descendants, is_alive, open_descriptors,
+    resident_kibibytes, status_of,
 };
 pub(crate) use python::{public_packages, public_python, python};
+pub(crate) use suite::{Test, run};
 
 use std::path::{Path, PathBuf};
 
@@ -25,21 +32,43 @@ pub(crate) fn binary() -> PathBuf {
     PathBuf::from(env!("CARGO_BIN_EXE_qwed-mcp"))
 }
 
-/// Reports a test that cannot run here. Where nobody would read that, it fails.
-#[expect(clippy::print_stderr, reason = "the test runner shows it")]
-pub(crate) fn skipped(test: &str, reason: &str) {
-    assert!(std::env::var_os("CI").is_none(), "{test} must not be skipped: {reason}");
-    eprintln!("SKIPPED {test}: {reason}");
+/// Whether the tests are run by root.
+pub(crate) fn is_root() -> bool {
+    nix::unistd::geteuid().is_root()
 }
 
-/// Whether every user of the machine can reach `path`.
+/// The user to start servers as where they are to be an ordinary user's: the tests' own where that
+/// is not root.
+pub(crate) fn ordinary_user(number: u32) -> Option<u32> {
+    is_root().then_some(number)
+}
+
+/// Whether every user of the machine can reach `path` and read it: by each folder on the way there,
+/// those that links lead through included.
 pub(crate) fn is_public(path: &Path) -> bool {
+    is_public_within(path, 40)
+}
+
+fn is_public_within(path: &Path, links_max: usize) -> bool {
     use std::os::unix::fs::PermissionsExt;
 
-    let Ok(real) = path.canonicalize() else { return false };
-    real.ancestors().skip(1).all(|folder| {
-        folder.metadata().is_ok_and(|metadata| metadata.permissions().mode() & 0o001 != 0)
-    })
+    let parts: Vec<_> = path.components().collect();
+    let mut way = PathBuf::new();
+    for (number, part) in parts.iter().enumerate() {
+        way.push(part);
+        let Ok(metadata) = way.symlink_metadata() else { return false };
+        let rest: PathBuf = parts.iter().skip(number + 1).collect();
+        if metadata.is_symlink() {
+            let Ok(target) = way.read_link() else { return false };
+            let target = way.parent().unwrap_or(Path::new("/")).join(target).join(rest);
+            return links_max > 0 && is_public_within(&target, links_max - 1);
+        }
+        let wanted = if rest.as_os_str().is_empty() { 0o004 } else { 0o001 };
+        if metadata.permissions().mode() & wanted == 0 {
+            return false;
+        }
+    }
+    true
 }
 
 /// A copy of a file or folder where every user of the machine can reach it, as long as this lives.

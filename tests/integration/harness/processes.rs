@@ -2,21 +2,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
-
-/// Waits until `condition` holds, up to `limit`; how long it took, or None.
-pub(crate) fn eventually(limit: Duration, condition: impl Fn() -> bool) -> Option<Duration> {
-    let started = Instant::now();
-    loop {
-        if condition() {
-            return Some(started.elapsed());
-        }
-        if started.elapsed() > limit {
-            return None;
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
 
 /// The processes of a fork server at rest: two of it, one that makes inits, and three spare
 /// children with an init each.
@@ -62,9 +47,15 @@ pub(crate) fn open_descriptors(pid: u32) -> usize {
 
 /// The resident memory of the process, in KiB.
 pub(crate) fn resident_kibibytes(pid: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.trim().trim_end_matches("kB").trim().parse().unwrap()
+    let resident = status_of(pid, "VmRSS").unwrap();
+    resident.trim_end_matches("kB").trim().parse().unwrap()
+}
+
+/// A field of the status of a process, if it still exists.
+pub(crate) fn status_of(pid: u32, field: &str) -> Option<String> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let mut values = status.lines().filter_map(|line| line.split_once(':'));
+    values.find_map(|(name, value)| (name == field).then(|| value.trim().to_owned()))
 }
 
 fn processes() -> Vec<u32> {

@@ -1,0 +1,128 @@
+//! What tests need of the machine, and whether it is there.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use serde_json::Value;
+
+use super::{ServerBuilder, is_root, public_packages, public_python, python};
+
+/// The user whose sandbox stands for that of every ordinary user.
+const ORDINARY_USER: u32 = 24_600;
+
+/// Something that not every machine has.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Need {
+    /// The tests' virtual environment. Every machine has it, or the tests fail.
+    Python,
+    /// An interpreter of this minor version, like `3.11`.
+    PythonVersion(String),
+    /// A sandbox of any tier that servers take by default.
+    Sandbox,
+    /// Landlock as new as tier 2 needs.
+    Tier2,
+    /// User namespaces.
+    Tier3,
+    /// User namespaces for an ordinary user: another one, where the tests are root's.
+    Tier3ForUsers,
+    /// To be root, and so to become others.
+    Root,
+    /// An interpreter that every user can start, where the tests are root's.
+    PublicPython,
+    /// The packages of the tests where every user can read them, where the tests are root's.
+    PublicPackages,
+}
+
+impl Need {
+    /// Whether it takes the tests' virtual environment.
+    pub(crate) fn takes_python(&self) -> bool {
+        *self != Self::Root
+    }
+}
+
+impl fmt::Display for Need {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Python => "Python",
+            Self::PythonVersion(version) => return write!(formatter, "Python {version}"),
+            Self::Sandbox => "sandbox",
+            Self::Tier2 => "tier 2 (Landlock ABI 6)",
+            Self::Tier3 => "tier 3 (user namespaces)",
+            Self::Tier3ForUsers => "tier 3 for ordinary users",
+            Self::Root => "root",
+            Self::PublicPython => "Python that other users can start",
+            Self::PublicPackages => "checkout that other users can read",
+        })
+    }
+}
+
+/// Why the machine lacks this, if it does; asked once.
+pub(crate) fn obstacle(need: &Need) -> Option<String> {
+    static KNOWN: Mutex<BTreeMap<Need, Option<String>>> = Mutex::new(BTreeMap::new());
+    if let Some(known) = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get(need) {
+        return known.clone();
+    }
+    let found = look(need);
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner).insert(need.clone(), found.clone());
+    found
+}
+
+fn look(need: &Need) -> Option<String> {
+    match need {
+        Need::Python => None,
+        Need::PythonVersion(wanted) => {
+            let version = python::version();
+            (version != *wanted).then(|| format!("the tests' interpreter is Python {version}"))
+        }
+        Need::Sandbox => {
+            let missing = obstacle(&Need::Tier3)?;
+            let too = tier("T2", &python::for_probes(), None)?;
+            Some(format!("{missing}; {too}"))
+        }
+        // What root runs at tier 2 is another user's, who cannot start what is in root's folders.
+        Need::Tier2 => tier("T2", &public_python().unwrap_or_else(python::for_probes), None),
+        Need::Tier3 => tier("T3", &python::for_probes(), None),
+        Need::Tier3ForUsers if is_root() => {
+            let Some(python) = public_python() else { return obstacle(&Need::PublicPython) };
+            tier("T3", &python, Some(ORDINARY_USER))
+        }
+        Need::Tier3ForUsers => obstacle(&Need::Tier3),
+        Need::Root => (!is_root()).then(|| "the tests are run by an ordinary user".to_owned()),
+        Need::PublicPython => public_python().is_none().then(|| {
+            "each is in a private folder, or is not the tests' version of Python".to_owned()
+        }),
+        Need::PublicPackages => obstacle(&Need::PublicPython).or_else(|| {
+            let is_private = public_packages().is_none();
+            is_private.then(|| "it is in a private folder".to_owned())
+        }),
+    }
+}
+
+/// Why scripts of this interpreter are not run at this tier, by the real binary.
+fn tier(tier: &str, python: &Path, user: Option<u32>) -> Option<String> {
+    let mut builder = ServerBuilder::of_interpreter(python);
+    if tier == "T2" {
+        builder = builder.variable("QWED_MCP_TEST_KERNEL_LACKS", "namespaces");
+    }
+    if let Some(user) = user {
+        builder = builder.with_user(user);
+    }
+    let output = builder.command().args(["doctor", "--format", "json"]).output();
+    let output = output.unwrap_or_else(|error| panic!("the binary does not start: {error}"));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
+        panic!("`doctor`: {error}: {}", String::from_utf8_lossy(&output.stderr))
+    });
+    let sandbox = &report["sandbox"];
+    if sandbox["tier"] == tier {
+        return None;
+    }
+    let layers = sandbox["layers"].as_array().into_iter().flatten();
+    let of_tier = if tier == "T2" { "landlock" } else { "" };
+    let mut missing = layers.filter(|layer| {
+        layer["state"] == "missing" && layer["layer"].as_str().unwrap_or("").contains(of_tier)
+    });
+    let why = missing.next().and_then(|layer| layer["why"].as_str());
+    Some(why.or(report["refusal"].as_str()).unwrap_or("`qwed-mcp doctor` says why").to_owned())
+}
