@@ -9,9 +9,10 @@ use crate::harness::{
 };
 
 tests! {
+    needs [Tier3]:
+        everything_that_a_run_started_is_dead_when_it_has_ended;
     needs [Sandbox]:
         the_timeout_is_thirty_seconds_from_the_start_of_the_run,
-        everything_that_a_run_started_is_dead_when_it_has_ended,
         a_script_that_kills_its_supervisor_is_killed_by_the_server,
         a_missing_interpreter_is_a_clear_error;
 }
@@ -53,19 +54,22 @@ impl Executor {
 }
 
 macro_rules! over_both_executors {
-    ($($test:ident)*) => {
+    (at any tier: $($test:ident)*; at tier 3: $($of_tier_3:ident)*;) => {
         pub(crate) mod cold {
             $(fn $test() { super::$test(super::Executor::Cold); })*
-            tests! { needs [Sandbox]: $($test),*; }
+            $(fn $of_tier_3() { super::$of_tier_3(super::Executor::Cold); })*
+            tests! { needs [Sandbox]: $($test),*; needs [Tier3]: $($of_tier_3),*; }
         }
         pub(crate) mod warm {
             $(fn $test() { super::$test(super::Executor::Warm); })*
-            tests! { needs [Tier3]: $($test),*; }
+            $(fn $of_tier_3() { super::$of_tier_3(super::Executor::Warm); })*
+            tests! { needs [Tier3]: $($test),*, $($of_tier_3),*; }
         }
     };
 }
 
 over_both_executors! {
+    at any tier:
     the_parts_that_exist_are_joined_and_trimmed
     tracebacks_name_the_script_and_show_its_lines
     a_script_that_the_compiler_warns_of_runs_all_the_same
@@ -73,8 +77,9 @@ over_both_executors! {
     a_run_over_its_time_is_killed_and_what_it_printed_follows
     output_is_capped_at_one_mebibyte_a_stream
     both_streams_are_read_at_once
-    synchronous_runs_take_turns_unless_the_admin_says_otherwise
-    a_run_leaves_no_file_behind
+    synchronous_runs_take_turns_unless_the_admin_says_otherwise;
+    at tier 3:
+    a_run_leaves_no_file_behind;
 }
 
 fn the_parts_that_exist_are_joined_and_trimmed(executor: Executor) {

@@ -13,12 +13,13 @@ use crate::harness::{
 };
 
 tests! {
-    needs [Sandbox]:
-        at_the_end_of_input_calls_get_a_second_and_then_everything_is_killed,
-        a_call_that_ends_within_the_second_is_answered,
-        without_calls_the_end_of_input_is_the_end_at_once,
-        signals_end_the_server_at_once,
+    needs [Tier3]:
         a_server_that_is_killed_takes_its_children_with_it,
+        signals_end_the_server_at_once,
+        without_calls_the_end_of_input_is_the_end_at_once,
+        at_the_end_of_input_calls_get_a_second_and_then_everything_is_killed;
+    needs [Sandbox]:
+        a_call_that_ends_within_the_second_is_answered,
         a_client_that_closes_its_output_ends_the_server,
         a_request_without_a_line_end_is_answered,
         the_server_works_over_sockets_and_files_too;

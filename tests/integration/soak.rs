@@ -10,7 +10,7 @@ use crate::harness::{
 };
 
 tests! {
-    needs [Sandbox]:
+    needs [Tier3]:
         two_thousand_mixed_calls_leave_nothing_behind;
 }
 

@@ -13,6 +13,8 @@ use crate::harness::{
 const PLACES: usize = 256;
 
 tests! {
+    needs [Tier3]:
+        a_cancelled_call_is_dead_soon_and_has_no_reply;
     needs [Sandbox]:
         lines_that_are_no_request_are_answered_and_the_server_lives_on,
         a_duplicate_id_in_flight_is_refused_and_the_first_is_answered,
@@ -24,7 +26,6 @@ tests! {
         exactly_two_tools_are_listed_with_plain_schemas_and_honest_annotations,
         calls_above_the_bound_are_answered_busy_at_once_and_a_cancel_behind_them_is_seen,
         requests_in_flight_are_bounded_in_bytes_too,
-        a_cancelled_call_is_dead_soon_and_has_no_reply,
         cancelling_again_and_again_leaks_no_place,
         a_long_call_with_a_token_reports_progress_that_rises_and_stops,
         a_client_that_does_not_read_makes_the_server_wait_and_not_grow,

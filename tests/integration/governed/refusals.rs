@@ -14,6 +14,8 @@ use crate::harness::{McpProcess, ServerBuilder, public_python, python, quickest}
 use crate::sandbox::of_user;
 
 tests! {
+    needs [Tier3]:
+        what_takes_too_much_is_a_violation;
     needs [Root, Tier2, PublicPackages]:
         a_run_that_leaves_too_much_at_tier_2_is_ended;
     needs [Sandbox]:
@@ -26,7 +28,6 @@ tests! {
         nothing_runs_without_a_sandbox,
         a_budget_ends_a_call_before_or_while_it_runs,
         a_run_is_killed_at_the_policys_timeout,
-        what_takes_too_much_is_a_violation,
         arguments_that_fail_validation_are_told_by_name,
         a_damaged_store_or_policy_at_the_start,
         what_is_taken_back_reaches_those_who_wait_too,

@@ -16,10 +16,11 @@ use crate::harness::{python, root};
 use crate::sandbox::of_user;
 
 tests! {
+    needs [Tier3]:
+        a_project_with_every_kind_of_test_counts_as_in_a_bare_run;
     needs [Root, Tier2, Tier3ForUsers, PublicPackages]:
         an_ordinary_user_runs_tests_at_tier_3_and_at_tier_2;
     needs [Sandbox]:
-        a_project_with_every_kind_of_test_counts_as_in_a_bare_run,
         what_pytest_is_asked_for_is_what_it_runs,
         artifacts_are_listed_and_read_in_parts,
         progress_is_told_and_a_cancelled_run_ends,
@@ -86,7 +87,7 @@ fn a_project_with_every_kind_of_test_counts_as_in_a_bare_run() {
     assert_eq!(about["governance"]["policy_timeout_s"], 300);
     assert_eq!(about["governance"]["short_circuited"], false);
     let elapsed = about["governance"]["elapsed_ms_total"].as_u64().unwrap();
-    assert!((1000..30_000).contains(&elapsed), "{elapsed}");
+    assert!(elapsed >= 1000, "{elapsed}");
     let paths = about["artifacts"].as_array().unwrap().iter().map(|artifact| &artifact["path"]);
     assert_eq!(paths.collect::<Vec<_>>(), ["files/junit.xml", "stderr.txt", "stdout.txt"]);
     assert_eq!(reply["result"]["_meta"]["qwed.ai/run"]["status"], "failed");
