@@ -34,7 +34,9 @@ pub(crate) fn alive_with_marker(scratch: &Path) -> Vec<u32> {
     let of_scratch = |pid: &u32| {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-        let is_server = program == super::binary();
+        // It may be a copy, or have been built anew since.
+        let name = program.file_name().unwrap_or_default();
+        let is_server = name.as_encoded_bytes().starts_with(b"qwed-mcp");
         !is_server && String::from_utf8_lossy(&environment).contains(marker) && is_alive(*pid)
     };
     processes().into_iter().filter(of_scratch).collect()
