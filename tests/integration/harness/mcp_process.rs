@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{PublicCopy, Scratch, binary, deadline, is_public, python};
+use super::{PublicCopy, Scratch, binary, deadline, is_over, is_public, python};
 
 /// How long loading every module may take.
 const WARM_TIMEOUT: Duration = Duration::from_secs(60);
@@ -291,13 +291,13 @@ impl McpProcess {
 
     /// Polls a job until it has ended.
     pub(crate) fn wait_for_job(&mut self, job_id: &str) -> CallResult {
-        let deadline = Instant::now() + deadline(REPLY_TIMEOUT);
+        let started = Instant::now();
         loop {
             let result = self.status(job_id);
             if !matches!(result.texts[0].as_str(), "Status: queued..." | "Status: running...") {
                 return result;
             }
-            assert!(Instant::now() < deadline, "the job does not end");
+            assert!(!is_over(started, REPLY_TIMEOUT), "the job does not end");
             thread::sleep(Duration::from_millis(10));
         }
     }
@@ -323,7 +323,9 @@ impl McpProcess {
         let deadline = Instant::now() + deadline(REPLY_TIMEOUT);
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let message = self.receive(left).expect("a message in time");
+            let Some(message) = self.receive(left) else {
+                panic!("no message in time, or the server has ended: {:?}", self.child.try_wait());
+            };
             if fits(&message) {
                 return message;
             }
@@ -359,9 +361,9 @@ impl McpProcess {
 
     /// Comes back when scripts are run in interpreters that were warm before.
     pub(crate) fn wait_until_warm(&mut self) {
-        let deadline = Instant::now() + deadline(WARM_TIMEOUT);
+        let started = Instant::now();
         while self.execute("print(1)").execution()["warm"] != true {
-            assert!(Instant::now() < deadline, "interpreters stay cold");
+            assert!(!is_over(started, WARM_TIMEOUT), "interpreters stay cold");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -384,12 +386,12 @@ impl McpProcess {
 
     /// Waits until the process has ended; it fails long after `limit`.
     pub(crate) fn wait_for_exit(&mut self, limit: Duration) -> ExitStatus {
-        let deadline = Instant::now() + deadline(limit);
+        let started = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status;
             }
-            assert!(Instant::now() < deadline, "the server does not end");
+            assert!(!is_over(started, limit), "the server does not end");
             thread::sleep(Duration::from_millis(2));
         }
     }

@@ -12,6 +12,11 @@ pub(crate) fn deadline(limit: Duration) -> Duration {
     limit.mul_f64(busyness() * 5.0)
 }
 
+/// Whether what has been waited for since `started` is long overdue. The load may have risen since.
+pub(crate) fn is_over(started: Instant, limit: Duration) -> bool {
+    started.elapsed() > limit && started.elapsed() > deadline(limit)
+}
+
 /// Asserts that an action takes less than `limit` when it is not held up by other processes: one of
 /// several tries does. An action that waits for something by design never does.
 #[track_caller]
@@ -35,7 +40,7 @@ pub(crate) fn eventually(limit: Duration, condition: impl Fn() -> bool) -> Optio
         if condition() {
             return Some(started.elapsed());
         }
-        if started.elapsed() > limit && started.elapsed() > deadline(limit) {
+        if is_over(started, limit) {
             return None;
         }
         std::thread::sleep(Duration::from_millis(2));
