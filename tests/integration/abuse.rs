@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::harness::{
-    CallResult, FORK_SERVER_PROCESSES, McpProcess, Outside, ServerBuilder, alive_with_marker,
-    eventually, is_root, ordinary_user, public_python, root,
+    CallResult, FORK_SERVER_PROCESSES, McpProcess, Outside, SYNC_TIMEOUT, ServerBuilder,
+    alive_with_marker, eventually, is_root, ordinary_user, public_python, root,
 };
 
 tests! {
@@ -139,7 +139,7 @@ fn server(containment: Containment, user: Option<u32>, timeout_ms: &str) -> McpP
         .unchecked()
         .variable("QWED_MCP_PYTHON", public_python().unwrap().to_str().unwrap())
         .variable("QWED_MCP_MEMORY_MB", "512")
-        .variable("QWED_MCP_TEST_SYNC_TIMEOUT_MS", timeout_ms);
+        .variable(SYNC_TIMEOUT, timeout_ms);
     if let Some(user) = user {
         builder = builder.with_user(user);
     }

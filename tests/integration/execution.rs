@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::harness::{
-    FORK_SERVER_PROCESSES, McpProcess, ServerBuilder, alive_with_marker, deadline, eventually,
+    FORK_SERVER_PROCESSES, McpProcess, SYNC_TIMEOUT, ServerBuilder, alive_with_marker, deadline,
+    eventually,
 };
 
 tests! {
@@ -132,7 +133,7 @@ fn the_parts_that_exist_are_joined_and_trimmed(executor: Executor) {
         assert_eq!(execution["timed_out"], false);
         assert_eq!(execution["stdout_truncated"], false);
         assert_eq!(execution["stderr_truncated"], false);
-        assert!(execution["duration_ms"].as_u64().unwrap() < 30_000);
+        assert!(execution["duration_ms"].is_u64(), "{execution}");
     }
     server.finish();
 }
@@ -213,22 +214,21 @@ print(inspect.getsource(f))
 }
 
 fn a_run_over_its_time_is_killed_and_what_it_printed_follows(executor: Executor) {
-    let mut server =
-        executor.connect(ServerBuilder::new().variable("QWED_MCP_TEST_SYNC_TIMEOUT_MS", "700"));
+    let mut server = executor.connect(ServerBuilder::new().variable(SYNC_TIMEOUT, "3000"));
     let result = server.execute("import time\nprint('so far')\ntime.sleep(60)");
-    assert_eq!(result.texts, ["Execution timed out after 0.7 seconds.", "STDOUT:\nso far"]);
+    assert_eq!(result.texts, ["Execution timed out after 3.0 seconds.", "STDOUT:\nso far"]);
     assert!(result.is_error);
     assert_eq!(result.execution()["timed_out"], true);
     assert_eq!(result.execution()["exit_code"], -9);
     let result = server.execute("while True: pass");
-    assert_eq!(result.texts, ["Execution timed out after 0.7 seconds."]);
+    assert_eq!(result.texts, ["Execution timed out after 3.0 seconds."]);
     executor.assert_nothing_is_left(&server);
     assert_eq!(server.scratch.entries(), [""; 0].map(std::path::PathBuf::from));
     server.finish();
 }
 
 fn the_timeout_is_thirty_seconds_from_the_start_of_the_run() {
-    let mut server = ServerBuilder::new().connect();
+    let mut server = ServerBuilder::new().without(SYNC_TIMEOUT).connect();
     // The second waits for the first; its own time starts after that.
     let first = server.start_execute("import time\ntime.sleep(2)");
     let started = Instant::now();

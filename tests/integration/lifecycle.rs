@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::harness::{
     CallResult, McpProcess, ServerBuilder, alive_with_marker, binary, descendants, eventually,
-    is_alive, quickest,
+    is_alive, quickest, succeeds_once,
 };
 
 tests! {
@@ -78,9 +78,11 @@ fn at_the_end_of_input_calls_get_a_second_and_then_everything_is_killed() {
 }
 
 fn a_call_that_ends_within_the_second_is_answered() {
-    // On a busy machine it may not end within the second, and then it is not answered.
-    let is_answered = |_| {
+    // On a busy machine it may not end within the second, and then it is cancelled.
+    let is_answered = || {
         let mut server = ServerBuilder::new().connect();
+        // The first call waits for what is found out once about the interpreter and the sandbox.
+        server.execute("pass");
         let id = server.start_execute("import time\ntime.sleep(0.3)\nprint('in time')");
         server.close_input();
         let reply = server.last_message();
@@ -88,10 +90,12 @@ fn a_call_that_ends_within_the_second_is_answered() {
         assert_nothing_left(&server);
         let Some(reply) = reply else { return false };
         assert_eq!(reply["id"], id);
-        assert!(CallResult::from_reply(&reply).text().starts_with("STDOUT:\nin time"));
-        true
+        let result = CallResult::from_reply(&reply);
+        let is_in_time = result.texts[0].starts_with("STDOUT:\nin time");
+        assert!(is_in_time || result.is_error, "{:?}", result.texts);
+        is_in_time
     };
-    assert!((0..12).any(is_answered), "no call of twelve is answered");
+    assert!(succeeds_once(is_answered), "no call is answered with its result");
 }
 
 fn without_calls_the_end_of_input_is_the_end_at_once() {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::harness::{
-    CallResult, McpProcess, ServerBuilder, alive_with_marker, descendants, eventually,
-    open_descriptors, resident_kibibytes,
+    CallResult, McpProcess, SYNC_TIMEOUT, ServerBuilder, alive_with_marker, descendants,
+    eventually, open_descriptors, resident_kibibytes,
 };
 
 tests! {
@@ -37,7 +37,7 @@ fn two_thousand_mixed_calls_leave_nothing_behind() {
         .unchecked()
         .variable("QWED_MCP_SYNC_CONCURRENCY", "2")
         .variable("QWED_MCP_BACKGROUND_TIMEOUT", "0.5")
-        .variable("QWED_MCP_TEST_SYNC_TIMEOUT_MS", &TIMEOUT.as_millis().to_string())
+        .variable(SYNC_TIMEOUT, &TIMEOUT.as_millis().to_string())
         .variable("QWED_MCP_TEST_JOB_TTL_MS", "1500")
         .connect();
     let mut dice = Dice(0x5eed);

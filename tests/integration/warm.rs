@@ -8,8 +8,8 @@ use regex::Regex;
 use serde_json::Value;
 
 use crate::harness::{
-    FORK_SERVER_PROCESSES, McpProcess, ServerBuilder, alive_with_marker, descendants, eventually,
-    open_descriptors, ordinary_user, public_python, resident_kibibytes, root,
+    FORK_SERVER_PROCESSES, McpProcess, SYNC_TIMEOUT, ServerBuilder, alive_with_marker, descendants,
+    eventually, open_descriptors, ordinary_user, public_python, resident_kibibytes, root,
 };
 
 tests! {
@@ -51,7 +51,7 @@ fn warm(modules: &str) -> McpProcess {
 }
 
 fn builder() -> ServerBuilder {
-    ServerBuilder::new().unchecked().variable("QWED_MCP_TEST_SYNC_TIMEOUT_MS", "100000")
+    ServerBuilder::new().unchecked().variable(SYNC_TIMEOUT, "100000")
 }
 
 /// What a script may do at its end, or may ask about itself.
@@ -354,7 +354,7 @@ fn the_socket_of_a_run_is_of_no_use_to_the_script() {
 fn limits_hold_and_the_next_call_is_warm_and_clean() {
     let mut server = ServerBuilder::new()
         .unchecked()
-        .variable("QWED_MCP_TEST_SYNC_TIMEOUT_MS", "12000")
+        .variable(SYNC_TIMEOUT, "12000")
         .variable("QWED_MCP_MEMORY_MB", "256")
         .warm("json")
         .connect();
@@ -683,7 +683,7 @@ fn two_thousand_calls_with_faults_get_their_own_results() {
     let mut server = ServerBuilder::new()
         .unchecked()
         .variable("QWED_MCP_SYNC_CONCURRENCY", "3")
-        .variable("QWED_MCP_TEST_SYNC_TIMEOUT_MS", "60000")
+        .variable(SYNC_TIMEOUT, "60000")
         .warm("json")
         .connect();
     server.wait_until_warm();

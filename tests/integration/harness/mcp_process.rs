@@ -16,8 +16,11 @@ use super::{PublicCopy, Scratch, binary, deadline, is_over, is_public, python};
 /// How long loading every module may take.
 const WARM_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// How long a synchronous call may take, for tests.
+pub(crate) const SYNC_TIMEOUT: &str = "QWED_MCP_TEST_SYNC_TIMEOUT_MS";
+
 /// How long any reply may take: above the longest timeout of a call.
-const REPLY_TIMEOUT: Duration = Duration::from_secs(120);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(240);
 
 /// How a server is started.
 #[derive(Debug)]
@@ -44,6 +47,8 @@ impl ServerBuilder {
             .variable("QWED_MCP_TRUSTED_CODE_EXECUTION", "true")
             // Which runs are warm depends on the time; tests of warm ones ask for them.
             .variable("QWED_MCP_WARM", "off")
+            // On a busy machine, 30 s are not enough for every script that ends by itself.
+            .variable(SYNC_TIMEOUT, "200000")
             .variable("QWED_MCP_PYTHON", python.to_str().unwrap())
     }
 

@@ -10,9 +10,9 @@ mod processes;
 mod python;
 
 pub(crate) use machine::Need;
-pub(crate) use mcp_process::{CallResult, McpProcess, ServerBuilder};
+pub(crate) use mcp_process::{CallResult, McpProcess, SYNC_TIMEOUT, ServerBuilder};
 pub(crate) use outside::Outside;
-pub(crate) use patience::{deadline, eventually, is_over, quickest};
+pub(crate) use patience::{deadline, eventually, is_over, quickest, succeeds_once};
 pub(crate) use processes::{
     FORK_SERVER_PROCESSES, Scratch, alive_with_marker, descendants, is_alive, open_descriptors,
     resident_kibibytes, status_of,
