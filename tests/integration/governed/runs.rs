@@ -17,6 +17,7 @@ use crate::sandbox::of_user;
 
 tests! {
     needs [Tier3]:
+        a_public_project_counts_as_in_a_bare_run,
         a_project_with_every_kind_of_test_counts_as_in_a_bare_run;
     needs [Root, Tier2, Tier3ForUsers, PublicPackages]:
         an_ordinary_user_runs_tests_at_tier_3_and_at_tier_2;
@@ -27,8 +28,7 @@ tests! {
         what_the_sandbox_refuses_is_told_as_such,
         a_test_sees_the_policys_variables_and_paths_and_no_others,
         an_interpreter_without_pytest_is_told,
-        old_runs_are_removed_and_a_run_in_progress_is_not,
-        a_public_project_counts_as_in_a_bare_run;
+        old_runs_are_removed_and_a_run_in_progress_is_not;
 }
 
 /// The counts of a bare run of pytest, by the words of its last line.
