@@ -2,7 +2,6 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
@@ -10,6 +9,8 @@ use thiserror::Error;
 use uuid::Uuid;
 
 use crate::sandbox::Tier;
+
+use super::supervisor;
 
 /// The attempts, each a function, and what prints those that worked.
 const ATTEMPTS: &str = include_str!("canary.py");
@@ -109,18 +110,7 @@ impl Canary {
     fn new_in(parent: &Path, program: &Path) -> io::Result<Self> {
         // A folder of its own: the folder for temporary files is the sandbox's as well.
         let folder = parent.join(format!("qwed-mcp-canary-{}", Uuid::new_v4().simple()));
-        fs::DirBuilder::new().mode(0o700).create(&folder)?;
-        let lock = File::open(&folder).and_then(|lock| {
-            lock.try_lock()?;
-            Ok(lock)
-        });
-        let lock = match lock {
-            Ok(lock) => lock,
-            Err(error) => {
-                let _ = fs::remove_dir(&folder);
-                return Err(error);
-            }
-        };
+        let lock = supervisor::create_locked(&folder)?;
         let file = folder.join("file");
         let mut canary = Self { script: String::new(), folder, _lock: lock };
         fs::write(&file, "this file is outside of the sandbox")?;

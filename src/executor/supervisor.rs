@@ -20,6 +20,7 @@ use std::process::ExitCode;
 use crate::sandbox::{LaunchError, Order, Tier};
 
 use self::scratch::Scratch;
+pub(super) use self::scratch::create_locked;
 pub(crate) use self::scratch::sweep;
 use super::protocol::{LEFT_BEHIND, Report};
 

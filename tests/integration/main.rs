@@ -17,6 +17,7 @@ mod background;
 mod command_line;
 mod corpus;
 mod decisions;
+mod ends;
 mod environment;
 mod examples;
 mod execution;
@@ -40,6 +41,7 @@ fn main() -> std::process::ExitCode {
         corpus::tests(),
         corpus::tests_of_versions(),
         decisions::tests(),
+        ends::tests(),
         environment::tests(),
         examples::tests(),
         execution::tests(),
@@ -48,8 +50,10 @@ fn main() -> std::process::ExitCode {
         governance_store::tests(),
         governed::tests(),
         lifecycle::tests(),
+        probe::tests(),
         sandbox::tests(),
         soak::tests(),
+        step_down::tests(),
         supply_chain::tests(),
         warm::tests(),
         wire::tests(),

@@ -11,6 +11,15 @@ use serde_json::Value;
 
 use crate::harness::{ServerBuilder, public_python};
 
+tests! {
+    needs [Tier3, PublicPackages]:
+        no_code_beside_the_interpreter_runs_outside_of_the_sandbox,
+        a_shared_library_in_the_home_folder_does_not_open_it,
+        a_path_that_opens_the_home_folder_is_told,
+        folders_that_pth_files_name_can_be_read,
+        an_interpreter_that_cannot_be_used_is_told_as_what_it_is;
+}
+
 /// Modules of the standard library that a folder on the path can stand in front of.
 const SHADOWS: [&str; 5] = ["json", "platform", "sysconfig", "_bz2", "_ssl"];
 
@@ -30,7 +39,7 @@ impl Planted {
         }
         let environment = at("environment");
         // With the system's packages, because only such have a usercustomize.
-        let made = Command::new(public_python().canonicalize().unwrap())
+        let made = Command::new(public_python().unwrap().canonicalize().unwrap())
             .args(["-m", "venv", "--without-pip", "--system-site-packages"])
             .arg(&environment)
             .status();
@@ -82,7 +91,6 @@ fn open_to_all(folder: &Path) {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-#[test]
 fn no_code_beside_the_interpreter_runs_outside_of_the_sandbox() {
     let planted = Planted::new();
     let imports = SHADOWS.join(", ");
@@ -116,7 +124,6 @@ fn no_code_beside_the_interpreter_runs_outside_of_the_sandbox() {
     assert_eq!(planted.marks(), all.map(str::to_owned).collect());
 }
 
-#[test]
 fn a_shared_library_in_the_home_folder_does_not_open_it() {
     let folder = tempfile::tempdir().unwrap();
     open_to_all(folder.path());
@@ -126,7 +133,7 @@ fn a_shared_library_in_the_home_folder_does_not_open_it() {
 
     // An interpreter of links to another one's parts, but for one library: that is in the home
     // folder, and has a second name there.
-    let real = public_python().canonicalize().unwrap();
+    let real = public_python().unwrap().canonicalize().unwrap();
     let ask =
         "import _lzma, os, sys; print(os.path.dirname(os.__file__), _lzma.__file__, sep='\\n')";
     let answer = Command::new(&real).args(["-I", "-S", "-c", ask]).output().unwrap();
@@ -181,7 +188,6 @@ fn link_all(from: &Path, to: &Path) {
     }
 }
 
-#[test]
 fn a_path_that_opens_the_home_folder_is_told() {
     let planted = Planted::new();
     let packages = planted.python.parent().unwrap().parent().unwrap().join("lib");
@@ -220,7 +226,6 @@ fn a_path_that_opens_the_home_folder_is_told() {
     }
 }
 
-#[test]
 fn folders_that_pth_files_name_can_be_read() {
     let planted = Planted::new();
     let packages = planted.python.parent().unwrap().parent().unwrap().join("lib");
@@ -236,7 +241,6 @@ fn folders_that_pth_files_name_can_be_read() {
     server.finish();
 }
 
-#[test]
 fn an_interpreter_that_cannot_be_used_is_told_as_what_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();

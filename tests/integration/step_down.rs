@@ -10,6 +10,17 @@ use serde_json::Value;
 use crate::harness::{ServerBuilder, public_python};
 use crate::sandbox::of_user;
 
+tests! {
+    needs [Tier2, Tier3, PublicPackages]:
+        an_interpreter_behind_a_link_that_goes_through_a_folder_and_back_has_tier_3,
+        a_fault_at_tier_3_is_told_to_the_admin_and_once_to_the_model,
+        a_model_that_only_polls_jobs_is_told_too,
+        a_machine_without_namespaces_is_told_of_in_the_log_and_in_meta_only,
+        the_best_tier_of_the_mode_needs_no_reason,
+        a_setting_that_is_wrong_is_told_once_and_as_what_it_is,
+        a_folder_for_temporary_files_that_cannot_be_used_is_named_as_the_reason;
+}
+
 /// A server on a machine that lacks this, with logs as they are by default.
 fn server(lacks: &str) -> ServerBuilder {
     of_user(ServerBuilder::new(), None).variable("QWED_MCP_TEST_KERNEL_LACKS", lacks)
@@ -19,12 +30,11 @@ fn doctor(builder: &ServerBuilder, arguments: &[&str]) -> Output {
     builder.command().arg("doctor").args(arguments).output().unwrap()
 }
 
-#[test]
 fn an_interpreter_behind_a_link_that_goes_through_a_folder_and_back_has_tier_3() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
     fs::set_permissions(&root, fs::Permissions::from_mode(0o755)).unwrap();
-    let real = public_python().canonicalize().unwrap();
+    let real = public_python().unwrap().canonicalize().unwrap();
     for folder in ["through/more", "venv/bin"] {
         fs::create_dir_all(root.join(folder)).unwrap();
     }
@@ -62,7 +72,6 @@ fn beside(root: &Path, path: &Path) -> String {
     format!("{}{}", "../".repeat(depth), path.strip_prefix("/").unwrap().display())
 }
 
-#[test]
 fn a_fault_at_tier_3_is_told_to_the_admin_and_once_to_the_model() {
     let builder = server("file_tree");
     let report = doctor(&builder, &[]);
@@ -104,7 +113,6 @@ fn a_fault_at_tier_3_is_told_to_the_admin_and_once_to_the_model() {
     assert!(log.contains("T3 failed, scripts run at T2: a readable path"), "{log}");
 }
 
-#[test]
 fn a_model_that_only_polls_jobs_is_told_too() {
     let mut server = server("file_tree").connect();
     let job = server.place("print(2)");
@@ -115,7 +123,6 @@ fn a_model_that_only_polls_jobs_is_told_too() {
     server.finish();
 }
 
-#[test]
 fn a_machine_without_namespaces_is_told_of_in_the_log_and_in_meta_only() {
     for (mode, lacks, tier) in
         [("required", "namespaces", "T2"), ("degraded", "namespaces,landlock", "T1")]
@@ -139,7 +146,6 @@ fn a_machine_without_namespaces_is_told_of_in_the_log_and_in_meta_only() {
     }
 }
 
-#[test]
 fn the_best_tier_of_the_mode_needs_no_reason() {
     for mode in ["required", "strict", "off"] {
         let mut server = server("").variable("QWED_MCP_SANDBOX", mode).connect();
@@ -151,7 +157,6 @@ fn the_best_tier_of_the_mode_needs_no_reason() {
     }
 }
 
-#[test]
 fn a_setting_that_is_wrong_is_told_once_and_as_what_it_is() {
     // It is there, in the folder in which the server runs.
     let builder = server("").variable("QWED_MCP_READ_PATHS", "relative/data");
@@ -174,7 +179,6 @@ fn a_setting_that_is_wrong_is_told_once_and_as_what_it_is() {
     assert_eq!(log.matches("QWED_MCP_READ_PATHS lists relative/data").count(), 1, "{log}");
 }
 
-#[test]
 fn a_folder_for_temporary_files_that_cannot_be_used_is_named_as_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");

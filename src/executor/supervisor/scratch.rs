@@ -35,25 +35,29 @@ pub(super) struct Scratch {
 impl Scratch {
     /// Makes the folder, for its owner only.
     pub(super) fn create(folder: &Path) -> io::Result<Self> {
-        let mut new = folder.as_os_str().to_owned();
-        new.push(UNLOCKED);
-        fs::DirBuilder::new().mode(0o700).create(&new)?;
-        let lock =
-            File::open(&new).and_then(|lock| lock.try_lock().map_err(Into::into).map(|()| lock));
-        let lock = lock.and_then(|lock| fs::rename(&new, folder).map(|()| lock));
-        match lock {
-            Ok(lock) => Ok(Self { folder: folder.to_owned(), _lock: lock }),
-            Err(error) => {
-                let _ = fs::remove_dir(&new);
-                Err(error)
-            }
-        }
+        Ok(Self { folder: folder.to_owned(), _lock: create_locked(folder)? })
     }
 
     /// Removes it with all that is in it; whether nothing is left.
     pub(super) fn remove(self) -> bool {
         remove(&self.folder)
     }
+}
+
+/// Makes a folder for its owner only, and gives the lock on it. It has its name when it is locked.
+pub(in crate::executor) fn create_locked(folder: &Path) -> io::Result<File> {
+    let mut new = folder.as_os_str().to_owned();
+    new.push(UNLOCKED);
+    fs::DirBuilder::new().mode(0o700).create(&new)?;
+    let locked = || -> io::Result<File> {
+        let lock = File::open(&new)?;
+        lock.try_lock()?;
+        fs::rename(&new, folder)?;
+        Ok(lock)
+    };
+    locked().inspect_err(|_| {
+        let _ = fs::remove_dir(&new);
+    })
 }
 
 /// Removes the folders in `place` that were left by servers, supervisors and launches that were

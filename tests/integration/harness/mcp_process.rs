@@ -338,6 +338,12 @@ impl McpProcess {
         }
     }
 
+    /// The reply to a request, if it came while something else was waited for.
+    pub(crate) fn unclaimed_reply(&mut self, id: i64) -> Option<Value> {
+        let position = self.unclaimed.iter().position(|message| message["id"] == id)?;
+        self.unclaimed.remove(position)
+    }
+
     /// The next message, in the order of arrival.
     pub(crate) fn next_message(&mut self, limit: Duration) -> Option<Value> {
         self.unclaimed.pop_front().or_else(|| self.receive(limit))
