@@ -10,7 +10,7 @@ use super::{
     Governed, ORDINARY_USER, assert_refused, call_as, evidence, params, quoted, run_id, run_pytest,
     text,
 };
-use crate::harness::{McpProcess, ServerBuilder, public_python, python, quickest};
+use crate::harness::{McpProcess, ServerBuilder, deadline, public_python, python, quickest};
 use crate::sandbox::of_user;
 
 tests! {
@@ -486,7 +486,9 @@ fn a_damaged_store_or_policy_at_the_start() {
 
 fn what_is_taken_back_reaches_those_who_wait_too() {
     let governed = Governed::new("ledger");
-    let test = "import time\ndef test_it(): time.sleep(1.5)";
+    // Longer than it takes here and now to revoke a token, so that the second waits until then.
+    let seconds = deadline(Duration::from_secs(1)).as_secs_f64();
+    let test = format!("import time\ndef test_it(): time.sleep({seconds})");
     fs::write(governed.workspace.join("tests/test_long.py"), test).unwrap();
     let mut server = governed.connect();
     let arguments = json!({ "test_path": "tests/test_long.py" });
