@@ -201,6 +201,14 @@ crowd(60, lambda number: say("holds", number, "MiB", round(made * 480 / 2**20, 1
 def work(number):
     files = [os.open(f"locked-{number}-{n}", os.O_CREAT | os.O_RDWR) for n in range(8)]
     count = 0
+    # A lock that is answered and not taken is not seen by another process.
+    fcntl.lockf(files[0], fcntl.LOCK_EX, 1)
+    if os.fork() == 0:
+        seen = fcntl.fcntl(files[0], fcntl.F_GETLK, struct.pack("hhqqi", fcntl.F_WRLCK, 0, 0, 1, 0))
+        os._exit(struct.unpack("hhqqi", seen)[0] != fcntl.F_UNLCK)
+    if os.waitstatus_to_exitcode(os.wait()[1]) == 0:
+        say("refused", "LOCKS-NOT-TAKEN")
+        return files
     while is_time():
         for file in files:
             for n in range(200):

@@ -3,7 +3,6 @@
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -149,9 +148,8 @@ fn enter_copy_of_proc() -> Result<(), LaunchError> {
 fn start_launcher(proc: &str) -> Result<Starting, LaunchError> {
     let mut command = own_program(LAUNCHER_ARGUMENT);
     command.arg(proc);
-    // The standard streams of Python, and a group of its own: what the script sends to "its group"
-    // does not reach the supervisor.
-    command.stdout(Stdio::inherit()).stderr(Stdio::inherit()).process_group(0);
+    // The standard streams of Python.
+    command.stdout(Stdio::inherit()).stderr(Stdio::inherit());
     Starting::new(&mut command, LaunchError::StartLauncher)
 }
 

@@ -19,7 +19,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
-use nix::unistd::{Pid, chdir, dup2_stdin, execve, execveat, getppid};
+use nix::unistd::{Pid, chdir, dup2_stdin, execve, execveat, getppid, setsid};
 
 use super::confinement::Confinement;
 use super::identity::{self, OwnProcess};
@@ -51,6 +51,10 @@ pub(crate) fn become_python(proc: &Path) -> ExitCode {
 type Never = std::convert::Infallible;
 
 fn carry_out(mut supervisor: &UnixStream, proc: &Path) -> Result<Never, LaunchError> {
+    // A group of its own: what the script sends to "its group" does not reach the supervisor. And a
+    // session of its own, because the scheduler is fair between sessions (`sched(7)`, autogroup):
+    // the supervisor gets its turn however many processes the run has.
+    setsid().map_err(|error| LaunchError::StartLauncher(error.into()))?;
     // At tier 3 the machine's /proc is gone when the order comes.
     let is_root = identity::is_root();
     let own_process = OwnProcess::open(proc)?;
