@@ -245,7 +245,16 @@ class Workspace:
         return folder
 
     def alive(self) -> set[int]:
-        """Every process of ours but this one, the children that it knows of, and zombies."""
+        """Every process of a run: of ours but this one, the children that it knows of, removers, and zombies."""
+        return self._processes() - self.removers()
+
+    def removers(self) -> set[int]:
+        """Supervisors that have outlived their runs, which remove folders: that may take longer than a run."""
+        processes = all_processes()
+        parents = {process.parent for process in processes.values() if process.state not in "ZX"}
+        return {pid for pid in self._processes() if pid not in parents and _is_remover(pid)}
+
+    def _processes(self) -> set[int]:
         processes = all_processes()
         self._reap(processes)
         tree = below(os.getpid(), processes)
@@ -258,15 +267,15 @@ class Workspace:
         Stopped processes are still counted by the limit of their user, so stopping first leaves a fork bomb no room:
         killing alone would make room for the next fork.
         """
-        found = len(self.alive())
+        found = len(self._processes())
         for _ in range(300):
             processes = all_processes()
-            running = [pid for pid in self.alive() if pid in processes and processes[pid].state not in "Tt"]
+            running = [pid for pid in self._processes() if pid in processes and processes[pid].state not in "Tt"]
             if not running:
                 break
             _signal(running, signal.SIGSTOP)
         for _ in range(100):
-            left = self.alive()
+            left = self._processes()
             if not left:
                 break
             _signal(left, signal.SIGKILL)
@@ -288,6 +297,13 @@ class Workspace:
             if process.parent == os.getpid() and process.state == "Z" and pid not in self.children:
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
+
+
+def _is_remover(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        return arguments[1:2] in ([b"__supervise"], [b"__sweep"])
+    return False
 
 
 def _signal(pids, number: signal.Signals) -> None:

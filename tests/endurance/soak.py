@@ -49,7 +49,10 @@ LIFE_S = 12.0
 GONE_S = 1.0
 GONE_AFTER_CANCEL_S = 3.0
 LATE_S = 2.0
-FOLDERS_GONE_S = 10.0
+#: How long a folder may take to be removed that a script has filled, on a busy disk.
+FOLDERS_GONE_S = 60.0
+#: How long is looked on at what should have ended by now.
+LOOK_ON_S = 10.0
 #: How much later than its timeout a run may be answered, on a busy machine, before it counts as not answered.
 ANSWER_SLACK_S = 15.0
 MEMORY_GROWTH_MIB_MAX = 64
@@ -319,14 +322,14 @@ class Soak:
         if took is not None:
             return True
         late = left
-        more = harness.eventually(FOLDERS_GONE_S, is_gone)
+        more = harness.eventually(LOOK_ON_S, is_gone)
         if more is not None:
             self.row.worst_end_s = max(self.row.worst_end_s, limit_s + more)
         if more is not None and more <= LATE_S:
             self.row.late += late
             if not self.is_strict:
                 return True
-        then = f"all gone {more:.1f} s later" if more is not None else f"{left} {FOLDERS_GONE_S:.0f} s later"
+        then = f"all gone {more:.1f} s later" if more is not None else f"{left} {LOOK_ON_S:.0f} s later"
         self.row.processes += late
         self.row.complain(f"{late} processes alive {limit_s:g} s {when}; {then}")
         return more is not None
@@ -337,10 +340,10 @@ class Soak:
             more = Held.by(server).folders - before.folders
             self.row.folders += len(more)
             self.row.complain(f"folders left while the server lives: {sorted(more)[:3]}")
-        if harness.eventually(FOLDERS_GONE_S, lambda: server.descriptors() <= before.descriptors) is None:
+        if harness.eventually(LOOK_ON_S, lambda: server.descriptors() <= before.descriptors) is None:
             self.row.descriptors += server.descriptors() - before.descriptors
             self.row.complain(f"{server.descriptors()} descriptors, {before.descriptors} before")
-        if harness.eventually(FOLDERS_GONE_S, lambda: server.below() <= before.below) is None:
+        if harness.eventually(LOOK_ON_S, lambda: server.below() <= before.below) is None:
             self.row.complain(f"{server.below()} processes and zombies below it, {before.below} before")
         grown = server.resident_mib() - before.memory_mib
         if grown > MEMORY_GROWTH_MIB_MAX:
@@ -361,10 +364,10 @@ class Soak:
 
     def check_end(self, server: Server, ending: str, mounted: set[str]) -> None:
         self.check_gone(GONE_S, f"after the server was {ending}", 0)
-        self.clear()
         if harness.eventually(FOLDERS_GONE_S, lambda: not server.left_in_folder()) is None:
             self.row.folders += len(server.left_in_folder())
             self.row.complain(f"left by the server, {ending}: {server.left_in_folder()[:3]}")
+        self.clear()
         more = harness.mounts() - mounted
         if more and harness.eventually(5, lambda: not harness.mounts() - mounted) is None:
             self.row.mounts += len(more)
