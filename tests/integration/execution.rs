@@ -12,6 +12,8 @@ use crate::harness::{
 tests! {
     needs [Tier3]:
         everything_that_a_run_started_is_dead_when_it_has_ended;
+    needs [Tier2]:
+        without_a_sandbox_a_script_signals_itself_only;
     needs [Sandbox]:
         the_timeout_is_thirty_seconds_from_the_start_of_the_run,
         a_script_that_kills_its_supervisor_is_killed_by_the_server,
@@ -350,9 +352,35 @@ print('main ends')
     server.finish();
 }
 
-fn a_script_that_kills_its_supervisor_is_killed_by_the_server() {
-    // In a sandbox it cannot.
+fn without_a_sandbox_a_script_signals_itself_only() {
     let mut server = ServerBuilder::new().variable("QWED_MCP_SANDBOX", "off").unchecked().connect();
+    let code = "\
+import os
+def tell(pid):
+    try:
+        os.kill(pid, 0)
+        print('reached')
+    except PermissionError:
+        print('refused')
+child = os.fork()
+if child == 0:
+    os.read(os.pipe()[0], 1)
+for pid in (os.getppid(), SERVER, child):
+    tell(pid)
+"
+    .replace("SERVER", &server.pid().to_string());
+    let expected = "STDOUT:\nrefused\nrefused\nreached\n\nExecution completed successfully.";
+    assert_eq!(server.execute(&code).text(), expected);
+    server.finish();
+}
+
+fn a_script_that_kills_its_supervisor_is_killed_by_the_server() {
+    // In a sandbox it cannot, nor without one on a kernel that keeps its signals within the run.
+    let mut server = ServerBuilder::new()
+        .variable("QWED_MCP_SANDBOX", "off")
+        .variable("QWED_MCP_TEST_KERNEL_LACKS", "landlock")
+        .unchecked()
+        .connect();
     let code = "\
 import os, signal, time
 os.kill(os.getppid(), signal.SIGKILL)

@@ -202,8 +202,8 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
 
     def confine(stdout, stderr, control, null):
         uid, gid = confinement["uid"], confinement["gid"]
-        # A group of its own, as a script has that is started alone.
-        os.setpgid(0, 0)
+        # A group and a session of its own, as a script has that is started alone.
+        os.setsid()
         checked(libc.unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWIPC))
         write_own("setgroups", "deny")
         write_own("uid_map", "%d %d 1" % (uid, uid))
