@@ -113,6 +113,5 @@ mod portable {
     }
 
     /// Nothing to do: orphans are not ours here.
-    #[expect(clippy::unused_async, reason = "the same signature as on Linux")]
     pub(crate) async fn kill(_supervisors: impl Fn() -> HashSet<u32>) {}
 }
