@@ -193,13 +193,14 @@ fn names_tell_their_maker() {
 
 /// Both ways in one test: the bombs would share their user's limit of processes.
 #[test]
+#[ignore = "needs a place for control groups (version 2): run as root, or where one is delegated"]
 fn a_fork_bomb_ends_with_one_kill() {
     ends_a_fork_bomb("bomb", ControlGroup::kill);
     ends_a_fork_bomb("bomb-before-5-14", ControlGroup::freeze_and_kill);
 }
 
 fn ends_a_fork_bomb(name: &str, kill: fn(&ControlGroup) -> io::Result<()>) {
-    let Some(groups) = groups(name) else { return };
+    let groups = groups();
     // About 200 processes, of which each forks and ends again and again, in sessions of their own.
     let bomb = "
 import resource, signal
@@ -258,11 +259,10 @@ while True:
 }
 
 #[test]
+#[ignore = "needs the memory and pids controllers of version 2, delegated"]
 fn the_kernel_bounds_memory_and_ends_all_of_a_run() {
-    let Some(groups) = groups("memory") else { return };
-    if !groups.controls().memory {
-        return skipped("memory of a control group", "no memory controller is delegated here");
-    }
+    let groups = groups();
+    assert!(groups.controls().memory, "not delegated here");
     // The parent has little memory itself, and would stay.
     let greedy = "
 if os.fork() == 0:
@@ -282,11 +282,10 @@ time.sleep(60)
 }
 
 #[test]
+#[ignore = "needs the memory and pids controllers of version 2, delegated"]
 fn what_is_not_resident_counts_too() {
-    let Some(groups) = groups("tables") else { return };
-    if !groups.controls().memory {
-        return skipped("page tables in a control group", "no memory controller is delegated here");
-    }
+    let groups = groups();
+    assert!(groups.controls().memory, "not delegated here");
     // To read what was never written maps one page of zeros, which is nobody's; for each 2 MiB of
     // addresses there is a page of the table that says so.
     let tables = "
@@ -310,11 +309,10 @@ time.sleep(60)
 }
 
 #[test]
+#[ignore = "needs the memory and pids controllers of version 2, delegated"]
 fn the_kernel_bounds_the_number_of_processes() {
-    let Some(groups) = groups("pids") else { return };
-    if !groups.controls().pids {
-        return skipped("pids of a control group", "no controller for them is delegated here");
-    }
+    let groups = groups();
+    assert!(groups.controls().pids, "not delegated here");
     let forks = "
 count = 1
 try:
@@ -337,8 +335,9 @@ os._exit(count)
 }
 
 #[test]
+#[ignore = "needs a place for control groups (version 2): run as root, or where one is delegated"]
 fn groups_go_with_their_values_and_their_servers() {
-    let Some(groups) = groups("leftovers") else { return };
+    let groups = groups();
     let group = groups.create("dropped", &GroupLimits::default()).unwrap();
     let path = group.path().to_owned();
     assert!(path.exists());
@@ -355,8 +354,9 @@ fn groups_go_with_their_values_and_their_servers() {
 }
 
 #[test]
+#[ignore = "needs a place for control groups (version 2): run as root, or where one is delegated"]
 fn names_stay_in_their_place() {
-    let Some(groups) = groups("names") else { return };
+    let groups = groups();
     for name in ["", "..", "a/b", "../x", "a b"] {
         let made = groups.create(name, &GroupLimits::default());
         assert_eq!(made.unwrap_err().kind(), io::ErrorKind::InvalidInput, "{name}");
@@ -369,7 +369,7 @@ fn names_stay_in_their_place() {
 #[expect(clippy::print_stdout, reason = "that is what it is for")]
 fn costs_of_a_group() {
     let began = Instant::now();
-    let Some(groups) = groups("costs") else { return };
+    let groups = groups();
     println!("found in {:?}", began.elapsed());
     println!("{} below {}", groups.controls(), groups.path().display());
     let limits = GroupLimits { memory_bytes: Some(512 << 20), pids: Some(64) };
@@ -402,22 +402,10 @@ fn costs_of_a_group() {
     }
 }
 
-/// The place for the groups of all tests of this process. None where there is none.
-fn groups(test: &str) -> Option<&'static ControlGroups> {
-    static GROUPS: OnceLock<Result<ControlGroups, NoControlGroups>> = OnceLock::new();
-    match GROUPS.get_or_init(ControlGroups::find) {
-        Ok(groups) => Some(groups),
-        Err(error) => {
-            skipped(test, &error.to_string());
-            None
-        }
-    }
-}
-
-/// Reports a test that cannot run here.
-#[expect(clippy::print_stderr, reason = "the test runner shows it")]
-fn skipped(test: &str, reason: &str) {
-    eprintln!("SKIPPED {test}: {reason}");
+/// The place for the groups of all tests of this process.
+fn groups() -> &'static ControlGroups {
+    static GROUPS: OnceLock<ControlGroups> = OnceLock::new();
+    GROUPS.get_or_init(|| ControlGroups::find().unwrap())
 }
 
 /// Python that waits for [`release`]; as another user, if that can be.
