@@ -6,15 +6,17 @@
 //!
 //! - **Pages of the processes.** What they share after a fork must not count once for each, and to
 //!   find out exactly what is shared takes a walk through all page tables. There are two cheap bounds,
-//!   and the lower one is taken: the resident pages of all processes, and the page faults of all
-//!   processes. The second one is a bound because transparent huge pages are off in a run, so that
-//!   each new page, and each copy of a shared one, takes one fault. Only where both bounds are above
+//!   and the lower one is taken: the resident pages of all processes, and what all processes have
+//!   taken one after the other, by their page faults or, where that is more, by how their pages have
+//!   grown. The second one is a bound because transparent huge pages are off in a run, so that
+//!   each new page, and each copy of a shared one, takes one fault, and because the filter lets no
+//!   script have processes that share their memory. Only where both bounds are above
 //!   the limit is it counted exactly (`smaps_rollup`), a process at a time, so that whoever
 //!   watches is never away for long.
 //! - **Memory of the kernel** for them that is in no process: page tables, mappings, and what sockets
 //!   and pipes can hold.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::thread::available_parallelism;
@@ -52,12 +54,22 @@ const MAPPINGS_MAX: u64 = 16 * 1024;
 const MAPPINGS_INTERVAL: Duration = Duration::from_millis(100);
 const MAPPINGS_BYTES_MAX: usize = 1024 * 1024;
 
-/// What a socket holds at most that nobody reads (`net.core.wmem_default`), in bytes; a pipe holds
+/// What a socket holds at least that nobody reads (`net.core.wmem_default`), in bytes; a pipe holds
 /// less. Other descriptors cost next to nothing, but the table does not tell which is which.
-const DESCRIPTOR_BYTES: u64 = 212_992;
+const DESCRIPTOR_BYTES_MIN: u64 = 212_992;
 
 /// How many descriptors of a process are free.
 const DESCRIPTORS_FREE: u64 = 8;
+
+/// How many looks in a row may find that a process ended meanwhile, or that Python tells nothing: other
+/// processes may have been overlooked.
+const INCOMPLETE_MAX: u32 = 40;
+
+/// How often all processes of the machine are searched, where threads end while they are listed.
+const SEARCH_INTERVAL: Duration = Duration::from_millis(20);
+
+/// How many processes one exact count may take, those included that are forked meanwhile.
+const COUNTED_MAX: usize = 512;
 
 /// What came of a look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +88,12 @@ pub(super) struct MemoryWatch {
     limit_bytes: u64,
     /// Bytes a second.
     growth_rate: u64,
+    /// What a descriptor may hold.
+    descriptor_bytes: u64,
+    /// How many looks in a row were not complete.
+    incomplete: u32,
+    /// When all processes of the machine were last searched for those of the run.
+    searched: Option<Instant>,
     /// The processes of the last look.
     seen: HashMap<Pid, Seen>,
     /// No more pages than this are in memory, whoever shares them.
@@ -89,14 +107,29 @@ pub(super) struct MemoryWatch {
 struct Seen {
     started: u64,
     faults: u64,
+    /// Whether its first thread has ended.
+    is_headless: bool,
     resident_bytes: u64,
     mappings: u64,
     mappings_counted: Option<Instant>,
 }
 
+/// What one process has.
+#[derive(Debug, Clone, Copy, Default)]
+struct About {
+    /// Its pages, those that are swapped out included.
+    resident_bytes: u64,
+    /// What the kernel keeps for it.
+    kernel_bytes: u64,
+}
+
 /// What a look found in all processes together.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sum {
+    /// Whether no process ended while it was looked at.
+    is_complete: bool,
+    /// Whether no thread did either.
+    is_listed: bool,
     resident_bytes: u64,
     kernel_bytes: u64,
     mappings_max: u64,
@@ -106,6 +139,8 @@ struct Sum {
 #[derive(Debug)]
 struct Counting {
     left: Vec<Pid>,
+    /// Those that are done or left.
+    known: HashSet<Pid>,
     counted_bytes: u64,
     /// [`MemoryWatch::allocated_bytes`] when it began.
     allocated_before: u64,
@@ -129,8 +164,14 @@ impl MemoryWatch {
     pub(super) fn new(limit_bytes: u64) -> io::Result<Self> {
         let page_bytes = sysconf(SysconfVar::PAGE_SIZE)?.and_then(|bytes| bytes.try_into().ok());
         let processors = available_parallelism().map_or(1, usize::from);
+        let table = ProcessTable::open()?;
+        let buffer = table.read("sys/net/core/wmem_default").unwrap_or_default();
+        let buffer = buffer.trim().parse().unwrap_or(0);
         Ok(Self {
-            table: ProcessTable::open()?,
+            table,
+            descriptor_bytes: DESCRIPTOR_BYTES_MIN.max(buffer),
+            incomplete: 0,
+            searched: None,
             page_bytes: page_bytes.ok_or(io::ErrorKind::Unsupported)?,
             limit_bytes,
             growth_rate: GROWTH_RATE.saturating_mul(u64::try_from(processors).unwrap_or(1)),
@@ -146,6 +187,10 @@ impl MemoryWatch {
     /// kernel needs to walk through one process where it counts exactly.
     pub(super) fn look(&mut self, python: Pid, init: Option<Pid>) -> Look {
         let sum = self.sum(python, init.unwrap_or(Pid::this()));
+        self.incomplete = if sum.is_complete { 0 } else { self.incomplete + 1 };
+        if self.incomplete > INCOMPLETE_MAX {
+            return Look::Exceeded;
+        }
         let bytes = sum.resident_bytes.min(self.allocated_bytes);
         let used = bytes.saturating_add(sum.kernel_bytes);
         if sum.mappings_max > MAPPINGS_MAX || sum.kernel_bytes > self.limit_bytes {
@@ -153,7 +198,10 @@ impl MemoryWatch {
         }
         if used <= self.limit_bytes {
             self.counting = None;
-            return Look::Within { next: self.next(self.limit_bytes - used) };
+            let next = self.next(self.limit_bytes - used);
+            let is_all = sum.is_complete && sum.is_listed;
+            let next = if is_all { next } else { WATCH_INTERVAL_MIN };
+            return Look::Within { next };
         }
         let most = self.limit_bytes.saturating_mul(SHARED_MAX);
         if self.seen.len() < 2 || sum.resident_bytes > most {
@@ -170,39 +218,70 @@ impl MemoryWatch {
 
     /// Looks at all processes, and takes note of what they have taken since the last look.
     fn sum(&mut self, python: Pid, reaper: Pid) -> Sum {
-        let processes = self.table.descendants(&[python, reaper]);
         let before = std::mem::take(&mut self.seen);
-        let mut sum = Sum::default();
-        for pid in processes.into_keys().filter(|pid| *pid != reaper || reaper == python) {
-            // It has just ended.
-            let Some(stat) = self.table.stat(pid) else { continue };
-            let about = self.about(pid);
+        // Who was seen once is not lost when its parent hides it: by threads that come and go.
+        let is_there = |pid: &Pid, seen: &Seen| {
+            self.table.stat(*pid).is_some_and(|stat| stat.started == seen.started)
+        };
+        let known = before.iter().filter(|(pid, seen)| is_there(pid, seen)).map(|(pid, _)| *pid);
+        let roots: Vec<Pid> = known.chain([python, reaper]).collect();
+        let (mut processes, is_listed) = self.table.descendants(&roots);
+        if !is_listed && self.searched.is_none_or(|at| at.elapsed() > SEARCH_INTERVAL) {
+            self.searched = Some(Instant::now());
+            processes.extend(self.table.descendants_by_parent(&roots));
+        }
+        if reaper != python {
+            processes.remove(&reaper);
+        }
+        let mut sum = Sum { is_listed, is_complete: true, ..Sum::default() };
+        let mut found = Vec::new();
+        for pid in processes {
+            // It may just have ended.
+            match self.table.stat(pid) {
+                Some(stat) => found.push((pid, stat, self.about(pid, stat.is_headless))),
+                None => sum.is_complete = false,
+            }
+        }
+        let present: HashSet<Pid> = found.iter().map(|(pid, ..)| *pid).collect();
+        for (pid, stat, about) in found {
+            // Python that tells nothing of itself is not watched.
+            sum.is_complete &= pid != python || about.is_some();
+            let about = about.unwrap_or_default();
             let known = before.get(&pid).filter(|known| known.started == stat.started);
-            let parent = before.get(&stat.parent);
-            let faults = match known {
-                Some(known) => stat.faults.saturating_sub(known.faults),
-                None => stat.faults,
+            // What a parent has taken is noted with the parent, as long as that is there.
+            let parent = before.get(&stat.parent).filter(|_| present.contains(&stat.parent));
+            let taken = match (known, parent) {
+                (Some(known), _) => {
+                    let faults = stat.faults.saturating_sub(known.faults);
+                    let grown = about.resident_bytes.saturating_sub(known.resident_bytes);
+                    faults.saturating_mul(self.page_bytes).max(grown)
+                }
+                (None, Some(_)) => stat.faults.saturating_mul(self.page_bytes),
+                (None, None) if pid == python => stat.faults.saturating_mul(self.page_bytes),
+                // A process that came out of nowhere may have pages of one that nobody ever saw.
+                (None, None) => about.resident_bytes,
             };
-            // A process that came out of nowhere may have pages of one that nobody ever saw.
-            let is_of_known = known.is_some() || parent.is_some() || pid == python;
-            self.allocated_bytes = self.allocated_bytes.saturating_add(if is_of_known {
-                faults.saturating_mul(self.page_bytes)
-            } else {
-                about.resident_bytes
-            });
+            self.allocated_bytes = self.allocated_bytes.saturating_add(taken);
             // A fork has the mappings of its parent.
             let like = known.or(parent);
             let seen = Seen {
                 started: stat.started,
                 faults: stat.faults,
+                is_headless: stat.is_headless,
                 resident_bytes: about.resident_bytes,
                 mappings: like.map_or(0, |like| like.mappings),
-                mappings_counted: known.and_then(|known| known.mappings_counted),
+                mappings_counted: like.and_then(|like| like.mappings_counted),
             };
             sum.resident_bytes += about.resident_bytes;
             sum.kernel_bytes += about.kernel_bytes;
             self.seen.insert(pid, seen);
+            if let Some(counting) = &mut self.counting
+                && counting.known.insert(pid)
+            {
+                counting.left.push(pid);
+            }
         }
+        sum.is_complete &= present.contains(&python);
         self.count_mappings();
         for seen in self.seen.values() {
             sum.kernel_bytes += seen.mappings * MAPPING_BYTES;
@@ -211,34 +290,31 @@ impl MemoryWatch {
         sum
     }
 
-    /// What one process has: its pages, and what the kernel keeps for it.
-    fn about(&self, pid: Pid) -> Sum {
-        let status = self.of_any_thread(pid, |folder| {
+    /// What one process has: its pages, and what the kernel keeps for it. None if it has ended.
+    fn about(&self, pid: Pid, is_headless: bool) -> Option<About> {
+        self.of_a_thread(pid, is_headless, |folder| {
             let status = self.table.read(&format!("{folder}/status")).ok()?;
-            Some(Sum {
-                resident_bytes: kibibytes(&status, "VmRSS:")? * 1024
-                    + kibibytes(&status, "VmSwap:").unwrap_or(0) * 1024,
-                kernel_bytes: kibibytes(&status, "VmPTE:").unwrap_or(0) * 1024,
-                mappings_max: 0,
-            })
-        });
-        let descriptors =
-            self.of_any_thread(pid, |folder| self.table.descriptors(folder).ok()).unwrap_or(0);
-        let held = descriptors.saturating_sub(DESCRIPTORS_FREE) * DESCRIPTOR_BYTES;
-        let status = status.unwrap_or_default();
-        Sum { kernel_bytes: status.kernel_bytes + held, ..status }
+            let resident =
+                kibibytes(&status, "VmRSS:")? + kibibytes(&status, "VmSwap:").unwrap_or(0);
+            let tables = kibibytes(&status, "VmPTE:").unwrap_or(0);
+            let descriptors = self.table.descriptors(folder).ok()?;
+            let held = descriptors.saturating_sub(DESCRIPTORS_FREE) * self.descriptor_bytes;
+            Some(About { resident_bytes: resident * 1024, kernel_bytes: tables * 1024 + held })
+        })
     }
 
     /// Counts one more process exactly. With the last one it is known whether there is too much.
     fn count_one(&mut self, sum: Sum) -> Look {
         let counting = self.counting.get_or_insert_with(|| Counting {
             left: self.seen.keys().copied().collect(),
+            known: self.seen.keys().copied().collect(),
             counted_bytes: 0,
             allocated_before: self.allocated_bytes,
         });
         let Some(pid) = counting.left.pop() else { return Look::Exceeded };
         let grown = self.allocated_bytes.saturating_sub(counting.allocated_before);
-        if grown > self.limit_bytes / GROWTH_WHILE_COUNTING {
+        let is_endless = counting.known.len() > COUNTED_MAX;
+        if is_endless || grown > self.limit_bytes / GROWTH_WHILE_COUNTING {
             return Look::Exceeded;
         }
         let is_last = counting.left.is_empty();
@@ -262,64 +338,76 @@ impl MemoryWatch {
     /// The pages of a process; one that it shares with three others is a quarter
     /// (`proc_pid_smaps(5)`).
     fn proportional_bytes(&self, pid: Pid) -> Option<u64> {
-        self.of_any_thread(pid, |folder| {
+        let is_headless = self.seen.get(&pid)?.is_headless;
+        self.of_a_thread(pid, is_headless, |folder| {
             let rollup = self.table.read(&format!("{folder}/smaps_rollup")).ok()?;
-            Some(kibibytes(&rollup, "Pss:")? * 1024)
+            let swapped = kibibytes(&rollup, "SwapPss:").unwrap_or(0);
+            Some((kibibytes(&rollup, "Pss:")? + swapped) * 1024)
         })
     }
 
-    /// Goes on with the count of a process's mappings, which the kernel only lists.
+    /// Goes on with the counts of mappings, which the kernel only lists.
     fn count_mappings(&mut self) {
-        let mut count = match self.mappings.take() {
-            Some(count) => count,
-            None => match self.next_mappings_count() {
-                Some(count) => count,
-                None => return,
-            },
-        };
         let mut block = [0; 16 * 1024];
         let mut left = MAPPINGS_BYTES_MAX;
-        let is_over = loop {
-            match count.list.read(&mut block) {
-                Ok(0) | Err(_) => break true,
-                Ok(read) => {
-                    let lines = block.iter().take(read).filter(|byte| **byte == b'\n').count();
-                    count.count += u64::try_from(lines).unwrap_or(0);
-                    left = left.saturating_sub(read);
+        while let Some(mut count) = self.mappings.take().or_else(|| self.next_mappings_count()) {
+            let is_over = loop {
+                match count.list.read(&mut block) {
+                    Ok(0) | Err(_) => break true,
+                    Ok(read) => {
+                        let lines = block.iter().take(read).filter(|byte| **byte == b'\n').count();
+                        count.count += u64::try_from(lines).unwrap_or(0);
+                        left = left.saturating_sub(read);
+                    }
                 }
+                if left == 0 {
+                    break false;
+                }
+            };
+            let Some(seen) = self.seen.get_mut(&count.pid) else { continue };
+            if seen.started != count.started {
+                continue;
             }
-            if left == 0 {
-                break false;
-            }
-        };
-        if let Some(seen) = self.seen.get_mut(&count.pid).filter(|s| s.started == count.started) {
-            // Not less before all are counted.
-            seen.mappings = if is_over { count.count } else { seen.mappings.max(count.count) };
+            // Not less before all are counted. A process has some as long as it has memory.
+            let is_told = is_over && count.count > 0;
+            seen.mappings = if is_told { count.count } else { seen.mappings.max(count.count) };
             seen.mappings_counted = Some(Instant::now());
             if !is_over {
                 self.mappings = Some(count);
+                return;
             }
         }
     }
 
     /// The process whose mappings were not counted for longest, if that is long enough ago.
-    fn next_mappings_count(&self) -> Option<MappingsCount> {
-        let (pid, seen) = self.seen.iter().min_by_key(|(_, seen)| seen.mappings_counted)?;
+    fn next_mappings_count(&mut self) -> Option<MappingsCount> {
+        let (pid, seen) = self.seen.iter_mut().min_by_key(|(_, seen)| seen.mappings_counted)?;
         if seen.mappings_counted.is_some_and(|at| at.elapsed() < MAPPINGS_INTERVAL) {
             return None;
         }
-        let list = self
-            .of_any_thread(*pid, |folder| self.table.open_file(&format!("{folder}/maps")).ok())?;
-        Some(MappingsCount { pid: *pid, started: seen.started, list, count: 0 })
+        // Also where it cannot be read: the others have their turn.
+        seen.mappings_counted = Some(Instant::now());
+        let (pid, started, is_headless) = (*pid, seen.started, seen.is_headless);
+        let list = self.of_a_thread(pid, is_headless, |folder| {
+            self.table.open_file(&format!("{folder}/maps")).ok()
+        })?;
+        Some(MappingsCount { pid, started, list, count: 0 })
     }
 
-    /// What `read` finds in the folder of a process. Its first thread may have ended before the
-    /// others: then it has nothing any more, and each of the others has all of it.
-    fn of_any_thread<T>(&self, pid: Pid, read: impl Fn(&str) -> Option<T>) -> Option<T> {
-        if let Some(found) = read(&pid.to_string()) {
-            return Some(found);
+    /// What `read` finds in the folder of a process, or, where its first thread has ended before the
+    /// others and so has nothing any more, in that of one of the others, each of which has all of it.
+    fn of_a_thread<T>(
+        &self,
+        pid: Pid,
+        is_headless: bool,
+        read: impl Fn(&str) -> Option<T>,
+    ) -> Option<T> {
+        if !is_headless {
+            return read(&pid.to_string());
         }
-        self.table.tasks(pid).ok()?.iter().find_map(|task| read(task))
+        let tasks = self.table.tasks(pid).ok()?;
+        let first = format!("{pid}/task/{pid}");
+        tasks.iter().filter(|task| **task != first).find_map(|task| read(task))
     }
 }
 
@@ -327,29 +415,6 @@ impl MemoryWatch {
 fn kibibytes(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_ascii_whitespace().next()?.parse().ok()
-}
-
-/// Waits until a run has more memory than it may; for ever if that never comes.
-///
-/// The looks are taken in a thread of their own: the processes that are looked at decide how long
-/// a look takes, and nobody else must wait for that. Dropping the future ends them. A watch that
-/// fails counts as exceeded.
-pub(super) async fn exceeded(mut watch: MemoryWatch, python: Pid, init: Option<Pid>) {
-    use std::sync::mpsc::{RecvTimeoutError, sync_channel};
-
-    let (_going_on, is_over) = sync_channel::<()>(0);
-    let watching = tokio::task::spawn_blocking(move || {
-        loop {
-            match watch.look(python, init) {
-                Look::Exceeded => return,
-                Look::Within { next } => match is_over.recv_timeout(next) {
-                    Err(RecvTimeoutError::Timeout) => {}
-                    Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
-                },
-            }
-        }
-    });
-    let _ = watching.await;
 }
 
 #[cfg(test)]

@@ -145,13 +145,14 @@ impl OneShotExecutor {
                 return Err(RunError::DoesNotEnd);
             }
         };
+        let duration = started.elapsed();
         let is_capped = stdout.is_capped() || stderr.is_capped();
         // Without a folder it has ended by now.
         self.wait_for_removal(supervisor, listed).await;
         let ending = ending(cause, is_capped, report)?;
 
         let (stdout, stderr) = (stdout.finish(), stderr.finish());
-        let (duration, tier) = (started.elapsed(), Some(contained.plan.tier));
+        let tier = Some(contained.plan.tier);
         Ok(Outcome { ending, stdout, stderr, duration, tier, start: Start::Cold })
     }
 

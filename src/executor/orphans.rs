@@ -46,16 +46,17 @@ mod linux {
         let mut round = ROUND;
         loop {
             let known = supervisors();
-            let is_orphan = |pid: &Pid| {
+            let is_orphan = move |pid: &Pid| {
                 let is_known = u32::try_from(pid.as_raw()).is_ok_and(|pid| known.contains(&pid));
                 !is_known && getsid(Some(*pid)) != Ok(own_session)
             };
             let mut orphans = process_tree::children();
-            orphans.retain(is_orphan);
+            orphans.retain(&is_orphan);
             if orphans.is_empty() {
                 return;
             }
-            kill_below(Pid::this(), is_orphan);
+            // They decide how long that takes, and nobody else is to wait.
+            let _ = tokio::task::spawn_blocking(move || kill_below(Pid::this(), is_orphan)).await;
             for orphan in orphans {
                 // It may go on ending.
                 let _ = waitpid(orphan, Some(WaitPidFlag::WNOHANG));
@@ -80,18 +81,18 @@ mod linux {
         let below = || {
             let mut roots = table.children(parent).unwrap_or_default();
             roots.retain(&is_to_be_killed);
-            table.descendants(&roots)
+            table.descendants(&roots).0
         };
         let mut stopped = HashSet::new();
         for _ in 0..STOP_ROUNDS_MAX {
             let found = below();
-            let new: Vec<Pid> = found.into_keys().filter(|pid| stopped.insert(*pid)).collect();
+            let new: Vec<Pid> = found.into_iter().filter(|pid| stopped.insert(*pid)).collect();
             if new.is_empty() {
                 break;
             }
             signal(new.iter(), Signal::SIGSTOP);
         }
-        signal(below().keys(), Signal::SIGKILL);
+        signal(below().iter(), Signal::SIGKILL);
     }
 
     fn signal<'a>(processes: impl Iterator<Item = &'a Pid>, signal: Signal) {

@@ -4,7 +4,7 @@
 //! every descendant whose own parent ends. So nothing gets out of the tree below it, whatever it
 //! does to detach: new sessions, double forks.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -23,8 +23,8 @@ pub(super) struct ProcessTable {
 /// What `/proc/{pid}/stat` says of a process (`proc_pid_stat(5)`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stat {
-    /// Whether it was stopped by a signal or a tracer.
-    pub(super) is_stopped: bool,
+    /// Whether its first thread has ended: then only the folders of the others tell anything.
+    pub(super) is_headless: bool,
     pub(super) parent: Pid,
     /// Page faults of all its threads since it was forked.
     pub(super) faults: u64,
@@ -45,30 +45,57 @@ impl ProcessTable {
         Ok(table)
     }
 
-    /// The processes below `roots`, each with the parent below which it was found; the roots too.
-    pub(super) fn descendants(&self, roots: &[Pid]) -> HashMap<Pid, Pid> {
-        let mut found: HashMap<Pid, Pid> = roots.iter().map(|root| (*root, *root)).collect();
+    /// The processes below `roots`, the roots too; and whether none of them or of their threads ended
+    /// while it was looked at, so that there may be others.
+    pub(super) fn descendants(&self, roots: &[Pid]) -> (HashSet<Pid>, bool) {
+        let mut found: HashSet<Pid> = roots.iter().copied().collect();
+        let mut parents = roots.to_vec();
+        let mut is_complete = true;
+        while let Some(parent) = parents.pop() {
+            let Ok(tasks) = self.tasks(parent) else {
+                is_complete = false;
+                continue;
+            };
+            for task in tasks {
+                let Ok(children) = self.children_of_task(&task) else {
+                    is_complete = false;
+                    continue;
+                };
+                parents.extend(children.into_iter().filter(|child| found.insert(*child)));
+            }
+        }
+        (found, is_complete)
+    }
+
+    /// The same by the parent that each process of the machine has: it takes longer, and no process can
+    /// hide its children by threads that come and go.
+    pub(super) fn descendants_by_parent(&self, roots: &[Pid]) -> HashSet<Pid> {
+        let numbers = self.names(".").unwrap_or_default();
+        let mut children: HashMap<Pid, Vec<Pid>> = HashMap::new();
+        for pid in numbers.iter().filter_map(|name| number(name)) {
+            if let Some(stat) = self.stat(pid) {
+                children.entry(stat.parent).or_default().push(pid);
+            }
+        }
+        let mut found: HashSet<Pid> = roots.iter().copied().collect();
         let mut parents = roots.to_vec();
         while let Some(parent) = parents.pop() {
-            // A process that has just ended has none.
-            for child in self.children(parent).unwrap_or_default() {
-                if found.insert(child, parent).is_none() {
-                    parents.push(child);
-                }
-            }
+            let below = children.remove(&parent).unwrap_or_default();
+            parents.extend(below.into_iter().filter(|child| found.insert(*child)));
         }
         found
     }
 
     /// The children of a process. Each thread lists those that it started (`proc_pid_task(5)`).
     pub(super) fn children(&self, pid: Pid) -> io::Result<Vec<Pid>> {
-        let mut children = Vec::new();
-        for task in self.tasks(pid)? {
-            if let Ok(list) = self.read(&format!("{task}/children")) {
-                children.extend(list.split_ascii_whitespace().filter_map(number));
-            }
-        }
-        Ok(children)
+        let tasks = self.tasks(pid)?;
+        let children = tasks.iter().filter_map(|task| self.children_of_task(task).ok());
+        Ok(children.flatten().collect())
+    }
+
+    fn children_of_task(&self, task: &str) -> io::Result<Vec<Pid>> {
+        let list = self.read(&format!("{task}/children"))?;
+        Ok(list.split_ascii_whitespace().filter_map(number).collect())
     }
 
     /// The folders of a process's threads, the first one's first.
@@ -94,11 +121,11 @@ impl ProcessTable {
         }
     }
 
-    /// Reads a file of the table.
+    /// Reads a file of the table. Names in it are a script's to choose, and any bytes.
     pub(super) fn read(&self, path: &str) -> io::Result<String> {
-        let mut text = String::new();
-        self.open_file(path)?.read_to_string(&mut text)?;
-        Ok(text)
+        let mut bytes = Vec::new();
+        self.open_file(path)?.read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     /// Opens a file of the table.
@@ -124,7 +151,7 @@ fn parse_stat(text: &str) -> Option<Stat> {
     let fields: Vec<&str> = behind_name.split_ascii_whitespace().collect();
     let field = |index: usize| fields.get(index)?.parse::<u64>().ok();
     Some(Stat {
-        is_stopped: matches!(fields.first(), Some(&"T" | &"t")),
+        is_headless: matches!(fields.first(), Some(&"Z" | &"X")),
         parent: number(fields.get(1)?)?,
         faults: field(7)? + field(9)?,
         started: field(19)?,
@@ -145,7 +172,8 @@ fn children_by_stat() -> Vec<Pid> {
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
     let numbers = processes.flatten().filter_map(|entry| number(entry.file_name().to_str()?));
     let parent = |process: &Pid| {
-        parse_stat(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?).map(|s| s.parent)
+        let stat = fs::read(format!("/proc/{process}/stat")).ok()?;
+        parse_stat(&String::from_utf8_lossy(&stat)).map(|stat| stat.parent)
     };
     numbers.filter(|process| parent(process) == Some(own)).collect()
 }
@@ -166,13 +194,14 @@ mod tests {
         let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
         let table = ProcessTable::open().expect("this kernel has the list");
         let listed = (children(), children_by_stat(), table.descendants(&[Pid::this()]));
+        let by_parent = table.descendants_by_parent(&[Pid::this()]);
         let stat = table.stat(pid).unwrap();
         let descriptors = table.descriptors(&pid.to_string()).unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(listed.0.contains(&pid) && listed.1.contains(&pid));
-        assert_eq!(listed.2[&pid], Pid::this());
-        assert_eq!((stat.parent, stat.is_stopped), (Pid::this(), false));
+        assert!(listed.2.0.contains(&pid) && by_parent.contains(&pid));
+        assert_eq!((stat.parent, stat.is_headless), (Pid::this(), false));
         assert!(stat.faults > 0 && stat.started > 0 && descriptors >= 3, "{stat:?} {descriptors}");
         assert_eq!(table.stat(pid), None);
     }
@@ -180,9 +209,9 @@ mod tests {
     #[test]
     fn a_name_may_look_like_the_rest_of_the_line() {
         let numbers = (4..30).map(|n| n.to_string()).collect::<Vec<_>>().join(" ");
-        let stat = parse_stat(&format!("7 (a) T 1 2)) t 3 {numbers}")).unwrap();
+        let stat = parse_stat(&format!("7 (a) T 1 2)) Z 3 {numbers}")).unwrap();
         let expected =
-            Stat { is_stopped: true, parent: Pid::from_raw(3), faults: 9 + 11, started: 21 };
+            Stat { is_headless: true, parent: Pid::from_raw(3), faults: 9 + 11, started: 21 };
         assert_eq!(stat, expected);
         assert_eq!(parse_stat("7 (a) S"), None);
     }

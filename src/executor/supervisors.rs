@@ -6,11 +6,19 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::process::{Child, Command};
 
 use super::protocol::{SUPERVISE_ARGUMENT, SWEEP_ARGUMENT};
 use super::{RunError, orphans};
+
+/// How often to look whether a supervisor has ended.
+#[cfg_attr(
+    any(not(target_os = "linux"), qwed_portable),
+    expect(dead_code, reason = "warm interpreters are Linux's")
+)]
+const END_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The supervisors that live, and what they have not come to an end with.
 #[derive(Debug, Default, Clone)]
@@ -41,6 +49,17 @@ impl Supervisors {
         match self.unended.load(Ordering::Relaxed) {
             0 => Ok(()),
             1.. => Err(RunError::OthersDoNotEnd),
+        }
+    }
+
+    /// Comes back when a supervisor has ended.
+    #[cfg_attr(
+        any(not(target_os = "linux"), qwed_portable),
+        expect(dead_code, reason = "warm interpreters are Linux's")
+    )]
+    pub(super) async fn wait_for_end_of(&self, supervisor: Option<u32>) {
+        while supervisor.is_some_and(|pid| self.lock().contains(&pid)) {
+            tokio::time::sleep(END_INTERVAL).await;
         }
     }
 

@@ -4,12 +4,15 @@
 //! locked is one that somebody was killed over, and may be removed by anybody who may.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::fcntl::OFlag;
 use nix::unistd::{Gid, Uid, geteuid, setegid, seteuid};
 use uuid::Uuid;
 
@@ -51,7 +54,11 @@ pub(in crate::executor) fn create_locked(folder: &Path) -> io::Result<File> {
     fs::DirBuilder::new().mode(0o700).create(&new)?;
     let locked = || -> io::Result<File> {
         let lock = File::open(&new)?;
-        lock.try_lock()?;
+        match lock.try_lock() {
+            // Where folders cannot be locked (NFS), no sweep locks one either, and so removes none.
+            Ok(()) | Err(TryLockError::Error(_)) => {}
+            Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::ResourceBusy.into()),
+        }
         fs::rename(&new, folder)?;
         Ok(lock)
     };
@@ -91,9 +98,14 @@ fn sweep_one(folder: &Path) {
     }
     // A script may have taken its own right to read the folder.
     let _ = OwnersRights::take(folder).map(|_rights| make_usable(folder));
-    let Ok(lock) = File::open(folder) else { return };
+    // Whoever owns it may have put something else in its place.
+    let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+    let opened = OpenOptions::new().read(true).custom_flags(flags.bits()).open(folder);
+    let Ok(lock) = opened else { return };
+    let is_same =
+        lock.metadata().is_ok_and(|now| now.ino() == about.ino() && now.uid() == about.uid());
     // Others may sweep too; one does it.
-    if lock.try_lock().is_ok() {
+    if is_same && lock.try_lock().is_ok() {
         remove(folder);
     }
 }

@@ -83,6 +83,8 @@ pub(super) enum ForkServerError {
 pub(super) struct ForkServer {
     requests: Arc<UnixStream>,
     running: Running,
+    /// The process that watches over it.
+    pub(super) supervisor: Option<u32>,
     /// The memory of each run.
     pub(super) memory_bytes: u64,
     package_folders: Vec<(PathBuf, Option<SystemTime>)>,
@@ -139,6 +141,7 @@ impl ForkServer {
         let started = alone.start_fork_server().map_err(ForkServerError::StartSupervisor)?;
         let Started { mut supervisor, listed, mut control, requests } = started;
         let log = supervisor.stderr.take();
+        let pid = supervisor.id();
         tasks.spawn(outlive(supervisor, listed, alone.supervisors().clone()));
         // If this fails it has ended, and says below why.
         let _ = control.write_all(&order).await;
@@ -160,7 +163,14 @@ impl ForkServer {
         let requests = Arc::new(requests.into_inner());
         let running = Running::default();
         tokio::spawn(read_ends(Arc::clone(&requests), running.clone()));
-        Ok(Self { requests, running, memory_bytes, package_folders, _control: control })
+        Ok(Self {
+            requests,
+            running,
+            supervisor: pid,
+            memory_bytes,
+            package_folders,
+            _control: control,
+        })
     }
 
     /// Whether it still answers.

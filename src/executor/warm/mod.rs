@@ -113,13 +113,16 @@ impl WarmExecutor {
                     Err(NoOutcome::Lost) => {
                         tracing::warn!("the fork server died; running the script alone");
                     }
-                    Err(NoOutcome::DoesNotEnd(ended)) => {
+                    Err(NoOutcome::DoesNotEnd(ended, supervisor)) => {
                         tracing::error!(
                             "a script was killed and does not end; no code runs until it has"
                         );
                         let unended = supervisors.note_unended();
+                        let supervisors = supervisors.clone();
                         tokio::spawn(async move {
-                            let _ = ended.await;
+                            if ended.await.is_err() {
+                                supervisors.wait_for_end_of(supervisor).await;
+                            }
                             drop(unended);
                             tracing::warn!("a killed script has ended at last");
                         });

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::sandbox::Tier;
 
 use super::super::limits::{DRAIN_TIMEOUT, END_PATIENCE, OUTPUT_BYTES_MAX, RunLimits};
-use super::super::memory::{self, MemoryWatch, WATCH_INTERVAL};
+use super::super::memory::{Look, MemoryWatch, WATCH_INTERVAL};
 use super::super::outcome::{Ending, Outcome, Start};
 use super::super::output::Capture;
 use super::fork_server::{ForkServer, pair};
@@ -33,8 +33,9 @@ const END_BYTES_MAX: usize = 8;
 pub(super) enum NoOutcome {
     /// The run was lost with its fork server; nobody knows how it ended.
     Lost,
-    /// It was killed, and its process does not end. The fork server will say when it has.
-    DoesNotEnd(oneshot::Receiver<i32>),
+    /// It was killed, and its process does not end. The fork server will say when it has; if that ends
+    /// before, so does the process before the fork server's supervisor, which has this number.
+    DoesNotEnd(oneshot::Receiver<i32>, Option<u32>),
 }
 
 /// A child that is confined and waits for a script. Dropping it ends it.
@@ -105,7 +106,7 @@ impl Spare {
             Cause::Capped | Cause::TimedOut | Cause::Cancelled | Cause::OutOfMemory => {
                 // Its end is also told if the fork server has ended, and with it everything.
                 if timeout(END_PATIENCE, &mut self.ended).await.is_err() {
-                    return Err(NoOutcome::DoesNotEnd(self.ended));
+                    return Err(NoOutcome::DoesNotEnd(self.ended, self.server.supervisor));
                 }
                 self.read_the_rest().await;
                 None
@@ -167,7 +168,7 @@ impl Spare {
             sleep(WATCH_INTERVAL).await;
             // Without a watch there is no run.
             if let Ok(watch) = MemoryWatch::new(server.memory_bytes) {
-                memory::exceeded(watch, *python, Some(*init)).await;
+                has_too_much_memory(watch, *python, Some(*init)).await;
             }
         };
         tokio::select! {
@@ -180,6 +181,29 @@ impl Spare {
             () = hand_over => Cause::Lost,
         }
     }
+}
+
+/// Waits until a run has more memory than it may; for ever if that never comes.
+///
+/// The looks are taken in a thread of their own: the processes that are looked at decide how long
+/// a look takes, and nobody else must wait for that. Dropping the future ends them. A watch that
+/// fails counts as exceeded.
+async fn has_too_much_memory(mut watch: MemoryWatch, python: Pid, init: Option<Pid>) {
+    use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+
+    let (_going_on, is_over) = sync_channel::<()>(0);
+    let watching = tokio::task::spawn_blocking(move || {
+        loop {
+            match watch.look(python, init) {
+                Look::Exceeded => return,
+                Look::Within { next } => match is_over.recv_timeout(next) {
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
+                },
+            }
+        }
+    });
+    let _ = watching.await;
 }
 
 /// What made the server stop following a run.

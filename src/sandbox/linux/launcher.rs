@@ -52,8 +52,8 @@ type Never = std::convert::Infallible;
 
 fn carry_out(mut supervisor: &UnixStream, proc: &Path) -> Result<Never, LaunchError> {
     // A group of its own: what the script sends to "its group" does not reach the supervisor. And a
-    // session of its own, because the scheduler is fair between sessions (`sched(7)`, autogroup):
-    // the supervisor gets its turn however many processes the run has.
+    // session of its own, because many kernels are fair between sessions (`sched(7)`, autogroup):
+    // there the supervisor gets its turn however many processes the run has in one.
     setsid().map_err(|error| LaunchError::StartLauncher(error.into()))?;
     // At tier 3 the machine's /proc is gone when the order comes.
     let is_root = identity::is_root();

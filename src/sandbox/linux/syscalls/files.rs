@@ -6,7 +6,7 @@ use nix::libc;
 
 use super::table::{
     ByRun, Condition, Row, absent_for_scripts, allow, answer, answer_done, by_run, deny, deny_if,
-    is, is_not,
+    has_bit, is, is_not,
 };
 
 /// Commands of `fcntl` that Python and its libraries use. Not among them: `F_SETOWN` and `F_SETSIG`
@@ -49,6 +49,10 @@ const COMMANDS: ByRun = ByRun {
     ],
 };
 
+/// `CLOSE_RANGE_UNSHARE`, which gives a thread descriptors of its own, which nobody counts. The flags
+/// are an `unsigned int`.
+const OWN_DESCRIPTORS: &[Condition] = &[&[has_bit(2, libc::CLOSE_RANGE_UNSHARE)]];
+
 /// Commands of `ioctl` that Python and its libraries use: what a terminal is (`isatty`, answered
 /// from `TCGETS2` since glibc 2.42), non-blocking and close-on-exec flags, bytes waiting in a pipe,
 /// and `FICLONE`, which `pathlib` tries first in 3.14 and only some errors make it go on. The
@@ -81,7 +85,12 @@ const SYS_RENAMEAT: i64 = 38;
 pub(super) static ROWS: &[Row] = &[
     allow(libc::SYS_openat, "openat", "every open() and import"),
     allow(libc::SYS_close, "close", "every file"),
-    allow(libc::SYS_close_range, "close_range", "subprocess closes descriptors; glibc 2.34"),
+    deny_if(
+        libc::SYS_close_range,
+        "close_range",
+        OWN_DESCRIPTORS,
+        "subprocess closes descriptors; glibc 2.34",
+    ),
     allow(libc::SYS_read, "read", "every file"),
     allow(libc::SYS_pread64, "pread64", "the dynamic linker; SQLite; os.pread"),
     allow(libc::SYS_readv, "readv", "musl's stdio; os.readv"),

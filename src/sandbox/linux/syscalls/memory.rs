@@ -6,14 +6,19 @@ use super::table::{Condition, Row, allow, answer_done, deny, deny_if, has_bit};
 
 /// Shared memory without a file stays when it is not mapped any more, and then nobody's watch sees
 /// it. Private memory, and shared memory in a file of the run's own, which has a quota, pass.
-const SHARED_WITHOUT_FILE: &[Condition] = &[&[
-    has_bit(3, libc::MAP_ANONYMOUS.cast_unsigned()),
-    has_bit(3, libc::MAP_SHARED.cast_unsigned()),
-]];
+///
+/// Pages of a pool of huge ones count for nobody either.
+const UNCOUNTED: &[Condition] = &[
+    &[
+        has_bit(3, libc::MAP_ANONYMOUS.cast_unsigned()),
+        has_bit(3, libc::MAP_SHARED.cast_unsigned()),
+    ],
+    &[has_bit(3, libc::MAP_HUGETLB.cast_unsigned())],
+];
 
 pub(super) static ROWS: &[Row] = &[
     allow(libc::SYS_brk, "brk", "malloc"),
-    deny_if(libc::SYS_mmap, "mmap", SHARED_WITHOUT_FILE, "malloc, libraries, threads' stacks"),
+    deny_if(libc::SYS_mmap, "mmap", UNCOUNTED, "malloc, libraries, threads' stacks"),
     allow(libc::SYS_munmap, "munmap", "malloc, libraries"),
     allow(libc::SYS_mremap, "mremap", "realloc of large blocks; mmap.resize"),
     allow(libc::SYS_mprotect, "mprotect", "the dynamic linker; threads' guard pages"),

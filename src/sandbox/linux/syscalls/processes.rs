@@ -6,8 +6,8 @@ use nix::libc;
 
 use super::PROGRAM_FD;
 use super::table::{
-    ByRun, Condition, Row, allow, by_run, deny, deny_if, deny_in_one_process, has_bit, is, is_not,
-    is_not_program_path, lacks_bit, not_null,
+    ByRun, Condition, Row, absent_for_scripts, allow, by_run, deny, deny_if, deny_in_one_process,
+    has_bit, is, is_not, is_not_program_path, lacks_bit, not_null,
 };
 
 /// New namespaces, one condition a bit, and `CLONE_PARENT`, with which a child would not be the
@@ -22,6 +22,11 @@ const FOREIGN_CHILD: &[Condition] = &[
     &[has_bit(0, libc::CLONE_NEWPID.cast_unsigned())],
     &[has_bit(0, libc::CLONE_NEWNET.cast_unsigned())],
     &[has_bit(0, libc::CLONE_PARENT.cast_unsigned())],
+    // A thread with descriptors of its own, which nobody counts.
+    &[
+        has_bit(0, libc::CLONE_THREAD.cast_unsigned()),
+        lacks_bit(0, libc::CLONE_FILES.cast_unsigned()),
+    ],
 ];
 
 /// Where the machine gives a run no process numbers of its own, a script is one process with threads:
@@ -29,7 +34,12 @@ const FOREIGN_CHILD: &[Condition] = &[
 const CLONES: ByRun = ByRun {
     always: FOREIGN_CHILD,
     in_one_process: &[&[lacks_bit(0, libc::CLONE_THREAD.cast_unsigned())]],
-    for_scripts: &[],
+    // A process that shares its memory with another one: its page faults, by which the memory is
+    // watched, would go with it.
+    for_scripts: &[&[
+        has_bit(0, libc::CLONE_VM.cast_unsigned()),
+        lacks_bit(0, libc::CLONE_THREAD.cast_unsigned()),
+    ]],
     answered_for_scripts: &[],
 };
 
@@ -187,7 +197,11 @@ pub(super) static ROWS: &[Row] = &[
 pub(super) static LEGACY_ROWS: &[Row] = &[
     allow(libc::SYS_arch_prctl, "arch_prctl", "every thread's start sets its base register"),
     deny_in_one_process(libc::SYS_fork, "fork", "musl's fork"),
-    deny_in_one_process(libc::SYS_vfork, "vfork", "subprocess, whose execve then fails cleanly"),
+    absent_for_scripts(
+        libc::SYS_vfork,
+        "vfork",
+        "subprocess of projects; shares memory, see clone",
+    ),
     allow(libc::SYS_getpgrp, "getpgrp", "os.getpgrp"),
     allow(libc::SYS_pause, "pause", "signal.pause"),
     allow(libc::SYS_getrlimit, "getrlimit", "code that predates prlimit64"),

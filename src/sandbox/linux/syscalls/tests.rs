@@ -86,13 +86,13 @@ fn a_rule_depends_on_the_run_as_it_says() {
     assert_eq!(verdicts("execve"), [Refuse, Refuse, Pass]);
     if cfg!(target_arch = "x86_64") {
         assert_eq!(verdicts("fork"), [Pass, Refuse, Pass]);
-        assert_eq!(verdicts("vfork"), [Pass, Refuse, Pass]);
+        assert_eq!(verdicts("vfork"), [Unknown, Unknown, Pass]);
     }
     let denied = |name: &str| {
         [SCRIPT, LONE_SCRIPT, PROJECT].map(|run| run.denied(row(name).unwrap().rule).len())
     };
     let [with_children, alone, project] = denied("clone");
-    assert_eq!((alone, project), (with_children + 1, with_children));
+    assert_eq!((with_children, alone), (project + 1, project + 2));
     let [script, lone_script, project] = denied("fcntl");
     assert_eq!((lone_script, script), (script, project + 2));
     let answered =

@@ -1,0 +1,16 @@
+# attack: map memory of the machine's pool of huge pages, which counts for no process
+# t3: EPERM
+# t2: EPERM
+# control: harm
+import ctypes
+import mmap
+
+
+def attack():
+    MAP_HUGETLB = 0x40000
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_HUGETLB
+    # Without a pool the kernel takes the call and has nothing to give.
+    reached(lambda: mmap.mmap(-1, 2 << 20, flags), errno.ENOMEM)
+
+
+attempt(attack)
