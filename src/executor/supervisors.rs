@@ -14,10 +14,6 @@ use super::protocol::{SUPERVISE_ARGUMENT, SWEEP_ARGUMENT};
 use super::{RunError, orphans};
 
 /// How often to look whether a supervisor has ended.
-#[cfg_attr(
-    any(not(target_os = "linux"), qwed_portable),
-    expect(dead_code, reason = "warm interpreters are Linux's")
-)]
 const END_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The supervisors that live, and what they have not come to an end with.
