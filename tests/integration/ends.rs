@@ -395,7 +395,7 @@ print(len(found))
 ";
     for name in ["T2", "T1"] {
         let (mut server, _) = server(builder(name), name);
-        let expected = "STDOUT:\nfork 1\nvfork 1\nclone 1\nclone with memory 1\nclone3 38\nspawn 1\n20\n\n\
+        let expected = "STDOUT:\nfork 1\nvfork 38\nclone 1\nclone with memory 1\nclone3 38\nspawn 1\n20\n\n\
                         Execution completed successfully.";
         assert_eq!(server.execute(code).text(), expected, "{name}");
         server.finish();
