@@ -249,17 +249,18 @@ impl MemoryWatch {
             let about = about.unwrap_or_default();
             let known = before.get(&pid).filter(|known| known.started == stat.started);
             // What a parent has taken is noted with the parent, as long as that is there.
-            let parent = before.get(&stat.parent).filter(|_| present.contains(&stat.parent));
-            let taken = match (known, parent) {
-                (Some(known), _) => {
+            let parent = before.get(&stat.parent);
+            let has_parent =
+                present.contains(&stat.parent) && (parent.is_some() || before.is_empty());
+            let taken = match known {
+                Some(known) => {
                     let faults = stat.faults.saturating_sub(known.faults);
                     let grown = about.resident_bytes.saturating_sub(known.resident_bytes);
                     faults.saturating_mul(self.page_bytes).max(grown)
                 }
-                (None, Some(_)) => stat.faults.saturating_mul(self.page_bytes),
-                (None, None) if pid == python => stat.faults.saturating_mul(self.page_bytes),
+                None if has_parent || pid == python => stat.faults.saturating_mul(self.page_bytes),
                 // A process that came out of nowhere may have pages of one that nobody ever saw.
-                (None, None) => about.resident_bytes,
+                None => about.resident_bytes,
             };
             self.allocated_bytes = self.allocated_bytes.saturating_add(taken);
             // A fork has the mappings of its parent.
