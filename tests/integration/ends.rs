@@ -406,11 +406,11 @@ print(len(found))
 fn the_server_answers_while_processes_share_much_memory() {
     let code = "
 import ctypes, mmap, os, time
-block = mmap.mmap(-1, 180 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+block = mmap.mmap(-1, 120 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 libc = ctypes.CDLL(None)
 libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-libc.madvise(ctypes.addressof(ctypes.c_char.from_buffer(block)), 180 << 20, 23)
-for number in range(50):
+libc.madvise(ctypes.addressof(ctypes.c_char.from_buffer(block)), 120 << 20, 23)
+for number in range(40):
     if os.fork() == 0:
         time.sleep(60)
 print('shared', flush=True)
@@ -441,7 +441,7 @@ time.sleep(60)
             std::thread::sleep(Duration::from_millis(10));
         };
         let text = reply["result"]["content"][0]["text"].as_str().unwrap();
-        // What they share is counted once: all 50 are there before it is too much.
+        // What they share is counted once: all 40 are there before it is too much.
         assert!(text.contains("shared"), "{name}: {text}");
         assert!(text.contains("The memory limit of the sandbox ended it."), "{name}: {text}");
         assert!(!text.contains("grown"), "{name}: {text}");
