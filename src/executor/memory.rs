@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::{Pid, SysconfVar, sysconf};
 
-use super::process_tree::ProcessTable;
+use super::process_tree::{ProcessTable, Stat};
 
 /// How often to look at least.
 pub(super) const WATCH_INTERVAL: Duration = Duration::from_millis(25);
@@ -220,11 +220,11 @@ impl MemoryWatch {
     fn sum(&mut self, python: Pid, reaper: Pid) -> Sum {
         let before = std::mem::take(&mut self.seen);
         // Who was seen once is not lost when its parent hides it: by threads that come and go.
-        let is_there = |pid: &Pid, seen: &Seen| {
-            self.table.stat(*pid).is_some_and(|stat| stat.started == seen.started)
-        };
-        let known = before.iter().filter(|(pid, seen)| is_there(pid, seen)).map(|(pid, _)| *pid);
-        let roots: Vec<Pid> = known.chain([python, reaper]).collect();
+        let still_there = before.iter().filter_map(|(pid, seen)| {
+            Some((*pid, self.table.stat(*pid).filter(|stat| stat.started == seen.started)?))
+        });
+        let mut stats: HashMap<Pid, Stat> = still_there.collect();
+        let roots: Vec<Pid> = stats.keys().copied().chain([python, reaper]).collect();
         let (mut processes, is_listed) = self.table.descendants(&roots);
         if !is_listed && self.searched.is_none_or(|at| at.elapsed() > SEARCH_INTERVAL) {
             self.searched = Some(Instant::now());
@@ -237,7 +237,7 @@ impl MemoryWatch {
         let mut found = Vec::new();
         for pid in processes {
             // It may just have ended.
-            match self.table.stat(pid) {
+            match stats.remove(&pid).or_else(|| self.table.stat(pid)) {
                 Some(stat) => found.push((pid, stat, self.about(pid, stat.is_headless))),
                 None => sum.is_complete = false,
             }
@@ -306,7 +306,7 @@ impl MemoryWatch {
 
     /// Counts one more process exactly. With the last one it is known whether there is too much.
     fn count_one(&mut self, sum: Sum) -> Look {
-        let counting = self.counting.get_or_insert_with(|| Counting {
+        let mut counting = self.counting.take().unwrap_or_else(|| Counting {
             left: self.seen.keys().copied().collect(),
             known: self.seen.keys().copied().collect(),
             counted_bytes: 0,
@@ -318,22 +318,20 @@ impl MemoryWatch {
         if is_endless || grown > self.limit_bytes / GROWTH_WHILE_COUNTING {
             return Look::Exceeded;
         }
-        let is_last = counting.left.is_empty();
         // What a process that has ended shared is now others', and those may have been counted.
         let last_seen = self.seen.get(&pid).map_or(0, |seen| seen.resident_bytes);
         let bytes = self.proportional_bytes(pid).unwrap_or(last_seen);
-        let Some(counting) = &mut self.counting else { return Look::Exceeded };
         counting.counted_bytes += bytes;
         let pages = counting.counted_bytes + grown;
         if pages + sum.kernel_bytes > self.limit_bytes {
             return Look::Exceeded;
         }
-        if is_last {
-            self.allocated_bytes = pages;
-            self.counting = None;
-            return Look::Within { next: self.next(self.limit_bytes - pages - sum.kernel_bytes) };
+        if !counting.left.is_empty() {
+            self.counting = Some(counting);
+            return Look::Within { next: Duration::ZERO };
         }
-        Look::Within { next: Duration::ZERO }
+        self.allocated_bytes = pages;
+        Look::Within { next: self.next(self.limit_bytes - pages - sum.kernel_bytes) }
     }
 
     /// The pages of a process; one that it shares with three others is a quarter
