@@ -175,17 +175,16 @@ impl OneShotExecutor {
     /// Searches for what a supervisor that was killed watched over, kills it, and removes its folder.
     async fn clear_up(&self) {
         tracing::error!("a supervisor was killed; killing what it watched over");
-        let cleared_up = async {
-            self.supervisors.kill_orphans().await;
+        let supervisors = self.supervisors.clone();
+        let mut clearing = tokio::spawn(async move {
+            supervisors.kill_orphans().await;
             Supervisors::sweep().await;
-        };
-        if timeout(END_PATIENCE, cleared_up).await.is_err() {
+        });
+        if timeout(END_PATIENCE, &mut clearing).await.is_err() {
             tracing::error!("what a killed supervisor watched over does not end");
             let unended = self.supervisors.note_unended();
-            let supervisors = self.supervisors.clone();
             tokio::spawn(async move {
-                supervisors.kill_orphans().await;
-                Supervisors::sweep().await;
+                let _ = clearing.await;
                 drop(unended);
             });
         }
