@@ -31,7 +31,7 @@ use seccompiler::{
 
 use self::program_path::ProgramPath;
 use self::table::{Comparison, Condition, Row, Rule, Test};
-use super::{Plan, Programs, Tier};
+use super::{Plan, Tier};
 
 mod administration;
 mod files;
@@ -134,20 +134,18 @@ pub(crate) struct Filtered {
     pub(crate) has_own_tree: bool,
     /// Whether the run has to stay one process.
     pub(crate) is_one_process: bool,
-    /// Whether it is a script; a project's tests may do more.
-    pub(crate) is_script: bool,
     pub(crate) becomes: Becomes,
 }
 
 impl Filtered {
     /// The filters of a run of `plan` in a process that becomes `becomes`.
     pub(crate) fn new(plan: &Plan, becomes: Becomes) -> Self {
-        Self {
-            has_own_tree: plan.tier == Tier::T3,
-            is_one_process: plan.is_one_process(),
-            is_script: plan.programs == Programs::None,
-            becomes,
-        }
+        Self { has_own_tree: plan.tier == Tier::T3, is_one_process: plan.is_one_process(), becomes }
+    }
+
+    /// Whether it is a script; a project's tests may become other programs, and do more.
+    fn is_script(self) -> bool {
+        self.becomes != Becomes::Executable
     }
 
     fn verdict(self, row: &Row) -> Verdict {
@@ -155,10 +153,10 @@ impl Filtered {
             _ if row.call == libc::SYS_execveat && self.becomes == Becomes::Nothing => {
                 Verdict::Refuse
             }
-            _ if is_exec(row.call) && self.becomes == Becomes::Executable => Verdict::Pass,
+            _ if is_exec(row.call) && !self.is_script() => Verdict::Pass,
             Rule::DenyAtTier2 if self.has_own_tree => Verdict::Pass,
             Rule::DenyInOneProcess if !self.is_one_process => Verdict::Pass,
-            Rule::AbsentForScripts if self.is_script => Verdict::Unknown,
+            Rule::AbsentForScripts if self.is_script() => Verdict::Unknown,
             Rule::Deny | Rule::DenyAtTier2 | Rule::DenyInOneProcess => Verdict::Refuse,
             Rule::Answer(error) => Verdict::Answer(error),
             Rule::Allow | Rule::DenyIf(_) | Rule::ByRun(_) | Rule::AbsentForScripts => {
@@ -168,12 +166,13 @@ impl Filtered {
     }
 
     /// The conditions under which an allowed call is denied all the same.
-    fn denied(self, rule: Rule) -> Vec<Condition> {
-        match rule {
+    fn denied(self, row: &Row) -> Vec<Condition> {
+        match row.rule {
+            _ if is_exec(row.call) && !self.is_script() => Vec::new(),
             Rule::DenyIf(conditions) => conditions.to_vec(),
             Rule::ByRun(by_run) => {
                 let in_one_process = self.is_one_process.then_some(by_run.in_one_process);
-                let for_scripts = self.is_script.then_some(by_run.for_scripts);
+                let for_scripts = self.is_script().then_some(by_run.for_scripts);
                 let groups = [Some(by_run.always), in_one_process, for_scripts];
                 groups.into_iter().flatten().flatten().copied().collect()
             }
@@ -189,7 +188,7 @@ impl Filtered {
     /// The conditions under which an allowed call is answered with success.
     fn answered(self, rule: Rule) -> &'static [Condition] {
         match rule {
-            Rule::ByRun(by_run) if self.is_script => by_run.answered_for_scripts,
+            Rule::ByRun(by_run) if self.is_script() => by_run.answered_for_scripts,
             Rule::ByRun(_)
             | Rule::DenyIf(_)
             | Rule::Allow
@@ -213,8 +212,8 @@ pub(crate) fn compile(run: Filtered) -> Result<Filters, CompileError> {
     let mut verdicts = BTreeMap::new();
     for row in table::rows() {
         let verdict = run.verdict(row);
-        if verdict == Verdict::Pass && !(is_exec(row.call) && run.becomes == Becomes::Executable) {
-            let conditions = run.denied(row.rule);
+        if verdict == Verdict::Pass {
+            let conditions = run.denied(row);
             for (conditions, rules_of) in
                 [(conditions.as_slice(), &mut denied), (run.answered(row.rule), &mut answered)]
             {

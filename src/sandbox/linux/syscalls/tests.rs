@@ -10,21 +10,13 @@ use super::table::{self, Row, Rule};
 use super::{Becomes, Filtered, INSTRUCTIONS_MAX, compile, files, processes, runs};
 
 /// A script at tier 3, which is to be started.
-const SCRIPT: Filtered = Filtered {
-    has_own_tree: true,
-    is_one_process: false,
-    is_script: true,
-    becomes: Becomes::Program,
-};
+const SCRIPT: Filtered =
+    Filtered { has_own_tree: true, is_one_process: false, becomes: Becomes::Program };
 /// A script at tier 2.
 const LONE_SCRIPT: Filtered = Filtered { has_own_tree: false, is_one_process: true, ..SCRIPT };
 /// Tests of a project at tier 2.
-const PROJECT: Filtered = Filtered {
-    has_own_tree: false,
-    is_one_process: false,
-    is_script: false,
-    becomes: Becomes::Executable,
-};
+const PROJECT: Filtered =
+    Filtered { has_own_tree: false, is_one_process: false, becomes: Becomes::Executable };
 
 fn row(name: &str) -> Option<&'static Row> {
     table::rows().find(|row| row.name == name)
@@ -88,9 +80,8 @@ fn a_rule_depends_on_the_run_as_it_says() {
         assert_eq!(verdicts("fork"), [Pass, Refuse, Pass]);
         assert_eq!(verdicts("vfork"), [Unknown, Unknown, Pass]);
     }
-    let denied = |name: &str| {
-        [SCRIPT, LONE_SCRIPT, PROJECT].map(|run| run.denied(row(name).unwrap().rule).len())
-    };
+    let denied =
+        |name: &str| [SCRIPT, LONE_SCRIPT, PROJECT].map(|run| run.denied(row(name).unwrap()).len());
     let [with_children, alone, project] = denied("clone");
     assert_eq!((with_children, alone), (project + 1, project + 2));
     let [script, lone_script, project] = denied("fcntl");
