@@ -92,6 +92,20 @@ def read_all(path):
         return file.read()
 
 
+def split_into_mappings(count):
+    """Private memory of as many mappings: each second page has other rights."""
+    import ctypes
+    import mmap
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    block = mmap.mmap(-1, count * mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    at = ctypes.addressof(ctypes.c_char.from_buffer(block))
+    for page in range(1, count, 2):
+        if libc.mprotect(at + page * mmap.PAGESIZE, mmap.PAGESIZE, mmap.PROT_READ):
+            raise OSError(ctypes.get_errno(), "mprotect")
+    return block
+
+
 def attempt(function):
     """Run the attack and print one RESULT line."""
     try:

@@ -6,6 +6,8 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::json;
 
 use crate::harness::{
@@ -212,14 +214,14 @@ fn assert_nothing_left(server: &McpProcess, name: &str) {
     assert!(eventually(Duration::from_secs(2), is_empty).is_some(), "{name}: {entries:?}");
 }
 
-/// The supervisors that the server has started.
-fn supervisors(server: &McpProcess) -> Vec<u32> {
-    let mut below = descendants(server.pid());
-    below.retain(|pid| {
+/// Sends a signal to the supervisors that the server has started.
+fn signal_supervisors(server: &McpProcess, signal: Signal) {
+    for pid in descendants(server.pid()) {
         let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        String::from_utf8_lossy(&command).contains("__supervise")
-    });
-    below
+        if String::from_utf8_lossy(&command).contains("__supervise") {
+            kill(Pid::from_raw(i32::try_from(pid).unwrap()), signal).unwrap();
+        }
+    }
 }
 
 fn a_run_ends_with_its_supervisor() {
@@ -230,13 +232,7 @@ fn a_run_ends_with_its_supervisor() {
         let scratch = server.scratch.path().to_owned();
         let runs = || alive_with_marker(&scratch).len() == 1;
         assert!(eventually(Duration::from_secs(10), runs).is_some(), "{name}");
-        for pid in supervisors(&server) {
-            nix::sys::signal::kill(
-                nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap()),
-                nix::sys::signal::Signal::SIGKILL,
-            )
-            .unwrap();
-        }
+        signal_supervisors(&server, Signal::SIGKILL);
         let reply = server.reply(id);
         let text = reply["result"]["content"][0]["text"].as_str().unwrap();
         assert!(text.contains("was killed from outside"), "{name}: {text}");
@@ -256,13 +252,7 @@ fn a_supervisor_that_is_stopped_is_let_go_on() {
         let scratch = server.scratch.path().to_owned();
         let runs = || alive_with_marker(&scratch).len() == 1;
         assert!(eventually(Duration::from_secs(10), runs).is_some(), "{name}");
-        for pid in supervisors(&server) {
-            nix::sys::signal::kill(
-                nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap()),
-                nix::sys::signal::Signal::SIGSTOP,
-            )
-            .unwrap();
-        }
+        signal_supervisors(&server, Signal::SIGSTOP);
         let reply = server.reply(id);
         let text = reply["result"]["content"][0]["text"].as_str().unwrap();
         assert_eq!(text, "Execution timed out after 2.0 seconds.", "{name}");
@@ -348,13 +338,7 @@ fn one_call_leaves_the_server_what_it_was() {
     let scratch = server.scratch.path().to_owned();
     let run = || alive_with_marker(&scratch).len() == 3;
     assert!(eventually(Duration::from_secs(10), run).is_some());
-    for pid in supervisors(&server) {
-        nix::sys::signal::kill(
-            nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap()),
-            nix::sys::signal::Signal::SIGKILL,
-        )
-        .unwrap();
-    }
+    signal_supervisors(&server, Signal::SIGKILL);
     let started = Instant::now();
     while started.elapsed() < Duration::from_secs(1) {
         assert_eq!(user(server.pid()), before);

@@ -3,21 +3,12 @@
 # t2: memory limit
 # control: harm
 import ctypes
-import mmap
 import threading
 import time
 
-libc = ctypes.CDLL(None, use_errno=True)
-libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-
 
 def attack():
-    PAGE = 4096
-    block = mmap.mmap(-1, 40000 * PAGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    at = ctypes.addressof(ctypes.c_char.from_buffer(block))
-    for page in range(1, 40000, 2):
-        if libc.mprotect(at + page * PAGE, PAGE, mmap.PROT_READ):
-            raise OSError(ctypes.get_errno(), "mprotect")
+    block = split_into_mappings(40000)
     # Nothing to gain by being fast.
     time.sleep(3)
 
@@ -30,4 +21,4 @@ def run():
 
 threading.Thread(target=run).start()
 EXIT = 60
-libc.syscall(EXIT, 0)
+ctypes.CDLL(None).syscall(EXIT, 0)
