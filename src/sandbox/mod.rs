@@ -28,10 +28,13 @@ mod view;
 pub(crate) use error::{LaunchError, Layer};
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 pub(crate) use linux::{
-    INIT_ARGUMENT, Init, LAUNCHER_ARGUMENT, Launched, NOBODY, SignalScope, become_python, launch,
+    INIT_ARGUMENT, Init, LAUNCHER_ARGUMENT, Launched, SignalScope, become_python, launch,
     reap_orphans, supported_abi,
 };
 pub(crate) use order::{Order, PYTHON_COMMAND, Role};
 pub(crate) use plan::{LeftFolder, Limits, Plan, PlanError, Reach};
 pub(crate) use support::remedy;
 pub(crate) use tier::Tier;
+
+/// The user and group `nobody`, which own nothing: as whom the scripts of a server run that is root.
+pub(crate) const NOBODY: u32 = 65534;

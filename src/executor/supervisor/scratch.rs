@@ -16,6 +16,8 @@ use nix::fcntl::OFlag;
 use nix::unistd::{Gid, Uid, geteuid, setegid, seteuid};
 use uuid::Uuid;
 
+use crate::sandbox::NOBODY;
+
 /// What the names of all folders begin with that this program leaves in the temporary folder.
 const PREFIX: &str = "qwed-mcp-";
 
@@ -24,9 +26,6 @@ const UNLOCKED: &str = ".new";
 
 /// When a folder that was never locked counts as left: its maker was killed at once.
 const UNLOCKED_AGE_MAX: Duration = Duration::from_secs(600);
-
-/// The user `nobody`, as whom the scripts of a server run that is root.
-const NOBODY: u32 = 65534;
 
 /// A scratch folder, locked.
 #[derive(Debug)]
@@ -96,11 +95,15 @@ fn sweep_one(folder: &Path) {
     if !is_own || !is_due {
         return;
     }
-    // A script may have taken its own right to read the folder.
-    let _ = OwnersRights::take(folder).map(|_rights| make_usable(folder));
     // Whoever owns it may have put something else in its place.
     let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
-    let opened = OpenOptions::new().read(true).custom_flags(flags.bits()).open(folder);
+    let open = || OpenOptions::new().read(true).custom_flags(flags.bits()).open(folder);
+    let opened = open().or_else(|_| {
+        // A script may have taken its own right to read the folder.
+        let _rights = OwnersRights::take(folder)?;
+        make_usable(folder);
+        open()
+    });
     let Ok(lock) = opened else { return };
     let is_same =
         lock.metadata().is_ok_and(|now| now.ino() == about.ino() && now.uid() == about.uid());

@@ -11,10 +11,7 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::Mode;
 use nix::unistd::{Gid, Uid, getegid, geteuid, setgroups, setresgid, setresuid, write};
 
-use super::LaunchError;
-
-/// The user and group `nobody`, which own nothing.
-pub(crate) const NOBODY: u32 = 65534;
+use super::{LaunchError, NOBODY};
 
 /// Whether the server's user has to be given up: it is root, and could be nobody.
 ///

@@ -14,11 +14,11 @@ use nix::sys::wait::waitpid;
 use nix::unistd::{Gid, Pid, Uid, chdir, chown, fchdir, getegid, geteuid, sethostname};
 use rustix::mount::{OpenTreeFlags, open_tree};
 
-use super::identity::{self, NOBODY, OwnProcess};
+use super::identity::{self, OwnProcess};
 use super::tree::FileTree;
 use super::{
-    INIT_ARGUMENT, LAUNCHER_ARGUMENT, LaunchError, Order, OsError, SIGNAL_SCOPE_ABI, SignalScope,
-    Tier, capabilities,
+    INIT_ARGUMENT, LAUNCHER_ARGUMENT, LaunchError, NOBODY, Order, OsError, SIGNAL_SCOPE_ABI,
+    SignalScope, Tier, capabilities,
 };
 
 /// What the run's machine is called, inside.

@@ -16,7 +16,6 @@ mod syscalls;
 mod tree;
 
 pub(crate) use file_access::supported_abi;
-pub(crate) use identity::NOBODY;
 pub(crate) use init::reap_orphans;
 pub(crate) use launch::{Init, Launched, launch};
 pub(crate) use launcher::become_python;
@@ -24,7 +23,7 @@ pub(crate) use signal_scope::SignalScope;
 
 use super::error::OsError;
 use super::plan::{LeftFolder, Programs};
-use super::{LaunchError, Limits, Order, PYTHON_COMMAND, Plan, Role, Tier};
+use super::{LaunchError, Limits, NOBODY, Order, PYTHON_COMMAND, Plan, Role, Tier};
 
 /// The hidden first argument that makes our binary the launcher of a run.
 pub(crate) const LAUNCHER_ARGUMENT: &str = "__sandbox";
