@@ -33,7 +33,7 @@ impl Supervisors {
         self.pids.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts the same in the background, the first time that it is called.
+    /// Starts [`Self::sweep`] in the background, the first time that it is called.
     pub(super) fn sweep_once(&self) {
         if !self.has_swept.swap(true, Ordering::Relaxed) {
             tokio::spawn(Self::sweep());

@@ -55,6 +55,7 @@ fn carry_out(mut supervisor: &UnixStream, proc: &Path) -> Result<Never, LaunchEr
     // session of its own, because many kernels are fair between sessions (`sched(7)`, autogroup):
     // there the supervisor gets its turn however many processes the run has in one.
     setsid().map_err(|error| LaunchError::StartLauncher(error.into()))?;
+    let parent = getppid();
     // At tier 3 the machine's /proc is gone when the order comes.
     let is_root = identity::is_root();
     let own_process = OwnProcess::open(proc)?;
@@ -63,8 +64,8 @@ fn carry_out(mut supervisor: &UnixStream, proc: &Path) -> Result<Never, LaunchEr
     let (order, input) = Order::receive(supervisor).map_err(started)?;
     prefer_for_oom_killer(&own_process);
     match order.role {
-        Role::Script if order.plan.tier == Tier::Off => become_unconfined(&order, &input),
-        Role::Script => become_script(&order, &input, is_root, own_process),
+        Role::Script if order.plan.tier == Tier::Off => become_unconfined(&order, &input, parent),
+        Role::Script => become_script(&order, &input, is_root, own_process, parent),
         Role::ForkServer => become_fork_server(&order, input, is_root, own_process),
     }
 }
@@ -86,11 +87,11 @@ fn end_with_supervisor(supervisor: Pid) -> Result<(), LaunchError> {
 
 /// Python with the rights of the server's user, because the admin wants it so. Its signals stay
 /// within the run, where the kernel can do that: the end of the run hangs on its supervisor.
-fn become_unconfined(order: &Order, input: &[u8]) -> Result<Never, LaunchError> {
+fn become_unconfined(order: &Order, input: &[u8], supervisor: Pid) -> Result<Never, LaunchError> {
     let plan = &order.plan;
     dup2_stdin(input_file(input)?).map_err(|error| LaunchError::StoreScript(error.into()))?;
     chdir(&order.scratch).map_err(|error| LaunchError::EnterScratch(error.into()))?;
-    end_with_supervisor(getppid())?;
+    end_with_supervisor(supervisor)?;
     if plan.landlock_abi >= SIGNAL_SCOPE_ABI {
         signal_scope::restrict()?;
     }
@@ -107,10 +108,10 @@ fn become_script(
     input: &[u8],
     is_root: bool,
     own_process: OwnProcess,
+    supervisor: Pid,
 ) -> Result<Never, LaunchError> {
     let plan = &order.plan;
     let scratch = if plan.tier == Tier::T3 { &plan.scratch } else { &order.scratch };
-    let supervisor = getppid();
 
     dup2_stdin(input_file(input)?).map_err(|error| LaunchError::StoreScript(error.into()))?;
     let program = open_program(&plan.program_file)?;
