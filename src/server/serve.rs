@@ -23,8 +23,10 @@ use super::handler::Handler;
 const GRACE_AFTER_INPUT: Duration = Duration::from_secs(1);
 /// What killing and clearing up get after that.
 const GRACE_AFTER_CANCEL: Duration = Duration::from_millis(400);
-/// What governed runs get to be written down to their end: copying and listing thousands of files.
-const GRACE_FOR_GOVERNED: Duration = Duration::from_millis(1500);
+/// What governed runs get to be written down to their end: copying and listing thousands of files
+/// takes as long as the disk does. A client that does not want to wait kills the server, and what is
+/// not written down then is listed as unfinished.
+const GRACE_FOR_GOVERNED: Duration = Duration::from_secs(30);
 /// What the reply that is just being written gets to come to its end.
 const GRACE_FOR_LINE: Duration = Duration::from_millis(50);
 
