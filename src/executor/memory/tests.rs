@@ -197,12 +197,13 @@ ready()
 fn what_sockets_can_hold_counts() {
     let script = "
 import socket
-pairs = [socket.socketpair() for _ in range(100)]
+pairs = [socket.socketpair() for _ in range(150)]
 ready()
 ";
     let script = Script::start(script);
-    assert!(is_exceeded(&mut watch(50), script.pid()));
-    assert!(!is_exceeded(&mut watch(80), script.pid()));
+    // The sockets alone are 60 MiB; an interpreter is 5 to 15, whichever it is.
+    assert!(is_exceeded(&mut watch(55), script.pid()));
+    assert!(!is_exceeded(&mut watch(90), script.pid()));
 }
 
 #[test]
