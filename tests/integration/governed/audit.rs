@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::harness::{alive_with_marker, eventually, status_of};
+use crate::harness::{eventually, has_threads};
 
 use super::{Governed, call_as, params, run_id, run_pytest, text};
 
@@ -234,11 +234,7 @@ def test_it():
         let mut server = governed.connect();
         let arguments = json!({ "test_path": "tests/test_long.py" });
         server.start_request("tools/call", &params(&governed.user, "run_pytest", &arguments));
-        // Until it sleeps. What it leaves is in a file system of its own meanwhile, so its threads
-        // tell.
-        let scratch = server.scratch.path().to_owned();
-        let sleeps = |pid: u32| status_of(pid, "Threads").is_some_and(|threads| threads == "4");
-        let is_ready = || alive_with_marker(&scratch).into_iter().any(sleeps);
+        let is_ready = || has_threads(server.scratch.path(), 4);
         assert!(eventually(Duration::from_secs(30), is_ready).is_some());
         match signal {
             Some(signal) => server.signal(signal),

@@ -10,7 +10,9 @@ use super::{
     Governed, ORDINARY_USER, assert_refused, call_as, evidence, params, quoted, run_id, run_pytest,
     text,
 };
-use crate::harness::{McpProcess, ServerBuilder, deadline, public_python, python, quickest};
+use crate::harness::{
+    McpProcess, ServerBuilder, deadline, eventually, has_threads, public_python, python, quickest,
+};
 use crate::sandbox::of_user;
 
 tests! {
@@ -488,14 +490,24 @@ fn what_is_taken_back_reaches_those_who_wait_too() {
     let governed = Governed::new("ledger");
     // Longer than it takes here and now to revoke a token, so that the second waits until then.
     let seconds = deadline(Duration::from_secs(1)).as_secs_f64();
-    let test = format!("import time\ndef test_it(): time.sleep({seconds})");
+    let test = format!(
+        "
+import threading, time
+def test_it():
+    for _ in range(3):
+        threading.Thread(target=time.sleep, args=({seconds},)).start()
+"
+    );
     fs::write(governed.workspace.join("tests/test_long.py"), test).unwrap();
     let mut server = governed.connect();
+    let scratch = server.scratch.path().to_owned();
     let arguments = json!({ "test_path": "tests/test_long.py" });
     let mut start =
         |token: &str| server.start_request("tools/call", &params(token, "run_pytest", &arguments));
-    let (first, second, third) =
-        (start(&governed.admin), start(&governed.user), start(&governed.admin));
+    let first = start(&governed.admin);
+    // Calls that come together may have their turns in any order.
+    assert!(eventually(Duration::from_secs(30), || has_threads(&scratch, 4)).is_some());
+    let (second, third) = (start(&governed.user), start(&governed.admin));
     std::thread::sleep(Duration::from_millis(700));
     assert!(governed.command(&["token", "revoke", "2"]).status.success());
     assert!(server.reply(first)["result"].is_object());

@@ -14,8 +14,8 @@ pub(crate) use mcp_process::{CallResult, McpProcess, SYNC_TIMEOUT, ServerBuilder
 pub(crate) use outside::Outside;
 pub(crate) use patience::{deadline, eventually, is_over, quickest, succeeds_once};
 pub(crate) use processes::{
-    FORK_SERVER_PROCESSES, Scratch, alive_with_marker, descendants, is_alive, open_descriptors,
-    resident_kibibytes, status_of,
+    FORK_SERVER_PROCESSES, Scratch, alive_with_marker, descendants, has_threads, is_alive,
+    open_descriptors, resident_kibibytes, status_of,
 };
 pub(crate) use python::{public_packages, public_python, python};
 pub(crate) use suite::{Test, run};

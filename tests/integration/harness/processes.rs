@@ -42,6 +42,13 @@ pub(crate) fn alive_with_marker(scratch: &Path) -> Vec<u32> {
     processes().into_iter().filter(of_scratch).collect()
 }
 
+/// Whether a process that descends from the server with this scratch folder has so many threads: by
+/// them a project tells how far it is, whose files nobody sees before its end.
+pub(crate) fn has_threads(scratch: &Path, count: u32) -> bool {
+    let of_process = |pid| status_of(pid, "Threads").is_some_and(|told| told == count.to_string());
+    alive_with_marker(scratch).into_iter().any(of_process)
+}
+
 /// How many descriptors the process has open.
 pub(crate) fn open_descriptors(pid: u32) -> usize {
     fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
