@@ -72,7 +72,7 @@ fn two_thousand_mixed_calls_leave_nothing_behind() {
 fn settle(server: &McpProcess) {
     let is_quiet = || descendants(server.pid()).is_empty() && server.scratch.entries().is_empty();
     assert!(
-        eventually(Duration::from_secs(10), is_quiet).is_some(),
+        eventually(Duration::from_secs(60), is_quiet).is_some(),
         "left: {:?} {:?}",
         descendants(server.pid()),
         server.scratch.entries()
@@ -147,7 +147,8 @@ fn one_call(server: &mut McpProcess, dice: &mut Dice, jobs: &mut Vec<String>) {
             // A client that asks and does not wait.
             let ids: Vec<_> = (0..5).map(|_| server.start_execute("print('later')")).collect();
             for id in ids {
-                assert!(!CallResult::from_reply(&server.reply(id)).is_error);
+                let result = CallResult::from_reply(&server.reply(id));
+                assert!(!result.is_error, "{:?}", result.texts);
             }
         }
     }
@@ -169,7 +170,7 @@ fn lose_a_server(is_killed: bool) {
     }
     server.wait_for_exit(Duration::from_secs(5));
     let gone = || alive_with_marker(&scratch).is_empty() && server.scratch.entries().is_empty();
-    assert!(eventually(Duration::from_secs(3), gone).is_some(), "of {below:?}");
+    assert!(eventually(Duration::from_secs(60), gone).is_some(), "of {below:?}");
 }
 
 /// The same numbers in every run.
