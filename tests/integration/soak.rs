@@ -21,7 +21,7 @@ const WARM_UP: usize = 300;
 const ANOTHER_SERVER: usize = 250;
 
 /// Long, for the calls that must not be over it on a busy machine; so few are over it on purpose.
-const TIMEOUT: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 const DETACHES: &str = "\
 import os, time
@@ -106,9 +106,9 @@ fn one_call(server: &mut McpProcess, dice: &mut Dice, jobs: &mut Vec<String>) {
             server.cancel(id);
         }
         58..60 => {
-            if dice.roll(8) == 0 {
+            if dice.roll(20) == 0 {
                 let result = server.execute("while True: pass");
-                assert_eq!(result.texts, ["Execution timed out after 10.0 seconds."]);
+                assert_eq!(result.texts, ["Execution timed out after 30.0 seconds."]);
             }
         }
         60..66 => {
