@@ -77,6 +77,7 @@ pub enum CodeAnalysis {
 /// Parts of the kernel that are taken as missing. Nothing, but in tests of what happens then, and
 /// only debug builds let them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "facts, not states")]
 pub struct KernelLacks {
     /// No namespaces can be created.
     pub namespaces: bool,
@@ -84,6 +85,8 @@ pub struct KernelLacks {
     pub landlock: bool,
     /// The file tree of a run cannot be laid out, for no reason that is known.
     pub file_tree: bool,
+    /// No control group can be made.
+    pub control_groups: bool,
 }
 
 /// A text that is never shown by `Debug`.
@@ -373,6 +376,7 @@ fn kernel_lacks(lookup: impl Fn(&str) -> Option<OsString>) -> KernelLacks {
         namespaces: lacks("namespaces"),
         landlock: lacks("landlock"),
         file_tree: lacks("file_tree"),
+        control_groups: lacks("control_groups"),
     }
 }
 

@@ -91,6 +91,7 @@ fn text(settings: &Settings, diagnosis: &Diagnosis, can_run: bool) -> String {
     }
     if let Some(limits) = &diagnosis.limits {
         rows.push(("limits", told_limits(limits, diagnosis.tier)));
+        rows.push(("memory bound by", told_memory_bound(diagnosis)));
     }
     let mut text = format!("qwed-mcp {}\n\n", env!("CARGO_PKG_VERSION"));
     for (name, value) in rows {
@@ -162,6 +163,14 @@ fn told_limits(limits: &Limits, tier: Option<Tier>) -> String {
     }
 }
 
+fn told_memory_bound(diagnosis: &Diagnosis) -> String {
+    match &diagnosis.control_groups {
+        _ if diagnosis.tier == Some(Tier::Off) => "nothing".to_owned(),
+        Ok(controls) => format!("{controls}, and a watch"),
+        Err(why) => format!("a watch, without a control group: {why}"),
+    }
+}
+
 fn object(settings: &Settings, diagnosis: &Diagnosis, can_run: bool) -> Value {
     let layer = |(layer, state): &(Layer, LayerState)| match state {
         LayerState::Enforced => json!({ "layer": layer, "state": "enforced" }),
@@ -209,5 +218,9 @@ fn object(settings: &Settings, diagnosis: &Diagnosis, can_run: bool) -> Value {
             "layers": diagnosis.layers.iter().map(layer).collect::<Vec<_>>(),
         },
         "limits": diagnosis.limits,
+        "control_groups": match &diagnosis.control_groups {
+            Ok(controls) => json!({ "used": true, "controls": controls }),
+            Err(why) => json!({ "used": false, "why": why }),
+        },
     })
 }

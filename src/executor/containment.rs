@@ -10,7 +10,7 @@ use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{KernelLacks, SandboxMode, Settings};
-use crate::sandbox::{LaunchError, Order, Plan, Role, Tier};
+use crate::sandbox::{GroupOrder, LaunchError, Order, Plan, Role, Tier};
 
 use super::canary::{Canary, temporary_folder};
 use super::interpreter::{FindError, Interpreter, InterpreterFinder};
@@ -35,6 +35,7 @@ impl Contained {
         source: &str,
         scratch: &Path,
         limits: RunLimits,
+        group: Option<GroupOrder>,
     ) -> io::Result<Vec<u8>> {
         let Interpreter { bootstrap, environment, .. } = &self.interpreter;
         let order = Order {
@@ -43,6 +44,7 @@ impl Contained {
             scratch: scratch.to_owned(),
             environment: environment.clone(),
             cpu_seconds: (limits.timeout + CPU_GRACE + Duration::from_millis(999)).as_secs(),
+            group,
             input_bytes: bootstrap.len() + source.len(),
         };
         order.to_bytes(&[bootstrap, source.as_bytes()])
@@ -212,7 +214,7 @@ impl Containment {
             return Err(Obstacle::Launch(LaunchError::UnsupportedSystem));
         }
         temporary_folder()?;
-        let KernelLacks { namespaces, landlock, file_tree } = self.kernel_lacks;
+        let KernelLacks { namespaces, landlock, file_tree, .. } = self.kernel_lacks;
         let needed = tier.landlock_abi_min();
         // Without a sandbox it still keeps signals within the run.
         let is_used = needed > 0 || tier == Tier::Off;

@@ -61,6 +61,8 @@ pub(crate) struct Diagnosis {
     pub(crate) layers: Vec<(Layer, LayerState)>,
     /// What a run may use up.
     pub(crate) limits: Option<Limits>,
+    /// What bounds the memory of runs: the control groups, or why they do not.
+    pub(crate) control_groups: Result<String, String>,
     /// The newest Landlock ABI of this kernel that is known here.
     pub(crate) landlock_abi: u8,
     /// The whole reason why no code runs, if it does not.
@@ -86,6 +88,7 @@ pub(crate) enum LayerState {
 impl OneShotExecutor {
     /// Looks at everything that a script would need.
     pub(crate) async fn diagnose(&self) -> Diagnosis {
+        let control_groups = self.groups().find().await;
         let (interpreter, exposures) = match self.interpreter().await {
             Ok(found) => {
                 let program = found.reach.program.clone();
@@ -114,6 +117,7 @@ impl OneShotExecutor {
             passed_over: contained.map_or_else(Vec::new, |contained| contained.passed_over.clone()),
             layers: layers(tier, obstacles, self.mode()),
             limits: contained.map(|contained| contained.plan.limits),
+            control_groups,
             landlock_abi: landlock_abi(),
             refusal: refusal.map(|error| match error {
                 NotContained::Sandbox(missing) => missing.for_admin(),

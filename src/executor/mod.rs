@@ -13,9 +13,6 @@
 
 mod canary;
 mod containment;
-#[cfg(all(target_os = "linux", not(qwed_portable)))]
-#[cfg_attr(not(test), expect(dead_code, reason = "no run is put into a group yet"))]
-mod control_group;
 mod diagnosis;
 mod interpreter;
 mod limits;
@@ -30,6 +27,7 @@ mod output;
 mod process_tree;
 mod protocol;
 mod recording;
+mod run_groups;
 pub(crate) mod supervisor;
 mod supervisors;
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
@@ -44,6 +42,7 @@ pub(crate) use one_shot::OneShotExecutor;
 pub(crate) use outcome::{Captured, Ending, Outcome, Start};
 pub(crate) use protocol::{SUPERVISE_ARGUMENT, SWEEP_ARGUMENT};
 pub(crate) use recording::RecordingExecutor;
+pub(crate) use run_groups::MemoryBound;
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 pub(crate) use warm::WarmExecutor;
 

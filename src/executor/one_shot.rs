@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use crate::config::{SandboxMode, Settings};
 use crate::gateway::AuthorizedScript;
+use crate::sandbox::{GroupOrder, LaunchError, Tier};
 
 use super::containment::{Contained, Containment, NotContained};
 use super::interpreter::{FindError, Interpreter};
@@ -24,6 +25,7 @@ use super::limits::{DRAIN_TIMEOUT, END_PATIENCE, REMOVAL_PATIENCE};
 use super::outcome::{Ending, Outcome, Start};
 use super::output::Capture;
 use super::protocol::{LEFT_BEHIND, REPORT_BYTES_MAX, Report};
+use super::run_groups::{MemoryBound, RunGroups};
 use super::supervisors::{Listed, Supervisors, Unended, supervisor_command};
 use super::{Executor, ProjectRun, Readiness, Run, RunError, RunLimits, TakeInventory};
 
@@ -32,6 +34,7 @@ use super::{Executor, ProjectRun, Readiness, Run, RunError, RunLimits, TakeInven
 pub(crate) struct OneShotExecutor {
     containment: Containment,
     supervisors: Supervisors,
+    groups: Arc<RunGroups>,
     /// Places for folders whose removal goes on when their run was told of.
     removals: Arc<Semaphore>,
 }
@@ -48,24 +51,33 @@ impl OneShotExecutor {
         Self {
             containment: Containment::new(settings),
             supervisors: Supervisors::default(),
+            groups: Arc::new(RunGroups::new(settings.kernel_lacks.control_groups)),
             removals: Arc::new(Semaphore::new(REMOVALS_MAX)),
         }
     }
 
     /// What scripts run in and as; found out at the first call.
     pub(crate) async fn contained(&self) -> Result<&Contained, NotContained> {
+        // Before any process of ours is there that would have to be moved.
+        let _ = self.groups.find().await;
         self.supervisors.sweep_once();
         self.containment.get(self).await
     }
 
     /// The interpreter for scripts, whether or not they can be contained.
     pub(super) async fn interpreter(&self) -> Result<&Interpreter, FindError> {
+        let _ = self.groups.find().await;
         self.containment.interpreter().await
     }
 
     /// Which sandbox the admin asks for.
     pub(super) fn mode(&self) -> SandboxMode {
         self.containment.mode()
+    }
+
+    /// The control groups of this executor's runs.
+    pub(super) fn groups(&self) -> &Arc<RunGroups> {
+        &self.groups
     }
 
     /// The supervisors of this executor's runs.
@@ -112,12 +124,35 @@ impl OneShotExecutor {
         limits: RunLimits,
         cancel: &CancellationToken,
     ) -> Result<Outcome, RunError> {
+        let group = self.groups.order(&contained.plan);
+        let run = self.supervise_in(contained, source, limits, cancel, group).await;
+        match run {
+            // Nothing was started. What bounds runs without groups is there all the same.
+            Err(RunError::StartPython(LaunchError::JoinControlGroup(error))) => {
+                self.groups.give_up(&error.to_string());
+                self.supervise_in(contained, source, limits, cancel, None).await
+            }
+            run => run,
+        }
+    }
+
+    /// The same in this control group.
+    async fn supervise_in(
+        &self,
+        contained: &Contained,
+        source: &str,
+        limits: RunLimits,
+        cancel: &CancellationToken,
+        group: Option<GroupOrder>,
+    ) -> Result<Outcome, RunError> {
         self.supervisors.require_ended()?;
         let started = Instant::now();
         let name = format!("qwed-mcp-{}", Uuid::new_v4().simple());
         let scratch = std::env::temp_dir().join(name);
+        let tier = contained.plan.tier;
+        let memory_bound = (tier > Tier::Off).then(|| MemoryBound::of_run(group.as_ref()));
         let message =
-            contained.order(source, &scratch, limits).map_err(RunError::StartSupervisor)?;
+            contained.order(source, &scratch, limits, group).map_err(RunError::StartSupervisor)?;
         let mut supervised = Supervised::start(&self.supervisors, limits.output_bytes_max)
             .map_err(RunError::StartSupervisor)?;
         let cause = tokio::select! {
@@ -152,8 +187,8 @@ impl OneShotExecutor {
         let ending = ending(cause, is_capped, report)?;
 
         let (stdout, stderr) = (stdout.finish(), stderr.finish());
-        let tier = Some(contained.plan.tier);
-        Ok(Outcome { ending, stdout, stderr, duration, tier, start: Start::Cold })
+        let (tier, start) = (Some(tier), Start::Cold);
+        Ok(Outcome { ending, stdout, stderr, duration, tier, memory_bound, start })
     }
 
     /// Waits until a supervisor has removed its run's folder. Where that takes long, it goes on by

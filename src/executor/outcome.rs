@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use crate::sandbox::Tier;
 
+use super::MemoryBound;
+
 /// The end of a run.
 #[derive(Debug)]
 pub(crate) struct Outcome {
@@ -14,6 +16,8 @@ pub(crate) struct Outcome {
     pub(crate) duration: Duration,
     /// What held it; None if it never started.
     pub(crate) tier: Option<Tier>,
+    /// What bounded its memory; None if nothing did.
+    pub(crate) memory_bound: Option<MemoryBound>,
     /// Where its interpreter came from.
     pub(crate) start: Start,
 }
@@ -36,6 +40,7 @@ impl Outcome {
             stderr: Captured::default(),
             duration: Duration::ZERO,
             tier: None,
+            memory_bound: None,
             start: Start::Cold,
         }
     }

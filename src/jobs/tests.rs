@@ -35,7 +35,15 @@ impl Executor for FakeExecutor {
             };
             let stdout = Captured { text: "x".repeat(1024), is_truncated: false };
             let (stderr, duration) = (Captured::default(), Duration::ZERO);
-            Ok(Outcome { ending, stdout, stderr, duration, tier: None, start: Start::Cold })
+            Ok(Outcome {
+                ending,
+                stdout,
+                stderr,
+                duration,
+                tier: None,
+                memory_bound: None,
+                start: Start::Cold,
+            })
         })
     }
 

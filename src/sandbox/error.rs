@@ -108,6 +108,8 @@ pub(crate) enum LaunchError {
     LimitResources(OsError),
     #[error("the memory of the run cannot be watched: {0}")]
     WatchMemory(OsError),
+    #[error("the control group of the run cannot be used: {0}")]
+    JoinControlGroup(OsError),
     #[error("the capabilities could not be dropped: {0}")]
     DropCapabilities(OsError),
     #[error("no_new_privs could not be set: {0}")]
@@ -177,6 +179,7 @@ impl LaunchError {
             | Self::DropIdentity(_)
             | Self::LimitResources(_)
             | Self::WatchMemory(_)
+            | Self::JoinControlGroup(_)
             | Self::DropCapabilities(_)
             | Self::ForbidPrivileges(_)
             | Self::RestrictFiles(_)
@@ -198,7 +201,9 @@ impl LaunchError {
             | Self::LayOutRoot { .. }
             | Self::EnterRoot(_) => Layer::FileTree,
             Self::DropIdentity(_) => Layer::Identity,
-            Self::LimitResources(_) | Self::WatchMemory(_) => Layer::ResourceLimits,
+            Self::LimitResources(_) | Self::WatchMemory(_) | Self::JoinControlGroup(_) => {
+                Layer::ResourceLimits
+            }
             Self::DropCapabilities(_) | Self::ForbidPrivileges(_) => Layer::Capabilities,
             Self::RestrictFiles(_) | Self::RestrictSignals(_) => Layer::Landlock,
             Self::FilterCalls(_) => Layer::Seccomp,

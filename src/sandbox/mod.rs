@@ -28,10 +28,12 @@ mod view;
 pub(crate) use error::{LaunchError, Layer};
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 pub(crate) use linux::{
-    INIT_ARGUMENT, Init, LAUNCHER_ARGUMENT, Launched, SignalScope, become_python, launch,
-    reap_orphans, supported_abi,
+    ControlGroup, ControlGroups, INIT_ARGUMENT, Init, LAUNCHER_ARGUMENT, Launched,
+    SIGNAL_SCOPE_ABI, SignalScope, become_python, launch, reap_orphans, supported_abi,
 };
-pub(crate) use order::{Order, PYTHON_COMMAND, Role};
+#[cfg(all(target_os = "linux", not(qwed_portable)))]
+pub(crate) use order::GroupLimits;
+pub(crate) use order::{GroupOrder, Order, PYTHON_COMMAND, Role};
 pub(crate) use plan::{LeftFolder, Limits, Plan, PlanError, Reach};
 pub(crate) use support::remedy;
 pub(crate) use tier::Tier;

@@ -36,8 +36,30 @@ pub(crate) struct Order {
     pub(crate) environment: Vec<(String, String)>,
     /// The CPU time that each process of the run gets.
     pub(crate) cpu_seconds: u64,
+    /// The control group to make for the run.
+    pub(crate) group: Option<GroupOrder>,
     /// How many bytes follow: the bootstrap's marshalled code, and the script.
     pub(crate) input_bytes: usize,
+}
+
+/// A control group that is to be made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct GroupOrder {
+    /// The folder to make it in, in the machine's file tree.
+    pub(crate) place: PathBuf,
+    /// Its name there.
+    pub(crate) name: String,
+    pub(crate) limits: GroupLimits,
+}
+
+/// What the processes of a control group may use, all together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct GroupLimits {
+    /// Everything that the kernel counts: what is resident, page tables, sockets, pipes, files in
+    /// a tmpfs. Above it, all of the group's processes are killed at once.
+    pub(crate) memory_bytes: Option<u64>,
+    /// Processes and threads; a fork above it fails.
+    pub(crate) pids: Option<u64>,
 }
 
 impl Order {

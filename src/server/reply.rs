@@ -282,6 +282,7 @@ fn figures(outcome: &Outcome) -> Value {
         "stdout_truncated": outcome.stdout.is_truncated,
         "stderr_truncated": outcome.stderr.is_truncated,
         "sandbox": outcome.tier.map(Tier::as_str),
+        "memory_bound": outcome.memory_bound,
         "warm": outcome.start == Start::Warm,
     })
 }

@@ -273,12 +273,12 @@ class Workspace:
             running = [pid for pid in self._processes() if pid in processes and processes[pid].state not in "Tt"]
             if not running:
                 break
-            _signal(running, signal.SIGSTOP)
+            send(running, signal.SIGSTOP)
         for _ in range(100):
             left = self._processes()
             if not left:
                 break
-            _signal(left, signal.SIGKILL)
+            send(left, signal.SIGKILL)
             time.sleep(0.05)
         return found
 
@@ -306,7 +306,8 @@ def _is_remover(pid: int) -> bool:
     return False
 
 
-def _signal(pids, number: signal.Signals) -> None:
+def send(pids, number: signal.Signals) -> None:
+    """Sends a signal to those of the processes that are there."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)

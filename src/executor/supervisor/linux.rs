@@ -14,7 +14,9 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, setsid};
 
-use crate::sandbox::{Init, LaunchError, Launched, Order, Role, SignalScope, Tier, launch};
+use crate::sandbox::{
+    ControlGroup, Init, LaunchError, Launched, Order, Role, SignalScope, Tier, launch,
+};
 
 use super::super::memory::{Look, MemoryWatch, WATCH_INTERVAL};
 use super::super::orphans;
@@ -64,8 +66,8 @@ pub(super) fn start(order: &Order, input: &[u8]) -> Result<Run, LaunchError> {
     };
     // Before the launch too: it leaves nothing of the machine's tree.
     let left = Left::prepare(order).map_err(|error| LaunchError::CreateScratch(error.into()))?;
-    let Launched { python, init, scope } = launch(order, input)?;
-    Ok(Run { python, init, scope, ended: None, memory, left })
+    let Launched { python, init, scope, group } = launch(order, input)?;
+    Ok(Run { python, init, scope, group, ended: None, memory, left })
 }
 
 /// Takes the signals that came in; whether one of them asks for the end.
@@ -92,6 +94,7 @@ pub(super) struct Run {
     init: Option<Init>,
     /// What ends the run where there is no process 1.
     scope: Option<SignalScope>,
+    group: Option<ControlGroup>,
     /// Python's exit code, once it has ended; a signal is a negative number.
     ended: Option<i32>,
     memory: Option<MemoryWatch>,
@@ -122,8 +125,11 @@ impl Run {
         if let Some(left) = &self.left {
             left.copy();
         }
+        let is_killed_by_group = ended == Some(-number(Signal::SIGKILL))
+            && self.group.as_ref().is_some_and(ControlGroup::was_out_of_memory);
         match (waited, ended) {
             (Ok(Wait::OutOfMemory), _) => Report::OutOfMemory,
+            (Ok(Wait::PythonEnded), _) if is_killed_by_group => Report::OutOfMemory,
             (Ok(Wait::PythonEnded | Wait::AskedToEnd), Some(code)) => Report::Exited(code),
             (Ok(Wait::PythonEnded | Wait::AskedToEnd) | Err(_), _) => Report::Killed,
         }
@@ -155,6 +161,10 @@ impl Run {
 
     /// Kills the run without waiting for anything.
     fn kill(&self) {
+        if let Some(group) = &self.group {
+            // What has left the group, or is too slow to be killed by it, is killed below.
+            let _ = group.kill();
+        }
         match (&self.init, &self.scope) {
             (Some(init), _) => {
                 // It takes everything with it that has a number in its namespace. It may have ended

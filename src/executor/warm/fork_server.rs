@@ -27,13 +27,14 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use crate::sandbox::{LaunchError, Order, Role, Tier};
+use crate::sandbox::{LaunchError, Order, Plan, Role, Tier};
 
 use super::super::containment::NotContained;
 use super::super::limits::END_PATIENCE;
 use super::super::memory::MemoryWatch;
 use super::super::one_shot::OneShotExecutor;
 use super::super::protocol::{REPORT_BYTES_MAX, Report};
+use super::super::run_groups::RunGroups;
 use super::super::supervisors::{Listed, Supervisors, supervisor_command};
 use super::pool::changed;
 
@@ -85,8 +86,10 @@ pub(super) struct ForkServer {
     running: Running,
     /// The process that watches over it.
     pub(super) supervisor: Option<u32>,
-    /// The memory of each run.
-    pub(super) memory_bytes: u64,
+    /// What each run may reach and use up.
+    pub(super) plan: Plan,
+    /// Where the control groups of runs come from.
+    pub(super) groups: Arc<RunGroups>,
     package_folders: Vec<(PathBuf, Option<SystemTime>)>,
     /// The supervisor kills all of it when this closes.
     _control: UnixStream,
@@ -132,11 +135,13 @@ impl ForkServer {
             scratch: PathBuf::from("/"),
             environment: contained.interpreter.environment.clone(),
             cpu_seconds: loading.cpu_seconds,
+            // Its children have one each.
+            group: None,
             input_bytes: input.iter().map(|part| part.len()).sum(),
         };
         // Where memory cannot be watched, better no fork server than one whose runs all end at once.
         MemoryWatch::new(plan.limits.memory_bytes).map_err(ForkServerError::WatchMemory)?;
-        let memory_bytes = plan.limits.memory_bytes;
+        let (plan, groups) = (plan.clone(), Arc::clone(alone.groups()));
         let order = order.to_bytes(&input).map_err(ForkServerError::StartSupervisor)?;
         let started = alone.start_fork_server().map_err(ForkServerError::StartSupervisor)?;
         let Started { mut supervisor, listed, mut control, requests } = started;
@@ -167,7 +172,8 @@ impl ForkServer {
             requests,
             running,
             supervisor: pid,
-            memory_bytes,
+            plan,
+            groups,
             package_folders,
             _control: control,
         })

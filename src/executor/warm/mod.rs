@@ -12,6 +12,7 @@
 mod fork_server;
 mod pool;
 mod spare;
+mod spare_group;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -255,6 +256,7 @@ impl Executor for WarmExecutor {
             *self.inner.state() = State::Closed;
             self.inner.tasks.close();
             self.inner.tasks.wait().await;
+            self.inner.alone.groups().remove_ended();
         })
     }
 }

@@ -23,7 +23,9 @@ use super::super::limits::{DRAIN_TIMEOUT, END_PATIENCE, OUTPUT_BYTES_MAX, RunLim
 use super::super::memory::{Look, MemoryWatch, WATCH_INTERVAL};
 use super::super::outcome::{Ending, Outcome, Start};
 use super::super::output::Capture;
+use super::super::run_groups::MemoryBound;
 use super::fork_server::{ForkServer, pair};
+use super::spare_group::SpareGroup;
 
 /// The longest thing that a child says: `=`, an exit code, a line feed.
 const END_BYTES_MAX: usize = 8;
@@ -51,6 +53,8 @@ pub(super) struct Spare {
     /// The child and its process 1, as this process numbers them.
     python: Pid,
     init: Pid,
+    /// Dropped when the processes in it have ended, or are about to.
+    group: Option<SpareGroup>,
     server: Arc<ForkServer>,
 }
 
@@ -68,8 +72,9 @@ impl Spare {
         let ended = server.fork([stdout_end, stderr_end, control_end, lifeline_end]).await?;
         let init = word(&lifeline).await?;
         let python = word(&control).await?;
-        let server = Arc::clone(server);
-        Ok(Self { control, lifeline: Some(lifeline), ended, stdout, stderr, python, init, server })
+        let group = SpareGroup::enter(&server.groups, &server.plan, python).await?;
+        let (lifeline, server) = (Some(lifeline), Arc::clone(server));
+        Ok(Self { control, lifeline, ended, stdout, stderr, python, init, group, server })
     }
 
     /// Whether it still waits for a script.
@@ -112,17 +117,28 @@ impl Spare {
                 None
             }
         };
+        let is_killed_by_group = code == Some(Ending::KILLED)
+            && self.group.as_ref().is_some_and(SpareGroup::was_out_of_memory);
+        let memory_bound = self.group.as_ref().map_or(MemoryBound::Watch, SpareGroup::memory_bound);
         let (stdout, stderr) = (self.stdout.finish(), self.stderr.finish());
         let is_capped = stdout.is_truncated || stderr.is_truncated;
         let ending = match (cause, code) {
             (Cause::TimedOut, _) => Ending::TimedOut,
             (Cause::Cancelled, _) => Ending::Cancelled,
             (Cause::OutOfMemory, _) => Ending::OutOfMemory,
+            (_, _) if is_killed_by_group => Ending::OutOfMemory,
             (_, Some(code)) if !is_capped => Ending::Exited(code),
             (_, _) => Ending::Exited(Ending::KILLED),
         };
-        let (duration, tier) = (started.elapsed(), Some(Tier::T3));
-        Ok(Outcome { ending, stdout, stderr, duration, tier, start: Start::Warm })
+        Ok(Outcome {
+            ending,
+            stdout,
+            stderr,
+            duration: started.elapsed(),
+            tier: Some(Tier::T3),
+            memory_bound: Some(memory_bound),
+            start: Start::Warm,
+        })
     }
 
     /// Ends the run with its process 1.
@@ -167,7 +183,7 @@ impl Spare {
             // Not at once: most runs are over by then.
             sleep(WATCH_INTERVAL).await;
             // Without a watch there is no run.
-            if let Ok(watch) = MemoryWatch::new(server.memory_bytes) {
+            if let Ok(watch) = MemoryWatch::new(server.plan.limits.memory_bytes) {
                 has_too_much_memory(watch, *python, Some(*init)).await;
             }
         };

@@ -17,8 +17,8 @@ use rustix::mount::{OpenTreeFlags, open_tree};
 use super::identity::{self, OwnProcess};
 use super::tree::FileTree;
 use super::{
-    INIT_ARGUMENT, LAUNCHER_ARGUMENT, LaunchError, NOBODY, Order, OsError, SIGNAL_SCOPE_ABI,
-    SignalScope, Tier, capabilities,
+    ControlGroup, INIT_ARGUMENT, LAUNCHER_ARGUMENT, LaunchError, NOBODY, Order, OsError,
+    SIGNAL_SCOPE_ABI, SignalScope, Tier, capabilities,
 };
 
 /// What the run's machine is called, inside.
@@ -40,6 +40,8 @@ pub(crate) struct Launched {
     pub(crate) init: Option<Init>,
     /// What ends the run where there is no process 1; none on a kernel without it.
     pub(crate) scope: Option<SignalScope>,
+    /// The control group that Python is in, if one was ordered.
+    pub(crate) group: Option<ControlGroup>,
 }
 
 /// Process 1 of a run's process numbers.
@@ -59,6 +61,8 @@ pub(crate) struct Init {
 pub(crate) fn launch(order: &Order, input: &[u8]) -> Result<Launched, LaunchError> {
     let message =
         order.to_bytes(&[input]).map_err(|error| LaunchError::StoreScript(OsError::from(error)))?;
+    // Before the machine's tree is left; it is ended last if anything fails.
+    let group = order.group.as_ref().map(ControlGroup::create).transpose().map_err(not_joined)?;
     if order.plan.tier < Tier::T3 {
         if order.plan.tier > Tier::Off && identity::is_root() {
             // The run will be another user's, and its end is a signal.
@@ -70,8 +74,10 @@ pub(crate) fn launch(order: &Order, input: &[u8]) -> Result<Launched, LaunchErro
         }
         let has_scope = order.plan.landlock_abi >= SIGNAL_SCOPE_ABI;
         let scope = if has_scope { Some(SignalScope::enter()?) } else { None };
-        let python = start_launcher("/proc")?.become_python(&message)?;
-        return Ok(Launched { python, init: None, scope });
+        let launcher = start_launcher("/proc")?;
+        launcher.join(group.as_ref())?;
+        let python = launcher.become_python(&message)?;
+        return Ok(Launched { python, init: None, scope, group });
     }
     create_namespaces()?;
     // Both start while the tree is laid out; it takes as long as they do. If anything fails, the
@@ -89,10 +95,15 @@ pub(crate) fn launch(order: &Order, input: &[u8]) -> Result<Launched, LaunchErro
     init.wait_for_word(LaunchError::StartInit)?;
     launcher.wait_for_word(LaunchError::StartLauncher)?;
     tree.enter()?;
+    launcher.join(group.as_ref())?;
     let python = launcher.become_python(&message)?;
     let Starting { process, socket } = init;
     let init = Init { pid: process.release(), _lifeline: socket };
-    Ok(Launched { python, init: Some(init), scope: None })
+    Ok(Launched { python, init: Some(init), scope: None, group })
+}
+
+fn not_joined(error: io::Error) -> LaunchError {
+    LaunchError::JoinControlGroup(error.into())
 }
 
 fn give_to_nobody(folder: &Path) -> Result<(), LaunchError> {
@@ -177,6 +188,11 @@ impl Starting {
     fn wait_for_word(&self, failed: fn(OsError) -> LaunchError) -> Result<(), LaunchError> {
         let mut word = READY;
         (&self.socket).read_exact(&mut word).map_err(|error| failed(error.into()))
+    }
+
+    /// Moves the process to the run's group, before it has started anything.
+    fn join(&self, group: Option<&ControlGroup>) -> Result<(), LaunchError> {
+        group.map_or(Ok(()), |group| group.add(self.process.0)).map_err(not_joined)
     }
 
     /// Sends a launcher its order, and comes back when it has become Python.

@@ -5,6 +5,7 @@
 
 mod capabilities;
 mod confinement;
+mod control_group;
 mod file_access;
 mod identity;
 mod init;
@@ -15,6 +16,7 @@ mod signal_scope;
 mod syscalls;
 mod tree;
 
+pub(crate) use control_group::{ControlGroup, ControlGroups};
 pub(crate) use file_access::supported_abi;
 pub(crate) use init::reap_orphans;
 pub(crate) use launch::{Init, Launched, launch};
@@ -32,7 +34,7 @@ pub(crate) const LAUNCHER_ARGUMENT: &str = "__sandbox";
 pub(crate) const INIT_ARGUMENT: &str = "__init";
 
 /// The first Landlock ABI that keeps signals within a domain (Linux 6.12).
-const SIGNAL_SCOPE_ABI: u8 = 6;
+pub(crate) const SIGNAL_SCOPE_ABI: u8 = 6;
 
 /// Devices without state, and whether they may be written.
 const DEVICES: [(&str, bool); 3] =

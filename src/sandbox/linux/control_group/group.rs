@@ -3,14 +3,16 @@
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, open, openat};
+use nix::fcntl::{AtFlags, OFlag, open, openat};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::{Mode, mkdirat};
-use nix::unistd::{Pid, UnlinkatFlags, unlinkat};
+use nix::unistd::{AccessFlags, Pid, UnlinkatFlags, faccessat, unlinkat};
+
+use crate::sandbox::GroupOrder;
 
 /// How long to wait between two looks at who is left.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
@@ -18,36 +20,30 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 /// How long a kernel without `cgroup.kill` has to end what is in a group.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What the processes of a group may use, all together.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct GroupLimits {
-    /// Everything that the kernel counts: what is resident, page tables, sockets, pipes, files in
-    /// a tmpfs. Above it, all of the group's processes are killed at once.
-    pub(crate) memory_bytes: Option<u64>,
-    /// Processes and threads; a fork above it fails.
-    pub(crate) pids: Option<u64>,
-}
-
 /// A control group of ours.
 ///
 /// Everything goes through descriptors, so it can be used from a process that has left the
 /// machine's file tree since. A script never gets one of them: they are closed at `exec`.
 #[derive(Debug)]
 pub(crate) struct ControlGroup {
-    path: PathBuf,
     parent: OwnedFd,
+    name: String,
     folder: OwnedFd,
-    /// Whether this value stands for the group's life: it was made here, and not removed yet.
-    is_maker: bool,
+    is_removed: bool,
 }
 
 impl ControlGroup {
-    /// Makes the group `path`, a folder in `parent`. A limit that cannot be set is an error.
-    pub(super) fn create(parent: OwnedFd, path: PathBuf, limits: &GroupLimits) -> io::Result<Self> {
-        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-        mkdirat(&parent, name, Mode::from_bits_truncate(0o755))?;
+    /// Makes a group. A limit that cannot be set is an error.
+    pub(crate) fn create(order: &GroupOrder) -> io::Result<Self> {
+        let GroupOrder { place, name, limits } = order;
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        if name.is_empty() || !name.chars().all(is_plain) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let parent = open_folder(place)?;
+        mkdirat(&parent, name.as_str(), Mode::from_bits_truncate(0o755))?;
         let folder = open_folder_at(&parent, name)?;
-        let group = Self { path, parent, folder, is_maker: true };
+        let group = Self { parent, name: name.clone(), folder, is_removed: false };
         if let Some(bytes) = limits.memory_bytes {
             // One process of a run that is killed for all of them leaves a run that makes no sense;
             // and what is swapped out is not within the limit, so nothing is.
@@ -61,19 +57,6 @@ impl ControlGroup {
         Ok(group)
     }
 
-    /// Opens a group that another process of ours has made, and will remove.
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        let above = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-        let parent = open_folder(above)?;
-        let folder = open_folder(path)?;
-        Ok(Self { path: path.to_owned(), parent, folder, is_maker: false })
-    }
-
-    /// Its folder in the machine's file tree.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Moves a process here, with its threads; what it starts from now on begins here. What it has
     /// started before stays where it is, and so does the memory that it has already.
     ///
@@ -84,7 +67,7 @@ impl ControlGroup {
     }
 
     /// Kills every process of the group, those included that are forked while it does so. They may
-    /// take a moment to be gone: see [`ControlGroup::wait_until_empty`].
+    /// take a moment to be gone.
     pub(crate) fn kill(&self) -> io::Result<()> {
         match write(&self.folder, "cgroup.kill", "1") {
             Err(error) if error.kind() == io::ErrorKind::NotFound => self.freeze_and_kill(),
@@ -92,51 +75,33 @@ impl ControlGroup {
         }
     }
 
+    /// Whether the kernel has `cgroup.kill`.
+    pub(super) fn has_kill(&self) -> bool {
+        faccessat(&self.folder, "cgroup.kill", AccessFlags::F_OK, AtFlags::empty()).is_ok()
+    }
+
     /// Whether a process is alive in it.
-    pub(crate) fn is_populated(&self) -> io::Result<bool> {
+    pub(super) fn is_populated(&self) -> io::Result<bool> {
         Ok(counter(&read(&self.folder, "cgroup.events")?, "populated") != Some(0))
     }
 
-    /// Waits for at most `limit` until no process is alive in it. False if there still is one.
-    pub(crate) fn wait_until_empty(&self, limit: Duration) -> io::Result<bool> {
-        let deadline = Instant::now() + limit;
-        while self.is_populated()? {
-            if Instant::now() > deadline {
-                return Ok(false);
-            }
-            std::thread::sleep(LOOK_INTERVAL);
-        }
-        Ok(true)
-    }
-
-    /// Whether a process of it was killed because there was no memory left. Without a memory
+    /// Whether a process of it was killed because it had more memory than it may. Without a memory
     /// controller nobody can tell: false.
-    pub(crate) fn was_out_of_memory(&self) -> io::Result<bool> {
-        match read(&self.folder, "memory.events") {
-            Ok(events) => Ok(counter(&events, "oom_kill").is_some_and(|count| count > 0)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(error),
-        }
+    pub(crate) fn was_out_of_memory(&self) -> bool {
+        read(&self.folder, "memory.events")
+            .is_ok_and(|events| counter(&events, "oom_kill").is_some_and(|count| count > 0))
     }
 
-    /// Removes the group. For at most `limit` it waits for processes that are not quite gone.
-    pub(crate) fn remove(mut self, limit: Duration) -> io::Result<()> {
-        self.is_maker = false;
-        let deadline = Instant::now() + limit;
-        loop {
-            match self.remove_folder() {
-                Err(Errno::EBUSY) if Instant::now() < deadline => {
-                    std::thread::sleep(LOOK_INTERVAL);
-                }
-                Ok(()) | Err(Errno::ENOENT) => return Ok(()),
-                Err(error) => return Err(error.into()),
-            }
-        }
+    /// Removes the group, if no process is in it any more. Whether it is gone.
+    pub(crate) fn try_remove(&mut self) -> bool {
+        let removed = unlinkat(&self.parent, self.name.as_str(), UnlinkatFlags::RemoveDir);
+        self.is_removed |= matches!(removed, Ok(()) | Err(Errno::ENOENT));
+        self.is_removed
     }
 
-    fn remove_folder(&self) -> nix::Result<()> {
-        let name = self.path.file_name().ok_or(Errno::EINVAL)?;
-        unlinkat(&self.parent, name, UnlinkatFlags::RemoveDir)
+    /// The numbers of the processes in it, one a line.
+    pub(super) fn processes(&self) -> io::Result<String> {
+        read(&self.folder, "cgroup.procs")
     }
 
     fn limit(&self, file: &str, value: u64) -> io::Result<()> {
@@ -160,8 +125,9 @@ impl ControlGroup {
             if Instant::now() > deadline {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            let processes = read(&self.folder, "cgroup.procs")?;
-            for pid in processes.lines().filter_map(|pid| pid.parse().ok()).filter(|pid| *pid > 0) {
+            for pid in
+                self.processes()?.lines().filter_map(|pid| pid.parse().ok()).filter(|pid| *pid > 0)
+            {
                 // It may have ended by now.
                 let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
             }
@@ -172,11 +138,12 @@ impl ControlGroup {
 }
 
 impl Drop for ControlGroup {
-    /// Best effort, without waiting: who wants to know removes it with [`ControlGroup::remove`].
+    /// Ends what is in it. A group whose processes take their time is left, for
+    /// [`super::ControlGroups::find`] of a later server.
     fn drop(&mut self) {
-        if self.is_maker && self.remove_folder() == Err(Errno::EBUSY) {
+        if !self.is_removed && !self.try_remove() {
             let _ = self.kill();
-            let _ = self.remove_folder();
+            self.try_remove();
         }
     }
 }
@@ -192,7 +159,7 @@ pub(super) fn open_folder(path: &Path) -> io::Result<OwnedFd> {
     Ok(open(path, flags, Mode::empty())?)
 }
 
-fn open_folder_at(parent: &impl AsFd, name: &std::ffi::OsStr) -> io::Result<OwnedFd> {
+fn open_folder_at(parent: &impl AsFd, name: &str) -> io::Result<OwnedFd> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW;
     Ok(openat(parent, name, flags, Mode::empty())?)
 }

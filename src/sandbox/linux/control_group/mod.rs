@@ -7,7 +7,7 @@
 //! is; nothing here is needed for a run.
 //!
 //! [`ControlGroups::find`] looks for a place once: `hierarchy` decides where (pure), `scope` has
-//! systemd make one; [`ControlGroups::create`] then makes a `group` for each run. Systemd's rule of
+//! systemd make one; [`ControlGroups::order`] then names a `group` for each run. Systemd's rule of
 //! a single writer is kept (<https://systemd.io/CGROUP_DELEGATION>): only below a group that is
 //! delegated to the server, or is nobody else's.
 //!
@@ -22,7 +22,7 @@ mod scope;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use group::{ControlGroup, GroupLimits};
+pub(crate) use group::ControlGroup;
 pub(crate) use scope::ScopeError;
 
 use std::fmt;
@@ -30,12 +30,15 @@ use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::dir::Dir;
 use nix::fcntl::OFlag;
 use nix::sys::stat::{Mode, fstat};
 use nix::unistd::{AccessFlags, Pid, UnlinkatFlags, eaccess, geteuid, unlinkat};
 use thiserror::Error;
+
+use crate::sandbox::{GroupLimits, GroupOrder};
 
 use group::{open_folder, read, write};
 use hierarchy::{Facts, Hierarchy, Way, own_group, ways};
@@ -106,11 +109,12 @@ pub(crate) enum NoControlGroups {
 /// The place below which this server makes groups.
 #[derive(Debug)]
 pub(crate) struct ControlGroups {
-    folder: OwnedFd,
     path: PathBuf,
     /// What the names of this server's groups begin with.
     prefix: String,
     controls: Controls,
+    /// How many groups were ordered.
+    ordered: AtomicU64,
 }
 
 impl ControlGroups {
@@ -145,19 +149,18 @@ impl ControlGroups {
         Err(reason)
     }
 
-    /// Makes a group for a run, with those of `limits` that are among the controls. `name` tells
-    /// this server's runs apart.
-    pub(crate) fn create(&self, name: &str, limits: &GroupLimits) -> io::Result<ControlGroup> {
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
-        if name.is_empty() || !name.chars().all(is_plain) {
-            return Err(io::ErrorKind::InvalidInput.into());
+    /// What to make for a run, with those of `limits` that are among the controls. Each call names
+    /// another group.
+    pub(crate) fn order(&self, limits: &GroupLimits) -> GroupOrder {
+        let number = self.ordered.fetch_add(1, Ordering::Relaxed);
+        GroupOrder {
+            place: self.path.clone(),
+            name: format!("{}run-{number}", self.prefix),
+            limits: GroupLimits {
+                memory_bytes: limits.memory_bytes.filter(|_| self.controls.memory),
+                pids: limits.pids.filter(|_| self.controls.pids),
+            },
         }
-        let limits = GroupLimits {
-            memory_bytes: limits.memory_bytes.filter(|_| self.controls.memory),
-            pids: limits.pids.filter(|_| self.controls.pids),
-        };
-        let path = self.path.join(format!("{}{name}", self.prefix));
-        ControlGroup::create(self.folder.try_clone()?, path, &limits)
     }
 
     /// What can be done with the groups.
@@ -205,11 +208,10 @@ impl ControlGroups {
         let passed_on = read(&folder, "cgroup.subtree_control")?;
         let has = |controller| passed_on.split_ascii_whitespace().any(|word| word == controller);
         let controls = Controls { memory: has("memory"), pids: has("pids"), kill: false };
-        let mut groups = Self { folder, path, prefix, controls };
+        let mut groups = Self { path, prefix, controls, ordered: AtomicU64::new(0) };
         // Only a group that is there says what groups can do.
         let limits = GroupLimits { memory_bytes: Some(1 << 20), pids: Some(1) };
-        let probe = groups.create("probe", &limits)?;
-        groups.controls.kill = probe.path().join("cgroup.kill").exists();
+        groups.controls.kill = ControlGroup::create(&groups.order(&limits))?.has_kill();
         Ok(groups)
     }
 }

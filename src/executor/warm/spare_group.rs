@@ -1,0 +1,67 @@
+//! The control group of one child of a fork server.
+
+use std::io;
+use std::sync::Arc;
+
+use nix::libc::ESRCH;
+use nix::unistd::Pid;
+use tokio::task::spawn_blocking;
+
+use crate::sandbox::{ControlGroup, Plan};
+
+use super::super::run_groups::{MemoryBound, RunGroups};
+
+/// A group that a waiting child was moved to. Dropping it removes it, as soon as nothing is in it.
+#[derive(Debug)]
+pub(super) struct SpareGroup {
+    group: Option<ControlGroup>,
+    memory_bound: MemoryBound,
+    groups: Arc<RunGroups>,
+}
+
+impl SpareGroup {
+    /// Makes a group for the child `python`, and moves it there; none where runs have none. An error
+    /// is that there is no such child any more.
+    pub(super) async fn enter(
+        groups: &Arc<RunGroups>,
+        plan: &Plan,
+        python: Pid,
+    ) -> io::Result<Option<Self>> {
+        let Some(order) = groups.order(plan) else { return Ok(None) };
+        let memory_bound = MemoryBound::of_run(Some(&order));
+        let entered = spawn_blocking(move || {
+            let group = ControlGroup::create(&order)?;
+            group.add(python).map(|()| group)
+        });
+        match entered.await.map_err(io::Error::from).flatten() {
+            Ok(group) => {
+                let groups = Arc::clone(groups);
+                Ok(Some(Self { group: Some(group), memory_bound, groups }))
+            }
+            Err(error) if error.raw_os_error() == Some(ESRCH) => Err(error),
+            Err(error) => {
+                groups.give_up(&error.to_string());
+                Ok(None)
+            }
+        }
+    }
+
+    /// What bounds the memory of a run in it.
+    pub(super) fn memory_bound(&self) -> MemoryBound {
+        self.memory_bound
+    }
+
+    /// Whether the kernel has killed the run because it had more memory than it may.
+    pub(super) fn was_out_of_memory(&self) -> bool {
+        self.group.as_ref().is_some_and(ControlGroup::was_out_of_memory)
+    }
+}
+
+impl Drop for SpareGroup {
+    fn drop(&mut self) {
+        if let Some(group) = self.group.take() {
+            // What was in it was killed with its process 1, which takes a moment.
+            self.groups.remove_soon(group);
+        }
+    }
+}
