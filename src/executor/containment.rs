@@ -35,7 +35,7 @@ impl Contained {
         source: &str,
         scratch: &Path,
         limits: RunLimits,
-        group: Option<GroupOrder>,
+        group: Option<&GroupOrder>,
     ) -> io::Result<Vec<u8>> {
         let Interpreter { bootstrap, environment, .. } = &self.interpreter;
         let order = Order {
@@ -44,7 +44,7 @@ impl Contained {
             scratch: scratch.to_owned(),
             environment: environment.clone(),
             cpu_seconds: (limits.timeout + CPU_GRACE + Duration::from_millis(999)).as_secs(),
-            group,
+            group: group.cloned(),
             input_bytes: bootstrap.len() + source.len(),
         };
         order.to_bytes(&[bootstrap, source.as_bytes()])

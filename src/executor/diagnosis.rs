@@ -88,7 +88,6 @@ pub(crate) enum LayerState {
 impl OneShotExecutor {
     /// Looks at everything that a script would need.
     pub(crate) async fn diagnose(&self) -> Diagnosis {
-        let control_groups = self.groups().find().await;
         let (interpreter, exposures) = match self.interpreter().await {
             Ok(found) => {
                 let program = found.reach.program.clone();
@@ -117,7 +116,12 @@ impl OneShotExecutor {
             passed_over: contained.map_or_else(Vec::new, |contained| contained.passed_over.clone()),
             layers: layers(tier, obstacles, self.mode()),
             limits: contained.map(|contained| contained.plan.limits),
-            control_groups,
+            control_groups: match tier {
+                // Now that something has been run.
+                Some(Tier::T1 | Tier::T2 | Tier::T3) => self.groups().find().await,
+                Some(Tier::Off) => Err("nothing is bounded without a sandbox".to_owned()),
+                None => Err("nothing can run".to_owned()),
+            },
             landlock_abi: landlock_abi(),
             refusal: refusal.map(|error| match error {
                 NotContained::Sandbox(missing) => missing.for_admin(),

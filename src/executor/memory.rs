@@ -238,7 +238,10 @@ impl MemoryWatch {
         for pid in processes {
             // It may just have ended.
             match stats.remove(&pid).or_else(|| self.table.stat(pid)) {
-                Some(stat) => found.push((pid, stat, self.about(pid, stat.is_headless))),
+                Some(stat) => {
+                    let about = self.about(pid, stat.is_headless);
+                    found.push((pid, stat, about.or_else(|| self.nothing(pid, &stat))));
+                }
                 None => sum.is_complete = false,
             }
         }
@@ -302,6 +305,13 @@ impl MemoryWatch {
             let held = descriptors.saturating_sub(DESCRIPTORS_FREE) * self.descriptor_bytes;
             Some(About { resident_bytes: resident * 1024, kernel_bytes: tables * 1024 + held })
         })
+    }
+
+    /// What a process has that is about to end: nothing, if its first thread is its last one. While
+    /// there are others, one at least is listed (`next_tid` in `fs/proc/base.c`).
+    fn nothing(&self, pid: Pid, stat: &Stat) -> Option<About> {
+        let is_over = stat.is_ending && self.table.tasks(pid).is_ok_and(|tasks| tasks.len() == 1);
+        is_over.then(About::default)
     }
 
     /// Counts one more process exactly. With the last one it is known whether there is too much.

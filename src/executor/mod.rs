@@ -28,6 +28,7 @@ mod process_tree;
 mod protocol;
 mod recording;
 mod run_groups;
+mod supervised;
 pub(crate) mod supervisor;
 mod supervisors;
 #[cfg(all(target_os = "linux", not(qwed_portable)))]

@@ -1,15 +1,9 @@
 //! A new interpreter for each run.
 
-use std::process::Stdio;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use nix::sys::signal::Signal;
-use nix::unistd::Pid;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::process::{Child, ChildStderr, ChildStdout};
+use tokio::process::Child;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -21,13 +15,13 @@ use crate::sandbox::{GroupOrder, LaunchError, Tier};
 
 use super::containment::{Contained, Containment, NotContained};
 use super::interpreter::{FindError, Interpreter};
-use super::limits::{DRAIN_TIMEOUT, END_PATIENCE, REMOVAL_PATIENCE};
+use super::limits::{END_PATIENCE, REMOVAL_PATIENCE};
 use super::outcome::{Ending, Outcome, Start};
-use super::output::Capture;
-use super::protocol::{LEFT_BEHIND, REPORT_BYTES_MAX, Report};
+use super::protocol::Report;
 use super::run_groups::{MemoryBound, RunGroups};
-use super::supervisors::{Listed, Supervisors, Unended, supervisor_command};
-use super::{Executor, ProjectRun, Readiness, Run, RunError, RunLimits, TakeInventory};
+use super::supervised::{Cause, End, Supervised, outlast, tell_of_removal};
+use super::supervisors::{Listed, Supervisors};
+use super::{Executor, ProjectRun, Readiness, Run, RunError, RunLimits, ShutDown, TakeInventory};
 
 /// Runs each script in a new interpreter, under a supervisor of its own.
 #[derive(Debug)]
@@ -41,9 +35,6 @@ pub(crate) struct OneShotExecutor {
 
 /// How many folders may be in removal behind the results of their runs.
 const REMOVALS_MAX: usize = 4;
-
-/// How long a supervisor may be silent before it counts as stopped.
-const STOPPED_MAX: Duration = Duration::from_secs(1);
 
 impl OneShotExecutor {
     /// An executor for the interpreter and the sandbox that the settings want.
@@ -124,12 +115,15 @@ impl OneShotExecutor {
         limits: RunLimits,
         cancel: &CancellationToken,
     ) -> Result<Outcome, RunError> {
+        let started = Instant::now();
         let group = self.groups.order(&contained.plan);
         let run = self.supervise_in(contained, source, limits, cancel, group).await;
         match run {
             // Nothing was started. What bounds runs without groups is there all the same.
             Err(RunError::StartPython(LaunchError::JoinControlGroup(error))) => {
-                self.groups.give_up(&error.to_string());
+                self.groups.pause(&error.to_string());
+                let timeout = limits.timeout.saturating_sub(started.elapsed());
+                let limits = RunLimits { timeout, ..limits };
                 self.supervise_in(contained, source, limits, cancel, None).await
             }
             run => run,
@@ -151,8 +145,9 @@ impl OneShotExecutor {
         let scratch = std::env::temp_dir().join(name);
         let tier = contained.plan.tier;
         let memory_bound = (tier > Tier::Off).then(|| MemoryBound::of_run(group.as_ref()));
-        let message =
-            contained.order(source, &scratch, limits, group).map_err(RunError::StartSupervisor)?;
+        let message = contained
+            .order(source, &scratch, limits, group.as_ref())
+            .map_err(RunError::StartSupervisor)?;
         let mut supervised = Supervised::start(&self.supervisors, limits.output_bytes_max)
             .map_err(RunError::StartSupervisor)?;
         let cause = tokio::select! {
@@ -168,6 +163,9 @@ impl OneShotExecutor {
             End::SupervisorDied => {
                 drop(listed);
                 self.clear_up().await;
+                if let Some(group) = &group {
+                    self.groups.remove_left(group);
+                }
                 return Err(RunError::SupervisorDied);
             }
             End::Unended => {
@@ -226,41 +224,6 @@ impl OneShotExecutor {
     }
 }
 
-/// Tells the log what a supervisor could not remove.
-fn tell_of_removal(ended: &std::io::Result<std::process::ExitStatus>) {
-    if ended.as_ref().is_ok_and(|status| status.code() == Some(LEFT_BEHIND.into())) {
-        tracing::error!("the folder of a run could not be removed from the temporary folder");
-    }
-}
-
-/// Waits for the end of a run that does not come in time.
-async fn outlast(
-    mut supervisor: Child,
-    listed: Listed,
-    mut from_supervisor: OwnedReadHalf,
-    mut report: Vec<u8>,
-    unended: Unended,
-) {
-    let reported = receive(&mut from_supervisor, &mut report);
-    // Somebody may have stopped it, now or later.
-    let pid = supervisor.id();
-    tokio::pin!(reported);
-    while timeout(END_PATIENCE, &mut reported).await.is_err() {
-        go_on(pid);
-    }
-    drop(unended);
-    tracing::warn!("the processes of a run have ended at last");
-    tell_of_removal(&supervisor.wait().await);
-    drop(listed);
-}
-
-/// Lets a supervisor go on that somebody has stopped.
-fn go_on(supervisor: Option<u32>) {
-    if let Some(pid) = supervisor.and_then(|pid| i32::try_from(pid).ok()) {
-        let _ = nix::sys::signal::kill(Pid::from_raw(pid), Signal::SIGCONT);
-    }
-}
-
 impl Executor for OneShotExecutor {
     fn run(
         &self,
@@ -289,17 +252,10 @@ impl Executor for OneShotExecutor {
     fn inventory(&self, modules: Vec<String>) -> TakeInventory<'_> {
         Box::pin(async move { self.take_inventory(&modules).await })
     }
-}
 
-/// What made the server stop following a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Cause {
-    /// The supervisor has reported, or is gone.
-    Reported,
-    /// A stream went on after the cap.
-    Capped,
-    TimedOut,
-    Cancelled,
+    fn shut_down(&self) -> ShutDown<'_> {
+        Box::pin(async { self.groups.close() })
+    }
 }
 
 fn ending(cause: Cause, is_capped: bool, report: Report) -> Result<Ending, RunError> {
@@ -319,107 +275,6 @@ fn ending(cause: Cause, is_capped: bool, report: Report) -> Result<Ending, RunEr
         // Without a cap: the supervisor was asked to end by a signal, and killed the run.
         (Cause::Reported | Cause::Capped, Report::Exited(_) | Report::Killed) => {
             Ok(Ending::Exited(Ending::KILLED))
-        }
-    }
-}
-
-/// How far a run has come to its end.
-enum End {
-    Reported(Report),
-    /// Something killed the supervisor.
-    SupervisorDied,
-    /// It was asked for, and does not come.
-    Unended,
-}
-
-/// The server's side of one run.
-#[derive(Debug)]
-struct Supervised {
-    supervisor: Child,
-    listed: Listed,
-    to_supervisor: Option<OwnedWriteHalf>,
-    from_supervisor: OwnedReadHalf,
-    report: Vec<u8>,
-    stdout: Capture<ChildStdout>,
-    stderr: Capture<ChildStderr>,
-}
-
-impl Supervised {
-    fn start(supervisors: &Supervisors, output_bytes_max: usize) -> std::io::Result<Self> {
-        let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
-        ours.set_nonblocking(true)?;
-        let (from_supervisor, to_supervisor) = UnixStream::from_std(ours)?.into_split();
-        let mut command = supervisor_command(theirs.into())?;
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let (mut supervisor, listed) = supervisors.start(&mut command)?;
-        let piped = supervisor.stdout.take().zip(supervisor.stderr.take());
-        let (stdout, stderr) = piped.ok_or(std::io::ErrorKind::BrokenPipe)?;
-        Ok(Self {
-            supervisor,
-            listed,
-            to_supervisor: Some(to_supervisor),
-            from_supervisor,
-            report: Vec::new(),
-            stdout: Capture::new(stdout, output_bytes_max),
-            stderr: Capture::new(stderr, output_bytes_max),
-        })
-    }
-
-    /// Hands the script over and reads what comes back, until the report or until a cap.
-    async fn follow(&mut self, message: &[u8]) -> Cause {
-        let Self { to_supervisor, from_supervisor, report, stdout, stderr, .. } = self;
-        let hand_over = async {
-            if let Some(to_supervisor) = to_supervisor {
-                // If this fails the supervisor is gone, and that is what reading will find.
-                let _ = to_supervisor.write_all(message).await;
-            }
-            std::future::pending::<()>().await;
-        };
-        tokio::select! {
-            () = receive(from_supervisor, report) => Cause::Reported,
-            () = stdout.until_capped() => Cause::Capped,
-            () = stderr.until_capped() => Cause::Capped,
-            () = hand_over => Cause::Reported,
-        }
-    }
-
-    /// Sees the processes of the run to their end: asks for the kill where there was no report yet,
-    /// and takes the rest of the output.
-    async fn end(&mut self, cause: Cause) -> End {
-        // Closing our side asks for the kill.
-        drop(self.to_supervisor.take());
-        if cause != Cause::Reported && !self.is_reported_in_time().await {
-            return End::Unended;
-        }
-        // What is no report is what it had said when it was killed.
-        let Ok(report) = serde_json::from_slice(&self.report) else { return End::SupervisorDied };
-        let drain = async { tokio::join!(self.stdout.read(), self.stderr.read()) };
-        // What holds the output open longer than this is no process of the run.
-        let _ = timeout(DRAIN_TIMEOUT, drain).await;
-        End::Reported(report)
-    }
-
-    /// Whether the supervisor says something, or ends, before the patience for that does.
-    async fn is_reported_in_time(&mut self) -> bool {
-        let received = receive(&mut self.from_supervisor, &mut self.report);
-        let pid = self.supervisor.id();
-        tokio::pin!(received);
-        let patience = timeout(END_PATIENCE, async {
-            while timeout(STOPPED_MAX, &mut received).await.is_err() {
-                // Somebody may have stopped it.
-                go_on(pid);
-            }
-        });
-        patience.await.is_ok()
-    }
-}
-
-/// Reads the report's line into `report`. Cancel-safe.
-async fn receive(from_supervisor: &mut OwnedReadHalf, report: &mut Vec<u8>) {
-    while !report.ends_with(b"\n") && report.len() < REPORT_BYTES_MAX {
-        match from_supervisor.read_buf(report).await {
-            Ok(0) | Err(_) => return,
-            Ok(_) => {}
         }
     }
 }

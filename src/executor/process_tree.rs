@@ -25,6 +25,9 @@ pub(super) struct ProcessTable {
 pub(super) struct Stat {
     /// Whether its first thread has ended: then only the folders of the others tell anything.
     pub(super) is_headless: bool,
+    /// Whether its first thread is about to end, or has: it has given its memory back by then, and on a
+    /// busy machine it is some time until that is all.
+    pub(super) is_ending: bool,
     pub(super) parent: Pid,
     /// Page faults of all its threads since it was forked.
     pub(super) faults: u64,
@@ -145,6 +148,9 @@ impl ProcessTable {
     }
 }
 
+/// The flag of a thread that is in `do_exit` (`include/linux/sched.h`).
+const PF_EXITING: u64 = 0x4;
+
 fn parse_stat(text: &str) -> Option<Stat> {
     // The name, in brackets, may hold anything; behind it come the state, the parent, and 50 numbers.
     let (_, behind_name) = text.rsplit_once(')')?;
@@ -152,6 +158,7 @@ fn parse_stat(text: &str) -> Option<Stat> {
     let field = |index: usize| fields.get(index)?.parse::<u64>().ok();
     Some(Stat {
         is_headless: matches!(fields.first(), Some(&"Z" | &"X")),
+        is_ending: field(6)? & PF_EXITING != 0,
         parent: number(fields.get(1)?)?,
         faults: field(7)? + field(9)?,
         started: field(19)?,
@@ -208,11 +215,17 @@ mod tests {
 
     #[test]
     fn a_name_may_look_like_the_rest_of_the_line() {
-        let numbers = (4..30).map(|n| n.to_string()).collect::<Vec<_>>().join(" ");
-        let stat = parse_stat(&format!("7 (a) T 1 2)) Z 3 {numbers}")).unwrap();
+        // What field 9 says is a set of flags.
+        let stat = |flags: u32| {
+            let number = |n: u32| if n == 8 { flags } else { n }.to_string();
+            let numbers = (4..30).map(number).collect::<Vec<_>>().join(" ");
+            parse_stat(&format!("7 (a) T 1 2)) Z 3 {numbers}")).unwrap()
+        };
+        let parent = Pid::from_raw(3);
         let expected =
-            Stat { is_headless: true, parent: Pid::from_raw(3), faults: 9 + 11, started: 21 };
-        assert_eq!(stat, expected);
+            Stat { is_headless: true, is_ending: false, parent, faults: 9 + 11, started: 21 };
+        assert_eq!(stat(0x0040_0040), expected);
+        assert_eq!(stat(0x0040_0044), Stat { is_ending: true, ..expected });
         assert_eq!(parse_stat("7 (a) S"), None);
     }
 }

@@ -5,15 +5,25 @@
 //! told: a group also counts the files of the scratch folder, and so has to allow for them. Where no
 //! such group can be had, the watch is all there is.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use tokio::sync::OnceCell;
+#[cfg(all(target_os = "linux", not(qwed_portable)))]
+use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 
+#[cfg(all(target_os = "linux", not(qwed_portable)))]
+use crate::sandbox::ControlGroup;
 use crate::sandbox::{GroupOrder, Plan};
 
 use self::platform::Place;
+
+/// How often, and how long apart, a group is tried to be removed behind a run.
+#[cfg(all(target_os = "linux", not(qwed_portable)))]
+const REMOVAL_TRIES: u32 = 100;
+#[cfg(all(target_os = "linux", not(qwed_portable)))]
+const REMOVAL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// What bounds the memory of all processes of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -36,17 +46,21 @@ impl MemoryBound {
     }
 }
 
+/// How long runs do without groups after one could not be used.
+const RETRY_INTERVAL: Duration = Duration::from_secs(60);
+
 /// The control groups of a server's runs.
 #[derive(Debug, Default)]
 pub(super) struct RunGroups {
-    found: OnceCell<Result<Place, String>>,
-    /// Why none is made any more.
-    lost: OnceLock<String>,
+    /// Of one search, whoever waits for it and however often that is given up.
+    found: Arc<OnceLock<Result<Place, String>>>,
+    /// Until when none is made, and why.
+    paused: Mutex<Option<(Instant, String)>>,
     /// Whether tests want the machine to have none.
     is_absent: bool,
     /// Those whose processes are about to end.
     #[cfg(all(target_os = "linux", not(qwed_portable)))]
-    ending: std::sync::Mutex<Vec<crate::sandbox::ControlGroup>>,
+    ending: Mutex<Vec<ControlGroup>>,
 }
 
 impl RunGroups {
@@ -58,48 +72,107 @@ impl RunGroups {
     ///
     /// Tells what the groups can do, in words, or why there are none that bound memory.
     pub(super) async fn find(&self) -> Result<String, String> {
-        let find = || async {
-            if self.is_absent {
-                return Err("a test wants none".to_owned());
-            }
-            let found = spawn_blocking(Place::find).await;
-            found.map_err(|_| "the search for them stopped unexpectedly".to_owned()).flatten()
-        };
-        let place = self.found.get_or_init(find).await.as_ref().map_err(Clone::clone)?;
-        self.lost.get().map_or_else(|| place.tell(), |reason| Err(reason.clone()))
+        if self.is_absent {
+            return Err("a test wants none".to_owned());
+        }
+        if self.found.get().is_none() {
+            let found = Arc::clone(&self.found);
+            // A second search beside the first one waits for that.
+            let search = spawn_blocking(move || {
+                found.get_or_init(Place::find);
+            });
+            search.await.map_err(|_| "the search for them stopped unexpectedly".to_owned())?;
+        }
+        if let Some((_, reason)) = &*self.paused() {
+            return Err(reason.clone());
+        }
+        match self.found.get() {
+            Some(Ok(place)) => place.tell(),
+            Some(Err(reason)) => Err(reason.clone()),
+            None => Err("they were not looked for".to_owned()),
+        }
     }
 
     /// The group to make for a run under `plan`, if one is of use to it.
     pub(super) fn order(&self, plan: &Plan) -> Option<GroupOrder> {
         let place = self.found.get()?.as_ref().ok()?;
-        if self.lost.get().is_some() { None } else { place.order(plan) }
+        if self.paused().is_some() { None } else { place.order(plan) }
     }
 
-    /// Makes no group any more, because one could not be used.
-    pub(super) fn give_up(&self, reason: &str) {
-        if self.lost.set(reason.to_owned()).is_ok() {
-            tracing::error!(reason, "runs have no control groups any more");
+    /// Makes no group for a while, because one could not be used.
+    pub(super) fn pause(&self, reason: &str) {
+        tracing::error!(reason, retry_in = ?RETRY_INTERVAL, "runs have no control groups");
+        *self.lock_paused() = Some((Instant::now() + RETRY_INTERVAL, reason.to_owned()));
+    }
+
+    /// Why no group is made now; none if they are.
+    fn paused(&self) -> MutexGuard<'_, Option<(Instant, String)>> {
+        let mut paused = self.lock_paused();
+        if paused.as_ref().is_some_and(|(until, _)| *until <= Instant::now()) {
+            *paused = None;
         }
+        paused
+    }
+
+    fn lock_paused(&self) -> MutexGuard<'_, Option<(Instant, String)>> {
+        self.paused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 impl RunGroups {
-    /// Removes a group whose processes were killed: at one of the next calls, if they are not dead
-    /// yet.
-    pub(super) fn remove_soon(&self, group: crate::sandbox::ControlGroup) {
-        self.ending().push(group);
-        self.remove_ended();
+    /// Removes a group whose processes were killed, when they are dead: in another thread, because
+    /// the kernel has one lock for all groups of the machine.
+    pub(super) fn remove_soon(self: &Arc<Self>, mut group: ControlGroup) {
+        let Ok(runtime) = Handle::try_current() else { return };
+        let groups = Arc::clone(self);
+        runtime.spawn_blocking(move || {
+            for _ in 0..REMOVAL_TRIES {
+                if group.try_remove() {
+                    return;
+                }
+                std::thread::sleep(REMOVAL_INTERVAL);
+            }
+            groups.ending().push(group);
+            groups.remove_ended();
+        });
     }
 
-    /// Removes the groups whose processes have ended meanwhile.
-    pub(super) fn remove_ended(&self) {
+    /// Ends and removes the group of a run whose supervisor was killed.
+    pub(super) fn remove_left(self: &Arc<Self>, order: &GroupOrder) {
+        if let Some(group) = ControlGroup::left(order) {
+            let _ = group.kill();
+            self.remove_soon(group);
+        }
+    }
+
+    /// Removes what can be removed by now, and gives the place back. To be called when the last run
+    /// has ended.
+    pub(super) fn close(&self) {
+        self.remove_ended();
+        if let Some(Ok(Place(groups))) = self.found.get() {
+            groups.give_back();
+        }
+    }
+
+    fn remove_ended(&self) {
         self.ending().retain_mut(|group| !group.try_remove());
     }
 
-    fn ending(&self) -> std::sync::MutexGuard<'_, Vec<crate::sandbox::ControlGroup>> {
-        self.ending.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn ending(&self) -> MutexGuard<'_, Vec<ControlGroup>> {
+        self.ending.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+#[cfg(not(all(target_os = "linux", not(qwed_portable))))]
+impl RunGroups {
+    /// There is none.
+    #[expect(clippy::unused_self, reason = "there is something on Linux")]
+    pub(super) fn remove_left(self: &Arc<Self>, _order: &GroupOrder) {}
+
+    /// There is nothing to give back.
+    #[expect(clippy::unused_self, reason = "there is something on Linux")]
+    pub(super) fn close(&self) {}
 }
 
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
@@ -108,7 +181,7 @@ mod platform {
 
     /// Where the groups are made.
     #[derive(Debug)]
-    pub(super) struct Place(ControlGroups);
+    pub(super) struct Place(pub(super) ControlGroups);
 
     impl Place {
         /// Takes up to two seconds, and blocks.

@@ -56,7 +56,8 @@ pub(crate) struct GroupOrder {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct GroupLimits {
     /// Everything that the kernel counts: what is resident, page tables, sockets, pipes, files in
-    /// a tmpfs. Above it, all of the group's processes are killed at once.
+    /// a tmpfs. Above it, all of the group's processes are killed at once; on kernels before 4.19 one
+    /// of them is.
     pub(crate) memory_bytes: Option<u64>,
     /// Processes and threads; a fork above it fails.
     pub(crate) pids: Option<u64>,

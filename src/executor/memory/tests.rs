@@ -194,6 +194,34 @@ ready()
 }
 
 #[test]
+fn a_process_that_has_ended_and_that_nobody_has_taken_has_nothing() {
+    // As long as the kernel takes for the end of a process on a busy machine, and longer.
+    let mut script = Script::start("ready()");
+    let mut watch = watch(100);
+    script.python.kill().unwrap();
+    for _ in 0..=2 * INCOMPLETE_MAX {
+        assert!(!is_exceeded(&mut watch, script.pid()));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn what_threads_have_counts_when_the_first_one_has_ended() {
+    let script = "
+import threading
+def hold():
+    block = fill(60)
+    ready()
+    os.read(0, 1)
+threading.Thread(target=hold).start()
+libc.syscall(60, 0)
+";
+    let script = Script::start(script);
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(is_exceeded(&mut watch(40), script.pid()));
+}
+
+#[test]
 fn what_sockets_can_hold_counts() {
     let script = "
 import socket

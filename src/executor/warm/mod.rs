@@ -256,7 +256,7 @@ impl Executor for WarmExecutor {
             *self.inner.state() = State::Closed;
             self.inner.tasks.close();
             self.inner.tasks.wait().await;
-            self.inner.alone.groups().remove_ended();
+            self.inner.alone.groups().close();
         })
     }
 }

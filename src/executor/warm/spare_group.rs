@@ -11,7 +11,8 @@ use crate::sandbox::{ControlGroup, Plan};
 
 use super::super::run_groups::{MemoryBound, RunGroups};
 
-/// A group that a waiting child was moved to. Dropping it removes it, as soon as nothing is in it.
+/// A group that a waiting child was moved to. Dropping it has it removed when the child is dead, which
+/// was killed with its process 1.
 #[derive(Debug)]
 pub(super) struct SpareGroup {
     group: Option<ControlGroup>,
@@ -29,18 +30,19 @@ impl SpareGroup {
     ) -> io::Result<Option<Self>> {
         let Some(order) = groups.order(plan) else { return Ok(None) };
         let memory_bound = MemoryBound::of_run(Some(&order));
+        let of_spare = Arc::clone(groups);
+        // Whoever waits for it may be gone when it is there.
         let entered = spawn_blocking(move || {
             let group = ControlGroup::create(&order)?;
-            group.add(python).map(|()| group)
+            let entered = group.add(python);
+            let made = Self { group: Some(group), memory_bound, groups: of_spare };
+            entered.map(|()| made)
         });
         match entered.await.map_err(io::Error::from).flatten() {
-            Ok(group) => {
-                let groups = Arc::clone(groups);
-                Ok(Some(Self { group: Some(group), memory_bound, groups }))
-            }
+            Ok(made) => Ok(Some(made)),
             Err(error) if error.raw_os_error() == Some(ESRCH) => Err(error),
             Err(error) => {
-                groups.give_up(&error.to_string());
+                groups.pause(&error.to_string());
                 Ok(None)
             }
         }
@@ -60,7 +62,6 @@ impl SpareGroup {
 impl Drop for SpareGroup {
     fn drop(&mut self) {
         if let Some(group) = self.group.take() {
-            // What was in it was killed with its process 1, which takes a moment.
             self.groups.remove_soon(group);
         }
     }

@@ -57,6 +57,13 @@ impl ControlGroup {
         Ok(group)
     }
 
+    /// A group that whoever has made it was not able to remove; none if it is not there.
+    pub(crate) fn left(order: &GroupOrder) -> Option<Self> {
+        let parent = open_folder(&order.place).ok()?;
+        let folder = open_folder_at(&parent, &order.name).ok()?;
+        Some(Self { parent, name: order.name.clone(), folder, is_removed: false })
+    }
+
     /// Moves a process here, with its threads; what it starts from now on begins here. What it has
     /// started before stays where it is, and so does the memory that it has already.
     ///
@@ -85,11 +92,13 @@ impl ControlGroup {
         Ok(counter(&read(&self.folder, "cgroup.events")?, "populated") != Some(0))
     }
 
-    /// Whether a process of it was killed because it had more memory than it may. Without a memory
-    /// controller nobody can tell: false.
+    /// Whether its processes were killed because they had more memory than this group may. Not if
+    /// they were killed because a group above it, or the machine, had no more: `oom` counts the limit
+    /// of this one, `oom_kill` whoever kills. Without a memory controller nobody can tell: false.
     pub(crate) fn was_out_of_memory(&self) -> bool {
+        let is_counted = |events: &str, key| counter(events, key).is_some_and(|count| count > 0);
         read(&self.folder, "memory.events")
-            .is_ok_and(|events| counter(&events, "oom_kill").is_some_and(|count| count > 0))
+            .is_ok_and(|events| is_counted(&events, "oom") && is_counted(&events, "oom_kill"))
     }
 
     /// Removes the group, if no process is in it any more. Whether it is gone.

@@ -31,6 +31,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nix::dir::Dir;
 use nix::fcntl::OFlag;
@@ -43,7 +44,7 @@ use crate::sandbox::{GroupLimits, GroupOrder};
 use group::{open_folder, read, write};
 use hierarchy::{Facts, Hierarchy, Way, own_group, ways};
 
-/// What the names of our groups begin with; the maker's process number and start follow.
+/// What the names of our groups begin with; [`Maker`] follows.
 const NAME_PREFIX: &str = "qwed-mcp-";
 
 /// There while systemd runs the machine (`sd_booted(3)`).
@@ -55,9 +56,9 @@ const DELEGATION_MARKS: [&str; 2] = ["user.delegate", "trusted.delegate"];
 /// What has to be writable in a group for it to be delegated (`cgroups(7)`), and the group itself.
 const DELEGATED_FILES: [&str; 3] = ["", "cgroup.procs", "cgroup.subtree_control"];
 
-/// The controllers that a run is bounded by. Memory comes first: with processes alone, the group
-/// would become one for threads.
-const CONTROLLERS: [&str; 2] = ["memory", "pids"];
+/// The controllers that a run is bounded by.
+const MEMORY: &str = "memory";
+const PIDS: &str = "pids";
 
 /// What can be done with the groups that can be had.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -115,6 +116,8 @@ pub(crate) struct ControlGroups {
     controls: Controls,
     /// How many groups were ordered.
     ordered: AtomicU64,
+    /// What to give back in the end: a group that was the server's before.
+    taken: Mutex<Option<Place>>,
 }
 
 impl ControlGroups {
@@ -173,11 +176,28 @@ impl ControlGroups {
         &self.path
     }
 
+    /// Leaves the place as it was found, once the last group is gone. A server that is started there
+    /// later could not do anything with it otherwise.
+    pub(crate) fn give_back(&self) {
+        // Not locked meanwhile.
+        let taken = self.taken().take();
+        if let Some(place) = taken {
+            place.take_controllers_back();
+        }
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Option<Place>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The server's own group, which it leaves to the groups of runs, for a smaller one below.
     fn with_controllers(path: PathBuf) -> Result<Self, NoControlGroups> {
         let place = Place::open(path)?;
-        match place.pass_controllers_on() {
-            Ok(()) => Self::at(place),
+        match place.pass_controllers_on().and_then(|()| Self::at(&place)) {
+            Ok(groups) => {
+                *groups.taken() = Some(place);
+                Ok(groups)
+            }
             Err(error) => {
                 place.take_controllers_back();
                 Err(error)
@@ -199,16 +219,21 @@ impl ControlGroups {
 
     /// A group that has no controllers for those below it.
     fn below(path: PathBuf) -> Result<Self, NoControlGroups> {
-        Self::at(Place::open(path)?)
+        Self::at(&Place::open(path)?)
     }
 
-    fn at(place: Place) -> Result<Self, NoControlGroups> {
+    fn at(place: &Place) -> Result<Self, NoControlGroups> {
         place.remove_leftovers();
-        let Place { folder, path, prefix } = place;
-        let passed_on = read(&folder, "cgroup.subtree_control")?;
+        let passed_on = read(&place.folder, "cgroup.subtree_control")?;
         let has = |controller| passed_on.split_ascii_whitespace().any(|word| word == controller);
-        let controls = Controls { memory: has("memory"), pids: has("pids"), kill: false };
-        let mut groups = Self { path, prefix, controls, ordered: AtomicU64::new(0) };
+        let controls = Controls { memory: has(MEMORY), pids: has(PIDS), kill: false };
+        let mut groups = Self {
+            path: place.path.clone(),
+            prefix: place.prefix.clone(),
+            controls,
+            ordered: AtomicU64::new(0),
+            taken: Mutex::new(None),
+        };
         // Only a group that is there says what groups can do.
         let limits = GroupLimits { memory_bytes: Some(1 << 20), pids: Some(1) };
         groups.controls.kill = ControlGroup::create(&groups.order(&limits))?.has_kill();
@@ -216,7 +241,14 @@ impl ControlGroups {
     }
 }
 
+impl Drop for ControlGroups {
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}
+
 /// A group of ours that may become the place.
+#[derive(Debug)]
 struct Place {
     folder: OwnedFd,
     path: PathBuf,
@@ -227,7 +259,8 @@ impl Place {
     fn open(path: PathBuf) -> io::Result<Self> {
         let own = Pid::this();
         let start = start_of(own).ok_or(io::ErrorKind::Unsupported)?;
-        let prefix = format!("{NAME_PREFIX}{own}-{start}-");
+        let namespace = process_numbers().ok_or(io::ErrorKind::Unsupported)?;
+        let prefix = format!("{NAME_PREFIX}{namespace}-{own}-{start}-");
         Ok(Self { folder: open_folder(&path)?, path, prefix })
     }
 
@@ -238,11 +271,8 @@ impl Place {
     /// Lets the groups below have memory and processes bounded.
     fn pass_controllers_on(&self) -> Result<(), NoControlGroups> {
         let present = read(&self.folder, "cgroup.controllers")?;
-        let wanted: Vec<&str> = CONTROLLERS
-            .into_iter()
-            .filter(|controller| present.split_ascii_whitespace().any(|word| word == *controller))
-            .collect();
-        if wanted.is_empty() {
+        let is_present = |name: &str| present.split_ascii_whitespace().any(|word| word == name);
+        if !is_present(MEMORY) {
             return Err(NoControlGroups::NoControllers);
         }
         // The machine's outermost group has no type, and may pass controllers on as it is.
@@ -251,8 +281,10 @@ impl Place {
             fs::create_dir(&own)?;
             write(&open_folder(&own)?, "cgroup.procs", &Pid::this().to_string())?;
         }
-        for controller in wanted {
-            write(&self.folder, "cgroup.subtree_control", &format!("+{controller}"))?;
+        write(&self.folder, "cgroup.subtree_control", &format!("+{MEMORY}"))?;
+        if is_present(PIDS) {
+            // Memory alone is good enough. Before it, the group would become one for threads.
+            let _ = write(&self.folder, "cgroup.subtree_control", &format!("+{PIDS}"));
         }
         Ok(())
     }
@@ -263,8 +295,8 @@ impl Place {
         // Without it nothing was done.
         if own.exists() {
             let steps = [
-                write(&self.folder, "cgroup.subtree_control", "-memory"),
-                write(&self.folder, "cgroup.subtree_control", "-pids"),
+                write(&self.folder, "cgroup.subtree_control", &format!("-{MEMORY}")),
+                write(&self.folder, "cgroup.subtree_control", &format!("-{PIDS}")),
                 write(&self.folder, "cgroup.procs", &Pid::this().to_string()),
                 fs::remove_dir(&own),
             ];
@@ -280,7 +312,9 @@ impl Place {
         let Ok(mut folder) = Dir::openat(&self.folder, ".", flags, Mode::empty()) else { return };
         for entry in folder.iter().flatten() {
             let is_left = entry.file_name().to_str().is_ok_and(|name| {
-                maker_of(name).is_some_and(|(pid, start)| start_of(pid) != Some(start))
+                maker_of(name).is_some_and(|Maker { namespace, pid, start }| {
+                    process_numbers() == Some(namespace) && start_of(pid) != Some(start)
+                })
             });
             if is_left {
                 let _ = unlinkat(&self.folder, entry.file_name(), UnlinkatFlags::RemoveDir);
@@ -310,11 +344,27 @@ fn facts(own: &Path, path: &Path) -> io::Result<Facts> {
     })
 }
 
-/// The process that a group's name says has made it, and when that was started.
-fn maker_of(name: &str) -> Option<(Pid, u64)> {
-    let mut parts = name.strip_prefix(NAME_PREFIX)?.splitn(3, '-');
-    let (pid, start, _) = (parts.next()?, parts.next()?, parts.next()?);
-    Some((Pid::from_raw(pid.parse().ok()?), start.parse().ok()?))
+/// The process that a group's name says has made it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Maker {
+    /// Of the process numbers.
+    namespace: u64,
+    pid: Pid,
+    /// When it was started.
+    start: u64,
+}
+
+fn maker_of(name: &str) -> Option<Maker> {
+    let mut parts = name.strip_prefix(NAME_PREFIX)?.splitn(4, '-');
+    let (namespace, pid) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    let start = parts.next()?.parse().ok()?;
+    parts.next().map(|_| Maker { namespace, pid: Pid::from_raw(pid), start })
+}
+
+/// The namespace of the process numbers that we see (`pid_namespaces(7)`).
+fn process_numbers() -> Option<u64> {
+    let namespace = fs::read_link("/proc/self/ns/pid").ok()?;
+    namespace.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()
 }
 
 /// When a process was started, in ticks since the machine was (`proc_pid_stat(5)`).

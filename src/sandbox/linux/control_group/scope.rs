@@ -29,9 +29,28 @@ const BUSCTL_PATHS: [&str; 3] =
 /// The number of the first namespace of process numbers (`PROC_PID_INIT_INO`), the machine's own.
 const MACHINE_PROCESS_NUMBERS: &str = "pid:[4026531836]";
 
-/// Files that state a limit, and the word for none.
-const LIMIT_FILES: [&str; 2] = ["memory.max", "memory.high"];
-const NO_LIMIT: &str = "max";
+/// A file of a group that states a limit, and how it begins where there is none.
+struct LimitFile {
+    name: &'static str,
+    none: &'static str,
+}
+
+/// The limits that somebody has set for the server on purpose. Not `pids.max`: systemd sets it for
+/// every unit.
+const LIMIT_FILES: [LimitFile; 5] = [
+    LimitFile { name: "memory.max", none: "max" },
+    LimitFile { name: "memory.high", none: "max" },
+    LimitFile { name: "cpu.max", none: "max " },
+    LimitFile { name: "cpuset.cpus", none: "\n" },
+    LimitFile { name: "io.max", none: "" },
+];
+
+impl LimitFile {
+    /// Whether the file with this text sets a limit.
+    fn is_set(&self, text: &str) -> bool {
+        if self.none.is_empty() { !text.is_empty() } else { !text.starts_with(self.none) }
+    }
+}
 
 /// Why systemd makes no scope for the server.
 #[derive(Debug, Error)]
@@ -39,6 +58,9 @@ pub(crate) enum ScopeError {
     /// The number that we know ourselves by may be somebody else's there.
     #[error("systemd counts processes in another namespace than the server's")]
     OtherProcessNumbers,
+    /// The names of groups that we see are not those that systemd sees.
+    #[error("the server's control groups are of another namespace than systemd's")]
+    OtherGroups,
     /// Whoever started the server gave it so much, and a scope has its own limit.
     #[error("the server would leave the limit that {file} of its group {group} sets")]
     LimitLeft {
@@ -64,6 +86,10 @@ pub(super) fn enter(hierarchy: &Hierarchy, own: &Path, name: &str) -> Result<Pat
     let user = geteuid();
     if !is_counted_by_systemd() {
         return Err(ScopeError::OtherProcessNumbers);
+    }
+    // Where systemd runs the machine, nothing but itself is in the outermost group.
+    if own == Path::new("/") {
+        return Err(ScopeError::OtherGroups);
     }
     if let Some((group, file)) = limit_left(hierarchy, own, &manager(user)) {
         return Err(ScopeError::LimitLeft { group, file });
@@ -99,12 +125,17 @@ fn limit_left(
     manager: &Path,
 ) -> Option<(PathBuf, &'static str)> {
     left_behind(own, manager).into_iter().find_map(|group| {
-        let folder = hierarchy.folder(&group)?;
-        let file = LIMIT_FILES.into_iter().find(|file| {
-            let limit = fs::read_to_string(folder.join(file));
-            limit.is_ok_and(|limit| limit.trim_end() != NO_LIMIT)
-        })?;
-        Some((group, file))
+        let folder = hierarchy.folder(&group);
+        let is_set = |file: &&LimitFile| match &folder {
+            // A controller that the group does not have limits nothing.
+            Some(folder) => {
+                fs::read_to_string(folder.join(file.name)).is_ok_and(|text| file.is_set(&text))
+            }
+            // Nobody knows.
+            None => true,
+        };
+        let file = LIMIT_FILES.iter().find(is_set)?;
+        Some((group, file.name))
     })
 }
 
@@ -181,6 +212,22 @@ mod tests {
         let ended = finish(hanging, began + Duration::from_millis(50));
         assert!(matches!(ended, Err(ScopeError::TimedOut)), "{ended:?}");
         assert!(began.elapsed() < Duration::from_secs(30));
+    }
+
+    #[test]
+    fn limits_are_told_from_none() {
+        let is_set = |name: &str, text: &str| {
+            LIMIT_FILES.iter().find(|file| file.name == name).unwrap().is_set(text)
+        };
+        for (name, none, set) in [
+            ("memory.max", "max\n", "1073741824\n"),
+            ("memory.high", "max\n", "0\n"),
+            ("cpu.max", "max 100000\n", "20000 100000\n"),
+            ("cpuset.cpus", "\n", "0-1\n"),
+            ("io.max", "", "8:0 rbps=1048576 wbps=max riops=max wiops=max\n"),
+        ] {
+            assert!(!is_set(name, none) && is_set(name, set), "{name}");
+        }
     }
 
     #[test]

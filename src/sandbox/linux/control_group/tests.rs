@@ -175,13 +175,13 @@ fn words_for_what_can_be_done() {
 
 #[test]
 fn names_tell_their_maker() {
-    let maker = |pid, start| Some((Pid::from_raw(pid), start));
+    let maker = |pid, start| Some(Maker { namespace: 9, pid: Pid::from_raw(pid), start });
     let cases = [
-        ("qwed-mcp-12-345-run-7", maker(12, 345)),
-        ("qwed-mcp-12-345-server", maker(12, 345)),
-        ("qwed-mcp-12-345", None),
+        ("qwed-mcp-9-12-345-run-7", maker(12, 345)),
+        ("qwed-mcp-9-12-345-server", maker(12, 345)),
+        ("qwed-mcp-9-12-345", None),
         ("qwed-mcp-12.scope", None),
-        ("qwed-mcp-x-345-a", None),
+        ("qwed-mcp-9-x-345-a", None),
         ("init.scope", None),
     ];
     for (name, expected) in cases {
@@ -345,10 +345,19 @@ fn groups_go_with_their_values_and_their_servers() {
     // A server of the same number, but started at another time, is gone; this one is not.
     let order = groups.order(&GroupLimits::default());
     let _own = ControlGroup::create(&order).unwrap();
-    let left = groups.path().join(format!("{NAME_PREFIX}{}-1-run", Pid::this()));
-    fs::create_dir(&left).unwrap();
+    let namespace = process_numbers().unwrap();
+    let folder = |namespace: u64| {
+        let left = format!("{NAME_PREFIX}{namespace}-{}-1-run", Pid::this());
+        let left = groups.path().join(left);
+        fs::create_dir(&left).unwrap();
+        left
+    };
+    let (left, elsewhere) = (folder(namespace), folder(namespace + 1));
     Place::open(groups.path().to_owned()).unwrap().remove_leftovers();
     assert!(!left.exists());
+    // What that number is in another namespace, nobody knows here.
+    assert!(elsewhere.exists());
+    fs::remove_dir(elsewhere).unwrap();
     assert!(order.place.join(order.name).exists());
 }
 

@@ -1,0 +1,170 @@
+//! The server's side of one run: what it hears from the supervisor, and from Python.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::process::{Child, ChildStderr, ChildStdout};
+use tokio::time::timeout;
+
+use super::limits::{DRAIN_TIMEOUT, END_PATIENCE};
+use super::output::Capture;
+use super::protocol::{LEFT_BEHIND, REPORT_BYTES_MAX, Report};
+use super::supervisors::{Listed, Supervisors, Unended, supervisor_command};
+
+/// How long a supervisor may be silent before it counts as stopped.
+const STOPPED_MAX: Duration = Duration::from_secs(1);
+
+/// What made the server stop following a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// The supervisor has reported, or is gone.
+    Reported,
+    /// A stream went on after the cap.
+    Capped,
+    TimedOut,
+    Cancelled,
+}
+
+/// How far a run has come to its end.
+pub(super) enum End {
+    Reported(Report),
+    /// Something killed the supervisor.
+    SupervisorDied,
+    /// It was asked for, and does not come.
+    Unended,
+}
+
+/// The server's side of one run.
+#[derive(Debug)]
+pub(super) struct Supervised {
+    pub(super) supervisor: Child,
+    pub(super) listed: Listed,
+    to_supervisor: Option<OwnedWriteHalf>,
+    pub(super) from_supervisor: OwnedReadHalf,
+    pub(super) report: Vec<u8>,
+    pub(super) stdout: Capture<ChildStdout>,
+    pub(super) stderr: Capture<ChildStderr>,
+}
+
+impl Supervised {
+    pub(super) fn start(
+        supervisors: &Supervisors,
+        output_bytes_max: usize,
+    ) -> std::io::Result<Self> {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let (from_supervisor, to_supervisor) = UnixStream::from_std(ours)?.into_split();
+        let mut command = supervisor_command(theirs.into())?;
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let (mut supervisor, listed) = supervisors.start(&mut command)?;
+        let piped = supervisor.stdout.take().zip(supervisor.stderr.take());
+        let (stdout, stderr) = piped.ok_or(std::io::ErrorKind::BrokenPipe)?;
+        Ok(Self {
+            supervisor,
+            listed,
+            to_supervisor: Some(to_supervisor),
+            from_supervisor,
+            report: Vec::new(),
+            stdout: Capture::new(stdout, output_bytes_max),
+            stderr: Capture::new(stderr, output_bytes_max),
+        })
+    }
+
+    /// Hands the script over and reads what comes back, until the report or until a cap.
+    pub(super) async fn follow(&mut self, message: &[u8]) -> Cause {
+        let Self { to_supervisor, from_supervisor, report, stdout, stderr, .. } = self;
+        let hand_over = async {
+            if let Some(to_supervisor) = to_supervisor {
+                // If this fails the supervisor is gone, and that is what reading will find.
+                let _ = to_supervisor.write_all(message).await;
+            }
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = receive(from_supervisor, report) => Cause::Reported,
+            () = stdout.until_capped() => Cause::Capped,
+            () = stderr.until_capped() => Cause::Capped,
+            () = hand_over => Cause::Reported,
+        }
+    }
+
+    /// Sees the processes of the run to their end: asks for the kill where there was no report yet,
+    /// and takes the rest of the output.
+    pub(super) async fn end(&mut self, cause: Cause) -> End {
+        // Closing our side asks for the kill.
+        drop(self.to_supervisor.take());
+        if cause != Cause::Reported && !self.is_reported_in_time().await {
+            return End::Unended;
+        }
+        // What is no report is what it had said when it was killed.
+        let Ok(report) = serde_json::from_slice(&self.report) else { return End::SupervisorDied };
+        let drain = async { tokio::join!(self.stdout.read(), self.stderr.read()) };
+        // What holds the output open longer than this is no process of the run.
+        let _ = timeout(DRAIN_TIMEOUT, drain).await;
+        End::Reported(report)
+    }
+
+    /// Whether the supervisor says something, or ends, before the patience for that does.
+    async fn is_reported_in_time(&mut self) -> bool {
+        let received = receive(&mut self.from_supervisor, &mut self.report);
+        let pid = self.supervisor.id();
+        tokio::pin!(received);
+        let patience = timeout(END_PATIENCE, async {
+            while timeout(STOPPED_MAX, &mut received).await.is_err() {
+                // Somebody may have stopped it.
+                go_on(pid);
+            }
+        });
+        patience.await.is_ok()
+    }
+}
+
+/// Reads the report's line into `report`. Cancel-safe.
+async fn receive(from_supervisor: &mut OwnedReadHalf, report: &mut Vec<u8>) {
+    while !report.ends_with(b"\n") && report.len() < REPORT_BYTES_MAX {
+        match from_supervisor.read_buf(report).await {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+    }
+}
+
+/// Waits for the end of a run that does not come in time.
+pub(super) async fn outlast(
+    mut supervisor: Child,
+    listed: Listed,
+    mut from_supervisor: OwnedReadHalf,
+    mut report: Vec<u8>,
+    unended: Unended,
+) {
+    let reported = receive(&mut from_supervisor, &mut report);
+    // Somebody may have stopped it, now or later.
+    let pid = supervisor.id();
+    tokio::pin!(reported);
+    while timeout(END_PATIENCE, &mut reported).await.is_err() {
+        go_on(pid);
+    }
+    drop(unended);
+    tracing::warn!("the processes of a run have ended at last");
+    tell_of_removal(&supervisor.wait().await);
+    drop(listed);
+}
+
+/// Lets a supervisor go on that somebody has stopped.
+fn go_on(supervisor: Option<u32>) {
+    if let Some(pid) = supervisor.and_then(|pid| i32::try_from(pid).ok()) {
+        let _ = nix::sys::signal::kill(Pid::from_raw(pid), Signal::SIGCONT);
+    }
+}
+
+/// Tells the log what a supervisor could not remove.
+pub(super) fn tell_of_removal(ended: &std::io::Result<std::process::ExitStatus>) {
+    if ended.as_ref().is_ok_and(|status| status.code() == Some(LEFT_BEHIND.into())) {
+        tracing::error!("the folder of a run could not be removed from the temporary folder");
+    }
+}
