@@ -285,7 +285,7 @@ fn run_script(file: &Path) -> anyhow::Result<ExitCode> {
         let mut text = reply.texts.join("\n\n");
         text.push('\n');
         io::stdout().write_all(text.as_bytes()).context("failed to print the result")?;
-        Ok(if reply.is_error { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+        Ok(if reply.has_succeeded() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     })
 }
 

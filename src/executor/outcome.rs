@@ -45,6 +45,13 @@ impl Outcome {
         }
     }
 
+    /// Whether the script ended by itself and said all that it had to say, whatever its exit code:
+    /// a claim that is refuted is a result.
+    pub(crate) fn is_result(&self) -> bool {
+        let is_whole = !self.stdout.is_truncated && !self.stderr.is_truncated;
+        is_whole && matches!(self.ending, Ending::Exited(0..))
+    }
+
     /// How long it took, in milliseconds.
     pub(crate) fn duration_ms(&self) -> u64 {
         u64::try_from(self.duration.as_millis()).unwrap_or(u64::MAX)

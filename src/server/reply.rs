@@ -23,6 +23,10 @@ const CANCELLED: &str = "Execution was cancelled.";
 /// Behind the return code -9, which alone would not say what killed the run.
 const MEMORY_LIMIT: &str = "The memory limit of the sandbox ended it. Use less memory, or ask the \
                             admin to raise QWED_MCP_MEMORY_MB.";
+/// There are frameworks that start a server for each call.
+const JOBS_LIVE: &str = "Jobs live as long as the server process that placed them, and for one hour \
+                         after their last change. A client that starts a new server for each call \
+                         has to run scripts with background=false.";
 const JOB_CANCELLED: &str = "Job was cancelled.";
 
 /// The answer to a call.
@@ -30,7 +34,8 @@ const JOB_CANCELLED: &str = "Job was cancelled.";
 pub(crate) struct Reply {
     /// The blocks of text.
     pub(crate) texts: Vec<String>,
-    /// Whether the call did not do what it was for.
+    /// Whether there is no result: the call was refused, could not be carried out, or did not come to
+    /// its end. A script that ended by itself is a result whatever its exit code.
     pub(crate) is_error: bool,
     decision: Value,
     execution: Option<Value>,
@@ -63,7 +68,7 @@ impl Reply {
         match run {
             Ok(outcome) => Self {
                 texts: synchronous_texts(&outcome, timeout),
-                is_error: outcome.ending != Ending::Exited(0),
+                is_error: !outcome.is_result(),
                 execution: Some(figures(&outcome)),
                 ..Self::empty(record)
             },
@@ -101,25 +106,28 @@ impl Reply {
         timeout: Duration,
     ) -> Self {
         let mut reply = Self::empty(record);
-        let mut printed_until_then = None;
+        let mut behind = None;
         let text = match state {
             None => {
                 reply.is_error = true;
+                behind = Some(JOBS_LIVE.to_owned());
                 format!("Error: Job ID '{id}' not found or expired.")
             }
             Some(JobState::Queued) => "Status: queued...".to_owned(),
             Some(JobState::Running) => "Status: running...".to_owned(),
             Some(JobState::Ended(end)) => {
                 let (status, result) = job_result(&end, timeout);
+                reply.is_error = true;
                 if let JobEnd::Ran(outcome) = &end {
                     reply.execution = Some(figures(outcome));
-                    printed_until_then = printed_before_timeout(outcome);
+                    reply.is_error = !outcome.is_result();
+                    behind = printed_before_timeout(outcome);
                 }
                 format!("Status: {status}\n\nResult:\n{result}")
             }
         };
         reply.texts.push(text);
-        reply.texts.extend(printed_until_then);
+        reply.texts.extend(behind);
         reply
     }
 
@@ -144,6 +152,12 @@ impl Reply {
     /// Keeps a part of the room for replies until this one is written.
     pub(super) fn in_room(self, room: Option<OwnedSemaphorePermit>) -> Self {
         Self { room, ..self }
+    }
+
+    /// Whether a script ran, and ended with exit code 0.
+    pub(crate) fn has_succeeded(&self) -> bool {
+        let exit_code = self.execution.as_ref().and_then(|execution| execution.get("exit_code"));
+        !self.is_error && exit_code.is_some_and(|code| *code == 0)
     }
 
     /// The result as MCP has it. No `structuredContent`: there are clients that then hide the text

@@ -43,16 +43,17 @@ fn a_job_that_fails_says_so() {
         "{text}"
     );
     assert!(text.ends_with("ValueError: no\n\nExecution failed with return code 1"), "{text}");
-    assert!(!result.is_error, "the lookup itself has succeeded");
+    assert!(!result.is_error, "a script that ended by itself is a result");
     server.finish();
 }
 
 fn an_unknown_job_is_an_error() {
     let mut server = ServerBuilder::new().connect();
     let result = server.status("3F8A1B2C-4D5E-6F7A-8B9C-0D1E2F3A4B5C");
-    assert_eq!(
-        result.text(),
-        "Error: Job ID '3f8a1b2c-4d5e-6f7a-8b9c-0d1e2f3a4b5c' not found or expired."
+    let text = "Error: Job ID '3f8a1b2c-4d5e-6f7a-8b9c-0d1e2f3a4b5c' not found or expired.";
+    assert_eq!(result.texts[0], text);
+    assert!(
+        result.texts[1].starts_with("Jobs live as long as the server process that placed them")
     );
     assert!(result.is_error);
     server.finish();
@@ -87,6 +88,7 @@ fn a_job_over_its_time_is_killed() {
          terminated to prevent resource exhaustion."
     );
     assert_eq!(result.texts[1], "STDOUT:\nkept");
+    assert!(result.is_error, "there is no result");
     assert_eq!(result.execution()["timed_out"], true);
     assert_eq!(alive_with_marker(server.scratch.path()), [0; 0]);
     server.finish();
@@ -129,7 +131,7 @@ fn a_job_expires_after_its_last_change_without_anyone_asking() {
         assert!(seen < ttl * 3, "the job does not expire");
         std::thread::sleep(Duration::from_millis(20));
     };
-    assert_eq!(unknown.text(), format!("Error: Job ID '{ended}' not found or expired."));
+    assert_eq!(unknown.texts[0], format!("Error: Job ID '{ended}' not found or expired."));
     assert!(seen > ttl / 2, "{seen:?}");
 
     // One that still runs is cancelled.
