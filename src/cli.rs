@@ -269,7 +269,8 @@ fn run_script(file: &Path) -> anyhow::Result<ExitCode> {
     with_server(&settings, parts, |runtime, server| {
         let cancel = CancellationToken::new();
         let request = RequestKey("run".to_owned());
-        let caller = Caller { request, cancel: cancel.clone(), token: None };
+        let waits_for_turn = Arc::default();
+        let caller = Caller { request, cancel: cancel.clone(), token: None, waits_for_turn };
         let arguments = Arguments::from_iter([("code".to_owned(), json!(code))]);
         let reply = runtime.block_on(async {
             let call = server.call("execute_python_code", arguments, caller);

@@ -7,6 +7,7 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use serde_json::{Map, Value};
@@ -39,6 +40,8 @@ pub(crate) struct GovernedCall {
     pub(crate) token: Option<Secret>,
     /// Cancelled when the caller no longer wants the reply, or the server ends.
     pub(crate) cancel: CancellationToken,
+    /// Is set as long as the call waits for its turn.
+    pub(crate) waits_for_turn: Arc<AtomicBool>,
 }
 
 /// A call on its way.
@@ -72,13 +75,13 @@ impl Governance {
         &self,
         request: GovernedCall,
     ) -> (Uuid, Result<GovernedReply, Refusal>) {
-        let GovernedCall { tool, arguments, token, cancel } = request;
+        let GovernedCall { tool, arguments, token, cancel, waits_for_turn } = request;
         let run_id = Uuid::new_v4();
         let arguments_hash = ArgumentsHash::of(&arguments);
         let started = Instant::now();
         let call = Call { run_id, started, tool, arguments, arguments_hash, cancel };
         tracing::info!(%run_id, tool = tool.name(), "governed call");
-        let reply = self.carry_out(call, token.as_ref()).await;
+        let reply = self.carry_out(call, token.as_ref(), &waits_for_turn).await;
         if let Err(refusal) = &reply {
             tracing::info!(%run_id, code = refusal.name(), "refused");
         }
@@ -89,15 +92,18 @@ impl Governance {
         &self,
         call: Call,
         token: Option<&Secret>,
+        waits_for_turn: &AtomicBool,
     ) -> Result<GovernedReply, Refusal> {
         let caller = self.admit(&call, token).await?;
         match call.tool {
             GovernedTool::RunPytest => {
                 // One after the other, in the order of their calls.
+                waits_for_turn.store(true, Ordering::Relaxed);
                 let turn = tokio::select! {
                     turn = self.turns.acquire() => turn.ok(),
                     () = call.cancel.cancelled() => None,
                 };
+                waits_for_turn.store(false, Ordering::Relaxed);
                 let Some(_turn) = turn else { return self.never_started(&call, &caller).await };
                 // What was true when it began to wait need not be true any more.
                 let caller = self.admit(&call, token).await?;

@@ -1,6 +1,6 @@
 //! A `tools/call` from its arguments to its reply, top to bottom: decide, run, answer.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -57,6 +57,8 @@ pub(crate) struct Caller {
     pub(crate) cancel: CancellationToken,
     /// What the caller presents as its token.
     pub(crate) token: Option<Secret>,
+    /// Is set as long as the call waits for its turn.
+    pub(crate) waits_for_turn: Arc<AtomicBool>,
 }
 
 impl Server {
@@ -101,7 +103,7 @@ impl Server {
             session.record_tool(tool);
         }
         match grant {
-            Grant::Execute(script) => self.run(&record, script, caller.cancel).await,
+            Grant::Execute(script) => self.run(&record, script, &caller).await,
             // Cancelled while it was being analysed; later, `notifications/cancelled` finds the job.
             Grant::ExecuteInBackground(_) if caller.cancel.is_cancelled() => {
                 Reply::cancelled(&record)
@@ -155,13 +157,16 @@ impl Server {
         &self,
         record: &DecisionRecord,
         script: AuthorizedScript,
-        cancel: CancellationToken,
+        caller: &Caller,
     ) -> Reply {
+        let cancel = caller.cancel.clone();
+        caller.waits_for_turn.store(true, Ordering::Relaxed);
         let turn = tokio::select! {
             biased;
             () = cancel.cancelled() => None,
             turn = self.turns.acquire() => turn.ok(),
         };
+        caller.waits_for_turn.store(false, Ordering::Relaxed);
         let Some(_turn) = turn else { return Reply::cancelled(record) };
         let run = executor::run(&*self.executor, script, self.sync_limits, cancel).await;
         // Within the turn: while nobody reads replies, nothing more is run for them.

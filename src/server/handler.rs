@@ -2,14 +2,14 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use futures_util::FutureExt as _;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult,
-    CancelledNotificationParam, CompleteRequestParams, CompleteResult, CustomRequest, CustomResult,
-    ErrorCode, Implementation, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
-    ListToolsResult, PaginatedRequestParams, ProtocolVersion, RequestId, ServerCapabilities,
-    ServerConfig, Tool,
+    CancelledNotificationParam, CustomRequest, CustomResult, Implementation,
+    InitializeRequestParams, InitializeResult, ListToolsResult, MetaObject, PaginatedRequestParams,
+    ProtocolVersion, RequestId, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -33,11 +33,6 @@ const SERVER_INFO_KEY: &str = "io.modelcontextprotocol/serverInfo";
 
 /// The `_meta` key under which a caller names its model, for the bill of materials.
 const MODEL_KEY: &str = "qwed.ai/model";
-
-/// Methods that rmcp knows. A request for one of them that arrives as a custom request is one whose
-/// parameters rmcp could not read.
-const KNOWN_METHODS: [&str; 6] =
-    ["initialize", "ping", "server/discover", "tools/call", "tools/list", "logging/setLevel"];
 
 /// Answers a client's requests.
 #[derive(Clone)]
@@ -65,13 +60,17 @@ impl Handler {
             && let Some(tool) = GovernedTool::from_name(&request.name)
         {
             let cancel = context.ct.clone();
-            let call = GovernedCall { tool, arguments, token, cancel };
+            let waits_for_turn = Arc::default();
+            let call = GovernedCall { tool, arguments, token, cancel, waits_for_turn };
             return self.answer_governed(governance, call, &context).await;
         }
         let cancel = context.ct.clone();
-        let caller = Caller { request: request_key(&context.id), cancel, token };
+        let waits_for_turn: Arc<AtomicBool> = Arc::default();
+        let waits = Arc::clone(&waits_for_turn);
+        let caller = Caller { request: request_key(&context.id), cancel, token, waits_for_turn };
         let call = self.server.call(&request.name, arguments, caller);
-        let mut reply = with_progress(&context.peer, context.meta.get_progress_token(), call).await;
+        let progress = context.meta.get_progress_token();
+        let mut reply = with_progress(&context.peer, progress, &waits, call).await;
         if let (Some(slot), Some(room)) = (context.extensions.get::<Slot>(), reply.room.take()) {
             slot.hold(room);
         }
@@ -84,9 +83,10 @@ impl Handler {
         call: GovernedCall,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
+        let waits = Arc::clone(&call.waits_for_turn);
         let call = self.server.call_governed(governance, call);
         let progress = context.meta.get_progress_token();
-        let (run_id, reply, room) = with_progress(&context.peer, progress, call).await;
+        let (run_id, reply, room) = with_progress(&context.peer, progress, &waits, call).await;
         if let (Some(slot), Some(room)) = (context.extensions.get::<Slot>(), room) {
             slot.hold(room);
         }
@@ -101,10 +101,14 @@ fn with_server_info(
     context: &RequestContext<RoleServer>,
 ) -> CallToolResult {
     if is_stateless(context) {
-        let info = serde_json::to_value(implementation()).unwrap_or_default();
-        result.meta.get_or_insert_default().insert(SERVER_INFO_KEY.to_owned(), info);
+        name_server(result.meta.get_or_insert_default());
     }
     result
+}
+
+fn name_server(meta: &mut MetaObject) {
+    let info = serde_json::to_value(implementation()).unwrap_or_default();
+    meta.insert(SERVER_INFO_KEY.to_owned(), info);
 }
 
 impl Handler {
@@ -136,15 +140,29 @@ impl ServerHandler for Handler {
             .with_instructions(INSTRUCTIONS)
     }
 
+    /// Whatever was asked before: from here on there is the era with `initialize`, in the version that
+    /// is agreed on.
+    async fn initialize(
+        &self,
+        mut request: InitializeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<InitializeResult, ErrorData> {
+        let result = self.negotiate_initialize(&request)?;
+        request.protocol_version = result.protocol_version.clone();
+        context.peer.set_peer_info(request);
+        Ok(result)
+    }
+
     async fn list_tools(
         &self,
         _request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let tools = ListToolsResult::with_all_items(self.tools());
+        let mut tools = ListToolsResult::with_all_items(self.tools());
         if !is_stateless(&context) {
             return Ok(tools);
         }
+        name_server(tools.meta.get_or_insert_default());
         Ok(tools.with_ttl_ms(TOOLS_TTL_MS).with_cache_scope(CacheScope::Public))
     }
 
@@ -188,50 +206,10 @@ impl ServerHandler for Handler {
         request: CustomRequest,
         _context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
+        // Of the methods that there are; the transport answers the others.
         let method = shortened(&request.method);
-        if KNOWN_METHODS.contains(&method.as_str()) {
-            return Err(ErrorData::invalid_params(format!("Invalid params for {method}"), None));
-        }
-        Err(method_not_found(&method))
+        Err(ErrorData::invalid_params(format!("Invalid params for {method}"), None))
     }
-
-    // rmcp answers these with empty lists. This server does not have them, and says so.
-
-    async fn complete(
-        &self,
-        _request: CompleteRequestParams,
-        _context: RequestContext<RoleServer>,
-    ) -> Result<CompleteResult, ErrorData> {
-        Err(method_not_found("completion/complete"))
-    }
-
-    async fn list_prompts(
-        &self,
-        _request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
-    ) -> Result<ListPromptsResult, ErrorData> {
-        Err(method_not_found("prompts/list"))
-    }
-
-    async fn list_resources(
-        &self,
-        _request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
-    ) -> Result<ListResourcesResult, ErrorData> {
-        Err(method_not_found("resources/list"))
-    }
-
-    async fn list_resource_templates(
-        &self,
-        _request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
-    ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        Err(method_not_found("resources/templates/list"))
-    }
-}
-
-fn method_not_found(method: &str) -> ErrorData {
-    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("Method not found: {method}"), None)
 }
 
 fn implementation() -> Implementation {

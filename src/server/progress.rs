@@ -1,5 +1,6 @@
 //! Signs of life during a long call (MCP, `basic/utilities/progress`).
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
@@ -11,9 +12,11 @@ use tokio_util::sync::CancellationToken;
 const PERIOD: Duration = Duration::from_millis(500);
 
 /// Carries out `work` and reports its progress meanwhile; nothing is reported after it.
+/// `waits_for_turn` says whether it has begun yet.
 pub(super) async fn with_progress<T>(
     client: &Peer<RoleServer>,
     token: Option<ProgressToken>,
+    waits_for_turn: &AtomicBool,
     work: impl Future<Output = T>,
 ) -> T {
     let Some(token) = token else { return work.await };
@@ -34,8 +37,13 @@ pub(super) async fn with_progress<T>(
                 _ = ticks.tick() => {}
             }
             let seconds = started.elapsed().as_secs_f64();
-            let progress = ProgressNotificationParam::new(token.clone(), seconds)
-                .with_message(format!("Running for {seconds:.1} seconds"));
+            let progress = ProgressNotificationParam::new(token.clone(), seconds).with_message(
+                if waits_for_turn.load(Ordering::Relaxed) {
+                    format!("Waiting for its turn for {seconds:.1} seconds")
+                } else {
+                    format!("Running for {seconds:.1} seconds")
+                },
+            );
             // Awaited to its end also when the work is done meanwhile: it is written by then, so
             // that the reply comes after it.
             if client.notify_progress(progress).await.is_err() {

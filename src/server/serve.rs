@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rmcp::ServiceExt as _;
-use rmcp::service::ServerInitializeError;
+use rmcp::service::serve_directly_with_ct;
 use rmcp::transport::stdio_pipes;
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -78,21 +77,19 @@ pub(crate) async fn serve(server: Arc<Server>) -> Result<(), ServeError> {
     Ok(())
 }
 
-/// The connection itself, from the handshake to the last reply.
+/// The connection itself, to the last reply.
+///
+/// Without rmcp's handshake, which chooses one era for the whole connection and ends on what it does
+/// not expect. `initialize` is a request like any other, and the transport knows whether there was
+/// one.
 async fn connect<R, W>(handler: Handler, transport: StdioTransport<R, W>, cancel: CancellationToken)
 where
     R: AsyncRead + Unpin + Send + 'static,
     W: AsyncWrite + Unpin + Send + 'static,
 {
-    match handler.serve_with_ct(transport, cancel).await {
-        Ok(running) => {
-            if let Err(error) = running.waiting().await {
-                tracing::error!(%error, "the connection stopped unexpectedly");
-            }
-        }
-        // The client has left before it said anything: nothing to tell anybody.
-        Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => {}
-        Err(error) => tracing::warn!(%error, "the handshake failed"),
+    let running = serve_directly_with_ct(handler, transport, None, cancel);
+    if let Err(error) = running.waiting().await {
+        tracing::error!(%error, "the connection stopped unexpectedly");
     }
 }
 

@@ -22,6 +22,18 @@ pickle.loads. Put data into the script. A blocked call says why; change the scri
 Each call is a new process: nothing is kept between calls, standard input is empty. Limits: 30 seconds, 1 MB of output. For longer scripts set \
 background=true and poll verification_status with the job_id until the status is final.";
 
+/// The sentence of the documents, and the rules for who sees no instructions: many frameworks show
+/// them to no model. Below 900 characters.
+const EXECUTION_DESCRIPTION: &str = "\
+Execute Python code in a sandboxed subprocess with access to all QWED SDK libraries. Use it to check \
+a claim: print the evidence and assert what must hold; an assertion that fails is a result too. \
+Imports: the standard library and, where installed, sympy, z3, numpy, qwed_legal, qwed_finance, \
+qwed_ucp, qwed_new.guards, qwed_sdk. Not allowed: eval, exec, compile, __import__, importlib, files \
+(open, pathlib, os), subprocess, multiprocessing, network, ctypes, pickle.loads. Put data into the \
+script. A blocked call says why; change the script and try again. Each call is a new process. Limits: \
+30 seconds, 1 MB of output. With background=true a longer script's job_id comes back at once; poll \
+verification_status. Jobs live as long as this server process.";
+
 /// The tools, in the order in which they are listed. `mode` decides what their annotations say.
 pub(super) fn tools(mode: SandboxMode) -> &'static [Tool] {
     static CLOSED_WORLD: LazyLock<[Tool; 2]> = LazyLock::new(|| list(false));
@@ -37,9 +49,7 @@ fn list(is_open_world: bool) -> [Tool; 2] {
     [
         Tool::new(
             "execute_python_code",
-            "Runs a Python script in a new process and returns its stdout, stderr and exit status. \
-             Use it to verify a claim with SymPy, Z3 or the QWED SDKs: print the evidence and \
-             assert what must hold. At most 30 seconds; longer scripts with background=true.",
+            EXECUTION_DESCRIPTION,
             schema(
                 &json!({
                     "code": {
@@ -56,6 +66,7 @@ fn list(is_open_world: bool) -> [Tool; 2] {
                 "code",
             ),
         )
+        .with_title("Run a Python verification script")
         .with_annotations(
             ToolAnnotations::with_title("Run a Python verification script")
                 .read_only(false)
@@ -77,6 +88,7 @@ fn list(is_open_world: bool) -> [Tool; 2] {
                 "job_id",
             ),
         )
+        .with_title("State of a background verification")
         .with_annotations(
             ToolAnnotations::with_title("State of a background verification")
                 .read_only(true)
@@ -133,6 +145,7 @@ fn run_pytest() -> Tool {
             "test_path",
         ),
     )
+    .with_title("Run the tests of the workspace")
     .with_annotations(
         ToolAnnotations::with_title("Run the tests of the workspace")
             .read_only(false)
@@ -150,6 +163,7 @@ fn get_evidence() -> Tool {
          artifacts with their hashes, the budget.",
         schema(&about_run, "run_id"),
     )
+    .with_title("Evidence of a run")
     .with_annotations(reading("Evidence of a run"))
 }
 
@@ -165,6 +179,7 @@ fn list_artifacts() -> Tool {
         "Lists what a run left behind, or without a run_id the runs, newest first.",
         Arc::new(schema.as_object().cloned().unwrap_or_default()),
     )
+    .with_title("Artifacts of runs")
     .with_annotations(reading("Artifacts of runs"))
 }
 
@@ -183,6 +198,7 @@ fn get_artifact_content() -> Tool {
          parts.",
         Arc::new(schema.as_object().cloned().unwrap_or_default()),
     )
+    .with_title("Content of an artifact")
     .with_annotations(reading("Content of an artifact"))
 }
 
@@ -212,6 +228,12 @@ mod tests {
     #[test]
     fn the_instructions_are_short_and_the_schemas_plain() {
         assert!(INSTRUCTIONS.chars().count() < 800, "{}", INSTRUCTIONS.chars().count());
+        let all = tools(SandboxMode::Required).iter().chain(governed_tools());
+        for tool in all {
+            let description = tool.description.as_deref().unwrap();
+            assert!(description.chars().count() < 900, "{}: {}", tool.name, description.len());
+            assert!(tool.title.is_some(), "{}", tool.name);
+        }
         let tools = serde_json::to_string(tools(SandboxMode::Required)).unwrap();
         assert!(!tools.contains("$schema") && !tools.contains("\"type\":["));
         assert!(!tools.contains("outputSchema"));

@@ -5,9 +5,9 @@
 //! else goes through rmcp, with a bound on its size, because that takes a hundred times its memory.
 
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, ClientJsonRpcMessage, ClientNotification,
-    ClientRequest, ErrorCode, Extensions, JsonObject, JsonRpcMessage, MetaObject, RequestId,
-    RequestMetaObject,
+    CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam,
+    ClientJsonRpcMessage, ClientRequest, ErrorCode, Extensions, InitializedNotification,
+    JsonObject, JsonRpcMessage, MetaObject, RequestId, RequestMetaObject,
 };
 use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -26,10 +26,18 @@ mod tests;
 const OTHER_MESSAGE_BYTES_MAX: usize = 64 * 1024;
 /// How many JSON values the arguments of a call have at most; ours need three.
 const CALL_VALUES_MAX: usize = 10_000;
+/// How much is shown of the name of a method that there is not.
+const METHOD_CHARS_SHOWN: usize = 100;
 /// The longest string id, in bytes.
 const ID_BYTES_MAX: usize = 1024;
 /// JSON numbers are doubles for most clients; beyond this they are no longer exact (RFC 8259, 6).
 const INTEGER_EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+
+/// The methods of this server, in either era. Whatever else is asked for is not found, with whatever
+/// parameters.
+const METHODS: [&str; 5] =
+    ["initialize", "ping", "server/discover", "tools/list", TOOL_CALL_METHOD];
+const TOOL_CALL_METHOD: &str = "tools/call";
 
 /// The `_meta` key under which a call may have its token.
 const AUTH_KEY: &str = "qwed.ai/auth";
@@ -66,6 +74,19 @@ impl ProtocolError {
 
     fn invalid_params(id: RequestId, message: impl Into<String>) -> Self {
         Self::new(Some(id), ErrorCode::INVALID_PARAMS, message)
+    }
+
+    /// There is no such method, in this era at least.
+    pub(super) fn method_not_found(id: RequestId, method: &str) -> Self {
+        let shown: String = method.chars().take(METHOD_CHARS_SHOWN).collect();
+        Self::new(Some(id), ErrorCode::METHOD_NOT_FOUND, format!("Method not found: {shown}"))
+    }
+
+    /// A request of the stateless era that does not say what that era wants.
+    pub(super) fn metadata_missing(id: RequestId, keys: &[&str]) -> Self {
+        let keys = keys.join(", ");
+        let message = format!("request _meta is missing or has malformed required fields: {keys}");
+        Self::invalid_params(id, message)
     }
 
     fn parse(reason: impl std::fmt::Display) -> Self {
@@ -161,31 +182,36 @@ pub(super) fn parse(line: &[u8]) -> Result<Inbound, ProtocolError> {
             ProtocolError::invalid_request(None, message)
         })?),
     };
+    let method = envelope.method.map(string);
+    if let (None, Some(Some(method))) = (&id, &method) {
+        // A notification is never answered, whatever is wrong with it (JSON-RPC 2.0, 4.1).
+        return Ok(notification(method, envelope.params));
+    }
     let invalid = |message: &str| ProtocolError::invalid_request(id.clone(), message);
     if envelope.jsonrpc.and_then(string).as_deref() != Some("2.0") {
         return Err(invalid("Invalid Request: 'jsonrpc' must be \"2.0\""));
     }
-    let Some(method) = envelope.method else {
+    let Some(method) = method else {
         return match (envelope.result, envelope.error) {
             // This server asks nothing of the client, so no answer is waited for.
             (Some(_), _) | (_, Some(_)) => Ok(Inbound::Ignored),
             (None, None) => Err(invalid("Invalid Request: 'method' is missing")),
         };
     };
-    let Some(method) = string(method) else {
+    let (Some(method), Some(id)) = (method, id.clone()) else {
         return Err(invalid("Invalid Request: 'method' must be a string"));
     };
-    if method != "tools/call" && text.len() > OTHER_MESSAGE_BYTES_MAX {
+    if method != TOOL_CALL_METHOD && text.len() > OTHER_MESSAGE_BYTES_MAX {
         let message = format!(
             "Invalid Request: a message other than tools/call has at most \
              {OTHER_MESSAGE_BYTES_MAX} bytes"
         );
-        return Err(ProtocolError::invalid_request(id, message));
+        return Err(ProtocolError::invalid_request(Some(id), message));
     }
-    match id {
-        None => Ok(notification(&method, text)),
-        Some(id) if method == "tools/call" => tool_call(id, envelope.params),
-        Some(id) => request(id, envelope.params, text),
+    match method.as_str() {
+        TOOL_CALL_METHOD => tool_call(id, envelope.params),
+        method if METHODS.contains(&method) => request(id, method, envelope.params, text),
+        method => Err(ProtocolError::method_not_found(id, method)),
     }
 }
 
@@ -236,32 +262,53 @@ fn exact_integer(number: f64) -> Option<i64> {
     format!("{number:.0}").parse().ok()
 }
 
-/// The two notifications that mean something to this server; the others are ignored.
-fn notification(method: &str, text: &str) -> Inbound {
-    if !matches!(method, "notifications/cancelled" | "notifications/initialized") {
-        return Inbound::Ignored;
+/// The two notifications that mean something to this server; the others are ignored. What else is
+/// in one, such as a reason of any length, is nobody's business.
+fn notification(method: &str, params: Option<&RawValue>) -> Inbound {
+    #[derive(Deserialize)]
+    struct Cancelled<'a> {
+        #[serde(borrow, rename = "requestId")]
+        request_id: &'a RawValue,
     }
-    let Ok(message) = serde_json::from_str::<ClientJsonRpcMessage>(text) else {
-        return Inbound::Ignored;
-    };
-    let cancelled = if let JsonRpcMessage::Notification(message) = &message
-        && let ClientNotification::CancelledNotification(cancelled) = &message.notification
-    {
-        cancelled.params.request_id.clone()
-    } else {
-        None
-    };
-    match cancelled {
-        Some(id) => Inbound::Cancelled(Box::new(message), id),
-        None => Inbound::Message(Box::new(message)),
+    match method {
+        "notifications/initialized" => {
+            let message = InitializedNotification::default();
+            Inbound::Message(Box::new(JsonRpcMessage::notification(message.into())))
+        }
+        "notifications/cancelled" => {
+            let params =
+                params.and_then(|raw| serde_json::from_str::<Cancelled<'_>>(raw.get()).ok());
+            let Some(id) = params.and_then(|params| request_id(params.request_id)) else {
+                return Inbound::Ignored;
+            };
+            let params = CancelledNotificationParam::new(Some(id.clone()), None);
+            let message = CancelledNotification::new(params);
+            Inbound::Cancelled(Box::new(JsonRpcMessage::notification(message.into())), id)
+        }
+        _ => Inbound::Ignored,
     }
 }
 
 /// A request other than `tools/call`, which rmcp reads. Parameters of a known method that it cannot
 /// read make a custom request of it, and the handler answers that.
-fn request(id: RequestId, params: Option<&RawValue>, text: &str) -> Result<Inbound, ProtocolError> {
+fn request(
+    id: RequestId,
+    method: &str,
+    params: Option<&RawValue>,
+    text: &str,
+) -> Result<Inbound, ProtocolError> {
+    #[derive(Deserialize)]
+    struct Page<'a> {
+        #[serde(borrow)]
+        cursor: Option<&'a RawValue>,
+    }
     if params.is_some_and(|params| !params.get().starts_with('{')) {
         return Err(ProtocolError::invalid_params(id, "'params' must be an object"));
+    }
+    let page = params.and_then(|params| serde_json::from_str::<Page<'_>>(params.get()).ok());
+    if method == "tools/list" && page.is_some_and(|page| page.cursor.is_some()) {
+        let message = "Invalid cursor: the list has one page, and none was given out";
+        return Err(ProtocolError::invalid_params(id, message));
     }
     match serde_json::from_str(text) {
         Ok(message @ JsonRpcMessage::Request(_)) => Ok(Inbound::Message(Box::new(message))),
@@ -316,22 +363,20 @@ fn tool_call(id: RequestId, params: Option<&RawValue>) -> Result<Inbound, Protoc
 }
 
 /// The token of a call: `params.auth.token`, or else `_meta["qwed.ai/auth"].token`, for clients that
-/// cannot add a member to the parameters. It may be anything.
+/// cannot add a member to the parameters. It may be anything. Who says something of a token, and
+/// has none there, means one: it is an empty one, which is nobody's.
 ///
 /// It is taken out of `_meta`, which others may log.
 fn presented_token(auth: Option<&RawValue>, meta: Option<&mut JsonObject>) -> Option<Secret> {
     let token_in = |auth: Value| match auth {
-        Value::Object(mut members) => members.remove("token").filter(|token| !token.is_null()),
         Value::Null => None,
-        // Somebody means a token, and this has none.
-        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-            Some(Value::Bool(false))
-        }
+        Value::Object(mut members) => Some(members.remove("token").unwrap_or_default()),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Some(Value::Null),
     };
     let in_meta = meta.and_then(|meta| meta.remove(AUTH_KEY)).and_then(token_in);
     let in_params = auth.and_then(|raw| {
         // What cannot be read is not none either.
-        serde_json::from_str(raw.get()).map_or(Some(Value::Bool(false)), token_in)
+        serde_json::from_str(raw.get()).map_or(Some(Value::Null), token_in)
     });
     in_params.or(in_meta).map(|token| match token {
         Value::String(text) => Secret::from(text),

@@ -17,7 +17,10 @@ pub(crate) use in_flight::Slot;
 use std::sync::Arc;
 
 use rmcp::RoleServer;
-use rmcp::model::{ClientJsonRpcMessage, GetExtensions as _, JsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientRequest, GetExtensions as _, GetMeta as _, JsonRpcMessage,
+    JsonRpcRequest, ProtocolVersion, RequestId, ServerJsonRpcMessage,
+};
 use rmcp::transport::Transport;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
@@ -33,8 +36,10 @@ pub(crate) struct StdioTransport<R, W> {
     lines: LineReader<R>,
     outbox: Outbox<W>,
     in_flight: InFlight,
-    /// Whether a request has come in. Before, notifications are ignored: rmcp would end on them.
-    is_opened: bool,
+    /// Whether there was an `initialize`. Requests without one say in their `_meta` what it would.
+    is_initialized: bool,
+    /// Taken until `initialize` is answered: what comes behind it is read after that.
+    initializing: Arc<Semaphore>,
     input_ended: CancellationToken,
 }
 
@@ -85,7 +90,8 @@ where
             lines: LineReader::new(reader),
             outbox: Outbox::new(writer, events.clone()),
             in_flight: InFlight::default(),
-            is_opened: false,
+            is_initialized: false,
+            initializing: Arc::new(Semaphore::new(1)),
             input_ended: events.input_ended.clone(),
         }
     }
@@ -101,20 +107,50 @@ where
             Inbound::Ignored => return Ok(None),
         };
         match &mut message {
-            JsonRpcMessage::Request(request) => {
-                let slot = self.in_flight.admit(&request.id, line.len())?;
-                request.request.extensions_mut().insert(slot);
-                self.is_opened = true;
+            JsonRpcMessage::Request(JsonRpcRequest { id, request, .. }) => {
+                self.require_opened(id, request)?;
+                let slot = self.in_flight.admit(id, line.len())?;
+                if matches!(request, ClientRequest::InitializeRequest(_)) {
+                    self.is_initialized = true;
+                    if let Ok(permit) = Arc::clone(&self.initializing).try_acquire_owned() {
+                        slot.hold(permit);
+                    }
+                }
+                request.extensions_mut().insert(slot);
             }
             JsonRpcMessage::Notification(_)
             | JsonRpcMessage::Response(_)
-            | JsonRpcMessage::Error(_) => {
-                if !self.is_opened {
-                    return Ok(None);
-                }
-            }
+            | JsonRpcMessage::Error(_) => {}
         }
         Ok(Some(message))
+    }
+
+    /// Refuses a request that belongs to neither era: not to the one with `initialize`, because
+    /// there was none, and not to the stateless one (MCP 2026-07-28), because it does not say what
+    /// each request of that has to.
+    fn require_opened(&self, id: &RequestId, request: &ClientRequest) -> Result<(), ProtocolError> {
+        let meta = request.get_meta();
+        let stateless = ProtocolVersion::V_2026_07_28;
+        if matches!(request, ClientRequest::PingRequest(_)) {
+            return match meta.protocol_version() {
+                Some(version) if version >= stateless => {
+                    Err(ProtocolError::method_not_found(id.clone(), request.method()))
+                }
+                Some(_) | None => Ok(()),
+            };
+        }
+        // What is wrong with the parameters of a custom one is told first.
+        let is_free = matches!(
+            request,
+            ClientRequest::InitializeRequest(_) | ClientRequest::CustomRequest(_)
+        );
+        if is_free || self.is_initialized {
+            return Ok(());
+        }
+        match meta.missing_required_keys(&stateless).as_slice() {
+            [] => Ok(()),
+            missing => Err(ProtocolError::metadata_missing(id.clone(), missing)),
+        }
     }
 }
 
@@ -149,6 +185,7 @@ where
     /// Cancel-safe: rmcp polls it inside a `select!`, so all state is on `self`.
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
         loop {
+            drop(self.initializing.acquire().await);
             // Before the line is taken, so that nothing is lost while the client does not read.
             self.outbox.wait_for_room().await;
             let inbound = match self.lines.next().await {

@@ -22,6 +22,10 @@ tests! {
         a_line_above_the_limit_is_refused_at_once_without_being_held,
         a_message_with_very_many_values_does_not_take_very_much_memory,
         notifications_before_the_handshake_are_ignored,
+        a_notification_never_ends_the_server_and_is_never_answered,
+        initialize_after_stateless_requests_opens_the_era_with_a_handshake,
+        a_method_that_there_is_not_is_not_found_whatever_its_parameters,
+        a_call_that_waits_says_so,
         every_revision_with_a_handshake_is_negotiated,
         the_stateless_revision_needs_no_handshake,
         exactly_two_tools_are_listed_with_plain_schemas_and_honest_annotations,
@@ -154,6 +158,121 @@ fn notifications_before_the_handshake_are_ignored() {
     server.finish();
 }
 
+/// What each stateless request has (MCP 2026-07-28).
+fn stateless_meta() -> Value {
+    json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" }
+    })
+}
+
+fn a_notification_never_ends_the_server_and_is_never_answered() {
+    let notifications = [
+        json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
+        json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 1 } }),
+        json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 99 } }),
+        json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": {} }),
+        json!({ "jsonrpc": "1.0", "method": "notifications/initialized" }),
+        json!({ "jsonrpc": "2.0", "method": "x".repeat(100_000) }),
+    ];
+    // Behind each kind of first request, answered with a result or with an error.
+    for first in [
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" }),
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" }),
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "nope" }),
+        json!({
+            "jsonrpc": "2.0", "id": 1, "method": "server/discover",
+            "params": { "_meta": stateless_meta() }
+        }),
+        json!({
+            "jsonrpc": "2.0", "id": 1, "method": "tools/list",
+            "params": { "_meta": stateless_meta() }
+        }),
+    ] {
+        let mut server = ServerBuilder::new().start();
+        server.send(&first);
+        assert_eq!(server.next_message(Duration::from_secs(10)).unwrap()["id"], 1, "{first}");
+        for notification in &notifications {
+            server.send(notification);
+        }
+        // The first message behind them is the answer to what comes behind them.
+        server.send(&json!({ "jsonrpc": "2.0", "id": 2, "method": "ping" }));
+        assert_eq!(server.next_message(Duration::from_secs(10)).unwrap()["id"], 2, "{first}");
+        server.initialize("2025-11-25");
+        server.assert_alive();
+        server.finish();
+    }
+}
+
+fn initialize_after_stateless_requests_opens_the_era_with_a_handshake() {
+    let mut server = ServerBuilder::new().start();
+    let list = json!({ "_meta": stateless_meta() });
+    assert!(server.request("tools/list", &list)["result"]["ttlMs"].is_u64());
+    // Before it, a request of that era is none.
+    assert_eq!(server.request("tools/list", &json!({}))["error"]["code"], -32602);
+    assert_eq!(server.initialize("2025-06-18")["protocolVersion"], "2025-06-18");
+    let listed = server.request("tools/list", &json!({}));
+    assert_eq!(listed["result"]["tools"].as_array().unwrap().len(), 2, "{listed}");
+    assert!(listed["result"].get("ttlMs").is_none(), "{listed}");
+    assert!(!server.execute("print(1)").is_error);
+    // And stateless requests are served all the same.
+    assert!(server.request("tools/list", &list)["result"]["ttlMs"].is_u64());
+    server.finish();
+}
+
+fn a_method_that_there_is_not_is_not_found_whatever_its_parameters() {
+    let mut server = ServerBuilder::new().start();
+    let methods =
+        ["logging/setLevel", "prompts/list", "resources/list", "roots/list", "tasks/get", "x"];
+    let params =
+        [json!({}), json!({ "level": "info" }), json!({ "_meta": stateless_meta() }), json!(7)];
+    for is_initialized in [false, true] {
+        if is_initialized {
+            server.initialize("2025-11-25");
+        }
+        for method in methods {
+            for params in &params {
+                let error = &server.request(method, params)["error"];
+                assert_eq!(error["code"], -32601, "{method} {params}: {error}");
+                assert_eq!(error["message"], format!("Method not found: {method}"));
+            }
+        }
+    }
+    // It went away with the stateless era.
+    let error = &server.request("ping", &json!({ "_meta": stateless_meta() }))["error"];
+    assert_eq!(
+        (&error["code"], &error["message"]),
+        (&json!(-32601), &json!("Method not found: ping"))
+    );
+    let error = &server.request("initialize", &json!({ "protocolVersion": 7 }))["error"];
+    assert_eq!(error["message"], "Invalid params for initialize");
+    let error = &server.request("tools/list", &json!({ "cursor": "x" }))["error"];
+    assert_eq!(error["code"], -32602);
+    server.finish();
+}
+
+fn a_call_that_waits_says_so() {
+    let mut server = ServerBuilder::new().connect();
+    let first = server.start_execute("import time\ntime.sleep(60)");
+    let params = json!({
+        "name": "execute_python_code",
+        "arguments": { "code": "import time\ntime.sleep(60)" },
+        "_meta": { "progressToken": "p" }
+    });
+    let second = server.start_request("tools/call", &params);
+    let says = |server: &mut McpProcess, start: &str| {
+        let message = server.message_where(|message| message["method"] == "notifications/progress");
+        message["params"]["message"].as_str().unwrap().starts_with(start)
+    };
+    assert!(says(&mut server, "Waiting for its turn for "));
+    server.cancel(first);
+    // Some that say that it waits may be under way.
+    assert!((0..100).any(|_| says(&mut server, "Running for ")));
+    server.cancel(second);
+    server.finish();
+}
+
 fn every_revision_with_a_handshake_is_negotiated() {
     for (asked, answered) in [
         ("2024-11-05", "2024-11-05"),
@@ -178,11 +297,7 @@ fn every_revision_with_a_handshake_is_negotiated() {
 
 fn the_stateless_revision_needs_no_handshake() {
     let mut server = ServerBuilder::new().start();
-    let meta = json!({
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": {},
-        "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" }
-    });
+    let meta = stateless_meta();
     let discovered = server.request("server/discover", &json!({ "_meta": meta }));
     let versions = discovered["result"]["supportedVersions"].as_array().unwrap();
     assert!(versions.contains(&json!("2026-07-28")), "{discovered}");
@@ -191,6 +306,8 @@ fn the_stateless_revision_needs_no_handshake() {
     assert_eq!(tools["result"]["tools"].as_array().unwrap().len(), 2);
     assert_eq!(tools["result"]["resultType"], "complete");
     assert!(tools["result"]["ttlMs"].is_u64() && tools["result"]["cacheScope"].is_string());
+    let server_info = &tools["result"]["_meta"]["io.modelcontextprotocol/serverInfo"];
+    assert_eq!(server_info["name"], "qwed-mcp");
 
     let params = json!({
         "name": "execute_python_code",
@@ -222,7 +339,12 @@ fn exactly_two_tools_are_listed_with_plain_schemas_and_honest_annotations() {
     for tool in tools {
         assert!(tool.get("outputSchema").is_none());
         assert!(!tool["description"].as_str().unwrap().is_empty());
+        assert_eq!(tool["title"], tool["annotations"]["title"]);
     }
+    // Many frameworks show a model nothing else.
+    assert!(tools[0]["description"].as_str().unwrap().starts_with(
+        "Execute Python code in a sandboxed subprocess with access to all QWED SDK libraries. "
+    ));
     insta::assert_json_snapshot!(
         json!([tools[0]["inputSchema"], tools[1]["inputSchema"]]),
         @r#"

@@ -42,6 +42,14 @@ fn every_kind_of_line_has_its_answer() {
     );
     let long_id =
         format!(r#"{{"jsonrpc":"2.0","id":"{}","method":"ping"}}"#, "x".repeat(ID_BYTES_MAX + 1));
+    let long_notification = format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/x","x":"{}"}}"#,
+        "x".repeat(OTHER_MESSAGE_BYTES_MAX)
+    );
+    let long_reason = format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"reason":"{}","requestId":7}}}}"#,
+        "x".repeat(OTHER_MESSAGE_BYTES_MAX)
+    );
     let params = |params: &str| format!("{call}{params}}}");
     for (line, expected) in [
         ("", "ignored"),
@@ -77,7 +85,18 @@ fn every_kind_of_line_has_its_answer() {
         (r#"{"jsonrpc":"2.0","id":2.0,"method":"ping"}"#, "2 ping"),
         (r#"{"jsonrpc":"2.0","id":"a","method":"ping"}"#, "a ping"),
         (r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}"#, "-32602 id 1"),
-        (r#"{"jsonrpc":"2.0","id":1,"method":"nope","params":{"a":1}}"#, "1 nope"),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"nope","params":{"a":1}}"#, "-32601 id 1"),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"nope","params":7}"#, "-32601 id 1"),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{}}"#, "-32601 id 1"),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"x"}}"#,
+            "-32602 id 1",
+        ),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":5}}"#, "-32602 id 1"),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":null}}"#,
+            "1 tools/list",
+        ),
         (large.as_str(), "-32600 id 1"),
         (&params("{}"), "-32602 id 1"),
         (&params("[]"), "-32602 id 1"),
@@ -98,6 +117,14 @@ fn every_kind_of_line_has_its_answer() {
             "cancels 7",
         ),
         (r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":7}"#, "ignored"),
+        (r#"{"jsonrpc":"2.0","method":"notifications/cancelled"}"#, "ignored"),
+        // A notification is never answered, whatever is wrong with it.
+        (r#"{"jsonrpc":"1.0","method":"notifications/x"}"#, "ignored"),
+        (r#"{"method":"notifications/x","params":7}"#, "ignored"),
+        (long_notification.as_str(), "ignored"),
+        (long_reason.as_str(), "cancels 7"),
+        // What has no name is none.
+        (r#"{"jsonrpc":"2.0","method":7}"#, "-32600 id null"),
     ] {
         let shown: String = line.chars().take(100).collect();
         assert_eq!(outcome(line), expected, "{shown}");
@@ -125,11 +152,14 @@ fn a_token_arrives_apart_from_what_is_logged() {
         (r#","auth":{"token":"a"}"#, Some("a")),
         (r#","_meta":{"qwed.ai/auth":{"token":"m"}}"#, Some("m")),
         (r#","auth":{"token":"a"},"_meta":{"qwed.ai/auth":{"token":"m"}}"#, Some("a")),
-        (r#","auth":{},"_meta":{"qwed.ai/auth":{"token":"m"}}"#, Some("m")),
+        (r#","auth":null,"_meta":{"qwed.ai/auth":{"token":"m"}}"#, Some("m")),
         (r#","auth":null,"_meta":{"qwed.ai/auth":null}"#, None),
-        (r#","auth":{"token":null}"#, None),
         // Somebody means a token, and it is none: not to be taken for nobody.
         (r#","auth":{"token":7}"#, Some("")),
+        (r#","auth":{"token":null}"#, Some("")),
+        (r#","auth":{}"#, Some("")),
+        (r#","auth":{"Token":"a"}"#, Some("")),
+        (r#","auth":{},"_meta":{"qwed.ai/auth":{"token":"m"}}"#, Some("")),
         (r#","auth":"a""#, Some("")),
         (r#","_meta":{"qwed.ai/auth":["m"]}"#, Some("")),
         (r#","auth":{"token":"\ud800"}"#, Some("")),
