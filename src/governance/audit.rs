@@ -15,7 +15,9 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-use super::store::{Store, StoreError, time_text};
+#[cfg(test)]
+use super::store::StoreError;
+use super::store::{Pending, Store, time_text};
 use super::tokens::UserName;
 use crate::aibom::canonical_json;
 
@@ -92,11 +94,16 @@ pub(crate) struct AuditEntry {
 
 impl Store {
     /// Appends all entries, next to each other, or none. They are on the disk when this returns.
+    #[cfg(test)]
     pub(crate) fn append(&self, entries: &[AuditEntry]) -> Result<(), StoreError> {
-        if entries.is_empty() {
-            return Ok(());
-        }
-        self.write(|transaction| append(transaction, entries))
+        let entries = entries.to_vec();
+        self.write(move |transaction| append(transaction, &entries))
+    }
+
+    /// Appends all entries, next to each other, or none, after what was submitted before. They are on
+    /// the disk when it is done.
+    pub(crate) fn submit_entries(&self, entries: Vec<AuditEntry>) -> Pending<()> {
+        self.submit(move |transaction| append(transaction, &entries))
     }
 }
 

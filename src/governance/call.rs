@@ -227,8 +227,7 @@ impl Governance {
 
 /// Appends to the audit log of a store, where nobody waits for the disk.
 pub(super) async fn append(store: &Store, entries: Vec<AuditEntry>) -> Result<(), Refusal> {
-    let store = store.clone();
-    let appended = blocking(move || store.append(&entries)).await?;
+    let appended = store.submit_entries(entries).done().await;
     appended.map_err(|error| store_failed(&error))
 }
 

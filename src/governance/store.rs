@@ -3,16 +3,22 @@
 //! Nobody but its owner can read it. It is made whole or not at all, and a file that is not what it
 //! should be is left as it is: without its tokens and its audit log nothing governed may run.
 
+mod writer;
+
 use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
 use thiserror::Error;
+
+use writer::Writer;
+
+pub(crate) use writer::Pending;
 
 /// The file in the data folder.
 const FILE_NAME: &str = "governance.db";
@@ -24,17 +30,13 @@ const SCHEMA: &str = include_str!("schema.sql");
 
 /// How long another process may keep the database locked.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// How long to wait for another call of this process between two looks: a transaction takes half a
-/// millisecond.
-const TURN_PAUSE: Duration = Duration::from_micros(200);
 /// How often the lock is asked for. The waiting that is built in grows to 100 ms, and may then never meet
 /// the short while in which a busy writer is between two transactions.
 const BUSY_PAUSE: Duration = Duration::from_millis(2);
 
 /// The tokens and the audit log. A handle: clones are the same store.
 ///
-/// All methods block on the disk.
+/// All methods block on the disk, but [`Store::submit`].
 #[derive(Debug, Clone)]
 pub(crate) struct Store {
     shared: Arc<Shared>,
@@ -42,19 +44,30 @@ pub(crate) struct Store {
 
 #[derive(Debug)]
 struct Shared {
-    connection: Mutex<Connection>,
-    file: PathBuf,
-    /// Device and inode of the file that is open.
+    /// For what is read: nobody who writes is in its way.
+    reader: Mutex<Connection>,
+    writer: Writer,
+    file: Arc<StoreFile>,
+}
+
+/// The file of a store that is open.
+#[derive(Debug)]
+struct StoreFile {
+    path: PathBuf,
+    /// Its device and inode.
     identity: Option<(u64, u64)>,
 }
 
-/// Why the store cannot be used. For the admin: texts name the file.
-#[derive(Debug, Error)]
+/// Why the store cannot be used. For the admin: texts name the file. All calls whose rows were
+/// written together are told the same.
+#[derive(Debug, Clone, Error)]
 pub(crate) enum StoreError {
     #[error("failed to create the data folder {}", folder.display())]
-    CreateFolder { folder: PathBuf, source: io::Error },
+    CreateFolder { folder: PathBuf, source: Arc<io::Error> },
     #[error("failed to create a database in {}", folder.display())]
-    CreateFile { folder: PathBuf, source: io::Error },
+    CreateFile { folder: PathBuf, source: Arc<io::Error> },
+    #[error("failed to use {}, by which processes take turns", file.display())]
+    Turnstile { file: PathBuf, source: Arc<io::Error> },
     #[error("there is no {}; `qwed-mcp token create` makes it", file.display())]
     Missing { file: PathBuf },
     #[error(
@@ -62,7 +75,7 @@ pub(crate) enum StoreError {
          away to start without tokens and with an empty audit log",
         file.display()
     )]
-    Damaged { file: PathBuf, source: rusqlite::Error },
+    Damaged { file: PathBuf, source: Arc<rusqlite::Error> },
     #[error(
         "{} is empty, and was left as it is; restore it from a backup, or remove it to start \
          without tokens and with an empty audit log",
@@ -86,9 +99,7 @@ pub(crate) enum StoreError {
         file.display(),
         BUSY_TIMEOUT.as_secs()
     )]
-    Locked { file: PathBuf, source: rusqlite::Error },
-    #[error("{} was in use by other calls for {} s", file.display(), BUSY_TIMEOUT.as_secs())]
-    Busy { file: PathBuf },
+    Locked { file: PathBuf, source: Option<Arc<rusqlite::Error>> },
     #[error(
         "{} was removed or replaced while it was open; put it back, or end this server and start it \
          again",
@@ -96,7 +107,10 @@ pub(crate) enum StoreError {
     )]
     Replaced { file: PathBuf },
     #[error("failed to use {}", file.display())]
-    Access { file: PathBuf, source: rusqlite::Error },
+    Access { file: PathBuf, source: Arc<rusqlite::Error> },
+    /// A defect of ours.
+    #[error("the writing to {} was given up unexpectedly", file.display())]
+    GivenUp { file: PathBuf },
     #[error("failed to get random bits")]
     Random(#[source] getrandom::Error),
     #[error("the token would expire after the end of the calendar")]
@@ -106,7 +120,10 @@ pub(crate) enum StoreError {
 impl Store {
     /// Opens the store in `folder`, and makes both if they are not there.
     pub(crate) fn open(folder: &Path) -> Result<Self, StoreError> {
-        let create_folder = |source| StoreError::CreateFolder { folder: folder.to_owned(), source };
+        let create_folder = |source| StoreError::CreateFolder {
+            folder: folder.to_owned(),
+            source: Arc::new(source),
+        };
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(create_folder)?;
         if !exists(&folder.join(FILE_NAME)) {
             create(folder)?;
@@ -124,22 +141,24 @@ impl Store {
         if file.metadata().is_ok_and(|metadata| metadata.len() == 0) {
             return Err(StoreError::Empty { file });
         }
+        let failed = |source| error_of(&file, Arc::new(source));
         // Whose database it is comes first: the settings below could change it.
         let opened = connect(&file).and_then(|connection| {
             let found =
                 (pragma(&connection, "application_id")?, pragma(&connection, "user_version")?);
             Ok((connection, found))
         });
-        let (connection, found) = opened.map_err(|source| error_of(&file, source))?;
+        let (connection, found) = opened.map_err(failed)?;
         match found {
             (APPLICATION_ID, SCHEMA_VERSION) => {}
             (APPLICATION_ID, found) => return Err(StoreError::Version { file, found }),
             _ => return Err(StoreError::Foreign { file }),
         }
-        settle(&connection).map_err(|source| error_of(&file, source))?;
-        let connection = Mutex::new(connection);
+        settle(&connection).map_err(failed)?;
         let identity = identity(&file);
-        Ok(Self { shared: Arc::new(Shared { connection, file, identity }) })
+        let file = Arc::new(StoreFile { path: file, identity });
+        let writer = Writer::new(Arc::clone(&file));
+        Ok(Self { shared: Arc::new(Shared { reader: Mutex::new(connection), writer, file }) })
     }
 
     /// Reads in one snapshot.
@@ -147,52 +166,50 @@ impl Store {
         &self,
         work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
-        self.transaction(TransactionBehavior::Deferred, work)
+        // A thread that panicked has rolled back what it had begun.
+        let mut reader = self.shared.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        self.shared.file.check()?;
+        let done = reader.transaction_with_behavior(TransactionBehavior::Deferred);
+        let done = done.and_then(|transaction| work(&transaction));
+        done.map_err(|source| error_of(&self.shared.file.path, Arc::new(source)))
     }
 
-    /// Writes all or nothing. No other process writes meanwhile.
-    pub(super) fn write<T>(
+    /// Writes all or nothing, after what was submitted before, and comes back when it is on the disk.
+    pub(super) fn write<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.transaction(TransactionBehavior::Immediate, work)
+        self.submit(work).wait()
     }
 
-    fn transaction<T>(
+    /// The same, without waiting for it.
+    pub(super) fn submit<T: Send + 'static>(
         &self,
-        behavior: TransactionBehavior,
-        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
-    ) -> Result<T, StoreError> {
-        let mut connection = self.connection()?;
-        // What is written to a file that was removed is lost, and nobody else sees it.
-        if identity(&self.shared.file) != self.shared.identity {
-            return Err(StoreError::Replaced { file: self.shared.file.clone() });
+        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Pending<T> {
+        self.shared.writer.submit(work)
+    }
+}
+
+impl StoreFile {
+    /// Fails if another file is at its place: what is written to one that was removed is lost, and
+    /// nobody else sees it.
+    fn check(&self) -> Result<(), StoreError> {
+        if identity(&self.path) == self.identity {
+            return Ok(());
         }
-        let done = connection.transaction_with_behavior(behavior).and_then(|transaction| {
-            let done = work(&transaction)?;
-            transaction.commit()?;
-            Ok(done)
-        });
-        done.map_err(|source| error_of(&self.shared.file, source))
+        Err(StoreError::Replaced { file: self.path.clone() })
     }
 
-    /// Waits for the other calls of this process, but not behind all of them: each may have to wait
-    /// for another process.
-    fn connection(&self) -> Result<MutexGuard<'_, Connection>, StoreError> {
-        let since = Instant::now();
-        loop {
-            match self.shared.connection.try_lock() {
-                Ok(connection) => return Ok(connection),
-                // A thread that panicked has rolled back what it had begun.
-                Err(TryLockError::Poisoned(connection)) => return Ok(connection.into_inner()),
-                Err(TryLockError::WouldBlock) if since.elapsed() < BUSY_TIMEOUT => {
-                    std::thread::sleep(TURN_PAUSE);
-                }
-                Err(TryLockError::WouldBlock) => {
-                    return Err(StoreError::Busy { file: self.shared.file.clone() });
-                }
-            }
-        }
+    /// Another connection to it.
+    fn connect(&self) -> rusqlite::Result<Connection> {
+        let connection = connect(&self.path)?;
+        settle(&connection)?;
+        Ok(connection)
+    }
+
+    fn given_up(&self) -> StoreError {
+        StoreError::GivenUp { file: self.path.clone() }
     }
 }
 
@@ -215,7 +232,8 @@ fn exists(file: &Path) -> bool {
 /// Makes an empty store beside its place, and moves it there when it is complete. Who comes second
 /// takes the first one's.
 fn create(folder: &Path) -> Result<(), StoreError> {
-    let create_file = |source| StoreError::CreateFile { folder: folder.to_owned(), source };
+    let create_file =
+        |source| StoreError::CreateFile { folder: folder.to_owned(), source: Arc::new(source) };
     // With mode 0600, which SQLite then gives its other files. Closed before SQLite opens it: to
     // close a file drops all locks that this process has on it.
     let draft = tempfile::Builder::new()
@@ -223,7 +241,7 @@ fn create(folder: &Path) -> Result<(), StoreError> {
         .tempfile_in(folder)
         .map_err(create_file)?
         .into_temp_path();
-    write_schema(&draft).map_err(|source| error_of(&draft, source))?;
+    write_schema(&draft).map_err(|source| error_of(&draft, Arc::new(source)))?;
     match draft.persist_noclobber(folder.join(FILE_NAME)) {
         Ok(()) => File::open(folder).and_then(|folder| folder.sync_all()).map_err(create_file),
         Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -270,14 +288,14 @@ fn pragma(connection: &Connection, name: &str) -> rusqlite::Result<i32> {
     connection.pragma_query_value(None, name, |row| row.get(0))
 }
 
-fn error_of(file: &Path, source: rusqlite::Error) -> StoreError {
+fn error_of(file: &Path, source: Arc<rusqlite::Error>) -> StoreError {
     let file = file.to_owned();
     match source.sqlite_error_code() {
         Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
             StoreError::Damaged { file, source }
         }
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            StoreError::Locked { file, source }
+            StoreError::Locked { file, source: Some(source) }
         }
         Some(_) => StoreError::Access { file, source },
         // Not the database's own: a row that holds something else than was ever written.

@@ -190,13 +190,14 @@ impl Store {
         let created = Utc::now();
         let end = |span| created.checked_add_signed(TimeDelta::from_std(span).ok()?);
         let expires = expires.map(|span| end(span).ok_or(StoreError::Expiry)).transpose()?;
-        let record = self.write(|transaction| {
+        let (user, hash) = (user.clone(), token.hash());
+        let record = self.write(move |transaction| {
             let insert = "INSERT INTO tokens (hash, user, role, created, expires)
                           VALUES (?1, ?2, ?3, ?4, ?5) RETURNING";
             transaction.query_row(
                 &format!("{insert} {COLUMNS}"),
                 params![
-                    token.hash(),
+                    hash,
                     user.as_str(),
                     role.as_str(),
                     time_text(created),
@@ -219,7 +220,7 @@ impl Store {
 
     /// Makes a token worthless, at once and for ever.
     pub(crate) fn revoke(&self, id: TokenId) -> Result<Revoked, StoreError> {
-        self.write(|transaction| {
+        self.write(move |transaction| {
             let revoked: Option<Option<String>> = transaction
                 .query_row("SELECT revoked FROM tokens WHERE id = ?1", [id.0], |row| row.get(0))
                 .optional()?;

@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::harness::{eventually, has_threads};
+use crate::harness::{McpProcess, eventually, has_threads};
 
-use super::{Governed, call_as, params, run_id, run_pytest, text};
+use super::{Governed, assert_refused, call_as, params, run_id, run_pytest, text};
 
 tests! {
     needs [Sandbox]:
         two_servers_share_the_store_under_load,
+        as_many_calls_as_can_be_in_flight_are_carried_out_and_written_down,
         sigkill_at_any_point_leaves_a_chain_that_verifies_and_shows_what_was_interrupted,
         scripts_are_audited_too,
         what_cannot_be_written_down_is_not_done,
@@ -29,22 +30,20 @@ fn runs_with(rows: &[Value], event: &str) -> BTreeSet<String> {
     of_event.map(|row| row["run_id"].as_str().unwrap().to_owned()).collect()
 }
 
+/// As many calls as may be in flight, and a few for what else is asked.
+const IN_FLIGHT: usize = 250;
+
 fn two_servers_share_the_store_under_load() {
-    const CALLS: usize = 1000;
+    const ROUNDS: usize = 4;
     let governed = Governed::new("ledger");
     thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 let mut server = governed.server().variable("QWED_MCP_LOG", "warn").connect();
-                let mut waiting = Vec::new();
-                for _ in 0..CALLS {
-                    let params = params(&governed.viewer, "list_artifacts", &json!({}));
-                    waiting.push(server.start_request("tools/call", &params));
-                    if waiting.len() == 20 {
-                        for id in waiting.drain(..) {
-                            let reply = server.reply(id);
-                            assert!(reply["result"].is_object(), "{reply}");
-                        }
+                let params = params(&governed.viewer, "list_artifacts", &json!({}));
+                for _ in 0..ROUNDS {
+                    for reply in all_at_once(&mut server, &params) {
+                        assert!(reply["result"].is_object(), "{reply}");
                     }
                 }
                 let log = server.finish();
@@ -52,10 +51,43 @@ fn two_servers_share_the_store_under_load() {
             });
         }
     });
+    let calls = 2 * ROUNDS * IN_FLIGHT;
     let told = governed.verify_audit();
-    assert_eq!(told["rows"], 2 * CALLS, "{told}");
+    assert_eq!(told["rows"], calls, "{told}");
     let rows = governed.audit_rows();
-    assert_eq!(runs_with(&rows, "MCP_TOOL_CALL").len(), 2 * CALLS, "each has a run id of its own");
+    assert_eq!(runs_with(&rows, "MCP_TOOL_CALL").len(), calls, "each has a run id of its own");
+}
+
+/// Makes so many calls before the first is answered; the replies.
+fn all_at_once(server: &mut McpProcess, params: &Value) -> Vec<Value> {
+    let ids: Vec<i64> =
+        (0..IN_FLIGHT).map(|_| server.start_request("tools/call", params)).collect();
+    ids.into_iter().map(|id| server.reply(id)).collect()
+}
+
+fn as_many_calls_as_can_be_in_flight_are_carried_out_and_written_down() {
+    let governed = Governed::new("ledger");
+    let mut server = governed.connect();
+    let script = |code: &str| params("", "execute_python_code", &json!({ "code": code }));
+    let blocked = all_at_once(&mut server, &script("import os\nos.system('id')"));
+    for reply in blocked {
+        let codes = &reply["result"]["content"][1]["text"];
+        assert_eq!(codes, "Error code: QWED-MCP-RISK-005", "{reply}");
+    }
+    for reply in all_at_once(&mut server, &script("print(1)")) {
+        assert_eq!(reply["result"]["isError"], false, "{reply}");
+    }
+    let forged = params("nobody's", "run_pytest", &json!({ "test_path": TEST }));
+    for reply in all_at_once(&mut server, &forged) {
+        assert_refused(&reply, -32001, "AUTH_REQUIRED", "Authentication required");
+    }
+    server.finish();
+    let rows = governed.audit_rows();
+    let outcome = |word: &str| rows.iter().filter(|row| row["outcome"] == word).count();
+    for word in ["BLOCKED", "ALLOW_VERIFIED", "STARTED", "AUTH_REQUIRED"] {
+        assert_eq!(outcome(word), IN_FLIGHT, "{word}");
+    }
+    governed.verify_audit();
 }
 
 fn sigkill_at_any_point_leaves_a_chain_that_verifies_and_shows_what_was_interrupted() {

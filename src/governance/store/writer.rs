@@ -1,0 +1,226 @@
+//! The one writer of a store: what all calls of this process want written, in their order.
+//!
+//! To write one row takes as long as the disk takes to confirm it, and all that wait at that moment
+//! can share the confirmation. So one thread takes what waits, writes it in one transaction, and
+//! answers when it is on the disk. Between processes, a file is the place of who is next.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+use tokio::sync::oneshot;
+
+use super::{BUSY_PAUSE, BUSY_TIMEOUT, StoreError, StoreFile, error_of};
+
+/// The file whose lock is the place of the process that writes next.
+const TURNSTILE: &str = "governance.lock";
+
+/// The most jobs of one transaction: as many as calls can be in flight.
+const GROUP_MAX: usize = 256;
+
+/// The writer of a store. Its thread starts with the first job.
+#[derive(Debug)]
+pub(super) struct Writer {
+    file: Arc<StoreFile>,
+    thread: Mutex<Option<WriterThread>>,
+}
+
+#[derive(Debug)]
+struct WriterThread {
+    /// What waits, the first one first. The thread ends when nothing can come any more.
+    jobs: Sender<Box<dyn Job>>,
+    thread: JoinHandle<()>,
+}
+
+/// What a job comes to, once it is on the disk.
+#[derive(Debug)]
+pub(crate) struct Pending<T> {
+    reply: oneshot::Receiver<Result<T, StoreError>>,
+    file: Arc<StoreFile>,
+}
+
+impl<T> Pending<T> {
+    /// Waits for it on a thread that may block.
+    pub(crate) fn wait(self) -> Result<T, StoreError> {
+        let file = self.file;
+        self.reply.blocking_recv().unwrap_or_else(|_| Err(file.given_up()))
+    }
+
+    /// Waits for it in a task.
+    pub(crate) async fn done(self) -> Result<T, StoreError> {
+        let file = self.file;
+        self.reply.await.unwrap_or_else(|_| Err(file.given_up()))
+    }
+}
+
+/// Something to be written, whatever it comes to.
+trait Job: Send {
+    /// Writes it in the transaction of its group. What it comes to is told when that is on the disk.
+    fn run(&mut self, transaction: &Transaction<'_>) -> Result<(), Arc<rusqlite::Error>>;
+    /// Tells whoever waits: what it came to, or why the whole group was not written.
+    fn tell(self: Box<Self>, group: Result<(), StoreError>);
+}
+
+struct WriteJob<T, W> {
+    work: Option<W>,
+    done: Option<Result<T, StoreError>>,
+    file: Arc<StoreFile>,
+    reply: oneshot::Sender<Result<T, StoreError>>,
+}
+
+impl<T, W> Job for WriteJob<T, W>
+where
+    T: Send,
+    W: FnOnce(&Transaction<'_>) -> rusqlite::Result<T> + Send,
+{
+    fn run(&mut self, transaction: &Transaction<'_>) -> Result<(), Arc<rusqlite::Error>> {
+        let Some(work) = self.work.take() else { return Ok(()) };
+        // One that fails leaves the others of its group what they are.
+        let done = transaction.execute_batch("SAVEPOINT job").and_then(|()| {
+            let done = catch_unwind(AssertUnwindSafe(|| work(transaction)));
+            let end = match done {
+                Ok(Ok(_)) => "RELEASE job",
+                Ok(Err(_)) | Err(_) => "ROLLBACK TO job; RELEASE job",
+            };
+            transaction.execute_batch(end)?;
+            Ok(done)
+        });
+        match done {
+            Ok(Ok(done)) => {
+                let done = done.map_err(|error| error_of(&self.file.path, Arc::new(error)));
+                self.done = Some(done);
+                Ok(())
+            }
+            // It panicked: whoever waits is told that it was given up.
+            Ok(Err(_)) => Ok(()),
+            // The whole transaction is lost: the disk is full, or does not answer.
+            Err(error) => Err(Arc::new(error)),
+        }
+    }
+
+    fn tell(self: Box<Self>, group: Result<(), StoreError>) {
+        let Self { done, reply, file, .. } = *self;
+        let done = match group {
+            Ok(()) => done.unwrap_or_else(|| Err(file.given_up())),
+            Err(error) => Err(error),
+        };
+        // Whoever waited may have gone.
+        drop(reply.send(done));
+    }
+}
+
+impl Writer {
+    pub(super) fn new(file: Arc<StoreFile>) -> Self {
+        Self { file, thread: Mutex::new(None) }
+    }
+
+    /// Puts `work` behind what waits already: all of it is written, or nothing.
+    pub(super) fn submit<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Pending<T> {
+        let (sender, reply) = oneshot::channel();
+        let file = Arc::clone(&self.file);
+        let job = WriteJob { work: Some(work), done: None, file, reply: sender };
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let thread = thread.get_or_insert_with(|| {
+            let (jobs, waiting) = mpsc::channel();
+            let file = Arc::clone(&self.file);
+            let thread = std::thread::spawn(move || write_all(&file, &waiting));
+            WriterThread { jobs, thread }
+        });
+        if let Err(mpsc::SendError(job)) = thread.jobs.send(Box::new(job)) {
+            job.tell(Err(self.file.given_up()));
+        }
+        Pending { reply, file: Arc::clone(&self.file) }
+    }
+}
+
+/// What was begun is on the disk, and the database closed, before the process ends.
+impl Drop for Writer {
+    fn drop(&mut self) {
+        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(WriterThread { jobs, thread }) = thread {
+            drop(jobs);
+            drop(thread.join());
+        }
+    }
+}
+
+/// Writes what comes, group by group, until nothing can come any more.
+fn write_all(file: &StoreFile, waiting: &Receiver<Box<dyn Job>>) {
+    let mut connection = None;
+    while let Ok(first) = waiting.recv() {
+        let mut group = vec![first];
+        group.extend(waiting.try_iter().take(GROUP_MAX - 1));
+        let written = write_group(file, &mut connection, &mut group);
+        if written.is_err() {
+            // Whatever state it is in.
+            connection = None;
+        }
+        for job in group {
+            job.tell(written.clone());
+        }
+    }
+}
+
+fn write_group(
+    file: &StoreFile,
+    connection: &mut Option<Connection>,
+    group: &mut [Box<dyn Job>],
+) -> Result<(), StoreError> {
+    file.check()?;
+    let failed = |source| error_of(&file.path, source);
+    let connection = match connection {
+        Some(connection) => connection,
+        None => connection.insert(file.connect().map_err(Arc::new).map_err(failed)?),
+    };
+    let next = wait_in_line(&file.path)?;
+    let begun = connection.transaction_with_behavior(TransactionBehavior::Immediate);
+    let transaction = begun.map_err(Arc::new).map_err(failed)?;
+    drop(next);
+    for job in group.iter_mut() {
+        job.run(&transaction).map_err(failed)?;
+    }
+    transaction.commit().map_err(Arc::new).map_err(failed)
+}
+
+/// Waits until no other process is next to write. Whoever has just written waits behind whoever
+/// has waited, so that a busy process lets the others in.
+fn wait_in_line(database: &Path) -> Result<File, StoreError> {
+    let path = database.with_file_name(TURNSTILE);
+    let failed = |source| StoreError::Turnstile { file: path.clone(), source: Arc::new(source) };
+    let file = open_turnstile(&path).map_err(failed)?;
+    let since = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) if since.elapsed() < BUSY_TIMEOUT => {
+                std::thread::sleep(BUSY_PAUSE);
+            }
+            Err(TryLockError::WouldBlock) => {
+                return Err(StoreError::Locked { file: database.to_owned(), source: None });
+            }
+            Err(TryLockError::Error(source)) => return Err(failed(source)),
+        }
+    }
+}
+
+fn open_turnstile(path: &PathBuf) -> io::Result<File> {
+    // Never through a link, and never shortened: nothing is ever in it.
+    let no_link = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;
+    OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(no_link)
+        .open(path)
+}
