@@ -117,8 +117,8 @@ impl OneShotExecutor {
             layers: layers(tier, obstacles, self.mode()),
             limits: contained.map(|contained| contained.plan.limits),
             control_groups: match tier {
-                // Now that something has been run.
-                Some(Tier::T1 | Tier::T2 | Tier::T3) => self.groups().find().await,
+                // Something has been run, so they were looked for.
+                Some(Tier::T1 | Tier::T2 | Tier::T3) => self.groups().tell(),
                 Some(Tier::Off) => Err("nothing is bounded without a sandbox".to_owned()),
                 None => Err("nothing can run".to_owned()),
             },

@@ -50,14 +50,14 @@ impl OneShotExecutor {
     /// What scripts run in and as; found out at the first call.
     pub(crate) async fn contained(&self) -> Result<&Contained, NotContained> {
         // Before any process of ours is there that would have to be moved.
-        let _ = self.groups.find().await;
+        self.groups.find().await;
         self.supervisors.sweep_once();
         self.containment.get(self).await
     }
 
     /// The interpreter for scripts, whether or not they can be contained.
     pub(super) async fn interpreter(&self) -> Result<&Interpreter, FindError> {
-        let _ = self.groups.find().await;
+        self.groups.find().await;
         self.containment.interpreter().await
     }
 

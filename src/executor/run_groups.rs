@@ -56,40 +56,44 @@ pub(super) struct RunGroups {
     found: Arc<OnceLock<Result<Place, String>>>,
     /// Until when none is made, and why.
     paused: Mutex<Option<(Instant, String)>>,
-    /// Whether tests want the machine to have none.
-    is_absent: bool,
     /// Those whose processes are about to end.
     #[cfg(all(target_os = "linux", not(qwed_portable)))]
     ending: Mutex<Vec<ControlGroup>>,
 }
 
 impl RunGroups {
+    /// Where tests want the machine to have none, none is looked for.
     pub(super) fn new(is_absent: bool) -> Self {
-        Self { is_absent, ..Self::default() }
+        let groups = Self::default();
+        if is_absent {
+            groups.found.get_or_init(|| Err("a test wants none".to_owned()));
+        }
+        groups
     }
 
     /// Looks for a place for them, once. To be called before anything is started for a run.
-    ///
+    pub(super) async fn find(&self) {
+        if self.found.get().is_some() {
+            return;
+        }
+        let found = Arc::clone(&self.found);
+        // A second search beside the first one waits for that.
+        let search = spawn_blocking(move || {
+            found.get_or_init(Place::find);
+        });
+        // Where it panics, nothing is found, and `tell` says so.
+        let _ = search.await;
+    }
+
     /// Tells what the groups can do, in words, or why there are none that bound memory.
-    pub(super) async fn find(&self) -> Result<String, String> {
-        if self.is_absent {
-            return Err("a test wants none".to_owned());
-        }
-        if self.found.get().is_none() {
-            let found = Arc::clone(&self.found);
-            // A second search beside the first one waits for that.
-            let search = spawn_blocking(move || {
-                found.get_or_init(Place::find);
-            });
-            search.await.map_err(|_| "the search for them stopped unexpectedly".to_owned())?;
-        }
+    pub(super) fn tell(&self) -> Result<String, String> {
         if let Some((_, reason)) = &*self.paused() {
             return Err(reason.clone());
         }
         match self.found.get() {
             Some(Ok(place)) => place.tell(),
             Some(Err(reason)) => Err(reason.clone()),
-            None => Err("they were not looked for".to_owned()),
+            None => Err("the search for them stopped unexpectedly".to_owned()),
         }
     }
 
