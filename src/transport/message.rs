@@ -36,7 +36,8 @@ const INTEGER_EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 /// The methods of this server, in either era. Whatever else is asked for is not found, with whatever
 /// parameters.
 const METHODS: [&str; 5] =
-    ["initialize", "ping", "server/discover", "tools/list", TOOL_CALL_METHOD];
+    ["initialize", "ping", "server/discover", TOOL_LIST_METHOD, TOOL_CALL_METHOD];
+const TOOL_LIST_METHOD: &str = "tools/list";
 const TOOL_CALL_METHOD: &str = "tools/call";
 
 /// The `_meta` key under which a call may have its token.
@@ -305,8 +306,10 @@ fn request(
     if params.is_some_and(|params| !params.get().starts_with('{')) {
         return Err(ProtocolError::invalid_params(id, "'params' must be an object"));
     }
-    let page = params.and_then(|params| serde_json::from_str::<Page<'_>>(params.get()).ok());
-    if method == "tools/list" && page.is_some_and(|page| page.cursor.is_some()) {
+    let has_cursor = |params: &RawValue| {
+        serde_json::from_str::<Page<'_>>(params.get()).is_ok_and(|page| page.cursor.is_some())
+    };
+    if method == TOOL_LIST_METHOD && params.is_some_and(has_cursor) {
         let message = "Invalid cursor: the list has one page, and none was given out";
         return Err(ProtocolError::invalid_params(id, message));
     }
