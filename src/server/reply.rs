@@ -117,10 +117,9 @@ impl Reply {
             Some(JobState::Running) => "Status: running...".to_owned(),
             Some(JobState::Ended(end)) => {
                 let (status, result) = job_result(&end, timeout);
-                reply.is_error = true;
+                reply.is_error = !matches!(&end, JobEnd::Ran(outcome) if outcome.is_result());
                 if let JobEnd::Ran(outcome) = &end {
                     reply.execution = Some(figures(outcome));
-                    reply.is_error = !outcome.is_result();
                     behind = printed_before_timeout(outcome);
                 }
                 format!("Status: {status}\n\nResult:\n{result}")
