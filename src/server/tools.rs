@@ -11,28 +11,38 @@ use crate::config::SandboxMode;
 pub(super) const SERVER_NAME: &str = "qwed-mcp";
 pub(super) const SERVER_TITLE: &str = "QWED verification";
 
+/// The rules of a script, as they stand in the instructions and in the description.
+macro_rules! rules {
+    () => {
+        "the standard library and, where installed, sympy, z3, numpy, qwed_legal, qwed_finance, \
+         qwed_ucp, qwed_new.guards, qwed_sdk. Not allowed: eval, exec, compile, __import__, \
+         importlib, files (open, pathlib, os), subprocess, multiprocessing, network, ctypes, \
+         pickle.loads. Put data into the script. A blocked call says why; change the script and try \
+         again. Each call is a new process"
+    };
+}
+
 /// What a model is told before it sees any tool. Below 800 characters: it is in every context.
-pub(super) const INSTRUCTIONS: &str = "\
-Check a claim by writing a Python script that proves or refutes it, and run it with \
-execute_python_code. Print what you find and assert what must hold: exit code 0 means that nothing \
-failed. Scripts may import the standard library and, where installed, sympy, z3, numpy, \
-qwed_legal, qwed_finance, qwed_ucp, qwed_new.guards, qwed_sdk. Not allowed: eval, exec, compile, \
-__import__, importlib, files (open, pathlib, os), subprocess, multiprocessing, network, ctypes, \
-pickle.loads. Put data into the script. A blocked call says why; change the script and try again. \
-Each call is a new process: nothing is kept between calls, standard input is empty. Limits: 30 seconds, 1 MB of output. For longer scripts set \
-background=true and poll verification_status with the job_id until the status is final.";
+pub(super) const INSTRUCTIONS: &str = concat!(
+    "Check a claim by writing a Python script that proves or refutes it, and run it with \
+     execute_python_code. Print what you find and assert what must hold: exit code 0 means that \
+     nothing failed. Scripts may import ",
+    rules!(),
+    ": nothing is kept between calls, standard input is empty. Limits: 30 seconds, 1 MB of output. \
+     For longer scripts set background=true and poll verification_status with the job_id until the \
+     status is final."
+);
 
 /// The sentence of the documents, and the rules for who sees no instructions: many frameworks show
 /// them to no model. Below 900 characters.
-const EXECUTION_DESCRIPTION: &str = "\
-Execute Python code in a sandboxed subprocess with access to all QWED SDK libraries. Use it to check \
-a claim: print the evidence and assert what must hold; an assertion that fails is a result too. \
-Imports: the standard library and, where installed, sympy, z3, numpy, qwed_legal, qwed_finance, \
-qwed_ucp, qwed_new.guards, qwed_sdk. Not allowed: eval, exec, compile, __import__, importlib, files \
-(open, pathlib, os), subprocess, multiprocessing, network, ctypes, pickle.loads. Put data into the \
-script. A blocked call says why; change the script and try again. Each call is a new process. Limits: \
-30 seconds, 1 MB of output. With background=true a longer script's job_id comes back at once; poll \
-verification_status. Jobs live as long as this server process.";
+const EXECUTION_DESCRIPTION: &str = concat!(
+    "Execute Python code in a sandboxed subprocess with access to all QWED SDK libraries. Use it to \
+     check a claim: print the evidence and assert what must hold; an assertion that fails is a \
+     result too. Imports: ",
+    rules!(),
+    ". Limits: 30 seconds, 1 MB of output. With background=true a longer script's job_id comes back \
+     at once; poll verification_status. Jobs live as long as this server process."
+);
 
 /// The tools, in the order in which they are listed. `mode` decides what their annotations say.
 pub(super) fn tools(mode: SandboxMode) -> &'static [Tool] {
@@ -47,7 +57,7 @@ pub(super) fn tools(mode: SandboxMode) -> &'static [Tool] {
 
 fn list(is_open_world: bool) -> [Tool; 2] {
     [
-        Tool::new(
+        tool(
             "execute_python_code",
             EXECUTION_DESCRIPTION,
             schema(
@@ -65,16 +75,13 @@ fn list(is_open_world: bool) -> [Tool; 2] {
                 }),
                 "code",
             ),
-        )
-        .with_title("Run a Python verification script")
-        .with_annotations(
             ToolAnnotations::with_title("Run a Python verification script")
                 .read_only(false)
                 .destructive(true)
                 .idempotent(false)
                 .open_world(is_open_world),
         ),
-        Tool::new(
+        tool(
             "verification_status",
             "Returns the state of a background verification, and its result once it has ended.",
             schema(
@@ -87,9 +94,6 @@ fn list(is_open_world: bool) -> [Tool; 2] {
                 }),
                 "job_id",
             ),
-        )
-        .with_title("State of a background verification")
-        .with_annotations(
             ToolAnnotations::with_title("State of a background verification")
                 .read_only(true)
                 .destructive(false)
@@ -107,7 +111,7 @@ pub(super) fn governed_tools() -> &'static [Tool] {
 }
 
 fn run_pytest() -> Tool {
-    Tool::new(
+    tool(
         "run_pytest",
         "Runs pytest on a path of the configured workspace, in a sandbox: the workspace is \
          read-only, there is no network. Returns counts, failures with their assertion lines, and \
@@ -144,9 +148,6 @@ fn run_pytest() -> Tool {
             }),
             "test_path",
         ),
-    )
-    .with_title("Run the tests of the workspace")
-    .with_annotations(
         ToolAnnotations::with_title("Run the tests of the workspace")
             .read_only(false)
             .destructive(false)
@@ -157,14 +158,13 @@ fn run_pytest() -> Tool {
 
 fn get_evidence() -> Tool {
     let about_run = json!({ "run_id": run_id_property() });
-    Tool::new(
+    tool(
         "get_evidence",
         "Returns the evidence of a run of run_pytest: who, what, when, counts, failures, the \
          artifacts with their hashes, the budget.",
         schema(&about_run, "run_id"),
+        reading("Evidence of a run"),
     )
-    .with_title("Evidence of a run")
-    .with_annotations(reading("Evidence of a run"))
 }
 
 fn list_artifacts() -> Tool {
@@ -174,13 +174,12 @@ fn list_artifacts() -> Tool {
         "limit": { "type": "integer", "description": "At most so many, up to 200." }
     });
     let schema = json!({ "type": "object", "properties": properties });
-    Tool::new(
+    tool(
         "list_artifacts",
         "Lists what a run left behind, or without a run_id the runs, newest first.",
         Arc::new(schema.as_object().cloned().unwrap_or_default()),
+        reading("Artifacts of runs"),
     )
-    .with_title("Artifacts of runs")
-    .with_annotations(reading("Artifacts of runs"))
 }
 
 fn get_artifact_content() -> Tool {
@@ -192,14 +191,25 @@ fn get_artifact_content() -> Tool {
     });
     let schema =
         json!({ "type": "object", "properties": properties, "required": ["run_id", "path"] });
-    Tool::new(
+    tool(
         "get_artifact_content",
         "Returns an artifact of a run, text as text and everything else as base64; long ones in \
          parts.",
         Arc::new(schema.as_object().cloned().unwrap_or_default()),
+        reading("Content of an artifact"),
     )
-    .with_title("Content of an artifact")
-    .with_annotations(reading("Content of an artifact"))
+}
+
+/// A tool whose title is that of its annotations.
+fn tool(
+    name: &'static str,
+    description: &'static str,
+    schema: Arc<JsonObject>,
+    annotations: ToolAnnotations,
+) -> Tool {
+    let mut tool = Tool::new(name, description, schema);
+    tool.title.clone_from(&annotations.title);
+    tool.with_annotations(annotations)
 }
 
 fn run_id_property() -> Value {
