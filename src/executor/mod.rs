@@ -31,6 +31,7 @@ mod run_groups;
 mod supervised;
 pub(crate) mod supervisor;
 mod supervisors;
+mod turns;
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 mod warm;
 
@@ -44,6 +45,7 @@ pub(crate) use outcome::{Captured, Ending, Outcome, Start};
 pub(crate) use protocol::{SUPERVISE_ARGUMENT, SWEEP_ARGUMENT};
 pub(crate) use recording::RecordingExecutor;
 pub(crate) use run_groups::MemoryBound;
+pub(crate) use turns::Turns;
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 pub(crate) use warm::WarmExecutor;
 

@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use serde_json::{Map, Value};
@@ -97,13 +97,7 @@ impl Governance {
         let caller = self.admit(&call, token).await?;
         match call.tool {
             GovernedTool::RunPytest => {
-                // One after the other, in the order of their calls.
-                waits_for_turn.store(true, Ordering::Relaxed);
-                let turn = tokio::select! {
-                    turn = self.turns.acquire() => turn.ok(),
-                    () = call.cancel.cancelled() => None,
-                };
-                waits_for_turn.store(false, Ordering::Relaxed);
+                let turn = self.turns.take(waits_for_turn, &call.cancel).await;
                 let Some(_turn) = turn else { return self.never_started(&call, &caller).await };
                 // What was true when it began to wait need not be true any more.
                 let caller = self.admit(&call, token).await?;

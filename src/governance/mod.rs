@@ -40,12 +40,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use crate::aibom::Session;
 use crate::config::{Secret, Settings};
-use crate::executor::Executor;
+use crate::executor::{Executor, Turns};
 
 use artifacts::Artifacts;
 use policy::{Policy, PolicyFile};
@@ -72,8 +71,8 @@ pub(crate) struct Governance {
     executor: Arc<dyn Executor>,
     /// What is used, where a bill of materials is wanted.
     session: Option<Arc<Session>>,
-    /// Runs take turns.
-    turns: Semaphore,
+    /// Of runs.
+    turns: Turns,
     /// Runs that are not written down to their end.
     unsettled: TaskTracker,
     /// Where store and artifacts are, without links.
@@ -108,7 +107,7 @@ impl Governance {
             own_token: settings.auth_token.clone(),
             executor,
             session,
-            turns: Semaphore::new(settings.sync_concurrency),
+            turns: Turns::new(settings.sync_concurrency),
             unsettled: TaskTracker::new(),
             data_folder,
             interpreter: settings

@@ -1,10 +1,10 @@
 //! A `tools/call` from its arguments to its reply, top to bottom: decide, run, answer.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::aibom::Session;
 use crate::config::{AdminGate, SandboxMode, Secret, Settings};
-use crate::executor::{self, Executor, Outcome, RunLimits, StepDown};
+use crate::executor::{self, Executor, Outcome, RunLimits, StepDown, Turns};
 use crate::gateway::{
     Arguments, AuthorizedScript, Decision, DecisionRecord, Grant, RiskBasedExecutionGateway,
 };
@@ -33,8 +33,8 @@ pub(crate) struct Server {
     gateway: Arc<RiskBasedExecutionGateway>,
     executor: Arc<dyn Executor>,
     jobs: JobRegistry,
-    /// Synchronous runs take turns, in the order of their calls.
-    turns: Semaphore,
+    /// Of synchronous runs.
+    turns: Turns,
     sync_limits: RunLimits,
     replies: ReplyRoom,
     sandbox: SandboxMode,
@@ -73,7 +73,7 @@ impl Server {
             gateway: Arc::new(RiskBasedExecutionGateway::from_settings(settings)),
             jobs: JobRegistry::new(Arc::clone(&executor), limits),
             executor,
-            turns: Semaphore::new(settings.sync_concurrency),
+            turns: Turns::new(settings.sync_concurrency),
             sync_limits: RunLimits::of_script(settings.sync_timeout),
             replies: ReplyRoom::default(),
             sandbox: settings.sandbox,
@@ -160,13 +160,7 @@ impl Server {
         caller: &Caller,
     ) -> Reply {
         let cancel = caller.cancel.clone();
-        caller.waits_for_turn.store(true, Ordering::Relaxed);
-        let turn = tokio::select! {
-            biased;
-            () = cancel.cancelled() => None,
-            turn = self.turns.acquire() => turn.ok(),
-        };
-        caller.waits_for_turn.store(false, Ordering::Relaxed);
+        let turn = self.turns.take(&caller.waits_for_turn, &cancel).await;
         let Some(_turn) = turn else { return Reply::cancelled(record) };
         let run = executor::run(&*self.executor, script, self.sync_limits, cancel).await;
         // Within the turn: while nobody reads replies, nothing more is run for them.

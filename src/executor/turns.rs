@@ -1,0 +1,103 @@
+//! Runs take turns, in the order of their calls.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio_util::sync::CancellationToken;
+
+/// So many runs at once; the others wait, and who came first is first.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    places: Semaphore,
+}
+
+/// A run's turn, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Turn<'a> {
+    _place: SemaphorePermit<'a>,
+}
+
+impl Turns {
+    /// Turns for `runs_max` runs at once.
+    pub(crate) fn new(runs_max: usize) -> Self {
+        Self { places: Semaphore::new(runs_max) }
+    }
+
+    /// Waits for a turn; none if `cancel` is cancelled before. `waits` is set as long as this goes on,
+    /// and not when it is given up either.
+    pub(crate) async fn take(
+        &self,
+        waits: &AtomicBool,
+        cancel: &CancellationToken,
+    ) -> Option<Turn<'_>> {
+        let _waiting = Waiting::new(waits);
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => None,
+            place = self.places.acquire() => place.ok().map(|place| Turn { _place: place }),
+        }
+    }
+}
+
+/// Says that somebody waits, until it is dropped.
+struct Waiting<'a>(&'a AtomicBool);
+
+impl<'a> Waiting<'a> {
+    fn new(waits: &'a AtomicBool) -> Self {
+        waits.store(true, Ordering::Relaxed);
+        Self(waits)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_call_says_that_it_waits_until_it_has_a_turn_or_gives_up() {
+        let (turns, cancel) = (Turns::new(1), CancellationToken::new());
+        let waits = AtomicBool::new(false);
+        let is_waiting = || waits.load(Ordering::Relaxed);
+        let turn = turns.take(&waits, &cancel).await;
+        assert!(turn.is_some() && !is_waiting());
+
+        let mut second = Box::pin(turns.take(&waits, &cancel));
+        assert!((&mut second).now_or_never().is_none() && is_waiting());
+        drop(second);
+        assert!(!is_waiting(), "given up");
+
+        let mut third = Box::pin(turns.take(&waits, &cancel));
+        assert!((&mut third).now_or_never().is_none() && is_waiting());
+        drop(turn);
+        assert!(third.await.is_some() && !is_waiting());
+
+        cancel.cancel();
+        assert!(turns.take(&waits, &cancel).await.is_none() && !is_waiting());
+    }
+
+    #[tokio::test]
+    async fn who_came_first_is_first() {
+        let (turns, cancel) = (Turns::new(1), CancellationToken::new());
+        let waits = [const { AtomicBool::new(false) }; 2];
+        let [first_waits, second_waits] = &waits;
+        let turn = turns.take(&AtomicBool::new(false), &cancel).await;
+        let mut first = Box::pin(turns.take(first_waits, &cancel));
+        let mut second = Box::pin(turns.take(second_waits, &cancel));
+        assert!((&mut first).now_or_never().is_none());
+        assert!((&mut second).now_or_never().is_none());
+        drop(turn);
+        assert!((&mut second).now_or_never().is_none());
+        let turn = first.now_or_never().flatten();
+        assert!(turn.is_some() && (&mut second).now_or_never().is_none());
+        drop(turn);
+        assert!(second.await.is_some());
+    }
+}
