@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, open, openat};
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::{Mode, mkdirat};
 use nix::unistd::{AccessFlags, Pid, UnlinkatFlags, faccessat, unlinkat};
@@ -42,8 +42,7 @@ impl ControlGroup {
         }
         let parent = open_folder(place)?;
         mkdirat(&parent, name.as_str(), Mode::from_bits_truncate(0o755))?;
-        let folder = open_folder_at(&parent, name)?;
-        let group = Self { parent, name: name.clone(), folder, is_removed: false };
+        let group = Self::open(parent, name)?;
         if let Some(bytes) = limits.memory_bytes {
             // One process of a run that is killed for all of them leaves a run that makes no sense;
             // and what is swapped out is not within the limit, so nothing is.
@@ -59,9 +58,13 @@ impl ControlGroup {
 
     /// A group that whoever has made it was not able to remove; none if it is not there.
     pub(crate) fn left(order: &GroupOrder) -> Option<Self> {
-        let parent = open_folder(&order.place).ok()?;
-        let folder = open_folder_at(&parent, &order.name).ok()?;
-        Some(Self { parent, name: order.name.clone(), folder, is_removed: false })
+        Self::open(open_folder(&order.place).ok()?, &order.name).ok()
+    }
+
+    /// The group `name`, which is there.
+    fn open(parent: OwnedFd, name: &str) -> io::Result<Self> {
+        let folder = open_folder_at(&parent, Path::new(name))?;
+        Ok(Self { parent, name: name.to_owned(), folder, is_removed: false })
     }
 
     /// Moves a process here, with its threads; what it starts from now on begins here. What it has
@@ -164,11 +167,10 @@ fn counter(text: &str, key: &str) -> Option<u64> {
 }
 
 pub(super) fn open_folder(path: &Path) -> io::Result<OwnedFd> {
-    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW;
-    Ok(open(path, flags, Mode::empty())?)
+    open_folder_at(&AT_FDCWD, path)
 }
 
-fn open_folder_at(parent: &impl AsFd, name: &str) -> io::Result<OwnedFd> {
+fn open_folder_at(parent: &impl AsFd, name: &Path) -> io::Result<OwnedFd> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW;
     Ok(openat(parent, name, flags, Mode::empty())?)
 }
