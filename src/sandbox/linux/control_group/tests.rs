@@ -256,31 +256,18 @@ while True:
 #[test]
 #[ignore = "needs the memory and pids controllers of version 2, delegated"]
 fn the_kernel_bounds_memory_and_ends_all_of_a_run() {
-    let groups = groups();
-    assert!(groups.controls().memory, "not delegated here");
     // The parent has little memory itself, and would stay.
     let greedy = "
 if os.fork() == 0:
     block = bytearray(400 << 20)
 time.sleep(60)
 ";
-    let limits = GroupLimits { memory_bytes: Some(100 << 20), pids: None };
-    let mut group = ControlGroup::create(&groups.order(&limits)).unwrap();
-    let mut python = start(greedy);
-    group.add(pid_of(&python)).unwrap();
-    assert!(!group.was_out_of_memory());
-    release(&mut python);
-    assert!(is_empty(&group));
-    assert_eq!(python.wait().unwrap().signal(), Some(9));
-    assert!(group.was_out_of_memory());
-    assert!(within(PATIENCE, || group.try_remove()));
+    ends_what_takes_more(greedy, 100);
 }
 
 #[test]
 #[ignore = "needs the memory and pids controllers of version 2, delegated"]
 fn what_is_not_resident_counts_too() {
-    let groups = groups();
-    assert!(groups.controls().memory, "not delegated here");
     // To read what was never written maps one page of zeros, which is nobody's; for each 2 MiB of
     // addresses there is a page of the table that says so.
     let tables = "
@@ -292,13 +279,21 @@ for at in range(0, size, 2 << 20):
     block[at]
 time.sleep(60)
 ";
-    let limits = GroupLimits { memory_bytes: Some(64 << 20), pids: None };
+    ends_what_takes_more(tables, 64);
+}
+
+/// All processes of a group in which `code` takes more memory than it may are killed.
+fn ends_what_takes_more(code: &str, mebibytes: u64) {
+    let groups = groups();
+    assert!(groups.controls().memory, "not delegated here");
+    let limits = GroupLimits { memory_bytes: Some(mebibytes << 20), pids: None };
     let mut group = ControlGroup::create(&groups.order(&limits)).unwrap();
-    let mut python = start(tables);
+    let mut python = start(code);
     group.add(pid_of(&python)).unwrap();
+    assert!(!group.was_out_of_memory());
     release(&mut python);
     assert!(is_empty(&group));
-    python.wait().unwrap();
+    assert_eq!(python.wait().unwrap().signal(), Some(9));
     assert!(group.was_out_of_memory());
     assert!(within(PATIENCE, || group.try_remove()));
 }
