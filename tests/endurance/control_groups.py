@@ -112,6 +112,7 @@ def main() -> int:
                     wrong.append(f"{name}: {problem}")
                 print(f"{name}: tried", flush=True)
             wrong += trial.without_a_place()
+            wrong += trial.below_a_small_group()
     except Unusable as error:
         print(f"not tried: {error}", file=sys.stderr)
         return 2
@@ -235,7 +236,7 @@ class Trial:
                 wrong.append(f"without a place, the log says nothing: {server.log_end()}")
             (place / "cgroup.subtree_control").write_text("+memory")
             server.close()
-        return wrong + self.below_a_small_group()
+        return wrong
 
     def below_a_small_group(self) -> list[str]:
         """What a group above kills is not told of as over the limit of the run."""
