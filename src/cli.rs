@@ -25,11 +25,13 @@ use crate::config::Settings;
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 use crate::executor::WarmExecutor;
 use crate::executor::{
-    Executor, OneShotExecutor, RecordingExecutor, SUPERVISE_ARGUMENT, SWEEP_ARGUMENT, orphans,
-    supervisor,
+    Executor, OneShotExecutor, RecordingExecutor, SUPERVISE_ARGUMENT, SWEEP_ARGUMENT, Untrusted,
+    orphans, supervisor,
 };
 use crate::gateway::Arguments;
-use crate::governance::{self, AuditedExecutor, Governance, NoDataFolder, Store, StoreError};
+use crate::governance::{
+    self, AuditedExecutor, Governance, NoDataFolder, PolicyFile, Store, StoreError,
+};
 use crate::jobs::RequestKey;
 use crate::logging;
 use crate::provenance::SkillProvenanceGuard;
@@ -188,7 +190,9 @@ fn serve_client() -> anyhow::Result<ExitCode> {
     if let Some(manifest) = &settings.skill_manifest {
         verify_skill(manifest)?;
     }
-    let mut parts = Parts { executor: executor(&settings), governance: None, session: None };
+    let policy = policy(&settings);
+    let executor = executor(&settings, untrusted(policy.as_ref()));
+    let mut parts = Parts { executor, governance: None, session: None };
     if let Some(file) = &settings.aibom {
         aibom::warn_if_unusable(file);
         let session = Arc::new(Session::new(settings.llm_model.clone()));
@@ -196,7 +200,7 @@ fn serve_client() -> anyhow::Result<ExitCode> {
         parts.executor = Arc::new(recorded);
         parts.session = Some(session);
     }
-    if let Some(policy) = &settings.policy {
+    if let Some(policy) = policy {
         parts.govern(&settings, policy)?;
     }
     let session = parts.session.clone();
@@ -220,7 +224,7 @@ struct Parts {
 
 impl Parts {
     /// Adds the governed tools, and has every script audited.
-    fn govern(&mut self, settings: &Settings, policy: &Path) -> anyhow::Result<()> {
+    fn govern(&mut self, settings: &Settings, policy: Arc<PolicyFile>) -> anyhow::Result<()> {
         let folder = governance::data_folder(settings.data_dir.as_deref())?;
         let store = Store::open(&folder).context("the governed tools cannot be offered")?;
         let audited = AuditedExecutor::new(Arc::clone(&self.executor), store.clone());
@@ -264,7 +268,8 @@ fn run_script(file: &Path) -> anyhow::Result<ExitCode> {
     };
     let settings = settings();
     // One script: nothing would come of keeping anything warm.
-    let executor = Arc::new(OneShotExecutor::new(&settings));
+    let untrusted = untrusted(policy(&settings).as_ref());
+    let executor = Arc::new(OneShotExecutor::new(&settings, untrusted));
     let parts = Parts { executor, governance: None, session: None };
     with_server(&settings, parts, |runtime, server| {
         let cancel = CancellationToken::new();
@@ -325,13 +330,23 @@ fn with_server(
     result
 }
 
+/// The policy of the governed tools, if the admin wants these.
+fn policy(settings: &Settings) -> Option<Arc<PolicyFile>> {
+    settings.policy.clone().map(|path| Arc::new(PolicyFile::new(path)))
+}
+
+/// The workspace of the governed tools, whose code must not run outside of the sandbox.
+fn untrusted(policy: Option<&Arc<PolicyFile>>) -> Untrusted {
+    policy.map(|policy| Arc::clone(policy).into()).unwrap_or_default()
+}
+
 /// What a server runs scripts with.
-fn executor(settings: &Settings) -> Arc<dyn Executor> {
+fn executor(settings: &Settings, untrusted: Untrusted) -> Arc<dyn Executor> {
     #[cfg(all(target_os = "linux", not(qwed_portable)))]
     if settings.warm {
-        return Arc::new(WarmExecutor::new(settings));
+        return Arc::new(WarmExecutor::new(settings, untrusted));
     }
-    Arc::new(OneShotExecutor::new(settings))
+    Arc::new(OneShotExecutor::new(settings, untrusted))
 }
 
 /// One thread: the work is done by other processes, and pipes are faster without hand-overs.

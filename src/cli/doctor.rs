@@ -19,7 +19,8 @@ const OPEN_THE_GATE: &str = "set QWED_MCP_TRUSTED_CODE_EXECUTION=true";
 /// Prints what scripts would run in. The exit code says whether code can run.
 pub(super) fn diagnose(settings: &Settings, format: Format) -> anyhow::Result<ExitCode> {
     super::orphans::adopt().context("failed to become a child subreaper")?;
-    let executor = OneShotExecutor::new(settings);
+    let untrusted = super::untrusted(super::policy(settings).as_ref());
+    let executor = OneShotExecutor::new(settings, untrusted);
     let runtime = super::runtime()?;
     let diagnosis = runtime.block_on(executor.diagnose());
     let can_run = diagnosis.refusal.is_none() && settings.admin_gate == AdminGate::Open;

@@ -17,6 +17,8 @@ use super::interpreter::{FindError, Interpreter, InterpreterFinder};
 use super::limits::{CANARY_TIMEOUT, CPU_GRACE};
 use super::obstacle::{Obstacle, Ready, SandboxUnavailable, StepDown};
 use super::outcome::Ending;
+use super::probe::PYTHON_PATH;
+use super::untrusted::{Untrusted, UntrustedFolder};
 use super::{OneShotExecutor, ProjectRun, RunError, RunLimits};
 
 /// What scripts run in and as.
@@ -58,8 +60,10 @@ impl Contained {
         if plan.tier < Tier::T2 {
             return Err(NotForProject::Tier(plan.tier));
         }
-        let is_own = |path: &Path| path.starts_with(&project.workspace);
-        if is_own(&plan.program) || is_own(&plan.program_file) {
+        // The workspace may be another one than when the interpreter was found.
+        let workspace = UntrustedFolder::new(&project.workspace);
+        let mut own = interpreter.own.iter().chain([&plan.program, &plan.program_file]);
+        if own.any(|path| workspace.holds(path)) {
             return Err(NotForProject::OwnInterpreter);
         }
         let readable = project.readable.iter().chain([&project.workspace]).cloned();
@@ -142,9 +146,9 @@ pub(super) struct Containment {
 }
 
 impl Containment {
-    pub(super) fn new(settings: &Settings) -> Self {
+    pub(super) fn new(settings: &Settings, untrusted: Untrusted) -> Self {
         Self {
-            finder: InterpreterFinder::new(settings),
+            finder: InterpreterFinder::new(settings, untrusted),
             mode: settings.sandbox,
             read_paths: settings.read_paths.clone(),
             memory_mb: settings.memory_mb,
@@ -239,10 +243,14 @@ impl Containment {
         if tier == Tier::Off {
             return Ok(contained);
         }
+        // Whatever is called json there, it says nothing about the sandbox.
+        let mut without_path = contained.clone();
+        without_path.interpreter.environment.retain(|(name, _)| name != PYTHON_PATH);
         let canary = Canary::new(&contained.plan.program)?;
         let limits = RunLimits::of_script(CANARY_TIMEOUT);
         let never = CancellationToken::new();
-        let outcome = match executor.supervise(&contained, &canary.script, limits, &never).await {
+        let outcome = match executor.supervise(&without_path, &canary.script, limits, &never).await
+        {
             Ok(outcome) => outcome,
             Err(RunError::StartPython(error)) => return Err(Obstacle::Launch(error)),
             Err(error) => return Err(Obstacle::NotTried(error.to_string())),

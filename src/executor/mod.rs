@@ -23,6 +23,7 @@ mod one_shot;
 pub(crate) mod orphans;
 mod outcome;
 mod output;
+mod probe;
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 mod process_tree;
 mod protocol;
@@ -32,6 +33,7 @@ mod supervised;
 pub(crate) mod supervisor;
 mod supervisors;
 mod turns;
+mod untrusted;
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 mod warm;
 
@@ -46,6 +48,7 @@ pub(crate) use protocol::{SUPERVISE_ARGUMENT, SWEEP_ARGUMENT};
 pub(crate) use recording::RecordingExecutor;
 pub(crate) use run_groups::MemoryBound;
 pub(crate) use turns::Turns;
+pub(crate) use untrusted::Untrusted;
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 pub(crate) use warm::WarmExecutor;
 

@@ -21,12 +21,14 @@ use super::protocol::Report;
 use super::run_groups::{MemoryBound, RunGroups};
 use super::supervised::{Cause, End, Supervised, outlast, tell_of_removal};
 use super::supervisors::{Listed, Supervisors};
+use super::untrusted::Untrusted;
 use super::{Executor, ProjectRun, Readiness, Run, RunError, RunLimits, ShutDown, TakeInventory};
 
 /// Runs each script in a new interpreter, under a supervisor of its own.
 #[derive(Debug)]
 pub(crate) struct OneShotExecutor {
     containment: Containment,
+    untrusted: Untrusted,
     supervisors: Supervisors,
     groups: Arc<RunGroups>,
     /// Places for folders whose removal goes on when their run was told of.
@@ -37,10 +39,12 @@ pub(crate) struct OneShotExecutor {
 const REMOVALS_MAX: usize = 4;
 
 impl OneShotExecutor {
-    /// An executor for the interpreter and the sandbox that the settings want.
-    pub(crate) fn new(settings: &Settings) -> Self {
+    /// An executor for the interpreter and the sandbox that the settings want. Nothing of the
+    /// `untrusted` folder runs outside of that.
+    pub(crate) fn new(settings: &Settings, untrusted: Untrusted) -> Self {
         Self {
-            containment: Containment::new(settings),
+            containment: Containment::new(settings, untrusted.clone()),
+            untrusted,
             supervisors: Supervisors::default(),
             groups: Arc::new(RunGroups::new(settings.kernel_lacks.control_groups)),
             removals: Arc::new(Semaphore::new(REMOVALS_MAX)),
@@ -64,6 +68,15 @@ impl OneShotExecutor {
     /// Which sandbox the admin asks for.
     pub(super) fn mode(&self) -> SandboxMode {
         self.containment.mode()
+    }
+
+    /// The folder whose code runs in the sandbox only.
+    #[cfg_attr(
+        any(not(target_os = "linux"), qwed_portable),
+        expect(dead_code, reason = "warm interpreters are Linux's")
+    )]
+    pub(super) fn untrusted(&self) -> &Untrusted {
+        &self.untrusted
     }
 
     /// The control groups of this executor's runs.

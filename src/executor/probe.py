@@ -132,6 +132,8 @@ def answer():
             marshal.dumps(compile(source, "<bootstrap>", "exec")).hex() for source in sources
         ],
         "loader": min(loaders, default=None),
+        # What has just run.
+        "own": sorted(loaded | {sys.executable, kinds["stdlib"], kinds["platstdlib"]}),
         "paths": sorted(path for path in paths if os.path.isabs(path) and path != "/"),
         "named_in_pth_files": named,
         "user_base": site.getuserbase() if has_user_site else None,

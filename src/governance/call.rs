@@ -4,8 +4,6 @@
 //! Each step takes what the one before it gives, and the run takes a [`Cleared`], which only this
 //! file makes: the wrong order does not compile.
 
-use std::fs;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -23,7 +21,6 @@ use super::store::{Store, StoreError};
 use super::tokens::{Caller, Token};
 use super::{Governance, GovernedReply, Refusal, reply};
 use crate::config::Secret;
-use crate::executor::NotForProject;
 use crate::sandbox::Tier;
 
 /// The code of a call that the policy blocks, which has an event of its own in the audit log.
@@ -162,10 +159,6 @@ impl Governance {
         let root = policy.workspace_root.as_deref().ok_or_else(|| {
             Refusal::InvalidParams("the policy names no workspace; ask the admin".to_owned())
         })?;
-        // Before anything asks the interpreter what it is.
-        if self.interpreter.as_ref().is_some_and(|interpreter| is_within(interpreter, root)) {
-            return Err(Refusal::SandboxViolation(NotForProject::OwnInterpreter.to_string()));
-        }
         let readiness = self.executor.readiness();
         let ready =
             readiness.await.map_err(|missing| Refusal::SandboxViolation(missing.to_string()))?;
@@ -255,12 +248,6 @@ impl Call {
             details,
         }
     }
-}
-
-/// Whether a path is in the folder `root`, as it is written or as it is.
-fn is_within(path: &Path, root: &Path) -> bool {
-    let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    path.starts_with(root) || path.starts_with(real(root)) || real(path).starts_with(real(root))
 }
 
 /// The store failed: the log has why, the client what to do.

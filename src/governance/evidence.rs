@@ -54,7 +54,8 @@ pub(crate) enum RunStatus {
     Passed,
     /// Tests failed.
     Failed,
-    /// Pytest itself failed, or tests had errors before or after they ran.
+    /// Pytest itself failed, tests could not be collected, or they ended the run themselves: `reason`
+    /// says which.
     Error,
     /// It was killed at the policy's timeout.
     Timeout,
@@ -66,6 +67,22 @@ pub(crate) enum RunStatus {
     Cancelled,
     /// There was nothing to run.
     NoTests,
+}
+
+impl RunStatus {
+    /// As evidence has it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Failed => "failed",
+            Self::Error => "error",
+            Self::Timeout => "timeout",
+            Self::SandboxViolation => "sandbox_violation",
+            Self::BudgetExceeded => "budget_exceeded",
+            Self::Cancelled => "cancelled",
+            Self::NoTests => "no_tests",
+        }
+    }
 }
 
 /// What the call took of its budget.
@@ -104,6 +121,9 @@ pub(crate) struct Evidence {
     pub(crate) user: String,
     /// How it ended.
     pub(crate) status: RunStatus,
+    /// Why its result is not to be relied on, where that is so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<String>,
     /// Of pytest; none where it had none, as when it was killed.
     pub(crate) exit_code: Option<i32>,
     /// When the call came.
@@ -194,6 +214,7 @@ mod tests {
         ];
         for (status, name) in names {
             assert_eq!(serde_json::to_value(status).unwrap(), json!(name));
+            assert_eq!(status.as_str(), name);
         }
     }
 

@@ -8,9 +8,9 @@
 //! | `store`, `tokens`, `audit` | the database: who may call, and what was done |
 //! | `roles` | the table of roles and permissions |
 //! | `policy`, `budget` | what the admin allows, and what one call may take |
-//! | `pytest`, `run` | the run: its arguments, its sandbox, its end |
+//! | `pytest`, `run`, `verdict` | the run: its arguments, its sandbox, its end, what that means |
 //! | `artifacts`, `evidence`, `summary` | what it leaves, for `read` |
-//! | `refusal`, `reply` | what the caller hears |
+//! | `refusal`, `reply`, `plain_text` | what the caller hears |
 //! | `scripts` | `execute_python_code` in the audit log |
 //!
 //! This folder is the only one that names `rusqlite`, `toml` and `quick-xml`.
@@ -21,6 +21,7 @@ mod budget;
 mod call;
 mod data_folder;
 mod evidence;
+mod plain_text;
 mod policy;
 mod pytest;
 mod read;
@@ -34,6 +35,7 @@ mod summary;
 #[cfg(test)]
 mod tests;
 mod tokens;
+mod verdict;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -47,13 +49,14 @@ use crate::config::{Secret, Settings};
 use crate::executor::{Executor, Turns};
 
 use artifacts::Artifacts;
-use policy::{Policy, PolicyFile};
+use policy::Policy;
 
 pub(crate) use audit::{
     AUDIT_ROWS_MAX, AuditEvent, AuditFilter, AuditHash, AuditRow, AuditVerification, KnownHead,
 };
 pub(crate) use call::GovernedCall;
 pub(crate) use data_folder::{NoDataFolder, data_folder};
+pub(crate) use policy::PolicyFile;
 pub(crate) use refusal::Refusal;
 pub(crate) use reply::{Block, GovernedReply};
 pub(crate) use roles::{GovernedTool, Role};
@@ -77,23 +80,20 @@ pub(crate) struct Governance {
     unsettled: TaskTracker,
     /// Where store and artifacts are, without links.
     data_folder: PathBuf,
-    /// The interpreter that the admin named, or its environment: not looked at yet.
-    interpreter: Option<PathBuf>,
 }
 
 impl Governance {
-    /// The governed tools under the policy at `policy`, with what is stored in `data_folder`, which
-    /// is there. Runs are `executor`'s.
+    /// The governed tools under `policy`, with what is stored in `data_folder`, which is there. Runs
+    /// are `executor`'s.
     pub(crate) fn new(
         settings: &Settings,
-        policy: &Path,
+        policy: Arc<PolicyFile>,
         data_folder: &Path,
         store: Store,
         executor: Arc<dyn Executor>,
         session: Option<Arc<Session>>,
     ) -> Self {
         let data_folder = fs::canonicalize(data_folder).unwrap_or_else(|_| data_folder.to_owned());
-        let policy = PolicyFile::new(policy.to_owned());
         match policy.current() {
             Ok(policy) => tracing::info!(tools = ?policy.allowlist, "governed tools are there"),
             Err(error) => {
@@ -103,18 +103,13 @@ impl Governance {
         Self {
             store,
             artifacts: Arc::new(Artifacts::new(&data_folder)),
-            policy: Arc::new(policy),
+            policy,
             own_token: settings.auth_token.clone(),
             executor,
             session,
             turns: Turns::new(settings.sync_concurrency),
             unsettled: TaskTracker::new(),
             data_folder,
-            interpreter: settings
-                .python
-                .as_ref()
-                .map(PathBuf::from)
-                .or_else(|| settings.virtual_env.clone()),
         }
     }
 

@@ -1,5 +1,6 @@
 //! A run of pytest: what a caller may ask for, and what the interpreter is told.
 
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
@@ -19,41 +20,17 @@ pub(super) const JUNIT_FILE: &str = "junit.xml";
 /// What the report gets of the room for files: as much as some thousand tests need.
 const RESERVE_BYTES: u64 = 1024 * 1024;
 
+/// What is among the files of a run until pytest has come to its end; tests that end the process
+/// leave it there.
+pub(super) const RUNNING_FILE: &str = ".new-running";
+/// The room for the report, until that is written.
+pub(super) const RESERVE_FILE: &str = ".new-reserve";
+
 /// The exit code of [`START`] where there is no pytest. Pytest itself has 0 to 5.
 pub(super) const NO_PYTEST: i32 = 86;
 
-/// Starts pytest as `python -m pytest` does in the folder of the project. RESERVE, PROJECT,
-/// FILES and ARGUMENTS are put before it.
-const START: &str = r#"
-import os, sys
-os.chdir(PROJECT)
-sys.path.insert(0, PROJECT)
-sys.argv[:] = ["pytest", *ARGUMENTS]
-try:
-    import pytest
-except ImportError:
-    sys.exit(86)
-# The project is read-only.
-cache = os.path.join(os.environ["TMPDIR"], "pytest_cache")
-# Room for the report, however much the tests leave.
-reserve = os.path.join(FILES, ".new-reserve")
-try:
-    with open(reserve, "xb") as file:
-        file.write(bytes(RESERVE))
-except OSError:
-    pass
-class Reserve:
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self):
-        try:
-            os.unlink(reserve)
-        except OSError:
-            pass
-# xunit1: with the file of each test.
-options = ["--color=no", "-o", "cache_dir=" + cache, "-o", "junit_family=xunit1"]
-options.append("--junitxml=" + os.path.join(FILES, "junit.xml"))
-sys.exit(pytest.main([*options, *ARGUMENTS], plugins=[Reserve()]))
-"#;
+/// Starts pytest.
+const START: &str = include_str!("start_pytest.py");
 
 /// What a caller asks for, checked: paths are in the workspace, and nothing is an option.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -129,16 +106,69 @@ impl PytestOrder {
         Ok(Self { workspace, arguments: order })
     }
 
-    /// Python that runs it, and leaves its files in the folder `files`, which has so much room.
-    pub(super) fn source(&self, files: &Path, files_bytes_max: u64) -> String {
+    /// Python that runs it, and leaves its files in the folder `files`, which has so much room. Tests
+    /// can import from the entries of `python_path` that are in the workspace, too.
+    pub(super) fn source(
+        &self,
+        python_path: &PythonPath,
+        files: &Path,
+        files_bytes_max: u64,
+    ) -> String {
         // A JSON text or list of texts is a Python literal.
         let project = json!(self.workspace.to_string_lossy());
+        let paths = python_path.inside.iter().map(|path| path.to_string_lossy());
+        let paths = json!(paths.collect::<Vec<_>>());
         let files = json!(files.to_string_lossy());
         let arguments = json!(self.arguments);
         let reserve = RESERVE_BYTES.min(files_bytes_max / 4);
         format!(
-            "RESERVE = {reserve}\nPROJECT = {project}\nFILES = {files}\nARGUMENTS = {arguments}\n{START}"
+            "PROJECT = {project}\nPATHS = {paths}\nFILES = {files}\nRESERVE = {reserve}\n\
+             ARGUMENTS = {arguments}\n{START}"
         )
+    }
+}
+
+/// A module search path, parted: code of the workspace must not come before pytest's own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct PythonPath {
+    /// The folders of the workspace, by their real paths: with `src`, where the project keeps its
+    /// packages there.
+    inside: Vec<PathBuf>,
+    /// All others, as `PYTHONPATH` has them; none if the server has no such variable.
+    outside: Option<OsString>,
+}
+
+impl PythonPath {
+    /// Parts the server's own `PYTHONPATH` for the tests of `workspace`, which is a real path.
+    /// Relative entries are the workspace's: pytest is called there.
+    pub(super) fn of_server(workspace: &Path) -> Self {
+        Self::parted(std::env::var_os("PYTHONPATH").as_deref(), workspace)
+    }
+
+    /// The variable with which pytest is started; none if the tests need not have another one.
+    pub(super) fn variable(&self) -> Option<(&'static str, String)> {
+        Some(("PYTHONPATH", self.outside.as_ref()?.to_string_lossy().into_owned()))
+    }
+
+    fn parted(python_path: Option<&OsStr>, workspace: &Path) -> Self {
+        let mut inside = Vec::new();
+        let mut outside = Vec::new();
+        let entries = std::env::split_paths(python_path.unwrap_or_default());
+        let entries = entries.filter(|entry| !entry.as_os_str().is_empty());
+        // A package of that name is imported from above.
+        let sources = workspace.join("src");
+        let is_layout = sources.is_dir() && !sources.join("__init__.py").exists();
+        for entry in entries.chain(is_layout.then_some(sources)) {
+            let real = fs::canonicalize(workspace.join(&entry)).ok();
+            match real.filter(|real| real.starts_with(workspace)) {
+                Some(real) if inside.contains(&real) => {}
+                Some(real) => inside.push(real),
+                None => outside.push(entry),
+            }
+        }
+        // What was split can be joined again.
+        let outside = python_path.map(|_| std::env::join_paths(outside).unwrap_or_default());
+        Self { inside, outside }
     }
 }
 
@@ -290,9 +320,38 @@ mod tests {
             workspace: "/w\"\\\u{2028}é".into(),
             arguments: vec!["a'\"\\n\u{7f}😀".to_owned()],
         };
-        let source = order.source(Path::new("/f"), 4_000);
-        assert!(source.starts_with("RESERVE = 1000\nPROJECT = \"/w\\\"\\\\"), "{source}");
+        let paths = PythonPath { inside: vec!["/w\"/src".into()], outside: None };
+        let source = order.source(&paths, Path::new("/f"), 4_000);
+        let start = "PROJECT = \"/w\\\"\\\\";
+        assert!(source.starts_with(start), "{source}");
+        assert!(source.contains("PATHS = [\"/w\\\"/src\"]\n"), "{source}");
+        assert!(source.contains("RESERVE = 1000\n"), "{source}");
         assert!(source.contains(&format!("sys.exit({NO_PYTEST})")));
-        assert!(source.contains(JUNIT_FILE));
+        for file in [JUNIT_FILE, RUNNING_FILE, RESERVE_FILE] {
+            assert!(source.contains(&format!("{file:?}")), "{file}");
+        }
+    }
+
+    #[test]
+    fn folders_of_the_workspace_are_taken_out_of_the_search_path() {
+        let machine = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(machine.path()).unwrap();
+        let workspace = root.join("ws");
+        fs::create_dir_all(workspace.join("src/package")).unwrap();
+        fs::create_dir_all(workspace.join("lib")).unwrap();
+        fs::create_dir_all(root.join("other")).unwrap();
+        symlink(workspace.join("lib"), root.join("link")).unwrap();
+        let entries = ["lib", "", "/missing"].map(PathBuf::from).into_iter();
+        let entries = entries.chain(["other", "link", "ws/src"].map(|name| root.join(name)));
+        let python_path = std::env::join_paths(entries).unwrap();
+        let parted = PythonPath::parted(Some(&python_path), &workspace);
+        assert_eq!(parted.inside, ["lib", "src"].map(|name| workspace.join(name)));
+        let outside = [PathBuf::from("/missing"), root.join("other")];
+        assert_eq!(parted.outside, Some(std::env::join_paths(outside).unwrap()));
+
+        // A package, and no folder of packages.
+        fs::write(workspace.join("src/__init__.py"), "").unwrap();
+        let parted = PythonPath::parted(None, &workspace);
+        assert!(parted.inside.is_empty() && parted.variable().is_none());
     }
 }

@@ -76,7 +76,7 @@ fn look_up(
     match tool {
         GovernedTool::GetEvidence => {
             let OfEvidence { run_id } = parsed(arguments)?;
-            Ok(reply::of_evidence(run_id, artifacts.evidence(run_id)?))
+            Ok(reply::of_evidence(run_id, &artifacts.evidence(run_id)?))
         }
         GovernedTool::ListArtifacts => {
             let OfList { run_id, offset, limit } = parsed(arguments)?;

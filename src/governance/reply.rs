@@ -7,11 +7,17 @@ use uuid::Uuid;
 
 use super::artifacts::{Chunk, Content, FileEntry, Page, RunEntry};
 use super::evidence::{Evidence, RunStatus};
+use super::plain_text::{is_hidden, plain, plain_json, plain_line};
+use super::verdict::ending;
 
 const CANCELLED: &str = "Execution was cancelled.";
 
 /// The most artifacts that the text about a run names.
 const ARTIFACTS_TOLD_MAX: usize = 20;
+
+/// How much is told of what a run without a result has printed.
+const LAST_LINES: usize = 10;
+const LAST_CHARS: usize = 2000;
 
 /// The answer to a call that was carried out.
 #[derive(Debug, Clone, PartialEq)]
@@ -55,23 +61,28 @@ impl GovernedReply {
     }
 }
 
-/// A run of pytest: counts, failures, where the rest is.
+/// A run of pytest: how it ended, counts, failures, where the rest is.
 pub(super) fn of_run(evidence: &Evidence, printed: &str) -> GovernedReply {
-    let Evidence { run_id, status, summary, artifacts, .. } = evidence;
-    let mut text = match (status, summary) {
-        (RunStatus::Cancelled, _) => CANCELLED.to_owned(),
-        (_, Some(summary)) => summary.text(),
-        (_, None) => "pytest did not get as far as running tests".to_owned(),
-    };
-    let is_error = *status == RunStatus::Cancelled || summary.is_none() || is_usage_error(evidence);
-    if is_error && *status != RunStatus::Cancelled {
-        // What it says about its configuration or its arguments.
-        let _ = write!(text, "\n\n{}", last_lines(printed));
-    }
+    let Evidence { run_id, status, reason, summary, artifacts, .. } = evidence;
+    let mut text = status_line(*status, evidence.exit_code);
     // Writing to a text does not fail.
+    if *status == RunStatus::Cancelled {
+        let _ = write!(text, "\n{CANCELLED}");
+    }
+    if let Some(reason) = reason {
+        let _ = write!(text, "\nNo result: {reason}.");
+    }
+    if let Some(summary) = summary {
+        let whose = if reason.is_some() { "The report says: " } else { "" };
+        let _ = write!(text, "\n{whose}{}", summary.text());
+    }
+    if reason.is_some() {
+        // What it says about its configuration or its arguments.
+        let _ = write!(text, "{}", last_lines(printed));
+    }
     let _ = write!(text, "\n\nrun_id: {run_id}\nartifacts:");
     for artifact in artifacts.iter().take(ARTIFACTS_TOLD_MAX) {
-        let _ = write!(text, " {} ({} bytes)", shown(&artifact.path), artifact.bytes);
+        let _ = write!(text, " {} ({} bytes)", plain_line(&artifact.path), artifact.bytes);
     }
     if artifacts.len() > ARTIFACTS_TOLD_MAX {
         let _ = write!(text, " … list_artifacts lists all {}", artifacts.len());
@@ -79,40 +90,45 @@ pub(super) fn of_run(evidence: &Evidence, printed: &str) -> GovernedReply {
     let meta = json!({
         "run_id": run_id,
         "status": status,
+        "reason": reason,
         "exit_code": evidence.exit_code,
         "duration_ms": evidence.duration_ms,
         "sandbox": evidence.sandbox_tier,
         "governance": evidence.governance,
     });
+    let is_error = *status == RunStatus::Cancelled || reason.is_some();
     GovernedReply { is_error, ..GovernedReply::text(text, meta) }
+}
+
+/// The first line about a run.
+fn status_line(status: RunStatus, exit_code: Option<i32>) -> String {
+    let ended = exit_code.filter(|_| status != RunStatus::Cancelled).map(ending);
+    let ended = ended.map(|ended| format!(", {ended}")).unwrap_or_default();
+    format!("Status: {}{ended}", status.as_str())
 }
 
 /// A run that was not wanted any more before it started.
 pub(super) fn of_cancelled(run_id: Uuid) -> GovernedReply {
     let meta = json!({ "run_id": run_id, "status": RunStatus::Cancelled });
-    GovernedReply { is_error: true, ..GovernedReply::text(CANCELLED.to_owned(), meta) }
+    let text = format!("{}\n{CANCELLED}", status_line(RunStatus::Cancelled, None));
+    GovernedReply { is_error: true, ..GovernedReply::text(text, meta) }
 }
 
-/// A name that tests chose: on one line, and without what a terminal obeys.
-fn shown(path: &str) -> String {
-    path.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
-}
-
-/// Whether pytest could not make sense of its arguments or configuration, or broke down (exit codes
-/// 3 and 4).
-fn is_usage_error(evidence: &Evidence) -> bool {
-    matches!(evidence.exit_code, Some(3 | 4))
-}
-
+/// The end of what was printed, so that no line of it looks like one of ours.
 fn last_lines(printed: &str) -> String {
     let lines: Vec<&str> = printed.lines().filter(|line| !line.trim().is_empty()).collect();
-    let last = lines.get(lines.len().saturating_sub(10)..).unwrap_or_default();
-    last.join("\n").chars().take(2000).collect()
+    let last = lines.get(lines.len().saturating_sub(LAST_LINES)..).unwrap_or_default();
+    if last.is_empty() {
+        return "\n\nNothing was printed.".to_owned();
+    }
+    let lines: Vec<String> = last.iter().map(|line| plain(line)).collect();
+    let lines: String = lines.join("\n  ").chars().take(LAST_CHARS).collect();
+    format!("\n\nThe last lines that were printed:\n  {lines}")
 }
 
 /// The evidence of a run, as it was written.
-pub(super) fn of_evidence(run_id: Uuid, evidence: String) -> GovernedReply {
-    GovernedReply::text(evidence, json!({ "run_id": run_id }))
+pub(super) fn of_evidence(run_id: Uuid, evidence: &str) -> GovernedReply {
+    GovernedReply::text(plain_json(evidence), json!({ "run_id": run_id }))
 }
 
 /// The runs, newest first.
@@ -137,7 +153,7 @@ fn of_page(list: &Value, next: Option<usize>, truncated: bool) -> GovernedReply 
         }
     }
     let meta = list.get("run_id").map_or_else(|| json!({}), |id| json!({ "run_id": id }));
-    GovernedReply::text(format!("{list:#}"), meta)
+    GovernedReply::text(plain_json(&format!("{list:#}")), meta)
 }
 
 /// A part of a file.
@@ -151,21 +167,31 @@ pub(super) fn of_content(run_id: Uuid, path: &str, chunk: Chunk) -> GovernedRepl
         "total_bytes": total_bytes,
         "next_offset": next_offset,
     });
+    let mut notes = Vec::new();
     let block = match content {
-        Content::Text(text) => Block::Text(text),
+        Content::Text(text) => {
+            let hidden = text.chars().filter(|c| is_hidden(*c)).count();
+            if hidden > 0 {
+                notes.push(format!(
+                    "[{hidden} characters that a terminal obeys, or that are not seen, are shown as {}]",
+                    char::REPLACEMENT_CHARACTER
+                ));
+            }
+            Block::Text(plain(&text))
+        }
         Content::Binary(base64) => Block::Binary {
             uri: format!("qwed-artifact:///{run_id}/{}", escaped(path)),
             media_type: media_type.to_owned(),
             base64,
         },
     };
-    let mut blocks = vec![block];
     if let Some(next) = next_offset {
         // For the model, which does not see `_meta`.
-        blocks.push(Block::Text(format!(
+        notes.push(format!(
             "[{bytes} of {total_bytes} bytes; the next part starts at offset {next}]"
-        )));
+        ));
     }
+    let blocks = [block].into_iter().chain(notes.into_iter().map(Block::Text)).collect();
     GovernedReply { blocks, is_error: false, meta }
 }
 

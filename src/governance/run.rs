@@ -12,11 +12,14 @@ use super::audit::AuditEvent;
 use super::budget::Bound;
 use super::call::{Cleared, blocking};
 use super::evidence::{Evidence, RunStatus};
-use super::pytest::{JUNIT_FILE, NO_PYTEST};
+use super::pytest::{JUNIT_FILE, NO_PYTEST, PythonPath, RESERVE_FILE, RUNNING_FILE};
 use super::scripts::{details, figures};
 use super::summary::{REPORT_BYTES_MAX, TestSummary};
+use super::verdict::Verdict;
 use super::{Governance, GovernedReply, Refusal, reply};
-use crate::executor::{Ending, LeftFolder, NotContained, Outcome, ProjectRun, RunError, RunLimits};
+use crate::executor::{
+    Ending, FindError, LeftFolder, NotContained, Outcome, ProjectRun, RunError, RunLimits,
+};
 use crate::sandbox::Tier;
 
 /// How often the size of what tests leave behind is looked at.
@@ -53,9 +56,17 @@ struct Ran {
     left: Size,
 }
 
+/// What is found among what a run has left.
+struct Left {
+    folder: RunFolder,
+    report: Option<TestSummary>,
+    /// Whether pytest came to its end.
+    is_complete: bool,
+}
+
 /// What came of a run.
 struct Conclusion {
-    status: RunStatus,
+    verdict: Verdict,
     /// Why the caller gets an error in place of a result.
     refusal: Option<Refusal>,
     outcome: Option<Outcome>,
@@ -82,9 +93,18 @@ impl Governance {
         let started = SystemTime::now();
         let ran = self.execute(&cleared, &folder).await;
         let is_excessive = matches!(&ran, Ok(Ran { left: Size::Above, .. }));
-        let (folder, summary) = self.take_stock(folder, is_excessive).await?;
-        let conclusion = conclusion(&cleared, ran, summary);
-        let word = conclusion.refusal.as_ref().map_or(word(conclusion.status), Refusal::name);
+        let Left { folder, report, is_complete } = take_stock(folder, is_excessive).await?;
+        let conclusion = match ran {
+            Err(not_run) => not_run.conclusion(),
+            Ok(ran)
+                if ran.outcome.ending == Ending::Exited(NO_PYTEST) && self.lacks_pytest().await =>
+            {
+                Conclusion::without_pytest(ran.outcome)
+            }
+            Ok(ran) => conclusion(&cleared, ran, report, is_complete),
+        };
+        let status = conclusion.verdict.status;
+        let word = conclusion.refusal.as_ref().map_or(word(status), Refusal::name);
         let stored = self.store_evidence(&cleared, folder, &conclusion, started).await;
         let finished = self.finished(&cleared, conclusion.outcome.as_ref(), word).await;
         self.retain(&cleared.policy);
@@ -120,23 +140,10 @@ impl Governance {
         }
     }
 
-    /// Reads what pytest reported, and removes what is more than a run may leave: it may have filled
-    /// the disk.
-    async fn take_stock(
-        &self,
-        folder: RunFolder,
-        is_excessive: bool,
-    ) -> Result<(RunFolder, Option<TestSummary>), Refusal> {
-        blocking(move || {
-            let bytes_max = u64::try_from(REPORT_BYTES_MAX).unwrap_or(u64::MAX);
-            let report = folder.left_file(JUNIT_FILE, bytes_max);
-            let summary = report.and_then(|report| TestSummary::from_junit(&report).ok());
-            if is_excessive && let Err(error) = folder.remove_files() {
-                tracing::error!(%error, "what a run left stays");
-            }
-            (folder, summary)
-        })
-        .await
+    /// Whether the interpreter has no pytest. Not what a run says, which may have any exit code.
+    async fn lacks_pytest(&self) -> bool {
+        let inventory = self.executor.inventory(vec!["pytest".to_owned()]).await;
+        inventory.is_some_and(|inventory| !inventory.packages.contains_key("pytest"))
     }
 
     /// What the sandbox is told.
@@ -145,17 +152,19 @@ impl Governance {
         let passed_on = policy.sandbox.env_whitelist.iter();
         let passed_on =
             passed_on.filter_map(|name| Some((name.clone(), std::env::var(name).ok()?)));
+        let python_path = PythonPath::of_server(&order.workspace);
         let own = [
             // The project is read-only.
             ("PYTHONDONTWRITEBYTECODE", "1".to_owned()),
             // Where tests may leave files.
             ("QWED_ARTIFACTS", files.to_string_lossy().into_owned()),
         ];
+        let own = own.into_iter().chain(python_path.variable());
         let own = own.map(|(name, value)| (name.to_owned(), value));
         let left_bytes_max = policy.budget.artifact_bytes();
         let output_bytes = policy.budget.output_bytes();
         ProjectRun {
-            source: order.source(files, left_bytes_max),
+            source: order.source(&python_path, files, left_bytes_max),
             workspace: order.workspace.clone(),
             readable: policy.sandbox.allowed_paths.clone(),
             closed: self.data_folder.clone(),
@@ -218,7 +227,8 @@ impl Governance {
             run_id: cleared.call.run_id,
             tool: cleared.call.tool.name().to_owned(),
             user: cleared.caller.user.to_string(),
-            status: conclusion.status,
+            status: conclusion.verdict.status,
+            reason: conclusion.verdict.reason.clone(),
             exit_code: outcome.map(|outcome| outcome.ending.exit_code()),
             started: started.into(),
             finished: SystemTime::now().into(),
@@ -231,7 +241,7 @@ impl Governance {
             sandbox_tier: outcome
                 .and_then(|outcome| outcome.tier)
                 .map(|tier| tier.as_str().to_owned()),
-            governance: cleared.budget.told(conclusion.status == RunStatus::BudgetExceeded),
+            governance: cleared.budget.told(conclusion.verdict.status == RunStatus::BudgetExceeded),
         };
         // When the server ends there is no time for it.
         let hashed_bytes_max =
@@ -283,25 +293,38 @@ fn word(status: RunStatus) -> &'static str {
     }
 }
 
+/// Reads what pytest reported, and removes what is more than a run may leave: it may have filled
+/// the disk.
+async fn take_stock(folder: RunFolder, is_excessive: bool) -> Result<Left, Refusal> {
+    blocking(move || {
+        let bytes_max = u64::try_from(REPORT_BYTES_MAX).unwrap_or(u64::MAX);
+        let report = folder.left_file(JUNIT_FILE, bytes_max);
+        let report = report.and_then(|report| TestSummary::from_junit(&report).ok());
+        let is_complete = !folder.take_left(RUNNING_FILE);
+        folder.take_left(RESERVE_FILE);
+        if is_excessive && let Err(error) = folder.remove_files() {
+            tracing::error!(%error, "what a run left stays");
+        }
+        Left { folder, report, is_complete }
+    })
+    .await
+}
+
 /// What the end of a run means.
 fn conclusion(
     cleared: &Cleared,
-    ran: Result<Ran, NotRun>,
-    summary: Option<TestSummary>,
+    ran: Ran,
+    report: Option<TestSummary>,
+    is_complete: bool,
 ) -> Conclusion {
-    let Ran { outcome, bound, left } = match ran {
-        Ok(ran) => ran,
-        Err(NotRun::Failed(error)) => return not_run(&error),
-        Err(NotRun::Refused(refusal)) => {
-            let status = RunStatus::BudgetExceeded;
-            return Conclusion { status, refusal: Some(refusal), outcome: None, summary: None };
-        }
-    };
+    let Ran { outcome, bound, left } = ran;
     let (sandbox, budget) = (&cleared.policy.sandbox, &cleared.policy.budget);
     let is_flood = outcome.stdout.is_truncated || outcome.stderr.is_truncated;
-    let violation =
-        |reason: String| (RunStatus::SandboxViolation, Some(Refusal::SandboxViolation(reason)));
-    let (status, refusal) = match outcome.ending {
+    let violation = |reason: String| {
+        let verdict = Verdict::of_status(RunStatus::SandboxViolation);
+        (verdict, Some(Refusal::SandboxViolation(reason)))
+    };
+    let (verdict, refusal) = match outcome.ending {
         _ if left == Size::Above => {
             let most = budget.artifact_bytes();
             violation(format!(
@@ -319,40 +342,59 @@ fn conclusion(
             let most = sandbox.memory_limit_mb;
             violation(format!("the tests took more than {most} MiB of memory"))
         }
-        Ending::Exited(KILLED_BY_FILTER) => {
-            violation("a process was ended by SIGSYS, as for a forbidden system call".to_owned())
-        }
+        Ending::Exited(KILLED_BY_FILTER) => violation(
+            "the tests were ended by SIGSYS: they made a system call that is forbidden, or sent it \
+             themselves"
+                .to_owned(),
+        ),
         Ending::TimedOut => match bound {
-            Bound::Timeout => (RunStatus::Timeout, Some(Refusal::Timeout)),
+            Bound::Timeout => (Verdict::of_status(RunStatus::Timeout), Some(Refusal::Timeout)),
             Bound::Budget => {
                 let refusal = Refusal::BudgetExceeded("elapsed_ms_total");
-                (RunStatus::BudgetExceeded, Some(refusal))
+                (Verdict::of_status(RunStatus::BudgetExceeded), Some(refusal))
             }
         },
-        Ending::Cancelled => (RunStatus::Cancelled, None),
-        // Pytest also ends with 0 where it was asked for something else than to run tests.
-        Ending::Exited(0) => match summary.as_ref().map(TestSummary::is_empty) {
-            Some(false) => (RunStatus::Passed, None),
-            Some(true) => (RunStatus::NoTests, None),
-            None => (RunStatus::Error, None),
-        },
-        Ending::Exited(1) => (RunStatus::Failed, None),
-        Ending::Exited(5) => (RunStatus::NoTests, None),
-        Ending::Exited(NO_PYTEST) => {
-            let message = "pytest is not installed for the interpreter of this server. Ask the \
-                           admin to install it there";
-            (RunStatus::Error, Some(Refusal::Internal(message.to_owned())))
-        }
-        Ending::Exited(_) => (RunStatus::Error, None),
+        Ending::Cancelled => (Verdict::of_status(RunStatus::Cancelled), None),
+        Ending::Exited(code) => (Verdict::of(code, report.as_ref(), is_complete), None),
     };
-    Conclusion { status, refusal, outcome: Some(outcome), summary }
+    Conclusion { verdict, refusal, outcome: Some(outcome), summary: report }
 }
 
-/// What it means that there was no run.
-fn not_run(error: &RunError) -> Conclusion {
-    tracing::error!(%error, "pytest was not run");
-    let (status, refusal) = match error {
-        RunError::Contain(NotContained::Sandbox(_))
+impl Conclusion {
+    /// There was nothing to run the tests with.
+    fn without_pytest(outcome: Outcome) -> Self {
+        let message = "pytest is not installed for the interpreter of this server. Ask the admin to \
+                       install it there";
+        Self {
+            verdict: Verdict::of_status(RunStatus::Error),
+            refusal: Some(Refusal::Internal(message.to_owned())),
+            outcome: Some(outcome),
+            summary: None,
+        }
+    }
+}
+
+impl NotRun {
+    /// What it means that there was no run.
+    fn conclusion(self) -> Conclusion {
+        let (status, refusal) = match self {
+            Self::Refused(refusal) => (RunStatus::BudgetExceeded, refusal),
+            Self::Failed(error) => {
+                tracing::error!(%error, "pytest was not run");
+                refusal_of(&error)
+            }
+        };
+        let verdict = Verdict::of_status(status);
+        Conclusion { verdict, refusal: Some(refusal), outcome: None, summary: None }
+    }
+}
+
+/// What the caller is told where nothing was run.
+fn refusal_of(error: &RunError) -> (RunStatus, Refusal) {
+    match error {
+        RunError::Contain(
+            NotContained::Sandbox(_) | NotContained::FindInterpreter(FindError::InWorkspace(_)),
+        )
         | RunError::StartPython(_)
         | RunError::Project(_) => {
             (RunStatus::SandboxViolation, Refusal::SandboxViolation(error.to_string()))
@@ -365,6 +407,5 @@ fn not_run(error: &RunError) -> Conclusion {
         | RunError::SupervisorDied
         | RunError::DoesNotEnd
         | RunError::OthersDoNotEnd => (RunStatus::Error, Refusal::Internal(error.to_string())),
-    };
-    Conclusion { status, refusal: Some(refusal), outcome: None, summary: None }
+    }
 }

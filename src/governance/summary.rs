@@ -5,6 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::plain_text::plain;
+
 use junit::{Case, Outcome, OutcomeKind};
 
 pub(crate) use junit::SummaryError;
@@ -236,17 +238,15 @@ fn failure_kind(outcome: &Outcome) -> FailureKind {
     }
 }
 
-/// The beginning of a text, without what a terminal would obey.
+/// The beginning of a text, without what nobody sees.
 fn excerpt(text: &str, chars_max: usize) -> String {
-    let is_obeyed = |c: char| c.is_control() && c != '\n' && c != '\t';
-    let shown = |c| if is_obeyed(c) { char::REPLACEMENT_CHARACTER } else { c };
-    let mut chars = text.trim_end().chars().map(shown);
+    let mut chars = text.trim_end().chars();
     let mut excerpt: String = chars.by_ref().take(chars_max).collect();
     if chars.next().is_some() {
         excerpt.pop();
         excerpt.push('…');
     }
-    excerpt
+    plain(&excerpt)
 }
 
 mod junit;

@@ -65,6 +65,15 @@ impl View {
     }
 }
 
+/// Whether something in `folder`, which is a real path, has a say in where `path` leads, as far as
+/// anything is there.
+pub(crate) fn leads_through(path: &Path, folder: &Path) -> bool {
+    let mut way = Way::default();
+    let real = resolve(path, &mut way);
+    let mut places = way.links.keys().chain(&way.folders).chain(&real);
+    places.any(|place| place.starts_with(folder))
+}
+
 /// The real path of `path`, which has to be absolute; what is on the way goes into `way`.
 fn resolve(path: &Path, way: &mut Way) -> Option<PathBuf> {
     if !path.is_absolute() {

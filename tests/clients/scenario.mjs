@@ -118,7 +118,7 @@ async function checkGoverned(report, connect, binary, recordings) {
             assert.ok(!token, `refused with a token: ${error}`);
             return;
           }
-          assert.ok(token && reply.texts[0].startsWith('1 passed in '), show(reply));
+          assert.ok(token && reply.texts[0].startsWith('Status: passed, exit code 0\n1 passed in '), show(reply));
         }),
       SESSION_SECONDS_MAX,
     );

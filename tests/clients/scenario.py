@@ -158,7 +158,7 @@ async def check_governed(report: Report, connect: Connect, binary: str, recordin
                     equal("code", getattr(error, "code", None) or error.error.code, -32001)
                     assert not token, f"refused with a token: {error}"
                 else:
-                    assert token and reply.texts[0].startswith("1 passed in "), reply
+                    assert token and reply.texts[0].startswith("Status: passed, exit code 0\n1 passed in "), reply
         await check_close(report, f"of governed tools {name}", server.recordings)
 
 

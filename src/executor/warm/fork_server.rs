@@ -65,6 +65,14 @@ pub(super) enum ForkServerError {
     /// Its children would not be contained: the layers below tier 3 do not do for them.
     #[error("warm interpreters take tier 3 of the sandbox")]
     NotAtThisTier,
+    /// What it loads could come from there, and it has rights that no script has.
+    #[error(
+        "scripts can read the workspace of the governed tools (PYTHONPATH, a .pth file or \
+         QWED_MCP_READ_PATHS names it), and its code must not run in a fork server"
+    )]
+    Untrusted,
+    #[error("where the workspace of the governed tools is is not known: {0}")]
+    UntrustedUnknown(String),
     #[error(transparent)]
     NotContained(#[from] NotContained),
     #[error("its supervisor could not be started: {0}")]
@@ -121,6 +129,11 @@ impl ForkServer {
         let plan = &contained.plan;
         if plan.tier != Tier::T3 {
             return Err(ForkServerError::NotAtThisTier);
+        }
+        let untrusted = alone.untrusted().folder().map_err(ForkServerError::UntrustedUnknown)?;
+        let mut open = plan.readable.iter().chain(plan.links.iter().map(|(link, _)| link));
+        if untrusted.is_some_and(|untrusted| open.any(|path| untrusted.overlaps(path))) {
+            return Err(ForkServerError::Untrusted);
         }
         // Before anything is loaded: what is changed meanwhile is a change.
         let folders = plan.readable.iter().map(|folder| (folder.clone(), changed(folder)));

@@ -31,7 +31,7 @@ use super::limits::CPU_GRACE;
 use super::one_shot::without_byte_order_mark;
 use super::{
     Executor, OneShotExecutor, Outcome, ProjectRun, Readiness, Run, RunError, RunLimits, ShutDown,
-    TakeInventory,
+    TakeInventory, Untrusted,
 };
 
 /// How long to go without a fork server after one could not be had.
@@ -74,12 +74,13 @@ enum State {
 }
 
 impl WarmExecutor {
-    /// An executor for the interpreter and the sandbox that the settings want.
-    pub(crate) fn new(settings: &Settings) -> Self {
+    /// An executor for the interpreter and the sandbox that the settings want. Nothing of the
+    /// `untrusted` folder runs outside of that, nor in a fork server.
+    pub(crate) fn new(settings: &Settings, untrusted: Untrusted) -> Self {
         let longest = settings.sync_timeout.max(settings.background_timeout);
         Self {
             inner: Arc::new(Inner {
-                alone: OneShotExecutor::new(settings),
+                alone: OneShotExecutor::new(settings, untrusted),
                 loading: Loading {
                     modules: settings.preload.clone(),
                     cpu_seconds: (longest + CPU_GRACE + Duration::from_millis(999)).as_secs(),
@@ -183,7 +184,7 @@ impl Inner {
                 Some(Arc::new(Pool::new(server, &self.tasks)))
             }
             // The admin wants it so, and knows.
-            Err(error @ ForkServerError::NotAtThisTier) => {
+            Err(error @ (ForkServerError::NotAtThisTier | ForkServerError::Untrusted)) => {
                 tracing::info!("{error}");
                 None
             }

@@ -21,6 +21,12 @@ impl RunFolder {
         let files = self.folder.folder(OsStr::new(FILES)).ok()?;
         read_whole(&files.file(OsStr::new(name)).ok()?, bytes_max).ok()
     }
+
+    /// Removes something at the top of the folder of the tests, and tells whether it was there.
+    pub(crate) fn take_left(&self, name: &str) -> bool {
+        let files = self.folder.folder(OsStr::new(FILES));
+        files.is_ok_and(|files| files.remove_file(OsStr::new(name)).is_ok())
+    }
 }
 
 impl Artifacts {

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use crate::executor::Untrusted;
+
 use super::{POLICY_BYTES_MAX, Policy, PolicyError};
 
 /// A file that changed less than this before it was read may change once more without another time:
@@ -60,6 +62,16 @@ impl PolicyFile {
             None => read(&self.path).map_err(|error| unreadable(&error))?,
         };
         last.insert(reading).policy.clone()
+    }
+}
+
+/// Tells an executor which folder's code must not run outside of the sandbox.
+impl From<Arc<PolicyFile>> for Untrusted {
+    fn from(policy: Arc<PolicyFile>) -> Self {
+        Self::told_by(move || {
+            let policy = policy.current().map_err(|error| error.to_string())?;
+            Ok(policy.workspace_root.clone())
+        })
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{McpProcess, eventually, has_threads};
 
-use super::{Governed, assert_refused, call_as, params, run_id, run_pytest, text};
+use super::{Governed, assert_refused, call_as, counted, params, run_id, run_pytest, text};
 
 tests! {
     needs [Sandbox]:
@@ -139,7 +139,7 @@ fn sigkill_at_any_point_leaves_a_chain_that_verifies_and_shows_what_was_interrup
     // The next server shows them, and works.
     let mut server = governed.connect();
     let reply = run_pytest(&mut server, &governed.user, TEST);
-    assert!(text(&reply).starts_with("1 passed in "), "{reply}");
+    assert!(counted(&reply).starts_with("1 passed in "), "{reply}");
     let mut shown = BTreeSet::new();
     let mut offset = Some(0);
     while let Some(from) = offset {

@@ -4,6 +4,8 @@ mod attacks;
 mod audit;
 mod refusals;
 mod runs;
+mod traps;
+mod verdicts;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,10 +17,9 @@ use crate::harness::{McpProcess, ServerBuilder, Test, binary, python, root};
 
 /// The tests of all parts.
 pub(crate) fn tests() -> Vec<Test> {
-    [attacks::tests(), audit::tests(), refusals::tests(), runs::tests()]
-        .into_iter()
-        .flatten()
-        .collect()
+    let parts = [attacks::tests(), audit::tests(), refusals::tests(), runs::tests()];
+    let parts = parts.into_iter().chain([traps::tests(), verdicts::tests()]);
+    parts.flatten().collect()
 }
 
 /// The user of a server that is no root's.
@@ -157,6 +158,15 @@ pub(crate) fn run_pytest(server: &mut McpProcess, token: &str, path: &str) -> Va
 #[track_caller]
 pub(crate) fn text(reply: &Value) -> &str {
     reply["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text in {reply}"))
+}
+
+/// The line with the counts of a run that has a result, which is behind its status.
+#[track_caller]
+pub(crate) fn counted(reply: &Value) -> &str {
+    let mut lines = text(reply).lines();
+    let status = lines.next().unwrap_or_default();
+    assert!(status.starts_with("Status: "), "{reply}");
+    lines.next().unwrap_or_default()
 }
 
 /// The run id of a reply, whether it is a result or an error.

@@ -1,17 +1,15 @@
 //! Contract 7, row by row: every refusal with its code, its name and its line in the audit log.
 
 use std::fs;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::{
-    Governed, ORDINARY_USER, assert_refused, call_as, evidence, params, quoted, run_id, run_pytest,
-    text,
+    Governed, ORDINARY_USER, assert_refused, call_as, evidence, params, run_id, run_pytest, text,
 };
 use crate::harness::{
-    McpProcess, ServerBuilder, deadline, eventually, has_threads, public_python, python, quickest,
+    McpProcess, ServerBuilder, deadline, eventually, has_threads, public_python, quickest,
 };
 use crate::sandbox::of_user;
 
@@ -33,7 +31,6 @@ tests! {
         arguments_that_fail_validation_are_told_by_name,
         a_damaged_store_or_policy_at_the_start,
         what_is_taken_back_reaches_those_who_wait_too,
-        an_interpreter_of_the_workspace_is_refused_before_it_is_asked_anything,
         the_interpreter_is_asked_without_the_servers_secrets;
 }
 
@@ -482,7 +479,13 @@ fn a_damaged_store_or_policy_at_the_start() {
     let mut server = governed.connect();
     let reply = server.request("tools/call", &params(&governed.admin, "run_pytest", &json!({})));
     assert_refused(&reply, -32004, "POLICY_BLOCKED", "Tool blocked by policy: line 1");
-    assert!(!server.execute("print(1)").is_error, "scripts are not the policy's business");
+    // It may name the folder that the interpreter is in.
+    let result = server.execute("print(1)");
+    let told = "it is not known where the workspace is, whose code must not run outside of the \
+                sandbox: line 1";
+    assert!(result.is_error && result.text().contains(told), "{:?}", result.texts);
+    governed.write_policy("");
+    assert!(!server.execute("print(1)").is_error);
     server.finish();
 }
 
@@ -518,37 +521,6 @@ def test_it():
     let reply = server.reply(third);
     assert!(reply["result"].is_object() || reply["error"]["code"] == -32004, "{reply}");
     server.finish();
-}
-
-fn an_interpreter_of_the_workspace_is_refused_before_it_is_asked_anything() {
-    let governed = Governed::new("ledger");
-    let environment = governed.workspace.join("venv");
-    let made =
-        Command::new(python()).args(["-m", "venv", "--without-pip"]).arg(&environment).status();
-    assert!(made.unwrap().success());
-    let marker = governed.beside("escaped");
-    let libraries = environment.join("lib");
-    let version = fs::read_dir(libraries).unwrap().next().unwrap().unwrap().path();
-    let line = format!("import os; open({}, 'w').write(str(os.environ))\n", quoted(&marker));
-    fs::write(version.join("site-packages/evil.pth"), line).unwrap();
-    let interpreter = environment.join("bin/python");
-    // The control: it runs when the interpreter starts.
-    let control = Command::new(&interpreter).args(["-c", "pass"]).status();
-    assert!(control.unwrap().success() && marker.exists());
-    fs::remove_file(&marker).unwrap();
-
-    for (name, value) in
-        [("QWED_MCP_PYTHON", interpreter.to_str()), ("VIRTUAL_ENV", environment.to_str())]
-    {
-        let server = governed.server().without("QWED_MCP_PYTHON");
-        let server = server.without("QWED_MCP_TRUSTED_CODE_EXECUTION");
-        let mut server = server.variable(name, value.unwrap()).connect();
-        let reply = run_pytest(&mut server, &governed.admin, "tests");
-        let message = "Sandbox violation: the interpreter is in the workspace";
-        assert_refused(&reply, -32006, "SANDBOX_VIOLATION", message);
-        server.finish();
-        assert!(!marker.exists(), "{name}: code of the workspace ran outside of the sandbox");
-    }
 }
 
 fn the_interpreter_is_asked_without_the_servers_secrets() {

@@ -9,8 +9,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{
-    Governed, ORDINARY_USER, assert_refused, call_as, evidence, params, quoted, run_id, run_pytest,
-    text,
+    Governed, ORDINARY_USER, assert_refused, call_as, counted, evidence, params, quoted, run_id,
+    run_pytest, text,
 };
 use crate::harness::{python, root};
 use crate::sandbox::of_user;
@@ -67,7 +67,9 @@ fn a_project_with_every_kind_of_test_counts_as_in_a_bare_run() {
     let reply = run_pytest(&mut server, &governed.user, "tests");
     let told = text(&reply);
     assert_eq!(reply["result"]["isError"], false, "{told}");
-    assert!(told.starts_with("9 passed, 1 failed, 2 errors, 1 skipped, 1 xfailed in "), "{told}");
+    let counts_told = "9 passed, 1 failed, 2 errors, 1 skipped, 1 xfailed in ";
+    assert!(told.starts_with("Status: failed, exit code 1\n"), "{told}");
+    assert!(counted(&reply).starts_with(counts_told), "{told}");
     assert!(
         told.contains("tests/test_ledger.py::TestTransfer::test_is_wrong_on_purpose"),
         "{told}"
@@ -119,7 +121,7 @@ fn what_pytest_is_asked_for_is_what_it_runs() {
         (json!({ "test_path": "tests", "keyword": "--help" }), "no tests ran in "),
     ] {
         let reply = call_as(&mut server, &governed.user, "run_pytest", arguments.clone());
-        assert!(text(&reply).starts_with(expected), "{arguments}: {reply}");
+        assert!(counted(&reply).starts_with(expected), "{arguments}: {reply}");
         assert_eq!(reply["result"]["isError"], false, "{reply}");
     }
     // What ends with 0 and has run nothing.
@@ -246,7 +248,7 @@ def test_shell():
     let mut server = governed.connect();
     let reply = run_pytest(&mut server, &governed.user, "tests/test_refused.py");
     let told = text(&reply);
-    assert!(told.starts_with("2 failed in "), "{told}");
+    assert!(counted(&reply).starts_with("2 failed in "), "{told}");
     assert!(told.contains("sandbox"), "{told}");
     server.finish();
 }
@@ -269,7 +271,7 @@ def test_it():
     assert os.environ['ALLOWED'] == 'yes'
     names = set(os.environ) - {{'PYTEST_CURRENT_TEST', 'PYTEST_VERSION'}}
     assert names == {{
-        'ALLOWED', 'HOME', 'LC_CTYPE', 'MKL_NUM_THREADS', 'OMP_NUM_THREADS',
+        'ALLOWED', 'COVERAGE_FILE', 'HOME', 'LC_CTYPE', 'MKL_NUM_THREADS', 'OMP_NUM_THREADS',
         'OPENBLAS_NUM_THREADS', 'PATH', 'PYTHONDONTWRITEBYTECODE', 'PYTHONHASHSEED',
         'QWED_ARTIFACTS', 'TMPDIR',
     }}
@@ -280,7 +282,7 @@ def test_it():
     let server = governed.server().variable("ALLOWED", "yes").variable("SECRET", "no");
     let mut server = server.variable("QWED_MCP_AUTH_TOKEN", &governed.admin).connect();
     let reply = run_pytest(&mut server, &governed.user, "tests/test_environment.py");
-    assert!(text(&reply).starts_with("1 passed in "), "{reply}");
+    assert!(counted(&reply).starts_with("1 passed in "), "{reply}");
 
     // What would open the data folder is refused.
     for path in [governed.data.clone(), governed.data.join("artifacts"), governed.beside("")] {
@@ -308,7 +310,7 @@ fn an_ordinary_user_runs_tests_at_tier_3_and_at_tier_2() {
         let mut server = of_user(server, Some(ORDINARY_USER)).connect();
         let arguments = json!({ "test_path": "tests", "keyword": "withdraw or python or files" });
         let reply = call_as(&mut server, &governed.user, "run_pytest", arguments);
-        assert!(text(&reply).starts_with("5 passed in "), "{tier}: {reply}");
+        assert!(counted(&reply).starts_with("5 passed in "), "{tier}: {reply}");
         assert_eq!(reply["result"]["_meta"]["qwed.ai/run"]["sandbox"], tier);
         server.finish();
     }
@@ -354,7 +356,7 @@ def test_short():
     let short = run_pytest(&mut server, &governed.user, "tests/test_long.py::test_short");
     let short = run_id(&short);
     let reply = server.reply(long);
-    assert!(text(&reply).starts_with("1 passed in "), "{reply}");
+    assert!(counted(&reply).starts_with("1 passed in "), "{reply}");
     let long = run_id(&reply);
     let deadline = std::time::Instant::now() + Duration::from_secs(10);
     let folder = |id: &str| governed.data.join("artifacts").join(id);

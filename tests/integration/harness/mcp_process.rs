@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
@@ -26,6 +26,8 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(240);
 #[derive(Debug)]
 pub(crate) struct ServerBuilder {
     variables: Vec<(String, String)>,
+    /// Its current folder, if not the tests' own.
+    folder: Option<PathBuf>,
     /// The user to run as, if not the tests' own.
     user: Option<u32>,
     /// The binary, where that user cannot reach the checkout.
@@ -41,7 +43,7 @@ impl ServerBuilder {
 
     /// A server as [`Self::new`] has it, with another interpreter.
     pub(crate) fn of_interpreter(python: &Path) -> Self {
-        let builder = Self { variables: Vec::new(), user: None, program: None };
+        let builder = Self { variables: Vec::new(), folder: None, user: None, program: None };
         builder
             .variable("PATH", &std::env::var("PATH").unwrap())
             .variable("QWED_MCP_TRUSTED_CODE_EXECUTION", "true")
@@ -76,6 +78,12 @@ impl ServerBuilder {
         self
     }
 
+    /// Starts in this folder, as a client does that has a project open.
+    pub(crate) fn in_folder(mut self, folder: &Path) -> Self {
+        self.folder = Some(folder.to_owned());
+        self
+    }
+
     pub(crate) fn without(mut self, name: &str) -> Self {
         self.variables.retain(|(known, _)| known != name);
         self
@@ -87,6 +95,9 @@ impl ServerBuilder {
         command.env_clear().envs(self.variables.iter().map(|(name, value)| (name, value)));
         if let Some(user) = self.user {
             command.uid(user).gid(user);
+        }
+        if let Some(folder) = &self.folder {
+            command.current_dir(folder);
         }
         command
     }

@@ -1,0 +1,178 @@
+//! The folder whose code must never run outside of the sandbox: the workspace of the governed tools.
+//!
+//! Its tests are written by models, and so may be everything in it: an interpreter, what a `.pth`
+//! file names, a module that is called `json`. What is asked outside of the sandbox is looked at
+//! here before.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::sandbox::leads_through;
+
+/// How much is read of a file that may name an interpreter.
+const NAMING_BYTES_MAX: u64 = 4096;
+
+type Tell = dyn Fn() -> Result<Option<PathBuf>, String> + Send + Sync;
+
+/// Tells which folder that is now: an admin may change it while the server runs.
+#[derive(Clone, Default)]
+pub(crate) struct Untrusted {
+    tell: Option<Arc<Tell>>,
+}
+
+impl fmt::Debug for Untrusted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.tell.is_some() { "Untrusted(..)" } else { "Untrusted(none)" })
+    }
+}
+
+impl Untrusted {
+    /// The folder that `tell` gives, if any; an error where that cannot be known.
+    pub(crate) fn told_by(
+        tell: impl Fn() -> Result<Option<PathBuf>, String> + Send + Sync + 'static,
+    ) -> Self {
+        Self { tell: Some(Arc::new(tell)) }
+    }
+
+    /// The folder, as it is now.
+    pub(super) fn folder(&self) -> Result<Option<UntrustedFolder>, String> {
+        let Some(tell) = &self.tell else { return Ok(None) };
+        Ok(tell()?.map(|folder| UntrustedFolder::new(&folder)))
+    }
+}
+
+/// A folder whose code must not run outside of the sandbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct UntrustedFolder {
+    /// As it is named, and without links.
+    names: [PathBuf; 2],
+}
+
+impl UntrustedFolder {
+    pub(super) fn new(folder: &Path) -> Self {
+        let real = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
+        Self { names: [folder.to_owned(), real] }
+    }
+
+    /// Whether the folder has a say in what `path` is: as it is written, or by any link on its way.
+    pub(super) fn holds(&self, path: &Path) -> bool {
+        self.names.iter().any(|name| path.starts_with(name) || leads_through(path, name))
+    }
+
+    /// Whether anything of the folder is in `folder`, or the other way round.
+    #[cfg_attr(
+        any(not(target_os = "linux"), qwed_portable),
+        expect(dead_code, reason = "warm interpreters are Linux's")
+    )]
+    pub(super) fn overlaps(&self, folder: &Path) -> bool {
+        self.holds(folder) || self.names.iter().any(|name| name.starts_with(folder))
+    }
+
+    /// Whether to start the program at `path` would be to run code of the folder, as far as can be
+    /// seen from outside: where it is, which interpreter the first line of a script names, and from
+    /// where a virtual environment takes its standard library (PEP 405: `home`).
+    pub(super) fn is_started_by(&self, path: &Path) -> bool {
+        let beside = path.parent();
+        let above = beside.and_then(Path::parent);
+        let settings = [beside, above].into_iter().flatten().map(|at| at.join("pyvenv.cfg"));
+        let home = settings.filter_map(|settings| home_of(&settings));
+        self.holds(path)
+            || named_by_script(path).iter().any(|program| self.holds(program))
+            || home.into_iter().any(|home| self.holds(&home))
+    }
+
+    /// A search path without the folder's entries, and without those that depend on the current
+    /// folder, which may be it.
+    pub(super) fn removed_from(&self, search_path: &OsStr) -> OsString {
+        let kept = std::env::split_paths(search_path)
+            .filter(|entry| entry.is_absolute() && !self.holds(entry));
+        // What was split can be joined again.
+        std::env::join_paths(kept).unwrap_or_default()
+    }
+
+    /// Whether a value of the environment names anything in the folder.
+    pub(super) fn is_named_in(&self, value: &OsStr) -> bool {
+        std::env::split_paths(value).any(|path| path.is_absolute() && self.holds(&path))
+    }
+}
+
+/// The start of a file, if it can be read.
+fn start_of(path: &Path) -> Option<impl std::io::BufRead> {
+    // Opening a pipe would wait for a writer.
+    let is_file = path.metadata().is_ok_and(|metadata| metadata.is_file());
+    let file = is_file.then(|| File::open(path).ok()).flatten()?;
+    Some(BufReader::new(file.take(NAMING_BYTES_MAX)))
+}
+
+/// The paths in the first line of a script (`execve(2)`: the interpreter and an argument).
+fn named_by_script(path: &Path) -> Vec<PathBuf> {
+    let mut line = Vec::new();
+    let read = start_of(path).and_then(|mut start| start.read_until(b'\n', &mut line).ok());
+    let line = String::from_utf8_lossy(&line);
+    let words = line.strip_prefix("#!").filter(|_| read.is_some()).unwrap_or_default();
+    let words = words.split_whitespace().map(PathBuf::from);
+    words.filter(|word| word.is_absolute()).collect()
+}
+
+/// The folder of the interpreter that a virtual environment was made from.
+fn home_of(settings: &Path) -> Option<PathBuf> {
+    start_of(settings)?.lines().map_while(Result::ok).find_map(|line| {
+        let (key, value) = line.split_once('=')?;
+        key.trim().eq_ignore_ascii_case("home").then(|| PathBuf::from(value.trim()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn whatever_leads_through_the_folder_is_seen() {
+        let machine = tempfile::tempdir().unwrap();
+        let at = |path: &str| machine.path().join(path);
+        for folder in ["ws/.venv/bin", "elsewhere/bin", "made/bin"] {
+            fs::create_dir_all(at(folder)).unwrap();
+        }
+        symlink(at("ws"), at("alias")).unwrap();
+        symlink(at("ws/.venv"), at("link")).unwrap();
+        symlink("/bin/sh", at("ws/.venv/bin/python")).unwrap();
+        symlink(at("link/bin/python"), at("elsewhere/bin/python")).unwrap();
+        fs::write(at("script"), format!("#!/usr/bin/env {}\n", at("link/x").display())).unwrap();
+        fs::write(at("other-script"), "#!/bin/sh\n# /ws\n").unwrap();
+        fs::write(at("made/bin/python"), "").unwrap();
+        fs::write(at("made/pyvenv.cfg"), format!("Home = {}\n", at("ws/python").display()))
+            .unwrap();
+        // By its own name and by another.
+        for root in ["ws", "alias"] {
+            let untrusted = UntrustedFolder::new(&at(root));
+            for (path, expected) in [
+                ("ws/.venv/bin/python", true),
+                ("alias/.venv/bin/python", true),
+                ("link/bin/python", true),
+                ("elsewhere/bin/python", true),
+                ("elsewhere/../ws/../elsewhere", true),
+                ("elsewhere/bin", false),
+                ("missing", false),
+                ("ws/missing", true),
+                ("script", true),
+                ("other-script", false),
+                ("made/bin/python", true),
+            ] {
+                assert_eq!(untrusted.is_started_by(&at(path)), expected, "{root}: {path}");
+            }
+            assert!(untrusted.overlaps(machine.path()));
+            assert!(!untrusted.overlaps(&at("elsewhere/bin")));
+            let (outside, inside) = (at("made/bin"), at("link/bin"));
+            let path = [&outside, &inside, Path::new("bin"), Path::new("")];
+            let path = std::env::join_paths(path.map(Path::as_os_str)).unwrap();
+            assert_eq!(untrusted.removed_from(&path), *outside.as_os_str());
+            assert!(untrusted.is_named_in(&path) && !untrusted.is_named_in(outside.as_os_str()));
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Texts that tests wrote, as a model, a person or a terminal may get them.
+
+/// Characters that are not passed on.
+struct Hidden {
+    first: char,
+    last: char,
+    #[cfg_attr(not(test), expect(dead_code, reason = "for who reads the table, and its test"))]
+    why: &'static str,
+}
+
+/// What is obeyed instead of shown, or seen by a program and not by a person.
+const HIDDEN: [Hidden; 13] = [
+    hidden('\0', '\u{8}', "control characters: BEL, backspace"),
+    hidden(
+        '\u{b}',
+        '\u{1f}',
+        "control characters: ESC starts what a terminal obeys, CR writes over",
+    ),
+    hidden('\u{7f}', '\u{9f}', "DEL, and the control characters of ISO 6429 in one byte (CSI)"),
+    hidden('\u{ad}', '\u{ad}', "the soft hyphen is not seen within a line"),
+    hidden('\u{200b}', '\u{200b}', "the space without width is not seen"),
+    hidden(
+        '\u{2028}',
+        '\u{202e}',
+        "ends of lines for some readers only; embeddings and overrides of \
+                                    the direction of text (Trojan Source, CVE-2021-42574)",
+    ),
+    hidden(
+        '\u{2060}',
+        '\u{206f}',
+        "joiners and operators that are not seen; isolates of the \
+                                    direction of text, and formats that are out of use",
+    ),
+    hidden('\u{feff}', '\u{feff}', "the byte order mark is not seen"),
+    hidden('\u{fff9}', '\u{fffb}', "annotations, which are not seen"),
+    hidden('\u{1bca0}', '\u{1bca3}', "formats of shorthand, which are not seen"),
+    hidden('\u{1d173}', '\u{1d17a}', "formats of music, which are not seen"),
+    hidden('\u{e0000}', '\u{e007f}', "tags: ASCII that no person sees and every model reads"),
+    hidden('\u{e0100}', '\u{e01ef}', "selectors of variants by which bytes are hidden in a text"),
+];
+
+const fn hidden(first: char, last: char, why: &'static str) -> Hidden {
+    Hidden { first, last, why }
+}
+
+/// Whether a character is not passed on. Tabs and ends of lines are.
+pub(super) fn is_hidden(c: char) -> bool {
+    HIDDEN.iter().any(|row| (row.first..=row.last).contains(&c))
+}
+
+/// The text with a replacement for every character that is not passed on.
+pub(super) fn plain(text: &str) -> String {
+    text.chars().map(shown).collect()
+}
+
+/// The same on one line.
+pub(super) fn plain_line(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { shown(c) })
+        .collect()
+}
+
+fn shown(c: char) -> char {
+    if is_hidden(c) { char::REPLACEMENT_CHARACTER } else { c }
+}
+
+/// A JSON document with escapes for the characters that are not passed on: it means the same.
+pub(super) fn plain_json(document: &str) -> String {
+    let mut plain = String::with_capacity(document.len());
+    for c in document.chars() {
+        if is_hidden(c) {
+            let mut units = [0; 2];
+            plain.extend(c.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")));
+        } else {
+            plain.push(c);
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_sees_is_replaced_and_what_people_write_is_not() {
+        let written =
+            "a\tb\nΓειά, שלום, سلام, 你好, नमस्ते, e\u{301}, 👩\u{200d}🚀, ✔\u{fe0f}, 5\u{a0}€";
+        assert_eq!(plain(written), written);
+        for c in [
+            '\0',
+            '\u{7}',
+            '\u{8}',
+            '\r',
+            '\u{1b}',
+            '\u{7f}',
+            '\u{9b}',
+            '\u{200b}',
+            '\u{2028}',
+            '\u{202e}',
+            '\u{2066}',
+            '\u{2069}',
+            '\u{feff}',
+            '\u{e0041}',
+            '\u{e007f}',
+            '\u{e0100}',
+        ] {
+            assert_eq!(plain(&format!("a{c}b")), "a\u{fffd}b", "{c:?}");
+        }
+        // Every control character but the two.
+        let obeyed = (0..0x11_0000).filter_map(char::from_u32).filter(|c| c.is_control());
+        assert!(obeyed.into_iter().all(|c| is_hidden(c) != "\t\n".contains(c)));
+        assert_eq!(plain_line("a\tb\nc"), "a\u{fffd}b\u{fffd}c");
+    }
+
+    #[test]
+    fn json_means_the_same_afterwards() {
+        let value = serde_json::json!({ "a\u{202e}": "\u{1b}[0m\u{e0041}\u{9b}é\n" });
+        let text = plain_json(&format!("{value:#}"));
+        assert!(!text.chars().any(is_hidden), "{text}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
+    }
+
+    #[test]
+    fn the_table_is_in_order_and_has_reasons() {
+        for pair in HIDDEN.windows(2) {
+            assert!(pair[0].first <= pair[0].last && pair[0].last < pair[1].first);
+        }
+        assert!(HIDDEN.iter().all(|row| row.why.len() > 10));
+    }
+}

@@ -1,0 +1,208 @@
+//! Code of the workspace that waits to be run outside of the sandbox.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::harness::python;
+
+use super::{Governed, assert_refused, call_as, counted, quoted, run_id, run_pytest, text};
+
+tests! {
+    needs [Sandbox]:
+        an_interpreter_of_the_workspace_is_refused_before_it_is_asked_anything,
+        a_shim_does_not_look_into_the_workspace,
+        a_workspace_of_traps_runs_inside_only;
+}
+
+/// Writes a program that notes that it was run, and then is Python.
+fn tell_tale(path: &Path, marker: &Path) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let text = format!(
+        "#!/bin/sh\necho \"$0\" >> {}\nexec {} \"$@\"\n",
+        quoted(marker),
+        python().display()
+    );
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+fn an_interpreter_of_the_workspace_is_refused_before_it_is_asked_anything() {
+    let governed = Governed::new("ledger");
+    let marker = governed.beside("escaped");
+    let program = governed.workspace.join(".venv/bin/python3");
+    tell_tale(&program, &marker);
+    symlink("python3", program.with_file_name("python")).unwrap();
+    symlink(governed.workspace.join(".venv"), governed.beside("link")).unwrap();
+    fs::create_dir(governed.beside("bin")).unwrap();
+    symlink(governed.beside("link/bin/python"), governed.beside("bin/python3")).unwrap();
+    let script = governed.beside("script");
+    fs::write(&script, format!("#!{}\n", program.display())).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    // The control: each of them is a program that runs code of the workspace.
+    for start in
+        [&program, &governed.beside("link/bin/python"), &governed.beside("bin/python3"), &script]
+    {
+        assert!(Command::new(start).args(["-c", "pass"]).status().unwrap().success());
+        assert!(marker.exists(), "{}", start.display());
+        fs::remove_file(&marker).unwrap();
+    }
+
+    let path = |folder: PathBuf| {
+        let before = std::env::var("PATH").unwrap();
+        format!("{}:{before}", folder.display())
+    };
+    let named = |path: &str| governed.beside(path).display().to_string();
+    for variables in [
+        vec![("QWED_MCP_PYTHON", program.display().to_string())],
+        vec![("VIRTUAL_ENV", governed.workspace.join(".venv").display().to_string())],
+        vec![("PATH", path(governed.workspace.join(".venv/bin")))],
+        vec![("PATH", path(governed.beside("bin")))],
+        vec![
+            ("QWED_MCP_PYTHON", "python3".to_owned()),
+            ("PATH", path(governed.workspace.join(".venv/bin"))),
+        ],
+        vec![("QWED_MCP_PYTHON", named("link/bin/python"))],
+        vec![("QWED_MCP_PYTHON", named("workspace/../link/bin/python"))],
+        vec![("QWED_MCP_PYTHON", named("script"))],
+    ] {
+        // With an open gate the interpreter is looked for when the server starts.
+        for gate in ["true", "false"] {
+            let mut server = governed.server().warm("").without("QWED_MCP_PYTHON");
+            for (name, value) in &variables {
+                server = server.variable(name, value);
+            }
+            let mut server = server.variable("QWED_MCP_TRUSTED_CODE_EXECUTION", gate).connect();
+            let reply = run_pytest(&mut server, &governed.admin, "tests");
+            let message = "Sandbox violation: the interpreter is in the workspace";
+            assert_refused(&reply, -32006, "SANDBOX_VIOLATION", message);
+            let result = server.execute("print(1)");
+            assert!(result.is_error, "{:?}", result.texts);
+            server.finish();
+            assert!(!marker.exists(), "{variables:?}: code of the workspace ran outside");
+        }
+    }
+}
+
+/// A version manager's shim looks for programs on `PATH`, and asks the current folder for a version.
+fn a_shim_does_not_look_into_the_workspace() {
+    let governed = Governed::new("ledger");
+    let marker = governed.beside("escaped");
+    tell_tale(&governed.workspace.join("bin/real-python"), &marker);
+    fs::copy(governed.workspace.join("bin/real-python"), governed.workspace.join("real-python"))
+        .unwrap();
+    let elsewhere = governed.beside("versions");
+    fs::create_dir(&elsewhere).unwrap();
+    let real = elsewhere.join("real-python");
+    fs::write(&real, format!("#!/bin/sh\nexec {} \"$@\"\n", python().display())).unwrap();
+    fs::set_permissions(&real, fs::Permissions::from_mode(0o755)).unwrap();
+    let shim = governed.beside("python3");
+    let text = "#!/bin/sh\n[ -x ./real-python ] && ./real-python -c pass\n\
+                [ -n \"$SHIM_START\" ] && $SHIM_START\nexec real-python \"$@\"\n";
+    fs::write(&shim, text).unwrap();
+    fs::set_permissions(&shim, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!(
+        "{}::{}:{}",
+        governed.workspace.join("bin").display(),
+        elsewhere.display(),
+        std::env::var("PATH").unwrap()
+    );
+    let start = governed.workspace.join("real-python");
+    // The control.
+    let status = Command::new(&shim)
+        .args(["-c", "pass"])
+        .env("PATH", &path)
+        .env("SHIM_START", &start)
+        .current_dir(&governed.workspace)
+        .status();
+    assert!(status.unwrap().success());
+    assert_eq!(fs::read_to_string(&marker).unwrap().lines().count(), 3);
+    fs::remove_file(&marker).unwrap();
+
+    let server = governed.server().variable("QWED_MCP_PYTHON", shim.to_str().unwrap());
+    let server = server.variable("PATH", &path).variable("SHIM_START", start.to_str().unwrap());
+    let mut server = server.in_folder(&governed.workspace).connect();
+    let reply = run_pytest(&mut server, &governed.user, "tests/test_ledger.py::test_overdrawn");
+    assert!(counted(&reply).starts_with("1 passed in "), "{reply}");
+    server.finish();
+    assert!(!marker.exists(), "{}", fs::read_to_string(&marker).unwrap());
+}
+
+/// An environment of its own, with the packages of the tests' one, in which `source` is installed as
+/// `pip install --editable` does it.
+fn environment(folder: &Path, source: &Path) -> PathBuf {
+    let made = Command::new(python()).args(["-m", "venv", "--without-pip"]).arg(folder).status();
+    assert!(made.unwrap().success());
+    let libraries = |folder: &Path| {
+        let version = fs::read_dir(folder.join("lib")).unwrap().next().unwrap().unwrap().path();
+        version.join("site-packages")
+    };
+    let packages = libraries(python().parent().unwrap().parent().unwrap());
+    let lines = format!("{}\n{}\n", packages.display(), source.display());
+    fs::write(libraries(folder).join("project.pth"), lines).unwrap();
+    folder.join("bin/python")
+}
+
+fn a_workspace_of_traps_runs_inside_only() {
+    let governed = Governed::new("ledger");
+    let marker = governed.beside("escaped");
+    fs::write(&marker, "").unwrap();
+    fs::set_permissions(&marker, fs::Permissions::from_mode(0o666)).unwrap();
+    let source = governed.workspace.join("src");
+    fs::create_dir_all(&source).unwrap();
+    let trap = format!("open({}, 'a').write(__name__ + ' ')\n", quoted(&marker));
+    // Within the sandbox nobody can open that.
+    let trap = format!("try:\n    {trap}except OSError:\n    pass\n");
+    let names = ["json", "numpy", "sympy", "platform", "pytest", "sitecustomize", "usercustomize"];
+    for name in names {
+        fs::write(source.join(name).with_extension("py"), &trap).unwrap();
+        fs::write(governed.workspace.join(name).with_extension("py"), &trap).unwrap();
+    }
+    fs::write(source.join("shop.py"), "PRICE = 7\n").unwrap();
+    tell_tale(&governed.workspace.join(".venv/bin/python3"), &marker);
+    let tests = governed.workspace.join("tests/test_traps.py");
+    let text_of_tests = "
+import json, shop
+
+def test_price():
+    assert shop.PRICE == 7 and json.loads('[1]') == [1]
+
+def test_wrong():
+    assert shop.PRICE == 8
+";
+    fs::write(&tests, text_of_tests).unwrap();
+    let interpreter = environment(&governed.beside("venv"), &source);
+    // The control: to start it is enough.
+    let status = Command::new(&interpreter)
+        .args(["-c", "import json, pytest"])
+        .env("PYTHONPATH", &source)
+        .current_dir(&governed.workspace)
+        .status();
+    assert!(status.unwrap().success());
+    assert!(!fs::read_to_string(&marker).unwrap().is_empty());
+    fs::write(&marker, "").unwrap();
+
+    for python_path in [source.to_str(), Some("src"), None] {
+        let server = governed.server().warm("numpy,sympy,json");
+        let server = server.variable("QWED_MCP_PYTHON", interpreter.to_str().unwrap());
+        let server = server.variable("QWED_MCP_LOG", "info").in_folder(&governed.workspace);
+        let server = match python_path {
+            Some(python_path) => server.variable("PYTHONPATH", python_path),
+            None => server,
+        };
+        let mut server = server.connect();
+        let reply = run_pytest(&mut server, &governed.user, "tests/test_traps.py");
+        assert!(counted(&reply).starts_with("1 passed, 1 failed in "), "{python_path:?}: {reply}");
+        assert!(text(&reply).starts_with("Status: failed, exit code 1\n"), "{reply}");
+        let id = serde_json::json!({ "run_id": run_id(&reply) });
+        call_as(&mut server, &governed.viewer, "get_evidence", id);
+        // Where scripts can read the workspace there is no fork server.
+        let result = server.execute("print(6 * 7)");
+        assert!(result.text().contains("42") || python_path.is_some(), "{:?}", result.texts);
+        let log = server.finish();
+        assert!(log.contains("its code must not run in a fork server"), "{log}");
+        let escaped = fs::read_to_string(&marker).unwrap();
+        assert!(escaped.is_empty(), "{python_path:?}: outside of the sandbox ran: {escaped}");
+    }
+}
