@@ -227,6 +227,7 @@ impl Parts {
     fn govern(&mut self, settings: &Settings, policy: Arc<PolicyFile>) -> anyhow::Result<()> {
         let folder = governance::data_folder(settings.data_dir.as_deref())?;
         let store = Store::open(&folder).context("the governed tools cannot be offered")?;
+        store.record_older_tokens().context("the governed tools cannot be offered")?;
         let audited = AuditedExecutor::new(Arc::clone(&self.executor), store.clone());
         self.executor = Arc::new(audited);
         let executor = Arc::clone(&self.executor);

@@ -1,6 +1,7 @@
 //! `qwed-mcp audit`: what governed tools were called for, and whether the log of that is intact.
 
-use std::fmt::Write as _;
+mod table;
+
 use std::io::{self, BufWriter, Write as _};
 use std::ops::ControlFlow;
 use std::process::ExitCode;
@@ -10,24 +11,23 @@ use anyhow::Context as _;
 use chrono::{TimeDelta, Utc};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
-use uuid::Uuid;
 
 use super::Format;
 use super::token::span;
 use crate::config::Settings;
 use crate::governance::{
-    AUDIT_ROWS_MAX, AuditEvent, AuditFilter, AuditHash, AuditRow, AuditVerification, KnownHead,
-    Store, UserName, data_folder,
+    AUDIT_ROWS_MAX, AuditEvent, AuditFilter, AuditHash, AuditVerification, ClockStep, FlawedToken,
+    KnownHead, RunIdStart, Store, TokenFlaw, UserName, data_folder,
 };
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// Print the latest rows
     List(List),
-    /// Say whether the log is as it was written
+    /// Say whether the log is as it was written, and the tokens as it has them
     ///
-    /// The exit code is 0 if it is, 1 if rows were changed, removed or inserted, 2 if the log cannot
-    /// be read.
+    /// The exit code is 0 if they are, 1 if something was changed, removed or inserted, or is damaged,
+    /// 2 if the log cannot be read.
     Verify {
         /// The head that an earlier `verify` printed: it has to be in the log still
         #[arg(long, value_name = "HASH")]
@@ -50,9 +50,9 @@ pub(super) struct List {
     #[arg(long, value_name = "N", default_value_t = 50,
           value_parser = clap::value_parser!(u16).range(1..=i64::from(AUDIT_ROWS_MAX)))]
     limit: u16,
-    /// Only those of this call
+    /// Only those of this call: its run id, or the eight digits of it that the list shows
     #[arg(long, value_name = "UUID")]
-    run_id: Option<Uuid>,
+    run_id: Option<RunIdStart>,
     /// Only this event
     #[arg(long, value_enum, value_name = "EVENT", ignore_case = true)]
     event: Option<AuditEvent>,
@@ -75,7 +75,7 @@ pub(super) enum ExportFormat {
 }
 
 pub(super) fn run(command: &Command, settings: &Settings) -> anyhow::Result<ExitCode> {
-    let store = Store::open_existing(&data_folder(settings.data_dir.as_deref())?)?;
+    let store = Store::open_to_read(&data_folder(settings.data_dir.as_deref())?)?;
     match command {
         Command::List(options) => list(&store, options),
         Command::Verify { head, format } => verify(&store, head.as_ref(), *format),
@@ -87,13 +87,13 @@ fn list(store: &Store, options: &List) -> anyhow::Result<ExitCode> {
     let ago = |span| Utc::now().checked_sub_signed(TimeDelta::from_std(span).ok()?);
     let rows = store.audit_rows(&AuditFilter {
         limit: options.limit,
-        run_id: options.run_id,
+        run_id: options.run_id.clone(),
         event: options.event,
         user: options.user.clone(),
         since: options.since.and_then(ago),
     })?;
     let text = match options.format {
-        Format::Text => as_table(&rows),
+        Format::Text => table::of(&rows),
         Format::Json => {
             format!("{:#}\n", json!({ "version": env!("CARGO_PKG_VERSION"), "rows": rows }))
         }
@@ -116,6 +116,10 @@ fn verify(store: &Store, head: Option<&AuditHash>, format: Format) -> anyhow::Re
                 "broken": verification.broken,
                 "known_head": verification.known_head,
                 "unfinished": verification.unfinished,
+                "tokens": verification.tokens,
+                "damage": verification.database.damage,
+                "schema": verification.database.schema,
+                "clock_set_back": verification.clock,
             })
         ),
     };
@@ -136,35 +140,8 @@ fn export(store: &Store) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn as_table(rows: &[AuditRow]) -> String {
-    let mut table = String::new();
-    let mut line = |cells: [&str; 7]| {
-        // Clients choose names, and a terminal obeys control characters.
-        let [time, seq, event, user, tool, outcome, run_id] =
-            cells.map(|cell| cell.escape_debug().to_string());
-        // Writing to a text does not fail.
-        let _ = writeln!(
-            table,
-            "{time:<27}  {seq:>6}  {event:<14}  {user:<16}  {tool:<20}  {outcome:<17}  {run_id}"
-        );
-    };
-    line(["TIME", "SEQ", "EVENT", "USER", "TOOL", "OUTCOME", "RUN"]);
-    for row in rows {
-        line([
-            &row.time,
-            &row.seq.to_string(),
-            &row.event,
-            row.user.as_deref().unwrap_or("-"),
-            &row.tool,
-            &row.outcome,
-            &row.run_id,
-        ]);
-    }
-    table
-}
-
 fn as_text(verification: &AuditVerification) -> String {
-    let AuditVerification { rows, head, broken, known_head, unfinished } = verification;
+    let AuditVerification { rows, head, broken, known_head, unfinished, .. } = verification;
     let mut lines = vec![match broken {
         None => format!("the chain is intact, {rows} rows"),
         Some(broken) => format!("BROKEN: {broken}; {rows} rows"),
@@ -184,6 +161,46 @@ fn as_text(verification: &AuditVerification) -> String {
         lines.push(format!("started and not finished (yet): {}", unfinished.count));
         lines.extend(unfinished.runs.iter().map(|run| format!("- {}", run.escape_debug())));
     }
+    lines.extend(told_of_tokens(verification));
+    let AuditVerification { database, clock, .. } = verification;
+    let damage = database.damage.iter().map(|line| format!("BROKEN: the file is damaged: {line}"));
+    lines.extend(damage.map(|line| line.escape_debug().to_string()));
+    let schema = database.schema.iter().map(|line| line.escape_debug());
+    lines.extend(schema.map(|line| format!("BROKEN: the schema was changed: {line}")));
+    if clock.count > 0 {
+        lines.push(format!("note: rows before which the clock was set back: {}", clock.count));
+        let step = |ClockStep { seq, seconds }: &ClockStep| format!("- row {seq}, by {seconds} s");
+        lines.extend(clock.rows.iter().map(step));
+    }
     lines.push(String::new());
     lines.join("\n")
+}
+
+/// How the table of tokens compares with the log.
+fn told_of_tokens(verification: &AuditVerification) -> Vec<String> {
+    let Some(tokens) = &verification.tokens else {
+        return vec!["tokens were not compared with the log, which is no witness now".to_owned()];
+    };
+    let flawed = |FlawedToken { token, flaw, columns }: &FlawedToken| {
+        let token = token.escape_debug();
+        match flaw {
+            TokenFlaw::Changed => {
+                format!("BROKEN: token {token} was changed: {}", columns.join(", "))
+            }
+            TokenFlaw::Removed => format!("BROKEN: token {token} was removed"),
+            TokenFlaw::Unrecorded => {
+                format!("BROKEN: token {token} was not made by this program, no row tells of it")
+            }
+        }
+    };
+    let mut lines = vec![format!("tokens that are as the log has them: {}", tokens.same)];
+    lines.extend(tokens.flawed.iter().map(flawed));
+    if !tokens.older.is_empty() {
+        lines.push(format!(
+            "note: tokens from before the log had rows about tokens; whether they were changed is \
+             not known: {}",
+            tokens.older.join(", ")
+        ));
+    }
+    lines
 }

@@ -54,7 +54,7 @@ pub(super) fn run(command: &Command, settings: &Settings) -> anyhow::Result<Exit
     let folder = data_folder(settings.data_dir.as_deref())?;
     match command {
         Command::Create(options) => create(&Store::open(&folder)?, options),
-        Command::List { format } => list(&Store::open_existing(&folder)?, *format),
+        Command::List { format } => list(&Store::open_to_read(&folder)?, *format),
         Command::Revoke { id } => revoke(&Store::open_existing(&folder)?, *id),
     }
 }

@@ -4,7 +4,9 @@
 //! Rows are only ever appended. Who can write the file can still make a new chain of any kind: only
 //! a head that was noted elsewhere tells of that, see [`Store::verify_audit`].
 
+mod database;
 mod rows;
+mod tokens;
 mod verification;
 
 use chrono::Utc;
@@ -21,10 +23,16 @@ use super::store::{Pending, Store, time_text};
 use super::tokens::UserName;
 use crate::aibom::canonical_json;
 
-pub(crate) use rows::{AUDIT_ROWS_MAX, AuditFilter, AuditRow};
-pub(crate) use verification::{AuditHash, AuditVerification, KnownHead};
+pub(crate) use rows::{AUDIT_ROWS_MAX, AuditFilter, AuditRow, RunIdStart};
+pub(crate) use tokens::{FlawedToken, TokenFlaw};
+pub(super) use tokens::{record_older, record_token};
+pub(crate) use verification::{AuditHash, AuditVerification, ClockStep, KnownHead};
 #[cfg(test)]
-pub(super) use verification::{BrokenRow, Flaw, UnfinishedRuns};
+pub(super) use {
+    database::DatabaseFlaws,
+    tokens::TokenComparison,
+    verification::{BrokenRow, ClockSteps, Flaw, UnfinishedRuns},
+};
 
 /// The hash that the first row follows.
 const NO_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
@@ -49,6 +57,10 @@ pub(crate) enum AuditEvent {
     ToolStarted,
     /// A tool ended
     ToolFinished,
+    /// A token was made
+    TokenCreated,
+    /// A token was revoked
+    TokenRevoked,
 }
 
 impl AuditEvent {
@@ -59,6 +71,8 @@ impl AuditEvent {
             Self::SandboxExec => "SANDBOX_EXEC",
             Self::ToolStarted => "TOOL_STARTED",
             Self::ToolFinished => "TOOL_FINISHED",
+            Self::TokenCreated => "TOKEN_CREATED",
+            Self::TokenRevoked => "TOKEN_REVOKED",
         }
     }
 }
@@ -83,7 +97,7 @@ pub(crate) struct AuditEntry {
     /// Of the call; the same in all entries of one.
     pub(crate) run_id: Uuid,
     pub(crate) event: AuditEvent,
-    /// None where nobody has proven who they are.
+    /// None where nobody has proven who they are. Of a token: whose it is.
     pub(crate) user: Option<UserName>,
     pub(crate) tool: String,
     pub(crate) arguments_hash: Option<ArgumentsHash>,
@@ -105,9 +119,24 @@ impl Store {
     pub(crate) fn submit_entries(&self, entries: Vec<AuditEntry>) -> Pending<()> {
         self.submit(move |transaction| append(transaction, &entries))
     }
+
+    /// Appends an entry of another time than now.
+    #[cfg(test)]
+    pub(super) fn append_at(&self, entry: &AuditEntry, time: &str) -> Result<(), StoreError> {
+        let (entries, time) = (vec![entry.clone()], time.to_owned());
+        self.write(move |transaction| append_at(transaction, &entries, || time.clone()))
+    }
 }
 
 fn append(transaction: &Transaction<'_>, entries: &[AuditEntry]) -> rusqlite::Result<()> {
+    append_at(transaction, entries, || time_text(Utc::now()))
+}
+
+fn append_at(
+    transaction: &Transaction<'_>,
+    entries: &[AuditEntry],
+    time: impl Fn() -> String,
+) -> rusqlite::Result<()> {
     let (mut seq, mut previous): (i64, String) =
         transaction.query_row("SELECT seq, hash FROM audit_head", [], |row| {
             Ok((row.get(0)?, row.get(1)?))
@@ -120,7 +149,7 @@ fn append(transaction: &Transaction<'_>, entries: &[AuditEntry]) -> rusqlite::Re
     let mut move_head = transaction.prepare("UPDATE audit_head SET seq = ?1, hash = ?2")?;
     for entry in entries {
         seq += 1;
-        let row = row_of(entry, seq, previous);
+        let row = row_of(entry, seq, time(), previous);
         insert.execute(params![
             row.seq,
             row.time,
@@ -140,10 +169,10 @@ fn append(transaction: &Transaction<'_>, entries: &[AuditEntry]) -> rusqlite::Re
     Ok(())
 }
 
-fn row_of(entry: &AuditEntry, seq: i64, previous: String) -> AuditRow {
+fn row_of(entry: &AuditEntry, seq: i64, time: String, previous: String) -> AuditRow {
     let mut row = AuditRow {
         seq,
-        time: time_text(Utc::now()),
+        time,
         run_id: entry.run_id.to_string(),
         event: entry.event.as_str().to_owned(),
         user: entry.user.as_ref().map(ToString::to_string),

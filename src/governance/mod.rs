@@ -52,7 +52,8 @@ use artifacts::Artifacts;
 use policy::Policy;
 
 pub(crate) use audit::{
-    AUDIT_ROWS_MAX, AuditEvent, AuditFilter, AuditHash, AuditRow, AuditVerification, KnownHead,
+    AUDIT_ROWS_MAX, AuditEvent, AuditFilter, AuditHash, AuditRow, AuditVerification, ClockStep,
+    FlawedToken, KnownHead, RunIdStart, TokenFlaw,
 };
 pub(crate) use call::GovernedCall;
 pub(crate) use data_folder::{NoDataFolder, data_folder};

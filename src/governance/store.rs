@@ -3,6 +3,7 @@
 //! Nobody but its owner can read it. It is made whole or not at all, and a file that is not what it
 //! should be is left as it is: without its tokens and its audit log nothing governed may run.
 
+mod read_only;
 mod writer;
 
 use std::fs::{DirBuilder, File};
@@ -26,7 +27,7 @@ const FILE_NAME: &str = "governance.db";
 const APPLICATION_ID: i32 = 0x5157_4544;
 /// What `user_version` says of the schema.
 const SCHEMA_VERSION: i32 = 1;
-const SCHEMA: &str = include_str!("schema.sql");
+pub(super) const SCHEMA: &str = include_str!("schema.sql");
 
 /// How long another process may keep the database locked.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -106,6 +107,13 @@ pub(crate) enum StoreError {
         file.display()
     )]
     Replaced { file: PathBuf },
+    #[error(
+        "{} cannot be written to, and what was written last is beside it in {}; copy both to a folder \
+         of your own, and name that with QWED_MCP_DATA_DIR",
+        file.display(),
+        log.display()
+    )]
+    Unmerged { file: PathBuf, log: PathBuf },
     #[error("failed to use {}", file.display())]
     Access { file: PathBuf, source: Arc<rusqlite::Error> },
     /// A defect of ours.
@@ -143,22 +151,18 @@ impl Store {
         }
         let failed = |source| error_of(&file, Arc::new(source));
         // Whose database it is comes first: the settings below could change it.
-        let opened = connect(&file).and_then(|connection| {
-            let found =
-                (pragma(&connection, "application_id")?, pragma(&connection, "user_version")?);
-            Ok((connection, found))
-        });
-        let (connection, found) = opened.map_err(failed)?;
-        match found {
-            (APPLICATION_ID, SCHEMA_VERSION) => {}
-            (APPLICATION_ID, found) => return Err(StoreError::Version { file, found }),
-            _ => return Err(StoreError::Foreign { file }),
-        }
+        let opened = connect(&file).and_then(|connection| Ok((owner(&connection)?, connection)));
+        let (owner, connection) = opened.map_err(failed)?;
+        require_ours(&file, owner)?;
         settle(&connection).map_err(failed)?;
+        Ok(Self::of(file, connection))
+    }
+
+    fn of(file: PathBuf, connection: Connection) -> Self {
         let identity = identity(&file);
         let file = Arc::new(StoreFile { path: file, identity });
         let writer = Writer::new(Arc::clone(&file));
-        Ok(Self { shared: Arc::new(Shared { reader: Mutex::new(connection), writer, file }) })
+        Self { shared: Arc::new(Shared { reader: Mutex::new(connection), writer, file }) }
     }
 
     /// Reads in one snapshot.
@@ -282,6 +286,20 @@ fn settle(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "trusted_schema", false)
+}
+
+/// Whose database it is, and of which version.
+fn owner(connection: &Connection) -> rusqlite::Result<(i32, i32)> {
+    Ok((pragma(connection, "application_id")?, pragma(connection, "user_version")?))
+}
+
+fn require_ours(file: &Path, owner: (i32, i32)) -> Result<(), StoreError> {
+    let file = file.to_owned();
+    match owner {
+        (APPLICATION_ID, SCHEMA_VERSION) => Ok(()),
+        (APPLICATION_ID, found) => Err(StoreError::Version { file, found }),
+        _ => Err(StoreError::Foreign { file }),
+    }
 }
 
 fn pragma(connection: &Connection, name: &str) -> rusqlite::Result<i32> {

@@ -11,10 +11,14 @@ use std::time::{Duration, Instant};
 use chrono::{DateTime, TimeDelta, Utc};
 use rusqlite::Connection;
 use serde_json::{Map, Value, json};
+use sha2::Digest as _;
 use tempfile::TempDir;
 use uuid::Uuid;
 
-use super::audit::{ArgumentsHash, AuditEntry, BrokenRow, Flaw, UnfinishedRuns};
+use super::audit::{
+    ArgumentsHash, AuditEntry, BrokenRow, ClockSteps, DatabaseFlaws, Flaw, TokenComparison,
+    UnfinishedRuns,
+};
 use super::tokens::{Caller, InvalidUserName, Token, TokenState};
 use super::*;
 
@@ -291,13 +295,17 @@ fn rows_have_what_was_appended_and_the_hash_of_the_row_before() {
         },
     ];
     assert_eq!(rows, expected);
-    let found = store.verify_audit(None).unwrap();
-    let unfinished = UnfinishedRuns::default();
-    let head = rows[1].hash.clone();
-    assert_eq!(
-        found,
-        AuditVerification { rows: 2, head, broken: None, known_head: None, unfinished }
-    );
+    let expected = AuditVerification {
+        rows: 2,
+        head: rows[1].hash.clone(),
+        broken: None,
+        known_head: None,
+        unfinished: UnfinishedRuns::default(),
+        tokens: Some(TokenComparison::default()),
+        database: DatabaseFlaws::default(),
+        clock: ClockSteps::default(),
+    };
+    assert_eq!(store.verify_audit(None).unwrap(), expected);
 }
 
 #[test]
@@ -326,7 +334,7 @@ fn rows_are_found_by_run_event_user_and_time() {
     for (filter, expected) in [
         (any.clone(), vec![1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
         (AuditFilter { limit: 2, ..any.clone() }, vec![9, 10]),
-        (AuditFilter { run_id: Some(Uuid::from_u128(2)), ..any.clone() }, vec![4, 5, 6]),
+        (AuditFilter { run_id: Some(Uuid::from_u128(2).into()), ..any.clone() }, vec![4, 5, 6]),
         (AuditFilter { event: Some(AuditEvent::ToolFinished), ..any.clone() }, vec![3, 6, 9]),
         (AuditFilter { user: Some(user("bob")), ..any.clone() }, vec![10]),
         (AuditFilter { since: ago(60), limit: 1, ..any.clone() }, vec![10]),
@@ -375,6 +383,201 @@ fn a_head_that_was_noted_stays_in_the_chain() {
     store.append(&[entry(Uuid::nil(), AuditEvent::McpToolCall)]).unwrap();
     assert!(store.verify_audit(None).unwrap().is_intact());
     assert_eq!(ask(&store, &known[5]), (false, KnownHead::Missing));
+}
+
+#[test]
+fn a_run_is_found_by_how_its_id_starts() {
+    let (_folder, store) = store();
+    let ids = ["0b7bd4f2-9a9e-4a52-8f0c-3c1d6a3c9a11", "0b7bd4f2-9a9e-4a52-8f0c-3c1d6a3c9a12"];
+    for id in ids {
+        store.append(&[entry(id.parse().unwrap(), AuditEvent::McpToolCall)]).unwrap();
+    }
+    for (text, expected) in [
+        ("0b7bd4f2", vec![1, 2]),
+        ("0B7BD4F2-9a9e-4A52-8f0c", vec![1, 2]),
+        (ids[1], vec![2]),
+        ("0b7bd4f3", vec![]),
+    ] {
+        let run_id = Some(text.parse().unwrap());
+        let rows = store.audit_rows(&AuditFilter { limit: 9, run_id, ..AuditFilter::default() });
+        let found: Vec<_> = rows.unwrap().into_iter().map(|row| row.seq).collect();
+        assert_eq!(found, expected, "{text}");
+    }
+    for text in ["", "0b7bd4f", "0b7bd4f29", "0b7bd4f_", &format!("{}1", ids[0]), "0b7bd4f2-é"] {
+        assert!(text.parse::<RunIdStart>().is_err(), "{text}");
+    }
+}
+
+/// What `verify_audit` says of the tokens.
+#[track_caller]
+fn compared(store: &Store) -> Value {
+    let found = store.verify_audit(None).unwrap();
+    let tokens = found.tokens.clone().unwrap();
+    assert_eq!(found.is_intact(), tokens.flawed.is_empty());
+    json!(tokens)
+}
+
+#[test]
+fn tokens_are_made_and_revoked_with_a_row_each() {
+    let (_folder, store) = store();
+    let day = Duration::from_secs(86_400);
+    let (ana, _) = store.create_token(&user("ana"), Role::Admin, None).unwrap();
+    let (bob, token) = store.create_token(&user("bob"), Role::Viewer, Some(day)).unwrap();
+    for expected in [Revoked::Now, Revoked::Before] {
+        assert_eq!(store.revoke(ana.id).unwrap(), expected);
+    }
+    let ana = &store.tokens().unwrap()[0];
+    let rows = store.audit_rows(&AuditFilter { limit: 9, ..AuditFilter::default() }).unwrap();
+    let told: Vec<_> = rows
+        .iter()
+        .map(|row| [&row.event, &row.outcome, row.user.as_ref().unwrap(), &row.tool])
+        .collect();
+    let tool = "qwed-mcp token";
+    let expected = [
+        ["TOKEN_CREATED", "CREATED", "ana", tool],
+        ["TOKEN_CREATED", "CREATED", "bob", tool],
+        ["TOKEN_REVOKED", "REVOKED", "ana", tool],
+    ];
+    assert_eq!(told, expected);
+    let details = |row: usize| serde_json::from_str::<Value>(&rows[row].details).unwrap();
+    let sha256 = |row: usize| details(row)["sha256"].as_str().unwrap().to_owned();
+    let expected = json!({
+        "token": "1", "user": "ana", "role": "admin", "created": time_text(ana.created),
+        "expires": null, "revoked": time_text(ana.revoked.unwrap()), "sha256": sha256(0),
+    });
+    assert_eq!(details(2), expected);
+    let expected = json!({
+        "token": "2", "user": "bob", "role": "viewer", "created": time_text(bob.created),
+        "expires": time_text(bob.expires.unwrap()), "revoked": null,
+        "sha256": data_encoding::HEXLOWER.encode(&sha2::Sha256::digest(token.reveal())),
+    });
+    assert_eq!(details(1), expected);
+    assert_eq!(compared(&store), json!({ "same": 2, "older": [], "flawed": [] }));
+}
+
+#[test]
+fn a_token_that_is_not_what_its_rows_say_is_found() {
+    let flawed = |flaw: &str, columns: &[&str]| match columns {
+        [] => json!({ "token": "1", "flaw": flaw }),
+        columns => json!({ "token": "1", "flaw": flaw, "columns": columns }),
+    };
+    for (statement, expected) in [
+        ("UPDATE tokens SET role = 'admin'", flawed("changed", &["role"])),
+        ("UPDATE tokens SET expires = NULL", flawed("changed", &["expires"])),
+        ("UPDATE tokens SET revoked = NULL", flawed("changed", &["revoked"])),
+        (
+            "UPDATE tokens SET user = 'eve', hash = zeroblob(32)",
+            flawed("changed", &["user", "hash"]),
+        ),
+        ("DELETE FROM tokens", flawed("removed", &[])),
+        (
+            "INSERT INTO tokens SELECT 7, zeroblob(32), user, role, created, NULL, NULL FROM tokens",
+            json!({ "token": "7", "flaw": "unrecorded" }),
+        ),
+    ] {
+        let (folder, store) = store();
+        let day = Duration::from_secs(86_400);
+        let (token, _) = store.create_token(&user("ana"), Role::User, Some(day)).unwrap();
+        store.revoke(token.id).unwrap();
+        database(folder.path()).execute_batch(statement).unwrap();
+        let found = compared(&store);
+        assert_eq!(found["flawed"], json!([expected]), "{statement}");
+        assert_eq!(found["older"], json!([]), "{statement}");
+    }
+}
+
+#[test]
+fn tokens_from_before_there_were_rows_about_them_are_told_as_such() {
+    let (folder, store) = log_of(1);
+    let old = "INSERT INTO tokens (hash, user, role, created, revoked) VALUES
+               (randomblob(32), 'ana', 'admin', '2025-01-01T00:00:00.000000Z', NULL),
+               (randomblob(32), 'bob', 'user', '2025-01-01T00:00:00.000000Z',
+                '2025-01-02T00:00:00.000000Z')";
+    database(folder.path()).execute_batch(old).unwrap();
+    assert_eq!(compared(&store), json!({ "same": 0, "older": ["1", "2"], "flawed": [] }));
+
+    // From the first time that tokens are written down, they are watched.
+    store.record_older_tokens().unwrap();
+    store.record_older_tokens().unwrap();
+    store.create_token(&user("eve"), Role::Viewer, None).unwrap();
+    let rows = store.audit_rows(&AuditFilter { limit: 9, ..AuditFilter::default() }).unwrap();
+    let told: Vec<_> = rows[3..].iter().map(|row| (&*row.event, &*row.outcome)).collect();
+    let created = |outcome| ("TOKEN_CREATED", outcome);
+    assert_eq!(told, [created("FOUND"), created("FOUND"), created("CREATED")]);
+    assert_eq!(compared(&store), json!({ "same": 3, "older": [], "flawed": [] }));
+    database(folder.path()).execute_batch("UPDATE tokens SET revoked = NULL").unwrap();
+    let flawed = json!([{ "token": "2", "flaw": "changed", "columns": ["revoked"] }]);
+    assert_eq!(compared(&store)["flawed"], flawed);
+
+    // To make one, or to revoke one, is such a time too.
+    for is_made in [true, false] {
+        let (folder, store) = log_of(1);
+        database(folder.path()).execute_batch(old).unwrap();
+        if is_made {
+            store.create_token(&user("eve"), Role::Viewer, None).unwrap();
+        } else {
+            assert_eq!(store.revoke("1".parse().unwrap()).unwrap(), Revoked::Now);
+        }
+        let found = compared(&store);
+        assert_eq!((&found["older"], &found["flawed"]), (&json!([]), &json!([])), "{is_made}");
+    }
+}
+
+#[test]
+fn a_schema_that_is_not_ours_is_told() {
+    for (statements, expected) in [
+        (
+            "CREATE TRIGGER quiet AFTER INSERT ON audit BEGIN DELETE FROM tokens; END",
+            vec!["the trigger quiet is not ours"],
+        ),
+        ("CREATE VIEW x AS SELECT 1", vec!["the view x is not ours"]),
+        ("DROP TRIGGER audit_is_not_deleted", vec!["the trigger audit_is_not_deleted is missing"]),
+        ("ALTER TABLE tokens ADD COLUMN note TEXT", vec!["the table tokens was changed"]),
+        ("DROP INDEX audit_run", vec!["the index audit_run is missing"]),
+        // SQLite's own.
+        ("ANALYZE", vec![]),
+    ] {
+        let (folder, store) = log_of(1);
+        database(folder.path()).execute_batch(statements).unwrap();
+        let found = store.verify_audit(None).unwrap();
+        assert_eq!(found.database.schema, expected, "{statements}");
+        assert_eq!((found.is_intact(), found.broken), (expected.is_empty(), None), "{statements}");
+    }
+}
+
+#[test]
+fn a_page_that_is_damaged_is_told_though_no_row_is_on_it() {
+    let (folder, store) = log_of(1);
+    store.create_token(&user("ana"), Role::Admin, None).unwrap();
+    drop(store);
+    let page: u32 = database(folder.path())
+        .query_row("SELECT rootpage FROM sqlite_schema WHERE name = 'tokens'", [], |row| row.get(0))
+        .unwrap();
+    let file = folder.path().join("governance.db");
+    let mut content = fs::read(&file).unwrap();
+    let end = usize::try_from(page).unwrap() * 4096;
+    content[end - 4096..end].fill(0);
+    fs::write(&file, content).unwrap();
+    let found = Store::open_existing(folder.path()).unwrap().verify_audit(None).unwrap();
+    assert!(!found.database.damage.is_empty() && !found.is_intact(), "{found:?}");
+    assert_eq!((found.broken, found.tokens), (None, None));
+}
+
+#[test]
+fn a_clock_that_was_set_back_is_told_and_is_no_tampering() {
+    let (_folder, store) = store();
+    let start: DateTime<Utc> = "2026-01-25T10:00:00Z".parse().unwrap();
+    for seconds in [0, 100, 96, 95, 10, 11, -1_728_000, 0] {
+        let time = time_text(start + TimeDelta::seconds(seconds));
+        store.append_at(&entry(Uuid::nil(), AuditEvent::McpToolCall), &time).unwrap();
+    }
+    let found = store.verify_audit(None).unwrap();
+    assert!(found.is_intact());
+    let expected = json!({
+        "count": 2,
+        "rows": [{ "seq": 5, "seconds": 85 }, { "seq": 7, "seconds": 1_728_011 }],
+    });
+    assert_eq!(json!(found.clock), expected);
 }
 
 /// What the triggers stand in the way of.

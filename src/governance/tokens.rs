@@ -16,6 +16,7 @@ use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 use thiserror::Error;
 
+use super::audit::{AuditEvent, record_older, record_token};
 use super::roles::Role;
 use super::store::{Store, StoreError, time_text};
 
@@ -179,7 +180,13 @@ pub(crate) enum Revoked {
 }
 
 impl Store {
-    /// Makes a token. This is the only time that its text is known.
+    /// Writes down which tokens there are, in a store that was made before tokens had rows in the
+    /// audit log.
+    pub(crate) fn record_older_tokens(&self) -> Result<(), StoreError> {
+        self.write(record_older)
+    }
+
+    /// Makes a token, and writes that down. This is the only time that its text is known.
     pub(crate) fn create_token(
         &self,
         user: &UserName,
@@ -192,9 +199,10 @@ impl Store {
         let expires = expires.map(|span| end(span).ok_or(StoreError::Expiry)).transpose()?;
         let (user, hash) = (user.clone(), token.hash());
         let record = self.write(move |transaction| {
+            record_older(transaction)?;
             let insert = "INSERT INTO tokens (hash, user, role, created, expires)
                           VALUES (?1, ?2, ?3, ?4, ?5) RETURNING";
-            transaction.query_row(
+            let record = transaction.query_row(
                 &format!("{insert} {COLUMNS}"),
                 params![
                     hash,
@@ -204,7 +212,9 @@ impl Store {
                     expires.map(time_text)
                 ],
                 record,
-            )
+            )?;
+            record_token(transaction, record.id.0, AuditEvent::TokenCreated, "CREATED")?;
+            Ok(record)
         })?;
         Ok((record, token))
     }
@@ -218,7 +228,7 @@ impl Store {
         })
     }
 
-    /// Makes a token worthless, at once and for ever.
+    /// Makes a token worthless, at once and for ever, and writes that down.
     pub(crate) fn revoke(&self, id: TokenId) -> Result<Revoked, StoreError> {
         self.write(move |transaction| {
             let revoked: Option<Option<String>> = transaction
@@ -228,11 +238,13 @@ impl Store {
                 None => Ok(Revoked::Unknown),
                 Some(Some(_)) => Ok(Revoked::Before),
                 Some(None) => {
+                    record_older(transaction)?;
                     let now = time_text(Utc::now());
                     transaction.execute(
                         "UPDATE tokens SET revoked = ?1 WHERE id = ?2",
                         params![now, id.0],
                     )?;
+                    record_token(transaction, id.0, AuditEvent::TokenRevoked, "REVOKED")?;
                     Ok(Revoked::Now)
                 }
             }

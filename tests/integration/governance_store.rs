@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
-use crate::harness::binary;
+use crate::harness::{binary, is_root};
 
 tests! {
     needs []:
@@ -22,9 +23,12 @@ tests! {
         a_store_that_cannot_be_used_is_left_as_it_is,
         the_log_is_listed_and_exported,
         verify_tells_by_its_exit_code_whether_the_log_is_intact,
+        verify_compares_the_tokens_with_the_log,
+        a_copy_that_cannot_be_written_to_is_read_as_it_is,
         without_a_setting_the_store_is_in_the_users_folder_for_data;
 }
 
+const RUN: &str = "0b7bd4f2-9a9e-4a52-8f0c-3c1d6a3c9a11";
 const NO_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
 fn qwed_mcp(folder: &Path, arguments: &[&str]) -> Output {
@@ -59,27 +63,42 @@ fn database(folder: &Path) -> PathBuf {
     folder.join("governance.db")
 }
 
-/// A store with a token and a log of three rows, as the documents describe the chain.
+/// The hash of the last row.
+fn head(folder: &Path) -> String {
+    let connection = Connection::open(database(folder)).unwrap();
+    connection.query_row("SELECT hash FROM audit_head", [], |row| row.get(0)).unwrap()
+}
+
+/// A store with a token and a log of four rows, the first of which is the token's. The others are as
+/// the documents describe the chain.
 fn store() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     create_token(folder.path(), "ana", "admin");
+    let mut previous = head(folder.path());
     let connection = Connection::open(database(folder.path())).unwrap();
-    let mut previous = NO_HASH.to_owned();
-    for (seq, event, tool, outcome) in [
-        (1, "MCP_TOOL_CALL", "run_pytest", "ALLOWED"),
-        (2, "TOOL_STARTED", "run_pytest", "STARTED"),
-        (3, "MCP_TOOL_CALL", "run_\u{1b}[31mshell", "POLICY_BLOCKED"),
+    let reason =
+        "Tool blocked by policy: line 3: sandbox.timeout_s must be a whole number from 1 to 3600";
+    for (seq, event, tool, outcome, details) in [
+        (2, "MCP_TOOL_CALL", "run_pytest", "ALLOWED", json!({ "token": "1" })),
+        (3, "TOOL_STARTED", "run_pytest", "STARTED", json!({})),
+        (
+            4,
+            "POLICY_BLOCKED",
+            "run_\u{1b}[31mshell",
+            "POLICY_BLOCKED",
+            json!({ "blocked_reason": reason }),
+        ),
     ] {
         let mut row = json!({
             "seq": seq,
-            "time": format!("2026-01-25T10:00:0{seq}.000000Z"),
-            "run_id": "0b7bd4f2-9a9e-4a52-8f0c-3c1d6a3c9a11",
+            "time": format!("2126-01-25T10:00:0{seq}.000000Z"),
+            "run_id": RUN,
             "event": event,
-            "user": (seq < 3).then_some("ana"),
+            "user": (seq < 4).then_some("ana"),
             "tool": tool,
             "arguments_hash": null,
             "outcome": outcome,
-            "details": r#"{"exit_code":0}"#,
+            "details": details.to_string(),
             "previous": previous,
         });
         let hash = chained(&row);
@@ -291,7 +310,8 @@ fn the_log_is_listed_and_exported() {
     let folder = folder.path();
     let export = printed(folder, &["audit", "export"]);
     let rows: Vec<Value> = export.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(rows.len(), 3);
+    assert_eq!(rows.len(), 4);
+    assert_eq!(rows[0]["event"], "TOKEN_CREATED");
     // What is exported is enough to check the chain.
     let mut previous = NO_HASH.to_owned();
     for row in &rows {
@@ -301,32 +321,38 @@ fn the_log_is_listed_and_exported() {
         assert_eq!(hash, chained(&hashed));
         hash.as_str().unwrap().clone_into(&mut previous);
     }
-    assert_eq!(rows[2]["tool"], "run_\u{1b}[31mshell");
+    assert_eq!(rows[3]["tool"], "run_\u{1b}[31mshell");
 
     let listed = printed(folder, &["audit", "list", "--format", "json", "--limit", "2"]);
     let listed: Value = serde_json::from_str(&listed).unwrap();
-    assert_eq!(listed["rows"].as_array().unwrap(), &rows[1..]);
+    assert_eq!(listed["rows"].as_array().unwrap(), &rows[2..]);
 
-    let run = "0b7bd4f2-9a9e-4a52-8f0c-3c1d6a3c9a11";
+    let made = rows[0]["time"].as_str().unwrap().split_once('.').unwrap().0;
     let expected = format!(
         "\
-TIME                            SEQ  EVENT           USER              TOOL                  OUTCOME            RUN
-2026-01-25T10:00:01.000000Z       1  MCP_TOOL_CALL   ana               run_pytest            ALLOWED            {run}
-2026-01-25T10:00:02.000000Z       2  TOOL_STARTED    ana               run_pytest            STARTED            {run}
-2026-01-25T10:00:03.000000Z       3  MCP_TOOL_CALL   -                 run_\\u{{1b}}[31mshell   POLICY_BLOCKED     {run}
+TIME                  SEQ  EVENT           USER  TOOL                 RUN       OUTCOME
+{made}Z  1    TOKEN_CREATED   ana   qwed-mcp token       00000000  token 1, role admin
+2126-01-25T10:00:02Z  2    MCP_TOOL_CALL   ana   run_pytest           0b7bd4f2  ALLOWED, token 1
+2126-01-25T10:00:03Z  3    TOOL_STARTED    ana   run_pytest           0b7bd4f2  STARTED
+2126-01-25T10:00:04Z  4    POLICY_BLOCKED  -     run_\\u{{1b}}[31mshell  0b7bd4f2  Tool blocked by policy: line 3:
+                                                                                sandbox.timeout_s must be a whole number
+                                                                                from 1 to 3600
 "
     );
-    assert_eq!(printed(folder, &["audit", "list"]), expected);
+    let table = printed(folder, &["audit", "list"]);
+    assert_eq!(table, expected);
+    assert!(table.lines().all(|line| line.chars().count() <= 120), "{table}");
     for (arguments, seqs) in [
-        (["--event", "mcp_tool_call"].as_slice(), vec!["1", "3"]),
-        (&["--user", "ana"], vec!["1", "2"]),
-        (&["--run-id", run, "--limit", "1"], vec!["3"]),
-        (&["--run-id", "00000000-0000-0000-0000-000000000000"], vec![]),
-        (&["--since", "1s"], vec![]),
-        (&["--since", "3650d"], vec!["1", "2", "3"]),
+        (["--event", "mcp_tool_call"].as_slice(), vec!["2"]),
+        (&["--event", "TOKEN_CREATED"], vec!["1"]),
+        (&["--user", "ana"], vec!["1", "2", "3"]),
+        (&["--run-id", RUN, "--limit", "2"], vec!["3", "4"]),
+        (&["--run-id", &RUN[..8]], vec!["2", "3", "4"]),
+        (&["--run-id", "00000001"], vec![]),
+        (&["--since", "1w"], vec!["1", "2", "3", "4"]),
     ] {
         let table = printed(folder, &[&["audit", "list"], arguments].concat());
-        let lines = table.lines().skip(1);
+        let lines = table.lines().skip(1).filter(|line| !line.starts_with(' '));
         let found: Vec<_> = lines.map(|line| line.split_whitespace().nth(1).unwrap()).collect();
         assert_eq!(found, seqs, "{arguments:?}");
     }
@@ -339,11 +365,16 @@ TIME                            SEQ  EVENT           USER              TOOL     
 fn verify_tells_by_its_exit_code_whether_the_log_is_intact() {
     let folder = store();
     let folder = folder.path();
-    let run = "0b7bd4f2-9a9e-4a52-8f0c-3c1d6a3c9a11";
     let text = printed(folder, &["audit", "verify"]);
     let head = text.lines().nth(1).unwrap().strip_prefix("head ").unwrap().to_owned();
     let expected = format!(
-        "the chain is intact, 3 rows\nhead {head}\nstarted and not finished (yet): 1\n- {run}\n"
+        "\
+the chain is intact, 4 rows
+head {head}
+started and not finished (yet): 1
+- {RUN}
+tokens that are as the log has them: 1
+"
     );
     assert_eq!(text, expected);
 
@@ -353,16 +384,20 @@ fn verify_tells_by_its_exit_code_whether_the_log_is_intact() {
         report.as_object_mut().unwrap().remove("version");
         (output.status.code().unwrap(), report)
     };
-    let unfinished = json!({ "count": 1, "runs": [run] });
+    let unfinished = json!({ "count": 1, "runs": [RUN] });
+    let tokens = json!({ "same": 1, "older": [], "flawed": [] });
+    let clock = json!({ "count": 0, "rows": [] });
     let intact = json!({
-        "intact": true, "rows": 3, "head": head, "broken": null, "known_head": { "row": 3 },
-        "unfinished": unfinished,
+        "intact": true, "rows": 4, "head": head, "broken": null, "known_head": { "row": 4 },
+        "unfinished": unfinished, "tokens": tokens, "damage": [], "schema": [],
+        "clock_set_back": clock,
     });
     assert_eq!(verify(&head), (0, intact));
     let elsewhere = "f".repeat(64);
     let unknown = json!({
-        "intact": false, "rows": 3, "head": head, "broken": null, "known_head": "missing",
-        "unfinished": unfinished,
+        "intact": false, "rows": 4, "head": head, "broken": null, "known_head": "missing",
+        "unfinished": unfinished, "tokens": tokens, "damage": [], "schema": [],
+        "clock_set_back": clock,
     });
     assert_eq!(verify(&elsewhere), (1, unknown));
     let output = qwed_mcp(folder, &["audit", "verify", "--head", "x"]);
@@ -372,14 +407,95 @@ fn verify_tells_by_its_exit_code_whether_the_log_is_intact() {
     database
         .execute_batch(
             "DROP TRIGGER audit_is_not_changed;
-             UPDATE audit SET outcome = 'PASSED' WHERE seq = 2;",
+             UPDATE audit SET outcome = 'PASSED' WHERE seq = 3;",
         )
         .unwrap();
     let (code, report) = verify(&head);
-    assert_eq!((code, &report["broken"]), (1, &json!({ "seq": 2, "flaw": "changed" })));
+    assert_eq!((code, &report["broken"]), (1, &json!({ "seq": 3, "flaw": "changed" })));
     let output = qwed_mcp(folder, &["audit", "verify"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(stdout(&output).starts_with("BROKEN: row 2 was changed; 3 rows\nlast good head "));
+    let text = stdout(&output);
+    assert!(text.starts_with("BROKEN: row 3 was changed; 4 rows\nlast good head "), "{text}");
+    let rest = "\
+tokens were not compared with the log, which is no witness now
+BROKEN: the schema was changed: the trigger audit_is_not_changed is missing
+";
+    assert!(text.ends_with(rest), "{text}");
+}
+
+fn verify_compares_the_tokens_with_the_log() {
+    let old = "UPDATE tokens SET role = 'admin' WHERE id = 2;
+               INSERT INTO tokens SELECT 9, zeroblob(32), user, role, created, NULL, NULL
+                   FROM tokens WHERE id = 1;
+               DELETE FROM tokens WHERE id = 3;";
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for user in ["ana", "bob", "eve"] {
+        create_token(folder, user, "viewer");
+    }
+    Connection::open(database(folder)).unwrap().execute_batch(old).unwrap();
+    let output = qwed_mcp(folder, &["audit", "verify"]);
+    let expected = format!(
+        "\
+the chain is intact, 3 rows
+head {}
+tokens that are as the log has them: 1
+BROKEN: token 2 was changed: role
+BROKEN: token 9 was not made by this program, no row tells of it
+BROKEN: token 3 was removed
+",
+        head(folder)
+    );
+    assert_eq!((output.status.code(), stdout(&output)), (Some(1), expected.as_str()));
+}
+
+/// One of our commands, as a user who is not root.
+fn as_reader(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(binary());
+    command.args(arguments).env_clear().env("QWED_MCP_DATA_DIR", folder);
+    if is_root() {
+        command.uid(4321).gid(4321);
+    }
+    command.output().unwrap()
+}
+
+fn a_copy_that_cannot_be_written_to_is_read_as_it_is() {
+    // In a name of which SQLite's addresses would take parts for something else.
+    let parent = tempfile::Builder::new().prefix("100%?a#b ").tempdir().unwrap();
+    fs::set_permissions(parent.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let folder = parent.path().join("copy");
+    fs::create_dir(&folder).unwrap();
+    let copy = database(&folder);
+    fs::copy(database(store().path()), &copy).unwrap();
+    let may = |folder_mode, file_mode| {
+        fs::set_permissions(&copy, fs::Permissions::from_mode(file_mode)).unwrap();
+        fs::set_permissions(&folder, fs::Permissions::from_mode(folder_mode)).unwrap();
+    };
+    may(0o555, 0o444);
+    for (arguments, lines) in [
+        (["audit", "verify"], 5),
+        (["audit", "list"], 7),
+        (["audit", "export"], 4),
+        (["token", "list"], 2),
+    ] {
+        let output = as_reader(&folder, &arguments);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        assert_eq!(stdout(&output).lines().count(), lines, "{output:?}");
+        let told = "governance.db cannot be written to, and is read as it is\n";
+        assert!(stderr(&output).ends_with(told), "{output:?}");
+    }
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "nothing is written beside it");
+    let output = as_reader(&folder, &["token", "revoke", "1"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+
+    // What was written last would not be seen.
+    may(0o755, 0o644);
+    fs::write(folder.join("governance.db-wal"), "not empty").unwrap();
+    may(0o555, 0o444);
+    let output = as_reader(&folder, &["audit", "verify"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(stderr(&output).contains("governance.db-wal; copy both to a folder"), "{output:?}");
+    may(0o755, 0o644);
 }
 
 fn without_a_setting_the_store_is_in_the_users_folder_for_data() {

@@ -1,12 +1,14 @@
 //! Rows of the audit log, as they are read.
 
 use std::ops::ControlFlow;
+use std::str::FromStr;
 
 use chrono::{DateTime, Utc};
 use rusqlite::types::ValueRef;
 use rusqlite::{Row, params};
 use serde::Serialize;
 use serde_json::json;
+use thiserror::Error;
 use uuid::Uuid;
 
 use super::{AuditEvent, canonical_json, sha256_hex};
@@ -73,12 +75,43 @@ impl AuditRow {
     }
 }
 
+/// A run id, or how it starts: the list shows no more than its first eight digits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RunIdStart(String);
+
+/// A text that no run id starts with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("a run id is a UUID, of which the first eight digits are enough")]
+pub(crate) struct InvalidRunIdStart;
+
+impl FromStr for RunIdStart {
+    type Err = InvalidRunIdStart;
+
+    fn from_str(text: &str) -> Result<Self, InvalidRunIdStart> {
+        let pattern = "00000000-0000-0000-0000-000000000000";
+        let is_like = |(found, like): (char, char)| match like {
+            '-' => found == '-',
+            _ => found.is_ascii_hexdigit(),
+        };
+        let is_start = (8..=pattern.len()).contains(&text.len());
+        (is_start && text.chars().zip(pattern.chars()).all(is_like))
+            .then(|| Self(text.to_ascii_lowercase()))
+            .ok_or(InvalidRunIdStart)
+    }
+}
+
+impl From<Uuid> for RunIdStart {
+    fn from(run_id: Uuid) -> Self {
+        Self(run_id.to_string())
+    }
+}
+
 /// Which rows are asked for; None is any.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct AuditFilter {
     /// How many of the latest, at most [`AUDIT_ROWS_MAX`].
     pub(crate) limit: u16,
-    pub(crate) run_id: Option<Uuid>,
+    pub(crate) run_id: Option<RunIdStart>,
     pub(crate) event: Option<AuditEvent>,
     pub(crate) user: Option<UserName>,
     pub(crate) since: Option<DateTime<Utc>>,
@@ -90,12 +123,12 @@ impl Store {
         self.read(|transaction| {
             let mut select = transaction.prepare(&format!(
                 "SELECT {COLUMNS} FROM audit
-                 WHERE (?1 IS NULL OR run_id = ?1) AND (?2 IS NULL OR event = ?2)
+                 WHERE (?1 IS NULL OR substr(run_id, 1, length(?1)) = ?1) AND (?2 IS NULL OR event = ?2)
                      AND (?3 IS NULL OR user = ?3) AND (?4 IS NULL OR time >= ?4)
                  ORDER BY seq DESC LIMIT ?5"
             ))?;
             let parameters = params![
-                filter.run_id.map(|run_id| run_id.to_string()),
+                filter.run_id.as_ref().map(|start| start.0.as_str()),
                 filter.event.map(AuditEvent::as_str),
                 filter.user.as_ref().map(UserName::as_str),
                 filter.since.map(time_text),

@@ -4,16 +4,25 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::str::FromStr;
 
+use chrono::{DateTime, TimeDelta, Utc};
 use rusqlite::{OptionalExtension as _, Transaction};
 use serde::Serialize;
 use thiserror::Error;
 
+use super::database::DatabaseFlaws;
 use super::rows::{AuditRow, for_each, text};
+use super::tokens::{RecordedTokens, TokenComparison};
 use super::{AuditEvent, NO_HASH};
 use crate::governance::store::{Store, StoreError};
 
 /// How many runs without an end are named.
 const RUNS_NAMED_MAX: usize = 100;
+
+/// A row that is older than the one before it by more than this is told: the clock was set back.
+/// Less than that is how clocks are kept right.
+const CLOCK_STEP_MAX: TimeDelta = TimeDelta::seconds(5);
+/// How many such rows are named.
+const CLOCK_STEPS_NAMED_MAX: usize = 20;
 
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,11 +37,18 @@ pub(crate) struct AuditVerification {
     /// Where the head is that was noted before, if one was given.
     pub(crate) known_head: Option<KnownHead>,
     pub(crate) unfinished: UnfinishedRuns,
+    /// None where the chain is broken or the file is damaged: then nothing is a witness.
+    pub(crate) tokens: Option<TokenComparison>,
+    pub(crate) database: DatabaseFlaws,
+    pub(crate) clock: ClockSteps,
 }
 
 impl AuditVerification {
     pub(crate) fn is_intact(&self) -> bool {
-        self.broken.is_none() && self.known_head != Some(KnownHead::Missing)
+        self.broken.is_none()
+            && self.known_head != Some(KnownHead::Missing)
+            && self.tokens.as_ref().is_none_or(|tokens| tokens.flawed.is_empty())
+            && self.database.is_empty()
     }
 }
 
@@ -89,6 +105,23 @@ pub(crate) struct UnfinishedRuns {
     pub(crate) runs: Vec<String>,
 }
 
+/// Rows that are older than the one before them. Nobody need have changed them: the time is the
+/// machine's.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct ClockSteps {
+    pub(crate) count: u64,
+    /// Some of them.
+    pub(crate) rows: Vec<ClockStep>,
+}
+
+/// A row before which the clock was set back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct ClockStep {
+    pub(crate) seq: i64,
+    /// By how much.
+    pub(crate) seconds: i64,
+}
+
 /// The hash of a row, as `audit verify` prints it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AuditHash(String);
@@ -113,6 +146,7 @@ impl Store {
         &self,
         known: Option<&AuditHash>,
     ) -> Result<AuditVerification, StoreError> {
+        let database = DatabaseFlaws::of(self)?;
         self.read(|transaction| {
             let known = known.map(|known| known.0.as_str());
             let mut walk = Walk {
@@ -121,6 +155,9 @@ impl Store {
                 hash: NO_HASH.to_owned(),
                 broken: None,
                 known_at: (known == Some(NO_HASH)).then_some(0),
+                time: None,
+                clock: ClockSteps::default(),
+                tokens: RecordedTokens::default(),
             };
             for_each(transaction, |row| {
                 walk.follow(row, known);
@@ -132,12 +169,19 @@ impl Store {
                 })
                 .optional()?;
             let at = walk.known_at;
+            let broken = walk.broken.or_else(|| walk.compare_to_head(head));
+            // What is damaged is told; reading it would be an error.
+            let is_comparable = broken.is_none() && database.damage.is_empty();
+            let tokens = is_comparable.then(|| walk.tokens.compare(transaction)).transpose()?;
             Ok(AuditVerification {
                 rows: walk.rows,
-                broken: walk.broken.or_else(|| walk.compare_to_head(head)),
+                broken,
                 head: walk.hash,
                 known_head: known.map(|_| at.map_or(KnownHead::Missing, KnownHead::Row)),
                 unfinished: unfinished(transaction)?,
+                tokens,
+                database,
+                clock: walk.clock,
             })
         })
     }
@@ -151,6 +195,10 @@ struct Walk {
     hash: String,
     broken: Option<BrokenRow>,
     known_at: Option<i64>,
+    /// The time of the last row, if it is one.
+    time: Option<DateTime<Utc>>,
+    clock: ClockSteps,
+    tokens: RecordedTokens,
 }
 
 impl Walk {
@@ -164,6 +212,8 @@ impl Walk {
             if known == Some(row.hash.as_str()) {
                 self.known_at = Some(row.seq);
             }
+            self.compare_time(&row);
+            self.tokens.follow(&row);
             self.seq = row.seq;
             self.hash = row.hash;
         }
@@ -182,6 +232,20 @@ impl Walk {
         } else {
             None
         }
+    }
+
+    fn compare_time(&mut self, row: &AuditRow) {
+        let time = DateTime::parse_from_rfc3339(&row.time).ok().map(|time| time.to_utc());
+        if let (Some(before), Some(time)) = (self.time, time)
+            && before - time > CLOCK_STEP_MAX
+        {
+            self.clock.count += 1;
+            if self.clock.rows.len() < CLOCK_STEPS_NAMED_MAX {
+                let seconds = (before - time).num_seconds();
+                self.clock.rows.push(ClockStep { seq: row.seq, seconds });
+            }
+        }
+        self.time = time;
     }
 
     fn compare_to_head(&self, head: Option<(i64, String)>) -> Option<BrokenRow> {

@@ -16,6 +16,7 @@ tests! {
         as_many_calls_as_can_be_in_flight_are_carried_out_and_written_down,
         sigkill_at_any_point_leaves_a_chain_that_verifies_and_shows_what_was_interrupted,
         scripts_are_audited_too,
+        what_was_read_is_written_down,
         what_cannot_be_written_down_is_not_done,
         a_store_that_was_replaced_is_not_written_to,
         a_run_whose_server_ends_is_written_down_to_its_end,
@@ -53,7 +54,8 @@ fn two_servers_share_the_store_under_load() {
     });
     let calls = 2 * ROUNDS * IN_FLIGHT;
     let told = governed.verify_audit();
-    assert_eq!(told["rows"], calls, "{told}");
+    // And one for each token.
+    assert_eq!(told["rows"], calls + 3, "{told}");
     let rows = governed.audit_rows();
     assert_eq!(runs_with(&rows, "MCP_TOOL_CALL").len(), calls, "each has a run id of its own");
 }
@@ -202,6 +204,35 @@ fn scripts_are_audited_too() {
     // What was run is not told, only its hash.
     assert!(!json!(rows).to_string().contains("SystemExit"));
     governed.verify_audit();
+}
+
+fn what_was_read_is_written_down() {
+    let governed = Governed::new("ledger");
+    let mut server = governed.connect();
+    let run = run_id(&run_pytest(&mut server, &governed.user, TEST));
+    for (tool, arguments, expected) in [
+        ("get_evidence", json!({ "run_id": run }), json!({ "token": "3", "read_run": run })),
+        ("list_artifacts", json!({ "run_id": run }), json!({ "token": "3", "read_run": run })),
+        ("list_artifacts", json!({ "run_id": null, "limit": 1 }), json!({ "token": "3" })),
+        (
+            "get_artifact_content",
+            json!({ "run_id": run, "path": "stdout.txt" }),
+            json!({ "token": "3", "read_run": run, "path": "stdout.txt" }),
+        ),
+    ] {
+        let reply = call_as(&mut server, &governed.viewer, tool, arguments);
+        assert!(reply["result"].is_object(), "{reply}");
+        let row = governed.audit_rows().pop().unwrap();
+        assert_eq!((&row["tool"], &row["user"]), (&json!(tool), &json!("eve")));
+        let details: Value = serde_json::from_str(row["details"].as_str().unwrap()).unwrap();
+        assert_eq!(details, expected, "{tool}");
+    }
+    let listed = governed.command(&["audit", "list", "--limit", "1"]);
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    let told = format!("ALLOWED, token 3, run {run}, stdout.txt");
+    let words: Vec<_> = listed.split_whitespace().collect();
+    assert!(words.join(" ").contains(&told), "{listed}");
+    server.finish();
 }
 
 fn what_cannot_be_written_down_is_not_done() {

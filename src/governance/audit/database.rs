@@ -1,0 +1,84 @@
+//! Whether the file of the store is whole, and has no more and no less than this program makes.
+
+use std::collections::BTreeMap;
+
+use rusqlite::{Connection, Transaction};
+use serde::Serialize;
+
+use crate::governance::store::{SCHEMA, Store, StoreError};
+
+/// How many defects are told.
+const DAMAGE_MAX: usize = 20;
+
+/// What is wrong with the database itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct DatabaseFlaws {
+    /// What `SQLite` finds to be damaged.
+    pub(crate) damage: Vec<String>,
+    /// How its tables, indexes and triggers differ from ours.
+    pub(crate) schema: Vec<String>,
+}
+
+impl DatabaseFlaws {
+    /// Looks through the whole file.
+    pub(super) fn of(store: &Store) -> Result<Self, StoreError> {
+        // In a transaction of its own: one in which damage was met cannot be committed, though nothing
+        // was written.
+        let damage = match store.read(damage) {
+            // What stops the check itself.
+            Err(StoreError::Damaged { source, .. }) => vec![source.to_string()],
+            checked => checked?,
+        };
+        Ok(Self { damage, schema: store.read(schema_differences)? })
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.damage.is_empty() && self.schema.is_empty()
+    }
+}
+
+fn damage(transaction: &Transaction<'_>) -> rusqlite::Result<Vec<String>> {
+    let mut check = transaction.prepare(&format!("PRAGMA integrity_check({DAMAGE_MAX})"))?;
+    let lines = check.query_map([], |row| row.get(0))?;
+    let lines = lines.collect::<rusqlite::Result<Vec<String>>>()?;
+    Ok(lines.into_iter().filter(|line| line != "ok").collect())
+}
+
+/// What a schema has: kind and name, with its SQL.
+type Objects = BTreeMap<(String, String), String>;
+
+fn schema_differences(transaction: &Transaction<'_>) -> rusqlite::Result<Vec<String>> {
+    let model = Connection::open_in_memory()?;
+    model.execute_batch(SCHEMA)?;
+    let (mut ours, found) = (objects(&model)?, objects(transaction)?);
+    let mut differences = Vec::new();
+    for ((kind, name), sql) in found {
+        let said = match ours.remove(&(kind.clone(), name.clone())) {
+            Some(expected) if expected == sql => continue,
+            Some(_) => "was changed",
+            None => "is not ours",
+        };
+        differences.push(format!("the {kind} {name} {said}"));
+    }
+    differences
+        .extend(ours.into_keys().map(|(kind, name)| format!("the {kind} {name} is missing")));
+    Ok(differences)
+}
+
+fn objects(connection: &Connection) -> rusqlite::Result<Objects> {
+    let mut select = connection.prepare("SELECT type, name, sql FROM sqlite_schema")?;
+    let objects = select.query_map([], |row| {
+        let sql: Option<String> = row.get(2)?;
+        Ok(((row.get(0)?, row.get(1)?), statement(&sql.unwrap_or_default())))
+    })?;
+    // Statistics and the like of SQLite's own. It never makes a trigger.
+    let is_internal = |kind: &str, name: &str| kind != "trigger" && name.starts_with("sqlite_");
+    let objects = objects.collect::<rusqlite::Result<Vec<((String, String), String)>>>()?;
+    Ok(objects.into_iter().filter(|((kind, name), _)| !is_internal(kind, name)).collect())
+}
+
+/// A statement without comments, on one line: another version may be commented differently.
+fn statement(sql: &str) -> String {
+    let code = sql.lines().map(|line| line.split_once("--").map_or(line, |(code, _)| code));
+    code.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ")
+}

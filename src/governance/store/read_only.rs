@@ -1,0 +1,62 @@
+//! A store that can be read and not written to: on a read-only medium, in somebody else's backup.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use super::{FILE_NAME, Store, StoreError, error_of, owner, require_ours};
+
+impl Store {
+    /// Opens the store in `folder` for commands that only read, also where it cannot be written to.
+    pub(crate) fn open_to_read(folder: &Path) -> Result<Self, StoreError> {
+        match Self::open_existing(folder) {
+            Err(StoreError::Access { source, .. }) if needs_writing(&source) => {
+                Self::open_as_it_is(folder)
+            }
+            opened => opened,
+        }
+    }
+
+    /// Even to read, `SQLite` writes beside the file, unless it is told that nobody changes it.
+    fn open_as_it_is(folder: &Path) -> Result<Self, StoreError> {
+        let file = folder.join(FILE_NAME);
+        let log = folder.join(format!("{FILE_NAME}-wal"));
+        if log.metadata().is_ok_and(|metadata| metadata.len() > 0) {
+            return Err(StoreError::Unmerged { file, log });
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+            | OpenFlags::SQLITE_OPEN_URI
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let opened = Connection::open_with_flags(immutable(&file), flags).and_then(|connection| {
+            let owner = owner(&connection)?;
+            connection.pragma_update(None, "trusted_schema", false)?;
+            Ok((owner, connection))
+        });
+        let (owner, connection) = opened.map_err(|source| error_of(&file, Arc::new(source)))?;
+        require_ours(&file, owner)?;
+        tracing::warn!("{} cannot be written to, and is read as it is", file.display());
+        Ok(Self::of(file, connection))
+    }
+}
+
+fn needs_writing(error: &rusqlite::Error) -> bool {
+    let codes = [ErrorCode::ReadOnly, ErrorCode::CannotOpen, ErrorCode::PermissionDenied];
+    error.sqlite_error_code().is_some_and(|code| codes.contains(&code))
+}
+
+/// The address of a file that nobody changes, as `SQLite` takes it.
+fn immutable(file: &Path) -> PathBuf {
+    let mut address = b"file:".to_vec();
+    for byte in file.as_os_str().as_bytes() {
+        if byte.is_ascii_alphanumeric() || b"/._-".contains(byte) {
+            address.push(*byte);
+        } else {
+            address.extend(format!("%{byte:02X}").into_bytes());
+        }
+    }
+    address.extend(b"?immutable=1");
+    OsString::from_vec(address).into()
+}
