@@ -50,8 +50,8 @@ impl Governance {
         };
         match read {
             Ok(reply) => {
-                let entry =
-                    call.entry(AuditEvent::McpToolCall, Some(&caller), "ALLOWED", Map::new());
+                let what = what_was_read(&call.arguments);
+                let entry = call.entry(AuditEvent::McpToolCall, Some(&caller), "ALLOWED", what);
                 self.append(vec![entry]).await?;
                 self.record(call.tool);
                 Ok(reply)
@@ -66,6 +66,15 @@ impl Governance {
         let tool = call.tool;
         blocking(move || look_up(&artifacts, tool, arguments)).await?
     }
+}
+
+/// What the audit log tells of arguments that were accepted: which run was read, and which file.
+fn what_was_read(arguments: &Map<String, Value>) -> Map<String, Value> {
+    let told = [("read_run", "run_id"), ("path", "path")].map(|(name, argument)| {
+        let value = arguments.get(argument).filter(|value| value.is_string());
+        value.map(|value| (name.to_owned(), value.clone()))
+    });
+    told.into_iter().flatten().collect()
 }
 
 fn look_up(
