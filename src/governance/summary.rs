@@ -21,36 +21,50 @@ const LINES_MAX: usize = 5;
 const LINE_CHARS_MAX: usize = 200;
 
 const SANDBOX_HINT: &str = "The sandbox may have refused this: tests have no network, write only \
-                            below their own folders, and see no other processes.";
+                            below their own folders, see no other processes, and can start no \
+                            program but the Python interpreter; there is no /etc/passwd.";
 
-/// A text by which a failure shows that something was refused.
+/// Texts by which a failure shows that something was refused: all in one line.
 struct Refusal {
-    text: &'static str,
+    texts: &'static [&'static str],
     #[cfg_attr(not(test), expect(dead_code, reason = "for who reads the table, and its test"))]
     why: &'static str,
 }
 
 /// What the sandbox answers to what it refuses.
-const REFUSALS: [Refusal; 15] = [
-    refusal("No space left on device", "the scratch folder or the folder for artifacts is full"),
-    refusal("PermissionError:", "how Python names EPERM and EACCES"),
-    refusal(": PermissionError", "the same at the end of a traceback, behind file and line"),
-    refusal("[Errno 1]", "EPERM: a system call that the filter refuses"),
-    refusal("Operation not permitted", "EPERM, as other programs tell it"),
-    refusal("[Errno 13]", "EACCES: a path that Landlock refuses"),
-    refusal("Permission denied", "EACCES, as other programs tell it"),
-    refusal("[Errno 30]", "EROFS: a path that the tests may only read"),
-    refusal("Read-only file system", "EROFS, as other programs tell it"),
-    refusal("[Errno 38]", "ENOSYS: a system call that the filter hides"),
-    refusal("Function not implemented", "ENOSYS, as other programs tell it"),
-    refusal("[Errno 97]", "EAFNOSUPPORT: a kind of socket that the filter refuses"),
-    refusal("Address family not supported", "EAFNOSUPPORT, as other programs tell it"),
-    refusal("[Errno 101]", "ENETUNREACH: there is no network"),
-    refusal("Network is unreachable", "ENETUNREACH, as other programs tell it"),
+const REFUSALS: [Refusal; 19] = [
+    refusal(&["No space left on device"], "the scratch folder or the folder for artifacts is full"),
+    refusal(&["PermissionError:"], "how Python names EPERM and EACCES"),
+    refusal(&[": PermissionError"], "the same at the end of a traceback, behind file and line"),
+    refusal(&["[Errno 1]"], "EPERM: a system call that the filter refuses"),
+    refusal(&["Operation not permitted"], "EPERM, as other programs tell it"),
+    refusal(&["[Errno 13]"], "EACCES: a path that Landlock refuses"),
+    refusal(&["Permission denied"], "EACCES, as other programs tell it"),
+    refusal(&["[Errno 30]"], "EROFS: a path that the tests may only read"),
+    refusal(&["Read-only file system"], "EROFS, as other programs tell it"),
+    refusal(&["[Errno 38]"], "ENOSYS: a system call that the filter hides"),
+    refusal(&["Function not implemented"], "ENOSYS, as other programs tell it"),
+    refusal(&["[Errno 97]"], "EAFNOSUPPORT: a kind of socket that the filter refuses"),
+    refusal(&["Address family not supported"], "EAFNOSUPPORT, as other programs tell it"),
+    refusal(&["[Errno 101]"], "ENETUNREACH: there is no network"),
+    refusal(&["Network is unreachable"], "ENETUNREACH, as other programs tell it"),
+    refusal(
+        &["No such file or directory: '/bin/sh'"],
+        "ENOENT: a shell, for `subprocess` with `shell=True` and `os.popen`",
+    ),
+    refusal(&["No such file or directory: 'git'"], "ENOENT: what projects start most often"),
+    refusal(
+        &["subprocess.py:", ": FileNotFoundError"],
+        "ENOENT: any program, at the end of a traceback",
+    ),
+    refusal(
+        &["getpwuid(): uid not found"],
+        "there is no /etc/passwd, for `getpass.getuser` and `Path.home`",
+    ),
 ];
 
-const fn refusal(text: &'static str, why: &'static str) -> Refusal {
-    Refusal { text, why }
+const fn refusal(texts: &'static [&'static str], why: &'static str) -> Refusal {
+    Refusal { texts, why }
 }
 
 /// How many tests came to what. The numbers are those of the last line that pytest prints, except:
@@ -161,7 +175,8 @@ impl TestSummary {
         // Not all of the text: it quotes the test, which may name what it does not meet.
         let last = outcome.text.lines().last().unwrap_or_default();
         let shows = |row: &Refusal| {
-            lines().chain([last, outcome.message.as_str()]).any(|line| line.contains(row.text))
+            let has_all = |line: &str| row.texts.iter().all(|text| line.contains(text));
+            lines().chain([last, outcome.message.as_str()]).any(has_all)
         };
         self.failures.push(TestFailure {
             name: excerpt(&case.id(), NAME_CHARS_MAX),

@@ -121,9 +121,39 @@ fn what_the_sandbox_refuses_is_told_apart() {
         let report = format!(
             "<testsuite><testcase classname='m' name='t'><failure message='x'>\
              E   {}</failure></testcase></testsuite>",
-            row.text
+            row.texts.join(" ")
         );
-        assert!(self::summary(&report).failures[0].sandbox, "{}", row.text);
+        assert!(self::summary(&report).failures[0].sandbox, "{:?}", row.texts);
+    }
+}
+
+#[test]
+fn a_program_that_cannot_be_started_is_told_from_a_file_that_is_missing() {
+    let missing =
+        |name: &str| format!("FileNotFoundError: [Errno 2] No such file or directory: '{name}'");
+    for (raised, place, is_refused) in [
+        (missing("/bin/sh"), "test_a.py:3: in test", true),
+        (missing("git"), "test_a.py:3: in test", true),
+        (missing("make"), "/usr/lib/python3.11/subprocess.py:1955: FileNotFoundError", true),
+        (missing("data.json"), "test_a.py:3: FileNotFoundError", false),
+        (
+            "subprocess.CalledProcessError: Command 'x' returned non-zero exit status 1."
+                .to_owned(),
+            "/usr/lib/python3.11/subprocess.py:571: CalledProcessError",
+            false,
+        ),
+        (
+            "KeyError: 'getpwuid(): uid not found: 1000'".to_owned(),
+            "getpass.py:169: KeyError",
+            true,
+        ),
+        ("KeyError: 'uid'".to_owned(), "test_a.py:3: KeyError", false),
+    ] {
+        let report = format!(
+            "<testsuite><testcase classname='m' name='t'><failure message='x'>\
+             E   {raised}\n\n{place}</failure></testcase></testsuite>"
+        );
+        assert_eq!(summary(&report).failures[0].sandbox, is_refused, "{raised} {place}");
     }
 }
 
@@ -143,7 +173,8 @@ fn the_text_is_short_and_says_what_to_know() {
         ERROR in setup of test_a.py::test_4\n  \
         failed on setup with \"PermissionError: no\"\n  \
         The sandbox may have refused this: tests have no network, write only below their own \
-        folders, and see no other processes.";
+        folders, see no other processes, and can start no program but the Python interpreter; there \
+        is no /etc/passwd.";
     assert_eq!(summary(report).text(), expected);
     assert!(summary(recorded::NOTHING).text().starts_with("no tests ran in 0."));
     assert!(summary(recorded::PASSING).text().starts_with("20 passed in 0."));
