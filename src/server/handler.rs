@@ -23,7 +23,7 @@ use crate::transport::Slot;
 use super::call::{Caller, Server};
 use super::governed;
 use super::progress::with_progress;
-use super::tools::{INSTRUCTIONS, SERVER_NAME, SERVER_TITLE, governed_tools, tools};
+use super::tools::{SERVER_NAME, SERVER_TITLE, governed_tools, instructions, tools};
 
 /// How long a client may keep the list of tools: it changes with the binary only.
 const TOOLS_TTL_MS: u64 = 3_600_000;
@@ -137,7 +137,7 @@ impl ServerHandler for Handler {
     fn get_info(&self) -> ServerConfig {
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
             .with_server_info(implementation())
-            .with_instructions(INSTRUCTIONS)
+            .with_instructions(instructions(self.server.governance().is_some()))
     }
 
     /// Whatever was asked before: from here on there is the era with `initialize`, in the version that

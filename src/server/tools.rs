@@ -23,15 +23,28 @@ macro_rules! rules {
 }
 
 /// What a model is told before it sees any tool. Below 800 characters: it is in every context.
-pub(super) const INSTRUCTIONS: &str = concat!(
+const INSTRUCTIONS: &str = concat!(
     "Check a claim by writing a Python script that proves or refutes it, and run it with \
      execute_python_code. Print what you find and assert what must hold: exit code 0 means that \
      nothing failed. Scripts may import ",
     rules!(),
-    ": nothing is kept between calls, standard input is empty. Limits: 30 seconds, 1 MB of output. \
-     For longer scripts set background=true and poll verification_status with the job_id until the \
-     status is final."
 );
+
+/// How it goes on where there are these tools only.
+const SCRIPTS_ONLY: &str = ": nothing is kept between calls, standard input is empty. Limits: 30 \
+                            seconds, 1 MB of output. For longer scripts set background=true and \
+                            poll verification_status with the job_id until the status is final.";
+
+/// How it goes on where there are the governed tools, too.
+const WITH_TESTS: &str = "\
+. Limits: 30 seconds, 1 MB of output; longer with background=true and \
+verification_status. run_pytest runs the project's tests; get_evidence, list_artifacts and \
+get_artifact_content read past runs.";
+
+/// What a model is told of the tools that there are.
+pub(super) fn instructions(is_governed: bool) -> String {
+    format!("{INSTRUCTIONS}{}", if is_governed { WITH_TESTS } else { SCRIPTS_ONLY })
+}
 
 /// The sentence of the documents, and the rules for who sees no instructions: many frameworks show
 /// them to no model. Below 900 characters.
@@ -237,7 +250,13 @@ mod tests {
 
     #[test]
     fn the_instructions_are_short_and_the_schemas_plain() {
-        assert!(INSTRUCTIONS.chars().count() < 800, "{}", INSTRUCTIONS.chars().count());
+        for is_governed in [false, true] {
+            let told = instructions(is_governed);
+            assert!(told.chars().count() < 800, "{}", told.chars().count());
+            let names_tool = |tool: &Tool| told.contains(&*tool.name);
+            assert!(tools(SandboxMode::Required).iter().all(names_tool), "{told}");
+            assert_eq!(governed_tools().iter().all(names_tool), is_governed, "{told}");
+        }
         let all = tools(SandboxMode::Required).iter().chain(governed_tools());
         for tool in all {
             let description = tool.description.as_deref().unwrap();
