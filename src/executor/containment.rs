@@ -10,7 +10,7 @@ use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{KernelLacks, SandboxMode, Settings};
-use crate::sandbox::{GroupOrder, LaunchError, Order, Plan, Role, Tier};
+use crate::sandbox::{GroupOrder, LaunchError, Order, Plan, PlanError, Role, Tier};
 
 use super::canary::{Canary, temporary_folder};
 use super::interpreter::{FindError, Interpreter, InterpreterFinder};
@@ -69,10 +69,7 @@ impl Contained {
         let readable = project.readable.iter().chain([&project.workspace]).cloned();
         let (reach, readable) = (&interpreter.reach, &readable.collect::<Vec<_>>());
         let plan = Plan::new(plan.tier, plan.landlock_abi, reach, readable, project.memory_mb)
-            .map_err(|error| {
-                tracing::warn!(%error, "a path of the project cannot be opened to it");
-                NotForProject::Readable
-            })?;
+            .map_err(|error| NotForProject::of(&error, &project.workspace))?;
         let is_open =
             |path: &PathBuf| path.starts_with(&project.closed) || project.closed.starts_with(path);
         if plan.readable.iter().any(is_open) {
@@ -99,12 +96,53 @@ pub(crate) enum NotForProject {
          ask the admin to make its virtual environment elsewhere (QWED_MCP_PYTHON)"
     )]
     OwnInterpreter,
-    /// A path is not there, or is a door to the kernel.
-    #[error("a folder that tests may read is missing, or cannot be opened to them")]
+    /// A path that the policy names is not there.
+    #[error("a path that the policy lets tests read is not there; ask the admin")]
+    Missing,
+    /// A path that the policy names is the whole machine, or a door to the kernel.
+    #[error("a path that the policy lets tests read can never be opened to them; ask the admin")]
+    Forbidden,
+    /// There is no plan, for another reason.
+    #[error(
+        "what tests may read cannot be opened to them; ask the admin to look at the server's log"
+    )]
     Readable,
     /// What is written would be among what is read.
     #[error("the data folder must be outside of every folder that tests may read")]
     Writable,
+}
+
+impl NotForProject {
+    /// What there is no plan for, where `workspace` is the project's. The log has the path, by the name
+    /// that it has in the policy.
+    fn of(error: &PlanError, workspace: &Path) -> Self {
+        let key = |path| {
+            if path == workspace { "workspace.root" } else { "sandbox.allowed_paths" }
+        };
+        match error {
+            PlanError::ReadPathMissing(path) => {
+                let name = path.display();
+                tracing::error!("{} of the policy names {name}, which is not there", key(path));
+                Self::Missing
+            }
+            PlanError::ReadPathRefused(path) => {
+                let name = path.display();
+                tracing::error!(
+                    "{} of the policy names {name}, which is never opened to tests",
+                    key(path)
+                );
+                Self::Forbidden
+            }
+            PlanError::ReadPathNotText(path) | PlanError::ReadPathRelative(path) => {
+                tracing::error!("{} of the policy names {path:?}, which is no path", key(path));
+                Self::Readable
+            }
+            PlanError::ProgramMissing(_) | PlanError::NoScratchPlace => {
+                tracing::error!(%error, "the project cannot be opened to its tests");
+                Self::Readable
+            }
+        }
+    }
 }
 
 /// Why scripts have nothing to run in.
