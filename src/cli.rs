@@ -4,6 +4,7 @@ mod aibom;
 mod audit;
 mod check;
 mod doctor;
+mod policy;
 mod token;
 mod verify_skill;
 
@@ -97,12 +98,17 @@ enum Command {
     Aibom(aibom::Options),
     /// Say what scripts would run in: interpreter, packages, sandbox, limits
     ///
-    /// The exit code is 0 if code can run, 1 if it cannot.
+    /// Where `QWED_MCP_POLICY` is set, also whether governed tools can run tests. The exit code is 0 if
+    /// code can run, 1 if it cannot; with a policy, 0 if tests can run, and scripts too unless
+    /// `QWED_MCP_TRUSTED_CODE_EXECUTION` keeps these shut out.
     Doctor {
         /// The form of the output
         #[arg(long, value_enum, default_value = "text")]
         format: Format,
     },
+    /// Look at the policy file of the governed tools
+    #[command(subcommand)]
+    Policy(policy::Command),
     /// Make, list and revoke the tokens of those who may call governed tools
     ///
     /// They are in `QWED_MCP_DATA_DIR`. The exit code is 0, or 1 if there is no such token, or 2 if
@@ -140,6 +146,7 @@ pub fn run() -> ExitCode {
         Command::VerifySkill(options) => verify_skill::verify(&options),
         Command::Aibom(options) => aibom::print(&options),
         Command::Doctor { format } => doctor::diagnose(&settings(), format),
+        Command::Policy(command) => policy::run(&command, &settings()),
         Command::Token(command) => told(token::run(&command, &settings())),
         Command::Audit(command) => told(audit::run(&command, &settings())),
     };
@@ -186,9 +193,12 @@ fn serve_client() -> anyhow::Result<ExitCode> {
     if io::stdin().is_terminal() {
         tracing::warn!("serving MCP on a terminal; an MCP client should start this, see --help");
     }
-    let settings = settings();
+    let mut settings = settings();
     if let Some(manifest) = &settings.skill_manifest {
         verify_skill(manifest)?;
+    }
+    if settings.policy.is_some() {
+        settings.auth_token = governance::own_token(&settings)?;
     }
     let policy = policy(&settings);
     let executor = executor(&settings, untrusted(policy.as_ref()));

@@ -150,6 +150,8 @@ pub struct Settings {
     pub policy: Option<PathBuf>,
     /// `QWED_MCP_AUTH_TOKEN`: the token of calls that present none.
     pub auth_token: Option<Secret>,
+    /// `QWED_MCP_AUTH_TOKEN_FILE`: the file that has it in place of the variable.
+    pub auth_token_file: Option<PathBuf>,
     /// How many synchronous runs may go on at once (`QWED_MCP_SYNC_CONCURRENCY`).
     pub sync_concurrency: usize,
     /// What one synchronous run may take, counted from its start.
@@ -238,6 +240,7 @@ impl Settings {
             // Not text: still meant as a token, and not a valid one.
             auth_token: present("QWED_MCP_AUTH_TOKEN")
                 .map(|token| token.into_string().unwrap_or_default().into()),
+            auth_token_file: present("QWED_MCP_AUTH_TOKEN_FILE").map(PathBuf::from),
             sync_concurrency: sync_concurrency(
                 text("QWED_MCP_SYNC_CONCURRENCY").as_deref(),
                 &mut warn,

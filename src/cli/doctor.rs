@@ -1,5 +1,7 @@
 //! `qwed-mcp doctor`: everything that a script needs, and what to do about what is missing.
 
+mod governed;
+
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -13,28 +15,63 @@ use crate::executor::{
     Diagnosis, FindError, HomeExposure, LayerState, Obstacle, OneShotExecutor, Unusable,
 };
 use crate::sandbox::{Layer, Limits, Tier};
+use governed::Governed;
 
 const OPEN_THE_GATE: &str = "set QWED_MCP_TRUSTED_CODE_EXECUTION=true";
 
-/// Prints what scripts would run in. The exit code says whether code can run.
+/// Prints what scripts would run in, and where there is a policy, what tests would. The exit code
+/// says whether code can run: with a policy, a gate that is shut is the admin's choice.
 pub(super) fn diagnose(settings: &Settings, format: Format) -> anyhow::Result<ExitCode> {
     super::orphans::adopt().context("failed to become a child subreaper")?;
     let untrusted = super::untrusted(super::policy(settings).as_ref());
     let executor = OneShotExecutor::new(settings, untrusted);
-    let runtime = super::runtime()?;
-    let diagnosis = runtime.block_on(executor.diagnose());
-    let can_run = diagnosis.refusal.is_none() && settings.admin_gate == AdminGate::Open;
+    let (diagnosis, governed) = super::runtime()?.block_on(async {
+        let diagnosis = executor.diagnose().await;
+        let governed = Governed::look(settings, &executor, &diagnosis).await;
+        (diagnosis, governed)
+    });
+    let is_open = settings.admin_gate == AdminGate::Open;
+    let can_run = diagnosis.refusal.is_none() && is_open;
+    let is_well = match &governed {
+        None => can_run,
+        Some(governed) => governed.reasons.is_empty() && (can_run || !is_open),
+    };
     let text = match format {
-        Format::Text => text(settings, &diagnosis, can_run),
+        Format::Text => text(settings, &diagnosis, governed.as_ref(), can_run),
         Format::Json => {
-            serde_json::to_string_pretty(&object(settings, &diagnosis, can_run))? + "\n"
+            let object = object(settings, &diagnosis, governed.as_ref(), can_run);
+            serde_json::to_string_pretty(&object)? + "\n"
         }
     };
     io::stdout().write_all(text.as_bytes()).context("failed to print the diagnosis")?;
-    Ok(if can_run { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn text(settings: &Settings, diagnosis: &Diagnosis, can_run: bool) -> String {
+fn text(
+    settings: &Settings,
+    diagnosis: &Diagnosis,
+    governed: Option<&Governed>,
+    can_run: bool,
+) -> String {
+    let mut rows = rows(settings, diagnosis);
+    rows.extend(governed.iter().flat_map(|governed| governed.rows()));
+    let mut text = format!("qwed-mcp {}\n\n", env!("CARGO_PKG_VERSION"));
+    for (name, value) in rows {
+        // Writing to a text does not fail.
+        let _ = writeln!(text, "{name:<18}{value}");
+    }
+    text.push('\n');
+    let _ = match &diagnosis.refusal {
+        _ if can_run => writeln!(text, "Code can run."),
+        Some(refusal) => writeln!(text, "Code cannot run: {refusal}"),
+        None => writeln!(text, "Code cannot run until the admin gate is open: {OPEN_THE_GATE}."),
+    };
+    let verdict = governed.map(Governed::verdict);
+    text.extend(verdict.map(|verdict| verdict + "\n"));
+    text
+}
+
+fn rows(settings: &Settings, diagnosis: &Diagnosis) -> Vec<(&'static str, String)> {
     let mut rows: Vec<(&str, String)> = Vec::new();
     rows.push((
         "interpreter",
@@ -94,18 +131,7 @@ fn text(settings: &Settings, diagnosis: &Diagnosis, can_run: bool) -> String {
         rows.push(("limits", told_limits(limits, diagnosis.tier)));
         rows.push(("memory bound by", told_memory_bound(diagnosis)));
     }
-    let mut text = format!("qwed-mcp {}\n\n", env!("CARGO_PKG_VERSION"));
-    for (name, value) in rows {
-        // Writing to a text does not fail.
-        let _ = writeln!(text, "{name:<18}{value}");
-    }
-    text.push('\n');
-    let _ = match &diagnosis.refusal {
-        _ if can_run => writeln!(text, "Code can run."),
-        Some(refusal) => writeln!(text, "Code cannot run: {refusal}"),
-        None => writeln!(text, "Code cannot run until the admin gate is open: {OPEN_THE_GATE}."),
-    };
-    text
+    rows
 }
 
 /// The name of the row that says why a tier is not had.
@@ -172,7 +198,12 @@ fn told_memory_bound(diagnosis: &Diagnosis) -> String {
     }
 }
 
-fn object(settings: &Settings, diagnosis: &Diagnosis, can_run: bool) -> Value {
+fn object(
+    settings: &Settings,
+    diagnosis: &Diagnosis,
+    governed: Option<&Governed>,
+    can_run: bool,
+) -> Value {
     let layer = |(layer, state): &(Layer, LayerState)| match state {
         LayerState::Enforced => json!({ "layer": layer, "state": "enforced" }),
         LayerState::Missing { why, remedy } => {
@@ -218,6 +249,7 @@ fn object(settings: &Settings, diagnosis: &Diagnosis, can_run: bool) -> Value {
             "landlock_abi": diagnosis.landlock_abi,
             "layers": diagnosis.layers.iter().map(layer).collect::<Vec<_>>(),
         },
+        "governance": governed.map(Governed::object),
         "limits": diagnosis.limits,
         "control_groups": match &diagnosis.control_groups {
             Ok(controls) => json!({ "used": true, "controls": controls }),

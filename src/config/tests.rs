@@ -32,6 +32,7 @@ fn an_empty_environment_gives_the_documented_defaults() {
             data_dir: None,
             policy: None,
             auth_token: None,
+            auth_token_file: None,
             sync_concurrency: 1,
             sync_timeout: Duration::from_secs(30),
             background_timeout: Duration::from_secs(120),

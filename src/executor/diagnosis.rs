@@ -130,6 +130,13 @@ impl OneShotExecutor {
         }
     }
 
+    /// The version of a package, if code inside of the sandbox can import it.
+    pub(crate) async fn version_inside(&self, module: &str, distribution: &str) -> Option<String> {
+        let contained = self.contained().await.ok()?;
+        let found = self.ask_for_packages(contained, &json!([[module, distribution]])).await;
+        found.into_iter().find_map(|(_, _, version)| version)
+    }
+
     /// Which packages a script can import.
     async fn packages(&self, contained: &Contained) -> BTreeMap<String, Option<String>> {
         let found = self.ask_for_packages(contained, &json!(PACKAGES)).await;

@@ -1,10 +1,16 @@
 //! Where the store is.
 
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy as _;
 use etcetera::base_strategy::Xdg;
+use nix::unistd::geteuid;
 use thiserror::Error;
+
+/// What the group and everybody may.
+const OTHERS: u32 = 0o077;
 
 /// Below the user's folder for data.
 const NAME: &str = "qwed-mcp";
@@ -23,4 +29,27 @@ pub(crate) fn data_folder(configured: Option<&Path>) -> Result<PathBuf, NoDataFo
     let folder = Xdg::new().map_err(|_| NoDataFolder)?.data_dir();
     // An empty HOME gives a folder wherever the program was started.
     if folder.is_absolute() { Ok(folder.join(NAME)) } else { Err(NoDataFolder) }
+}
+
+/// Whose a folder is, and who else may use it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FolderState {
+    /// The permissions.
+    pub(crate) mode: u32,
+    pub(crate) owner: u32,
+    /// Whether it is this user's alone.
+    pub(crate) is_private: bool,
+}
+
+impl FolderState {
+    /// Looks at a folder.
+    pub(crate) fn of(folder: &Path) -> io::Result<Self> {
+        let metadata = folder.metadata()?;
+        if !metadata.is_dir() {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
+        let (mode, owner) = (metadata.mode() & 0o7777, metadata.uid());
+        let is_private = mode & OTHERS == 0 && owner == geteuid().as_raw();
+        Ok(Self { mode, owner, is_private })
+    }
 }

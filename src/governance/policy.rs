@@ -15,6 +15,7 @@ use super::roles::GovernedTool;
 use crate::config::{MEMORY_MB_DEFAULT, MEMORY_MB_MAX, MEMORY_MB_MIN};
 use document::{Document, Section};
 
+pub(crate) use check::PolicyCheck;
 pub(crate) use file::PolicyFile;
 
 /// No policy needs more, and somebody else's file must not fill the memory.
@@ -150,88 +151,136 @@ pub(crate) enum PolicyError {
     Value { line: usize, key: String, must: String },
 }
 
+impl PolicyError {
+    /// Where the mistake is, if it is in a line.
+    pub(crate) fn line(&self) -> Option<usize> {
+        match self {
+            Self::Unreadable(_) | Self::NotAFile | Self::TooLarge | Self::NotUtf8 => None,
+            Self::Syntax { line, .. }
+            | Self::UnknownKey { line, .. }
+            | Self::Value { line, .. } => Some(*line),
+        }
+    }
+}
+
 impl Policy {
-    /// Reads the text of a policy file.
+    /// Reads the text of a policy file. The error is that of the first mistake.
     pub(crate) fn parse(text: &str) -> Result<Self, PolicyError> {
+        let (policy, mistakes) = Self::read(text)?;
+        mistakes.0.into_iter().next().map_or(Ok(policy), Err)
+    }
+
+    /// The policy, or all mistakes of its text, in the order of their lines.
+    pub(crate) fn check(text: &str) -> Result<Self, Vec<PolicyError>> {
+        let (policy, mistakes) = Self::read(text).map_err(|error| vec![error])?;
+        if mistakes.0.is_empty() { Ok(policy) } else { Err(mistakes.0) }
+    }
+
+    /// What could be read of it, with defaults in place of mistakes: not to be used if there are any.
+    fn read(text: &str) -> Result<(Self, Mistakes), PolicyError> {
         if text.len() > POLICY_BYTES_MAX {
             return Err(PolicyError::TooLarge);
         }
-        let document = Document::parse(text, &SECTIONS)?;
-        Ok(Self {
-            allowlist: allowlist(&document.section("tools")?)?,
-            sandbox: sandbox(&document.section("sandbox")?)?,
-            budget: budget(&document.section("budget")?)?,
-            workspace_root: document.section("workspace")?.path("root")?,
-            retention: retention(&document.section("artifacts")?)?,
+        let document = Document::parse(text)?;
+        let mut mistakes = Mistakes(document.unknown(&SECTIONS));
+        let mut section = |name| mistakes.keep(document.section(name));
+        let (tools, held, call) = (section("tools"), section("sandbox"), section("budget"));
+        let (workspace, kept) = (section("workspace"), section("artifacts"));
+        let policy = Self {
+            allowlist: allowlist(&tools, &mut mistakes),
+            sandbox: sandbox(&held, &mut mistakes),
+            budget: budget(&call, &mut mistakes),
+            workspace_root: mistakes.keep(workspace.path("root")),
+            retention: retention(&kept, &mut mistakes),
+        };
+        mistakes.0.sort_by_key(PolicyError::line);
+        Ok((policy, mistakes))
+    }
+}
+
+/// What is wrong with a text.
+struct Mistakes(Vec<PolicyError>);
+
+impl Mistakes {
+    /// What was read; in place of a mistake, which is noted, the value of nothing.
+    fn keep<T: Default>(&mut self, read: Result<T, PolicyError>) -> T {
+        read.unwrap_or_else(|mistake| {
+            self.0.push(mistake);
+            T::default()
         })
     }
 }
 
-fn allowlist(section: &Section<'_>) -> Result<BTreeSet<GovernedTool>, PolicyError> {
+fn allowlist(section: &Section<'_>, mistakes: &mut Mistakes) -> BTreeSet<GovernedTool> {
     let mut tools = BTreeSet::new();
-    for name in section.texts("allowlist")? {
+    for name in mistakes.keep(section.texts("allowlist")) {
         let Some(tool) = GovernedTool::from_name(name.text) else {
             let names = GovernedTool::ALL.map(GovernedTool::name).join(", ");
-            return Err(name.must(format!("name these tools only: {names}")));
+            mistakes.0.push(name.must(format!("name these tools only: {names}")));
+            continue;
         };
         if !tools.insert(tool) {
-            return Err(name.must(format!("name {} once only", tool.name())));
+            mistakes.0.push(name.must(format!("name {} once only", tool.name())));
         }
     }
-    Ok(tools)
+    tools
 }
 
-fn sandbox(section: &Section<'_>) -> Result<SandboxPolicy, PolicyError> {
-    let timeout_s = section.number("timeout_s", 1, TIMEOUT_S_MAX)?;
-    let memory_limit_mb = section.number("memory_limit_mb", MEMORY_MB_MIN, MEMORY_MB_MAX)?;
-    Ok(SandboxPolicy {
-        enabled: section.flag("enabled")?.unwrap_or(true),
+fn sandbox(section: &Section<'_>, mistakes: &mut Mistakes) -> SandboxPolicy {
+    let timeout_s = mistakes.keep(section.number("timeout_s", 1, TIMEOUT_S_MAX));
+    let memory_limit_mb = section.number("memory_limit_mb", MEMORY_MB_MIN, MEMORY_MB_MAX);
+    let allowed_paths = mistakes.keep(section.texts("allowed_paths"));
+    SandboxPolicy {
+        enabled: mistakes.keep(section.flag("enabled")).unwrap_or(true),
         timeout: Duration::from_secs(timeout_s.unwrap_or(TIMEOUT_S_DEFAULT)),
-        memory_limit_mb: memory_limit_mb.unwrap_or(MEMORY_MB_DEFAULT),
-        allowed_paths: section.paths("allowed_paths")?,
-        env_whitelist: variables(section)?,
-    })
+        memory_limit_mb: mistakes.keep(memory_limit_mb).unwrap_or(MEMORY_MB_DEFAULT),
+        allowed_paths: allowed_paths.iter().map(|item| mistakes.keep(item.path())).collect(),
+        env_whitelist: variables(section, mistakes),
+    }
 }
 
-fn variables(section: &Section<'_>) -> Result<Vec<String>, PolicyError> {
+fn variables(section: &Section<'_>, mistakes: &mut Mistakes) -> Vec<String> {
     let mut names = Vec::new();
-    for name in section.texts("env_whitelist")? {
+    for name in mistakes.keep(section.texts("env_whitelist")) {
         let is_name = name.text.starts_with(|c: char| c == '_' || c.is_ascii_alphabetic())
             && name.text.chars().all(|c| c == '_' || c.is_ascii_alphanumeric());
-        if !is_name {
-            return Err(name.must("have names of variables only, such as LANG".to_owned()));
-        }
         let is_meant = |row: &&ForbiddenVariable| match row.name.strip_suffix('*') {
             Some(start) => name.text.starts_with(start),
             None => name.text == row.name,
         };
-        if let Some(row) = FORBIDDEN_VARIABLES.iter().find(is_meant) {
-            return Err(name.must(format!("not have {}: {}", row.name, row.why)));
+        if !is_name {
+            let must = "have names of variables only, such as LANG";
+            mistakes.0.push(name.must(must.to_owned()));
+        } else if let Some(row) = FORBIDDEN_VARIABLES.iter().find(is_meant) {
+            mistakes.0.push(name.must(format!("not have {}: {}", row.name, row.why)));
+        } else {
+            names.push(name.text.to_owned());
         }
-        names.push(name.text.to_owned());
     }
-    Ok(names)
+    names
 }
 
-fn budget(section: &Section<'_>) -> Result<BudgetPolicy, PolicyError> {
-    let elapsed_ms = section.number("elapsed_ms_max", 1, u64::MAX)?;
-    Ok(BudgetPolicy {
-        elapsed: elapsed_ms.map(Duration::from_millis),
-        attempts_max: section.number("attempts_max", 0, u64::MAX)?.unwrap_or(ATTEMPTS_DEFAULT),
-        output_bytes_max: section.number("output_bytes_max", 1, OUTPUT_BYTES_MAX)?,
-        artifact_bytes_max: section.number("artifact_bytes_max", 1, u64::MAX)?,
-    })
+fn budget(section: &Section<'_>, mistakes: &mut Mistakes) -> BudgetPolicy {
+    let mut number = |key, min, max| mistakes.keep(section.number(key, min, max));
+    BudgetPolicy {
+        elapsed: number("elapsed_ms_max", 1, u64::MAX).map(Duration::from_millis),
+        attempts_max: number("attempts_max", 0, u64::MAX).unwrap_or(ATTEMPTS_DEFAULT),
+        output_bytes_max: number("output_bytes_max", 1, OUTPUT_BYTES_MAX),
+        artifact_bytes_max: number("artifact_bytes_max", 1, u64::MAX),
+    }
 }
 
-fn retention(section: &Section<'_>) -> Result<Retention, PolicyError> {
-    let days = section.number("retention_days", 1, RETENTION_DAYS_MAX)?;
-    let megabytes = section.number("total_mb_max", 1, TOTAL_MB_MAX)?;
-    Ok(Retention {
+fn retention(section: &Section<'_>, mistakes: &mut Mistakes) -> Retention {
+    let mut number = |key, min, max| mistakes.keep(section.number(key, min, max));
+    let days = number("retention_days", 1, RETENTION_DAYS_MAX);
+    let megabytes = number("total_mb_max", 1, TOTAL_MB_MAX);
+    Retention {
         age: days.map(|days| Duration::from_secs(days * SECONDS_A_DAY)),
         total_bytes: megabytes.map(|megabytes| megabytes << 20),
-    })
+    }
 }
 
+mod check;
 mod document;
 mod file;
 #[cfg(test)]

@@ -34,7 +34,7 @@ pub(crate) use linux::{
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 pub(crate) use order::GroupLimits;
 pub(crate) use order::{GroupOrder, Order, PYTHON_COMMAND, Role};
-pub(crate) use plan::{LeftFolder, Limits, Plan, PlanError, Reach};
+pub(crate) use plan::{LeftFolder, Limits, Plan, PlanError, Reach, may_be_readable};
 pub(crate) use support::remedy;
 pub(crate) use tier::Tier;
 pub(crate) use view::leads_through;

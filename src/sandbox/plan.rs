@@ -289,7 +289,8 @@ impl Plan {
     }
 }
 
-fn may_be_readable(path: &Path) -> bool {
+/// Whether a path may ever be opened to a run: not the whole machine, nor a door to the kernel.
+pub(crate) fn may_be_readable(path: &Path) -> bool {
     let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     real.parent().is_some() && !NEVER_READABLE.iter().any(|door| real.starts_with(door))
 }

@@ -17,27 +17,36 @@ pub(super) struct Document<'t> {
 }
 
 impl<'t> Document<'t> {
-    /// Parses `text`; `sections` are the names of the sections and their keys.
-    pub(super) fn parse(text: &'t str, sections: &[(&str, &[&str])]) -> Result<Self, PolicyError> {
+    /// Parses `text`, whatever keys it has.
+    pub(super) fn parse(text: &'t str) -> Result<Self, PolicyError> {
         let root = DeTable::parse(text).map_err(|error| PolicyError::Syntax {
             line: line_at(text, error.span().map_or(text.len(), |span| span.start)),
             message: error.message().to_owned(),
         })?;
-        let document = Self { text, root: root.into_inner() };
-        for name in document.root.keys() {
-            let Some((section, keys)) =
-                sections.iter().find(|(section, _)| *section == name.get_ref().as_ref())
-            else {
+        Ok(Self { text, root: root.into_inner() })
+    }
+
+    /// What is not known of it; `sections` are the names of the sections and their keys.
+    pub(super) fn unknown(&self, sections: &[(&str, &[&str])]) -> Vec<PolicyError> {
+        let mut unknown = Vec::new();
+        for name in self.root.keys() {
+            let known =
+                sections.iter().find(|(section, _)| *section == name.get_ref().as_ref()).copied();
+            let Some((section, keys)) = known else {
                 let names: Vec<&str> = sections.iter().map(|(section, _)| *section).collect();
-                return Err(PolicyError::UnknownKey {
-                    line: line_at(text, name.span().start),
+                unknown.push(PolicyError::UnknownKey {
+                    line: line_at(self.text, name.span().start),
                     key: shown(name.get_ref()),
                     known: format!("the sections are {}", names.join(", ")),
                 });
+                continue;
             };
-            document.section(section)?.has_only(keys)?;
+            // One that is no section is told where it is read.
+            if let Ok(section) = self.section(section) {
+                unknown.extend(section.unknown(keys));
+            }
         }
-        Ok(document)
+        unknown
     }
 
     /// The section of this name; one that is not there has no keys.
@@ -63,6 +72,7 @@ impl<'t> Document<'t> {
 }
 
 /// One section of the document.
+#[derive(Default)]
 pub(super) struct Section<'d> {
     text: &'d str,
     name: &'d str,
@@ -77,6 +87,12 @@ pub(super) struct Item<'d> {
 }
 
 impl Item<'_> {
+    /// An absolute path.
+    pub(super) fn path(&self) -> Result<PathBuf, PolicyError> {
+        let must = || self.must("have absolute paths without .. only".to_owned());
+        absolute(self.text).ok_or_else(must)
+    }
+
     /// The error that says what the item must be.
     pub(super) fn must(&self, must: String) -> PolicyError {
         PolicyError::Value { line: self.line, key: self.key.clone(), must }
@@ -84,16 +100,15 @@ impl Item<'_> {
 }
 
 impl<'d> Section<'d> {
-    fn has_only(&self, keys: &[&str]) -> Result<(), PolicyError> {
-        let unknown = self.table.into_iter().flat_map(|table| table.keys());
-        match unknown.into_iter().find(|key| !keys.contains(&key.get_ref().as_ref())) {
-            None => Ok(()),
-            Some(key) => Err(PolicyError::UnknownKey {
-                line: line_at(self.text, key.span().start),
-                key: format!("{}.{}", self.name, shown(key.get_ref())),
-                known: format!("the keys of {} are {}", self.name, keys.join(", ")),
-            }),
-        }
+    fn unknown(&self, keys: &[&str]) -> Vec<PolicyError> {
+        let found = self.table.into_iter().flat_map(|table| table.keys());
+        let unknown = found.filter(|key| !keys.contains(&key.get_ref().as_ref()));
+        let errors = unknown.map(|key| PolicyError::UnknownKey {
+            line: line_at(self.text, key.span().start),
+            key: format!("{}.{}", self.name, shown(key.get_ref())),
+            known: format!("the keys of {} are {}", self.name, keys.join(", ")),
+        });
+        errors.collect()
     }
 
     /// A truth value.
@@ -129,13 +144,6 @@ impl<'d> Section<'d> {
             Some(path) => Ok(Some(path)),
             None => Err(self.must(key, value, "be an absolute path without ..".to_owned())),
         }
-    }
-
-    /// A list of absolute paths.
-    pub(super) fn paths(&self, key: &str) -> Result<Vec<PathBuf>, PolicyError> {
-        let must = || "have absolute paths without .. only".to_owned();
-        let items = self.texts(key)?;
-        items.iter().map(|item| absolute(item.text).ok_or_else(|| item.must(must()))).collect()
     }
 
     /// A list of texts.

@@ -23,6 +23,8 @@ const SETTLED_AFTER: Duration = Duration::from_secs(2);
 pub(crate) struct PolicyFile {
     path: PathBuf,
     last: Mutex<Option<Reading>>,
+    /// What the log has of it, as long as it lasts.
+    told: Mutex<Option<PolicyError>>,
 }
 
 #[derive(Debug)]
@@ -45,11 +47,25 @@ struct Stamp {
 impl PolicyFile {
     /// The policy at `path`; nothing is read yet.
     pub(crate) fn new(path: PathBuf) -> Self {
-        Self { path, last: Mutex::new(None) }
+        Self { path, last: Mutex::default(), told: Mutex::default() }
     }
 
-    /// The policy of now.
+    /// The policy of now. The log has why there is none, with the path.
     pub(crate) fn current(&self) -> Result<Arc<Policy>, PolicyError> {
+        let policy = self.look();
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let error = policy.as_ref().err().cloned();
+        if *told != error {
+            if let Some(error) = &error {
+                let reason = explained(&self.path, error);
+                tracing::error!("every governed call is refused until it is mended: {reason}");
+            }
+            *told = error;
+        }
+        policy
+    }
+
+    fn look(&self) -> Result<Arc<Policy>, PolicyError> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let found = fs::metadata(&self.path).map_err(|error| unreadable(&error))?;
         // Before it is opened: opening a pipe would wait for a writer.
@@ -75,21 +91,56 @@ impl From<Arc<PolicyFile>> for Untrusted {
     }
 }
 
+/// What the admin is told of a policy file that cannot be used. The model hears no path.
+pub(super) fn explained(path: &Path, error: &PolicyError) -> String {
+    let path_text = path.display();
+    let is_unread = matches!(error, PolicyError::Unreadable(_));
+    if is_unread && path.starts_with("~") {
+        format!("{path_text}: {error}; ~ is not expanded, write the path from / on")
+    } else if is_unread && path.is_relative() {
+        let folder = std::env::current_dir().unwrap_or_default();
+        format!("{path_text}: {error}; it was looked for in {}", folder.display())
+    } else {
+        format!("{path_text}: {error}")
+    }
+}
+
+/// The text of a file, for those who look at it once.
+pub(super) fn text(path: &Path) -> Result<String, PolicyError> {
+    let found = fs::metadata(path).map_err(|error| unreadable(&error))?;
+    // Opening a pipe would wait for a writer.
+    if !found.is_file() {
+        return Err(PolicyError::NotAFile);
+    }
+    let file = File::open(path).map_err(|error| unreadable(&error))?;
+    let bytes = content(&file).map_err(|error| unreadable(&error))?;
+    text_of(bytes)
+}
+
+/// One byte more than a policy may have, at most.
+fn content(file: &File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let bytes_max = u64::try_from(POLICY_BYTES_MAX).unwrap_or(u64::MAX);
+    file.take(bytes_max + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn text_of(bytes: Vec<u8>) -> Result<String, PolicyError> {
+    if bytes.len() > POLICY_BYTES_MAX {
+        return Err(PolicyError::TooLarge);
+    }
+    String::from_utf8(bytes).map_err(|_| PolicyError::NotUtf8)
+}
+
 fn read(path: &Path) -> io::Result<Reading> {
     let started = SystemTime::now();
     let file = File::open(path)?;
     let stamp = Stamp::of(&file.metadata()?);
-    let mut bytes = Vec::new();
-    let bytes_max = u64::try_from(POLICY_BYTES_MAX).unwrap_or(u64::MAX);
-    (&file).take(bytes_max + 1).read_to_end(&mut bytes)?;
+    let bytes = content(&file)?;
     let after = Stamp::of(&file.metadata()?);
 
     let is_settled = stamp == after && stamp.is_older_than(SETTLED_AFTER, started);
-    let policy = match String::from_utf8(bytes) {
-        Ok(text) => Policy::parse(&text).map(Arc::new),
-        Err(error) if error.as_bytes().len() > POLICY_BYTES_MAX => Err(PolicyError::TooLarge),
-        Err(_) => Err(PolicyError::NotUtf8),
-    };
+    let policy = text_of(bytes).and_then(|text| Policy::parse(&text)).map(Arc::new);
     Ok(Reading { stamp: is_settled.then_some(stamp), policy })
 }
 

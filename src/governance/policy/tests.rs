@@ -309,3 +309,47 @@ fn a_settled_file_is_read_once_and_again_when_it_changed() {
     );
     assert_eq!(timeout_of(&file), Ok(200));
 }
+
+#[test]
+fn a_check_has_all_mistakes_in_the_order_of_their_lines() {
+    let text = "\
+[sandbox]
+timeout_s = 0
+memory_limit_mb = \"x\"
+allowed_paths = [\"/srv\", \"data\", \"/a/../b\"]
+env_whitelist = [\"LANG\", \"PATH\", \"a b\"]
+timeout = 3
+[tools]
+allowlist = [
+    \"run_pytest\",
+    \"run_shell\",
+]
+[nonsense]
+x = 1
+[workspace]
+root = \"~/project\"
+";
+    let mistakes: Vec<String> =
+        Policy::check(text).unwrap_err().iter().map(ToString::to_string).collect();
+    let starts = [
+        "line 2: sandbox.timeout_s must be a whole number from 1 to 3600",
+        "line 3: sandbox.memory_limit_mb must ",
+        "line 4: sandbox.allowed_paths must have absolute paths",
+        "line 4: sandbox.allowed_paths must have absolute paths",
+        "line 5: sandbox.env_whitelist must not have PATH: ",
+        "line 5: sandbox.env_whitelist must have names of variables only",
+        "line 6: sandbox.timeout is not known; ",
+        "line 10: tools.allowlist must name these tools only: ",
+        "line 12: nonsense is not known; ",
+        "line 15: workspace.root must be an absolute path",
+    ];
+    assert_eq!(mistakes.len(), starts.len(), "{mistakes:#?}");
+    for (mistake, start) in mistakes.iter().zip(starts) {
+        assert!(mistake.starts_with(start), "{mistake}, not {start}");
+    }
+    assert_eq!(error(text), mistakes[0], "a call is told the first");
+    for text in ["[tools", "tools = 3", ""] {
+        let mistakes = Policy::check(text).err().unwrap_or_default();
+        assert_eq!(mistakes.len(), usize::from(!text.is_empty()), "{text}: {mistakes:?}");
+    }
+}

@@ -1,5 +1,6 @@
 //! The governed tools over the real binary: who may call, what a run leaves, and what it cannot do.
 
+mod admin;
 mod attacks;
 mod audit;
 mod refusals;
@@ -17,9 +18,16 @@ use crate::harness::{McpProcess, ServerBuilder, Test, binary, python, root};
 
 /// The tests of all parts.
 pub(crate) fn tests() -> Vec<Test> {
-    let parts = [attacks::tests(), audit::tests(), refusals::tests(), runs::tests()];
-    let parts = parts.into_iter().chain([traps::tests(), verdicts::tests()]);
-    parts.flatten().collect()
+    let parts = [
+        admin::tests(),
+        attacks::tests(),
+        audit::tests(),
+        refusals::tests(),
+        runs::tests(),
+        traps::tests(),
+        verdicts::tests(),
+    ];
+    parts.into_iter().flatten().collect()
 }
 
 /// The user of a server that is no root's.

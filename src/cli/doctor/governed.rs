@@ -1,0 +1,182 @@
+//! What the governed tools need, and whether tests can run.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use chrono::Utc;
+use serde_json::{Value, json};
+
+use crate::config::Settings;
+use crate::executor::{Diagnosis, OneShotExecutor};
+use crate::governance::{
+    FolderState, PolicyCheck, PolicyError, Store, TokenRecord, TokenState, data_folder, own_token,
+};
+use crate::sandbox::Tier;
+
+/// What was found where a policy is configured.
+pub(super) struct Governed {
+    file: PathBuf,
+    policy: Result<PolicyCheck, String>,
+    /// The version of pytest inside of the sandbox.
+    pytest: Option<String>,
+    data: Result<(PathBuf, FolderState), String>,
+    tokens: Result<Vec<TokenRecord>, String>,
+    /// Why no tests can run; none if they can.
+    pub(super) reasons: Vec<String>,
+}
+
+impl Governed {
+    /// Looks at everything that a call of `run_pytest` would need, if there is a policy.
+    pub(super) async fn look(
+        settings: &Settings,
+        executor: &OneShotExecutor,
+        diagnosis: &Diagnosis,
+    ) -> Option<Self> {
+        let file = settings.policy.clone()?;
+        let policy = PolicyCheck::of(&file).map_err(|error| error.to_string());
+        let folder = data_folder(settings.data_dir.as_deref()).map_err(|error| error.to_string());
+        let tokens = folder.clone().and_then(|folder| {
+            let store = Store::open_to_read(&folder).map_err(|error| error.to_string())?;
+            store.tokens().map_err(|error| error.to_string())
+        });
+        let data = folder.and_then(|folder| {
+            let state = FolderState::of(&folder);
+            let state = state.map_err(|error| format!("{}: {error}", folder.display()))?;
+            Ok((folder, state))
+        });
+        let pytest = executor.version_inside("pytest", "pytest").await;
+        let mut governed = Self { file, policy, pytest, data, tokens, reasons: Vec::new() };
+        governed.reasons = governed.reasons(settings, diagnosis);
+        Some(governed)
+    }
+
+    fn reasons(&self, settings: &Settings, diagnosis: &Diagnosis) -> Vec<String> {
+        let mut reasons = Vec::new();
+        let mut unless = |is_met: bool, reason: &str| {
+            if !is_met {
+                reasons.push(reason.to_owned());
+            }
+        };
+        let root = match &self.policy {
+            Ok(check) => {
+                unless(check.lets_run(), "the policy refuses it, see above");
+                check.policy.as_ref().and_then(|policy| policy.workspace_root.as_deref())
+            }
+            Err(error) => {
+                unless(false, error);
+                None
+            }
+        };
+        if let Some(refusal) = &diagnosis.refusal {
+            unless(false, refusal);
+        } else {
+            let is_held = diagnosis.tier.is_some_and(|tier| tier >= Tier::T2);
+            unless(is_held, "tests need tier T2 of the sandbox at least");
+            unless(self.pytest.is_some(), "pytest is not installed for the interpreter");
+        }
+        if let (Ok((program, _)), Some(root)) = (&diagnosis.interpreter, root) {
+            unless(!is_within(program, root), "the interpreter is in the workspace");
+        }
+        match &self.tokens {
+            Ok(tokens) => unless(active(tokens) > 0, "no token is active"),
+            Err(error) => unless(false, error),
+        }
+        if let Err(error) = own_token(settings) {
+            unless(false, &error.to_string());
+        }
+        reasons
+    }
+
+    /// The rows for people.
+    pub(super) fn rows(&self) -> Vec<(&'static str, String)> {
+        let mut rows = Vec::new();
+        let file = self.file.display();
+        match &self.policy {
+            Err(error) => rows.push(("policy", format!("UNREADABLE: {error}"))),
+            Ok(check) => {
+                let told = match check.mistakes.as_slice() {
+                    [] => format!("{file}: can be used"),
+                    [first, ..] => format!("{file}: CANNOT BE USED: {first}"),
+                };
+                rows.push(("policy", told));
+                rows.extend(check.mistakes.iter().skip(1).map(|error| ("", error.to_string())));
+                rows.extend(check.warnings.iter().map(|warning| ("", format!("! {warning}"))));
+                let root = check.policy.as_ref().and_then(|policy| policy.workspace_root.as_ref());
+                rows.extend(root.map(|root| ("workspace", root.display().to_string())));
+            }
+        }
+        rows.push(match &self.pytest {
+            Some(version) => ("pytest", format!("{version}, found inside of the sandbox")),
+            None => ("pytest", "MISSING inside of the sandbox".to_owned()),
+        });
+        rows.push(match &self.tokens {
+            Ok(tokens) => ("tokens", format!("{} active of {}", active(tokens), tokens.len())),
+            Err(error) => ("tokens", format!("NONE: {error}")),
+        });
+        rows.push(match &self.data {
+            Ok((folder, FolderState { mode, owner, is_private })) => {
+                let folder = folder.display();
+                let told = if *is_private { "" } else { ": NOT this user's alone" };
+                ("data folder", format!("{folder}, mode {mode:04o}, owner {owner}{told}"))
+            }
+            Err(error) => ("data folder", format!("NONE: {error}")),
+        });
+        rows
+    }
+
+    /// The last line for people.
+    pub(super) fn verdict(&self) -> String {
+        if self.reasons.is_empty() {
+            "Tests can run (run_pytest), whether or not the admin gate is open.".to_owned()
+        } else {
+            format!("Tests cannot run (run_pytest): {}.", self.reasons.join("; "))
+        }
+    }
+
+    /// The same for programs.
+    pub(super) fn object(&self) -> Value {
+        let mistake =
+            |error: &PolicyError| json!({ "line": error.line(), "message": error.to_string() });
+        json!({
+            "can_run": self.reasons.is_empty(),
+            "reasons": self.reasons,
+            "policy": match &self.policy {
+                Ok(check) => json!({
+                    "file": self.file,
+                    "usable": check.policy.is_some(),
+                    "mistakes": check.mistakes.iter().map(mistake).collect::<Vec<_>>(),
+                    "warnings": check.warnings,
+                    "workspace_root":
+                        check.policy.as_ref().and_then(|policy| policy.workspace_root.as_ref()),
+                }),
+                Err(error) => json!({ "file": self.file, "usable": false, "error": error }),
+            },
+            "pytest": self.pytest,
+            "tokens": match &self.tokens {
+                Ok(tokens) => json!({ "active": active(tokens), "all": tokens.len() }),
+                Err(error) => json!({ "error": error }),
+            },
+            "data_folder": match &self.data {
+                Ok((folder, state)) => json!({
+                    "path": folder,
+                    "mode": format!("{:04o}", state.mode),
+                    "owner": state.owner,
+                    "private": state.is_private,
+                }),
+                Err(error) => json!({ "error": error }),
+            },
+        })
+    }
+}
+
+fn active(tokens: &[TokenRecord]) -> usize {
+    let now = Utc::now();
+    tokens.iter().filter(|token| token.state(now) == TokenState::Active).count()
+}
+
+/// Whether a program is in a folder, by its own or its real path.
+fn is_within(program: &Path, root: &Path) -> bool {
+    let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let folder = program.parent().unwrap_or(program);
+    program.starts_with(root) || real(folder).starts_with(real(root))
+}

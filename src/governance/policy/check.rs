@@ -1,0 +1,115 @@
+//! A look at a policy file for the admin, before a call meets its mistakes.
+
+use std::fs;
+use std::path::Path;
+
+use super::file::{explained, text};
+use super::{GovernedTool, Policy, PolicyError};
+use crate::sandbox::may_be_readable;
+
+/// What was found.
+#[derive(Debug)]
+pub(crate) struct PolicyCheck {
+    /// The policy; None if it has mistakes.
+    pub(crate) policy: Option<Policy>,
+    /// All mistakes, in the order of their lines.
+    pub(crate) mistakes: Vec<PolicyError>,
+    /// What is no mistake of the text, and may be one of the admin's.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Why a policy file cannot be read, with its path.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct UnreadablePolicy(String);
+
+impl PolicyCheck {
+    /// Reads the file at `path`, and looks at what it names.
+    pub(crate) fn of(path: &Path) -> Result<Self, UnreadablePolicy> {
+        let text = match text(path) {
+            Ok(text) => Ok(text),
+            Err(error @ (PolicyError::TooLarge | PolicyError::NotUtf8)) => Err(error),
+            Err(error) => return Err(UnreadablePolicy(explained(path, &error))),
+        };
+        let checked = text.map_err(|error| vec![error]).and_then(|text| Policy::check(&text));
+        let mut warnings = Vec::new();
+        if path.is_relative() {
+            warnings.push(
+                "the path is relative: QWED_MCP_POLICY has to name the file from / on, or a server \
+                 that is started elsewhere does not find it"
+                    .to_owned(),
+            );
+        }
+        match checked {
+            Ok(policy) => {
+                warnings.extend(warnings_of(&policy, path));
+                Ok(Self { policy: Some(policy), mistakes: Vec::new(), warnings })
+            }
+            Err(mistakes) => Ok(Self { policy: None, mistakes, warnings }),
+        }
+    }
+
+    /// Whether `run_pytest` can get as far as the sandbox.
+    pub(crate) fn lets_run(&self) -> bool {
+        self.policy.as_ref().is_some_and(|policy| {
+            policy.allowlist.contains(&GovernedTool::RunPytest)
+                && policy.sandbox.enabled
+                && policy.budget.attempts_max > 0
+                && policy.workspace_root.as_deref().is_some_and(Path::is_dir)
+                && policy.sandbox.allowed_paths.iter().all(|path| is_open(path))
+        })
+    }
+}
+
+fn is_open(path: &Path) -> bool {
+    path.exists() && may_be_readable(path)
+}
+
+fn warnings_of(policy: &Policy, path: &Path) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if policy.allowlist.is_empty() {
+        warnings.push("tools.allowlist is empty: run_pytest is refused".to_owned());
+    } else if !policy.allowlist.contains(&GovernedTool::RunPytest) {
+        warnings.push("tools.allowlist does not have run_pytest: it is refused".to_owned());
+    }
+    if !policy.sandbox.enabled {
+        warnings.push("sandbox.enabled is false: run_pytest is refused".to_owned());
+    }
+    if policy.budget.attempts_max == 0 {
+        warnings.push("budget.attempts_max is 0: run_pytest is refused".to_owned());
+    }
+    match &policy.workspace_root {
+        None => warnings.push("workspace.root is not set: run_pytest is refused".to_owned()),
+        Some(root) => match root.metadata() {
+            Ok(metadata) if metadata.is_dir() => {
+                if real(path).starts_with(real(root)) {
+                    warnings.push(
+                        "the policy is in the workspace: who writes the tests writes it too"
+                            .to_owned(),
+                    );
+                }
+            }
+            Ok(_) => warnings.push(format!("workspace.root {} is no folder", root.display())),
+            Err(error) => {
+                let kind = error.kind();
+                warnings.push(format!("workspace.root {} is not there: {kind}", root.display()));
+            }
+        },
+    }
+    for path in &policy.sandbox.allowed_paths {
+        let name = path.display();
+        if !may_be_readable(path) {
+            warnings.push(format!(
+                "sandbox.allowed_paths: {name} is never opened to tests: run_pytest is refused"
+            ));
+        } else if !path.exists() {
+            warnings
+                .push(format!("sandbox.allowed_paths: {name} is not there: run_pytest is refused"));
+        }
+    }
+    warnings
+}
+
+fn real(path: &Path) -> std::path::PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
