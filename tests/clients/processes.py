@@ -3,6 +3,15 @@
 from pathlib import Path
 
 
+def is_running(pid: int) -> bool:
+    """Whether there is such a process, and it is no zombie."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return text.rpartition(")")[2].split()[0] not in ("Z", "X")
+
+
 def descendants(root_pid: int) -> dict[int, str]:
     """All living descendants of `root_pid`, as pid and name. A zombie that nobody has reaped counts as well."""
     names: dict[int, str] = {}

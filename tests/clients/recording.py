@@ -8,6 +8,8 @@ from typing import Any
 
 import anyio
 
+from processes import is_running
+
 APPEAR_SECONDS_MAX = 10
 
 
@@ -33,13 +35,27 @@ class Recording:
     @classmethod
     async def of_closed_session(cls, directory: Path) -> Recording:
         """The one recording in `directory` in which a tool was called."""
-        used = [r for r in map(cls, directory.glob("*.jsonl")) if any(m.get("method") == "tools/call" for m in r.sent)]
+        used = [r for r in cls.all_in(directory) if any(m.get("method") == "tools/call" for m in r.sent)]
         assert len(used) == 1, f"{len(used)} recordings with tool calls, expected one"
+        assert await used[0].is_whole(), "the recorder was killed"
+        return used[0]
+
+    @classmethod
+    def all_in(cls, directory: Path) -> list[Recording]:
+        """All recordings in `directory`."""
+        recordings = list(map(cls, directory.glob("*.jsonl")))
+        assert recordings, f"there is no recording in {directory.name}"
+        return recordings
+
+    async def is_whole(self) -> bool:
+        """Waits for the end of the session: whether it was recorded, or the client has killed the recorder."""
         # The recorder notes the processes left over last, up to some 0.3 s after the client has closed.
         with anyio.fail_after(APPEAR_SECONDS_MAX):
-            while not used[0].all("left_over"):
+            while is_running(self.recorder_pid) or is_running(self.server_pid):
+                if self.all("left_over"):
+                    return True
                 await anyio.sleep(0.02)
-        return used[0]
+        return bool(self.all("left_over"))
 
     def all(self, event: str) -> list[dict[str, Any]]:
         # The last line may be half written while the recorder runs; whole lines end in "\n".

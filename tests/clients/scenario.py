@@ -139,15 +139,10 @@ async def run(client: str, protocol_version: str, connect: Connect) -> int:
 
 async def check_governed(report: Report, connect: Connect, binary: str, recordings: Path) -> None:
     """The governed tools, with the token where a client's configuration can put it, and without one."""
-    folder = Path(os.environ["GOVERNED"])
-    for name, token in [("with a token", (folder / "token").read_text().strip()), ("without a token", "")]:
+    granted = (governed_folder() / "token").read_text().strip()
+    for name, token in [("with a token", granted), ("without a token", "")]:
         server = Server.recorded(binary, recordings / f"governed-{name.replace(' ', '-')}")
-        server.env |= {
-            "QWED_MCP_POLICY": str(folder / "policy.toml"),
-            "QWED_MCP_DATA_DIR": str(folder / "data"),
-            "QWED_MCP_PYTHON": os.environ["GOVERNED_PYTHON"],
-            "QWED_MCP_AUTH_TOKEN": token,
-        }
+        server.env |= governed_env(token)
         async with report.check(f"governed tools {name}", SESSION_SECONDS_MAX):
             async with connect(server) as connection:
                 tools = [tool["name"] for tool in await connection.list_tools()]
@@ -160,6 +155,21 @@ async def check_governed(report: Report, connect: Connect, binary: str, recordin
                 else:
                     assert token and reply.texts[0].startswith("Status: passed, exit code 0\n1 passed in "), reply
         await check_close(report, f"of governed tools {name}", server.recordings)
+
+
+def governed_folder() -> Path:
+    """Where `run` has put the policy, the token and the tests."""
+    return Path(os.environ["GOVERNED"])
+
+
+def governed_env(token: str) -> dict[str, str]:
+    """The variables of a server with governed tools."""
+    return {
+        "QWED_MCP_POLICY": str(governed_folder() / "policy.toml"),
+        "QWED_MCP_DATA_DIR": str(governed_folder() / "data"),
+        "QWED_MCP_PYTHON": os.environ["GOVERNED_PYTHON"],
+        "QWED_MCP_AUTH_TOKEN": token,
+    }
 
 
 async def check_negotiation(

@@ -1,0 +1,320 @@
+"""What every agent framework proves against the server, written once. No model of a network takes part: a script
+decides what is called next, out of what the framework has shown to its model until then.
+
+The adapters differ in the framework that they drive, and say how it shows a result, a refusal and a timeout to the
+model. docs/CLIENTS.md says the same for people.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import anyio
+
+from recording import Recording
+from report import Report, equal
+from scenario import JOB_PLACED, Server, governed_env
+
+# Every call of a session with a timeout has it, also one that has to succeed on a busy machine.
+CLIENT_TIMEOUT_SECONDS = 3
+CASE_SECONDS_MAX = 60
+# Agents have a bound on their turns, some of 10: the pauses between polls double.
+FIRST_PAUSE_SECONDS = 0.1
+
+DONE = "done"
+
+# Longer than the timeout, and the second that a server lives on behind the end of its input.
+ASLEEP = f"import time\ntime.sleep({CLIENT_TIMEOUT_SECONDS + 3})"
+# Is seen running even by an agent that is slow to poll.
+BACKGROUND = "import time\ntime.sleep(1.5)\nprint(6*7)"
+BLOCKED_SCRIPT = "print(eval('6*7'))"
+PROVED = "STDOUT:\n42\n\nExecution completed successfully."
+BLOCKED = [
+    "BLOCKED: QWED blocked python execution: Dangerous function call: eval() (line 1), instead: ast.literal_eval for"
+    " data, sympy.sympify for formulas (verification_id=…)",
+    "Error code: QWED-MCP-RISK-005",
+]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A tool call that the model decides on."""
+
+    tool: str
+    arguments: dict[str, Any]
+
+
+def execute(code: str, **arguments: object) -> Call:
+    return Call("execute_python_code", {"code": code, **arguments})
+
+
+RUN_PYTEST = Call("run_pytest", {"test_path": "test_one.py"})
+
+# The model: gets what it was shown, one item for each of its calls; None ends the conversation.
+Decide = Callable[[list[Any]], Awaitable[Call | None]]
+
+
+@dataclass
+class Conversation:
+    """What a model was shown, and how its agent ended: `DONE`, or what it raised to its host."""
+
+    tools: dict[str, str] = field(default_factory=dict)
+    instructions: str = ""
+    shown: list[Any] = field(default_factory=list)
+    end: str = ""
+
+
+class Agent(Protocol):
+    """An agent of a framework, connected to the server."""
+
+    async def converse(self, decide: Decide) -> Conversation:
+        """Raises nothing that the framework raises: that is the end of the conversation."""
+
+
+class Framework(Protocol):
+    """An adapter: the framework, and the facts about it that the scenario checks."""
+
+    name: str
+    # The first message on the wire, which tells the era.
+    opening: str
+    # Whether the model, or for a mere client its host, gets the server's instructions without being asked for them.
+    shows_instructions: bool
+    # Whether the framework says `notifications/cancelled` when its timeout is over.
+    cancels: bool
+    # Whether there is a server process for each call.
+    server_per_call: bool
+    # What the model is shown, and how the agent ends.
+    after_timeout: tuple[list[Any], str]
+    after_governed_refusal: tuple[list[Any], str]
+
+    def connect(self, server: Server, timeout: float | None = None) -> AbstractAsyncContextManager[Agent]:
+        """`timeout` is the framework's own, in seconds for each call; None is its default."""
+
+    def result(self, *texts: str) -> Any:
+        """What the model is shown of a result with these texts."""
+
+    def error(self, *texts: str) -> Any:
+        """The same with `isError`."""
+
+
+async def run(framework: Framework, *further: Callable[[Scenario], Awaitable[None]]) -> int:
+    """Runs all checks, and `further` ones of the adapter; returns the exit code of the script. Arguments of the
+    script: the server binary and a folder for recordings."""
+    scenario = Scenario(framework, Report(framework.name), sys.argv[1], Path(sys.argv[2]))
+    checks = [
+        check_what_is_told,
+        check_refuted_claims,
+        check_refusal,
+        check_background_job,
+        check_unknown_job,
+        check_timeout,
+        check_governed_refusal,
+        *further,
+    ]
+    for check in checks:
+        await check(scenario)
+    return 1 if scenario.report.failed else 0
+
+
+@dataclass
+class Scenario:
+    """What the checks work with."""
+
+    framework: Framework
+    report: Report
+    binary: str
+    recordings: Path
+
+    @asynccontextmanager
+    async def check(self, title: str, *, servers_killed_max: int = 0, **env: str) -> AsyncIterator[Server]:
+        """A check with a server of its own, started with `env`, or one for each call. They have to end by
+        themselves, but for those that the client kills if it is quick enough."""
+        server = Server.recorded(self.binary, self.recordings / re.sub(r"\W+", "-", title))
+        server.env |= env
+        async with self.report.check(title, CASE_SECONDS_MAX):
+            yield server
+            await self._check_ends(server, servers_killed_max)
+
+    async def _check_ends(self, server: Server, servers_killed_max: int) -> None:
+        killed = 0
+        for recording in Recording.all_in(server.recordings):
+            equal("opening", recording.sent[0]["method"], self.framework.opening)
+            if await recording.is_whole():
+                equal("exit code of the server", recording.one("exit")["code"], 0)
+                equal("signals that it needed", recording.all("signal"), [])
+                equal("processes left over", recording.one("left_over")["processes"], [])
+            else:
+                killed += 1
+        assert killed <= servers_killed_max, f"the client killed {killed} servers"
+
+
+async def converse(agent: Agent, *calls: Call) -> tuple[list[Any], str]:
+    """A conversation with these calls, whatever comes of them: what was shown, and the end."""
+
+    async def decide(shown: list[Any]) -> Call | None:
+        return calls[len(shown)] if len(shown) < len(calls) else None
+
+    conversation = await agent.converse(decide)
+    return [comparable(item) for item in conversation.shown], conversation.end
+
+
+def comparable(item: Any) -> Any:
+    """Without what differs from call to call, and without the marks below a line that newer Pythons print."""
+    text = json.dumps(item)
+    text = re.sub("verification_id=[0-9a-f]{64}", "verification_id=…", text)
+    return json.loads(re.sub(r"\\n +\^+\\n", r"\\n", text))
+
+
+def refuted_claim(product: int) -> str:
+    return f"print('checking')\nassert 6*7 == {product}, 'not {product}'"
+
+
+def refuted(product: int) -> str:
+    """What the server says of it."""
+    return (
+        "STDOUT:\nchecking\n\nSTDERR:\nTraceback (most recent call last):\n"
+        '  File "<verification>", line 2, in <module>\n'
+        f"    assert 6*7 == {product}, 'not {product}'\n"
+        f"AssertionError: not {product}\n\nExecution failed with return code 1"
+    )
+
+
+async def check_what_is_told(scenario: Scenario) -> None:
+    async with scenario.check("the model is told the rules, with the tools if not before") as server:
+        async with scenario.framework.connect(server) as agent:
+            conversation = await agent.converse(nothing)
+        equal("end", conversation.end, DONE)
+        listing = first_on_wire(server, "tools")
+        equal("tools", conversation.tools, {tool["name"]: tool["description"] for tool in listing})
+        rules = conversation.tools["execute_python_code"]
+        assert "Not allowed: eval" in rules and "poll verification_status" in rules, f"no rules in {rules!r}"
+        expected = first_on_wire(server, "instructions") if scenario.framework.shows_instructions else ""
+        equal("instructions", conversation.instructions, expected)
+
+
+def first_on_wire(server: Server, key: str) -> Any:
+    """What the first result that has `key` says there."""
+    received = [message for recording in Recording.all_in(server.recordings) for message in recording.received]
+    return next(m["result"][key] for m in received if key in m.get("result", {}))
+
+
+async def nothing(_shown: list[Any]) -> None:
+    """Decides on no call at all."""
+
+
+async def check_refuted_claims(scenario: Scenario) -> None:
+    """Some frameworks end an agent at its second error. A refuted claim is none."""
+    framework = scenario.framework
+    async with scenario.check("two refuted claims in a row are results, and the agent goes on") as server:
+        async with framework.connect(server) as agent:
+            calls = execute(refuted_claim(41)), execute(refuted_claim(43)), execute("print(6*7)")
+            shown, end = await converse(agent, *calls)
+        equal("shown", shown, [framework.result(text) for text in (refuted(41), refuted(43), PROVED)])
+        equal("end", end, DONE)
+
+
+async def check_refusal(scenario: Scenario) -> None:
+    framework = scenario.framework
+    async with scenario.check("a refusal says what to do instead, and the agent goes on") as server:
+        async with framework.connect(server) as agent:
+            shown, end = await converse(agent, execute(BLOCKED_SCRIPT), execute("print(6*7)"))
+        equal("shown", shown, [framework.error(*BLOCKED), framework.result(PROVED)])
+        equal("end", end, DONE)
+
+
+async def check_background_job(scenario: Scenario) -> None:
+    framework = scenario.framework
+    polls: list[Any] = []
+    job_id = ""
+
+    async def poll(shown: list[Any]) -> Call | None:
+        nonlocal job_id
+        if not shown:
+            return execute(BACKGROUND, background=True)
+        if len(shown) == 1:
+            placed = JOB_PLACED.search(json.dumps(shown[0]))
+            assert placed, f"no job in {shown[0]!r}"
+            job_id = placed[1]
+            equal("placed", shown[0], framework.result(placed[0]))
+        else:
+            polls[:] = shown[1:]
+            if polls[-1] not in [framework.result(f"Status: {state}...") for state in ("queued", "running")]:
+                return None
+            await anyio.sleep(FIRST_PAUSE_SECONDS * 2 ** len(polls))
+        return Call("verification_status", {"job_id": job_id})
+
+    ends = "lost with its server" if framework.server_per_call else "polled to its end"
+    async with scenario.check(f"a background job is {ends}") as server:
+        async with framework.connect(server) as agent:
+            conversation = await agent.converse(poll)
+        equal("end", conversation.end, DONE)
+        if framework.server_per_call:
+            equal("polls", polls, [framework.error(*job_unknown(job_id))])
+        else:
+            assert framework.result("Status: running...") in polls, f"never seen running: {polls}"
+            equal("last poll", polls[-1], framework.result(f"Status: success\n\nResult:\n{PROVED}"))
+
+
+def job_unknown(job_id: str) -> list[str]:
+    return [
+        f"Error: Job ID '{job_id}' not found or expired.",
+        "Jobs live as long as the server process that placed them, and for one hour after their last change."
+        " A client that starts a new server for each call has to run scripts with background=false.",
+    ]
+
+
+async def check_unknown_job(scenario: Scenario) -> None:
+    framework = scenario.framework
+    job_id = str(uuid.uuid4())
+    async with scenario.check("of a job that is not known it says why") as server:
+        async with framework.connect(server) as agent:
+            shown, end = await converse(agent, Call("verification_status", {"job_id": job_id}))
+        equal("shown", shown, [framework.error(*job_unknown(job_id))])
+        equal("end", end, DONE)
+
+
+async def check_timeout(scenario: Scenario) -> None:
+    """Where the framework doesn't say that it has given up, the script keeps its turn: two turns are what helps."""
+    framework = scenario.framework
+    keeps_turn = not framework.cancels and not framework.server_per_call
+    env = {"QWED_MCP_SYNC_CONCURRENCY": "2"} if keeps_turn else {}
+    # The server says what became of the call when the client has closed that session, which breaks its end.
+    killed_max = 1 if framework.server_per_call else 0
+    title = "after a timeout of the client the next call works"
+    async with scenario.check(title, servers_killed_max=killed_max, **env) as server:
+        async with framework.connect(server, CLIENT_TIMEOUT_SECONDS) as agent:
+            equal("conversation", await converse(agent, execute(ASLEEP)), framework.after_timeout)
+            equal("next one", await converse(agent, execute("print(6*7)")), ([framework.result(PROVED)], DONE))
+            if keeps_turn:
+                await answered_too_late(server)
+        sent = [message for recording in Recording.all_in(server.recordings) for message in recording.sent]
+        asleep = [m["id"] for m in sent if m.get("params", {}).get("arguments") == {"code": ASLEEP}]
+        cancelled = [m["params"]["requestId"] for m in sent if m["method"] == "notifications/cancelled"]
+        equal("cancelled", cancelled, asleep if framework.cancels else [])
+
+
+async def answered_too_late(server: Server) -> None:
+    """Waits for the reply to the call that was given up."""
+    recording = await Recording.of_session(server.recordings)
+    call_id = recording.call_with(ASLEEP)["id"]
+    while not any(message.get("id") == call_id for message in recording.received):
+        await anyio.sleep(0.1)
+
+
+async def check_governed_refusal(scenario: Scenario) -> None:
+    framework = scenario.framework
+    async with scenario.check("a governed call without a token is refused", **governed_env(token="")) as server:
+        async with framework.connect(server) as agent:
+            conversation = await converse(agent, RUN_PYTEST)
+        equal("conversation", conversation, framework.after_governed_refusal)
+        received = [m for recording in Recording.all_in(server.recordings) for m in recording.received]
+        codes = [message["error"]["code"] for message in received if "error" in message]
+        equal("errors on the wire", codes, [-32001])
