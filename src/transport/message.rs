@@ -30,8 +30,8 @@ const CALL_VALUES_MAX: usize = 10_000;
 const METHOD_CHARS_SHOWN: usize = 100;
 /// The longest string id, in bytes.
 const ID_BYTES_MAX: usize = 1024;
-/// JSON numbers are doubles for most clients; beyond this they are no longer exact (RFC 8259, 6).
-const INTEGER_EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+/// A number like `2.0` is a double; from here on it may stand for another integer (RFC 8259, 6).
+const INTEGER_EXACT_END: f64 = 9_007_199_254_740_992.0;
 
 /// The methods of this server, in either era. Whatever else is asked for is not found, with whatever
 /// parameters.
@@ -211,7 +211,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Inbound, ProtocolError> {
     }
     match method.as_str() {
         TOOL_CALL_METHOD => tool_call(id, envelope.params),
-        method if METHODS.contains(&method) => request(id, method, envelope.params, text),
+        method if METHODS.contains(&method) => request(id, method, envelope.params),
         method => Err(ProtocolError::method_not_found(id, method)),
     }
 }
@@ -246,8 +246,9 @@ fn string(raw: &RawValue) -> Option<String> {
 fn request_id(raw: &RawValue) -> Option<RequestId> {
     match serde_json::from_str(raw.get()).ok()? {
         Value::String(id) if id.len() <= ID_BYTES_MAX => Some(RequestId::String(id.into())),
+        // From the text: serde_json's own doubles are the nearest ones only nearly always.
         Value::Number(id) => {
-            id.as_i64().or_else(|| exact_integer(id.as_f64()?)).map(RequestId::Number)
+            id.as_i64().or_else(|| exact_integer(raw.get().parse().ok()?)).map(RequestId::Number)
         }
         Value::String(_) | Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => {
             None
@@ -257,7 +258,7 @@ fn request_id(raw: &RawValue) -> Option<RequestId> {
 
 /// The integer that a number like `2.0` is.
 fn exact_integer(number: f64) -> Option<i64> {
-    if number.fract() != 0.0 || number.abs() > INTEGER_EXACT_MAX {
+    if number.fract() != 0.0 || number.abs() >= INTEGER_EXACT_END {
         return None;
     }
     format!("{number:.0}").parse().ok()
@@ -296,7 +297,6 @@ fn request(
     id: RequestId,
     method: &str,
     params: Option<&RawValue>,
-    text: &str,
 ) -> Result<Inbound, ProtocolError> {
     #[derive(Deserialize)]
     struct Page<'a> {
@@ -313,17 +313,12 @@ fn request(
         let message = "Invalid cursor: the list has one page, and none was given out";
         return Err(ProtocolError::invalid_params(id, message));
     }
-    match serde_json::from_str(text) {
-        Ok(message @ JsonRpcMessage::Request(_)) => Ok(Inbound::Message(Box::new(message))),
-        Ok(
-            JsonRpcMessage::Response(_)
-            | JsonRpcMessage::Notification(_)
-            | JsonRpcMessage::Error(_),
-        ) => Ok(Inbound::Ignored),
-        Err(error) => {
-            let message = format!("Invalid Request: {error}");
-            Err(ProtocolError::invalid_request(Some(id), message))
-        }
+    let params = params.map_or("{}", RawValue::get);
+    // Put together anew: what else is in the message is nobody's business.
+    let request = format!(r#"{{"method":"{method}","params":{params}}}"#);
+    match serde_json::from_str(&request) {
+        Ok(request) => Ok(Inbound::Message(Box::new(JsonRpcMessage::request(request, id)))),
+        Err(_) => Err(ProtocolError::invalid_params(id, format!("Invalid params for {method}"))),
     }
 }
 

@@ -50,6 +50,11 @@ fn every_kind_of_line_has_its_answer() {
         r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"reason":"{}","requestId":7}}}}"#,
         "x".repeat(OTHER_MESSAGE_BYTES_MAX)
     );
+    let deep_member = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"ping","x":{}{}}}"#,
+        "[".repeat(9_000),
+        "]".repeat(9_000)
+    );
     let params = |params: &str| format!("{call}{params}}}");
     for (line, expected) in [
         ("", "ignored"),
@@ -83,8 +88,17 @@ fn every_kind_of_line_has_its_answer() {
         (r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":""}}"#, "ignored"),
         (r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, "1 ping"),
         (r#"{"jsonrpc":"2.0","id":2.0,"method":"ping"}"#, "2 ping"),
+        // From there on a double may stand for another integer.
+        (r#"{"jsonrpc":"2.0","id":9007199254740991.0,"method":"ping"}"#, "9007199254740991 ping"),
+        (r#"{"jsonrpc":"2.0","id":9007199254740992.0,"method":"ping"}"#, "-32600 id null"),
+        (r#"{"jsonrpc":"2.0","id":-9007199254740992.0,"method":"ping"}"#, "-32600 id null"),
+        (r#"{"jsonrpc":"2.0","id":-0.0,"method":"ping"}"#, "0 ping"),
         (r#"{"jsonrpc":"2.0","id":"a","method":"ping"}"#, "a ping"),
         (r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}"#, "-32602 id 1"),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":7}}"#, "-32602 id 1"),
+        // What belongs to no request is ignored, whatever it is.
+        (deep_member.as_str(), "1 ping"),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"ping","result":{},"error":7}"#, "1 ping"),
         (r#"{"jsonrpc":"2.0","id":1,"method":"nope","params":{"a":1}}"#, "-32601 id 1"),
         (r#"{"jsonrpc":"2.0","id":1,"method":"nope","params":7}"#, "-32601 id 1"),
         (r#"{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{}}"#, "-32601 id 1"),
