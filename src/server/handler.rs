@@ -69,8 +69,7 @@ impl Handler {
         let waits = Arc::clone(&waits_for_turn);
         let caller = Caller { request: request_key(&context.id), cancel, token, waits_for_turn };
         let call = self.server.call(&request.name, arguments, caller);
-        let progress = context.meta.get_progress_token();
-        let mut reply = with_progress(&context.peer, progress, &waits, call).await;
+        let mut reply = with_progress(&context, &waits, call).await;
         if let (Some(slot), Some(room)) = (context.extensions.get::<Slot>(), reply.room.take()) {
             slot.hold(room);
         }
@@ -85,8 +84,7 @@ impl Handler {
     ) -> Result<CallToolResponse, ErrorData> {
         let waits = Arc::clone(&call.waits_for_turn);
         let call = self.server.call_governed(governance, call);
-        let progress = context.meta.get_progress_token();
-        let (run_id, reply, room) = with_progress(&context.peer, progress, &waits, call).await;
+        let (run_id, reply, room) = with_progress(context, &waits, call).await;
         if let (Some(slot), Some(room)) = (context.extensions.get::<Slot>(), room) {
             slot.hold(room);
         }

@@ -3,23 +3,24 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rmcp::model::{ProgressNotificationParam, ProgressToken};
-use rmcp::{Peer, RoleServer};
+use rmcp::RoleServer;
+use rmcp::model::ProgressNotificationParam;
+use rmcp::service::RequestContext;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
 /// Twice as often as promised.
 const PERIOD: Duration = Duration::from_millis(500);
 
-/// Carries out `work` and reports its progress meanwhile; nothing is reported after it.
+/// Carries out `work` and reports its progress meanwhile; nothing is reported after it, or after the
+/// request was cancelled, which may be long before: what a run left is still put away then.
 /// `waits_for_turn` says whether it has begun yet.
 pub(super) async fn with_progress<T>(
-    client: &Peer<RoleServer>,
-    token: Option<ProgressToken>,
+    context: &RequestContext<RoleServer>,
     waits_for_turn: &AtomicBool,
     work: impl Future<Output = T>,
 ) -> T {
-    let Some(token) = token else { return work.await };
+    let Some(token) = context.meta.get_progress_token() else { return work.await };
     let is_done = CancellationToken::new();
     let started = Instant::now();
     let work = async {
@@ -34,6 +35,7 @@ pub(super) async fn with_progress<T>(
             tokio::select! {
                 biased;
                 () = is_done.cancelled() => return,
+                () = context.ct.cancelled() => return,
                 _ = ticks.tick() => {}
             }
             let seconds = started.elapsed().as_secs_f64();
@@ -46,7 +48,7 @@ pub(super) async fn with_progress<T>(
             );
             // Awaited to its end also when the work is done meanwhile: it is written by then, so
             // that the reply comes after it.
-            if client.notify_progress(progress).await.is_err() {
+            if context.peer.notify_progress(progress).await.is_err() {
                 return;
             }
         }

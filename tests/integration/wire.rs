@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::governed::{Governed, params};
 use crate::harness::{
     CallResult, McpProcess, ServerBuilder, alive_with_marker, deadline, eventually,
     resident_kibibytes,
@@ -15,7 +16,8 @@ const PLACES: usize = 256;
 
 tests! {
     needs [Tier3]:
-        a_cancelled_call_is_dead_soon_and_has_no_reply;
+        a_cancelled_call_is_dead_soon_and_has_no_reply,
+        nothing_is_said_of_a_cancelled_call_while_its_end_takes_long;
     needs [Sandbox]:
         lines_that_are_no_request_are_answered_and_the_server_lives_on,
         a_duplicate_id_in_flight_is_refused_and_the_first_is_answered,
@@ -462,6 +464,41 @@ fn a_cancelled_call_is_dead_soon_and_has_no_reply() {
     // Cancelling what is not there does nothing.
     server.cancel(99_999);
     server.assert_alive();
+    server.finish();
+}
+
+fn nothing_is_said_of_a_cancelled_call_while_its_end_takes_long() {
+    let governed = Governed::new("ledger");
+    // To put away thousands of files takes longer than from one sign of life to the next.
+    let test = "
+import os, pathlib, time
+
+def test_it():
+    folder = pathlib.Path(os.environ['QWED_ARTIFACTS'])
+    for number in range(9_000):
+        (folder / str(number)).touch()
+    time.sleep(600)
+";
+    std::fs::write(governed.workspace.join("tests/test_long.py"), test).unwrap();
+    let mut server = governed.connect();
+    let arguments = json!({ "test_path": "tests/test_long.py" });
+    let mut call = params(&governed.user, "run_pytest", &arguments);
+    call["_meta"] = json!({ "progressToken": "p" });
+    let id = server.start_request("tools/call", &call);
+    let is_progress = |message: &Value| message["method"] == "notifications/progress";
+    // Where the files are on the way is inside; they take a second.
+    for _ in 0..10 {
+        server.message_where(is_progress);
+    }
+    server.cancel(id);
+    server.assert_alive();
+    while server.next_message(Duration::ZERO).is_some() {}
+    let is_over = || {
+        let rows = governed.audit_rows();
+        rows.iter().any(|row| row["event"] == "TOOL_FINISHED" && row["outcome"] == "CANCELLED")
+    };
+    assert!(eventually(Duration::from_secs(60), is_over).is_some());
+    assert_eq!(server.next_message(Duration::ZERO), None);
     server.finish();
 }
 
