@@ -256,6 +256,8 @@ fn a_method_that_there_is_not_is_not_found_whatever_its_parameters() {
 
 fn a_call_that_waits_says_so() {
     let mut server = ServerBuilder::new().connect();
+    // The first call of all waits for what is found out once.
+    server.execute("pass");
     let first = server.start_execute("import time\ntime.sleep(60)");
     let params = json!({
         "name": "execute_python_code",
