@@ -9,10 +9,11 @@ use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult,
     CancelledNotificationParam, CustomRequest, CustomResult, Implementation,
     InitializeRequestParams, InitializeResult, ListToolsResult, MetaObject, PaginatedRequestParams,
-    ProtocolVersion, RequestId, ServerCapabilities, ServerConfig, Tool,
+    ProtocolVersion, RequestId, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
 };
-use rmcp::service::{NotificationContext, RequestContext};
+use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
+use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use crate::config::Secret;
@@ -38,11 +39,13 @@ const MODEL_KEY: &str = "qwed.ai/model";
 #[derive(Clone)]
 pub(super) struct Handler {
     server: Arc<Server>,
+    /// Cancelled when the client has closed its side.
+    input_ended: CancellationToken,
 }
 
 impl Handler {
-    pub(super) fn new(server: Arc<Server>) -> Self {
-        Self { server }
+    pub(super) fn new(server: Arc<Server>, input_ended: CancellationToken) -> Self {
+        Self { server, input_ended }
     }
 
     async fn answer(
@@ -180,6 +183,24 @@ impl ServerHandler for Handler {
             .catch_unwind()
             .await
             .unwrap_or_else(|_| Err(ErrorData::internal_error("internal error", None)))
+    }
+
+    /// None of what a client can ask to be told of ever changes here.
+    fn accepted_subscription_filter(
+        &self,
+        _requested: &SubscriptionFilter,
+    ) -> Option<SubscriptionFilter> {
+        Some(SubscriptionFilter::default())
+    }
+
+    /// Keeps a subscription open, which rmcp has acknowledged, until the client cancels it or one of
+    /// both ends. It would hold up the end otherwise, like a call that goes on.
+    async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {
+        tokio::select! {
+            () = subscription.cancelled() => {}
+            () = self.input_ended.cancelled() => {}
+        }
+        Ok(())
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {

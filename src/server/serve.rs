@@ -49,7 +49,8 @@ pub(crate) async fn serve(server: Arc<Server>) -> Result<(), ServeError> {
     let connection = TaskTracker::new();
     let warm_up = Arc::clone(&server);
     let warm_up = tokio::spawn(async move { warm_up.warm_up().await });
-    connection.spawn(connect(Handler::new(Arc::clone(&server)), transport, cancel.clone()));
+    let handler = Handler::new(Arc::clone(&server), events.input_ended.clone());
+    connection.spawn(connect(handler, transport, cancel.clone()));
     connection.close();
     tokio::select! {
         () = connection.wait() => {}

@@ -35,8 +35,14 @@ const INTEGER_EXACT_END: f64 = 9_007_199_254_740_992.0;
 
 /// The methods of this server, in either era. Whatever else is asked for is not found, with whatever
 /// parameters.
-const METHODS: [&str; 5] =
-    ["initialize", "ping", "server/discover", TOOL_LIST_METHOD, TOOL_CALL_METHOD];
+const METHODS: [&str; 6] = [
+    "initialize",
+    "ping",
+    "server/discover",
+    "subscriptions/listen",
+    TOOL_LIST_METHOD,
+    TOOL_CALL_METHOD,
+];
 const TOOL_LIST_METHOD: &str = "tools/list";
 const TOOL_CALL_METHOD: &str = "tools/call";
 

@@ -127,23 +127,33 @@ where
 
     /// Refuses a request that belongs to neither era: not to the one with `initialize`, because
     /// there was none, and not to the stateless one (MCP 2026-07-28), because it does not say what
-    /// each request of that has to.
+    /// each request of that has to. And one whose method its era does not have.
     fn require_opened(&self, id: &RequestId, request: &ClientRequest) -> Result<(), ProtocolError> {
         let meta = request.get_meta();
         let stateless = ProtocolVersion::V_2026_07_28;
-        if matches!(request, ClientRequest::PingRequest(_)) {
-            return match meta.protocol_version() {
-                Some(version) if version >= stateless => {
-                    Err(ProtocolError::method_not_found(id.clone(), request.method()))
-                }
-                Some(_) | None => Ok(()),
-            };
+        let is_custom = matches!(request, ClientRequest::CustomRequest(_));
+        let version = meta.protocol_version();
+        let is_stateless = version.as_ref().is_some_and(|version| *version >= stateless);
+        let is_known = version
+            .as_ref()
+            .is_none_or(|version| ProtocolVersion::KNOWN_VERSIONS.contains(version));
+        let is_there = match request.method() {
+            "ping" => !is_stateless,
+            // Whoever sends what the handshake takes means it.
+            "initialize" => !(is_stateless && is_custom),
+            "subscriptions/listen" => is_stateless || (version.is_none() && !self.is_initialized),
+            _ => true,
+        };
+        // That there is no such version is told first, by rmcp.
+        if is_known && !is_there {
+            return Err(ProtocolError::method_not_found(id.clone(), request.method()));
         }
-        // What is wrong with the parameters of a custom one is told first.
-        let is_free = matches!(
-            request,
-            ClientRequest::InitializeRequest(_) | ClientRequest::CustomRequest(_)
-        );
+        // What is wrong with the parameters of a custom one is told first, too.
+        let is_free = is_custom
+            || matches!(
+                request,
+                ClientRequest::InitializeRequest(_) | ClientRequest::PingRequest(_)
+            );
         if is_free || self.is_initialized {
             return Ok(());
         }

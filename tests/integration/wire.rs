@@ -1,13 +1,13 @@
 //! Contract 8: every row of the wire.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::governed::{Governed, params};
 use crate::harness::{
-    CallResult, McpProcess, ServerBuilder, alive_with_marker, deadline, eventually,
+    CallResult, McpProcess, ServerBuilder, alive_with_marker, deadline, eventually, quickest,
     resident_kibibytes,
 };
 
@@ -27,6 +27,8 @@ tests! {
         a_notification_never_ends_the_server_and_is_never_answered,
         initialize_after_stateless_requests_opens_the_era_with_a_handshake,
         a_method_that_there_is_not_is_not_found_whatever_its_parameters,
+        a_subscription_is_acknowledged_and_stays_open_until_one_side_ends_it,
+        each_era_has_its_methods,
         a_call_that_waits_says_so,
         every_revision_with_a_handshake_is_negotiated,
         the_stateless_revision_needs_no_handshake,
@@ -251,6 +253,81 @@ fn a_method_that_there_is_not_is_not_found_whatever_its_parameters() {
     assert_eq!(error["message"], "Invalid params for initialize");
     let error = &server.request("tools/list", &json!({ "cursor": "x" }))["error"];
     assert_eq!(error["code"], -32602);
+    server.finish();
+}
+
+fn a_subscription_is_acknowledged_and_stays_open_until_one_side_ends_it() {
+    let id_key = "io.modelcontextprotocol/subscriptionId";
+    let filter = json!({ "toolsListChanged": true, "resourceSubscriptions": ["file:///a"] });
+    let listen = json!({ "_meta": stateless_meta(), "notifications": filter });
+    // The end of the connection is theirs at once: they do not get the second that calls get.
+    quickest(Duration::from_millis(900), || {
+        let mut server = ServerBuilder::new().start();
+        let mut open = Vec::new();
+        for _ in 0..3 {
+            let id = server.start_request("subscriptions/listen", &listen);
+            let acknowledged = server.next_message(deadline(Duration::from_secs(10))).unwrap();
+            assert_eq!(
+                acknowledged,
+                json!({
+                    "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
+                    "params": { "_meta": { id_key: id }, "notifications": {} }
+                })
+            );
+            open.push(id);
+        }
+        server.cancel(open.remove(1));
+        server.assert_alive();
+        assert_eq!(server.next_message(Duration::from_millis(300)), None);
+        let closed = Instant::now();
+        server.close_input();
+        assert_eq!(server.wait_for_exit(Duration::from_secs(5)).code(), Some(0));
+        let took = closed.elapsed();
+        for _ in 0..2 {
+            let ended = server.next_message(Duration::from_secs(5)).expect("an end");
+            let id = ended["id"].as_i64().unwrap();
+            open.retain(|left| *left != id);
+            assert_eq!(ended["result"]["resultType"], "complete", "{ended}");
+            assert_eq!(ended["result"]["_meta"][id_key], id, "{ended}");
+        }
+        assert_eq!(open, [0; 0]);
+        took
+    });
+}
+
+fn each_era_has_its_methods() {
+    let mut server = ServerBuilder::new().start();
+    let version = |version: &str| {
+        json!({
+            "io.modelcontextprotocol/protocolVersion": version,
+            "io.modelcontextprotocol/clientCapabilities": {}
+        })
+    };
+    let (stateless, unknown) = (version("2026-07-28"), version("2099-01-01"));
+    let mut code = |method: &str, mut params: Value, meta: Option<&Value>| {
+        if let Some(meta) = meta {
+            params["_meta"] = meta.clone();
+        }
+        server.request(method, &params)["error"]["code"].clone()
+    };
+    let filter = json!({ "notifications": {} });
+    let hello = json!({
+        "protocolVersion": "2025-11-25", "capabilities": {},
+        "clientInfo": { "name": "test", "version": "1" }
+    });
+    // Before there was a handshake, who says nothing of an era is asked for it.
+    assert_eq!(code("subscriptions/listen", filter.clone(), None), -32602);
+    assert_eq!(code("subscriptions/listen", json!({}), Some(&stateless)), -32602);
+    assert_eq!(code("subscriptions/listen", filter.clone(), Some(&version("2025-06-18"))), -32601);
+    assert_eq!(code("initialize", json!({}), Some(&stateless)), -32601);
+    assert_eq!(code("initialize", json!({}), None), -32602);
+    assert_eq!(code("initialize", hello, Some(&stateless)), Value::Null);
+    for params in [json!({}), filter.clone(), json!({ "notifications": 7 })] {
+        assert_eq!(code("subscriptions/listen", params, None), -32601);
+    }
+    for method in ["ping", "subscriptions/listen", "tools/list", "server/discover"] {
+        assert_eq!(code(method, filter.clone(), Some(&unknown)), -32022, "{method}");
+    }
     server.finish();
 }
 
