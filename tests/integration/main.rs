@@ -25,6 +25,7 @@ mod governance_store;
 mod governed;
 mod lifecycle;
 mod probe;
+mod requirements;
 mod sandbox;
 mod soak;
 mod step_down;
@@ -51,6 +52,7 @@ fn main() -> std::process::ExitCode {
         governed::tests(),
         lifecycle::tests(),
         probe::tests(),
+        requirements::tests(),
         sandbox::tests(),
         soak::tests(),
         step_down::tests(),
