@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rmcp::model::RequestId;
+use rmcp::model::{
+    JsonRpcMessage, ProgressToken, RequestId, ServerJsonRpcMessage, ServerNotification,
+};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::message::ProtocolError;
@@ -24,17 +26,32 @@ pub(super) struct InFlight {
 struct Requests {
     by_id: HashMap<RequestId, Entry>,
     bytes: usize,
+    admitted: u64,
 }
 
-/// One request. It is in flight until its handler has ended, and its reply is written or will never
-/// be: a client that cancels and cancels still has no more than its share of running handlers.
+/// One request. It is in flight until its handler has ended, and its reply goes out or never will: a
+/// client that cancels and cancels still has no more than its share of running handlers.
 #[derive(Debug)]
 struct Entry {
+    /// Tells it from others that had its id before.
+    number: u64,
     bytes: usize,
+    progress: Option<ProgressToken>,
     is_handled: bool,
     is_answered: bool,
     /// What is given back when the request is through.
     held: Vec<OwnedSemaphorePermit>,
+}
+
+/// What a message to the client is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum About {
+    /// It answers a request; none that is there any more, if that was cancelled.
+    Reply { id: RequestId, number: Option<u64> },
+    /// It tells that a request goes on.
+    Progress(ProgressToken),
+    /// No request, or one that cannot be named.
+    Nothing,
 }
 
 /// A request's place. It travels with the request; the handler has ended when the last copy is
@@ -52,7 +69,12 @@ struct Guard {
 
 impl InFlight {
     /// A place for the request, unless its id is taken or there are too many.
-    pub(super) fn admit(&self, id: &RequestId, bytes: usize) -> Result<Slot, ProtocolError> {
+    pub(super) fn admit(
+        &self,
+        id: &RequestId,
+        bytes: usize,
+        progress: Option<ProgressToken>,
+    ) -> Result<Slot, ProtocolError> {
         let mut requests = self.lock();
         if requests.by_id.contains_key(id) {
             return Err(ProtocolError::duplicate_id(id.clone()));
@@ -61,20 +83,64 @@ impl InFlight {
             return Err(ProtocolError::busy(id.clone()));
         }
         requests.bytes += bytes;
-        let entry = Entry { bytes, is_handled: false, is_answered: false, held: Vec::new() };
+        requests.admitted += 1;
+        let entry = Entry {
+            number: requests.admitted,
+            bytes,
+            progress,
+            is_handled: false,
+            is_answered: false,
+            held: Vec::new(),
+        };
         requests.by_id.insert(id.clone(), entry);
         let guard = Guard { in_flight: self.clone(), id: id.clone() };
         Ok(Slot { guard: Arc::new(guard) })
     }
 
-    /// The reply to the request is out.
-    pub(super) fn answered(&self, id: &RequestId) {
+    /// The client does not want the reply any more, nor any sign of progress.
+    pub(super) fn cancel(&self, id: &RequestId) {
         self.lock().change(id, |entry| entry.is_answered = true);
     }
 
-    /// The client does not want the reply any more; rmcp will not send it.
-    pub(super) fn cancel(&self, id: &RequestId) {
-        self.answered(id);
+    /// What `message` is about, asked when it is made: later another request may have the same id.
+    pub(super) fn about(&self, message: &ServerJsonRpcMessage) -> About {
+        let id = match message {
+            JsonRpcMessage::Response(response) => Some(&response.id),
+            JsonRpcMessage::Error(error) => error.id.as_ref(),
+            JsonRpcMessage::Notification(message) => {
+                let ServerNotification::ProgressNotification(progress) = &message.notification
+                else {
+                    return About::Nothing;
+                };
+                return About::Progress(progress.params.progress_token.clone());
+            }
+            JsonRpcMessage::Request(_) => None,
+        };
+        let Some(id) = id else { return About::Nothing };
+        let number = self.lock().by_id.get(id).map(|entry| entry.number);
+        About::Reply { id: id.clone(), number }
+    }
+
+    /// Whether the client still wants what is about to go out. The id of a request is free from here
+    /// on: the client can use it again before the server knows that the reply is written.
+    pub(super) fn wants(&self, about: &About) -> bool {
+        let mut requests = self.lock();
+        match about {
+            About::Reply { id, number } => {
+                let entry = requests.by_id.get(id);
+                let is_wanted =
+                    entry.is_some_and(|entry| Some(entry.number) == *number && !entry.is_answered);
+                if is_wanted {
+                    requests.change(id, |entry| entry.is_answered = true);
+                }
+                is_wanted
+            }
+            About::Progress(token) => requests
+                .by_id
+                .values()
+                .any(|entry| !entry.is_answered && entry.progress.as_ref() == Some(token)),
+            About::Nothing => true,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Requests> {
@@ -94,7 +160,7 @@ impl Requests {
 }
 
 impl Slot {
-    /// Keeps `permit` until the reply is out.
+    /// Keeps `permit` until the reply goes out.
     pub(crate) fn hold(&self, permit: OwnedSemaphorePermit) {
         let mut requests = self.guard.in_flight.lock();
         if let Some(entry) = requests.by_id.get_mut(&self.guard.id) {
@@ -111,39 +177,83 @@ impl Drop for Guard {
 
 #[cfg(test)]
 mod tests {
+    use rmcp::model::{ProgressNotification, ProgressNotificationParam, ServerResult};
+
     use super::*;
 
     fn id(number: i64) -> RequestId {
         RequestId::Number(number)
     }
 
+    fn admit(in_flight: &InFlight, number: i64, bytes: usize) -> Result<Slot, ProtocolError> {
+        in_flight.admit(&id(number), bytes, None)
+    }
+
+    fn reply(in_flight: &InFlight, number: i64) -> About {
+        in_flight.about(&JsonRpcMessage::response(ServerResult::empty(()), id(number)))
+    }
+
+    fn progress(in_flight: &InFlight, number: i64) -> About {
+        let params = ProgressNotificationParam::new(ProgressToken(id(number)), 1.0);
+        let notification = ProgressNotification::new(params);
+        in_flight.about(&JsonRpcMessage::notification(notification.into()))
+    }
+
     #[test]
-    fn a_place_is_free_when_the_handler_has_ended_and_the_reply_is_out() {
+    fn a_place_is_free_when_the_handler_has_ended_and_the_reply_goes_out() {
         for order in ["handled first", "answered first"] {
             let in_flight = InFlight::default();
-            let slot = in_flight.admit(&id(1), 10).unwrap();
-            assert_eq!(in_flight.admit(&id(1), 10).unwrap_err().code(), -32600, "{order}");
+            let slot = admit(&in_flight, 1, 10).unwrap();
+            assert_eq!(admit(&in_flight, 1, 10).unwrap_err().code(), -32600, "{order}");
             if order == "handled first" {
                 drop(slot);
-                assert!(in_flight.admit(&id(1), 10).is_err(), "{order}");
-                in_flight.answered(&id(1));
+                assert!(admit(&in_flight, 1, 10).is_err(), "{order}");
+                assert!(in_flight.wants(&reply(&in_flight, 1)), "{order}");
             } else {
                 in_flight.cancel(&id(1));
-                assert!(in_flight.admit(&id(1), 10).is_err(), "{order}");
+                assert!(admit(&in_flight, 1, 10).is_err(), "{order}");
                 drop(slot);
             }
-            assert!(in_flight.admit(&id(1), 10).is_ok(), "{order}");
+            assert!(admit(&in_flight, 1, 10).is_ok(), "{order}");
         }
+    }
+
+    #[test]
+    fn a_reply_is_its_own_requests_only() {
+        let in_flight = InFlight::default();
+        drop(admit(&in_flight, 1, 10).unwrap());
+        let first = reply(&in_flight, 1);
+        // It was on its way when the request was cancelled, and its id used again.
+        in_flight.cancel(&id(1));
+        assert!(!in_flight.wants(&first));
+        assert!(!in_flight.wants(&reply(&in_flight, 1)));
+        let _slot = admit(&in_flight, 1, 10).unwrap();
+        assert!(!in_flight.wants(&first));
+        assert!(in_flight.wants(&reply(&in_flight, 1)));
+        assert!(!in_flight.wants(&reply(&in_flight, 1)));
+    }
+
+    #[test]
+    fn progress_is_wanted_until_the_reply_or_the_cancellation() {
+        let in_flight = InFlight::default();
+        let token = |number| Some(ProgressToken(id(number)));
+        let _slots: Vec<_> =
+            (1..=3).map(|n| in_flight.admit(&id(n), 1, token(10 * n)).unwrap()).collect();
+        in_flight.cancel(&id(1));
+        assert!(in_flight.wants(&reply(&in_flight, 2)));
+        let wanted: Vec<_> =
+            (0..=50).filter(|n| in_flight.wants(&progress(&in_flight, *n))).collect();
+        assert_eq!(wanted, [30]);
     }
 
     #[test]
     fn requests_and_their_bytes_are_bounded() {
         let in_flight = InFlight::default();
-        let slots: Vec<_> = (0..).map_while(|n| in_flight.admit(&id(n), 1).ok()).collect();
+        let slots: Vec<_> = (0..).map_while(|n| admit(&in_flight, n, 1).ok()).collect();
         assert_eq!(slots.len(), REQUESTS_MAX);
 
         let in_flight = InFlight::default();
-        let _first = in_flight.admit(&id(1), REQUEST_BYTES_MAX).unwrap();
-        assert_eq!(in_flight.admit(&id(2), 1).unwrap_err().code(), -32603);
+        let _first = admit(&in_flight, 1, REQUEST_BYTES_MAX).unwrap();
+        assert_eq!(admit(&in_flight, 2, 1).unwrap_err().code(), -32603);
     }
 }

@@ -109,7 +109,8 @@ where
         match &mut message {
             JsonRpcMessage::Request(JsonRpcRequest { id, request, .. }) => {
                 self.require_opened(id, request)?;
-                let slot = self.in_flight.admit(id, line.len())?;
+                let progress = request.get_meta().get_progress_token();
+                let slot = self.in_flight.admit(id, line.len(), progress)?;
                 if matches!(request, ClientRequest::InitializeRequest(_)) {
                     self.is_initialized = true;
                     if let Ok(permit) = Arc::clone(&self.initializing).try_acquire_owned() {
@@ -177,19 +178,8 @@ where
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         let outbox = self.outbox.clone();
         let in_flight = self.in_flight.clone();
-        async move {
-            let result = outbox.write(&message).await;
-            // What the request held is free when its reply is out, or when it never will be.
-            let answered = match &message {
-                JsonRpcMessage::Response(response) => Some(&response.id),
-                JsonRpcMessage::Error(error) => error.id.as_ref(),
-                JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
-            };
-            if let Some(id) = answered {
-                in_flight.answered(id);
-            }
-            result
-        }
+        let about = in_flight.about(&message);
+        async move { outbox.write(&message, || in_flight.wants(&about)).await }
     }
 
     /// Cancel-safe: rmcp polls it inside a `select!`, so all state is on `self`.

@@ -43,7 +43,7 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Outbox<W> {
         // `select!`, where half a line could be left behind.
         tokio::spawn(async move {
             while let Some(error) = waiting.recv().await {
-                if write(&error_sink, &error).await.is_err() {
+                if write(&error_sink, &error, || true).await.is_err() {
                     return;
                 }
             }
@@ -51,9 +51,14 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Outbox<W> {
         Self { sink, errors }
     }
 
-    /// Writes one message as a line. It is out when this comes back.
-    pub(super) async fn write(&self, message: &ServerJsonRpcMessage) -> io::Result<()> {
-        write(&self.sink, message).await
+    /// Writes one message as a line, unless `is_wanted` says when it is its turn that nobody wants it
+    /// any more. It is out when this comes back.
+    pub(super) async fn write(
+        &self,
+        message: &ServerJsonRpcMessage,
+        is_wanted: impl FnOnce() -> bool,
+    ) -> io::Result<()> {
+        write(&self.sink, message, is_wanted).await
     }
 
     /// Waits until there is room for a protocol error. Cancel-safe.
@@ -81,8 +86,9 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Outbox<W> {
 async fn write<W: AsyncWrite + Unpin>(
     sink: &Mutex<Sink<W>>,
     message: &impl Serialize,
+    is_wanted: impl FnOnce() -> bool,
 ) -> io::Result<()> {
-    let number = sink.lock().await.queue(message).await?;
+    let Some(number) = sink.lock().await.queue(message, is_wanted).await? else { return Ok(()) };
     yield_now().await;
     let mut sink = sink.lock().await;
     if sink.written < number { sink.flush().await } else { Ok(()) }
@@ -100,15 +106,23 @@ struct Sink<W> {
 }
 
 impl<W: AsyncWrite + Unpin> Sink<W> {
-    /// Queues a line and returns its number.
-    async fn queue(&mut self, message: &impl Serialize) -> io::Result<u64> {
+    /// Queues a line, if it is wanted, and returns its number.
+    async fn queue(
+        &mut self,
+        message: &impl Serialize,
+        is_wanted: impl FnOnce() -> bool,
+    ) -> io::Result<Option<u64>> {
         if self.batch.len() > BATCH_BYTES_MAX {
             self.flush().await?;
+        }
+        // Asked as late as can be: what waits for the client to read waits before this.
+        if !is_wanted() {
+            return Ok(None);
         }
         serde_json::to_writer(&mut self.batch, message)?;
         self.batch.push(b'\n');
         self.queued += 1;
-        Ok(self.queued)
+        Ok(Some(self.queued))
     }
 
     /// Writes what is queued. Cancel-safe: what was written is not written again.

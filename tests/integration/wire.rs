@@ -21,6 +21,7 @@ tests! {
     needs [Sandbox]:
         lines_that_are_no_request_are_answered_and_the_server_lives_on,
         a_duplicate_id_in_flight_is_refused_and_the_first_is_answered,
+        an_id_is_free_as_soon_as_its_reply_is_read,
         a_line_above_the_limit_is_refused_at_once_without_being_held,
         a_message_with_very_many_values_does_not_take_very_much_memory,
         notifications_before_the_handshake_are_ignored,
@@ -109,6 +110,35 @@ fn a_duplicate_id_in_flight_is_refused_and_the_first_is_answered() {
     server.send_bytes(again.as_bytes());
     server.send_bytes(b"\n");
     assert_eq!(server.reply(id)["result"], json!({}));
+    server.finish();
+}
+
+fn an_id_is_free_as_soon_as_its_reply_is_read() {
+    let mut server = ServerBuilder::new().connect();
+    let pings = |ids: &[i64]| {
+        let ping =
+            |id: &i64| format!("{}\n", json!({ "jsonrpc": "2.0", "id": id, "method": "ping" }));
+        ids.iter().map(ping).collect::<String>()
+    };
+    // As many as there are places: not one place is taken for longer either.
+    for count in [100, i64::try_from(PLACES).unwrap()] {
+        let mut again: Vec<i64> = (1..=count).collect();
+        let mut answered = 0;
+        while answered < 8000 {
+            server.send_bytes(pings(&again).as_bytes());
+            again.clear();
+            let mut reply = server.next_message(deadline(Duration::from_secs(10)));
+            while let Some(message) = reply {
+                assert_eq!(message["result"], json!({}), "{message}");
+                again.push(message["id"].as_i64().unwrap());
+                reply = server.next_message(Duration::ZERO);
+            }
+            answered += again.len();
+        }
+        for _ in again.len()..usize::try_from(count).unwrap() {
+            server.next_message(deadline(Duration::from_secs(10))).unwrap();
+        }
+    }
     server.finish();
 }
 
