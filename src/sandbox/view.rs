@@ -24,6 +24,8 @@ struct Way {
     /// The folders that are left by `..`. The kernel looks them up; every other folder on the way
     /// is above a link or above the end of the way.
     folders: BTreeSet<PathBuf>,
+    /// The last place that was looked at, whether or not anything is there.
+    reached: PathBuf,
 }
 
 impl View {
@@ -66,11 +68,11 @@ impl View {
 }
 
 /// Whether something in `folder`, which is a real path, has a say in where `path` leads, as far as
-/// anything is there.
+/// it leads anywhere.
 pub(crate) fn leads_through(path: &Path, folder: &Path) -> bool {
     let mut way = Way::default();
-    let real = resolve(path, &mut way);
-    let mut places = way.links.keys().chain(&way.folders).chain(&real);
+    resolve(path, &mut way);
+    let mut places = way.links.keys().chain(&way.folders).chain([&way.reached]);
     places.any(|place| place.starts_with(folder))
 }
 
@@ -92,6 +94,7 @@ fn resolve(path: &Path, way: &mut Way) -> Option<PathBuf> {
             continue;
         }
         let here = real.join(&name);
+        way.reached.clone_from(&here);
         let kind = fs::symlink_metadata(&here).ok()?.file_type();
         if !kind.is_symlink() {
             if !left.is_empty() && !kind.is_dir() {
