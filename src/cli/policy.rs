@@ -60,7 +60,7 @@ fn as_text(file: &Path, check: &PolicyCheck) -> String {
         let _ = writeln!(text, "{name:<18}{value}");
     }
     for mistake in &check.mistakes {
-        let _ = writeln!(text, "{mistake}");
+        let _ = writeln!(text, "{}", mistake.for_admin());
     }
     if check.policy.is_some() && !check.warnings.is_empty() {
         text.push('\n');
@@ -109,7 +109,7 @@ fn or_none<T: AsRef<str>>(names: &[T]) -> String {
 
 fn as_json(file: &Path, check: &PolicyCheck) -> Value {
     let mistake =
-        |mistake: &PolicyError| json!({ "line": mistake.line(), "message": mistake.to_string() });
+        |mistake: &PolicyError| json!({ "line": mistake.line(), "message": mistake.for_admin() });
     let policy = |policy: &Policy| {
         let Policy { allowlist, sandbox, budget, workspace_root, retention } = policy;
         json!({

@@ -6,6 +6,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | `store`, `tokens`, `audit` | the database: who may call, and what was done |
+//! | `strict_modes` | whether files of the admin's are the admin's alone |
 //! | `roles` | the table of roles and permissions |
 //! | `policy`, `budget` | what the admin allows, and what one call may take |
 //! | `pytest`, `run`, `verdict` | the run: its arguments, its sandbox, its end, what that means |
@@ -31,6 +32,7 @@ mod roles;
 mod run;
 mod scripts;
 mod store;
+mod strict_modes;
 mod summary;
 #[cfg(test)]
 mod tests;
@@ -63,6 +65,7 @@ pub(crate) use reply::{Block, GovernedReply};
 pub(crate) use roles::{GovernedTool, Role};
 pub(crate) use scripts::{AuditedExecutor, EXECUTION_TOOL};
 pub(crate) use store::{Store, StoreError, time_text};
+pub(crate) use strict_modes::require_protected;
 pub(crate) use token_file::own_token;
 pub(crate) use tokens::{Revoked, TokenId, TokenRecord, TokenState, UserName};
 

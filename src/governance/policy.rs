@@ -12,6 +12,7 @@ use thiserror::Error;
 
 use super::artifacts::Retention;
 use super::roles::GovernedTool;
+use super::strict_modes::Unprotected;
 use crate::config::{MEMORY_MB_DEFAULT, MEMORY_MB_MAX, MEMORY_MB_MIN};
 use document::{Document, Section};
 
@@ -134,6 +135,12 @@ pub(crate) enum PolicyError {
     /// A folder, a pipe, a device.
     #[error("the policy file is not a regular file")]
     NotAFile,
+    /// Others could write another policy.
+    #[error("the policy file, or a folder above it, can be changed by others than the admin")]
+    Unprotected(Unprotected),
+    /// Its tests could write another policy.
+    #[error("the policy file is in the workspace, or is led to by something there")]
+    InWorkspace,
     /// See [`POLICY_BYTES_MAX`].
     #[error("the policy file is larger than 64 KiB")]
     TooLarge,
@@ -152,10 +159,20 @@ pub(crate) enum PolicyError {
 }
 
 impl PolicyError {
+    /// The text for the admin, which may have a path.
+    pub(crate) fn for_admin(&self) -> String {
+        if let Self::Unprotected(reason) = self { reason.to_string() } else { self.to_string() }
+    }
+
     /// Where the mistake is, if it is in a line.
     pub(crate) fn line(&self) -> Option<usize> {
         match self {
-            Self::Unreadable(_) | Self::NotAFile | Self::TooLarge | Self::NotUtf8 => None,
+            Self::Unreadable(_)
+            | Self::NotAFile
+            | Self::Unprotected(_)
+            | Self::InWorkspace
+            | Self::TooLarge
+            | Self::NotUtf8 => None,
             Self::Syntax { line, .. }
             | Self::UnknownKey { line, .. }
             | Self::Value { line, .. } => Some(*line),

@@ -17,12 +17,17 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
 use thiserror::Error;
 
+use super::strict_modes::{Unprotected, require_protected};
+
 use writer::Writer;
 
 pub(crate) use writer::Pending;
 
 /// The file in the data folder.
 const FILE_NAME: &str = "governance.db";
+/// What `SQLite` and we have in the data folder, and the runs.
+const OWN_FILES: [&str; 5] =
+    [FILE_NAME, "governance.db-wal", "governance.db-shm", "governance.lock", "artifacts"];
 /// "QWED", by which a database is known as ours.
 const APPLICATION_ID: i32 = 0x5157_4544;
 /// What `user_version` says of the schema.
@@ -67,6 +72,8 @@ pub(crate) enum StoreError {
     CreateFolder { folder: PathBuf, source: Arc<io::Error> },
     #[error("failed to create a database in {}", folder.display())]
     CreateFile { folder: PathBuf, source: Arc<io::Error> },
+    #[error("the data folder is not yours alone: {0}")]
+    Unprotected(#[from] Unprotected),
     #[error("failed to use {}, by which processes take turns", file.display())]
     Turnstile { file: PathBuf, source: Arc<io::Error> },
     #[error("there is no {}; `qwed-mcp token create` makes it", file.display())]
@@ -133,6 +140,8 @@ impl Store {
             source: Arc::new(source),
         };
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(create_folder)?;
+        // Before anything is made there.
+        require_protected(folder)?;
         if !exists(&folder.join(FILE_NAME)) {
             create(folder)?;
         }
@@ -141,6 +150,17 @@ impl Store {
 
     /// Opens the store in `folder`, for commands that have nothing to do where there is none.
     pub(crate) fn open_existing(folder: &Path) -> Result<Self, StoreError> {
+        for name in OWN_FILES {
+            let file = folder.join(name);
+            if exists(&file) {
+                require_protected(&file)?;
+            }
+        }
+        Self::open_whosever(folder)
+    }
+
+    /// Opens the store in `folder`, whoever may write to it.
+    fn open_whosever(folder: &Path) -> Result<Self, StoreError> {
         let file = folder.join(FILE_NAME);
         if !exists(&file) {
             return Err(StoreError::Missing { file });

@@ -37,7 +37,7 @@ pub(crate) use order::{GroupOrder, Order, PYTHON_COMMAND, Role};
 pub(crate) use plan::{LeftFolder, Limits, Plan, PlanError, Reach, may_be_readable};
 pub(crate) use support::remedy;
 pub(crate) use tier::Tier;
-pub(crate) use view::leads_through;
+pub(crate) use view::{leads_through, places_on_the_way};
 
 /// The user and group `nobody`, which own nothing: as whom the scripts of a server run that is root.
 pub(crate) const NOBODY: u32 = 65534;

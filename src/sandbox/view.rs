@@ -76,6 +76,14 @@ pub(crate) fn leads_through(path: &Path, folder: &Path) -> bool {
     places.any(|place| place.starts_with(folder))
 }
 
+/// The places on the way to `path`, which has to be absolute: each link, each folder that is left by
+/// `..`, and its real path. None if nothing is at `path`.
+pub(crate) fn places_on_the_way(path: &Path) -> Option<Vec<PathBuf>> {
+    let mut way = Way::default();
+    let real = resolve(path, &mut way)?;
+    Some(way.links.into_keys().chain(way.folders).chain([real]).collect())
+}
+
 /// The real path of `path`, which has to be absolute; what is on the way goes into `way`.
 fn resolve(path: &Path, way: &mut Way) -> Option<PathBuf> {
     if !path.is_absolute() {

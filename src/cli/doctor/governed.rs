@@ -1,7 +1,6 @@
 //! What the governed tools need, and whether tests can run.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use chrono::Utc;
 use serde_json::{Value, json};
@@ -10,6 +9,7 @@ use crate::config::Settings;
 use crate::executor::{Diagnosis, OneShotExecutor};
 use crate::governance::{
     FolderState, PolicyCheck, PolicyError, Store, TokenRecord, TokenState, data_folder, own_token,
+    require_protected,
 };
 use crate::sandbox::Tier;
 
@@ -39,6 +39,8 @@ impl Governed {
             let store = Store::open_to_read(&folder).map_err(|error| error.to_string())?;
             store.tokens().map_err(|error| error.to_string())
         });
+        let unprotected = folder.as_ref().ok().filter(|folder| folder.exists());
+        let unprotected = unprotected.and_then(|folder| require_protected(folder).err());
         let data = folder.and_then(|folder| {
             let state = FolderState::of(&folder);
             let state = state.map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -47,6 +49,7 @@ impl Governed {
         let pytest = executor.version_inside("pytest", "pytest").await;
         let mut governed = Self { file, policy, pytest, data, tokens, reasons: Vec::new() };
         governed.reasons = governed.reasons(settings, diagnosis);
+        governed.reasons.extend(unprotected.map(|reason| reason.to_string()));
         Some(governed)
     }
 
@@ -57,25 +60,16 @@ impl Governed {
                 reasons.push(reason.to_owned());
             }
         };
-        let root = match &self.policy {
-            Ok(check) => {
-                unless(check.lets_run(), "the policy refuses it, see above");
-                check.policy.as_ref().and_then(|policy| policy.workspace_root.as_deref())
-            }
-            Err(error) => {
-                unless(false, error);
-                None
-            }
-        };
+        match &self.policy {
+            Ok(check) => unless(check.lets_run(), "the policy refuses it, see above"),
+            Err(error) => unless(false, error),
+        }
         if let Some(refusal) = &diagnosis.refusal {
             unless(false, refusal);
         } else {
             let is_held = diagnosis.tier.is_some_and(|tier| tier >= Tier::T2);
             unless(is_held, "tests need tier T2 of the sandbox at least");
             unless(self.pytest.is_some(), "pytest is not installed for the interpreter");
-        }
-        if let (Ok((program, _)), Some(root)) = (&diagnosis.interpreter, root) {
-            unless(!is_within(program, root), "the interpreter is in the workspace");
         }
         match &self.tokens {
             Ok(tokens) => unless(active(tokens) > 0, "no token is active"),
@@ -96,10 +90,10 @@ impl Governed {
             Ok(check) => {
                 let told = match check.mistakes.as_slice() {
                     [] => format!("{file}: can be used"),
-                    [first, ..] => format!("{file}: CANNOT BE USED: {first}"),
+                    [first, ..] => format!("{file}: CANNOT BE USED: {}", first.for_admin()),
                 };
                 rows.push(("policy", told));
-                rows.extend(check.mistakes.iter().skip(1).map(|error| ("", error.to_string())));
+                rows.extend(check.mistakes.iter().skip(1).map(|error| ("", error.for_admin())));
                 rows.extend(check.warnings.iter().map(|warning| ("", format!("! {warning}"))));
                 let root = check.policy.as_ref().and_then(|policy| policy.workspace_root.as_ref());
                 rows.extend(root.map(|root| ("workspace", root.display().to_string())));
@@ -136,7 +130,7 @@ impl Governed {
     /// The same for programs.
     pub(super) fn object(&self) -> Value {
         let mistake =
-            |error: &PolicyError| json!({ "line": error.line(), "message": error.to_string() });
+            |error: &PolicyError| json!({ "line": error.line(), "message": error.for_admin() });
         json!({
             "can_run": self.reasons.is_empty(),
             "reasons": self.reasons,
@@ -172,11 +166,4 @@ impl Governed {
 fn active(tokens: &[TokenRecord]) -> usize {
     let now = Utc::now();
     tokens.iter().filter(|token| token.state(now) == TokenState::Active).count()
-}
-
-/// Whether a program is in a folder, by its own or its real path.
-fn is_within(program: &Path, root: &Path) -> bool {
-    let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let folder = program.parent().unwrap_or(program);
-    program.starts_with(root) || real(folder).starts_with(real(root))
 }

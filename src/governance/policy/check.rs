@@ -1,9 +1,8 @@
 //! A look at a policy file for the admin, before a call meets its mistakes.
 
-use std::fs;
 use std::path::Path;
 
-use super::file::{explained, text};
+use super::file::{explained, require_admins, require_outside, text};
 use super::{GovernedTool, Policy, PolicyError};
 use crate::sandbox::may_be_readable;
 
@@ -40,12 +39,20 @@ impl PolicyCheck {
                     .to_owned(),
             );
         }
+        let place = require_admins(path).err();
+        let is_inside = |policy: &Policy| require_outside(path, policy).err();
+        let inside = checked.as_ref().ok().and_then(is_inside);
+        let misplaced: Vec<PolicyError> = place.into_iter().chain(inside).collect();
         match checked {
-            Ok(policy) => {
-                warnings.extend(warnings_of(&policy, path));
+            Ok(policy) if misplaced.is_empty() => {
+                warnings.extend(warnings_of(&policy));
                 Ok(Self { policy: Some(policy), mistakes: Vec::new(), warnings })
             }
-            Err(mistakes) => Ok(Self { policy: None, mistakes, warnings }),
+            Ok(_) => Ok(Self { policy: None, mistakes: misplaced, warnings }),
+            Err(mistakes) => {
+                let mistakes = mistakes.into_iter().chain(misplaced).collect();
+                Ok(Self { policy: None, mistakes, warnings })
+            }
         }
     }
 
@@ -65,7 +72,7 @@ fn is_open(path: &Path) -> bool {
     path.exists() && may_be_readable(path)
 }
 
-fn warnings_of(policy: &Policy, path: &Path) -> Vec<String> {
+fn warnings_of(policy: &Policy) -> Vec<String> {
     let mut warnings = Vec::new();
     if policy.allowlist.is_empty() {
         warnings.push("tools.allowlist is empty: run_pytest is refused".to_owned());
@@ -81,14 +88,7 @@ fn warnings_of(policy: &Policy, path: &Path) -> Vec<String> {
     match &policy.workspace_root {
         None => warnings.push("workspace.root is not set: run_pytest is refused".to_owned()),
         Some(root) => match root.metadata() {
-            Ok(metadata) if metadata.is_dir() => {
-                if real(path).starts_with(real(root)) {
-                    warnings.push(
-                        "the policy is in the workspace: who writes the tests writes it too"
-                            .to_owned(),
-                    );
-                }
-            }
+            Ok(metadata) if metadata.is_dir() => {}
             Ok(_) => warnings.push(format!("workspace.root {} is no folder", root.display())),
             Err(error) => {
                 let kind = error.kind();
@@ -108,8 +108,4 @@ fn warnings_of(policy: &Policy, path: &Path) -> Vec<String> {
         }
     }
     warnings
-}
-
-fn real(path: &Path) -> std::path::PathBuf {
-    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }

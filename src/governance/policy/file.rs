@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use crate::executor::Untrusted;
+use crate::governance::strict_modes::require_protected;
+use crate::sandbox::leads_through;
 
 use super::{POLICY_BYTES_MAX, Policy, PolicyError};
 
@@ -72,13 +74,32 @@ impl PolicyFile {
         if !found.is_file() {
             return Err(PolicyError::NotAFile);
         }
+        require_admins(&self.path)?;
         let stamp = Some(Stamp::of(&found));
         let reading = match last.take().filter(|last| last.stamp == stamp) {
             Some(reading) => reading,
             None => read(&self.path).map_err(|error| unreadable(&error))?,
         };
-        last.insert(reading).policy.clone()
+        let policy = last.insert(reading).policy.clone()?;
+        require_outside(&self.path, &policy)?;
+        Ok(policy)
     }
+}
+
+/// Fails if others can change the file.
+pub(super) fn require_admins(path: &Path) -> Result<(), PolicyError> {
+    require_protected(path).map_err(PolicyError::Unprotected)
+}
+
+/// Fails if the workspace has a say in what is at `path`, where the policy is.
+pub(super) fn require_outside(path: &Path, policy: &Policy) -> Result<(), PolicyError> {
+    let Some(root) = &policy.workspace_root else { return Ok(()) };
+    let path = std::path::absolute(path).map_err(|error| unreadable(&error))?;
+    let real = fs::canonicalize(root).unwrap_or_else(|_| root.clone());
+    if path.starts_with(root) || leads_through(&path, &real) {
+        return Err(PolicyError::InWorkspace);
+    }
+    Ok(())
 }
 
 /// Tells an executor which folder's code must not run outside of the sandbox.
@@ -101,7 +122,7 @@ pub(super) fn explained(path: &Path, error: &PolicyError) -> String {
         let folder = std::env::current_dir().unwrap_or_default();
         format!("{path_text}: {error}; it was looked for in {}", folder.display())
     } else {
-        format!("{path_text}: {error}")
+        format!("{path_text}: {}", error.for_admin())
     }
 }
 

@@ -12,7 +12,8 @@ use super::{FILE_NAME, Store, StoreError, error_of, owner, require_ours};
 impl Store {
     /// Opens the store in `folder` for commands that only read, also where it cannot be written to.
     pub(crate) fn open_to_read(folder: &Path) -> Result<Self, StoreError> {
-        match Self::open_existing(folder) {
+        // To look at somebody's copy does no harm.
+        match Self::open_whosever(folder) {
             Err(StoreError::Access { source, .. }) if needs_writing(&source) => {
                 Self::open_as_it_is(folder)
             }

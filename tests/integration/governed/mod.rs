@@ -5,6 +5,7 @@ mod attacks;
 mod audit;
 mod refusals;
 mod runs;
+mod strict_modes;
 mod traps;
 mod verdicts;
 
@@ -24,6 +25,7 @@ pub(crate) fn tests() -> Vec<Test> {
         audit::tests(),
         refusals::tests(),
         runs::tests(),
+        strict_modes::tests(),
         traps::tests(),
         verdicts::tests(),
     ];
