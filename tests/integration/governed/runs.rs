@@ -297,7 +297,7 @@ def test_it():
         &reply,
         -32006,
         "SANDBOX_VIOLATION",
-        "Sandbox violation: a folder that tests may",
+        "Sandbox violation: a path that the policy lets tests read is not there",
     );
     server.finish();
 }
