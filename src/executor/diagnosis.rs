@@ -13,7 +13,7 @@ use crate::sandbox::{Layer, Limits, Tier};
 use super::containment::{Contained, NotContained, landlock_abi};
 use super::limits::CANARY_TIMEOUT;
 use super::obstacle::Obstacle;
-use super::{FindError, HomeExposure, OneShotExecutor, RunLimits};
+use super::{Ending, FindError, HomeExposure, OneShotExecutor, Outcome, RunLimits};
 
 /// The packages that verification scripts import: module, distribution.
 const PACKAGES: [(&str, &str); 8] = [
@@ -29,6 +29,8 @@ const PACKAGES: [(&str, &str); 8] = [
 
 /// A line of what [`PACKAGES_SCRIPT`] prints.
 type FoundPackage = (String, Option<String>, Option<String>);
+
+const PYTEST_SCRIPT: &str = "import pytest\nprint(pytest.__version__)";
 
 const PACKAGES_SCRIPT: &str = include_str!("packages.py");
 
@@ -130,11 +132,21 @@ impl OneShotExecutor {
         }
     }
 
-    /// The version of a package, if code inside of the sandbox can import it.
-    pub(crate) async fn version_inside(&self, module: &str, distribution: &str) -> Option<String> {
-        let contained = self.contained().await.ok()?;
-        let found = self.ask_for_packages(contained, &json!([[module, distribution]])).await;
-        found.into_iter().find_map(|(_, _, version)| version)
+    /// The version of pytest that tests would get, or why they would get none: it is imported, inside of
+    /// the sandbox.
+    pub(crate) async fn pytest(&self) -> Result<String, String> {
+        let contained = self.contained().await.map_err(|error| error.to_string())?;
+        let limits = RunLimits::of_script(CANARY_TIMEOUT);
+        let never = CancellationToken::new();
+        let run = self.supervise(contained, PYTEST_SCRIPT, limits, &never).await;
+        let Outcome { ending, stdout, stderr, .. } = run.map_err(|error| error.to_string())?;
+        match ending {
+            Ending::Exited(0) => Ok(stdout.text.trim().to_owned()),
+            Ending::Exited(_) | Ending::TimedOut | Ending::OutOfMemory | Ending::Cancelled => {
+                let reason = stderr.text.trim_end().lines().last();
+                Err(reason.unwrap_or("it does not come to its end").to_owned())
+            }
+        }
     }
 
     /// Which packages a script can import.

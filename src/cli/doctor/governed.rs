@@ -17,8 +17,8 @@ use crate::sandbox::Tier;
 pub(super) struct Governed {
     file: PathBuf,
     policy: Result<PolicyCheck, String>,
-    /// The version of pytest inside of the sandbox.
-    pytest: Option<String>,
+    /// The version of pytest inside of the sandbox, or why there is none.
+    pytest: Result<String, String>,
     data: Result<(PathBuf, FolderState), String>,
     tokens: Result<Vec<TokenRecord>, String>,
     /// Why no tests can run; none if they can.
@@ -46,7 +46,7 @@ impl Governed {
             let state = state.map_err(|error| format!("{}: {error}", folder.display()))?;
             Ok((folder, state))
         });
-        let pytest = executor.version_inside("pytest", "pytest").await;
+        let pytest = executor.pytest().await;
         let mut governed = Self { file, policy, pytest, data, tokens, reasons: Vec::new() };
         governed.reasons = governed.reasons(settings, diagnosis);
         governed.reasons.extend(unprotected.map(|reason| reason.to_string()));
@@ -69,7 +69,7 @@ impl Governed {
         } else {
             let is_held = diagnosis.tier.is_some_and(|tier| tier >= Tier::T2);
             unless(is_held, "tests need tier T2 of the sandbox at least");
-            unless(self.pytest.is_some(), "pytest is not installed for the interpreter");
+            unless(self.pytest.is_ok(), "pytest cannot be imported in the interpreter");
         }
         match &self.tokens {
             Ok(tokens) => unless(active(tokens) > 0, "no token is active"),
@@ -100,8 +100,8 @@ impl Governed {
             }
         }
         rows.push(match &self.pytest {
-            Some(version) => ("pytest", format!("{version}, found inside of the sandbox")),
-            None => ("pytest", "MISSING inside of the sandbox".to_owned()),
+            Ok(version) => ("pytest", format!("{version}, imported inside of the sandbox")),
+            Err(error) => ("pytest", format!("MISSING inside of the sandbox: {error}")),
         });
         rows.push(match &self.tokens {
             Ok(tokens) => ("tokens", format!("{} active of {}", active(tokens), tokens.len())),
@@ -145,7 +145,10 @@ impl Governed {
                 }),
                 Err(error) => json!({ "file": self.file, "usable": false, "error": error }),
             },
-            "pytest": self.pytest,
+            "pytest": match &self.pytest {
+                Ok(version) => json!({ "version": version }),
+                Err(error) => json!({ "error": error }),
+            },
             "tokens": match &self.tokens {
                 Ok(tokens) => json!({ "active": active(tokens), "all": tokens.len() }),
                 Err(error) => json!({ "error": error }),

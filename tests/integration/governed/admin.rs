@@ -16,6 +16,7 @@ tests! {
         a_policy_that_cannot_be_read_is_named_to_the_admin_and_not_to_the_model,
         a_path_of_the_policy_that_cannot_be_opened_is_named,
         doctor_knows_what_tests_need,
+        doctor_says_what_tests_lack,
         the_instructions_name_the_tools_that_there_are,
         a_token_in_a_file_is_the_servers;
     needs []:
@@ -249,7 +250,7 @@ fn doctor_knows_what_tests_need() {
             format!("policy            {}: can be used\n", governed.policy.display()),
             format!("workspace         {}\n", governed.workspace.display()),
             "pytest            ".to_owned(),
-            ", found inside of the sandbox\n".to_owned(),
+            ", imported inside of the sandbox\n".to_owned(),
             "tokens            3 active of 3\n".to_owned(),
             format!("data folder       {}, mode 0700, owner ", governed.data.display()),
             "\nTests can run (run_pytest), whether or not the admin gate is open.\n".to_owned(),
@@ -264,14 +265,32 @@ fn doctor_knows_what_tests_need() {
     assert_eq!(told["tokens"], json!({ "active": 3, "all": 3 }));
     assert_eq!(told["data_folder"]["mode"], "0700");
     assert_eq!(told["policy"]["usable"], true);
-    assert!(told["pytest"].as_str().unwrap().starts_with(|c: char| c.is_ascii_digit()), "{told}");
+    let version = told["pytest"]["version"].as_str().unwrap();
+    assert!(version.starts_with(|c: char| c.is_ascii_digit()), "{told}");
+}
 
-    // What is missing is told, one thing after the other.
+fn doctor_says_what_tests_lack() {
+    let governed = Governed::new("ledger");
+    let doctor = |gate: &str, arguments: &[&str]| {
+        let server = governed.server().variable("QWED_MCP_TRUSTED_CODE_EXECUTION", gate);
+        server.command().arg("doctor").args(arguments).output().unwrap()
+    };
+    let object = |output: &Output| -> Value { serde_json::from_str(stdout(output)).unwrap() };
     fs::set_permissions(&governed.data, fs::Permissions::from_mode(0o755)).unwrap();
     let output = doctor("false", &[]);
     assert!(stdout(&output).contains("mode 0755, owner "), "{output:?}");
     assert!(stdout(&output).contains(": NOT this user's alone\n"), "{output:?}");
     fs::set_permissions(&governed.data, fs::Permissions::from_mode(0o700)).unwrap();
+    let packages = governed.beside("packages");
+    fs::create_dir(&packages).unwrap();
+    fs::write(packages.join("pytest.py"), "raise ImportError('it lacks something')").unwrap();
+    let server = governed.server().variable("PYTHONPATH", packages.to_str().unwrap());
+    let output = server.command().arg("doctor").output().unwrap();
+    let report = stdout(&output);
+    assert_eq!(output.status.code(), Some(1), "{report}");
+    let told = "pytest            MISSING inside of the sandbox: ImportError: it lacks something\n";
+    assert!(report.contains(told), "{report}");
+    assert!(report.ends_with(": pytest cannot be imported in the interpreter.\n"), "{report}");
     for id in ["1", "2", "3"] {
         assert!(governed.command(&["token", "revoke", id]).status.success());
     }
