@@ -27,7 +27,7 @@ use crate::config::Settings;
 use crate::executor::WarmExecutor;
 use crate::executor::{
     Executor, OneShotExecutor, RecordingExecutor, SUPERVISE_ARGUMENT, SWEEP_ARGUMENT, Untrusted,
-    orphans, supervisor,
+    orphans, secrecy, supervisor,
 };
 use crate::gateway::Arguments;
 use crate::governance::{
@@ -194,6 +194,9 @@ fn serve_client() -> anyhow::Result<ExitCode> {
         tracing::warn!("serving MCP on a terminal; an MCP client should start this, see --help");
     }
     let mut settings = settings();
+    if !settings.dumpable {
+        secrecy::conceal().context("failed to keep other processes out of this one")?;
+    }
     if let Some(manifest) = &settings.skill_manifest {
         verify_skill(manifest)?;
     }

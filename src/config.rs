@@ -128,6 +128,9 @@ pub struct Settings {
     pub code_analysis: CodeAnalysis,
     /// Parts of the kernel that tests pretend are missing.
     pub kernel_lacks: KernelLacks,
+    /// Whether other processes of the user may look into this one. No, but in tests that do
+    /// (`QWED_MCP_TEST_DUMPABLE`), and only debug builds let them.
+    pub dumpable: bool,
     /// `QWED_MCP_PYTHON`: an interpreter's path, or a name that is looked up on `PATH`.
     pub python: Option<OsString>,
     /// Whether interpreters are kept warm (`QWED_MCP_WARM`).
@@ -227,6 +230,7 @@ impl Settings {
                 .unwrap_or_default(),
             code_analysis: code_analysis(&lookup),
             kernel_lacks: kernel_lacks(&lookup),
+            dumpable: cfg!(debug_assertions) && lookup("QWED_MCP_TEST_DUMPABLE").is_some(),
             python: present("QWED_MCP_PYTHON"),
             warm: warm(text("QWED_MCP_WARM").as_deref(), &mut warn),
             warm_idle: warm_idle(text("QWED_MCP_WARM_IDLE_SECONDS").as_deref(), &mut warn),

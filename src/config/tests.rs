@@ -20,6 +20,7 @@ fn an_empty_environment_gives_the_documented_defaults() {
             memory_mb: 1024,
             read_paths: Vec::new(),
             kernel_lacks: KernelLacks::default(),
+            dumpable: false,
             code_analysis: CodeAnalysis::On,
             python: None,
             warm: true,

@@ -29,6 +29,7 @@ mod process_tree;
 mod protocol;
 mod recording;
 mod run_groups;
+pub(crate) mod secrecy;
 mod supervised;
 pub(crate) mod supervisor;
 mod supervisors;

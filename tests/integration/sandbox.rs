@@ -2,14 +2,15 @@
 //! must not get out is in `abuse`.
 
 use std::fs;
+use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::harness::{
-    McpProcess, ServerBuilder, binary, descendants, eventually, is_root, public_packages,
-    public_python, python, root, status_of,
+    McpProcess, ServerBuilder, binary, descendants, eventually, is_root, ordinary_user,
+    public_packages, public_python, python, root, status_of,
 };
 
 tests! {
@@ -18,7 +19,8 @@ tests! {
     needs [Root, Tier3ForUsers, PublicPackages]:
         what_verifications_use_works_at_tier_3_for_an_ordinary_user;
     needs [Tier3ForUsers, PublicPackages]:
-        what_verifications_use_works_in_warm_interpreters;
+        what_verifications_use_works_in_warm_interpreters,
+        nobody_of_its_user_looks_into_the_server;
     needs [Root, Tier3, PublicPackages]:
         what_is_mounted_below_a_readable_path_is_read_only_too;
     needs [Tier2, PublicPackages]:
@@ -573,6 +575,50 @@ fn the_server_itself_is_not_confined() {
     let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/mnt")).unwrap();
     assert_eq!(namespace(&server.pid().to_string()), namespace("self"));
     server.finish();
+}
+
+fn nobody_of_its_user_looks_into_the_server() {
+    let user = ordinary_user(4_322);
+    let look = |pid: u32, file: &str| {
+        let mut command = Command::new("cat");
+        command.arg(format!("/proc/{pid}/{file}"));
+        if let Some(user) = user {
+            command.uid(user).gid(user);
+        }
+        command.output().unwrap()
+    };
+    for (is_open, tier) in [(true, "T3"), (false, "T3"), (false, "T2")] {
+        let builder = ServerBuilder::new().without("QWED_MCP_TEST_DUMPABLE");
+        let mut builder = of_user(builder, user).variable("QWED_MCP_AUTH_TOKEN", "the token");
+        if is_open {
+            builder = builder.variable("QWED_MCP_TEST_DUMPABLE", "1");
+        }
+        if tier == "T2" {
+            builder = builder.variable("QWED_MCP_TEST_KERNEL_LACKS", "namespaces");
+        } else {
+            builder = builder.warm("math");
+        }
+        let mut server = builder.connect();
+        if tier == "T3" {
+            server.wait_until_warm();
+        }
+        let ran = server.execute("import math\nprint(math.tau)");
+        assert_eq!((ran.is_error, &ran.execution()["sandbox"]), (false, &json!(tier)));
+        for file in ["environ", "maps"] {
+            let found = look(server.pid(), file);
+            let told = String::from_utf8_lossy(&found.stderr).into_owned();
+            let is_refused = told.contains("Permission denied");
+            assert_eq!(is_refused, !is_open, "{file} at {tier}: {told}");
+        }
+        let found = look(server.pid(), "environ");
+        let environment = String::from_utf8_lossy(&found.stdout).into_owned();
+        assert_eq!(environment.contains("the token"), is_open, "{tier}");
+        let limits = fs::read_to_string(format!("/proc/{}/limits", server.pid())).unwrap();
+        let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+        let core: Vec<_> = core.split_whitespace().skip(4).take(2).collect();
+        assert!(is_open || core == ["0", "0"], "{limits}");
+        server.finish();
+    }
 }
 
 fn what_runs_has_no_capability_and_its_user_is_not_root() {

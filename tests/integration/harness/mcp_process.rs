@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{PublicCopy, Scratch, binary, deadline, is_over, is_public, python};
+use super::{PublicCopy, Scratch, binary, deadline, is_over, is_public, is_root, python};
 
 /// How long loading every module may take.
 const WARM_TIMEOUT: Duration = Duration::from_secs(60);
@@ -43,7 +43,11 @@ impl ServerBuilder {
 
     /// A server as [`Self::new`] has it, with another interpreter.
     pub(crate) fn of_interpreter(python: &Path) -> Self {
-        let builder = Self { variables: Vec::new(), folder: None, user: None, program: None };
+        let mut builder = Self { variables: Vec::new(), folder: None, user: None, program: None };
+        if !is_root() {
+            // Tests count descriptors and look for leaks.
+            builder = builder.variable("QWED_MCP_TEST_DUMPABLE", "1");
+        }
         builder
             .variable("PATH", &std::env::var("PATH").unwrap())
             .variable("QWED_MCP_TRUSTED_CODE_EXECUTION", "true")
