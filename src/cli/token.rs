@@ -81,12 +81,14 @@ fn create(store: &Store, options: &Create) -> anyhow::Result<ExitCode> {
 }
 
 fn list(store: &Store, format: Format) -> anyhow::Result<ExitCode> {
-    let tokens = store.tokens()?;
+    let (tokens, uses) = (store.tokens()?, store.last_uses()?);
     let now = Utc::now();
+    let last_use = |token: &TokenRecord| uses.get(&token.id.to_string()).map(String::as_str);
     let text = match format {
-        Format::Text => as_table(&tokens, now),
+        Format::Text => as_table(&tokens, last_use, now),
         Format::Json => {
-            let tokens: Vec<_> = tokens.iter().map(|token| as_json(token, now)).collect();
+            let object = |token| as_json(token, last_use(token), now);
+            let tokens: Vec<_> = tokens.iter().map(object).collect();
             format!("{:#}\n", json!({ "version": env!("CARGO_PKG_VERSION"), "tokens": tokens }))
         }
     };
@@ -107,28 +109,43 @@ fn revoke(store: &Store, id: TokenId) -> anyhow::Result<ExitCode> {
     Ok(code)
 }
 
-fn as_table(tokens: &[TokenRecord], now: DateTime<Utc>) -> String {
+fn as_table<'u>(
+    tokens: &[TokenRecord],
+    last_use: impl Fn(&TokenRecord) -> Option<&'u str>,
+    now: DateTime<Utc>,
+) -> String {
     let mut table = String::new();
-    let mut row = |id: &str, state: &str, role: &str, created: &str, expires: &str, user: &str| {
+    let mut row = |[id, state, role, created, expires, used, user]: [&str; 7]| {
         // Writing to a text does not fail.
-        let _ =
-            writeln!(table, "{id:<4}  {state:<7}  {role:<6}  {created:<27}  {expires:<27}  {user}");
+        let _ = writeln!(
+            table,
+            "{id:<4}  {state:<7}  {role:<6}  {created:<20}  {expires:<20}  {used:<20}  {user}"
+        );
     };
-    row("ID", "STATE", "ROLE", "CREATED", "EXPIRES", "USER");
+    row(["ID", "STATE", "ROLE", "CREATED", "EXPIRES", "LAST USE", "USER"]);
     for token in tokens {
-        row(
+        row([
             &token.id.to_string(),
             token.state(now).as_str(),
             token.role.as_str(),
-            &time_text(token.created),
-            &token.expires.map_or_else(|| "-".to_owned(), time_text),
+            &seconds(&time_text(token.created)),
+            &token.expires.map_or_else(|| "-".to_owned(), |time| seconds(&time_text(time))),
+            &last_use(token).map_or_else(|| "-".to_owned(), seconds),
             token.user.as_str(),
-        );
+        ]);
     }
     table
 }
 
-fn as_json(token: &TokenRecord, now: DateTime<Utc>) -> Value {
+/// A time without what is below seconds.
+pub(super) fn seconds(time: &str) -> String {
+    match time.split_once('.') {
+        Some((seconds, _)) => format!("{seconds}Z"),
+        None => time.to_owned(),
+    }
+}
+
+fn as_json(token: &TokenRecord, last_use: Option<&str>, now: DateTime<Utc>) -> Value {
     json!({
         "id": token.id,
         "user": token.user,
@@ -137,6 +154,7 @@ fn as_json(token: &TokenRecord, now: DateTime<Utc>) -> Value {
         "created": time_text(token.created),
         "expires": token.expires.map(time_text),
         "revoked": token.revoked.map(time_text),
+        "last_use": last_use,
     })
 }
 

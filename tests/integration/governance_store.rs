@@ -17,6 +17,7 @@ use crate::harness::{binary, is_root};
 tests! {
     needs []:
         a_token_is_made_listed_and_revoked,
+        the_list_of_tokens_has_their_last_use,
         what_cannot_be_a_token_is_a_usage_error,
         nobody_but_the_owner_reads_the_store_whatever_the_umask_is,
         processes_that_start_at_once_share_one_store,
@@ -162,10 +163,12 @@ fn a_token_is_made_listed_and_revoked() {
         json!({
             "id": 1, "user": "ana@example.org", "role": "user", "state": "active",
             "created": tokens[0]["created"], "expires": tokens[0]["expires"], "revoked": null,
+            "last_use": null,
         }),
         json!({
             "id": 2, "user": "bob", "role": "viewer", "state": "active",
             "created": tokens[1]["created"], "expires": null, "revoked": null,
+            "last_use": null,
         }),
     ];
     assert_eq!(tokens, &expected);
@@ -184,12 +187,13 @@ fn a_token_is_made_listed_and_revoked() {
 
     let table = printed(folder, &["token", "list"]);
     let rows: Vec<Vec<_>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(rows[0], ["ID", "STATE", "ROLE", "CREATED", "EXPIRES", "USER"]);
+    assert_eq!(rows[0], ["ID", "STATE", "ROLE", "CREATED", "EXPIRES", "LAST", "USE", "USER"]);
     assert_eq!(
-        (rows[1][..3].to_vec(), rows[1][5]),
+        (rows[1][..3].to_vec(), rows[1][6]),
         (vec!["1", "revoked", "user"], "ana@example.org")
     );
     assert_eq!((rows[2][..3].to_vec(), rows[2][4]), (vec!["2", "active", "viewer"], "-"));
+    assert!(table.lines().all(|line| line.chars().count() <= 120), "{table}");
 
     // The text is nowhere.
     let secret = &token["qwedmcp_".len()..];
@@ -198,6 +202,19 @@ fn a_token_is_made_listed_and_revoked() {
         let content = fs::read(file.unwrap().path()).unwrap();
         assert!(!content.windows(secret.len()).any(|part| part == secret.as_bytes()));
     }
+}
+
+fn the_list_of_tokens_has_their_last_use() {
+    let folder = store();
+    create_token(folder.path(), "bob", "viewer");
+    let text = printed(folder.path(), &["token", "list", "--format", "json"]);
+    let listed: Value = serde_json::from_str(&text).unwrap();
+    let uses = [0, 1].map(|token| listed["tokens"][token]["last_use"].clone());
+    // Of calls: to be made is no use.
+    assert_eq!(uses, [json!("2126-01-25T10:00:02.000000Z"), json!(null)]);
+    let table = printed(folder.path(), &["token", "list"]);
+    let cells = table.lines().map(|line| line.split_whitespace().nth(5).unwrap());
+    assert_eq!(cells.collect::<Vec<_>>(), ["LAST", "2126-01-25T10:00:02Z", "-"]);
 }
 
 fn what_cannot_be_a_token_is_a_usage_error() {

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
+use crate::cli::token::seconds;
 use crate::governance::AuditRow;
 
 /// How wide the table is, as long as what came of a call has some room.
@@ -46,11 +47,7 @@ pub(super) fn of(rows: &[AuditRow]) -> String {
 /// The cells of a row but the last one. Clients choose names, and a terminal obeys control characters.
 fn cells(row: &AuditRow) -> [String; COLUMNS.len()] {
     let user = row.user.as_deref().unwrap_or("-");
-    // Without what is below seconds.
-    let time = match row.time.split_once('.') {
-        Some((time, _)) => format!("{time}Z"),
-        None => row.time.clone(),
-    };
+    let time = seconds(&row.time);
     let cells = [&time, &row.seq.to_string(), &row.event, user, &row.tool, &row.run_id];
     let mut widest = COLUMNS.iter().map(|(_, width)| *width);
     cells.map(|cell| shortened(&shown(cell), widest.next().unwrap_or(WIDTH)))
