@@ -158,7 +158,7 @@ fn as_text(verification: &AuditVerification) -> String {
         Some(_) => format!("last good head {head}"),
     });
     if unfinished.count > 0 {
-        lines.push(format!("started and not finished (yet): {}", unfinished.count));
+        lines.push(format!("waiting or started, and not finished (yet): {}", unfinished.count));
         lines.extend(unfinished.runs.iter().map(|run| format!("- {}", run.escape_debug())));
     }
     lines.extend(told_of_tokens(verification));

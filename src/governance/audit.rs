@@ -91,6 +91,9 @@ impl ArgumentsHash {
     }
 }
 
+/// The outcome of a call that has to wait for its turn; another row of it says what came of that.
+pub(crate) const WAITING: &str = "WAITING";
+
 /// What is to be appended. The store adds the time and the chain.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct AuditEntry {

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::audit::{ArgumentsHash, AuditEntry, AuditEvent};
+use super::audit::{ArgumentsHash, AuditEntry, AuditEvent, WAITING};
 use super::budget::Budget;
 use super::policy::Policy;
 use super::pytest::PytestOrder;
@@ -94,7 +94,14 @@ impl Governance {
         let caller = self.admit(&call, token).await?;
         match call.tool {
             GovernedTool::RunPytest => {
-                let turn = self.turns.take(waits_for_turn, &call.cancel).await;
+                let mut turn = self.turns.take_at_once();
+                if turn.is_none() {
+                    // Whatever happens meanwhile, the log has the call.
+                    let event = AuditEvent::McpToolCall;
+                    let entry = call.entry(event, Some(&caller), WAITING, Map::new());
+                    self.append(vec![entry]).await?;
+                    turn = self.turns.take(waits_for_turn, &call.cancel).await;
+                }
                 let Some(_turn) = turn else { return self.never_started(&call, &caller).await };
                 // What was true when it began to wait need not be true any more.
                 let caller = self.admit(&call, token).await?;

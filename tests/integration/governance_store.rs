@@ -388,7 +388,7 @@ fn verify_tells_by_its_exit_code_whether_the_log_is_intact() {
         "\
 the chain is intact, 4 rows
 head {head}
-started and not finished (yet): 1
+waiting or started, and not finished (yet): 1
 - {RUN}
 tokens that are as the log has them: 1
 "

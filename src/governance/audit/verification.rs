@@ -12,7 +12,7 @@ use thiserror::Error;
 use super::database::DatabaseFlaws;
 use super::rows::{AuditRow, for_each, text};
 use super::tokens::{RecordedTokens, TokenComparison};
-use super::{AuditEvent, NO_HASH};
+use super::{AuditEvent, NO_HASH, WAITING};
 use crate::governance::store::{Store, StoreError};
 
 /// How many runs without an end are named.
@@ -97,7 +97,7 @@ pub(crate) enum KnownHead {
     Missing,
 }
 
-/// Runs that began and did not end: they go on, or their server was killed.
+/// Runs that waited or began, and did not end: they go on, or their server was killed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct UnfinishedRuns {
     pub(crate) count: u64,
@@ -264,11 +264,13 @@ impl Walk {
 
 fn unfinished(transaction: &Transaction<'_>) -> rusqlite::Result<UnfinishedRuns> {
     let mut select = transaction.prepare(
-        "SELECT DISTINCT run_id FROM audit AS started
+        "SELECT DISTINCT run_id FROM audit AS began
          WHERE event = ?1
-             AND NOT EXISTS (SELECT 1 FROM audit WHERE run_id = started.run_id AND event = ?2)",
+                 AND NOT EXISTS (SELECT 1 FROM audit WHERE run_id = began.run_id AND event = ?2)
+             OR outcome = ?3
+                 AND NOT EXISTS (SELECT 1 FROM audit WHERE run_id = began.run_id AND seq > began.seq)",
     )?;
-    let events = [AuditEvent::ToolStarted.as_str(), AuditEvent::ToolFinished.as_str()];
+    let events = [AuditEvent::ToolStarted.as_str(), AuditEvent::ToolFinished.as_str(), WAITING];
     let mut unfinished = UnfinishedRuns::default();
     let mut rows = select.query(events)?;
     while let Some(row) = rows.next()? {

@@ -17,6 +17,7 @@ tests! {
         sigkill_at_any_point_leaves_a_chain_that_verifies_and_shows_what_was_interrupted,
         scripts_are_audited_too,
         what_was_read_is_written_down,
+        a_call_that_waits_is_written_down,
         what_cannot_be_written_down_is_not_done,
         a_store_that_was_replaced_is_not_written_to,
         a_run_whose_server_ends_is_written_down_to_its_end,
@@ -233,6 +234,43 @@ fn what_was_read_is_written_down() {
     let words: Vec<_> = listed.split_whitespace().collect();
     assert!(words.join(" ").contains(&told), "{listed}");
     server.finish();
+}
+
+fn a_call_that_waits_is_written_down() {
+    let governed = Governed::new("ledger");
+    let test = "
+import threading, time
+def test_it():
+    for _ in range(3):
+        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+    time.sleep(60)
+";
+    std::fs::write(governed.workspace.join("tests/test_long.py"), test).unwrap();
+    let mut server = governed.connect();
+    let arguments = json!({ "test_path": "tests/test_long.py" });
+    let call = params(&governed.user, "run_pytest", &arguments);
+    let first = server.start_request("tools/call", &call);
+    let runs = || has_threads(server.scratch.path(), 4);
+    assert!(eventually(Duration::from_secs(20), runs).is_some());
+    let [_second, _third] = [0, 1].map(|_| server.start_request("tools/call", &call));
+    let rows = || governed.audit_rows().into_iter().filter(|row| row["outcome"] == "WAITING");
+    assert!(eventually(Duration::from_secs(20), || rows().count() == 2).is_some());
+    let waiting: BTreeSet<String> =
+        rows().map(|row| row["run_id"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(governed.verify_audit()["unfinished"]["count"], 3);
+    // One of them gets its turn, and is written down to its end as every run is.
+    server.cancel(first);
+    let started =
+        || runs_with(&governed.audit_rows(), "TOOL_STARTED").intersection(&waiting).count();
+    assert!(eventually(Duration::from_secs(20), || started() == 1).is_some());
+    server.signal("KILL");
+    server.wait_for_exit(Duration::from_secs(5));
+    let told = governed.verify_audit();
+    assert_eq!(told["unfinished"]["count"], 2, "{told}");
+    let unfinished = told["unfinished"]["runs"].as_array().unwrap().iter();
+    let unfinished: BTreeSet<String> =
+        unfinished.map(|run| run.as_str().unwrap().to_owned()).collect();
+    assert_eq!(unfinished, waiting, "killed while it ran, and while it waited");
 }
 
 fn what_cannot_be_written_down_is_not_done() {
