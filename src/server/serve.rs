@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::transport::{ConnectionEvents, StdioTransport};
+use crate::transport::{ConnectionEvents, StdioTransport, input_hung_up};
 
 use super::call::Server;
 use super::handler::Handler;
@@ -94,9 +94,13 @@ where
     }
 }
 
-/// Comes back when the client has closed its side, and its calls had their time.
+/// Comes back when the client has closed its side, and its calls had their time. One that does not
+/// read makes the transport wait before it has read to the end; then the hang-up tells.
 async fn input_ended(events: &ConnectionEvents) {
-    events.input_ended.cancelled().await;
+    tokio::select! {
+        () = events.input_ended.cancelled() => {}
+        () = input_hung_up() => {}
+    }
     sleep(GRACE_AFTER_INPUT).await;
 }
 

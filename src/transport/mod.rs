@@ -7,11 +7,13 @@
 //! `line` (bytes → bounded lines) → `message` (line → message, or the error to answer with) →
 //! `in_flight` (how many requests, how many bytes) → rmcp → `outbox` (messages → bytes).
 
+mod hang_up;
 mod in_flight;
 mod line;
 mod message;
 mod outbox;
 
+pub(crate) use hang_up::input_hung_up;
 pub(crate) use in_flight::Slot;
 
 use std::sync::Arc;

@@ -21,6 +21,7 @@ tests! {
     needs [Sandbox]:
         a_call_that_ends_within_the_second_is_answered,
         a_client_that_closes_its_output_ends_the_server,
+        the_end_of_input_is_seen_where_nothing_is_read_any_more,
         a_request_without_a_line_end_is_answered,
         the_server_works_over_sockets_and_files_too;
 }
@@ -160,6 +161,29 @@ fn a_client_that_closes_its_output_ends_the_server() {
     let child = RefCell::new(child);
     let has_ended = || child.borrow_mut().try_wait().unwrap().is_some();
     assert!(eventually(Duration::from_secs(5), has_ended).is_some(), "the server stays");
+}
+
+fn the_end_of_input_is_seen_where_nothing_is_read_any_more() {
+    let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" }
+    }});
+    let list =
+        |id| json!({ "jsonrpc": "2.0", "id": id, "method": "tools/list" }).to_string() + "\n";
+    let lists: String = (2..100).map(list).collect();
+    // More answers than the pipe takes, and behind them lines that wait until those are out.
+    for lines in ["not JSON\n".repeat(8_000), format!("{hello}\n{lists}{hello}\n{lists}")] {
+        let mut child = ServerBuilder::new().spawn();
+        let stdout = child.stdout.take();
+        let mut stdin = child.stdin.take().unwrap();
+        // What it does not take now it never will.
+        stdin.write_all(lines.as_bytes()).unwrap();
+        drop(stdin);
+        let child = RefCell::new(child);
+        let has_ended = || child.borrow_mut().try_wait().unwrap().is_some();
+        assert!(eventually(Duration::from_secs(5), has_ended).is_some(), "the server stays");
+        assert_eq!(child.borrow_mut().wait().unwrap().code(), Some(0));
+        drop(stdout);
+    }
 }
 
 fn a_request_without_a_line_end_is_answered() {
