@@ -564,6 +564,17 @@ fn a_page_that_is_damaged_is_told_though_no_row_is_on_it() {
 }
 
 #[test]
+fn what_sqlite_itself_finds_is_told() {
+    let (folder, store) = log_of(1);
+    store.create_token(&user("ana"), Role::User, None).unwrap();
+    let statements = "PRAGMA ignore_check_constraints = ON; UPDATE tokens SET role = 'root'";
+    database(folder.path()).execute_batch(statements).unwrap();
+    let found = store.verify_audit(None).unwrap();
+    assert_eq!(found.database.damage, ["CHECK constraint failed in tokens"]);
+    assert!(!found.is_intact() && found.tokens.is_none(), "{found:?}");
+}
+
+#[test]
 fn a_clock_that_was_set_back_is_told_and_is_no_tampering() {
     let (_folder, store) = store();
     let start: DateTime<Utc> = "2026-01-25T10:00:00Z".parse().unwrap();

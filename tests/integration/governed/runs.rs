@@ -236,20 +236,35 @@ fn progress_is_told_and_a_cancelled_run_ends() {
 fn what_the_sandbox_refuses_is_told_as_such() {
     let governed = Governed::new("ledger");
     let test = "
-import socket, subprocess
+import os, pwd, socket, subprocess
 
 def test_network():
     socket.create_connection(('127.0.0.1', 9))
 
 def test_shell():
     subprocess.run('true', shell=True, check=True)
+
+def test_git():
+    subprocess.run(['git', 'status'], check=True)
+
+def test_other_program():
+    subprocess.run(['make'], check=True)
+
+def test_user():
+    pwd.getpwuid(os.getuid())
+
+def test_file_of_its_own():
+    open('data.json')
 ";
     fs::write(governed.workspace.join("tests/test_refused.py"), test).unwrap();
     let mut server = governed.connect();
     let reply = run_pytest(&mut server, &governed.user, "tests/test_refused.py");
     let told = text(&reply);
-    assert!(counted(&reply).starts_with("2 failed in "), "{told}");
-    assert!(told.contains("sandbox"), "{told}");
+    assert!(counted(&reply).starts_with("6 failed in "), "{told}");
+    let hint = "The sandbox may have refused this: ";
+    let hinted: Vec<_> = told.split("FAILED ").filter(|part| part.contains(hint)).collect();
+    assert_eq!(hinted.len(), 5, "{told}");
+    assert!(hinted.iter().all(|part| !part.contains("test_file_of_its_own")), "{told}");
     server.finish();
 }
 
