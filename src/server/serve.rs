@@ -54,7 +54,10 @@ pub(crate) async fn serve(server: Arc<Server>) -> Result<(), ServeError> {
     connection.close();
     tokio::select! {
         () = connection.wait() => {}
-        () = input_ended(&events) => tracing::info!("the client has left calls behind"),
+        () = input_ended(&events) => {
+            tracing::info!("the client has left calls behind");
+            events.abandoned.cancel();
+        }
         name = signals.next() => tracing::info!(signal = name, "ending"),
         () = events.output_closed.cancelled() => tracing::info!("nobody reads the replies"),
     }

@@ -43,6 +43,7 @@ pub(crate) struct StdioTransport<R, W> {
     /// Taken until `initialize` is answered: what comes behind it is read after that.
     initializing: Arc<Semaphore>,
     input_ended: CancellationToken,
+    abandoned: CancellationToken,
 }
 
 /// What the transport and the rest of the server tell each other.
@@ -52,6 +53,9 @@ pub(crate) struct ConnectionEvents {
     pub(crate) input_ended: CancellationToken,
     /// Nobody reads what we write any more.
     pub(crate) output_closed: CancellationToken,
+    /// What is in flight is not answered any more: whoever asked has closed its side, and took it
+    /// that there is no answer.
+    pub(crate) abandoned: CancellationToken,
     /// The permit to write a line.
     line: Arc<Semaphore>,
 }
@@ -61,6 +65,7 @@ impl Default for ConnectionEvents {
         Self {
             input_ended: CancellationToken::new(),
             output_closed: CancellationToken::new(),
+            abandoned: CancellationToken::new(),
             line: Arc::new(Semaphore::new(1)),
         }
     }
@@ -95,6 +100,7 @@ where
             is_initialized: false,
             initializing: Arc::new(Semaphore::new(1)),
             input_ended: events.input_ended.clone(),
+            abandoned: events.abandoned.clone(),
         }
     }
 
@@ -181,7 +187,9 @@ where
         let outbox = self.outbox.clone();
         let in_flight = self.in_flight.clone();
         let about = in_flight.about(&message);
-        async move { outbox.write(&message, || in_flight.wants(&about)).await }
+        let abandoned = self.abandoned.clone();
+        let is_wanted = move || !abandoned.is_cancelled() && in_flight.wants(&about);
+        async move { outbox.write(&message, is_wanted).await }
     }
 
     /// Cancel-safe: rmcp polls it inside a `select!`, so all state is on `self`.

@@ -286,7 +286,7 @@ async def check_timeout(scenario: Scenario) -> None:
     framework = scenario.framework
     keeps_turn = not framework.cancels and not framework.server_per_call
     env = {"QWED_MCP_SYNC_CONCURRENCY": "2"} if keeps_turn else {}
-    # The server says what became of the call when the client has closed that session, which breaks its end.
+    # The client closes that session over its call, and may be faster than the server.
     killed_max = 1 if framework.server_per_call else 0
     title = "after a timeout of the client the next call works"
     async with scenario.check(title, servers_killed_max=killed_max, **env) as server:
