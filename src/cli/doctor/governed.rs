@@ -65,7 +65,7 @@ impl Governed {
             Err(error) => unless(false, error),
         }
         if let Some(refusal) = &diagnosis.refusal {
-            unless(false, refusal);
+            unless(false, refusal.trim_end_matches('.'));
         } else {
             let is_held = diagnosis.tier.is_some_and(|tier| tier >= Tier::T2);
             unless(is_held, "tests need tier T2 of the sandbox at least");

@@ -119,7 +119,9 @@ fn policy_check_warns_of_what_is_no_mistake_of_the_text() {
     let own = folder.join("own.toml");
     fs::write(&own, format!("[workspace]\nroot = {}", quoted(folder))).unwrap();
     let output = check(folder, &[own.to_str().unwrap()], None);
-    assert!(stdout(&output).contains("warning: the policy is in the workspace"), "{output:?}");
+    let told = "cannot be used\n\nthe policy file is in the workspace";
+    assert!(stdout(&output).contains(told), "{output:?}");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
 }
 
 fn policy_check_says_all_that_is_wrong() {
@@ -294,6 +296,18 @@ fn doctor_says_what_tests_lack() {
     for id in ["1", "2", "3"] {
         assert!(governed.command(&["token", "revoke", id]).status.success());
     }
+    governed.write_policy("[tools]\nallowlist = []\n");
+    let output = doctor("true", &[]);
+    let report = stdout(&output);
+    assert_eq!(output.status.code(), Some(1), "{report}");
+    for told in [
+        "                  ! tools.allowlist is empty: run_pytest is refused\n",
+        "tokens            0 active of 3\n",
+        "Tests cannot run (run_pytest): the policy refuses it, see above; no token is active.\n",
+        "\nCode can run.\n",
+    ] {
+        assert!(report.contains(told), "{told} in {report}");
+    }
     fs::write(&governed.policy, "[tools]\nallowlist = [\"x\"]\n[nonsense]\n").unwrap();
     let output = doctor("true", &[]);
     let report = stdout(&output);
@@ -301,12 +315,12 @@ fn doctor_says_what_tests_lack() {
     for told in [
         ": CANNOT BE USED: line 2: tools.allowlist must name",
         "\n                  line 3: nonsense is not known",
-        "tokens            0 active of 3\n",
-        "Tests cannot run (run_pytest): the policy refuses it, see above; no token is active.\n",
-        "\nCode can run.\n",
+        "Tests cannot run (run_pytest): the policy refuses it, see above; ",
+        "; no token is active.\n",
     ] {
         assert!(report.contains(told), "{told} in {report}");
     }
+    assert!(!report.contains(".;") && !report.contains(".."), "{report}");
     fs::remove_file(&governed.policy).unwrap();
     fs::remove_dir_all(&governed.data).unwrap();
     let output = doctor("false", &["--format", "json"]);
