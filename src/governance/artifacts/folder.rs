@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
+use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
@@ -142,21 +143,35 @@ impl Folder {
 
     /// The names in this folder, but no more than so many.
     pub(super) fn names(&self, names_max: usize) -> io::Result<Vec<OsString>> {
+        let mut names = Vec::new();
+        self.each_name(|name| {
+            if names.len() == names_max {
+                return ControlFlow::Break(());
+            }
+            names.push(name);
+            ControlFlow::Continue(())
+        })?;
+        Ok(names)
+    }
+
+    /// Hands over the names in this folder, in no order, until `each` has enough of them.
+    pub(super) fn each_name(
+        &self,
+        mut each: impl FnMut(OsString) -> ControlFlow<()>,
+    ) -> io::Result<()> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let mut folder = Dir::openat(&self.0, ".", flags, Mode::empty())?;
-        let mut names = Vec::new();
         for entry in folder.iter() {
             let entry = entry?;
             let name = entry.file_name().to_bytes();
             if name == b"." || name == b".." {
                 continue;
             }
-            if names.len() == names_max {
+            if each(OsString::from_vec(name.to_vec())).is_break() {
                 break;
             }
-            names.push(OsString::from_vec(name.to_vec()));
         }
-        Ok(names)
+        Ok(())
     }
 
     /// Moves what `name` stands for into the folder `to`.

@@ -1,8 +1,10 @@
 //! Lists of runs and of their files, a page at a time.
 
 use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::ffi::OsStr;
 use std::io;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -21,6 +23,8 @@ pub(crate) const LIST_LIMIT_DEFAULT: usize = 50;
 pub(crate) const LIST_LIMIT_MAX: usize = 200;
 /// How much of a folder is looked at: tests can leave millions of files.
 pub(crate) const ENTRIES_MAX: usize = 10_000;
+/// How many runs are listed: the newest. The others are found by their ids.
+pub(crate) const RUNS_LISTED_MAX: usize = 10_000;
 const DEPTH_MAX: usize = 32;
 
 /// What a name's ending says about a file. What is not here is bytes.
@@ -91,6 +95,9 @@ pub(crate) struct FileEntry {
     pub(crate) readable: bool,
 }
 
+/// A run in the order of lists.
+type ByTime = (Reverse<SystemTime>, Uuid);
+
 impl Artifacts {
     /// The runs, newest first.
     pub(crate) fn list_runs(
@@ -99,32 +106,26 @@ impl Artifacts {
         limit: Option<usize>,
     ) -> Result<Page<RunEntry>, ArtifactError> {
         let limit = page_size(limit)?;
-        let failed = failed_to("list the runs");
-        let root = match Folder::open(&self.root) {
-            Ok(root) => root,
-            // Before the first run.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Page { items: Vec::new(), next_cursor: None, truncated: false });
-            }
-            Err(error) => return Err(failed(error)),
+        let Some(root) = self.opened_root()? else {
+            return Ok(Page { items: Vec::new(), next_cursor: None, truncated: false });
         };
-        let names = root.names(ENTRIES_MAX + 1).map_err(&failed)?;
-        let truncated = names.len() > ENTRIES_MAX;
-        // A run that is removed meanwhile is not listed.
-        let run = |name: &std::ffi::OsString| {
-            let run_id = run_id_of(name)?;
-            let folder = root.folder(name).ok()?;
-            Some((Reverse(time_of(&folder).ok()?), run_id))
-        };
-        let mut runs: Vec<(Reverse<SystemTime>, Uuid)> = names.iter().filter_map(run).collect();
-        runs.sort_unstable();
-        let page: Page<(Reverse<SystemTime>, Uuid)> = page(runs, cursor, limit, truncated);
+        let listed = newest(&root, RUNS_LISTED_MAX);
+        let (runs, truncated) = listed.map_err(failed_to("list the runs"))?;
+        let page: Page<ByTime> = page(runs, cursor, limit, truncated);
         let entries_max = ENTRIES_MAX / page.items.len().max(1);
-        let entry = |(Reverse(time), run_id): &(Reverse<SystemTime>, Uuid)| {
-            run_entry(&root, *run_id, *time, entries_max).ok()
-        };
+        let entry =
+            |(Reverse(time), run_id): &ByTime| run_entry(&root, *run_id, *time, entries_max).ok();
         let items = page.items.iter().filter_map(entry).collect();
         Ok(Page { items, next_cursor: page.next_cursor, truncated })
+    }
+
+    /// None before the first run.
+    fn opened_root(&self) -> Result<Option<Folder>, ArtifactError> {
+        match Folder::open(&self.root) {
+            Ok(root) => Ok(Some(root)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failed_to("list the runs")(error)),
+        }
     }
 
     /// The files of a run, by their paths.
@@ -152,6 +153,29 @@ impl Artifacts {
         files.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(page(files, cursor, limit, reach == Reach::Part))
     }
+}
+
+/// The newest runs, newest first, and whether there are more. All are looked at, however many: which
+/// are the newest is known only then.
+fn newest(root: &Folder, runs_max: usize) -> io::Result<(Vec<ByTime>, bool)> {
+    // A run that is removed meanwhile is not listed.
+    let run = |name: &OsStr| {
+        let run_id = run_id_of(name)?;
+        let folder = root.folder(name).ok()?;
+        Some((Reverse(time_of(&folder).ok()?), run_id))
+    };
+    let mut newest = BinaryHeap::new();
+    let mut truncated = false;
+    root.each_name(|name| {
+        newest.extend(run(&name));
+        if newest.len() > runs_max {
+            // The oldest of them.
+            newest.pop();
+            truncated = true;
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok((newest.into_sorted_vec(), truncated))
 }
 
 fn run_entry(

@@ -10,7 +10,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::inventory::Inventory;
-use super::listing::LIST_LIMIT_MAX;
+use super::listing::{LIST_LIMIT_MAX, RUNS_LISTED_MAX};
 use super::reading::READ_LIMIT_MAX;
 use super::retention::Retained;
 use super::*;
@@ -708,4 +708,33 @@ fn a_run_that_begins_is_never_taken_for_an_old_one() {
         is_over.store(true, Ordering::Relaxed);
         assert!(created > 25, "{created}");
     });
+}
+
+#[test]
+fn the_newest_runs_are_never_cut_off() {
+    let fixture = Fixture::new();
+    fixture.run(Duration::ZERO, 0);
+    let make = |age: Duration| {
+        let run_id = Uuid::new_v4();
+        fs::create_dir(fixture.path(run_id)).unwrap();
+        let folder = File::open(fixture.path(run_id)).unwrap();
+        folder.set_modified(SystemTime::now() - age).unwrap();
+        run_id
+    };
+    // In a folder that is read in the order of its hashes.
+    let newest: Vec<Uuid> =
+        (1..150).map(|minutes| make(Duration::from_secs(60 * minutes))).collect();
+    for _ in 150..RUNS_LISTED_MAX {
+        make(DAY);
+    }
+    let list = |cursor| fixture.artifacts.list_runs(cursor, Some(200)).unwrap();
+    assert!(!list(0).truncated);
+    for _ in 0..500 {
+        make(2 * DAY);
+    }
+    let page = list(0);
+    let listed: Vec<Uuid> = page.items.iter().skip(1).take(149).map(|run| run.run_id).collect();
+    assert!(page.truncated && listed == newest);
+    let end = list(RUNS_LISTED_MAX - 10);
+    assert_eq!((end.items.len(), end.next_cursor), (10, None));
 }
