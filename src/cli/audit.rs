@@ -16,8 +16,9 @@ use super::Format;
 use super::token::span;
 use crate::config::Settings;
 use crate::governance::{
-    AUDIT_ROWS_MAX, AuditEvent, AuditFilter, AuditHash, AuditVerification, ClockStep, FlawedToken,
-    KnownHead, RunIdStart, Store, TokenFlaw, UserName, data_folder,
+    AUDIT_ROWS_MAX, Artifacts, ArtifactsVerification, AuditEvent, AuditFilter, AuditHash,
+    AuditVerification, ClockStep, FlawedToken, IntegrityError, KnownHead, RunDifference,
+    RunIdStart, Store, TokenFlaw, UserName, data_folder, verify_artifacts,
 };
 
 #[derive(Debug, Subcommand)]
@@ -27,11 +28,14 @@ pub(super) enum Command {
     /// Say whether the log is as it was written, and the tokens as it has them
     ///
     /// The exit code is 0 if they are, 1 if something was changed, removed or inserted, or is damaged,
-    /// 2 if the log cannot be read.
+    /// or with --artifacts something that a run left, 2 if the log cannot be read.
     Verify {
         /// The head that an earlier `verify` printed: it has to be in the log still
         #[arg(long, value_name = "HASH")]
         head: Option<AuditHash>,
+        /// Compare everything that runs left with it, too
+        #[arg(long)]
+        artifacts: bool,
         /// The form of the output
         #[arg(long, value_enum, default_value = "text")]
         format: Format,
@@ -75,10 +79,14 @@ pub(super) enum ExportFormat {
 }
 
 pub(super) fn run(command: &Command, settings: &Settings) -> anyhow::Result<ExitCode> {
-    let store = Store::open_to_read(&data_folder(settings.data_dir.as_deref())?)?;
+    let folder = data_folder(settings.data_dir.as_deref())?;
+    let store = Store::open_to_read(&folder)?;
     match command {
         Command::List(options) => list(&store, options),
-        Command::Verify { head, format } => verify(&store, head.as_ref(), *format),
+        Command::Verify { head, artifacts, format } => {
+            let artifacts = artifacts.then(|| Artifacts::new(&folder));
+            verify(&store, head.as_ref(), artifacts.as_ref(), *format)
+        }
         Command::Export { format: ExportFormat::Json } => export(&store),
     }
 }
@@ -102,13 +110,23 @@ fn list(store: &Store, options: &List) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn verify(store: &Store, head: Option<&AuditHash>, format: Format) -> anyhow::Result<ExitCode> {
+fn verify(
+    store: &Store,
+    head: Option<&AuditHash>,
+    artifacts: Option<&Artifacts>,
+    format: Format,
+) -> anyhow::Result<ExitCode> {
     let verification = store.verify_audit(head)?;
+    let found = artifacts.map(|artifacts| match verify_artifacts(artifacts, store) {
+        // What kind of error it is decides on the exit code.
+        Err(IntegrityError::Store(error)) => Err(anyhow::Error::new(error)),
+        found => found.context("failed to look at what runs left"),
+    });
+    let found = found.transpose()?;
     let text = match format {
-        Format::Text => as_text(&verification),
-        Format::Json => format!(
-            "{:#}\n",
-            json!({
+        Format::Text => as_text(&verification) + &found.as_ref().map_or_else(String::new, as_lines),
+        Format::Json => {
+            let mut document = json!({
                 "version": env!("CARGO_PKG_VERSION"),
                 "intact": verification.is_intact(),
                 "rows": verification.rows,
@@ -120,11 +138,16 @@ fn verify(store: &Store, head: Option<&AuditHash>, format: Format) -> anyhow::Re
                 "damage": verification.database.damage,
                 "schema": verification.database.schema,
                 "clock_set_back": verification.clock,
-            })
-        ),
+            });
+            if let (Some(found), Some(fields)) = (&found, document.as_object_mut()) {
+                fields.insert("artifacts".to_owned(), json!(found));
+            }
+            format!("{document:#}\n")
+        }
     };
     io::stdout().write_all(text.as_bytes()).context("failed to print what was found")?;
-    Ok(if verification.is_intact() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let is_intact = verification.is_intact() && found.is_none_or(|found| found.is_intact());
+    Ok(if is_intact { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn export(store: &Store) -> anyhow::Result<ExitCode> {
@@ -203,4 +226,29 @@ fn told_of_tokens(verification: &AuditVerification) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// What was found in the runs' folders, for people.
+fn as_lines(found: &ArtifactsVerification) -> String {
+    let ArtifactsVerification { intact, unconfirmed, in_progress, interrupted, removed, .. } =
+        found;
+    let mut lines = vec![format!("runs that are as they were left: {intact}")];
+    for (count, what) in [
+        (unconfirmed, "cannot be compared, or not with all of it"),
+        (in_progress, "in progress"),
+        (interrupted, "interrupted, without evidence"),
+        (removed, "removed, as the policy's retention says"),
+    ] {
+        if *count > 0 {
+            lines.push(format!("{what}: {count}"));
+        }
+    }
+    if found.different > 0 {
+        lines.push(format!("NOT WHAT RUNS LEFT: {}", found.different));
+        // `Difference` has no control characters.
+        let line = |it: &RunDifference| format!("- {}: {}", it.run_id, it.difference);
+        lines.extend(found.differences.iter().map(line));
+    }
+    lines.push(String::new());
+    lines.join("\n")
 }

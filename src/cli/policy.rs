@@ -73,7 +73,7 @@ fn as_text(file: &Path, check: &PolicyCheck) -> String {
 
 /// What a policy allows, for people.
 fn rows(policy: &Policy) -> Vec<(&'static str, String)> {
-    let Policy { allowlist, sandbox, budget, workspace_root, retention } = policy;
+    let Policy { allowlist, sandbox, budget, workspace_root, retention, sha256 } = policy;
     let names: Vec<&str> = allowlist.iter().map(|tool| tool.name()).collect();
     let root = workspace_root.as_ref().map(|root| root.display().to_string());
     let paths: Vec<String> =
@@ -99,6 +99,7 @@ fn rows(policy: &Policy) -> Vec<(&'static str, String)> {
         ("output", format!("{} bytes each of stdout and stderr", budget.output_bytes())),
         ("artifacts", format!("{} bytes a run", budget.artifact_bytes())),
         ("kept", if kept.is_empty() { "for ever".to_owned() } else { kept.join(", ") }),
+        ("sha256", sha256.clone()),
     ]
 }
 
@@ -111,7 +112,7 @@ fn as_json(file: &Path, check: &PolicyCheck) -> Value {
     let mistake =
         |mistake: &PolicyError| json!({ "line": mistake.line(), "message": mistake.for_admin() });
     let policy = |policy: &Policy| {
-        let Policy { allowlist, sandbox, budget, workspace_root, retention } = policy;
+        let Policy { allowlist, sandbox, budget, workspace_root, retention, sha256 } = policy;
         json!({
             "tools": allowlist.iter().map(|tool| tool.name()).collect::<Vec<_>>(),
             "workspace_root": workspace_root,
@@ -126,6 +127,7 @@ fn as_json(file: &Path, check: &PolicyCheck) -> Value {
             "artifact_bytes_max": budget.artifact_bytes(),
             "retention_days": retention.age.map(|age| age.as_secs() / (24 * 60 * 60)),
             "total_mb_max": retention.total_bytes.map(|bytes| bytes >> 20),
+            "sha256": sha256,
         })
     };
     json!({

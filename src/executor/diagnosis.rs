@@ -180,7 +180,9 @@ impl OneShotExecutor {
             Some((module, Package { distribution: distribution?, version: version? }))
         });
         let packages = packages.collect();
-        Some(Inventory { python: contained.interpreter.version.clone(), packages })
+        let interpreter = &contained.interpreter;
+        let (program, python) = (interpreter.reach.program.clone(), interpreter.version.clone());
+        Some(Inventory { program, python, packages })
     }
 }
 

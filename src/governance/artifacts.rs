@@ -19,7 +19,9 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use data_encoding::HEXLOWER;
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 use uuid::Uuid;
 
@@ -28,6 +30,7 @@ use folder::{Folder, Stat};
 pub(crate) use content::{Size, size_of};
 pub(crate) use listing::{ENTRIES_MAX, FileEntry, Page, RunEntry};
 pub(crate) use reading::{Chunk, Content};
+pub(crate) use retention::{Removal, Retained};
 
 /// The file that makes a run complete.
 pub(crate) const EVIDENCE: &str = "evidence.json";
@@ -81,6 +84,13 @@ pub(crate) struct Retention {
     pub(crate) age: Option<Duration>,
     /// How much all runs together may take on the disk.
     pub(crate) total_bytes: Option<u64>,
+}
+
+impl Retention {
+    /// Whether all runs are kept.
+    pub(crate) fn is_everything(&self) -> bool {
+        self.age.is_none() && self.total_bytes.is_none()
+    }
 }
 
 /// Why there is no answer about artifacts. The text goes to the model: it has no path of the machine.
@@ -181,11 +191,13 @@ impl RunFolder {
     }
 
     /// Writes the evidence, and with it makes the run complete. Whoever reads it sees all or nothing.
-    pub(crate) fn write_evidence(&self, evidence: &Value) -> Result<(), ArtifactError> {
+    /// Gives its SHA-256.
+    pub(crate) fn write_evidence(&self, evidence: &Value) -> Result<String, ArtifactError> {
         let text = format!("{evidence:#}\n");
         self.write(EVIDENCE, text.as_bytes())
             .and_then(|()| self.folder.sync())
-            .map_err(failed_to("write the evidence"))
+            .map_err(failed_to("write the evidence"))?;
+        Ok(HEXLOWER.encode(&Sha256::digest(text)))
     }
 
     fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
@@ -241,6 +253,7 @@ mod folder;
 mod inventory;
 mod listing;
 mod reading;
+mod removal;
 mod retention;
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,7 @@
 
 mod database;
 mod rows;
+mod runs;
 mod tokens;
 mod verification;
 
@@ -17,13 +18,12 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-#[cfg(test)]
-use super::store::StoreError;
-use super::store::{Pending, Store, time_text};
+use super::store::{Pending, Store, StoreError, time_text};
 use super::tokens::UserName;
 use crate::aibom::canonical_json;
 
 pub(crate) use rows::{AUDIT_ROWS_MAX, AuditFilter, AuditRow, RunIdStart};
+pub(crate) use runs::{EVIDENCE_SHA256, RecordedEvidence};
 pub(crate) use tokens::{FlawedToken, TokenFlaw};
 pub(super) use tokens::{record_older, record_token};
 pub(crate) use verification::{AuditHash, AuditVerification, ClockStep, KnownHead};
@@ -61,6 +61,8 @@ pub(crate) enum AuditEvent {
     TokenCreated,
     /// A token was revoked
     TokenRevoked,
+    /// What a run left was removed, as the policy's retention says
+    ArtifactsRemoved,
 }
 
 impl AuditEvent {
@@ -73,6 +75,7 @@ impl AuditEvent {
             Self::ToolFinished => "TOOL_FINISHED",
             Self::TokenCreated => "TOKEN_CREATED",
             Self::TokenRevoked => "TOKEN_REVOKED",
+            Self::ArtifactsRemoved => "ARTIFACTS_REMOVED",
         }
     }
 }
@@ -111,8 +114,10 @@ pub(crate) struct AuditEntry {
 
 impl Store {
     /// Appends all entries, next to each other, or none. They are on the disk when this returns.
-    #[cfg(test)]
     pub(crate) fn append(&self, entries: &[AuditEntry]) -> Result<(), StoreError> {
+        if entries.is_empty() {
+            return Ok(());
+        }
         let entries = entries.to_vec();
         self.write(move |transaction| append(transaction, &entries))
     }

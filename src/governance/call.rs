@@ -244,6 +244,7 @@ impl Call {
     ) -> AuditEntry {
         if let (AuditEvent::McpToolCall, Some(caller)) = (event, caller) {
             details.insert("token".to_owned(), Value::from(caller.token.to_string()));
+            details.extend(self.asked_for());
         }
         AuditEntry {
             run_id: self.run_id,
@@ -258,7 +259,7 @@ impl Call {
 }
 
 /// The store failed: the log has why, the client what to do.
-fn store_failed(error: &StoreError) -> Refusal {
+pub(super) fn store_failed(error: &StoreError) -> Refusal {
     tracing::error!(%error, "the governance store failed");
     let message = "The audit log cannot be used, so nothing is done. Ask the admin to look at the \
                    server's log.";

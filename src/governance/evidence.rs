@@ -146,6 +146,30 @@ pub(crate) struct Evidence {
     pub(crate) sandbox_tier: Option<String>,
     /// What the call took of its budget.
     pub(crate) governance: Governance,
+    /// The version of this server.
+    #[serde(default)]
+    pub(crate) server_version: Option<String>,
+    /// The number of the caller's token.
+    #[serde(default)]
+    pub(crate) token: Option<String>,
+    /// The SHA-256 of the policy file as it was when the run was cleared.
+    #[serde(default)]
+    pub(crate) policy_sha256: Option<String>,
+    /// What ran the tests, as it was found beside them: none of it is their word. None where it could
+    /// not be found.
+    #[serde(default)]
+    pub(crate) python: Option<PythonRecord>,
+}
+
+/// The interpreter of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PythonRecord {
+    /// The program.
+    pub(crate) program: String,
+    /// Its version.
+    pub(crate) version: String,
+    /// The version of pytest that is installed for it.
+    pub(crate) pytest: Option<String>,
 }
 
 /// An id of a run as text: `#[serde(with = "hyphenated")]`.
@@ -194,10 +218,22 @@ mod tests {
                 "short_circuited": false,
                 "policy_timeout_s": 300,
             },
+            "server_version": "0.3.0",
+            "token": "1",
+            "policy_sha256": "cd",
+            "python": {"program": "/usr/bin/python3", "version": "3.13.1", "pytest": "9.0.2"},
         });
         let evidence: Evidence = serde_json::from_value(document.clone()).unwrap();
         assert_eq!(evidence.status, RunStatus::SandboxViolation);
         assert_eq!(serde_json::to_value(&evidence).unwrap(), document);
+
+        // As it was before there were those.
+        let mut document = document;
+        for new in ["server_version", "token", "policy_sha256", "python"] {
+            assert!(document.as_object_mut().unwrap().remove(new).is_some(), "{new}");
+        }
+        let evidence: Evidence = serde_json::from_value(document).unwrap();
+        assert_eq!((evidence.token, evidence.python), (None, None));
     }
 
     #[test]

@@ -9,8 +9,9 @@
 //! | `strict_modes` | whether files of the admin's are the admin's alone |
 //! | `roles` | the table of roles and permissions |
 //! | `policy`, `budget` | what the admin allows, and what one call may take |
-//! | `pytest`, `run`, `verdict` | the run: its arguments, its sandbox, its end, what that means |
+//! | `pytest`, `run`, `conclusion`, `verdict` | the run: its arguments, its sandbox, its end, what that means |
 //! | `artifacts`, `evidence`, `summary` | what it leaves, for `read` |
+//! | `integrity`, `upkeep` | whether it is still that, and how long it is kept |
 //! | `refusal`, `reply`, `plain_text` | what the caller hears |
 //! | `scripts` | `execute_python_code` in the audit log |
 //!
@@ -20,8 +21,10 @@ mod artifacts;
 mod audit;
 mod budget;
 mod call;
+mod conclusion;
 mod data_folder;
 mod evidence;
+mod integrity;
 mod plain_text;
 mod policy;
 mod pytest;
@@ -38,12 +41,13 @@ mod summary;
 mod tests;
 mod token_file;
 mod tokens;
+mod upkeep;
 mod verdict;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::Instant;
 
 use tokio_util::task::TaskTracker;
 
@@ -51,14 +55,19 @@ use crate::aibom::Session;
 use crate::config::{Secret, Settings};
 use crate::executor::{Executor, Turns};
 
-use artifacts::Artifacts;
+use evidence::PythonRecord;
+use upkeep::{Turn, apply_retention};
 
+pub(crate) use artifacts::Artifacts;
 pub(crate) use audit::{
     AUDIT_ROWS_MAX, AuditEvent, AuditFilter, AuditHash, AuditRow, AuditVerification, ClockStep,
     FlawedToken, KnownHead, RunIdStart, TokenFlaw,
 };
 pub(crate) use call::GovernedCall;
 pub(crate) use data_folder::{FolderState, NoDataFolder, data_folder};
+pub(crate) use integrity::{
+    ArtifactsVerification, IntegrityError, RunDifference, verify_artifacts,
+};
 pub(crate) use policy::{Policy, PolicyCheck, PolicyError, PolicyFile};
 pub(crate) use refusal::Refusal;
 pub(crate) use reply::{Block, GovernedReply};
@@ -74,6 +83,8 @@ pub(crate) struct Governance {
     store: Store,
     artifacts: Arc<Artifacts>,
     policy: Arc<PolicyFile>,
+    /// Of those who remove old runs.
+    upkeep: Arc<Turn>,
     /// The token of calls that present none.
     own_token: Option<Secret>,
     executor: Arc<dyn Executor>,
@@ -81,6 +92,8 @@ pub(crate) struct Governance {
     session: Option<Arc<Session>>,
     /// Of runs.
     turns: Turns,
+    /// What runs the tests, and when that was found out.
+    python: tokio::sync::Mutex<Option<(Instant, PythonRecord)>>,
     /// Runs that are not written down to their end.
     unsettled: TaskTracker,
     /// Where store and artifacts are, without links.
@@ -107,6 +120,8 @@ impl Governance {
             store,
             artifacts: Arc::new(Artifacts::new(&data_folder)),
             policy,
+            upkeep: Arc::default(),
+            python: tokio::sync::Mutex::default(),
             own_token: settings.auth_token.clone(),
             executor,
             session,
@@ -129,13 +144,21 @@ impl Governance {
         self.unsettled.wait().await;
     }
 
-    /// Removes what the policy does not want to be kept, where nobody waits for it.
-    fn retain(&self, policy: &Policy) {
-        let (artifacts, retention) = (Arc::clone(&self.artifacts), policy.retention.clone());
-        // Not waited for: what is not removed now is removed after the next run.
+    /// Removes what the policy does not want to be kept, where nobody waits for it: after each run,
+    /// and when the server starts.
+    pub(crate) fn retain(&self) {
+        let (artifacts, store) = (Arc::clone(&self.artifacts), self.store.clone());
+        let (policy, turn) = (Arc::clone(&self.policy), Arc::clone(&self.upkeep));
+        // Not waited for: what is not removed now is removed the next time.
         drop(tokio::task::spawn_blocking(move || {
-            let retained = artifacts.retain(&retention, SystemTime::now());
-            tracing::debug!(?retained, "artifacts");
+            turn.take(|| {
+                // Under a policy that cannot be used nothing is done. Every call says so.
+                let Ok(policy) = policy.current() else { return };
+                match apply_retention(&artifacts, &store, &policy.retention) {
+                    Ok(retained) => tracing::debug!(?retained, "artifacts"),
+                    Err(error) => tracing::error!(%error, "old runs are not removed"),
+                }
+            });
         }));
     }
 }

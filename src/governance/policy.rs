@@ -8,6 +8,8 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use data_encoding::HEXLOWER;
+use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
 use super::artifacts::Retention;
@@ -83,6 +85,8 @@ pub(crate) struct Policy {
     pub(crate) workspace_root: Option<PathBuf>,
     /// What is kept of past runs.
     pub(crate) retention: Retention,
+    /// The SHA-256 of the file.
+    pub(crate) sha256: String,
 }
 
 /// The section `sandbox`.
@@ -209,6 +213,7 @@ impl Policy {
             budget: budget(&call, &mut mistakes),
             workspace_root: mistakes.keep(workspace.path("root")),
             retention: retention(&kept, &mut mistakes),
+            sha256: HEXLOWER.encode(&Sha256::digest(text)),
         };
         mistakes.0.sort_by_key(PolicyError::line);
         Ok((policy, mistakes))

@@ -9,10 +9,12 @@ use uuid::Uuid;
 
 use super::artifacts::{ArtifactError, Artifacts};
 use super::audit::AuditEvent;
-use super::call::{Call, blocking};
+use super::call::{Call, blocking, store_failed};
+use super::integrity::{self, IntegrityError, Served, Unconfirmed};
 use super::roles::GovernedTool;
+use super::store::Store;
 use super::tokens::Caller;
-use super::{Governance, GovernedReply, Refusal, reply};
+use super::{Block, Governance, GovernedReply, Refusal, reply};
 
 /// The arguments of `get_evidence`.
 #[derive(Deserialize)]
@@ -50,8 +52,8 @@ impl Governance {
         };
         match read {
             Ok(reply) => {
-                let what = what_was_read(&call.arguments);
-                let entry = call.entry(AuditEvent::McpToolCall, Some(&caller), "ALLOWED", what);
+                let entry =
+                    call.entry(AuditEvent::McpToolCall, Some(&caller), "ALLOWED", Map::new());
                 self.append(vec![entry]).await?;
                 self.record(call.tool);
                 Ok(reply)
@@ -61,31 +63,38 @@ impl Governance {
     }
 
     async fn look_up(&self, call: &Call) -> Result<GovernedReply, Refusal> {
-        let artifacts = Arc::clone(&self.artifacts);
+        let (artifacts, store) = (Arc::clone(&self.artifacts), self.store.clone());
         let arguments = call.arguments.clone();
         let tool = call.tool;
-        blocking(move || look_up(&artifacts, tool, arguments)).await?
+        blocking(move || look_up(&artifacts, &store, tool, arguments)).await?
     }
 }
 
-/// What the audit log tells of arguments that were accepted: which run was read, and which file.
-fn what_was_read(arguments: &Map<String, Value>) -> Map<String, Value> {
-    let told = [("read_run", "run_id"), ("path", "path")].map(|(name, argument)| {
-        let value = arguments.get(argument).filter(|value| value.is_string());
-        value.map(|value| (name.to_owned(), value.clone()))
-    });
-    told.into_iter().flatten().collect()
+impl Call {
+    /// What a call asks for that reads: which run, and which file. For the audit log, in the form in
+    /// which it names runs.
+    pub(super) fn asked_for(&self) -> Map<String, Value> {
+        let text = |name| self.arguments.get(name).and_then(Value::as_str);
+        let run = text("run_id").and_then(|run| Uuid::try_parse(run).ok());
+        let run = run.map(|run| ("read_run", run.hyphenated().to_string()));
+        let path = text("path").map(|path| ("path", path.to_owned()));
+        let told = run.into_iter().chain(path);
+        told.map(|(name, value)| (name.to_owned(), Value::from(value))).collect()
+    }
 }
 
 fn look_up(
     artifacts: &Artifacts,
+    store: &Store,
     tool: GovernedTool,
     arguments: Map<String, Value>,
 ) -> Result<GovernedReply, Refusal> {
     match tool {
         GovernedTool::GetEvidence => {
             let OfEvidence { run_id } = parsed(arguments)?;
-            Ok(reply::of_evidence(run_id, &artifacts.evidence(run_id)?))
+            let Served { content, unconfirmed } = integrity::evidence(artifacts, store, run_id)?;
+            let text = String::from_utf8_lossy(&content);
+            Ok(with_integrity(reply::of_evidence(run_id, &text), unconfirmed))
         }
         GovernedTool::ListArtifacts => {
             let OfList { run_id, offset, limit } = parsed(arguments)?;
@@ -97,10 +106,39 @@ fn look_up(
         }
         GovernedTool::GetArtifactContent => {
             let OfContent { run_id, path, offset, limit } = parsed(arguments)?;
-            let chunk = artifacts.read(run_id, &path, offset.unwrap_or(0), limit)?;
-            Ok(reply::of_content(run_id, &path, chunk))
+            let range = (offset.unwrap_or(0), limit);
+            let Served { content, unconfirmed } =
+                integrity::content(artifacts, store, run_id, &path, range)?;
+            Ok(with_integrity(reply::of_content(run_id, &path, content), unconfirmed))
         }
         GovernedTool::RunPytest => Err(Refusal::Internal("not a tool that reads".to_owned())),
+    }
+}
+
+/// Says whether what is served was compared with what the run left; where it could not be, also to
+/// the model.
+fn with_integrity(mut reply: GovernedReply, unconfirmed: Option<Unconfirmed>) -> GovernedReply {
+    let word = if unconfirmed.is_some() { "unconfirmed" } else { "confirmed" };
+    if let Some(meta) = reply.meta.as_object_mut() {
+        meta.insert("integrity".to_owned(), Value::from(word));
+    }
+    reply.blocks.extend(unconfirmed.map(|reason| {
+        Block::Text(format!("[Nobody can tell whether this is what the run left: {reason}.]"))
+    }));
+    reply
+}
+
+impl From<IntegrityError> for Refusal {
+    fn from(error: IntegrityError) -> Self {
+        match error {
+            IntegrityError::Artifacts(error) => error.into(),
+            IntegrityError::Store(error) => store_failed(&error),
+            IntegrityError::Different(difference) => {
+                tracing::error!(%difference, "artifacts");
+                Self::ArtifactChanged(difference.to_string())
+            }
+            IntegrityError::Removed => Self::InvalidParams(error.to_string()),
+        }
     }
 }
 

@@ -38,6 +38,11 @@ pub(crate) enum Refusal {
     /// The arguments fail validation; why.
     #[error("{0}")]
     InvalidParams(String),
+    /// What would be served is not what the run left; what was done to it.
+    #[error(
+        "{0}. Nothing of it is served; ask the admin to run `qwed-mcp audit verify --artifacts`"
+    )]
+    ArtifactChanged(String),
     /// It is nobody's fault but ours, or the machine's; what to do.
     #[error("{0}")]
     Internal(String),
@@ -54,7 +59,7 @@ impl Refusal {
             Self::SandboxDisabled | Self::SandboxViolation(_) => -32006,
             Self::Timeout => -32007,
             Self::InvalidParams(_) => -32602,
-            Self::Internal(_) => -32603,
+            Self::ArtifactChanged(_) | Self::Internal(_) => -32603,
         }
     }
 
@@ -68,6 +73,7 @@ impl Refusal {
             Self::SandboxDisabled | Self::SandboxViolation(_) => "SANDBOX_VIOLATION",
             Self::Timeout => "TIMEOUT",
             Self::InvalidParams(_) => "INVALID_PARAMS",
+            Self::ArtifactChanged(_) => "ARTIFACT_CHANGED",
             Self::Internal(_) => "INTERNAL_ERROR",
         }
     }

@@ -2,28 +2,29 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Map, Value, json};
 use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
 
 use super::artifacts::{ArtifactError, ENTRIES_MAX, RunFolder, Size, size_of};
-use super::audit::AuditEvent;
-use super::budget::Bound;
+use super::audit::{AuditEvent, EVIDENCE_SHA256};
 use super::call::{Cleared, blocking};
-use super::evidence::{Evidence, RunStatus};
+use super::conclusion::{Conclusion, NotRun, Ran};
+use super::evidence::{Evidence, PythonRecord, RunStatus};
 use super::pytest::{JUNIT_FILE, NO_PYTEST, PythonPath, RESERVE_FILE, RUNNING_FILE};
 use super::scripts::{details, figures};
 use super::summary::{REPORT_BYTES_MAX, TestSummary};
-use super::verdict::Verdict;
 use super::{Governance, GovernedReply, Refusal, reply};
-use crate::executor::{
-    Ending, FindError, LeftFolder, NotContained, Outcome, ProjectRun, RunError, RunLimits,
-};
+use crate::executor::{Ending, LeftFolder, Outcome, ProjectRun, RunLimits};
 use crate::sandbox::Tier;
 
 /// How often the size of what tests leave behind is looked at.
 const ARTIFACTS_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How long it is known which interpreter and which pytest run the tests.
+const PYTHON_KNOWN_FOR: Duration = Duration::from_mins(1);
 
 /// What the caller hears whose run was made and is not in the log to its end.
 const END_NOT_WRITTEN: &str = "The tests were run, and the audit log cannot be used to write down \
@@ -36,41 +37,12 @@ const UNSEEN_MAX: u32 = 5;
 /// Artifacts beyond so many bytes are listed without their hash.
 const HASHED_BYTES_MAX: u64 = 128 * 1024 * 1024;
 
-/// The exit code of a process that the system call filter killed: SIGSYS.
-const KILLED_BY_FILTER: i32 = -31;
-
-/// Why there was no run.
-enum NotRun {
-    /// There was no time left for it in the budget.
-    Refused(Refusal),
-    /// It could not be run.
-    Failed(RunError),
-}
-
-/// A run that has ended.
-struct Ran {
-    outcome: Outcome,
-    /// Which bound it would have met first.
-    bound: Bound,
-    /// What it has left behind, compared with what it may.
-    left: Size,
-}
-
 /// What is found among what a run has left.
 struct Left {
     folder: RunFolder,
     report: Option<TestSummary>,
     /// Whether pytest came to its end.
     is_complete: bool,
-}
-
-/// What came of a run.
-struct Conclusion {
-    verdict: Verdict,
-    /// Why the caller gets an error in place of a result.
-    refusal: Option<Refusal>,
-    outcome: Option<Outcome>,
-    summary: Option<TestSummary>,
 }
 
 impl Governance {
@@ -86,34 +58,35 @@ impl Governance {
             Err(error) => {
                 tracing::error!(%error, source = ?std::error::Error::source(&error), "no folder");
                 let refusal = Refusal::Internal("The artifacts cannot be stored.".to_owned());
-                self.finished(&cleared, None, refusal.name()).await?;
+                self.finished(&cleared, None, refusal.name(), None).await?;
                 return Err(refusal);
             }
         };
         let started = SystemTime::now();
-        let ran = self.execute(&cleared, &folder).await;
+        let (ran, python) =
+            tokio::join!(self.execute(&cleared, &folder), self.python(&cleared.call.cancel));
         let is_excessive = matches!(&ran, Ok(Ran { left: Size::Above, .. }));
         let Left { folder, report, is_complete } = take_stock(folder, is_excessive).await?;
+        // Not what the run says, which may have any exit code.
+        let has_no_pytest = python.as_ref().is_some_and(|python| python.pytest.is_none());
         let conclusion = match ran {
             Err(not_run) => not_run.conclusion(),
-            Ok(ran)
-                if ran.outcome.ending == Ending::Exited(NO_PYTEST) && self.lacks_pytest().await =>
-            {
+            Ok(ran) if ran.outcome.ending == Ending::Exited(NO_PYTEST) && has_no_pytest => {
                 Conclusion::without_pytest(ran.outcome)
             }
-            Ok(ran) => conclusion(&cleared, ran, report, is_complete),
+            Ok(ran) => Conclusion::of_run(&cleared.policy, ran, report, is_complete),
         };
-        let status = conclusion.verdict.status;
-        let word = conclusion.refusal.as_ref().map_or(word(status), Refusal::name);
-        let stored = self.store_evidence(&cleared, folder, &conclusion, started).await;
-        let finished = self.finished(&cleared, conclusion.outcome.as_ref(), word).await;
-        self.retain(&cleared.policy);
+        let word = conclusion.word();
+        let stored = self.store_evidence(&cleared, folder, &conclusion, started, python).await;
+        let sha256 = stored.as_ref().ok().map(|(_, sha256)| sha256.as_str());
+        let finished = self.finished(&cleared, conclusion.outcome.as_ref(), word, sha256).await;
+        self.retain();
         finished.map_err(|_| Refusal::Internal(END_NOT_WRITTEN.to_owned()))?;
         if let Some(refusal) = conclusion.refusal {
             return Err(refusal);
         }
         let printed = conclusion.outcome.map(|outcome| outcome.printed());
-        stored.map(|evidence| reply::of_run(&evidence, &printed.unwrap_or_default()))
+        stored.map(|(evidence, _)| reply::of_run(&evidence, &printed.unwrap_or_default()))
     }
 
     /// The run, from its turn until its last process is dead.
@@ -138,12 +111,6 @@ impl Governance {
                 Ok(Ran { outcome, bound, left })
             }
         }
-    }
-
-    /// Whether the interpreter has no pytest. Not what a run says, which may have any exit code.
-    async fn lacks_pytest(&self) -> bool {
-        let inventory = self.executor.inventory(vec!["pytest".to_owned()]).await;
-        inventory.is_some_and(|inventory| !inventory.packages.contains_key("pytest"))
     }
 
     /// What the sandbox is told.
@@ -211,14 +178,39 @@ impl Governance {
         blocking(move || size_of(&files, bytes_max)).await.unwrap_or(Size::Unknown)
     }
 
-    /// Writes what the run printed, and the evidence.
+    /// What runs the tests. Asked for beside a run, and at most once a minute: it may be another
+    /// version by now.
+    async fn python(&self, cancel: &CancellationToken) -> Option<PythonRecord> {
+        let mut known = self.python.lock().await;
+        if let Some((asked, python)) = known.as_ref()
+            && asked.elapsed() < PYTHON_KNOWN_FOR
+        {
+            return Some(python.clone());
+        }
+        let inventory = tokio::select! {
+            biased;
+            () = cancel.cancelled() => return None,
+            inventory = self.executor.inventory(vec!["pytest".to_owned()]) => inventory?,
+        };
+        let python = PythonRecord {
+            program: inventory.program.to_string_lossy().into_owned(),
+            version: inventory.python,
+            pytest: inventory.packages.get("pytest").map(|package| package.version.clone()),
+        };
+        // What is missing may be installed any moment.
+        *known = python.pytest.is_some().then(|| (Instant::now(), python.clone()));
+        Some(python)
+    }
+
+    /// Writes what the run printed, and the evidence, and gives this with its SHA-256.
     async fn store_evidence(
         &self,
         cleared: &Cleared,
         folder: RunFolder,
         conclusion: &Conclusion,
         started: SystemTime,
-    ) -> Result<Evidence, Refusal> {
+        python: Option<PythonRecord>,
+    ) -> Result<(Evidence, String), Refusal> {
         let outcome = conclusion.outcome.as_ref();
         let printed = |stream: fn(&Outcome) -> &str| outcome.map_or("", stream).to_owned();
         let (stdout, stderr) =
@@ -242,6 +234,10 @@ impl Governance {
                 .and_then(|outcome| outcome.tier)
                 .map(|tier| tier.as_str().to_owned()),
             governance: cleared.budget.told(conclusion.verdict.status == RunStatus::BudgetExceeded),
+            server_version: Some(env!("CARGO_PKG_VERSION").to_owned()),
+            token: Some(cleared.caller.token.to_string()),
+            policy_sha256: Some(cleared.policy.sha256.clone()),
+            python,
         };
         // When the server ends there is no time for it.
         let hashed_bytes_max =
@@ -251,9 +247,10 @@ impl Governance {
             folder.write_text("stderr.txt", stderr.as_bytes())?;
             let inventory = folder.inventory(hashed_bytes_max)?;
             evidence.artifacts = inventory.records;
-            evidence.artifacts_omitted = inventory.omitted;
-            folder.write_evidence(&json!(evidence))?;
-            Ok::<_, ArtifactError>(evidence)
+            // Of what was not looked at, at least one.
+            evidence.artifacts_omitted = inventory.omitted.max(u64::from(inventory.truncated));
+            let sha256 = folder.write_evidence(&json!(evidence))?;
+            Ok::<_, ArtifactError>((evidence, sha256))
         });
         Ok(stored.await??)
     }
@@ -264,6 +261,7 @@ impl Governance {
         cleared: &Cleared,
         outcome: Option<&Outcome>,
         word: &'static str,
+        evidence_sha256: Option<&str>,
     ) -> Result<(), Refusal> {
         let caller = Some(&cleared.caller);
         let mut entries = Vec::new();
@@ -273,23 +271,13 @@ impl Governance {
             entries.push(cleared.call.entry(AuditEvent::SandboxExec, caller, word, told));
         }
         let elapsed = Value::from(cleared.budget.told(false).elapsed_ms_total);
-        let told = Map::from_iter([("duration_ms".to_owned(), elapsed)]);
+        let told = Map::from_iter([
+            ("duration_ms".to_owned(), elapsed),
+            // The rows are chained, and the evidence has the hashes of everything else.
+            (EVIDENCE_SHA256.to_owned(), Value::from(evidence_sha256)),
+        ]);
         entries.push(cleared.call.entry(AuditEvent::ToolFinished, caller, word, told));
         self.append(entries).await
-    }
-}
-
-/// The word of the audit log for how a run ended.
-fn word(status: RunStatus) -> &'static str {
-    match status {
-        RunStatus::Passed => "PASSED",
-        RunStatus::Failed => "FAILED",
-        RunStatus::Error => "ERROR",
-        RunStatus::Timeout => "TIMEOUT",
-        RunStatus::SandboxViolation => "SANDBOX_VIOLATION",
-        RunStatus::BudgetExceeded => "BUDGET_EXCEEDED",
-        RunStatus::Cancelled => "CANCELLED",
-        RunStatus::NoTests => "NO_TESTS",
     }
 }
 
@@ -308,104 +296,4 @@ async fn take_stock(folder: RunFolder, is_excessive: bool) -> Result<Left, Refus
         Left { folder, report, is_complete }
     })
     .await
-}
-
-/// What the end of a run means.
-fn conclusion(
-    cleared: &Cleared,
-    ran: Ran,
-    report: Option<TestSummary>,
-    is_complete: bool,
-) -> Conclusion {
-    let Ran { outcome, bound, left } = ran;
-    let (sandbox, budget) = (&cleared.policy.sandbox, &cleared.policy.budget);
-    let is_flood = outcome.stdout.is_truncated || outcome.stderr.is_truncated;
-    let violation = |reason: String| {
-        let verdict = Verdict::of_status(RunStatus::SandboxViolation);
-        (verdict, Some(Refusal::SandboxViolation(reason)))
-    };
-    let (verdict, refusal) = match outcome.ending {
-        _ if left == Size::Above => {
-            let most = budget.artifact_bytes();
-            violation(format!(
-                "the tests left more than {most} bytes, or more than {ENTRIES_MAX} files"
-            ))
-        }
-        _ if left == Size::Unknown => {
-            violation("the tests left folders that cannot be looked through".to_owned())
-        }
-        _ if is_flood => {
-            let most = budget.output_bytes();
-            violation(format!("the tests printed more than {most} bytes"))
-        }
-        Ending::OutOfMemory => {
-            let most = sandbox.memory_limit_mb;
-            violation(format!("the tests took more than {most} MiB of memory"))
-        }
-        Ending::Exited(KILLED_BY_FILTER) => violation(
-            "the tests were ended by SIGSYS: they made a system call that is forbidden, or sent it \
-             themselves"
-                .to_owned(),
-        ),
-        Ending::TimedOut => match bound {
-            Bound::Timeout => (Verdict::of_status(RunStatus::Timeout), Some(Refusal::Timeout)),
-            Bound::Budget => {
-                let refusal = Refusal::BudgetExceeded("elapsed_ms_total");
-                (Verdict::of_status(RunStatus::BudgetExceeded), Some(refusal))
-            }
-        },
-        Ending::Cancelled => (Verdict::of_status(RunStatus::Cancelled), None),
-        Ending::Exited(code) => (Verdict::of(code, report.as_ref(), is_complete), None),
-    };
-    Conclusion { verdict, refusal, outcome: Some(outcome), summary: report }
-}
-
-impl Conclusion {
-    /// There was nothing to run the tests with.
-    fn without_pytest(outcome: Outcome) -> Self {
-        let message = "pytest is not installed for the interpreter of this server. Ask the admin to \
-                       install it there";
-        Self {
-            verdict: Verdict::of_status(RunStatus::Error),
-            refusal: Some(Refusal::Internal(message.to_owned())),
-            outcome: Some(outcome),
-            summary: None,
-        }
-    }
-}
-
-impl NotRun {
-    /// What it means that there was no run.
-    fn conclusion(self) -> Conclusion {
-        let (status, refusal) = match self {
-            Self::Refused(refusal) => (RunStatus::BudgetExceeded, refusal),
-            Self::Failed(error) => {
-                tracing::error!(%error, "pytest was not run");
-                refusal_of(&error)
-            }
-        };
-        let verdict = Verdict::of_status(status);
-        Conclusion { verdict, refusal: Some(refusal), outcome: None, summary: None }
-    }
-}
-
-/// What the caller is told where nothing was run.
-fn refusal_of(error: &RunError) -> (RunStatus, Refusal) {
-    match error {
-        RunError::Contain(
-            NotContained::Sandbox(_) | NotContained::FindInterpreter(FindError::InWorkspace(_)),
-        )
-        | RunError::StartPython(_)
-        | RunError::Project(_) => {
-            (RunStatus::SandboxViolation, Refusal::SandboxViolation(error.to_string()))
-        }
-        RunError::Contain(NotContained::FindInterpreter(_))
-        | RunError::StartSupervisor(_)
-        | RunError::NotAudited
-        | RunError::EndNotAudited
-        | RunError::Panicked
-        | RunError::SupervisorDied
-        | RunError::DoesNotEnd
-        | RunError::OthersDoNotEnd => (RunStatus::Error, Refusal::Internal(error.to_string())),
-    }
 }

@@ -216,13 +216,16 @@ impl Server {
         }
     }
 
-    /// Finds out whether scripts can be contained before the first one comes. Not at once: the
-    /// client is waiting for its first reply.
+    /// Finds out whether scripts can be contained before the first one comes, and removes what was
+    /// not removed before. Not at once: the client is waiting for its first reply.
     pub(crate) async fn warm_up(&self) {
+        sleep(WARM_UP_DELAY).await;
+        if let Some(governance) = &self.governance {
+            governance.retain();
+        }
         if self.gateway.admin_gate() == AdminGate::Closed {
             return;
         }
-        sleep(WARM_UP_DELAY).await;
         // Why not is in the log.
         if self.executor.readiness().await.is_ok() {
             self.executor.warm_up();

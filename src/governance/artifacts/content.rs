@@ -30,8 +30,8 @@ impl RunFolder {
 }
 
 impl Artifacts {
-    /// The text of a run's evidence.
-    pub(crate) fn evidence(&self, run_id: Uuid) -> Result<String, ArtifactError> {
+    /// The content of a run's evidence.
+    pub(crate) fn evidence(&self, run_id: Uuid) -> Result<Vec<u8>, ArtifactError> {
         let folder = self.run(run_id)?;
         let file = folder.file(OsStr::new(EVIDENCE)).map_err(|error| match self.state(run_id) {
             Ok(state) if error.kind() == io::ErrorKind::NotFound => {
@@ -39,10 +39,7 @@ impl Artifacts {
             }
             Ok(_) | Err(_) => failed_to("open the evidence")(error),
         })?;
-        let content = read_whole(&file, EVIDENCE_BYTES_MAX);
-        let content = content.map_err(failed_to("read the evidence"))?;
-        String::from_utf8(content)
-            .map_err(|_| failed_to("read the evidence")(io::ErrorKind::InvalidData.into()))
+        read_whole(&file, EVIDENCE_BYTES_MAX).map_err(failed_to("read the evidence"))
     }
 }
 

@@ -26,6 +26,8 @@ pub(super) struct Folder(OwnedFd);
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stat {
     pub(super) kind: Kind,
+    /// Whether its owner may read, write and enter it.
+    pub(super) is_owners: bool,
     /// Whether another name stands for it too.
     has_more_links: bool,
     pub(super) bytes: u64,
@@ -71,6 +73,7 @@ impl From<FileStat> for Stat {
         );
         Self {
             kind,
+            is_owners: Mode::from_bits_truncate(stat.st_mode).contains(Mode::S_IRWXU),
             has_more_links: stat.st_nlink != 1,
             bytes: u64::try_from(stat.st_size).unwrap_or_default(),
             disk_bytes: u64::try_from(stat.st_blocks).unwrap_or_default() * BLOCK_BYTES,
@@ -172,6 +175,13 @@ impl Folder {
             }
         }
         Ok(())
+    }
+
+    /// Waits until nobody else has this lock on the folder. It is given back when the file is closed.
+    pub(super) fn lock(&self) -> io::Result<File> {
+        let folder = File::from(self.folder(OsStr::new("."))?.0);
+        folder.lock()?;
+        Ok(folder)
     }
 
     /// Moves what `name` stands for into the folder `to`.

@@ -1,20 +1,18 @@
 //! What a run left, for its evidence.
 
-use std::io::Read as _;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use data_encoding::HEXLOWER;
-use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
 
-use super::folder::{Bounds, Folder, Kind, Reach, walk};
+use super::folder::{Bounds, Folder, Kind, Reach, Stat, walk};
 use super::listing::ENTRIES_MAX;
-use super::{ArtifactError, EVIDENCE, RunFolder, failed_to, reading};
+use super::{ArtifactError, Artifacts, EVIDENCE, LOCK, RunFolder, failed_to, reading};
 use crate::governance::evidence::ArtifactRecord;
+use crate::governance::integrity::Change;
 
 /// How many bytes the paths have together that an evidence lists, as JSON has them.
 const RECORDS_BYTES_MAX: usize = 4 * 1024 * 1024;
-
-const BUFFER_BYTES: usize = 64 * 1024;
 
 /// All files of a run but its evidence.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,10 +39,9 @@ impl RunFolder {
         let bounds = Bounds { entries_max: ENTRIES_MAX, depth_max: usize::MAX };
         let reach = walk(&self.folder, bounds, |path, stat| {
             disk_bytes = disk_bytes.saturating_add(stat.disk_bytes);
-            let is_own = path.as_os_str() == EVIDENCE || stat.kind == Kind::Folder;
-            if !is_own && stat.is_plain_file() && reading::is_readable(path) {
+            if is_recorded(path, stat) {
                 found.push((path.to_owned(), stat.bytes));
-            } else if !is_own && !super::listing::is_internal(path) {
+            } else if !is_own(path, stat) && !super::listing::is_internal(path) {
                 omitted += 1;
             }
         });
@@ -68,23 +65,68 @@ impl RunFolder {
     }
 }
 
+impl Artifacts {
+    /// Tells `each` of the files of a run that are not what `records` say, and where those are all
+    /// files that the run left, of others. Gives whether all records have hashes.
+    pub(crate) fn compare(
+        &self,
+        run_id: Uuid,
+        records: &[ArtifactRecord],
+        is_complete: bool,
+        each: &mut dyn FnMut(&str, Change),
+    ) -> Result<bool, ArtifactError> {
+        let folder = self.run(run_id)?;
+        // While it is looked at it is not removed.
+        let lock = folder.file(LOCK.as_ref());
+        let _held = lock.is_ok_and(|lock| lock.try_lock_shared().is_ok());
+        let mut known = BTreeSet::new();
+        for ArtifactRecord { path, bytes, sha256: recorded } in records {
+            known.insert(path.as_str());
+            let file = match reading::open(&folder, Path::new(path)) {
+                // Evidence that nothing confirms may name anything.
+                Ok(file) if reading::is_readable(Path::new(path)) => file,
+                Err(ArtifactError::FileNotFound) => {
+                    each(path, Change::Missing);
+                    continue;
+                }
+                Ok(_) | Err(_) => {
+                    each(path, Change::Unreadable);
+                    continue;
+                }
+            };
+            let Some(recorded) = recorded else { continue };
+            match reading::hash(&file, *bytes, |_| {}) {
+                Ok(Some(found)) if found == *recorded => {}
+                Ok(_) => each(path, Change::Changed),
+                Err(_) => each(path, Change::Unreadable),
+            }
+        }
+        let bounds = Bounds { entries_max: ENTRIES_MAX, depth_max: usize::MAX };
+        let walked = walk(&folder, bounds, |path, stat| {
+            let name = path.to_string_lossy();
+            if is_complete && is_recorded(path, stat) && !known.contains(&*name) {
+                each(&name, Change::Added);
+            }
+        });
+        walked.map_err(failed_to("look at what the run left"))?;
+        Ok(is_complete && records.iter().all(|record| record.sha256.is_some()))
+    }
+}
+
+/// Whether evidence has the hash of such a file.
+fn is_recorded(path: &Path, stat: &Stat) -> bool {
+    !is_own(path, stat) && stat.is_plain_file() && reading::is_readable(path)
+}
+
+fn is_own(path: &Path, stat: &Stat) -> bool {
+    path.as_os_str() == EVIDENCE || stat.kind == Kind::Folder
+}
+
 /// None where the file cannot be read, is not what it was, or is more than may still be read.
 fn sha256(run: &Folder, path: &Path, bytes: u64, bytes_left: &mut u64) -> Option<String> {
     // What is smaller and comes later may still fit.
     let left = bytes_left.checked_sub(bytes)?;
     let file = reading::open(run, path).ok()?;
     *bytes_left = left;
-    let mut bounded = file.take(bytes.saturating_add(1));
-    let mut hash = Sha256::new();
-    let mut buffer = vec![0; BUFFER_BYTES];
-    let mut bytes_read = 0_u64;
-    loop {
-        let read = bounded.read(&mut buffer).ok()?;
-        if read == 0 {
-            break;
-        }
-        hash.update(buffer.get(..read)?);
-        bytes_read = bytes_read.saturating_add(u64::try_from(read).ok()?);
-    }
-    (bytes_read == bytes).then(|| HEXLOWER.encode(&hash.finalize()))
+    reading::hash(&file, bytes, |_| {}).ok()?
 }

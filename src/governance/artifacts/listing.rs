@@ -119,6 +119,18 @@ impl Artifacts {
         Ok(Page { items, next_cursor: page.next_cursor, truncated })
     }
 
+    /// Hands over the ids of all runs, in no order.
+    pub(crate) fn each_run(&self, mut each: impl FnMut(Uuid)) -> Result<(), ArtifactError> {
+        let Some(root) = self.opened_root()? else { return Ok(()) };
+        let listed = root.each_name(|name| {
+            if let Some(run_id) = run_id_of(&name) {
+                each(run_id);
+            }
+            ControlFlow::Continue(())
+        });
+        listed.map_err(failed_to("list the runs"))
+    }
+
     /// None before the first run.
     fn opened_root(&self) -> Result<Option<Folder>, ArtifactError> {
         match Folder::open(&self.root) {

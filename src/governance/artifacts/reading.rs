@@ -1,12 +1,13 @@
 //! A file of a run, a chunk at a time.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use data_encoding::BASE64;
+use data_encoding::{BASE64, HEXLOWER};
 use serde::Serialize;
+use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use super::folder::Folder;
@@ -17,6 +18,7 @@ use super::{ArtifactError, Artifacts, LOCK, failed_to};
 pub(crate) const READ_LIMIT_DEFAULT: usize = 64 * 1024;
 /// And at most: all of it goes into one reply.
 pub(crate) const READ_LIMIT_MAX: usize = 1024 * 1024;
+const BUFFER_BYTES: usize = 64 * 1024;
 const PATH_BYTES_MAX: usize = 1024;
 const PATH_PARTS_MAX: usize = 32;
 /// A character has at most so many bytes after its first.
@@ -70,6 +72,40 @@ impl Artifacts {
         offset: u64,
         limit: Option<usize>,
     ) -> Result<Chunk, ArtifactError> {
+        let opened = self.open(run_id, path, limit)?;
+        let failed = failed_to("read the file");
+        let total_bytes = opened.file.metadata().map_err(&failed)?.len();
+        let bytes = if offset < total_bytes {
+            read_at(&opened.file, offset, opened.limit + CONTINUATION_MAX).map_err(failed)?
+        } else {
+            Vec::new()
+        };
+        Ok(opened.chunk(offset, bytes, total_bytes))
+    }
+
+    /// The same, with the SHA-256 of the whole file, if it has `total_bytes`: of the same bytes that
+    /// are given, whatever happens to the file meanwhile. Takes as long as reading all of it.
+    pub(crate) fn read_hashed(
+        &self,
+        run_id: Uuid,
+        path: &str,
+        offset: u64,
+        limit: Option<usize>,
+        total_bytes: u64,
+    ) -> Result<(Chunk, Option<String>), ArtifactError> {
+        let opened = self.open(run_id, path, limit)?;
+        let mut window = Window::new(offset, opened.limit + CONTINUATION_MAX);
+        let sha256 = hash(&opened.file, total_bytes, |bytes| window.pass(bytes));
+        let sha256 = sha256.map_err(failed_to("read the file"))?;
+        Ok((opened.chunk(offset, window.bytes, total_bytes), sha256))
+    }
+
+    fn open(
+        &self,
+        run_id: Uuid,
+        path: &str,
+        limit: Option<usize>,
+    ) -> Result<Opened, ArtifactError> {
         let path = relative(path)?;
         let limit = match limit.unwrap_or(READ_LIMIT_DEFAULT) {
             limit @ ..=READ_LIMIT_MAX => limit.max(1),
@@ -78,22 +114,29 @@ impl Artifacts {
         let folder = self.run(run_id)?;
         // While it is read it is not removed. Where this cannot be had, its run goes on, and is not
         // removed either.
-        let lock = folder.file(LOCK.as_ref());
-        let _held = lock.is_ok_and(|lock| lock.try_lock_shared().is_ok());
-
+        let lock = folder.file(LOCK.as_ref()).ok().filter(|lock| lock.try_lock_shared().is_ok());
         let file = open(&folder, &path)?;
-        let failed = failed_to("read the file");
-        let total_bytes = file.metadata().map_err(&failed)?.len();
-        let mut bytes = if offset < total_bytes {
-            read_at(&file, offset, limit + CONTINUATION_MAX).map_err(failed)?
-        } else {
-            Vec::new()
-        };
-        bytes.truncate(end_of_character(&bytes, limit));
+        Ok(Opened { file, path, limit, _lock: lock })
+    }
+}
+
+/// A file that is about to be read.
+struct Opened {
+    file: File,
+    path: PathBuf,
+    /// How many bytes are wanted.
+    limit: usize,
+    _lock: Option<File>,
+}
+
+impl Opened {
+    /// The chunk at `offset`, of bytes that may be a few too many.
+    fn chunk(&self, offset: u64, mut bytes: Vec<u8>, total_bytes: u64) -> Chunk {
+        bytes.truncate(end_of_character(&bytes, self.limit));
         let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         let end = offset.saturating_add(len);
-        Ok(Chunk {
-            media_type: media_type(&path),
+        Chunk {
+            media_type: media_type(&self.path),
             bytes: bytes.len(),
             total_bytes,
             next_offset: (len > 0 && end < total_bytes).then_some(end),
@@ -101,8 +144,53 @@ impl Artifacts {
                 Ok(text) => Content::Text(text),
                 Err(error) => Content::Binary(BASE64.encode(error.as_bytes())),
             },
-        })
+        }
     }
+}
+
+/// The bytes at an offset of what passes by.
+struct Window {
+    /// How many bytes are still to come before it.
+    before: u64,
+    bytes_max: usize,
+    bytes: Vec<u8>,
+}
+
+impl Window {
+    fn new(offset: u64, bytes_max: usize) -> Self {
+        Self { before: offset, bytes_max, bytes: Vec::new() }
+    }
+
+    fn pass(&mut self, bytes: &[u8]) {
+        let skipped = usize::try_from(self.before).unwrap_or(usize::MAX).min(bytes.len());
+        self.before -= u64::try_from(skipped).unwrap_or(self.before);
+        let left = self.bytes_max - self.bytes.len();
+        self.bytes.extend(bytes.iter().skip(skipped).take(left));
+    }
+}
+
+/// The SHA-256 of a file, if it has so many bytes; each part is shown to `see`.
+pub(super) fn hash(
+    file: &File,
+    total_bytes: u64,
+    mut see: impl FnMut(&[u8]),
+) -> io::Result<Option<String>> {
+    let mut bounded = file.take(total_bytes.saturating_add(1));
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; BUFFER_BYTES];
+    let mut bytes_read = 0_u64;
+    loop {
+        let read = match bounded.read(&mut buffer) {
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        let Some(part) = buffer.get(..read).filter(|part| !part.is_empty()) else { break };
+        hash.update(part);
+        see(part);
+        bytes_read = bytes_read.saturating_add(u64::try_from(read).unwrap_or(u64::MAX));
+    }
+    Ok((bytes_read == total_bytes).then(|| HEXLOWER.encode(&hash.finalize())))
 }
 
 /// Whether a path can be given as text, and is taken.

@@ -33,6 +33,7 @@ fn the_documented_example_means_what_it_says() {
             age: Some(Duration::from_secs(30 * 24 * 3600)),
             total_bytes: Some(1 << 30),
         },
+        sha256: policy.sha256.clone(),
     };
     assert_eq!(policy, expected);
 }
@@ -67,9 +68,13 @@ fn everything_has_a_default() {
         },
         workspace_root: None,
         retention: Retention { age: None, total_bytes: None },
+        sha256: "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855".to_owned(),
     };
-    for text in ["", "# nothing\n", "[tools]\nallowlist = []\n[workspace]\n"] {
-        assert_eq!(Policy::parse(text).unwrap(), expected, "{text}");
+    assert_eq!(Policy::parse("").unwrap(), expected);
+    for text in ["# nothing\n", "[tools]\nallowlist = []\n[workspace]\n"] {
+        let policy = Policy::parse(text).unwrap();
+        assert_ne!(policy.sha256, expected.sha256, "{text}");
+        assert_eq!(Policy { sha256: expected.sha256.clone(), ..policy }, expected, "{text}");
     }
 }
 

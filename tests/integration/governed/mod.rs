@@ -3,6 +3,7 @@
 mod admin;
 mod attacks;
 mod audit;
+mod evidence;
 mod refusals;
 mod runs;
 mod strict_modes;
@@ -23,6 +24,7 @@ pub(crate) fn tests() -> Vec<Test> {
         admin::tests(),
         attacks::tests(),
         audit::tests(),
+        evidence::tests(),
         refusals::tests(),
         runs::tests(),
         strict_modes::tests(),

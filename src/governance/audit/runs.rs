@@ -1,0 +1,131 @@
+//! What the audit log says of one run of a governed tool.
+
+use rusqlite::Row;
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::AuditEvent;
+use super::rows::text;
+use crate::governance::roles::GovernedTool;
+use crate::governance::store::{Store, StoreError};
+
+/// A run, as the rows of its beginning and its end have it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct RecordedRun {
+    /// Who called the tool.
+    pub(crate) user: Option<String>,
+    /// The tool.
+    pub(crate) tool: Option<String>,
+    /// How it ended; none if the log has no end of it.
+    pub(crate) outcome: Option<String>,
+    /// What its evidence was.
+    pub(crate) evidence: RecordedEvidence,
+    /// Whether retention removed what it left.
+    pub(crate) is_removed: bool,
+}
+
+/// What the audit log says of a run's evidence.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum RecordedEvidence {
+    /// The log knows of no such run.
+    #[default]
+    NoRun,
+    /// The run began, and has no end.
+    NoEnd,
+    /// Its end was written before ends had hashes.
+    NoHash,
+    /// There was none.
+    NotWritten,
+    /// The SHA-256 of the file, in lower-case hexadecimal.
+    Sha256(String),
+}
+
+/// The key of the hash in the details of `TOOL_FINISHED`.
+pub(crate) const EVIDENCE_SHA256: &str = "evidence_sha256";
+
+impl RecordedEvidence {
+    /// Of the details of a run's end. What is no hash is compared with all the same, and never equal.
+    fn of_end(details: &str) -> Self {
+        let details: Result<Map<String, Value>, _> = serde_json::from_str(details);
+        match details.as_ref().map(|details| details.get(EVIDENCE_SHA256)) {
+            Ok(None) => Self::NoHash,
+            Ok(Some(Value::Null)) => Self::NotWritten,
+            Ok(Some(hash)) => Self::Sha256(hash.as_str().unwrap_or_default().to_owned()),
+            Err(_) => Self::Sha256(String::new()),
+        }
+    }
+}
+
+impl RecordedRun {
+    fn follow(&mut self, row: &Row<'_>) -> rusqlite::Result<()> {
+        let event = text(row, 0)?;
+        if event == AuditEvent::ArtifactsRemoved.as_str() {
+            self.is_removed = true;
+            return Ok(());
+        }
+        self.user = Some(text(row, 1)?);
+        self.tool = Some(text(row, 2)?);
+        // The first end is the run's own.
+        if event == AuditEvent::ToolFinished.as_str() && self.outcome.is_none() {
+            self.outcome = Some(text(row, 3)?);
+            self.evidence = RecordedEvidence::of_end(&text(row, 4)?);
+        } else if self.outcome.is_none() {
+            self.evidence = RecordedEvidence::NoEnd;
+        }
+        Ok(())
+    }
+}
+
+impl Store {
+    /// What the log says of a run. Found by an index, however long the log is.
+    pub(crate) fn recorded_run(&self, run_id: Uuid) -> Result<RecordedRun, StoreError> {
+        self.read(|transaction| {
+            let mut select = transaction.prepare(
+                "SELECT event, user, tool, outcome, details FROM audit
+                 WHERE run_id = ?1 AND event IN (?2, ?3, ?4) ORDER BY seq",
+            )?;
+            let mut rows = select.query([
+                run_id.to_string().as_str(),
+                AuditEvent::ToolStarted.as_str(),
+                AuditEvent::ToolFinished.as_str(),
+                AuditEvent::ArtifactsRemoved.as_str(),
+            ])?;
+            let mut run = RecordedRun::default();
+            while let Some(row) = rows.next()? {
+                run.follow(row)?;
+            }
+            Ok(run)
+        })
+    }
+
+    /// Hands over the ids of all runs that left evidence by the log, and whose evidence was not removed
+    /// by retention, the oldest first; gives how many it was removed of.
+    pub(crate) fn for_each_run_with_evidence(
+        &self,
+        mut each: impl FnMut(Uuid),
+    ) -> Result<u64, StoreError> {
+        self.read(|transaction| {
+            let mut select = transaction.prepare(
+                "SELECT run_id, details FROM audit AS ended WHERE event = ?1 AND tool = ?2
+                     AND NOT EXISTS (SELECT 1 FROM audit WHERE run_id = ended.run_id AND event = ?3)
+                 ORDER BY seq",
+            )?;
+            let tool = GovernedTool::RunPytest.name();
+            let removed = AuditEvent::ArtifactsRemoved.as_str();
+            let mut rows = select.query([AuditEvent::ToolFinished.as_str(), tool, removed])?;
+            while let Some(row) = rows.next()? {
+                let evidence = RecordedEvidence::of_end(&text(row, 1)?);
+                let run_id = Uuid::try_parse(&text(row, 0)?).ok();
+                if let (RecordedEvidence::Sha256(_), Some(run_id)) = (evidence, run_id) {
+                    each(run_id);
+                }
+            }
+            let count: i64 = transaction.query_row(
+                "SELECT COUNT(DISTINCT run_id) FROM audit WHERE event = ?1",
+                [removed],
+                |row| row.get(0),
+            )?;
+            Ok(u64::try_from(count).unwrap_or_default())
+        })
+    }
+}

@@ -1,0 +1,157 @@
+//! What the end of a run means: for the caller, the evidence and the audit log.
+
+use super::artifacts::{ENTRIES_MAX, Size};
+use super::budget::Bound;
+use super::evidence::RunStatus;
+use super::policy::Policy;
+use super::refusal::Refusal;
+use super::summary::TestSummary;
+use super::verdict::Verdict;
+use crate::executor::{Ending, FindError, NotContained, Outcome, RunError};
+
+/// The exit code of a process that the system call filter killed: SIGSYS.
+const KILLED_BY_FILTER: i32 = -31;
+
+/// Why there was no run.
+pub(super) enum NotRun {
+    /// There was no time left for it in the budget.
+    Refused(Refusal),
+    /// It could not be run.
+    Failed(RunError),
+}
+
+/// A run that has ended.
+pub(super) struct Ran {
+    pub(super) outcome: Outcome,
+    /// Which bound it would have met first.
+    pub(super) bound: Bound,
+    /// What it has left behind, compared with what it may.
+    pub(super) left: Size,
+}
+
+/// What came of a run.
+pub(super) struct Conclusion {
+    pub(super) verdict: Verdict,
+    /// Why the caller gets an error in place of a result.
+    pub(super) refusal: Option<Refusal>,
+    pub(super) outcome: Option<Outcome>,
+    pub(super) summary: Option<TestSummary>,
+}
+
+impl Conclusion {
+    /// What the end of a run under `policy` means. `report` is what pytest says, and `is_complete`
+    /// whether it came to its end.
+    pub(super) fn of_run(
+        policy: &Policy,
+        ran: Ran,
+        report: Option<TestSummary>,
+        is_complete: bool,
+    ) -> Self {
+        let Ran { outcome, bound, left } = ran;
+        let (sandbox, budget) = (&policy.sandbox, &policy.budget);
+        let is_flood = outcome.stdout.is_truncated || outcome.stderr.is_truncated;
+        let violation = |reason: String| {
+            let verdict = Verdict::of_status(RunStatus::SandboxViolation);
+            (verdict, Some(Refusal::SandboxViolation(reason)))
+        };
+        let (verdict, refusal) = match outcome.ending {
+        _ if left == Size::Above => {
+            let most = budget.artifact_bytes();
+            violation(format!(
+                "the tests left more than {most} bytes, or more than {ENTRIES_MAX} files"
+            ))
+        }
+        _ if left == Size::Unknown => {
+            violation("the tests left folders that cannot be looked through".to_owned())
+        }
+        _ if is_flood => {
+            let most = budget.output_bytes();
+            violation(format!("the tests printed more than {most} bytes"))
+        }
+        Ending::OutOfMemory => {
+            let most = sandbox.memory_limit_mb;
+            violation(format!("the tests took more than {most} MiB of memory"))
+        }
+        Ending::Exited(KILLED_BY_FILTER) => violation(
+            "the tests were ended by SIGSYS: they made a system call that is forbidden, or sent it \
+             themselves"
+                .to_owned(),
+        ),
+        Ending::TimedOut => match bound {
+            Bound::Timeout => (Verdict::of_status(RunStatus::Timeout), Some(Refusal::Timeout)),
+            Bound::Budget => {
+                let refusal = Refusal::BudgetExceeded("elapsed_ms_total");
+                (Verdict::of_status(RunStatus::BudgetExceeded), Some(refusal))
+            }
+        },
+        Ending::Cancelled => (Verdict::of_status(RunStatus::Cancelled), None),
+        Ending::Exited(code) => (Verdict::of(code, report.as_ref(), is_complete), None),
+    };
+        Self { verdict, refusal, outcome: Some(outcome), summary: report }
+    }
+
+    /// The word of the audit log.
+    pub(super) fn word(&self) -> &'static str {
+        if let Some(refusal) = &self.refusal {
+            return refusal.name();
+        }
+        match self.verdict.status {
+            RunStatus::Passed => "PASSED",
+            RunStatus::Failed => "FAILED",
+            RunStatus::Error => "ERROR",
+            RunStatus::Timeout => "TIMEOUT",
+            RunStatus::SandboxViolation => "SANDBOX_VIOLATION",
+            RunStatus::BudgetExceeded => "BUDGET_EXCEEDED",
+            RunStatus::Cancelled => "CANCELLED",
+            RunStatus::NoTests => "NO_TESTS",
+        }
+    }
+
+    /// There was nothing to run the tests with.
+    pub(super) fn without_pytest(outcome: Outcome) -> Self {
+        let message = "pytest is not installed for the interpreter of this server. Ask the admin to \
+                       install it there";
+        Self {
+            verdict: Verdict::of_status(RunStatus::Error),
+            refusal: Some(Refusal::Internal(message.to_owned())),
+            outcome: Some(outcome),
+            summary: None,
+        }
+    }
+}
+
+impl NotRun {
+    /// What it means that there was no run.
+    pub(super) fn conclusion(self) -> Conclusion {
+        let (status, refusal) = match self {
+            Self::Refused(refusal) => (RunStatus::BudgetExceeded, refusal),
+            Self::Failed(error) => {
+                tracing::error!(%error, "pytest was not run");
+                refusal_of(&error)
+            }
+        };
+        let verdict = Verdict::of_status(status);
+        Conclusion { verdict, refusal: Some(refusal), outcome: None, summary: None }
+    }
+}
+
+/// What the caller is told where nothing was run.
+fn refusal_of(error: &RunError) -> (RunStatus, Refusal) {
+    match error {
+        RunError::Contain(
+            NotContained::Sandbox(_) | NotContained::FindInterpreter(FindError::InWorkspace(_)),
+        )
+        | RunError::StartPython(_)
+        | RunError::Project(_) => {
+            (RunStatus::SandboxViolation, Refusal::SandboxViolation(error.to_string()))
+        }
+        RunError::Contain(NotContained::FindInterpreter(_))
+        | RunError::StartSupervisor(_)
+        | RunError::NotAudited
+        | RunError::EndNotAudited
+        | RunError::Panicked
+        | RunError::SupervisorDied
+        | RunError::DoesNotEnd
+        | RunError::OthersDoNotEnd => (RunStatus::Error, Refusal::Internal(error.to_string())),
+    }
+}

@@ -1,0 +1,216 @@
+//! Whether what a run left is still what it was when the run ended.
+//!
+//! The end of a run in the audit log, whose rows are chained, has the hash of the run's evidence, and
+//! the evidence has the hashes of its files. Here they are compared with what is there now.
+
+mod all;
+
+use std::fmt;
+
+use data_encoding::HEXLOWER;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use thiserror::Error;
+use uuid::Uuid;
+
+use super::artifacts::{ArtifactError, Artifacts, Chunk, EVIDENCE};
+use super::audit::RecordedEvidence;
+use super::evidence::ArtifactRecord;
+use super::store::{Store, StoreError};
+
+pub(crate) use all::{ArtifactsVerification, RunDifference, verify_artifacts};
+
+/// What was done to a file of a run after the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Change {
+    /// Its content is another one.
+    Changed,
+    /// It is not there any more.
+    Missing,
+    /// It was not there when the run ended.
+    Added,
+    /// It is there, and cannot be read.
+    Unreadable,
+    /// The audit log knows of no such run.
+    UnknownRun,
+}
+
+/// A file that is not what a run left. `Display` goes to the model and to terminals.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Difference {
+    /// Relative to the run's folder.
+    pub(crate) path: String,
+    pub(crate) change: Change,
+}
+
+impl Difference {
+    fn new(path: &str, change: Change) -> Self {
+        Self { path: path.to_owned(), change }
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.escape_debug();
+        match self.change {
+            Change::Changed => write!(f, "{path} is not what the run left: it was changed"),
+            Change::Missing => write!(f, "{path} is missing, and the run left it"),
+            Change::Added => write!(f, "{path} is not what the run left: it was added"),
+            Change::Unreadable => write!(f, "{path} cannot be read any more"),
+            Change::UnknownRun => {
+                write!(f, "{path} is of a run that the audit log knows nothing of")
+            }
+        }
+    }
+}
+
+/// Why nobody can tell whether a file is what a run left. `Display` goes to the model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub(crate) enum Unconfirmed {
+    /// The run goes on, or its server died.
+    #[error("the end of the run is not in the audit log")]
+    NoEnd,
+    /// It is of an earlier version.
+    #[error("the audit log has no hash of this run's evidence")]
+    NoHash,
+    /// There is nothing that has its hash.
+    #[error("the run has no evidence")]
+    NoEvidence,
+    /// It was too much to be hashed, or the server was ending.
+    #[error("the evidence has no hash of this file")]
+    FileNotHashed,
+}
+
+/// Why there is no answer.
+#[derive(Debug, Error)]
+pub(crate) enum IntegrityError {
+    #[error(transparent)]
+    Artifacts(#[from] ArtifactError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("{0}")]
+    Different(Difference),
+    #[error("what this run left was removed, as the policy's retention says")]
+    Removed,
+}
+
+/// What is served, with why it cannot be compared with anything, if it cannot.
+#[derive(Debug)]
+pub(crate) struct Served<T> {
+    pub(crate) content: T,
+    pub(crate) unconfirmed: Option<Unconfirmed>,
+}
+
+/// What evidence says of a file.
+enum Expected {
+    File { bytes: u64, sha256: String },
+    Unknown(Unconfirmed),
+    NotLeft,
+}
+
+/// The part of the evidence that tells of files.
+#[derive(Deserialize)]
+struct ListedFiles {
+    artifacts: Vec<ArtifactRecord>,
+    artifacts_omitted: u64,
+}
+
+/// The evidence of a run, if it is what the audit log says.
+pub(crate) fn evidence(
+    artifacts: &Artifacts,
+    store: &Store,
+    run_id: Uuid,
+) -> Result<Served<Vec<u8>>, IntegrityError> {
+    let different = |change| IntegrityError::Different(Difference::new(EVIDENCE, change));
+    let found = artifacts.evidence(run_id);
+    let recorded = store.recorded_run(run_id)?;
+    let is_gone = matches!(&found, Err(ArtifactError::RunNotFound | ArtifactError::NoEvidence(_)));
+    if is_gone && (recorded.is_removed || artifacts.is_being_removed(run_id)) {
+        return Err(IntegrityError::Removed);
+    }
+    let unconfirmed = match (&found, &recorded.evidence) {
+        (Err(ArtifactError::RunNotFound), RecordedEvidence::NoRun) => None,
+        (_, RecordedEvidence::NoRun) => return Err(different(Change::UnknownRun)),
+        (Ok(content), RecordedEvidence::Sha256(recorded)) if sha256(content) == *recorded => None,
+        (Ok(_), RecordedEvidence::Sha256(_)) => return Err(different(Change::Changed)),
+        (Err(_), RecordedEvidence::Sha256(_)) if is_gone => return Err(different(Change::Missing)),
+        (Ok(_), RecordedEvidence::NotWritten) => return Err(different(Change::Added)),
+        (_, RecordedEvidence::NoEnd) => Some(Unconfirmed::NoEnd),
+        (_, RecordedEvidence::NoHash) => Some(Unconfirmed::NoHash),
+        (Err(_), RecordedEvidence::Sha256(_) | RecordedEvidence::NotWritten) => None,
+    };
+    Ok(Served { content: found?, unconfirmed })
+}
+
+/// A part of a file of a run, if the whole file is what the evidence says.
+pub(crate) fn content(
+    artifacts: &Artifacts,
+    store: &Store,
+    run_id: Uuid,
+    path: &str,
+    range: (u64, Option<usize>),
+) -> Result<Served<Chunk>, IntegrityError> {
+    let (offset, limit) = range;
+    let different = |change| IntegrityError::Different(Difference::new(path, change));
+    let (expected, unconfirmed) = expected(artifacts, store, run_id, path)?;
+    match expected {
+        Expected::File { bytes, sha256 } => {
+            match artifacts.read_hashed(run_id, path, offset, limit, bytes) {
+                Ok((content, Some(found))) if found == sha256 => {
+                    Ok(Served { content, unconfirmed })
+                }
+                Ok(_) => Err(different(Change::Changed)),
+                Err(ArtifactError::FileNotFound) => Err(different(Change::Missing)),
+                Err(error) => Err(error.into()),
+            }
+        }
+        Expected::Unknown(reason) => {
+            let content = artifacts.read(run_id, path, offset, limit)?;
+            Ok(Served { content, unconfirmed: Some(reason) })
+        }
+        Expected::NotLeft => match artifacts.read(run_id, path, offset, limit) {
+            Ok(_) => Err(different(Change::Added)),
+            Err(error) => Err(error.into()),
+        },
+    }
+}
+
+/// What the evidence says of the file, with why it may be wrong itself.
+fn expected(
+    artifacts: &Artifacts,
+    store: &Store,
+    run_id: Uuid,
+    path: &str,
+) -> Result<(Expected, Option<Unconfirmed>), IntegrityError> {
+    let (content, unconfirmed) = match evidence(artifacts, store, run_id) {
+        Ok(Served { content, unconfirmed }) => (content, unconfirmed),
+        Err(IntegrityError::Artifacts(ArtifactError::NoEvidence(_))) => {
+            return Ok((Expected::Unknown(Unconfirmed::NoEvidence), None));
+        }
+        Err(error) => return Err(error),
+    };
+    if path == EVIDENCE {
+        let bytes = u64::try_from(content.len()).unwrap_or(u64::MAX);
+        return Ok((Expected::File { bytes, sha256: sha256(&content) }, unconfirmed));
+    }
+    let Ok(ListedFiles { artifacts, artifacts_omitted }) = serde_json::from_slice(&content) else {
+        return Err(IntegrityError::Different(Difference::new(EVIDENCE, Change::Unreadable)));
+    };
+    let expected = match artifacts.into_iter().find(|record| record.path == path) {
+        Some(ArtifactRecord { bytes, sha256: Some(sha256), .. }) => {
+            Expected::File { bytes, sha256 }
+        }
+        Some(ArtifactRecord { sha256: None, .. }) => Expected::Unknown(Unconfirmed::FileNotHashed),
+        None if artifacts_omitted > 0 => Expected::Unknown(Unconfirmed::FileNotHashed),
+        None => Expected::NotLeft,
+    };
+    Ok((expected, unconfirmed))
+}
+
+fn sha256(content: &[u8]) -> String {
+    HEXLOWER.encode(&Sha256::digest(content))
+}
+
+#[cfg(test)]
+mod tests;

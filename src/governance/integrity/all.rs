@@ -1,0 +1,151 @@
+//! Everything that all runs left, compared with the audit log.
+
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::{Change, Difference, IntegrityError, ListedFiles, Served, Unconfirmed, evidence};
+use crate::governance::artifacts::{ArtifactError, Artifacts, EVIDENCE, RunState};
+use crate::governance::evidence::hyphenated;
+use crate::governance::store::Store;
+
+/// How many differences are named.
+const DIFFERENCES_NAMED_MAX: usize = 100;
+/// How many runs are remembered that may be missing.
+const MISSING_MAX: usize = 10_000;
+
+/// What was found in the runs' folders.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct ArtifactsVerification {
+    /// Runs of which everything is as they left it.
+    pub(crate) intact: u64,
+    /// Runs that cannot be compared with the log, or not all of whose files can.
+    pub(crate) unconfirmed: u64,
+    /// Runs that go on.
+    pub(crate) in_progress: u64,
+    /// Runs whose server died before there was evidence.
+    pub(crate) interrupted: u64,
+    /// Runs that retention has removed.
+    pub(crate) removed: u64,
+    /// How many files, or whole runs, are not what they were.
+    pub(crate) different: u64,
+    /// The first of them.
+    pub(crate) differences: Vec<RunDifference>,
+}
+
+/// A file of a run that is not what the run left.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct RunDifference {
+    #[serde(serialize_with = "hyphenated::serialize")]
+    pub(crate) run_id: Uuid,
+    #[serde(flatten)]
+    pub(crate) difference: Difference,
+}
+
+impl ArtifactsVerification {
+    /// Whether everything that can be compared is what it was.
+    pub(crate) fn is_intact(&self) -> bool {
+        self.different == 0
+    }
+
+    fn add(&mut self, run_id: Uuid, difference: Difference) {
+        self.different += 1;
+        if self.differences.len() < DIFFERENCES_NAMED_MAX {
+            self.differences.push(RunDifference { run_id, difference });
+        }
+    }
+}
+
+/// Compares all runs, one after the other, with the log, and the log with the runs.
+pub(crate) fn verify_artifacts(
+    artifacts: &Artifacts,
+    store: &Store,
+) -> Result<ArtifactsVerification, IntegrityError> {
+    let mut found = ArtifactsVerification::default();
+    let mut failure = None;
+    artifacts.each_run(|run_id| {
+        if failure.is_none()
+            && let Err(error) = verify_run(artifacts, store, run_id, &mut found)
+        {
+            failure = Some(error);
+        }
+    })?;
+    if let Some(error) = failure {
+        return Err(error);
+    }
+    let is_there = |run_id| !matches!(artifacts.state(run_id), Err(ArtifactError::RunNotFound));
+    let mut missing = Vec::new();
+    found.removed = store.for_each_run_with_evidence(|run_id| {
+        if missing.len() < MISSING_MAX && !is_there(run_id) {
+            missing.push(run_id);
+        }
+    })?;
+    for run_id in missing {
+        // It may have been removed meanwhile, which the log says then.
+        match evidence(artifacts, store, run_id) {
+            Err(IntegrityError::Different(difference)) => found.add(run_id, difference),
+            Err(IntegrityError::Removed | IntegrityError::Artifacts(_)) | Ok(_) => {}
+            Err(error @ IntegrityError::Store(_)) => return Err(error),
+        }
+    }
+    Ok(found)
+}
+
+fn verify_run(
+    artifacts: &Artifacts,
+    store: &Store,
+    run_id: Uuid,
+    found: &mut ArtifactsVerification,
+) -> Result<(), IntegrityError> {
+    let state = artifacts.state(run_id);
+    if matches!(state, Ok(RunState::InProgress)) {
+        found.in_progress += 1;
+        return Ok(());
+    }
+    let Served { content, mut unconfirmed } = match evidence(artifacts, store, run_id) {
+        Ok(served) => served,
+        Err(IntegrityError::Different(difference)) => {
+            found.add(run_id, difference);
+            return Ok(());
+        }
+        // Meanwhile, or it has begun.
+        Err(IntegrityError::Removed | IntegrityError::Artifacts(ArtifactError::RunNotFound)) => {
+            return Ok(());
+        }
+        Err(IntegrityError::Artifacts(ArtifactError::NoEvidence(_))) => {
+            found.interrupted += 1;
+            return Ok(());
+        }
+        Err(IntegrityError::Artifacts(_)) => {
+            found.add(run_id, Difference::new(EVIDENCE, Change::Unreadable));
+            return Ok(());
+        }
+        Err(error @ IntegrityError::Store(_)) => return Err(error),
+    };
+    let Ok(ListedFiles { artifacts: records, artifacts_omitted }) =
+        serde_json::from_slice(&content)
+    else {
+        found.add(run_id, Difference::new(EVIDENCE, Change::Unreadable));
+        return Ok(());
+    };
+    drop(content);
+    let different_before = found.different;
+    let is_complete = artifacts_omitted == 0;
+    let all_hashed = artifacts.compare(run_id, &records, is_complete, &mut |path, change| {
+        found.add(run_id, Difference::new(path, change));
+    });
+    match all_hashed {
+        Ok(true) => {}
+        Ok(false) => unconfirmed = unconfirmed.or(Some(Unconfirmed::FileNotHashed)),
+        // Meanwhile.
+        Err(ArtifactError::RunNotFound) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    }
+    if found.different > different_before {
+        return Ok(());
+    }
+    match unconfirmed {
+        None => found.intact += 1,
+        Some(_) => found.unconfirmed += 1,
+    }
+    Ok(())
+}

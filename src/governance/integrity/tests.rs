@@ -1,0 +1,236 @@
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::{Map, Value, json};
+use tempfile::TempDir;
+
+use super::*;
+use crate::governance::artifacts::Retention;
+use crate::governance::audit::{AuditEntry, AuditEvent, EVIDENCE_SHA256};
+use crate::governance::upkeep::apply_retention;
+
+struct Fixture {
+    data: TempDir,
+    store: Store,
+    artifacts: Artifacts,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let data = TempDir::new().unwrap();
+        let store = Store::open(data.path()).unwrap();
+        let artifacts = Artifacts::new(data.path());
+        Self { data, store, artifacts }
+    }
+
+    fn append(&self, run_id: Uuid, event: AuditEvent, details: Value) {
+        let Value::Object(details) = details else { panic!("{details}") };
+        let entry = AuditEntry {
+            run_id,
+            event,
+            user: None,
+            tool: "run_pytest".to_owned(),
+            arguments_hash: None,
+            outcome: "PASSED",
+            details,
+        };
+        self.store.append(&[entry]).unwrap();
+    }
+
+    /// A run that left `stdout.txt` and `files/a`, with what its end says of its evidence.
+    fn run(&self, end: impl FnOnce(String) -> Option<Value>) -> Uuid {
+        let run_id = Uuid::new_v4();
+        self.append(run_id, AuditEvent::ToolStarted, json!({}));
+        let folder = self.artifacts.create_run(run_id).unwrap();
+        folder.write_text("stdout.txt", b"1 passed").unwrap();
+        fs::write(folder.files_path().join("a"), "content").unwrap();
+        fs::write(folder.files_path().join("b"), "content").unwrap();
+        let mut records = folder.inventory(u64::MAX).unwrap().records;
+        for record in records.iter_mut().filter(|record| record.path == "files/b") {
+            record.sha256 = None;
+        }
+        let evidence = json!({ "artifacts": records, "artifacts_omitted": 0, "status": "passed" });
+        let sha256 = folder.write_evidence(&evidence).unwrap();
+        if let Some(details) = end(sha256) {
+            self.append(run_id, AuditEvent::ToolFinished, details);
+        }
+        run_id
+    }
+
+    fn attested(&self) -> Uuid {
+        self.run(|sha256| Some(json!({ EVIDENCE_SHA256: sha256 })))
+    }
+
+    fn path(&self, run_id: Uuid, name: &str) -> PathBuf {
+        self.data.path().join("artifacts").join(run_id.to_string()).join(name)
+    }
+
+    /// What `get_evidence` comes to.
+    fn evidence(&self, run_id: Uuid) -> String {
+        told(evidence(&self.artifacts, &self.store, run_id).map(|served| served.unconfirmed))
+    }
+
+    fn content(&self, run_id: Uuid, path: &str) -> String {
+        let content = content(&self.artifacts, &self.store, run_id, path, (0, None));
+        told(content.map(|served| served.unconfirmed))
+    }
+
+    fn verify(&self) -> ArtifactsVerification {
+        verify_artifacts(&self.artifacts, &self.store).unwrap()
+    }
+
+    /// The changes that are found in all runs, sorted.
+    fn changes(&self) -> Vec<(String, Change)> {
+        let found = self.verify();
+        let differences = found.differences.into_iter();
+        let mut changes: Vec<_> =
+            differences.map(|it| (it.difference.path, it.difference.change)).collect();
+        assert_eq!(found.different, u64::try_from(changes.len()).unwrap());
+        changes.sort_by(|a, b| a.0.cmp(&b.0));
+        changes
+    }
+}
+
+fn told(served: Result<Option<Unconfirmed>, IntegrityError>) -> String {
+    match served {
+        Ok(None) => "confirmed".to_owned(),
+        Ok(Some(reason)) => format!("unconfirmed: {reason}"),
+        Err(error) => format!("error: {error}"),
+    }
+}
+
+#[test]
+fn what_was_left_is_confirmed_and_what_was_changed_is_not_served() {
+    let fixture = Fixture::new();
+    let run_id = fixture.attested();
+    assert_eq!(fixture.evidence(run_id), "confirmed");
+    for path in ["stdout.txt", "files/a", EVIDENCE] {
+        assert_eq!(fixture.content(run_id, path), "confirmed", "{path}");
+    }
+    let not_hashed = "unconfirmed: the evidence has no hash of this file";
+    assert_eq!(fixture.content(run_id, "files/b"), not_hashed);
+    let found = fixture.verify();
+    assert_eq!((found.intact, found.unconfirmed, found.is_intact()), (0, 1, true));
+
+    for (path, text, expected) in [
+        ("stdout.txt", Some("9 passed"), Change::Changed),
+        ("stdout.txt", Some("longer than it was"), Change::Changed),
+        ("files/a", Some("Content"), Change::Changed),
+        ("files/a", None, Change::Missing),
+        ("files/c", Some("more"), Change::Added),
+        (EVIDENCE, None, Change::Missing),
+        (EVIDENCE, Some("{\"artifacts\": [], \"artifacts_omitted\": 0}"), Change::Changed),
+    ] {
+        let file = fixture.path(run_id, path);
+        let before = fs::read(&file).ok();
+        match text {
+            Some(text) => fs::write(&file, text).unwrap(),
+            None => fs::remove_file(&file).unwrap(),
+        }
+        let error = format!("error: {}", Difference::new(path, expected));
+        assert_eq!(fixture.content(run_id, path), error, "{path}");
+        assert_eq!(fixture.changes(), [(path.to_owned(), expected)]);
+        if path == EVIDENCE {
+            assert_eq!(fixture.evidence(run_id), error);
+            assert_eq!(fixture.content(run_id, "files/a"), error, "nothing tells what it was");
+        }
+        match before {
+            Some(before) => fs::write(&file, before).unwrap(),
+            None => fs::remove_file(&file).unwrap(),
+        }
+    }
+    assert_eq!(fixture.changes(), []);
+}
+
+#[test]
+fn what_the_log_does_not_know_is_told_as_such() {
+    let fixture = Fixture::new();
+    let no_end = fixture.run(|_| None);
+    let earlier = fixture.run(|_| Some(json!({ "duration_ms": 7 })));
+    for (run_id, reason) in [
+        (no_end, "the end of the run is not in the audit log"),
+        (earlier, "the audit log has no hash of this run's evidence"),
+    ] {
+        assert_eq!(fixture.evidence(run_id), format!("unconfirmed: {reason}"));
+        assert_eq!(fixture.content(run_id, "files/a"), format!("unconfirmed: {reason}"));
+    }
+    assert_eq!((fixture.verify().unconfirmed, fixture.changes()), (2, vec![]));
+    // The evidence may be wrong; what it says of files is compared all the same.
+    fs::write(fixture.path(earlier, "files/a"), "another").unwrap();
+    assert!(fixture.content(earlier, "files/a").starts_with("error: files/a is not what"));
+    assert_eq!(fixture.changes(), [("files/a".to_owned(), Change::Changed)]);
+    // And it leads nowhere else.
+    let outside = json!({
+        "artifacts": [{ "path": "../../governance.db", "bytes": 1, "sha256": "ab" }],
+        "artifacts_omitted": 1,
+    });
+    fs::write(fixture.path(earlier, EVIDENCE), outside.to_string()).unwrap();
+    assert_eq!(fixture.changes(), [("../../governance.db".to_owned(), Change::Unreadable)]);
+}
+
+#[test]
+fn evidence_that_the_log_says_was_not_there_is_refused() {
+    let fixture = Fixture::new();
+    let not_written = fixture.run(|_| Some(json!({ EVIDENCE_SHA256: null })));
+    let nonsense = fixture.run(|_| Some(json!({ EVIDENCE_SHA256: 7 })));
+    assert!(fixture.evidence(not_written).ends_with("it was added"));
+    assert!(fixture.evidence(nonsense).ends_with("it was changed"));
+    // Somebody makes a run of their own.
+    let made_up = Uuid::new_v4();
+    drop(fixture.artifacts.create_run(made_up).unwrap());
+    fs::write(fixture.path(made_up, EVIDENCE), "{}").unwrap();
+    assert!(fixture.evidence(made_up).ends_with("that the audit log knows nothing of"));
+    assert_eq!(fixture.evidence(Uuid::new_v4()), format!("error: {}", ArtifactError::RunNotFound));
+    assert_eq!(fixture.verify().different, 3);
+}
+
+#[test]
+fn a_run_that_retention_removed_is_told_apart_from_one_that_is_missing() {
+    let fixture = Fixture::new();
+    let removed = fixture.attested();
+    let newest = fixture.attested();
+    let nothing = Retention { age: None, total_bytes: Some(0) };
+    let retained = apply_retention(&fixture.artifacts, &fixture.store, &nothing).unwrap();
+    assert_eq!((retained.removed, retained.kept), (1, 1));
+    assert_eq!(fixture.evidence(removed), format!("error: {}", IntegrityError::Removed));
+    let found = fixture.verify();
+    assert_eq!((found.removed, found.different), (1, 0));
+
+    fs::remove_dir_all(fixture.path(newest, "")).unwrap();
+    assert_eq!(fixture.changes(), [(EVIDENCE.to_owned(), Change::Missing)]);
+    assert!(fixture.evidence(newest).ends_with("is missing, and the run left it"));
+}
+
+#[test]
+fn a_run_is_removed_when_the_log_says_so_and_not_before() {
+    let fixture = Fixture::new();
+    let old = fixture.attested();
+    fixture.attested();
+    let nothing = Retention { age: None, total_bytes: Some(0) };
+    // A log that cannot be written to.
+    let database = fixture.data.path().join("governance.db");
+    let aside = fixture.data.path().join("aside");
+    fs::rename(&database, &aside).unwrap();
+    assert!(apply_retention(&fixture.artifacts, &fixture.store, &nothing).is_err());
+    let removing = fixture.data.path().join(format!("artifacts/.removing-{old}"));
+    assert_eq!(fs::read_to_string(removing.join("files/a")).unwrap(), "content");
+
+    // The next one goes on with it, and the log has one row of it.
+    fs::rename(&aside, &database).unwrap();
+    for _ in 0..2 {
+        apply_retention(&fixture.artifacts, &fixture.store, &nothing).unwrap();
+        assert!(!removing.exists());
+    }
+    let mut rows = Map::new();
+    fixture
+        .store
+        .for_each_audit_row(|row| {
+            if row.event == AuditEvent::ArtifactsRemoved.as_str() {
+                assert!(rows.insert(row.run_id, row.details.into()).is_none());
+            }
+            std::ops::ControlFlow::Continue(())
+        })
+        .unwrap();
+    let details = json!("{\"disk_bytes\":null,\"reason\":\"broken_off\"}");
+    assert_eq!(rows, Map::from_iter([(old.to_string(), details)]));
+}

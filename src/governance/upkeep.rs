@@ -1,0 +1,124 @@
+//! What the policy does not want to be kept: written down, and then removed.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::SystemTime;
+
+use serde_json::{Map, Value};
+
+use super::artifacts::{Artifacts, Removal, Retained, Retention};
+use super::audit::{AuditEntry, AuditEvent};
+use super::roles::GovernedTool;
+use super::store::{Store, StoreError};
+
+/// The outcome of the row about a run that is removed.
+const REMOVED: &str = "REMOVED";
+
+/// Removes what is above `retention`. Where the audit log cannot be told of it, nothing is removed.
+pub(crate) fn apply_retention(
+    artifacts: &Artifacts,
+    store: &Store,
+    retention: &Retention,
+) -> Result<Retained, StoreError> {
+    let mut failure = None;
+    let retained = artifacts.retain(retention, SystemTime::now(), &mut |removals| {
+        let told = write_down(store, removals);
+        failure = failure.take().or(told.err());
+        failure.is_none()
+    });
+    failure.map_or(Ok(retained), Err)
+}
+
+fn write_down(store: &Store, removals: &[Removal]) -> Result<(), StoreError> {
+    let mut entries = Vec::new();
+    for removal in removals {
+        // Of one that was broken off it may know already.
+        if removal.disk_bytes.is_some() || !store.recorded_run(removal.run_id)?.is_removed {
+            entries.push(entry(removal));
+        }
+    }
+    store.append(&entries)
+}
+
+fn entry(removal: &Removal) -> AuditEntry {
+    let Removal { run_id, reason, disk_bytes } = removal;
+    let details = [
+        ("reason".to_owned(), Value::from(reason.as_str())),
+        ("disk_bytes".to_owned(), Value::from(*disk_bytes)),
+    ];
+    AuditEntry {
+        run_id: *run_id,
+        event: AuditEvent::ArtifactsRemoved,
+        user: None,
+        tool: GovernedTool::RunPytest.name().to_owned(),
+        arguments_hash: None,
+        outcome: REMOVED,
+        details: Map::from_iter(details),
+    }
+}
+
+/// Sees to it that one clean-up goes on at a time, and that none is forgotten.
+#[derive(Debug, Default)]
+pub(super) struct Turn {
+    asked: AtomicUsize,
+}
+
+impl Turn {
+    /// Carries out `work`; once more, if it was asked for meanwhile. Where another thread is at it, it
+    /// is that one which does.
+    pub(super) fn take(&self, work: impl Fn()) {
+        if self.asked.fetch_add(1, Ordering::AcqRel) > 0 {
+            return;
+        }
+        let _reset = ResetOnPanic(&self.asked);
+        loop {
+            let asked = self.asked.load(Ordering::Acquire);
+            work();
+            let is_last =
+                self.asked.compare_exchange(asked, 0, Ordering::AcqRel, Ordering::Acquire);
+            if is_last.is_ok() {
+                return;
+            }
+        }
+    }
+}
+
+/// What panicked is not at it any more.
+struct ResetOnPanic<'a>(&'a AtomicUsize);
+
+impl Drop for ResetOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.store(0, Ordering::Release);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_while_it_goes_on_is_done_again_by_who_is_at_it() {
+        let (turn, count) = (Turn::default(), AtomicUsize::new(0));
+        let work = || {
+            if count.fetch_add(1, Ordering::Relaxed) == 0 {
+                turn.take(|| panic!("somebody is at it"));
+                turn.take(|| panic!("somebody is at it"));
+            }
+        };
+        turn.take(work);
+        assert_eq!(count.load(Ordering::Relaxed), 2);
+        turn.take(|| count.store(3, Ordering::Relaxed));
+        assert_eq!(count.load(Ordering::Relaxed), 3);
+    }
+
+    #[test]
+    fn one_that_panics_holds_up_no_other() {
+        let turn = Turn::default();
+        let panics = || turn.take(|| panic!("for a test"));
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).is_err());
+        let has_run = AtomicUsize::new(0);
+        turn.take(|| has_run.store(1, Ordering::Relaxed));
+        assert_eq!(has_run.into_inner(), 1);
+    }
+}
