@@ -5,6 +5,7 @@ mod audit;
 mod check;
 mod doctor;
 mod policy;
+mod runs;
 mod token;
 mod verify_skill;
 
@@ -120,6 +121,11 @@ enum Command {
     /// It is in `QWED_MCP_DATA_DIR`.
     #[command(subcommand)]
     Audit(audit::Command),
+    /// List and show what runs of the governed tools left, and remove what is not to be kept
+    ///
+    /// It is in `QWED_MCP_DATA_DIR`.
+    #[command(subcommand)]
+    Runs(runs::Command),
 }
 
 /// The form of what a command prints.
@@ -149,6 +155,7 @@ pub fn run() -> ExitCode {
         Command::Policy(command) => policy::run(&command, &settings()),
         Command::Token(command) => told(token::run(&command, &settings())),
         Command::Audit(command) => told(audit::run(&command, &settings())),
+        Command::Runs(command) => told(runs::run(&command, &settings())),
     };
     match result {
         Ok(code) => code,

@@ -28,7 +28,7 @@ use uuid::Uuid;
 use folder::{Folder, Stat};
 
 pub(crate) use content::{Size, size_of};
-pub(crate) use listing::{ENTRIES_MAX, FileEntry, Page, RunEntry};
+pub(crate) use listing::{ENTRIES_MAX, FileEntry, Page, RUNS_LISTED_MAX, RunEntry};
 pub(crate) use reading::{Chunk, Content};
 pub(crate) use retention::{Removal, Retained};
 

@@ -56,17 +56,18 @@ use crate::config::{Secret, Settings};
 use crate::executor::{Executor, Turns};
 
 use evidence::PythonRecord;
-use upkeep::{Turn, apply_retention};
+use upkeep::Turn;
 
-pub(crate) use artifacts::Artifacts;
+pub(crate) use artifacts::{Artifacts, RUNS_LISTED_MAX, Retained, RunEntry, RunState};
 pub(crate) use audit::{
     AUDIT_ROWS_MAX, AuditEvent, AuditFilter, AuditHash, AuditRow, AuditVerification, ClockStep,
     FlawedToken, KnownHead, RunIdStart, TokenFlaw,
 };
 pub(crate) use call::GovernedCall;
 pub(crate) use data_folder::{FolderState, NoDataFolder, data_folder};
+pub(crate) use evidence::Evidence;
 pub(crate) use integrity::{
-    ArtifactsVerification, IntegrityError, RunDifference, verify_artifacts,
+    ArtifactsVerification, IntegrityError, RunDifference, Served, evidence, verify_artifacts,
 };
 pub(crate) use policy::{Policy, PolicyCheck, PolicyError, PolicyFile};
 pub(crate) use refusal::Refusal;
@@ -77,6 +78,7 @@ pub(crate) use store::{Store, StoreError, time_text};
 pub(crate) use strict_modes::require_protected;
 pub(crate) use token_file::own_token;
 pub(crate) use tokens::{Revoked, TokenId, TokenRecord, TokenState, UserName};
+pub(crate) use upkeep::{apply_retention, retention_of};
 
 /// Everything that governed calls need, for as long as the process lives.
 pub(crate) struct Governance {

@@ -1,5 +1,6 @@
 //! What the policy does not want to be kept: written down, and then removed.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
@@ -7,11 +8,17 @@ use serde_json::{Map, Value};
 
 use super::artifacts::{Artifacts, Removal, Retained, Retention};
 use super::audit::{AuditEntry, AuditEvent};
+use super::policy::{PolicyError, PolicyFile};
 use super::roles::GovernedTool;
 use super::store::{Store, StoreError};
 
 /// The outcome of the row about a run that is removed.
 const REMOVED: &str = "REMOVED";
+
+/// What the policy file at `policy` wants to be kept.
+pub(crate) fn retention_of(policy: &Path) -> Result<Retention, PolicyError> {
+    Ok(PolicyFile::new(policy.to_owned()).current()?.retention.clone())
+}
 
 /// Removes what is above `retention`. Where the audit log cannot be told of it, nothing is removed.
 pub(crate) fn apply_retention(

@@ -119,6 +119,16 @@ impl Artifacts {
         Ok(Page { items, next_cursor: page.next_cursor, truncated })
     }
 
+    /// The newest runs, newest first, and whether there are more. Takes longer than a page of a list:
+    /// all files of each run are counted, up to [`ENTRIES_MAX`].
+    pub(crate) fn newest_runs(&self, limit: usize) -> Result<(Vec<RunEntry>, bool), ArtifactError> {
+        let Some(root) = self.opened_root()? else { return Ok((Vec::new(), false)) };
+        let (runs, has_more) = newest(&root, limit).map_err(failed_to("list the runs"))?;
+        let entry =
+            |(Reverse(time), run_id): ByTime| run_entry(&root, run_id, time, ENTRIES_MAX).ok();
+        Ok((runs.into_iter().filter_map(entry).collect(), has_more))
+    }
+
     /// Hands over the ids of all runs, in no order.
     pub(crate) fn each_run(&self, mut each: impl FnMut(Uuid)) -> Result<(), ArtifactError> {
         let Some(root) = self.opened_root()? else { return Ok(()) };

@@ -10,7 +10,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::inventory::Inventory;
-use super::listing::{LIST_LIMIT_MAX, RUNS_LISTED_MAX};
+use super::listing::LIST_LIMIT_MAX;
 use super::reading::READ_LIMIT_MAX;
 use super::retention::Retained;
 use super::*;
@@ -741,6 +741,10 @@ fn the_newest_runs_are_never_cut_off() {
     assert!(page.truncated && listed == newest);
     let end = list(RUNS_LISTED_MAX - 10);
     assert_eq!((end.items.len(), end.next_cursor), (10, None));
+
+    let (runs, has_more) = fixture.artifacts.newest_runs(3).unwrap();
+    let runs: Vec<Uuid> = runs.iter().skip(1).map(|run| run.run_id).collect();
+    assert!(has_more && runs == newest[..2]);
 }
 
 /// What one removes has to count for the others.

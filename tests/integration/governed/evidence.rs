@@ -1,8 +1,9 @@
-//! What a run left, after the run: whether it is still that, and how long it is kept.
+//! What a run left, after the run: whether it is still that, how long it is kept, and what an admin
+//! sees of it without a client.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Output};
 use std::time::{Duration, Instant, SystemTime};
 
 use data_encoding::HEXLOWER;
@@ -10,13 +11,14 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::{Governed, assert_refused, call_as, evidence, run_id, run_pytest, text};
-use crate::harness::{McpProcess, python};
+use crate::harness::{McpProcess, binary, python};
 
 tests! {
     needs [Sandbox]:
         evidence_tells_what_the_run_was_made_with,
         what_was_changed_after_the_run_is_not_served,
-        a_server_removes_old_runs_when_it_starts;
+        a_server_removes_old_runs_when_it_starts,
+        runs_are_listed_shown_and_pruned_without_a_client;
 }
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -37,6 +39,13 @@ impl Governed {
         let file = File::options().append(true).open(self.artifact(&id, "evidence.json")).unwrap();
         file.set_modified(SystemTime::now() - DAY * days).unwrap();
         id
+    }
+
+    /// Runs one of our commands under the policy.
+    fn command_with_policy(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(binary());
+        command.args(arguments).env_clear().env("QWED_MCP_DATA_DIR", &self.data);
+        command.env("QWED_MCP_POLICY", &self.policy).output().unwrap()
     }
 
     /// What `audit verify --artifacts` says, and its exit code.
@@ -119,6 +128,8 @@ fn what_was_changed_after_the_run_is_not_served() {
         let reply = call_as(&mut server, &governed.viewer, tool, arguments);
         assert_refused(&reply, -32603, "ARTIFACT_CHANGED", "evidence.json is not what the run");
     }
+    let shown = governed.command(&["runs", "show", &id]);
+    assert_eq!((shown.status.code(), shown.stdout.len()), (Some(1), 0), "{shown:?}");
     let refused = governed.audit_rows();
     let refused = refused.iter().filter(|row| row["outcome"] == "ARTIFACT_CHANGED");
     assert_eq!(refused.filter(|row| row["details"].to_string().contains(&id)).count(), 4);
@@ -163,4 +174,61 @@ fn a_server_removes_old_runs_when_it_starts() {
     governed.verify_audit();
     let (found, code) = governed.verify_artifacts();
     assert_eq!((&found["removed"], &found["intact"], code), (&json!(3), &json!(1), Some(0)));
+}
+
+fn runs_are_listed_shown_and_pruned_without_a_client() {
+    let governed = Governed::new("ledger");
+    let none = governed.command(&["runs", "list", "--format", "json"]);
+    assert_eq!(serde_json::from_slice::<Value>(&none.stdout).unwrap()["runs"], json!([]));
+    let mut server = governed.connect();
+    let old = governed.old_run(&mut server, 40);
+    let new = run_id(&run_pytest(&mut server, &governed.admin, "tests"));
+    server.finish();
+
+    let listed = governed.command(&["runs", "list", "--format", "json"]);
+    let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let told = |run: &Value| {
+        ["run_id", "user", "tool", "status", "state"]
+            .map(|name| run[name].as_str().unwrap().to_owned())
+    };
+    let runs: Vec<_> = listed["runs"].as_array().unwrap().iter().map(told).collect();
+    let expected = [
+        [&new, "ada", "run_pytest", "FAILED", "complete"],
+        [&old, "bob", "run_pytest", "PASSED", "complete"],
+    ];
+    assert_eq!(runs, expected);
+    assert!(listed["runs"][0]["bytes"].as_u64().unwrap() > 1000, "{listed}");
+    let table = governed.command(&["runs", "list", "--limit", "1"]);
+    let table = String::from_utf8(table.stdout).unwrap();
+    assert!(table.contains(&new) && !table.contains(&old) && table.contains("there are more"));
+
+    let shown = governed.command(&["runs", "show", &new]);
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    for part in
+        ["failed, exit code 1", "ada, token 1", "9 passed, 1 failed", "as the audit log says"]
+    {
+        assert!(shown.contains(part), "{part} in {shown}");
+    }
+    let shown = governed.command(&["runs", "show", &new, "--format", "json"]);
+    let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
+    assert_eq!(
+        (&shown["evidence"]["status"], &shown["integrity"]),
+        (&json!("failed"), &json!("confirmed"))
+    );
+
+    assert_eq!(governed.command(&["runs", "prune"]).status.code(), Some(2), "without a policy");
+    let everything = governed.command_with_policy(&["runs", "prune"]);
+    let everything = String::from_utf8(everything.stdout).unwrap();
+    assert!(everything.contains("all 2 runs are kept"), "{everything}");
+    governed.write_policy("[artifacts]\nretention_days = 30\n");
+    let pruned = governed.command_with_policy(&["runs", "prune", "--format", "json"]);
+    assert_eq!(pruned.status.code(), Some(0), "{pruned:?}");
+    let pruned: Value = serde_json::from_slice(&pruned.stdout).unwrap();
+    assert_eq!((&pruned["removed"], &pruned["kept"]), (&json!(1), &json!(1)), "{pruned}");
+    assert!(!governed.artifact(&old, "").exists() && governed.artifact(&new, "").exists());
+    let gone = governed.command(&["runs", "show", &old]);
+    assert_eq!(gone.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&gone.stderr).contains("the policy's retention"), "{gone:?}");
+    fs::write(&governed.policy, "[nonsense]").unwrap();
+    assert_eq!(governed.command_with_policy(&["runs", "prune"]).status.code(), Some(2));
 }

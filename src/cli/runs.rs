@@ -1,0 +1,343 @@
+//! `qwed-mcp runs`: what runs of the governed tools left, for an admin without an MCP client.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Subcommand;
+use serde::Deserialize as _;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{Format, USAGE};
+use crate::config::Settings;
+use crate::governance::{
+    Artifacts, Evidence, IntegrityError, RUNS_LISTED_MAX, Retained, RunEntry, RunState, Served,
+    Store, StoreError, apply_retention, data_folder, evidence, retention_of,
+};
+
+/// The most runs that can be listed.
+const LIMIT_MAX: i64 = 10_000;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// List the latest runs, the newest first
+    List {
+        /// How many at most
+        #[arg(long, value_name = "N", default_value_t = 50,
+              value_parser = clap::value_parser!(u16).range(1..=LIMIT_MAX))]
+        limit: u16,
+        /// The form of the output
+        #[arg(long, value_enum, default_value = "text")]
+        format: Format,
+    },
+    /// Print the evidence of a run, if it is what the run left
+    ///
+    /// The exit code is 0, 1 if there is none or it was changed, 2 if the audit log cannot be read.
+    Show {
+        /// The run, as `list` has it
+        #[arg(value_name = "RUN_ID")]
+        run_id: Uuid,
+        /// The form of the output
+        #[arg(long, value_enum, default_value = "text")]
+        format: Format,
+    },
+    /// Remove what the policy does not want to be kept
+    ///
+    /// That is what `QWED_MCP_POLICY` says in `[artifacts]`. The exit code is 0, 1 if something could
+    /// not be removed, 2 if the policy or the audit log cannot be used.
+    Prune {
+        /// The form of the output
+        #[arg(long, value_enum, default_value = "text")]
+        format: Format,
+    },
+}
+
+pub(super) fn run(command: &Command, settings: &Settings) -> anyhow::Result<ExitCode> {
+    let folder = data_folder(settings.data_dir.as_deref())?;
+    let store = Store::open_existing(&folder)?;
+    let artifacts = Artifacts::new(&folder);
+    match command {
+        Command::List { limit, format } => list(&artifacts, &store, *limit, *format),
+        Command::Show { run_id, format } => show(&artifacts, &store, *run_id, *format),
+        Command::Prune { format } => prune(&artifacts, &store, settings.policy.as_deref(), *format),
+    }
+}
+
+/// A run with what the audit log says of it.
+struct Listed {
+    entry: RunEntry,
+    user: Option<String>,
+    tool: Option<String>,
+    status: Option<String>,
+}
+
+fn list(
+    artifacts: &Artifacts,
+    store: &Store,
+    limit: u16,
+    format: Format,
+) -> anyhow::Result<ExitCode> {
+    let limit = usize::from(limit).min(RUNS_LISTED_MAX);
+    let (entries, has_more) = artifacts.newest_runs(limit)?;
+    let listed = |entry: RunEntry| {
+        let recorded = store.recorded_run(entry.run_id)?;
+        let (user, tool, status) = (recorded.user, recorded.tool, recorded.outcome);
+        Ok(Listed { entry, user, tool, status })
+    };
+    let runs = entries.into_iter().map(listed).collect::<Result<Vec<_>, StoreError>>()?;
+    let text = match format {
+        Format::Text => as_table(&runs, has_more),
+        Format::Json => format!(
+            "{:#}\n",
+            json!({
+                "version": env!("CARGO_PKG_VERSION"),
+                "runs": runs.iter().map(as_json).collect::<Vec<_>>(),
+                "truncated": has_more,
+            })
+        ),
+    };
+    io::stdout().write_all(text.as_bytes()).context("failed to print the runs")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn as_table(runs: &[Listed], has_more: bool) -> String {
+    let mut table = String::new();
+    let mut line = |cells: [&str; 6]| {
+        // Somebody may have written to the store, and a terminal obeys control characters.
+        let [time, run_id, user, tool, status, size] = cells.map(printable);
+        // Writing to a text does not fail.
+        let _ = writeln!(
+            table,
+            "{time:<24}  {run_id:<36}  {user:<16}  {tool:<10}  {status:<17}  {size:>10}"
+        );
+    };
+    line(["TIME", "RUN", "USER", "TOOL", "STATUS", "SIZE"]);
+    for Listed { entry, user, tool, status } in runs {
+        let state = match entry.state {
+            RunState::Complete => "complete, no end in the audit log",
+            RunState::InProgress | RunState::Interrupted => entry.state.as_str(),
+        };
+        line([
+            &entry.finished.to_string(),
+            &entry.run_id.to_string(),
+            user.as_deref().unwrap_or("-"),
+            tool.as_deref().unwrap_or("-"),
+            status.as_deref().unwrap_or(state),
+            &size(entry.bytes, entry.has_more),
+        ]);
+    }
+    if has_more {
+        table.push_str("there are more; --limit lists up to 10000\n");
+    }
+    table
+}
+
+fn as_json(run: &Listed) -> Value {
+    let Listed { entry, user, tool, status } = run;
+    json!({
+        "run_id": entry.run_id,
+        "finished": entry.finished,
+        "state": entry.state,
+        "user": user,
+        "tool": tool,
+        "status": status,
+        "files": entry.files,
+        "bytes": entry.bytes,
+        "has_more": entry.has_more,
+    })
+}
+
+/// A text on one line, without what a terminal obeys.
+fn printable(text: &str) -> String {
+    let mut printable = String::new();
+    for c in text.chars() {
+        match c {
+            '"' | '\'' | '\\' => printable.push(c),
+            c => printable.extend(c.escape_debug()),
+        }
+    }
+    printable
+}
+
+/// A number of bytes for people; more than that if not all was counted.
+fn size(bytes: u64, has_more: bool) -> String {
+    let more = if has_more { "+" } else { "" };
+    let units = [("GiB", 30_u32), ("MiB", 20), ("KiB", 10)];
+    match units.into_iter().find(|(_, shift)| bytes >> shift > 0) {
+        Some((unit, shift)) => {
+            let tenths = (u128::from(bytes) * 10) >> shift;
+            format!("{}.{} {unit}{more}", tenths / 10, tenths % 10)
+        }
+        None => format!("{bytes} B{more}"),
+    }
+}
+
+fn show(
+    artifacts: &Artifacts,
+    store: &Store,
+    run_id: Uuid,
+    format: Format,
+) -> anyhow::Result<ExitCode> {
+    let Served { content, unconfirmed } = match evidence(artifacts, store, run_id) {
+        Ok(served) => served,
+        Err(IntegrityError::Store(error)) => return Err(error.into()),
+        Err(
+            error @ (IntegrityError::Artifacts(_)
+            | IntegrityError::Different(_)
+            | IntegrityError::Removed),
+        ) => {
+            tracing::error!("{error}");
+            return Ok(ExitCode::FAILURE);
+        }
+    };
+    let document: Value = serde_json::from_slice(&content).context("evidence.json is no JSON")?;
+    let reason = unconfirmed.map(|reason| reason.to_string());
+    let text = match format {
+        Format::Text => {
+            let evidence = Evidence::deserialize(&document)
+                .context("evidence.json is not what this version knows")?;
+            as_text(&evidence, reason.as_deref())
+        }
+        Format::Json => format!(
+            "{:#}\n",
+            json!({
+                "version": env!("CARGO_PKG_VERSION"),
+                "evidence": document,
+                "integrity": if reason.is_some() { "unconfirmed" } else { "confirmed" },
+                "reason": reason,
+            })
+        ),
+    };
+    io::stdout().write_all(text.as_bytes()).context("failed to print the evidence")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn as_text(evidence: &Evidence, unconfirmed: Option<&str>) -> String {
+    let mut lines = Vec::new();
+    let mut line = |name: &str, value: String| lines.push((name.to_owned(), value));
+    let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+    line("run", evidence.run_id.to_string());
+    let word = json!(evidence.status);
+    let code = evidence.exit_code.map_or_else(String::new, |code| format!(", exit code {code}"));
+    line("status", format!("{}{code}", word.as_str().unwrap_or_default()));
+    line("call", format!("{} {}", evidence.tool, Value::from(evidence.arguments.clone())));
+    line("user", format!("{}, token {}", evidence.user, or_dash(&evidence.token)));
+    line("started", evidence.started.to_string());
+    line("finished", evidence.finished.to_string());
+    line("sandbox", or_dash(&evidence.sandbox_tier));
+    if let Some(python) = &evidence.python {
+        line("python", format!("{} {}", python.version, python.program));
+        line("pytest", or_dash(&python.pytest));
+    }
+    line("server", or_dash(&evidence.server_version));
+    line("policy", format!("SHA-256 {}", or_dash(&evidence.policy_sha256)));
+    for text in evidence
+        .summary
+        .iter()
+        .flat_map(|it| it.text().lines().map(str::to_owned).collect::<Vec<_>>())
+    {
+        line("tests", text);
+    }
+    for artifact in &evidence.artifacts {
+        line("artifact", format!("{} {}", artifact.path, size(artifact.bytes, false)));
+    }
+    if evidence.artifacts_omitted > 0 {
+        line("artifact", format!("and {} more", evidence.artifacts_omitted));
+    }
+    line(
+        "integrity",
+        match unconfirmed {
+            None => "as the audit log says".to_owned(),
+            Some(reason) => format!("not known: {reason}"),
+        },
+    );
+    let mut text = String::new();
+    let mut last = String::new();
+    for (name, value) in lines {
+        let shown = if name == last { "" } else { name.as_str() };
+        // Tests choose names and texts. Writing to a text does not fail.
+        let _ = writeln!(text, "{shown:<9}  {}", printable(&value));
+        last = name;
+    }
+    text
+}
+
+fn prune(
+    artifacts: &Artifacts,
+    store: &Store,
+    policy: Option<&Path>,
+    format: Format,
+) -> anyhow::Result<ExitCode> {
+    let Some(policy) = policy else {
+        tracing::error!(
+            "QWED_MCP_POLICY names no policy, which is what says how long runs are kept"
+        );
+        return Ok(ExitCode::from(USAGE));
+    };
+    let retention = match retention_of(policy) {
+        Ok(retention) => retention,
+        Err(error) => {
+            tracing::error!("{}: {error}", policy.display());
+            return Ok(ExitCode::from(USAGE));
+        }
+    };
+    let retained = apply_retention(artifacts, store, &retention)?;
+    let Retained { kept, removed, failed, removed_bytes } = retained;
+    let text = match format {
+        Format::Json => format!(
+            "{:#}\n",
+            json!({
+                "version": env!("CARGO_PKG_VERSION"),
+                "removed": removed,
+                "removed_bytes": removed_bytes,
+                "kept": kept,
+                "failed": failed,
+            })
+        ),
+        Format::Text if retention.is_everything() => {
+            format!(
+                "the policy has no retention_days and no total_mb_max: all {kept} runs are kept\n"
+            )
+        }
+        Format::Text => {
+            let freed = size(removed_bytes, false);
+            let left = if failed > 0 {
+                format!("; {failed} could not be removed to the end, and are tried again next time")
+            } else {
+                String::new()
+            };
+            format!("removed {removed} runs ({freed}), kept {kept}{left}\n")
+        }
+    };
+    io::stdout().write_all(text.as_bytes()).context("failed to print what was done")?;
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_tests_do_nothing_to_a_terminal() {
+        let text = "it's {\"a\": 1}\u{1b}[31m\n\u{202e}é";
+        assert_eq!(printable(text), "it's {\"a\": 1}\\u{1b}[31m\\n\\u{202e}é");
+    }
+
+    #[test]
+    fn sizes_are_for_people() {
+        for (bytes, expected) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            (1536, "1.5 KiB"),
+            (10 << 20, "10.0 MiB"),
+            (u64::MAX, "17179869183.9 GiB"),
+        ] {
+            assert_eq!(size(bytes, false), expected);
+        }
+        assert_eq!(size(7, true), "7 B+");
+    }
+}
