@@ -9,7 +9,8 @@
 //! | `strict_modes` | whether files of the admin's are the admin's alone |
 //! | `roles` | the table of roles and permissions |
 //! | `policy`, `budget` | what the admin allows, and what one call may take |
-//! | `pytest`, `run`, `conclusion`, `verdict` | the run: its arguments, its sandbox, its end, what that means |
+//! | `pytest`, `run`, `python` | the run: its arguments, its sandbox, its end; what it is made with |
+//! | `conclusion`, `verdict` | what its end means |
 //! | `artifacts`, `evidence`, `summary` | what it leaves, for `read` |
 //! | `integrity`, `upkeep` | whether it is still that, and how long it is kept |
 //! | `refusal`, `reply`, `plain_text` | what the caller hears |
@@ -28,6 +29,7 @@ mod integrity;
 mod plain_text;
 mod policy;
 mod pytest;
+mod python;
 mod read;
 mod refusal;
 mod reply;
@@ -47,7 +49,6 @@ mod verdict;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
 
 use tokio_util::task::TaskTracker;
 
@@ -55,7 +56,7 @@ use crate::aibom::Session;
 use crate::config::{Secret, Settings};
 use crate::executor::{Executor, Turns};
 
-use evidence::PythonRecord;
+use python::Python;
 use upkeep::Turn;
 
 pub(crate) use artifacts::{Artifacts, RUNS_LISTED_MAX, Retained, RunEntry, RunState};
@@ -85,6 +86,8 @@ pub(crate) struct Governance {
     store: Store,
     artifacts: Arc<Artifacts>,
     policy: Arc<PolicyFile>,
+    /// What runs are made with.
+    python: Python,
     /// Of those who remove old runs.
     upkeep: Arc<Turn>,
     /// The token of calls that present none.
@@ -94,8 +97,6 @@ pub(crate) struct Governance {
     session: Option<Arc<Session>>,
     /// Of runs.
     turns: Turns,
-    /// What runs the tests, and when that was found out.
-    python: tokio::sync::Mutex<Option<(Instant, PythonRecord)>>,
     /// Runs that are not written down to their end.
     unsettled: TaskTracker,
     /// Where store and artifacts are, without links.
@@ -122,8 +123,8 @@ impl Governance {
             store,
             artifacts: Arc::new(Artifacts::new(&data_folder)),
             policy,
+            python: Python::default(),
             upkeep: Arc::default(),
-            python: tokio::sync::Mutex::default(),
             own_token: settings.auth_token.clone(),
             executor,
             session,

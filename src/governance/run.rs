@@ -2,11 +2,10 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use serde_json::{Map, Value, json};
 use tokio::time::{MissedTickBehavior, interval};
-use tokio_util::sync::CancellationToken;
 
 use super::artifacts::{ArtifactError, ENTRIES_MAX, RunFolder, Size, size_of};
 use super::audit::{AuditEvent, EVIDENCE_SHA256};
@@ -22,9 +21,6 @@ use crate::sandbox::Tier;
 
 /// How often the size of what tests leave behind is looked at.
 const ARTIFACTS_INTERVAL: Duration = Duration::from_millis(100);
-
-/// How long it is known which interpreter and which pytest run the tests.
-const PYTHON_KNOWN_FOR: Duration = Duration::from_mins(1);
 
 /// What the caller hears whose run was made and is not in the log to its end.
 const END_NOT_WRITTEN: &str = "The tests were run, and the audit log cannot be used to write down \
@@ -63,8 +59,8 @@ impl Governance {
             }
         };
         let started = SystemTime::now();
-        let (ran, python) =
-            tokio::join!(self.execute(&cleared, &folder), self.python(&cleared.call.cancel));
+        let python = self.python.ask(&*self.executor, &cleared.call.cancel);
+        let (ran, python) = tokio::join!(self.execute(&cleared, &folder), python);
         let is_excessive = matches!(&ran, Ok(Ran { left: Size::Above, .. }));
         let Left { folder, report, is_complete } = take_stock(folder, is_excessive).await?;
         // Not what the run says, which may have any exit code.
@@ -176,30 +172,6 @@ impl Governance {
         }
         let files = files.to_owned();
         blocking(move || size_of(&files, bytes_max)).await.unwrap_or(Size::Unknown)
-    }
-
-    /// What runs the tests. Asked for beside a run, and at most once a minute: it may be another
-    /// version by now.
-    async fn python(&self, cancel: &CancellationToken) -> Option<PythonRecord> {
-        let mut known = self.python.lock().await;
-        if let Some((asked, python)) = known.as_ref()
-            && asked.elapsed() < PYTHON_KNOWN_FOR
-        {
-            return Some(python.clone());
-        }
-        let inventory = tokio::select! {
-            biased;
-            () = cancel.cancelled() => return None,
-            inventory = self.executor.inventory(vec!["pytest".to_owned()]) => inventory?,
-        };
-        let python = PythonRecord {
-            program: inventory.program.to_string_lossy().into_owned(),
-            version: inventory.python,
-            pytest: inventory.packages.get("pytest").map(|package| package.version.clone()),
-        };
-        // What is missing may be installed any moment.
-        *known = python.pytest.is_some().then(|| (Instant::now(), python.clone()));
-        Some(python)
     }
 
     /// Writes what the run printed, and the evidence, and gives this with its SHA-256.

@@ -6,7 +6,9 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
+use data_encoding::HEXLOWER;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 use super::{Governed, assert_refused, quoted, run_pytest};
 use crate::harness::{binary, is_root};
@@ -56,6 +58,7 @@ fn policy_check_says_what_is_allowed() {
         ),
     )
     .unwrap();
+    let sha256 = HEXLOWER.encode(&Sha256::digest(fs::read(path).unwrap()));
     let expected = format!(
         "\
 {path} can be used
@@ -71,8 +74,10 @@ attempts          1
 output            8388608 bytes each of stdout and stderr
 artifacts         67108864 bytes a run
 kept              30 days
+sha256            {}
 ",
-        root.display()
+        root.display(),
+        sha256,
     );
     for (arguments, variable) in
         [([path].as_slice(), None), (&[], Some(path)), (&[path], Some("x"))]
@@ -87,7 +92,7 @@ kept              30 days
         "tools": ["run_pytest"], "workspace_root": root, "allowed_paths": [], "env_whitelist": [],
         "sandbox_enabled": true, "timeout_s": 300, "memory_limit_mb": 1024, "elapsed_ms_max": 5000,
         "attempts_max": 1, "output_bytes_max": 8_388_608, "artifact_bytes_max": 67_108_864,
-        "retention_days": 30, "total_mb_max": null,
+        "retention_days": 30, "total_mb_max": null, "sha256": sha256,
     });
     assert_eq!((&told["policy"], &told["usable"]), (&expected, &json!(true)));
     assert_eq!((&told["mistakes"], &told["warnings"]), (&json!([]), &json!([])));

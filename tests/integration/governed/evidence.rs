@@ -61,6 +61,11 @@ fn evidence_tells_what_the_run_was_made_with() {
     let mut server = governed.connect();
     let id = run_id(&run_pytest(&mut server, &governed.user, "tests"));
     let about = evidence(&mut server, &governed.viewer, &id);
+    // Not asked again within a minute.
+    let next = run_id(&run_pytest(&mut server, &governed.user, "tests"));
+    let next = evidence(&mut server, &governed.viewer, &next);
+    assert_eq!(next["python"], about["python"]);
+    assert!(next["python"]["asked"].as_str() < next["started"].as_str(), "{next}");
     server.finish();
     let asked = "import platform, importlib.metadata as m; \
                  print(platform.python_version(), m.version('pytest'))";
@@ -86,7 +91,7 @@ fn evidence_tells_what_the_run_was_made_with() {
     let written = fs::read(governed.artifact(&id, "evidence.json")).unwrap();
     assert_eq!(details(end)["evidence_sha256"], sha256(&written));
     // A call that reads says what.
-    assert_eq!(details(row("MCP_TOOL_CALL", "get_evidence"))["of_run"], id);
+    assert_eq!(details(row("MCP_TOOL_CALL", "get_evidence"))["read_run"], id);
 }
 
 fn what_was_changed_after_the_run_is_not_served() {
