@@ -187,7 +187,8 @@ fn show(
         Err(
             error @ (IntegrityError::Artifacts(_)
             | IntegrityError::Different(_)
-            | IntegrityError::Removed),
+            | IntegrityError::Removed
+            | IntegrityError::NotRun(_)),
         ) => {
             tracing::error!("{error}");
             return Ok(ExitCode::FAILURE);

@@ -93,6 +93,9 @@ pub(crate) enum IntegrityError {
     Different(Difference),
     #[error("what this run left was removed, as the policy's retention says")]
     Removed,
+    /// The word of the audit log for what came of the call.
+    #[error("nothing was run for this run_id, so there is no evidence: its call came to {0}")]
+    NotRun(String),
 }
 
 /// What is served, with why it cannot be compared with anything, if it cannot.
@@ -130,7 +133,12 @@ pub(crate) fn evidence(
         return Err(IntegrityError::Removed);
     }
     let unconfirmed = match (&found, &recorded.evidence) {
-        (Err(ArtifactError::RunNotFound), RecordedEvidence::NoRun) => None,
+        (Err(ArtifactError::RunNotFound), RecordedEvidence::NoRun) => {
+            match store.recorded_call(run_id)? {
+                Some(outcome) => return Err(IntegrityError::NotRun(outcome)),
+                None => None,
+            }
+        }
         (_, RecordedEvidence::NoRun) => return Err(different(Change::UnknownRun)),
         (Ok(content), RecordedEvidence::Sha256(recorded)) if sha256(content) == *recorded => None,
         (Ok(_), RecordedEvidence::Sha256(_)) => return Err(different(Change::Changed)),

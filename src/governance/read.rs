@@ -137,7 +137,9 @@ impl From<IntegrityError> for Refusal {
                 tracing::error!(%difference, "artifacts");
                 Self::ArtifactChanged(difference.to_string())
             }
-            IntegrityError::Removed => Self::InvalidParams(error.to_string()),
+            IntegrityError::Removed | IntegrityError::NotRun(_) => {
+                Self::InvalidParams(error.to_string())
+            }
         }
     }
 }

@@ -98,6 +98,19 @@ impl Store {
         })
     }
 
+    /// What came of a call of `run_pytest`, as the log has it: the word of its last row.
+    pub(crate) fn recorded_call(&self, run_id: Uuid) -> Result<Option<String>, StoreError> {
+        self.read(|transaction| {
+            let mut select = transaction.prepare(
+                "SELECT outcome FROM audit WHERE run_id = ?1 AND event = ?2 AND tool = ?3
+                 ORDER BY seq DESC LIMIT 1",
+            )?;
+            let (event, tool) = (AuditEvent::McpToolCall.as_str(), GovernedTool::RunPytest.name());
+            let mut rows = select.query([run_id.to_string().as_str(), event, tool])?;
+            rows.next()?.map(|row| text(row, 0)).transpose()
+        })
+    }
+
     /// Hands over the ids of all runs that left evidence by the log, and whose evidence was not removed
     /// by retention, the oldest first; gives how many it was removed of.
     pub(crate) fn for_each_run_with_evidence(

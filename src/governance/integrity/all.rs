@@ -83,7 +83,10 @@ pub(crate) fn verify_artifacts(
         // It may have been removed meanwhile, which the log says then.
         match evidence(artifacts, store, run_id) {
             Err(IntegrityError::Different(difference)) => found.add(run_id, difference),
-            Err(IntegrityError::Removed | IntegrityError::Artifacts(_)) | Ok(_) => {}
+            Err(
+                IntegrityError::Removed | IntegrityError::NotRun(_) | IntegrityError::Artifacts(_),
+            )
+            | Ok(_) => {}
             Err(error @ IntegrityError::Store(_)) => return Err(error),
         }
     }
@@ -108,9 +111,11 @@ fn verify_run(
             return Ok(());
         }
         // Meanwhile, or it has begun.
-        Err(IntegrityError::Removed | IntegrityError::Artifacts(ArtifactError::RunNotFound)) => {
-            return Ok(());
-        }
+        Err(
+            IntegrityError::Removed
+            | IntegrityError::NotRun(_)
+            | IntegrityError::Artifacts(ArtifactError::RunNotFound),
+        ) => return Ok(()),
         Err(IntegrityError::Artifacts(ArtifactError::NoEvidence(_))) => {
             found.interrupted += 1;
             return Ok(());

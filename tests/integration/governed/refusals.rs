@@ -302,6 +302,12 @@ fn a_budget_ends_a_call_before_or_while_it_runs() {
     let reply = run_pytest(&mut server, &governed.admin, "tests");
     assert_refused(&reply, -32005, "BUDGET_EXCEEDED", "Budget exceeded");
     assert_eq!(reply["error"]["data"]["exceeded"], "attempts_total");
+    // Nothing has begun, and whoever looks for its evidence is told.
+    let id = json!({ "run_id": run_id(&reply), "path": "stdout.txt" });
+    let not_run = "nothing was run for this run_id, so there is no evidence: its call came to \
+                   BUDGET_EXCEEDED";
+    let reply = call_as(&mut server, &governed.viewer, "get_artifact_content", id);
+    assert_refused(&reply, -32602, "INVALID_PARAMS", not_run);
 
     fs::write(
         governed.workspace.join("tests/test_long.py"),
