@@ -139,6 +139,8 @@ fn server(containment: Containment, user: Option<u32>, timeout_ms: &str) -> McpP
         .unchecked()
         .variable("QWED_MCP_PYTHON", public_python().unwrap().to_str().unwrap())
         .variable("QWED_MCP_MEMORY_MB", "512")
+        // That the server lets nobody look into it is not what keeps scripts out.
+        .variable("QWED_MCP_TEST_DUMPABLE", "1")
         .variable(SYNC_TIMEOUT, timeout_ms);
     if let Some(user) = user {
         builder = builder.with_user(user);

@@ -615,8 +615,7 @@ fn nobody_of_its_user_looks_into_the_server() {
         assert_eq!(environment.contains("the token"), is_open, "{tier}");
         let limits = fs::read_to_string(format!("/proc/{}/limits", server.pid())).unwrap();
         let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
-        let core: Vec<_> = core.split_whitespace().skip(4).take(2).collect();
-        assert!(is_open || core == ["0", "0"], "{limits}");
+        assert!(is_open || core.split_whitespace().nth(4) == Some("0"), "{limits}");
         server.finish();
     }
 }
