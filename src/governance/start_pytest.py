@@ -69,8 +69,13 @@ def below_files(path):
 class Reports:
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self, config):
-        if config.option.log_file is None and config.getini("log_file"):
-            config.option.log_file = config.getini("log_file")
+        try:
+            log_file = config.getoption("log_file") or config.getini("log_file")
+        except (KeyError, ValueError):
+            # -p no:logging
+            log_file = None
+        if log_file:
+            config.option.log_file = log_file
         for name in REPORTS:
             path = getattr(config.option, name, None)
             if path and isinstance(path, str):

@@ -200,6 +200,12 @@ fn reports_that_plugins_write_are_artifacts() {
         assert!(names.contains(&format!("files/{name}")), "{name}: {names:?}");
     }
 
+    // What is not there is not led anywhere.
+    let less = "[pytest]\naddopts = -p no:logging -p no:cacheprovider -p no:cov -p no:html\n";
+    fs::write(governed.workspace.join("pytest.ini"), less).unwrap();
+    let reply = run_pytest(&mut server, &governed.user, path);
+    assert!(counted(&reply).starts_with("1 passed in "), "{reply}");
+
     let strict = format!("{} --cov-fail-under=100\n", settings.trim_end());
     fs::write(governed.workspace.join("pytest.ini"), strict).unwrap();
     let reply = run_pytest(&mut server, &governed.user, path);
