@@ -50,8 +50,6 @@ struct Used {
 /// What is installed where scripts run.
 #[derive(Debug)]
 pub(crate) struct Inventory {
-    /// The program that is the interpreter.
-    pub(crate) program: PathBuf,
     /// The version of the interpreter.
     pub(crate) python: String,
     /// The packages that were asked for and that are there, by module.

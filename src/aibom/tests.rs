@@ -66,7 +66,6 @@ fn cyclonedx_tells_every_part_once_with_its_kind() {
         version: version.to_owned(),
     };
     session.record_inventory(Inventory {
-        program: "/usr/bin/python3".into(),
         python: "3.11.7".to_owned(),
         packages: [
             ("z3".to_owned(), package("z3_Solver", "5.1+local")),

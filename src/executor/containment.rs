@@ -17,7 +17,6 @@ use super::interpreter::{FindError, Interpreter, InterpreterFinder};
 use super::limits::{CANARY_TIMEOUT, CPU_GRACE};
 use super::obstacle::{Obstacle, Ready, SandboxUnavailable, StepDown};
 use super::outcome::Ending;
-use super::probe::PYTHON_PATH;
 use super::untrusted::{Untrusted, UntrustedFolder};
 use super::{OneShotExecutor, ProjectRun, RunError, RunLimits};
 
@@ -281,14 +280,14 @@ impl Containment {
         if tier == Tier::Off {
             return Ok(contained);
         }
-        // Whatever is called json there, it says nothing about the sandbox.
-        let mut without_path = contained.clone();
-        without_path.interpreter.environment.retain(|(name, _)| name != PYTHON_PATH);
+        // What is installed says nothing about the sandbox, and is not to be held by one that is yet
+        // to be tried.
+        let mut isolated = contained.clone();
+        isolated.plan.is_isolated = true;
         let canary = Canary::new(&contained.plan.program)?;
         let limits = RunLimits::of_script(CANARY_TIMEOUT);
         let never = CancellationToken::new();
-        let outcome = match executor.supervise(&without_path, &canary.script, limits, &never).await
-        {
+        let outcome = match executor.supervise(&isolated, &canary.script, limits, &never).await {
             Ok(outcome) => outcome,
             Err(RunError::StartPython(error)) => return Err(Obstacle::Launch(error)),
             Err(error) => return Err(Obstacle::NotTried(error.to_string())),

@@ -13,7 +13,7 @@ use crate::sandbox::{Layer, Limits, Tier};
 use super::containment::{Contained, NotContained, landlock_abi};
 use super::limits::CANARY_TIMEOUT;
 use super::obstacle::Obstacle;
-use super::{Ending, FindError, HomeExposure, OneShotExecutor, Outcome, RunLimits};
+use super::{Ending, FindError, HomeExposure, NotForProject, OneShotExecutor, Outcome, RunLimits};
 
 /// The packages that verification scripts import: module, distribution.
 const PACKAGES: [(&str, &str); 8] = [
@@ -136,6 +136,9 @@ impl OneShotExecutor {
     /// the sandbox.
     pub(crate) async fn pytest(&self) -> Result<String, String> {
         let contained = self.contained().await.map_err(|error| error.to_string())?;
+        if !self.may_look_inside(contained) {
+            return Err(NotForProject::Tier(contained.plan.tier).to_string());
+        }
         let limits = RunLimits::of_script(CANARY_TIMEOUT);
         let never = CancellationToken::new();
         let run = self.supervise(contained, PYTEST_SCRIPT, limits, &never).await;
@@ -149,6 +152,12 @@ impl OneShotExecutor {
         }
     }
 
+    /// Whether an interpreter may be started just to see what is in it: with what is installed it may
+    /// load code of the workspace, which has to be held to its files.
+    fn may_look_inside(&self, contained: &Contained) -> bool {
+        contained.plan.tier >= Tier::T2 || self.untrusted().is_none()
+    }
+
     /// Which packages a script can import.
     async fn packages(&self, contained: &Contained) -> BTreeMap<String, Option<String>> {
         let found = self.ask_for_packages(contained, &json!(PACKAGES)).await;
@@ -158,6 +167,9 @@ impl OneShotExecutor {
     /// Asks from inside for modules and what brought them: the module, the distribution, and its
     /// version; None if it cannot be imported.
     async fn ask_for_packages(&self, contained: &Contained, names: &Value) -> Vec<FoundPackage> {
+        if !self.may_look_inside(contained) {
+            return Vec::new();
+        }
         // An absent name is None in Python.
         let names = names.to_string().replace("null", "None");
         let script = format!("NAMES = {names}\n{PACKAGES_SCRIPT}");
@@ -180,9 +192,7 @@ impl OneShotExecutor {
             Some((module, Package { distribution: distribution?, version: version? }))
         });
         let packages = packages.collect();
-        let interpreter = &contained.interpreter;
-        let (program, python) = (interpreter.reach.program.clone(), interpreter.version.clone());
-        Some(Inventory { program, python, packages })
+        Some(Inventory { python: contained.interpreter.version.clone(), packages })
     }
 }
 

@@ -32,6 +32,8 @@ pub(super) struct Interpreter {
     pub(super) reach: Reach,
     /// What has run outside of the sandbox: the program, its libraries, its standard library.
     pub(super) own: Vec<PathBuf>,
+    /// The folders of installed packages, with those that lines of `.pth` files name.
+    pub(super) packages: Vec<PathBuf>,
     /// The whole environment of a script, but for what points into its scratch folder.
     pub(super) environment: Vec<(String, String)>,
     /// Why scripts can read the home folder of the server's user, if they can.

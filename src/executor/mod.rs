@@ -91,6 +91,10 @@ pub(crate) trait Executor: Send + Sync + 'static {
     /// as a short script; None where nothing can run.
     fn inventory(&self, modules: Vec<String>) -> TakeInventory<'_>;
 
+    /// Which interpreter scripts and tests run in, and where its packages are: nothing is run but what
+    /// finds it. None where there is none.
+    fn installation(&self) -> FindInstallation<'_>;
+
     /// Gets ready for calls, in the background.
     fn warm_up(&self) {}
 
@@ -100,6 +104,20 @@ pub(crate) trait Executor: Send + Sync + 'static {
         Box::pin(std::future::ready(()))
     }
 }
+
+/// An interpreter that scripts and tests run in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Installation {
+    pub(crate) program: PathBuf,
+    /// As `platform.python_version()` has it.
+    pub(crate) version: String,
+    /// The folders of installed packages.
+    pub(crate) packages: Vec<PathBuf>,
+}
+
+/// An interpreter, being found.
+pub(crate) type FindInstallation<'a> =
+    Pin<Box<dyn Future<Output = Option<Installation>> + Send + 'a>>;
 
 /// The end of what an executor keeps.
 pub(crate) type ShutDown<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;

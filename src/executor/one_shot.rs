@@ -22,7 +22,10 @@ use super::run_groups::{MemoryBound, RunGroups};
 use super::supervised::{Cause, End, Supervised, outlast, tell_of_removal};
 use super::supervisors::{Listed, Supervisors};
 use super::untrusted::Untrusted;
-use super::{Executor, ProjectRun, Readiness, Run, RunError, RunLimits, ShutDown, TakeInventory};
+use super::{
+    Executor, FindInstallation, Installation, ProjectRun, Readiness, Run, RunError, RunLimits,
+    ShutDown, TakeInventory,
+};
 
 /// Runs each script in a new interpreter, under a supervisor of its own.
 #[derive(Debug)]
@@ -260,6 +263,17 @@ impl Executor for OneShotExecutor {
 
     fn run_project(&self, project: ProjectRun, cancel: CancellationToken) -> Run<'_> {
         Box::pin(async move { self.run_project_once(&project, &cancel).await })
+    }
+
+    fn installation(&self) -> FindInstallation<'_> {
+        Box::pin(async move {
+            let interpreter = self.interpreter().await.ok()?;
+            Some(Installation {
+                program: interpreter.reach.program.clone(),
+                version: interpreter.version.clone(),
+                packages: interpreter.packages.clone(),
+            })
+        })
     }
 
     fn inventory(&self, modules: Vec<String>) -> TakeInventory<'_> {

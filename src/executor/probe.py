@@ -136,6 +136,7 @@ def answer():
         "own": sorted(loaded | {sys.executable, kinds["stdlib"], kinds["platstdlib"]}),
         "paths": sorted(path for path in paths if os.path.isabs(path) and path != "/"),
         "named_in_pth_files": named,
+        "packages": packages,
         "user_base": site.getuserbase() if has_user_site else None,
     }
 

@@ -53,8 +53,7 @@ const FORK_SERVER: &str = concat!(
 const FORWARDED_VARIABLES: [&str; 2] = [PATH, PYTHON_PATH];
 
 const PATH: &str = "PATH";
-/// The variable that names folders to import from, before all others.
-pub(super) const PYTHON_PATH: &str = "PYTHONPATH";
+const PYTHON_PATH: &str = "PYTHONPATH";
 
 /// How many threads the libraries below `NumPy` start. One: a result does not depend on the number
 /// of cores, and a large machine does not use up the threads that a run may have.
@@ -76,6 +75,7 @@ struct Answer {
     own: Vec<PathBuf>,
     paths: Vec<PathBuf>,
     named_in_pth_files: Vec<PathBuf>,
+    packages: Vec<PathBuf>,
     user_base: Option<String>,
 }
 
@@ -181,10 +181,20 @@ fn interpreter(output: &Output) -> Result<Interpreter, ProbeError> {
     let exposures = home_exposures(named);
     let executable = answer.executable.display();
     tracing::info!(%executable, version = answer.version, "interpreter found");
+    let packages = [&answer.packages[..], &answer.named_in_pth_files].concat();
     let paths = [answer.paths, answer.named_in_pth_files, python_path].concat();
     let reach = Reach { program: answer.executable, loader: answer.loader, paths };
     let (version, own) = (answer.version, answer.own);
-    Ok(Interpreter { bootstrap, fork_server, version, reach, own, environment, exposures })
+    Ok(Interpreter {
+        bootstrap,
+        fork_server,
+        version,
+        reach,
+        own,
+        packages,
+        environment,
+        exposures,
+    })
 }
 
 /// The folders of a `PYTHONPATH` that are the same for every script. A relative one, and an empty

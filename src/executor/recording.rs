@@ -9,7 +9,8 @@ use crate::aibom::{self, Session};
 use crate::gateway::AuthorizedScript;
 
 use super::{
-    Executor, Outcome, ProjectRun, Readiness, Run, RunError, RunLimits, ShutDown, TakeInventory,
+    Executor, FindInstallation, Outcome, ProjectRun, Readiness, Run, RunError, RunLimits, ShutDown,
+    TakeInventory,
 };
 
 /// An executor that tells a [`Session`] what it ran.
@@ -71,6 +72,10 @@ impl Executor for RecordingExecutor {
 
     fn run_project(&self, project: ProjectRun, cancel: CancellationToken) -> Run<'_> {
         self.executor.run_project(project, cancel)
+    }
+
+    fn installation(&self) -> FindInstallation<'_> {
+        self.executor.installation()
     }
 
     fn inventory(&self, modules: Vec<String>) -> TakeInventory<'_> {

@@ -38,6 +38,11 @@ impl Untrusted {
         Self { tell: Some(Arc::new(tell)) }
     }
 
+    /// Whether there never is one.
+    pub(super) fn is_none(&self) -> bool {
+        self.tell.is_none()
+    }
+
     /// The folder, as it is now.
     pub(super) fn folder(&self) -> Result<Option<UntrustedFolder>, String> {
         let Some(tell) = &self.tell else { return Ok(None) };

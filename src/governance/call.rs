@@ -21,6 +21,7 @@ use super::store::{Store, StoreError};
 use super::tokens::{Caller, Token};
 use super::{Governance, GovernedReply, Refusal, reply};
 use crate::config::Secret;
+use crate::executor::NotForProject;
 use crate::sandbox::Tier;
 
 /// The code of a call that the policy blocks, which has an event of its own in the audit log.
@@ -170,6 +171,10 @@ impl Governance {
         let ready =
             readiness.await.map_err(|missing| Refusal::SandboxViolation(missing.to_string()))?;
         let tier = ready.map(|ready| ready.tier);
+        // Before anything is started for it.
+        if let Some(tier) = tier.filter(|tier| *tier < Tier::T2) {
+            return Err(Refusal::SandboxViolation(NotForProject::Tier(tier).to_string()));
+        }
         let mut budget = Budget::new(call.started, &policy);
         budget.attempt()?;
         let order = PytestOrder::parse(&call.arguments, root)

@@ -6,7 +6,7 @@ use super::evidence::RunStatus;
 use super::policy::Policy;
 use super::refusal::Refusal;
 use super::summary::TestSummary;
-use super::verdict::Verdict;
+use super::verdict::{Ended, Verdict};
 use crate::executor::{Ending, FindError, NotContained, Outcome, RunError};
 
 /// The exit code of a process that the system call filter killed: SIGSYS.
@@ -39,13 +39,13 @@ pub(super) struct Conclusion {
 }
 
 impl Conclusion {
-    /// What the end of a run under `policy` means. `report` is what pytest says, and `is_complete`
-    /// whether it came to its end.
+    /// What the end of a run under `policy` means. `report` is what pytest says, and `ended` what it
+    /// has counted when it came to its end.
     pub(super) fn of_run(
         policy: &Policy,
         ran: Ran,
         report: Option<TestSummary>,
-        is_complete: bool,
+        ended: Option<Ended>,
     ) -> Self {
         let Ran { outcome, bound, left } = ran;
         let (sandbox, budget) = (&policy.sandbox, &policy.budget);
@@ -85,7 +85,7 @@ impl Conclusion {
             }
         },
         Ending::Cancelled => (Verdict::of_status(RunStatus::Cancelled), None),
-        Ending::Exited(code) => (Verdict::of(code, report.as_ref(), is_complete), None),
+        Ending::Exited(code) => (Verdict::of(code, report.as_ref(), ended), None),
     };
         Self { verdict, refusal, outcome: Some(outcome), summary: report }
     }

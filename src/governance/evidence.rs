@@ -170,8 +170,6 @@ pub(crate) struct PythonRecord {
     pub(crate) version: String,
     /// The version of pytest that is installed for it.
     pub(crate) pytest: Option<String>,
-    /// When the server asked for that.
-    pub(crate) asked: Timestamp,
 }
 
 /// An id of a run as text: `#[serde(with = "hyphenated")]`.
@@ -223,8 +221,7 @@ mod tests {
             "server_version": "0.3.0",
             "token": "1",
             "policy_sha256": "cd",
-            "python": {"program": "/usr/bin/python3", "version": "3.13.1", "pytest": "9.0.2",
-                "asked": "2026-01-25T10:00:00.000Z"},
+            "python": {"program": "/usr/bin/python3", "version": "3.13.1", "pytest": "9.0.2"},
         });
         let evidence: Evidence = serde_json::from_value(document.clone()).unwrap();
         assert_eq!(evidence.status, RunStatus::SandboxViolation);

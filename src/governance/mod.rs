@@ -56,7 +56,6 @@ use crate::aibom::Session;
 use crate::config::{Secret, Settings};
 use crate::executor::{Executor, Turns};
 
-use python::Python;
 use upkeep::Turn;
 
 pub(crate) use artifacts::{Artifacts, RUNS_LISTED_MAX, Retained, RunEntry, RunState};
@@ -86,8 +85,6 @@ pub(crate) struct Governance {
     store: Store,
     artifacts: Arc<Artifacts>,
     policy: Arc<PolicyFile>,
-    /// What runs are made with.
-    python: Python,
     /// Of those who remove old runs.
     upkeep: Arc<Turn>,
     /// The token of calls that present none.
@@ -123,7 +120,6 @@ impl Governance {
             store,
             artifacts: Arc::new(Artifacts::new(&data_folder)),
             policy,
-            python: Python::default(),
             upkeep: Arc::default(),
             own_token: settings.auth_token.clone(),
             executor,

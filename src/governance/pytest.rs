@@ -20,9 +20,9 @@ pub(super) const JUNIT_FILE: &str = "junit.xml";
 /// What the report gets of the room for files: as much as some thousand tests need.
 const RESERVE_BYTES: u64 = 1024 * 1024;
 
-/// What is among the files of a run until pytest has come to its end; tests that end the process
-/// leave it there.
-pub(super) const RUNNING_FILE: &str = ".new-running";
+/// What pytest has counted, among the files of a run: empty until it has come to its end, as it is
+/// where tests end the process.
+pub(super) const ENDED_FILE: &str = ".new-ended";
 /// The room for the report, until that is written.
 pub(super) const RESERVE_FILE: &str = ".new-reserve";
 
@@ -116,14 +116,17 @@ impl PytestOrder {
     ) -> String {
         // A JSON text or list of texts is a Python literal.
         let project = json!(self.workspace.to_string_lossy());
-        let paths = python_path.inside.iter().map(|path| path.to_string_lossy());
-        let paths = json!(paths.collect::<Vec<_>>());
+        let paths = |paths: &[PathBuf]| {
+            let paths = paths.iter().map(|path| path.to_string_lossy());
+            json!(paths.collect::<Vec<_>>())
+        };
+        let (first, last) = (paths(&python_path.inside), paths(&python_path.sources));
         let files = json!(files.to_string_lossy());
         let arguments = json!(self.arguments);
         let reserve = RESERVE_BYTES.min(files_bytes_max / 4);
         format!(
-            "PROJECT = {project}\nPATHS = {paths}\nFILES = {files}\nRESERVE = {reserve}\n\
-             ARGUMENTS = {arguments}\n{START}"
+            "PROJECT = {project}\nFIRST = {first}\nLAST = {last}\nFILES = {files}\n\
+             RESERVE = {reserve}\nARGUMENTS = {arguments}\n{START}"
         )
     }
 }
@@ -131,9 +134,10 @@ impl PytestOrder {
 /// A module search path, parted: code of the workspace must not come before pytest's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PythonPath {
-    /// The folders of the workspace, by their real paths: with `src`, where the project keeps its
-    /// packages there.
+    /// The folders of the workspace, by their real paths.
     inside: Vec<PathBuf>,
+    /// `src`, where the project keeps its packages there.
+    sources: Vec<PathBuf>,
     /// All others, as `PYTHONPATH` has them; none if the server has no such variable.
     outside: Option<OsString>,
 }
@@ -158,7 +162,7 @@ impl PythonPath {
         // A package of that name is imported from above.
         let sources = workspace.join("src");
         let is_layout = sources.is_dir() && !sources.join("__init__.py").exists();
-        for entry in entries.chain(is_layout.then_some(sources)) {
+        for entry in entries {
             let real = fs::canonicalize(workspace.join(&entry)).ok();
             match real.filter(|real| real.starts_with(workspace)) {
                 Some(real) if inside.contains(&real) => {}
@@ -168,7 +172,9 @@ impl PythonPath {
         }
         // What was split can be joined again.
         let outside = python_path.map(|_| std::env::join_paths(outside).unwrap_or_default());
-        Self { inside, outside }
+        let sources = is_layout.then_some(sources);
+        let sources = sources.filter(|sources| !inside.contains(sources)).into_iter().collect();
+        Self { inside, sources, outside }
     }
 }
 
@@ -320,14 +326,17 @@ mod tests {
             workspace: "/w\"\\\u{2028}é".into(),
             arguments: vec!["a'\"\\n\u{7f}😀".to_owned()],
         };
-        let paths = PythonPath { inside: vec!["/w\"/src".into()], outside: None };
+        let inside = vec!["/w\"/lib".into()];
+        let sources = vec!["/w\"/src".into()];
+        let paths = PythonPath { inside, sources, outside: None };
         let source = order.source(&paths, Path::new("/f"), 4_000);
         let start = "PROJECT = \"/w\\\"\\\\";
         assert!(source.starts_with(start), "{source}");
-        assert!(source.contains("PATHS = [\"/w\\\"/src\"]\n"), "{source}");
+        let first_and_last = "FIRST = [\"/w\\\"/lib\"]\nLAST = [\"/w\\\"/src\"]\n";
+        assert!(source.contains(first_and_last), "{source}");
         assert!(source.contains("RESERVE = 1000\n"), "{source}");
         assert!(source.contains(&format!("sys.exit({NO_PYTEST})")));
-        for file in [JUNIT_FILE, RUNNING_FILE, RESERVE_FILE] {
+        for file in [JUNIT_FILE, ENDED_FILE, RESERVE_FILE] {
             assert!(source.contains(&format!("{file:?}")), "{file}");
         }
     }
@@ -346,12 +355,15 @@ mod tests {
         let python_path = std::env::join_paths(entries).unwrap();
         let parted = PythonPath::parted(Some(&python_path), &workspace);
         assert_eq!(parted.inside, ["lib", "src"].map(|name| workspace.join(name)));
+        assert!(parted.sources.is_empty(), "it is among them");
+        assert_eq!(PythonPath::parted(None, &workspace).sources, [workspace.join("src")]);
         let outside = [PathBuf::from("/missing"), root.join("other")];
         assert_eq!(parted.outside, Some(std::env::join_paths(outside).unwrap()));
 
         // A package, and no folder of packages.
         fs::write(workspace.join("src/__init__.py"), "").unwrap();
         let parted = PythonPath::parted(None, &workspace);
-        assert!(parted.inside.is_empty() && parted.variable().is_none());
+        assert!(parted.inside.is_empty() && parted.sources.is_empty());
+        assert!(parted.variable().is_none());
     }
 }

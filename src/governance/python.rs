@@ -1,53 +1,65 @@
-//! Which Python and pytest the runs are made with: asked for by the server, not told by tests.
+//! Which Python and pytest the runs are made with: seen by the server, not told by tests.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
 
-use tokio::sync::Mutex;
-use tokio_util::sync::CancellationToken;
-
+use super::call::blocking;
 use super::evidence::PythonRecord;
-use crate::executor::Executor;
+use crate::executor::{Executor, Installation};
+use crate::sandbox::leads_through;
 
-/// How long an answer is good for: to ask takes as long as a short script.
-const FRESH: Duration = Duration::from_secs(60);
+/// How the folders of installed distributions end, in which the name is followed by the version
+/// (the binary distribution format, and what Debian makes).
+const INFO_ENDINGS: [&str; 2] = [".dist-info", ".egg-info"];
 
-/// The last answer.
-#[derive(Debug, Default)]
-pub(super) struct Python {
-    last: Mutex<Option<(Instant, PythonRecord)>>,
+/// Looks at what is installed. Nothing is started for that: what an interpreter loads when it starts
+/// may be the workspace's, which could then say anything.
+pub(super) async fn python(executor: &dyn Executor, workspace: &Path) -> Option<PythonRecord> {
+    let Installation { program, version, packages } = executor.installation().await?;
+    let workspace = workspace.to_owned();
+    let pytest = blocking(move || version_in("pytest", &packages, &workspace)).await.ok()?;
+    Some(PythonRecord { program: program.to_string_lossy().into_owned(), version, pytest })
 }
 
-impl Python {
-    /// Asks, if it was not asked for a while. None if there is no answer before `cancel`.
-    pub(super) async fn ask(
-        &self,
-        executor: &dyn Executor,
-        cancel: &CancellationToken,
-    ) -> Option<PythonRecord> {
-        tokio::select! {
-            biased;
-            () = cancel.cancelled() => None,
-            answer = self.answer(executor) => answer,
-        }
-    }
+/// The version of a distribution in the first of these folders that has it and is not the workspace's.
+fn version_in(name: &str, folders: &[PathBuf], workspace: &Path) -> Option<String> {
+    let theirs = folders.iter().filter(|folder| !leads_through(folder, workspace));
+    let entries = theirs.filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
+    entries.into_iter().find_map(|entry| version_of(name, &entry.file_name()))
+}
 
-    async fn answer(&self, executor: &dyn Executor) -> Option<PythonRecord> {
-        let mut last = self.last.lock().await;
-        if let Some((since, record)) = &*last
-            && since.elapsed() < FRESH
-        {
-            return Some(record.clone());
+fn version_of(name: &str, entry: &OsStr) -> Option<String> {
+    let entry = entry.to_str()?;
+    let stem = INFO_ENDINGS.iter().find_map(|ending| entry.strip_suffix(ending))?;
+    let (found, version) = stem.split_once('-')?;
+    // An .egg-info may have the version of Python behind it.
+    let version = version.split_once("-py").map_or(version, |(version, _)| version);
+    found.eq_ignore_ascii_case(name).then(|| version.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_the_name_of_its_folder_and_not_the_workspaces() {
+        let machine = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(machine.path()).unwrap();
+        let folders = ["ws/lib", "empty", "old", "debian", "new"].map(|name| root.join(name));
+        for folder in &folders {
+            fs::create_dir_all(folder).unwrap();
         }
-        let (since, asked) = (Instant::now(), SystemTime::now().into());
-        let inventory = executor.inventory(vec!["pytest".to_owned()]).await?;
-        let record = PythonRecord {
-            program: inventory.program.to_string_lossy().into_owned(),
-            version: inventory.python,
-            pytest: inventory.packages.get("pytest").map(|package| package.version.clone()),
-            asked,
-        };
-        // What is missing may be there at the next run.
-        *last = record.pytest.is_some().then(|| (since, record.clone()));
-        Some(record)
+        let [theirs, _, old, debian, new] = &folders;
+        fs::create_dir(theirs.join("pytest-99.dist-info")).unwrap();
+        for other in ["pytest_cov-7.1.0.dist-info", "pytest", "xpytest-1.dist-info"] {
+            fs::create_dir(old.join(other)).unwrap();
+        }
+        fs::create_dir(new.join("pytest-9.2.0.dist-info")).unwrap();
+        let found = |folders: &[PathBuf]| version_in("pytest", folders, &root.join("ws"));
+        assert_eq!(found(&folders), Some("9.2.0".to_owned()));
+        fs::create_dir(debian.join("pytest-7.2.1.egg-info")).unwrap();
+        assert_eq!(found(&folders), Some("7.2.1".to_owned()));
+        assert_eq!(found(&folders[..3]), None);
     }
 }

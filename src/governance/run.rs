@@ -12,9 +12,11 @@ use super::audit::{AuditEvent, EVIDENCE_SHA256};
 use super::call::{Cleared, blocking};
 use super::conclusion::{Conclusion, NotRun, Ran};
 use super::evidence::{Evidence, PythonRecord, RunStatus};
-use super::pytest::{JUNIT_FILE, NO_PYTEST, PythonPath, RESERVE_FILE, RUNNING_FILE};
+use super::pytest::{ENDED_FILE, JUNIT_FILE, NO_PYTEST, PythonPath, RESERVE_FILE};
+use super::python::python;
 use super::scripts::{details, figures};
 use super::summary::{REPORT_BYTES_MAX, TestSummary};
+use super::verdict::Ended;
 use super::{Governance, GovernedReply, Refusal, reply};
 use crate::executor::{Ending, LeftFolder, Outcome, ProjectRun, RunLimits};
 use crate::sandbox::Tier;
@@ -27,6 +29,9 @@ const END_NOT_WRITTEN: &str = "The tests were run, and the audit log cannot be u
                                their end. Ask the admin to look at the server's log; get_evidence \
                                may have the result.";
 
+/// What pytest has counted is a line.
+const ENDED_BYTES_MAX: u64 = 4096;
+
 /// After so many looks at which not everything could be seen, a run is ended.
 const UNSEEN_MAX: u32 = 5;
 
@@ -37,8 +42,8 @@ const HASHED_BYTES_MAX: u64 = 128 * 1024 * 1024;
 struct Left {
     folder: RunFolder,
     report: Option<TestSummary>,
-    /// Whether pytest came to its end.
-    is_complete: bool,
+    /// What pytest has counted, if it came to its end.
+    ended: Option<Ended>,
 }
 
 impl Governance {
@@ -59,10 +64,10 @@ impl Governance {
             }
         };
         let started = SystemTime::now();
-        let python = self.python.ask(&*self.executor, &cleared.call.cancel);
-        let (ran, python) = tokio::join!(self.execute(&cleared, &folder), python);
+        let ran = self.execute(&cleared, &folder).await;
+        let python = python(&*self.executor, &cleared.order.workspace).await;
         let is_excessive = matches!(&ran, Ok(Ran { left: Size::Above, .. }));
-        let Left { folder, report, is_complete } = take_stock(folder, is_excessive).await?;
+        let Left { folder, report, ended } = take_stock(folder, is_excessive).await?;
         // Not what the run says, which may have any exit code.
         let has_no_pytest = python.as_ref().is_some_and(|python| python.pytest.is_none());
         let conclusion = match ran {
@@ -70,7 +75,7 @@ impl Governance {
             Ok(ran) if ran.outcome.ending == Ending::Exited(NO_PYTEST) && has_no_pytest => {
                 Conclusion::without_pytest(ran.outcome)
             }
-            Ok(ran) => Conclusion::of_run(&cleared.policy, ran, report, is_complete),
+            Ok(ran) => Conclusion::of_run(&cleared.policy, ran, report, ended),
         };
         let word = conclusion.word();
         let stored = self.store_evidence(&cleared, folder, &conclusion, started, python).await;
@@ -259,13 +264,18 @@ async fn take_stock(folder: RunFolder, is_excessive: bool) -> Result<Left, Refus
     blocking(move || {
         let bytes_max = u64::try_from(REPORT_BYTES_MAX).unwrap_or(u64::MAX);
         let report = folder.left_file(JUNIT_FILE, bytes_max);
-        let report = report.and_then(|report| TestSummary::from_junit(&report).ok());
-        let is_complete = !folder.take_left(RUNNING_FILE);
+        let mut report = report.and_then(|report| TestSummary::from_junit(&report).ok());
+        let ended = folder.left_file(ENDED_FILE, ENDED_BYTES_MAX);
+        let ended = ended.and_then(|ended| Ended::read(&ended));
+        if let (Some(report), Some(ended)) = (&mut report, ended) {
+            ended.correct(report);
+        }
+        folder.take_left(ENDED_FILE);
         folder.take_left(RESERVE_FILE);
         if is_excessive && let Err(error) = folder.remove_files() {
             tracing::error!(%error, "what a run left stays");
         }
-        Left { folder, report, is_complete }
+        Left { folder, report, ended }
     })
     .await
 }

@@ -12,7 +12,8 @@ use super::store::Store;
 use super::{Governance, Refusal};
 use crate::config::Secret;
 use crate::executor::{
-    Executor, Outcome, ProjectRun, Readiness, Run, RunError, RunLimits, ShutDown, TakeInventory,
+    Executor, FindInstallation, Outcome, ProjectRun, Readiness, Run, RunError, RunLimits, ShutDown,
+    TakeInventory,
 };
 use crate::gateway::{AuthorizedScript, DecisionRecord, ErrorCode, VerificationId};
 use crate::sandbox::Tier;
@@ -131,6 +132,10 @@ impl Executor for AuditedExecutor {
 
     fn readiness(&self) -> Readiness<'_> {
         self.executor.readiness()
+    }
+
+    fn installation(&self) -> FindInstallation<'_> {
+        self.executor.installation()
     }
 
     fn inventory(&self, modules: Vec<String>) -> TakeInventory<'_> {

@@ -1,7 +1,8 @@
-# Starts pytest as `python -m pytest` does in the folder of the project. Before this stand PROJECT,
-# PATHS (more of its folders to import from), FILES (what is left), RESERVE (bytes) and ARGUMENTS.
+# Starts pytest as `python -m pytest` does in the folder of the project. Before this stand PROJECT, FIRST
+# and LAST (more folders to import from), FILES (what is left), RESERVE (bytes) and ARGUMENTS.
 import os
 import sys
+import traceback
 
 try:
     import pytest
@@ -16,18 +17,17 @@ except Exception:
     pass
 
 os.chdir(PROJECT)
-sys.path.insert(0, PROJECT)
+sys.path[:0] = [PROJECT, *(path for path in FIRST if path not in sys.path)]
 # Behind everything installed, as an editable install has it.
-sys.path.extend(path for path in PATHS if path not in sys.path)
-if PATHS:
-    # For interpreters that tests start.
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join([before, *PATHS] if before else PATHS)
+sys.path.extend(path for path in LAST if path not in sys.path)
+if FIRST:
+    # For interpreters that tests start: what the server has in PYTHONPATH.
+    others = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join([*FIRST, others] if others else FIRST)
 sys.argv[:] = ["pytest", *ARGUMENTS]
 
 # The project is read-only, so what is written there goes elsewhere.
 scratch = os.environ["TMPDIR"]
-os.environ.setdefault("COVERAGE_FILE", os.path.join(scratch, ".coverage"))
 # Options by which plugins write reports, as they are called in config.option. Those that are set
 # lead to the artifacts of the run.
 REPORTS = (
@@ -45,19 +45,14 @@ COVERAGE_REPORTS = {
 }
 # Room for the report, however much the tests leave.
 reserve = os.path.join(FILES, ".new-reserve")
-# As long as it is there, pytest has not come to its end.
-running = os.path.join(FILES, ".new-running")
-for path, size in (reserve, RESERVE), (running, 0):
-    try:
-        with open(path, "xb") as file:
-            file.write(bytes(size))
-    except OSError:
-        pass
+# What pytest has counted. That there is something in it says that pytest came to its end.
+ended = os.path.join(FILES, ".new-ended")
 
 
-def remove(path):
+def write(path, mode, content):
     try:
-        os.unlink(path)
+        with open(path, mode) as file:
+            file.write(content)
     except OSError:
         pass
 
@@ -67,6 +62,22 @@ def below_files(path):
 
 
 class Reports:
+    """Leads reports to the artifacts, and counts tests as pytest tells of them: the report that it
+    writes also has tests that were only set up, and all attempts of a test that is run again."""
+
+    passed = 0
+    is_interrupted = False
+
+    # A wrapper, as plugins themselves are among the first.
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_load_initial_conftests(self, early_config):
+        if getattr(early_config.known_args_namespace, "cov_source", None):
+            os.environ.setdefault("COVERAGE_FILE", os.path.join(scratch, ".coverage"))
+        if early_config.pluginmanager.hasplugin("hypothesispytest"):
+            storage = os.path.join(scratch, "hypothesis")
+            os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", storage)
+        yield
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self, config):
         try:
@@ -76,6 +87,8 @@ class Reports:
             log_file = None
         if log_file:
             config.option.log_file = log_file
+        if getattr(config.option, "basetemp", None):
+            config.option.basetemp = os.path.join(scratch, "basetemp")
         for name in REPORTS:
             path = getattr(config.option, name, None)
             if path and isinstance(path, str):
@@ -86,14 +99,38 @@ class Reports:
             for kind in COVERAGE_REPORTS.keys() & reports.keys():
                 reports[kind] = below_files(reports[kind] or COVERAGE_REPORTS[kind])
 
+    def pytest_runtest_logreport(self, report):
+        if report.when == "call" and report.outcome == "passed":
+            self.passed += 1
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_keyboard_interrupt(self, excinfo):
+        # That there were enough failures is no interruption.
+        if not isinstance(excinfo.value, pytest.Session.Interrupted):
+            self.is_interrupted = True
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self):
-        remove(reserve)
+        try:
+            os.unlink(reserve)
+        except OSError:
+            pass
 
 
+write(reserve, "xb", bytes(RESERVE))
+# With room for what is written there at the end.
+write(ended, "xb", bytes(256))
 # xunit1: with the file of each test.
 options = ["--color=no", "-o", "cache_dir=" + os.path.join(scratch, "pytest_cache")]
 options += ["-o", "junit_family=xunit1", "--junitxml=" + os.path.join(FILES, "junit.xml")]
-code = pytest.main([*options, *ARGUMENTS], plugins=[Reports()])
-remove(running)
+counts = Reports()
+way = "returned"
+try:
+    code = pytest.main([*options, *ARGUMENTS], plugins=[counts])
+    if counts.is_interrupted:
+        way = "interrupted"
+except Exception:
+    traceback.print_exc()
+    code, way = 1, "raised"
+write(ended, "r+", f'{{"way": "{way}", "passed": {counts.passed}}}\n')
 sys.exit(code)

@@ -5,6 +5,7 @@
 //! is an error.
 
 use nix::sys::signal::Signal;
+use serde::Deserialize;
 
 use super::evidence::RunStatus;
 use super::summary::TestSummary;
@@ -27,69 +28,117 @@ pub(super) struct Verdict {
     pub(super) reason: Option<String>,
 }
 
+/// What pytest has counted when it came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub(super) struct Ended {
+    way: WayOut,
+    /// How many tests were called and passed, in the end.
+    passed: u64,
+}
+
+/// How pytest came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum WayOut {
+    /// With an exit code.
+    Returned,
+    /// It was interrupted: `pytest.exit()`, or a signal.
+    Interrupted,
+    /// With an exception of its own, or of a plugin.
+    Raised,
+}
+
+impl Ended {
+    /// Reads what the run has left; none if that is nothing that pytest's end has written.
+    pub(super) fn read(left: &[u8]) -> Option<Self> {
+        let line = left.split(|byte| *byte == b'\n').next()?;
+        serde_json::from_slice(line).ok()
+    }
+
+    /// The numbers of a report, without tests that were only set up, and attempts that came to
+    /// nothing.
+    pub(super) fn correct(self, report: &mut TestSummary) {
+        report.passed = report.passed.min(self.passed);
+    }
+}
+
 impl Verdict {
     /// A run whose process ended by itself, or by a signal, with `code` (a negative number is a
-    /// signal's). `is_complete` says whether pytest came to its end.
-    pub(super) fn of(code: i32, report: Option<&TestSummary>, is_complete: bool) -> Self {
-        let failures = report.map(|report| report.failed + report.errors);
-        let is_empty = report.map(TestSummary::is_empty);
-        let wrong = if code < 0 {
+    /// signal's). `ended` is what pytest says that came to its end.
+    pub(super) fn of(code: i32, report: Option<&TestSummary>, ended: Option<Ended>) -> Self {
+        let reason = if code < 0 {
             Some(format!("the tests were {}", ending(code)))
-        } else if !is_complete {
-            Some(format!(
-                "the tests ended the process with exit code {code} before pytest was done; what \
-                 they left as its report is not to be relied on"
-            ))
         } else {
-            match (code, failures, is_empty) {
-                (exit_code::OK | exit_code::TESTS_FAILED, None, _) => {
-                    Some(format!("pytest ended with exit code {code} and left no report"))
+            match ended.map(|ended| ended.way) {
+                None => Some(format!(
+                    "the tests ended the process with exit code {code} before pytest was done; what \
+                     they left as its report is not to be relied on"
+                )),
+                Some(WayOut::Interrupted) => {
+                    Some(format!("pytest was interrupted (exit code {code})"))
                 }
-                (exit_code::OK, Some(1..), _) => {
-                    Some("pytest ended with exit code 0, and its report has failures".to_owned())
+                Some(WayOut::Raised) => {
+                    Some("pytest, or a plugin, ended with an exception of its own".to_owned())
                 }
-                (exit_code::TESTS_FAILED, Some(0), _) => Some(
-                    "pytest ended with exit code 1, and no test failed in its report: something \
-                     else failed the run, such as a plugin (is coverage below its limit?)"
-                        .to_owned(),
-                ),
-                (exit_code::NO_TESTS_COLLECTED, _, Some(false)) => Some(
-                    "pytest ended with exit code 5 (no tests), and its report has tests".into(),
-                ),
-                (exit_code::INTERRUPTED, None | Some(0), _) => {
-                    Some("pytest was interrupted (exit code 2)".to_owned())
-                }
-                (exit_code::INTERNAL_ERROR, ..) => {
-                    Some("pytest itself failed (exit code 3)".to_owned())
-                }
-                (exit_code::USAGE_ERROR, ..) => Some(
-                    "pytest could not use its arguments or its configuration (exit code 4)"
-                        .to_owned(),
-                ),
-                (
-                    exit_code::OK
-                    | exit_code::TESTS_FAILED
-                    | exit_code::INTERRUPTED
-                    | exit_code::NO_TESTS_COLLECTED,
-                    ..,
-                ) => None,
-                _ => Some(format!("the run ended with exit code {code}, which pytest has not")),
+                Some(WayOut::Returned) => contradiction(code, report),
             }
         };
-        let status = match (&wrong, code) {
-            (None, exit_code::OK) if is_empty == Some(true) => RunStatus::NoTests,
+        let has_failed = report.is_some_and(|report| report.failed > 0);
+        let status = match (&reason, code) {
+            (None, exit_code::OK) if report.is_some_and(TestSummary::is_empty) => {
+                RunStatus::NoTests
+            }
             (None, exit_code::OK) => RunStatus::Passed,
             (None, exit_code::TESTS_FAILED) => RunStatus::Failed,
+            // It stopped at enough failures.
+            (None, exit_code::INTERRUPTED) if has_failed => RunStatus::Failed,
             (None, exit_code::NO_TESTS_COLLECTED) => RunStatus::NoTests,
             // Without a reason: what could not be collected is in the report.
             (Some(_) | None, _) => RunStatus::Error,
         };
-        Self { status, reason: wrong }
+        Self { status, reason }
     }
 
     /// A run that ended otherwise: by a limit, or because it was not wanted any more.
     pub(super) fn of_status(status: RunStatus) -> Self {
         Self { status, reason: None }
+    }
+}
+
+/// Why what pytest returned and what it has reported do not go together.
+fn contradiction(code: i32, report: Option<&TestSummary>) -> Option<String> {
+    let failures = report.map(|report| report.failed + report.errors);
+    let is_empty = report.map(TestSummary::is_empty);
+    match (code, failures, is_empty) {
+        (exit_code::OK | exit_code::TESTS_FAILED, None, _) => {
+            Some(format!("pytest ended with exit code {code} and left no report"))
+        }
+        (exit_code::OK, Some(1..), _) => {
+            Some("pytest ended with exit code 0, and its report has failures".to_owned())
+        }
+        (exit_code::TESTS_FAILED, Some(0), _) => Some(
+            "pytest ended with exit code 1, and no test failed in its report: something else \
+             failed the run, such as a plugin (is coverage below its limit?)"
+                .to_owned(),
+        ),
+        (exit_code::NO_TESTS_COLLECTED, _, Some(false)) => {
+            Some("pytest ended with exit code 5 (no tests), and its report has tests".to_owned())
+        }
+        (exit_code::INTERRUPTED, None | Some(0), _) => {
+            Some("pytest was interrupted (exit code 2)".to_owned())
+        }
+        (exit_code::INTERNAL_ERROR, ..) => Some("pytest itself failed (exit code 3)".to_owned()),
+        (exit_code::USAGE_ERROR, ..) => {
+            Some("pytest could not use its arguments or its configuration (exit code 4)".to_owned())
+        }
+        (
+            exit_code::OK
+            | exit_code::TESTS_FAILED
+            | exit_code::INTERRUPTED
+            | exit_code::NO_TESTS_COLLECTED,
+            ..,
+        ) => None,
+        _ => Some(format!("the run ended with exit code {code}, which pytest has not")),
     }
 }
 
@@ -114,37 +163,49 @@ mod tests {
             Some(TestSummary { passed, failed, errors, ..TestSummary::default() })
         };
         let none = report(0, 0, 0);
-        for (code, report, is_complete, status, reason) in [
-            (0, report(9, 0, 0), true, RunStatus::Passed, ""),
-            (0, none.clone(), true, RunStatus::NoTests, ""),
-            (1, report(8, 1, 0), true, RunStatus::Failed, ""),
-            (1, report(8, 0, 1), true, RunStatus::Failed, ""),
-            (2, report(0, 0, 1), true, RunStatus::Error, ""),
-            (5, none.clone(), true, RunStatus::NoTests, ""),
-            (5, None, true, RunStatus::NoTests, ""),
+        let left =
+            |way| Ended::read(format!("{{\"way\": \"{way}\", \"passed\": 2}}\n\0").as_bytes());
+        let returned = left("returned");
+        assert!(returned.is_some() && left("flown").is_none());
+        assert_eq!(Ended::read(&[0; 256]), None);
+        let mut counted = report(9, 1, 0).unwrap();
+        returned.unwrap().correct(&mut counted);
+        assert_eq!((counted.passed, counted.failed), (2, 1));
+        for (code, report, ended, status, reason) in [
+            (0, report(9, 0, 0), returned, RunStatus::Passed, ""),
+            (0, none.clone(), returned, RunStatus::NoTests, ""),
+            (1, report(8, 1, 0), returned, RunStatus::Failed, ""),
+            (1, report(8, 0, 1), returned, RunStatus::Failed, ""),
+            (2, report(0, 0, 1), returned, RunStatus::Error, ""),
+            (5, none.clone(), returned, RunStatus::NoTests, ""),
+            (5, None, returned, RunStatus::NoTests, ""),
+            // Enough failures.
+            (2, report(1, 1, 0), returned, RunStatus::Failed, ""),
+            (0, report(2, 0, 0), left("interrupted"), RunStatus::Error, "interrupted"),
+            (1, report(2, 0, 0), left("raised"), RunStatus::Error, "exception of its own"),
             // They do not agree.
-            (0, report(8, 1, 0), true, RunStatus::Error, "its report has failures"),
-            (0, None, true, RunStatus::Error, "left no report"),
-            (1, report(9, 0, 0), true, RunStatus::Error, "no test failed in its report"),
-            (1, None, true, RunStatus::Error, "left no report"),
-            (5, report(9, 0, 0), true, RunStatus::Error, "its report has tests"),
-            (2, report(9, 0, 0), true, RunStatus::Error, "interrupted"),
-            (2, None, true, RunStatus::Error, "interrupted"),
-            (3, report(9, 0, 0), true, RunStatus::Error, "pytest itself failed"),
-            (4, None, true, RunStatus::Error, "arguments or its configuration"),
-            (86, report(9, 0, 0), true, RunStatus::Error, "which pytest has not"),
+            (0, report(8, 1, 0), returned, RunStatus::Error, "its report has failures"),
+            (0, None, returned, RunStatus::Error, "left no report"),
+            (1, report(9, 0, 0), returned, RunStatus::Error, "no test failed in its report"),
+            (1, None, returned, RunStatus::Error, "left no report"),
+            (5, report(9, 0, 0), returned, RunStatus::Error, "its report has tests"),
+            (2, report(9, 0, 0), returned, RunStatus::Error, "interrupted"),
+            (2, None, returned, RunStatus::Error, "interrupted"),
+            (3, report(9, 0, 0), returned, RunStatus::Error, "pytest itself failed"),
+            (4, None, returned, RunStatus::Error, "arguments or its configuration"),
+            (86, report(9, 0, 0), returned, RunStatus::Error, "which pytest has not"),
             // The tests ended it.
-            (0, report(9, 0, 0), false, RunStatus::Error, "before pytest was done"),
-            (1, report(8, 1, 0), false, RunStatus::Error, "before pytest was done"),
-            (5, None, false, RunStatus::Error, "before pytest was done"),
-            (-11, report(9, 0, 0), true, RunStatus::Error, "killed by signal 11 (SIGSEGV)"),
-            (-9, None, false, RunStatus::Error, "killed by signal 9 (SIGKILL)"),
-            (-64, None, false, RunStatus::Error, "killed by signal 64"),
+            (0, report(9, 0, 0), None, RunStatus::Error, "before pytest was done"),
+            (1, report(8, 1, 0), None, RunStatus::Error, "before pytest was done"),
+            (5, None, None, RunStatus::Error, "before pytest was done"),
+            (-11, report(9, 0, 0), returned, RunStatus::Error, "killed by signal 11 (SIGSEGV)"),
+            (-9, None, None, RunStatus::Error, "killed by signal 9 (SIGKILL)"),
+            (-64, None, None, RunStatus::Error, "killed by signal 64"),
         ] {
-            let verdict = Verdict::of(code, report.as_ref(), is_complete);
+            let verdict = Verdict::of(code, report.as_ref(), ended);
             let told = verdict.reason.unwrap_or_default();
             let told = (verdict.status, told.contains(reason), told.is_empty());
-            assert_eq!(told, (status, true, reason.is_empty()), "{code} {report:?} {is_complete}");
+            assert_eq!(told, (status, true, reason.is_empty()), "{code} {report:?} {ended:?}");
         }
     }
 }

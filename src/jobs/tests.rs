@@ -7,8 +7,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::AdminGate;
 use crate::executor::{
-    Captured, Ending, Executor, Outcome, ProjectRun, Readiness, Run, RunLimits, Start,
-    TakeInventory,
+    Captured, Ending, Executor, FindInstallation, Outcome, ProjectRun, Readiness, Run, RunLimits,
+    Start, TakeInventory,
 };
 use crate::gateway::{AuthorizedScript, Decision, Grant, JobId, RiskBasedExecutionGateway};
 
@@ -53,6 +53,10 @@ impl Executor for FakeExecutor {
 
     fn run_project(&self, _project: ProjectRun, _cancel: CancellationToken) -> Run<'_> {
         Box::pin(async { Ok(Outcome::never_started()) })
+    }
+
+    fn installation(&self) -> FindInstallation<'_> {
+        Box::pin(async { None })
     }
 
     fn inventory(&self, _modules: Vec<String>) -> TakeInventory<'_> {

@@ -63,6 +63,9 @@ pub(crate) struct Plan {
     pub(crate) program: PathBuf,
     /// The same, without links.
     pub(crate) program_file: PathBuf,
+    /// Whether the interpreter starts with its standard library alone (`-I -S`): nothing that is
+    /// installed, and no variable, has a say in what it does.
+    pub(crate) is_isolated: bool,
     /// What may be executed: the interpreter and its loader, without links.
     pub(crate) executable: Vec<PathBuf>,
     /// What may be read: real paths, none below another.
@@ -242,6 +245,7 @@ impl Plan {
             tier,
             landlock_abi,
             program: reach.program.clone(),
+            is_isolated: false,
             executable: loader.into_iter().chain([program_file.clone()]).collect(),
             program_file,
             links,

@@ -30,8 +30,8 @@ use self::spare::NoOutcome;
 use super::limits::CPU_GRACE;
 use super::one_shot::without_byte_order_mark;
 use super::{
-    Executor, OneShotExecutor, Outcome, ProjectRun, Readiness, Run, RunError, RunLimits, ShutDown,
-    TakeInventory, Untrusted,
+    Executor, FindInstallation, OneShotExecutor, Outcome, ProjectRun, Readiness, Run, RunError,
+    RunLimits, ShutDown, TakeInventory, Untrusted,
 };
 
 /// How long to go without a fork server after one could not be had.
@@ -240,6 +240,10 @@ impl Executor for WarmExecutor {
 
     fn run_project(&self, project: ProjectRun, cancel: CancellationToken) -> Run<'_> {
         self.inner.alone.run_project(project, cancel)
+    }
+
+    fn installation(&self) -> FindInstallation<'_> {
+        self.inner.alone.installation()
     }
 
     fn inventory(&self, modules: Vec<String>) -> TakeInventory<'_> {

@@ -222,7 +222,10 @@ fn open_program(path: &Path) -> Result<OwnedFd, LaunchError> {
 }
 
 fn arguments(plan: &Plan) -> Result<Vec<CString>, LaunchError> {
-    strings([plan.program.as_os_str().as_bytes(), b"-c", PYTHON_COMMAND.as_bytes()])
+    let isolation: &[&[u8]] = if plan.is_isolated { &[b"-I", b"-S"] } else { &[] };
+    let program =
+        [plan.program.as_os_str().as_bytes()].into_iter().chain(isolation.iter().copied());
+    strings(program.chain([b"-c".as_slice(), PYTHON_COMMAND.as_bytes()]))
 }
 
 /// The run's variables, and those of these names, which say where its scratch folder is.

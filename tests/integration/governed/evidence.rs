@@ -61,11 +61,6 @@ fn evidence_tells_what_the_run_was_made_with() {
     let mut server = governed.connect();
     let id = run_id(&run_pytest(&mut server, &governed.user, "tests"));
     let about = evidence(&mut server, &governed.viewer, &id);
-    // Not asked again within a minute.
-    let next = run_id(&run_pytest(&mut server, &governed.user, "tests"));
-    let next = evidence(&mut server, &governed.viewer, &next);
-    assert_eq!(next["python"], about["python"]);
-    assert!(next["python"]["asked"].as_str() < next["started"].as_str(), "{next}");
     server.finish();
     let asked = "import platform, importlib.metadata as m; \
                  print(platform.python_version(), m.version('pytest'))";

@@ -286,7 +286,7 @@ def test_it():
     assert os.environ['ALLOWED'] == 'yes'
     names = set(os.environ) - {{'PYTEST_CURRENT_TEST', 'PYTEST_VERSION'}}
     assert names == {{
-        'ALLOWED', 'COVERAGE_FILE', 'HOME', 'LC_CTYPE', 'MKL_NUM_THREADS', 'OMP_NUM_THREADS',
+        'ALLOWED', 'HOME', 'LC_CTYPE', 'MKL_NUM_THREADS', 'OMP_NUM_THREADS',
         'OPENBLAS_NUM_THREADS', 'PATH', 'PYTHONDONTWRITEBYTECODE', 'PYTHONHASHSEED',
         'QWED_ARTIFACTS', 'TMPDIR',
     }}

@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::harness::python;
+use crate::harness::{public_python, python};
 
 use super::{Governed, assert_refused, call_as, counted, quoted, run_id, run_pytest, text};
 
@@ -13,7 +13,8 @@ tests! {
     needs [Sandbox]:
         an_interpreter_of_the_workspace_is_refused_before_it_is_asked_anything,
         a_shim_does_not_look_into_the_workspace,
-        a_workspace_of_traps_runs_inside_only;
+        a_workspace_of_traps_runs_inside_only,
+        nothing_is_started_where_nothing_would_hold_it;
 }
 
 /// Writes a program that notes that it was run, and then is Python.
@@ -204,5 +205,49 @@ def test_wrong():
         assert!(log.contains("its code must not run in a fork server"), "{log}");
         let escaped = fs::read_to_string(&marker).unwrap();
         assert!(escaped.is_empty(), "{python_path:?}: outside of the sandbox ran: {escaped}");
+    }
+}
+
+/// What a refused call starts, what tries the sandbox, and `doctor`, are not held either.
+fn nothing_is_started_where_nothing_would_hold_it() {
+    let governed = Governed::new("ledger");
+    // For scripts of a server that is root: they are nobody.
+    let open = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    open(&governed.beside(""), 0o755);
+    let marker = governed.beside("escaped");
+    fs::write(&marker, "").unwrap();
+    open(&marker, 0o666);
+    let source = governed.workspace.join("src");
+    fs::create_dir(&source).unwrap();
+    let trap = format!("open({}, 'a').write('it')\n", quoted(&marker));
+    fs::write(source.join("sitecustomize.py"), trap).unwrap();
+    let interpreter = public_python().unwrap();
+    // The control.
+    let mut control = Command::new(&interpreter);
+    control.args(["-c", "pass"]).env("PYTHONPATH", &source);
+    assert!(control.status().unwrap().success());
+    assert_eq!(fs::read_to_string(&marker).unwrap(), "it");
+    fs::write(&marker, "").unwrap();
+
+    for (sandbox, lacks) in [("off", ""), ("degraded", "namespaces,landlock")] {
+        let server = governed.server().without("QWED_MCP_TRUSTED_CODE_EXECUTION");
+        let server = server.variable("QWED_MCP_PYTHON", interpreter.to_str().unwrap());
+        let server = server.variable("PYTHONPATH", source.to_str().unwrap());
+        let server = server.variable("QWED_MCP_SANDBOX", sandbox);
+        let server = server.variable("QWED_MCP_TEST_KERNEL_LACKS", lacks);
+        let doctor = server.command().arg("doctor").output().unwrap();
+        let told = String::from_utf8(doctor.stdout).unwrap();
+        assert!(told.contains("does not keep a project to its files"), "{told}");
+        let mut server = server.connect();
+        let reply = run_pytest(&mut server, &governed.user, "tests");
+        let message = "Sandbox violation: tier ";
+        assert_refused(&reply, -32006, "SANDBOX_VIOLATION", message);
+        server.finish();
+        let escaped = fs::read_to_string(&marker).unwrap();
+        assert_eq!(escaped, "", "{sandbox}: code of the workspace ran, and nothing held it");
+        let rows = governed.audit_rows();
+        assert!(rows.iter().all(|row| row["event"] != "TOOL_STARTED"), "{rows:?}");
     }
 }

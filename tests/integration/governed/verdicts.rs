@@ -11,6 +11,7 @@ use super::{Governed, assert_refused, call_as, counted, evidence, run_id, run_py
 tests! {
     needs [Sandbox]:
         what_the_tests_forge_is_not_passed_on_as_a_result,
+        what_was_only_set_up_has_not_passed,
         what_nobody_sees_does_not_reach_the_model,
         reports_that_plugins_write_are_artifacts,
         a_project_with_a_src_folder_is_imported_from;
@@ -73,6 +74,24 @@ fn forgeries() -> Vec<(String, &'static str, i32, &'static str)> {
             "error",
             2,
             "interrupted",
+        ),
+        // It says that all is well, and that it ended before the others.
+        (
+            format!(
+                "import pytest\ndef test_exits(): pytest.exit('enough', returncode=0)\n{failing}"
+            ),
+            "error",
+            0,
+            "interrupted",
+        ),
+        (
+            "import pytest\n@pytest.fixture(autouse=True, scope='session')\ndef it(request):\n    \
+             class Ends:\n        def pytest_sessionfinish(self): raise ValueError('broken')\n    \
+             request.config.pluginmanager.register(Ends())\ndef test_it(it): pass\n"
+                .to_owned(),
+            "error",
+            1,
+            "exception of its own",
         ),
         // The controls.
         (failing.to_owned(), "failed", 1, ""),
@@ -178,6 +197,31 @@ os._exit(3)
     server.finish();
 }
 
+/// Settings under which pytest runs no test, or one more than once, and reports more that passed.
+fn what_was_only_set_up_has_not_passed() {
+    let governed = Governed::new("ledger");
+    let mut server = governed.connect();
+    let test = "
+calls = []
+def test_passes(): calls.append(1)
+def test_fails(): assert len(calls) == 0
+";
+    fs::write(governed.workspace.join("tests/test_set_up.py"), test).unwrap();
+    for (options, first, counts) in [
+        ("--setup-plan", "Status: no_tests, exit code 0", "no tests ran in "),
+        ("--setup-only", "Status: no_tests, exit code 0", "no tests ran in "),
+        ("--collect-only", "Status: no_tests, exit code 0", "no tests ran in "),
+        ("", "Status: failed, exit code 1", "1 passed, 1 failed in "),
+    ] {
+        let settings = format!("[pytest]\naddopts = {options}\n");
+        fs::write(governed.workspace.join("pytest.ini"), settings).unwrap();
+        let reply = run_pytest(&mut server, &governed.user, "tests/test_set_up.py");
+        assert_eq!(text(&reply).lines().next().unwrap(), first, "{options}: {reply}");
+        assert!(counted(&reply).starts_with(counts), "{options}: {reply}");
+    }
+    server.finish();
+}
+
 fn names_of_artifacts(server: &mut McpProcess, governed: &Governed, run_id: &str) -> Vec<String> {
     let seen = evidence(server, &governed.viewer, run_id);
     let paths = seen["artifacts"].as_array().unwrap().iter();
@@ -220,10 +264,10 @@ fn a_project_with_a_src_folder_is_imported_from() {
     let package = governed.workspace.join("src/shop");
     fs::create_dir_all(&package).unwrap();
     fs::write(package.join("__init__.py"), "PRICE = 7\n").unwrap();
-    // Not before what is installed.
-    fs::write(governed.workspace.join("src/json.py"), "raise ImportError('shadowed')\n").unwrap();
+    // Not before what pytest needs.
+    fs::write(governed.workspace.join("src/xml.py"), "raise ImportError('shadowed')\n").unwrap();
     let test = "
-import json, subprocess, sys
+import json, os, subprocess, sys
 import shop
 
 def test_price():
@@ -232,7 +276,8 @@ def test_price():
 def test_in_another_process():
     printed = subprocess.run([sys.executable, '-c', 'import shop; print(shop.PRICE)'],
                              capture_output=True, text=True)
-    assert printed.stdout == '7\\n', printed
+    # As anywhere else: it gets what the server has in PYTHONPATH.
+    assert (printed.stdout == '7\\n') == ('PYTHONPATH' in os.environ), printed
 ";
     fs::write(governed.workspace.join("tests/test_shop.py"), test).unwrap();
     let folder = governed.workspace.join("src");
