@@ -60,7 +60,7 @@ impl Contained {
             return Err(NotForProject::Tier(plan.tier));
         }
         // The workspace may be another one than when the interpreter was found.
-        let workspace = UntrustedFolder::new(&project.workspace);
+        let workspace = UntrustedFolder::new(&project.workspace).ok_or(NotForProject::Readable)?;
         let mut own = interpreter.own.iter().chain([&plan.program, &plan.program_file]);
         if own.any(|path| workspace.holds(path)) {
             return Err(NotForProject::OwnInterpreter);

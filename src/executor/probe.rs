@@ -27,7 +27,9 @@ const PROBE: &str = include_str!("probe.py");
 /// The variables that the probe has not: those of the server (tokens are among them), of Python
 /// (code beside `PYTHONPATH` runs inside only, also that of a shim which is Python itself) and of
 /// the dynamic loader (scripts have to do without them).
-const WITHHELD_PREFIXES: [&str; 4] = ["QWED_", "PYTHON", "LD_", "DYLD_"];
+/// And of those with which a shim in a language of its own would run something first.
+const WITHHELD_PREFIXES: [&str; 10] =
+    ["QWED_", "PYTHON", "LD_", "DYLD_", "BASH_ENV", "BASH_FUNC_", "ENV", "PERL5", "NODE_", "RUBY"];
 
 /// How much of what an interpreter writes to its standard error is kept: its end.
 const STDERR_CHARS_MAX: usize = 1000;

@@ -8,13 +8,16 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::sandbox::leads_through;
+use crate::sandbox::{leads_through, places_on_the_way};
 
 /// How much is read of a file that may name an interpreter.
-const NAMING_BYTES_MAX: u64 = 4096;
+const NAMING_BYTES_MAX: u64 = 64 * 1024;
+/// How many scripts may be the interpreters of one another (`execve(2)`).
+const SCRIPTS_MAX: usize = 5;
 
 type Tell = dyn Fn() -> Result<Option<PathBuf>, String> + Send + Sync;
 
@@ -46,7 +49,11 @@ impl Untrusted {
     /// The folder, as it is now.
     pub(super) fn folder(&self) -> Result<Option<UntrustedFolder>, String> {
         let Some(tell) = &self.tell else { return Ok(None) };
-        Ok(tell()?.map(|folder| UntrustedFolder::new(&folder)))
+        let Some(folder) = tell()? else { return Ok(None) };
+        // A link to nothing may lead anywhere later.
+        let folder = UntrustedFolder::new(&folder)
+            .ok_or("workspace.root is not there, or cannot be looked at".to_owned())?;
+        Ok(Some(folder))
     }
 }
 
@@ -55,17 +62,29 @@ impl Untrusted {
 pub(super) struct UntrustedFolder {
     /// As it is named, and without links.
     names: [PathBuf; 2],
+    /// Its device and inode: it may be mounted a second time.
+    identity: (u64, u64),
 }
 
 impl UntrustedFolder {
-    pub(super) fn new(folder: &Path) -> Self {
-        let real = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
-        Self { names: [folder.to_owned(), real] }
+    /// None if it is not there.
+    pub(super) fn new(folder: &Path) -> Option<Self> {
+        let real = fs::canonicalize(folder).ok()?;
+        let identity = identity(&real)?;
+        Some(Self { names: [folder.to_owned(), real], identity })
     }
 
     /// Whether the folder has a say in what `path` is: as it is written, or by any link on its way.
     pub(super) fn holds(&self, path: &Path) -> bool {
         self.names.iter().any(|name| path.starts_with(name) || leads_through(path, name))
+            || self.is_mounted_above(path)
+    }
+
+    /// Whether the folder is above `path` by another mount of it.
+    fn is_mounted_above(&self, path: &Path) -> bool {
+        let places = places_on_the_way(path).unwrap_or_default();
+        let mut above = places.iter().flat_map(|place| place.ancestors());
+        above.any(|folder| identity(folder) == Some(self.identity))
     }
 
     /// Whether anything of the folder is in `folder`, or the other way round.
@@ -86,8 +105,15 @@ impl UntrustedFolder {
         let settings = [beside, above].into_iter().flatten().map(|at| at.join("pyvenv.cfg"));
         let home = settings.filter_map(|settings| home_of(&settings));
         self.holds(path)
-            || named_by_script(path).iter().any(|program| self.holds(program))
+            || self.is_named_by(path, SCRIPTS_MAX)
             || home.into_iter().any(|home| self.holds(&home))
+    }
+
+    /// Whether a script, or the script that is its interpreter, names a program in the folder.
+    fn is_named_by(&self, script: &Path, scripts_max: usize) -> bool {
+        named_by_script(script).iter().any(|program| {
+            self.holds(program) || (scripts_max > 0 && self.is_named_by(program, scripts_max - 1))
+        })
     }
 
     /// A search path without the folder's entries, and without those that depend on the current
@@ -103,6 +129,11 @@ impl UntrustedFolder {
     pub(super) fn is_named_in(&self, value: &OsStr) -> bool {
         std::env::split_paths(value).any(|path| path.is_absolute() && self.holds(&path))
     }
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let found = path.metadata().ok()?;
+    Some((found.dev(), found.ino()))
 }
 
 /// The start of a file, if it can be read.
@@ -125,7 +156,9 @@ fn named_by_script(path: &Path) -> Vec<PathBuf> {
 
 /// The folder of the interpreter that a virtual environment was made from.
 fn home_of(settings: &Path) -> Option<PathBuf> {
-    start_of(settings)?.lines().map_while(Result::ok).find_map(|line| {
+    let mut text = Vec::new();
+    start_of(settings)?.read_to_end(&mut text).ok()?;
+    String::from_utf8_lossy(&text).lines().find_map(|line| {
         let (key, value) = line.split_once('=')?;
         key.trim().eq_ignore_ascii_case("home").then(|| PathBuf::from(value.trim()))
     })
@@ -150,12 +183,15 @@ mod tests {
         symlink(at("link/bin/python"), at("elsewhere/bin/python")).unwrap();
         fs::write(at("script"), format!("#!/usr/bin/env {}\n", at("link/x").display())).unwrap();
         fs::write(at("other-script"), "#!/bin/sh\n# /ws\n").unwrap();
+        fs::write(at("script-of-script"), format!("#!{}\n", at("script").display())).unwrap();
+        symlink(at("ws-later"), at("dangling")).unwrap();
+        assert_eq!(UntrustedFolder::new(&at("dangling")), None);
         fs::write(at("made/bin/python"), "").unwrap();
         fs::write(at("made/pyvenv.cfg"), format!("Home = {}\n", at("ws/python").display()))
             .unwrap();
         // By its own name and by another.
         for root in ["ws", "alias"] {
-            let untrusted = UntrustedFolder::new(&at(root));
+            let untrusted = UntrustedFolder::new(&at(root)).unwrap();
             for (path, expected) in [
                 ("ws/.venv/bin/python", true),
                 ("alias/.venv/bin/python", true),
@@ -167,6 +203,7 @@ mod tests {
                 ("ws/missing", true),
                 ("script", true),
                 ("other-script", false),
+                ("script-of-script", true),
                 ("made/bin/python", true),
             ] {
                 assert_eq!(untrusted.is_started_by(&at(path)), expected, "{root}: {path}");

@@ -1,4 +1,8 @@
 //! Texts that tests wrote, as a model, a person or a terminal may get them.
+//!
+//! The table is Unicode's `Default_Ignorable_Code_Point` and `Bidi_Control`, and what terminals obey,
+//! but for what people write with: the two joiners (U+200C, U+200D) and the first sixteen selectors
+//! of variants (U+FE00 to U+FE0F), without which many scripts and emoji are others.
 
 /// Characters that are not passed on.
 struct Hidden {
@@ -9,7 +13,7 @@ struct Hidden {
 }
 
 /// What is obeyed instead of shown, or seen by a program and not by a person.
-const HIDDEN: [Hidden; 13] = [
+const HIDDEN: [Hidden; 20] = [
     hidden('\0', '\u{8}', "control characters: BEL, backspace"),
     hidden(
         '\u{b}',
@@ -18,25 +22,32 @@ const HIDDEN: [Hidden; 13] = [
     ),
     hidden('\u{7f}', '\u{9f}', "DEL, and the control characters of ISO 6429 in one byte (CSI)"),
     hidden('\u{ad}', '\u{ad}', "the soft hyphen is not seen within a line"),
+    hidden('\u{34f}', '\u{34f}', "the joiner of graphemes is not seen"),
+    hidden('\u{61c}', '\u{61c}', "the Arabic mark of direction is not seen"),
+    hidden('\u{115f}', '\u{1160}', "fillers of Hangul are not seen"),
+    hidden('\u{17b4}', '\u{17b5}', "inherent vowels of Khmer are not seen"),
+    hidden('\u{180b}', '\u{180f}', "selectors of Mongolian variants are not seen"),
     hidden('\u{200b}', '\u{200b}', "the space without width is not seen"),
+    hidden('\u{200e}', '\u{200f}', "marks of direction are not seen"),
     hidden(
         '\u{2028}',
         '\u{202e}',
-        "ends of lines for some readers only; embeddings and overrides of \
-                                    the direction of text (Trojan Source, CVE-2021-42574)",
+        "ends of lines for some readers only; embeddings and overrides of the direction of text \
+         (Trojan Source, CVE-2021-42574)",
     ),
-    hidden(
-        '\u{2060}',
-        '\u{206f}',
-        "joiners and operators that are not seen; isolates of the \
-                                    direction of text, and formats that are out of use",
-    ),
+    hidden('\u{2060}', '\u{206f}', "joiners, operators and isolates of direction are not seen"),
+    hidden('\u{3164}', '\u{3164}', "the filler of Hangul is not seen"),
     hidden('\u{feff}', '\u{feff}', "the byte order mark is not seen"),
-    hidden('\u{fff9}', '\u{fffb}', "annotations, which are not seen"),
-    hidden('\u{1bca0}', '\u{1bca3}', "formats of shorthand, which are not seen"),
-    hidden('\u{1d173}', '\u{1d17a}', "formats of music, which are not seen"),
-    hidden('\u{e0000}', '\u{e007f}', "tags: ASCII that no person sees and every model reads"),
-    hidden('\u{e0100}', '\u{e01ef}', "selectors of variants by which bytes are hidden in a text"),
+    hidden('\u{ffa0}', '\u{ffa0}', "the narrow filler of Hangul is not seen"),
+    hidden('\u{fff0}', '\u{fffb}', "annotations, and what is not assigned, are not seen"),
+    hidden('\u{1bca0}', '\u{1bca3}', "formats of shorthand are not seen"),
+    hidden('\u{1d173}', '\u{1d17a}', "formats of music are not seen"),
+    hidden(
+        '\u{e0000}',
+        '\u{e0fff}',
+        "tags, which are ASCII that no person sees and every model reads; selectors of variants by \
+         which bytes are hidden in a text",
+    ),
 ];
 
 const fn hidden(first: char, last: char, why: &'static str) -> Hidden {

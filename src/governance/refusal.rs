@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 use thiserror::Error;
 use uuid::Uuid;
 
+use super::plain_text::plain;
+
 /// A refusal, with the documented codes and texts. `Display` is the error's message; it names no
 /// path and no token.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -76,6 +78,11 @@ impl Refusal {
             Self::ArtifactChanged(_) => "ARTIFACT_CHANGED",
             Self::Internal(_) => "INTERNAL_ERROR",
         }
+    }
+
+    /// The message of the JSON-RPC error. It may quote what a caller or tests have written.
+    pub(crate) fn message(&self) -> String {
+        plain(&self.to_string())
     }
 
     /// The `data` of the JSON-RPC error of the call `run_id`.

@@ -8,6 +8,7 @@ use uuid::Uuid;
 use super::artifacts::{Chunk, Content, FileEntry, Page, RunEntry};
 use super::evidence::{Evidence, RunStatus};
 use super::plain_text::{is_hidden, plain, plain_json, plain_line};
+use super::summary::{SANDBOX_HINT, is_refusal};
 use super::verdict::ending;
 
 const CANCELLED: &str = "Execution was cancelled.";
@@ -122,8 +123,11 @@ fn last_lines(printed: &str) -> String {
         return "\n\nNothing was printed.".to_owned();
     }
     let lines: Vec<String> = last.iter().map(|line| plain(line)).collect();
-    let lines: String = lines.join("\n  ").chars().take(LAST_CHARS).collect();
-    format!("\n\nThe last lines that were printed:\n  {lines}")
+    let lines = lines.join("\n  ");
+    let left_out = lines.chars().count().saturating_sub(LAST_CHARS);
+    let lines: String = lines.chars().skip(left_out).collect();
+    let told = format!("\n\nThe last lines that were printed:\n  {lines}");
+    if lines.lines().any(is_refusal) { format!("{told}\n{SANDBOX_HINT}") } else { told }
 }
 
 /// The evidence of a run, as it was written.

@@ -10,6 +10,7 @@ use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -62,6 +63,8 @@ struct StoreFile {
     path: PathBuf,
     /// Its device and inode.
     identity: Option<(u64, u64)>,
+    /// Set when nothing is waited for any more.
+    is_closing: Arc<AtomicBool>,
 }
 
 /// Why the store cannot be used. For the admin: texts name the file. All calls whose rows were
@@ -72,7 +75,7 @@ pub(crate) enum StoreError {
     CreateFolder { folder: PathBuf, source: Arc<io::Error> },
     #[error("failed to create a database in {}", folder.display())]
     CreateFile { folder: PathBuf, source: Arc<io::Error> },
-    #[error("the data folder is not yours alone: {0}")]
+    #[error(transparent)]
     Unprotected(#[from] Unprotected),
     #[error("failed to use {}, by which processes take turns", file.display())]
     Turnstile { file: PathBuf, source: Arc<io::Error> },
@@ -103,11 +106,18 @@ pub(crate) enum StoreError {
     )]
     Version { file: PathBuf, found: i32 },
     #[error(
+        "{} was held by another process for {} s, which should be next to write and does not; end \
+         what holds it, and try again",
+        file.display(),
+        BUSY_TIMEOUT.as_secs()
+    )]
+    TurnstileHeld { file: PathBuf },
+    #[error(
         "{} was locked by another process for {} s; end what holds it, and try again",
         file.display(),
         BUSY_TIMEOUT.as_secs()
     )]
-    Locked { file: PathBuf, source: Option<Arc<rusqlite::Error>> },
+    Locked { file: PathBuf, source: Arc<rusqlite::Error> },
     #[error(
         "{} was removed or replaced while it was open; put it back, or end this server and start it \
          again",
@@ -180,7 +190,7 @@ impl Store {
 
     fn of(file: PathBuf, connection: Connection) -> Self {
         let identity = identity(&file);
-        let file = Arc::new(StoreFile { path: file, identity });
+        let file = Arc::new(StoreFile { path: file, identity, is_closing: Arc::default() });
         let writer = Writer::new(Arc::clone(&file));
         Self { shared: Arc::new(Shared { reader: Mutex::new(connection), writer, file }) }
     }
@@ -227,7 +237,9 @@ impl StoreFile {
 
     /// Another connection to it.
     fn connect(&self) -> rusqlite::Result<Connection> {
-        let connection = connect(&self.path)?;
+        let mut connection = connect(&self.path)?;
+        let is_closing = Arc::clone(&self.is_closing);
+        connection.busy_handler(Some(patience(move || is_closing.load(Ordering::Relaxed))))?;
         settle(&connection)?;
         Ok(connection)
     }
@@ -288,15 +300,21 @@ fn connect(file: &Path) -> rusqlite::Result<Connection> {
     // Not to be created: that would be with whatever mode the umask leaves.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(file, flags)?;
+    connection.busy_handler(Some(patience(|| false)))?;
+    Ok(connection)
+}
+
+/// Waits for other processes, and says whether to go on with that: for so long, and not when
+/// `is_over`.
+fn patience(is_over: impl Fn() -> bool) -> impl FnMut(i32) -> bool {
     let mut since = Instant::now();
-    connection.busy_handler(Some(move |asked_before| {
+    move |asked_before| {
         if asked_before == 0 {
             since = Instant::now();
         }
         std::thread::sleep(BUSY_PAUSE);
-        since.elapsed() < BUSY_TIMEOUT
-    }))?;
-    Ok(connection)
+        since.elapsed() < BUSY_TIMEOUT && !is_over()
+    }
 }
 
 /// The settings of a database that is ours.
@@ -333,7 +351,7 @@ fn error_of(file: &Path, source: Arc<rusqlite::Error>) -> StoreError {
             StoreError::Damaged { file, source }
         }
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            StoreError::Locked { file, source: Some(source) }
+            StoreError::Locked { file, source }
         }
         Some(_) => StoreError::Access { file, source },
         // Not the database's own: a row that holds something else than was ever written.

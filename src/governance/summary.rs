@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::plain_text::plain;
+use super::plain_text::{plain, plain_line};
 
 use junit::{Case, Outcome, OutcomeKind};
 
@@ -20,7 +20,8 @@ const MESSAGE_CHARS_MAX: usize = 500;
 const LINES_MAX: usize = 5;
 const LINE_CHARS_MAX: usize = 200;
 
-const SANDBOX_HINT: &str = "The sandbox may have refused this: tests have no network, write only \
+/// What is told behind such a line.
+pub(crate) const SANDBOX_HINT: &str = "The sandbox may have refused this: tests have no network, write only \
                             below their own folders, see no other processes, and can start no \
                             program but the Python interpreter; there is no /etc/passwd.";
 
@@ -174,19 +175,15 @@ impl TestSummary {
         let lines = || outcome.text.lines().filter(explains);
         // Not all of the text: it quotes the test, which may name what it does not meet.
         let last = outcome.text.lines().last().unwrap_or_default();
-        let shows = |row: &Refusal| {
-            let has_all = |line: &str| row.texts.iter().all(|text| line.contains(text));
-            lines().chain([last, outcome.message.as_str()]).any(has_all)
-        };
         self.failures.push(TestFailure {
-            name: excerpt(&case.id(), NAME_CHARS_MAX),
+            name: plain_line(&excerpt(&case.id(), NAME_CHARS_MAX)),
             kind: failure_kind(outcome),
             message: excerpt(&outcome.message, MESSAGE_CHARS_MAX),
             assertion_lines: lines()
                 .take(LINES_MAX)
                 .map(|line| excerpt(line, LINE_CHARS_MAX))
                 .collect(),
-            sandbox: REFUSALS.iter().any(shows),
+            sandbox: lines().chain([last, outcome.message.as_str()]).any(is_refusal),
         });
     }
 
@@ -240,6 +237,11 @@ impl TestFailure {
         }
         lines.join("\n")
     }
+}
+
+/// Whether a line shows that the sandbox may have refused something.
+pub(crate) fn is_refusal(line: &str) -> bool {
+    REFUSALS.iter().any(|row| row.texts.iter().all(|text| line.contains(text)))
 }
 
 fn failure_kind(outcome: &Outcome) -> FailureKind {

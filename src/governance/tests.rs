@@ -894,6 +894,32 @@ fn what_is_written_together_fails_alone() {
     assert_eq!(store.tokens().unwrap()[0].user, user("ana"));
 }
 
+#[test]
+fn nothing_is_written_to_a_log_that_was_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    let entry = [entry(Uuid::nil(), AuditEvent::McpToolCall)];
+    store.append(&entry).unwrap();
+    fs::remove_file(folder.path().join("governance.db-wal")).unwrap();
+    for _ in 0..2 {
+        let error = store.append(&entry).unwrap_err();
+        assert!(matches!(error, StoreError::Replaced { .. }), "{error}");
+    }
+}
+
+#[test]
+fn a_store_that_is_closed_waits_for_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    let other = Connection::open(folder.path().join("governance.db")).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let pending = store.submit_entries(vec![entry(Uuid::nil(), AuditEvent::McpToolCall)]);
+    let started = Instant::now();
+    drop(store);
+    assert!(matches!(pending.wait(), Err(StoreError::Locked { .. })));
+    assert!(started.elapsed() < Duration::from_secs(8), "it waits for 10 s otherwise");
+}
+
 /// How long an append of two entries takes: `cargo test --release --lib append_takes -- --ignored
 /// --nocapture`.
 #[test]

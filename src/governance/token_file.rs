@@ -1,6 +1,6 @@
 //! The server's own token, from the environment or from a file.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::{self, Read as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -9,8 +9,10 @@ use nix::fcntl::OFlag;
 use nix::unistd::geteuid;
 use thiserror::Error;
 
+use super::policy::PolicyFile;
 use super::tokens::Token;
 use crate::config::{Secret, Settings};
+use crate::sandbox::leads_through;
 
 /// A token and a line end are much shorter.
 const BYTES_MAX: u64 = 4096;
@@ -42,6 +44,12 @@ pub(crate) enum OwnTokenError {
     )]
     Owner { file: PathBuf, owner: u32 },
     #[error(
+        "QWED_MCP_AUTH_TOKEN_FILE: {} is in {}, which tests can read; keep it elsewhere",
+        file.display(),
+        folder.display()
+    )]
+    ReadByTests { file: PathBuf, folder: PathBuf },
+    #[error(
         "QWED_MCP_AUTH_TOKEN_FILE: {} has to have one token, as `qwed-mcp token create` prints it, and \
          nothing else",
         file.display()
@@ -54,8 +62,27 @@ pub(crate) fn own_token(settings: &Settings) -> Result<Option<Secret>, OwnTokenE
     match (&settings.auth_token, &settings.auth_token_file) {
         (Some(_), Some(_)) => Err(OwnTokenError::Both),
         (token, None) => Ok(token.clone()),
-        (None, Some(file)) => read(file).map(Some),
+        (None, Some(file)) => {
+            require_out_of_reach(file, settings)?;
+            read(file).map(Some)
+        }
     }
+}
+
+/// Fails if tests could read the file. A policy that cannot be used lets no test run.
+fn require_out_of_reach(file: &Path, settings: &Settings) -> Result<(), OwnTokenError> {
+    let policy = settings.policy.clone().map(PolicyFile::new);
+    let Some(Ok(policy)) = policy.map(|policy| policy.current()) else { return Ok(()) };
+    let absolute = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    let folders = policy.workspace_root.iter().chain(&policy.sandbox.allowed_paths);
+    for folder in folders {
+        let real = fs::canonicalize(folder).unwrap_or_else(|_| folder.clone());
+        if leads_through(&absolute, &real) {
+            let (file, folder) = (file.to_owned(), folder.clone());
+            return Err(OwnTokenError::ReadByTests { file, folder });
+        }
+    }
+    Ok(())
 }
 
 fn read(file: &Path) -> Result<Secret, OwnTokenError> {

@@ -36,6 +36,7 @@ use super::super::one_shot::OneShotExecutor;
 use super::super::protocol::{REPORT_BYTES_MAX, Report};
 use super::super::run_groups::RunGroups;
 use super::super::supervisors::{Listed, Supervisors, supervisor_command};
+use super::super::untrusted::UntrustedFolder;
 use super::pool::changed;
 
 /// How long the modules may take to load: seconds, on a slow disk.
@@ -99,6 +100,8 @@ pub(super) struct ForkServer {
     /// Where the control groups of runs come from.
     pub(super) groups: Arc<RunGroups>,
     package_folders: Vec<(PathBuf, Option<SystemTime>)>,
+    /// The folder of which nothing was loaded.
+    pub(super) untrusted: Option<UntrustedFolder>,
     /// The supervisor kills all of it when this closes.
     _control: UnixStream,
 }
@@ -132,7 +135,7 @@ impl ForkServer {
         }
         let untrusted = alone.untrusted().folder().map_err(ForkServerError::UntrustedUnknown)?;
         let mut open = plan.readable.iter().chain(plan.links.iter().map(|(link, _)| link));
-        if untrusted.is_some_and(|untrusted| open.any(|path| untrusted.overlaps(path))) {
+        if untrusted.as_ref().is_some_and(|untrusted| open.any(|path| untrusted.overlaps(path))) {
             return Err(ForkServerError::Untrusted);
         }
         // Before anything is loaded: what is changed meanwhile is a change.
@@ -188,6 +191,7 @@ impl ForkServer {
             plan,
             groups,
             package_folders,
+            untrusted,
             _control: control,
         })
     }

@@ -181,7 +181,7 @@ impl Inner {
         let pool = match server {
             Ok(server) => {
                 tracing::info!(duration = ?started.elapsed(), "interpreters are warm");
-                Some(Arc::new(Pool::new(server, &self.tasks)))
+                Some(Arc::new(Pool::new(server, self.alone.untrusted(), &self.tasks)))
             }
             // The admin wants it so, and knows.
             Err(error @ (ForkServerError::NotAtThisTier | ForkServerError::Untrusted)) => {

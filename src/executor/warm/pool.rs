@@ -9,6 +9,7 @@ use tokio::sync::{Mutex as AsyncMutex, Notify, mpsc};
 use tokio::time::{sleep, timeout};
 use tokio_util::task::TaskTracker;
 
+use super::super::untrusted::{Untrusted, UntrustedFolder};
 use super::fork_server::ForkServer;
 use super::spare::Spare;
 
@@ -90,14 +91,18 @@ pub(super) struct Pool {
 #[derive(Debug)]
 struct Packages {
     folders: Vec<(PathBuf, Option<SystemTime>)>,
+    /// The folder of which nothing was loaded, and where to ask for that of now.
+    untrusted: (Option<UntrustedFolder>, Untrusted),
     looked: Instant,
     have_changed: bool,
 }
 
 impl Pool {
-    pub(super) fn new(server: ForkServer, tasks: &TaskTracker) -> Self {
+    pub(super) fn new(server: ForkServer, untrusted: &Untrusted, tasks: &TaskTracker) -> Self {
         let folders = server.package_folders().to_vec();
-        let packages = Packages { folders, looked: Instant::now(), have_changed: false };
+        let untrusted = (server.untrusted.clone(), untrusted.clone());
+        let looked = Instant::now();
+        let packages = Packages { folders, untrusted, looked, have_changed: false };
         let server = Arc::new(server);
         let demand = Arc::<Demand>::default();
         let (sender, spares) = mpsc::channel(1);
@@ -144,8 +149,10 @@ impl Pool {
         let mut packages = self.packages.lock().unwrap_or_else(PoisonError::into_inner);
         if packages.looked.elapsed() >= LOOK_INTERVAL {
             packages.looked = Instant::now();
-            packages.have_changed =
-                packages.folders.iter().any(|(folder, at)| changed(folder) != *at);
+            let (before, now) = &packages.untrusted;
+            // An admin may have named another folder as the workspace.
+            packages.have_changed = now.folder().as_ref() != Ok(before)
+                || packages.folders.iter().any(|(folder, at)| changed(folder) != *at);
         }
         !packages.have_changed
             && self.runs.load(Ordering::Relaxed) < RUNS_MAX

@@ -8,7 +8,8 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -17,10 +18,13 @@ use std::time::Instant;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::oneshot;
 
-use super::{BUSY_PAUSE, BUSY_TIMEOUT, StoreError, StoreFile, error_of};
+use super::{BUSY_PAUSE, BUSY_TIMEOUT, StoreError, StoreFile, error_of, identity};
 
 /// The file whose lock is the place of the process that writes next.
 const TURNSTILE: &str = "governance.lock";
+
+/// Where `SQLite` writes before it writes to the database.
+const LOG: &str = "governance.db-wal";
 
 /// The most jobs of one transaction: as many as calls can be in flight.
 const GROUP_MAX: usize = 256;
@@ -143,9 +147,11 @@ impl Writer {
     }
 }
 
-/// What was begun is on the disk, and the database closed, before the process ends.
+/// What was begun is on the disk, and the database closed, before the process ends. Nobody waits for
+/// other processes any more: what has to be written was waited for before.
 impl Drop for Writer {
     fn drop(&mut self) {
+        self.file.is_closing.store(true, Ordering::Relaxed);
         let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(WriterThread { jobs, thread }) = thread {
             drop(jobs);
@@ -156,11 +162,11 @@ impl Drop for Writer {
 
 /// Writes what comes, group by group, until nothing can come any more.
 fn write_all(file: &StoreFile, waiting: &Receiver<Box<dyn Job>>) {
-    let mut connection = None;
+    let (mut connection, mut log) = (None, None);
     while let Ok(first) = waiting.recv() {
         let mut group = vec![first];
         group.extend(waiting.try_iter().take(GROUP_MAX - 1));
-        let written = write_group(file, &mut connection, &mut group);
+        let written = write_group(file, &mut connection, &mut log, &mut group);
         if written.is_err() {
             // Whatever state it is in.
             connection = None;
@@ -174,39 +180,48 @@ fn write_all(file: &StoreFile, waiting: &Receiver<Box<dyn Job>>) {
 fn write_group(
     file: &StoreFile,
     connection: &mut Option<Connection>,
+    log: &mut Option<(u64, u64)>,
     group: &mut [Box<dyn Job>],
 ) -> Result<(), StoreError> {
     file.check()?;
+    // What was written last is there, and not yet in the database.
+    let log_path = file.path.with_file_name(LOG);
+    if log.is_some() && identity(&log_path) != *log {
+        return Err(StoreError::Replaced { file: log_path });
+    }
     let failed = |source| error_of(&file.path, source);
     let connection = match connection {
         Some(connection) => connection,
         None => connection.insert(file.connect().map_err(Arc::new).map_err(failed)?),
     };
-    let next = wait_in_line(&file.path)?;
+    let next = wait_in_line(file)?;
     let begun = connection.transaction_with_behavior(TransactionBehavior::Immediate);
     let transaction = begun.map_err(Arc::new).map_err(failed)?;
     drop(next);
     for job in group.iter_mut() {
         job.run(&transaction).map_err(failed)?;
     }
-    transaction.commit().map_err(Arc::new).map_err(failed)
+    transaction.commit().map_err(Arc::new).map_err(failed)?;
+    *log = identity(&log_path);
+    Ok(())
 }
 
 /// Waits until no other process is next to write. Whoever has just written waits behind whoever
 /// has waited, so that a busy process lets the others in.
-fn wait_in_line(database: &Path) -> Result<File, StoreError> {
-    let path = database.with_file_name(TURNSTILE);
+fn wait_in_line(file: &StoreFile) -> Result<File, StoreError> {
+    let is_over = || file.is_closing.load(Ordering::Relaxed);
+    let path = file.path.with_file_name(TURNSTILE);
     let failed = |source| StoreError::Turnstile { file: path.clone(), source: Arc::new(source) };
-    let file = open_turnstile(&path).map_err(failed)?;
+    let turnstile = open_turnstile(&path).map_err(failed)?;
     let since = Instant::now();
     loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(file),
-            Err(TryLockError::WouldBlock) if since.elapsed() < BUSY_TIMEOUT => {
+        match turnstile.try_lock() {
+            Ok(()) => return Ok(turnstile),
+            Err(TryLockError::WouldBlock) if since.elapsed() < BUSY_TIMEOUT && !is_over() => {
                 std::thread::sleep(BUSY_PAUSE);
             }
             Err(TryLockError::WouldBlock) => {
-                return Err(StoreError::Locked { file: database.to_owned(), source: None });
+                return Err(StoreError::TurnstileHeld { file: path });
             }
             Err(TryLockError::Error(source)) => return Err(failed(source)),
         }

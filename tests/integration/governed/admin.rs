@@ -410,7 +410,14 @@ fn a_token_file_that_is_not_private_ends_the_server() {
         ended("has to have one token", false, &file);
     }
     ended("failed to read", false, &governed.beside("missing"));
-    ended("is not a regular file", false, &governed.workspace);
+    ended("is not a regular file", false, &governed.data);
+    // Where tests can read it.
+    let inside = governed.workspace.join("token");
+    fs::write(&inside, &governed.user).unwrap();
+    fs::set_permissions(&inside, fs::Permissions::from_mode(0o600)).unwrap();
+    ended("which tests can read; keep it elsewhere", false, &inside);
+    std::os::unix::fs::symlink(&inside, governed.beside("linked")).unwrap();
+    ended("which tests can read; keep it elsewhere", false, &governed.beside("linked"));
     let pipe = governed.beside("pipe");
     assert!(Command::new("mkfifo").args(["-m", "600"]).arg(&pipe).status().unwrap().success());
     ended("is not a regular file", false, &pipe);
