@@ -74,10 +74,6 @@ impl OneShotExecutor {
     }
 
     /// The folder whose code runs in the sandbox only.
-    #[cfg_attr(
-        any(not(target_os = "linux"), qwed_portable),
-        expect(dead_code, reason = "warm interpreters are Linux's")
-    )]
     pub(super) fn untrusted(&self) -> &Untrusted {
         &self.untrusted
     }
