@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use thiserror::Error;
@@ -27,6 +27,8 @@ pub(crate) struct Contained {
     pub(crate) plan: Plan,
     /// Better tiers that could not be had, best one first, and why not.
     pub(super) passed_over: Vec<(Tier, Obstacle)>,
+    /// The last workspace of which nothing is in the interpreter: that takes a hundred looks.
+    outside_of: Arc<Mutex<Option<UntrustedFolder>>>,
 }
 
 impl Contained {
@@ -61,10 +63,15 @@ impl Contained {
         }
         // The workspace may be another one than when the interpreter was found.
         let workspace = UntrustedFolder::new(&project.workspace).ok_or(NotForProject::Readable)?;
-        let mut own = interpreter.own.iter().chain([&plan.program, &plan.program_file]);
-        if own.any(|path| workspace.holds(path)) {
-            return Err(NotForProject::OwnInterpreter);
+        let mut outside_of = self.outside_of.lock().unwrap_or_else(PoisonError::into_inner);
+        if outside_of.as_ref() != Some(&workspace) {
+            let mut own = interpreter.own.iter().chain([&plan.program, &plan.program_file]);
+            if own.any(|path| workspace.holds(path)) {
+                return Err(NotForProject::OwnInterpreter);
+            }
+            *outside_of = Some(workspace);
         }
+        drop(outside_of);
         let readable = project.readable.iter().chain([&project.workspace]).cloned();
         let (reach, readable) = (&interpreter.reach, &readable.collect::<Vec<_>>());
         let plan = Plan::new(plan.tier, plan.landlock_abi, reach, readable, project.memory_mb)
@@ -79,7 +86,7 @@ impl Contained {
         let is_replaced = |name: &str| project.environment.iter().any(|(new, _)| new == name);
         interpreter.environment.retain(|(name, _)| !is_replaced(name));
         interpreter.environment.extend(project.environment.iter().cloned());
-        Ok(Self { interpreter, plan, passed_over: Vec::new() })
+        Ok(Self { interpreter, plan, passed_over: Vec::new(), outside_of: Arc::default() })
     }
 }
 
@@ -276,7 +283,8 @@ impl Containment {
             return Err(Obstacle::Landlock { needed, present });
         }
         let interpreter = interpreter.clone();
-        let contained = Contained { interpreter, plan, passed_over: Vec::new() };
+        let (passed_over, outside_of) = (Vec::new(), Arc::default());
+        let contained = Contained { interpreter, plan, passed_over, outside_of };
         if tier == Tier::Off {
             return Ok(contained);
         }
