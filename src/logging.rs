@@ -3,6 +3,9 @@
 //! The filter is `QWED_MCP_LOG`, in the syntax `LEVEL` or `TARGET=LEVEL,…` (for example
 //! `qwed_mcp=info`). Quiet by default. Code, output and secrets appear at `debug` and `trace` only.
 
+use std::error::Error;
+use std::fmt;
+
 use tracing_subscriber::Layer as _;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -36,5 +39,50 @@ pub fn start() {
         tracing::warn!(
             "QWED_MCP_LOG does not parse; expected for example: qwed_mcp=info,rmcp=warn"
         );
+    }
+}
+
+/// An error with what caused it, to the last cause, on one line.
+pub(crate) struct Causes<'a>(pub(crate) &'a (dyn Error + 'static));
+
+impl fmt::Display for Causes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = self.0.to_string();
+        let mut next = self.0.source();
+        while let Some(cause) = next {
+            let told = cause.to_string();
+            // Some say it themselves.
+            if !text.ends_with(&told) {
+                text.push_str(": ");
+                text.push_str(&told);
+            }
+            next = cause.source();
+        }
+        f.write_str(&text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn an_error_is_told_with_all_its_causes() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("{text}")]
+        struct Failure {
+            text: &'static str,
+            source: io::Error,
+        }
+        let full = || io::Error::from_raw_os_error(28);
+        let failure = |text| Failure { text, source: full() };
+        let expected = format!("failed to write: {}", full());
+        assert_eq!(Causes(&failure("failed to write")).to_string(), expected);
+        let nested = io::Error::other(failure("failed to write"));
+        let outer = Failure { text: "no folder", source: nested };
+        assert_eq!(Causes(&outer).to_string(), format!("no folder: {expected}"));
+        assert_eq!(Causes(&full()).to_string(), full().to_string());
     }
 }

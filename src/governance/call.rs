@@ -22,6 +22,7 @@ use super::tokens::{Caller, Token};
 use super::{Governance, GovernedReply, Refusal, reply};
 use crate::config::Secret;
 use crate::executor::NotForProject;
+use crate::logging::Causes;
 use crate::sandbox::Tier;
 
 /// The code of a call that the policy blocks, which has an event of its own in the audit log.
@@ -265,7 +266,7 @@ impl Call {
 
 /// The store failed: the log has why, the client what to do.
 pub(super) fn store_failed(error: &StoreError) -> Refusal {
-    tracing::error!(%error, "the governance store failed");
+    tracing::error!(error = %Causes(error), "the governance store failed");
     let message = "The audit log cannot be used, so nothing is done. Ask the admin to look at the \
                    server's log.";
     Refusal::Internal(message.to_owned())

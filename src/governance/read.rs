@@ -15,6 +15,7 @@ use super::roles::GovernedTool;
 use super::store::Store;
 use super::tokens::Caller;
 use super::{Block, Governance, GovernedReply, Refusal, reply};
+use crate::logging::Causes;
 
 /// The arguments of `get_evidence`.
 #[derive(Deserialize)]
@@ -159,7 +160,7 @@ impl From<ArtifactError> for Refusal {
             | ArtifactError::InvalidPath { .. }
             | ArtifactError::TooLarge { .. } => Self::InvalidParams(error.to_string()),
             ArtifactError::Io { .. } => {
-                tracing::error!(%error, source = ?std::error::Error::source(&error), "artifacts");
+                tracing::error!(error = %Causes(&error), "artifacts");
                 Self::Internal(error.to_string())
             }
         }
