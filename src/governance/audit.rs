@@ -25,7 +25,7 @@ use crate::aibom::canonical_json;
 pub(crate) use rows::{AUDIT_ROWS_MAX, AuditFilter, AuditRow, RunIdStart};
 pub(crate) use runs::{EVIDENCE_SHA256, RecordedEvidence};
 pub(crate) use tokens::{FlawedToken, TokenFlaw};
-pub(super) use tokens::{record_older, record_token};
+pub(super) use tokens::{has_older, record_older, record_token};
 pub(crate) use verification::{AuditHash, AuditVerification, ClockStep, KnownHead};
 #[cfg(test)]
 pub(super) use {

@@ -17,7 +17,7 @@ use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 use thiserror::Error;
 
-use super::audit::{AuditEvent, record_older, record_token};
+use super::audit::{AuditEvent, has_older, record_older, record_token};
 use super::roles::Role;
 use super::store::{Store, StoreError, time_text};
 
@@ -184,7 +184,8 @@ impl Store {
     /// Writes down which tokens there are, in a store that was made before tokens had rows in the
     /// audit log.
     pub(crate) fn record_older_tokens(&self) -> Result<(), StoreError> {
-        self.write(record_older)
+        // To write waits for whoever holds the store, and there is hardly ever something to write.
+        if self.read(has_older)? { self.write(record_older) } else { Ok(()) }
     }
 
     /// Makes a token, and writes that down. This is the only time that its text is known.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use data_encoding::HEXLOWER;
-use rusqlite::{OptionalExtension as _, Row, Transaction};
+use rusqlite::{Row, Transaction};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
@@ -101,15 +101,20 @@ pub(in crate::governance) fn record_token(
 /// Appends rows about the tokens of a store that has none about any: those that were made before such
 /// rows were written. From there on, a change of them is found.
 pub(in crate::governance) fn record_older(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
-    let select = "SELECT 1 FROM audit WHERE run_id = ?1 AND event = ?2 LIMIT 1";
-    let parameters = [NO_RUN.to_string(), AuditEvent::TokenCreated.as_str().to_owned()];
-    let is_recorded = transaction.query_row(select, parameters, |_| Ok(())).optional()?.is_some();
-    if is_recorded {
+    if !has_older(transaction)? {
         return Ok(());
     }
     let tokens = table(transaction)?;
     let entry = |token: &TokenRow| token.entry(AuditEvent::TokenCreated, FOUND);
     append(transaction, &tokens.iter().map(entry).collect::<Vec<_>>())
+}
+
+/// Whether there are tokens, and no row about any.
+pub(in crate::governance) fn has_older(transaction: &Transaction<'_>) -> rusqlite::Result<bool> {
+    let select = "SELECT EXISTS (SELECT 1 FROM tokens)
+                      AND NOT EXISTS (SELECT 1 FROM audit WHERE run_id = ?1 AND event = ?2)";
+    let parameters = [NO_RUN.to_string(), AuditEvent::TokenCreated.as_str().to_owned()];
+    transaction.query_row(select, parameters, |row| row.get(0))
 }
 
 fn table(transaction: &Transaction<'_>) -> rusqlite::Result<Vec<TokenRow>> {
