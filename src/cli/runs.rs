@@ -57,12 +57,18 @@ pub(super) enum Command {
 
 pub(super) fn run(command: &Command, settings: &Settings) -> anyhow::Result<ExitCode> {
     let folder = data_folder(settings.data_dir.as_deref())?;
-    let store = Store::open_existing(&folder)?;
     let artifacts = Artifacts::new(&folder);
     match command {
-        Command::List { limit, format } => list(&artifacts, &store, *limit, *format),
-        Command::Show { run_id, format } => show(&artifacts, &store, *run_id, *format),
-        Command::Prune { format } => prune(&artifacts, &store, settings.policy.as_deref(), *format),
+        Command::List { limit, format } => {
+            list(&artifacts, &Store::open_to_read(&folder)?, *limit, *format)
+        }
+        Command::Show { run_id, format } => {
+            show(&artifacts, &Store::open_to_read(&folder)?, *run_id, *format)
+        }
+        Command::Prune { format } => {
+            let store = Store::open_existing(&folder)?;
+            prune(&artifacts, &store, settings.policy.as_deref(), *format)
+        }
     }
 }
 

@@ -494,6 +494,7 @@ fn a_copy_that_cannot_be_written_to_is_read_as_it_is() {
         (["audit", "list"], 7),
         (["audit", "export"], 4),
         (["token", "list"], 2),
+        (["runs", "list"], 1),
     ] {
         let output = as_reader(&folder, &arguments);
         assert_eq!(output.status.code(), Some(0), "{output:?}");
