@@ -14,9 +14,10 @@ use uuid::Uuid;
 use super::{Format, USAGE};
 use crate::config::Settings;
 use crate::governance::{
-    Artifacts, Evidence, IntegrityError, RUNS_LISTED_MAX, Retained, RunEntry, RunState, Served,
-    Store, StoreError, apply_retention, data_folder, evidence, retention_of,
+    Artifacts, Evidence, IntegrityError, RUNS_LISTED_MAX, Retained, RetentionError, RunEntry,
+    RunState, Served, Store, StoreError, apply_retention, data_folder, evidence, retention_of,
 };
+use crate::logging::Causes;
 
 /// The most runs that can be listed.
 const LIMIT_MAX: i64 = 10_000;
@@ -47,7 +48,8 @@ pub(super) enum Command {
     /// Remove what the policy does not want to be kept
     ///
     /// That is what `QWED_MCP_POLICY` says in `[artifacts]`. The exit code is 0, 1 if something could
-    /// not be removed, 2 if the policy or the audit log cannot be used.
+    /// not be removed or another process is removing runs, 2 if the policy or the audit log cannot be
+    /// used.
     Prune {
         /// The form of the output
         #[arg(long, value_enum, default_value = "text")]
@@ -194,9 +196,11 @@ fn show(
             error @ (IntegrityError::Artifacts(_)
             | IntegrityError::Different(_)
             | IntegrityError::Removed
+            | IntegrityError::Waiting
+            | IntegrityError::Starting
             | IntegrityError::NotRun(_)),
         ) => {
-            tracing::error!("{error}");
+            tracing::error!("{}", Causes(&error));
             return Ok(ExitCode::FAILURE);
         }
     };
@@ -291,7 +295,14 @@ fn prune(
             return Ok(ExitCode::from(USAGE));
         }
     };
-    let retained = apply_retention(artifacts, store, &retention)?;
+    let retained = match apply_retention(artifacts, store, &retention) {
+        Ok(retained) => retained,
+        Err(error @ RetentionError::Busy) => {
+            tracing::error!("{error}");
+            return Ok(ExitCode::FAILURE);
+        }
+        Err(RetentionError::Store(error)) => return Err(error.into()),
+    };
     let Retained { kept, removed, failed, removed_bytes } = retained;
     let text = match format {
         Format::Json => format!(

@@ -30,7 +30,7 @@ use folder::{Folder, Stat};
 pub(crate) use content::{Size, size_of};
 pub(crate) use listing::{ENTRIES_MAX, FileEntry, Page, RUNS_LISTED_MAX, RunEntry};
 pub(crate) use reading::{Chunk, Content};
-pub(crate) use retention::{Removal, Retained};
+pub(crate) use retention::{LoggedRun, Removal, RemovalLog, Retained, RetentionError};
 
 /// The file that makes a run complete.
 pub(crate) const EVIDENCE: &str = "evidence.json";

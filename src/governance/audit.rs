@@ -23,7 +23,7 @@ use super::tokens::UserName;
 use crate::aibom::canonical_json;
 
 pub(crate) use rows::{AUDIT_ROWS_MAX, AuditFilter, AuditRow, RunIdStart};
-pub(crate) use runs::{EVIDENCE_SHA256, RecordedEvidence};
+pub(crate) use runs::{EVIDENCE_SHA256, RecordedEvidence, RecordedRun};
 pub(crate) use tokens::{FlawedToken, TokenFlaw};
 pub(super) use tokens::{has_older, record_older, record_token};
 pub(crate) use verification::{AuditHash, AuditVerification, ClockStep, KnownHead};
@@ -94,6 +94,8 @@ impl ArgumentsHash {
     }
 }
 
+/// The outcome of a call that is carried out.
+pub(crate) const ALLOWED: &str = "ALLOWED";
 /// The outcome of a call that has to wait for its turn; another row of it says what came of that.
 pub(crate) const WAITING: &str = "WAITING";
 

@@ -14,7 +14,7 @@ use thiserror::Error;
 use uuid::Uuid;
 
 use super::artifacts::{ArtifactError, Artifacts, Chunk, EVIDENCE};
-use super::audit::RecordedEvidence;
+use super::audit::{ALLOWED, RecordedEvidence, RecordedRun, WAITING};
 use super::evidence::ArtifactRecord;
 use super::store::{Store, StoreError};
 
@@ -93,6 +93,18 @@ pub(crate) enum IntegrityError {
     Different(Difference),
     #[error("what this run left was removed, as the policy's retention says")]
     Removed,
+    /// Its turn has not come, or its server died before.
+    #[error(
+        "nothing was run for this run_id yet, so there is no evidence: its call waits for its turn, \
+         unless its server has ended"
+    )]
+    Waiting,
+    /// It has no folder yet.
+    #[error(
+        "there is nothing of this run yet: it is just starting, unless its server has ended; try \
+         again in a moment"
+    )]
+    Starting,
     /// The word of the audit log for what came of the call.
     #[error("nothing was run for this run_id, so there is no evidence: its call came to {0}")]
     NotRun(String),
@@ -125,19 +137,46 @@ pub(crate) fn evidence(
     store: &Store,
     run_id: Uuid,
 ) -> Result<Served<Vec<u8>>, IntegrityError> {
+    let mut recorded = store.recorded_run(run_id)?;
+    loop {
+        let found = artifacts.evidence(run_id);
+        let judged = judge(store, run_id, &recorded, found);
+        if judged.is_ok() {
+            return judged;
+        }
+        // The run may have begun, ended or been removed between the two looks. The log is told of each
+        // of these before or after it happens to the folder, a few times in all.
+        let now = store.recorded_run(run_id)?;
+        if now == recorded {
+            return judged;
+        }
+        recorded = now;
+    }
+}
+
+/// Compares what the log says of a run's evidence with what was found.
+fn judge(
+    store: &Store,
+    run_id: Uuid,
+    recorded: &RecordedRun,
+    found: Result<Vec<u8>, ArtifactError>,
+) -> Result<Served<Vec<u8>>, IntegrityError> {
     let different = |change| IntegrityError::Different(Difference::new(EVIDENCE, change));
-    let found = artifacts.evidence(run_id);
-    let recorded = store.recorded_run(run_id)?;
     let is_gone = matches!(&found, Err(ArtifactError::RunNotFound | ArtifactError::NoEvidence(_)));
-    if is_gone && (recorded.is_removed || artifacts.is_being_removed(run_id)) {
+    if is_gone && recorded.is_removed {
         return Err(IntegrityError::Removed);
     }
     let unconfirmed = match (&found, &recorded.evidence) {
         (Err(ArtifactError::RunNotFound), RecordedEvidence::NoRun) => {
-            match store.recorded_call(run_id)? {
-                Some(outcome) => return Err(IntegrityError::NotRun(outcome)),
+            match store.recorded_call(run_id)?.as_deref() {
+                Some(WAITING) => return Err(IntegrityError::Waiting),
+                Some(ALLOWED) => return Err(IntegrityError::Starting),
+                Some(outcome) => return Err(IntegrityError::NotRun(outcome.to_owned())),
                 None => None,
             }
+        }
+        (Err(ArtifactError::RunNotFound), RecordedEvidence::NoEnd) => {
+            return Err(IntegrityError::Starting);
         }
         (_, RecordedEvidence::NoRun) => return Err(different(Change::UnknownRun)),
         (Ok(content), RecordedEvidence::Sha256(recorded)) if sha256(content) == *recorded => None,
@@ -151,8 +190,34 @@ pub(crate) fn evidence(
     Ok(Served { content: found?, unconfirmed })
 }
 
+/// Whether retention has removed a run, to the end or not. What was seen of its files before says
+/// nothing then.
+fn is_removed(artifacts: &Artifacts, store: &Store, run_id: Uuid) -> Result<bool, IntegrityError> {
+    // The log last: it is told before the run is set aside.
+    let is_gone = matches!(artifacts.state(run_id), Err(ArtifactError::RunNotFound));
+    Ok(is_gone && store.recorded_run(run_id)?.is_removed)
+}
+
 /// A part of a file of a run, if the whole file is what the evidence says.
 pub(crate) fn content(
+    artifacts: &Artifacts,
+    store: &Store,
+    run_id: Uuid,
+    path: &str,
+    range: (u64, Option<usize>),
+) -> Result<Served<Chunk>, IntegrityError> {
+    match compared_content(artifacts, store, run_id, path, range) {
+        // It may have been removed while it was read.
+        Err(IntegrityError::Different(_) | IntegrityError::Artifacts(_))
+            if is_removed(artifacts, store, run_id)? =>
+        {
+            Err(IntegrityError::Removed)
+        }
+        compared => compared,
+    }
+}
+
+fn compared_content(
     artifacts: &Artifacts,
     store: &Store,
     run_id: Uuid,

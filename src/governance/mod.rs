@@ -55,10 +55,13 @@ use tokio_util::task::TaskTracker;
 use crate::aibom::Session;
 use crate::config::{Secret, Settings};
 use crate::executor::{Executor, Turns};
+use crate::logging::Causes;
 
 use upkeep::Turn;
 
-pub(crate) use artifacts::{Artifacts, RUNS_LISTED_MAX, Retained, RunEntry, RunState};
+pub(crate) use artifacts::{
+    Artifacts, RUNS_LISTED_MAX, Retained, RetentionError, RunEntry, RunState,
+};
 pub(crate) use audit::{
     AUDIT_ROWS_MAX, AuditEvent, AuditFilter, AuditHash, AuditRow, AuditVerification, ClockStep,
     FlawedToken, KnownHead, RunIdStart, TokenFlaw,
@@ -155,7 +158,13 @@ impl Governance {
                 let Ok(policy) = policy.current() else { return };
                 match apply_retention(&artifacts, &store, &policy.retention) {
                     Ok(retained) => tracing::debug!(?retained, "artifacts"),
-                    Err(error) => tracing::error!(%error, "old runs are not removed"),
+                    // It may have looked before the last run ended: then the next one's turn is it.
+                    Err(error @ RetentionError::Busy) => {
+                        tracing::warn!(%error, "old runs are not removed");
+                    }
+                    Err(RetentionError::Store(error)) => {
+                        tracing::error!(error = %Causes(&error), "old runs are not removed");
+                    }
                 }
             });
         }));

@@ -138,9 +138,10 @@ impl From<IntegrityError> for Refusal {
                 tracing::error!(%difference, "artifacts");
                 Self::ArtifactChanged(difference.to_string())
             }
-            IntegrityError::Removed | IntegrityError::NotRun(_) => {
-                Self::InvalidParams(error.to_string())
-            }
+            IntegrityError::Removed
+            | IntegrityError::Waiting
+            | IntegrityError::Starting
+            | IntegrityError::NotRun(_) => Self::InvalidParams(error.to_string()),
         }
     }
 }

@@ -5,8 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 use serde_json::{Map, Value};
+use uuid::Uuid;
 
-use super::artifacts::{Artifacts, Removal, Retained, Retention};
+use super::artifacts::{
+    Artifacts, LoggedRun, Removal, RemovalLog, Retained, Retention, RetentionError,
+};
 use super::audit::{AuditEntry, AuditEvent};
 use super::policy::{PolicyError, PolicyFile};
 use super::roles::GovernedTool;
@@ -20,30 +23,23 @@ pub(crate) fn retention_of(policy: &Path) -> Result<Retention, PolicyError> {
     Ok(PolicyFile::new(policy.to_owned()).current()?.retention.clone())
 }
 
-/// Removes what is above `retention`. Where the audit log cannot be told of it, nothing is removed.
+/// Removes what is above `retention`. What the audit log cannot be told of is not removed.
 pub(crate) fn apply_retention(
     artifacts: &Artifacts,
     store: &Store,
     retention: &Retention,
-) -> Result<Retained, StoreError> {
-    let mut failure = None;
-    let retained = artifacts.retain(retention, SystemTime::now(), &mut |removals| {
-        let told = write_down(store, removals);
-        failure = failure.take().or(told.err());
-        failure.is_none()
-    });
-    failure.map_or(Ok(retained), Err)
+) -> Result<Retained, RetentionError> {
+    artifacts.retain(retention, SystemTime::now(), store)
 }
 
-fn write_down(store: &Store, removals: &[Removal]) -> Result<(), StoreError> {
-    let mut entries = Vec::new();
-    for removal in removals {
-        // Of one that was broken off it may know already.
-        if removal.disk_bytes.is_some() || !store.recorded_run(removal.run_id)?.is_removed {
-            entries.push(entry(removal));
-        }
+impl RemovalLog for Store {
+    fn look_up(&self, run_ids: &[Uuid]) -> Result<Vec<LoggedRun>, StoreError> {
+        self.logged_runs(run_ids)
     }
-    store.append(&entries)
+
+    fn write_down(&self, removals: &[Removal]) -> Result<(), StoreError> {
+        self.append(&removals.iter().map(entry).collect::<Vec<_>>())
+    }
 }
 
 fn entry(removal: &Removal) -> AuditEntry {

@@ -1,7 +1,7 @@
 //! A folder by its descriptor: every name is looked up in it, and none leads out of it.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
@@ -177,10 +177,11 @@ impl Folder {
         Ok(())
     }
 
-    /// Waits until nobody else has this lock on the folder. It is given back when the file is closed.
-    pub(super) fn lock(&self) -> io::Result<File> {
-        let folder = File::from(self.folder(OsStr::new("."))?.0);
-        folder.lock()?;
+    /// Locks the folder, if nobody else has. The lock is given back when the file is closed.
+    pub(super) fn try_lock(&self) -> Result<File, TryLockError> {
+        let folder = self.folder(OsStr::new(".")).map_err(TryLockError::Error)?;
+        let folder = File::from(folder.0);
+        folder.try_lock()?;
         Ok(folder)
     }
 

@@ -1,33 +1,43 @@
 //! Removal of old runs.
 //!
-//! A run is first given a name that is no run's, then whoever has to know of it is told, and then its
-//! files are removed. What was broken off between two of these steps is taken up by the next clean-up.
+//! Whoever has to know of it is told first, while nobody else can begin to read the run; then the run
+//! is given a name that is no run's, and then its files are removed. What was broken off behind the
+//! first of these steps is taken up by the next clean-up. A run that was set aside, and of which the
+//! log does not know, is put back.
 
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
+use thiserror::Error;
 use uuid::Uuid;
 
 use super::folder::{Bounds, Folder, walk};
 use super::removal::remove_tree;
 use super::{Artifacts, LOCK, Retention, run_id_of, time_of};
+use crate::governance::store::StoreError;
 
 /// A run's size is counted from so many entries; one that has more counts with what was seen.
 const ENTRIES_MAX: usize = 1_000_000;
 /// How many runs are looked at: what is beyond them is looked at another time.
 const RUNS_MAX: usize = 100_000;
-/// How many runs are told of, and then removed, together.
-const RUNS_AT_ONCE: usize = 256;
+/// How many runs are told of, and then removed, together. Each has a file open meanwhile.
+const RUNS_AT_ONCE: usize = 64;
+/// About how many runs the log is asked at once: others that read it wait so long.
+const RUNS_ASKED_AT_ONCE: usize = 1000;
 /// How many threads remove them. Where others write, each step waits for the journal of the file
 /// system: alone one removes 60 runs a second, and four remove a thousand, since they wait together.
 const REMOVERS: usize = 4;
 /// A run that is being removed has this before its id, so that it is none even if that is not done
 /// to the end.
 const REMOVING: &str = ".removing-";
+/// How long another clean-up of the same folder is waited for, and how often it is looked at.
+const TURN_TIMEOUT: Duration = Duration::from_secs(10);
+const TURN_PAUSE: Duration = Duration::from_millis(20);
 
 /// What a clean-up did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -42,13 +52,48 @@ pub(crate) struct Retained {
     pub(crate) removed_bytes: u64,
 }
 
+/// Why a clean-up ended before its end.
+#[derive(Debug, Error)]
+pub(crate) enum RetentionError {
+    /// One at a time.
+    #[error(
+        "another process has been removing old runs for more than {} s; try again when it has ended",
+        TURN_TIMEOUT.as_secs()
+    )]
+    Busy,
+    /// What cannot be written down is not removed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The audit log, as far as a clean-up needs it.
+pub(crate) trait RemovalLog {
+    /// What it says of each of the runs, in their order.
+    fn look_up(&self, run_ids: &[Uuid]) -> Result<Vec<LoggedRun>, StoreError>;
+
+    /// Writes down that these runs are removed: all of them, or none.
+    fn write_down(&self, removals: &[Removal]) -> Result<(), StoreError>;
+}
+
+/// What the audit log says of a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct LoggedRun {
+    /// The number of the row of its end, or else of its beginning: a run with a higher one is newer,
+    /// whatever the clock was.
+    pub(crate) seq: Option<i64>,
+    /// Whether it has the run's end.
+    pub(crate) has_ended: bool,
+    /// Whether it says that the run is removed.
+    pub(crate) is_removed: bool,
+}
+
 /// A run that is about to be removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Removal {
     pub(crate) run_id: Uuid,
     pub(crate) reason: RemovalReason,
-    /// What it takes on the disk, where that was looked at.
-    pub(crate) disk_bytes: Option<u64>,
+    /// What it takes on the disk.
+    pub(crate) disk_bytes: u64,
 }
 
 /// Why a run is removed.
@@ -58,8 +103,6 @@ pub(crate) enum RemovalReason {
     Age,
     /// All runs together take more than the policy wants.
     TotalSize,
-    /// An earlier clean-up has begun it.
-    BrokenOff,
 }
 
 impl RemovalReason {
@@ -68,9 +111,15 @@ impl RemovalReason {
         match self {
             Self::Age => "age",
             Self::TotalSize => "total_size",
-            Self::BrokenOff => "broken_off",
         }
     }
+}
+
+/// A run that has the name of one that is being removed.
+#[derive(Clone, Copy)]
+struct SetAside {
+    run_id: Uuid,
+    disk_bytes: u64,
 }
 
 struct Run {
@@ -78,6 +127,7 @@ struct Run {
     name: OsString,
     time: SystemTime,
     disk_bytes: u64,
+    logged: LoggedRun,
     fate: Fate,
 }
 
@@ -96,76 +146,140 @@ impl Artifacts {
     /// Removes the oldest runs that are above what is to be kept. One that goes on or is being read
     /// stays; so does every folder whose name is no run's.
     ///
-    /// `tell` is told of runs before anything of theirs is removed; if it fails, nothing is. Waits for
-    /// other clean-ups of the same folder, whichever process they are of.
+    /// `log` is told of runs before anything is done to them. The first of which it cannot be told
+    /// ends the clean-up. Waits for other clean-ups of the same folder, whichever process they are of.
     pub(crate) fn retain(
         &self,
         retention: &Retention,
         now: SystemTime,
-        tell: &mut dyn FnMut(&[Removal]) -> bool,
-    ) -> Retained {
+        log: &dyn RemovalLog,
+    ) -> Result<Retained, RetentionError> {
         let mut retained = Retained::default();
-        let Ok(root) = Folder::open(&self.root) else { return retained };
-        // On a file system without locks two of them meet, and each removes what it can.
-        let _turn = root.lock();
-        let names = root.names(RUNS_MAX).unwrap_or_default();
-        let remainders = names.iter().filter_map(|name| remainder_of(name));
-        let remainders: Vec<Uuid> = remainders.collect();
-        for batch in remainders.chunks(RUNS_AT_ONCE) {
-            let removal = |run_id: &Uuid| Removal {
-                run_id: *run_id,
-                reason: RemovalReason::BrokenOff,
-                disk_bytes: None,
-            };
-            let removals: Vec<Removal> = batch.iter().map(removal).collect();
-            retained.failed += removals.len() - remove(&root, &removals, tell).len();
-        }
-
+        let Ok(root) = Folder::open(&self.root) else { return Ok(retained) };
+        let _turn = turn(&root)?;
+        let mut names = root.names(RUNS_MAX).unwrap_or_default();
+        names.extend(take_up(&root, &names, log, &mut retained)?);
         if retention.is_everything() {
             retained.kept = names.iter().filter(|name| run_id_of(name).is_some()).count();
-            return retained;
+            return Ok(retained);
         }
-        let look = |name: OsString| look_at(&root, run_id_of(&name)?, name).ok();
-        let mut runs: Vec<Run> = names.into_iter().filter_map(look).collect();
-        runs.sort_by(|a, b| a.time.cmp(&b.time).then_with(|| a.name.cmp(&b.name)));
+        let mut runs = look_at_all(&root, names, log)?;
         loop {
             let doomed = doomed(&runs, retention, now);
             if doomed.is_empty() {
                 break;
             }
             for batch in doomed.chunks(RUNS_AT_ONCE) {
-                let removals = set_aside(&root, &mut runs, batch);
-                let removed = remove(&root, &removals, tell);
-                retained.failed += removals.len() - removed.len();
-                retained.removed += removed.len();
-                retained.removed_bytes +=
-                    removed.iter().filter_map(|run| run.disk_bytes).sum::<u64>();
+                // Who wants to begin to read one waits until nothing is left of it.
+                let (aside, _locks) = set_aside(&root, &mut runs, batch, log)?;
+                retained.remove(&root, &aside);
             }
             // Instead of those that stay, others may have to go.
             runs.retain(|run| run.fate != Fate::Gone);
         }
         retained.kept = runs.iter().filter(|run| run.fate != Fate::Stuck).count();
         retained.failed += runs.len() - retained.kept;
-        retained
+        Ok(retained)
     }
+}
 
-    /// Whether the removal of a run has begun, and nothing more.
-    pub(crate) fn is_being_removed(&self, run_id: Uuid) -> bool {
-        let name = aside(run_id);
-        Folder::open(&self.root).is_ok_and(|root| root.stat(&name).is_ok())
+impl Retained {
+    fn remove(&mut self, root: &Folder, aside: &[SetAside]) {
+        let removed = remove(root, aside);
+        self.failed += aside.len() - removed.len();
+        self.removed += removed.len();
+        self.removed_bytes += removed.iter().map(|run| run.disk_bytes).sum::<u64>();
     }
+}
+
+/// Waits until no other process removes runs.
+fn turn(root: &Folder) -> Result<Option<File>, RetentionError> {
+    let since = Instant::now();
+    loop {
+        match root.try_lock() {
+            Ok(turn) => return Ok(Some(turn)),
+            Err(TryLockError::WouldBlock) if since.elapsed() < TURN_TIMEOUT => {
+                std::thread::sleep(TURN_PAUSE);
+            }
+            Err(TryLockError::WouldBlock) => return Err(RetentionError::Busy),
+            // On a file system without locks two of them meet, and each removes what it can.
+            Err(TryLockError::Error(_)) => return Ok(None),
+        }
+    }
+}
+
+/// Goes on with what earlier clean-ups have set aside: removes it where the log says so, and puts it
+/// back where the log does not know of it. Gives the names of what was put back.
+fn take_up(
+    root: &Folder,
+    names: &[OsString],
+    log: &dyn RemovalLog,
+    retained: &mut Retained,
+) -> Result<Vec<OsString>, RetentionError> {
+    let remainders: Vec<Uuid> = names.iter().filter_map(|name| remainder_of(name)).collect();
+    let mut put_back = Vec::new();
+    for batch in remainders.chunks(RUNS_AT_ONCE) {
+        let mut told = Vec::new();
+        for (run_id, logged) in batch.iter().zip(log.look_up(batch)?) {
+            let name = name_aside(*run_id);
+            if logged.is_removed {
+                told.push(SetAside { run_id: *run_id, disk_bytes: size_of(root, &name) });
+                continue;
+            }
+            let own_name = OsString::from(run_id.hyphenated().to_string());
+            let moved = root.folder(&name).and_then(|_| root.rename(&name, root, &own_name));
+            match moved {
+                Ok(()) => {
+                    tracing::warn!(%run_id, "a run that was set aside without a row in the audit log is put back");
+                    put_back.push(own_name);
+                }
+                // There is a run of this id.
+                Err(_) => retained.failed += 1,
+            }
+        }
+        retained.remove(root, &told);
+    }
+    Ok(put_back)
+}
+
+/// The runs among the names, the oldest first: by the log, and those of which it knows nothing, by
+/// their times, before all others.
+fn look_at_all(
+    root: &Folder,
+    names: Vec<OsString>,
+    log: &dyn RemovalLog,
+) -> Result<Vec<Run>, RetentionError> {
+    let ids: Vec<Uuid> = names.iter().filter_map(|name| run_id_of(name)).collect();
+    let mut logged = HashMap::new();
+    for batch in ids.chunks(RUNS_ASKED_AT_ONCE) {
+        logged.extend(batch.iter().copied().zip(log.look_up(batch)?));
+    }
+    let look = |name: OsString| {
+        let run_id = run_id_of(&name)?;
+        look_at(root, run_id, name, logged.get(&run_id).copied().unwrap_or_default()).ok()
+    };
+    let mut runs: Vec<Run> = names.into_iter().filter_map(look).collect();
+    runs.sort_by(|a, b| {
+        let (a, b) = ((a.logged.seq, a.time, &a.name), (b.logged.seq, b.time, &b.name));
+        a.cmp(&b)
+    });
+    Ok(runs)
 }
 
 /// Which of the runs, the oldest first, are above what is to be kept.
 fn doomed(runs: &[Run], retention: &Retention, now: SystemTime) -> Vec<(usize, RemovalReason)> {
     let mut total_bytes =
         runs.iter().fold(0_u64, |total, run| total.saturating_add(run.disk_bytes));
+    // The newest one that has ended was asked for just now, however large it is; and those behind it
+    // are just beginning.
+    let newest = runs.iter().rposition(|run| run.logged.has_ended).unwrap_or(runs.len().max(1) - 1);
     let mut doomed = Vec::new();
     for (at, run) in runs.iter().enumerate().filter(|(_, run)| run.fate == Fate::Kept) {
-        // The newest one was asked for just now, however large it is.
-        let is_newest = at + 1 == runs.len();
+        let is_newest = at >= newest;
+        // What is of the future is of now: the clock was set back.
         let age: Duration = now.duration_since(run.time).unwrap_or_default();
-        let is_old = retention.age.is_some_and(|age_max| age > age_max);
+        // One that the log has as removed is none any more.
+        let is_old = run.logged.is_removed || retention.age.is_some_and(|age_max| age > age_max);
         let is_too_much =
             !is_newest && retention.total_bytes.is_some_and(|bytes_max| total_bytes > bytes_max);
         if !is_old && !is_too_much {
@@ -178,57 +292,75 @@ fn doomed(runs: &[Run], retention: &Retention, now: SystemTime) -> Vec<(usize, R
     doomed
 }
 
-/// Gives runs names that are no runs'. Those that are in use keep theirs.
-fn set_aside(root: &Folder, runs: &mut [Run], batch: &[(usize, RemovalReason)]) -> Vec<Removal> {
-    let mut removals = Vec::new();
+/// Writes down that runs are removed, and then gives them names that are no runs'. Those that are in
+/// use are not told of, and keep theirs.
+fn set_aside(
+    root: &Folder,
+    runs: &mut [Run],
+    batch: &[(usize, RemovalReason)],
+    log: &dyn RemovalLog,
+) -> Result<(Vec<SetAside>, Vec<File>), RetentionError> {
+    let (mut locked, mut untold) = (Vec::new(), Vec::new());
     for (at, reason) in batch {
         let Some(run) = runs.get_mut(*at) else { continue };
-        run.fate = match rename_unless_in_use(root, run) {
-            Ok(Fate::Gone) => {
-                let disk_bytes = Some(run.disk_bytes);
-                removals.push(Removal { run_id: run.id, reason: *reason, disk_bytes });
-                Fate::Gone
+        run.fate = match lock_unless_in_use(root, run) {
+            Ok(Some(lock)) => {
+                if !run.logged.is_removed {
+                    let Run { id: run_id, disk_bytes, .. } = *run;
+                    untold.push(Removal { run_id, reason: *reason, disk_bytes });
+                }
+                locked.push((*at, lock));
+                continue;
             }
-            Ok(fate) => fate,
+            Ok(None) => Fate::InUse,
             // Somebody else has removed it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Fate::Gone,
             Err(_) => Fate::Stuck,
         };
     }
-    removals
+    if !untold.is_empty() {
+        log.write_down(&untold)?;
+    }
+    let (mut aside, mut locks) = (Vec::new(), Vec::new());
+    for (at, lock) in locked {
+        let Some(run) = runs.get_mut(at) else { continue };
+        run.logged.is_removed = true;
+        run.fate = match root.rename(&run.name, root, &name_aside(run.id)) {
+            Ok(()) => {
+                aside.push(SetAside { run_id: run.id, disk_bytes: run.disk_bytes });
+                locks.push(lock);
+                Fate::Gone
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Fate::Gone,
+            Err(_) => Fate::Stuck,
+        };
+    }
+    Ok((aside, locks))
 }
 
-fn rename_unless_in_use(root: &Folder, run: &Run) -> io::Result<Fate> {
+/// The lock of a run, with which nobody begins to read it; none if somebody does, or it goes on.
+fn lock_unless_in_use(root: &Folder, run: &Run) -> io::Result<Option<File>> {
     let folder = root.folder(&run.name)?;
     let lock = lock_file(&folder)?;
     match lock.try_lock() {
-        Ok(()) => {}
-        Err(std::fs::TryLockError::WouldBlock) => return Ok(Fate::InUse),
-        Err(std::fs::TryLockError::Error(error)) => return Err(error),
+        Ok(()) => Ok(Some(lock)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(error),
     }
-    root.rename(&run.name, root, &aside(run.id))?;
-    Ok(Fate::Gone)
 }
 
 /// Removes the files of runs that were set aside, and gives those of which nothing is left.
-fn remove(
-    root: &Folder,
-    removals: &[Removal],
-    tell: &mut dyn FnMut(&[Removal]) -> bool,
-) -> Vec<Removal> {
-    if removals.is_empty() || !tell(removals) {
-        return Vec::new();
-    }
+fn remove(root: &Folder, aside: &[SetAside]) -> Vec<SetAside> {
     let (next, removed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {
-        while let Some(removal) = removals.get(next.fetch_add(1, Ordering::Relaxed)) {
-            if remove_tree(root, &aside(removal.run_id)).is_ok() {
-                removed.lock().unwrap_or_else(PoisonError::into_inner).push(*removal);
+        while let Some(run) = aside.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if remove_tree(root, &name_aside(run.run_id)).is_ok() {
+                removed.lock().unwrap_or_else(PoisonError::into_inner).push(*run);
             }
         }
     };
     std::thread::scope(|scope| {
-        for _ in 0..REMOVERS.min(removals.len()) {
+        for _ in 0..REMOVERS.min(aside.len()) {
             scope.spawn(work);
         }
     });
@@ -236,7 +368,7 @@ fn remove(
 }
 
 /// The name of a run that is being removed.
-fn aside(run_id: Uuid) -> OsString {
+fn name_aside(run_id: Uuid) -> OsString {
     OsString::from(format!("{REMOVING}{}", run_id.hyphenated()))
 }
 
@@ -244,15 +376,23 @@ fn remainder_of(name: &OsStr) -> Option<Uuid> {
     run_id_of(OsStr::new(name.to_str()?.strip_prefix(REMOVING)?))
 }
 
-fn look_at(root: &Folder, run_id: Uuid, name: OsString) -> io::Result<Run> {
-    let folder = root.folder(&name)?;
+fn look_at(root: &Folder, run_id: Uuid, name: OsString, logged: LoggedRun) -> io::Result<Run> {
+    let time = time_of(&root.folder(&name)?)?;
+    let disk_bytes = size_of(root, &name);
+    Ok(Run { id: run_id, name, time, disk_bytes, logged, fate: Fate::Kept })
+}
+
+/// What a folder takes on the disk.
+fn size_of(root: &Folder, name: &OsStr) -> u64 {
     let mut disk_bytes = 0_u64;
     let bounds = Bounds { entries_max: ENTRIES_MAX, depth_max: usize::MAX };
     // Folders that nobody may enter are counted with what was seen, as all that is not.
-    let _ = walk(&folder, bounds, |_, stat| {
-        disk_bytes = disk_bytes.saturating_add(stat.disk_bytes);
+    let _ = root.folder(name).and_then(|folder| {
+        walk(&folder, bounds, |_, stat| {
+            disk_bytes = disk_bytes.saturating_add(stat.disk_bytes);
+        })
     });
-    Ok(Run { id: run_id, name, time: time_of(&folder)?, disk_bytes, fate: Fate::Kept })
+    disk_bytes
 }
 
 /// A run may have died before it had a lock, or may be about to make one: whoever creates it first

@@ -2,7 +2,9 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _, symlink};
 use std::os::unix::net::UnixListener;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use data_encoding::BASE64;
 use nix::sys::stat::Mode;
@@ -14,8 +16,39 @@ use super::listing::LIST_LIMIT_MAX;
 use super::reading::READ_LIMIT_MAX;
 use super::retention::Retained;
 use super::*;
+use crate::governance::store::StoreError;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A log of runs in an order, of which the first rows can be written.
+#[derive(Default)]
+struct Log {
+    order: Vec<Uuid>,
+    removed: Mutex<Vec<Uuid>>,
+    rows_max: Option<usize>,
+    running: Option<Uuid>,
+}
+
+impl RemovalLog for Log {
+    fn look_up(&self, run_ids: &[Uuid]) -> Result<Vec<LoggedRun>, StoreError> {
+        let removed = self.removed.lock().unwrap();
+        let look = |run_id: &Uuid| LoggedRun {
+            seq: self.order.iter().position(|it| it == run_id).map(|at| i64::try_from(at).unwrap()),
+            has_ended: self.order.contains(run_id) && self.running != Some(*run_id),
+            is_removed: removed.contains(run_id),
+        };
+        Ok(run_ids.iter().map(look).collect())
+    }
+
+    fn write_down(&self, removals: &[Removal]) -> Result<(), StoreError> {
+        let mut removed = self.removed.lock().unwrap();
+        if self.rows_max.is_some_and(|max| removed.len() + removals.len() > max) {
+            return Err(StoreError::TurnstileHeld { file: PathBuf::new() });
+        }
+        removed.extend(removals.iter().map(|removal| removal.run_id));
+        Ok(())
+    }
+}
 
 struct Fixture {
     data: TempDir,
@@ -51,6 +84,11 @@ impl Fixture {
     fn runs(&self) -> Vec<Uuid> {
         let page: Page<RunEntry> = self.artifacts.list_runs(0, None).unwrap();
         page.items.into_iter().map(|run| run.run_id).collect()
+    }
+
+    /// Under a log that knows of nothing.
+    fn retain(&self, retention: &Retention, now: SystemTime) -> Retained {
+        self.artifacts.retain(retention, now, &Log::default()).unwrap()
     }
 
     fn files(&self, run_id: Uuid) -> Page<FileEntry> {
@@ -250,7 +288,7 @@ fn a_lock_that_is_a_pipe_hangs_nobody() {
     assert_eq!(kind(&fixture.artifacts.state(run_id).unwrap_err()), "io");
     assert!(fixture.read(run_id, "files/data").is_ok());
     let retention = Retention { age: Some(Duration::ZERO), total_bytes: None };
-    assert_eq!(fixture.artifacts.retain(&retention, SystemTime::now(), &mut |_| true).failed, 1);
+    assert_eq!(fixture.retain(&retention, SystemTime::now()).failed, 1);
 }
 
 /// A thread exchanges a file with a link, and a folder with a link, for as long as others read.
@@ -414,7 +452,7 @@ fn a_chunk_of_a_huge_file_costs_a_chunk() {
     let entry = fixture.artifacts.list_runs(0, None).unwrap().items.remove(0);
     assert!(entry.bytes > size);
     let retention = Retention { age: None, total_bytes: Some(1 << 20) };
-    assert_eq!(fixture.artifacts.retain(&retention, SystemTime::now(), &mut |_| true).removed, 0);
+    assert_eq!(fixture.retain(&retention, SystemTime::now()).removed, 0);
 }
 
 #[test]
@@ -534,7 +572,7 @@ fn a_hostile_tree_is_listed_counted_and_removed() {
 
     assert!(fixture.files(run_id).truncated);
     let nothing = Retention { age: Some(Duration::ZERO), total_bytes: Some(90_000) };
-    let retained = fixture.artifacts.retain(&nothing, SystemTime::now() + DAY, &mut |_| true);
+    let retained = fixture.retain(&nothing, SystemTime::now() + DAY);
     assert_eq!((retained.removed, retained.failed), (1, 0));
     assert!(retained.removed_bytes >= 100_000, "{retained:?}");
     assert_eq!(fs::read(outside.join("kept")).unwrap(), b"kept");
@@ -628,8 +666,7 @@ fn the_oldest_runs_go_first() {
         let age = |days: u32| DAY * days + Duration::from_secs(3600);
         let ids: Vec<(u32, Uuid)> =
             runs.iter().map(|(days, size)| (*days, fixture.run(age(*days), size << 10))).collect();
-        let retained: Retained =
-            fixture.artifacts.retain(&retention, SystemTime::now(), &mut |_| true);
+        let retained: Retained = fixture.retain(&retention, SystemTime::now());
         let left = fixture.runs();
         let left: Vec<u32> =
             ids.iter().filter(|(_, id)| left.contains(id)).map(|(days, _)| *days).collect();
@@ -651,8 +688,10 @@ fn what_goes_on_or_is_read_or_is_not_ours_stays() {
     drop(fixture.artifacts.create_run(interrupted).unwrap());
     let without_lock = fixture.run(DAY, 10);
     fs::remove_file(fixture.path(without_lock).join(LOCK)).unwrap();
-    let half_removed = root.join(format!(".removing-{}", Uuid::new_v4()));
+    let half = Uuid::new_v4();
+    let half_removed = root.join(format!(".removing-{half}"));
     fs::create_dir_all(half_removed.join("files/a")).unwrap();
+    let log = Log { removed: vec![half].into(), ..Log::default() };
     for name in ["other", ".removing-other", "67E55044-10B1-426F-9247-BB680E5FE0C8"] {
         fs::create_dir(root.join(name)).unwrap();
     }
@@ -660,8 +699,8 @@ fn what_goes_on_or_is_read_or_is_not_ours_stays() {
 
     let nothing = Retention { age: Some(Duration::ZERO), total_bytes: Some(0) };
     let now = SystemTime::now() + DAY;
-    let retained = fixture.artifacts.retain(&nothing, now, &mut |_| true);
-    assert_eq!((retained.kept, retained.removed, retained.failed), (2, 2, 0));
+    let retained = fixture.artifacts.retain(&nothing, now, &log).unwrap();
+    assert_eq!((retained.kept, retained.removed, retained.failed), (2, 3, 0));
     let mut left = fixture.runs();
     left.sort();
     let mut expected = [going_on, read];
@@ -671,8 +710,100 @@ fn what_goes_on_or_is_read_or_is_not_ours_stays() {
     assert_eq!(fs::read_dir(&root).unwrap().count(), 2 + 3 + 1);
 
     drop((run, reader));
-    assert_eq!(fixture.artifacts.retain(&nothing, now, &mut |_| true).removed, 2);
+    assert_eq!(fixture.retain(&nothing, now).removed, 2);
     assert!(fixture.runs().is_empty());
+}
+
+/// What could not be written down is where it was, and what was broken off is finished only if the log
+/// has it.
+#[test]
+fn what_the_log_is_not_told_of_is_neither_renamed_nor_removed() {
+    let fixture = Fixture::new();
+    let runs: Vec<Uuid> = (1..=150).map(|days| fixture.run(DAY * days, 1000)).collect();
+    let root = fixture.data.path().join("artifacts");
+    let names = || {
+        let names = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    let nothing = Retention { age: Some(Duration::ZERO), total_bytes: None };
+    let everything = Retention { age: None, total_bytes: None };
+    let now = SystemTime::now();
+    let all = names();
+    let closed = Log { rows_max: Some(0), ..Log::default() };
+    let refused = fixture.artifacts.retain(&nothing, now, &closed);
+    assert!(matches!(refused, Err(RetentionError::Store(_))), "{refused:?}");
+    assert_eq!(names(), all);
+
+    // The first rows are written, and then no more.
+    let closing = Log { rows_max: Some(100), ..Log::default() };
+    assert!(fixture.artifacts.retain(&nothing, now, &closing).is_err());
+    let told = closing.removed.lock().unwrap().clone();
+    assert!((1..=100).contains(&told.len()), "{}", told.len());
+    let mut left: Vec<String> =
+        runs.iter().filter(|run_id| !told.contains(run_id)).map(Uuid::to_string).collect();
+    left.sort();
+    assert_eq!(names(), left);
+
+    // It was killed behind the row, once before and once behind the other name; or renamed without one.
+    let [untold, renamed, not_renamed] = [runs[0], runs[1], runs[2]];
+    for run_id in [untold, renamed] {
+        fs::rename(fixture.path(run_id), root.join(format!(".removing-{run_id}"))).unwrap();
+    }
+    fs::create_dir(root.join(format!(".removing-{}", runs[3]))).unwrap();
+    let log = Log { removed: vec![renamed, not_renamed].into(), ..Log::default() };
+    let retained = fixture.artifacts.retain(&everything, now, &log).unwrap();
+    assert_eq!((retained.removed, retained.failed), (1, 1), "a run that is there is not replaced");
+    assert!(retained.removed_bytes >= 1000, "{retained:?}");
+    assert_eq!(fs::read(fixture.path(untold).join("files/data")).unwrap().len(), 1000);
+    assert!(!root.join(format!(".removing-{renamed}")).exists());
+    fs::remove_dir(root.join(format!(".removing-{}", runs[3]))).unwrap();
+    let old = Retention { age: Some(DAY * 1000), total_bytes: None };
+    assert_eq!(fixture.artifacts.retain(&old, now, &log).unwrap().removed, 1);
+    assert!(!fixture.path(not_renamed).exists() && fixture.path(untold).exists());
+    assert_eq!(*log.removed.lock().unwrap(), [renamed, not_renamed], "no row is written twice");
+}
+
+/// The clock was an hour ahead when the older runs were made.
+#[test]
+fn the_newest_run_is_the_newest_of_the_log() {
+    let fixture = Fixture::new();
+    let runs: Vec<Uuid> = (0..4).map(|_| fixture.run(Duration::ZERO, 600 << 10)).collect();
+    let unknown = fixture.run(Duration::ZERO, 600 << 10);
+    for run_id in &runs[..3] {
+        let evidence = fixture.path(*run_id).join(EVIDENCE);
+        let evidence = File::options().write(true).open(evidence).unwrap();
+        evidence.set_modified(SystemTime::now() + DAY / 24).unwrap();
+    }
+    let log = Log { order: runs.clone(), ..Log::default() };
+    let retention = Retention { age: Some(DAY), total_bytes: Some(1300 << 10) };
+    let retained = fixture.artifacts.retain(&retention, SystemTime::now(), &log).unwrap();
+    assert_eq!((retained.kept, retained.removed), (2, 3));
+    assert_eq!(*log.removed.lock().unwrap(), [unknown, runs[0], runs[1]]);
+    // However large it is, and though the next one has begun.
+    let begun = fixture.run(Duration::ZERO, 10);
+    let mut order = runs.clone();
+    order.push(begun);
+    let log = Log { order, running: Some(begun), ..Log::default() };
+    let retention = Retention { age: None, total_bytes: Some(0) };
+    let retained = fixture.artifacts.retain(&retention, SystemTime::now(), &log).unwrap();
+    assert_eq!((retained.kept, retained.removed), (2, 1));
+    assert!(fixture.path(runs[3]).exists() && fixture.path(begun).exists());
+}
+
+#[test]
+fn another_clean_up_is_not_waited_for_without_end() {
+    let fixture = Fixture::new();
+    let run_id = fixture.run(DAY, 10);
+    let root = File::open(fixture.data.path().join("artifacts")).unwrap();
+    root.lock().unwrap();
+    let nothing = Retention { age: Some(Duration::ZERO), total_bytes: None };
+    let began = Instant::now();
+    let busy = fixture.artifacts.retain(&nothing, SystemTime::now(), &Log::default());
+    assert!(matches!(busy, Err(RetentionError::Busy)), "{busy:?}");
+    assert!(began.elapsed() < Duration::from_secs(20));
+    assert_eq!(fixture.runs(), [run_id]);
 }
 
 #[test]
@@ -680,10 +811,7 @@ fn a_clock_that_was_set_back_removes_nothing() {
     let fixture = Fixture::new();
     let run_id = fixture.run(Duration::ZERO, 10);
     let retention = Retention { age: Some(DAY), total_bytes: None };
-    assert_eq!(
-        fixture.artifacts.retain(&retention, SystemTime::UNIX_EPOCH, &mut |_| true).removed,
-        0
-    );
+    assert_eq!(fixture.retain(&retention, SystemTime::UNIX_EPOCH).removed, 0);
     assert_eq!(fixture.runs(), [run_id]);
 }
 
@@ -696,7 +824,7 @@ fn a_run_that_begins_is_never_taken_for_an_old_one() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
-                fixture.artifacts.retain(&nothing, SystemTime::now(), &mut |_| true);
+                fixture.retain(&nothing, SystemTime::now());
             }
         });
         let mut created = 0;
@@ -756,7 +884,7 @@ fn clean_ups_at_the_same_time_remove_no_more_than_one() {
     }
     let retention = Retention { age: None, total_bytes: Some(4 << 20) };
     let all: Vec<Retained> = std::thread::scope(|scope| {
-        let clean_up = || fixture.artifacts.retain(&retention, SystemTime::now(), &mut |_| true);
+        let clean_up = || fixture.retain(&retention, SystemTime::now());
         let threads: Vec<_> = (0..4).map(|_| scope.spawn(clean_up)).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
@@ -814,6 +942,6 @@ fn costs_of_many_runs() {
     println!("listed in {:?}", began.elapsed());
     let began = std::time::Instant::now();
     let retention = Retention { age: None, total_bytes: Some(0) };
-    let retained = fixture.artifacts.retain(&retention, SystemTime::now(), &mut |_| true);
+    let retained = fixture.retain(&retention, SystemTime::now());
     println!("{retained:?} in {:?}", began.elapsed());
 }

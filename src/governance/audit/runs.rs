@@ -1,11 +1,14 @@
 //! What the audit log says of one run of a governed tool.
 
-use rusqlite::Row;
+use std::ops::ControlFlow;
+
+use rusqlite::{Row, params};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::AuditEvent;
 use super::rows::text;
+use crate::governance::artifacts::LoggedRun;
 use crate::governance::roles::GovernedTool;
 use crate::governance::store::{Store, StoreError};
 
@@ -57,6 +60,11 @@ impl RecordedEvidence {
 }
 
 impl RecordedRun {
+    /// Whether it says that the run ended.
+    pub(crate) fn has_end(&self) -> bool {
+        self.outcome.is_some()
+    }
+
     fn follow(&mut self, row: &Row<'_>) -> rusqlite::Result<()> {
         let event = text(row, 0)?;
         if event == AuditEvent::ArtifactsRemoved.as_str() {
@@ -111,31 +119,69 @@ impl Store {
         })
     }
 
-    /// Hands over the ids of all runs that left evidence by the log, and whose evidence was not removed
-    /// by retention, the oldest first; gives how many it was removed of.
-    pub(crate) fn for_each_run_with_evidence(
+    /// What the log says of runs that may have to be removed, in their order.
+    pub(in crate::governance) fn logged_runs(
         &self,
-        mut each: impl FnMut(Uuid),
-    ) -> Result<u64, StoreError> {
+        run_ids: &[Uuid],
+    ) -> Result<Vec<LoggedRun>, StoreError> {
         self.read(|transaction| {
             let mut select = transaction.prepare(
-                "SELECT run_id, details FROM audit AS ended WHERE event = ?1 AND tool = ?2
+                "SELECT max(CASE WHEN event <> ?4 THEN seq END), total(event = ?3) > 0,
+                     total(event = ?4) > 0
+                 FROM audit WHERE run_id = ?1 AND event IN (?2, ?3, ?4)",
+            )?;
+            let [started, finished, removed] = [
+                AuditEvent::ToolStarted.as_str(),
+                AuditEvent::ToolFinished.as_str(),
+                AuditEvent::ArtifactsRemoved.as_str(),
+            ];
+            let mut logged = |run_id: &Uuid| {
+                select.query_row([&run_id.to_string(), started, finished, removed], |row| {
+                    let (seq, has_ended, is_removed) = (row.get(0)?, row.get(1)?, row.get(2)?);
+                    Ok(LoggedRun { seq, has_ended, is_removed })
+                })
+            };
+            run_ids.iter().map(&mut logged).collect()
+        })
+    }
+
+    /// Hands over the ids of runs that left evidence by the log, and whose evidence was not removed by
+    /// retention, the oldest first, until `each` has enough of them; only those whose ends have higher
+    /// numbers than `after`. Gives the number of the last one's end; none if there are no more.
+    pub(crate) fn runs_with_evidence(
+        &self,
+        after: i64,
+        mut each: impl FnMut(Uuid) -> ControlFlow<()>,
+    ) -> Result<Option<i64>, StoreError> {
+        self.read(|transaction| {
+            let mut select = transaction.prepare(
+                "SELECT run_id, details, seq FROM audit AS ended WHERE event = ?1 AND tool = ?2
                      AND NOT EXISTS (SELECT 1 FROM audit WHERE run_id = ended.run_id AND event = ?3)
+                     AND seq > ?4
                  ORDER BY seq",
             )?;
+            let (ended, removed) = (AuditEvent::ToolFinished, AuditEvent::ArtifactsRemoved);
             let tool = GovernedTool::RunPytest.name();
-            let removed = AuditEvent::ArtifactsRemoved.as_str();
-            let mut rows = select.query([AuditEvent::ToolFinished.as_str(), tool, removed])?;
+            let mut rows = select.query(params![ended.as_str(), tool, removed.as_str(), after])?;
             while let Some(row) = rows.next()? {
                 let evidence = RecordedEvidence::of_end(&text(row, 1)?);
                 let run_id = Uuid::try_parse(&text(row, 0)?).ok();
-                if let (RecordedEvidence::Sha256(_), Some(run_id)) = (evidence, run_id) {
-                    each(run_id);
+                if let (RecordedEvidence::Sha256(_), Some(run_id)) = (evidence, run_id)
+                    && each(run_id).is_break()
+                {
+                    return row.get(2).map(Some);
                 }
             }
+            Ok(None)
+        })
+    }
+
+    /// How many runs the log says were removed by retention.
+    pub(crate) fn removed_runs(&self) -> Result<u64, StoreError> {
+        self.read(|transaction| {
             let count: i64 = transaction.query_row(
                 "SELECT COUNT(DISTINCT run_id) FROM audit WHERE event = ?1",
-                [removed],
+                [AuditEvent::ArtifactsRemoved.as_str()],
                 |row| row.get(0),
             )?;
             Ok(u64::try_from(count).unwrap_or_default())

@@ -1,17 +1,21 @@
 //! Everything that all runs left, compared with the audit log.
 
+use std::ops::ControlFlow;
+
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::{Change, Difference, IntegrityError, ListedFiles, Served, Unconfirmed, evidence};
+use super::{
+    Change, Difference, IntegrityError, ListedFiles, Served, Unconfirmed, evidence, is_removed,
+};
 use crate::governance::artifacts::{ArtifactError, Artifacts, EVIDENCE, RunState};
 use crate::governance::evidence::hyphenated;
 use crate::governance::store::Store;
 
 /// How many differences are named.
 const DIFFERENCES_NAMED_MAX: usize = 100;
-/// How many runs are remembered that may be missing.
-const MISSING_MAX: usize = 10_000;
+/// How many runs that may be missing are looked for together.
+pub(super) const MISSING_AT_ONCE: usize = 10_000;
 
 /// What was found in the runs' folders.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
@@ -72,25 +76,48 @@ pub(crate) fn verify_artifacts(
     if let Some(error) = failure {
         return Err(error);
     }
+    verify_ends(artifacts, store, &mut found)?;
+    found.removed = store.removed_runs()?;
+    Ok(found)
+}
+
+/// Looks whether there is evidence of all runs of which the log has the end.
+fn verify_ends(
+    artifacts: &Artifacts,
+    store: &Store,
+    found: &mut ArtifactsVerification,
+) -> Result<(), IntegrityError> {
     let is_there = |run_id| !matches!(artifacts.state(run_id), Err(ArtifactError::RunNotFound));
-    let mut missing = Vec::new();
-    found.removed = store.for_each_run_with_evidence(|run_id| {
-        if missing.len() < MISSING_MAX && !is_there(run_id) {
-            missing.push(run_id);
-        }
-    })?;
-    for run_id in missing {
-        // It may have been removed meanwhile, which the log says then.
-        match evidence(artifacts, store, run_id) {
-            Err(IntegrityError::Different(difference)) => found.add(run_id, difference),
-            Err(
-                IntegrityError::Removed | IntegrityError::NotRun(_) | IntegrityError::Artifacts(_),
-            )
-            | Ok(_) => {}
-            Err(error @ IntegrityError::Store(_)) => return Err(error),
+    let mut after = Some(0);
+    while let Some(last) = after {
+        let mut missing = Vec::new();
+        after = store.runs_with_evidence(last, |run_id| {
+            if !is_there(run_id) {
+                missing.push(run_id);
+            }
+            if missing.len() < MISSING_AT_ONCE {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        })?;
+        for run_id in missing {
+            // It may have been removed meanwhile, which the log says then.
+            match evidence(artifacts, store, run_id) {
+                Err(IntegrityError::Different(difference)) => found.add(run_id, difference),
+                Err(
+                    IntegrityError::Removed
+                    | IntegrityError::Waiting
+                    | IntegrityError::Starting
+                    | IntegrityError::NotRun(_)
+                    | IntegrityError::Artifacts(_),
+                )
+                | Ok(_) => {}
+                Err(error @ IntegrityError::Store(_)) => return Err(error),
+            }
         }
     }
-    Ok(found)
+    Ok(())
 }
 
 fn verify_run(
@@ -99,10 +126,15 @@ fn verify_run(
     run_id: Uuid,
     found: &mut ArtifactsVerification,
 ) -> Result<(), IntegrityError> {
-    let state = artifacts.state(run_id);
-    if matches!(state, Ok(RunState::InProgress)) {
-        found.in_progress += 1;
-        return Ok(());
+    match artifacts.state(run_id) {
+        // A run that has an end does not go on, whoever holds its lock.
+        Ok(RunState::InProgress) if !store.recorded_run(run_id)?.has_end() => {
+            found.in_progress += 1;
+            return Ok(());
+        }
+        // What is no folder, or not any more: the log says whether there should be one.
+        Err(ArtifactError::RunNotFound) => return Ok(()),
+        Ok(RunState::InProgress | RunState::Complete | RunState::Interrupted) | Err(_) => {}
     }
     let Served { content, mut unconfirmed } = match evidence(artifacts, store, run_id) {
         Ok(served) => served,
@@ -113,6 +145,8 @@ fn verify_run(
         // Meanwhile, or it has begun.
         Err(
             IntegrityError::Removed
+            | IntegrityError::Waiting
+            | IntegrityError::Starting
             | IntegrityError::NotRun(_)
             | IntegrityError::Artifacts(ArtifactError::RunNotFound),
         ) => return Ok(()),
@@ -133,7 +167,7 @@ fn verify_run(
         return Ok(());
     };
     drop(content);
-    let different_before = found.different;
+    let (different_before, named_before) = (found.different, found.differences.len());
     let is_complete = artifacts_omitted == 0;
     let all_hashed = artifacts.compare(run_id, &records, is_complete, &mut |path, change| {
         found.add(run_id, Difference::new(path, change));
@@ -143,9 +177,15 @@ fn verify_run(
         Ok(false) => unconfirmed = unconfirmed.or(Some(Unconfirmed::FileNotHashed)),
         // Meanwhile.
         Err(ArtifactError::RunNotFound) => return Ok(()),
+        Err(_) if is_removed(artifacts, store, run_id)? => return Ok(()),
         Err(error) => return Err(error.into()),
     }
     if found.different > different_before {
+        // While it was looked at, it may have been removed.
+        if is_removed(artifacts, store, run_id)? {
+            found.different = different_before;
+            found.differences.truncate(named_before);
+        }
         return Ok(());
     }
     match unconfirmed {

@@ -1,12 +1,16 @@
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
+use super::all::MISSING_AT_ONCE;
 use super::*;
 use crate::governance::artifacts::Retention;
-use crate::governance::audit::{AuditEntry, AuditEvent, EVIDENCE_SHA256};
+use crate::governance::audit::{AuditEntry, AuditEvent, AuditRow, EVIDENCE_SHA256};
 use crate::governance::upkeep::apply_retention;
 
 struct Fixture {
@@ -73,6 +77,19 @@ impl Fixture {
     fn content(&self, run_id: Uuid, path: &str) -> String {
         let content = content(&self.artifacts, &self.store, run_id, path, (0, None));
         told(content.map(|served| served.unconfirmed))
+    }
+
+    /// The runs of which the log says that retention removed them.
+    fn removed(&self) -> Vec<Uuid> {
+        let mut removed = Vec::new();
+        let each = |row: AuditRow| {
+            if row.event == AuditEvent::ArtifactsRemoved.as_str() {
+                removed.push(row.run_id.parse().unwrap());
+            }
+            ControlFlow::Continue(())
+        };
+        self.store.for_each_audit_row(each).unwrap();
+        removed
     }
 
     fn verify(&self) -> ArtifactsVerification {
@@ -212,25 +229,148 @@ fn a_run_is_removed_when_the_log_says_so_and_not_before() {
     let aside = fixture.data.path().join("aside");
     fs::rename(&database, &aside).unwrap();
     assert!(apply_retention(&fixture.artifacts, &fixture.store, &nothing).is_err());
-    let removing = fixture.data.path().join(format!("artifacts/.removing-{old}"));
-    assert_eq!(fs::read_to_string(removing.join("files/a")).unwrap(), "content");
+    assert_eq!(fs::read_to_string(fixture.path(old, "files/a")).unwrap(), "content");
 
-    // The next one goes on with it, and the log has one row of it.
     fs::rename(&aside, &database).unwrap();
     for _ in 0..2 {
         apply_retention(&fixture.artifacts, &fixture.store, &nothing).unwrap();
-        assert!(!removing.exists());
+        assert!(!fixture.path(old, "").exists());
     }
-    let mut rows = Map::new();
-    fixture
-        .store
-        .for_each_audit_row(|row| {
-            if row.event == AuditEvent::ArtifactsRemoved.as_str() {
-                assert!(rows.insert(row.run_id, row.details.into()).is_none());
+    assert_eq!(fixture.removed(), [old]);
+}
+
+#[test]
+fn what_was_set_aside_without_a_row_was_not_removed_by_retention() {
+    let fixture = Fixture::new();
+    let set_aside = fixture.attested();
+    let removed_by_hand = fixture.attested();
+    fixture.attested();
+    let removing = |run_id: Uuid| fixture.data.path().join(format!("artifacts/.removing-{run_id}"));
+    fs::rename(fixture.path(set_aside, ""), removing(set_aside)).unwrap();
+    fs::remove_dir_all(fixture.path(removed_by_hand, "")).unwrap();
+    fs::create_dir(removing(removed_by_hand)).unwrap();
+    let missing = (EVIDENCE.to_owned(), Change::Missing);
+    assert_eq!(fixture.changes(), [missing.clone(), missing.clone()]);
+    assert!(fixture.evidence(removed_by_hand).ends_with("is missing, and the run left it"));
+
+    let everything = Retention { age: None, total_bytes: None };
+    apply_retention(&fixture.artifacts, &fixture.store, &everything).unwrap();
+    assert_eq!(fixture.evidence(set_aside), "confirmed");
+    assert_eq!(fixture.changes(), [missing]);
+    assert_eq!((fixture.removed(), fixture.verify().removed), (vec![], 0));
+}
+
+/// A run that ends, or is removed, between a look into its folder and one into the log.
+#[test]
+fn a_run_that_ends_or_is_removed_meanwhile_is_not_accused() {
+    let fixture = Fixture::new();
+    let is_over = AtomicBool::new(false);
+    let nothing = Retention { age: None, total_bytes: Some(0) };
+    let latest = Mutex::new(Uuid::new_v4());
+    std::thread::scope(|scope| {
+        let look = || {
+            while !is_over.load(Ordering::Relaxed) {
+                let run_id = *latest.lock().unwrap();
+                let told = [
+                    fixture.evidence(run_id),
+                    fixture.content(run_id, EVIDENCE),
+                    fixture.content(run_id, "files/a"),
+                ];
+                for told in told {
+                    assert!(!told.contains("missing") && !told.contains("not what"), "{told}");
+                    assert!(!told.contains("knows nothing of"), "{told}");
+                }
             }
-            std::ops::ControlFlow::Continue(())
-        })
-        .unwrap();
-    let details = json!("{\"disk_bytes\":null,\"reason\":\"broken_off\"}");
-    assert_eq!(rows, Map::from_iter([(old.to_string(), details)]));
+        };
+        let lookers = [scope.spawn(look), scope.spawn(look)];
+        let verifier = scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                assert_eq!(fixture.verify().differences, []);
+            }
+        });
+        for _ in 0..60 {
+            let run_id = Uuid::new_v4();
+            *latest.lock().unwrap() = run_id;
+            fixture.append(run_id, AuditEvent::ToolStarted, json!({}));
+            let folder = fixture.artifacts.create_run(run_id).unwrap();
+            fs::write(folder.files_path().join("a"), "content").unwrap();
+            let records = folder.inventory(u64::MAX).unwrap().records;
+            let evidence = json!({ "artifacts": records, "artifacts_omitted": 0 });
+            let sha256 = folder.write_evidence(&evidence).unwrap();
+            drop(folder);
+            fixture.append(run_id, AuditEvent::ToolFinished, json!({ EVIDENCE_SHA256: sha256 }));
+            let newer = fixture.attested();
+            apply_retention(&fixture.artifacts, &fixture.store, &nothing).unwrap();
+            *latest.lock().unwrap() = newer;
+        }
+        is_over.store(true, Ordering::Relaxed);
+        for looker in lookers {
+            looker.join().unwrap();
+        }
+        verifier.join().unwrap();
+    });
+}
+
+#[test]
+fn every_missing_run_is_counted() {
+    let fixture = Fixture::new();
+    let count = MISSING_AT_ONCE + 7;
+    let entry = |_| AuditEntry {
+        run_id: Uuid::new_v4(),
+        event: AuditEvent::ToolFinished,
+        user: None,
+        tool: "run_pytest".to_owned(),
+        arguments_hash: None,
+        outcome: "PASSED",
+        details: Map::from_iter([(EVIDENCE_SHA256.to_owned(), json!("ab"))]),
+    };
+    fixture.store.append(&(0..count).map(entry).collect::<Vec<_>>()).unwrap();
+    let found = fixture.verify();
+    assert_eq!((found.different, found.differences.len()), (u64::try_from(count).unwrap(), 100));
+}
+
+#[test]
+fn a_lock_hides_no_run_that_has_an_end() {
+    let fixture = Fixture::new();
+    let ended = fixture.attested();
+    let going_on = fixture.run(|_| None);
+    fs::write(fixture.path(ended, "files/a"), "another").unwrap();
+    let locks = [ended, going_on].map(|run_id| {
+        let lock = fs::File::open(fixture.path(run_id, ".lock")).unwrap();
+        lock.lock().unwrap();
+        lock
+    });
+    assert_eq!((fixture.changes().len(), fixture.verify().in_progress), (1, 1));
+    drop(locks);
+}
+
+#[test]
+fn what_has_not_begun_is_told_as_such() {
+    let fixture = Fixture::new();
+    let call = |outcome: &'static str| {
+        let run_id = Uuid::new_v4();
+        let entry = AuditEntry {
+            run_id,
+            event: AuditEvent::McpToolCall,
+            user: None,
+            tool: "run_pytest".to_owned(),
+            arguments_hash: None,
+            outcome,
+            details: Map::new(),
+        };
+        fixture.store.append(&[entry]).unwrap();
+        run_id
+    };
+    for (outcome, part) in [
+        ("WAITING", "its call waits for its turn, unless its server has ended"),
+        ("ALLOWED", "it is just starting"),
+        ("PERMISSION_DENIED", "its call came to PERMISSION_DENIED"),
+    ] {
+        let told = fixture.evidence(call(outcome));
+        assert!(told.contains(part), "{told}");
+    }
+    let started = Uuid::new_v4();
+    fixture.append(started, AuditEvent::ToolStarted, json!({}));
+    assert!(fixture.evidence(started).contains("it is just starting"));
+    assert_eq!(fixture.verify().different, 0);
 }
