@@ -61,8 +61,8 @@ const DESCRIPTOR_BYTES_MIN: u64 = 212_992;
 /// How many descriptors of a process are free.
 const DESCRIPTORS_FREE: u64 = 8;
 
-/// How many looks in a row may find that a process ended meanwhile, or that Python tells nothing: other
-/// processes may have been overlooked.
+/// How many looks in a row may find that a process ended meanwhile, or tells nothing: it, or others, may
+/// have been overlooked.
 const INCOMPLETE_MAX: u32 = 40;
 
 /// How often all processes of the machine are searched, where threads end while they are listed.
@@ -126,7 +126,7 @@ struct About {
 /// What a look found in all processes together.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sum {
-    /// Whether no process ended while it was looked at.
+    /// Whether no process ended while it was looked at, and each told what it has.
     is_complete: bool,
     /// Whether no thread did either.
     is_listed: bool,
@@ -247,8 +247,8 @@ impl MemoryWatch {
         }
         let present: HashSet<Pid> = found.iter().map(|(pid, ..)| *pid).collect();
         for (pid, stat, about) in found {
-            // Python that tells nothing of itself is not watched.
-            sum.is_complete &= pid != python || about.is_some();
+            // What tells nothing of itself is not watched, though it may have anything.
+            sum.is_complete &= about.is_some();
             let about = about.unwrap_or_default();
             let known = before.get(&pid).filter(|known| known.started == stat.started);
             // What a parent has taken is noted with the parent, as long as that is there.
