@@ -8,6 +8,7 @@ use super::refusal::Refusal;
 use super::summary::TestSummary;
 use super::verdict::{Ended, Verdict};
 use crate::executor::{Ending, FindError, NotContained, Outcome, RunError};
+use crate::logging::Causes;
 
 /// The exit code of a process that the system call filter killed: SIGSYS.
 const KILLED_BY_FILTER: i32 = -31;
@@ -126,7 +127,7 @@ impl NotRun {
         let (status, refusal) = match self {
             Self::Refused(refusal) => (RunStatus::BudgetExceeded, refusal),
             Self::Failed(error) => {
-                tracing::error!(%error, "pytest was not run");
+                tracing::error!(error = %Causes(&error), "pytest was not run");
                 refusal_of(&error)
             }
         };

@@ -19,6 +19,7 @@ use super::summary::{REPORT_BYTES_MAX, TestSummary};
 use super::verdict::Ended;
 use super::{Governance, GovernedReply, Refusal, reply};
 use crate::executor::{Ending, LeftFolder, Outcome, ProjectRun, RunLimits};
+use crate::logging::Causes;
 use crate::sandbox::Tier;
 
 /// How often the size of what tests leave behind is looked at.
@@ -57,7 +58,7 @@ impl Governance {
         let folder = match blocking(move || artifacts.create_run(run_id)).await? {
             Ok(folder) => folder,
             Err(error) => {
-                tracing::error!(%error, source = ?std::error::Error::source(&error), "no folder");
+                tracing::error!(error = %Causes(&error), "no folder");
                 let refusal = Refusal::Internal("The artifacts cannot be stored.".to_owned());
                 self.finished(&cleared, None, refusal.name(), None).await?;
                 return Err(refusal);
@@ -273,7 +274,7 @@ async fn take_stock(folder: RunFolder, is_excessive: bool) -> Result<Left, Refus
         folder.take_left(ENDED_FILE);
         folder.take_left(RESERVE_FILE);
         if is_excessive && let Err(error) = folder.remove_files() {
-            tracing::error!(%error, "what a run left stays");
+            tracing::error!(error = %Causes(&error), "what a run left stays");
         }
         Left { folder, report, ended }
     })

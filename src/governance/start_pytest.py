@@ -105,8 +105,8 @@ class Reports:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self, excinfo):
-        # That there were enough failures is no interruption.
-        if not isinstance(excinfo.value, pytest.Session.Interrupted):
+        # Others, of pytest and of pytest-xdist, say that there were enough failures.
+        if type(excinfo.value) is KeyboardInterrupt or isinstance(excinfo.value, pytest.exit.Exception):
             self.is_interrupted = True
 
     @pytest.hookimpl(tryfirst=True)

@@ -75,6 +75,18 @@ fn forgeries() -> Vec<(String, &'static str, i32, &'static str)> {
             2,
             "interrupted",
         ),
+        // The controls.
+        (failing.to_owned(), "failed", 1, ""),
+        ("def test_it(): pass".to_owned(), "passed", 0, ""),
+        ("def helper(): pass".to_owned(), "no_tests", 5, ""),
+        ("import no_such_module".to_owned(), "error", 2, ""),
+    ]
+}
+
+/// The same for runs that come to an early end.
+fn interruptions() -> Vec<(String, &'static str, i32, &'static str)> {
+    let failing = "def test_it():\n    assert 1 == 2\n";
+    vec![
         // It says that all is well, and that it ended before the others.
         (
             format!(
@@ -93,11 +105,19 @@ fn forgeries() -> Vec<(String, &'static str, i32, &'static str)> {
             1,
             "exception of its own",
         ),
-        // The controls.
-        (failing.to_owned(), "failed", 1, ""),
-        ("def test_it(): pass".to_owned(), "passed", 0, ""),
-        ("def helper(): pass".to_owned(), "no_tests", 5, ""),
-        ("import no_such_module".to_owned(), "error", 2, ""),
+        (format!("def test_ends(): raise KeyboardInterrupt\n{failing}"), "error", 2, "interrupted"),
+        // As pytest-xdist says that there were enough failures.
+        (
+            format!(
+                "import pytest\n{failing}\nclass Enough(KeyboardInterrupt): pass\n\
+                 def test_last(request):\n    class Ends:\n        @pytest.hookimpl(trylast=True)\n        \
+                 def pytest_runtest_logfinish(self): raise Enough\n    \
+                 request.config.pluginmanager.register(Ends())\n"
+            ),
+            "failed",
+            2,
+            "",
+        ),
     ]
 }
 
@@ -105,7 +125,7 @@ fn what_the_tests_forge_is_not_passed_on_as_a_result() {
     let governed = Governed::new("ledger");
     let mut server = governed.connect();
     let file = governed.workspace.join("tests/test_forged.py");
-    for (text_of_file, status, exit_code, reason) in forgeries() {
+    for (text_of_file, status, exit_code, reason) in [forgeries(), interruptions()].concat() {
         fs::write(&file, &text_of_file).unwrap();
         let reply = run_pytest(&mut server, &governed.user, "tests/test_forged.py");
         let about = &reply["result"]["_meta"]["qwed.ai/run"];
