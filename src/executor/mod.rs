@@ -49,7 +49,7 @@ pub(crate) use protocol::{SUPERVISE_ARGUMENT, SWEEP_ARGUMENT};
 pub(crate) use recording::RecordingExecutor;
 pub(crate) use run_groups::MemoryBound;
 pub(crate) use turns::Turns;
-pub(crate) use untrusted::Untrusted;
+pub(crate) use untrusted::{Untrusted, UntrustedFolder};
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 pub(crate) use warm::WarmExecutor;
 

@@ -59,7 +59,7 @@ impl Untrusted {
 
 /// A folder whose code must not run outside of the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct UntrustedFolder {
+pub(crate) struct UntrustedFolder {
     /// As it is named, and without links.
     names: [PathBuf; 2],
     /// Its device and inode: it may be mounted a second time.
@@ -68,14 +68,14 @@ pub(super) struct UntrustedFolder {
 
 impl UntrustedFolder {
     /// None if it is not there.
-    pub(super) fn new(folder: &Path) -> Option<Self> {
+    pub(crate) fn new(folder: &Path) -> Option<Self> {
         let real = fs::canonicalize(folder).ok()?;
         let identity = identity(&real)?;
         Some(Self { names: [folder.to_owned(), real], identity })
     }
 
     /// Whether the folder has a say in what `path` is: as it is written, or by any link on its way.
-    pub(super) fn holds(&self, path: &Path) -> bool {
+    pub(crate) fn holds(&self, path: &Path) -> bool {
         self.names.iter().any(|name| path.starts_with(name) || leads_through(path, name))
             || self.is_mounted_above(path)
     }

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::call::blocking;
 use super::evidence::PythonRecord;
-use crate::executor::{Executor, Installation};
-use crate::sandbox::leads_through;
+use crate::executor::{Executor, Installation, UntrustedFolder};
 
 /// How the folders of installed distributions end, in which the name is followed by the version
 /// (the binary distribution format, and what Debian makes).
@@ -17,14 +16,14 @@ const INFO_ENDINGS: [&str; 2] = [".dist-info", ".egg-info"];
 /// may be the workspace's, which could then say anything.
 pub(super) async fn python(executor: &dyn Executor, workspace: &Path) -> Option<PythonRecord> {
     let Installation { program, version, packages } = executor.installation().await?;
-    let workspace = workspace.to_owned();
+    let workspace = UntrustedFolder::new(workspace)?;
     let pytest = blocking(move || version_in("pytest", &packages, &workspace)).await.ok()?;
     Some(PythonRecord { program: program.to_string_lossy().into_owned(), version, pytest })
 }
 
 /// The version of a distribution in the first of these folders that has it and is not the workspace's.
-fn version_in(name: &str, folders: &[PathBuf], workspace: &Path) -> Option<String> {
-    let theirs = folders.iter().filter(|folder| !leads_through(folder, workspace));
+fn version_in(name: &str, folders: &[PathBuf], workspace: &UntrustedFolder) -> Option<String> {
+    let theirs = folders.iter().filter(|folder| !workspace.holds(folder));
     let entries = theirs.filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
     entries.into_iter().find_map(|entry| version_of(name, &entry.file_name()))
 }
@@ -56,7 +55,8 @@ mod tests {
             fs::create_dir(old.join(other)).unwrap();
         }
         fs::create_dir(new.join("pytest-9.2.0.dist-info")).unwrap();
-        let found = |folders: &[PathBuf]| version_in("pytest", folders, &root.join("ws"));
+        let workspace = UntrustedFolder::new(&root.join("ws")).unwrap();
+        let found = |folders: &[PathBuf]| version_in("pytest", folders, &workspace);
         assert_eq!(found(&folders), Some("9.2.0".to_owned()));
         fs::create_dir(debian.join("pytest-7.2.1.egg-info")).unwrap();
         assert_eq!(found(&folders), Some("7.2.1".to_owned()));

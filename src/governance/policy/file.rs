@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use crate::executor::Untrusted;
+use crate::executor::{Untrusted, UntrustedFolder};
 use crate::governance::strict_modes::require_protected;
-use crate::sandbox::leads_through;
 
 use super::{POLICY_BYTES_MAX, Policy, PolicyError};
 
@@ -93,10 +92,10 @@ pub(super) fn require_admins(path: &Path) -> Result<(), PolicyError> {
 
 /// Fails if the workspace has a say in what is at `path`, where the policy is.
 pub(super) fn require_outside(path: &Path, policy: &Policy) -> Result<(), PolicyError> {
-    let Some(root) = &policy.workspace_root else { return Ok(()) };
+    // What is not there holds nothing.
+    let workspace = policy.workspace_root.as_deref().and_then(UntrustedFolder::new);
     let path = std::path::absolute(path).map_err(|error| unreadable(&error))?;
-    let real = fs::canonicalize(root).unwrap_or_else(|_| root.clone());
-    if path.starts_with(root) || leads_through(&path, &real) {
+    if workspace.is_some_and(|workspace| workspace.holds(&path)) {
         return Err(PolicyError::InWorkspace);
     }
     Ok(())
