@@ -9,7 +9,6 @@ mod runs;
 mod token;
 mod verify_skill;
 
-use std::ffi::OsStr;
 use std::io::{self, IsTerminal as _, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -26,10 +25,7 @@ use crate::aibom::Session;
 use crate::config::Settings;
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 use crate::executor::WarmExecutor;
-use crate::executor::{
-    Executor, OneShotExecutor, RecordingExecutor, SUPERVISE_ARGUMENT, SWEEP_ARGUMENT, Untrusted,
-    orphans, secrecy, supervisor,
-};
+use crate::executor::{Executor, OneShotExecutor, RecordingExecutor, Untrusted, orphans, secrecy};
 use crate::gateway::Arguments;
 use crate::governance::{
     self, AuditedExecutor, Governance, NoDataFolder, PolicyFile, Store, StoreError,
@@ -37,8 +33,6 @@ use crate::governance::{
 use crate::jobs::RequestKey;
 use crate::logging;
 use crate::provenance::SkillProvenanceGuard;
-#[cfg(all(target_os = "linux", not(qwed_portable)))]
-use crate::sandbox::{self, INIT_ARGUMENT, LAUNCHER_ARGUMENT};
 use crate::server::{Caller, Server, serve};
 
 /// How long threads that are blocked on standard input may hold up the end of the process.
@@ -137,12 +131,8 @@ enum Format {
     Json,
 }
 
-/// The whole program. The exit code is the process's.
+/// Carries out the command line, and returns the exit code of the process.
 pub fn run() -> ExitCode {
-    // Before anything else: the processes of a run are small, and have no runtime.
-    if let Some(code) = std::env::args_os().nth(1).and_then(|argument| part_of_run(&argument)) {
-        return code;
-    }
     let command = CommandLine::parse().command.unwrap_or(Command::Serve);
     logging::start();
     let result = match command {
@@ -175,25 +165,6 @@ fn told(result: anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
         tracing::error!("{error:#}");
         Ok(ExitCode::from(USAGE))
     })
-}
-
-/// What this process is if it was started as a part of a run.
-fn part_of_run(argument: &OsStr) -> Option<ExitCode> {
-    match argument.to_str()? {
-        SUPERVISE_ARGUMENT => Some(supervisor::supervise()),
-        SWEEP_ARGUMENT => {
-            supervisor::sweep(Path::new(&std::env::args_os().nth(2)?));
-            Some(ExitCode::SUCCESS)
-        }
-        #[cfg(all(target_os = "linux", not(qwed_portable)))]
-        LAUNCHER_ARGUMENT => {
-            let proc = std::env::args_os().nth(2).unwrap_or_else(|| "/proc".into());
-            Some(sandbox::become_python(Path::new(&proc)))
-        }
-        #[cfg(all(target_os = "linux", not(qwed_portable)))]
-        INIT_ARGUMENT => Some(sandbox::reap_orphans()),
-        _ => None,
-    }
 }
 
 fn serve_client() -> anyhow::Result<ExitCode> {

@@ -64,6 +64,8 @@ pub use gateway::{
     RiskLevel, SourceCode, Status, VerificationId,
 };
 pub use provenance::SkillProvenanceGuard;
+#[doc(hidden)]
+pub use sandbox::process_of_a_run;
 
 /// What the fuzz target of the wire calls.
 #[cfg(fuzzing)]

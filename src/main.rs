@@ -1,7 +1,8 @@
-//! The program: all of it is in the library.
+//! Which process this is: one of a run's own, or the program that the command line asks for.
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    qwed_mcp::cli::run()
+    // Before anything else: the processes of a run are small, and have no runtime.
+    qwed_mcp::process_of_a_run().unwrap_or_else(qwed_mcp::cli::run)
 }

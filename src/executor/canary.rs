@@ -8,12 +8,10 @@ use serde_json::json;
 use thiserror::Error;
 use uuid::Uuid;
 
-use crate::sandbox::Tier;
-
-use super::supervisor;
+use crate::sandbox::{Tier, supervisor};
 
 /// The attempts, each a function, and what prints those that worked.
-const ATTEMPTS: &str = include_str!("canary.py");
+const ATTEMPTS: &str = include_str!("python/canary.py");
 
 /// What works at a tier although it is an attempt, and is documented: the gaps of the tier.
 fn known_gaps(tier: Tier) -> &'static [&'static str] {

@@ -32,7 +32,7 @@ type FoundPackage = (String, Option<String>, Option<String>);
 
 const PYTEST_SCRIPT: &str = "import pytest\nprint(pytest.__version__)";
 
-const PACKAGES_SCRIPT: &str = include_str!("packages.py");
+const PACKAGES_SCRIPT: &str = include_str!("python/packages.py");
 
 /// The layers of the sandbox, in the order in which a run passes them.
 const LAYERS: [Layer; 7] = [

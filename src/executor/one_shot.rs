@@ -17,7 +17,6 @@ use super::containment::{Contained, Containment, NotContained};
 use super::interpreter::{FindError, Interpreter};
 use super::limits::{END_PATIENCE, REMOVAL_PATIENCE};
 use super::outcome::{Ending, Outcome, Start};
-use super::protocol::Report;
 use super::run_groups::{MemoryBound, RunGroups};
 use super::supervised::{Cause, End, Supervised, outlast, tell_of_removal};
 use super::supervisors::{Listed, Supervisors};
@@ -26,6 +25,7 @@ use super::{
     Executor, FindInstallation, Installation, ProjectRun, Readiness, Run, RunError, RunLimits,
     ShutDown, TakeInventory,
 };
+use crate::sandbox::report::Report;
 
 /// Runs each script in a new interpreter, under a supervisor of its own.
 #[derive(Debug)]

@@ -6,7 +6,7 @@
 //! subreaper too, so other orphans become its children, where they are found and killed.
 
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
-pub(crate) use linux::{adopt, kill, kill_below};
+pub(crate) use linux::{adopt, kill};
 #[cfg(not(all(target_os = "linux", not(qwed_portable))))]
 pub(crate) use portable::{adopt, kill};
 
@@ -16,18 +16,14 @@ mod linux {
     use std::time::Duration;
 
     use nix::sys::prctl;
-    use nix::sys::signal::Signal;
     use nix::sys::wait::{WaitPidFlag, waitpid};
     use nix::unistd::{Pid, getsid};
 
-    use super::super::process_tree::{self, ProcessTable};
+    use crate::sandbox::process_tree;
 
     /// How long to wait for killed processes before they are killed again: at first, and at most.
     const ROUND: Duration = Duration::from_millis(1);
     const ROUND_MAX: Duration = Duration::from_millis(200);
-
-    /// How many times the processes of a run are looked for and stopped before they are killed.
-    const STOP_ROUNDS_MAX: usize = 100;
 
     /// Makes this process the new parent of orphans below it. For the server's own process only: a
     /// program that embeds this crate keeps its children to itself.
@@ -56,49 +52,16 @@ mod linux {
                 return;
             }
             // They decide how long that takes, and nobody else is to wait.
-            let _ = tokio::task::spawn_blocking(move || kill_below(Pid::this(), is_orphan)).await;
+            let _ = tokio::task::spawn_blocking(move || {
+                process_tree::kill_below(Pid::this(), is_orphan);
+            })
+            .await;
             for orphan in orphans {
                 // It may go on ending.
                 let _ = waitpid(orphan, Some(WaitPidFlag::WNOHANG));
             }
             tokio::time::sleep(round).await;
             round = (round * 2).min(ROUND_MAX);
-        }
-    }
-
-    /// Kills the children of `parent` that are to be killed, with all that is below them.
-    ///
-    /// All of them are stopped first, until no new one is found: a killed process makes room for
-    /// another one, so that processes which fork without end can outrun their killer. A stopped one
-    /// does not.
-    pub(crate) fn kill_below(parent: Pid, is_to_be_killed: impl Fn(&Pid) -> bool) {
-        let Ok(table) = ProcessTable::open() else {
-            return signal(
-                process_tree::children().iter().filter(|pid| is_to_be_killed(pid)),
-                Signal::SIGKILL,
-            );
-        };
-        let below = || {
-            let mut roots = table.children(parent).unwrap_or_default();
-            roots.retain(&is_to_be_killed);
-            table.descendants(&roots).0
-        };
-        let mut stopped = HashSet::new();
-        for _ in 0..STOP_ROUNDS_MAX {
-            let found = below();
-            let new: Vec<Pid> = found.into_iter().filter(|pid| stopped.insert(*pid)).collect();
-            if new.is_empty() {
-                break;
-            }
-            signal(new.iter(), Signal::SIGSTOP);
-        }
-        signal(below().iter(), Signal::SIGKILL);
-    }
-
-    fn signal<'a>(processes: impl Iterator<Item = &'a Pid>, signal: Signal) {
-        for process in processes {
-            // It may have ended by now.
-            let _ = nix::sys::signal::kill(*process, signal);
         }
     }
 }

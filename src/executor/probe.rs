@@ -22,7 +22,7 @@ const VERSION_MIN: (u32, u32) = (3, 8);
 /// Prints what an interpreter is and what its scripts read, and compiles [`BOOTSTRAP`] for it.
 /// `sys.executable` names the real program behind a version manager's shim, and the virtual
 /// environment's own link inside one.
-const PROBE: &str = include_str!("probe.py");
+const PROBE: &str = include_str!("python/probe.py");
 
 /// The variables that the probe has not: those of the server (tokens are among them), of Python
 /// (code beside `PYTHONPATH` runs inside only, also that of a shim which is Python itself) and of
@@ -36,7 +36,7 @@ const STDERR_CHARS_MAX: usize = 1000;
 
 /// What an interpreter does before a script. Compiled once: that takes longer than all it does.
 const BOOTSTRAP: &str = concat!(
-    include_str!("bootstrap.py"),
+    include_str!("python/bootstrap.py"),
     "\nsource = main['script'].read()",
     "\nmain.pop('script').close()",
     "\nexec(bootstrap()(source), globals().pop('main'))\n"
@@ -44,11 +44,11 @@ const BOOTSTRAP: &str = concat!(
 
 /// The fork server, whose children do the same before a script.
 const FORK_SERVER: &str = concat!(
-    include_str!("bootstrap.py"),
+    include_str!("python/bootstrap.py"),
     "\n\n",
-    include_str!("warm/heap.py"),
+    include_str!("python/heap.py"),
     "\n\n",
-    include_str!("warm/fork_server.py")
+    include_str!("python/fork_server.py")
 );
 
 /// The variables of the server's environment that a script gets to see.

@@ -13,8 +13,8 @@ use tokio::time::timeout;
 
 use super::limits::{DRAIN_TIMEOUT, END_PATIENCE};
 use super::output::Capture;
-use super::protocol::{LEFT_BEHIND, REPORT_BYTES_MAX, Report};
 use super::supervisors::{Listed, Supervisors, Unended, supervisor_command};
+use crate::sandbox::report::{LEFT_BEHIND, REPORT_BYTES_MAX, Report};
 
 /// How long a supervisor may be silent before it counts as stopped.
 const STOPPED_MAX: Duration = Duration::from_secs(1);

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use tokio::process::{Child, Command};
 
-use super::protocol::{SUPERVISE_ARGUMENT, SWEEP_ARGUMENT};
 use super::{RunError, orphans};
+use crate::sandbox::supervisor::{SUPERVISE_ARGUMENT, SWEEP_ARGUMENT};
 
 /// How often to look whether a supervisor has ended.
 const END_INTERVAL: Duration = Duration::from_millis(200);

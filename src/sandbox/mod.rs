@@ -18,26 +18,57 @@
 
 mod error;
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
+mod init;
+#[cfg(all(target_os = "linux", not(qwed_portable)))]
+mod launcher;
+mod links;
+#[cfg(all(target_os = "linux", not(qwed_portable)))]
 mod linux;
 mod order;
 mod plan;
-mod support;
+mod remedies;
+pub(crate) mod report;
+pub(crate) mod supervisor;
 mod tier;
-mod view;
 
 pub(crate) use error::{LaunchError, Layer};
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
+pub(crate) use launcher::supported_abi;
+pub(crate) use links::{leads_through, places_on_the_way};
+#[cfg(all(target_os = "linux", not(qwed_portable)))]
 pub(crate) use linux::{
-    ControlGroup, ControlGroups, INIT_ARGUMENT, Init, LAUNCHER_ARGUMENT, Launched,
-    SIGNAL_SCOPE_ABI, SignalScope, become_python, launch, reap_orphans, supported_abi,
+    ControlGroup, ControlGroups, Look, MemoryWatch, SIGNAL_SCOPE_ABI, WATCH_INTERVAL, process_tree,
 };
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 pub(crate) use order::GroupLimits;
-pub(crate) use order::{GroupOrder, Order, PYTHON_COMMAND, Role};
+pub(crate) use order::{GroupOrder, Order, Role};
 pub(crate) use plan::{LeftFolder, Limits, Plan, PlanError, Reach, may_be_readable};
-pub(crate) use support::remedy;
+pub(crate) use remedies::remedy;
 pub(crate) use tier::Tier;
-pub(crate) use view::{leads_through, places_on_the_way};
+
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Does the work of one of a run's processes, if this process was started as one: its first argument
+/// says so. Returns its exit code.
+pub fn process_of_a_run() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os().skip(1);
+    match arguments.next()?.to_str()? {
+        supervisor::SUPERVISE_ARGUMENT => Some(supervisor::supervise()),
+        supervisor::SWEEP_ARGUMENT => {
+            supervisor::sweep(Path::new(&arguments.next()?));
+            Some(ExitCode::SUCCESS)
+        }
+        #[cfg(all(target_os = "linux", not(qwed_portable)))]
+        launcher::LAUNCHER_ARGUMENT => {
+            let proc = arguments.next().unwrap_or_else(|| "/proc".into());
+            Some(launcher::become_python(Path::new(&proc)))
+        }
+        #[cfg(all(target_os = "linux", not(qwed_portable)))]
+        init::INIT_ARGUMENT => Some(init::reap_orphans()),
+        _ => None,
+    }
+}
 
 /// The user and group `nobody`, which own nothing: as whom the scripts of a server run that is root.
 pub(crate) const NOBODY: u32 = 65534;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::Tier;
-use super::view::View;
+use super::links::View;
 
 /// A path that every run may read if it is there, and what for.
 struct SystemPath {

@@ -549,7 +549,7 @@ fn the_canary_finds_every_way_open_without_a_sandbox() {
     let targets = json!({
         "file": file, "server": std::process::id(), "program": python(),
     });
-    let attempts = fs::read_to_string(root().join("src/executor/canary.py")).unwrap();
+    let attempts = fs::read_to_string(root().join("src/executor/python/canary.py")).unwrap();
     let code = format!("TARGETS = {targets}\n{attempts}");
     let output =
         Command::new(python()).args(["-c", &code]).current_dir(folder.path()).output().unwrap();

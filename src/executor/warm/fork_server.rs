@@ -31,13 +31,13 @@ use crate::sandbox::{LaunchError, Order, Plan, Role, Tier};
 
 use super::super::containment::NotContained;
 use super::super::limits::END_PATIENCE;
-use super::super::memory::MemoryWatch;
 use super::super::one_shot::OneShotExecutor;
-use super::super::protocol::{REPORT_BYTES_MAX, Report};
 use super::super::run_groups::RunGroups;
 use super::super::supervisors::{Listed, Supervisors, supervisor_command};
 use super::super::untrusted::UntrustedFolder;
 use super::pool::changed;
+use crate::sandbox::MemoryWatch;
+use crate::sandbox::report::{REPORT_BYTES_MAX, Report};
 
 /// How long the modules may take to load: seconds, on a slow disk.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(120);

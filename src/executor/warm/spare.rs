@@ -20,12 +20,12 @@ use tokio_util::sync::CancellationToken;
 use crate::sandbox::Tier;
 
 use super::super::limits::{DRAIN_TIMEOUT, END_PATIENCE, OUTPUT_BYTES_MAX, RunLimits};
-use super::super::memory::{Look, MemoryWatch, WATCH_INTERVAL};
 use super::super::outcome::{Ending, Outcome, Start};
 use super::super::output::Capture;
 use super::super::run_groups::MemoryBound;
 use super::fork_server::{ForkServer, pair};
 use super::spare_group::SpareGroup;
+use crate::sandbox::{Look, MemoryWatch, WATCH_INTERVAL};
 
 /// The longest thing that a child says: `=`, an exit code, a line feed.
 const END_BYTES_MAX: usize = 8;

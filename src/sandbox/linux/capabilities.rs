@@ -11,7 +11,7 @@ use super::{LaunchError, OsError};
 
 /// Takes every capability out of the bounding set, so that no program that is executed later can
 /// bring one, if this process may (`CAP_SETPCAP`). It keeps those that it has.
-pub(super) fn empty_bounding_set() -> Result<(), LaunchError> {
+pub(in crate::sandbox) fn empty_bounding_set() -> Result<(), LaunchError> {
     let own = capabilities(None).map_err(failed)?;
     if !own.effective.contains(CapabilitySet::SETPCAP) {
         // An ordinary user, who has none to give up and with no_new_privs gets none.
@@ -27,7 +27,7 @@ pub(super) fn empty_bounding_set() -> Result<(), LaunchError> {
 }
 
 /// Whether this process may end the processes of other users.
-pub(super) fn require_kill() -> Result<(), LaunchError> {
+pub(in crate::sandbox) fn require_kill() -> Result<(), LaunchError> {
     let own = capabilities(None).map_err(failed)?;
     if own.effective.contains(CapabilitySet::KILL) {
         Ok(())
@@ -38,7 +38,7 @@ pub(super) fn require_kill() -> Result<(), LaunchError> {
 
 /// Keeps the right to make namespaces and mounts in this process's own user namespace, also when
 /// it executes a program, and gives up every other one.
-pub(super) fn keep_only_namespaces() -> Result<(), LaunchError> {
+pub(in crate::sandbox) fn keep_only_namespaces() -> Result<(), LaunchError> {
     let kept = CapabilitySet::SYS_ADMIN;
     let own = capabilities(None).map_err(failed)?;
     // Before the bounding set is empty: what is not in it cannot become inheritable.
@@ -52,7 +52,7 @@ pub(super) fn keep_only_namespaces() -> Result<(), LaunchError> {
 }
 
 /// Gives up every capability for good.
-pub(super) fn drop_all() -> Result<(), LaunchError> {
+pub(in crate::sandbox) fn drop_all() -> Result<(), LaunchError> {
     empty_bounding_set()?;
     clear_ambient_capability_set().map_err(failed)?;
     let none = CapabilitySets {

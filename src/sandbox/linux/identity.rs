@@ -16,7 +16,7 @@ use super::{LaunchError, NOBODY};
 /// Whether the server's user has to be given up: it is root, and could be nobody.
 ///
 /// Root in a user namespace that knows no other user is an ordinary user under another name.
-pub(super) fn is_root() -> bool {
+pub(in crate::sandbox) fn is_root() -> bool {
     let maps_nobody = || match fs::read_to_string("/proc/self/uid_map") {
         Ok(uid_map) => maps_nobody(&uid_map),
         // Not known: better to fail to give it up than not to try.
@@ -38,10 +38,10 @@ fn maps_nobody(uid_map: &str) -> bool {
 
 /// The process's own folder in `/proc`, by which its user can be mapped also when `/proc` is not
 /// there any more.
-pub(super) struct OwnProcess(OwnedFd);
+pub(in crate::sandbox) struct OwnProcess(OwnedFd);
 
 impl OwnProcess {
-    pub(super) fn open(proc: &Path) -> Result<Self, LaunchError> {
+    pub(in crate::sandbox) fn open(proc: &Path) -> Result<Self, LaunchError> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let folder = open(proc, flags, Mode::empty()).map_err(map_failed)?;
         Ok(Self(folder))
@@ -49,7 +49,7 @@ impl OwnProcess {
 
     /// Maps the one user and group that this process has to themselves, in the user namespace that
     /// it has just created.
-    pub(super) fn map_to_itself(&self, uid: Uid, gid: Gid) -> Result<(), LaunchError> {
+    pub(in crate::sandbox) fn map_to_itself(&self, uid: Uid, gid: Gid) -> Result<(), LaunchError> {
         // Before the groups may be mapped, they must not be droppable any more (CVE-2014-8989).
         self.write("setgroups", "deny")?;
         self.write("uid_map", &format!("{uid} {uid} 1"))?;
@@ -57,21 +57,21 @@ impl OwnProcess {
     }
 
     /// Puts this process into a user namespace in which its user is the only one.
-    pub(super) fn enter_user_namespace(&self) -> Result<(), LaunchError> {
+    pub(in crate::sandbox) fn enter_user_namespace(&self) -> Result<(), LaunchError> {
         let (uid, gid) = (geteuid(), getegid());
         unshare(CloneFlags::CLONE_NEWUSER).map_err(map_failed)?;
         self.map_to_itself(uid, gid)
     }
 
     /// Leaves the folder open for the program that this process becomes; its number.
-    pub(super) fn leave_open(self) -> Result<RawFd, LaunchError> {
+    pub(in crate::sandbox) fn leave_open(self) -> Result<RawFd, LaunchError> {
         let flags = FcntlArg::F_SETFD(FdFlag::empty());
         fcntl(&self.0, flags).map_err(map_failed)?;
         Ok(self.0.into_raw_fd())
     }
 
     /// Writes to one of the process's own files.
-    pub(super) fn write(&self, name: &str, content: &str) -> Result<(), LaunchError> {
+    pub(in crate::sandbox) fn write(&self, name: &str, content: &str) -> Result<(), LaunchError> {
         let path = format!("self/{name}");
         let flags = OFlag::O_WRONLY | OFlag::O_CLOEXEC;
         let file = openat(self.0.as_fd(), path.as_str(), flags, Mode::empty());
@@ -82,7 +82,7 @@ impl OwnProcess {
 }
 
 /// Makes this process nobody's, for good.
-pub(super) fn become_nobody() -> Result<(), LaunchError> {
+pub(in crate::sandbox) fn become_nobody() -> Result<(), LaunchError> {
     let failed = |error: Errno| LaunchError::DropIdentity(error.into());
     let (uid, gid) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
     setgroups(&[]).map_err(failed)?;

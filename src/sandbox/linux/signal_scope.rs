@@ -20,7 +20,7 @@ pub(crate) struct SignalScope(());
 impl SignalScope {
     /// Keeps the signals of this process and of all that it starts from now on to themselves, for
     /// good. It takes `no_new_privs`, or the rights of root.
-    pub(super) fn enter() -> Result<Self, LaunchError> {
+    pub(in crate::sandbox) fn enter() -> Result<Self, LaunchError> {
         restrict()?;
         // Seen, not only said: the next signal may go to everything that this process can reach.
         match kill(getppid(), None) {
@@ -38,7 +38,7 @@ impl SignalScope {
 }
 
 /// Keeps the signals of this process to itself and what it starts.
-pub(super) fn restrict() -> Result<(), LaunchError> {
+pub(in crate::sandbox) fn restrict() -> Result<(), LaunchError> {
     let restricted = || -> Result<RulesetStatus, RulesetError> {
         let rules = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
         Ok(rules.scope(Scope::Signal)?.create()?.restrict_self()?.ruleset)

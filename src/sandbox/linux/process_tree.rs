@@ -11,28 +11,29 @@ use std::os::fd::{AsFd as _, OwnedFd};
 
 use nix::dir::Dir;
 use nix::fcntl::{AtFlags, OFlag, open, openat};
+use nix::sys::signal::Signal;
 use nix::sys::stat::{Mode, fstatat};
 use nix::unistd::Pid;
 
 /// An open `/proc`, which can be read also where the process has none any more.
 #[derive(Debug)]
-pub(super) struct ProcessTable {
+pub(crate) struct ProcessTable {
     proc: OwnedFd,
 }
 
 /// What `/proc/{pid}/stat` says of a process (`proc_pid_stat(5)`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stat {
+pub(crate) struct Stat {
     /// Whether its first thread has ended: then only the folders of the others tell anything.
-    pub(super) is_headless: bool,
+    pub(crate) is_headless: bool,
     /// Whether its first thread is about to end, or has: it has given its memory back by then, and on a
     /// busy machine it is some time until that is all.
-    pub(super) is_ending: bool,
-    pub(super) parent: Pid,
+    pub(crate) is_ending: bool,
+    pub(crate) parent: Pid,
     /// Page faults of all its threads since it was forked.
-    pub(super) faults: u64,
+    pub(crate) faults: u64,
     /// When it was started; with the number, this names a process once and for all.
-    pub(super) started: u64,
+    pub(crate) started: u64,
 }
 
 impl ProcessTable {
@@ -41,7 +42,7 @@ impl ProcessTable {
     /// # Errors
     ///
     /// There is no `/proc`, or one that does not list children (`CONFIG_PROC_CHILDREN`).
-    pub(super) fn open() -> io::Result<Self> {
+    pub(crate) fn open() -> io::Result<Self> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let table = Self { proc: open("/proc", flags, Mode::empty())? };
         table.read("thread-self/children")?;
@@ -50,7 +51,7 @@ impl ProcessTable {
 
     /// The processes below `roots`, the roots too; and whether none of them or of their threads ended
     /// while it was looked at, so that there may be others.
-    pub(super) fn descendants(&self, roots: &[Pid]) -> (HashSet<Pid>, bool) {
+    pub(crate) fn descendants(&self, roots: &[Pid]) -> (HashSet<Pid>, bool) {
         let mut found: HashSet<Pid> = roots.iter().copied().collect();
         let mut parents = roots.to_vec();
         let mut is_complete = true;
@@ -72,7 +73,7 @@ impl ProcessTable {
 
     /// The same by the parent that each process of the machine has: it takes longer, and no process can
     /// hide its children by threads that come and go.
-    pub(super) fn descendants_by_parent(&self, roots: &[Pid]) -> HashSet<Pid> {
+    pub(crate) fn descendants_by_parent(&self, roots: &[Pid]) -> HashSet<Pid> {
         let numbers = self.names(".").unwrap_or_default();
         let mut children: HashMap<Pid, Vec<Pid>> = HashMap::new();
         for pid in numbers.iter().filter_map(|name| number(name)) {
@@ -90,7 +91,7 @@ impl ProcessTable {
     }
 
     /// The children of a process. Each thread lists those that it started (`proc_pid_task(5)`).
-    pub(super) fn children(&self, pid: Pid) -> io::Result<Vec<Pid>> {
+    pub(crate) fn children(&self, pid: Pid) -> io::Result<Vec<Pid>> {
         let tasks = self.tasks(pid)?;
         let children = tasks.iter().filter_map(|task| self.children_of_task(task).ok());
         Ok(children.flatten().collect())
@@ -102,19 +103,19 @@ impl ProcessTable {
     }
 
     /// The folders of a process's threads, the first one's first.
-    pub(super) fn tasks(&self, pid: Pid) -> io::Result<Vec<String>> {
+    pub(crate) fn tasks(&self, pid: Pid) -> io::Result<Vec<String>> {
         let folder = format!("{pid}/task");
         let names = self.names(&folder)?;
         Ok(names.into_iter().map(|name| format!("{folder}/{name}")).collect())
     }
 
     /// The state of a process; none if it has ended.
-    pub(super) fn stat(&self, pid: Pid) -> Option<Stat> {
+    pub(crate) fn stat(&self, pid: Pid) -> Option<Stat> {
         parse_stat(&self.read(&format!("{pid}/stat")).ok()?)
     }
 
     /// How many descriptors are open in `{folder}/fd`.
-    pub(super) fn descriptors(&self, folder: &str) -> io::Result<u64> {
+    pub(crate) fn descriptors(&self, folder: &str) -> io::Result<u64> {
         let folder = format!("{folder}/fd");
         let about = fstatat(self.proc.as_fd(), folder.as_str(), AtFlags::empty())?;
         match u64::try_from(about.st_size) {
@@ -125,14 +126,14 @@ impl ProcessTable {
     }
 
     /// Reads a file of the table. Names in it are a script's to choose, and any bytes.
-    pub(super) fn read(&self, path: &str) -> io::Result<String> {
+    pub(crate) fn read(&self, path: &str) -> io::Result<String> {
         let mut bytes = Vec::new();
         self.open_file(path)?.read_to_end(&mut bytes)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     /// Opens a file of the table.
-    pub(super) fn open_file(&self, path: &str) -> io::Result<File> {
+    pub(crate) fn open_file(&self, path: &str) -> io::Result<File> {
         let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
         Ok(File::from(openat(self.proc.as_fd(), path, flags, Mode::empty())?))
     }
@@ -147,6 +148,9 @@ impl ProcessTable {
         Ok(names.collect())
     }
 }
+
+/// How many times the processes of a run are looked for and stopped before they are killed.
+const STOP_ROUNDS_MAX: usize = 100;
 
 /// The flag of a thread that is in `do_exit` (`include/linux/sched.h`).
 const PF_EXITING: u64 = 0x4;
@@ -165,9 +169,42 @@ fn parse_stat(text: &str) -> Option<Stat> {
     })
 }
 
+/// Kills the children of `parent` that are to be killed, with all that is below them.
+///
+/// All of them are stopped first, until no new one is found: a killed process makes room for
+/// another one, so that processes which fork without end can outrun their killer. A stopped one
+/// does not.
+pub(crate) fn kill_below(parent: Pid, is_to_be_killed: impl Fn(&Pid) -> bool) {
+    let Ok(table) = ProcessTable::open() else {
+        return signal(children().iter().filter(|pid| is_to_be_killed(pid)), Signal::SIGKILL);
+    };
+    let below = || {
+        let mut roots = table.children(parent).unwrap_or_default();
+        roots.retain(&is_to_be_killed);
+        table.descendants(&roots).0
+    };
+    let mut stopped = HashSet::new();
+    for _ in 0..STOP_ROUNDS_MAX {
+        let found = below();
+        let new: Vec<Pid> = found.into_iter().filter(|pid| stopped.insert(*pid)).collect();
+        if new.is_empty() {
+            break;
+        }
+        signal(new.iter(), Signal::SIGSTOP);
+    }
+    signal(below().iter(), Signal::SIGKILL);
+}
+
+fn signal<'a>(processes: impl Iterator<Item = &'a Pid>, signal: Signal) {
+    for process in processes {
+        // It may have ended by now.
+        let _ = nix::sys::signal::kill(*process, signal);
+    }
+}
+
 /// The direct children of this process. A kernel that does not list them has the parent's number
 /// in each process's `stat`.
-pub(super) fn children() -> Vec<Pid> {
+pub(crate) fn children() -> Vec<Pid> {
     match ProcessTable::open() {
         Ok(table) => table.children(Pid::this()).unwrap_or_default(),
         Err(_) => children_by_stat(),

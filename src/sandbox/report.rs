@@ -8,25 +8,18 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::sandbox::LaunchError;
-
-/// The hidden first argument that makes our binary a supervisor.
-pub(crate) const SUPERVISE_ARGUMENT: &str = "__supervise";
+use super::LaunchError;
 
 /// The longest [`Report`], in bytes: it may name a path.
-pub(super) const REPORT_BYTES_MAX: usize = 16 * 1024;
-
-/// The hidden first argument that makes our binary remove what others left in the folder that is the
-/// second argument.
-pub(crate) const SWEEP_ARGUMENT: &str = "__sweep";
+pub(crate) const REPORT_BYTES_MAX: usize = 16 * 1024;
 
 /// The exit code of a supervisor that could not remove all of its folder.
-pub(super) const LEFT_BEHIND: u8 = 3;
+pub(crate) const LEFT_BEHIND: u8 = 3;
 
 /// The supervisor's report on a finished run.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Report {
+pub(crate) enum Report {
     /// Python ended with this code; a signal is a negative number.
     Exited(i32),
     /// The run was killed because the server asked for it or is gone.
@@ -36,3 +29,7 @@ pub(super) enum Report {
     /// There was no run.
     NotStarted(LaunchError),
 }
+
+/// Written by an init and a launcher to the supervisor when they are ready.
+#[cfg(all(target_os = "linux", not(qwed_portable)))]
+pub(super) const READY: [u8; 1] = *b"\n";

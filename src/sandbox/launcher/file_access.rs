@@ -10,7 +10,8 @@ use landlock::{
 
 use serde::Serialize;
 
-use super::{DEVICES, LaunchError, Plan, SHARED_MEMORY, Tier};
+use super::super::linux::{DEVICES, SHARED_MEMORY};
+use super::super::{LaunchError, Plan, Tier};
 
 /// The ABIs whose rights are known here, newest first. A newer kernel's further rights are not
 /// restricted until somebody has looked at what they would break.

@@ -16,7 +16,7 @@ use nix::fcntl::OFlag;
 use nix::unistd::{Gid, Uid, geteuid, setegid, seteuid};
 use uuid::Uuid;
 
-use crate::sandbox::NOBODY;
+use super::super::NOBODY;
 
 /// What the names of all folders begin with that this program leaves in the temporary folder.
 const PREFIX: &str = "qwed-mcp-";
@@ -47,7 +47,7 @@ impl Scratch {
 }
 
 /// Makes a folder for its owner only, and gives the lock on it. It has its name when it is locked.
-pub(in crate::executor) fn create_locked(folder: &Path) -> io::Result<File> {
+pub(crate) fn create_locked(folder: &Path) -> io::Result<File> {
     let mut new = folder.as_os_str().to_owned();
     new.push(UNLOCKED);
     fs::DirBuilder::new().mode(0o700).create(&new)?;

@@ -15,9 +15,10 @@ use std::thread;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, setsid};
 
-use crate::sandbox::{LaunchError, Order, PYTHON_COMMAND, Tier};
+use super::super::order::PYTHON_COMMAND;
+use super::super::{LaunchError, Order, Tier};
 
-use super::super::protocol::Report;
+use super::super::report::Report;
 
 enum Event {
     PythonEnded(io::Result<i32>),

@@ -1,6 +1,6 @@
 //! What each child of a fork server does to itself before it runs a script, as data.
 //!
-//! The fork server is Python (`executor/warm/fork_server.py`). Its children make the system calls
+//! The fork server is Python (`executor/python/fork_server.py`). Its children make the system calls
 //! that the launcher makes for a script that is started alone, in the same order; the values are
 //! worked out here, from the tables that the launcher uses itself.
 
@@ -11,9 +11,11 @@ use data_encoding::HEXLOWER;
 use nix::unistd::{getegid, geteuid};
 use serde::Serialize;
 
+use super::super::linux::syscalls::{self, Becomes, Filtered};
+use super::super::supervisor::file_tree;
+use super::super::{LaunchError, Order};
 use super::file_access::{self, RawRuleset};
-use super::syscalls::{self, Becomes, Filtered};
-use super::{LaunchError, Order, resources, tree};
+use super::resources;
 
 /// The layers of one child that it does not share with the others.
 #[derive(Debug, Serialize)]
@@ -42,14 +44,14 @@ impl Confinement {
         let filters = syscalls::compile(Filtered::new(plan, Becomes::Nothing))
             .map_err(|error| LaunchError::FilterCalls(error.to_string()))?;
         let limits = resources::rows(&plan.limits, plan.tier, order.cpu_seconds);
-        let own_folders = tree::own_folders(plan);
+        let own_folders = file_tree::own_folders(plan);
         Ok(Self {
             proc,
             uid: geteuid().as_raw(),
             gid: getegid().as_raw(),
             scratch: plan.scratch.clone(),
             own_folders: own_folders.map(|(at, options)| (at.to_owned(), options)).into(),
-            own_folder_flags: tree::OWN_FOLDER.bits(),
+            own_folder_flags: file_tree::OWN_FOLDER.bits(),
             // nix calls them what the C headers do.
             limits: limits.map(|(resource, most)| (format!("{resource:?}"), most)).into(),
             landlock: file_access::ruleset(plan, &plan.scratch)?,

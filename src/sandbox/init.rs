@@ -17,7 +17,10 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::chdir;
 
-use super::launch::READY;
+use super::report::READY;
+
+/// The hidden first argument that makes our binary process 1 of a run.
+pub(super) const INIT_ARGUMENT: &str = "__init";
 
 /// Reaps what the run leaves behind until the supervisor is gone or kills this process.
 pub(crate) fn reap_orphans() -> ExitCode {

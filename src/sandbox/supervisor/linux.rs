@@ -14,14 +14,12 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, setsid};
 
-use crate::sandbox::{
-    ControlGroup, Init, LaunchError, Launched, Order, Role, SignalScope, Tier, launch,
-};
+use super::super::{ControlGroup, LaunchError, Order, Role, Tier};
 
-use super::super::memory::{Look, MemoryWatch, WATCH_INTERVAL};
-use super::super::orphans;
-use super::super::protocol::Report;
-use super::left::Left;
+use super::super::linux::{Look, MemoryWatch, SignalScope, WATCH_INTERVAL, process_tree};
+use super::super::report::Report;
+use super::copy_out::Left;
+use super::launch::{Init, Launched, launch};
 
 /// The first of the real-time signals (`signal(7)`); it stands for all of them.
 const REAL_TIME_SIGNAL: i32 = 34;
@@ -176,7 +174,7 @@ impl Run {
                 }
             }
             (None, Some(scope)) => scope.kill_all(),
-            (None, None) => orphans::kill_below(Pid::this(), |_| true),
+            (None, None) => process_tree::kill_below(Pid::this(), |_| true),
         }
     }
 

@@ -14,12 +14,14 @@ use nix::sys::wait::waitpid;
 use nix::unistd::{Gid, Pid, Uid, chdir, chown, fchdir, getegid, geteuid, sethostname};
 use rustix::mount::{OpenTreeFlags, open_tree};
 
-use super::identity::{self, OwnProcess};
-use super::tree::FileTree;
-use super::{
-    ControlGroup, INIT_ARGUMENT, LAUNCHER_ARGUMENT, LaunchError, NOBODY, Order, OsError,
-    SIGNAL_SCOPE_ABI, SignalScope, Tier, capabilities,
-};
+use super::super::error::OsError;
+use super::super::init::INIT_ARGUMENT;
+use super::super::launcher::LAUNCHER_ARGUMENT;
+use super::super::linux::identity::{self, OwnProcess};
+use super::super::linux::{SignalScope, capabilities};
+use super::super::report::READY;
+use super::super::{ControlGroup, LaunchError, NOBODY, Order, SIGNAL_SCOPE_ABI, Tier};
+use super::file_tree::FileTree;
 
 /// What the run's machine is called, inside.
 const HOST_NAME: &str = "sandbox";
@@ -163,9 +165,6 @@ fn start_launcher(proc: &str) -> Result<Starting, LaunchError> {
     command.stdout(Stdio::inherit()).stderr(Stdio::inherit());
     Starting::new(&mut command, LaunchError::StartLauncher)
 }
-
-/// What init and launcher say when they are loaded.
-pub(super) const READY: [u8; 1] = *b"\n";
 
 /// A process of our own that is not yet what it is to become.
 struct Starting {

@@ -14,7 +14,7 @@ use nix::dir::Dir;
 use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::{FchmodatFlags, Mode, SFlag, fchmodat, fstat, mkdirat};
 
-use crate::sandbox::{LeftFolder, Order, Tier};
+use super::super::{LeftFolder, Order, Tier};
 
 /// Folders that are nested deeper than artifacts are ever read from are not copied.
 const DEPTH_MAX: usize = 32;

@@ -4,7 +4,7 @@ use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::sysinfo::sysinfo;
 
-use super::{LaunchError, Limits, Tier};
+use super::super::{LaunchError, Limits, Tier};
 
 /// Limits this process and everything it becomes. Soft and hard are the same: nothing can be
 /// raised again without a capability.

@@ -27,7 +27,7 @@ use nix::unistd::{Pid, SysconfVar, sysconf};
 use super::process_tree::{ProcessTable, Stat};
 
 /// How often to look at least.
-pub(super) const WATCH_INTERVAL: Duration = Duration::from_millis(25);
+pub(crate) const WATCH_INTERVAL: Duration = Duration::from_millis(25);
 
 /// How often to look at most, where little is left.
 const WATCH_INTERVAL_MIN: Duration = Duration::from_millis(2);
@@ -73,7 +73,7 @@ const COUNTED_MAX: usize = 512;
 
 /// What came of a look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Look {
+pub(crate) enum Look {
     /// The run has what it may have; look again after this time at the latest.
     Within { next: Duration },
     /// It has more, or more than can be counted.
@@ -82,7 +82,7 @@ pub(super) enum Look {
 
 /// Watches the memory of one run.
 #[derive(Debug)]
-pub(super) struct MemoryWatch {
+pub(crate) struct MemoryWatch {
     table: ProcessTable,
     page_bytes: u64,
     limit_bytes: u64,
@@ -161,7 +161,7 @@ impl MemoryWatch {
     /// # Errors
     ///
     /// This machine has no `/proc`, or one that does not list children.
-    pub(super) fn new(limit_bytes: u64) -> io::Result<Self> {
+    pub(crate) fn new(limit_bytes: u64) -> io::Result<Self> {
         let page_bytes = sysconf(SysconfVar::PAGE_SIZE)?.and_then(|bytes| bytes.try_into().ok());
         let processors = available_parallelism().map_or(1, usize::from);
         let table = ProcessTable::open()?;
@@ -185,7 +185,7 @@ impl MemoryWatch {
     /// Looks at `python` and its descendants. Those whose parent has ended are children of `init`,
     /// if there is one, else of this process. Takes some 50 µs for each process, and as long as the
     /// kernel needs to walk through one process where it counts exactly.
-    pub(super) fn look(&mut self, python: Pid, init: Option<Pid>) -> Look {
+    pub(crate) fn look(&mut self, python: Pid, init: Option<Pid>) -> Look {
         let sum = self.sum(python, init.unwrap_or(Pid::this()));
         self.incomplete = if sum.is_complete { 0 } else { self.incomplete + 1 };
         if self.incomplete > INCOMPLETE_MAX {

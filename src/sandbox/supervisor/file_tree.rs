@@ -15,7 +15,9 @@ use nix::sys::stat::{Mode, umask};
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::{chdir, pivot_root};
 
-use super::{DEVICES, LaunchError, LeftFolder, OsError, Plan, SHARED_MEMORY};
+use super::super::error::OsError;
+use super::super::linux::{DEVICES, SHARED_MEMORY};
+use super::super::{LaunchError, LeftFolder, Plan};
 
 /// Where the tree is laid out: a folder that every Linux has, and that no plan lists.
 const STAGE: &str = "/sys";
@@ -30,10 +32,10 @@ const SHARED_MEMORY_INODES: u64 = 256;
 const INERT: MsFlags = MsFlags::MS_NOSUID.union(MsFlags::MS_NODEV);
 
 /// Flags of the folders that a run has for itself.
-pub(super) const OWN_FOLDER: MsFlags = INERT.union(MsFlags::MS_NOEXEC);
+pub(in crate::sandbox) const OWN_FOLDER: MsFlags = INERT.union(MsFlags::MS_NOEXEC);
 
 /// The folders that a run has for itself: each is a tmpfs of its own, with these options.
-pub(super) fn own_folders(plan: &Plan) -> [(&Path, String); 2] {
+pub(in crate::sandbox) fn own_folders(plan: &Plan) -> [(&Path, String); 2] {
     let limits = &plan.limits;
     [
         (plan.scratch.as_path(), limits.scratch_bytes, limits.scratch_inodes),

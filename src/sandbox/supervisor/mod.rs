@@ -8,7 +8,11 @@
 //! anything about the script.
 
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
-mod left;
+mod copy_out;
+#[cfg(all(target_os = "linux", not(qwed_portable)))]
+pub(super) mod file_tree;
+#[cfg(all(target_os = "linux", not(qwed_portable)))]
+mod launch;
 mod scratch;
 
 use std::fs::File;
@@ -17,12 +21,11 @@ use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
-use crate::sandbox::{LaunchError, Order, Tier};
+use super::{LaunchError, Order, Tier};
 
 use self::scratch::Scratch;
-pub(super) use self::scratch::create_locked;
-pub(crate) use self::scratch::sweep;
-use super::protocol::{LEFT_BEHIND, Report};
+pub(crate) use self::scratch::{create_locked, sweep};
+use super::report::{LEFT_BEHIND, Report};
 
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 mod linux;
@@ -32,6 +35,13 @@ use linux as platform;
 mod portable;
 #[cfg(not(all(target_os = "linux", not(qwed_portable))))]
 use portable as platform;
+
+/// The hidden first argument that makes our binary a supervisor.
+pub(crate) const SUPERVISE_ARGUMENT: &str = "__supervise";
+
+/// The hidden first argument that makes our binary remove what others left in the folder that is the
+/// second argument.
+pub(crate) const SWEEP_ARGUMENT: &str = "__sweep";
 
 /// The life of a supervisor. The exit code says whether its folder is gone.
 pub(crate) fn supervise() -> ExitCode {

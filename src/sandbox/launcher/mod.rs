@@ -3,6 +3,12 @@
 //! It is our own binary, started again before any runtime exists: single-threaded, and with
 //! nothing open but its standard streams.
 
+mod confinement;
+mod file_access;
+mod resources;
+
+pub(crate) use file_access::supported_abi;
+
 use std::ffi::{CStr, CString};
 use std::fs::{self, File};
 use std::io::{self, Seek as _, Write as _};
@@ -21,14 +27,18 @@ use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, chdir, dup2_stdin, execve, execveat, getppid, setsid};
 
-use super::confinement::Confinement;
-use super::identity::{self, OwnProcess};
-use super::launch::READY;
-use super::syscalls::{self, Becomes, Filtered, PROGRAM_FD};
-use super::{
-    LaunchError, Order, OsError, PYTHON_COMMAND, Plan, Programs, Role, SIGNAL_SCOPE_ABI, Tier,
-    capabilities, file_access, resources, signal_scope,
-};
+use super::error::OsError;
+use super::linux::identity::{self, OwnProcess};
+use super::linux::syscalls::{self, Becomes, Filtered, PROGRAM_FD};
+use super::linux::{capabilities, signal_scope};
+use super::order::PYTHON_COMMAND;
+use super::plan::Programs;
+use super::report::READY;
+use super::{LaunchError, Order, Plan, Role, SIGNAL_SCOPE_ABI, Tier};
+use confinement::Confinement;
+
+/// The hidden first argument that makes our binary the launcher of a run.
+pub(super) const LAUNCHER_ARGUMENT: &str = "__sandbox";
 
 /// Waits for an order on standard input and carries it out. Comes back only if that failed; the
 /// supervisor has been told why.
