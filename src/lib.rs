@@ -36,6 +36,7 @@
 //! | [`safety`] | what a script would do that it must not: analysis of the syntax tree |
 //! | [`provenance`] | whether a skill manifest may be trusted |
 //! | [`aibom`] | which model, engines and tools had a part: the AI bill of materials |
+//! | `folder` | folders that scripts write into, listed, read and removed by descriptors |
 //! | [`config`], [`logging`] | the environment as typed settings; logs to stderr |
 //!
 //! # As a library
@@ -47,6 +48,7 @@ pub mod aibom;
 pub mod cli;
 pub mod config;
 mod executor;
+mod folder;
 pub mod gateway;
 mod governance;
 mod jobs;

@@ -25,7 +25,7 @@ use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 use uuid::Uuid;
 
-use folder::{Folder, Stat};
+use crate::folder::{Folder, Stat};
 
 pub(crate) use content::{Size, size_of};
 pub(crate) use listing::{ENTRIES_MAX, FileEntry, Page, RUNS_LISTED_MAX, RunEntry};
@@ -249,11 +249,9 @@ fn run_id_of(name: &OsStr) -> Option<Uuid> {
 }
 
 mod content;
-mod folder;
 mod inventory;
 mod listing;
 mod reading;
-mod removal;
 mod retention;
 #[cfg(test)]
 mod tests;

@@ -16,7 +16,7 @@ tests! {
 }
 
 /// The modules from top to bottom: each may import from those below it, never from above.
-const ORDER: [&str; 14] = [
+const ORDER: [&str; 15] = [
     "main",
     "cli",
     "server",
@@ -29,6 +29,7 @@ const ORDER: [&str; 14] = [
     "safety",
     "provenance",
     "aibom",
+    "folder",
     "config",
     "logging",
 ];
@@ -39,7 +40,7 @@ const OWNERS: [(&str, &[&str]); 11] = [
     ("ruff_python_ast", &["safety"]),
     ("ruff_python_parser", &["safety"]),
     ("ruff_text_size", &["safety"]),
-    ("nix", &["executor", "governance", "sandbox"]),
+    ("nix", &["executor", "folder", "governance", "sandbox"]),
     ("landlock", &["sandbox"]),
     ("rustix", &["executor", "sandbox"]),
     ("seccompiler", &["sandbox"]),

@@ -7,9 +7,9 @@ use std::path::Path;
 
 use uuid::Uuid;
 
-use super::folder::{Bounds, Folder, Reach, walk};
 use super::listing::ENTRIES_MAX;
 use super::{ArtifactError, Artifacts, EVIDENCE, FILES, RunFolder, failed_to};
+use crate::folder::{Bounds, Folder, Reach};
 
 /// The largest evidence that is read. Ten thousand artifacts and fifty failures have less.
 const EVIDENCE_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -26,6 +26,11 @@ impl RunFolder {
     pub(crate) fn take_left(&self, name: &str) -> bool {
         let files = self.folder.folder(OsStr::new(FILES));
         files.is_ok_and(|files| files.remove_file(OsStr::new(name)).is_ok())
+    }
+
+    /// Removes what the tests left.
+    pub(crate) fn remove_files(&self) -> Result<(), ArtifactError> {
+        self.folder.remove_tree(OsStr::new(FILES)).map_err(failed_to("remove what the run left"))
     }
 }
 
@@ -61,7 +66,7 @@ pub(crate) fn size_of(path: &Path, bytes_max: u64) -> Size {
     // However deep: what is not seen is not counted.
     let bounds = Bounds { entries_max: ENTRIES_MAX, depth_max: usize::MAX };
     let walked = Folder::open(path).and_then(|folder| {
-        walk(&folder, bounds, |_, stat| {
+        folder.walk(bounds, |_, stat| {
             bytes = bytes.saturating_add(stat.disk_bytes);
             count += 1;
         })

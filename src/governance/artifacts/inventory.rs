@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use uuid::Uuid;
 
-use super::folder::{Bounds, Folder, Kind, Reach, Stat, walk};
 use super::listing::ENTRIES_MAX;
 use super::{ArtifactError, Artifacts, EVIDENCE, LOCK, RunFolder, failed_to, reading};
+use crate::folder::{Bounds, Folder, Kind, Reach, Stat};
 use crate::governance::evidence::ArtifactRecord;
 use crate::governance::integrity::Change;
 
@@ -37,7 +37,7 @@ impl RunFolder {
         let mut found: Vec<(PathBuf, u64)> = Vec::new();
         let mut omitted = 0_u64;
         let bounds = Bounds { entries_max: ENTRIES_MAX, depth_max: usize::MAX };
-        let reach = walk(&self.folder, bounds, |path, stat| {
+        let reach = self.folder.walk(bounds, |path, stat| {
             disk_bytes = disk_bytes.saturating_add(stat.disk_bytes);
             if is_recorded(path, stat) {
                 found.push((path.to_owned(), stat.bytes));
@@ -102,7 +102,7 @@ impl Artifacts {
             }
         }
         let bounds = Bounds { entries_max: ENTRIES_MAX, depth_max: usize::MAX };
-        let walked = walk(&folder, bounds, |path, stat| {
+        let walked = folder.walk(bounds, |path, stat| {
             let name = path.to_string_lossy();
             if is_complete && is_recorded(path, stat) && !known.contains(&*name) {
                 each(&name, Change::Added);

@@ -11,10 +11,10 @@ use std::time::SystemTime;
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::folder::{Bounds, Folder, Kind, Reach, Stat, walk};
 use super::reading::is_readable;
 use super::{ArtifactError, Artifacts, LOCK, RunState, TEMPORARY};
 use super::{failed_to, run_id_of, state_of, time_of};
+use crate::folder::{Bounds, Folder, Kind, Reach, Stat};
 use crate::governance::evidence::{Timestamp, hyphenated};
 
 /// How many lines a page has when nobody says.
@@ -161,7 +161,7 @@ impl Artifacts {
         let folder = self.run(run_id)?;
         let mut files = Vec::new();
         let bounds = Bounds { entries_max: ENTRIES_MAX, depth_max: DEPTH_MAX };
-        let reach = walk(&folder, bounds, |path, stat| {
+        let reach = folder.walk(bounds, |path, stat| {
             if is_listed(path, stat) {
                 files.push(FileEntry {
                     path: path.to_string_lossy().into_owned(),
@@ -209,7 +209,7 @@ fn run_entry(
     let folder = root.folder(OsStr::new(&run_id.hyphenated().to_string()))?;
     let (mut files, mut bytes) = (0, 0_u64);
     let bounds = Bounds { entries_max, depth_max: DEPTH_MAX };
-    let reach = walk(&folder, bounds, |path, stat| {
+    let reach = folder.walk(bounds, |path, stat| {
         if is_listed(path, stat) {
             files += 1;
             bytes = bytes.saturating_add(stat.bytes);

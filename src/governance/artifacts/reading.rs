@@ -10,9 +10,9 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-use super::folder::Folder;
 use super::listing::{is_internal, media_type};
 use super::{ArtifactError, Artifacts, LOCK, failed_to};
+use crate::folder::Folder;
 
 /// How much is read when nobody says.
 pub(crate) const READ_LIMIT_DEFAULT: usize = 64 * 1024;

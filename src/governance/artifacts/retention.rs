@@ -16,9 +16,8 @@ use std::time::{Duration, Instant, SystemTime};
 use thiserror::Error;
 use uuid::Uuid;
 
-use super::folder::{Bounds, Folder, walk};
-use super::removal::remove_tree;
 use super::{Artifacts, LOCK, Retention, run_id_of, time_of};
+use crate::folder::{Bounds, Folder};
 use crate::governance::store::StoreError;
 
 /// A run's size is counted from so many entries; one that has more counts with what was seen.
@@ -354,7 +353,7 @@ fn remove(root: &Folder, aside: &[SetAside]) -> Vec<SetAside> {
     let (next, removed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {
         while let Some(run) = aside.get(next.fetch_add(1, Ordering::Relaxed)) {
-            if remove_tree(root, &name_aside(run.run_id)).is_ok() {
+            if root.remove_tree(&name_aside(run.run_id)).is_ok() {
                 removed.lock().unwrap_or_else(PoisonError::into_inner).push(*run);
             }
         }
@@ -388,7 +387,7 @@ fn size_of(root: &Folder, name: &OsStr) -> u64 {
     let bounds = Bounds { entries_max: ENTRIES_MAX, depth_max: usize::MAX };
     // Folders that nobody may enter are counted with what was seen, as all that is not.
     let _ = root.folder(name).and_then(|folder| {
-        walk(&folder, bounds, |_, stat| {
+        folder.walk(bounds, |_, stat| {
             disk_bytes = disk_bytes.saturating_add(stat.disk_bytes);
         })
     });

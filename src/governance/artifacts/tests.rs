@@ -339,44 +339,6 @@ fn exchanging_names_while_they_are_read_leads_nowhere() {
     );
 }
 
-/// The same for the one moment that counts: between the look at a file and its opening.
-#[test]
-#[cfg(target_os = "linux")]
-fn a_file_that_becomes_a_link_while_it_is_opened_is_not_followed() {
-    use rustix::fs::{CWD, RenameFlags, renameat_with};
-
-    let data = tempfile::tempdir().unwrap();
-    fs::create_dir(data.path().join("folder")).unwrap();
-    let [own, link, outside] =
-        ["folder/file", "link", "outside"].map(|name| data.path().join(name));
-    fs::write(&own, "own").unwrap();
-    fs::write(&outside, "secret").unwrap();
-    symlink(&outside, &link).unwrap();
-    let folder = Folder::open(&data.path().join("folder")).unwrap();
-
-    let is_over = AtomicBool::new(false);
-    let (mut read, mut led_out, mut refused) = (0, 0, 0);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !is_over.load(Ordering::Relaxed) {
-                renameat_with(CWD, &own, CWD, &link, RenameFlags::EXCHANGE).unwrap();
-            }
-        });
-        for _ in 0..100_000 {
-            match folder.file("file".as_ref()).map(std::io::read_to_string) {
-                Ok(text) => {
-                    read += 1;
-                    led_out += usize::from(text.unwrap() != "own");
-                }
-                Err(_) => refused += 1,
-            }
-        }
-        is_over.store(true, Ordering::Relaxed);
-    });
-    assert_eq!(led_out, 0, "of {read} that were read");
-    assert!(read > 0 && refused > 0, "{read} read, {refused} refused");
-}
-
 #[test]
 fn a_text_is_put_together_again_from_its_chunks() {
     let text: String = "aé€😀\u{0}\n".repeat(500) + "end 😀";
