@@ -45,6 +45,7 @@
 //! the server; see their examples.
 
 pub mod aibom;
+mod canonical_json;
 pub mod cli;
 pub mod config;
 mod executor;

@@ -7,7 +7,7 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
-use super::canonical;
+use crate::canonical_json::canonical_json;
 
 /// What every manifest says of itself.
 pub const COMPLIANCE: &str = "QWED_AI_SPM_v1";
@@ -144,7 +144,7 @@ impl AiBom {
     /// The bill of these parts, made now.
     pub fn new(components: Components) -> Self {
         let hashed = json!({ "components": components, "compliance": COMPLIANCE });
-        let digest = Sha256::digest(canonical::text(&hashed));
+        let digest = Sha256::digest(canonical_json(&hashed));
         Self {
             timestamp: Utc::now().to_rfc3339_opts(SecondsFormat::Micros, false),
             components,

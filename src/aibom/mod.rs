@@ -4,16 +4,14 @@
 //! `Session` takes note of what a server really used, and writes the bill of that. Either can be
 //! told as `CycloneDX` too.
 //!
-//! This module is a leaf and uses nothing else of the crate.
+//! Of the crate it uses canonical JSON only.
 
-mod canonical;
 mod cyclonedx;
 mod manifest;
 mod session;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use canonical::text as canonical_json;
 pub use manifest::{
     AiBom, AiBomError, AiBomGenerator, COMPLIANCE, Component, ComponentType, Components,
 };

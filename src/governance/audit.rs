@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use super::store::{Pending, Store, StoreError, time_text};
 use super::tokens::UserName;
-use crate::aibom::canonical_json;
+use crate::canonical_json::canonical_json;
 
 pub(crate) use rows::{AUDIT_ROWS_MAX, AuditFilter, AuditRow, RunIdStart};
 pub(crate) use runs::{EVIDENCE_SHA256, RecordedEvidence, RecordedRun};

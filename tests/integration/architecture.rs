@@ -16,7 +16,7 @@ tests! {
 }
 
 /// The modules from top to bottom: each may import from those below it, never from above.
-const ORDER: [&str; 15] = [
+const ORDER: [&str; 16] = [
     "main",
     "cli",
     "server",
@@ -30,6 +30,7 @@ const ORDER: [&str; 15] = [
     "provenance",
     "aibom",
     "folder",
+    "canonical_json",
     "config",
     "logging",
 ];

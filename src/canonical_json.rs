@@ -1,15 +1,17 @@
-//! JSON as Python's `json.dumps(value, sort_keys=True, separators=(",", ":"))` writes it, of which
-//! a manifest's hash is taken, and a hash of the audit log.
+//! Canonical JSON: the text that Python's `json.dumps(value, sort_keys=True, separators=(",", ":"))`
+//! writes. The hashes of bills of materials and of the audit log are taken of it.
+//!
+//! This module is a leaf and uses nothing else of the crate.
 
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
-/// The text of `value`: keys sorted by code point, nothing between the tokens, all characters but
-/// printable ASCII escaped.
+/// Returns the canonical text of `value`: keys sorted by code point, nothing between the tokens, all
+/// characters but printable ASCII escaped.
 ///
-/// Numbers are written as `serde_json` does; what is hashed of ours has whole ones at most.
-pub(crate) fn text(value: &Value) -> String {
+/// Numbers are written as `serde_json` writes them; what is hashed here has integers only.
+pub(crate) fn canonical_json(value: &Value) -> String {
     let mut text = String::new();
     write_value(value, &mut text);
     text
@@ -69,4 +71,28 @@ fn write_string(string: &str, into: &mut String) {
         }
     }
     into.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_text_is_what_python_writes() {
+        // From `json.dumps(…, sort_keys=True, separators=(",", ":"))`.
+        for (value, expected) in [
+            (json!({ "b": [1, null, true], "a": {} }), r#"{"a":{},"b":[1,null,true]}"#),
+            (
+                json!("\"\\/\n\r\t\u{8}\u{c}\u{0}\u{1f}\u{7f}"),
+                r#""\"\\/\n\r\t\b\f\u0000\u001f\u007f""#,
+            ),
+            (json!("ä\u{80}€\u{ffff}😀"), r#""\u00e4\u0080\u20ac\uffff\ud83d\ude00""#),
+            (json!({ "\u{ffff}": 1, "😀": 2, "z": 3 }), r#"{"z":3,"\uffff":1,"\ud83d\ude00":2}"#),
+            (json!([]), "[]"),
+        ] {
+            assert_eq!(canonical_json(&value), expected);
+        }
+    }
 }
