@@ -4,11 +4,12 @@
 //! server: the default is taken and a [`SettingsWarning`] says so, as the documents ask for.
 
 use std::ffi::OsString;
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use thiserror::Error;
+
+use crate::secret::Secret;
 
 /// What a background job may take when the admin says nothing else.
 pub const BACKGROUND_TIMEOUT_DEFAULT: Duration = Duration::from_secs(120);
@@ -87,29 +88,6 @@ pub struct KernelLacks {
     pub file_tree: bool,
     /// No control group can be made.
     pub control_groups: bool,
-}
-
-/// A text that is never shown by `Debug`.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// The text.
-    pub fn reveal(&self) -> &str {
-        &self.0
-    }
-}
-
-impl From<String> for Secret {
-    fn from(text: String) -> Self {
-        Self(text)
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(..)")
-    }
 }
 
 /// Everything the admin can set, parsed.

@@ -57,6 +57,7 @@ pub mod logging;
 pub mod provenance;
 pub mod safety;
 mod sandbox;
+mod secret;
 mod server;
 mod transport;
 
@@ -69,6 +70,7 @@ pub use gateway::{
 pub use provenance::SkillProvenanceGuard;
 #[doc(hidden)]
 pub use sandbox::process_of_a_run;
+pub use secret::Secret;
 
 /// What the fuzz target of the wire calls.
 #[cfg(fuzzing)]

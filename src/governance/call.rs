@@ -20,10 +20,10 @@ use super::roles::GovernedTool;
 use super::store::{Store, StoreError};
 use super::tokens::{Caller, Token};
 use super::{Governance, GovernedReply, Refusal, reply};
-use crate::config::Secret;
 use crate::executor::NotForProject;
 use crate::logging::Causes;
 use crate::sandbox::Tier;
+use crate::secret::Secret;
 
 /// The code of a call that the policy blocks, which has an event of its own in the audit log.
 const POLICY_BLOCKED: i32 = -32004;

@@ -53,9 +53,10 @@ use std::sync::Arc;
 use tokio_util::task::TaskTracker;
 
 use crate::aibom::Session;
-use crate::config::{Secret, Settings};
+use crate::config::Settings;
 use crate::executor::{Executor, Turns};
 use crate::logging::Causes;
+use crate::secret::Secret;
 
 use upkeep::Turn;
 

@@ -10,13 +10,13 @@ use super::audit::{ArgumentsHash, AuditEntry, AuditEvent};
 use super::call::append;
 use super::store::Store;
 use super::{Governance, Refusal};
-use crate::config::Secret;
 use crate::executor::{
     Executor, FindInstallation, Outcome, ProjectRun, Readiness, Run, RunError, RunLimits, ShutDown,
     TakeInventory,
 };
 use crate::gateway::{AuthorizedScript, DecisionRecord, ErrorCode, VerificationId};
 use crate::sandbox::Tier;
+use crate::secret::Secret;
 
 /// The tool whose calls these are.
 pub(crate) const EXECUTION_TOOL: &str = "execute_python_code";

@@ -11,8 +11,9 @@ use thiserror::Error;
 
 use super::policy::PolicyFile;
 use super::tokens::Token;
-use crate::config::{Secret, Settings};
+use crate::config::Settings;
 use crate::executor::UntrustedFolder;
+use crate::secret::Secret;
 
 /// A token and a line end are much shorter.
 const BYTES_MAX: u64 = 4096;

@@ -11,13 +11,14 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::aibom::Session;
-use crate::config::{AdminGate, SandboxMode, Secret, Settings};
+use crate::config::{AdminGate, SandboxMode, Settings};
 use crate::executor::{self, Executor, Outcome, RunLimits, StepDown, Turns};
 use crate::gateway::{
     Arguments, AuthorizedScript, Decision, DecisionRecord, Grant, RiskBasedExecutionGateway,
 };
 use crate::governance::{EXECUTION_TOOL, Governance, GovernedCall, GovernedReply, Refusal};
 use crate::jobs::{JobLimits, JobRegistry, JobState, RequestKey};
+use crate::secret::Secret;
 
 use super::reply::{Reply, ReplyRoom};
 

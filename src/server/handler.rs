@@ -16,9 +16,9 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-use crate::config::Secret;
 use crate::governance::{Governance, GovernedCall, GovernedTool};
 use crate::jobs::RequestKey;
+use crate::secret::Secret;
 use crate::transport::Slot;
 
 use super::call::{Caller, Server};

@@ -14,7 +14,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::config::Secret;
+use crate::secret::Secret;
 
 use super::in_flight::{REQUEST_BYTES_MAX, REQUESTS_MAX};
 use super::line::LINE_BYTES_MAX;
