@@ -25,11 +25,9 @@ use crate::aibom::Session;
 use crate::config::Settings;
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 use crate::executor::WarmExecutor;
-use crate::executor::{Executor, OneShotExecutor, RecordingExecutor, Untrusted, orphans, secrecy};
-use crate::gateway::Arguments;
-use crate::governance::{
-    self, AuditedExecutor, Governance, NoDataFolder, PolicyFile, Store, StoreError,
-};
+use crate::executor::{Executor, OneShotExecutor, Untrusted, orphans, secrecy};
+use crate::gateway::{Arguments, Tool};
+use crate::governance::{self, Governance, NoDataFolder, PolicyFile, Store, StoreError};
 use crate::jobs::RequestKey;
 use crate::logging;
 use crate::provenance::SkillProvenanceGuard;
@@ -143,9 +141,9 @@ pub fn run() -> ExitCode {
         Command::Aibom(options) => aibom::print(&options),
         Command::Doctor { format } => doctor::diagnose(&settings(), format),
         Command::Policy(command) => policy::run(&command, &settings()),
-        Command::Token(command) => told(token::run(&command, &settings())),
-        Command::Audit(command) => told(audit::run(&command, &settings())),
-        Command::Runs(command) => told(runs::run(&command, &settings())),
+        Command::Token(command) => usage_if_store_unusable(token::run(&command, &settings())),
+        Command::Audit(command) => usage_if_store_unusable(audit::run(&command, &settings())),
+        Command::Runs(command) => usage_if_store_unusable(runs::run(&command, &settings())),
     };
     match result {
         Ok(code) => code,
@@ -157,7 +155,7 @@ pub fn run() -> ExitCode {
 }
 
 /// The exit code for a store that cannot be used. Why is in the log.
-fn told(result: anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
+fn usage_if_store_unusable(result: anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
     result.or_else(|error| {
         if !error.is::<StoreError>() && !error.is::<NoDataFolder>() {
             return Err(error);
@@ -183,50 +181,37 @@ fn serve_client() -> anyhow::Result<ExitCode> {
     }
     let policy = policy(&settings);
     let executor = executor(&settings, untrusted(policy.as_ref()));
-    let mut parts = Parts { executor, governance: None, session: None };
-    if let Some(file) = &settings.aibom {
+    let session = settings.aibom.as_ref().map(|file| {
         aibom::warn_if_unusable(file);
-        let session = Arc::new(Session::new(settings.llm_model.clone()));
-        let recorded = RecordingExecutor::new(parts.executor, Arc::clone(&session));
-        parts.executor = Arc::new(recorded);
-        parts.session = Some(session);
-    }
-    if let Some(policy) = policy {
-        parts.govern(&settings, policy)?;
-    }
-    let session = parts.session.clone();
-    with_server(&settings, parts, |runtime, server| {
-        let served = runtime.block_on(serve(server));
+        Arc::new(Session::new(settings.llm_model.clone()))
+    });
+    let governance = policy
+        .map(|policy| govern(&settings, policy, Arc::clone(&executor), session.clone()))
+        .transpose()?;
+    let server = Server::new(&settings, executor, governance, session.clone());
+    with_server(server, |runtime, server| {
+        let ended = runtime.block_on(serve(server));
         // Whatever ended the session.
         if let (Some(session), Some(file)) = (session, &settings.aibom) {
             aibom::write(&session, file)?;
         }
-        served?;
+        ended?;
         Ok(ExitCode::SUCCESS)
     })
 }
 
-/// What a server is made of.
-struct Parts {
+/// Opens the store of the governed tools, and creates what carries their calls out.
+fn govern(
+    settings: &Settings,
+    policy: Arc<PolicyFile>,
     executor: Arc<dyn Executor>,
-    governance: Option<Arc<Governance>>,
     session: Option<Arc<Session>>,
-}
-
-impl Parts {
-    /// Adds the governed tools, and has every script audited.
-    fn govern(&mut self, settings: &Settings, policy: Arc<PolicyFile>) -> anyhow::Result<()> {
-        let folder = governance::data_folder(settings.data_dir.as_deref())?;
-        let store = Store::open(&folder).context("the governed tools cannot be offered")?;
-        store.record_older_tokens().context("the governed tools cannot be offered")?;
-        let audited = AuditedExecutor::new(Arc::clone(&self.executor), store.clone());
-        self.executor = Arc::new(audited);
-        let executor = Arc::clone(&self.executor);
-        let session = self.session.clone();
-        let governance = Governance::new(settings, policy, &folder, store, executor, session);
-        self.governance = Some(Arc::new(governance));
-        Ok(())
-    }
+) -> anyhow::Result<Arc<Governance>> {
+    let folder = governance::data_folder(settings.data_dir.as_deref())?;
+    let store = Store::open(&folder).context("the governed tools cannot be offered")?;
+    store.record_older_tokens().context("the governed tools cannot be offered")?;
+    let governance = Governance::new(settings, policy, &folder, store, executor, session);
+    Ok(Arc::new(governance))
 }
 
 /// Looks at the skill manifest before anything is answered: a poisoned one ends the server.
@@ -262,15 +247,14 @@ fn run_script(file: &Path) -> anyhow::Result<ExitCode> {
     // One script: nothing would come of keeping anything warm.
     let untrusted = untrusted(policy(&settings).as_ref());
     let executor = Arc::new(OneShotExecutor::new(&settings, untrusted));
-    let parts = Parts { executor, governance: None, session: None };
-    with_server(&settings, parts, |runtime, server| {
+    with_server(Server::new(&settings, executor, None, None), |runtime, server| {
         let cancel = CancellationToken::new();
         let request = RequestKey("run".to_owned());
         let waits_for_turn = Arc::default();
         let caller = Caller { request, cancel: cancel.clone(), token: None, waits_for_turn };
         let arguments = Arguments::from_iter([("code".to_owned(), json!(code))]);
         let reply = runtime.block_on(async {
-            let call = server.call("execute_python_code", arguments, caller);
+            let call = server.call(Tool::ExecutePythonCode.name(), arguments, caller);
             tokio::pin!(call);
             tokio::select! {
                 reply = &mut call => reply,
@@ -306,17 +290,14 @@ fn settings() -> Settings {
     settings
 }
 
-/// Sets up what both commands need, and takes it down again.
+/// Works with a server in the runtime that it needs, and takes that down again.
 fn with_server(
-    settings: &Settings,
-    parts: Parts,
+    server: Server,
     work: impl FnOnce(&Runtime, Arc<Server>) -> anyhow::Result<ExitCode>,
 ) -> anyhow::Result<ExitCode> {
     orphans::adopt().context("failed to become a child subreaper")?;
-    let Parts { executor, governance, session } = parts;
-    let server = Arc::new(Server::new(settings, executor, governance, session));
     let runtime = runtime()?;
-    let result = work(&runtime, server);
+    let result = work(&runtime, Arc::new(server));
     // A thread may be blocked reading standard input for ever.
     runtime.shutdown_timeout(RUNTIME_SHUTDOWN);
     result

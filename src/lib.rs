@@ -55,6 +55,7 @@ mod governance;
 mod jobs;
 pub mod logging;
 pub mod provenance;
+mod runs;
 pub mod safety;
 mod sandbox;
 mod secret;
@@ -64,8 +65,7 @@ mod transport;
 pub use aibom::AiBomGenerator;
 pub use config::AdminGate;
 pub use gateway::{
-    AuthorizedScript, Decision, DecisionRecord, ErrorCode, Grant, JobId, RiskBasedExecutionGateway,
-    RiskLevel, SourceCode, Status, VerificationId,
+    DecisionRecord, ErrorCode, RiskBasedExecutionGateway, RiskLevel, Status, VerificationId,
 };
 pub use provenance::SkillProvenanceGuard;
 #[doc(hidden)]

@@ -12,8 +12,7 @@ fuzz_target!(|input: (bool, &str)| {
     let arguments = serde_json::from_str::<Map<String, Value>>(text)
         .unwrap_or_else(|_| Map::from_iter([("code".to_owned(), Value::from(text))]));
     let tool = if is_execution { "execute_python_code" } else { "verification_status" };
-    let decision = gateway.evaluate_and_route(tool, arguments.clone());
-    let record = decision.record();
+    let record = gateway.evaluate_and_route(tool, arguments.clone());
     assert_eq!(record.verified, record.error_code.is_none());
     assert_eq!(record.verification_id.as_str().len(), 64);
     if record.verified && is_execution {

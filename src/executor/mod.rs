@@ -8,8 +8,7 @@
 //! `containment` (what holds it here, or which `obstacle` is in the way) → `one_shot` (the server's side of a run) ⇄ `protocol` ⇄
 //! `supervisor` (a process of its own for each run, which starts Python, watches it and clears up
 //! after it). `warm`: the children of an interpreter that has loaded what scripts use, and the
-//! first one where that cannot be had. `recording` stands in front of either, where a bill of
-//! materials is wanted.
+//! first one where that cannot be had.
 
 mod canary;
 mod containment;
@@ -22,7 +21,6 @@ pub(crate) mod orphans;
 mod outcome;
 mod output;
 mod probe;
-mod recording;
 mod run_groups;
 pub(crate) mod secrecy;
 mod supervised;
@@ -39,18 +37,15 @@ pub(crate) use limits::RunLimits;
 pub(crate) use obstacle::{Obstacle, Ready, SandboxUnavailable, StepDown};
 pub(crate) use one_shot::OneShotExecutor;
 pub(crate) use outcome::{Captured, Ending, Outcome, Start};
-pub(crate) use recording::RecordingExecutor;
 pub(crate) use run_groups::MemoryBound;
 pub(crate) use turns::Turns;
 pub(crate) use untrusted::{Untrusted, UntrustedFolder};
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 pub(crate) use warm::WarmExecutor;
 
-use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::pin::Pin;
 
-use futures_util::FutureExt as _;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
@@ -162,16 +157,6 @@ pub(crate) enum RunError {
     /// The supervisor could not start Python.
     #[error("Python could not be started: {0}")]
     StartPython(LaunchError),
-    /// What is not written down is not done.
-    #[error(
-        "the audit log cannot be written, so nothing is run; ask the admin to look at the server's log"
-    )]
-    NotAudited,
-    /// It was run, and that is not written down to its end.
-    #[error(
-        "the script was run, and the audit log cannot be used to write down its end; ask the admin to look at the server's log"
-    )]
-    EndNotAudited,
     /// A defect in the executor.
     #[error("the executor stopped unexpectedly")]
     Panicked,
@@ -190,26 +175,4 @@ pub(crate) enum RunError {
          have. Ask the admin to look at the server's log"
     )]
     OthersDoNotEnd,
-}
-
-/// Runs `script` on `executor`; a panic in there is an error like any other.
-pub(crate) async fn run(
-    executor: &dyn Executor,
-    script: AuthorizedScript,
-    limits: RunLimits,
-    cancel: CancellationToken,
-) -> Result<Outcome, RunError> {
-    let verification_id = script.verification_id().clone();
-    let run = AssertUnwindSafe(executor.run(script, limits, cancel)).catch_unwind();
-    let outcome = run.await.unwrap_or(Err(RunError::Panicked));
-    match &outcome {
-        Ok(Outcome { ending, duration, .. }) => {
-            tracing::info!(%verification_id, ?ending, ?duration, "run ended");
-        }
-        Err(error) => {
-            let source = std::error::Error::source(error).map(ToString::to_string);
-            tracing::error!(%verification_id, %error, source, "run failed");
-        }
-    }
-    outcome
 }

@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Arguments, Grant, VerificationId};
+use super::{Arguments, Grant, Tool, VerificationId};
 
-/// The outcome of the gateway's checks. Serialises as its [`DecisionRecord`].
+/// A decision, with the permission to carry the call out or without.
 #[derive(Debug)]
-pub enum Decision {
+pub(crate) enum Decision {
     /// The call may be carried out, as far as the grant goes.
     Allow {
         /// The decision as the documents describe it.
@@ -17,32 +17,35 @@ pub enum Decision {
         /// The permission itself.
         grant: Grant,
     },
-    /// The call is refused.
-    Block(DecisionRecord),
-    /// The call would be allowed if the admin's settings were different.
-    BlockByAdminPolicy(DecisionRecord),
+    /// The call is refused; the record's status says by whom.
+    Refuse(DecisionRecord),
+    /// The caller gave the call up before it was decided.
+    Withdrawn(DecisionRecord),
 }
 
 impl Decision {
-    /// The decision as the documents describe it.
-    pub fn record(&self) -> &DecisionRecord {
+    /// Returns the decision as the documents describe it.
+    pub(crate) fn record(&self) -> &DecisionRecord {
         match self {
-            Self::Allow { record, .. } | Self::Block(record) | Self::BlockByAdminPolicy(record) => {
-                record
-            }
+            Self::Allow { record, .. } | Self::Refuse(record) | Self::Withdrawn(record) => record,
         }
     }
-}
 
-impl Serialize for Decision {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.record().serialize(serializer)
+    /// Returns the decision as the documents describe it, and drops any permission.
+    pub(super) fn into_record(self) -> DecisionRecord {
+        match self {
+            Self::Allow { record, .. } | Self::Refuse(record) | Self::Withdrawn(record) => record,
+        }
     }
 }
 
 /// The documented fields of a decision.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct DecisionRecord {
+    /// The tool; `None` if nothing decides about it.
+    #[serde(skip)]
+    pub(crate) tool: Option<Tool>,
     /// Whether the call may be carried out.
     pub verified: bool,
     /// The kind of decision.
@@ -64,7 +67,33 @@ pub struct DecisionRecord {
 }
 
 impl DecisionRecord {
-    /// The record as JSON without the arguments, which the client knows already.
+    /// Creates the record of a call that passed the checks up to now, without a message.
+    pub(super) fn verified(
+        tool: Option<Tool>,
+        risk_level: RiskLevel,
+        normalized_arguments: Arguments,
+        verification_id: VerificationId,
+    ) -> Self {
+        Self {
+            tool,
+            verified: true,
+            status: Status::AllowVerified,
+            risk_level,
+            verification_id,
+            normalized_arguments,
+            message: String::new(),
+            error_code: None,
+            notes: Vec::new(),
+        }
+    }
+
+    /// Turns the record into a refusal; the id stays.
+    pub(super) fn refused(self, status: Status, code: ErrorCode, message: String) -> Self {
+        let (error_code, notes) = (Some(code), Vec::new());
+        Self { verified: false, status, message, error_code, notes, ..self }
+    }
+
+    /// Returns the record as JSON without the arguments, which the client knows already.
     pub fn without_arguments(&self) -> Value {
         let mut value = json!({
             "verified": self.verified,
@@ -126,7 +155,7 @@ pub enum RiskLevel {
     High,
 }
 
-/// Why a call is blocked: `QWED-MCP-RISK-001` to `-009`.
+/// The reason of a blocked call: `QWED-MCP-RISK-001` to `-009`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum ErrorCode {
     /// The tool is not in the policy table.

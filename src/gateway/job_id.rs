@@ -11,16 +11,16 @@ const CANONICAL_LEN: usize = 36;
 
 /// The id of a background job: a UUID, written in lower case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct JobId(Uuid);
+pub(crate) struct JobId(Uuid);
 
-/// Not a UUID in its canonical form.
+/// The error for a text that is no UUID in its canonical form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("not a canonical UUID")]
-pub struct InvalidJobId;
+pub(crate) struct InvalidJobId;
 
 impl JobId {
-    /// A random id that was not used before.
-    pub fn fresh() -> Self {
+    /// Creates a random id that was not used before.
+    pub(crate) fn fresh() -> Self {
         Self(Uuid::new_v4())
     }
 }

@@ -1,44 +1,63 @@
-//! The policy table: what is not in it is blocked.
+//! The policy table: a tool that is not in it is blocked.
 
 use super::RiskLevel;
 
-/// Which of the gateway's evaluations decides about a tool.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Handler {
-    ExecutePython,
+/// A tool that the gateway decides about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tool {
+    /// Runs a script.
+    ExecutePythonCode,
+    /// Tells the state of a background job.
     VerificationStatus,
+}
+
+impl Tool {
+    /// Returns the name that clients call the tool by.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::ExecutePythonCode => "execute_python_code",
+            Self::VerificationStatus => "verification_status",
+        }
+    }
+
+    /// Returns the message of a decision that allows a call of the tool.
+    pub(super) fn verified_message(self) -> &'static str {
+        match self {
+            Self::ExecutePythonCode => {
+                "Python execution request passed deterministic verification."
+            }
+            Self::VerificationStatus => {
+                "Verification status lookup passed deterministic validation."
+            }
+        }
+    }
 }
 
 /// One row of the table.
 #[derive(Debug)]
 pub(super) struct ToolPolicy {
-    pub(super) tool: &'static str,
+    pub(super) name: &'static str,
     pub(super) risk: RiskLevel,
-    /// None for a tool that is known and that nothing decides about; it is blocked.
-    pub(super) handler: Option<Handler>,
+    /// `None` for a tool that is known and that nothing decides about; it is blocked.
+    pub(super) tool: Option<Tool>,
 }
 
-/// The tool that runs code.
-pub(super) const EXECUTION: ToolPolicy = ToolPolicy {
-    tool: "execute_python_code",
-    risk: RiskLevel::High,
-    handler: Some(Handler::ExecutePython),
-};
+impl ToolPolicy {
+    const fn of(tool: Tool, risk: RiskLevel) -> Self {
+        Self { name: tool.name(), risk, tool: Some(tool) }
+    }
+}
 
 const POLICIES: &[ToolPolicy] = &[
-    EXECUTION,
-    ToolPolicy {
-        tool: "verification_status",
-        risk: RiskLevel::Low,
-        handler: Some(Handler::VerificationStatus),
-    },
-    // The one row without a handler lets tests reach that branch in the real binary. Release
-    // builds do not have it.
+    ToolPolicy::of(Tool::ExecutePythonCode, RiskLevel::High),
+    ToolPolicy::of(Tool::VerificationStatus, RiskLevel::Low),
+    // The one row without a tool lets tests reach that branch in the real binary. Release builds do
+    // not have it.
     #[cfg(debug_assertions)]
-    ToolPolicy { tool: "test_tool_without_handler", risk: RiskLevel::High, handler: None },
+    ToolPolicy { name: "test_tool_without_handler", risk: RiskLevel::High, tool: None },
 ];
 
-/// The policy for the tool of this name.
-pub(super) fn lookup(tool: &str) -> Option<&'static ToolPolicy> {
-    POLICIES.iter().find(|policy| policy.tool == tool)
+/// Returns the policy for the tool of this name.
+pub(super) fn lookup(name: &str) -> Option<&'static ToolPolicy> {
+    POLICIES.iter().find(|policy| policy.name == name)
 }

@@ -7,11 +7,11 @@ use super::VerificationId;
 
 /// Python source text. Cheap to clone; never shown by `Debug`, so that it reaches no log.
 #[derive(Clone, PartialEq, Eq)]
-pub struct SourceCode(Arc<str>);
+pub(crate) struct SourceCode(Arc<str>);
 
 impl SourceCode {
     /// The text.
-    pub fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 }
@@ -28,16 +28,10 @@ impl fmt::Debug for SourceCode {
     }
 }
 
-/// A script that may be run. Only the gateway makes one; an executor takes nothing else.
-///
-/// ```compile_fail
-/// use qwed_mcp::{AuthorizedScript, SourceCode};
-///
-/// // The constructor is the gateway's own.
-/// let script = AuthorizedScript::new(SourceCode::from(String::new()), Vec::new(), todo!());
-/// ```
+/// A script that may be run. Only [`Verified::confirm`](super::Verified::confirm) makes one, and an
+/// executor takes nothing else.
 #[derive(Debug)]
-pub struct AuthorizedScript {
+pub(crate) struct AuthorizedScript {
     source: SourceCode,
     imports: Arc<[String]>,
     verification_id: VerificationId,
@@ -53,17 +47,17 @@ impl AuthorizedScript {
     }
 
     /// The script's text.
-    pub fn source(&self) -> &SourceCode {
+    pub(crate) fn source(&self) -> &SourceCode {
         &self.source
     }
 
     /// What the script imports, by qualified names, as far as its syntax tells.
-    pub fn imports(&self) -> &[String] {
+    pub(crate) fn imports(&self) -> &[String] {
         &self.imports
     }
 
     /// The id of the decision that allowed it.
-    pub fn verification_id(&self) -> &VerificationId {
+    pub(crate) fn verification_id(&self) -> &VerificationId {
         &self.verification_id
     }
 }

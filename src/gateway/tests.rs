@@ -4,9 +4,29 @@ use serde_json::json;
 
 use super::*;
 
-fn decide(gate: AdminGate, tool: &str, arguments: &Value) -> Decision {
+fn evaluate(gate: AdminGate, tool: &str, arguments: &Value) -> Evaluation {
+    let arguments = arguments.as_object().cloned().unwrap_or_default();
+    RiskBasedExecutionGateway::new(gate).evaluate(tool, arguments)
+}
+
+fn decide(gate: AdminGate, tool: &str, arguments: &Value) -> DecisionRecord {
     let arguments = arguments.as_object().cloned().unwrap_or_default();
     RiskBasedExecutionGateway::new(gate).evaluate_and_route(tool, arguments)
+}
+
+/// The grant of a script that everything lets pass.
+pub(crate) fn granted(code: &str, background: bool) -> Grant {
+    let decision = verified(&json!({ "code": code, "background": background })).confirm(Ok(()));
+    let Decision::Allow { grant, .. } = decision else { panic!("{decision:?}") };
+    grant
+}
+
+/// The verified script of the arguments of `execute_python_code`.
+fn verified(arguments: &Value) -> Verified {
+    match evaluate(AdminGate::Open, "execute_python_code", arguments) {
+        Evaluation::Verified(verified) => verified,
+        Evaluation::Decided(decision) => panic!("{decision:?}"),
+    }
 }
 
 /// Status, risk level, code and message of the decision.
@@ -73,10 +93,14 @@ fn each_refusal_has_its_code_and_its_exact_message() {
 fn a_job_id_is_a_canonical_uuid_in_either_case() {
     let canonical = "3f8a1b2c-4d5e-6f7a-8b9c-0d1e2f3a4b5c";
     for text in [canonical.to_owned(), canonical.to_uppercase(), format!(" {canonical}\n")] {
-        let decision =
-            decide(AdminGate::Closed, "verification_status", &json!({ "job_id": text.clone() }));
-        assert!(matches!(decision, Decision::Allow { grant: Grant::JobStatus(_), .. }), "{text:?}");
-        assert_eq!(decision.record().normalized_arguments["job_id"], canonical);
+        let arguments = json!({ "job_id": text.clone() });
+        let evaluation = evaluate(AdminGate::Closed, "verification_status", &arguments);
+        let Evaluation::Decided(Decision::Allow { record, grant: Grant::JobStatus(_) }) =
+            evaluation
+        else {
+            panic!("{text:?}: {evaluation:?}")
+        };
+        assert_eq!(record.normalized_arguments["job_id"], canonical);
     }
     for text in [
         "{3f8a1b2c-4d5e-6f7a-8b9c-0d1e2f3a4b5c}",
@@ -94,48 +118,55 @@ fn a_job_id_is_a_canonical_uuid_in_either_case() {
 #[test]
 fn unsafe_code_is_reported_before_the_admin_gate() {
     let decision = decide(AdminGate::Closed, "execute_python_code", &json!({ "code": "eval(1)" }));
-    assert_eq!(decision.record().error_code, Some(ErrorCode::UnsafeCode));
+    assert_eq!(decision.error_code, Some(ErrorCode::UnsafeCode));
 
-    let decision = decide(AdminGate::Closed, "execute_python_code", &json!({ "code": "1" }));
-    assert!(matches!(decision, Decision::BlockByAdminPolicy(_)));
-    assert_eq!(decision.record().error_code, Some(ErrorCode::AdminGateClosed));
-    assert_eq!(decision.record().status.as_str(), "BLOCKED_ADMIN_POLICY");
+    let arguments = json!({ "code": "1" });
+    let evaluation = evaluate(AdminGate::Closed, "execute_python_code", &arguments);
+    let Evaluation::Decided(Decision::Refuse(decision)) = evaluation else {
+        panic!("{evaluation:?}")
+    };
+    assert_eq!(decision.error_code, Some(ErrorCode::AdminGateClosed));
+    assert_eq!(decision.status.as_str(), "BLOCKED_ADMIN_POLICY");
 }
 
 #[test]
-fn without_a_sandbox_only_what_runs_code_is_blocked() {
-    let gateway = RiskBasedExecutionGateway::new(AdminGate::Open);
-    let decide = |tool: &str, arguments: &Value| {
-        let arguments = arguments.as_object().unwrap().clone();
-        gateway.block_without_sandbox(gateway.evaluate_and_route(tool, arguments), "why")
-    };
+fn without_a_sandbox_verified_code_is_refused_under_the_id_that_it_has() {
     for background in [false, true] {
         let arguments = json!({ "code": "1", "background": background });
-        let decision = decide("execute_python_code", &arguments);
-        assert!(matches!(decision, Decision::BlockByAdminPolicy(_)));
-        let record = decision.record();
+        let verified = verified(&arguments);
+        let id = verified.record().verification_id.clone();
+        let decision = verified.confirm(Err("why".to_owned()));
+        let Decision::Refuse(record) = decision else { panic!("{decision:?}") };
+        assert_eq!((record.verified, record.status), (false, Status::BlockedAdminPolicy));
         assert_eq!(record.error_code, Some(ErrorCode::SandboxUnavailable));
         assert_eq!(record.message, "why");
-        assert_eq!(Value::from(record.normalized_arguments.clone()), arguments);
+        assert_eq!(record.verification_id, id);
+        assert_eq!(Value::from(record.normalized_arguments), arguments);
     }
-    let arguments = json!({ "job_id": "3f8a1b2c-4d5e-6f7a-8b9c-0d1e2f3a4b5c" });
-    let decision = decide("verification_status", &arguments);
-    assert!(matches!(decision, Decision::Allow { grant: Grant::JobStatus(_), .. }));
-    let decision = decide("execute_python_code", &json!({ "code": "eval(1)" }));
-    assert_eq!(decision.record().error_code, Some(ErrorCode::UnsafeCode));
 }
 
 #[test]
-fn an_allowed_call_carries_the_grant_that_it_was_asked_for() {
-    let run = decide(AdminGate::Open, "execute_python_code", &json!({ "code": "1", "extra": 2 }));
-    assert!(matches!(run, Decision::Allow { grant: Grant::Execute(_), .. }));
+fn code_that_is_given_up_before_the_sandbox_is_known_is_no_permission() {
+    let decision = verified(&json!({ "code": "1" })).withdraw();
+    assert!(matches!(decision, Decision::Withdrawn(_)), "{decision:?}");
+}
+
+#[test]
+fn a_confirmed_call_carries_the_grant_that_it_was_asked_for() {
+    let confirm = |arguments: &Value| {
+        let decision = verified(arguments).confirm(Ok(()));
+        let Decision::Allow { record, grant } = decision else { panic!("{decision:?}") };
+        (record, grant)
+    };
+    let (record, grant) = confirm(&json!({ "code": "1", "extra": 2 }));
+    let Grant::Execute(script) = grant else { panic!("{grant:?}") };
+    assert_eq!(*script.verification_id(), record.verification_id);
     assert_eq!(
-        serde_json::to_value(&run.record().normalized_arguments).unwrap(),
+        Value::from(record.normalized_arguments),
         json!({ "code": "1", "background": false })
     );
-    let arguments = json!({ "code": "1", "background": true });
-    let run = decide(AdminGate::Open, "execute_python_code", &arguments);
-    assert!(matches!(run, Decision::Allow { grant: Grant::ExecuteInBackground(_), .. }));
+    let (_, grant) = confirm(&json!({ "code": "1", "background": true }));
+    assert!(matches!(grant, Grant::ExecuteInBackground(_)), "{grant:?}");
 }
 
 #[test]
@@ -143,7 +174,6 @@ fn a_verification_id_is_never_the_same_twice() {
     let mut seen = HashSet::new();
     for _ in 0..1_000 {
         let id = decide(AdminGate::Open, "execute_python_code", &json!({ "code": "1" }))
-            .record()
             .verification_id
             .to_string();
         assert!(id.len() == 64 && id.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')));
@@ -172,9 +202,9 @@ fn a_long_tool_name_is_not_repeated_in_full() {
 
 #[test]
 fn neither_code_nor_arguments_are_in_the_record_for_clients_or_in_debug_output() {
-    let decision = decide(AdminGate::Open, "execute_python_code", &json!({ "code": "s3cr3t = 1" }));
-    assert!(!decision.record().without_arguments().to_string().contains("s3cr3t"));
-    let Decision::Allow { grant, .. } = decision else { panic!("allowed") };
+    let verified = verified(&json!({ "code": "s3cr3t = 1" }));
+    assert!(!verified.record().without_arguments().to_string().contains("s3cr3t"));
+    let Decision::Allow { grant, .. } = verified.confirm(Ok(())) else { panic!("allowed") };
     assert!(!format!("{grant:?}").contains("s3cr3t"));
 }
 
@@ -183,8 +213,7 @@ fn what_is_allowed_and_worth_knowing_is_a_note() {
     let gateway = RiskBasedExecutionGateway::new(AdminGate::Open);
     let code = "import sympy\nprint(sympy.sympify(input()))";
     let arguments = Arguments::from_iter([("code".to_owned(), json!(code))]);
-    let decision = gateway.evaluate_and_route("execute_python_code", arguments);
-    let record = decision.record();
+    let record = gateway.evaluate_and_route("execute_python_code", arguments);
     assert!(record.verified);
     let note = "sympy.sympify (line 2): evaluates a text that this analysis cannot see";
     assert_eq!(record.notes, [note]);
@@ -192,5 +221,5 @@ fn what_is_allowed_and_worth_knowing_is_a_note() {
     // Where there is nothing to note, there is no such field.
     let arguments = Arguments::from_iter([("code".to_owned(), json!("print(1)"))]);
     let decision = gateway.evaluate_and_route("execute_python_code", arguments);
-    assert!(decision.record().without_arguments().get("notes").is_none());
+    assert!(decision.without_arguments().get("notes").is_none());
 }

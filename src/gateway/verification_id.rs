@@ -12,18 +12,8 @@ use uuid::Uuid;
 
 use super::Arguments;
 
-/// One for each process: decisions of two servers never share an id.
+/// The identity of this process: decisions of two servers never share an id.
 static PROCESS_INSTANCE: LazyLock<Uuid> = LazyLock::new(Uuid::new_v4);
-
-/// The server instance that an id is bound to.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct InstanceId(Uuid);
-
-impl InstanceId {
-    pub(super) fn of_process() -> Self {
-        Self(*PROCESS_INSTANCE)
-    }
-}
 
 /// Lower-case hexadecimal SHA-256 over the tool's name, the normalized arguments, a fresh random
 /// nonce, the wall-clock time and the server instance: never the same twice.
@@ -32,20 +22,21 @@ impl InstanceId {
 pub struct VerificationId(String);
 
 impl VerificationId {
-    pub(super) fn fresh(tool: &str, arguments: &Arguments, instance: InstanceId) -> Self {
+    /// Creates the id of a decision about a call of `tool`.
+    pub(super) fn fresh(tool: &str, arguments: &Arguments) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let context = json!({
             "tool_name": tool,
             "arguments": arguments,
             "nonce": Uuid::new_v4().simple().to_string(),
             "timestamp": now.as_secs_f64(),
-            "server_instance_id": instance.0.simple().to_string(),
+            "server_instance_id": PROCESS_INSTANCE.simple().to_string(),
         });
         let digest = Sha256::digest(context.to_string());
         Self(HEXLOWER.encode(&digest))
     }
 
-    /// The 64 hexadecimal digits.
+    /// Returns the 64 hexadecimal digits.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -148,8 +148,6 @@ fn refusal_of(error: &RunError) -> (RunStatus, Refusal) {
         }
         RunError::Contain(NotContained::FindInterpreter(_))
         | RunError::StartSupervisor(_)
-        | RunError::NotAudited
-        | RunError::EndNotAudited
         | RunError::Panicked
         | RunError::SupervisorDied
         | RunError::DoesNotEnd

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::executor::{Outcome, RunError};
+use crate::executor::Outcome;
+use crate::runs::ScriptError;
 
 /// Where a job stands. Changes go one way: queued, running, ended; a job that is cancelled while it
 /// waits skips the middle.
@@ -32,7 +33,7 @@ pub(crate) enum JobEnd {
     /// It ran until it ended, or until its time was up.
     Ran(Arc<Outcome>),
     /// It could not be run.
-    NotRun(Arc<RunError>),
+    NotRun(Arc<ScriptError>),
     /// It was cancelled.
     Cancelled,
 }

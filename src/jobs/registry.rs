@@ -10,8 +10,9 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::executor::{self, Ending, Executor, RunLimits};
+use crate::executor::{Ending, RunLimits};
 use crate::gateway::{AuthorizedScript, JobId};
+use crate::runs::Runs;
 
 use super::job::{JobEnd, JobState};
 
@@ -75,7 +76,7 @@ pub(crate) struct JobRegistry {
 }
 
 struct Shared {
-    executor: Arc<dyn Executor>,
+    runs: Arc<Runs>,
     limits: JobLimits,
     slots: Semaphore,
     jobs: Mutex<HashMap<JobId, Job>>,
@@ -90,9 +91,9 @@ struct Job {
 }
 
 impl JobRegistry {
-    pub(crate) fn new(executor: Arc<dyn Executor>, limits: JobLimits) -> Self {
+    pub(crate) fn new(runs: Arc<Runs>, limits: JobLimits) -> Self {
         let shared = Shared {
-            executor,
+            runs,
             limits,
             slots: Semaphore::new(limits.running_max),
             jobs: Mutex::default(),
@@ -215,7 +216,7 @@ impl Shared {
     }
 
     async fn run(&self, script: AuthorizedScript, cancel: CancellationToken) -> JobEnd {
-        match executor::run(&*self.executor, script, self.limits.run, cancel).await {
+        match self.runs.run(script, self.limits.run, cancel).await {
             Ok(outcome) if outcome.ending == Ending::Cancelled => JobEnd::Cancelled,
             Ok(outcome) => JobEnd::Ran(Arc::new(outcome)),
             Err(error) => JobEnd::NotRun(Arc::new(error)),

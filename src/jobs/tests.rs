@@ -1,16 +1,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::json;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::AdminGate;
 use crate::executor::{
     Captured, Ending, Executor, FindInstallation, Outcome, ProjectRun, Readiness, Run, RunLimits,
     Start, TakeInventory,
 };
-use crate::gateway::{AuthorizedScript, Decision, Grant, JobId, RiskBasedExecutionGateway};
+use crate::gateway::tests::granted;
+use crate::gateway::{AuthorizedScript, Grant, JobId};
+use crate::runs::Runs;
 
 use super::*;
 
@@ -67,17 +67,12 @@ impl Executor for FakeExecutor {
 fn registry(change: impl FnOnce(&mut JobLimits)) -> JobRegistry {
     let mut limits = JobLimits::new(Duration::from_secs(120), TTL);
     change(&mut limits);
-    JobRegistry::new(Arc::new(FakeExecutor), limits)
+    JobRegistry::new(Arc::new(Runs::new(Arc::new(FakeExecutor), None, None)), limits)
 }
 
 fn script(seconds: u64) -> AuthorizedScript {
-    let arguments = json!({ "code": format!("# {seconds}"), "background": true });
-    let arguments = arguments.as_object().unwrap().clone();
-    let gateway = RiskBasedExecutionGateway::new(AdminGate::Open);
-    let decision = gateway.evaluate_and_route("execute_python_code", arguments);
-    let Decision::Allow { grant: Grant::ExecuteInBackground(script), .. } = decision else {
-        panic!("{decision:?}")
-    };
+    let grant = granted(&format!("# {seconds}"), true);
+    let Grant::ExecuteInBackground(script) = grant else { panic!("{grant:?}") };
     script
 }
 

@@ -12,12 +12,14 @@ use uuid::Uuid;
 
 use crate::aibom::Session;
 use crate::config::{AdminGate, SandboxMode, Settings};
-use crate::executor::{self, Executor, Outcome, RunLimits, StepDown, Turns};
+use crate::executor::{Executor, Outcome, RunLimits, StepDown, Turns};
 use crate::gateway::{
-    Arguments, AuthorizedScript, Decision, DecisionRecord, Grant, RiskBasedExecutionGateway,
+    Arguments, AuthorizedScript, Decision, DecisionRecord, Evaluation, Grant,
+    RiskBasedExecutionGateway, Tool,
 };
-use crate::governance::{EXECUTION_TOOL, Governance, GovernedCall, GovernedReply, Refusal};
+use crate::governance::{Governance, GovernedCall, GovernedReply, Refusal};
 use crate::jobs::{JobLimits, JobRegistry, JobState, RequestKey};
+use crate::runs::Runs;
 use crate::secret::Secret;
 
 use super::reply::{Reply, ReplyRoom};
@@ -33,6 +35,7 @@ const WARM_UP_DELAY: Duration = Duration::from_millis(20);
 pub(crate) struct Server {
     gateway: Arc<RiskBasedExecutionGateway>,
     executor: Arc<dyn Executor>,
+    runs: Arc<Runs>,
     jobs: JobRegistry,
     /// Of synchronous runs.
     turns: Turns,
@@ -70,10 +73,13 @@ impl Server {
         session: Option<Arc<Session>>,
     ) -> Self {
         let limits = JobLimits::new(settings.background_timeout, settings.job_ttl);
+        let runs = Runs::new(Arc::clone(&executor), governance.clone(), session.clone());
+        let runs = Arc::new(runs);
         Self {
             gateway: Arc::new(RiskBasedExecutionGateway::from_settings(settings)),
-            jobs: JobRegistry::new(Arc::clone(&executor), limits),
+            jobs: JobRegistry::new(Arc::clone(&runs), limits),
             executor,
+            runs,
             turns: Turns::new(settings.sync_concurrency),
             sync_limits: RunLimits::of_script(settings.sync_timeout),
             replies: ReplyRoom::default(),
@@ -87,17 +93,23 @@ impl Server {
 
     /// Carries out the call of `tool`, if it may be.
     pub(crate) async fn call(&self, tool: &str, arguments: Arguments, caller: Caller) -> Reply {
-        let decision = self.decide(tool, arguments).await;
-        let decision = self.with_sandbox(decision, &caller.cancel).await;
-        if let Err(refusal) = self.audit(tool, &decision, caller.token.as_ref()).await {
+        let decision = match self.evaluate(tool, arguments).await {
+            Evaluation::Decided(decision) => decision,
+            Evaluation::Verified(verified) => match self.sandbox_ready(&caller.cancel).await {
+                Some(sandbox) => verified.confirm(sandbox),
+                None => verified.withdraw(),
+            },
+        };
+        if let Err(refusal) = self.audit(&decision, caller.token.as_ref()).await {
             return Reply::not_audited(decision.record(), &refusal);
         }
         let (record, grant) = match decision {
             Decision::Allow { record, grant } => (record, grant),
-            Decision::Block(record) | Decision::BlockByAdminPolicy(record) => {
+            Decision::Refuse(record) => {
                 tracing::info!(code = ?record.error_code, id = %record.verification_id, "blocked");
                 return Reply::blocked(&record);
             }
+            Decision::Withdrawn(record) => return Reply::cancelled(&record),
         };
         tracing::info!(id = %record.verification_id, "allowed");
         if let Some(session) = &self.session {
@@ -163,7 +175,7 @@ impl Server {
         let cancel = caller.cancel.clone();
         let turn = self.turns.take(&caller.waits_for_turn, &cancel).await;
         let Some(_turn) = turn else { return Reply::cancelled(record) };
-        let run = executor::run(&*self.executor, script, self.sync_limits, cancel).await;
+        let run = self.runs.run(script, self.sync_limits, cancel).await;
         // Within the turn: while nobody reads replies, nothing more is run for them.
         let room = self.replies.room_for(run.as_ref().map_or(0, Outcome::output_bytes)).await;
         let reply = Reply::ran(record, run, self.sync_limits.timeout);
@@ -178,42 +190,31 @@ impl Server {
         }
     }
 
-    /// Tells the audit log of a decision about a script, where there is one.
-    async fn audit(
-        &self,
-        tool: &str,
-        decision: &Decision,
-        token: Option<&Secret>,
-    ) -> Result<(), Refusal> {
+    /// Writes a decision about a script to the audit log, where there is one.
+    async fn audit(&self, decision: &Decision, token: Option<&Secret>) -> Result<(), Refusal> {
         match &self.governance {
-            Some(governance) if tool == EXECUTION_TOOL => {
-                governance.record_decision(decision.record(), token).await
+            Some(governance) if decision.record().tool == Some(Tool::ExecutePythonCode) => {
+                governance.script_decided(decision, token).await
             }
             Some(_) | None => Ok(()),
         }
     }
 
-    /// The decision, if what it allows to run can be contained.
-    async fn with_sandbox(&self, decision: Decision, cancel: &CancellationToken) -> Decision {
-        let is_to_run = matches!(
-            decision,
-            Decision::Allow { grant: Grant::Execute(_) | Grant::ExecuteInBackground(_), .. }
-        );
-        if !is_to_run {
-            return decision;
-        }
+    /// Returns whether scripts can be contained, or what is missing for that; `None` if the caller gave
+    /// up before that was known.
+    async fn sandbox_ready(&self, cancel: &CancellationToken) -> Option<Result<(), String>> {
         tokio::select! {
-            readiness = self.executor.readiness() => match readiness {
+            biased;
+            () = cancel.cancelled() => None,
+            readiness = self.executor.readiness() => Some(match readiness {
                 Ok(ready) => {
                     if let Some(step_down) = ready.and_then(|ready| ready.step_down) {
                         self.step_down.get_or_init(|| step_down);
                     }
-                    decision
+                    Ok(())
                 }
-                Err(missing) => self.gateway.block_without_sandbox(decision, &missing.to_string()),
-            },
-            // Whoever runs it will see the same, and not start it.
-            () = cancel.cancelled() => decision,
+                Err(missing) => Err(missing.to_string()),
+            }),
         }
     }
 
@@ -235,21 +236,26 @@ impl Server {
 
     /// Ends what lives between calls, and comes back when it is gone.
     pub(crate) async fn shut_down(&self) {
-        tokio::join!(self.jobs.shut_down(), self.executor.shut_down());
+        let runs = async {
+            self.jobs.shut_down().await;
+            self.runs.shut_down().await;
+        };
+        tokio::join!(runs, self.executor.shut_down());
     }
 
-    async fn decide(&self, tool: &str, arguments: Arguments) -> Decision {
+    /// Has the gateway check a call, where a large script holds up nobody else.
+    async fn evaluate(&self, tool: &str, arguments: Arguments) -> Evaluation {
         let is_large = arguments
             .get("code")
             .and_then(|code| code.as_str())
             .is_some_and(|code| code.len() > ANALYSED_IN_PLACE_BYTES_MAX);
         if !is_large {
-            return self.gateway.evaluate_and_route(tool, arguments);
+            return self.gateway.evaluate(tool, arguments);
         }
         let gateway = Arc::clone(&self.gateway);
         let tool = tool.to_owned();
-        match spawn_blocking(move || gateway.evaluate_and_route(&tool, arguments)).await {
-            Ok(decision) => decision,
+        match spawn_blocking(move || gateway.evaluate(&tool, arguments)).await {
+            Ok(evaluation) => evaluation,
             // The panic goes on here, where the caller of this call catches it.
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         }

@@ -8,10 +8,11 @@ use rmcp::model::{CallToolResult, ContentBlock, MetaObject};
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::executor::{Captured, Ending, Outcome, RunError, Start, StepDown};
+use crate::executor::{Captured, Ending, Outcome, Start, StepDown};
 use crate::gateway::{DecisionRecord, JobId};
 use crate::governance::Refusal;
 use crate::jobs::{JobEnd, JobState, PlaceError};
+use crate::runs::ScriptError;
 use crate::sandbox::Tier;
 
 /// The `_meta` key under which every result tells its decision.
@@ -62,7 +63,7 @@ impl Reply {
     /// A synchronous run is over.
     pub(super) fn ran(
         record: &DecisionRecord,
-        run: Result<Outcome, RunError>,
+        run: Result<Outcome, ScriptError>,
         timeout: Duration,
     ) -> Self {
         match run {
@@ -283,7 +284,7 @@ fn job_result(end: &JobEnd, timeout: Duration) -> (&'static str, String) {
     }
 }
 
-fn not_run(error: &RunError) -> String {
+fn not_run(error: &ScriptError) -> String {
     format!("Execution error: {error}.")
 }
 

@@ -1,0 +1,63 @@
+//! Verified code on its way to the permission to run, which the sandbox has the last word on.
+
+use super::{AuthorizedScript, Decision, DecisionRecord, ErrorCode, JobId, SourceCode, Status};
+
+/// The permission that an allowed call has. Only the gateway makes one.
+#[derive(Debug)]
+pub(crate) enum Grant {
+    /// Run a script now and answer with its result.
+    Execute(AuthorizedScript),
+    /// Place a script as a background job and answer with the job's id.
+    ExecuteInBackground(AuthorizedScript),
+    /// Tell the state of a job.
+    JobStatus(JobId),
+}
+
+/// A script that passed the analysis and the admin gate. It is no permission to run it.
+#[derive(Debug)]
+#[must_use = "the script runs only if the sandbox confirms it"]
+pub(crate) struct Verified {
+    record: DecisionRecord,
+    source: SourceCode,
+    imports: Vec<String>,
+    background: bool,
+}
+
+impl Verified {
+    pub(super) fn new(
+        record: DecisionRecord,
+        source: SourceCode,
+        imports: Vec<String>,
+        background: bool,
+    ) -> Self {
+        Self { record, source, imports, background }
+    }
+
+    /// Makes the decision final: `sandbox` is ready, or the error says what it is missing.
+    pub(crate) fn confirm(self, sandbox: Result<(), String>) -> Decision {
+        let Self { record, source, imports, background } = self;
+        if let Err(missing) = sandbox {
+            let (status, code) = (Status::BlockedAdminPolicy, ErrorCode::SandboxUnavailable);
+            return Decision::Refuse(record.refused(status, code, missing));
+        }
+        let script = AuthorizedScript::new(source, imports, record.verification_id.clone());
+        let grant =
+            if background { Grant::ExecuteInBackground(script) } else { Grant::Execute(script) };
+        Decision::Allow { record, grant }
+    }
+
+    /// Ends a call that its caller gave up before the sandbox's word came. Nothing is permitted.
+    pub(crate) fn withdraw(self) -> Decision {
+        Decision::Withdrawn(self.record)
+    }
+
+    #[cfg(test)]
+    pub(super) fn record(&self) -> &DecisionRecord {
+        &self.record
+    }
+
+    /// Returns the decision as the documents describe it, as far as the gateway's own checks go.
+    pub(super) fn into_record(self) -> DecisionRecord {
+        self.record
+    }
+}

@@ -1,0 +1,123 @@
+//! The run of a script, whoever asked for it: written down → run → accounted for → written down.
+//!
+//! Synchronous calls and background jobs both come through [`Runs::run`], the only place that hands a
+//! script to the executor. A run whose start cannot be written to the audit log is not made, and
+//! nobody hears of the outcome of one whose end cannot be.
+
+#[cfg(test)]
+mod tests;
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use thiserror::Error;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::aibom::{self, Session};
+use crate::executor::{Executor, Outcome, RunError, RunLimits};
+use crate::gateway::AuthorizedScript;
+use crate::governance::Governance;
+
+/// What every run of a script goes through.
+pub(crate) struct Runs {
+    executor: Arc<dyn Executor>,
+    /// The audit log, where the admin has a policy.
+    governance: Option<Arc<Governance>>,
+    /// The account of what is used, where a bill of materials is wanted.
+    session: Option<Arc<Session>>,
+    /// Lookups of versions, each as long as a short script.
+    lookups: TaskTracker,
+}
+
+/// The reason why there is no outcome of a script. Its `Display` is shown to the client.
+#[derive(Debug, Error)]
+pub(crate) enum ScriptError {
+    /// The start could not be written down, so there was no run.
+    #[error(
+        "the audit log cannot be written, so nothing is run; ask the admin to look at the server's log"
+    )]
+    NotAudited,
+    /// The script was run, and its end could not be written down.
+    #[error(
+        "the script was run, and the audit log cannot be used to write down its end; ask the admin to look at the server's log"
+    )]
+    EndNotAudited,
+    /// The executor could not run the script.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+impl Runs {
+    /// Creates the funnel in front of `executor`.
+    pub(crate) fn new(
+        executor: Arc<dyn Executor>,
+        governance: Option<Arc<Governance>>,
+        session: Option<Arc<Session>>,
+    ) -> Self {
+        Self { executor, governance, session, lookups: TaskTracker::new() }
+    }
+
+    /// Runs `script` within `limits` until it ends or `cancel` is cancelled. A panic of the executor
+    /// is an error like any other.
+    ///
+    /// Poll the future to its end: dropping it kills the run, but nobody then waits until its processes
+    /// are dead, or writes its end down.
+    ///
+    /// # Errors
+    ///
+    /// [`ScriptError`] if there is no outcome that may be told.
+    pub(crate) async fn run(
+        &self,
+        script: AuthorizedScript,
+        limits: RunLimits,
+        cancel: CancellationToken,
+    ) -> Result<Outcome, ScriptError> {
+        let id = script.verification_id().clone();
+        let engines = aibom::engines(script.imports().iter().map(String::as_str));
+        if let Some(governance) = &self.governance {
+            governance.script_started(&id).await.map_err(|_| ScriptError::NotAudited)?;
+        }
+        let run = AssertUnwindSafe(self.executor.run(script, limits, cancel)).catch_unwind();
+        let outcome = run.await.unwrap_or(Err(RunError::Panicked));
+        match &outcome {
+            Ok(Outcome { ending, duration, .. }) => {
+                tracing::info!(verification_id = %id, ?ending, ?duration, "run ended");
+            }
+            Err(error) => {
+                let source = std::error::Error::source(error).map(ToString::to_string);
+                tracing::error!(verification_id = %id, %error, source, "run failed");
+            }
+        }
+        if outcome.as_ref().is_ok_and(|outcome| outcome.tier.is_some()) {
+            self.account(&engines);
+        }
+        if let Some(governance) = &self.governance {
+            let written = governance.script_ended(&id, &outcome).await;
+            written.map_err(|_| ScriptError::EndNotAudited)?;
+        }
+        Ok(outcome?)
+    }
+
+    /// Tells the session which engines a run used. Their versions are looked up at once: when the
+    /// session ends there may be no time for it.
+    fn account(&self, engines: &[String]) {
+        let Some(session) = &self.session else { return };
+        let Some(modules) = session.record_script(engines) else { return };
+        let (executor, session) = (Arc::clone(&self.executor), Arc::clone(session));
+        self.lookups.spawn(async move {
+            if let Some(inventory) = executor.inventory(modules).await {
+                session.record_inventory(inventory);
+            } else {
+                tracing::warn!("the versions of the engines are not known");
+            }
+        });
+    }
+
+    /// Waits until what runs have started beside themselves is done. No run may be going on.
+    pub(crate) async fn shut_down(&self) {
+        self.lookups.close();
+        self.lookups.wait().await;
+    }
+}

@@ -1,0 +1,200 @@
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::aibom::Inventory;
+use crate::config::Settings;
+use crate::executor::{
+    Captured, Ending, FindInstallation, ProjectRun, Readiness, Run, Start, TakeInventory,
+};
+use crate::gateway::Grant;
+use crate::gateway::tests::granted;
+use crate::governance::{AuditFilter, PolicyFile, Store};
+use crate::sandbox::Tier;
+
+use super::*;
+
+/// What the fake executor does when it is asked to run a script.
+type Act = Box<dyn Fn() -> Result<Outcome, RunError> + Send + Sync>;
+
+/// Runs nothing, and counts how often it was asked to.
+struct FakeExecutor {
+    act: Act,
+    runs: Mutex<usize>,
+}
+
+impl Executor for FakeExecutor {
+    fn run(&self, _: AuthorizedScript, _: RunLimits, _: CancellationToken) -> Run<'_> {
+        *self.runs.lock().unwrap() += 1;
+        Box::pin(async { (self.act)() })
+    }
+
+    fn readiness(&self) -> Readiness<'_> {
+        Box::pin(async { Ok(None) })
+    }
+
+    fn run_project(&self, _project: ProjectRun, _cancel: CancellationToken) -> Run<'_> {
+        Box::pin(async { Ok(Outcome::never_started()) })
+    }
+
+    fn installation(&self) -> FindInstallation<'_> {
+        Box::pin(async { None })
+    }
+
+    fn inventory(&self, modules: Vec<String>) -> TakeInventory<'_> {
+        assert_eq!(modules, ["sympy"]);
+        let inventory = Inventory { python: "3.11.2".to_owned(), packages: BTreeMap::new() };
+        Box::pin(async { Some(inventory) })
+    }
+}
+
+/// The funnel under test with all that it tells.
+struct Harness {
+    folder: TempDir,
+    store: Store,
+    session: Arc<Session>,
+    executor: Arc<FakeExecutor>,
+    runs: Runs,
+}
+
+fn harness(
+    act: impl Fn(&Store, &Path) -> Result<Outcome, RunError> + Send + Sync + 'static,
+) -> Harness {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    let session = Arc::new(Session::new(None));
+    let (seen, place) = (store.clone(), folder.path().to_owned());
+    let act: Act = Box::new(move || act(&seen, &place));
+    let executor = Arc::new(FakeExecutor { act, runs: Mutex::default() });
+    let (settings, _) = Settings::from_lookup(|_| None);
+    let policy = Arc::new(PolicyFile::new(folder.path().join("policy.toml")));
+    let shared: Arc<dyn Executor> = executor.clone();
+    let governance = Governance::new(
+        &settings,
+        policy,
+        folder.path(),
+        store.clone(),
+        Arc::clone(&shared),
+        Some(Arc::clone(&session)),
+    );
+    let runs = Runs::new(shared, Some(Arc::new(governance)), Some(Arc::clone(&session)));
+    Harness { folder, store, session, executor, runs }
+}
+
+impl Harness {
+    async fn run(&self) -> Result<Outcome, ScriptError> {
+        let limits = RunLimits::of_script(Duration::from_secs(1));
+        self.runs.run(script(), limits, CancellationToken::new()).await
+    }
+
+    fn engines(&self) -> Value {
+        let bill = serde_json::to_value(self.session.manifest()).unwrap();
+        bill["components"]["verification_engines"].clone()
+    }
+}
+
+fn script() -> AuthorizedScript {
+    let grant = granted("import sympy", false);
+    let Grant::Execute(script) = grant else { panic!("{grant:?}") };
+    script
+}
+
+fn finished() -> Outcome {
+    Outcome {
+        ending: Ending::Exited(0),
+        stdout: Captured::default(),
+        stderr: Captured::default(),
+        duration: Duration::ZERO,
+        tier: Some(Tier::T3),
+        memory_bound: None,
+        start: Start::Cold,
+    }
+}
+
+/// The events of the log with their outcomes, the oldest first.
+fn rows(store: &Store) -> Vec<(String, String)> {
+    let rows = store.audit_rows(&AuditFilter { limit: 100, ..AuditFilter::default() }).unwrap();
+    rows.into_iter().map(|row| (row.event, row.outcome)).collect()
+}
+
+fn row(event: &str, outcome: &str) -> (String, String) {
+    (event.to_owned(), outcome.to_owned())
+}
+
+/// Makes every further append fail: a log that was removed is not written to.
+fn remove_log(folder: &Path) {
+    fs::remove_file(folder.join("governance.db-wal")).unwrap();
+}
+
+#[tokio::test]
+async fn a_run_is_written_down_then_made_then_accounted_for_then_written_down() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let during = Arc::clone(&seen);
+    let harness = harness(move |store, _| {
+        *during.lock().unwrap() = rows(store);
+        Ok(finished())
+    });
+    assert_eq!(harness.engines(), json!([]));
+    assert!(harness.run().await.is_ok());
+    assert_eq!(*seen.lock().unwrap(), [row("TOOL_STARTED", "STARTED")]);
+    assert_eq!(harness.engines()[0]["name"], "sympy");
+    assert_eq!(
+        rows(&harness.store),
+        [
+            row("TOOL_STARTED", "STARTED"),
+            row("SANDBOX_EXEC", "SUCCEEDED"),
+            row("TOOL_FINISHED", "SUCCEEDED")
+        ]
+    );
+    harness.runs.shut_down().await;
+    let bill = serde_json::to_value(harness.session.manifest()).unwrap();
+    assert!(bill.to_string().contains("3.11.2"), "{bill}");
+}
+
+#[tokio::test]
+async fn without_a_row_about_its_start_there_is_no_run() {
+    let harness = harness(|_, _| Ok(finished()));
+    // The store has a log from here on.
+    assert!(harness.run().await.is_ok());
+    remove_log(harness.folder.path());
+    let error = harness.run().await.unwrap_err();
+    assert!(matches!(error, ScriptError::NotAudited), "{error}");
+    assert_eq!(*harness.executor.runs.lock().unwrap(), 1);
+}
+
+#[tokio::test]
+async fn nobody_hears_of_an_end_that_is_not_written_down() {
+    let harness = harness(|_, folder| {
+        remove_log(folder);
+        Ok(finished())
+    });
+    let error = harness.run().await.unwrap_err();
+    assert!(matches!(error, ScriptError::EndNotAudited), "{error}");
+    // It was run, so it is accounted for.
+    assert_eq!(harness.engines()[0]["name"], "sympy");
+}
+
+#[tokio::test]
+async fn a_run_that_never_started_is_written_down_and_not_accounted_for() {
+    let harness = harness(|_, _| Err(RunError::SupervisorDied));
+    let error = harness.run().await.unwrap_err();
+    assert!(matches!(error, ScriptError::Run(RunError::SupervisorDied)), "{error}");
+    assert_eq!(
+        rows(&harness.store),
+        [row("TOOL_STARTED", "STARTED"), row("TOOL_FINISHED", "NOT_RUN")]
+    );
+    assert_eq!(harness.engines(), json!([]));
+}
+
+#[tokio::test]
+async fn a_panic_of_the_executor_is_written_down_as_an_end() {
+    let harness = harness(|_, _| panic!("a test asked for this"));
+    let error = harness.run().await.unwrap_err();
+    assert!(matches!(error, ScriptError::Run(RunError::Panicked)), "{error}");
+    assert_eq!(rows(&harness.store).last(), Some(&row("TOOL_FINISHED", "NOT_RUN")));
+}
