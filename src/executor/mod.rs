@@ -13,6 +13,8 @@
 mod canary;
 mod containment;
 mod diagnosis;
+#[cfg(test)]
+pub(crate) mod fake;
 mod interpreter;
 mod limits;
 mod obstacle;

@@ -2,12 +2,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::sleep;
-use tokio_util::sync::CancellationToken;
 
-use crate::executor::{
-    Captured, Ending, Executor, FindInstallation, Outcome, ProjectRun, Readiness, Run, RunLimits,
-    Start, TakeInventory,
-};
+use crate::executor::fake::FakeExecutor;
+use crate::executor::{Captured, Ending, Outcome};
 use crate::gateway::tests::granted;
 use crate::gateway::{AuthorizedScript, Grant, JobId};
 use crate::runs::Runs;
@@ -17,15 +14,8 @@ use super::*;
 const TTL: Duration = Duration::from_secs(3600);
 
 /// Runs nothing: the script `# N` takes N seconds.
-struct FakeExecutor;
-
-impl Executor for FakeExecutor {
-    fn run(
-        &self,
-        script: AuthorizedScript,
-        limits: RunLimits,
-        cancel: CancellationToken,
-    ) -> Run<'_> {
+fn executor() -> FakeExecutor {
+    FakeExecutor::new(|script, limits, cancel| {
         let seconds = script.source().as_str().trim_start_matches("# ").parse().unwrap();
         Box::pin(async move {
             let ending = tokio::select! {
@@ -34,40 +24,15 @@ impl Executor for FakeExecutor {
                 () = cancel.cancelled() => Ending::Cancelled,
             };
             let stdout = Captured { text: "x".repeat(1024), is_truncated: false };
-            let (stderr, duration) = (Captured::default(), Duration::ZERO);
-            Ok(Outcome {
-                ending,
-                stdout,
-                stderr,
-                duration,
-                tier: None,
-                memory_bound: None,
-                start: Start::Cold,
-            })
+            Ok(Outcome { ending, stdout, ..Outcome::never_started() })
         })
-    }
-
-    fn readiness(&self) -> Readiness<'_> {
-        Box::pin(async { Ok(None) })
-    }
-
-    fn run_project(&self, _project: ProjectRun, _cancel: CancellationToken) -> Run<'_> {
-        Box::pin(async { Ok(Outcome::never_started()) })
-    }
-
-    fn installation(&self) -> FindInstallation<'_> {
-        Box::pin(async { None })
-    }
-
-    fn inventory(&self, _modules: Vec<String>) -> TakeInventory<'_> {
-        Box::pin(async { None })
-    }
+    })
 }
 
 fn registry(change: impl FnOnce(&mut JobLimits)) -> JobRegistry {
     let mut limits = JobLimits::new(Duration::from_secs(120), TTL);
     change(&mut limits);
-    JobRegistry::new(Arc::new(Runs::new(Arc::new(FakeExecutor), None, None)), limits)
+    JobRegistry::new(Arc::new(Runs::new(Arc::new(executor()), None, None)), limits)
 }
 
 fn script(seconds: u64) -> AuthorizedScript {

@@ -79,8 +79,9 @@ impl Runs {
         if let Some(governance) = &self.governance {
             governance.script_started(&id).await.map_err(|_| ScriptError::NotAudited)?;
         }
-        let run = AssertUnwindSafe(self.executor.run(script, limits, cancel)).catch_unwind();
-        let outcome = run.await.unwrap_or(Err(RunError::Panicked));
+        let run = async { self.executor.run(script, limits, cancel).await };
+        let outcome = AssertUnwindSafe(run).catch_unwind().await;
+        let outcome = outcome.unwrap_or(Err(RunError::Panicked));
         match &outcome {
             Ok(Outcome { ending, duration, .. }) => {
                 tracing::info!(verification_id = %id, ?ending, ?duration, "run ended");

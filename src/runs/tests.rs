@@ -1,4 +1,3 @@
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
@@ -7,51 +6,15 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::aibom::Inventory;
 use crate::config::Settings;
-use crate::executor::{
-    Captured, Ending, FindInstallation, ProjectRun, Readiness, Run, Start, TakeInventory,
-};
+use crate::executor::Ending;
+use crate::executor::fake::FakeExecutor;
 use crate::gateway::Grant;
 use crate::gateway::tests::granted;
 use crate::governance::{AuditFilter, PolicyFile, Store};
 use crate::sandbox::Tier;
 
 use super::*;
-
-/// What the fake executor does when it is asked to run a script.
-type Act = Box<dyn Fn() -> Result<Outcome, RunError> + Send + Sync>;
-
-/// Runs nothing, and counts how often it was asked to.
-struct FakeExecutor {
-    act: Act,
-    runs: Mutex<usize>,
-}
-
-impl Executor for FakeExecutor {
-    fn run(&self, _: AuthorizedScript, _: RunLimits, _: CancellationToken) -> Run<'_> {
-        *self.runs.lock().unwrap() += 1;
-        Box::pin(async { (self.act)() })
-    }
-
-    fn readiness(&self) -> Readiness<'_> {
-        Box::pin(async { Ok(None) })
-    }
-
-    fn run_project(&self, _project: ProjectRun, _cancel: CancellationToken) -> Run<'_> {
-        Box::pin(async { Ok(Outcome::never_started()) })
-    }
-
-    fn installation(&self) -> FindInstallation<'_> {
-        Box::pin(async { None })
-    }
-
-    fn inventory(&self, modules: Vec<String>) -> TakeInventory<'_> {
-        assert_eq!(modules, ["sympy"]);
-        let inventory = Inventory { python: "3.11.2".to_owned(), packages: BTreeMap::new() };
-        Box::pin(async { Some(inventory) })
-    }
-}
 
 /// The funnel under test with all that it tells.
 struct Harness {
@@ -69,8 +32,10 @@ fn harness(
     let store = Store::open(folder.path()).unwrap();
     let session = Arc::new(Session::new(None));
     let (seen, place) = (store.clone(), folder.path().to_owned());
-    let act: Act = Box::new(move || act(&seen, &place));
-    let executor = Arc::new(FakeExecutor { act, runs: Mutex::default() });
+    let executor = Arc::new(FakeExecutor::new(move |_, _, _| {
+        let outcome = act(&seen, &place);
+        Box::pin(async { outcome })
+    }));
     let (settings, _) = Settings::from_lookup(|_| None);
     let policy = Arc::new(PolicyFile::new(folder.path().join("policy.toml")));
     let shared: Arc<dyn Executor> = executor.clone();
@@ -105,15 +70,7 @@ fn script() -> AuthorizedScript {
 }
 
 fn finished() -> Outcome {
-    Outcome {
-        ending: Ending::Exited(0),
-        stdout: Captured::default(),
-        stderr: Captured::default(),
-        duration: Duration::ZERO,
-        tier: Some(Tier::T3),
-        memory_bound: None,
-        start: Start::Cold,
-    }
+    Outcome { ending: Ending::Exited(0), tier: Some(Tier::T3), ..Outcome::never_started() }
 }
 
 /// The events of the log with their outcomes, the oldest first.
@@ -164,7 +121,7 @@ async fn without_a_row_about_its_start_there_is_no_run() {
     remove_log(harness.folder.path());
     let error = harness.run().await.unwrap_err();
     assert!(matches!(error, ScriptError::NotAudited), "{error}");
-    assert_eq!(*harness.executor.runs.lock().unwrap(), 1);
+    assert_eq!(harness.executor.runs(), 1);
 }
 
 #[tokio::test]

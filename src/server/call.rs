@@ -261,3 +261,54 @@ impl Server {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::executor::fake::FakeExecutor;
+    use crate::executor::{Ending, Outcome};
+
+    fn server(never_ready: bool) -> (Arc<FakeExecutor>, Server) {
+        let mut fake = FakeExecutor::new(|_, _, _| {
+            Box::pin(async {
+                Ok(Outcome { ending: Ending::Exited(0), ..Outcome::never_started() })
+            })
+        });
+        fake.never_ready = never_ready;
+        let executor = Arc::new(fake);
+        let gate = |name: &str| (name == "QWED_MCP_TRUSTED_CODE_EXECUTION").then(|| "true".into());
+        let (settings, _) = Settings::from_lookup(gate);
+        (executor.clone(), Server::new(&settings, executor, None, None))
+    }
+
+    async fn call(server: &Server, background: bool, cancel: CancellationToken) -> Reply {
+        let request = RequestKey("1".to_owned());
+        let caller = Caller { request, cancel, token: None, waits_for_turn: Arc::default() };
+        let arguments = json!({ "code": "print(1)", "background": background });
+        let arguments = arguments.as_object().unwrap().clone();
+        server.call("execute_python_code", arguments, caller).await
+    }
+
+    #[tokio::test]
+    async fn a_caller_who_leaves_before_the_sandbox_is_known_permits_nothing() {
+        for background in [false, true] {
+            let (executor, server) = server(true);
+            let cancel = CancellationToken::new();
+            let leave = async {
+                tokio::task::yield_now().await;
+                cancel.cancel();
+            };
+            let (reply, ()) = tokio::join!(call(&server, background, cancel.clone()), leave);
+            assert!(reply.is_error);
+            assert_eq!(reply.texts, ["Execution was cancelled."]);
+            assert_eq!(executor.runs(), 0);
+        }
+        // The same call of a caller who stays.
+        let (executor, server) = server(false);
+        let reply = call(&server, false, CancellationToken::new()).await;
+        assert!(reply.has_succeeded(), "{reply:?}");
+        assert_eq!(executor.runs(), 1);
+    }
+}
