@@ -5,39 +5,7 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Arguments, Grant, Tool, VerificationId};
-
-/// A decision, with the permission to carry the call out or without.
-#[derive(Debug)]
-pub(crate) enum Decision {
-    /// The call may be carried out, as far as the grant goes.
-    Allow {
-        /// The decision as the documents describe it.
-        record: DecisionRecord,
-        /// The permission itself.
-        grant: Grant,
-    },
-    /// The call is refused; the record's status says by whom.
-    Refuse(DecisionRecord),
-    /// The caller gave the call up before it was decided.
-    Withdrawn(DecisionRecord),
-}
-
-impl Decision {
-    /// Returns the decision as the documents describe it.
-    pub(crate) fn record(&self) -> &DecisionRecord {
-        match self {
-            Self::Allow { record, .. } | Self::Refuse(record) | Self::Withdrawn(record) => record,
-        }
-    }
-
-    /// Returns the decision as the documents describe it, and drops any permission.
-    pub(super) fn into_record(self) -> DecisionRecord {
-        match self {
-            Self::Allow { record, .. } | Self::Refuse(record) | Self::Withdrawn(record) => record,
-        }
-    }
-}
+use super::{Arguments, Tool, VerificationId};
 
 /// The documented fields of a decision.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -13,16 +13,16 @@ mod policy;
 mod script;
 #[cfg(test)]
 pub(crate) mod tests;
+mod tool;
 mod verification_id;
 mod verified;
 
-pub(crate) use decision::Decision;
 pub use decision::{DecisionRecord, ErrorCode, RiskLevel, Status};
 pub(crate) use job_id::JobId;
-pub(crate) use policy::Tool;
 pub(crate) use script::{AuthorizedScript, SourceCode};
+pub(crate) use tool::Tool;
 pub use verification_id::VerificationId;
-pub(crate) use verified::{Grant, Verified};
+pub(crate) use verified::{Decision, Grant, Verified};
 
 use serde_json::{Map, Value};
 

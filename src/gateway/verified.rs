@@ -1,6 +1,6 @@
-//! Verified code on its way to the permission to run, which the sandbox has the last word on.
+//! The last step of a decision: verified code, the sandbox's word, and the permission to run.
 
-use super::{AuthorizedScript, Decision, DecisionRecord, ErrorCode, JobId, SourceCode, Status};
+use super::{AuthorizedScript, DecisionRecord, ErrorCode, JobId, SourceCode, Status};
 
 /// The permission that an allowed call has. Only the gateway makes one.
 #[derive(Debug)]
@@ -11,6 +11,38 @@ pub(crate) enum Grant {
     ExecuteInBackground(AuthorizedScript),
     /// Tell the state of a job.
     JobStatus(JobId),
+}
+
+/// A decision, with the permission to carry the call out or without.
+#[derive(Debug)]
+pub(crate) enum Decision {
+    /// The call may be carried out, as far as the grant goes.
+    Allow {
+        /// The decision as the documents describe it.
+        record: DecisionRecord,
+        /// The permission itself.
+        grant: Grant,
+    },
+    /// The call is refused; the record's status says by whom.
+    Refuse(DecisionRecord),
+    /// The caller gave the call up before it was decided.
+    Withdrawn(DecisionRecord),
+}
+
+impl Decision {
+    /// Returns the decision as the documents describe it.
+    pub(crate) fn record(&self) -> &DecisionRecord {
+        match self {
+            Self::Allow { record, .. } | Self::Refuse(record) | Self::Withdrawn(record) => record,
+        }
+    }
+
+    /// Returns the decision as the documents describe it, and drops any permission.
+    pub(super) fn into_record(self) -> DecisionRecord {
+        match self {
+            Self::Allow { record, .. } | Self::Refuse(record) | Self::Withdrawn(record) => record,
+        }
+    }
 }
 
 /// A script that passed the analysis and the admin gate. It is no permission to run it.

@@ -1,0 +1,32 @@
+//! The tools that the gateway decides about.
+
+/// A tool that the gateway decides about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tool {
+    /// Runs a script.
+    ExecutePythonCode,
+    /// Tells the state of a background job.
+    VerificationStatus,
+}
+
+impl Tool {
+    /// Returns the name that clients call the tool by.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::ExecutePythonCode => "execute_python_code",
+            Self::VerificationStatus => "verification_status",
+        }
+    }
+
+    /// Returns the message of a decision that allows a call of the tool.
+    pub(super) fn verified_message(self) -> &'static str {
+        match self {
+            Self::ExecutePythonCode => {
+                "Python execution request passed deterministic verification."
+            }
+            Self::VerificationStatus => {
+                "Verification status lookup passed deterministic validation."
+            }
+        }
+    }
+}
