@@ -6,7 +6,7 @@
 use ruff_text_size::TextSize;
 
 use super::finding::{FindingKind, Found};
-use super::index::INDEX;
+use super::knowledge::index::INDEX;
 use super::rules::Special;
 
 /// The declarations that change nothing, in lower case, with `-` for `_`.

@@ -10,10 +10,8 @@
 //! | `bounds` | no input can crash the parser |
 //! | `encoding` | Python must read the same program as this |
 //! | `symbols` | which name is bound where, and to what |
-//! | `check` | walks the statements; imports |
-//! | `evaluate`, `names`, `calls`, `callers`, `texts` | what an expression may be: `value` says what can be known |
-//! | `objects`, `index` | what is known about things from outside, and what the rules say |
-//! | `conditions` | when a call is dangerous |
+//! | `engine` | walks the statements, evaluates the expressions, and judges calls |
+//! | `knowledge` | what is known about values and things from outside, and what the rules say |
 //! | `finding` | what is said about it |
 //! | `fallback` | raw patterns, when the source does not parse |
 //!
@@ -21,31 +19,23 @@
 //! which are published without a semver promise.
 
 mod bounds;
-mod callers;
-mod calls;
-mod check;
-mod conditions;
 mod encoding;
-mod evaluate;
+mod engine;
 mod fallback;
 mod finding;
-mod index;
-mod names;
-mod objects;
+mod knowledge;
 pub mod rules;
-mod stdlib;
 mod symbols;
 #[cfg(test)]
 mod tests;
-mod texts;
-mod value;
 
 pub use bounds::{NESTING_MAX, SOURCE_BYTES_MAX};
 pub use finding::{Analysis, Finding, FindingKind, Position};
 pub use rules::{Rule, Severity};
 
 use bounds::Nesting;
-use check::Pass;
+use engine::expressions;
+use engine::statements::{self, Pass};
 use finding::{Checked, Found};
 use ruff_python_ast::PySourceType;
 use thiserror::Error;
@@ -81,7 +71,7 @@ pub fn analyze(source: &str) -> Result<Analysis, AnalysisError> {
         std::panic::catch_unwind(analysis).map_err(|_| AnalysisError::Panicked)
     };
     match bounds::nesting(source) {
-        Nesting::Shallow => analysis(evaluate::LEVEL_MAX),
+        Nesting::Shallow => analysis(expressions::LEVEL_MAX),
         Nesting::Deep => bounds::with_large_stack(|| analysis(NESTING_MAX)),
         Nesting::TooDeep => Ok(refusal(FindingKind::TooDeep)),
     }
@@ -93,7 +83,8 @@ fn refusal(kind: FindingKind) -> Analysis {
 
 /// What is found in a text of code that the script runs.
 fn found_in_code(source: &str, text_depth: usize) -> Vec<Found> {
-    found_in(source, Pass { level_max: evaluate::LEVEL_MAX, text_depth, is_formula: false }).found
+    found_in(source, Pass { level_max: expressions::LEVEL_MAX, text_depth, is_formula: false })
+        .found
 }
 
 /// Parses and checks. The caller has made sure that the stack holds the tree: building it, walking
@@ -104,7 +95,7 @@ fn found_in(source: &str, pass: Pass) -> Checked {
     let parsed = ruff_python_parser::parse_unchecked_source(source, PySourceType::Python);
     match parsed.errors().first() {
         None => {
-            let checked = check::check(parsed.syntax(), source, pass);
+            let checked = statements::check(parsed.syntax(), source, pass);
             found.extend(checked.found);
             imports = checked.imports;
         }

@@ -8,14 +8,14 @@ use ruff_python_ast::{Expr, ExprCall};
 use ruff_text_size::Ranged as _;
 
 use super::conditions::Arguments;
-use super::evaluate::{Analyzer, Role};
-use super::finding::FindingKind;
-use super::index::INDEX;
-use super::objects;
-use super::rules::{Condition, Rule, Special};
-use super::stdlib;
+use super::expressions::{Analyzer, Role};
 use super::texts;
-use super::value::{Value, Values};
+use crate::safety::finding::FindingKind;
+use crate::safety::knowledge::index::INDEX;
+use crate::safety::knowledge::objects;
+use crate::safety::knowledge::stdlib;
+use crate::safety::knowledge::value::{Value, Values};
+use crate::safety::rules::{Condition, Rule, Special};
 
 /// Builtins that only look at their arguments; for these at the first alone.
 const LOOK_AT_FIRST: &[&str] =

@@ -2,7 +2,7 @@
 //! from others.
 
 /// Whether a module of this top-level name is in the standard library.
-pub(super) fn contains(name: &str) -> bool {
+pub(in crate::safety) fn contains(name: &str) -> bool {
     MODULES.binary_search(&name).is_ok()
 }
 
@@ -52,7 +52,7 @@ const MODULES: &[&str] = &[
 
 /// Whether the module of this name holds `os`, `sys` or `builtins`, as most that are written in
 /// Python do. Only those that are not dangerous by themselves.
-pub(super) fn holds_modules(name: &str) -> bool {
+pub(in crate::safety) fn holds_modules(name: &str) -> bool {
     HOLDING.binary_search(&name).is_ok()
 }
 

@@ -8,12 +8,12 @@ use ruff_python_ast::Expr;
 use ruff_text_size::TextSize;
 use smallvec::SmallVec;
 
-use super::evaluate::{Analyzer, Memo};
-use super::finding::FindingKind;
-use super::index::INDEX;
-use super::objects;
-use super::symbols::{BindingId, Source, Symbol};
-use super::value::{Value, Values};
+use super::expressions::{Analyzer, Memo};
+use crate::safety::finding::FindingKind;
+use crate::safety::knowledge::index::INDEX;
+use crate::safety::knowledge::objects;
+use crate::safety::knowledge::value::{Value, Values};
+use crate::safety::symbols::{BindingId, Source, Symbol};
 
 /// How many names are followed from one to the next.
 const DEPTH_MAX: usize = 64;

@@ -6,9 +6,9 @@ use ruff_python_ast::{
     Expr, ExprBinOp, ExprFString, ExprSlice, FStringPart, InterpolatedStringElement, Operator,
 };
 
-use super::evaluate::{Analyzer, Role};
-use super::objects;
-use super::value::{ITEMS_MAX, TEXT_BYTES_MAX, Value, Values};
+use super::expressions::{Analyzer, Role};
+use crate::safety::knowledge::objects;
+use crate::safety::knowledge::value::{ITEMS_MAX, TEXT_BYTES_MAX, Value, Values};
 
 impl<'a> Analyzer<'a, '_> {
     /// `+`, `%`, `*` of texts and sequences, and `/` of paths.

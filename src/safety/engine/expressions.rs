@@ -14,18 +14,18 @@ use ruff_python_ast::{Expr, ExprAttribute, ExprName, ExprSubscript, Number, Stmt
 use ruff_text_size::{Ranged as _, TextRange, TextSize};
 
 use super::callers::Callers;
-use super::check::Pass;
 use super::conditions::names_internals;
-use super::finding::{FindingKind, Found};
-use super::index::{INDEX, Verdict, top};
-use super::objects;
-use super::rules::Rule;
-use super::symbols::{self, ScopeId, Symbols};
+use super::statements::Pass;
 use super::texts;
-use super::value::{Value, Values};
+use crate::safety::finding::{FindingKind, Found};
+use crate::safety::knowledge::index::{INDEX, Verdict, top};
+use crate::safety::knowledge::objects;
+use crate::safety::knowledge::value::{Value, Values};
+use crate::safety::rules::Rule;
+use crate::safety::symbols::{self, ScopeId, Symbols};
 
 /// How deep expressions and the names in them are followed on an ordinary stack.
-pub(super) const LEVEL_MAX: usize = 150;
+pub(in crate::safety) const LEVEL_MAX: usize = 150;
 /// The most findings that are collected; one is enough to refuse.
 const FOUND_MAX: usize = 1_000;
 /// How much of the source a finding repeats, in bytes.
@@ -33,7 +33,7 @@ const WRITTEN_BYTES: usize = 120;
 
 /// What becomes of the value of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
+pub(in crate::safety) enum Role {
     /// It goes somewhere: into a call, a container, a result.
     Value,
     /// It gets a name, and is found again under it.

@@ -10,13 +10,13 @@ use smallvec::SmallVec;
 /// The most alternatives that are kept for one value; with more it counts as unknown.
 const ALTERNATIVES_MAX: usize = 16;
 /// The longest text that is folded, in bytes: a name of an attribute is short.
-pub(super) const TEXT_BYTES_MAX: usize = 16 * 1024;
+pub(in crate::safety) const TEXT_BYTES_MAX: usize = 16 * 1024;
 /// The most elements of a sequence that are kept.
-pub(super) const ITEMS_MAX: usize = 64;
+pub(in crate::safety) const ITEMS_MAX: usize = 64;
 
 /// Something that an expression may evaluate to.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Value<'a> {
+pub(in crate::safety) enum Value<'a> {
     /// A text.
     Text(Cow<'a, str>),
     /// Bytes.
@@ -49,30 +49,30 @@ pub(super) enum Value<'a> {
 
 /// All that an expression may evaluate to, as far as that is known.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Values<'a> {
+pub(in crate::safety) struct Values<'a> {
     /// The known alternatives.
-    pub(super) known: SmallVec<[Value<'a>; 1]>,
+    pub(in crate::safety) known: SmallVec<[Value<'a>; 1]>,
     /// Whether there may be others.
-    pub(super) is_open: bool,
+    pub(in crate::safety) is_open: bool,
 }
 
 impl<'a> Values<'a> {
     /// Nothing is known.
-    pub(super) fn unknown() -> Self {
+    pub(in crate::safety) fn unknown() -> Self {
         Self { known: SmallVec::new(), is_open: true }
     }
 
     /// Exactly this.
-    pub(super) fn one(value: Value<'a>) -> Self {
+    pub(in crate::safety) fn one(value: Value<'a>) -> Self {
         Self { known: SmallVec::from_iter([value]), is_open: false }
     }
 
-    pub(super) fn text(text: impl Into<Cow<'a, str>>) -> Self {
+    pub(in crate::safety) fn text(text: impl Into<Cow<'a, str>>) -> Self {
         let text = text.into();
         if text.len() > TEXT_BYTES_MAX { Self::unknown() } else { Self::one(Value::Text(text)) }
     }
 
-    pub(super) fn bytes(bytes: Vec<u8>) -> Self {
+    pub(in crate::safety) fn bytes(bytes: Vec<u8>) -> Self {
         if bytes.len() > TEXT_BYTES_MAX {
             Self::unknown()
         } else {
@@ -82,7 +82,7 @@ impl<'a> Values<'a> {
 
     /// A sequence of these. Of sequences in sequences in sequences nothing is kept: `x = [x]`, over
     /// and over, would nest without end.
-    pub(super) fn items(items: Vec<Self>) -> Self {
+    pub(in crate::safety) fn items(items: Vec<Self>) -> Self {
         let is_sequence = |value: &Value<'_>| matches!(value, Value::Items(_));
         let nests = |value: &Value<'_>| match value {
             Value::Items(items) => items.iter().any(|item| item.known.iter().any(is_sequence)),
@@ -96,13 +96,13 @@ impl<'a> Values<'a> {
     }
 
     /// The same alternatives, and possibly others.
-    pub(super) fn or_others(mut self) -> Self {
+    pub(in crate::safety) fn or_others(mut self) -> Self {
         self.is_open = true;
         self
     }
 
     /// Adds what `other` may be.
-    pub(super) fn add(&mut self, other: Self) {
+    pub(in crate::safety) fn add(&mut self, other: Self) {
         self.is_open |= other.is_open;
         for value in other.known {
             if self.known.contains(&value) {
@@ -117,21 +117,21 @@ impl<'a> Values<'a> {
     }
 
     /// The value, if there is exactly one.
-    pub(super) fn single(&self) -> Option<&Value<'a>> {
+    pub(in crate::safety) fn single(&self) -> Option<&Value<'a>> {
         match self.known.as_slice() {
             [value] if !self.is_open => Some(value),
             _ => None,
         }
     }
 
-    pub(super) fn as_text(&self) -> Option<&str> {
+    pub(in crate::safety) fn as_text(&self) -> Option<&str> {
         match self.single()? {
             Value::Text(text) => Some(text),
             _ => None,
         }
     }
 
-    pub(super) fn as_number(&self) -> Option<i64> {
+    pub(in crate::safety) fn as_number(&self) -> Option<i64> {
         match self.single()? {
             Value::Number(number) => Some(*number),
             _ => None,
@@ -139,7 +139,7 @@ impl<'a> Values<'a> {
     }
 
     /// The known texts, and whether the value can be nothing else.
-    pub(super) fn texts(&self) -> (impl Iterator<Item = &str>, bool) {
+    pub(in crate::safety) fn texts(&self) -> (impl Iterator<Item = &str>, bool) {
         let is_text = |value: &Value<'_>| matches!(value, Value::Text(_));
         let is_complete = !self.is_open && self.known.iter().all(is_text);
         let texts = self.known.iter().filter_map(|value| match value {
@@ -150,7 +150,7 @@ impl<'a> Values<'a> {
     }
 
     /// What an iteration over this yields: the elements one after the other, or nothing known.
-    pub(super) fn elements(&self) -> Option<Vec<Self>> {
+    pub(in crate::safety) fn elements(&self) -> Option<Vec<Self>> {
         match self.single()? {
             Value::Items(items) => Some(items.to_vec()),
             Value::Text(text) if text.len() <= ITEMS_MAX * 4 => {
@@ -164,7 +164,7 @@ impl<'a> Values<'a> {
     }
 
     /// What one step of an iteration over this may yield.
-    pub(super) fn any_element(&self) -> Self {
+    pub(in crate::safety) fn any_element(&self) -> Self {
         let Some(elements) = self.elements() else { return Self::unknown() };
         let mut any = Self::default();
         for element in elements {

@@ -5,15 +5,15 @@
 use ruff_python_ast::{Expr, PySourceType};
 use smallvec::SmallVec;
 
-use super::bounds;
-use super::check::{self, Pass};
-use super::evaluate::Analyzer;
-use super::finding::Found;
-use super::index::INDEX;
-use super::objects;
-use super::rules::{Condition, Severity};
-use super::symbols::elements;
-use super::value::{Value, Values};
+use super::expressions::Analyzer;
+use super::statements::{self, Pass};
+use crate::safety::bounds;
+use crate::safety::finding::Found;
+use crate::safety::knowledge::index::INDEX;
+use crate::safety::knowledge::objects;
+use crate::safety::knowledge::value::{Value, Values};
+use crate::safety::rules::{Condition, Severity};
+use crate::safety::symbols::elements;
 
 /// How many texts of code may be one in the other.
 const TEXT_DEPTH_MAX: usize = 2;
@@ -198,7 +198,7 @@ impl<'a> Analyzer<'a, '_> {
     fn is_dangerous_code(&self, text: &str) -> bool {
         self.pass.text_depth == TEXT_DEPTH_MAX
             || !bounds::is_nested_at_most(text, TEXT_NESTING_MAX)
-            || super::found_in_code(text, self.pass.text_depth + 1).iter().any(is_blocking)
+            || crate::safety::found_in_code(text, self.pass.text_depth + 1).iter().any(is_blocking)
     }
 }
 
@@ -241,7 +241,7 @@ pub(super) fn is_dangerous_formula(text: &str) -> bool {
         return text.contains("__");
     }
     let pass = Pass { level_max: TEXT_NESTING_MAX, text_depth: TEXT_DEPTH_MAX, is_formula: true };
-    check::check(parsed.syntax(), text, pass).found.iter().any(is_blocking)
+    statements::check(parsed.syntax(), text, pass).found.iter().any(is_blocking)
 }
 
 fn is_blocking(found: &Found) -> bool {

@@ -10,9 +10,9 @@ use ruff_python_ast::{Expr, ExprCall, ExprContext, Stmt, StmtFunctionDef};
 use ruff_text_size::{Ranged as _, TextRange};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::evaluate::Analyzer;
-use super::symbols::{MODULE, ScopeId, Symbols};
-use super::value::Values;
+use super::expressions::Analyzer;
+use crate::safety::knowledge::value::Values;
+use crate::safety::symbols::{MODULE, ScopeId, Symbols};
 
 /// The most calls of one function that are looked at.
 const CALLS_MAX: usize = 32;

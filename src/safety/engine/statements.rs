@@ -13,16 +13,16 @@ use ruff_python_ast::{
 use ruff_text_size::{Ranged as _, TextRange};
 
 use super::conditions::is_dangerous_formula;
-use super::evaluate::{Analyzer, Role};
-use super::finding::{Checked, FindingKind};
-use super::index::INDEX;
-use super::objects;
-use super::rules::{Rule, Special};
-use super::symbols::{ScopeKind, Symbols};
-use super::value::{Value, Values};
+use super::expressions::{Analyzer, Role};
+use crate::safety::finding::{Checked, FindingKind};
+use crate::safety::knowledge::index::INDEX;
+use crate::safety::knowledge::objects;
+use crate::safety::knowledge::value::{Value, Values};
+use crate::safety::rules::{Rule, Special};
+use crate::safety::symbols::{self, ScopeKind, Symbols};
 
 /// Everything in `module` that a rule finds, and what it imports, in the order of the walk.
-pub(super) fn check(module: &ModModule, source: &str, pass: Pass) -> Checked {
+pub(in crate::safety) fn check(module: &ModModule, source: &str, pass: Pass) -> Checked {
     let symbols = Symbols::of(module);
     let mut analyzer = Analyzer::new(source, &module.body, &symbols, pass);
     analyzer.visit_body(&module.body);
@@ -31,13 +31,13 @@ pub(super) fn check(module: &ModModule, source: &str, pass: Pass) -> Checked {
 
 /// What is looked at, and how far.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pass {
+pub(in crate::safety) struct Pass {
     /// How deep expressions may nest, with the names in them that are followed.
-    pub(super) level_max: usize,
+    pub(in crate::safety) level_max: usize,
     /// How many texts of code are around this one.
-    pub(super) text_depth: usize,
+    pub(in crate::safety) text_depth: usize,
     /// Whether this is a formula: a name alone is a symbol in it.
-    pub(super) is_formula: bool,
+    pub(in crate::safety) is_formula: bool,
 }
 
 impl<'a> Visitor<'a> for Analyzer<'a, '_> {
@@ -240,10 +240,10 @@ impl<'a> Analyzer<'a, '_> {
         };
         let is_annotation = self.is_annotation || targets.iter().any(sets_annotations);
         let outer = std::mem::replace(&mut self.is_annotation, is_annotation);
-        let literal = super::symbols::elements(value);
+        let literal = symbols::elements(value);
         let is_taken_apart = !literal.is_empty()
             && targets.iter().all(|target| {
-                let parts = super::symbols::elements(target);
+                let parts = symbols::elements(target);
                 parts.len() == literal.len() && parts.iter().all(Expr::is_name_expr)
             });
         if is_taken_apart {
@@ -261,7 +261,7 @@ impl<'a> Analyzer<'a, '_> {
 
     /// What is iterated over: its elements go to the target, wherever that is.
     fn iterated(&mut self, expr: &'a Expr) -> Values<'a> {
-        let is_display = !super::symbols::elements(expr).is_empty();
+        let is_display = !symbols::elements(expr).is_empty();
         self.evaluate(expr, if is_display { Role::Value } else { Role::Alias })
     }
 

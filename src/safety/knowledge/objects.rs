@@ -7,11 +7,11 @@ use std::sync::LazyLock;
 
 use rustc_hash::FxHashMap;
 
-use super::evaluate::Role;
 use super::index::{INDEX, Verdict};
-use super::rules::{Condition, Rule, Special};
 use super::stdlib;
 use super::value::{Value, Values};
+use crate::safety::engine::expressions::Role;
+use crate::safety::rules::{Condition, Rule, Special};
 
 /// The builtins that the analysis knows by itself; those that a rule names come in addition.
 const KNOWN_BUILTINS: &[&str] = &[
@@ -106,10 +106,10 @@ const CLASSES: &[(&str, &str)] = &[
 ];
 
 /// What a stream in memory counts as.
-pub(super) const IN_MEMORY: &str = "io.BytesIO";
+pub(in crate::safety) const IN_MEMORY: &str = "io.BytesIO";
 
 /// The qualified name of a builtin that the analysis knows.
-pub(super) fn builtin(name: &str) -> Option<&'static str> {
+pub(in crate::safety) fn builtin(name: &str) -> Option<&'static str> {
     static BY_NAME: LazyLock<FxHashMap<&str, &'static str>> = LazyLock::new(|| {
         let named = |path: &&'static str| Some((path.strip_prefix("builtins.")?, *path));
         KNOWN_BUILTINS.iter().chain(INDEX.objects()).filter_map(named).collect()
@@ -118,18 +118,18 @@ pub(super) fn builtin(name: &str) -> Option<&'static str> {
 }
 
 /// The module that a name means where nothing binds it.
-pub(super) fn well_known_module(name: &str) -> Option<&'static str> {
+pub(in crate::safety) fn well_known_module(name: &str) -> Option<&'static str> {
     WELL_KNOWN_MODULES.iter().copied().find(|module| *module == name)
 }
 
 /// The module that an attribute of this name may be, of an object of which nothing is known.
-pub(super) fn far_reaching(attribute: &str) -> Option<&'static str> {
+pub(in crate::safety) fn far_reaching(attribute: &str) -> Option<&'static str> {
     let name = attribute.strip_prefix('_').unwrap_or(attribute);
     FAR_REACHING.iter().copied().find(|module| *module == name)
 }
 
 /// The module that an attribute of this name is, of a module that is not in the standard library.
-pub(super) fn behind_others(attribute: &str) -> Option<&'static str> {
+pub(in crate::safety) fn behind_others(attribute: &str) -> Option<&'static str> {
     // Arrays have an attribute of this name; modules have the module.
     let ctypes =
         || (attribute.strip_prefix('_').unwrap_or(attribute) == "ctypes").then_some("ctypes");
@@ -137,22 +137,22 @@ pub(super) fn behind_others(attribute: &str) -> Option<&'static str> {
 }
 
 /// What a call of the class or function `path` returns, if its instances are followed.
-pub(super) fn instance_of(path: &str) -> Option<&'static str> {
+pub(in crate::safety) fn instance_of(path: &str) -> Option<&'static str> {
     CLASSES.iter().find(|(class, _)| *class == path).map(|(_, instance)| *instance)
 }
 
 /// Whether what is made from such an instance is one again: the parent of a path is a path.
-pub(super) fn is_sticky(class: &str) -> bool {
+pub(in crate::safety) fn is_sticky(class: &str) -> bool {
     class == "pathlib.Path"
 }
 
 /// A qualified name as it is shown: builtins by their name alone.
-pub(super) fn shown(path: &str) -> String {
+pub(in crate::safety) fn shown(path: &str) -> String {
     path.strip_prefix("builtins.").unwrap_or(path).to_owned()
 }
 
 /// The member `name` of what `base` is known to be.
-pub(super) fn member<'a>(base: &Values<'a>, name: &str) -> Values<'a> {
+pub(in crate::safety) fn member<'a>(base: &Values<'a>, name: &str) -> Values<'a> {
     let mut values = Values { is_open: base.is_open, ..Values::default() };
     for value in &base.known {
         values.add(match value {
@@ -178,7 +178,7 @@ pub(super) fn member<'a>(base: &Values<'a>, name: &str) -> Values<'a> {
 }
 
 /// The member `name` of the module, class or function `path`.
-pub(super) fn member_of_object<'a>(path: &str, name: &str) -> Values<'a> {
+pub(in crate::safety) fn member_of_object<'a>(path: &str, name: &str) -> Values<'a> {
     if path == "builtins.__builtins__" {
         return member_of_object("builtins", name);
     }
@@ -224,7 +224,7 @@ fn looks_up(method: &str) -> bool {
 }
 
 /// What a rule finds in `value` when it goes where it is not followed: its name and the rule.
-pub(super) fn escaping(
+pub(in crate::safety) fn escaping(
     value: &Value<'_>,
     as_what: Role,
 ) -> Option<(String, Option<&'static Rule>)> {
@@ -265,12 +265,12 @@ pub(super) fn escaping(
 }
 
 /// Whether the members of this namespace are dangerous.
-pub(super) fn is_dangerous(namespace: &str) -> bool {
+pub(in crate::safety) fn is_dangerous(namespace: &str) -> bool {
     INDEX.is_carrier(namespace) || namespace == "sys.modules" || stdlib::holds_modules(namespace)
 }
 
 /// The rule about taking any member of this namespace.
-pub(super) fn rule_of_namespace(namespace: &str) -> Option<&'static Rule> {
+pub(in crate::safety) fn rule_of_namespace(namespace: &str) -> Option<&'static Rule> {
     match INDEX.verdict(namespace) {
         Verdict::Found(rule) => Some(rule),
         Verdict::Carrier | Verdict::Clear => INDEX.special(Special::ComputedName),

@@ -4,11 +4,11 @@ use std::sync::LazyLock;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::rules::{self, Condition, Rule, Special, Target};
 use super::{objects, stdlib};
+use crate::safety::rules::{self, Condition, Rule, Special, Target};
 
 /// The prepared table.
-pub(super) static INDEX: LazyLock<Index> = LazyLock::new(Index::new);
+pub(in crate::safety) static INDEX: LazyLock<Index> = LazyLock::new(Index::new);
 
 /// Members that every module has, and that tell its name or place only.
 const OF_EVERY_MODULE: &[&str] =
@@ -16,7 +16,7 @@ const OF_EVERY_MODULE: &[&str] =
 
 /// What the rules say about a qualified name.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Verdict {
+pub(in crate::safety) enum Verdict {
     /// No rule finds it.
     Clear,
     /// This rule finds it.
@@ -26,7 +26,7 @@ pub(super) enum Verdict {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Index {
+pub(in crate::safety) struct Index {
     objects: FxHashMap<&'static str, &'static Rule>,
     carriers: FxHashMap<&'static str, (&'static Rule, FxHashSet<&'static str>)>,
     /// Modules of which only what other rows name is dangerous.
@@ -79,7 +79,7 @@ impl Index {
     }
 
     /// What the rules say about the object of this qualified name. The longest prefix decides.
-    pub(super) fn verdict(&self, path: &str) -> Verdict {
+    pub(in crate::safety) fn verdict(&self, path: &str) -> Verdict {
         if !self.roots.contains(top(path)) {
             return self.private_member(path);
         }
@@ -112,12 +112,12 @@ impl Index {
     }
 
     /// Whether a row of the table names exactly this object.
-    pub(super) fn names(&self, path: &str) -> bool {
+    pub(in crate::safety) fn names(&self, path: &str) -> bool {
         self.objects.contains_key(path) || self.carriers.contains_key(path)
     }
 
     /// The rule against importing this module: one that finds it, or the one against private modules.
-    pub(super) fn import_rule(&self, module: &str) -> Option<&'static Rule> {
+    pub(in crate::safety) fn import_rule(&self, module: &str) -> Option<&'static Rule> {
         if let Verdict::Found(rule) = self.verdict(module) {
             return Some(rule);
         }
@@ -126,72 +126,79 @@ impl Index {
     }
 
     /// The objects that rows of the table name.
-    pub(super) fn objects(&self) -> impl Iterator<Item = &&'static str> {
+    pub(in crate::safety) fn objects(&self) -> impl Iterator<Item = &&'static str> {
         self.objects.keys()
     }
 
     /// Whether a rule finds this object.
-    pub(super) fn is_found(&self, path: &str) -> bool {
+    pub(in crate::safety) fn is_found(&self, path: &str) -> bool {
         matches!(self.verdict(path), Verdict::Found(_))
     }
 
     /// Whether a row judges calls of exactly this function.
-    pub(super) fn judges(&self, path: &str) -> bool {
+    pub(in crate::safety) fn judges(&self, path: &str) -> bool {
         self.calls.contains_key(path)
     }
 
     /// Whether a row names this whole module.
-    pub(super) fn is_object(&self, path: &str) -> bool {
+    pub(in crate::safety) fn is_object(&self, path: &str) -> bool {
         self.objects.contains_key(path)
     }
 
     /// The rule about bringing in all members of this module.
-    pub(super) fn star_import(&self, path: &str) -> Option<&'static Rule> {
+    pub(in crate::safety) fn star_import(&self, path: &str) -> Option<&'static Rule> {
         let of_carrier = self.carriers.get(path).map(|(rule, _)| *rule);
         let is_holder = self.holders.contains(path);
         of_carrier.or_else(|| is_holder.then(|| self.special(Special::ModuleAsValue)).flatten())
     }
 
-    pub(super) fn is_carrier(&self, path: &str) -> bool {
+    pub(in crate::safety) fn is_carrier(&self, path: &str) -> bool {
         self.carriers.contains_key(path) || self.holders.contains(path)
     }
 
-    pub(super) fn attribute(&self, name: &str) -> Option<&'static Rule> {
+    pub(in crate::safety) fn attribute(&self, name: &str) -> Option<&'static Rule> {
         self.attributes.get(name).copied()
     }
 
     /// The rules for calls of this function, those for everything in its package included.
-    pub(super) fn calls(&self, path: &str) -> impl Iterator<Item = (&'static Rule, Condition)> {
+    pub(in crate::safety) fn calls(
+        &self,
+        path: &str,
+    ) -> impl Iterator<Item = (&'static Rule, Condition)> {
         let exact = self.calls.get(path);
         let package = self.calls.get(top(path)).filter(|_| path.contains('.'));
         exact.into_iter().chain(package).flatten().copied()
     }
 
-    pub(super) fn methods(&self, name: &str) -> &[(&'static Rule, Condition)] {
+    pub(in crate::safety) fn methods(&self, name: &str) -> &[(&'static Rule, Condition)] {
         self.methods.get(name).map_or(&[], Vec::as_slice)
     }
 
     /// Whether a method of this name is refused whatever it is called with.
-    pub(super) fn is_always_refused(&self, name: &str) -> bool {
+    pub(in crate::safety) fn is_always_refused(&self, name: &str) -> bool {
         self.methods(name)
             .iter()
             .any(|(_, condition)| matches!(condition, Condition::Always | Condition::Imported(_)))
     }
 
     /// The rule about texts that are formatted by a method of this name.
-    pub(super) fn formatting(&self, name: &str) -> Option<&'static Rule> {
+    pub(in crate::safety) fn formatting(&self, name: &str) -> Option<&'static Rule> {
         let mut rules = self.methods(name).iter();
         let rule = rules.find(|(_, condition)| *condition == Condition::FormatsInternals);
         rule.map(|(rule, _)| *rule)
     }
 
-    pub(super) fn special(&self, special: Special) -> Option<&'static Rule> {
+    pub(in crate::safety) fn special(&self, special: Special) -> Option<&'static Rule> {
         self.special.iter().find(|(of, _)| *of == special).map(|(_, rule)| *rule)
     }
 
     /// The module that `attribute` of the object `path` is, if it is one: most modules hold others
     /// that they import.
-    pub(super) fn module_behind(&self, path: &str, attribute: &str) -> Option<&'static str> {
+    pub(in crate::safety) fn module_behind(
+        &self,
+        path: &str,
+        attribute: &str,
+    ) -> Option<&'static str> {
         // The streams of `sys` have methods with names of modules.
         if path.rsplit('.').next() == Some(attribute) || path.starts_with("sys.") {
             return None;
@@ -211,6 +218,6 @@ impl Index {
 }
 
 /// The part before the first dot.
-pub(super) fn top(path: &str) -> &str {
+pub(in crate::safety) fn top(path: &str) -> &str {
     path.split_once('.').map_or(path, |(top, _)| top)
 }
