@@ -19,11 +19,11 @@ use crate::safety::knowledge::index::INDEX;
 use crate::safety::knowledge::objects;
 use crate::safety::knowledge::value::{Value, Values};
 use crate::safety::rules::{Rule, Special};
-use crate::safety::symbols::{self, ScopeKind, Symbols};
+use crate::safety::symbols::{self, ScopeKind};
 
 /// Everything in `module` that a rule finds, and what it imports, in the order of the walk.
 pub(in crate::safety) fn check(module: &ModModule, source: &str, pass: Pass) -> Checked {
-    let symbols = Symbols::of(module);
+    let symbols = symbols::build(module);
     let mut analyzer = Analyzer::new(source, &module.body, &symbols, pass);
     analyzer.visit_body(&module.body);
     Checked { found: analyzer.found, imports: analyzer.imports }

@@ -6,9 +6,10 @@
 )]
 #![expect(clippy::wildcard_enum_match_arm, reason = "the enums are the parser's, and long")]
 
-use ruff_python_ast::visitor::Visitor as _;
+use ruff_python_ast::visitor::{self, Visitor};
 use ruff_python_ast::{
-    AnyParameterRef, Comprehension, Expr, Parameters, Stmt, StmtFunctionDef, TypeParams,
+    AnyParameterRef, Comprehension, ElifElseClause, ExceptHandler, Expr, ExprContext, Identifier,
+    MatchCase, ModModule, Parameters, Pattern, Stmt, StmtFunctionDef, TypeParams,
 };
 use ruff_text_size::{Ranged as _, TextRange, TextSize};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -19,10 +20,10 @@ use super::{
     elements,
 };
 
-/// The symbol table of a script with this body.
-pub(super) fn build(body: &[Stmt], range: TextRange) -> Symbols<'_> {
-    let mut builder = Builder::new(range);
-    for stmt in body {
+/// Builds the symbol table of a script.
+pub(in crate::safety) fn build(module: &ModModule) -> Symbols<'_> {
+    let mut builder = Builder::new(module.range());
+    for stmt in &module.body {
         builder.symbols.running.extend(calls_from(stmt));
         builder.visit_stmt(stmt);
     }
@@ -34,6 +35,629 @@ pub(super) fn build(body: &[Stmt], range: TextRange) -> Symbols<'_> {
     let mut symbols = builder.symbols;
     symbols.has_dynamic_names |= builder.namespace_uses > builder.namespace_reads;
     symbols
+}
+
+struct Builder<'a> {
+    symbols: Symbols<'a>,
+    scope: ScopeId,
+    block: TextRange,
+    /// The outermost loop around, in the current scope.
+    in_loop: Option<TextRange>,
+    /// Whether what is bound now is bound each time that the block is entered.
+    starts_block: bool,
+    /// The outermost comprehension, within one.
+    comprehension: Option<TextRange>,
+    /// Bindings of `nonlocal` names, whose owner may be seen only later.
+    nonlocal: Vec<(&'a str, ScopeId, BindingId)>,
+    /// How often `globals`, `locals` or `vars` are named …
+    namespace_uses: usize,
+    /// … and how often that is followed by something that only reads.
+    namespace_reads: usize,
+}
+
+impl Builder<'_> {
+    fn new(range: TextRange) -> Self {
+        let module = Scope {
+            kind: ScopeKind::Module,
+            parent: None,
+            deferred_from: None,
+            names: FxHashMap::default(),
+        };
+        let symbols = Symbols {
+            scopes: vec![module],
+            bindings: Vec::new(),
+            names_len: 0,
+            range,
+            scope_of: FxHashMap::default(),
+            running: Vec::new(),
+            star_imports: Vec::new(),
+            own_attributes: FxHashSet::default(),
+            imported: FxHashSet::default(),
+            has_dynamic_names: false,
+        };
+        Self {
+            symbols,
+            scope: MODULE,
+            block: range,
+            in_loop: None,
+            starts_block: false,
+            comprehension: None,
+            nonlocal: Vec::new(),
+            namespace_uses: 0,
+            namespace_reads: 0,
+        }
+    }
+}
+
+impl<'a> Visitor<'a> for Builder<'a> {
+    fn visit_body(&mut self, body: &'a [Stmt]) {
+        let (Some(first), Some(last)) = (body.first(), body.last()) else { return };
+        let outer = self.block;
+        self.block = TextRange::new(first.start(), last.end());
+        visitor::walk_body(self, body);
+        self.block = outer;
+    }
+
+    fn visit_stmt(&mut self, stmt: &'a Stmt) {
+        match stmt {
+            Stmt::FunctionDef(function) => {
+                self.bind(function.name.as_str(), Source::Function, stmt.end(), self.scope);
+                for decorator in &function.decorator_list {
+                    self.visit_decorator(decorator);
+                }
+                self.visit_parameters(&function.parameters);
+                if let Some(annotation) = &function.returns {
+                    self.visit_annotation(annotation);
+                }
+                let outer = self.scope;
+                self.in_scope(ScopeKind::Function, stmt.range(), |this| {
+                    this.bind_parameters(&function.parameters, Some(function), outer);
+                    this.bind_type_params(function.type_params.as_deref());
+                    visitor::walk_body(this, &function.body);
+                });
+            }
+            Stmt::ClassDef(class) => {
+                self.bind(class.name.as_str(), Source::Class, stmt.end(), self.scope);
+                for decorator in &class.decorator_list {
+                    self.visit_decorator(decorator);
+                }
+                if let Some(arguments) = &class.arguments {
+                    self.visit_arguments(arguments);
+                }
+                self.in_scope(ScopeKind::Class, stmt.range(), |this| {
+                    this.bind_type_params(class.type_params.as_deref());
+                    visitor::walk_body(this, &class.body);
+                });
+            }
+            Stmt::TypeAlias(alias) => {
+                self.bind_target(&alias.name, Source::Unknown, stmt.end());
+                // Its value is computed when it is asked for.
+                self.in_scope(ScopeKind::Function, stmt.range(), |this| {
+                    this.bind_type_params(alias.type_params.as_deref());
+                    this.visit_expr(&alias.value);
+                });
+            }
+            Stmt::Import(_) | Stmt::ImportFrom(_) => self.import(stmt),
+            Stmt::Global(global) => self.declare(&global.names, Elsewhere::Global),
+            Stmt::Nonlocal(nonlocal) => self.declare(&nonlocal.names, Elsewhere::Nonlocal),
+            Stmt::For(_) | Stmt::While(_) => {
+                let outer = self.in_loop;
+                self.in_loop = outer.or(Some(stmt.range()));
+                self.bind_targets_of(stmt);
+                visitor::walk_stmt(self, stmt);
+                self.in_loop = outer;
+            }
+            Stmt::Assert(assert) => {
+                self.visit_part(&assert.test, false);
+                if let Some(message) = &assert.msg {
+                    self.visit_part(message, false);
+                }
+            }
+            _ => {
+                self.bind_targets_of(stmt);
+                visitor::walk_stmt(self, stmt);
+            }
+        }
+    }
+
+    fn visit_expr(&mut self, expr: &'a Expr) {
+        match expr {
+            Expr::Lambda(lambda) => {
+                if let Some(parameters) = &lambda.parameters {
+                    self.visit_parameters(parameters);
+                }
+                let outer = self.scope;
+                self.in_scope(ScopeKind::Function, expr.range(), |this| {
+                    if let Some(parameters) = &lambda.parameters {
+                        this.bind_parameters(parameters, None, outer);
+                    }
+                    this.visit_expr(&lambda.body);
+                });
+            }
+            Expr::ListComp(comp) => {
+                self.comprehension(expr, [Some(&comp.elt), None], &comp.generators);
+            }
+            Expr::SetComp(comp) => {
+                self.comprehension(expr, [Some(&comp.elt), None], &comp.generators);
+            }
+            Expr::Generator(comp) => {
+                self.comprehension(expr, [Some(&comp.elt), None], &comp.generators);
+            }
+            Expr::DictComp(comp) => {
+                self.comprehension(
+                    expr,
+                    [comp.key.as_deref(), Some(&comp.value)],
+                    &comp.generators,
+                );
+            }
+            Expr::BoolOp(bool_op) => {
+                for (index, operand) in bool_op.values.iter().enumerate() {
+                    self.visit_part(operand, index == 0);
+                }
+            }
+            Expr::If(if_expr) => {
+                self.visit_part(&if_expr.test, true);
+                self.visit_part(&if_expr.body, false);
+                self.visit_part(&if_expr.orelse, false);
+            }
+            Expr::Compare(compare) => {
+                self.visit_part(&compare.left, true);
+                for (index, comparator) in compare.comparators.iter().enumerate() {
+                    self.visit_part(comparator, index == 0);
+                }
+                self.count_namespace_use(expr);
+            }
+            Expr::Named(named) => {
+                self.bind_walrus(&named.target, &named.value, expr.end());
+                visitor::walk_expr(self, expr);
+            }
+            _ => {
+                self.count_namespace_use(expr);
+                visitor::walk_expr(self, expr);
+            }
+        }
+    }
+
+    fn visit_except_handler(&mut self, handler: &'a ExceptHandler) {
+        let ExceptHandler::ExceptHandler(except) = handler;
+        if let Some(name) = &except.name {
+            let range = TextRange::new(name.end(), handler.end());
+            self.at_start_of(range, |this| {
+                this.bind(name.as_str(), Source::Unknown, range.start(), this.scope);
+            });
+            // Python takes the name away at the end of the handler.
+            self.symbol(self.scope, name.as_str()).ends_with_handler = true;
+        }
+        if let Some(kind) = &except.type_ {
+            self.visit_part(kind, false);
+        }
+        self.visit_body(&except.body);
+    }
+
+    fn visit_elif_else_clause(&mut self, clause: &'a ElifElseClause) {
+        if let Some(test) = &clause.test {
+            self.visit_part(test, false);
+        }
+        self.visit_body(&clause.body);
+    }
+
+    fn visit_match_case(&mut self, case: &'a MatchCase) {
+        self.at_start_of(TextRange::new(case.pattern.start(), case.end()), |this| {
+            this.visit_pattern(&case.pattern);
+        });
+        if let Some(guard) = &case.guard {
+            self.visit_part(guard, false);
+        }
+        self.visit_body(&case.body);
+    }
+
+    fn visit_pattern(&mut self, pattern: &'a Pattern) {
+        let captured = match pattern {
+            Pattern::MatchAs(capture) => capture.name.as_ref(),
+            Pattern::MatchStar(star) => star.name.as_ref(),
+            Pattern::MatchMapping(mapping) => mapping.rest.as_ref(),
+            _ => None,
+        };
+        if let Some(name) = captured {
+            self.bind(name.as_str(), Source::Unknown, pattern.start(), self.scope);
+        }
+        visitor::walk_pattern(self, pattern);
+    }
+}
+
+impl<'a> Builder<'a> {
+    fn import(&mut self, stmt: &'a Stmt) {
+        match stmt {
+            Stmt::Import(import) => {
+                for alias in &import.names {
+                    let module = alias.name.as_str();
+                    let top = module.split('.').next().unwrap_or(module);
+                    self.symbols.imported.insert(top);
+                    // `import a.b` binds `a`.
+                    let (name, source) = match &alias.asname {
+                        Some(asname) => (asname.as_str(), module),
+                        None => (top, top),
+                    };
+                    self.symbols.has_dynamic_names |= module == "__main__";
+                    self.bind(name, Source::Import(source), stmt.end(), self.scope);
+                }
+            }
+            Stmt::ImportFrom(import) => {
+                let module = import.module.as_ref().map_or("", |module| module.as_str());
+                let is_relative = import.level > 0;
+                self.symbols.imported.insert(module.split('.').next().unwrap_or(module));
+                for alias in &import.names {
+                    let member = alias.name.as_str();
+                    if member == "*" {
+                        self.symbols.star_imports.push((module, stmt.start()));
+                        continue;
+                    }
+                    let name = alias.asname.as_ref().map_or(member, |asname| asname.as_str());
+                    let source =
+                        if is_relative { Source::Unknown } else { Source::Member(module, member) };
+                    self.bind(name, source, stmt.end(), self.scope);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn declare(&mut self, names: &'a [Identifier], elsewhere: Elsewhere) {
+        for name in names {
+            self.symbol(self.scope, name.as_str()).elsewhere = Some(elsewhere);
+        }
+    }
+
+    /// Binds what a simple statement, or the head of a compound one, binds.
+    fn bind_targets_of(&mut self, stmt: &'a Stmt) {
+        match stmt {
+            Stmt::Assign(assign) => {
+                for target in &assign.targets {
+                    self.bind_target(target, Source::Value(&assign.value), stmt.end());
+                }
+            }
+            Stmt::AnnAssign(assign) => {
+                if let Some(value) = &assign.value {
+                    self.bind_target(&assign.target, Source::Value(value), stmt.end());
+                } else if self.symbols.scopes[self.scope].kind == ScopeKind::Class {
+                    // It binds nothing, but a data class makes an attribute of it.
+                    if let Expr::Name(name) = &*assign.target {
+                        self.symbols.own_attributes.insert(name.id.as_str());
+                    }
+                } else if self.symbols.scopes[self.scope].kind == ScopeKind::Function {
+                    // It makes the name local, and binds nothing.
+                    self.bind_target(&assign.target, Source::Unknown, stmt.end());
+                }
+            }
+            Stmt::AugAssign(assign) => {
+                self.bind_target(&assign.target, Source::Unknown, stmt.end());
+            }
+            Stmt::For(for_stmt) => {
+                self.namespace_reads += usize::from(is_namespace(&for_stmt.iter));
+                let source = match &*for_stmt.target {
+                    Expr::Name(_) => Source::Element(&for_stmt.iter),
+                    _ => Source::Unknown,
+                };
+                self.bind_in_body(&for_stmt.target, source, &for_stmt.body);
+            }
+            Stmt::With(with) => {
+                for item in &with.items {
+                    if let Some(target) = &item.optional_vars {
+                        // What a file or a lock yields is itself.
+                        let source = Source::Value(&item.context_expr);
+                        self.bind_in_body(target, source, &with.body);
+                    }
+                }
+            }
+            Stmt::Delete(delete) => {
+                for target in &delete.targets {
+                    self.delete(target);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Binds what is bound each time that a body is entered.
+    fn bind_in_body(&mut self, target: &'a Expr, source: Source<'a>, body: &'a [Stmt]) {
+        let (Some(first), Some(last)) = (body.first(), body.last()) else { return };
+        self.at_start_of(TextRange::new(first.start(), last.end()), |this| {
+            this.bind_target(target, source, first.start());
+        });
+    }
+
+    /// Does `work`, whose bindings run each time that `block` is entered, and only then.
+    fn at_start_of(&mut self, block: TextRange, work: impl FnOnce(&mut Self)) {
+        let outer = std::mem::replace(&mut self.block, block);
+        self.starts_block = true;
+        work(self);
+        self.starts_block = false;
+        self.block = outer;
+    }
+
+    /// Visits a part of an expression. What it binds may stay unbound, unless it always runs.
+    fn visit_part(&mut self, part: &'a Expr, always_runs: bool) {
+        let outer = self.block;
+        if !always_runs {
+            self.block = part.range();
+        }
+        self.visit_expr(part);
+        self.block = outer;
+    }
+
+    fn delete_name(&mut self, name: &'a str, at: TextSize) {
+        let is_in_loop = self.in_loop.is_some();
+        let symbol = self.symbol(self.scope, name);
+        symbol.deleted_from = Some(symbol.deleted_from.map_or(at, |first| first.min(at)));
+        symbol.is_deleted_in_loop |= is_in_loop;
+        if matches!(symbol.elsewhere, Some(Elsewhere::Global)) {
+            // A function may be called at any time.
+            self.symbol(MODULE, name).deleted_from = Some(TextSize::default());
+        }
+    }
+
+    fn delete(&mut self, target: &'a Expr) {
+        match target {
+            Expr::Name(name) => self.delete_name(name.id.as_str(), name.start()),
+            Expr::Tuple(_) | Expr::List(_) => {
+                for element in elements(target) {
+                    self.delete(element);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Counts uses of the script's own namespace, and those among them that only read it: after
+    /// anything else, a name may stand for something that is not seen here.
+    fn count_namespace_use(&mut self, expr: &'a Expr) {
+        match expr {
+            Expr::Name(name) if matches!(name.id.as_str(), "globals" | "locals") => {
+                self.namespace_uses += 1;
+            }
+            // With an argument it is another object's namespace.
+            Expr::Call(call)
+                if is_name(&call.func, &["vars"]) && call.arguments.args.is_empty() =>
+            {
+                self.namespace_uses += 1;
+            }
+            Expr::Attribute(attribute) => {
+                let is_modules = attribute.attr.as_str() == "modules";
+                self.symbols.has_dynamic_names |= is_modules;
+                let reads = ["get", "items", "keys", "values", "copy"];
+                if is_namespace(&attribute.value) && reads.contains(&attribute.attr.as_str()) {
+                    self.namespace_reads += 1;
+                }
+            }
+            Expr::Subscript(subscript)
+                if is_namespace(&subscript.value) && subscript.ctx == ExprContext::Load =>
+            {
+                self.namespace_reads += 1;
+            }
+            Expr::Compare(compare) => {
+                let comparators = compare.comparators.iter().filter(|expr| is_namespace(expr));
+                self.namespace_reads += comparators.count();
+            }
+            Expr::Call(call) if is_name(&call.func, &["sorted", "list", "len", "print", "set"]) => {
+                let arguments = call.arguments.args.iter().filter(|expr| is_namespace(expr));
+                self.namespace_reads += arguments.count();
+            }
+            _ => {}
+        }
+    }
+
+    fn bind(&mut self, name: &'a str, source: Source<'a>, from: TextSize, evaluated_in: ScopeId) {
+        let stands_in = self.scope;
+        let elsewhere =
+            self.symbols.scopes[stands_in].names.get(name).and_then(|symbol| symbol.elsewhere);
+        let owner = if elsewhere.is_some() { MODULE } else { stands_in };
+        if self.symbols.scopes[owner].kind == ScopeKind::Class {
+            self.symbols.own_attributes.insert(name);
+        }
+        let id = self.symbols.bindings.len();
+        self.symbols.bindings.push(Binding {
+            source,
+            evaluated_in,
+            bound_from: from,
+            block: self.block,
+            in_loop: self.in_loop,
+        });
+        match elsewhere {
+            None => {
+                let starts_block = self.starts_block;
+                let symbol = self.symbol(owner, name);
+                symbol.bindings.push(id);
+                if starts_block {
+                    symbol.starting_blocks.push(id);
+                }
+            }
+            Some(Elsewhere::Global) => self.symbol(owner, name).from_elsewhere.push(id),
+            Some(Elsewhere::Nonlocal) => self.nonlocal.push((name, stands_in, id)),
+        }
+    }
+
+    /// The symbol of a name in a scope, which is made if it is not there.
+    fn symbol(&mut self, scope: ScopeId, name: &'a str) -> &mut Symbol {
+        let id = self.symbols.names_len;
+        let entry = self.symbols.scopes[scope].names.entry(name);
+        let symbol = entry.or_insert_with(|| Symbol {
+            id,
+            bindings: SmallVec::new(),
+            in_loops: SmallVec::new(),
+            starting_blocks: SmallVec::new(),
+            from_elsewhere: SmallVec::new(),
+            elsewhere: None,
+            deleted_from: None,
+            is_deleted_in_loop: false,
+            ends_with_handler: false,
+        });
+        self.symbols.names_len += usize::from(symbol.id == id);
+        symbol
+    }
+
+    /// Puts the bindings of each symbol into source order.
+    fn put_in_order(&mut self) {
+        let Symbols { scopes, bindings, .. } = &mut self.symbols;
+        for symbol in scopes.iter_mut().flat_map(|scope| scope.names.values_mut()) {
+            symbol.bindings.sort_by_key(|id| bindings[*id].bound_from);
+            let in_loops = symbol.bindings.iter().copied();
+            symbol.in_loops = in_loops.filter(|id| bindings[*id].in_loop.is_some()).collect();
+        }
+    }
+
+    /// The function around `scope` that binds `name`.
+    fn enclosing_owner(&self, name: &str, scope: ScopeId) -> ScopeId {
+        let mut next = self.symbols.scopes[scope].parent;
+        while let Some(id) = next {
+            let current = &self.symbols.scopes[id];
+            if current.kind == ScopeKind::Function
+                && current.names.get(name).is_some_and(|symbol| symbol.elsewhere.is_none())
+            {
+                return id;
+            }
+            next = current.parent;
+        }
+        MODULE
+    }
+
+    /// Binds the names of an assignment's target.
+    fn bind_target(&mut self, target: &'a Expr, source: Source<'a>, from: TextSize) {
+        match target {
+            Expr::Name(name) => self.bind(name.id.as_str(), source, from, self.scope),
+            Expr::Tuple(_) | Expr::List(_) => {
+                let elements = elements(target);
+                let has_star = elements.iter().any(Expr::is_starred_expr);
+                for (index, element) in elements.iter().enumerate() {
+                    let part = match source {
+                        _ if has_star => Source::Unknown,
+                        Source::Value(value) => match self::elements(value) {
+                            literal
+                                if literal.len() == elements.len()
+                                    && !literal.iter().any(Expr::is_starred_expr) =>
+                            {
+                                Source::Value(&literal[index])
+                            }
+                            _ => Source::Item(value, index),
+                        },
+                        _ => Source::Unknown,
+                    };
+                    self.bind_target(element, part, from);
+                }
+            }
+            Expr::Starred(starred) => self.bind_target(&starred.value, Source::Unknown, from),
+            Expr::Attribute(attribute) => {
+                self.symbols.own_attributes.insert(attribute.attr.as_str());
+            }
+            _ => {}
+        }
+    }
+
+    /// Opens a scope, does `work` in it, and closes it.
+    fn in_scope(&mut self, kind: ScopeKind, range: TextRange, work: impl FnOnce(&mut Self)) {
+        let parent = &self.symbols.scopes[self.scope];
+        let deferred_from =
+            parent.deferred_from.or((kind == ScopeKind::Function).then_some(range.start()));
+        let scope =
+            Scope { kind, parent: Some(self.scope), deferred_from, names: FxHashMap::default() };
+        let id = self.symbols.scopes.len();
+        self.symbols.scopes.push(scope);
+        self.symbols.scope_of.insert(range, id);
+        let (outer_scope, outer_block) = (self.scope, self.block);
+        let outer_loop = self.in_loop;
+        self.scope = id;
+        self.block = range;
+        self.in_loop = (kind == ScopeKind::Comprehension).then_some(range);
+        work(self);
+        self.scope = outer_scope;
+        self.block = outer_block;
+        self.in_loop = outer_loop;
+    }
+
+    fn bind_parameters(
+        &mut self,
+        parameters: &'a Parameters,
+        of: Option<&'a StmtFunctionDef>,
+        outer: ScopeId,
+    ) {
+        for parameter in parameters {
+            let source = match parameter {
+                AnyParameterRef::Variadic(_) => Source::Unknown,
+                AnyParameterRef::NonVariadic(_) => Source::Parameter(parameter.default(), of),
+            };
+            self.bind(parameter.name().as_str(), source, parameters.start(), outer);
+        }
+    }
+
+    fn bind_type_params(&mut self, type_params: Option<&'a TypeParams>) {
+        for type_param in type_params.iter().flat_map(|params| params.iter()) {
+            let name = type_param.name().as_str();
+            self.bind(name, Source::Unknown, type_param.start(), self.scope);
+        }
+        if let Some(type_params) = type_params {
+            self.visit_type_params(type_params);
+        }
+    }
+
+    fn comprehension(
+        &mut self,
+        expr: &'a Expr,
+        parts: [Option<&'a Expr>; 2],
+        generators: &'a [Comprehension],
+    ) {
+        let outer = self.scope;
+        if let Some(first) = generators.first() {
+            self.visit_expr(&first.iter);
+        }
+        let around = self.comprehension;
+        self.comprehension = around.or(Some(expr.range()));
+        self.in_scope(ScopeKind::Comprehension, expr.range(), |this| {
+            for (index, generator) in generators.iter().enumerate() {
+                let evaluated_in = if index == 0 { outer } else { this.scope };
+                match &generator.target {
+                    Expr::Name(name) => this.bind(
+                        name.id.as_str(),
+                        Source::Element(&generator.iter),
+                        generator.start(),
+                        evaluated_in,
+                    ),
+                    target => this.bind_target(target, Source::Unknown, generator.start()),
+                }
+                this.visit_expr(&generator.target);
+                if index > 0 {
+                    this.visit_expr(&generator.iter);
+                }
+                for condition in &generator.ifs {
+                    this.visit_expr(condition);
+                }
+            }
+            for part in parts.into_iter().flatten() {
+                this.visit_expr(part);
+            }
+        });
+        self.comprehension = around;
+    }
+
+    /// A walrus in a comprehension binds outside of it.
+    fn bind_walrus(&mut self, target: &'a Expr, value: &'a Expr, from: TextSize) {
+        let inner = self.scope;
+        while self.symbols.scopes[self.scope].kind == ScopeKind::Comprehension {
+            let Some(parent) = self.symbols.scopes[self.scope].parent else { break };
+            self.scope = parent;
+        }
+        if let Expr::Name(name) = target {
+            // A comprehension may run for no element, and in it the conditions come before what
+            // stands before them.
+            let outer = self.block;
+            let mut from = from;
+            if let Some(comprehension) = self.comprehension {
+                self.block = comprehension;
+                from = comprehension.start();
+            }
+            self.bind(name.id.as_str(), Source::Value(value), from, inner);
+            self.block = outer;
+        }
+        self.scope = inner;
+    }
 }
 
 /// The place from which on a statement of the top level may call a function of the script.
@@ -115,278 +739,13 @@ fn is_plain(expr: &Expr) -> bool {
     }
 }
 
-pub(super) struct Builder<'a> {
-    pub(super) symbols: Symbols<'a>,
-    pub(super) scope: ScopeId,
-    pub(super) block: TextRange,
-    /// The outermost loop around, in the current scope.
-    pub(super) in_loop: Option<TextRange>,
-    /// Whether what is bound now is bound each time that the block is entered.
-    pub(super) starts_block: bool,
-    /// The outermost comprehension, within one.
-    comprehension: Option<TextRange>,
-    /// Bindings of `nonlocal` names, whose owner may be seen only later.
-    nonlocal: Vec<(&'a str, ScopeId, BindingId)>,
-    /// How often `globals`, `locals` or `vars` are named …
-    pub(super) namespace_uses: usize,
-    /// … and how often that is followed by something that only reads.
-    pub(super) namespace_reads: usize,
+fn is_name(expr: &Expr, names: &[&str]) -> bool {
+    matches!(expr, Expr::Name(name) if names.contains(&name.id.as_str()))
 }
 
-impl<'a> Builder<'a> {
-    fn new(range: TextRange) -> Self {
-        let module = Scope {
-            kind: ScopeKind::Module,
-            parent: None,
-            deferred_from: None,
-            names: FxHashMap::default(),
-        };
-        let symbols = Symbols {
-            scopes: vec![module],
-            bindings: Vec::new(),
-            names_len: 0,
-            range,
-            scope_of: FxHashMap::default(),
-            running: Vec::new(),
-            star_imports: Vec::new(),
-            own_attributes: FxHashSet::default(),
-            imported: FxHashSet::default(),
-            has_dynamic_names: false,
-        };
-        Self {
-            symbols,
-            scope: MODULE,
-            block: range,
-            in_loop: None,
-            starts_block: false,
-            comprehension: None,
-            nonlocal: Vec::new(),
-            namespace_uses: 0,
-            namespace_reads: 0,
-        }
-    }
-
-    pub(super) fn bind(
-        &mut self,
-        name: &'a str,
-        source: Source<'a>,
-        from: TextSize,
-        evaluated_in: ScopeId,
-    ) {
-        let stands_in = self.scope;
-        let elsewhere =
-            self.symbols.scopes[stands_in].names.get(name).and_then(|symbol| symbol.elsewhere);
-        let owner = if elsewhere.is_some() { MODULE } else { stands_in };
-        if self.symbols.scopes[owner].kind == ScopeKind::Class {
-            self.symbols.own_attributes.insert(name);
-        }
-        let id = self.symbols.bindings.len();
-        self.symbols.bindings.push(Binding {
-            source,
-            evaluated_in,
-            bound_from: from,
-            block: self.block,
-            in_loop: self.in_loop,
-        });
-        match elsewhere {
-            None => {
-                let starts_block = self.starts_block;
-                let symbol = self.symbol(owner, name);
-                symbol.bindings.push(id);
-                if starts_block {
-                    symbol.starting_blocks.push(id);
-                }
-            }
-            Some(Elsewhere::Global) => self.symbol(owner, name).from_elsewhere.push(id),
-            Some(Elsewhere::Nonlocal) => self.nonlocal.push((name, stands_in, id)),
-        }
-    }
-
-    /// The symbol of a name in a scope, which is made if it is not there.
-    pub(super) fn symbol(&mut self, scope: ScopeId, name: &'a str) -> &mut Symbol {
-        let id = self.symbols.names_len;
-        let entry = self.symbols.scopes[scope].names.entry(name);
-        let symbol = entry.or_insert_with(|| Symbol {
-            id,
-            bindings: SmallVec::new(),
-            in_loops: SmallVec::new(),
-            starting_blocks: SmallVec::new(),
-            from_elsewhere: SmallVec::new(),
-            elsewhere: None,
-            deleted_from: None,
-            is_deleted_in_loop: false,
-            ends_with_handler: false,
-        });
-        self.symbols.names_len += usize::from(symbol.id == id);
-        symbol
-    }
-
-    /// Puts the bindings of each symbol into source order.
-    fn put_in_order(&mut self) {
-        let Symbols { scopes, bindings, .. } = &mut self.symbols;
-        for symbol in scopes.iter_mut().flat_map(|scope| scope.names.values_mut()) {
-            symbol.bindings.sort_by_key(|id| bindings[*id].bound_from);
-            let in_loops = symbol.bindings.iter().copied();
-            symbol.in_loops = in_loops.filter(|id| bindings[*id].in_loop.is_some()).collect();
-        }
-    }
-
-    /// The function around `scope` that binds `name`.
-    fn enclosing_owner(&self, name: &str, scope: ScopeId) -> ScopeId {
-        let mut next = self.symbols.scopes[scope].parent;
-        while let Some(id) = next {
-            let current = &self.symbols.scopes[id];
-            if current.kind == ScopeKind::Function
-                && current.names.get(name).is_some_and(|symbol| symbol.elsewhere.is_none())
-            {
-                return id;
-            }
-            next = current.parent;
-        }
-        MODULE
-    }
-
-    /// Binds the names of an assignment's target.
-    pub(super) fn bind_target(&mut self, target: &'a Expr, source: Source<'a>, from: TextSize) {
-        match target {
-            Expr::Name(name) => self.bind(name.id.as_str(), source, from, self.scope),
-            Expr::Tuple(_) | Expr::List(_) => {
-                let elements = elements(target);
-                let has_star = elements.iter().any(Expr::is_starred_expr);
-                for (index, element) in elements.iter().enumerate() {
-                    let part = match source {
-                        _ if has_star => Source::Unknown,
-                        Source::Value(value) => match self::elements(value) {
-                            literal
-                                if literal.len() == elements.len()
-                                    && !literal.iter().any(Expr::is_starred_expr) =>
-                            {
-                                Source::Value(&literal[index])
-                            }
-                            _ => Source::Item(value, index),
-                        },
-                        _ => Source::Unknown,
-                    };
-                    self.bind_target(element, part, from);
-                }
-            }
-            Expr::Starred(starred) => self.bind_target(&starred.value, Source::Unknown, from),
-            Expr::Attribute(attribute) => {
-                self.symbols.own_attributes.insert(attribute.attr.as_str());
-            }
-            _ => {}
-        }
-    }
-
-    /// Opens a scope, does `work` in it, and closes it.
-    pub(super) fn in_scope(
-        &mut self,
-        kind: ScopeKind,
-        range: TextRange,
-        work: impl FnOnce(&mut Self),
-    ) {
-        let parent = &self.symbols.scopes[self.scope];
-        let deferred_from =
-            parent.deferred_from.or((kind == ScopeKind::Function).then_some(range.start()));
-        let scope =
-            Scope { kind, parent: Some(self.scope), deferred_from, names: FxHashMap::default() };
-        let id = self.symbols.scopes.len();
-        self.symbols.scopes.push(scope);
-        self.symbols.scope_of.insert(range, id);
-        let (outer_scope, outer_block) = (self.scope, self.block);
-        let outer_loop = self.in_loop;
-        self.scope = id;
-        self.block = range;
-        self.in_loop = (kind == ScopeKind::Comprehension).then_some(range);
-        work(self);
-        self.scope = outer_scope;
-        self.block = outer_block;
-        self.in_loop = outer_loop;
-    }
-
-    pub(super) fn bind_parameters(
-        &mut self,
-        parameters: &'a Parameters,
-        of: Option<&'a StmtFunctionDef>,
-        outer: ScopeId,
-    ) {
-        for parameter in parameters {
-            let source = match parameter {
-                AnyParameterRef::Variadic(_) => Source::Unknown,
-                AnyParameterRef::NonVariadic(_) => Source::Parameter(parameter.default(), of),
-            };
-            self.bind(parameter.name().as_str(), source, parameters.start(), outer);
-        }
-    }
-
-    pub(super) fn bind_type_params(&mut self, type_params: Option<&'a TypeParams>) {
-        for type_param in type_params.iter().flat_map(|params| params.iter()) {
-            let name = type_param.name().as_str();
-            self.bind(name, Source::Unknown, type_param.start(), self.scope);
-        }
-        if let Some(type_params) = type_params {
-            self.visit_type_params(type_params);
-        }
-    }
-
-    pub(super) fn comprehension(
-        &mut self,
-        expr: &'a Expr,
-        parts: [Option<&'a Expr>; 2],
-        generators: &'a [Comprehension],
-    ) {
-        let outer = self.scope;
-        if let Some(first) = generators.first() {
-            self.visit_expr(&first.iter);
-        }
-        let around = self.comprehension;
-        self.comprehension = around.or(Some(expr.range()));
-        self.in_scope(ScopeKind::Comprehension, expr.range(), |this| {
-            for (index, generator) in generators.iter().enumerate() {
-                let evaluated_in = if index == 0 { outer } else { this.scope };
-                match &generator.target {
-                    Expr::Name(name) => this.bind(
-                        name.id.as_str(),
-                        Source::Element(&generator.iter),
-                        generator.start(),
-                        evaluated_in,
-                    ),
-                    target => this.bind_target(target, Source::Unknown, generator.start()),
-                }
-                this.visit_expr(&generator.target);
-                if index > 0 {
-                    this.visit_expr(&generator.iter);
-                }
-                for condition in &generator.ifs {
-                    this.visit_expr(condition);
-                }
-            }
-            for part in parts.into_iter().flatten() {
-                this.visit_expr(part);
-            }
-        });
-        self.comprehension = around;
-    }
-
-    /// A walrus in a comprehension binds outside of it.
-    pub(super) fn bind_walrus(&mut self, target: &'a Expr, value: &'a Expr, from: TextSize) {
-        let inner = self.scope;
-        while self.symbols.scopes[self.scope].kind == ScopeKind::Comprehension {
-            let Some(parent) = self.symbols.scopes[self.scope].parent else { break };
-            self.scope = parent;
-        }
-        if let Expr::Name(name) = target {
-            // A comprehension may run for no element, and in it the conditions come before what
-            // stands before them.
-            let outer = self.block;
-            let mut from = from;
-            if let Some(comprehension) = self.comprehension {
-                self.block = comprehension;
-                from = comprehension.start();
-            }
-            self.bind(name.id.as_str(), Source::Value(value), from, inner);
-            self.block = outer;
-        }
-        self.scope = inner;
-    }
+/// Whether this is a call that returns the script's own namespace.
+fn is_namespace(expr: &Expr) -> bool {
+    matches!(expr, Expr::Call(call)
+        if is_name(&call.func, &["globals", "locals", "vars"])
+            && call.arguments.args.is_empty())
 }

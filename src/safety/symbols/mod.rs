@@ -7,26 +7,27 @@
 )]
 
 mod builder;
-mod walk;
 
-use ruff_python_ast::{Expr, ModModule, StmtFunctionDef};
-use ruff_text_size::{Ranged as _, TextRange, TextSize};
+pub(super) use builder::build;
+
+use ruff_python_ast::{Expr, StmtFunctionDef};
+use ruff_text_size::{TextRange, TextSize};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 /// A scope, by its index.
-pub(in crate::safety) type ScopeId = usize;
+pub(super) type ScopeId = usize;
 /// A name in a scope, by its index.
-pub(in crate::safety) type SymbolId = usize;
+pub(super) type SymbolId = usize;
 /// A binding, by its index.
-pub(in crate::safety) type BindingId = usize;
+pub(super) type BindingId = usize;
 
 /// The scope of the module.
-pub(in crate::safety) const MODULE: ScopeId = 0;
+pub(super) const MODULE: ScopeId = 0;
 
 /// Where a name can be bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::safety) enum ScopeKind {
+pub(super) enum ScopeKind {
     /// The script itself.
     Module,
     /// The body of a class: not seen from functions in it.
@@ -39,7 +40,7 @@ pub(in crate::safety) enum ScopeKind {
 
 impl Symbol {
     /// All that binds it.
-    pub(in crate::safety) fn all(&self) -> impl Iterator<Item = BindingId> + '_ {
+    pub(super) fn all(&self) -> impl Iterator<Item = BindingId> + '_ {
         self.bindings.iter().chain(&self.from_elsewhere).copied()
     }
 
@@ -49,14 +50,14 @@ impl Symbol {
 }
 
 /// Bindings that a use can see.
-pub(in crate::safety) type Reaching = SmallVec<[BindingId; 4]>;
+pub(super) type Reaching = SmallVec<[BindingId; 4]>;
 
 /// The most of them that are told apart.
-pub(in crate::safety) const REACHING_MAX: usize = 64;
+pub(super) const REACHING_MAX: usize = 64;
 
 /// What a binding binds its name to.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::safety) enum Source<'a> {
+pub(super) enum Source<'a> {
     /// `import a.b as c`: the module.
     Import(&'a str),
     /// `from a import b`: the module and its member.
@@ -79,10 +80,10 @@ pub(in crate::safety) enum Source<'a> {
 
 /// One place that binds a name.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::safety) struct Binding<'a> {
-    pub(in crate::safety) source: Source<'a>,
+pub(super) struct Binding<'a> {
+    pub(super) source: Source<'a>,
     /// The scope in which the source is evaluated.
-    pub(in crate::safety) evaluated_in: ScopeId,
+    pub(super) evaluated_in: ScopeId,
     /// From here on the name is bound.
     bound_from: TextSize,
     /// What runs only if this binding has run, as long as it comes later.
@@ -93,9 +94,9 @@ pub(in crate::safety) struct Binding<'a> {
 
 /// A name in a scope.
 #[derive(Debug)]
-pub(in crate::safety) struct Symbol {
+pub(super) struct Symbol {
     /// Its place among all symbols.
-    pub(in crate::safety) id: SymbolId,
+    pub(super) id: SymbolId,
     /// What binds it in its own scope, in source order.
     bindings: SmallVec<[BindingId; 1]>,
     /// Those of them that stand in loops.
@@ -131,7 +132,7 @@ struct Scope<'a> {
 
 /// The symbol table of a script.
 #[derive(Debug)]
-pub(in crate::safety) struct Symbols<'a> {
+pub(super) struct Symbols<'a> {
     scopes: Vec<Scope<'a>>,
     bindings: Vec<Binding<'a>>,
     names_len: usize,
@@ -141,45 +142,41 @@ pub(in crate::safety) struct Symbols<'a> {
     /// The statements at the top level that may call functions, in order.
     running: Vec<TextSize>,
     /// Modules of which everything is imported.
-    pub(in crate::safety) star_imports: Vec<(&'a str, TextSize)>,
+    pub(super) star_imports: Vec<(&'a str, TextSize)>,
     /// Attributes that the script itself defines: methods, class variables, assigned ones.
-    pub(in crate::safety) own_attributes: FxHashSet<&'a str>,
+    pub(super) own_attributes: FxHashSet<&'a str>,
     /// The topmost packages of all imports.
-    pub(in crate::safety) imported: FxHashSet<&'a str>,
+    pub(super) imported: FxHashSet<&'a str>,
     /// Whether names of the script may change in a way that is not seen here.
-    pub(in crate::safety) has_dynamic_names: bool,
+    pub(super) has_dynamic_names: bool,
 }
 
 impl<'a> Symbols<'a> {
-    pub(in crate::safety) fn of(module: &'a ModModule) -> Self {
-        builder::build(&module.body, module.range())
-    }
-
-    pub(in crate::safety) fn binding(&self, id: BindingId) -> Binding<'a> {
+    pub(super) fn binding(&self, id: BindingId) -> Binding<'a> {
         self.bindings[id]
     }
 
-    pub(in crate::safety) fn bindings_len(&self) -> usize {
+    pub(super) fn bindings_len(&self) -> usize {
         self.bindings.len()
     }
 
-    pub(in crate::safety) fn symbols_len(&self) -> usize {
+    pub(super) fn symbols_len(&self) -> usize {
         self.names_len
     }
 
     /// The scope that the function, class, `lambda` or comprehension at `range` opens.
-    pub(in crate::safety) fn scope_of(&self, range: TextRange) -> ScopeId {
+    pub(super) fn scope_of(&self, range: TextRange) -> ScopeId {
         self.scope_of.get(&range).copied().unwrap_or(MODULE)
     }
 
-    pub(in crate::safety) fn kind(&self, scope: ScopeId) -> ScopeKind {
+    pub(super) fn kind(&self, scope: ScopeId) -> ScopeKind {
         self.scopes[scope].kind
     }
 
     /// Looks `name` up as Python does, from `scope` outwards, for a use at `offset`. Calls `found`
     /// with the symbol of each scope that binds it, and whether it is `scope` itself, until it is
     /// certain that it is bound. Returns whether it is.
-    pub(in crate::safety) fn look_up<'s>(
+    pub(super) fn look_up<'s>(
         &'s self,
         name: &str,
         scope: ScopeId,
@@ -254,11 +251,7 @@ impl<'a> Symbols<'a> {
 
     /// The bindings of `symbol` that a use at `offset` in the same scope can see. None if there are
     /// so many that they are not told apart.
-    pub(in crate::safety) fn reaching(
-        &self,
-        symbol: &Symbol,
-        offset: TextSize,
-    ) -> Option<Reaching> {
+    pub(super) fn reaching(&self, symbol: &Symbol, offset: TextSize) -> Option<Reaching> {
         let mut reaching: Reaching = SmallVec::from_slice(&symbol.from_elsewhere);
         let comes_before = |id: &BindingId| self.bindings[*id].bound_from <= offset;
         let before = symbol.bindings.partition_point(comes_before);
@@ -287,11 +280,7 @@ impl<'a> Symbols<'a> {
     }
 
     /// The function whose parameter `name` is in `scope`, if nothing else binds the name there.
-    pub(in crate::safety) fn parameter_of(
-        &self,
-        name: &str,
-        scope: ScopeId,
-    ) -> Option<&'a StmtFunctionDef> {
+    pub(super) fn parameter_of(&self, name: &str, scope: ScopeId) -> Option<&'a StmtFunctionDef> {
         let symbol = self.scopes[scope].names.get(name)?;
         match (symbol.bindings.as_slice(), symbol.from_elsewhere.as_slice()) {
             ([only], []) => match self.bindings[*only].source {
@@ -303,7 +292,7 @@ impl<'a> Symbols<'a> {
     }
 
     /// The names that one function, and nothing else in the whole script, has.
-    pub(in crate::safety) fn functions_defined_once(&self) -> FxHashSet<&'a str> {
+    pub(super) fn functions_defined_once(&self) -> FxHashSet<&'a str> {
         let (mut functions, mut others) = (FxHashSet::default(), FxHashSet::default());
         for scope in &self.scopes {
             for (name, symbol) in &scope.names {
@@ -322,7 +311,7 @@ impl<'a> Symbols<'a> {
     }
 
     /// Where a symbol is bound first.
-    pub(in crate::safety) fn first_bound(&self, symbol: &Symbol) -> Option<TextSize> {
+    pub(super) fn first_bound(&self, symbol: &Symbol) -> Option<TextSize> {
         symbol.bindings.first().map(|id| self.bindings[*id].bound_from)
     }
 
@@ -333,7 +322,7 @@ impl<'a> Symbols<'a> {
 }
 
 /// The elements of a tuple or list as it stands in the source.
-pub(in crate::safety) fn elements(expr: &Expr) -> &[Expr] {
+pub(super) fn elements(expr: &Expr) -> &[Expr] {
     if let Expr::Tuple(tuple) = expr {
         &tuple.elts
     } else if let Expr::List(list) = expr {
