@@ -12,8 +12,7 @@ use ruff_python_ast::{
     MatchCase, ModModule, Parameters, Pattern, Stmt, StmtFunctionDef, TypeParams,
 };
 use ruff_text_size::{Ranged as _, TextRange, TextSize};
-use rustc_hash::{FxHashMap, FxHashSet};
-use smallvec::SmallVec;
+use rustc_hash::FxHashMap;
 
 use super::{
     Binding, BindingId, Elsewhere, MODULE, Scope, ScopeId, ScopeKind, Source, Symbol, Symbols,
@@ -63,20 +62,8 @@ impl Builder<'_> {
             deferred_from: None,
             names: FxHashMap::default(),
         };
-        let symbols = Symbols {
-            scopes: vec![module],
-            bindings: Vec::new(),
-            names_len: 0,
-            range,
-            scope_of: FxHashMap::default(),
-            running: Vec::new(),
-            star_imports: Vec::new(),
-            own_attributes: FxHashSet::default(),
-            imported: FxHashSet::default(),
-            has_dynamic_names: false,
-        };
         Self {
-            symbols,
+            symbols: Symbols { scopes: vec![module], range, ..Symbols::default() },
             scope: MODULE,
             block: range,
             in_loop: None,
@@ -92,10 +79,9 @@ impl Builder<'_> {
 impl<'a> Visitor<'a> for Builder<'a> {
     fn visit_body(&mut self, body: &'a [Stmt]) {
         let (Some(first), Some(last)) = (body.first(), body.last()) else { return };
-        let outer = self.block;
-        self.block = TextRange::new(first.start(), last.end());
-        visitor::walk_body(self, body);
-        self.block = outer;
+        self.in_block(TextRange::new(first.start(), last.end()), |this| {
+            visitor::walk_body(this, body);
+        });
     }
 
     fn visit_stmt(&mut self, stmt: &'a Stmt) {
@@ -368,21 +354,17 @@ impl<'a> Builder<'a> {
 
     /// Does `work`, whose bindings run each time that `block` is entered, and only then.
     fn at_start_of(&mut self, block: TextRange, work: impl FnOnce(&mut Self)) {
-        let outer = std::mem::replace(&mut self.block, block);
-        self.starts_block = true;
-        work(self);
-        self.starts_block = false;
-        self.block = outer;
+        self.in_block(block, |this| {
+            this.starts_block = true;
+            work(this);
+            this.starts_block = false;
+        });
     }
 
     /// Visits a part of an expression. What it binds may stay unbound, unless it always runs.
     fn visit_part(&mut self, part: &'a Expr, always_runs: bool) {
-        let outer = self.block;
-        if !always_runs {
-            self.block = part.range();
-        }
-        self.visit_expr(part);
-        self.block = outer;
+        let block = if always_runs { self.block } else { part.range() };
+        self.in_block(block, |this| this.visit_expr(part));
     }
 
     fn delete_name(&mut self, name: &'a str, at: TextSize) {
@@ -480,17 +462,7 @@ impl<'a> Builder<'a> {
     fn symbol(&mut self, scope: ScopeId, name: &'a str) -> &mut Symbol {
         let id = self.symbols.names_len;
         let entry = self.symbols.scopes[scope].names.entry(name);
-        let symbol = entry.or_insert_with(|| Symbol {
-            id,
-            bindings: SmallVec::new(),
-            in_loops: SmallVec::new(),
-            starting_blocks: SmallVec::new(),
-            from_elsewhere: SmallVec::new(),
-            elsewhere: None,
-            deleted_from: None,
-            is_deleted_in_loop: false,
-            ends_with_handler: false,
-        });
+        let symbol = entry.or_insert_with(|| Symbol { id, ..Symbol::default() });
         self.symbols.names_len += usize::from(symbol.id == id);
         symbol
     }
@@ -562,15 +534,19 @@ impl<'a> Builder<'a> {
         let id = self.symbols.scopes.len();
         self.symbols.scopes.push(scope);
         self.symbols.scope_of.insert(range, id);
-        let (outer_scope, outer_block) = (self.scope, self.block);
-        let outer_loop = self.in_loop;
-        self.scope = id;
-        self.block = range;
-        self.in_loop = (kind == ScopeKind::Comprehension).then_some(range);
-        work(self);
+        let outer_scope = std::mem::replace(&mut self.scope, id);
+        let in_loop = (kind == ScopeKind::Comprehension).then_some(range);
+        let outer_loop = std::mem::replace(&mut self.in_loop, in_loop);
+        self.in_block(range, work);
         self.scope = outer_scope;
-        self.block = outer_block;
         self.in_loop = outer_loop;
+    }
+
+    /// Does `work` within `block`: what it binds has run only if the block has.
+    fn in_block(&mut self, block: TextRange, work: impl FnOnce(&mut Self)) {
+        let outer = std::mem::replace(&mut self.block, block);
+        work(self);
+        self.block = outer;
     }
 
     fn bind_parameters(
@@ -647,14 +623,13 @@ impl<'a> Builder<'a> {
         if let Expr::Name(name) = target {
             // A comprehension may run for no element, and in it the conditions come before what
             // stands before them.
-            let outer = self.block;
-            let mut from = from;
-            if let Some(comprehension) = self.comprehension {
-                self.block = comprehension;
-                from = comprehension.start();
-            }
-            self.bind(name.id.as_str(), Source::Value(value), from, inner);
-            self.block = outer;
+            let (block, from) = match self.comprehension {
+                Some(comprehension) => (comprehension, comprehension.start()),
+                None => (self.block, from),
+            };
+            self.in_block(block, |this| {
+                this.bind(name.id.as_str(), Source::Value(value), from, inner);
+            });
         }
         self.scope = inner;
     }

@@ -93,7 +93,7 @@ pub(super) struct Binding<'a> {
 }
 
 /// A name in a scope.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Symbol {
     /// Its place among all symbols.
     pub(super) id: SymbolId,
@@ -131,7 +131,7 @@ struct Scope<'a> {
 }
 
 /// The symbol table of a script.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Symbols<'a> {
     scopes: Vec<Scope<'a>>,
     bindings: Vec<Binding<'a>>,
