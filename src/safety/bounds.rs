@@ -4,12 +4,10 @@
 //! over its tree recurse. So the source's nesting is estimated first, by one linear pass over the
 //! tokens, and decides: analyse here, analyse on a thread with a large stack, or refuse.
 
-use std::thread;
+use std::{io, thread};
 
 use ruff_python_ast::token::TokenKind;
 use ruff_python_parser::{Mode, lexer};
-
-use super::{Analysis, AnalysisError};
 
 /// The longest script that is analysed, in bytes.
 pub const SOURCE_BYTES_MAX: usize = 1024 * 1024;
@@ -112,18 +110,17 @@ pub(super) fn is_nested_at_most(source: &str, max: usize) -> bool {
     deepest(source, max) <= max
 }
 
-/// Runs `analysis` on a thread whose stack holds nesting up to [`NESTING_MAX`].
-pub(super) fn with_large_stack(
-    analysis: impl FnOnce() -> Result<Analysis, AnalysisError> + Send,
-) -> Result<Analysis, AnalysisError> {
+/// Does `work` on a thread whose stack holds nesting up to [`NESTING_MAX`]. The inner result is that
+/// of joining it.
+pub(super) fn with_large_stack<T: Send>(
+    work: impl FnOnce() -> T + Send,
+) -> io::Result<thread::Result<T>> {
     thread::scope(|scope| {
-        thread::Builder::new()
+        let thread = thread::Builder::new()
             .name("safety".to_owned())
             .stack_size(LARGE_STACK_BYTES)
-            .spawn_scoped(scope, analysis)
-            .map_err(AnalysisError::StartThread)?
-            .join()
-            .unwrap_or(Err(AnalysisError::Panicked))
+            .spawn_scoped(scope, work)?;
+        Ok(thread.join())
     })
 }
 

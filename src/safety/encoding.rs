@@ -5,7 +5,7 @@
 
 use ruff_text_size::TextSize;
 
-use super::finding::{FindingKind, Found};
+use super::finding::{FindingKind, RawFinding};
 use super::knowledge::index::INDEX;
 use super::rules::Special;
 
@@ -16,7 +16,7 @@ const SAME: &[&str] = &["ascii", "us-ascii", "utf", "utf-8", "utf-8-sig", "utf8"
 ///
 /// Stricter than Python: where it takes a lone carriage return for the end of a line depends on
 /// how it is given the source, so a declaration counts if either reading finds it.
-pub(super) fn declared(source: &str) -> Option<Found> {
+pub(super) fn declared(source: &str) -> Option<RawFinding> {
     let (head, rest) = source.split_once('\n').unwrap_or((source, ""));
     let by_line_feed = [head, rest.split('\n').next().unwrap_or_default()];
     let (first, rest) = first_line(source);
@@ -28,7 +28,7 @@ pub(super) fn declared(source: &str) -> Option<Found> {
         })
         .find(|name| !is_same(name))?;
     let offset = declared.as_ptr().addr() - source.as_ptr().addr();
-    Some(Found {
+    Some(RawFinding {
         kind: FindingKind::Encoding(declared.to_owned()),
         rule: INDEX.special(Special::Encoding),
         offset: u32::try_from(offset).ok().map(TextSize::new),

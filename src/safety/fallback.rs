@@ -1,10 +1,10 @@
 //! Raw patterns, for sources that do not parse: there is no tree, so words are all there is.
 
-use super::finding::{FindingKind, Found};
+use super::finding::{FindingKind, RawFinding};
 use super::rules::{self, Rule};
 
 /// The patterns of the rule table that occur in `source`, in the table's order.
-pub(super) fn patterns(source: &str) -> Vec<Found> {
+pub(super) fn patterns(source: &str) -> Vec<RawFinding> {
     let mut findings = Vec::new();
     for rule in rules::all() {
         for pattern in rule.patterns {
@@ -21,8 +21,8 @@ pub(super) fn patterns(source: &str) -> Vec<Found> {
     findings
 }
 
-fn pattern_finding(rule: Option<&'static Rule>, pattern: &'static str) -> Found {
-    Found { kind: FindingKind::Pattern(pattern), rule, offset: None }
+fn pattern_finding(rule: Option<&'static Rule>, pattern: &'static str) -> RawFinding {
+    RawFinding { kind: FindingKind::Pattern(pattern), rule, offset: None }
 }
 
 /// Whether `open` stands as a word of its own before an opening bracket.

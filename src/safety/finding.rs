@@ -187,39 +187,42 @@ fn shortened(text: &str) -> String {
 
 /// A finding as the walk over the tree makes it: cheap, because a hostile source has many.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct RawFinding {
     pub(super) kind: FindingKind,
     pub(super) rule: Option<&'static Rule>,
     pub(super) offset: Option<TextSize>,
 }
 
-/// What a walk over the tree gives.
+/// The findings and imports of a walk over the tree, in its order.
 #[derive(Debug, Default)]
-pub(super) struct Checked {
-    pub(super) found: Vec<Found>,
+pub(super) struct RawAnalysis {
+    pub(super) found: Vec<RawFinding>,
     pub(super) imports: Vec<String>,
 }
 
-/// Puts findings into source order, folds repeats into their first, cuts the lists, and works out
-/// lines and columns for what is left.
-pub(super) fn listed(checked: Checked, source: &str) -> Analysis {
-    let Checked { mut found, imports } = checked;
-    // Stable: what has no place in the source keeps its order, behind what has one.
-    found.sort_by_key(|found| found.offset.map_or(u32::MAX, |offset| offset.to_u32()));
-    let mut seen = HashSet::new();
-    found.retain(|found| seen.insert(found.kind.clone()));
-    let is_note = |found: &Found| found.rule.is_some_and(|rule| rule.severity == Severity::Note);
-    let (notes, findings) = found.into_iter().partition(is_note);
-    Analysis { findings: cut(findings, source), notes: cut(notes, source), imports }
+impl RawAnalysis {
+    /// Puts findings into source order, folds repeats into their first, cuts the lists, and works
+    /// out lines and columns for what is left.
+    pub(super) fn into_analysis(self, source: &str) -> Analysis {
+        let Self { mut found, imports } = self;
+        // Stable: what has no place in the source keeps its order, behind what has one.
+        found.sort_by_key(|found| found.offset.map_or(u32::MAX, |offset| offset.to_u32()));
+        let mut seen = HashSet::new();
+        found.retain(|found| seen.insert(found.kind.clone()));
+        let is_note =
+            |found: &RawFinding| found.rule.is_some_and(|rule| rule.severity == Severity::Note);
+        let (notes, findings) = found.into_iter().partition(is_note);
+        Analysis { findings: cut(findings, source), notes: cut(notes, source), imports }
+    }
 }
 
-fn cut(mut found: Vec<Found>, source: &str) -> Vec<Finding> {
+fn cut(mut found: Vec<RawFinding>, source: &str) -> Vec<Finding> {
     let more = found.len().saturating_sub(FINDINGS_MAX);
     found.truncate(FINDINGS_MAX);
     let mut told = HashSet::new();
     let mut findings: Vec<Finding> = found
         .into_iter()
-        .map(|Found { kind, rule, offset }| {
+        .map(|RawFinding { kind, rule, offset }| {
             // A word in a text that is no program says little.
             let is_exact = !matches!(kind, FindingKind::Pattern(_));
             let is_new = rule.filter(|rule| is_exact && told.insert(rule.id));

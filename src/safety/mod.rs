@@ -34,10 +34,6 @@ pub use finding::{Analysis, Finding, FindingKind, Position};
 pub use rules::{Rule, Severity};
 
 use bounds::Nesting;
-use engine::expressions;
-use engine::statements::{self, Pass};
-use finding::{Checked, Found};
-use ruff_python_ast::PySourceType;
 use thiserror::Error;
 
 /// Why the analysis has no answer. The gateway takes either as a refusal.
@@ -64,49 +60,18 @@ pub fn analyze(source: &str) -> Result<Analysis, AnalysisError> {
         return Ok(refusal(FindingKind::TooLarge(source.len())));
     }
     let analysis = |level_max| {
-        let analysis = || {
-            let pass = Pass { level_max, text_depth: 0, is_formula: false };
-            finding::listed(found_in(source, pass), source)
-        };
-        std::panic::catch_unwind(analysis).map_err(|_| AnalysisError::Panicked)
+        std::panic::catch_unwind(|| engine::check(source, level_max).into_analysis(source))
+            .map_err(|_| AnalysisError::Panicked)
     };
     match bounds::nesting(source) {
-        Nesting::Shallow => analysis(expressions::LEVEL_MAX),
-        Nesting::Deep => bounds::with_large_stack(|| analysis(NESTING_MAX)),
+        Nesting::Shallow => analysis(engine::LEVEL_MAX),
+        Nesting::Deep => bounds::with_large_stack(|| analysis(NESTING_MAX))
+            .map_err(AnalysisError::StartThread)?
+            .unwrap_or(Err(AnalysisError::Panicked)),
         Nesting::TooDeep => Ok(refusal(FindingKind::TooDeep)),
     }
 }
 
 fn refusal(kind: FindingKind) -> Analysis {
     Analysis { findings: vec![Finding::of_source(kind)], ..Analysis::default() }
-}
-
-/// What is found in a text of code that the script runs.
-fn found_in_code(source: &str, text_depth: usize) -> Vec<Found> {
-    found_in(source, Pass { level_max: expressions::LEVEL_MAX, text_depth, is_formula: false })
-        .found
-}
-
-/// Parses and checks. The caller has made sure that the stack holds the tree: building it, walking
-/// it and dropping it all recurse as deep as the source nests.
-fn found_in(source: &str, pass: Pass) -> Checked {
-    let mut found = Vec::from_iter(encoding::declared(source));
-    let mut imports = Vec::new();
-    let parsed = ruff_python_parser::parse_unchecked_source(source, PySourceType::Python);
-    match parsed.errors().first() {
-        None => {
-            let checked = statements::check(parsed.syntax(), source, pass);
-            found.extend(checked.found);
-            imports = checked.imports;
-        }
-        Some(error) => {
-            found.push(Found {
-                kind: FindingKind::SyntaxError(error.error.to_string()),
-                rule: None,
-                offset: Some(error.location.start()),
-            });
-            found.extend(fallback::patterns(source));
-        }
-    }
-    Checked { found, imports }
 }

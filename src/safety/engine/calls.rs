@@ -7,15 +7,14 @@ use std::borrow::Cow;
 use ruff_python_ast::{Expr, ExprCall};
 use ruff_text_size::Ranged as _;
 
+use super::analyzer::Analyzer;
 use super::conditions::Arguments;
-use super::expressions::{Analyzer, Role};
-use super::texts;
-use crate::safety::finding::FindingKind;
+use super::expressions::Role;
 use crate::safety::knowledge::index::INDEX;
-use crate::safety::knowledge::objects;
-use crate::safety::knowledge::stdlib;
 use crate::safety::knowledge::value::{Value, Values};
-use crate::safety::rules::{Condition, Rule, Special};
+use crate::safety::knowledge::{objects, stdlib, texts};
+use crate::safety::rules::{Condition, Special};
+use crate::safety::symbols;
 
 /// Builtins that only look at their arguments; for these at the first alone.
 const LOOK_AT_FIRST: &[&str] =
@@ -54,11 +53,11 @@ impl<'a> Analyzer<'a, '_> {
         // For the value alone, what is passed to an unknown function does not matter.
         let is_of_interest = !callee.known.is_empty()
             || base.as_ref().is_some_and(|(base, name)| !base.known.is_empty() || is_getter(name));
-        if self.quiet > 0 && !is_of_interest {
+        if self.is_quiet() && !is_of_interest {
             return Values::unknown();
         }
         let arguments = self.arguments(call, path.as_deref());
-        if self.quiet == 0 {
+        if !self.is_quiet() {
             self.check_call(call, &callee, base.as_ref(), &arguments);
         }
         if let Some((base, name)) = &base {
@@ -124,10 +123,26 @@ impl<'a> Analyzer<'a, '_> {
     /// One argument. Where it decides, what the script's calls pass to a parameter is looked for.
     fn argument(&mut self, expr: &'a Expr, role: Role, is_judged: bool) -> Values<'a> {
         let values = self.evaluate(expr, role);
-        if is_judged && values.is_open && self.quiet == 0 {
+        if is_judged && values.is_open && !self.is_quiet() {
             return self.passed(expr).unwrap_or(values);
         }
         values
+    }
+
+    /// Evaluates the parameter that `expr` names, if all calls of its function are seen.
+    fn passed(&mut self, expr: &'a Expr) -> Option<Values<'a>> {
+        let Expr::Name(name) = expr else { return None };
+        let function = self.symbols().parameter_of(name.id.as_str(), self.scope())?;
+        if !function.decorator_list.is_empty() || self.symbols().has_dynamic_names {
+            return None;
+        }
+        let calls = self.callers().calls_of(function.name.as_str())?.to_vec();
+        let mut values = Values::default();
+        for (scope, call) in calls {
+            let argument = symbols::argument_for(function, name.id.as_str(), call)?;
+            values.add(self.value_in(argument, scope));
+        }
+        (!values.known.is_empty()).then_some(values)
     }
 
     /// Reports the call if a rule finds it.
@@ -138,7 +153,7 @@ impl<'a> Analyzer<'a, '_> {
         base: Option<&(Values<'a>, &'a str)>,
         arguments: &Arguments<'a>,
     ) {
-        if let Some((name, rule)) = Self::dangerous(callee) {
+        if let Some((name, rule)) = objects::dangerous(callee) {
             self.report_call(name, rule, &call.func);
             return;
         }
@@ -163,12 +178,12 @@ impl<'a> Analyzer<'a, '_> {
         }
         self.check_passed(call, callee, arguments);
         let Some((base, name)) = base else { return };
-        if self.symbols.own_attributes.contains(name) {
+        if self.symbols().own_attributes.contains(name) {
             return;
         }
         for (rule, condition) in INDEX.methods(name) {
             if self.holds(*condition, Some(base), arguments) {
-                let name = self.written(call.func.start(), call.func.end());
+                let name = self.written(call.func.range());
                 self.report_call(name, rule, &call.func);
                 return;
             }
@@ -194,7 +209,7 @@ impl<'a> Analyzer<'a, '_> {
                         if let Some(rule) = INDEX.attribute(text).filter(|_| text.starts_with("__"))
                         {
                             let name = text.to_string();
-                            self.report_reference(name, Some(rule), call.start(), call.end());
+                            self.report_reference(name, Some(rule), call.range());
                             return;
                         }
                     }
@@ -204,17 +219,10 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Reports a call of what stands at `callee`.
-    pub(super) fn report_call(&mut self, name: String, rule: &'static Rule, callee: &'a Expr) {
-        let written = self.written(callee.start(), callee.end());
-        let kind = FindingKind::Call { name, written };
-        self.report(kind, Some(rule), Some(callee.start()));
-    }
-
     /// Reports that any member of a namespace may be taken.
     fn report_computed(&mut self, namespace: &str, call: &'a ExprCall) {
         let rule = objects::rule_of_namespace(namespace);
-        self.report_reference(format!("{namespace}[…]"), rule, call.start(), call.end());
+        self.report_reference(format!("{namespace}[…]"), rule, call.range());
     }
 
     /// What a call returns.
@@ -282,7 +290,7 @@ impl<'a> Analyzer<'a, '_> {
             "getattr" => {
                 if arguments.has_unpacked && arguments.positionals().count() < 2 {
                     let rule = INDEX.special(Special::ComputedName);
-                    self.report_reference("getattr".to_owned(), rule, expr.start(), expr.end());
+                    self.report_reference("getattr".to_owned(), rule, expr.range());
                 }
                 let default = arguments.positional(2);
                 let Some(of) = arguments.positional(1) else { return Values::unknown() };
@@ -350,7 +358,7 @@ impl<'a> Analyzer<'a, '_> {
                 && !(text == "__subclasses__" && base.single() == Some(&Value::OwnClass))
             {
                 let name = text.to_owned();
-                self.report_reference(name, Some(rule), expr.start(), expr.end());
+                self.report_reference(name, Some(rule), expr.range());
             }
         }
         if let Some(default) = default {
@@ -358,31 +366,9 @@ impl<'a> Analyzer<'a, '_> {
         }
         if !is_complete && let Some((name, special)) = base.known.iter().find_map(hides) {
             let rule = INDEX.special(special);
-            self.report_reference(format!("{name}.…"), rule, expr.start(), expr.end());
+            self.report_reference(format!("{name}.…"), rule, expr.range());
         }
         values
-    }
-
-    /// Follows a comprehension over a known sequence, so that text put together by one is known.
-    pub(super) fn unroll(
-        &mut self,
-        target: &'a Expr,
-        elements: Vec<Values<'a>>,
-        element: &'a Expr,
-    ) -> Option<Values<'a>> {
-        let Expr::Name(name) = target else { return None };
-        if self.unrolled.len() > 1 {
-            return None;
-        }
-        self.quiet += 1;
-        let mut results = Vec::with_capacity(elements.len());
-        for value in elements {
-            self.unrolled.push((name.id.as_str(), value));
-            results.push(self.evaluate(element, Role::Alias));
-            self.unrolled.pop();
-        }
-        self.quiet -= 1;
-        Some(Values::items(results))
     }
 }
 

@@ -2,25 +2,16 @@
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "the enums are the parser's, and long")]
 
-use ruff_python_ast::{Expr, PySourceType};
+use ruff_python_ast::Expr;
 use smallvec::SmallVec;
 
-use super::expressions::Analyzer;
-use super::statements::{self, Pass};
-use crate::safety::bounds;
-use crate::safety::finding::Found;
+use super::analyzer::Analyzer;
+use super::{is_dangerous_code, is_dangerous_formula};
 use crate::safety::knowledge::index::INDEX;
-use crate::safety::knowledge::objects;
+use crate::safety::knowledge::objects::{self, names_internals};
 use crate::safety::knowledge::value::{Value, Values};
-use crate::safety::rules::{Condition, Severity};
+use crate::safety::rules::Condition;
 use crate::safety::symbols::elements;
-
-/// How many texts of code may be one in the other.
-const TEXT_DEPTH_MAX: usize = 2;
-/// The deepest nesting of a text that is code; it is analysed on the same stack.
-const TEXT_NESTING_MAX: usize = 40;
-/// The longest formula that is looked at, in bytes.
-const FORMULA_BYTES_MAX: usize = 64 * 1024;
 
 /// An argument: its name, if it has one, where it stands, and what it may be.
 type Argument<'a> = (Option<&'a str>, &'a Expr, Values<'a>);
@@ -104,7 +95,7 @@ impl<'a> Analyzer<'a, '_> {
     ) -> bool {
         match condition {
             Condition::Always => true,
-            Condition::Imported(module) => self.symbols.imported.contains(module),
+            Condition::Imported(module) => self.symbols().imported.contains(module),
             Condition::NamesFile(names) => {
                 arguments.hides_some()
                     || arguments.at_or_named(0, names).any(|(_, expr, values)| {
@@ -148,7 +139,9 @@ impl<'a> Analyzer<'a, '_> {
             Condition::ImportsModule => {
                 let modules = || arguments.at_or_named(0, &["name"]);
                 let imports = modules().flat_map(|(_, _, values)| values.texts().0);
-                self.imports.extend(imports.map(str::to_owned));
+                for module in imports {
+                    self.record_import(module.to_owned());
+                }
                 arguments.hides_some()
                     || modules().any(|(_, _, values)| {
                         let (mut names, is_complete) = values.texts();
@@ -174,7 +167,7 @@ impl<'a> Analyzer<'a, '_> {
         let second = arguments.at_or_named(1, &[]);
         of_interest.chain(second).any(|(_, expr, values)| {
             let (mut texts, is_complete) = values.texts();
-            if texts.any(|text| self.is_dangerous_code(text)) {
+            if texts.any(|text| is_dangerous_code(text, self.pass().text_depth)) {
                 return true;
             }
             // A name may be a function; what is put together from texts is one.
@@ -192,13 +185,7 @@ impl<'a> Analyzer<'a, '_> {
                 code.push('\n');
             }
         }
-        !code.is_empty() && self.is_dangerous_code(&code)
-    }
-
-    fn is_dangerous_code(&self, text: &str) -> bool {
-        self.pass.text_depth == TEXT_DEPTH_MAX
-            || !bounds::is_nested_at_most(text, TEXT_NESTING_MAX)
-            || crate::safety::found_in_code(text, self.pass.text_depth + 1).iter().any(is_blocking)
+        !code.is_empty() && is_dangerous_code(&code, self.pass().text_depth)
     }
 }
 
@@ -222,30 +209,6 @@ fn has_dangerous_formula(expr: &Expr, values: &Values<'_>) -> bool {
             _ => false,
         }),
     }
-}
-
-/// Whether a text that is evaluated calls what it must not, or names the interpreter's inside.
-pub(super) fn is_dangerous_formula(text: &str) -> bool {
-    // A text without any of these neither calls nor reaches into anything.
-    if !text.contains(['(', '.', '_', '\\', '@']) || text.len() > FORMULA_BYTES_MAX {
-        return text.len() > FORMULA_BYTES_MAX;
-    }
-    // What pandas marks variables with.
-    let text = text.replace(['@', '`'], " ");
-    let text = text.trim();
-    if !bounds::is_nested_at_most(text, TEXT_NESTING_MAX) {
-        return text.contains("__");
-    }
-    let parsed = ruff_python_parser::parse_unchecked_source(text, PySourceType::Python);
-    if parsed.has_invalid_syntax() {
-        return text.contains("__");
-    }
-    let pass = Pass { level_max: TEXT_NESTING_MAX, text_depth: TEXT_DEPTH_MAX, is_formula: true };
-    statements::check(parsed.syntax(), text, pass).found.iter().any(is_blocking)
-}
-
-fn is_blocking(found: &Found) -> bool {
-    found.rule.is_none_or(|rule| rule.severity == Severity::Block)
 }
 
 fn is_in_memory(values: &Values<'_>) -> bool {
@@ -315,21 +278,6 @@ fn without_comments(sql: &str) -> String {
 fn may_be_imported(module: &str) -> bool {
     // The script itself is no module to import by a name.
     !matches!(module, "" | "__main__") && INDEX.import_rule(module).is_none()
-}
-
-/// Whether a text that names attributes names internal ones, members of other modules, or what no
-/// object may be asked for.
-pub(super) fn names_internals(text: &str) -> bool {
-    let is_part = |c: char| c.is_alphanumeric() || c == '_';
-    let mut parts = text.split(|c| !is_part(c)).filter(|part| !part.is_empty());
-    // A replacement field cannot call.
-    let is_field = text.contains('{');
-    let is_path = !is_field && text.contains('.');
-    parts.any(|part| {
-        INDEX.attribute(part).is_some()
-            || (is_path && objects::far_reaching(part).is_some())
-            || (!is_field && INDEX.is_always_refused(part))
-    })
 }
 
 /// Whether `values` are texts that name internals, or a list of them.

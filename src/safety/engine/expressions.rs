@@ -1,39 +1,34 @@
-//! What an expression may evaluate to, and which references in it the rules find: one walk does
-//! both, so that every expression is looked at once.
-//!
-//! Any use of a dangerous object is a finding, called or not; so it does not matter where it goes
-//! from there, and only what leads to such objects has to be followed: modules, namespaces, and
-//! the texts that name attributes.
+//! The evaluation of expressions: what each may evaluate to, and which references in it the rules
+//! find. One walk does both, so that every expression is looked at once. A name leads to what binds
+//! it, and that to further names.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "the enums are the parser's, and long")]
 
 use std::borrow::Cow;
 
-use ruff_python_ast::visitor;
-use ruff_python_ast::{Expr, ExprAttribute, ExprName, ExprSubscript, Number, Stmt};
+use ruff_python_ast::visitor::{self, Visitor as _};
+use ruff_python_ast::{
+    Comprehension, Expr, ExprAttribute, ExprBinOp, ExprFString, ExprLambda, ExprName,
+    ExprSubscript, FStringPart, InterpolatedStringElement, Number,
+};
 use ruff_text_size::{Ranged as _, TextRange, TextSize};
+use smallvec::SmallVec;
 
-use super::callers::Callers;
-use super::conditions::names_internals;
-use super::statements::Pass;
-use super::texts;
-use crate::safety::finding::{FindingKind, Found};
+use super::analyzer::Analyzer;
+use super::is_dangerous_formula;
+use crate::safety::finding::FindingKind;
 use crate::safety::knowledge::index::{INDEX, Verdict, top};
-use crate::safety::knowledge::objects;
 use crate::safety::knowledge::value::{Value, Values};
-use crate::safety::rules::Rule;
-use crate::safety::symbols::{self, ScopeId, Symbols};
+use crate::safety::knowledge::{objects, texts};
+use crate::safety::rules::{Condition, Rule, Special};
+use crate::safety::symbols::{self, Binding, BindingId, ScopeId, Source, Symbol};
 
-/// How deep expressions and the names in them are followed on an ordinary stack.
-pub(in crate::safety) const LEVEL_MAX: usize = 150;
-/// The most findings that are collected; one is enough to refuse.
-const FOUND_MAX: usize = 1_000;
-/// How much of the source a finding repeats, in bytes.
-const WRITTEN_BYTES: usize = 120;
+/// The most targets of comprehensions that are unrolled one within the other.
+const UNROLLED_MAX: usize = 2;
 
-/// What becomes of the value of an expression.
+/// The use that is made of the value of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::safety) enum Role {
+pub(super) enum Role {
     /// It goes somewhere: into a call, a container, a result.
     Value,
     /// It gets a name, and is found again under it.
@@ -46,72 +41,14 @@ pub(in crate::safety) enum Role {
     Harmless,
 }
 
-/// What is known of a binding.
-#[derive(Debug, Clone)]
-pub(super) enum Memo<'a> {
-    NotYet,
-    /// Being worked out: it depends on itself.
-    Pending,
-    Done(Values<'a>),
-}
-
-/// The analysis of one syntax tree.
-pub(super) struct Analyzer<'a, 's> {
-    pub(super) source: &'a str,
-    pub(super) symbols: &'s Symbols<'a>,
-    /// The scope that is walked, or that the current binding is evaluated in.
-    pub(super) scope: ScopeId,
-    pub(super) found: Vec<Found>,
-    pub(super) imports: Vec<String>,
-    /// Above zero while only a value is wanted: nothing is reported.
-    pub(super) quiet: usize,
-    pub(super) pass: Pass,
-    /// Whether this is an annotation, in which texts are types.
-    pub(super) is_annotation: bool,
-    /// Targets of comprehensions that are being unrolled, with their current values.
-    pub(super) unrolled: Vec<(&'a str, Values<'a>)>,
-    /// What is known of each binding, and of each symbol seen as a whole.
-    pub(super) memo: Vec<Memo<'a>>,
-    pub(super) memo_of_symbols: Vec<Memo<'a>>,
-    /// The statements of the script, and who calls what in them, once that was asked for.
-    pub(super) body: &'a [Stmt],
-    pub(super) callers: Option<Callers<'a>>,
-    /// How many names are being followed.
-    pub(super) depth: usize,
-    /// How many expressions are being evaluated, one in the other.
-    pub(super) level: usize,
-}
-
-impl<'a, 's> Analyzer<'a, 's> {
-    pub(super) fn new(
-        source: &'a str,
-        body: &'a [Stmt],
-        symbols: &'s Symbols<'a>,
-        pass: Pass,
-    ) -> Self {
-        Self {
-            source,
-            symbols,
-            scope: symbols::MODULE,
-            found: Vec::new(),
-            imports: Vec::new(),
-            quiet: 0,
-            pass,
-            is_annotation: false,
-            unrolled: Vec::new(),
-            memo: vec![Memo::NotYet; symbols.bindings_len()],
-            body,
-            callers: None,
-            memo_of_symbols: vec![Memo::NotYet; symbols.symbols_len()],
-            depth: 0,
-            level: 0,
-        }
-    }
-
+impl<'a> Analyzer<'a, '_> {
     /// Looks at `expr` and everything in it, and returns what it may evaluate to.
     pub(super) fn evaluate(&mut self, expr: &'a Expr, role: Role) -> Values<'a> {
-        self.level += 1;
-        let values = match expr {
+        self.one_level_deeper(|this| this.evaluate_one(expr, role))
+    }
+
+    fn evaluate_one(&mut self, expr: &'a Expr, role: Role) -> Values<'a> {
+        match expr {
             Expr::Name(name) => self.name(name, expr, role),
             Expr::Attribute(attribute) => {
                 let (_, values) = self.attribute(attribute);
@@ -120,8 +57,8 @@ impl<'a, 's> Analyzer<'a, 's> {
             Expr::If(_) | Expr::BoolOp(_) | Expr::Named(_) | Expr::Starred(_) => {
                 self.alternatives(expr, role)
             }
-            Expr::Lambda(_) => {
-                self.lambda(expr);
+            Expr::Lambda(lambda) => {
+                self.lambda(lambda);
                 Values::one(Value::OwnFunction)
             }
             Expr::ListComp(_) | Expr::Generator(_) | Expr::SetComp(_) | Expr::DictComp(_) => {
@@ -161,14 +98,12 @@ impl<'a, 's> Analyzer<'a, 's> {
             }
             // Nothing is known of the others, but what is in them has to be looked at.
             _ => {
-                if self.quiet == 0 {
+                if !self.is_quiet() {
                     visitor::walk_expr(self, expr);
                 }
                 Values::unknown()
             }
-        };
-        self.level -= 1;
-        values
+        }
     }
 
     /// Expressions that evaluate to one of their parts.
@@ -196,14 +131,9 @@ impl<'a, 's> Analyzer<'a, 's> {
         }
     }
 
-    /// Evaluates for the value alone, in the scope of `scope`.
+    /// Evaluates for the value alone, in `scope`.
     pub(super) fn value_in(&mut self, expr: &'a Expr, scope: ScopeId) -> Values<'a> {
-        let outer = std::mem::replace(&mut self.scope, scope);
-        self.quiet += 1;
-        let values = self.evaluate(expr, Role::Alias);
-        self.quiet -= 1;
-        self.scope = outer;
-        values
+        self.in_scope(scope, |this| this.quietly(|this| this.evaluate(expr, Role::Alias)))
     }
 
     fn number(number: &Number) -> Values<'a> {
@@ -217,10 +147,133 @@ impl<'a, 's> Analyzer<'a, 's> {
 
     fn name(&mut self, name: &'a ExprName, expr: &'a Expr, role: Role) -> Values<'a> {
         let values = self.named(name.id.as_str(), name.start());
-        if self.pass.is_formula && role != Role::Callee {
+        if self.pass().is_formula && role != Role::Callee {
             return values;
         }
         self.settle(values, expr, role)
+    }
+
+    /// Evaluates a name where it is used.
+    fn named(&mut self, name: &str, offset: TextSize) -> Values<'a> {
+        if let Some(values) = self.target(name) {
+            return values.clone();
+        }
+        let symbols = self.symbols();
+        let mut found: SmallVec<[(&Symbol, bool); 2]> = SmallVec::new();
+        let is_certain = symbols.look_up(name, self.scope(), offset, |symbol, is_same_scope| {
+            found.push((symbol, is_same_scope));
+        });
+        let mut values = Values::default();
+        for (symbol, is_same_scope) in &found {
+            match symbols.reaching(symbol, offset).filter(|_| *is_same_scope) {
+                Some(reaching) => {
+                    for id in reaching {
+                        values.add(self.bound(id));
+                    }
+                }
+                None => values.add(self.any_of(symbol, *is_same_scope)),
+            }
+        }
+        // What is imported with a star later takes the place of what was bound before.
+        let first = found.first().and_then(|(symbol, _)| symbols.first_bound(symbol));
+        if is_certain && symbols.star_imports.iter().any(|(_, at)| Some(*at) > first) {
+            values.add(self.star_imported(name));
+        }
+        if !is_certain {
+            values.add(self.unbound(name, !found.is_empty()));
+        }
+        values
+    }
+
+    /// Evaluates a name that the script does not bind, or may not have bound.
+    fn unbound(&self, name: &str, is_bound_somewhere: bool) -> Values<'a> {
+        let stars = &self.symbols().star_imports;
+        let is_from_re = name == "compile" && stars.iter().any(|(module, _)| *module == "re");
+        if let Some(builtin) = objects::builtin(name)
+            && !is_from_re
+        {
+            return Values::one(Value::Object(Cow::Borrowed(builtin)));
+        }
+        if name == "__name__" {
+            return Values::text("__main__");
+        }
+        if !is_bound_somewhere && let Some(module) = objects::well_known_module(name) {
+            return Values::one(Value::Object(Cow::Borrowed(module)));
+        }
+        let mut values = Values::unknown();
+        values.add(self.star_imported(name));
+        values
+    }
+
+    /// Evaluates a name by the star imports, as far as the rules know what they bring in.
+    fn star_imported(&self, name: &str) -> Values<'a> {
+        let mut values = Values { is_open: true, ..Values::default() };
+        for (module, _) in &self.symbols().star_imports {
+            let path = format!("{module}.{name}");
+            let is_known = INDEX.names(&path) || INDEX.calls(&path).next().is_some();
+            if is_known || objects::instance_of(&path).is_some() {
+                values.add(Values::one(Value::Object(Cow::Owned(path))));
+            }
+        }
+        values
+    }
+
+    /// Evaluates a name for any time: seen from another scope, or bound so often that its bindings
+    /// are not told apart.
+    fn any_of(&mut self, symbol: &Symbol, is_crowded: bool) -> Values<'a> {
+        let followed = self.following_all(symbol, |this| {
+            let mut values = Values::default();
+            for id in symbol.all() {
+                values.add(this.bound(id));
+            }
+            values
+        });
+        if followed.is_none() && is_crowded {
+            // What it was before matters, and is not known.
+            self.report(FindingKind::TooIndirect, None, None);
+        }
+        followed.unwrap_or_else(Values::unknown)
+    }
+
+    /// Evaluates what a binding binds its name to.
+    fn bound(&mut self, id: BindingId) -> Values<'a> {
+        self.following(id, |this| {
+            let mut values = this.bound_by(this.symbols().binding(id));
+            // Where names change unseen, a text is only one of several.
+            values.is_open |= this.symbols().has_dynamic_names;
+            values
+        })
+    }
+
+    fn bound_by(&mut self, binding: Binding<'a>) -> Values<'a> {
+        let scope = binding.evaluated_in;
+        let mut values = match binding.source {
+            Source::Import("__main__") | Source::Parameter(None, _) | Source::Unknown => {
+                Values::unknown()
+            }
+            Source::Import(module) => Values::one(Value::Object(Cow::Borrowed(module))),
+            Source::Member(module, member) => {
+                objects::member(&Values::one(Value::Object(Cow::Borrowed(module))), member)
+            }
+            Source::Value(expr) => self.value_in(expr, scope),
+            Source::Item(expr, index) => {
+                let elements = self.value_in(expr, scope).elements();
+                elements.and_then(|e| e.get(index).cloned()).unwrap_or_else(Values::unknown)
+            }
+            Source::Element(expr) => self.value_in(expr, scope).any_element(),
+            Source::Parameter(Some(default), _) => self.value_in(default, scope).or_others(),
+            Source::Class => Values::one(Value::OwnClass),
+            Source::Function => Values::one(Value::OwnFunction),
+        };
+        // What is in a list may be changed by its name.
+        if !matches!(binding.source, Source::Value(Expr::Tuple(_))) {
+            for value in &mut values.known {
+                if matches!(value, Value::Items(_)) {
+                    *value = Value::List;
+                }
+            }
+        }
+        values
     }
 
     /// An attribute as it stands in the source: what its object may be, and what it may be itself.
@@ -235,26 +288,26 @@ impl<'a, 's> Analyzer<'a, 's> {
             return (Values::unknown(), Values::unknown());
         }
         let base = self.evaluate(&attribute.value, Role::Base);
-        if self.quiet == 0
-            && let Some(rule) = INDEX.attribute(name)
-            && !self.is_own_attribute(&base, attribute)
-        {
-            self.report_reference(name.to_owned(), Some(rule), attribute.start(), attribute.end());
-        }
-        // `format` is dangerous with its text alone, wherever it is called.
-        if self.quiet == 0
-            && let Some(rule) = INDEX.formatting(name)
-            && base.texts().0.any(names_internals)
-        {
-            self.report_reference(name.to_owned(), Some(rule), attribute.start(), attribute.end());
+        if !self.is_quiet() {
+            if let Some(rule) = INDEX.attribute(name)
+                && !self.is_own_attribute(&base, attribute)
+            {
+                self.report_reference(name.to_owned(), Some(rule), attribute.range());
+            }
+            // `format` is dangerous with its text alone, wherever it is called.
+            if let Some(rule) = INDEX.formatting(name)
+                && base.texts().0.any(objects::names_internals)
+            {
+                self.report_reference(name.to_owned(), Some(rule), attribute.range());
+            }
         }
         let values = self.member_of(&base, name, Some(&attribute.value));
         (base, values)
     }
 
-    /// Whether an attribute with the name of an internal one is the script's own.
+    /// Tells whether an attribute with the name of an internal one is the script's own.
     fn is_own_attribute(&self, base: &Values<'a>, attribute: &'a ExprAttribute) -> bool {
-        let own = &self.symbols.own_attributes;
+        let own = &self.symbols().own_attributes;
         match attribute.attr.as_str() {
             "__subclasses__" => base.single() == Some(&Value::OwnClass),
             "__self__" => matches!(&*attribute.value, Expr::Attribute(method)
@@ -272,13 +325,13 @@ impl<'a, 's> Analyzer<'a, 's> {
     ) -> Values<'a> {
         let mut values = objects::member(base, name);
         let is_self = |expr: &Expr| matches!(expr, Expr::Name(name) if matches!(name.id.as_str(), "self" | "cls"));
-        let is_own = self.symbols.own_attributes.contains(name) || from.is_some_and(is_self);
+        let is_own = self.symbols().own_attributes.contains(name) || from.is_some_and(is_self);
         if base.is_open
             && !is_own
             && let Some(module) = objects::far_reaching(name)
         {
             // A formula has no honest use for an attribute of such a name.
-            let value = if self.pass.is_formula {
+            let value = if self.pass().is_formula {
                 Value::Object(Cow::Borrowed(module))
             } else {
                 Value::MaybeModule(module)
@@ -294,8 +347,7 @@ impl<'a, 's> Analyzer<'a, 's> {
         if let Some(text) = key.as_text().filter(|text| text.starts_with("__"))
             && let Some(rule) = INDEX.attribute(text)
         {
-            let range = subscript.range();
-            self.report_reference(text.to_owned(), Some(rule), range.start(), range.end());
+            self.report_reference(text.to_owned(), Some(rule), subscript.range());
         }
         if let Some(folded) = texts::sliced(&base, &subscript.slice, &key) {
             return folded;
@@ -323,8 +375,8 @@ impl<'a, 's> Analyzer<'a, 's> {
         values
     }
 
-    /// What a namespace holds under a key: that of a module, `sys.modules`, or, without a name, of
-    /// the script.
+    /// Looks `key` up in a namespace: that of a module, `sys.modules`, or, without a name, of the
+    /// script.
     pub(super) fn looked_up(
         &mut self,
         namespace: &str,
@@ -348,74 +400,214 @@ impl<'a, 's> Analyzer<'a, 's> {
         let is_dangerous = objects::is_dangerous(namespace);
         if !is_complete && is_dangerous {
             let rule = objects::rule_of_namespace(namespace);
-            self.report_reference(format!("{namespace}[…]"), rule, at.start(), at.end());
+            self.report_reference(format!("{namespace}[…]"), rule, at);
         }
         values
     }
 
     /// Reports what `values` refers to, as far as a rule finds it and its role does not defer it.
     fn settle(&mut self, values: Values<'a>, expr: &'a Expr, role: Role) -> Values<'a> {
-        if self.quiet > 0 || !matches!(role, Role::Value | Role::Alias) {
+        if self.is_quiet() || !matches!(role, Role::Value | Role::Alias) {
             return values;
         }
-        if let Some((name, rule)) =
-            values.known.iter().find_map(|value| objects::escaping(value, role))
-        {
-            self.report_reference(name, rule, expr.start(), expr.end());
+        if let Some((name, rule)) = values.known.iter().find_map(|value| escaping(value, role)) {
+            self.report_reference(name, rule, expr.range());
         }
         values
     }
 
-    /// The first of the values that a rule finds.
-    pub(super) fn dangerous(values: &Values<'a>) -> Option<(String, &'static Rule)> {
-        values.known.iter().find_map(|value| match value {
-            Value::Object(path) => match INDEX.verdict(path) {
-                Verdict::Found(rule) => Some((objects::shown(path), rule)),
-                Verdict::Clear | Verdict::Carrier => None,
-            },
-            _ => None,
-        })
+    /// `+`, `%`, `*` of texts and sequences, and `/` of paths.
+    fn operation(&mut self, operation: &'a ExprBinOp) -> Values<'a> {
+        // A sum of many terms nests to the left.
+        let left = self.evaluate(&operation.left, Role::Value);
+        let right = self.evaluate(&operation.right, Role::Value);
+        for side in [&left, &right] {
+            if let Some(Value::Instance(class)) = side.known.first()
+                && objects::is_sticky(class)
+            {
+                return Values::one(Value::Instance(class));
+            }
+        }
+        texts::combined(&left, operation.op, &right).unwrap_or_else(Values::unknown)
     }
 
-    pub(super) fn report_reference(
+    fn f_string(&mut self, f_string: &'a ExprFString) -> Values<'a> {
+        let mut text = Some(String::new());
+        for part in &f_string.value {
+            match part {
+                FStringPart::Literal(literal) => texts::push(&mut text, Some(literal.as_str())),
+                FStringPart::FString(f_string) => {
+                    for element in &f_string.elements {
+                        self.f_string_element(element, &mut text);
+                    }
+                }
+            }
+        }
+        text.map_or_else(Values::unknown, Values::text)
+    }
+
+    fn f_string_element(
         &mut self,
-        name: String,
-        rule: Option<&'static Rule>,
-        start: TextSize,
-        end: TextSize,
+        element: &'a InterpolatedStringElement,
+        text: &mut Option<String>,
     ) {
-        if self.quiet > 0 {
+        match element {
+            InterpolatedStringElement::Literal(literal) => texts::push(text, Some(&literal.value)),
+            InterpolatedStringElement::Interpolation(interpolation) => {
+                let values = self.evaluate(&interpolation.expression, Role::Harmless);
+                let is_plain = interpolation.conversion.is_none()
+                    && interpolation.format_spec.is_none()
+                    && interpolation.debug_text.is_none();
+                let known = texts::display(&values).filter(|_| is_plain);
+                texts::push(text, known.as_deref());
+                if let Some(spec) = &interpolation.format_spec {
+                    for element in &spec.elements {
+                        self.f_string_element(element, &mut None);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reports a text that is code where it stands: a type, or an example of doctest.
+    fn check_text(&mut self, text: &str, expr: &'a Expr) {
+        if self.is_annotation() {
+            self.check_annotation(text, expr);
+        }
+        if !self.is_quiet()
+            && text.contains(">>> ")
+            && self.symbols().imported.contains("doctest")
+            && self.has_dangerous_examples(text)
+        {
+            let rule = INDEX.special(Special::Examples);
+            self.report_reference("doctest".to_owned(), rule, expr.range());
+        }
+    }
+
+    /// Reports a text in place of a type: it is evaluated by whoever asks for the type.
+    fn check_annotation(&mut self, text: &str, expr: &'a Expr) {
+        if !self.is_quiet() && is_dangerous_formula(text) {
+            let rule = INDEX.special(Special::Annotation);
+            self.report_reference("annotation".to_owned(), rule, expr.range());
+        }
+    }
+
+    /// Evaluates what is iterated over: its elements go to the target, wherever that is.
+    pub(super) fn iterated(&mut self, expr: &'a Expr) -> Values<'a> {
+        let is_display = !symbols::elements(expr).is_empty();
+        self.evaluate(expr, if is_display { Role::Value } else { Role::Alias })
+    }
+
+    fn lambda(&mut self, lambda: &'a ExprLambda) {
+        if self.is_quiet() {
             return;
         }
-        let written = self.written(start, end);
-        self.report(FindingKind::NameReference { name, written }, rule, Some(start));
+        if let Some(parameters) = &lambda.parameters {
+            self.visit_parameters(parameters);
+        }
+        self.in_scope_of(lambda.range(), |this| {
+            this.evaluate(&lambda.body, Role::Value);
+        });
     }
 
-    pub(super) fn report(
+    fn comprehension(&mut self, expr: &'a Expr) -> Values<'a> {
+        let (parts, generators): ([Option<&'a Expr>; 2], &'a [Comprehension]) = match expr {
+            Expr::ListComp(comp) => ([Some(&comp.elt), None], &comp.generators),
+            Expr::SetComp(comp) => ([Some(&comp.elt), None], &comp.generators),
+            Expr::Generator(comp) => ([Some(&comp.elt), None], &comp.generators),
+            Expr::DictComp(comp) => ([comp.key.as_deref(), Some(&comp.value)], &comp.generators),
+            _ => return Values::unknown(),
+        };
+        let Some(first) = generators.first() else { return Values::unknown() };
+        let over = self.iterated(&first.iter);
+        if !self.is_quiet() {
+            self.in_scope_of(expr.range(), |this| {
+                for (index, generator) in generators.iter().enumerate() {
+                    this.visit_expr(&generator.target);
+                    if index > 0 {
+                        this.iterated(&generator.iter);
+                    }
+                    for condition in &generator.ifs {
+                        this.visit_expr(condition);
+                    }
+                }
+                for part in parts.into_iter().flatten() {
+                    this.visit_expr(part);
+                }
+            });
+        }
+        let ([Some(element), None], [only]) = (parts, generators) else {
+            return Values::unknown();
+        };
+        // A set has an order of its own.
+        if expr.is_set_comp_expr() {
+            return Values::unknown();
+        }
+        match over.elements() {
+            Some(elements) if only.ifs.is_empty() => {
+                self.unroll(&only.target, elements, element).unwrap_or_else(Values::unknown)
+            }
+            _ => Values::unknown(),
+        }
+    }
+
+    /// Follows a comprehension over a known sequence, so that text put together by one is known.
+    fn unroll(
         &mut self,
-        kind: FindingKind,
-        rule: Option<&'static Rule>,
-        offset: Option<TextSize>,
-    ) {
-        // A hostile source has any number; the list is cut anyway, and one is enough to refuse.
-        if self.found.len() < FOUND_MAX {
-            self.found.push(Found { kind, rule, offset });
+        target: &'a Expr,
+        elements: Vec<Values<'a>>,
+        element: &'a Expr,
+    ) -> Option<Values<'a>> {
+        let Expr::Name(name) = target else { return None };
+        if self.targets_len() == UNROLLED_MAX {
+            return None;
         }
+        let values_of = |this: &mut Self, value| {
+            this.with_target(name.id.as_str(), value, |this| this.evaluate(element, Role::Alias))
+        };
+        let results =
+            self.quietly(|this| elements.into_iter().map(|value| values_of(this, value)).collect());
+        Some(Values::items(results))
     }
+}
 
-    /// The source between two places, on one line and not much of it.
-    pub(super) fn written(&self, start: TextSize, end: TextSize) -> String {
-        let text = self.source.get(start.to_usize()..end.to_usize()).unwrap_or_default();
-        let mut written = String::new();
-        for word in text.split_whitespace() {
-            if !written.is_empty() {
-                written.push(' ');
+/// Judges a value that goes where it is not followed: the name to report, and the rule.
+pub(super) fn escaping(
+    value: &Value<'_>,
+    used_as: Role,
+) -> Option<(String, Option<&'static Rule>)> {
+    let is_value = used_as == Role::Value;
+    match value {
+        Value::Object(path) => match INDEX.verdict(path) {
+            Verdict::Found(rule) => Some((objects::shown(path), Some(rule))),
+            Verdict::Carrier if is_value => {
+                Some((path.clone().into_owned(), INDEX.special(Special::ModuleAsValue)))
             }
-            written.push_str(word);
-            if written.len() > WRITTEN_BYTES {
-                break;
+            // Called elsewhere, it takes any name of anything.
+            Verdict::Clear if is_value && path == "builtins.getattr" => {
+                Some((objects::shown(path), INDEX.special(Special::ComputedName)))
             }
+            // Without its arguments a function cannot be judged.
+            Verdict::Clear if is_value => INDEX
+                .calls(path)
+                .find(|(_, condition)| {
+                    matches!(
+                        condition,
+                        Condition::NamesFile(_)
+                            | Condition::DatabaseFile
+                            | Condition::ImportsModule
+                            | Condition::Code
+                    )
+                })
+                .map(|(rule, _)| (objects::shown(path), Some(rule))),
+            Verdict::Carrier | Verdict::Clear => None,
+        },
+        Value::Modules if is_value => {
+            Some(("sys.modules".to_owned(), objects::rule_of_namespace("sys.modules")))
         }
-        written
+        Value::Namespace(path) | Value::LookUp(path) if is_value && objects::is_dangerous(path) => {
+            Some((format!("{path}.__dict__"), objects::rule_of_namespace(path)))
+        }
+        _ => None,
     }
 }

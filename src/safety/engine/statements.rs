@@ -7,38 +7,19 @@ use std::borrow::Cow;
 
 use ruff_python_ast::visitor::{self, Visitor};
 use ruff_python_ast::{
-    Comprehension, Decorator, Expr, ExprContext, ModModule, PatternKeyword, Stmt, StmtFunctionDef,
+    Decorator, Expr, ExprContext, Parameter, Parameters, PatternKeyword, Stmt, StmtFunctionDef,
     StmtImportFrom, TypeParams,
 };
 use ruff_text_size::{Ranged as _, TextRange};
 
-use super::conditions::is_dangerous_formula;
-use super::expressions::{Analyzer, Role};
-use crate::safety::finding::{Checked, FindingKind};
+use super::analyzer::Analyzer;
+use super::expressions::{Role, escaping};
+use crate::safety::finding::FindingKind;
 use crate::safety::knowledge::index::INDEX;
 use crate::safety::knowledge::objects;
 use crate::safety::knowledge::value::{Value, Values};
 use crate::safety::rules::{Rule, Special};
 use crate::safety::symbols::{self, ScopeKind};
-
-/// Everything in `module` that a rule finds, and what it imports, in the order of the walk.
-pub(in crate::safety) fn check(module: &ModModule, source: &str, pass: Pass) -> Checked {
-    let symbols = symbols::build(module);
-    let mut analyzer = Analyzer::new(source, &module.body, &symbols, pass);
-    analyzer.visit_body(&module.body);
-    Checked { found: analyzer.found, imports: analyzer.imports }
-}
-
-/// What is looked at, and how far.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::safety) struct Pass {
-    /// How deep expressions may nest, with the names in them that are followed.
-    pub(in crate::safety) level_max: usize,
-    /// How many texts of code are around this one.
-    pub(in crate::safety) text_depth: usize,
-    /// Whether this is a formula: a name alone is a symbol in it.
-    pub(in crate::safety) is_formula: bool,
-}
 
 impl<'a> Visitor<'a> for Analyzer<'a, '_> {
     fn visit_stmt(&mut self, stmt: &'a Stmt) {
@@ -57,12 +38,12 @@ impl<'a> Visitor<'a> for Analyzer<'a, '_> {
                 if let Some(arguments) = &class.arguments {
                     self.visit_arguments(arguments);
                 }
-                self.in_scope(stmt.range(), |this| {
+                self.in_scope_of(stmt.range(), |this| {
                     this.visit_optional_type_params(class.type_params.as_deref());
                     this.visit_body(&class.body);
                 });
             }
-            Stmt::TypeAlias(alias) => self.in_scope(stmt.range(), |this| {
+            Stmt::TypeAlias(alias) => self.in_scope_of(stmt.range(), |this| {
                 this.visit_optional_type_params(alias.type_params.as_deref());
                 this.visit_expr(&alias.value);
             }),
@@ -98,8 +79,8 @@ impl<'a> Visitor<'a> for Analyzer<'a, '_> {
             // An attribute or item that is assigned to is looked at, but taken nowhere.
             Expr::Attribute(attribute) if attribute.ctx != ExprContext::Load => {
                 let (_, values) = self.attribute(attribute);
-                if let Some((name, rule)) = Self::dangerous(&values) {
-                    self.report_reference(name, Some(rule), expr.start(), expr.end());
+                if let Some((name, rule)) = objects::dangerous(&values) {
+                    self.report_reference(name, Some(rule), expr.range());
                 }
             }
             Expr::Subscript(subscript) if subscript.ctx != ExprContext::Load => {
@@ -117,14 +98,12 @@ impl<'a> Visitor<'a> for Analyzer<'a, '_> {
     }
 
     fn visit_annotation(&mut self, expr: &'a Expr) {
-        let outer = std::mem::replace(&mut self.is_annotation, true);
-        let values = self.evaluate(expr, Role::Harmless);
-        self.is_annotation = outer;
+        let values = self.as_annotation(|this| this.evaluate(expr, Role::Harmless));
         // The type of functions is a type as any other.
-        if let Some((name, rule)) = Self::dangerous(&values)
+        if let Some((name, rule)) = objects::dangerous(&values)
             && rule.id != "internals/code-objects"
         {
-            self.report_reference(name, Some(rule), expr.start(), expr.end());
+            self.report_reference(name, Some(rule), expr.range());
         }
     }
 
@@ -135,26 +114,27 @@ impl<'a> Visitor<'a> for Analyzer<'a, '_> {
         let of_module =
             || objects::far_reaching(name).and_then(|_| INDEX.special(Special::ModuleAsValue));
         let rule = INDEX.attribute(name).or_else(of_method).or_else(of_module);
-        if rule.is_some() && !self.symbols.own_attributes.contains(name) {
-            self.report_reference(name.to_owned(), rule, keyword.start(), keyword.attr.end());
+        if rule.is_some() && !self.symbols().own_attributes.contains(name) {
+            let range = TextRange::new(keyword.start(), keyword.attr.end());
+            self.report_reference(name.to_owned(), rule, range);
         }
         visitor::walk_pattern_keyword(self, keyword);
     }
 
     fn visit_decorator(&mut self, decorator: &'a Decorator) {
         let values = self.evaluate(&decorator.expression, Role::Callee);
-        if let Some((name, rule)) = Self::dangerous(&values) {
+        if let Some((name, rule)) = objects::dangerous(&values) {
             self.report_call(name, rule, &decorator.expression);
         }
     }
 
-    fn visit_parameter(&mut self, parameter: &'a ruff_python_ast::Parameter) {
+    fn visit_parameter(&mut self, parameter: &'a Parameter) {
         if let Some(annotation) = &parameter.annotation {
             self.visit_annotation(annotation);
         }
     }
 
-    fn visit_parameters(&mut self, parameters: &'a ruff_python_ast::Parameters) {
+    fn visit_parameters(&mut self, parameters: &'a Parameters) {
         for parameter in parameters {
             if let Some(default) = parameter.default() {
                 self.evaluate(default, Role::Alias);
@@ -173,13 +153,6 @@ fn is_target(expr: &Expr) -> bool {
 }
 
 impl<'a> Analyzer<'a, '_> {
-    fn in_scope(&mut self, range: TextRange, work: impl FnOnce(&mut Self)) {
-        let inner = self.symbols.scope_of(range);
-        let outer = std::mem::replace(&mut self.scope, inner);
-        work(self);
-        self.scope = outer;
-    }
-
     fn visit_optional_type_params(&mut self, type_params: Option<&'a TypeParams>) {
         if let Some(type_params) = type_params {
             self.visit_type_params(type_params);
@@ -192,54 +165,37 @@ impl<'a> Analyzer<'a, '_> {
         }
         // Annotations see the type parameters; without any it is the scope around.
         let scope = if function.type_params.is_some() {
-            self.symbols.scope_of(function.range())
+            self.symbols().scope_of(function.range())
         } else {
-            self.scope
+            self.scope()
         };
-        let outer = std::mem::replace(&mut self.scope, scope);
-        self.visit_parameters(&function.parameters);
-        if let Some(returns) = &function.returns {
-            self.visit_annotation(returns);
-        }
-        self.scope = outer;
-        self.in_scope(function.range(), |this| {
+        self.in_scope(scope, |this| {
+            this.visit_parameters(&function.parameters);
+            if let Some(returns) = &function.returns {
+                this.visit_annotation(returns);
+            }
+        });
+        self.in_scope_of(function.range(), |this| {
             this.visit_optional_type_params(function.type_params.as_deref());
             this.visit_body(&function.body);
         });
     }
 
-    /// A text that is code where it stands.
-    pub(super) fn check_text(&mut self, text: &str, expr: &'a Expr) {
-        if self.is_annotation {
-            self.check_annotation(text, expr);
-        }
-        if self.quiet == 0
-            && text.contains(">>> ")
-            && self.symbols.imported.contains("doctest")
-            && self.has_dangerous_examples(text)
-        {
-            let rule = INDEX.special(Special::Examples);
-            self.report_reference("doctest".to_owned(), rule, expr.start(), expr.end());
-        }
-    }
-
-    /// A text in place of a type is evaluated by whoever asks for the type.
-    pub(super) fn check_annotation(&mut self, text: &str, expr: &'a Expr) {
-        if self.quiet == 0 && is_dangerous_formula(text) {
-            let rule = INDEX.special(Special::Annotation);
-            self.report_reference("annotation".to_owned(), rule, expr.start(), expr.end());
-        }
-    }
-
-    /// The value of an assignment: what gets a name is found again under it.
+    /// Evaluates the value of an assignment: what gets a name is found again under it.
     fn assigned(&mut self, value: &'a Expr, targets: &'a [Expr]) {
         // What is assigned to a function's annotations is evaluated like annotations.
         let sets_annotations = |target: &Expr| {
             matches!(target, Expr::Attribute(attribute)
                 if attribute.attr.as_str() == "__annotations__")
         };
-        let is_annotation = self.is_annotation || targets.iter().any(sets_annotations);
-        let outer = std::mem::replace(&mut self.is_annotation, is_annotation);
+        if targets.iter().any(sets_annotations) {
+            self.as_annotation(|this| this.assigned_to(value, targets));
+        } else {
+            self.assigned_to(value, targets);
+        }
+    }
+
+    fn assigned_to(&mut self, value: &'a Expr, targets: &'a [Expr]) {
         let literal = symbols::elements(value);
         let is_taken_apart = !literal.is_empty()
             && targets.iter().all(|target| {
@@ -250,81 +206,23 @@ impl<'a> Analyzer<'a, '_> {
             for element in literal {
                 self.evaluate(element, Role::Alias);
             }
-        } else {
-            let is_named = targets.iter().all(Expr::is_name_expr);
-            // A name in the body of a class is an attribute, and those are not followed.
-            let is_followed = is_named && self.symbols.kind(self.scope) != ScopeKind::Class;
-            self.evaluate(value, if is_followed { Role::Alias } else { Role::Value });
-        }
-        self.is_annotation = outer;
-    }
-
-    /// What is iterated over: its elements go to the target, wherever that is.
-    fn iterated(&mut self, expr: &'a Expr) -> Values<'a> {
-        let is_display = !symbols::elements(expr).is_empty();
-        self.evaluate(expr, if is_display { Role::Value } else { Role::Alias })
-    }
-
-    pub(super) fn lambda(&mut self, expr: &'a Expr) {
-        let Expr::Lambda(lambda) = expr else { return };
-        if self.quiet > 0 {
             return;
         }
-        if let Some(parameters) = &lambda.parameters {
-            self.visit_parameters(parameters);
-        }
-        self.in_scope(expr.range(), |this| {
-            this.evaluate(&lambda.body, Role::Value);
-        });
+        let is_named = targets.iter().all(Expr::is_name_expr);
+        // A name in the body of a class is an attribute, and those are not followed.
+        let is_followed = is_named && !self.is_in_class();
+        self.evaluate(value, if is_followed { Role::Alias } else { Role::Value });
     }
 
-    pub(super) fn comprehension(&mut self, expr: &'a Expr) -> Values<'a> {
-        let (parts, generators): ([Option<&'a Expr>; 2], &'a [Comprehension]) = match expr {
-            Expr::ListComp(comp) => ([Some(&comp.elt), None], &comp.generators),
-            Expr::SetComp(comp) => ([Some(&comp.elt), None], &comp.generators),
-            Expr::Generator(comp) => ([Some(&comp.elt), None], &comp.generators),
-            Expr::DictComp(comp) => ([comp.key.as_deref(), Some(&comp.value)], &comp.generators),
-            _ => return Values::unknown(),
-        };
-        let Some(first) = generators.first() else { return Values::unknown() };
-        let over = self.iterated(&first.iter);
-        if self.quiet == 0 {
-            self.in_scope(expr.range(), |this| {
-                for (index, generator) in generators.iter().enumerate() {
-                    this.visit_expr(&generator.target);
-                    if index > 0 {
-                        this.iterated(&generator.iter);
-                    }
-                    for condition in &generator.ifs {
-                        this.visit_expr(condition);
-                    }
-                }
-                for part in parts.into_iter().flatten() {
-                    this.visit_expr(part);
-                }
-            });
-        }
-        let ([Some(element), None], [only]) = (parts, generators) else {
-            return Values::unknown();
-        };
-        // A set has an order of its own.
-        if expr.is_set_comp_expr() {
-            return Values::unknown();
-        }
-        match over.elements() {
-            Some(elements) if only.ifs.is_empty() => {
-                self.unroll(&only.target, elements, element).unwrap_or_else(Values::unknown)
-            }
-            _ => Values::unknown(),
-        }
+    fn is_in_class(&self) -> bool {
+        self.symbols().kind(self.scope()) == ScopeKind::Class
     }
 
     fn check_import(&mut self, module: &str, at: TextRange) {
-        self.imports.push(module.to_owned());
-        // In the body of a class it becomes an attribute, and those are not followed.
-        let is_attribute = self.symbols.kind(self.scope) == ScopeKind::Class;
+        self.record_import(module.to_owned());
         let rule = match INDEX.import_rule(module) {
-            None if is_attribute && INDEX.is_carrier(module) => {
+            // In the body of a class it becomes an attribute, and those are not followed.
+            None if self.is_in_class() && INDEX.is_carrier(module) => {
                 INDEX.special(Special::ModuleAsValue)
             }
             rule => rule,
@@ -345,10 +243,10 @@ impl<'a> Analyzer<'a, '_> {
         for alias in &import.names {
             let member = alias.name.as_str();
             let rule = if member == "*" {
-                self.imports.push(module.to_owned());
+                self.record_import(module.to_owned());
                 INDEX.star_import(module)
             } else {
-                self.imports.push(format!("{module}.{member}"));
+                self.record_import(format!("{module}.{member}"));
                 self.imported_member(module, member)
             };
             if rule.is_some() {
@@ -361,7 +259,7 @@ impl<'a> Analyzer<'a, '_> {
     fn imported_member(&self, module: &'a str, member: &str) -> Option<&'static Rule> {
         let of = Values::one(Value::Object(Cow::Borrowed(module)));
         let members = objects::member(&of, member);
-        if let Some((_, rule)) = Self::dangerous(&members) {
+        if let Some((_, rule)) = objects::dangerous(&members) {
             // A type that functions are compared with.
             let is_type = module == "types";
             return Some(rule).filter(|_| !is_type);
@@ -370,11 +268,10 @@ impl<'a> Analyzer<'a, '_> {
         if members.known.contains(&Value::Modules) {
             return objects::rule_of_namespace("sys.modules");
         }
-        let is_in_class = self.symbols.kind(self.scope) == ScopeKind::Class;
-        let escaping = members.known.iter().find_map(|value| objects::escaping(value, Role::Value));
-        if is_in_class && let Some((_, rule)) = escaping {
-            return rule;
+        if !self.is_in_class() {
+            return None;
         }
-        None
+        let (_, rule) = members.known.iter().find_map(|value| escaping(value, Role::Value))?;
+        rule
     }
 }

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{objects, stdlib};
+use super::stdlib;
 use crate::safety::rules::{self, Condition, Rule, Special, Target};
 
 /// The prepared table.
@@ -192,27 +192,8 @@ impl Index {
         self.special.iter().find(|(of, _)| *of == special).map(|(_, rule)| *rule)
     }
 
-    /// The module that `attribute` of the object `path` is, if it is one: most modules hold others
-    /// that they import.
-    pub(in crate::safety) fn module_behind(
-        &self,
-        path: &str,
-        attribute: &str,
-    ) -> Option<&'static str> {
-        // The streams of `sys` have methods with names of modules.
-        if path.rsplit('.').next() == Some(attribute) || path.starts_with("sys.") {
-            return None;
-        }
-        if !stdlib::contains(top(path)) {
-            return objects::behind_others(attribute);
-        }
-        let name = match attribute.trim_start_matches('_') {
-            "bltns" | "bi" => "builtins",
-            name => name,
-        };
-        if !stdlib::contains(name) {
-            return None;
-        }
+    /// The topmost module `name`, if a row of the table names something in it.
+    pub(in crate::safety) fn root(&self, name: &str) -> Option<&'static str> {
         self.roots.get(name).copied()
     }
 }

@@ -3,4 +3,5 @@
 pub(super) mod index;
 pub(super) mod objects;
 pub(super) mod stdlib;
+pub(super) mod texts;
 pub(super) mod value;

@@ -7,11 +7,10 @@ use std::sync::LazyLock;
 
 use rustc_hash::FxHashMap;
 
-use super::index::{INDEX, Verdict};
+use super::index::{INDEX, Verdict, top};
 use super::stdlib;
 use super::value::{Value, Values};
-use crate::safety::engine::expressions::Role;
-use crate::safety::rules::{Condition, Rule, Special};
+use crate::safety::rules::{Rule, Special};
 
 /// The builtins that the analysis knows by itself; those that a rule names come in addition.
 const KNOWN_BUILTINS: &[&str] = &[
@@ -128,14 +127,6 @@ pub(in crate::safety) fn far_reaching(attribute: &str) -> Option<&'static str> {
     FAR_REACHING.iter().copied().find(|module| *module == name)
 }
 
-/// The module that an attribute of this name is, of a module that is not in the standard library.
-pub(in crate::safety) fn behind_others(attribute: &str) -> Option<&'static str> {
-    // Arrays have an attribute of this name; modules have the module.
-    let ctypes =
-        || (attribute.strip_prefix('_').unwrap_or(attribute) == "ctypes").then_some("ctypes");
-    far_reaching(attribute).or_else(ctypes)
-}
-
 /// What a call of the class or function `path` returns, if its instances are followed.
 pub(in crate::safety) fn instance_of(path: &str) -> Option<&'static str> {
     CLASSES.iter().find(|(class, _)| *class == path).map(|(_, instance)| *instance)
@@ -196,10 +187,30 @@ pub(in crate::safety) fn member_of_object<'a>(path: &str, name: &str) -> Values<
     if name == "__dict__" {
         return Values::one(Value::Namespace(Cow::Owned(path.to_owned())));
     }
-    if let Some(module) = INDEX.module_behind(path, name) {
+    if let Some(module) = module_behind(path, name) {
         return Values::one(Value::Object(Cow::Borrowed(module)));
     }
     Values::one(Value::Object(Cow::Owned(joined)))
+}
+
+/// The module that `attribute` of the object `path` is, if it is one: most modules hold others that
+/// they import.
+fn module_behind(path: &str, attribute: &str) -> Option<&'static str> {
+    // The streams of `sys` have methods with names of modules.
+    if path.rsplit('.').next() == Some(attribute) || path.starts_with("sys.") {
+        return None;
+    }
+    if !stdlib::contains(top(path)) {
+        // Arrays have an attribute of this name; modules have the module.
+        let ctypes =
+            || (attribute.strip_prefix('_').unwrap_or(attribute) == "ctypes").then_some("ctypes");
+        return far_reaching(attribute).or_else(ctypes);
+    }
+    let name = match attribute.trim_start_matches('_') {
+        "bltns" | "bi" => "builtins",
+        name => name,
+    };
+    INDEX.root(name).filter(|_| stdlib::contains(name))
 }
 
 fn member_of_instance<'a>(class: &'static str, name: &str) -> Values<'a> {
@@ -223,47 +234,6 @@ fn looks_up(method: &str) -> bool {
     matches!(method, "get" | "pop" | "setdefault" | "__getitem__")
 }
 
-/// What a rule finds in `value` when it goes where it is not followed: its name and the rule.
-pub(in crate::safety) fn escaping(
-    value: &Value<'_>,
-    as_what: Role,
-) -> Option<(String, Option<&'static Rule>)> {
-    let is_value = as_what == Role::Value;
-    match value {
-        Value::Object(path) => match INDEX.verdict(path) {
-            Verdict::Found(rule) => Some((shown(path), Some(rule))),
-            Verdict::Carrier if is_value => {
-                Some((path.clone().into_owned(), INDEX.special(Special::ModuleAsValue)))
-            }
-            // Called elsewhere, it takes any name of anything.
-            Verdict::Clear if is_value && path == "builtins.getattr" => {
-                Some((shown(path), INDEX.special(Special::ComputedName)))
-            }
-            // Without its arguments a function cannot be judged.
-            Verdict::Clear if is_value => INDEX
-                .calls(path)
-                .find(|(_, condition)| {
-                    matches!(
-                        condition,
-                        Condition::NamesFile(_)
-                            | Condition::DatabaseFile
-                            | Condition::ImportsModule
-                            | Condition::Code
-                    )
-                })
-                .map(|(rule, _)| (shown(path), Some(rule))),
-            Verdict::Carrier | Verdict::Clear => None,
-        },
-        Value::Modules if is_value => {
-            Some(("sys.modules".to_owned(), rule_of_namespace("sys.modules")))
-        }
-        Value::Namespace(path) | Value::LookUp(path) if is_value && is_dangerous(path) => {
-            Some((format!("{path}.__dict__"), rule_of_namespace(path)))
-        }
-        _ => None,
-    }
-}
-
 /// Whether the members of this namespace are dangerous.
 pub(in crate::safety) fn is_dangerous(namespace: &str) -> bool {
     INDEX.is_carrier(namespace) || namespace == "sys.modules" || stdlib::holds_modules(namespace)
@@ -275,4 +245,30 @@ pub(in crate::safety) fn rule_of_namespace(namespace: &str) -> Option<&'static R
         Verdict::Found(rule) => Some(rule),
         Verdict::Carrier | Verdict::Clear => INDEX.special(Special::ComputedName),
     }
+}
+
+/// The first of the values that a rule finds: its name and the rule.
+pub(in crate::safety) fn dangerous(values: &Values<'_>) -> Option<(String, &'static Rule)> {
+    values.known.iter().find_map(|value| match value {
+        Value::Object(path) => match INDEX.verdict(path) {
+            Verdict::Found(rule) => Some((shown(path), rule)),
+            Verdict::Clear | Verdict::Carrier => None,
+        },
+        _ => None,
+    })
+}
+
+/// Whether a text that names attributes names internal ones, members of other modules, or what no
+/// object may be asked for.
+pub(in crate::safety) fn names_internals(text: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    let mut parts = text.split(|c| !is_part(c)).filter(|part| !part.is_empty());
+    // A replacement field cannot call.
+    let is_field = text.contains('{');
+    let is_path = !is_field && text.contains('.');
+    parts.any(|part| {
+        INDEX.attribute(part).is_some()
+            || (is_path && far_reaching(part).is_some())
+            || (!is_field && INDEX.is_always_refused(part))
+    })
 }

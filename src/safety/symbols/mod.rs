@@ -7,8 +7,10 @@
 )]
 
 mod builder;
+mod callers;
 
 pub(super) use builder::build;
+pub(super) use callers::{Callers, argument_for};
 
 use ruff_python_ast::{Expr, StmtFunctionDef};
 use ruff_text_size::{TextRange, TextSize};

@@ -1,75 +1,13 @@
-//! Texts that are put together: what a name may be that is not written out.
+//! Texts and sequences that are put together from known ones, exactly as Python does it.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "most values and operators make no text")]
 
-use ruff_python_ast::{
-    Expr, ExprBinOp, ExprFString, ExprSlice, FStringPart, InterpolatedStringElement, Operator,
-};
+use ruff_python_ast::{Expr, ExprSlice, Operator};
 
-use super::expressions::{Analyzer, Role};
-use crate::safety::knowledge::objects;
-use crate::safety::knowledge::value::{ITEMS_MAX, TEXT_BYTES_MAX, Value, Values};
-
-impl<'a> Analyzer<'a, '_> {
-    /// `+`, `%`, `*` of texts and sequences, and `/` of paths.
-    pub(super) fn operation(&mut self, operation: &'a ExprBinOp) -> Values<'a> {
-        // A sum of many terms nests to the left.
-        let left = self.evaluate(&operation.left, Role::Value);
-        let right = self.evaluate(&operation.right, Role::Value);
-        for side in [&left, &right] {
-            if let Some(Value::Instance(class)) = side.known.first()
-                && objects::is_sticky(class)
-            {
-                return Values::one(Value::Instance(class));
-            }
-        }
-        let (Some(left), Some(right)) = (left.single(), right.single()) else {
-            return Values::unknown();
-        };
-        combined(left, operation.op, right).unwrap_or_else(Values::unknown)
-    }
-
-    pub(super) fn f_string(&mut self, f_string: &'a ExprFString) -> Values<'a> {
-        let mut text = Some(String::new());
-        for part in &f_string.value {
-            match part {
-                FStringPart::Literal(literal) => push(&mut text, Some(literal.as_str())),
-                FStringPart::FString(f_string) => {
-                    for element in &f_string.elements {
-                        self.f_string_element(element, &mut text);
-                    }
-                }
-            }
-        }
-        text.map_or_else(Values::unknown, Values::text)
-    }
-
-    fn f_string_element(
-        &mut self,
-        element: &'a InterpolatedStringElement,
-        text: &mut Option<String>,
-    ) {
-        match element {
-            InterpolatedStringElement::Literal(literal) => push(text, Some(&literal.value)),
-            InterpolatedStringElement::Interpolation(interpolation) => {
-                let values = self.evaluate(&interpolation.expression, Role::Harmless);
-                let is_plain = interpolation.conversion.is_none()
-                    && interpolation.format_spec.is_none()
-                    && interpolation.debug_text.is_none();
-                let known = display(&values).filter(|_| is_plain);
-                push(text, known.as_deref());
-                if let Some(spec) = &interpolation.format_spec {
-                    for element in &spec.elements {
-                        self.f_string_element(element, &mut None);
-                    }
-                }
-            }
-        }
-    }
-}
+use super::value::{ITEMS_MAX, TEXT_BYTES_MAX, Value, Values};
 
 /// Appends a known part, or gives up.
-fn push(text: &mut Option<String>, part: Option<&str>) {
+pub(in crate::safety) fn push(text: &mut Option<String>, part: Option<&str>) {
     match (text.as_mut(), part) {
         (Some(whole), Some(part)) if whole.len() + part.len() <= TEXT_BYTES_MAX => {
             whole.push_str(part);
@@ -78,8 +16,13 @@ fn push(text: &mut Option<String>, part: Option<&str>) {
     }
 }
 
-fn combined<'a>(left: &Value<'a>, op: Operator, right: &Value<'a>) -> Option<Values<'a>> {
-    match (left, op, right) {
+/// `left op right`, of texts, bytes, sequences and numbers.
+pub(in crate::safety) fn combined<'a>(
+    left: &Values<'a>,
+    op: Operator,
+    right: &Values<'a>,
+) -> Option<Values<'a>> {
+    match (left.single()?, op, right.single()?) {
         (Value::Text(left), Operator::Add, Value::Text(right)) => {
             let fits = left.len() + right.len() <= TEXT_BYTES_MAX;
             fits.then(|| Values::text(format!("{left}{right}")))
@@ -137,7 +80,7 @@ fn percent(pattern: &str, arguments: &[Values<'_>]) -> Option<String> {
 }
 
 /// `str(value)`.
-pub(super) fn display(values: &Values<'_>) -> Option<String> {
+pub(in crate::safety) fn display(values: &Values<'_>) -> Option<String> {
     match values.single()? {
         Value::Text(text) => Some(text.clone().into_owned()),
         Value::Number(number) => Some(number.to_string()),
@@ -154,20 +97,20 @@ fn character(values: &Values<'_>) -> Option<String> {
 }
 
 /// `chr(number)`.
-pub(super) fn chr<'a>(number: &Values<'a>) -> Option<Values<'a>> {
+pub(in crate::safety) fn chr<'a>(number: &Values<'a>) -> Option<Values<'a>> {
     let number = u32::try_from(number.as_number()?).ok()?;
     Some(Values::text(char::from_u32(number)?.to_string()))
 }
 
 /// `ord(character)`.
-pub(super) fn ord<'a>(character: &Values<'a>) -> Option<Values<'a>> {
+pub(in crate::safety) fn ord<'a>(character: &Values<'a>) -> Option<Values<'a>> {
     let mut characters = character.as_text()?.chars();
     let only = characters.next()?;
     characters.next().is_none().then(|| Values::one(Value::Number(i64::from(u32::from(only)))))
 }
 
 /// `bytes(sequence)`.
-pub(super) fn bytes<'a>(sequence: &Values<'a>) -> Option<Values<'a>> {
+pub(in crate::safety) fn bytes<'a>(sequence: &Values<'a>) -> Option<Values<'a>> {
     let numbers = sequence.elements()?;
     let bytes: Option<Vec<u8>> =
         numbers.iter().map(|number| u8::try_from(number.as_number()?).ok()).collect();
@@ -175,7 +118,7 @@ pub(super) fn bytes<'a>(sequence: &Values<'a>) -> Option<Values<'a>> {
 }
 
 /// `reversed(sequence)`, or the slice `[::-1]`.
-pub(super) fn reversed<'a>(sequence: &Values<'a>) -> Option<Values<'a>> {
+pub(in crate::safety) fn reversed<'a>(sequence: &Values<'a>) -> Option<Values<'a>> {
     match sequence.single()? {
         Value::Text(text) => Some(Values::text(text.chars().rev().collect::<String>())),
         Value::Bytes(bytes) => Some(Values::bytes(bytes.iter().rev().copied().collect())),
@@ -185,7 +128,11 @@ pub(super) fn reversed<'a>(sequence: &Values<'a>) -> Option<Values<'a>> {
 }
 
 /// An item or a slice of a known text or sequence. None if `base` is something else.
-pub(super) fn sliced<'a>(base: &Values<'a>, slice: &Expr, key: &Values<'a>) -> Option<Values<'a>> {
+pub(in crate::safety) fn sliced<'a>(
+    base: &Values<'a>,
+    slice: &Expr,
+    key: &Values<'a>,
+) -> Option<Values<'a>> {
     let base = base.single()?;
     let elements: Vec<Values<'a>> = match base {
         Value::Text(text) if text.len() <= ITEMS_MAX * 16 => {
@@ -270,7 +217,7 @@ fn joined<'a>(separator: &str, elements: &[Values<'a>]) -> Option<Values<'a>> {
 }
 
 /// A method of a known text, bytes or sequence.
-pub(super) fn method<'a>(
+pub(in crate::safety) fn method<'a>(
     base: &Values<'a>,
     name: &str,
     arguments: &[Values<'a>],
@@ -378,7 +325,7 @@ fn formatted(pattern: &str, arguments: &[Values<'_>]) -> Option<String> {
 }
 
 /// `bytes.fromhex(text)`.
-pub(super) fn from_hex<'a>(text: &Values<'a>) -> Option<Values<'a>> {
+pub(in crate::safety) fn from_hex<'a>(text: &Values<'a>) -> Option<Values<'a>> {
     let digits: Vec<char> = text.as_text()?.chars().filter(|c| !c.is_ascii_whitespace()).collect();
     let byte = |pair: &[char]| match pair {
         [high, low] => u8::try_from(high.to_digit(16)? * 16 + low.to_digit(16)?).ok(),
@@ -388,7 +335,7 @@ pub(super) fn from_hex<'a>(text: &Values<'a>) -> Option<Values<'a>> {
 }
 
 /// `codecs.decode(text, "rot13")`.
-pub(super) fn rot13<'a>(text: &Values<'a>, codec: &Values<'a>) -> Option<Values<'a>> {
+pub(in crate::safety) fn rot13<'a>(text: &Values<'a>, codec: &Values<'a>) -> Option<Values<'a>> {
     if !matches!(codec.as_text()?, "rot13" | "rot_13" | "rot-13") {
         return None;
     }

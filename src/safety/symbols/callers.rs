@@ -1,6 +1,6 @@
-//! What the script's own calls pass to the parameters of its own functions.
+//! The calls that a script makes of its own functions, and the arguments that they pass.
 //!
-//! Looked for only where a rule's condition depends on a parameter, so the pass over the whole tree
+//! Collected only where a rule's condition depends on a parameter, so the pass over the whole tree
 //! is made for few scripts, and once.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "the enum is the parser's, and long")]
@@ -10,16 +10,14 @@ use ruff_python_ast::{Expr, ExprCall, ExprContext, Stmt, StmtFunctionDef};
 use ruff_text_size::{Ranged as _, TextRange};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::expressions::Analyzer;
-use crate::safety::knowledge::value::Values;
-use crate::safety::symbols::{MODULE, ScopeId, Symbols};
+use super::{MODULE, ScopeId, Symbols};
 
 /// The most calls of one function that are looked at.
 const CALLS_MAX: usize = 32;
 
-/// Who calls what by its name.
+/// All calls by name in a script.
 #[derive(Debug)]
-pub(super) struct Callers<'a> {
+pub(in crate::safety) struct Callers<'a> {
     calls: FxHashMap<&'a str, Vec<(ScopeId, &'a ExprCall)>>,
     /// Names that are used in another way than by calling them.
     passed_on: FxHashSet<&'a str>,
@@ -28,7 +26,7 @@ pub(super) struct Callers<'a> {
 }
 
 impl<'a> Callers<'a> {
-    pub(super) fn of(body: &'a [Stmt], symbols: &Symbols<'a>) -> Self {
+    pub(in crate::safety) fn of(body: &'a [Stmt], symbols: &Symbols<'a>) -> Self {
         let callers = Self {
             calls: FxHashMap::default(),
             passed_on: FxHashSet::default(),
@@ -37,6 +35,16 @@ impl<'a> Callers<'a> {
         let mut collector = Collector { callers, symbols, scope: MODULE };
         collector.visit_body(body);
         collector.callers
+    }
+
+    /// The calls of a function and the scopes they stand in; `None` unless every call is known, and
+    /// there are few.
+    pub(in crate::safety) fn calls_of(&self, function: &str) -> Option<&[(ScopeId, &'a ExprCall)]> {
+        if self.passed_on.contains(function) || !self.defined_once.contains(function) {
+            return None;
+        }
+        let calls = self.calls.get(function)?;
+        (calls.len() <= CALLS_MAX).then_some(calls)
     }
 }
 
@@ -92,32 +100,8 @@ impl<'a> Visitor<'a> for Collector<'a, '_> {
     }
 }
 
-impl<'a> Analyzer<'a, '_> {
-    /// What the parameter that `expr` names may be, if all calls of its function are seen.
-    pub(super) fn passed(&mut self, expr: &'a Expr) -> Option<Values<'a>> {
-        let Expr::Name(name) = expr else { return None };
-        let function = self.symbols.parameter_of(name.id.as_str(), self.scope)?;
-        if !function.decorator_list.is_empty() || self.symbols.has_dynamic_names {
-            return None;
-        }
-        let (body, symbols) = (self.body, self.symbols);
-        let callers = self.callers.get_or_insert_with(|| Callers::of(body, symbols));
-        let called = function.name.as_str();
-        if callers.passed_on.contains(called) || !callers.defined_once.contains(called) {
-            return None;
-        }
-        let calls = callers.calls.get(called).filter(|calls| calls.len() <= CALLS_MAX)?.clone();
-        let mut values = Values::default();
-        for (scope, call) in calls {
-            let argument = argument_for(function, name.id.as_str(), call)?;
-            values.add(self.value_in(argument, scope));
-        }
-        (!values.known.is_empty()).then_some(values)
-    }
-}
-
-/// What a call passes to a parameter: an argument, or the default.
-fn argument_for<'a>(
+/// The value that a call passes to a parameter: an argument, or the default. `None` if it is not seen.
+pub(in crate::safety) fn argument_for<'a>(
     function: &'a StmtFunctionDef,
     name: &str,
     call: &'a ExprCall,

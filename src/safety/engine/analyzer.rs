@@ -1,0 +1,286 @@
+//! The analysis of one syntax tree: its state, its modes, and its reports.
+//!
+//! The fields are private. A mode is entered by a function that takes what is done in it, and left
+//! when that returns.
+
+#![expect(clippy::indexing_slicing, reason = "a binding's id is its place in the table")]
+
+use ruff_python_ast::{Expr, Stmt};
+use ruff_text_size::{Ranged as _, TextRange, TextSize};
+
+use crate::safety::finding::{FindingKind, RawAnalysis, RawFinding};
+use crate::safety::knowledge::value::Values;
+use crate::safety::rules::Rule;
+use crate::safety::symbols::{self, BindingId, Callers, ScopeId, Symbol, Symbols};
+
+/// The most names that are followed from one to the next.
+const DEPTH_MAX: usize = 64;
+/// The most findings that are collected; one is enough to refuse.
+const FOUND_MAX: usize = 1_000;
+/// The longest part of the source that a finding repeats, in bytes.
+const WRITTEN_BYTES: usize = 120;
+
+/// The kind of a text that is analysed, and the bounds that hold for it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pass {
+    /// The deepest nesting of expressions, with the names in them that are followed.
+    pub(super) level_max: usize,
+    /// The number of texts of code around this one.
+    pub(super) text_depth: usize,
+    /// True for a formula: a name alone is a symbol in it.
+    pub(super) is_formula: bool,
+}
+
+/// The state of knowledge about a binding or symbol.
+#[derive(Debug, Clone)]
+enum Memo<'a> {
+    NotYet,
+    /// Being worked out: it depends on itself.
+    Pending,
+    Done(Values<'a>),
+}
+
+/// The analysis of one syntax tree.
+pub(super) struct Analyzer<'a, 's> {
+    source: &'a str,
+    body: &'a [Stmt],
+    symbols: &'s Symbols<'a>,
+    pass: Pass,
+    /// The scope that is walked, or that the current binding is evaluated in.
+    scope: ScopeId,
+    /// True while only a value is wanted: nothing is reported.
+    is_quiet: bool,
+    /// True in an annotation, where texts are types.
+    is_annotation: bool,
+    /// Targets of comprehensions that are being unrolled, with their current values.
+    unrolled: Vec<(&'a str, Values<'a>)>,
+    /// The number of names that are being followed.
+    depth: usize,
+    /// The number of expressions that are being evaluated, one in the other.
+    level: usize,
+    /// Values of single bindings.
+    bindings: Vec<Memo<'a>>,
+    /// Values of symbols as a whole.
+    whole_symbols: Vec<Memo<'a>>,
+    /// Made when they are first asked for.
+    callers: Option<Callers<'a>>,
+    found: Vec<RawFinding>,
+    imports: Vec<String>,
+}
+
+impl<'a, 's> Analyzer<'a, 's> {
+    pub(super) fn new(
+        source: &'a str,
+        body: &'a [Stmt],
+        symbols: &'s Symbols<'a>,
+        pass: Pass,
+    ) -> Self {
+        Self {
+            source,
+            body,
+            symbols,
+            pass,
+            scope: symbols::MODULE,
+            is_quiet: false,
+            is_annotation: false,
+            unrolled: Vec::new(),
+            depth: 0,
+            level: 0,
+            bindings: vec![Memo::NotYet; symbols.bindings_len()],
+            whole_symbols: vec![Memo::NotYet; symbols.symbols_len()],
+            callers: None,
+            found: Vec::new(),
+            imports: Vec::new(),
+        }
+    }
+
+    pub(super) fn finish(self) -> RawAnalysis {
+        RawAnalysis { found: self.found, imports: self.imports }
+    }
+
+    pub(super) fn symbols(&self) -> &'s Symbols<'a> {
+        self.symbols
+    }
+
+    pub(super) fn callers(&mut self) -> &Callers<'a> {
+        self.callers.get_or_insert_with(|| Callers::of(self.body, self.symbols))
+    }
+
+    pub(super) fn pass(&self) -> Pass {
+        self.pass
+    }
+
+    pub(super) fn scope(&self) -> ScopeId {
+        self.scope
+    }
+
+    pub(super) fn is_quiet(&self) -> bool {
+        self.is_quiet
+    }
+
+    pub(super) fn is_annotation(&self) -> bool {
+        self.is_annotation
+    }
+}
+
+/// The modes. Each function does `work` in one, and returns what that returns.
+impl<'a> Analyzer<'a, '_> {
+    /// Works in the scope that the function, class, `lambda` or comprehension at `range` opens.
+    pub(super) fn in_scope_of<T>(
+        &mut self,
+        range: TextRange,
+        work: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        self.in_scope(self.symbols.scope_of(range), work)
+    }
+
+    pub(super) fn in_scope<T>(&mut self, scope: ScopeId, work: impl FnOnce(&mut Self) -> T) -> T {
+        let outer = std::mem::replace(&mut self.scope, scope);
+        let done = work(self);
+        self.scope = outer;
+        done
+    }
+
+    /// Works for a value alone: nothing is reported.
+    pub(super) fn quietly<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+        let outer = std::mem::replace(&mut self.is_quiet, true);
+        let done = work(self);
+        self.is_quiet = outer;
+        done
+    }
+
+    /// Works where texts are types.
+    pub(super) fn as_annotation<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+        let outer = std::mem::replace(&mut self.is_annotation, true);
+        let done = work(self);
+        self.is_annotation = outer;
+        done
+    }
+
+    /// Works one expression deeper.
+    pub(super) fn one_level_deeper<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+        self.level += 1;
+        let done = work(self);
+        self.level -= 1;
+        done
+    }
+
+    /// Works with one value of a comprehension's target.
+    pub(super) fn with_target<T>(
+        &mut self,
+        name: &'a str,
+        values: Values<'a>,
+        work: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        self.unrolled.push((name, values));
+        let done = work(self);
+        self.unrolled.pop();
+        done
+    }
+
+    /// The current value of a comprehension's target.
+    pub(super) fn target(&self, name: &str) -> Option<&Values<'a>> {
+        self.unrolled.iter().rev().find(|(of, _)| *of == name).map(|(_, values)| values)
+    }
+
+    pub(super) fn targets_len(&self) -> usize {
+        self.unrolled.len()
+    }
+
+    /// Follows a name to one of its bindings, which `work` evaluates: once, and not within itself.
+    pub(super) fn following(
+        &mut self,
+        id: BindingId,
+        work: impl FnOnce(&mut Self) -> Values<'a>,
+    ) -> Values<'a> {
+        match &self.bindings[id] {
+            Memo::Done(values) => return values.clone(),
+            Memo::Pending => return Values::unknown(),
+            Memo::NotYet => {}
+        }
+        if self.depth == DEPTH_MAX || self.level > self.pass.level_max {
+            self.report(FindingKind::TooIndirect, None, None);
+            return Values::unknown();
+        }
+        self.bindings[id] = Memo::Pending;
+        self.depth += 1;
+        let unrolled = std::mem::take(&mut self.unrolled);
+        let values = work(self);
+        self.unrolled = unrolled;
+        self.depth -= 1;
+        self.bindings[id] = Memo::Done(values.clone());
+        values
+    }
+
+    /// Follows a name to all of its bindings, which `work` evaluates. `None` within itself.
+    pub(super) fn following_all(
+        &mut self,
+        symbol: &Symbol,
+        work: impl FnOnce(&mut Self) -> Values<'a>,
+    ) -> Option<Values<'a>> {
+        match &self.whole_symbols[symbol.id] {
+            Memo::Done(values) => return Some(values.clone()),
+            Memo::Pending => return None,
+            Memo::NotYet => {}
+        }
+        self.whole_symbols[symbol.id] = Memo::Pending;
+        let values = work(self);
+        self.whole_symbols[symbol.id] = Memo::Done(values.clone());
+        Some(values)
+    }
+}
+
+/// The reports.
+impl<'a> Analyzer<'a, '_> {
+    pub(super) fn report(
+        &mut self,
+        kind: FindingKind,
+        rule: Option<&'static Rule>,
+        offset: Option<TextSize>,
+    ) {
+        // A hostile source has any number; the list is cut anyway, and one is enough to refuse.
+        if self.found.len() < FOUND_MAX {
+            self.found.push(RawFinding { kind, rule, offset });
+        }
+    }
+
+    /// Reports a use of the object `name` at `range`, unless only a value is wanted.
+    pub(super) fn report_reference(
+        &mut self,
+        name: String,
+        rule: Option<&'static Rule>,
+        range: TextRange,
+    ) {
+        if !self.is_quiet {
+            let written = self.written(range);
+            self.report(FindingKind::NameReference { name, written }, rule, Some(range.start()));
+        }
+    }
+
+    /// Reports a call of the function `name`, which the source writes as `callee`.
+    pub(super) fn report_call(&mut self, name: String, rule: &'static Rule, callee: &'a Expr) {
+        let written = self.written(callee.range());
+        self.report(FindingKind::Call { name, written }, Some(rule), Some(callee.start()));
+    }
+
+    /// Adds a qualified name to the script's imports.
+    pub(super) fn record_import(&mut self, name: String) {
+        self.imports.push(name);
+    }
+
+    /// The source at `range`, on one line and not much of it.
+    pub(super) fn written(&self, range: TextRange) -> String {
+        let text = self.source.get(range.to_std_range()).unwrap_or_default();
+        let mut written = String::new();
+        for word in text.split_whitespace() {
+            if !written.is_empty() {
+                written.push(' ');
+            }
+            written.push_str(word);
+            if written.len() > WRITTEN_BYTES {
+                break;
+            }
+        }
+        written
+    }
+}
