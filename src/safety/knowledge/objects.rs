@@ -200,17 +200,22 @@ fn module_behind(path: &str, attribute: &str) -> Option<&'static str> {
     if path.rsplit('.').next() == Some(attribute) || path.starts_with("sys.") {
         return None;
     }
-    if !stdlib::contains(top(path)) {
-        // Arrays have an attribute of this name; modules have the module.
-        let ctypes =
-            || (attribute.strip_prefix('_').unwrap_or(attribute) == "ctypes").then_some("ctypes");
-        return far_reaching(attribute).or_else(ctypes);
-    }
-    let name = match attribute.trim_start_matches('_') {
-        "bltns" | "bi" => "builtins",
-        name => name,
+    // Arrays have an attribute of this name; modules have the module.
+    let ctypes =
+        || (attribute.strip_prefix('_').unwrap_or(attribute) == "ctypes").then_some("ctypes");
+    let in_others = far_reaching(attribute).or_else(ctypes);
+    let in_stdlib = match attribute.trim_start_matches('_') {
+        "bltns" | "bi" => INDEX.root("builtins"),
+        name => INDEX.root(name),
     };
-    INDEX.root(name).filter(|_| stdlib::contains(name))
+    if in_others.is_none() && in_stdlib.is_none() {
+        return None;
+    }
+    if stdlib::contains(top(path)) {
+        in_stdlib.filter(|name| stdlib::contains(name))
+    } else {
+        in_others
+    }
 }
 
 fn member_of_instance<'a>(class: &'static str, name: &str) -> Values<'a> {
