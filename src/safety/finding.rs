@@ -26,6 +26,7 @@ pub struct Position {
 ///
 /// Its `Display` is the text that the model reads.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Finding {
     /// What was found.
     pub kind: FindingKind,
@@ -39,6 +40,7 @@ pub struct Finding {
 
 /// What the analysis of a script says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Analysis {
     /// Why the script must not run, in source order; empty if it may.
     pub findings: Vec<Finding>,
@@ -51,6 +53,7 @@ pub struct Analysis {
 
 /// What a [`Finding`] is about.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum FindingKind {
     /// A call of this function, by its qualified name.
     Call {

@@ -38,6 +38,7 @@ use thiserror::Error;
 
 /// Why the analysis has no answer. The gateway takes either as a refusal.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum AnalysisError {
     /// The thread with the large stack could not be started.
     #[error("no thread for the analysis")]

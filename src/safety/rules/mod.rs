@@ -34,6 +34,7 @@ pub enum Severity {
 /// Something that a [`Rule`] looks for. Names are qualified; those of builtins start with
 /// `builtins.`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Target {
     /// This module and everything below it: its import, and every use.
     Module(&'static str),
@@ -58,6 +59,7 @@ pub enum Target {
 
 /// When a call is dangerous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Condition {
     /// Always.
     Always,
@@ -93,6 +95,7 @@ pub enum Condition {
 
 /// What the analysis finds by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Special {
     /// A module of an [`Target::AllBut`] that is used as a value.
     ModuleAsValue,
@@ -114,6 +117,7 @@ pub enum Special {
 
 /// One row of the table.
 #[derive(Clone, Copy)]
+#[non_exhaustive]
 pub struct Rule {
     /// Stable identifier, `family/name`.
     pub id: &'static str,
