@@ -62,7 +62,12 @@ impl<'a> Analyzer<'a, '_> {
         }
         if let Some((base, name)) = &base {
             if is_getter(name) {
-                return self.got(base, arguments.positional(0), arguments.positional(1), expr);
+                return self.attribute_by_name(
+                    base,
+                    arguments.positional(0),
+                    arguments.positional(1),
+                    expr,
+                );
             }
             if matches!(base.single(), Some(Value::Text(_) | Value::Bytes(_)))
                 && arguments.are_plain()
@@ -84,7 +89,8 @@ impl<'a> Analyzer<'a, '_> {
         // `reduce(getattr, …)` goes down a path of names.
         let reduces = path == Some("functools.reduce");
         // Whether what is passed decides.
-        let is_judged = builtin == Some("getattr") || path.is_some_and(|path| INDEX.judges(path));
+        let is_judged =
+            builtin == Some("getattr") || path.is_some_and(|path| INDEX.judges_calls_of(path));
         let mut arguments = Arguments::default();
         for (index, argument) in call.arguments.args.iter().enumerate() {
             let is_looked_at = all_are_looked_at || (first_is_looked_at && index == 0);
@@ -124,13 +130,13 @@ impl<'a> Analyzer<'a, '_> {
     fn argument(&mut self, expr: &'a Expr, role: Role, is_judged: bool) -> Values<'a> {
         let values = self.evaluate(expr, role);
         if is_judged && values.is_open && !self.is_quiet() {
-            return self.passed(expr).unwrap_or(values);
+            return self.parameter_value(expr).unwrap_or(values);
         }
         values
     }
 
     /// Evaluates the parameter that `expr` names, if all calls of its function are seen.
-    fn passed(&mut self, expr: &'a Expr) -> Option<Values<'a>> {
+    fn parameter_value(&mut self, expr: &'a Expr) -> Option<Values<'a>> {
         let Expr::Name(name) = expr else { return None };
         let function = self.symbols().parameter_of(name.id.as_str(), self.scope())?;
         if !function.decorator_list.is_empty() || self.symbols().has_dynamic_names {
@@ -237,25 +243,25 @@ impl<'a> Analyzer<'a, '_> {
         if let Some(name) = builtin {
             return self.builtin_result(name, arguments, expr);
         }
-        let mut values = Values { is_open: callee.is_open, ..Values::default() };
+        let mut values = Values::only_open(callee.is_open);
         for value in &callee.known {
             values.add(match value {
                 Value::LookUp(namespace) => {
                     let key = first.cloned().unwrap_or_default();
-                    let mut found = self.looked_up(namespace, &key, expr.range());
+                    let mut found = self.namespace_item(namespace, &key, expr.range());
                     found.add(arguments.positional(1).cloned().unwrap_or_else(Values::unknown));
                     found
                 }
                 Value::Object(path) if path == "importlib.import_module" => {
                     let unknown = Values::unknown();
                     let (names, is_complete) = first.unwrap_or(&unknown).texts();
-                    let mut modules = Values { is_open: !is_complete, ..Values::default() };
+                    let mut modules = Values::only_open(!is_complete);
                     for name in names {
-                        modules.add(Values::one(Value::Object(Cow::Owned(name.to_owned()))));
+                        modules.add(Values::object(name.to_owned()));
                     }
                     modules
                 }
-                Value::Object(path) if path == "inspect.getattr_static" => self.got(
+                Value::Object(path) if path == "inspect.getattr_static" => self.attribute_by_name(
                     first.unwrap_or(&Values::unknown()),
                     arguments.positional(1),
                     None,
@@ -294,11 +300,11 @@ impl<'a> Analyzer<'a, '_> {
                 }
                 let default = arguments.positional(2);
                 let Some(of) = arguments.positional(1) else { return Values::unknown() };
-                return self.got(first, Some(of), default, expr);
+                return self.attribute_by_name(first, Some(of), default, expr);
             }
             "setattr" | "delattr" => {
                 // What is set does not matter, but on what.
-                self.got(first, arguments.positional(1), None, expr);
+                self.attribute_by_name(first, arguments.positional(1), None, expr);
                 None
             }
             "vars" => match first.known.first() {
@@ -313,7 +319,7 @@ impl<'a> Analyzer<'a, '_> {
             },
             "type" => match first.single() {
                 Some(Value::Instance(class)) if *class != objects::IN_MEMORY => {
-                    Some(Values::one(Value::Object(Cow::Borrowed(class))))
+                    Some(Values::object(*class))
                 }
                 _ => None,
             },
@@ -342,7 +348,7 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     /// `getattr(base, name, default)`.
-    fn got(
+    fn attribute_by_name(
         &mut self,
         base: &Values<'a>,
         name: Option<&Values<'a>>,
@@ -351,7 +357,7 @@ impl<'a> Analyzer<'a, '_> {
     ) -> Values<'a> {
         let Some(name) = name else { return Values::unknown() };
         let (texts, is_complete) = name.texts();
-        let mut values = Values { is_open: !is_complete, ..Values::default() };
+        let mut values = Values::only_open(!is_complete);
         for text in texts {
             values.add(self.member_of(base, text, None));
             if let Some(rule) = INDEX.attribute(text)

@@ -8,8 +8,8 @@ use std::borrow::Cow;
 
 use ruff_python_ast::visitor::{self, Visitor as _};
 use ruff_python_ast::{
-    Comprehension, Expr, ExprAttribute, ExprBinOp, ExprFString, ExprLambda, ExprName,
-    ExprSubscript, FStringPart, InterpolatedStringElement, Number,
+    Expr, ExprAttribute, ExprBinOp, ExprFString, ExprLambda, ExprName, ExprSubscript, FStringPart,
+    InterpolatedStringElement, Number,
 };
 use ruff_text_size::{Ranged as _, TextRange, TextSize};
 use smallvec::SmallVec;
@@ -52,7 +52,7 @@ impl<'a> Analyzer<'a, '_> {
             Expr::Name(name) => self.name(name, expr, role),
             Expr::Attribute(attribute) => {
                 let (_, values) = self.attribute(attribute);
-                self.settle(values, expr, role)
+                self.report_escape(values, expr, role)
             }
             Expr::If(_) | Expr::BoolOp(_) | Expr::Named(_) | Expr::Starred(_) => {
                 self.alternatives(expr, role)
@@ -66,11 +66,11 @@ impl<'a> Analyzer<'a, '_> {
             }
             Expr::Subscript(subscript) => {
                 let values = self.subscript(subscript);
-                self.settle(values, expr, role)
+                self.report_escape(values, expr, role)
             }
             Expr::Call(call) => {
                 let values = self.call(call, expr);
-                self.settle(values, expr, role)
+                self.report_escape(values, expr, role)
             }
             Expr::StringLiteral(literal) => {
                 self.check_text(literal.value.to_str(), expr);
@@ -124,7 +124,7 @@ impl<'a> Analyzer<'a, '_> {
             }
             Expr::Named(named) => {
                 let values = self.evaluate(&named.value, Role::Alias);
-                self.settle(values, &named.value, role)
+                self.report_escape(values, &named.value, role)
             }
             Expr::Starred(starred) => self.evaluate(&starred.value, role),
             _ => Values::unknown(),
@@ -146,15 +146,15 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     fn name(&mut self, name: &'a ExprName, expr: &'a Expr, role: Role) -> Values<'a> {
-        let values = self.named(name.id.as_str(), name.start());
+        let values = self.resolve(name.id.as_str(), name.start());
         if self.pass().is_formula && role != Role::Callee {
             return values;
         }
-        self.settle(values, expr, role)
+        self.report_escape(values, expr, role)
     }
 
     /// Evaluates a name where it is used.
-    fn named(&mut self, name: &str, offset: TextSize) -> Values<'a> {
+    fn resolve(&mut self, name: &str, offset: TextSize) -> Values<'a> {
         if let Some(values) = self.target(name) {
             return values.clone();
         }
@@ -168,10 +168,10 @@ impl<'a> Analyzer<'a, '_> {
             match symbols.reaching(symbol, offset).filter(|_| *is_same_scope) {
                 Some(reaching) => {
                     for id in reaching {
-                        values.add(self.bound(id));
+                        values.add(self.binding_value(id));
                     }
                 }
-                None => values.add(self.any_of(symbol, *is_same_scope)),
+                None => values.add(self.any_binding_of(symbol, *is_same_scope)),
             }
         }
         // What is imported with a star later takes the place of what was bound before.
@@ -180,25 +180,25 @@ impl<'a> Analyzer<'a, '_> {
             values.add(self.star_imported(name));
         }
         if !is_certain {
-            values.add(self.unbound(name, !found.is_empty()));
+            values.add(self.resolve_unbound(name, !found.is_empty()));
         }
         values
     }
 
     /// Evaluates a name that the script does not bind, or may not have bound.
-    fn unbound(&self, name: &str, is_bound_somewhere: bool) -> Values<'a> {
+    fn resolve_unbound(&self, name: &str, is_bound_somewhere: bool) -> Values<'a> {
         let stars = &self.symbols().star_imports;
         let is_from_re = name == "compile" && stars.iter().any(|(module, _)| *module == "re");
         if let Some(builtin) = objects::builtin(name)
             && !is_from_re
         {
-            return Values::one(Value::Object(Cow::Borrowed(builtin)));
+            return Values::object(builtin);
         }
         if name == "__name__" {
             return Values::text("__main__");
         }
         if !is_bound_somewhere && let Some(module) = objects::well_known_module(name) {
-            return Values::one(Value::Object(Cow::Borrowed(module)));
+            return Values::object(module);
         }
         let mut values = Values::unknown();
         values.add(self.star_imported(name));
@@ -207,12 +207,12 @@ impl<'a> Analyzer<'a, '_> {
 
     /// Evaluates a name by the star imports, as far as the rules know what they bring in.
     fn star_imported(&self, name: &str) -> Values<'a> {
-        let mut values = Values { is_open: true, ..Values::default() };
+        let mut values = Values::only_open(true);
         for (module, _) in &self.symbols().star_imports {
             let path = format!("{module}.{name}");
-            let is_known = INDEX.names(&path) || INDEX.calls(&path).next().is_some();
+            let is_known = INDEX.has_row(&path) || INDEX.calls(&path).next().is_some();
             if is_known || objects::instance_of(&path).is_some() {
-                values.add(Values::one(Value::Object(Cow::Owned(path))));
+                values.add(Values::object(path));
             }
         }
         values
@@ -220,11 +220,11 @@ impl<'a> Analyzer<'a, '_> {
 
     /// Evaluates a name for any time: seen from another scope, or bound so often that its bindings
     /// are not told apart.
-    fn any_of(&mut self, symbol: &Symbol, is_crowded: bool) -> Values<'a> {
+    fn any_binding_of(&mut self, symbol: &Symbol, is_crowded: bool) -> Values<'a> {
         let followed = self.following_all(symbol, |this| {
             let mut values = Values::default();
             for id in symbol.all() {
-                values.add(this.bound(id));
+                values.add(this.binding_value(id));
             }
             values
         });
@@ -236,25 +236,23 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     /// Evaluates what a binding binds its name to.
-    fn bound(&mut self, id: BindingId) -> Values<'a> {
+    fn binding_value(&mut self, id: BindingId) -> Values<'a> {
         self.following(id, |this| {
-            let mut values = this.bound_by(this.symbols().binding(id));
+            let mut values = this.evaluate_binding(this.symbols().binding(id));
             // Where names change unseen, a text is only one of several.
             values.is_open |= this.symbols().has_dynamic_names;
             values
         })
     }
 
-    fn bound_by(&mut self, binding: Binding<'a>) -> Values<'a> {
+    fn evaluate_binding(&mut self, binding: Binding<'a>) -> Values<'a> {
         let scope = binding.evaluated_in;
         let mut values = match binding.source {
             Source::Import("__main__") | Source::Parameter(None, _) | Source::Unknown => {
                 Values::unknown()
             }
-            Source::Import(module) => Values::one(Value::Object(Cow::Borrowed(module))),
-            Source::Member(module, member) => {
-                objects::member(&Values::one(Value::Object(Cow::Borrowed(module))), member)
-            }
+            Source::Import(module) => Values::object(module),
+            Source::Member(module, member) => objects::member(&Values::object(module), member),
             Source::Value(expr) => self.value_in(expr, scope),
             Source::Item(expr, index) => {
                 let elements = self.value_in(expr, scope).elements();
@@ -324,8 +322,10 @@ impl<'a> Analyzer<'a, '_> {
         from: Option<&Expr>,
     ) -> Values<'a> {
         let mut values = objects::member(base, name);
-        let is_self = |expr: &Expr| matches!(expr, Expr::Name(name) if matches!(name.id.as_str(), "self" | "cls"));
-        let is_own = self.symbols().own_attributes.contains(name) || from.is_some_and(is_self);
+        let is_self = from
+            .and_then(Expr::as_name_expr)
+            .is_some_and(|name| matches!(name.id.as_str(), "self" | "cls"));
+        let is_own = self.symbols().own_attributes.contains(name) || is_self;
         if base.is_open
             && !is_own
             && let Some(module) = objects::far_reaching(name)
@@ -352,7 +352,7 @@ impl<'a> Analyzer<'a, '_> {
         if let Some(folded) = texts::sliced(&base, &subscript.slice, &key) {
             return folded;
         }
-        let mut values = Values { is_open: base.is_open, ..Values::default() };
+        let mut values = Values::only_open(base.is_open);
         for value in &base.known {
             if let (Value::Object(path), Some(text)) = (value, key.as_text())
                 && top(path).starts_with("typing")
@@ -360,12 +360,12 @@ impl<'a> Analyzer<'a, '_> {
                 self.check_annotation(text, &subscript.slice);
             }
             values.add(match value {
-                Value::Namespace(path) => self.looked_up(path, &key, subscript.range()),
-                Value::Modules => self.looked_up("sys.modules", &key, subscript.range()),
-                Value::Globals => self.looked_up("", &key, subscript.range()),
+                Value::Namespace(path) => self.namespace_item(path, &key, subscript.range()),
+                Value::Modules => self.namespace_item("sys.modules", &key, subscript.range()),
+                Value::Globals => self.namespace_item("", &key, subscript.range()),
                 // `__builtins__` is a namespace or a module, as it pleases.
                 Value::Object(path) if path == "builtins.__builtins__" => {
-                    self.looked_up("builtins", &key, subscript.range())
+                    self.namespace_item("builtins", &key, subscript.range())
                 }
                 // An item of a path's children is a path.
                 Value::Instance(class) if objects::is_sticky(class) => Values::one(value.clone()),
@@ -377,21 +377,19 @@ impl<'a> Analyzer<'a, '_> {
 
     /// Looks `key` up in a namespace: that of a module, `sys.modules`, or, without a name, of the
     /// script.
-    pub(super) fn looked_up(
+    pub(super) fn namespace_item(
         &mut self,
         namespace: &str,
         key: &Values<'a>,
         at: TextRange,
     ) -> Values<'a> {
         let (texts, is_complete) = key.texts();
-        let mut values = Values { is_open: !is_complete, ..Values::default() };
+        let mut values = Values::only_open(!is_complete);
         for text in texts {
             let text: Cow<'a, str> = Cow::Owned(text.to_owned());
             values.add(match namespace {
-                "" if text == "__builtins__" => {
-                    Values::one(Value::Object(Cow::Borrowed("builtins.__builtins__")))
-                }
-                "" => self.named(&text, TextSize::new(u32::MAX)),
+                "" if text == "__builtins__" => Values::object("builtins.__builtins__"),
+                "" => self.resolve(&text, TextSize::new(u32::MAX)),
                 "sys.modules" if text == "__main__" => Values::unknown(),
                 "sys.modules" => Values::one(Value::Object(text)),
                 module => objects::member_of_object(module, &text),
@@ -406,7 +404,7 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     /// Reports what `values` refers to, as far as a rule finds it and its role does not defer it.
-    fn settle(&mut self, values: Values<'a>, expr: &'a Expr, role: Role) -> Values<'a> {
+    fn report_escape(&mut self, values: Values<'a>, expr: &'a Expr, role: Role) -> Values<'a> {
         if self.is_quiet() || !matches!(role, Role::Value | Role::Alias) {
             return values;
         }
@@ -511,13 +509,7 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     fn comprehension(&mut self, expr: &'a Expr) -> Values<'a> {
-        let (parts, generators): ([Option<&'a Expr>; 2], &'a [Comprehension]) = match expr {
-            Expr::ListComp(comp) => ([Some(&comp.elt), None], &comp.generators),
-            Expr::SetComp(comp) => ([Some(&comp.elt), None], &comp.generators),
-            Expr::Generator(comp) => ([Some(&comp.elt), None], &comp.generators),
-            Expr::DictComp(comp) => ([comp.key.as_deref(), Some(&comp.value)], &comp.generators),
-            _ => return Values::unknown(),
-        };
+        let (parts, generators) = symbols::comprehension(expr);
         let Some(first) = generators.first() else { return Values::unknown() };
         let over = self.iterated(&first.iter);
         if !self.is_quiet() {
@@ -536,15 +528,11 @@ impl<'a> Analyzer<'a, '_> {
                 }
             });
         }
-        let ([Some(element), None], [only]) = (parts, generators) else {
-            return Values::unknown();
-        };
-        // A set has an order of its own.
-        if expr.is_set_comp_expr() {
-            return Values::unknown();
-        }
-        match over.elements() {
-            Some(elements) if only.ifs.is_empty() => {
+        match (parts, generators, over.elements()) {
+            // A set has an order of its own.
+            ([Some(element), None], [only], Some(elements))
+                if only.ifs.is_empty() && !expr.is_set_comp_expr() =>
+            {
                 self.unroll(&only.target, elements, element).unwrap_or_else(Values::unknown)
             }
             _ => Values::unknown(),

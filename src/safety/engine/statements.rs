@@ -3,8 +3,6 @@
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "the enums are the parser's, and long")]
 
-use std::borrow::Cow;
-
 use ruff_python_ast::visitor::{self, Visitor};
 use ruff_python_ast::{
     Decorator, Expr, ExprContext, Parameter, Parameters, PatternKeyword, Stmt, StmtFunctionDef,
@@ -257,7 +255,7 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     fn imported_member(&self, module: &'a str, member: &str) -> Option<&'static Rule> {
-        let of = Values::one(Value::Object(Cow::Borrowed(module)));
+        let of = Values::object(module);
         let members = objects::member(&of, member);
         if let Some((_, rule)) = objects::dangerous(&members) {
             // A type that functions are compared with.

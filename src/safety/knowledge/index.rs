@@ -112,7 +112,7 @@ impl Index {
     }
 
     /// Whether a row of the table names exactly this object.
-    pub(in crate::safety) fn names(&self, path: &str) -> bool {
+    pub(in crate::safety) fn has_row(&self, path: &str) -> bool {
         self.objects.contains_key(path) || self.carriers.contains_key(path)
     }
 
@@ -136,7 +136,7 @@ impl Index {
     }
 
     /// Whether a row judges calls of exactly this function.
-    pub(in crate::safety) fn judges(&self, path: &str) -> bool {
+    pub(in crate::safety) fn judges_calls_of(&self, path: &str) -> bool {
         self.calls.contains_key(path)
     }
 

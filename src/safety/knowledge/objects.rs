@@ -144,7 +144,7 @@ pub(in crate::safety) fn shown(path: &str) -> String {
 
 /// The member `name` of what `base` is known to be.
 pub(in crate::safety) fn member<'a>(base: &Values<'a>, name: &str) -> Values<'a> {
-    let mut values = Values { is_open: base.is_open, ..Values::default() };
+    let mut values = Values::only_open(base.is_open);
     for value in &base.known {
         values.add(match value {
             Value::Object(path) => member_of_object(path, name),
@@ -153,8 +153,8 @@ pub(in crate::safety) fn member<'a>(base: &Values<'a>, name: &str) -> Values<'a>
                 let path = format!("{module}.{name}");
                 if path == "sys.modules" {
                     Values::one(Value::Modules).or_others()
-                } else if INDEX.names(&path) || INDEX.is_object(module) {
-                    Values::one(Value::Object(Cow::Owned(path))).or_others()
+                } else if INDEX.has_row(&path) || INDEX.is_object(module) {
+                    Values::object(path).or_others()
                 } else {
                     Values::unknown()
                 }
@@ -175,22 +175,22 @@ pub(in crate::safety) fn member_of_object<'a>(path: &str, name: &str) -> Values<
     }
     if path.len() + name.len() > PATH_BYTES_MAX {
         // Below what a rule finds, it finds everything.
-        return Values::one(Value::Object(Cow::Owned(path.to_owned()))).or_others();
+        return Values::object(path.to_owned()).or_others();
     }
     let joined = format!("{path}.{name}");
     if joined == "sys.modules" {
         return Values::one(Value::Modules);
     }
-    if INDEX.names(&joined) {
-        return Values::one(Value::Object(Cow::Owned(joined)));
+    if INDEX.has_row(&joined) {
+        return Values::object(joined);
     }
     if name == "__dict__" {
         return Values::one(Value::Namespace(Cow::Owned(path.to_owned())));
     }
     if let Some(module) = module_behind(path, name) {
-        return Values::one(Value::Object(Cow::Borrowed(module)));
+        return Values::object(module);
     }
-    Values::one(Value::Object(Cow::Owned(joined)))
+    Values::object(joined)
 }
 
 /// The module that `attribute` of the object `path` is, if it is one: most modules hold others that
@@ -220,8 +220,8 @@ fn module_behind(path: &str, attribute: &str) -> Option<&'static str> {
 
 fn member_of_instance<'a>(class: &'static str, name: &str) -> Values<'a> {
     let path = format!("{class}.{name}");
-    if INDEX.names(&path) || INDEX.judges(&path) {
-        return Values::one(Value::Object(Cow::Owned(path)));
+    if INDEX.has_row(&path) || INDEX.judges_calls_of(&path) {
+        return Values::object(path);
     }
     if is_sticky(class) { Values::one(Value::Instance(class)) } else { Values::unknown() }
 }

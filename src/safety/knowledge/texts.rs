@@ -152,7 +152,7 @@ pub(in crate::safety) fn sliced<'a>(
         return Some(item.unwrap_or_else(|| any_of(elements)));
     };
     let picked = picked(&elements, slice);
-    Some(picked.and_then(|picked| together(base, picked)).unwrap_or_else(Values::unknown))
+    Some(picked.and_then(|picked| reassembled(base, picked)).unwrap_or_else(Values::unknown))
 }
 
 fn any_of(elements: Vec<Values<'_>>) -> Values<'_> {
@@ -203,7 +203,7 @@ fn literal_number(expr: &Expr) -> Option<i64> {
 }
 
 /// Puts elements together to what they were taken from.
-fn together<'a>(like: &Value<'a>, elements: Vec<Values<'a>>) -> Option<Values<'a>> {
+fn reassembled<'a>(like: &Value<'a>, elements: Vec<Values<'a>>) -> Option<Values<'a>> {
     match like {
         Value::Text(_) => joined("", &elements),
         Value::Bytes(_) => bytes(&Values::items(elements)),

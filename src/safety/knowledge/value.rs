@@ -59,12 +59,22 @@ pub(in crate::safety) struct Values<'a> {
 impl<'a> Values<'a> {
     /// Nothing is known.
     pub(in crate::safety) fn unknown() -> Self {
-        Self { known: SmallVec::new(), is_open: true }
+        Self::only_open(true)
     }
 
     /// Exactly this.
     pub(in crate::safety) fn one(value: Value<'a>) -> Self {
         Self { known: SmallVec::from_iter([value]), is_open: false }
+    }
+
+    /// No known alternative yet, and perhaps unknown ones.
+    pub(in crate::safety) fn only_open(is_open: bool) -> Self {
+        Self { known: SmallVec::new(), is_open }
+    }
+
+    /// A module, function or class from outside of the script, by its qualified name.
+    pub(in crate::safety) fn object(path: impl Into<Cow<'a, str>>) -> Self {
+        Self::one(Value::Object(path.into()))
     }
 
     pub(in crate::safety) fn text(text: impl Into<Cow<'a, str>>) -> Self {

@@ -8,15 +8,15 @@
 
 use ruff_python_ast::visitor::{self, Visitor};
 use ruff_python_ast::{
-    AnyParameterRef, Comprehension, ElifElseClause, ExceptHandler, Expr, ExprContext, Identifier,
-    MatchCase, ModModule, Parameters, Pattern, Stmt, StmtFunctionDef, TypeParams,
+    AnyParameterRef, ElifElseClause, ExceptHandler, Expr, ExprContext, Identifier, MatchCase,
+    ModModule, Parameters, Pattern, Stmt, StmtFunctionDef, TypeParams,
 };
 use ruff_text_size::{Ranged as _, TextRange, TextSize};
 use rustc_hash::FxHashMap;
 
 use super::{
     Binding, BindingId, Elsewhere, MODULE, Scope, ScopeId, ScopeKind, Source, Symbol, Symbols,
-    elements,
+    comprehension, elements,
 };
 
 /// Builds the symbol table of a script.
@@ -160,21 +160,8 @@ impl<'a> Visitor<'a> for Builder<'a> {
                     this.visit_expr(&lambda.body);
                 });
             }
-            Expr::ListComp(comp) => {
-                self.comprehension(expr, [Some(&comp.elt), None], &comp.generators);
-            }
-            Expr::SetComp(comp) => {
-                self.comprehension(expr, [Some(&comp.elt), None], &comp.generators);
-            }
-            Expr::Generator(comp) => {
-                self.comprehension(expr, [Some(&comp.elt), None], &comp.generators);
-            }
-            Expr::DictComp(comp) => {
-                self.comprehension(
-                    expr,
-                    [comp.key.as_deref(), Some(&comp.value)],
-                    &comp.generators,
-                );
+            Expr::ListComp(_) | Expr::SetComp(_) | Expr::Generator(_) | Expr::DictComp(_) => {
+                self.comprehension(expr);
             }
             Expr::BoolOp(bool_op) => {
                 for (index, operand) in bool_op.values.iter().enumerate() {
@@ -574,12 +561,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn comprehension(
-        &mut self,
-        expr: &'a Expr,
-        parts: [Option<&'a Expr>; 2],
-        generators: &'a [Comprehension],
-    ) {
+    fn comprehension(&mut self, expr: &'a Expr) {
+        let (parts, generators) = comprehension(expr);
         let outer = self.scope;
         if let Some(first) = generators.first() {
             self.visit_expr(&first.iter);

@@ -12,7 +12,7 @@ mod callers;
 pub(super) use builder::build;
 pub(super) use callers::{Callers, argument_for};
 
-use ruff_python_ast::{Expr, StmtFunctionDef};
+use ruff_python_ast::{Comprehension, Expr, StmtFunctionDef};
 use ruff_text_size::{TextRange, TextSize};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -331,5 +331,17 @@ pub(super) fn elements(expr: &Expr) -> &[Expr] {
         &list.elts
     } else {
         &[]
+    }
+}
+
+/// The parts of a comprehension that make its elements, the key of a dictionary's first, and its
+/// loops; none for another expression.
+pub(super) fn comprehension(expr: &Expr) -> ([Option<&Expr>; 2], &[Comprehension]) {
+    match expr {
+        Expr::ListComp(comp) => ([Some(&comp.elt), None], &comp.generators),
+        Expr::SetComp(comp) => ([Some(&comp.elt), None], &comp.generators),
+        Expr::Generator(comp) => ([Some(&comp.elt), None], &comp.generators),
+        Expr::DictComp(comp) => ([comp.key.as_deref(), Some(&comp.value)], &comp.generators),
+        _ => ([None, None], &[]),
     }
 }
