@@ -1,7 +1,6 @@
 //! The manifest, with the field names and words of the documents.
 
 use chrono::{SecondsFormat, Utc};
-use data_encoding::HEXLOWER;
 use serde::Serialize;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
@@ -149,7 +148,7 @@ impl AiBom {
             timestamp: Utc::now().to_rfc3339_opts(SecondsFormat::Micros, false),
             components,
             compliance: COMPLIANCE,
-            manifest_hash: HEXLOWER.encode(&digest),
+            manifest_hash: hex::encode(digest),
         }
     }
 }

@@ -5,7 +5,6 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::process::{Output, Stdio};
 
-use data_encoding::HEXLOWER;
 use serde::Deserialize;
 use tokio::process::Command;
 use tokio::time::timeout;
@@ -162,8 +161,7 @@ fn interpreter(output: &Output) -> Result<Interpreter, ProbeError> {
     if (major, minor) < VERSION_MIN {
         return Err(ProbeError::TooOld(major, minor));
     }
-    let code_of =
-        |digits: &String| HEXLOWER.decode(digits.as_bytes()).map_err(|_| ProbeError::NotPython);
+    let code_of = |digits: &String| hex::decode(digits).map_err(|_| ProbeError::NotPython);
     let codes = answer.codes.iter().map(code_of).collect::<Result<Vec<_>, _>>()?;
     let Ok([bootstrap, fork_server]) = <[Vec<u8>; 2]>::try_from(codes) else {
         return Err(ProbeError::NotPython);

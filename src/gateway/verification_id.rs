@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use data_encoding::HEXLOWER;
 use serde::Serialize;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
@@ -33,7 +32,7 @@ impl VerificationId {
             "server_instance_id": PROCESS_INSTANCE.simple().to_string(),
         });
         let digest = Sha256::digest(context.to_string());
-        Self(HEXLOWER.encode(&digest))
+        Self(hex::encode(digest))
     }
 
     /// Returns the 64 hexadecimal digits.

@@ -19,7 +19,6 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use data_encoding::HEXLOWER;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
@@ -197,7 +196,7 @@ impl RunFolder {
         self.write(EVIDENCE, text.as_bytes())
             .and_then(|()| self.folder.sync())
             .map_err(failed_to("write the evidence"))?;
-        Ok(HEXLOWER.encode(&Sha256::digest(text)))
+        Ok(hex::encode(Sha256::digest(text)))
     }
 
     fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {

@@ -12,7 +12,6 @@ mod verification;
 
 use chrono::Utc;
 use clap::ValueEnum;
-use data_encoding::HEXLOWER;
 use rusqlite::{Transaction, params};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
@@ -207,5 +206,5 @@ fn details_text(details: &Map<String, Value>) -> String {
 }
 
 fn sha256_hex(text: &str) -> String {
-    HEXLOWER.encode(&Sha256::digest(text))
+    hex::encode(Sha256::digest(text))
 }

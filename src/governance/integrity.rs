@@ -7,7 +7,6 @@ mod all;
 
 use std::fmt;
 
-use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
@@ -282,7 +281,7 @@ fn expected(
 }
 
 fn sha256(content: &[u8]) -> String {
-    HEXLOWER.encode(&Sha256::digest(content))
+    hex::encode(Sha256::digest(content))
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use data_encoding::HEXLOWER;
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
@@ -213,7 +212,7 @@ impl Policy {
             budget: budget(&call, &mut mistakes),
             workspace_root: mistakes.keep(workspace.path("root")),
             retention: retention(&kept, &mut mistakes),
-            sha256: HEXLOWER.encode(&Sha256::digest(text)),
+            sha256: hex::encode(Sha256::digest(text)),
         };
         mistakes.0.sort_by_key(PolicyError::line);
         Ok((policy, mistakes))

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, SecondsFormat, Utc};
+use rand::rngs::SysError;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
 use thiserror::Error;
 
@@ -137,7 +138,7 @@ pub(crate) enum StoreError {
     #[error("the writing to {} was given up unexpectedly", file.display())]
     GivenUp { file: PathBuf },
     #[error("failed to get random bits")]
-    Random(#[source] getrandom::Error),
+    Random(#[source] SysError),
     #[error("the token would expire after the end of the calendar")]
     Expiry,
 }

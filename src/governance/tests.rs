@@ -449,7 +449,7 @@ fn tokens_are_made_and_revoked_with_a_row_each() {
     let expected = json!({
         "token": "2", "user": "bob", "role": "viewer", "created": time_text(bob.created),
         "expires": time_text(bob.expires.unwrap()), "revoked": null,
-        "sha256": data_encoding::HEXLOWER.encode(&sha2::Sha256::digest(token.reveal())),
+        "sha256": hex::encode(sha2::Sha256::digest(token.reveal())),
     });
     assert_eq!(details(1), expected);
     assert_eq!(compared(&store), json!({ "same": 2, "older": [], "flawed": [] }));

@@ -8,8 +8,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
 use chrono::{DateTime, TimeDelta, Utc};
-use data_encoding::BASE64URL_NOPAD;
+use rand::TryRng as _;
+use rand::rngs::{SysError, SysRng};
 use rusqlite::types::Type;
 use rusqlite::{OptionalExtension as _, Row, params};
 use serde::Serialize;
@@ -36,10 +38,10 @@ const COLUMNS: &str = "id, user, role, created, expires, revoked";
 pub(crate) struct Token(String);
 
 impl Token {
-    fn random() -> Result<Self, getrandom::Error> {
+    fn random() -> Result<Self, SysError> {
         let mut bytes = [0; RANDOM_BYTES];
-        getrandom::fill(&mut bytes)?;
-        Ok(Self(format!("{PREFIX}{}", BASE64URL_NOPAD.encode(&bytes))))
+        SysRng.try_fill_bytes(&mut bytes)?;
+        Ok(Self(format!("{PREFIX}{}", BASE64_URL_SAFE_NO_PAD.encode(bytes))))
     }
 
     /// None if `text` cannot be a token. Whether it is one, [`Store::authenticate`] says.
@@ -47,7 +49,7 @@ impl Token {
         if text.len() != TOKEN_BYTES {
             return None;
         }
-        let bytes = BASE64URL_NOPAD.decode(text.strip_prefix(PREFIX)?.as_bytes()).ok()?;
+        let bytes = BASE64_URL_SAFE_NO_PAD.decode(text.strip_prefix(PREFIX)?.as_bytes()).ok()?;
         (bytes.len() == RANDOM_BYTES).then(|| Self(text.to_owned()))
     }
 

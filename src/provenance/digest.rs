@@ -3,7 +3,6 @@
 use std::fmt;
 use std::io::{self, Read};
 
-use data_encoding::HEXLOWER;
 use sha2::{Sha256, Sha384, Sha512};
 use subtle::ConstantTimeEq as _;
 use thiserror::Error;
@@ -118,5 +117,5 @@ fn hashed<H: sha2::Digest>(mut content: impl Read) -> io::Result<String> {
             Err(error) => return Err(error),
         }
     }
-    Ok(HEXLOWER.encode(&hash.finalize()))
+    Ok(hex::encode(hash.finalize()))
 }

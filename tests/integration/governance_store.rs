@@ -6,7 +6,6 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use data_encoding::HEXLOWER;
 use rusqlite::{Connection, params};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -132,7 +131,7 @@ fn store() -> TempDir {
 
 /// SHA-256 of the canonical JSON: sorted names, nothing between the tokens.
 fn chained(row: &Value) -> String {
-    HEXLOWER.encode(&Sha256::digest(row.to_string()))
+    hex::encode(Sha256::digest(row.to_string()))
 }
 
 fn a_token_is_made_listed_and_revoked() {

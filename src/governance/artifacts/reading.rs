@@ -5,7 +5,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use data_encoding::{BASE64, HEXLOWER};
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
@@ -142,7 +142,7 @@ impl Opened {
             next_offset: (len > 0 && end < total_bytes).then_some(end),
             content: match String::from_utf8(bytes) {
                 Ok(text) => Content::Text(text),
-                Err(error) => Content::Binary(BASE64.encode(error.as_bytes())),
+                Err(error) => Content::Binary(BASE64_STANDARD.encode(error.as_bytes())),
             },
         }
     }
@@ -190,7 +190,7 @@ pub(super) fn hash(
         see(part);
         bytes_read = bytes_read.saturating_add(u64::try_from(read).unwrap_or(u64::MAX));
     }
-    Ok((bytes_read == total_bytes).then(|| HEXLOWER.encode(&hash.finalize())))
+    Ok((bytes_read == total_bytes).then(|| hex::encode(hash.finalize())))
 }
 
 /// Whether a path can be given as text, and is taken.

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use data_encoding::BASE64;
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use nix::sys::stat::Mode;
 use serde_json::json;
 use tempfile::TempDir;
@@ -378,7 +378,9 @@ fn bytes_are_put_together_again_from_their_chunks() {
             assert_eq!(chunk.media_type, "image/png");
             match chunk.content {
                 Content::Text(text) => read.extend(text.into_bytes()),
-                Content::Binary(text) => read.extend(BASE64.decode(text.as_bytes()).unwrap()),
+                Content::Binary(text) => {
+                    read.extend(BASE64_STANDARD.decode(text.as_bytes()).unwrap());
+                }
             }
             next = chunk.next_offset;
         }
@@ -863,7 +865,7 @@ fn a_hashed_part_is_the_part_and_the_hash_is_of_the_whole() {
     let text = "αβγ€😀x".repeat(20_000);
     fs::write(fixture.path(run_id).join("files/text"), &text).unwrap();
     let total = u64::try_from(text.len()).unwrap();
-    let sha256 = HEXLOWER.encode(&Sha256::digest(&text));
+    let sha256 = hex::encode(Sha256::digest(&text));
     let hashed = |offset, limit, bytes| {
         fixture.artifacts.read_hashed(run_id, "files/text", offset, Some(limit), bytes).unwrap()
     };

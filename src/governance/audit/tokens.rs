@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use data_encoding::HEXLOWER;
 use rusqlite::{Row, Transaction};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -45,7 +44,7 @@ impl TokenRow {
             created: row.get(3)?,
             expires: row.get(4)?,
             revoked: row.get(5)?,
-            sha256: HEXLOWER.encode(&row.get::<_, Vec<u8>>(6)?),
+            sha256: hex::encode(row.get::<_, Vec<u8>>(6)?),
         })
     }
 

@@ -7,7 +7,6 @@
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 
-use data_encoding::HEXLOWER;
 use nix::unistd::{getegid, geteuid};
 use serde::Serialize;
 
@@ -55,7 +54,7 @@ impl Confinement {
             // nix calls them what the C headers do.
             limits: limits.map(|(resource, most)| (format!("{resource:?}"), most)).into(),
             landlock: file_access::ruleset(plan, &plan.scratch)?,
-            filters: filters.bytes().iter().map(|bytes| HEXLOWER.encode(bytes)).collect(),
+            filters: filters.bytes().iter().map(hex::encode).collect(),
         })
     }
 }

@@ -6,7 +6,6 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use data_encoding::HEXLOWER;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -58,7 +57,7 @@ fn policy_check_says_what_is_allowed() {
         ),
     )
     .unwrap();
-    let sha256 = HEXLOWER.encode(&Sha256::digest(fs::read(path).unwrap()));
+    let sha256 = hex::encode(Sha256::digest(fs::read(path).unwrap()));
     let expected = format!(
         "\
 {path} can be used

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant, SystemTime};
 
-use data_encoding::HEXLOWER;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -24,7 +23,7 @@ tests! {
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 fn sha256(content: &[u8]) -> String {
-    HEXLOWER.encode(&Sha256::digest(content))
+    hex::encode(Sha256::digest(content))
 }
 
 impl Governed {
