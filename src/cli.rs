@@ -6,6 +6,7 @@ mod check;
 mod doctor;
 mod policy;
 mod runs;
+mod table;
 mod token;
 mod verify_skill;
 

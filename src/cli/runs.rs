@@ -11,6 +11,7 @@ use serde::Deserialize as _;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use super::table::{Table, printable};
 use super::{Format, USAGE};
 use crate::config::Settings;
 use crate::governance::{
@@ -112,23 +113,20 @@ fn list(
 }
 
 fn as_table(runs: &[Listed], has_more: bool) -> String {
-    let mut table = String::new();
-    let mut line = |cells: [&str; 6]| {
-        // Somebody may have written to the store, and a terminal obeys control characters.
-        let [time, run_id, user, tool, status, size] = cells.map(printable);
-        // Writing to a text does not fail.
-        let _ = writeln!(
-            table,
-            "{time:<24}  {run_id:<36}  {user:<16}  {tool:<10}  {status:<17}  {size:>10}"
-        );
-    };
-    line(["TIME", "RUN", "USER", "TOOL", "STATUS", "SIZE"]);
+    let mut table = Table::new([
+        ("TIME", 24),
+        ("RUN", 36),
+        ("USER", 16),
+        ("TOOL", 10),
+        ("STATUS", 17),
+        ("SIZE", 0),
+    ]);
     for Listed { entry, user, tool, status } in runs {
         let state = match entry.state {
             RunState::Complete => "complete, no end in the audit log",
             RunState::InProgress | RunState::Interrupted => entry.state.as_str(),
         };
-        line([
+        table.row([
             &entry.finished.to_string(),
             &entry.run_id.to_string(),
             user.as_deref().unwrap_or("-"),
@@ -137,10 +135,8 @@ fn as_table(runs: &[Listed], has_more: bool) -> String {
             &size(entry.bytes, entry.has_more),
         ]);
     }
-    if has_more {
-        table.push_str("there are more; --limit lists up to 10000\n");
-    }
-    table
+    let more = if has_more { "there are more; --limit lists up to 10000\n" } else { "" };
+    format!("{table}{more}")
 }
 
 fn as_json(run: &Listed) -> Value {
@@ -156,18 +152,6 @@ fn as_json(run: &Listed) -> Value {
         "bytes": entry.bytes,
         "has_more": entry.has_more,
     })
-}
-
-/// A text on one line, without what a terminal obeys.
-fn printable(text: &str) -> String {
-    let mut printable = String::new();
-    for c in text.chars() {
-        match c {
-            '"' | '\'' | '\\' => printable.push(c),
-            c => printable.extend(c.escape_debug()),
-        }
-    }
-    printable
 }
 
 /// A number of bytes for people; more than that if not all was counted.
@@ -337,12 +321,6 @@ fn prune(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn texts_of_tests_do_nothing_to_a_terminal() {
-        let text = "it's {\"a\": 1}\u{1b}[31m\n\u{202e}é";
-        assert_eq!(printable(text), "it's {\"a\": 1}\\u{1b}[31m\\n\\u{202e}é");
-    }
 
     #[test]
     fn sizes_are_for_people() {

@@ -1,6 +1,5 @@
 //! `qwed-mcp token`: who may call governed tools.
 
-use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -11,6 +10,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::Format;
+use super::table::Table;
 use crate::config::Settings;
 use crate::governance::{
     Revoked, Role, Store, TokenId, TokenRecord, UserName, data_folder, time_text,
@@ -114,17 +114,17 @@ fn as_table<'u>(
     last_use: impl Fn(&TokenRecord) -> Option<&'u str>,
     now: DateTime<Utc>,
 ) -> String {
-    let mut table = String::new();
-    let mut row = |[id, state, role, created, expires, used, user]: [&str; 7]| {
-        // Writing to a text does not fail.
-        let _ = writeln!(
-            table,
-            "{id:<4}  {state:<7}  {role:<6}  {created:<20}  {expires:<20}  {used:<20}  {user}"
-        );
-    };
-    row(["ID", "STATE", "ROLE", "CREATED", "EXPIRES", "LAST USE", "USER"]);
+    let mut table = Table::new([
+        ("ID", 4),
+        ("STATE", 7),
+        ("ROLE", 6),
+        ("CREATED", 20),
+        ("EXPIRES", 20),
+        ("LAST USE", 20),
+        ("USER", 0),
+    ]);
     for token in tokens {
-        row([
+        table.row([
             &token.id.to_string(),
             token.state(now).as_str(),
             token.role.as_str(),
@@ -134,7 +134,7 @@ fn as_table<'u>(
             token.user.as_str(),
         ]);
     }
-    table
+    table.to_string()
 }
 
 /// A time without what is below seconds.

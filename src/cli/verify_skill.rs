@@ -1,6 +1,5 @@
 //! `qwed-mcp verify-skill`: the provenance checks for people and for continuous integration.
 
-use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,6 +9,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::Format;
+use super::table::Table;
 use crate::provenance::{
     ManifestError, SkillProvenanceGuard, SkillStatus, SkillVerification, names_domain,
     names_registry,
@@ -101,24 +101,20 @@ fn domain(text: &str) -> Result<String, String> {
 
 /// One line for each skill, and one below it for each finding.
 fn as_table(judged: &[Judged<'_>]) -> String {
-    let mut table = String::new();
-    let mut row = |status: &str, risk: &str, name: &str, file: &str| {
-        // Writing to a text does not fail.
-        let _ = writeln!(table, "{status:<10}  {risk:<6}  {name:<24}  {file}");
-    };
-    row("STATUS", "RISK", "SKILL", "FILE");
+    let mut table = Table::new([("STATUS", 10), ("RISK", 6), ("SKILL", 24), ("FILE", 0)]);
     for Judged { file, verification } in judged {
         let file = file.display().to_string();
         match verification {
             Ok(verification) => {
                 let SkillVerification { status, risk_level, findings, .. } = verification;
-                row(status.as_str(), risk_level.as_str(), &verification.shown_name(), &file);
+                let name = verification.shown_name();
+                table.row([status.as_str(), risk_level.as_str(), &name, &file]);
                 for finding in findings {
-                    row("", "", "", &format!("- {finding}"));
+                    table.row(["", "", "", &format!("- {finding}")]);
                 }
             }
             // Why is in the log.
-            Err(_) => row("UNREADABLE", "-", "-", &file),
+            Err(_) => table.row(["UNREADABLE", "-", "-", &file]),
         }
     }
     let count = |status| {
@@ -129,8 +125,7 @@ fn as_table(judged: &[Judged<'_>]) -> String {
     };
     let unreadable = judged.iter().filter(|judged| judged.verification.is_err()).count();
     let (trusted, blocked) = (count(SkillStatus::Trusted), count(SkillStatus::Blocked));
-    let _ = writeln!(table, "\n{trusted} trusted, {blocked} blocked, {unreadable} unreadable");
-    table
+    format!("{table}\n{trusted} trusted, {blocked} blocked, {unreadable} unreadable\n")
 }
 
 fn as_json(judged: &[Judged<'_>]) -> Value {

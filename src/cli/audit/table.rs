@@ -1,63 +1,37 @@
-//! Rows of the audit log as a table that fits a terminal.
-
-use std::fmt::Write as _;
+//! Rows of the audit log as a table.
 
 use serde_json::{Map, Value};
 
+use crate::cli::table::{Table, WidthLimit, printable};
 use crate::cli::token::seconds;
 use crate::governance::AuditRow;
 
-/// How wide the table is, as long as what came of a call has some room.
-const WIDTH: usize = 120;
-const OUTCOME_WIDTH_MIN: usize = 24;
+/// The width of the table, as long as the outcome of a call has some room.
+const WIDTH: WidthLimit = WidthLimit { line: 120, last_column: 24 };
 
 /// The columns but the last one: their names, and how wide they get at most.
 const COLUMNS: [(&str, usize); 6] =
     [("TIME", 20), ("SEQ", 12), ("EVENT", 14), ("USER", 16), ("TOOL", 20), ("RUN", 8)];
-const OUTCOME: &str = "OUTCOME";
-/// Between two columns.
-const GAP: &str = "  ";
 
-/// The rows, the oldest first.
+/// Returns the rows as a table, the oldest first.
 pub(super) fn of(rows: &[AuditRow]) -> String {
-    let names = COLUMNS.map(|(name, _)| name.to_owned());
-    let mut lines = vec![(names, OUTCOME.to_owned())];
-    lines.extend(rows.iter().map(|row| (cells(row), outcome(row))));
-    let mut widths = [0; COLUMNS.len()];
-    for (cells, _) in &lines {
-        for (width, cell) in widths.iter_mut().zip(cells) {
-            *width = cell.chars().count().max(*width);
-        }
+    let [time, seq, event, user, tool, run] = COLUMNS.map(|(name, _)| (name, 0));
+    let columns = [time, seq, event, user, tool, run, ("OUTCOME", 0)];
+    let mut table = Table::new(columns).wrapped(WIDTH);
+    for row in rows {
+        let user = row.user.as_deref().unwrap_or("-");
+        let (when, seq) = (seconds(&row.time), row.seq.to_string());
+        let cells = [&when, &seq, &row.event, user, &row.tool, &row.run_id];
+        let mut widest = COLUMNS.iter().map(|(_, width)| *width);
+        let cells =
+            cells.map(|cell| shortened(&printable(cell), widest.next().unwrap_or_default()));
+        let [time, seq, event, user, tool, run] = &cells;
+        table.row([time, seq, event, user, tool, run, &outcome(row)]);
     }
-    let before: usize = widths.iter().map(|width| width + GAP.len()).sum();
-    let room = WIDTH.saturating_sub(before).max(OUTCOME_WIDTH_MIN);
-    let mut table = String::new();
-    for (cells, outcome) in lines {
-        for (cell, width) in cells.iter().zip(widths) {
-            // Writing to a text does not fail.
-            let _ = write!(table, "{cell:<width$}{GAP}");
-        }
-        let pause = format!("\n{:before$}", "");
-        table.push_str(&wrapped(&outcome, room).join(&pause));
-        table.push('\n');
-    }
-    table
+    table.to_string()
 }
 
-/// The cells of a row but the last one. Clients choose names, and a terminal obeys control characters.
-fn cells(row: &AuditRow) -> [String; COLUMNS.len()] {
-    let user = row.user.as_deref().unwrap_or("-");
-    let time = seconds(&row.time);
-    let cells = [&time, &row.seq.to_string(), &row.event, user, &row.tool, &row.run_id];
-    let mut widest = COLUMNS.iter().map(|(_, width)| *width);
-    cells.map(|cell| shortened(&shown(cell), widest.next().unwrap_or(WIDTH)))
-}
-
-fn shown(text: &str) -> String {
-    text.escape_debug().to_string()
-}
-
-/// A run id is known by its beginning; of everything else it is told that there was more.
+/// Cuts a cell that is too long. A run id is known by its beginning; other texts end in `…`.
 fn shortened(text: &str, chars_max: usize) -> String {
     if text.chars().count() <= chars_max {
         return text.to_owned();
@@ -68,7 +42,7 @@ fn shortened(text: &str, chars_max: usize) -> String {
     if is_run_id { start } else { format!("{start}…") }
 }
 
-/// What came of it, and what the details tell of that.
+/// Returns the outcome of a call, with the facts of the details that explain it.
 fn outcome(row: &AuditRow) -> String {
     let details: Map<String, Value> = serde_json::from_str(&row.details).unwrap_or_default();
     let text = |key: &str| details.get(key).and_then(Value::as_str);
@@ -91,20 +65,5 @@ fn outcome(row: &AuditRow) -> String {
     if facts.is_empty() || !row.event.ends_with(&row.outcome) {
         facts.insert(0, row.outcome.clone());
     }
-    shown(&facts.join(", "))
-}
-
-/// The text in lines of at most so many characters, if its words are no longer.
-fn wrapped(text: &str, chars_max: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split(' ') {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= chars_max => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            Some(_) | None => lines.push(word.to_owned()),
-        }
-    }
-    lines
+    facts.join(", ")
 }

@@ -1,0 +1,118 @@
+//! Tables for a terminal: columns as wide as their widest cell, with two spaces between them.
+
+use std::fmt;
+
+/// Between two columns.
+const GAP: usize = 2;
+
+/// Rows of `N` cells each, the first one the names of the columns.
+pub(super) struct Table<const N: usize> {
+    /// The width of each column so far, in characters.
+    widths: [usize; N],
+    rows: Vec<[String; N]>,
+    /// The width that the last column is wrapped to stay within, if it is.
+    width: Option<WidthLimit>,
+}
+
+/// The most characters of a line, and those that the last column has at the least.
+#[derive(Clone, Copy)]
+pub(super) struct WidthLimit {
+    pub(super) line: usize,
+    pub(super) last_column: usize,
+}
+
+impl<const N: usize> Table<N> {
+    /// Returns a table with these columns: their names, and how wide each is at the least.
+    pub(super) fn new(columns: [(&str, usize); N]) -> Self {
+        let widths = columns.map(|(_, width)| width);
+        let mut table = Self { widths, rows: Vec::new(), width: None };
+        table.row(columns.map(|(name, _)| name));
+        table
+    }
+
+    /// Wraps the words of the last column.
+    pub(super) fn wrapped(self, width: WidthLimit) -> Self {
+        Self { width: Some(width), ..self }
+    }
+
+    /// Adds a row.
+    pub(super) fn row(&mut self, cells: [&str; N]) {
+        let cells = cells.map(printable);
+        for (width, cell) in self.widths.iter_mut().zip(&cells) {
+            *width = cell.chars().count().max(*width);
+        }
+        self.rows.push(cells);
+    }
+}
+
+impl<const N: usize> fmt::Display for Table<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let before: usize = self.widths.iter().take(N - 1).map(|width| width + GAP).sum();
+        let room = |limit: WidthLimit| limit.line.saturating_sub(before).max(limit.last_column);
+        let room = self.width.map_or(usize::MAX, room);
+        for row in &self.rows {
+            let Some((last, cells)) = row.split_last() else { continue };
+            for (cell, width) in cells.iter().zip(self.widths) {
+                write!(f, "{cell:<width$}{:GAP$}", "")?;
+            }
+            let pause = format!("\n{:before$}", "");
+            writeln!(f, "{}", lines(last, room).join(&pause))?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns a text on one line, without what a terminal obeys: clients, tests and whoever wrote to
+/// the store choose texts.
+pub(super) fn printable(text: &str) -> String {
+    let mut printable = String::new();
+    for c in text.chars() {
+        match c {
+            '"' | '\'' | '\\' => printable.push(c),
+            c => printable.extend(c.escape_debug()),
+        }
+    }
+    printable
+}
+
+/// Splits the text into lines of at most so many characters, if its words are no longer.
+fn lines(text: &str, chars_max: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= chars_max => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            Some(_) | None => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_grow_and_the_last_one_is_wrapped() {
+        let mut table = Table::new([("ID", 4), ("NAME", 0), ("TEXT", 0)])
+            .wrapped(WidthLimit { line: 20, last_column: 5 });
+        table.row(["1", "longer", "one two three"]);
+        table.row(["", "\u{1b}[m", "x"]);
+        assert_eq!(
+            table.to_string(),
+            "ID    NAME      TEXT\n\
+             1     longer    one\n                \
+                             two\n                \
+                             three\n      \
+                   \\u{1b}[m  x\n"
+        );
+    }
+
+    #[test]
+    fn texts_do_nothing_to_a_terminal() {
+        let text = "it's {\"a\": 1}\u{1b}[31m\n\u{202e}é";
+        assert_eq!(printable(text), "it's {\"a\": 1}\\u{1b}[31m\\n\\u{202e}é");
+    }
+}
