@@ -4,6 +4,7 @@
 
 use std::collections::HashSet;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -11,6 +12,9 @@ use super::{AiBom, Component, ComponentType};
 
 const SCHEMA: &str = "http://cyclonedx.org/schema/bom-1.6.schema.json";
 const SPEC_VERSION: &str = "1.6";
+
+/// The characters that a package URL has percent-encoded.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 impl AiBom {
     /// The same bill as a `CycloneDX` 1.6 document.
@@ -110,15 +114,6 @@ fn reference(component: &Component) -> String {
 /// A package URL of the type `pypi`: the name in lower case, with `-` for `_`.
 fn package_url(distribution: &str, version: &str) -> String {
     let name = distribution.to_lowercase().replace('_', "-");
-    let escaped = |text: &str| -> String {
-        text.bytes()
-            .map(|byte| match byte {
-                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                    char::from(byte).to_string()
-                }
-                other => format!("%{other:02X}"),
-            })
-            .collect()
-    };
+    let escaped = |text| utf8_percent_encode(text, RESERVED).to_string();
     format!("pkg:pypi/{}@{}", escaped(&name), escaped(version))
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -10,6 +11,10 @@ use super::evidence::{Evidence, RunStatus};
 use super::plain_text::{is_hidden, plain, plain_json, plain_line};
 use super::summary::{SANDBOX_HINT, is_refusal};
 use super::verdict::ending;
+
+/// The characters that the path within the address of an artifact has percent-encoded.
+const RESERVED: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').remove(b'_').remove(b'/');
 
 const CANCELLED: &str = "Execution was cancelled.";
 
@@ -184,7 +189,7 @@ pub(super) fn of_content(run_id: Uuid, path: &str, chunk: Chunk) -> GovernedRepl
             Block::Text(plain(&text))
         }
         Content::Binary(base64) => Block::Binary {
-            uri: format!("qwed-artifact:///{run_id}/{}", escaped(path)),
+            uri: format!("qwed-artifact:///{run_id}/{}", utf8_percent_encode(path, RESERVED)),
             media_type: media_type.to_owned(),
             base64,
         },
@@ -197,12 +202,4 @@ pub(super) fn of_content(run_id: Uuid, path: &str, chunk: Chunk) -> GovernedRepl
     }
     let blocks = [block].into_iter().chain(notes.into_iter().map(Block::Text)).collect();
     GovernedReply { blocks, is_error: false, meta }
-}
-
-/// A path as a URL has it.
-fn escaped(path: &str) -> String {
-    url::form_urlencoded::byte_serialize(path.as_bytes())
-        .collect::<String>()
-        .replace('+', "%20")
-        .replace("%2F", "/")
 }

@@ -1,7 +1,6 @@
 //! The Static Analysis Results Interchange Format (SARIF 2.1.0, OASIS standard of 2020-03-27).
 
-use std::fmt::Write as _;
-
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
 use super::{Checked, Finding, Severity, findings_of};
@@ -12,6 +11,10 @@ const SCHEMA: &str =
 
 /// The identifier of findings that no rule made: a source that does not parse, is too large …
 const NO_RULE: &str = "source/not-analysed";
+
+/// The characters that a path within a URI has percent-encoded.
+const RESERVED: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
 /// A log with one run.
 pub(super) fn log(checked: &[Checked]) -> Value {
@@ -81,16 +84,8 @@ fn level(severity: Severity) -> &'static str {
     }
 }
 
-/// A file name as a relative or absolute URI reference (RFC 3986).
+/// Returns a file name as a relative or absolute URI reference (RFC 3986).
 fn uri(file: &str) -> String {
-    let mut uri = String::from(if file.starts_with('/') { "file://" } else { "" });
-    for byte in file.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
-            uri.push(char::from(byte));
-        } else {
-            // Writing to a string cannot fail.
-            let _ = write!(uri, "%{byte:02X}");
-        }
-    }
-    uri
+    let scheme = if file.starts_with('/') { "file://" } else { "" };
+    format!("{scheme}{}", utf8_percent_encode(file, RESERVED))
 }

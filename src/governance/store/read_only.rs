@@ -1,13 +1,16 @@
 //! A store that can be read and not written to: on a read-only medium, in somebody else's backup.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::{FILE_NAME, Store, StoreError, error_of, owner, require_ours};
+
+/// The characters that the path within an address has percent-encoded.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'/');
 
 impl Store {
     /// Opens the store in `folder` for commands that only read, also where it cannot be written to.
@@ -48,16 +51,8 @@ fn needs_writing(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code().is_some_and(|code| codes.contains(&code))
 }
 
-/// The address of a file that nobody changes, as `SQLite` takes it.
+/// Returns the address of a file that nobody changes, as `SQLite` takes it.
 fn immutable(file: &Path) -> PathBuf {
-    let mut address = b"file:".to_vec();
-    for byte in file.as_os_str().as_bytes() {
-        if byte.is_ascii_alphanumeric() || b"/._-".contains(byte) {
-            address.push(*byte);
-        } else {
-            address.extend(format!("%{byte:02X}").into_bytes());
-        }
-    }
-    address.extend(b"?immutable=1");
-    OsString::from_vec(address).into()
+    let file = percent_encode(file.as_os_str().as_bytes(), RESERVED);
+    format!("file:{file}?immutable=1").into()
 }
