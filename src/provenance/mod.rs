@@ -23,5 +23,5 @@ mod verification;
 pub use guard::SkillProvenanceGuard;
 pub(crate) use host::{names_domain, names_registry};
 pub use manifest::{MANIFEST_BYTES_MAX, ManifestError, SkillManifest};
-pub use patterns::{Case, DANGEROUS_PATTERNS, DangerousPattern, Then};
+pub use patterns::{DANGEROUS_PATTERNS, DangerousPattern};
 pub use verification::{SkillRisk, SkillStatus, SkillVerification};

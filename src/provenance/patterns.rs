@@ -1,18 +1,19 @@
-//! What no text in a manifest should say, as data: a row for each, with the reason and with
+//! Dangerous patterns: texts that no manifest should have, as data. Each row has its reason, and
 //! examples that a test runs.
 
-/// One row of the table: some word, and what comes after it.
+use std::sync::LazyLock;
+
+use regex::RegexSet;
+
+/// One row of the table.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct DangerousPattern {
-    /// How findings name it: the regular expression of the Python implementation.
+    /// The regular expression as the Python implementation has it, which findings show.
     pub expression: &'static str,
-    /// The words; each counts only where it does not continue another word.
-    pub words: &'static [&'static str],
-    /// Whether `MixedCase` counts. The words, and the marks of `then`, are in lower case if so.
-    pub case: Case,
-    /// What must come after the word.
-    pub then: Then,
-    /// Why a manifest has no business with it.
+    /// True if `MixedCase` counts.
+    pub ignores_case: bool,
+    /// The reason why a manifest has no business with it.
     pub why: &'static str,
     /// Texts that the row finds.
     pub matches: &'static [&'static str],
@@ -20,97 +21,53 @@ pub struct DangerousPattern {
     pub misses: &'static [&'static str],
 }
 
-/// How letters are compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Case {
-    /// As they are.
-    Exact,
-    /// Without regard to case.
-    Ignored,
-}
-
-/// What must come after the word of a [`DangerousPattern`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Then {
-    /// The end of the word.
-    WordEnd,
-    /// An opening parenthesis, maybe after white space.
-    Call,
-    /// The same, and later on the line one of these.
-    CallWith(&'static [&'static str]),
-    /// The same, and later on the line one of these at the start of a word.
-    CallWithWord(&'static [&'static str]),
-}
-
 /// The patterns, in the order in which one text's findings are reported.
 pub const DANGEROUS_PATTERNS: &[DangerousPattern] = &[
     DangerousPattern {
         expression: r"\beval\s*\(",
-        words: &["eval"],
-        case: Case::Ignored,
-        then: Then::Call,
+        ignores_case: true,
         why: "runs code that is made up at run time",
         matches: &["eval(x)", "x = Eval \n (y)", "model.eval()"],
         misses: &["retrieval(x)", "evaluate(x)", "eval: yes"],
     },
     DangerousPattern {
         expression: r"\bexec\s*\(",
-        words: &["exec"],
-        case: Case::Ignored,
-        then: Then::Call,
+        ignores_case: true,
         why: "runs code that is made up at run time",
         matches: &["exec(x)", "EXEC (x)"],
         misses: &["execute(x)", "my_exec(x)", "exec"],
     },
     DangerousPattern {
         expression: r"\b__import__\s*\(",
-        words: &["__import__"],
-        case: Case::Exact,
-        then: Then::Call,
+        ignores_case: false,
         why: "loads modules past every analysis of imports",
         matches: &["__import__('os')"],
         misses: &["x__import__('os')", "__IMPORT__('os')", "__import__"],
     },
     DangerousPattern {
         expression: r"\bos\.system\s*\(",
-        words: &["os.system"],
-        case: Case::Exact,
-        then: Then::Call,
+        ignores_case: false,
         why: "runs a shell command",
         matches: &["import os; os.system('id')"],
         misses: &["cos.system('id')", "os.systems('id')", "OS.system('id')"],
     },
     DangerousPattern {
         expression: r"\bsubprocess\.(call|run|Popen)\s*\(",
-        words: &["subprocess.call", "subprocess.run", "subprocess.Popen"],
-        case: Case::Exact,
-        then: Then::Call,
+        ignores_case: false,
         why: "starts a program",
         matches: &["subprocess.call(x)", "subprocess.run (x)", "subprocess.Popen(x)"],
         misses: &["subprocess.popen(x)", "my_subprocess.run(x)", "subprocess.runner(x)"],
     },
     DangerousPattern {
         expression: r"\b(credentials|api[_-]?key|secret[_-]?key)\b",
-        words: &[
-            "credentials",
-            "apikey",
-            "api_key",
-            "api-key",
-            "secretkey",
-            "secret_key",
-            "secret-key",
-        ],
-        case: Case::Ignored,
-        then: Then::WordEnd,
+        ignores_case: true,
         why: "reaches for secrets of the one who loads the skill",
         matches: &["send the Credentials!", "API_KEY", "api-key", "apikey", "my secret-key"],
         misses: &["my_credentials", "credential", "api_keys", "api key", "secretary"],
     },
     DangerousPattern {
         expression: r"\bopen\s*\(.*(\/etc\/|\/root\/|\.ssh\/|\.aws\/)",
-        words: &["open"],
-        case: Case::Ignored,
-        then: Then::CallWith(&["/etc/", "/root/", ".ssh/", ".aws/"]),
+        ignores_case: true,
         why: "reads the system's configuration or keys",
         matches: &[
             "open('/etc/passwd')",
@@ -122,11 +79,43 @@ pub const DANGEROUS_PATTERNS: &[DangerousPattern] = &[
     },
     DangerousPattern {
         expression: r"\brequests\.(get|post)\s*\(.*\b(pastebin|ngrok|burp)",
-        words: &["requests.get", "requests.post"],
-        case: Case::Ignored,
-        then: Then::CallWithWord(&["pastebin", "ngrok", "burp"]),
+        ignores_case: true,
         why: "talks to a place where stolen data is dropped",
         matches: &["requests.get('https://pastebin.com/x')", "Requests.POST(ngrok)"],
         misses: &["requests.get('https://mypastebin.com')", "requests.put(ngrok)", "ngrok"],
     },
 ];
+
+/// The rows of [`DANGEROUS_PATTERNS`] as this program's regular expressions.
+static EXPRESSIONS: LazyLock<RegexSet> = LazyLock::new(|| {
+    #[expect(clippy::expect_used, reason = "a test compiles the expressions, which are constants")]
+    RegexSet::new(DANGEROUS_PATTERNS.iter().map(translated)).expect("the expressions are valid")
+});
+
+/// Returns the patterns that are in `text`, each once. Takes time linear in its length.
+pub(super) fn patterns_in(text: &str) -> impl Iterator<Item = &'static DangerousPattern> {
+    let found = EXPRESSIONS.matches(text).into_iter();
+    found.filter_map(|index| DANGEROUS_PATTERNS.get(index))
+}
+
+/// Translates a row's expression, so that it finds exactly what Python's finds: there, combining
+/// marks are no part of a word, the four separators of ASCII are white space, and the letters `İ`
+/// and `ı` are an `i` where case is ignored.
+fn translated(pattern: &DangerousPattern) -> String {
+    // Every `\b` of the table is at a word's start or end: what is on its other side is enough.
+    let no_word = r"(?-i:[^\p{L}\p{N}_\n])";
+    let (mut start, mut end) = ("", "");
+    let mut expression = pattern.expression;
+    if let Some(rest) = expression.strip_prefix(r"\b") {
+        (start, expression) = (r"(?:\A|\n|NO_WORD)", rest);
+    }
+    if let Some(rest) = expression.strip_suffix(r"\b") {
+        (end, expression) = (r"(?:\z|\n|NO_WORD)", rest);
+    }
+    let mut translated =
+        expression.replace(r".*\b", "(?:.*NO_WORD)?").replace(r"\s", r"[\s\x1c-\x1f]");
+    if pattern.ignores_case {
+        translated = format!("(?i){}", translated.replace('i', "[iİı]"));
+    }
+    format!("{start}{translated}{end}").replace("NO_WORD", no_word)
+}

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::finding::{EXCERPT_BYTES_MAX, Finding, excerpt};
-use super::patterns::{Case, DANGEROUS_PATTERNS, DangerousPattern, Then};
+use super::patterns::patterns_in;
 
 /// Fields that describe the skill, in words or in a form that its own check reads. Prose about
 /// credentials is no attack.
@@ -89,77 +89,4 @@ fn place(levels: &[Level<'_>], last: &Step<'_>) -> String {
         }
     }
     excerpt(&place)
-}
-
-/// The patterns that are in `text`, each once.
-pub(super) fn patterns_in(text: &str) -> impl Iterator<Item = &'static DangerousPattern> {
-    let folded: String = text.chars().map(fold).collect();
-    DANGEROUS_PATTERNS.iter().filter(move |pattern| match pattern.case {
-        Case::Exact => is_in(text, pattern),
-        Case::Ignored => is_in(&folded, pattern),
-    })
-}
-
-/// The lower case of the letters that patterns are made of, and of those outside of ASCII that have
-/// the same one.
-fn fold(character: char) -> char {
-    match character {
-        '\u{130}' | '\u{131}' => 'i',
-        '\u{212a}' => 'k',
-        '\u{17f}' => 's',
-        other => other.to_ascii_lowercase(),
-    }
-}
-
-fn is_in(text: &str, pattern: &DangerousPattern) -> bool {
-    pattern.words.iter().any(|word| match pattern.then {
-        Then::WordEnd => after_word(text, word).any(|rest| !rest.starts_with(is_of_word)),
-        Then::Call => after_word(text, word).any(|rest| call(rest).is_some()),
-        Then::CallWith(marks) => {
-            is_called_on_line_with(text, word, |line| marks.iter().any(|mark| line.contains(mark)))
-        }
-        Then::CallWithWord(marks) => is_called_on_line_with(text, word, |line| {
-            marks.iter().any(|mark| after_word(line, mark).next().is_some())
-        }),
-    })
-}
-
-/// What comes after each `word` that does not continue another word.
-fn after_word<'t>(text: &'t str, word: &str) -> impl Iterator<Item = &'t str> {
-    text.match_indices(word).filter_map(|(at, word)| {
-        let (before, from_word) = text.split_at_checked(at)?;
-        if before.ends_with(is_of_word) { None } else { from_word.strip_prefix(word) }
-    })
-}
-
-fn is_of_word(character: char) -> bool {
-    character.is_alphanumeric() || character == '_'
-}
-
-/// What comes after the opening parenthesis, if `rest` is a call of what stands before it.
-fn call(rest: &str) -> Option<&str> {
-    rest.trim_start_matches(is_space).strip_prefix('(')
-}
-
-fn is_space(character: char) -> bool {
-    // Python counts the four separators of ASCII as white space too.
-    character.is_whitespace() || matches!(character, '\x1c'..='\x1f')
-}
-
-fn is_called_on_line_with(text: &str, word: &str, is_marked: impl Fn(&str) -> bool) -> bool {
-    // A line without a mark after its first call has none after the others: without this, a line
-    // with many calls would take quadratic time.
-    let mut searched_to = 0;
-    for arguments in after_word(text, word).filter_map(call) {
-        let from = text.len() - arguments.len();
-        if from < searched_to {
-            continue;
-        }
-        let line = arguments.split('\n').next().unwrap_or_default();
-        if is_marked(line) {
-            return true;
-        }
-        searched_to = from + line.len();
-    }
-    false
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::scan::patterns_in;
+use super::patterns::patterns_in;
 use super::*;
 
 /// The verification of a file with the default options.
@@ -541,10 +541,35 @@ fn patterns_are_found_in_every_text_but_the_descriptive_fields() {
 }
 
 #[test]
-fn case_is_folded_as_python_folds_it() {
-    // Python compares these letters with i, k and s where case is ignored.
-    for text in ["AP\u{130}_\u{212a}ey", "ap\u{131}key", "credential\u{17f}"] {
-        assert_eq!(patterns_in(text).count(), 1, "{text}");
+fn patterns_are_matched_as_python_matches_them() {
+    // From `re.search`, under Python 3.11.
+    for (text, count) in [
+        // Letters that are i, k and s where case is ignored, and only there.
+        ("AP\u{130}_\u{212a}ey", 1),
+        ("ap\u{131}key", 1),
+        ("credential\u{17f}", 1),
+        ("__\u{131}mport__('os')", 0),
+        ("o\u{17f}.system('id')", 0),
+        // Letters and numbers of any script are part of a word; marks and joiners are none.
+        ("\u{e9}eval(x)", 0),
+        ("\u{661}eval(x)", 0),
+        ("\u{2167}eval(x)", 0),
+        ("e\u{301}eval(x)", 1),
+        ("\u{200d}eval(x)", 1),
+        ("\u{203f}eval(x)", 1),
+        ("api_key\u{e9}", 0),
+        ("api_key\u{301}", 1),
+        ("api_key\n", 1),
+        ("\nos.system('id')", 1),
+        ("requests.get(\u{e9}ngrok", 0),
+        ("requests.get(\u{301}ngrok", 1),
+        ("requests.get(x)\nngrok", 0),
+        // White space.
+        ("eval\u{1c}(x)", 1),
+        ("eval\u{3000}(x)", 1),
+        ("eval\u{200b}(x)", 0),
+    ] {
+        assert_eq!(patterns_in(text).count(), count, "{text:?}");
     }
 }
 
