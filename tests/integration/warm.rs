@@ -605,9 +605,8 @@ fn an_idle_server_lets_the_fork_server_go_and_gets_it_back() {
 fn warm_interpreters_end_with_the_server_whatever_ends_it() {
     for signal in ["", "TERM", "KILL"] {
         let mut server = warm("json");
-        let id = server.start_execute("import time\ntime.sleep(60)");
+        server.start_execute("import time\ntime.sleep(60)");
         std::thread::sleep(Duration::from_millis(50));
-        let _ = id;
         if signal.is_empty() {
             server.close_input();
         } else {

@@ -4,7 +4,6 @@ use std::os::unix::fs::{FileExt as _, PermissionsExt as _, symlink};
 use std::os::unix::net::UnixListener;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use nix::sys::stat::Mode;
@@ -763,10 +762,8 @@ fn another_clean_up_is_not_waited_for_without_end() {
     let root = File::open(fixture.data.path().join("artifacts")).unwrap();
     root.lock().unwrap();
     let nothing = Retention { age: Some(Duration::ZERO), total_bytes: None };
-    let began = Instant::now();
     let busy = fixture.artifacts.retain(&nothing, SystemTime::now(), &Log::default());
     assert!(matches!(busy, Err(RetentionError::Busy)), "{busy:?}");
-    assert!(began.elapsed() < Duration::from_secs(20));
     assert_eq!(fixture.runs(), [run_id]);
 }
 

@@ -20,6 +20,8 @@ tests! {
         doctor_says_what_tests_lack,
         the_instructions_name_the_tools_that_there_are,
         a_token_in_a_file_is_the_servers;
+    needs [Tier3]:
+        the_object_of_doctor_has_these_members_and_no_others;
     needs []:
         policy_check_says_what_is_allowed,
         policy_check_warns_of_what_is_no_mistake_of_the_text,
@@ -246,7 +248,6 @@ fn doctor_knows_what_tests_need() {
         let server = governed.server().variable("QWED_MCP_TRUSTED_CODE_EXECUTION", gate);
         server.command().arg("doctor").args(arguments).output().unwrap()
     };
-    let object = |output: &Output| -> Value { serde_json::from_str(stdout(output)).unwrap() };
     // A gate that is shut is a choice where there are tests to run.
     for gate in ["true", "false"] {
         let output = doctor(gate, &[]);
@@ -265,14 +266,91 @@ fn doctor_knows_what_tests_need() {
         }
         assert_eq!(report.contains("\nCode can run.\n"), gate == "true", "{report}");
     }
-    let told = object(&doctor("false", &["--format", "json"]));
-    assert_eq!((&told["can_run"], &told["governance"]["can_run"]), (&json!(false), &json!(true)));
-    let told = &told["governance"];
-    assert_eq!(told["tokens"], json!({ "active": 3, "all": 3 }));
-    assert_eq!(told["data_folder"]["mode"], "0700");
-    assert_eq!(told["policy"]["usable"], true);
-    let version = told["pytest"]["version"].as_str().unwrap();
-    assert!(version.starts_with(|c: char| c.is_ascii_digit()), "{told}");
+}
+
+fn the_object_of_doctor_has_these_members_and_no_others() {
+    let governed = Governed::new("ledger");
+    let server = governed.server().variable("QWED_MCP_TRUSTED_CODE_EXECUTION", "false");
+    let output = server.command().args(["doctor", "--format", "json"]).output().unwrap();
+    let mut told: Value = serde_json::from_str(stdout(&output)).unwrap();
+    redact_the_machine(&mut told);
+    let layers = [
+        "namespaces",
+        "file_tree",
+        "identity",
+        "resource_limits",
+        "capabilities",
+        "landlock",
+        "seccomp",
+    ];
+    let expected = json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "can_run": false,
+        "refusal": null,
+        "admin_gate": "closed",
+        "interpreter": { "program": "…", "version": "…" },
+        "home_readable_by": [],
+        "packages": "…",
+        "sandbox": {
+            "mode": "required", "tier": "T3", "step_down": [], "landlock_abi": "…",
+            "layers": layers.map(|layer| json!({ "layer": layer, "state": "enforced" })),
+        },
+        "governance": {
+            "can_run": true,
+            "reasons": [],
+            "policy": {
+                "file": governed.policy, "usable": true, "mistakes": [], "warnings": [],
+                "workspace_root": governed.workspace,
+            },
+            "pytest": { "version": "…" },
+            "tokens": { "active": 3, "all": 3 },
+            "data_folder": {
+                "path": governed.data, "mode": "0700", "owner": "…", "private": true,
+            },
+        },
+        "limits": {
+            "memory_bytes": 1_u64 << 30, "address_space_bytes": 4_u64 << 30, "processes": 64,
+            "open_files": 256, "file_bytes": 64 << 20, "scratch_bytes": 128 << 20,
+            "scratch_inodes": 4096, "shared_memory_bytes": 64 << 20,
+        },
+        "control_groups": "…",
+    });
+    assert_eq!(told, expected);
+}
+
+/// Puts `…` in place of what differs from machine to machine, once it is seen to be of its kind.
+fn redact_the_machine(told: &mut Value) {
+    let version = |value: &Value| {
+        value.as_str().is_some_and(|text| text.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    let packages = |value: &Value| {
+        let packages = value.as_object().unwrap();
+        packages.len() == 7 && packages.values().all(|value| value.is_null() || version(value))
+    };
+    let controls = |value: &Value| {
+        *value == json!({ "used": true, "controls": value["controls"].as_str() })
+            || *value == json!({ "used": false, "why": value["why"].as_str() })
+    };
+    let fits = |pointer: &str, value: &Value| match pointer {
+        "/interpreter/program" => value.as_str().is_some_and(|text| text.starts_with('/')),
+        "/interpreter/version" | "/governance/pytest/version" => version(value),
+        "/packages" => packages(value),
+        "/control_groups" => controls(value),
+        _ => value.is_u64(),
+    };
+    for pointer in [
+        "/interpreter/program",
+        "/interpreter/version",
+        "/packages",
+        "/sandbox/landlock_abi",
+        "/control_groups",
+        "/governance/pytest/version",
+        "/governance/data_folder/owner",
+    ] {
+        let value = told.pointer_mut(pointer).unwrap_or_else(|| panic!("{pointer}"));
+        assert!(fits(pointer, value), "{pointer}: {value}");
+        *value = json!("…");
+    }
 }
 
 fn doctor_says_what_tests_lack() {

@@ -4,13 +4,13 @@
 use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::{Command, Output};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::{Governed, assert_refused, call_as, evidence, run_id, run_pytest, text};
-use crate::harness::{McpProcess, binary, python};
+use crate::harness::{McpProcess, binary, eventually, python};
 
 tests! {
     needs [Sandbox]:
@@ -155,12 +155,10 @@ fn a_server_removes_old_runs_when_it_starts() {
     governed.write_policy("[artifacts]\nretention_days = 30\n");
 
     let server = governed.connect();
-    let deadline = Instant::now() + Duration::from_secs(10);
     let is_there = |id: &String| governed.artifact(id, "").exists();
-    while broken_off.exists() || old.iter().any(is_there) {
-        assert!(Instant::now() < deadline, "nothing is removed without a run");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let is_done = || !broken_off.exists() && !old.iter().any(is_there);
+    let waited = eventually(Duration::from_secs(10), is_done);
+    assert!(waited.is_some(), "nothing is removed without a run");
     server.finish();
     assert!(is_there(&new));
     let rows = governed.audit_rows();

@@ -12,7 +12,7 @@ use super::{
     Governed, ORDINARY_USER, assert_refused, call_as, counted, evidence, params, quoted, run_id,
     run_pytest, text,
 };
-use crate::harness::{python, root};
+use crate::harness::{eventually, python, root};
 use crate::sandbox::of_user;
 
 tests! {
@@ -221,15 +221,11 @@ fn progress_is_told_and_a_cancelled_run_ends() {
     server.cancel(id);
     server.assert_alive();
     // The end is written down, and nothing is left running.
-    let deadline = std::time::Instant::now() + Duration::from_secs(10);
-    loop {
+    let is_ended = || {
         let rows = governed.audit_rows();
-        if rows.iter().any(|row| row["event"] == "TOOL_FINISHED" && row["outcome"] == "CANCELLED") {
-            break;
-        }
-        assert!(std::time::Instant::now() < deadline, "{rows:?}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+        rows.iter().any(|row| row["event"] == "TOOL_FINISHED" && row["outcome"] == "CANCELLED")
+    };
+    assert!(eventually(Duration::from_secs(10), is_ended).is_some(), "{:?}", governed.audit_rows());
     server.finish();
 }
 
@@ -373,12 +369,9 @@ def test_short():
     let reply = server.reply(long);
     assert!(counted(&reply).starts_with("1 passed in "), "{reply}");
     let long = run_id(&reply);
-    let deadline = std::time::Instant::now() + Duration::from_secs(10);
     let folder = |id: &str| governed.data.join("artifacts").join(id);
-    while folder(&short).exists() {
-        assert!(std::time::Instant::now() < deadline, "the old run is not removed");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let is_removed = || !folder(&short).exists();
+    assert!(eventually(Duration::from_secs(10), is_removed).is_some(), "the old run stays");
     assert!(folder(&long).join("evidence.json").exists(), "the newest run is kept");
     server.finish();
 }
