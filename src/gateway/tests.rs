@@ -223,3 +223,17 @@ fn what_is_allowed_and_worth_knowing_is_a_note() {
     let decision = gateway.evaluate_and_route("execute_python_code", arguments);
     assert!(decision.without_arguments().get("notes").is_none());
 }
+
+#[test]
+fn a_blocked_call_is_not_verified_and_says_so_to_clients() {
+    for (gate, code, expected) in [
+        (AdminGate::Open, "1", (true, Value::Null)),
+        (AdminGate::Closed, "1", (false, json!("QWED-MCP-RISK-006"))),
+        (AdminGate::Open, "eval(1)", (false, json!("QWED-MCP-RISK-005"))),
+    ] {
+        let decision = decide(gate, "execute_python_code", &json!({ "code": code }));
+        let told = decision.record().without_arguments();
+        assert_eq!(decision.record().verified, expected.0, "{code}");
+        assert_eq!((&told["verified"], &told["error_code"]), (&json!(expected.0), &expected.1));
+    }
+}

@@ -256,4 +256,25 @@ mod tests {
         let _first = admit(&in_flight, 1, REQUEST_BYTES_MAX).unwrap();
         assert_eq!(admit(&in_flight, 2, 1).unwrap_err().code(), -32603);
     }
+
+    #[test]
+    fn the_bytes_of_a_request_are_free_when_it_is_through() {
+        let in_flight = InFlight::default();
+        for number in 1..=3 {
+            let slot = admit(&in_flight, number, REQUEST_BYTES_MAX).unwrap();
+            assert_eq!(admit(&in_flight, 9, 1).unwrap_err().code(), -32603);
+            drop(slot);
+            assert_eq!(admit(&in_flight, 9, 1).unwrap_err().code(), -32603);
+            assert!(in_flight.wants(&reply(&in_flight, number)));
+        }
+        // Together they are bounded, whatever each has.
+        let _half = admit(&in_flight, 1, REQUEST_BYTES_MAX - 1).unwrap();
+        assert!(admit(&in_flight, 2, 2).is_err());
+        assert!(admit(&in_flight, 2, 1).is_ok());
+    }
+
+    #[test]
+    fn what_is_about_no_request_is_wanted() {
+        assert!(InFlight::default().wants(&About::Nothing));
+    }
 }

@@ -117,4 +117,42 @@ mod tests {
             assert_eq!(lines(&input).await, expected, "{} bytes", input.len());
         }
     }
+
+    /// A terminal: it ends, and goes on when somebody types again.
+    struct Terminal(u8);
+
+    impl AsyncRead for Terminal {
+        fn poll_read(
+            mut self: std::pin::Pin<&mut Self>,
+            _: &mut std::task::Context<'_>,
+            buffer: &mut tokio::io::ReadBuf<'_>,
+        ) -> std::task::Poll<std::io::Result<()>> {
+            self.0 += 1;
+            buffer.put_slice(if self.0 == 2 { b"" } else { b"typed\n" });
+            std::task::Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_is_read_after_the_end() {
+        let mut reader = LineReader::new(Terminal(0));
+        assert!(matches!(reader.next().await, Line::Complete(line) if line == b"typed"));
+        assert!(matches!(reader.next().await, Line::End));
+        assert!(matches!(reader.next().await, Line::End));
+    }
+
+    #[tokio::test]
+    async fn a_buffer_is_used_again_and_its_content_is_not() {
+        let mut reader = LineReader::new(&b"ab\ncd"[..]);
+        let Line::Complete(first) = reader.next().await else { panic!("a line") };
+        reader.recycle(first);
+        assert!(reader.line.is_empty() && reader.line.capacity() > 0);
+        reader.recycle(Vec::with_capacity(LINE_BYTES_KEPT + 1));
+        assert!(reader.line.capacity() <= LINE_BYTES_KEPT, "a large one is not kept");
+        assert!(matches!(reader.next().await, Line::Complete(line) if line == b"cd"));
+        // Nor is one taken for the beginning of a line that is being read.
+        reader.line = b"begun".to_vec();
+        reader.recycle(Vec::new());
+        assert_eq!(reader.line, b"begun");
+    }
 }

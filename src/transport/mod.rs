@@ -12,6 +12,8 @@ mod in_flight;
 mod line;
 mod message;
 mod outbox;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use hang_up::input_hung_up;
 pub(crate) use in_flight::Slot;

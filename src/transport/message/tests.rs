@@ -193,3 +193,61 @@ fn a_token_arrives_apart_from_what_is_logged() {
         assert!(!logged.contains("\"m\"") && !logged.contains("\"a\""), "{logged}");
     }
 }
+
+/// What a line is answered with.
+fn refusal(line: &str) -> String {
+    let error = parse(line.as_bytes()).unwrap_err();
+    serde_json::to_value(&error).unwrap()["error"]["message"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn each_refusal_says_what_is_wrong() {
+    let request = |method: &str, params: &str| {
+        format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#)
+    };
+    for (line, expected) in [
+        ("[]".to_owned(), "Invalid Request: batches are not supported, send one message a line"),
+        ("7".to_owned(), "Invalid Request: a message is a JSON object"),
+        (request("ping", "[]"), "'params' must be an object"),
+        (request("tools/call", "[]"), "'params' must be an object"),
+        (request("tools/call", r#"{"name":"x","arguments":[]}"#), "'arguments' must be an object"),
+        (request("tools/call", r#"{"name":"x","_meta":7}"#), "'_meta' must be an object"),
+        (request("nope", "{}"), "Method not found: nope"),
+    ] {
+        assert_eq!(refusal(&line), expected, "{line}");
+    }
+    let long = refusal(&request(&"x".repeat(2 * METHOD_CHARS_SHOWN), "{}"));
+    assert_eq!(long, format!("Method not found: {}", "x".repeat(METHOD_CHARS_SHOWN)));
+}
+
+#[test]
+fn a_bound_is_the_last_that_is_taken() {
+    let id = |length: usize| {
+        format!(r#"{{"jsonrpc":"2.0","id":"{}","method":"ping"}}"#, "x".repeat(length))
+    };
+    let ping = |length: usize| {
+        let rest = r#"{"jsonrpc":"2.0","id":1,"method":"ping","x":""}"#.len();
+        format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","x":"{}"}}"#, "x".repeat(length - rest))
+    };
+    assert!(parse(id(ID_BYTES_MAX).as_bytes()).is_ok());
+    assert!(parse(id(ID_BYTES_MAX + 1).as_bytes()).is_err());
+    assert_eq!(ping(OTHER_MESSAGE_BYTES_MAX).len(), OTHER_MESSAGE_BYTES_MAX);
+    assert_eq!(outcome(&ping(OTHER_MESSAGE_BYTES_MAX)), "1 ping");
+    assert_eq!(outcome(&ping(OTHER_MESSAGE_BYTES_MAX + 1)), "-32600 id 1");
+    // A call may be as long as a line; only the list has a cursor, and need not have parameters.
+    let code = "x".repeat(2 * OTHER_MESSAGE_BYTES_MAX);
+    let call = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"x","arguments":{{"code":"{code}"}}}}}}"#
+    );
+    assert_eq!(outcome(&call), "1 tools/call");
+    let cursor = r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"cursor":"x"}}"#;
+    assert_eq!(outcome(cursor), "1 ping");
+    assert_eq!(outcome(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#), "1 tools/list");
+    // A value for each comma and each bracket that opens, outside of strings.
+    for (json, values) in
+        [(r"[1,1]", 2), (r#"{"a":[1,1],"b":{}}"#, 5), (r#"["\",,,,,"]"#, 1), (r#"["\\",1,1]"#, 3)]
+    {
+        assert!(!has_more_values_than(json, values), "{json}");
+        assert!(has_more_values_than(json, values - 1), "{json}");
+    }
+}
