@@ -92,6 +92,18 @@ impl From<FileStat> for Stat {
     }
 }
 
+impl From<File> for Folder {
+    fn from(folder: File) -> Self {
+        Self(folder.into())
+    }
+}
+
+impl From<Folder> for File {
+    fn from(folder: Folder) -> Self {
+        folder.0.into()
+    }
+}
+
 impl Folder {
     /// Opens the folder that a path of the admin's names; this one may be a link.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
@@ -111,8 +123,18 @@ impl Folder {
 
     /// Opens a plain file in this folder to read it; everything else is an invalid input.
     pub(crate) fn file(&self, name: &OsStr) -> io::Result<File> {
+        self.open_file(name, Stat::is_plain_file)
+    }
+
+    /// Opens a regular file in this folder to read it, also one that has other names; everything else
+    /// is an invalid input.
+    pub(crate) fn linked_file(&self, name: &OsStr) -> io::Result<File> {
+        self.open_file(name, |stat| stat.kind == Kind::File)
+    }
+
+    fn open_file(&self, name: &OsStr, is_expected: fn(&Stat) -> bool) -> io::Result<File> {
         // Opening a device can already do something.
-        if !self.stat(name)?.is_plain_file() {
+        if !is_expected(&self.stat(name)?) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         // Not blocking: it may have become a pipe by now, which would wait for a writer.
@@ -122,7 +144,7 @@ impl Folder {
             Err(Errno::ELOOP | Errno::EMLINK | Errno::ENXIO) => {
                 Err(io::ErrorKind::InvalidInput.into())
             }
-            Ok(file) if !Stat::from(fstat(&file)?).is_plain_file() => {
+            Ok(file) if !is_expected(&fstat(&file)?.into()) => {
                 Err(io::ErrorKind::InvalidInput.into())
             }
             opened => Ok(File::from(opened?)),
@@ -187,7 +209,7 @@ impl Folder {
     /// Locks the folder, if nobody else has. The lock is given back when the file is closed.
     pub(crate) fn try_lock(&self) -> Result<File, TryLockError> {
         let folder = self.folder(OsStr::new(".")).map_err(TryLockError::Error)?;
-        let folder = File::from(folder.0);
+        let folder = File::from(folder);
         folder.try_lock()?;
         Ok(folder)
     }
@@ -197,8 +219,8 @@ impl Folder {
         Ok(renameat(&self.0, name, &to.0, new_name)?)
     }
 
-    /// Gives the owner of a folder in this one all rights in it: scripts close folders for everybody.
-    fn make_owners(&self, name: &OsStr) -> io::Result<()> {
+    /// Gives the owner of an entry all rights in it: scripts close folders for everybody.
+    pub(crate) fn make_owners(&self, name: &OsStr) -> io::Result<()> {
         Ok(fchmodat(&self.0, name, Mode::S_IRWXU, FchmodatFlags::NoFollowSymlink)?)
     }
 
@@ -291,7 +313,7 @@ impl Folder {
     }
 
     /// Opens a folder in this one, also one that its owner has closed for everybody.
-    fn folder_to_read(&self, name: &OsStr) -> io::Result<Self> {
+    pub(crate) fn folder_to_read(&self, name: &OsStr) -> io::Result<Self> {
         match self.folder(name) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 self.make_owners(name)?;
@@ -303,15 +325,22 @@ impl Folder {
 
     /// Removes a folder in this one with all that is in it, or as much of it as may be removed; the
     /// error is the first of what stayed. A folder that is not there is removed.
-    ///
-    /// Folders in folders are moved up into `name` before they are emptied: no path gets long, and
-    /// however deep it is, two folders are open at a time.
     pub(crate) fn remove_tree(&self, name: &OsStr) -> io::Result<()> {
         let Some(top) = self.folder_to_empty(name)? else { return Ok(()) };
+        top.remove_contents()?;
+        absent_is_done(self.remove_folder(name))
+    }
+
+    /// Removes all that is in this folder, or as much of it as may be removed; the error is the first
+    /// of what stayed.
+    ///
+    /// Folders in folders are moved up into this one before they are emptied: no path gets long, and
+    /// however deep it is, two folders are open at a time.
+    pub(crate) fn remove_contents(&self) -> io::Result<()> {
         loop {
             let mut moved_up = 0;
-            let emptied = top.empty(&mut |entry, _| {
-                let Some(folder) = top.folder_to_empty(entry)? else { return Ok(()) };
+            let emptied = self.empty(&mut |entry, _| {
+                let Some(folder) = self.folder_to_empty(entry)? else { return Ok(()) };
                 folder.empty(&mut |below, stat| {
                     // To move a folder is to change it: its parent is another one. Whether it could
                     // be opened for its owner shows then.
@@ -319,16 +348,14 @@ impl Folder {
                         let _ = folder.make_owners(below);
                     }
                     let name = Uuid::new_v4().simple().to_string();
-                    folder.rename(below, &top, OsStr::new(&name))?;
+                    folder.rename(below, self, OsStr::new(&name))?;
                     moved_up += 1;
                     Ok(())
                 })?;
-                top.remove_folder(entry)
+                self.remove_folder(entry)
             });
-            match emptied.and_then(|()| absent_is_done(self.remove_folder(name))) {
-                // What was moved up, or came meanwhile.
-                Err(_) if moved_up > 0 => {}
-                removed => return removed,
+            if moved_up == 0 {
+                return emptied;
             }
         }
     }

@@ -4,19 +4,16 @@
 //! locked is one that somebody was killed over, and may be removed by anybody who may.
 
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, Metadata, TryLockError};
 use std::io;
-use std::os::unix::fs::{
-    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
-};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use nix::fcntl::OFlag;
 use nix::unistd::{Gid, Uid, geteuid, setegid, seteuid};
-use uuid::Uuid;
 
 use super::super::NOBODY;
+use crate::folder::Folder;
 
 /// What the names of all folders begin with that this program leaves in the temporary folder.
 const PREFIX: &str = "qwed-mcp-";
@@ -30,19 +27,19 @@ const UNLOCKED_AGE_MAX: Duration = Duration::from_secs(600);
 /// A scratch folder, locked.
 #[derive(Debug)]
 pub(super) struct Scratch {
-    folder: PathBuf,
-    _lock: File,
+    path: PathBuf,
+    lock: File,
 }
 
 impl Scratch {
     /// Makes the folder, for its owner only.
-    pub(super) fn create(folder: &Path) -> io::Result<Self> {
-        Ok(Self { folder: folder.to_owned(), _lock: create_locked(folder)? })
+    pub(super) fn create(path: &Path) -> io::Result<Self> {
+        Ok(Self { path: path.to_owned(), lock: create_locked(path)? })
     }
 
-    /// Removes it with all that is in it; whether nothing is left.
+    /// Removes it with all that is in it. Returns whether nothing is left.
     pub(super) fn remove(self) -> bool {
-        remove(&self.folder)
+        remove(&self.path, self.lock)
     }
 }
 
@@ -69,10 +66,10 @@ pub(crate) fn create_locked(folder: &Path) -> io::Result<File> {
 /// Removes the folders in `place` that were left by servers, supervisors and launches that were
 /// killed.
 pub(crate) fn sweep(place: &Path) {
-    for entry in fs::read_dir(place).into_iter().flatten().flatten() {
-        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        if is_folder && is_ours(&entry.file_name()) {
-            sweep_one(&entry.path());
+    let Ok(folder) = Folder::open(place) else { return };
+    for name in folder.names(usize::MAX).unwrap_or_default() {
+        if is_ours(&name) {
+            sweep_one(&folder, &place.join(name));
         }
     }
 }
@@ -85,84 +82,48 @@ fn is_ours(name: &OsStr) -> bool {
     id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-fn sweep_one(folder: &Path) {
-    let Ok(about) = fs::symlink_metadata(folder) else { return };
+fn sweep_one(place: &Folder, path: &Path) {
+    let (Some(name), Ok(about)) = (path.file_name(), fs::symlink_metadata(path)) else { return };
     let own = geteuid().as_raw();
     let is_own = about.uid() == own || (own == 0 && about.uid() == NOBODY);
-    let is_new = folder.as_os_str().as_encoded_bytes().ends_with(UNLOCKED.as_bytes());
+    let is_new = name.as_encoded_bytes().ends_with(UNLOCKED.as_bytes());
     let age = about.modified().ok().and_then(|modified| modified.elapsed().ok());
     let is_due = !is_new || age.is_some_and(|age| age > UNLOCKED_AGE_MAX);
     if !is_own || !is_due {
         return;
     }
-    // Whoever owns it may have put something else in its place.
-    let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
-    let open = || OpenOptions::new().read(true).custom_flags(flags.bits()).open(folder);
-    let opened = open().or_else(|_| {
+    let opened = place.folder_to_read(name).or_else(|_| {
         // A script may have taken its own right to read the folder.
-        let _rights = OwnersRights::take(folder)?;
-        make_usable(folder);
-        open()
+        let _rights = OwnersRights::take(&about)?;
+        place.folder_to_read(name)
     });
-    let Ok(lock) = opened else { return };
+    let Ok(lock) = opened.map(File::from) else { return };
+    // Whoever owns it may have put something else in its place.
     let is_same =
         lock.metadata().is_ok_and(|now| now.ino() == about.ino() && now.uid() == about.uid());
     // Others may sweep too; one does it.
     if is_same && lock.try_lock().is_ok() {
-        remove(folder);
+        remove(path, lock);
     }
 }
 
-/// Removes the folder with what the script left in it: a script can leave folders that it took its
-/// own rights on, or thousands inside each other. Whether nothing is left.
+/// Removes the folder at `path`, which is open and locked as `lock`, with what the script left in it.
+/// Returns whether nothing is left.
 ///
 /// The rights to do so are those of the folder's owner, whoever this process is: while it is
-/// cleared up, another run of the same owner may put a link where a folder was. The rights are this
-/// whole process's, so it has to be one that does nothing else.
-fn remove(scratch: &Path) -> bool {
-    let Ok(rights) = OwnersRights::take(scratch) else { return !scratch.exists() };
-    // Folders come up one level each time, so the depth never matters.
-    while let Some(folders) = clear(scratch, scratch).filter(|folders| !folders.is_empty()) {
-        let mut is_one_gone = false;
-        for folder in folders {
-            clear(&folder, scratch);
-            is_one_gone |= fs::remove_dir(&folder).is_ok();
-        }
-        if !is_one_gone {
-            // What still is left is not ours to force: a mount, or another user's file.
-            break;
-        }
-    }
+/// cleared up, another run of the same owner may put a folder of somebody else's into it. The rights
+/// are this whole process's, so it has to be one that does nothing else.
+fn remove(path: &Path, lock: File) -> bool {
+    let Ok(rights) = lock.metadata().and_then(|about| OwnersRights::take(&about)) else {
+        return !path.exists();
+    };
+    // Where that fails, so does the removal.
+    let _ = lock.set_permissions(fs::Permissions::from_mode(0o700));
+    let folder = Folder::from(lock);
+    // What stays is not ours to force: a mount, or another user's file.
+    let _ = folder.remove_contents();
     drop(rights);
-    fs::remove_dir(scratch).is_ok()
-}
-
-/// Removes the files in `folder`, and moves its folders up into `scratch`; those that are there
-/// already are given back. None if the folder cannot be read.
-fn clear(folder: &Path, scratch: &Path) -> Option<Vec<PathBuf>> {
-    make_usable(folder);
-    let mut folders = Vec::new();
-    for entry in fs::read_dir(folder).ok()?.flatten() {
-        let path = entry.path();
-        // Of the entry itself: a symbolic link is not followed.
-        if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            let _ = fs::remove_file(path);
-        } else if folder == scratch {
-            folders.push(path);
-        } else {
-            // To move a folder is to write to it: its parent's name is in there.
-            make_usable(&path);
-            // A name that the script cannot have taken.
-            let _ = fs::rename(path, scratch.join(Uuid::new_v4().simple().to_string()));
-        }
-    }
-    Some(folders)
-}
-
-/// Gives the owner of a folder all rights in it.
-fn make_usable(folder: &Path) {
-    // Where that fails, so does what it was for.
-    let _ = fs::set_permissions(folder, fs::Permissions::from_mode(0o700));
+    fs::remove_dir(path).is_ok()
 }
 
 /// The rights of a folder's owner in place of root's, as long as this lives. They are those of all
@@ -172,13 +133,13 @@ struct OwnersRights {
 }
 
 impl OwnersRights {
-    fn take(folder: &Path) -> io::Result<Self> {
-        let metadata = fs::symlink_metadata(folder)?;
-        let is_root = geteuid().is_root() && metadata.uid() != 0;
+    /// Takes the rights of the owner of the folder that `about` is about.
+    fn take(about: &Metadata) -> io::Result<Self> {
+        let is_root = geteuid().is_root() && about.uid() != 0;
         if is_root {
             // The group first: another user may not change it any more.
-            setegid(Gid::from_raw(metadata.gid()))?;
-            seteuid(Uid::from_raw(metadata.uid()))?;
+            setegid(Gid::from_raw(about.gid()))?;
+            seteuid(Uid::from_raw(about.uid()))?;
         }
         Ok(Self { is_root })
     }
