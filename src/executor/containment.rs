@@ -81,7 +81,7 @@ impl Contained {
         if plan.readable.iter().any(is_open) {
             return Err(NotForProject::Writable);
         }
-        let plan = plan.for_project(project.left.clone()).ok_or(NotForProject::Writable)?;
+        let plan = plan.for_project(project.artifacts.clone()).ok_or(NotForProject::Writable)?;
         let mut interpreter = interpreter.clone();
         let is_replaced = |name: &str| project.environment.iter().any(|(new, _)| new == name);
         interpreter.environment.retain(|(name, _)| !is_replaced(name));

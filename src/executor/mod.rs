@@ -53,8 +53,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::aibom::Inventory;
 use crate::gateway::AuthorizedScript;
+pub(crate) use crate::sandbox::ArtifactFolder;
 use crate::sandbox::LaunchError;
-pub(crate) use crate::sandbox::LeftFolder;
 
 /// Something that can run a script.
 pub(crate) trait Executor: Send + Sync + 'static {
@@ -133,10 +133,10 @@ pub(crate) struct ProjectRun {
     pub(crate) workspace: PathBuf,
     /// What it may read besides that and Python's own: absolute paths.
     pub(crate) readable: Vec<PathBuf>,
-    /// A folder that nothing of this may overlap but `left`, which is in it.
+    /// A folder that nothing of this may overlap but `artifacts`, which is in it.
     pub(crate) closed: PathBuf,
     /// The folder in which it may leave files: a real path, which no readable one overlaps.
-    pub(crate) left: LeftFolder,
+    pub(crate) artifacts: ArtifactFolder,
     /// Variables besides the ones that scripts get.
     pub(crate) environment: Vec<(String, String)>,
     /// The memory of all its processes together, in MiB.

@@ -40,10 +40,10 @@ impl SandboxUnavailable {
     }
 
     /// Each reason once; with its tiers where they differ.
-    fn reasons(&self, told: fn(&Obstacle) -> String) -> String {
+    fn reasons(&self, describe: fn(&Obstacle) -> String) -> String {
         let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
         for (tier, obstacle) in &self.tried {
-            let reason = told(obstacle);
+            let reason = describe(obstacle);
             match reasons.iter_mut().find(|(known, _)| *known == reason) {
                 Some((_, tiers)) => tiers.push(tier.as_str()),
                 None => reasons.push((reason, vec![tier.as_str()])),
@@ -75,7 +75,7 @@ impl fmt::Display for SandboxUnavailable {
 #[derive(Debug, Clone, Error)]
 pub(crate) enum Obstacle {
     /// The kernel's Landlock is older than the tier needs.
-    #[error("Landlock ABI {needed} is needed, and this kernel has {}", told_abi(*.present))]
+    #[error("Landlock ABI {needed} is needed, and this kernel has {}", describe_abi(*.present))]
     Landlock { needed: u8, present: u8 },
     /// The plan cannot be made.
     #[error(transparent)]
@@ -165,7 +165,7 @@ impl Obstacle {
     }
 }
 
-fn told_abi(abi: u8) -> String {
+fn describe_abi(abi: u8) -> String {
     if abi == 0 { "none".to_owned() } else { format!("ABI {abi}") }
 }
 

@@ -46,8 +46,8 @@ impl MemoryBound {
     }
 }
 
-/// How long runs do without groups after one could not be used.
-const RETRY_INTERVAL: Duration = Duration::from_secs(60);
+/// The time for which runs do without groups after one could not be used.
+const PAUSE: Duration = Duration::from_secs(60);
 
 /// The control groups of a server's runs.
 #[derive(Debug, Default)]
@@ -105,8 +105,8 @@ impl RunGroups {
 
     /// Makes no group for a while, because one could not be used.
     pub(super) fn pause(&self, reason: &str) {
-        tracing::error!(reason, retry_in = ?RETRY_INTERVAL, "runs have no control groups");
-        *self.lock_paused() = Some((Instant::now() + RETRY_INTERVAL, reason.to_owned()));
+        tracing::error!(reason, retry_in = ?PAUSE, "runs have no control groups");
+        *self.lock_paused() = Some((Instant::now() + PAUSE, reason.to_owned()));
     }
 
     /// Why no group is made now; none if they are.
@@ -221,8 +221,8 @@ mod platform {
     /// What a run may have, and what it may leave in file systems that are in memory.
     fn limits(plan: &Plan) -> GroupLimits {
         let limits = &plan.limits;
-        let left = plan.left.as_ref().map_or(0, |left| left.bytes_max);
-        let files = limits.scratch_bytes + limits.shared_memory_bytes + left;
+        let artifacts = plan.artifacts.as_ref().map_or(0, |artifacts| artifacts.bytes_max);
+        let files = limits.scratch_bytes + limits.shared_memory_bytes + artifacts;
         GroupLimits {
             memory_bytes: Some(limits.memory_bytes + files),
             pids: Some(limits.processes),
@@ -234,7 +234,7 @@ mod platform {
         use std::path::PathBuf;
 
         use super::*;
-        use crate::sandbox::{LeftFolder, Reach};
+        use crate::sandbox::{ArtifactFolder, Reach};
 
         #[test]
         fn a_group_allows_for_files_that_are_in_memory() {
@@ -243,9 +243,12 @@ mod platform {
             let plan = Plan::new(Tier::T3, 6, &reach, &[], 512).unwrap();
             let mebibytes = |plan: &Plan| limits(plan).memory_bytes.unwrap() >> 20;
             assert_eq!(mebibytes(&plan), 512 + 128 + 64);
-            let left =
-                LeftFolder { path: PathBuf::from("/missing"), bytes_max: 10 << 20, inodes_max: 10 };
-            assert_eq!(mebibytes(&plan.for_project(left).unwrap()), 512 + 128 + 64 + 10);
+            let artifacts = ArtifactFolder {
+                path: PathBuf::from("/missing"),
+                bytes_max: 10 << 20,
+                inodes_max: 10,
+            };
+            assert_eq!(mebibytes(&plan.for_project(artifacts).unwrap()), 512 + 128 + 64 + 10);
         }
     }
 }

@@ -18,7 +18,7 @@ use super::scripts::{details, figures};
 use super::summary::{REPORT_BYTES_MAX, TestSummary};
 use super::verdict::Ended;
 use super::{Governance, GovernedReply, Refusal, reply};
-use crate::executor::{Ending, LeftFolder, Outcome, ProjectRun, RunLimits};
+use crate::executor::{ArtifactFolder, Ending, Outcome, ProjectRun, RunLimits};
 use crate::logging::Causes;
 use crate::sandbox::Tier;
 
@@ -137,7 +137,7 @@ impl Governance {
             workspace: order.workspace.clone(),
             readable: policy.sandbox.allowed_paths.clone(),
             closed: self.data_folder.clone(),
-            left: LeftFolder {
+            artifacts: ArtifactFolder {
                 path: files.to_owned(),
                 bytes_max: left_bytes_max,
                 inodes_max: u64::try_from(ENTRIES_MAX).unwrap_or(u64::MAX),

@@ -24,13 +24,13 @@ pub(super) const INIT_ARGUMENT: &str = "__init";
 
 /// Reaps what the run leaves behind until the supervisor is gone or kills this process.
 pub(crate) fn reap_orphans() -> ExitCode {
-    match run() {
+    match reap_until_supervisor_ends() {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-fn run() -> io::Result<()> {
+fn reap_until_supervisor_ends() -> io::Result<()> {
     // The supervisor has the other end of standard input: its end is the end of the run.
     let mut supervisor = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     prctl::set_pdeathsig(Signal::SIGKILL)?;

@@ -11,7 +11,7 @@ const LINKS_MAX: usize = 40;
 /// A part of the machine's file tree: real files and folders, the links that lead to them, and the
 /// folders that are gone through on the way.
 #[derive(Debug, Default)]
-pub(super) struct View {
+pub(super) struct LinkClosure {
     real: BTreeSet<PathBuf>,
     way: Way,
 }
@@ -28,7 +28,7 @@ struct Way {
     reached: PathBuf,
 }
 
-impl View {
+impl LinkClosure {
     /// Takes `path` in, and everything on its way. False if there is nothing at `path`.
     pub(super) fn add(&mut self, path: &Path) -> bool {
         let mut way = Way::default();
@@ -154,13 +154,13 @@ mod tests {
         fs::create_dir_all(root.join("venv/bin")).unwrap();
         symlink("../../current/bin/python", root.join("venv/bin/python")).unwrap();
 
-        let mut view = View::default();
-        assert!(view.add(&root.join("venv/bin/python")));
-        assert!(!view.add(&root.join("venv/bin/missing")));
-        assert!(!view.add(Path::new("relative")));
-        assert_eq!(view.real(), [root.join("versions/3/bin/python3.11")]);
+        let mut closure = LinkClosure::default();
+        assert!(closure.add(&root.join("venv/bin/python")));
+        assert!(!closure.add(&root.join("venv/bin/missing")));
+        assert!(!closure.add(Path::new("relative")));
+        assert_eq!(closure.real(), [root.join("versions/3/bin/python3.11")]);
         assert_eq!(
-            view.links(),
+            closure.links(),
             [
                 (root.join("current"), root.join("versions/3")),
                 (root.join("venv/bin/python"), "../../current/bin/python".into()),
@@ -169,9 +169,9 @@ mod tests {
         );
 
         // What is below a folder that is there needs nothing of its own.
-        assert!(view.add(&root.join("versions")));
-        assert_eq!(view.real(), [root.join("versions")]);
-        assert_eq!(view.links().len(), 2);
+        assert!(closure.add(&root.join("versions")));
+        assert_eq!(closure.real(), [root.join("versions")]);
+        assert_eq!(closure.links().len(), 2);
     }
 
     #[test]
@@ -194,23 +194,29 @@ mod tests {
         ] {
             let link = root.join("links").join(name);
             symlink(target, &link).unwrap();
-            let mut view = View::default();
-            assert!(view.add(&link), "{name}");
-            assert_eq!(view.real(), [root.join("bin/python")], "{name}");
+            let mut closure = LinkClosure::default();
+            assert!(closure.add(&link), "{name}");
+            assert_eq!(closure.real(), [root.join("bin/python")], "{name}");
             // What is above the folder of the test is the machine's.
-            let folders = view.folders().into_iter();
+            let folders = closure.folders().into_iter();
             let below = folders.filter(|folder| *folder != root && folder.starts_with(&root));
             let through = through.iter().map(|folder| root.join(folder));
             assert_eq!(below.collect::<Vec<_>>(), through.collect::<Vec<_>>(), "{name}");
         }
 
-        let mut view = View::default();
-        assert!(view.add(&root.join("x/../bin")));
-        assert_eq!((view.real(), view.folders()), (vec![root.join("bin")], vec![root.join("x")]));
-        assert!(view.add(&root.join("x")), "{view:?}");
-        assert_eq!(view.folders(), Vec::<PathBuf>::new(), "it is there as a readable one");
-        assert!(!View::default().add(&root.join("missing/../bin")), "as the kernel has it");
-        assert!(!View::default().add(&root.join("bin/python/../python")), "as the kernel has it");
+        let mut closure = LinkClosure::default();
+        assert!(closure.add(&root.join("x/../bin")));
+        assert_eq!(
+            (closure.real(), closure.folders()),
+            (vec![root.join("bin")], vec![root.join("x")])
+        );
+        assert!(closure.add(&root.join("x")), "{closure:?}");
+        assert_eq!(closure.folders(), Vec::<PathBuf>::new(), "it is there as a readable one");
+        assert!(!LinkClosure::default().add(&root.join("missing/../bin")), "as the kernel has it");
+        assert!(
+            !LinkClosure::default().add(&root.join("bin/python/../python")),
+            "as the kernel has it"
+        );
     }
 
     #[test]
@@ -219,6 +225,6 @@ mod tests {
         symlink("b", folder.path().join("a")).unwrap();
         symlink("a", folder.path().join("b")).unwrap();
         // The circle is two links long, so their number alone would never end it.
-        assert!(!View::default().add(&folder.path().join("a")));
+        assert!(!LinkClosure::default().add(&folder.path().join("a")));
     }
 }

@@ -42,7 +42,7 @@ pub(crate) use linux::{
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 pub(crate) use order::GroupLimits;
 pub(crate) use order::{GroupOrder, Order, Role};
-pub(crate) use plan::{LeftFolder, Limits, Plan, PlanError, Reach, may_be_readable};
+pub(crate) use plan::{ArtifactFolder, Limits, Plan, PlanError, Reach, may_be_readable};
 pub(crate) use remedies::remedy;
 pub(crate) use tier::Tier;
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::Tier;
-use super::links::View;
+use super::links::LinkClosure;
 
 /// A path that every run may read if it is there, and what for.
 struct SystemPath {
@@ -75,7 +75,7 @@ pub(crate) struct Plan {
     /// Folders that are gone through on the way to what may be read, and that are empty there.
     pub(crate) folders: Vec<PathBuf>,
     /// A folder of the machine in which the run may leave files and folders.
-    pub(crate) left: Option<LeftFolder>,
+    pub(crate) artifacts: Option<ArtifactFolder>,
     pub(crate) programs: Programs,
     /// Where the scratch folder is in a file tree of the run's own.
     pub(crate) scratch: PathBuf,
@@ -87,7 +87,7 @@ pub(crate) struct Plan {
 /// Where the run has a file tree of its own, it is a file system of its own there, and what is in it
 /// is copied when every process is dead: it cannot have more than it may at any time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct LeftFolder {
+pub(crate) struct ArtifactFolder {
     /// Where it is, in both trees: a real path.
     pub(crate) path: PathBuf,
     /// What it may take.
@@ -214,8 +214,8 @@ impl Plan {
     ) -> Result<Self, PlanError> {
         let program_file = fs::canonicalize(&reach.program)
             .map_err(|_| PlanError::ProgramMissing(reach.program.clone()))?;
-        let mut view = View::default();
-        view.add(&reach.program);
+        let mut closure = LinkClosure::default();
+        closure.add(&reach.program);
         for path in read_paths {
             if path.to_str().is_none() {
                 return Err(PlanError::ReadPathNotText(path.clone()));
@@ -226,7 +226,7 @@ impl Plan {
             if !may_be_readable(path) {
                 return Err(PlanError::ReadPathRefused(path.clone()));
             }
-            if !view.add(path) {
+            if !closure.add(path) {
                 return Err(PlanError::ReadPathMissing(path.clone()));
             }
         }
@@ -235,10 +235,10 @@ impl Plan {
         let own = reach.paths.iter().map(PathBuf::as_path);
         for path in system.chain(stores).chain(own).filter(|path| may_be_readable(path)) {
             // Which of these there are differs from machine to machine.
-            view.add(path);
+            closure.add(path);
         }
         let loader = reach.loader.as_ref().and_then(|loader| fs::canonicalize(loader).ok());
-        let (readable, links, folders) = (view.real(), view.links(), view.folders());
+        let (readable, links, folders) = (closure.real(), closure.links(), closure.folders());
         let scratch =
             scratch_place(&readable, &links, &folders).ok_or(PlanError::NoScratchPlace)?;
         Ok(Self {
@@ -251,7 +251,7 @@ impl Plan {
             links,
             folders,
             readable,
-            left: None,
+            artifacts: None,
             programs: Programs::None,
             scratch,
             limits: Limits::with_memory(memory_mb),
@@ -273,8 +273,8 @@ impl Plan {
     /// The same plan for a run that may write to `folder`, which is there and is no link, and may
     /// start the interpreter again. None if `folder` is among what may be read, or is a place for
     /// the scratch folder: rights in one would be rights in the other.
-    pub(crate) fn for_project(mut self, left: LeftFolder) -> Option<Self> {
-        let folder = &left.path;
+    pub(crate) fn for_project(mut self, artifacts: ArtifactFolder) -> Option<Self> {
+        let folder = &artifacts.path;
         let taken = || taken(&self.readable, &self.links, &self.folders);
         let overlaps = |path: &PathBuf| path.starts_with(folder) || folder.starts_with(path);
         if taken().any(overlaps) || !folder.is_absolute() {
@@ -285,9 +285,9 @@ impl Plan {
         self.scratch = scratch_place(&with_folder, &self.links, &self.folders)?;
         if self.tier < Tier::T3 {
             // Nothing else bounds it there while the run goes on.
-            self.limits.file_bytes = self.limits.file_bytes.min(left.bytes_max);
+            self.limits.file_bytes = self.limits.file_bytes.min(artifacts.bytes_max);
         }
-        self.left = Some(left);
+        self.artifacts = Some(artifacts);
         self.programs = Programs::Executable;
         Some(self)
     }

@@ -6,25 +6,25 @@ use std::path::Path;
 use super::{LaunchError, Layer};
 
 /// A setting of the kernel that forbids user namespaces, and how to allow them again.
-struct Obstacle {
+struct ForbiddingSetting {
     file: &'static str,
     forbids: fn(&str) -> bool,
     remedy: &'static str,
 }
 
 /// Known reasons for namespaces to be refused; the first that applies is told.
-const OBSTACLES: [Obstacle; 3] = [
-    Obstacle {
+const FORBIDDING_SETTINGS: [ForbiddingSetting; 3] = [
+    ForbiddingSetting {
         file: "/proc/sys/kernel/unprivileged_userns_clone",
         forbids: |value| value == "0",
         remedy: "run: sysctl -w kernel.unprivileged_userns_clone=1",
     },
-    Obstacle {
+    ForbiddingSetting {
         file: "/proc/sys/user/max_user_namespaces",
         forbids: |value| value == "0",
         remedy: "run: sysctl -w user.max_user_namespaces=1000",
     },
-    Obstacle {
+    ForbiddingSetting {
         file: "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
         forbids: |value| value == "1",
         remedy: "give qwed-mcp an AppArmor profile that allows userns (Ubuntu: a file in \
@@ -66,7 +66,7 @@ pub(crate) fn remedy(error: &LaunchError) -> &'static str {
 }
 
 fn namespaces_remedy() -> &'static str {
-    for Obstacle { file, forbids, remedy } in OBSTACLES {
+    for ForbiddingSetting { file, forbids, remedy } in FORBIDDING_SETTINGS {
         if fs::read_to_string(file).is_ok_and(|value| forbids(value.trim())) {
             return remedy;
         }

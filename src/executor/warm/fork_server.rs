@@ -35,7 +35,7 @@ use super::super::one_shot::OneShotExecutor;
 use super::super::run_groups::RunGroups;
 use super::super::supervisors::{Listed, Supervisors, supervisor_command};
 use super::super::untrusted::UntrustedFolder;
-use super::pool::changed;
+use super::pool::modified_at;
 use crate::sandbox::MemoryWatch;
 use crate::sandbox::report::{REPORT_BYTES_MAX, Report};
 
@@ -139,7 +139,7 @@ impl ForkServer {
             return Err(ForkServerError::Untrusted);
         }
         // Before anything is loaded: what is changed meanwhile is a change.
-        let folders = plan.readable.iter().map(|folder| (folder.clone(), changed(folder)));
+        let folders = plan.readable.iter().map(|folder| (folder.clone(), modified_at(folder)));
         let package_folders = folders.collect();
         let mut options = json!({ "modules": loading.modules }).to_string();
         options.push('\n');
@@ -168,13 +168,13 @@ impl ForkServer {
         let _ = control.write_all(&order).await;
 
         let mut requests = BufReader::new(requests);
-        let mut word = String::new();
+        let mut answer = String::new();
         // If there was no launch, nobody has the other end of this.
-        let read = timeout(LOAD_TIMEOUT, requests.read_line(&mut word)).await;
+        let read = timeout(LOAD_TIMEOUT, requests.read_line(&mut answer)).await;
         if read.is_err() {
             return Err(ForkServerError::Timeout);
         }
-        if word != "ready\n" {
+        if answer != "ready\n" {
             return Err(why_it_ended(control, log).await);
         }
         if let Some(log) = log {
@@ -183,7 +183,7 @@ impl ForkServer {
         // It says nothing until it is asked for a child.
         let requests = Arc::new(requests.into_inner());
         let running = Running::default();
-        tokio::spawn(read_ends(Arc::clone(&requests), running.clone()));
+        tokio::spawn(read_exit_notices(Arc::clone(&requests), running.clone()));
         Ok(Self {
             requests,
             running,
@@ -196,7 +196,7 @@ impl ForkServer {
         })
     }
 
-    /// Whether it still answers.
+    /// Returns whether the fork server still answers.
     pub(super) fn is_alive(&self) -> bool {
         !self.running.is_over.is_cancelled()
     }
@@ -305,7 +305,7 @@ async fn tell(log: impl AsyncRead + Unpin) {
 }
 
 /// Reads which children have ended, until the fork server has. Then nobody waits any more.
-async fn read_ends(requests: Arc<UnixStream>, running: Running) {
+async fn read_exit_notices(requests: Arc<UnixStream>, running: Running) {
     let mut unread = Vec::new();
     loop {
         if requests.readable().await.is_err() {
@@ -319,7 +319,7 @@ async fn read_ends(requests: Arc<UnixStream>, running: Running) {
         if unread.len() > UNREAD_BYTES_MAX {
             break;
         }
-        while let Some((name, code, used)) = end(&unread) {
+        while let Some((name, code, used)) = parse_exit_notice(&unread) {
             unread.drain(..used);
             if let Some(waiting) = running.lock().remove(&name) {
                 // Nobody waits for the end of a run that was told of already.
@@ -331,8 +331,8 @@ async fn read_ends(requests: Arc<UnixStream>, running: Running) {
     running.lock().clear();
 }
 
-/// The first line of `unread`: a child's name, its exit code, and how long the line is.
-fn end(unread: &[u8]) -> Option<(Name, i32, usize)> {
+/// Parses the first line of `unread`: a child's name, its exit code, and how long the line is.
+fn parse_exit_notice(unread: &[u8]) -> Option<(Name, i32, usize)> {
     let (name, rest) = unread.split_at_checked(size_of::<Name>())?;
     let length = rest.iter().position(|byte| *byte == b'\n')?;
     let code = std::str::from_utf8(rest.get(..length)?).ok()?.trim().parse().ok()?;
@@ -344,12 +344,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ends_are_read_line_by_line() {
+    fn exit_notices_are_read_line_by_line() {
         let mut line = vec![b'\n'; 16];
-        assert_eq!(end(&line), None);
+        assert_eq!(parse_exit_notice(&line), None);
         line.extend_from_slice(b" -9");
-        assert_eq!(end(&line), None);
+        assert_eq!(parse_exit_notice(&line), None);
         line.extend_from_slice(b"\nrest");
-        assert_eq!(end(&line), Some(([b'\n'; 16], -9, 20)));
+        assert_eq!(parse_exit_notice(&line), Some(([b'\n'; 16], -9, 20)));
     }
 }

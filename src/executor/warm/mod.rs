@@ -73,6 +73,18 @@ enum State {
     Closed,
 }
 
+impl State {
+    fn unavailable() -> Self {
+        Self::Unavailable { until: Instant::now() + RETRY_INTERVAL }
+    }
+
+    /// Returns the state after `pool` has failed. One that never gave a child is not replaced at once:
+    /// there would be no end of it.
+    fn after(pool: &Pool) -> Self {
+        if pool.has_served() { Self::Absent } else { Self::unavailable() }
+    }
+}
+
 impl WarmExecutor {
     /// An executor for the interpreter and the sandbox that the settings want. Nothing of the
     /// `untrusted` folder runs outside of that, nor in a fork server.
@@ -129,12 +141,12 @@ impl WarmExecutor {
                             tracing::warn!("a killed script has ended at last");
                         });
                         // With its fork server it is killed once more.
-                        self.inner.retire(&pool, pool.has_served());
+                        self.inner.retire(&pool, State::after(&pool));
                         return Err(RunError::DoesNotEnd);
                     }
                 }
             }
-            self.inner.retire(&pool, pool.has_served());
+            self.inner.retire(&pool, State::after(&pool));
         }
         self.inner.alone.run(script, limits, cancel).await
     }
@@ -159,16 +171,11 @@ impl Inner {
         None
     }
 
-    /// Makes sure that `pool` is not used again. One that never gave a child is not tried for again
-    /// at once: there would be no end of it.
-    fn retire(&self, pool: &Arc<Pool>, was_of_use: bool) {
+    /// Makes sure that `pool` is not used again.
+    fn retire(&self, pool: &Arc<Pool>, next: State) {
         let mut state = self.state();
         if matches!(&*state, State::Ready(current) if Arc::ptr_eq(current, pool)) {
-            *state = if was_of_use {
-                State::Absent
-            } else {
-                State::Unavailable { until: Instant::now() + RETRY_INTERVAL }
-            };
+            *state = next;
         }
     }
 
@@ -204,7 +211,7 @@ impl Inner {
                 }
                 *state = State::Ready(pool);
             }
-            (_, None) => *state = State::Unavailable { until: Instant::now() + RETRY_INTERVAL },
+            (_, None) => *state = State::unavailable(),
         }
     }
 }
@@ -213,14 +220,14 @@ impl Inner {
 async fn let_go_when_idle(inner: Weak<Inner>, pool: Weak<Pool>, idle: Duration) {
     loop {
         let Some(current) = pool.upgrade() else { return };
-        let left = current.idle_left(idle);
-        if left.is_zero() {
+        let remaining = current.idle_remaining(idle);
+        if remaining.is_zero() {
             let Some(inner) = inner.upgrade() else { return };
             tracing::info!("the fork server was idle and is let go");
-            return inner.retire(&current, true);
+            return inner.retire(&current, State::Absent);
         }
         drop(current);
-        sleep(left).await;
+        sleep(remaining).await;
     }
 }
 

@@ -23,8 +23,8 @@ const PREPARE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How many children in a row may fail to get ready before no more are made.
 const FAILURES_MAX: usize = 5;
 
-/// How long to wait after a child that did not get ready.
-const RETRY_INTERVAL: Duration = Duration::from_millis(50);
+/// The pause after a child that did not get ready.
+const FAILURE_PAUSE: Duration = Duration::from_millis(50);
 
 /// How many scripts a fork server has at most, and how long it lives. Nothing is known to add up in
 /// it; this is for what is not known.
@@ -152,22 +152,22 @@ impl Pool {
             let (before, now) = &packages.untrusted;
             // An admin may have named another folder as the workspace.
             packages.have_changed = now.folder().as_ref() != Ok(before)
-                || packages.folders.iter().any(|(folder, at)| changed(folder) != *at);
+                || packages.folders.iter().any(|(folder, at)| modified_at(folder) != *at);
         }
         !packages.have_changed
             && self.runs.load(Ordering::Relaxed) < RUNS_MAX
             && self.started.elapsed() < AGE_MAX
     }
 
-    /// How much is left of `idle` since the last call.
-    pub(super) fn idle_left(&self, idle: Duration) -> Duration {
+    /// Returns the rest of `idle` since the last call.
+    pub(super) fn idle_remaining(&self, idle: Duration) -> Duration {
         let last_used = *self.last_used.lock().unwrap_or_else(PoisonError::into_inner);
         idle.saturating_sub(last_used.elapsed())
     }
 }
 
-/// When a folder was last changed.
-pub(super) fn changed(folder: &Path) -> Option<SystemTime> {
+/// Returns when a folder was last changed.
+pub(super) fn modified_at(folder: &Path) -> Option<SystemTime> {
     folder.metadata().ok()?.modified().ok()
 }
 
@@ -194,7 +194,7 @@ async fn make_spares(server: Arc<ForkServer>, demand: Arc<Demand>, spares: mpsc:
             Ok(Err(error)) if server.is_alive() => {
                 tracing::warn!(%error, "no child of the fork server got ready");
                 failures_left -= 1;
-                sleep(RETRY_INTERVAL).await;
+                sleep(FAILURE_PAUSE).await;
             }
             Ok(Err(_)) => return,
             Err(_) => return tracing::warn!("a child of the fork server does not get ready"),

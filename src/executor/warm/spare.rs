@@ -70,8 +70,8 @@ impl Spare {
             setsockopt(socket, sockopt::PassCred, &true)?;
         }
         let ended = server.fork([stdout_end, stderr_end, control_end, lifeline_end]).await?;
-        let init = word(&lifeline).await?;
-        let python = word(&control).await?;
+        let init = ready_pid(&lifeline).await?;
+        let python = ready_pid(&control).await?;
         let group = SpareGroup::enter(&server.groups, &server.plan, python).await?;
         let (lifeline, server) = (Some(lifeline), Arc::clone(server));
         Ok(Self { control, lifeline, ended, stdout, stderr, python, init, group, server })
@@ -252,8 +252,8 @@ fn output() -> io::Result<(Capture<pipe::Receiver>, OwnedFd)> {
     Ok((Capture::new(reader, OUTPUT_BYTES_MAX), writer.into()))
 }
 
-/// Waits for the one byte that says that a process is there, and gives the process's number.
-async fn word(socket: &UnixStream) -> io::Result<Pid> {
+/// Waits for the one byte that says that a process is ready, and returns the process's number.
+async fn ready_pid(socket: &UnixStream) -> io::Result<Pid> {
     let receive = || {
         let mut byte = [0];
         let mut parts = [IoSliceMut::new(&mut byte)];

@@ -105,9 +105,12 @@ fn allowed(
         }
         rules.push((device.into(), access));
     }
-    if let Some(left) = &plan.left {
+    if let Some(artifacts) = &plan.artifacts {
         // What outlives the run has no links: whoever looks at it later must not be led elsewhere.
-        rules.push((left.path.clone(), own_folder(abi) & !(AccessFs::MakeSym | AccessFs::Refer)));
+        rules.push((
+            artifacts.path.clone(),
+            own_folder(abi) & !(AccessFs::MakeSym | AccessFs::Refer),
+        ));
     }
     rules.push((scratch.to_owned(), own_folder(abi)));
     if plan.tier == Tier::T3 {

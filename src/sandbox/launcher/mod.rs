@@ -28,7 +28,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::{Pid, chdir, dup2_stdin, execve, execveat, getppid, setsid};
 
 use super::error::OsError;
-use super::linux::identity::{self, OwnProcess};
+use super::linux::identity::{self, OwnProcess, RunUser};
 use super::linux::syscalls::{self, Becomes, Filtered, PROGRAM_FD};
 use super::linux::{capabilities, signal_scope};
 use super::order::PYTHON_COMMAND;
@@ -67,7 +67,7 @@ fn carry_out(mut supervisor: &UnixStream, proc: &Path) -> Result<Never, LaunchEr
     setsid().map_err(|error| LaunchError::StartLauncher(error.into()))?;
     let parent = getppid();
     // At tier 3 the machine's /proc is gone when the order comes.
-    let is_root = identity::is_root();
+    let user = RunUser::of_server();
     let own_process = OwnProcess::open(proc)?;
     let started = |error: io::Error| LaunchError::StartLauncher(error.into());
     supervisor.write_all(&READY).map_err(started)?;
@@ -75,8 +75,8 @@ fn carry_out(mut supervisor: &UnixStream, proc: &Path) -> Result<Never, LaunchEr
     prefer_for_oom_killer(&own_process);
     match order.role {
         Role::Script if order.plan.tier == Tier::Off => become_unconfined(&order, &input, parent),
-        Role::Script => become_script(&order, &input, is_root, own_process, parent),
-        Role::ForkServer => become_fork_server(&order, input, is_root, own_process),
+        Role::Script => become_script(&order, &input, user, own_process, parent),
+        Role::ForkServer => become_fork_server(&order, input, user, own_process),
     }
 }
 
@@ -116,7 +116,7 @@ fn become_unconfined(order: &Order, input: &[u8], supervisor: Pid) -> Result<Nev
 fn become_script(
     order: &Order,
     input: &[u8],
-    is_root: bool,
+    user: RunUser,
     own_process: OwnProcess,
     supervisor: Pid,
 ) -> Result<Never, LaunchError> {
@@ -125,7 +125,7 @@ fn become_script(
 
     dup2_stdin(input_file(input)?).map_err(|error| LaunchError::StoreScript(error.into()))?;
     let program = open_program(&plan.program_file)?;
-    if is_root {
+    if user == RunUser::Nobody {
         // While it may: another user has no right to.
         capabilities::empty_bounding_set()?;
         identity::become_nobody()?;
@@ -164,12 +164,12 @@ fn become_script(
 fn become_fork_server(
     order: &Order,
     mut input: Vec<u8>,
-    is_root: bool,
+    user: RunUser,
     own_process: OwnProcess,
 ) -> Result<Never, LaunchError> {
     let plan = &order.plan;
     let program = open_program(&plan.program_file)?;
-    if is_root {
+    if user == RunUser::Nobody {
         identity::become_nobody()?;
     }
     // One more, also where there is one already: what is mounted read-only in a namespace above

@@ -1,4 +1,4 @@
-//! Which user a run has: the server's, or where that is root, nobody.
+//! The user of a run: the server's, or where that is root, nobody.
 
 use std::fs;
 use std::fs::File;
@@ -13,19 +13,30 @@ use nix::unistd::{Gid, Uid, getegid, geteuid, setgroups, setresgid, setresuid, w
 
 use super::{LaunchError, NOBODY};
 
-/// Whether the server's user has to be given up: it is root, and could be nobody.
-///
-/// Root in a user namespace that knows no other user is an ordinary user under another name.
-pub(in crate::sandbox) fn is_root() -> bool {
-    let maps_nobody = || match fs::read_to_string("/proc/self/uid_map") {
-        Ok(uid_map) => maps_nobody(&uid_map),
-        // Not known: better to fail to give it up than not to try.
-        Err(_) => true,
-    };
-    geteuid().is_root() && maps_nobody()
+/// The user of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::sandbox) enum RunUser {
+    /// The server's user.
+    Server,
+    /// Nobody: the server's user is root, and is given up.
+    Nobody,
 }
 
-/// Whether a `uid_map` (`user_namespaces(7)`) has the user nobody: lines of first id inside, first
+impl RunUser {
+    /// Returns the user for the runs of a server of this process's user.
+    ///
+    /// Root in a user namespace that knows no other user is an ordinary user under another name.
+    pub(in crate::sandbox) fn of_server() -> Self {
+        let maps_nobody = || match fs::read_to_string("/proc/self/uid_map") {
+            Ok(uid_map) => maps_nobody(&uid_map),
+            // Not known: better to fail to give root up than not to try.
+            Err(_) => true,
+        };
+        if geteuid().is_root() && maps_nobody() { Self::Nobody } else { Self::Server }
+    }
+}
+
+/// Returns whether a `uid_map` (`user_namespaces(7)`) has the user nobody: lines of first id inside, first
 /// id outside, count.
 fn maps_nobody(uid_map: &str) -> bool {
     let nobody = u64::from(NOBODY);

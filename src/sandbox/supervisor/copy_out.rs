@@ -1,4 +1,4 @@
-//! What a run has left in a file system of its own, copied to the machine's.
+//! The copying of artifacts out of a run's own file system to the machine's.
 //!
 //! Every process of the run is dead by then, and it could make plain files and folders only, so that
 //! nothing changes meanwhile and nothing leads elsewhere. Even so no link is followed.
@@ -7,14 +7,14 @@ use std::ffi::OsStr;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use super::super::{LeftFolder, Order, Tier};
+use super::super::{ArtifactFolder, Order, Tier};
 use crate::folder::{Folder, Kind};
 
 /// Folders that are nested deeper than artifacts are ever read from are not copied.
 const DEPTH_MAX: usize = 32;
 
-/// What is to be copied where.
-pub(super) struct Left {
+/// The folder to copy at the end of a run.
+pub(super) struct CopyOut {
     /// The folder of the machine.
     target: Folder,
     /// The same path in the run's tree.
@@ -22,11 +22,13 @@ pub(super) struct Left {
     bytes_max: u64,
 }
 
-impl Left {
+impl CopyOut {
     /// Opens the folder of the machine, while it can be. None where the run writes to it itself, or
     /// leaves nothing.
     pub(super) fn prepare(order: &Order) -> io::Result<Option<Self>> {
-        let Some(LeftFolder { path, bytes_max, .. }) = &order.plan.left else { return Ok(None) };
+        let Some(ArtifactFolder { path, bytes_max, .. }) = &order.plan.artifacts else {
+            return Ok(None);
+        };
         if order.plan.tier < Tier::T3 {
             return Ok(None);
         }

@@ -17,7 +17,7 @@ use nix::unistd::{chdir, pivot_root};
 
 use super::super::error::OsError;
 use super::super::linux::{DEVICES, SHARED_MEMORY};
-use super::super::{LaunchError, LeftFolder, Plan};
+use super::super::{ArtifactFolder, LaunchError, Plan};
 
 /// Where the tree is laid out: a folder that every Linux has, and that no plan lists.
 const STAGE: &str = "/sys";
@@ -73,7 +73,7 @@ impl FileTree {
         for mount_point in mount_points_below(&plan.readable)? {
             make_read_only(&mount_point, INERT)?;
         }
-        if let Some(LeftFolder { path, bytes_max, inodes_max }) = &plan.left {
+        if let Some(ArtifactFolder { path, bytes_max, inodes_max }) = &plan.artifacts {
             let at = staged(path);
             make_folder(&at)?;
             let options = format!("mode=0700,size={bytes_max},nr_inodes={inodes_max}{owner}");

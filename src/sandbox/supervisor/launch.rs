@@ -17,7 +17,7 @@ use rustix::mount::{OpenTreeFlags, open_tree};
 use super::super::error::OsError;
 use super::super::init::INIT_ARGUMENT;
 use super::super::launcher::LAUNCHER_ARGUMENT;
-use super::super::linux::identity::{self, OwnProcess};
+use super::super::linux::identity::{OwnProcess, RunUser};
 use super::super::linux::{SignalScope, capabilities};
 use super::super::report::READY;
 use super::super::{ControlGroup, LaunchError, NOBODY, Order, SIGNAL_SCOPE_ABI, Tier};
@@ -65,12 +65,13 @@ pub(crate) fn launch(order: &Order, input: &[u8]) -> Result<Launched, LaunchErro
         order.to_bytes(&[input]).map_err(|error| LaunchError::StoreScript(OsError::from(error)))?;
     // Before the machine's tree is left; it is ended last if anything fails.
     let group = order.group.as_ref().map(ControlGroup::create).transpose().map_err(not_joined)?;
+    let user = RunUser::of_server();
     if order.plan.tier < Tier::T3 {
-        if order.plan.tier > Tier::Off && identity::is_root() {
+        if order.plan.tier > Tier::Off && user == RunUser::Nobody {
             // The run will be another user's, and its end is a signal.
             capabilities::require_kill()?;
-            let left = order.plan.left.as_ref().map(|left| &left.path);
-            for folder in left.into_iter().chain([&order.scratch]) {
+            let artifacts = order.plan.artifacts.as_ref().map(|artifacts| &artifacts.path);
+            for folder in artifacts.into_iter().chain([&order.scratch]) {
                 give_to_nobody(folder)?;
             }
         }
@@ -81,7 +82,7 @@ pub(crate) fn launch(order: &Order, input: &[u8]) -> Result<Launched, LaunchErro
         let python = launcher.become_python(&message)?;
         return Ok(Launched { python, init: None, scope, group });
     }
-    create_namespaces()?;
+    create_namespaces(user)?;
     // Both start while the tree is laid out; it takes as long as they do. If anything fails, the
     // launcher is dropped first: process 1 ends after all others of its namespace.
     let mut init = own_program(INIT_ARGUMENT);
@@ -92,10 +93,10 @@ pub(crate) fn launch(order: &Order, input: &[u8]) -> Result<Launched, LaunchErro
     enter_copy_of_proc()?;
     let launcher = start_launcher(".")?;
     chdir("/").map_err(|error| LaunchError::IsolateMounts(error.into()))?;
-    let tree = FileTree::lay_out(&order.plan, identity::is_root().then_some(NOBODY))?;
+    let tree = FileTree::lay_out(&order.plan, (user == RunUser::Nobody).then_some(NOBODY))?;
     // Not before they have everything that they need of the machine's tree.
-    init.wait_for_word(LaunchError::StartInit)?;
-    launcher.wait_for_word(LaunchError::StartLauncher)?;
+    init.wait_ready(LaunchError::StartInit)?;
+    launcher.wait_ready(LaunchError::StartLauncher)?;
     tree.enter()?;
     launcher.join(group.as_ref())?;
     let python = launcher.become_python(&message)?;
@@ -115,9 +116,8 @@ fn give_to_nobody(folder: &Path) -> Result<(), LaunchError> {
 
 /// Puts this process into namespaces of its own; what it starts will have process numbers of
 /// their own too.
-fn create_namespaces() -> Result<(), LaunchError> {
+fn create_namespaces(user: RunUser) -> Result<(), LaunchError> {
     let (uid, gid) = (geteuid(), getegid());
-    let is_root = identity::is_root();
     let mut namespaces = CloneFlags::CLONE_NEWNS
         | CloneFlags::CLONE_NEWPID
         | CloneFlags::CLONE_NEWNET
@@ -125,12 +125,12 @@ fn create_namespaces() -> Result<(), LaunchError> {
         | CloneFlags::CLONE_NEWUTS;
     // Root has the right to all of it, and gives itself up in the launcher. An ordinary user gets
     // the right from a user namespace, in which it is the only user.
-    if !is_root {
+    if user == RunUser::Server {
         namespaces |= CloneFlags::CLONE_NEWUSER;
     }
     let own_process = OwnProcess::open(Path::new("/proc"))?;
     unshare(namespaces).map_err(|error| LaunchError::CreateNamespaces(error.into()))?;
-    if !is_root {
+    if user == RunUser::Server {
         own_process.map_to_itself(uid, gid)?;
         capabilities::empty_bounding_set()?;
     }
@@ -184,9 +184,9 @@ impl Starting {
         Ok(Self { process: KilledOnDrop(pid(&process)), socket })
     }
 
-    fn wait_for_word(&self, failed: fn(OsError) -> LaunchError) -> Result<(), LaunchError> {
-        let mut word = READY;
-        (&self.socket).read_exact(&mut word).map_err(|error| failed(error.into()))
+    fn wait_ready(&self, failed: fn(OsError) -> LaunchError) -> Result<(), LaunchError> {
+        let mut ready = READY;
+        (&self.socket).read_exact(&mut ready).map_err(|error| failed(error.into()))
     }
 
     /// Moves the process to the run's group, before it has started anything.

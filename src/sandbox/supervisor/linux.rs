@@ -18,7 +18,7 @@ use super::super::{ControlGroup, LaunchError, Order, Role, Tier};
 
 use super::super::linux::{Look, MemoryWatch, SignalScope, WATCH_INTERVAL, process_tree};
 use super::super::report::Report;
-use super::copy_out::Left;
+use super::copy_out::CopyOut;
 use super::launch::{Init, Launched, launch};
 
 /// The first of the real-time signals (`signal(7)`); it stands for all of them.
@@ -63,9 +63,10 @@ pub(super) fn start(order: &Order, input: &[u8]) -> Result<Run, LaunchError> {
         }
     };
     // Before the launch too: it leaves nothing of the machine's tree.
-    let left = Left::prepare(order).map_err(|error| LaunchError::CreateScratch(error.into()))?;
+    let copy_out =
+        CopyOut::prepare(order).map_err(|error| LaunchError::CreateScratch(error.into()))?;
     let Launched { python, init, scope, group } = launch(order, input)?;
-    Ok(Run { python, init, scope, group, ended: None, memory, left })
+    Ok(Run { python, init, scope, group, ended: None, memory, copy_out })
 }
 
 /// Takes the signals that came in; whether one of them asks for the end.
@@ -96,8 +97,8 @@ pub(super) struct Run {
     /// Python's exit code, once it has ended; a signal is a negative number.
     ended: Option<i32>,
     memory: Option<MemoryWatch>,
-    /// What is to be copied at the end.
-    left: Option<Left>,
+    /// The artifacts, copied at the end.
+    copy_out: Option<CopyOut>,
 }
 
 /// Why waiting for Python is over.
@@ -120,8 +121,8 @@ impl Run {
         let ended = self.ended;
         // A failed wait is no reason to leave anything running.
         self.end_all(signals.ok().as_ref());
-        if let Some(left) = &self.left {
-            left.copy();
+        if let Some(copy_out) = &self.copy_out {
+            copy_out.copy();
         }
         let is_killed_by_group = ended == Some(-number(Signal::SIGKILL))
             && self.group.as_ref().is_some_and(ControlGroup::was_out_of_memory);

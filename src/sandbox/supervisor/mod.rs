@@ -45,7 +45,7 @@ pub(crate) const SWEEP_ARGUMENT: &str = "__sweep";
 
 /// The life of a supervisor. The exit code says whether its folder is gone.
 pub(crate) fn supervise() -> ExitCode {
-    match run() {
+    match carry_out_order() {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(LEFT_BEHIND),
         // The server has lost interest: it is gone, or said no more than half an order.
@@ -54,7 +54,7 @@ pub(crate) fn supervise() -> ExitCode {
 }
 
 /// Carries out one order. Whether its folder is gone afterwards.
-fn run() -> io::Result<bool> {
+fn carry_out_order() -> io::Result<bool> {
     platform::close_inherited();
     let mut control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut scratch = None;
