@@ -8,7 +8,7 @@ use serde_json::json;
 use thiserror::Error;
 use uuid::Uuid;
 
-use crate::sandbox::{Tier, supervisor};
+use crate::sandbox::{IS_SUPPORTED, NOBODY, Tier, supervisor};
 
 /// The attempts, each a function, and what prints those that worked.
 const ATTEMPTS: &str = include_str!("python/canary.py");
@@ -140,21 +140,14 @@ impl Drop for Canary {
 
 /// Gives these to the user that scripts are, where that is another one: what must keep them away is
 /// the sandbox, not the owner of a file.
-#[cfg(all(target_os = "linux", not(qwed_portable)))]
 fn open_to_scripts(paths: [&PathBuf; 2]) {
-    use crate::sandbox::NOBODY;
-
-    if nix::unistd::geteuid().is_root() {
+    if IS_SUPPORTED && nix::unistd::geteuid().is_root() {
         for path in paths {
             // Where it cannot be done the sandbox is tried with less.
             let _ = std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY));
         }
     }
 }
-
-/// Nothing to do: there is no other user here.
-#[cfg(not(all(target_os = "linux", not(qwed_portable))))]
-fn open_to_scripts(_paths: [&PathBuf; 2]) {}
 
 #[cfg(test)]
 mod tests {

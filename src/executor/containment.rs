@@ -10,7 +10,9 @@ use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{KernelLacks, SandboxMode, Settings};
-use crate::sandbox::{GroupOrder, LaunchError, Order, Plan, PlanError, Role, Tier};
+use crate::sandbox::{
+    GroupOrder, IS_SUPPORTED, LaunchError, Order, Plan, PlanError, Role, Tier, supported_abi,
+};
 
 use super::canary::{Canary, temporary_folder};
 use super::interpreter::{FindError, Interpreter, InterpreterFinder};
@@ -257,8 +259,7 @@ impl Containment {
         interpreter: &Interpreter,
         executor: &OneShotExecutor,
     ) -> Result<Contained, Obstacle> {
-        let is_linux = cfg!(all(target_os = "linux", not(qwed_portable)));
-        if tier > Tier::Off && !is_linux {
+        if tier > Tier::Off && !IS_SUPPORTED {
             return Err(Obstacle::Launch(LaunchError::UnsupportedSystem));
         }
         temporary_folder()?;
@@ -266,7 +267,7 @@ impl Containment {
         let needed = tier.landlock_abi_min();
         // Without a sandbox it still keeps signals within the run.
         let is_used = needed > 0 || tier == Tier::Off;
-        let present = if is_used && !landlock { landlock_abi() } else { 0 };
+        let present = if is_used && !landlock { supported_abi() } else { 0 };
         // Before the kernel is asked for anything: a setting that is wrong is wrong at every tier.
         let (reach, read_paths) = (&interpreter.reach, &self.read_paths);
         let plan = Plan::new(tier, present, reach, read_paths, self.memory_mb)?;
@@ -339,14 +340,4 @@ fn acceptable_tiers(mode: SandboxMode) -> &'static [Tier] {
         SandboxMode::Degraded => &[Tier::T3, Tier::T2, Tier::T1],
         SandboxMode::Off => &[Tier::Off],
     }
-}
-
-#[cfg(all(target_os = "linux", not(qwed_portable)))]
-pub(super) fn landlock_abi() -> u8 {
-    crate::sandbox::supported_abi()
-}
-
-#[cfg(not(all(target_os = "linux", not(qwed_portable))))]
-pub(super) fn landlock_abi() -> u8 {
-    0
 }

@@ -8,9 +8,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::aibom::{Inventory, Package};
 use crate::config::SandboxMode;
-use crate::sandbox::{Layer, Limits, Tier};
+use crate::sandbox::{Layer, Limits, Tier, supported_abi};
 
-use super::containment::{Contained, NotContained, landlock_abi};
+use super::containment::{Contained, NotContained};
 use super::limits::CANARY_TIMEOUT;
 use super::obstacle::Obstacle;
 use super::{Ending, FindError, HomeExposure, NotForProject, OneShotExecutor, Outcome, RunLimits};
@@ -124,7 +124,7 @@ impl OneShotExecutor {
                 Some(Tier::Off) => Err("nothing is bounded without a sandbox".to_owned()),
                 None => Err("nothing can run".to_owned()),
             },
-            landlock_abi: landlock_abi(),
+            landlock_abi: supported_abi(),
             refusal: refusal.map(|error| match error {
                 NotContained::Sandbox(missing) => missing.for_admin(),
                 NotContained::FindInterpreter(error) => format!("{error}."),

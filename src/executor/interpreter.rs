@@ -21,10 +21,6 @@ pub(super) struct Interpreter {
     /// The bootstrap's code, as this interpreter marshals it.
     pub(super) bootstrap: Vec<u8>,
     /// The fork server's.
-    #[cfg_attr(
-        any(not(target_os = "linux"), qwed_portable),
-        expect(dead_code, reason = "warm interpreters are Linux's")
-    )]
     pub(super) fork_server: Vec<u8>,
     /// As `platform.python_version()` has it.
     pub(super) version: String,

@@ -10,6 +10,11 @@
 //! after it). `warm`: the children of an interpreter that has loaded what scripts use, and the
 //! first one where that cannot be had.
 
+#![cfg_attr(
+    any(not(target_os = "linux"), qwed_portable),
+    expect(dead_code, reason = "warm interpreters are Linux's")
+)]
+
 mod canary;
 mod containment;
 mod diagnosis;

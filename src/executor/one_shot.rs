@@ -84,10 +84,6 @@ impl OneShotExecutor {
     }
 
     /// The supervisors of this executor's runs.
-    #[cfg_attr(
-        any(not(target_os = "linux"), qwed_portable),
-        expect(dead_code, reason = "warm interpreters are Linux's")
-    )]
     pub(super) fn supervisors(&self) -> &Supervisors {
         &self.supervisors
     }

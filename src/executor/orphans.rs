@@ -5,13 +5,10 @@
 //! then ends with process 1, and a run of one process with the supervisor. The server is a child
 //! subreaper too, so other orphans become its children, where they are found and killed.
 
-#[cfg(all(target_os = "linux", not(qwed_portable)))]
-pub(crate) use linux::{adopt, kill};
-#[cfg(not(all(target_os = "linux", not(qwed_portable))))]
-pub(crate) use portable::{adopt, kill};
+pub(crate) use platform::{adopt, kill};
 
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
-mod linux {
+mod platform {
     use std::collections::HashSet;
     use std::time::Duration;
 
@@ -67,7 +64,7 @@ mod linux {
 }
 
 #[cfg(not(all(target_os = "linux", not(qwed_portable))))]
-mod portable {
+mod platform {
     use std::collections::HashSet;
 
     /// Nothing to do: orphans go to the system's first process here.

@@ -69,27 +69,15 @@ impl<R: AsyncRead + Unpin> Capture<R> {
     }
 
     /// Whether there is room for more, and anything to expect.
-    #[cfg_attr(
-        any(not(target_os = "linux"), qwed_portable),
-        expect(dead_code, reason = "warm interpreters are Linux's")
-    )]
     pub(super) fn has_room(&self) -> bool {
         self.end.is_none()
     }
 
-    #[cfg_attr(
-        any(not(target_os = "linux"), qwed_portable),
-        expect(dead_code, reason = "warm interpreters are Linux's")
-    )]
     pub(super) fn stream(&self) -> &R {
         &self.stream
     }
 
     /// Adds what was read from the stream elsewhere.
-    #[cfg_attr(
-        any(not(target_os = "linux"), qwed_portable),
-        expect(dead_code, reason = "warm interpreters are Linux's")
-    )]
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
         if self.bytes.len() > self.bytes_max {

@@ -9,20 +9,15 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-#[cfg(all(target_os = "linux", not(qwed_portable)))]
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 
-#[cfg(all(target_os = "linux", not(qwed_portable)))]
-use crate::sandbox::ControlGroup;
-use crate::sandbox::{GroupOrder, Plan};
-
-use self::platform::Place;
+use crate::sandbox::{
+    ControlGroup, ControlGroups, GroupLimits, GroupOrder, Plan, SIGNAL_SCOPE_ABI, Tier,
+};
 
 /// How often, and how long apart, a group is tried to be removed behind a run.
-#[cfg(all(target_os = "linux", not(qwed_portable)))]
 const REMOVAL_TRIES: u32 = 100;
-#[cfg(all(target_os = "linux", not(qwed_portable)))]
 const REMOVAL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// What bounds the memory of all processes of a run.
@@ -57,7 +52,6 @@ pub(super) struct RunGroups {
     /// Until when none is made, and why.
     paused: Mutex<Option<(Instant, String)>>,
     /// Those whose processes are about to end.
-    #[cfg(all(target_os = "linux", not(qwed_portable)))]
     ending: Mutex<Vec<ControlGroup>>,
 }
 
@@ -121,10 +115,7 @@ impl RunGroups {
     fn lock_paused(&self) -> MutexGuard<'_, Option<(Instant, String)>> {
         self.paused.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-#[cfg(all(target_os = "linux", not(qwed_portable)))]
-impl RunGroups {
     /// Removes a group whose processes were killed, when they are dead: in another thread, because
     /// the kernel has one lock for all groups of the machine.
     pub(super) fn remove_soon(self: &Arc<Self>, mut group: ControlGroup) {
@@ -168,110 +159,64 @@ impl RunGroups {
     }
 }
 
-#[cfg(not(all(target_os = "linux", not(qwed_portable))))]
-impl RunGroups {
-    /// There is none.
-    #[expect(clippy::unused_self, reason = "there is something on Linux")]
-    pub(super) fn remove_left(self: &Arc<Self>, _order: &GroupOrder) {}
+/// Where the groups are made.
+#[derive(Debug)]
+struct Place(ControlGroups);
 
-    /// There is nothing to give back.
-    #[expect(clippy::unused_self, reason = "there is something on Linux")]
-    pub(super) fn close(&self) {}
-}
-
-#[cfg(all(target_os = "linux", not(qwed_portable)))]
-mod platform {
-    use crate::sandbox::{ControlGroups, GroupLimits, GroupOrder, Plan, SIGNAL_SCOPE_ABI, Tier};
-
-    /// Where the groups are made.
-    #[derive(Debug)]
-    pub(super) struct Place(pub(super) ControlGroups);
-
-    impl Place {
-        /// Takes up to two seconds, and blocks.
-        pub(super) fn find() -> Result<Self, String> {
-            ControlGroups::find().map(Self).map_err(|reason| reason.to_string())
-        }
-
-        pub(super) fn tell(&self) -> Result<String, String> {
-            let Self(groups) = self;
-            if groups.controls().memory {
-                return Ok(groups.controls().to_string());
-            }
-            Err(format!("those below {} bound no memory", groups.path().display()))
-        }
-
-        /// A group takes milliseconds to enter, so it has to be worth that: it bounds memory, or
-        /// nothing else ends the run at once.
-        pub(super) fn order(&self, plan: &Plan) -> Option<GroupOrder> {
-            let Self(groups) = self;
-            let ends_at_once = plan.tier == Tier::T3
-                || plan.is_one_process()
-                || plan.landlock_abi >= SIGNAL_SCOPE_ABI;
-            if plan.tier > Tier::Off && groups.controls().memory {
-                Some(groups.order(&limits(plan)))
-            } else if ends_at_once {
-                None
-            } else {
-                Some(groups.order(&GroupLimits::default()))
-            }
-        }
+impl Place {
+    /// Takes up to two seconds, and blocks.
+    fn find() -> Result<Self, String> {
+        ControlGroups::find().map(Self).map_err(|reason| reason.to_string())
     }
 
-    /// What a run may have, and what it may leave in file systems that are in memory.
-    fn limits(plan: &Plan) -> GroupLimits {
-        let limits = &plan.limits;
-        let artifacts = plan.artifacts.as_ref().map_or(0, |artifacts| artifacts.bytes_max);
-        let files = limits.scratch_bytes + limits.shared_memory_bytes + artifacts;
-        GroupLimits {
-            memory_bytes: Some(limits.memory_bytes + files),
-            pids: Some(limits.processes),
+    fn tell(&self) -> Result<String, String> {
+        let Self(groups) = self;
+        if groups.controls().memory {
+            return Ok(groups.controls().to_string());
         }
+        Err(format!("those below {} bound no memory", groups.path().display()))
     }
 
-    #[cfg(test)]
-    mod tests {
-        use std::path::PathBuf;
-
-        use super::*;
-        use crate::sandbox::{ArtifactFolder, Reach};
-
-        #[test]
-        fn a_group_allows_for_files_that_are_in_memory() {
-            let program = std::env::current_exe().unwrap();
-            let reach = Reach { program, loader: None, paths: Vec::new() };
-            let plan = Plan::new(Tier::T3, 6, &reach, &[], 512).unwrap();
-            let mebibytes = |plan: &Plan| limits(plan).memory_bytes.unwrap() >> 20;
-            assert_eq!(mebibytes(&plan), 512 + 128 + 64);
-            let artifacts = ArtifactFolder {
-                path: PathBuf::from("/missing"),
-                bytes_max: 10 << 20,
-                inodes_max: 10,
-            };
-            assert_eq!(mebibytes(&plan.for_project(artifacts).unwrap()), 512 + 128 + 64 + 10);
+    /// A group takes milliseconds to enter, so it has to be worth that: it bounds memory, or
+    /// nothing else ends the run at once.
+    fn order(&self, plan: &Plan) -> Option<GroupOrder> {
+        let Self(groups) = self;
+        let ends_at_once =
+            plan.tier == Tier::T3 || plan.is_one_process() || plan.landlock_abi >= SIGNAL_SCOPE_ABI;
+        if plan.tier > Tier::Off && groups.controls().memory {
+            Some(groups.order(&limits(plan)))
+        } else if ends_at_once {
+            None
+        } else {
+            Some(groups.order(&GroupLimits::default()))
         }
     }
 }
 
-#[cfg(not(all(target_os = "linux", not(qwed_portable))))]
-mod platform {
-    use crate::sandbox::{GroupOrder, Plan};
+/// What a run may have, and what it may leave in file systems that are in memory.
+fn limits(plan: &Plan) -> GroupLimits {
+    let limits = &plan.limits;
+    let artifacts = plan.artifacts.as_ref().map_or(0, |artifacts| artifacts.bytes_max);
+    let files = limits.scratch_bytes + limits.shared_memory_bytes + artifacts;
+    GroupLimits { memory_bytes: Some(limits.memory_bytes + files), pids: Some(limits.processes) }
+}
 
-    /// There is none.
-    #[derive(Debug)]
-    pub(super) enum Place {}
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
 
-    impl Place {
-        pub(super) fn find() -> Result<Self, String> {
-            Err("this system has no control groups".to_owned())
-        }
+    use super::*;
+    use crate::sandbox::{ArtifactFolder, Reach};
 
-        pub(super) fn tell(&self) -> Result<String, String> {
-            match *self {}
-        }
-
-        pub(super) fn order(&self, _plan: &Plan) -> Option<GroupOrder> {
-            match *self {}
-        }
+    #[test]
+    fn a_group_allows_for_files_that_are_in_memory() {
+        let program = std::env::current_exe().unwrap();
+        let reach = Reach { program, loader: None, paths: Vec::new() };
+        let plan = Plan::new(Tier::T3, 6, &reach, &[], 512).unwrap();
+        let mebibytes = |plan: &Plan| limits(plan).memory_bytes.unwrap() >> 20;
+        assert_eq!(mebibytes(&plan), 512 + 128 + 64);
+        let artifacts =
+            ArtifactFolder { path: PathBuf::from("/missing"), bytes_max: 10 << 20, inodes_max: 10 };
+        assert_eq!(mebibytes(&plan.for_project(artifacts).unwrap()), 512 + 128 + 64 + 10);
     }
 }

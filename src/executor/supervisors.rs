@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::process::{Child, Command};
 
 use super::{RunError, orphans};
+use crate::sandbox::IS_SUPPORTED;
 use crate::sandbox::supervisor::{SUPERVISE_ARGUMENT, SWEEP_ARGUMENT};
 
 /// How often to look whether a supervisor has ended.
@@ -49,10 +50,6 @@ impl Supervisors {
     }
 
     /// Comes back when a supervisor has ended.
-    #[cfg_attr(
-        any(not(target_os = "linux"), qwed_portable),
-        expect(dead_code, reason = "warm interpreters are Linux's")
-    )]
     pub(super) async fn wait_for_end_of(&self, supervisor: Option<u32>) {
         while supervisor.is_some_and(|pid| self.lock().contains(&pid)) {
             tokio::time::sleep(END_INTERVAL).await;
@@ -135,7 +132,7 @@ pub(super) fn supervisor_command(control: OwnedFd) -> std::io::Result<Command> {
 
 /// The program to start as a supervisor: this one.
 fn own_binary() -> std::io::Result<PathBuf> {
-    if cfg!(all(target_os = "linux", not(qwed_portable))) {
+    if IS_SUPPORTED {
         // Also after the file was replaced by a newer one.
         return Ok(Path::new("/proc/self/exe").to_owned());
     }

@@ -88,10 +88,6 @@ impl UntrustedFolder {
     }
 
     /// Whether anything of the folder is in `folder`, or the other way round.
-    #[cfg_attr(
-        any(not(target_os = "linux"), qwed_portable),
-        expect(dead_code, reason = "warm interpreters are Linux's")
-    )]
     pub(super) fn overlaps(&self, folder: &Path) -> bool {
         self.holds(folder) || self.names.iter().any(|name| name.starts_with(folder))
     }

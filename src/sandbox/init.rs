@@ -17,7 +17,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::chdir;
 
-use super::report::READY;
+use super::linux::READY;
 
 /// The hidden first argument that makes our binary process 1 of a run.
 pub(super) const INIT_ARGUMENT: &str = "__init";

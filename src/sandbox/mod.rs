@@ -22,7 +22,8 @@ mod init;
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 mod launcher;
 mod links;
-#[cfg(all(target_os = "linux", not(qwed_portable)))]
+// All that the rest of the program takes from Linux is in here; elsewhere `portable` stands in for it.
+#[cfg_attr(not(all(target_os = "linux", not(qwed_portable))), path = "portable.rs")]
 mod linux;
 mod order;
 mod plan;
@@ -32,19 +33,12 @@ pub(crate) mod supervisor;
 mod tier;
 
 pub(crate) use error::{LaunchError, Layer};
-#[cfg(all(target_os = "linux", not(qwed_portable)))]
-pub(crate) use launcher::supported_abi;
 pub(crate) use links::{leads_through, places_on_the_way};
-#[cfg(all(target_os = "linux", not(qwed_portable)))]
-pub(crate) use linux::{
-    ControlGroup, ControlGroups, Look, MemoryWatch, SIGNAL_SCOPE_ABI, WATCH_INTERVAL, process_tree,
-};
-#[cfg(all(target_os = "linux", not(qwed_portable)))]
-pub(crate) use order::GroupLimits;
-pub(crate) use order::{GroupOrder, Order, Role};
+pub(crate) use linux::*;
+pub(crate) use order::{GroupLimits, GroupOrder, Order, Role};
 pub(crate) use plan::{ArtifactFolder, Limits, Plan, PlanError, Reach, may_be_readable};
 pub(crate) use remedies::remedy;
-pub(crate) use tier::Tier;
+pub(crate) use tier::{SIGNAL_SCOPE_ABI, Tier};
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -59,14 +53,7 @@ pub fn process_of_a_run() -> Option<ExitCode> {
             supervisor::sweep(Path::new(&arguments.next()?));
             Some(ExitCode::SUCCESS)
         }
-        #[cfg(all(target_os = "linux", not(qwed_portable)))]
-        launcher::LAUNCHER_ARGUMENT => {
-            let proc = arguments.next().unwrap_or_else(|| "/proc".into());
-            Some(launcher::become_python(Path::new(&proc)))
-        }
-        #[cfg(all(target_os = "linux", not(qwed_portable)))]
-        init::INIT_ARGUMENT => Some(init::reap_orphans()),
-        _ => None,
+        other => linux::process_of_a_run(other, arguments),
     }
 }
 

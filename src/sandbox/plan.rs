@@ -262,10 +262,6 @@ impl Plan {
 impl Plan {
     /// Whether the run has to stay one process, with threads: a script that has no process numbers
     /// of its own. The kill of that one process is then the end of the run.
-    #[cfg_attr(
-        any(not(target_os = "linux"), qwed_portable),
-        expect(dead_code, reason = "the filter that keeps it so is Linux's")
-    )]
     pub(crate) fn is_one_process(&self) -> bool {
         self.tier < Tier::T3 && self.tier > Tier::Off && self.programs == Programs::None
     }

@@ -29,7 +29,3 @@ pub(crate) enum Report {
     /// There was no run.
     NotStarted(LaunchError),
 }
-
-/// Written by an init and a launcher to the supervisor when they are ready.
-#[cfg(all(target_os = "linux", not(qwed_portable)))]
-pub(super) const READY: [u8; 1] = *b"\n";

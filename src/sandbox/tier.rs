@@ -4,6 +4,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+/// The first Landlock ABI that keeps signals within a domain (Linux 6.12).
+pub(crate) const SIGNAL_SCOPE_ABI: u8 = 6;
+
 /// The layers that a run is held by. Ordered: more is greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum Tier {
@@ -28,7 +31,7 @@ impl Tier {
     pub(crate) fn landlock_abi_min(self) -> u8 {
         match self {
             Self::Off | Self::T1 => 0,
-            Self::T2 => 6,
+            Self::T2 => SIGNAL_SCOPE_ABI,
             Self::T3 => 1,
         }
     }

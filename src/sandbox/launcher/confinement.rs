@@ -11,7 +11,7 @@ use nix::unistd::{getegid, geteuid};
 use serde::Serialize;
 
 use super::super::linux::syscalls::{self, Becomes, Filtered};
-use super::super::supervisor::file_tree;
+use super::super::supervisor::platform::file_tree;
 use super::super::{LaunchError, Order};
 use super::file_access::{self, RawRuleset};
 use super::resources;

@@ -30,10 +30,9 @@ use nix::unistd::{Pid, chdir, dup2_stdin, execve, execveat, getppid, setsid};
 use super::error::OsError;
 use super::linux::identity::{self, OwnProcess, RunUser};
 use super::linux::syscalls::{self, Becomes, Filtered, PROGRAM_FD};
-use super::linux::{capabilities, signal_scope};
+use super::linux::{READY, capabilities, signal_scope};
 use super::order::PYTHON_COMMAND;
 use super::plan::Programs;
-use super::report::READY;
 use super::{LaunchError, Order, Plan, Role, SIGNAL_SCOPE_ABI, Tier};
 use confinement::Confinement;
 

@@ -7,8 +7,8 @@ use std::ffi::OsStr;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use super::super::{ArtifactFolder, Order, Tier};
 use crate::folder::{Folder, Kind};
+use crate::sandbox::{ArtifactFolder, Order, Tier};
 
 /// Folders that are nested deeper than artifacts are ever read from are not copied.
 const DEPTH_MAX: usize = 32;

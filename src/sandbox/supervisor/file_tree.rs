@@ -15,9 +15,9 @@ use nix::sys::stat::{Mode, umask};
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::{chdir, pivot_root};
 
-use super::super::error::OsError;
-use super::super::linux::{DEVICES, SHARED_MEMORY};
-use super::super::{ArtifactFolder, LaunchError, Plan};
+use crate::sandbox::error::OsError;
+use crate::sandbox::linux::{DEVICES, SHARED_MEMORY};
+use crate::sandbox::{ArtifactFolder, LaunchError, Plan};
 
 /// Where the tree is laid out: a folder that every Linux has, and that no plan lists.
 const STAGE: &str = "/sys";

@@ -14,14 +14,13 @@ use nix::sys::wait::waitpid;
 use nix::unistd::{Gid, Pid, Uid, chdir, chown, fchdir, getegid, geteuid, sethostname};
 use rustix::mount::{OpenTreeFlags, open_tree};
 
-use super::super::error::OsError;
-use super::super::init::INIT_ARGUMENT;
-use super::super::launcher::LAUNCHER_ARGUMENT;
-use super::super::linux::identity::{OwnProcess, RunUser};
-use super::super::linux::{SignalScope, capabilities};
-use super::super::report::READY;
-use super::super::{ControlGroup, LaunchError, NOBODY, Order, SIGNAL_SCOPE_ABI, Tier};
 use super::file_tree::FileTree;
+use crate::sandbox::error::OsError;
+use crate::sandbox::init::INIT_ARGUMENT;
+use crate::sandbox::launcher::LAUNCHER_ARGUMENT;
+use crate::sandbox::linux::identity::{OwnProcess, RunUser};
+use crate::sandbox::linux::{READY, SignalScope, capabilities};
+use crate::sandbox::{ControlGroup, LaunchError, NOBODY, Order, SIGNAL_SCOPE_ABI, Tier};
 
 /// What the run's machine is called, inside.
 const HOST_NAME: &str = "sandbox";

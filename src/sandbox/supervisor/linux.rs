@@ -1,6 +1,10 @@
 //! Linux: a child subreaper, so that nothing the script starts can leave its tree, and at tier 3
 //! the process numbers of the run's own.
 
+mod copy_out;
+pub(in crate::sandbox) mod file_tree;
+mod launch;
+
 use std::io;
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
@@ -14,12 +18,13 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, setsid};
 
-use super::super::{ControlGroup, LaunchError, Order, Role, Tier};
-
-use super::super::linux::{Look, MemoryWatch, SignalScope, WATCH_INTERVAL, process_tree};
-use super::super::report::Report;
-use super::copy_out::CopyOut;
-use super::launch::{Init, Launched, launch};
+use self::copy_out::CopyOut;
+use self::launch::{Init, Launched, launch};
+use crate::sandbox::linux::SignalScope;
+use crate::sandbox::report::Report;
+use crate::sandbox::{
+    ControlGroup, LaunchError, Look, MemoryWatch, Order, Role, Tier, WATCH_INTERVAL, process_tree,
+};
 
 /// The first of the real-time signals (`signal(7)`); it stands for all of them.
 const REAL_TIME_SIGNAL: i32 = 34;

@@ -7,12 +7,9 @@
 //! removes the run's folder, and only then does it end. The server never kills it. It never decides
 //! anything about the script.
 
-#[cfg(all(target_os = "linux", not(qwed_portable)))]
-mod copy_out;
-#[cfg(all(target_os = "linux", not(qwed_portable)))]
-pub(super) mod file_tree;
-#[cfg(all(target_os = "linux", not(qwed_portable)))]
-mod launch;
+#[cfg_attr(all(target_os = "linux", not(qwed_portable)), path = "linux.rs")]
+#[cfg_attr(not(all(target_os = "linux", not(qwed_portable))), path = "portable.rs")]
+pub(super) mod platform;
 mod scratch;
 
 use std::fs::File;
@@ -26,15 +23,6 @@ use super::{LaunchError, Order, Tier};
 use self::scratch::Scratch;
 pub(crate) use self::scratch::{create_locked, sweep};
 use super::report::{LEFT_BEHIND, Report};
-
-#[cfg(all(target_os = "linux", not(qwed_portable)))]
-mod linux;
-#[cfg(all(target_os = "linux", not(qwed_portable)))]
-use linux as platform;
-#[cfg(not(all(target_os = "linux", not(qwed_portable))))]
-mod portable;
-#[cfg(not(all(target_os = "linux", not(qwed_portable))))]
-use portable as platform;
 
 /// The hidden first argument that makes our binary a supervisor.
 pub(crate) const SUPERVISE_ARGUMENT: &str = "__supervise";

@@ -15,10 +15,9 @@ use std::thread;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, setsid};
 
-use super::super::order::PYTHON_COMMAND;
-use super::super::{LaunchError, Order, Tier};
-
-use super::super::report::Report;
+use crate::sandbox::order::PYTHON_COMMAND;
+use crate::sandbox::report::Report;
+use crate::sandbox::{LaunchError, Order, Tier};
 
 enum Event {
     PythonEnded(io::Result<i32>),
