@@ -13,7 +13,8 @@ use crate::sandbox::{IS_SUPPORTED, NOBODY, Tier, supervisor};
 /// The attempts, each a function, and what prints those that worked.
 const ATTEMPTS: &str = include_str!("python/canary.py");
 
-/// What works at a tier although it is an attempt, and is documented: the gaps of the tier.
+/// Returns the known gaps of a tier: attempts that work although the tier is enforced, and are
+/// documented.
 fn known_gaps(tier: Tier) -> &'static [&'static str] {
     match tier {
         Tier::T3 => &[],
@@ -31,7 +32,7 @@ fn known_gaps(tier: Tier) -> &'static [&'static str] {
     }
 }
 
-/// Why the folder for temporary files cannot be used. `Display` is for the admin.
+/// An error of the folder for temporary files. `Display` is for the admin.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("TMPDIR is {}, which {problem}", .folder.display())]
 pub(crate) struct TemporaryFolderError {
@@ -40,7 +41,7 @@ pub(crate) struct TemporaryFolderError {
     problem: TemporaryFolderProblem,
 }
 
-/// What is wrong with it. Names no path: clients see it.
+/// The problem with the folder. Names no path: clients see it.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum TemporaryFolderProblem {
     #[error("is not absolute")]
@@ -56,7 +57,7 @@ pub(crate) enum TemporaryFolderProblem {
 }
 
 impl TemporaryFolderError {
-    /// What the admin can do.
+    /// The admin's remedy.
     pub(super) const REMEDY: &str = "set TMPDIR to a folder that the server may write to";
 
     /// The same without a path, for clients.

@@ -1,4 +1,4 @@
-//! What scripts run in and as: an interpreter, a plan, and proof that the plan holds.
+//! The containment of scripts: an interpreter, a plan, and proof that the plan holds.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use super::outcome::Ending;
 use super::untrusted::{Untrusted, UntrustedFolder};
 use super::{OneShotExecutor, ProjectRun, RunError, RunLimits};
 
-/// What scripts run in and as.
+/// An interpreter and the plan by which its scripts are contained.
 #[derive(Debug, Clone)]
 pub(crate) struct Contained {
     pub(super) interpreter: Interpreter,
@@ -92,7 +92,7 @@ impl Contained {
     }
 }
 
-/// Why a project cannot be contained. Names no path: clients see it.
+/// An error that keeps a project from being contained. Names no path: clients see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(crate) enum NotForProject {
     /// The files of the machine would not be out of reach.
@@ -115,14 +115,14 @@ pub(crate) enum NotForProject {
         "what tests may read cannot be opened to them; ask the admin to look at the server's log"
     )]
     Readable,
-    /// What is written would be among what is read.
+    /// The writable folder would be among what is read.
     #[error("the data folder must be outside of every folder that tests may read")]
     Writable,
 }
 
 impl NotForProject {
-    /// What there is no plan for, where `workspace` is the project's. The log has the path, by the name
-    /// that it has in the policy.
+    /// Translates an error of the plan, where `workspace` is the project's. The log has the path,
+    /// by the name that it has in the policy.
     fn of(error: &PlanError, workspace: &Path) -> Self {
         let key = |path| {
             if path == workspace { "workspace.root" } else { "sandbox.allowed_paths" }
@@ -153,7 +153,7 @@ impl NotForProject {
     }
 }
 
-/// Why scripts have nothing to run in.
+/// An error that leaves scripts with nothing to run in.
 #[derive(Debug, Error)]
 pub(crate) enum NotContained {
     /// No interpreter was found.
@@ -165,7 +165,7 @@ pub(crate) enum NotContained {
 }
 
 impl Contained {
-    /// What is told of it.
+    /// Returns the summary for callers.
     pub(super) fn ready(&self) -> Ready {
         let is_expected = self.passed_over.iter().all(|(_, obstacle)| obstacle.is_expected());
         // The fault, where there is one.
@@ -204,7 +204,7 @@ impl Containment {
         }
     }
 
-    /// Which sandbox the admin asks for.
+    /// Returns the sandbox that the admin asks for.
     pub(super) fn mode(&self) -> SandboxMode {
         self.mode
     }
@@ -214,8 +214,8 @@ impl Containment {
         self.finder.interpreter().await
     }
 
-    /// What scripts run in: the best tier that the admin takes and that holds, which `executor` is
-    /// used to try out.
+    /// Returns the best containment that the admin takes and that holds, which is tried out with
+    /// `executor`.
     pub(super) async fn get(&self, executor: &OneShotExecutor) -> Result<&Contained, NotContained> {
         self.found
             .get_or_try_init(|| async {
@@ -252,7 +252,7 @@ impl Containment {
         }
     }
 
-    /// What scripts run in at `tier`, if it holds.
+    /// Returns the containment at `tier`, if it holds.
     async fn try_tier(
         &self,
         tier: Tier,

@@ -1,4 +1,4 @@
-//! What this machine gives scripts to run in, for the admin to read.
+//! The diagnosis of this machine for the admin: the interpreter, and the sandbox that scripts get.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -45,12 +45,12 @@ const LAYERS: [Layer; 7] = [
     Layer::Seccomp,
 ];
 
-/// What scripts would run in, or why they would not.
+/// The state of everything that scripts need.
 #[derive(Debug)]
 pub(crate) struct Diagnosis {
     /// The interpreter and its version.
     pub(crate) interpreter: Result<(PathBuf, String), FindError>,
-    /// Why scripts can read the home folder, if they can.
+    /// The reasons why scripts can read the home folder, if they can.
     pub(crate) exposures: Vec<HomeExposure>,
     /// The distributions that scripts can import, with their versions; None is one that they
     /// cannot.
@@ -61,9 +61,9 @@ pub(crate) struct Diagnosis {
     pub(crate) passed_over: Vec<(Tier, Obstacle)>,
     /// The layers, each with whether scripts have it.
     pub(crate) layers: Vec<(Layer, LayerState)>,
-    /// What a run may use up.
+    /// The limits of a run.
     pub(crate) limits: Option<Limits>,
-    /// What bounds the memory of runs: the control groups, or why they do not.
+    /// The control groups that bound the memory of runs, or the reason why they do not.
     pub(crate) control_groups: Result<String, String>,
     /// The newest Landlock ABI of this kernel that is known here.
     pub(crate) landlock_abi: u8,
@@ -71,16 +71,16 @@ pub(crate) struct Diagnosis {
     pub(crate) refusal: Option<String>,
 }
 
-/// Whether scripts have a layer.
+/// The state of a layer for scripts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LayerState {
     /// They have it, and a test script did not get past it.
     Enforced,
     /// They do not.
     Missing {
-        /// Why not.
+        /// The reason.
         why: String,
-        /// What the admin can do.
+        /// The admin's remedy.
         remedy: Option<String>,
     },
     /// Nobody knows: it did not come to that, for this reason.
@@ -152,13 +152,13 @@ impl OneShotExecutor {
         }
     }
 
-    /// Whether an interpreter may be started just to see what is in it: with what is installed it may
-    /// load code of the workspace, which has to be held to its files.
+    /// Returns whether an interpreter may be started just to see which packages it has: installed
+    /// ones may load code of the workspace, which has to be held to its files.
     fn may_look_inside(&self, contained: &Contained) -> bool {
         contained.plan.tier >= Tier::T2 || self.untrusted().is_none()
     }
 
-    /// Which packages a script can import.
+    /// Returns the packages that a script can import.
     async fn packages(&self, contained: &Contained) -> BTreeMap<String, Option<String>> {
         let found = self.ask_for_packages(contained, &json!(PACKAGES)).await;
         found.into_iter().filter_map(|(_, name, version)| Some((name?, version))).collect()

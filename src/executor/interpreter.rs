@@ -1,5 +1,5 @@
-//! Where Python is. Asked once: on many machines `python3` is a shell script of a version manager
-//! that takes longer than Python itself.
+//! The search for Python. Done once: on many machines `python3` is a shell script of a version
+//! manager that takes longer than Python itself.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -26,25 +26,27 @@ pub(super) struct Interpreter {
     pub(super) version: String,
     /// The program, and what it reads.
     pub(super) reach: Reach,
-    /// What has run outside of the sandbox: the program, its libraries, its standard library.
+    /// Files that have run outside of the sandbox: the program, its libraries, its standard
+    /// library.
     pub(super) own: Vec<PathBuf>,
     /// The folders of installed packages, with those that lines of `.pth` files name.
     pub(super) packages: Vec<PathBuf>,
     /// The whole environment of a script, but for what points into its scratch folder.
     pub(super) environment: Vec<(String, String)>,
-    /// Why scripts can read the home folder of the server's user, if they can.
+    /// The reasons why scripts can read the home folder of the server's user, if they can.
     pub(super) exposures: Vec<HomeExposure>,
 }
 
 /// A folder that scripts can read, and that is the home folder or above it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HomeExposure {
-    /// What names it: `PYTHONPATH`, or a `.pth` file.
+    /// The origin of the folder's name: `PYTHONPATH`, or a `.pth` file.
     pub(crate) origin: &'static str,
     pub(crate) folder: PathBuf,
 }
 
-/// Why there is no interpreter. No path: this is shown to clients. The log has the details.
+/// An error that leaves the server without an interpreter. Names no path: clients see it. The log
+/// has the details.
 #[derive(Debug, Clone, Error)]
 pub(crate) enum FindError {
     /// Only what the admin named was tried.
@@ -75,7 +77,7 @@ pub(crate) enum FindError {
 }
 
 impl FindError {
-    /// What was tried, for the admin.
+    /// Returns the candidates that were tried, for the admin.
     pub(crate) fn tried(&self) -> &[Unusable] {
         match self {
             Self::Configured(unusable) | Self::InWorkspace(unusable) => {
@@ -111,31 +113,31 @@ impl fmt::Display for Unusable {
     }
 }
 
-/// Why one candidate cannot be used.
+/// An error that makes a candidate unusable.
 #[derive(Debug, Clone, Error)]
 pub(crate) enum ProbeError {
-    /// It depends on the server's current folder what that is.
+    /// Depends on the server's current folder.
     #[error("it is a relative path")]
     Relative,
-    /// It is not to be started outside of the sandbox.
+    /// Is not to be started outside of the sandbox.
     #[error("it is in the workspace, or is led to by something there")]
     InWorkspace,
-    /// It is not there, or is no program. The error of the system.
+    /// Is not there, or is no program. The error of the system.
     #[error("it does not start: {0}")]
     Start(String),
-    /// It did not answer in time.
+    /// Did not answer in time.
     #[error("it does not answer")]
     Timeout,
     /// The dynamic loader ended it.
     #[error("a shared library that it needs is missing")]
     LibraryMissing,
-    /// It ended with an error.
+    /// Ended with an error.
     #[error("it is not Python, or is damaged: it ended with {0}")]
     Failed(ExitStatus),
-    /// It is something else.
+    /// Is something else.
     #[error("it is not Python")]
     NotPython,
-    /// It is too old.
+    /// Is too old.
     #[error("it is Python {0}.{1}")]
     TooOld(u32, u32),
 }

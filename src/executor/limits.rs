@@ -1,26 +1,26 @@
-//! What one run may take.
+//! The bounds of one run, and the timeouts around it.
 
 use std::time::Duration;
 
 /// The most bytes of stdout, and of stderr, that are kept. The text about it is in `output`.
 pub(crate) const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 
-/// How long the end of a run is waited for before somebody is told that it does not come. It takes
-/// milliseconds; this is for a machine that is out of memory or CPU. It goes on being tried.
+/// The wait for the end of a run before an error is returned. An end takes milliseconds; this is
+/// for a machine that is out of memory or CPU. The kill goes on being tried.
 pub(super) const END_PATIENCE: Duration = Duration::from_secs(15);
 
-/// How long the folder of a run that has ended is waited for. A script can leave so many files that
-/// their removal takes longer; it goes on while the result is told.
+/// The wait for the removal of the folder of a run that has ended. A script can leave so many files
+/// that their removal takes longer; it goes on behind the result.
 pub(super) const REMOVAL_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long output is waited for after every process of a run is dead. Only a writer that is no
-/// descendant (a descriptor passed over a socket) can hold the pipe open that long.
+/// The wait for output after every process of a run is dead. Only a writer that is no descendant (a
+/// descriptor passed over a socket) can hold the pipe open that long.
 pub(super) const DRAIN_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// How long an interpreter may take to tell where it is.
+/// The longest time in which an interpreter answers the probe.
 pub(super) const PROBE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long the script may take that tries the sandbox out. It takes a tenth of a second.
+/// The longest time of the script that tries the sandbox out. It takes a tenth of a second.
 pub(super) const CANARY_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The CPU time that each process of a run gets beyond the run's wall-clock time: it never ends a

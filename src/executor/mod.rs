@@ -121,7 +121,7 @@ pub(crate) type ShutDown<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 pub(crate) type Readiness<'a> =
     Pin<Box<dyn Future<Output = Result<Option<Ready>, SandboxUnavailable>> + Send + 'a>>;
 
-/// What is installed, being found out.
+/// A future list of installed packages.
 pub(crate) type TakeInventory<'a> = Pin<Box<dyn Future<Output = Option<Inventory>> + Send + 'a>>;
 
 /// A run that is going on.
@@ -136,7 +136,7 @@ pub(crate) struct ProjectRun {
     pub(crate) source: String,
     /// The folder of its code, without links.
     pub(crate) workspace: PathBuf,
-    /// What it may read besides that and Python's own: absolute paths.
+    /// Further readable paths, besides that and Python's own: absolute ones.
     pub(crate) readable: Vec<PathBuf>,
     /// A folder that nothing of this may overlap but `artifacts`, which is in it.
     pub(crate) closed: PathBuf,

@@ -1,4 +1,4 @@
-//! Why a run has less than it could: what is told to clients, and what to the admin.
+//! The reasons why a run has less than it could, for clients and for the admin.
 
 use std::fmt;
 
@@ -71,7 +71,7 @@ impl fmt::Display for SandboxUnavailable {
     }
 }
 
-/// Why a tier cannot be had. `Display` is for the admin: it has paths.
+/// The reason why a tier is unavailable. `Display` is for the admin: it has paths.
 #[derive(Debug, Clone, Error)]
 pub(crate) enum Obstacle {
     /// The kernel's Landlock is older than the tier needs.
@@ -104,7 +104,7 @@ impl Obstacle {
         }
     }
 
-    /// What the admin can do.
+    /// Returns the admin's remedy.
     pub(crate) fn remedy(&self) -> Option<&'static str> {
         match self {
             Self::Launch(error) => Some(sandbox::remedy(error)),
@@ -144,7 +144,7 @@ impl Obstacle {
         }
     }
 
-    /// Whether it is a setting: the same one is in the way of every tier.
+    /// Returns whether the obstacle is a setting, which is in the way of every tier.
     pub(super) fn is_of_settings(&self) -> bool {
         match self {
             Self::Plan(_) | Self::TemporaryFolder(_) => true,
@@ -152,7 +152,7 @@ impl Obstacle {
         }
     }
 
-    /// Whether it is known that some kernels and containers do not have this. Everything else is a
+    /// Returns whether some kernels and containers are known to lack this. Everything else is a
     /// fault, and nobody should have less by it without hearing of it.
     pub(crate) fn is_expected(&self) -> bool {
         match self {
@@ -169,19 +169,18 @@ fn describe_abi(abi: u8) -> String {
     if abi == 0 { "none".to_owned() } else { format!("ABI {abi}") }
 }
 
-/// What scripts run in, as far as it is told to those who ask for a run.
+/// The containment of scripts, as those see it who ask for a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ready {
     pub(crate) tier: Tier,
-    /// Why it is not the best tier that the admin takes, if it is not.
+    /// The reason why it is not the best tier that the admin takes, if it is not.
     pub(crate) step_down: Option<StepDown>,
 }
 
-/// Why scripts run at a lower tier than the best one that the admin takes. Names no path: clients
-/// see it.
+/// The step down from the best tier that the admin takes. Names no path: clients see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StepDown {
     pub(crate) reason: String,
-    /// Whether it is known that such machines do not have more.
+    /// True if such machines are known not to have more.
     pub(crate) is_expected: bool,
 }

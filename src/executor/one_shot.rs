@@ -38,7 +38,7 @@ pub(crate) struct OneShotExecutor {
     removals: Arc<Semaphore>,
 }
 
-/// How many folders may be in removal behind the results of their runs.
+/// The most folders whose removal goes on behind the results of their runs.
 const REMOVALS_MAX: usize = 4;
 
 impl OneShotExecutor {
@@ -54,7 +54,7 @@ impl OneShotExecutor {
         }
     }
 
-    /// What scripts run in and as; found out at the first call.
+    /// Returns the containment of scripts; found at the first call.
     pub(crate) async fn contained(&self) -> Result<&Contained, NotContained> {
         // Before any process of ours is there that would have to be moved.
         self.groups.find().await;
@@ -68,7 +68,7 @@ impl OneShotExecutor {
         self.containment.interpreter().await
     }
 
-    /// Which sandbox the admin asks for.
+    /// Returns the sandbox that the admin asks for.
     pub(super) fn mode(&self) -> SandboxMode {
         self.containment.mode()
     }

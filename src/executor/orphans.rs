@@ -18,7 +18,7 @@ mod platform {
 
     use crate::sandbox::process_tree;
 
-    /// How long to wait for killed processes before they are killed again: at first, and at most.
+    /// The wait for killed processes before they are killed again: at first, and at most.
     const ROUND: Duration = Duration::from_millis(1);
     const ROUND_MAX: Duration = Duration::from_millis(200);
 

@@ -1,4 +1,4 @@
-//! How a run ended, and what it printed.
+//! The outcome of a run: its end, and its output.
 
 use std::time::Duration;
 
@@ -14,20 +14,20 @@ pub(crate) struct Outcome {
     pub(crate) stderr: Captured,
     /// From the start of the run until its last process was dead.
     pub(crate) duration: Duration,
-    /// What held it; None if it never started.
+    /// The tier that held the run; `None` if it never started.
     pub(crate) tier: Option<Tier>,
-    /// What bounded its memory; None if nothing did.
+    /// The bound of the run's memory; `None` if there was none.
     pub(crate) memory_bound: Option<MemoryBound>,
-    /// Where its interpreter came from.
+    /// The origin of the run's interpreter.
     pub(crate) start: Start,
 }
 
-/// Where the interpreter of a run came from.
+/// The origin of a run's interpreter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Start {
-    /// It was started for the run.
+    /// Started for the run.
     Cold,
-    /// It was forked from one that had loaded what verifications use.
+    /// Forked from one that had loaded what verifications use.
     Warm,
 }
 
@@ -45,30 +45,30 @@ impl Outcome {
         }
     }
 
-    /// Whether the script ended by itself and said all that it had to say, whatever its exit code:
-    /// a claim that is refuted is a result.
+    /// Returns whether the script ended by itself with its whole output, whatever its exit code: a
+    /// claim that is refuted is a result.
     pub(crate) fn is_result(&self) -> bool {
         let is_whole = !self.stdout.is_truncated && !self.stderr.is_truncated;
         is_whole && matches!(self.ending, Ending::Exited(0..))
     }
 
-    /// How long it took, in milliseconds.
+    /// Returns the duration in milliseconds.
     pub(crate) fn duration_ms(&self) -> u64 {
         u64::try_from(self.duration.as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// What was printed, one stream behind the other.
+    /// Returns the output, one stream behind the other.
     pub(crate) fn printed(&self) -> String {
         [self.stdout.text.as_str(), self.stderr.text.as_str()].join("\n")
     }
 
-    /// How many bytes of output there are.
+    /// Returns the size of the output in bytes.
     pub(crate) fn output_bytes(&self) -> usize {
         self.stdout.text.len() + self.stderr.text.len()
     }
 }
 
-/// Why a run is over.
+/// The end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// Python ended; its exit code, or the negative number of the signal that killed it.
@@ -105,11 +105,11 @@ impl Ending {
     }
 }
 
-/// What was printed to one stream.
+/// The captured output of one stream.
 #[derive(Debug, Default)]
 pub(crate) struct Captured {
     /// The text, invalid UTF-8 replaced, trailing white space removed.
     pub(crate) text: String,
-    /// Whether the stream went on after the cap, so that the run was killed.
+    /// True if the stream went on after the cap, so that the run was killed.
     pub(crate) is_truncated: bool,
 }

@@ -4,7 +4,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use super::outcome::Captured;
 
-/// What is told behind a stream that was cut at this many bytes.
+/// Returns the notice behind a stream that was cut at this many bytes.
 fn truncation(bytes_max: usize) -> String {
     let megabytes = bytes_max.div_ceil(1024 * 1024);
     format!("\n\n[WARNING: OUTPUT TRUNCATED DUE TO {megabytes}MB SIZE CAP. PROCESS TERMINATED.]")
@@ -20,7 +20,7 @@ pub(super) struct Capture<R> {
     end: Option<ReadEnd>,
 }
 
-/// Why reading stopped.
+/// The reason why reading stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReadEnd {
     /// Nobody writes to the stream any more.
@@ -63,12 +63,12 @@ impl<R: AsyncRead + Unpin> Capture<R> {
         }
     }
 
-    /// Whether there was more than the cap.
+    /// Returns whether there was more than the cap.
     pub(super) fn is_capped(&self) -> bool {
         self.end == Some(ReadEnd::Capped)
     }
 
-    /// Whether there is room for more, and anything to expect.
+    /// Returns whether there is room for more, and more may come.
     pub(super) fn has_room(&self) -> bool {
         self.end.is_none()
     }

@@ -1,4 +1,4 @@
-//! What an interpreter is asked, outside of the sandbox and before any script.
+//! The probe of an interpreter, outside of the sandbox and before any script.
 
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt as _;
@@ -30,10 +30,10 @@ const PROBE: &str = include_str!("python/probe.py");
 const WITHHELD_PREFIXES: [&str; 10] =
     ["QWED_", "PYTHON", "LD_", "DYLD_", "BASH_ENV", "BASH_FUNC_", "ENV", "PERL5", "NODE_", "RUBY"];
 
-/// How much of what an interpreter writes to its standard error is kept: its end.
+/// The most characters of an interpreter's standard error that are kept: its end.
 const STDERR_CHARS_MAX: usize = 1000;
 
-/// What an interpreter does before a script. Compiled once: that takes longer than all it does.
+/// The bootstrap, which runs before a script. Compiled once: that takes longer than all it does.
 const BOOTSTRAP: &str = concat!(
     include_str!("python/bootstrap.py"),
     "\nsource = main['script'].read()",
@@ -56,15 +56,16 @@ const FORWARDED_VARIABLES: [&str; 2] = [PATH, PYTHON_PATH];
 const PATH: &str = "PATH";
 const PYTHON_PATH: &str = "PYTHONPATH";
 
-/// How many threads the libraries below `NumPy` start. One: a result does not depend on the number
-/// of cores, and a large machine does not use up the threads that a run may have.
+/// The variables that set the number of threads of the libraries below `NumPy`. One thread: a
+/// result does not depend on the number of cores, and a large machine does not use up the threads
+/// that a run may have.
 const THREADS: [&str; 3] = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"];
 
 /// The order of a set of texts depends on this number, so that a script prints the same each time it
 /// is run. It is the same for scripts that are started alone and for those that are forked.
 const HASH_SEED: (&str, &str) = ("PYTHONHASHSEED", "0");
 
-/// What [`PROBE`] prints.
+/// The output of [`PROBE`].
 #[derive(Deserialize)]
 struct Answer {
     executable: PathBuf,

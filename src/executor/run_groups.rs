@@ -1,4 +1,4 @@
-//! Which runs have a control group of their own, and what bounds the memory of a run.
+//! The control groups of runs, and the bound of a run's memory.
 //!
 //! A group that bounds memory counts what nobody else can: everything that the kernel keeps for the
 //! run, at every moment. The watch of `memory` goes on beside it, since its limit is the one that is
@@ -16,11 +16,11 @@ use crate::sandbox::{
     ControlGroup, ControlGroups, GroupLimits, GroupOrder, Plan, SIGNAL_SCOPE_ABI, Tier,
 };
 
-/// How often, and how long apart, a group is tried to be removed behind a run.
+/// The number of tries to remove a group behind a run, and the interval between them.
 const REMOVAL_TRIES: u32 = 100;
 const REMOVAL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// What bounds the memory of all processes of a run.
+/// The bound of the memory of all processes of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) enum MemoryBound {
     /// The kernel, at every moment, with everything that it keeps for the run.
@@ -32,7 +32,7 @@ pub(crate) enum MemoryBound {
 }
 
 impl MemoryBound {
-    /// What bounds a run for which this group was ordered.
+    /// Returns the bound of a run for which this group was ordered.
     pub(super) fn of_run(group: Option<&GroupOrder>) -> Self {
         match group.and_then(|group| group.limits.memory_bytes) {
             Some(_) => Self::ControlGroup,
@@ -56,7 +56,8 @@ pub(super) struct RunGroups {
 }
 
 impl RunGroups {
-    /// Where tests want the machine to have none, none is looked for.
+    /// Makes the control groups of a server; where tests want the machine to have none, none is
+    /// looked for.
     pub(super) fn new(is_absent: bool) -> Self {
         let groups = Self::default();
         if is_absent {
@@ -103,7 +104,7 @@ impl RunGroups {
         *self.lock_paused() = Some((Instant::now() + PAUSE, reason.to_owned()));
     }
 
-    /// Why no group is made now; none if they are.
+    /// Returns the reason why no group is made now; `None` if groups are made.
     fn paused(&self) -> MutexGuard<'_, Option<(Instant, String)>> {
         let mut paused = self.lock_paused();
         if paused.as_ref().is_some_and(|(until, _)| *until <= Instant::now()) {
@@ -159,7 +160,7 @@ impl RunGroups {
     }
 }
 
-/// Where the groups are made.
+/// The place where the groups are made.
 #[derive(Debug)]
 struct Place(ControlGroups);
 
@@ -193,7 +194,8 @@ impl Place {
     }
 }
 
-/// What a run may have, and what it may leave in file systems that are in memory.
+/// Returns the limits of a run's group: the memory of its processes, and of its files in file
+/// systems that are in memory.
 fn limits(plan: &Plan) -> GroupLimits {
     let limits = &plan.limits;
     let artifacts = plan.artifacts.as_ref().map_or(0, |artifacts| artifacts.bytes_max);

@@ -1,4 +1,4 @@
-//! What this process holds in memory stays there.
+//! The secrecy of this process's memory.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 

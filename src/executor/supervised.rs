@@ -16,10 +16,10 @@ use super::output::Capture;
 use super::supervisors::{Listed, Supervisors, Unended, supervisor_command};
 use crate::sandbox::report::{LEFT_BEHIND, REPORT_BYTES_MAX, Report};
 
-/// How long a supervisor may be silent before it counts as stopped.
+/// The longest silence of a supervisor before it counts as stopped.
 const STOPPED_MAX: Duration = Duration::from_secs(1);
 
-/// What made the server stop following a run.
+/// The reason why the server stopped following a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
     /// The supervisor has reported, or is gone.
@@ -30,12 +30,12 @@ pub(super) enum Cause {
     Cancelled,
 }
 
-/// How far a run has come to its end.
+/// The end of a run, as far as it has come.
 pub(super) enum End {
     Reported(Report),
     /// Something killed the supervisor.
     SupervisorDied,
-    /// It was asked for, and does not come.
+    /// The end was asked for, and does not come.
     Unended,
 }
 
@@ -109,7 +109,7 @@ impl Supervised {
         End::Reported(report)
     }
 
-    /// Whether the supervisor says something, or ends, before the patience for that does.
+    /// Returns whether the supervisor reports, or ends, within the patience for that.
     async fn is_reported_in_time(&mut self) -> bool {
         let received = receive(&mut self.from_supervisor, &mut self.report);
         let pid = self.supervisor.id();

@@ -14,7 +14,7 @@ use super::{RunError, orphans};
 use crate::sandbox::IS_SUPPORTED;
 use crate::sandbox::supervisor::{SUPERVISE_ARGUMENT, SWEEP_ARGUMENT};
 
-/// How often to look whether a supervisor has ended.
+/// The interval between two looks at whether a supervisor has ended.
 const END_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The supervisors that live, and what they have not come to an end with.
@@ -25,7 +25,7 @@ pub(super) struct Supervisors {
     pids: Arc<Mutex<HashSet<u32>>>,
     /// The runs that do not end although they were killed.
     unended: Arc<AtomicUsize>,
-    /// Whether what earlier servers left was looked for.
+    /// True if the sweep for what earlier servers left was started.
     has_swept: Arc<AtomicBool>,
 }
 

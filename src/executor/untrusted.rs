@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 use crate::sandbox::{leads_through, places_on_the_way};
 
-/// How much is read of a file that may name an interpreter.
+/// The most bytes that are read of a file that may name an interpreter.
 const NAMING_BYTES_MAX: u64 = 64 * 1024;
-/// How many scripts may be the interpreters of one another (`execve(2)`).
+/// The most scripts that may be the interpreters of one another (`execve(2)`).
 const SCRIPTS_MAX: usize = 5;
 
 type Tell = dyn Fn() -> Result<Option<PathBuf>, String> + Send + Sync;
@@ -41,7 +41,7 @@ impl Untrusted {
         Self { tell: Some(Arc::new(tell)) }
     }
 
-    /// Whether there never is one.
+    /// Returns whether there never is such a folder.
     pub(super) fn is_none(&self) -> bool {
         self.tell.is_none()
     }
@@ -67,34 +67,35 @@ pub(crate) struct UntrustedFolder {
 }
 
 impl UntrustedFolder {
-    /// None if it is not there.
+    /// Looks the folder up; `None` if it is not there.
     pub(crate) fn new(folder: &Path) -> Option<Self> {
         let real = fs::canonicalize(folder).ok()?;
         let identity = identity(&real)?;
         Some(Self { names: [folder.to_owned(), real], identity })
     }
 
-    /// Whether the folder has a say in what `path` is: as it is written, or by any link on its way.
+    /// Returns whether the folder takes part in the resolution of `path`: as it is written, or by
+    /// any link on its way.
     pub(crate) fn holds(&self, path: &Path) -> bool {
         self.names.iter().any(|name| path.starts_with(name) || leads_through(path, name))
             || self.is_mounted_above(path)
     }
 
-    /// Whether the folder is above `path` by another mount of it.
+    /// Returns whether the folder is above `path` by another mount of it.
     fn is_mounted_above(&self, path: &Path) -> bool {
         let places = places_on_the_way(path).unwrap_or_default();
         let mut above = places.iter().flat_map(|place| place.ancestors());
         above.any(|folder| identity(folder) == Some(self.identity))
     }
 
-    /// Whether anything of the folder is in `folder`, or the other way round.
+    /// Returns whether anything of the folder is in `folder`, or the other way round.
     pub(super) fn overlaps(&self, folder: &Path) -> bool {
         self.holds(folder) || self.names.iter().any(|name| name.starts_with(folder))
     }
 
-    /// Whether to start the program at `path` would be to run code of the folder, as far as can be
-    /// seen from outside: where it is, which interpreter the first line of a script names, and from
-    /// where a virtual environment takes its standard library (PEP 405: `home`).
+    /// Returns whether to start the program at `path` would be to run code of the folder, as far as
+    /// can be seen from outside: where the program is, which interpreter the first line of a script
+    /// names, and from where a virtual environment takes its standard library (PEP 405: `home`).
     pub(super) fn is_started_by(&self, path: &Path) -> bool {
         let beside = path.parent();
         let above = beside.and_then(Path::parent);
@@ -105,7 +106,8 @@ impl UntrustedFolder {
             || home.into_iter().any(|home| self.holds(&home))
     }
 
-    /// Whether a script, or the script that is its interpreter, names a program in the folder.
+    /// Returns whether a script, or the script that is its interpreter, names a program in the
+    /// folder.
     fn is_named_by(&self, script: &Path, scripts_max: usize) -> bool {
         named_by_script(script).iter().any(|program| {
             self.holds(program) || (scripts_max > 0 && self.is_named_by(program, scripts_max - 1))
@@ -121,7 +123,7 @@ impl UntrustedFolder {
         std::env::join_paths(kept).unwrap_or_default()
     }
 
-    /// Whether a value of the environment names anything in the folder.
+    /// Returns whether a value of the environment names anything in the folder.
     pub(super) fn is_named_in(&self, value: &OsStr) -> bool {
         std::env::split_paths(value).any(|path| path.is_absolute() && self.holds(&path))
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::executor::Outcome;
 use crate::runs::ScriptError;
 
-/// Where a job stands. Changes go one way: queued, running, ended; a job that is cancelled while it
+/// The state of a job. Changes go one way: queued, running, ended; a job that is cancelled while it
 /// waits skips the middle.
 #[derive(Debug, Clone)]
 pub(crate) enum JobState {
@@ -18,7 +18,7 @@ pub(crate) enum JobState {
 }
 
 impl JobState {
-    /// How many bytes of output are kept.
+    /// Returns the bytes of output that are kept.
     pub(crate) fn output_bytes(&self) -> usize {
         match self {
             Self::Ended(JobEnd::Ran(outcome)) => outcome.output_bytes(),
@@ -27,13 +27,13 @@ impl JobState {
     }
 }
 
-/// How a job ended. Cheap to clone.
+/// The end of a job. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) enum JobEnd {
-    /// It ran until it ended, or until its time was up.
+    /// Ran until it ended, or until its time was up.
     Ran(Arc<Outcome>),
-    /// It could not be run.
+    /// Could not be run.
     NotRun(Arc<ScriptError>),
-    /// It was cancelled.
+    /// Was cancelled.
     Cancelled,
 }

@@ -19,17 +19,18 @@ use super::job::{JobEnd, JobState};
 /// Bounds of the registry.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct JobLimits {
-    /// How many jobs run at once. More would only slow each other down.
+    /// The most jobs that run at once. More would only slow each other down.
     pub(crate) running_max: usize,
-    /// How many wait. At two minutes each, five at a time, the last of them waits 40 minutes.
+    /// The most jobs that wait. At two minutes each, five at a time, the last of them waits 40
+    /// minutes.
     pub(crate) queue_len_max: usize,
-    /// How much output of ended jobs is kept; 2 MiB is the most that one job has.
+    /// The most output of ended jobs that is kept; one job has 2 MiB at most.
     pub(crate) output_bytes_max: usize,
-    /// How many jobs are known, whatever their state.
+    /// The most jobs that are known, whatever their state.
     pub(crate) jobs_max: usize,
-    /// What one job may take.
+    /// The limits of one job.
     pub(crate) run: RunLimits,
-    /// How long a job is kept after its last change.
+    /// The time for which a job is kept after its last change.
     pub(crate) ttl: Duration,
 }
 
@@ -47,7 +48,7 @@ impl JobLimits {
     }
 }
 
-/// Why a job was not placed. Its `Display` is what the model reads.
+/// A refusal of a new job. Its `Display` is what the model reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(crate) enum PlaceError {
     /// Too many wait already.

@@ -1,4 +1,4 @@
-//! What can go wrong on the way into the sandbox, one variant for each step.
+//! The errors of a launch, one variant for each step.
 
 use std::io;
 use std::path::PathBuf;
@@ -27,15 +27,15 @@ impl From<nix::Error> for OsError {
 }
 
 impl OsError {
-    /// Whether the kernel says that this is not to be had here: it does not have it, or a policy or
-    /// a limit of the machine forbids it.
+    /// Returns whether the kernel refuses the call: it lacks the feature, or a policy or a limit of
+    /// the machine forbids it.
     fn is_refusal(self) -> bool {
         use nix::libc::{EACCES, EINVAL, ENOSPC, ENOSYS, EPERM, EUSERS};
 
         [EPERM, EACCES, ENOSYS, EINVAL, ENOSPC, EUSERS].contains(&self.0)
     }
 
-    /// Whether something is not there.
+    /// Returns whether a file is missing.
     pub(super) fn is_missing(self) -> bool {
         self.0 == nix::libc::ENOENT
     }
@@ -63,7 +63,7 @@ pub(crate) enum Layer {
     Start,
 }
 
-/// Why a run could not be brought into the sandbox. `Display` names no path: clients see it.
+/// An error that kept a run from starting in the sandbox. `Display` names no path: clients see it.
 #[derive(Debug, Clone, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub(crate) enum LaunchError {
     #[error("this system has no kernel sandbox that the server knows")]
@@ -138,7 +138,7 @@ impl Layer {
         }
     }
 
-    /// What the layer is called, for people.
+    /// Returns the layer's name, for people.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Namespaces => "namespaces",
@@ -154,8 +154,8 @@ impl Layer {
 }
 
 impl LaunchError {
-    /// Whether this kernel or container has no namespaces, or does not let this user mount anything
-    /// in them: known reasons to have less than tier 3. Whatever else fails there is a fault.
+    /// Returns whether this kernel or container has no namespaces, or does not let this user mount
+    /// anything in them: known reasons to have less than tier 3. All other errors are faults.
     pub(crate) fn is_without_namespaces(&self) -> bool {
         match self {
             Self::CreateNamespaces(error)

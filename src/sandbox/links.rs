@@ -1,4 +1,5 @@
-//! Which files and links of the machine have to be there for a path to lead where it leads.
+//! The symlink closure of a set of paths: the files, folders and links of the machine that have to
+//! be there for each path to resolve to the same file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -16,7 +17,7 @@ pub(super) struct LinkClosure {
     way: Way,
 }
 
-/// What has to be there so that a path leads where it leads.
+/// The places on the way to a path.
 #[derive(Debug, Default)]
 struct Way {
     /// Each link, and what it says.
@@ -67,8 +68,8 @@ impl LinkClosure {
     }
 }
 
-/// Whether something in `folder`, which is a real path, has a say in where `path` leads, as far as
-/// it leads anywhere.
+/// Returns whether something in `folder`, which is a real path, takes part in the resolution of
+/// `path`, as far as `path` resolves.
 pub(crate) fn leads_through(path: &Path, folder: &Path) -> bool {
     let mut way = Way::default();
     resolve(path, &mut way);

@@ -1,4 +1,4 @@
-//! What a script can reach, and how the kernel holds it to that.
+//! The confinement of a script: what it can reach, and how the kernel holds it to that.
 //!
 //! A [`Plan`] says as data what is readable, writable and how much of everything there is. Two of
 //! our own processes make it true for one run, in this order:

@@ -1,4 +1,4 @@
-//! What a run is told on its way: from the server to the supervisor, and on to the launcher.
+//! The order for a run, as it goes from the server to the supervisor, and on to the launcher.
 
 use std::io::{self, BufRead as _, BufReader, Read};
 use std::path::PathBuf;
@@ -7,19 +7,19 @@ use serde::{Deserialize, Serialize};
 
 use super::Plan;
 
-/// What Python is told to do: run the compiled bootstrap, which finds the script behind itself.
+/// Python's command: it runs the compiled bootstrap, which finds the script behind itself.
 ///
 /// The bootstrap has a namespace of its own: what it leaves in the interpreter's hooks must not hold
 /// the script's names when the interpreter ends.
 pub(crate) const PYTHON_COMMAND: &str = "script = open(0, 'rb', closefd=False)
 exec(__import__('marshal').load(script), {'main': globals()})";
 
-/// What the launched interpreter is.
+/// The role of the interpreter that is launched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Role {
-    /// It runs one script, and has no rights but the script's.
+    /// Runs one script, and has no rights but the script's.
     Script,
-    /// It forks itself for each script, and each of its children takes its rights away from itself.
+    /// Forks itself for each script, and each of its children takes its rights away from itself.
     /// Tier 3 only.
     ForkServer,
 }
@@ -27,7 +27,7 @@ pub(crate) enum Role {
 /// One run, but for its script. Sent as a line of JSON; what Python reads comes behind it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
-    /// What the run may reach.
+    /// The reach and the limits of the run.
     pub(crate) plan: Plan,
     pub(crate) role: Role,
     /// The folder to create for the run where it has no file tree of its own.
@@ -38,7 +38,7 @@ pub(crate) struct Order {
     pub(crate) cpu_seconds: u64,
     /// The control group to make for the run.
     pub(crate) group: Option<GroupOrder>,
-    /// How many bytes follow: the bootstrap's marshalled code, and the script.
+    /// The bytes that follow: the bootstrap's marshalled code, and the script.
     pub(crate) input_bytes: usize,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct GroupOrder {
     pub(crate) limits: GroupLimits,
 }
 
-/// What the processes of a control group may use, all together.
+/// The limits of a control group, for all its processes together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct GroupLimits {
     /// Everything that the kernel counts: what is resident, page tables, sockets, pipes, files in

@@ -1,4 +1,4 @@
-//! What a run may read, write and use up: the whole policy, as data.
+//! The whole policy for a run, as data: what it may read, write and use up.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,8 +16,8 @@ struct SystemPath {
     why: &'static str,
 }
 
-/// What programs of the machine need besides their own files. None of it is private: every user
-/// of the machine can read it.
+/// Paths that programs of the machine need besides their own files. None of them is private: every
+/// user of the machine can read them.
 const SYSTEM_PATHS: [SystemPath; 10] = [
     SystemPath { path: "/lib", why: "shared libraries" },
     SystemPath { path: "/lib64", why: "the dynamic loader, and shared libraries" },
@@ -35,14 +35,14 @@ const SYSTEM_PATHS: [SystemPath; 10] = [
 /// them, and all of them are public.
 const STORES: [&str; 2] = ["/nix/store", "/gnu/store"];
 
-/// Where the scratch folder may be in a file tree of the run's own. The first one that has nothing
-/// readable in it is taken: rights in the scratch folder are rights in everything below it.
+/// Candidates for the scratch folder in a file tree of the run's own. The first one that has
+/// nothing readable in it is taken: rights in the scratch folder are rights in everything below it.
 const SCRATCH_PLACES: [&str; 3] = ["/tmp", "/scratch", "/run/qwed-mcp/scratch"];
 
 /// Nothing at or below these is ever readable: they are no files, but doors to the kernel.
 const NEVER_READABLE: [&str; 3] = ["/proc", "/sys", "/dev"];
 
-/// What an interpreter needs to read, as it says itself.
+/// The paths that an interpreter reads, as it reports them itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Reach {
     /// The interpreter, as it is called: it finds its environment from that.
@@ -53,7 +53,7 @@ pub(crate) struct Reach {
     pub(crate) paths: Vec<PathBuf>,
 }
 
-/// What a run may reach.
+/// The reach and the limits of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Plan {
     pub(crate) tier: Tier,
@@ -63,12 +63,12 @@ pub(crate) struct Plan {
     pub(crate) program: PathBuf,
     /// The same, without links.
     pub(crate) program_file: PathBuf,
-    /// Whether the interpreter starts with its standard library alone (`-I -S`): nothing that is
-    /// installed, and no variable, has a say in what it does.
+    /// True if the interpreter starts with its standard library alone (`-I -S`): no installed
+    /// package and no variable has any influence on it.
     pub(crate) is_isolated: bool,
-    /// What may be executed: the interpreter and its loader, without links.
+    /// Executable files: the interpreter and its loader, without links.
     pub(crate) executable: Vec<PathBuf>,
-    /// What may be read: real paths, none below another.
+    /// Readable paths: real ones, none below another.
     pub(crate) readable: Vec<PathBuf>,
     /// Links that lead to what may be read: where each is, and what it says.
     pub(crate) links: Vec<(PathBuf, PathBuf)>,
@@ -77,7 +77,7 @@ pub(crate) struct Plan {
     /// A folder of the machine in which the run may leave files and folders.
     pub(crate) artifacts: Option<ArtifactFolder>,
     pub(crate) programs: Programs,
-    /// Where the scratch folder is in a file tree of the run's own.
+    /// The scratch folder in a file tree of the run's own.
     pub(crate) scratch: PathBuf,
     pub(crate) limits: Limits,
 }
@@ -88,24 +88,24 @@ pub(crate) struct Plan {
 /// is copied when every process is dead: it cannot have more than it may at any time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ArtifactFolder {
-    /// Where it is, in both trees: a real path.
+    /// The folder's real path, in both trees.
     pub(crate) path: PathBuf,
-    /// What it may take.
+    /// The most bytes in it.
     pub(crate) bytes_max: u64,
     /// Files and folders in it.
     pub(crate) inodes_max: u64,
 }
 
-/// Which programs the processes of a run may become.
+/// The programs that the processes of a run may become.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Programs {
-    /// None: the launcher becomes the interpreter, and nothing starts after that.
+    /// No program: the launcher becomes the interpreter, and nothing starts after that.
     None,
-    /// What [`Plan::executable`] lists, again: test suites start the interpreter.
+    /// Those of [`Plan::executable`], again: test suites start the interpreter.
     Executable,
 }
 
-/// How much there is of everything that runs out.
+/// The limits of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Limits {
     /// Resident memory of all processes of the run together; above it, the run is killed.
@@ -149,16 +149,16 @@ impl Limits {
     }
 }
 
-/// Why there is no plan.
+/// An error that leaves a run without a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum PlanError {
     /// The interpreter has gone since it was found.
     #[error("the interpreter {0} is not there any more")]
     ProgramMissing(PathBuf),
-    /// It depends on the server's current folder what that is.
+    /// A relative path, which depends on the server's current folder.
     #[error("QWED_MCP_READ_PATHS lists {0}, which is not an absolute path")]
     ReadPathRelative(PathBuf),
-    /// What the admin lists has to be there: a typing error must not go unseen.
+    /// A path of the admin's that is not there: a typing error must not go unseen.
     #[error("QWED_MCP_READ_PATHS lists {0}, and nothing is there")]
     ReadPathMissing(PathBuf),
     /// A name that cannot be passed on as text.
@@ -189,7 +189,7 @@ impl PlanError {
         }
     }
 
-    /// What the admin can do.
+    /// Returns the admin's remedy.
     pub(crate) fn remedy(&self) -> &'static str {
         match self {
             Self::ProgramMissing(_) => "restart the server",
@@ -260,8 +260,8 @@ impl Plan {
 }
 
 impl Plan {
-    /// Whether the run has to stay one process, with threads: a script that has no process numbers
-    /// of its own. The kill of that one process is then the end of the run.
+    /// Returns whether the run has to stay one process, with threads: a script that has no process
+    /// numbers of its own. The kill of that one process is then the end of the run.
     pub(crate) fn is_one_process(&self) -> bool {
         self.tier < Tier::T3 && self.tier > Tier::Off && self.programs == Programs::None
     }
@@ -289,7 +289,8 @@ impl Plan {
     }
 }
 
-/// Whether a path may ever be opened to a run: not the whole machine, nor a door to the kernel.
+/// Returns whether a path may ever be opened to a run: not the whole machine, nor a door to the
+/// kernel.
 pub(crate) fn may_be_readable(path: &Path) -> bool {
     let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     real.parent().is_some() && !NEVER_READABLE.iter().any(|door| real.starts_with(door))

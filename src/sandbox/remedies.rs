@@ -1,4 +1,4 @@
-//! What an admin can do about a layer that is missing.
+//! The admin's remedies for a layer that is missing.
 
 use std::fs;
 use std::path::Path;
@@ -36,7 +36,7 @@ const FORBIDDING_SETTINGS: [ForbiddingSetting; 3] = [
 /// Files that tell that this is a container.
 const CONTAINER_MARKS: [&str; 2] = ["/.dockerenv", "/run/.containerenv"];
 
-/// What to do about `error`: one or two sentences, without a full stop.
+/// Returns the remedy for `error`: one or two sentences, without a full stop.
 pub(crate) fn remedy(error: &LaunchError) -> &'static str {
     match error.layer() {
         Layer::Namespaces | Layer::FileTree if error.is_without_namespaces() => namespaces_remedy(),

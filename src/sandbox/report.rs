@@ -1,4 +1,4 @@
-//! What the server and the supervisor of a run say to each other, over a socket pair that is the
+//! The protocol between the server and the supervisor of a run, over a socket pair that is the
 //! supervisor's standard input.
 //!
 //! The server sends one [`Order`](crate::sandbox::Order) and what Python reads. The supervisor

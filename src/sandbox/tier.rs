@@ -1,4 +1,4 @@
-//! How much of the sandbox a run has.
+//! The tiers of the sandbox.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ pub(crate) const SIGNAL_SCOPE_ABI: u8 = 6;
 /// The layers that a run is held by. Ordered: more is greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum Tier {
-    /// None: the script runs with the rights of the server's user.
+    /// No sandbox: the script runs with the rights of the server's user.
     #[serde(rename = "off")]
     Off,
     /// rlimits, no capabilities, seccomp. Files are open to the script.

@@ -10,10 +10,10 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::message::ProtocolError;
 
-/// How many requests are in flight at most. Clients have one or two; a hundred is a test.
+/// The most requests in flight. Clients have one or two; a hundred is a test.
 pub(super) const REQUESTS_MAX: usize = 256;
 
-/// How many bytes the lines of these requests have together at most.
+/// The most bytes of the lines of all these requests together.
 pub(super) const REQUEST_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// All requests in flight.
@@ -39,16 +39,16 @@ struct Entry {
     progress: Option<ProgressToken>,
     is_handled: bool,
     is_answered: bool,
-    /// What is given back when the request is through.
+    /// The places that are given back when the request is through.
     held: Vec<OwnedSemaphorePermit>,
 }
 
-/// What a message to the client is about.
+/// The subject of a message to the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum About {
-    /// It answers a request; none that is there any more, if that was cancelled.
+    /// A reply to a request; without a number if the request was cancelled and is no longer there.
     Reply { id: RequestId, number: Option<u64> },
-    /// It tells that a request goes on.
+    /// Progress of a request that is still running.
     Progress(ProgressToken),
     /// No request, or one that cannot be named.
     Nothing,
@@ -102,7 +102,8 @@ impl InFlight {
         self.lock().change(id, |entry| entry.is_answered = true);
     }
 
-    /// What `message` is about, asked when it is made: later another request may have the same id.
+    /// Returns the subject of `message`. To be called when the message is made: later another
+    /// request may have the same id.
     pub(super) fn about(&self, message: &ServerJsonRpcMessage) -> About {
         let id = match message {
             JsonRpcMessage::Response(response) => Some(&response.id),
@@ -121,8 +122,9 @@ impl InFlight {
         About::Reply { id: id.clone(), number }
     }
 
-    /// Whether the client still wants what is about to go out. The id of a request is free from here
-    /// on: the client can use it again before the server knows that the reply is written.
+    /// Returns whether the client still wants the message that is about to be sent. The id of a
+    /// request is free from here on: the client can use it again before the server knows that the
+    /// reply is written.
     pub(super) fn wants(&self, about: &About) -> bool {
         let mut requests = self.lock();
         match about {

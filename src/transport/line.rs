@@ -10,7 +10,7 @@ const LINE_BYTES_KEPT: usize = 64 * 1024;
 
 const READ_BUFFER_BYTES: usize = 64 * 1024;
 
-/// What comes next.
+/// The next line of the input.
 #[derive(Debug)]
 pub(super) enum Line {
     /// A line, without its end.

@@ -24,9 +24,9 @@ mod tests;
 
 /// The longest message that is not a `tools/call`, in bytes.
 const OTHER_MESSAGE_BYTES_MAX: usize = 64 * 1024;
-/// How many JSON values the arguments of a call have at most; ours need three.
+/// The most JSON values in the arguments of a call; ours need three.
 const CALL_VALUES_MAX: usize = 10_000;
-/// How much is shown of the name of a method that there is not.
+/// The most characters shown of the name of an unknown method.
 const METHOD_CHARS_SHOWN: usize = 100;
 /// The longest string id, in bytes.
 const ID_BYTES_MAX: usize = 1024;
@@ -49,7 +49,7 @@ const TOOL_CALL_METHOD: &str = "tools/call";
 /// The `_meta` key under which a call may have its token.
 const AUTH_KEY: &str = "qwed.ai/auth";
 
-/// What a line is.
+/// A parsed line.
 #[derive(Debug)]
 pub(super) enum Inbound {
     /// Something for rmcp.
@@ -64,7 +64,7 @@ pub(super) enum Inbound {
 /// An error that is answered on the wire, before any request exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ProtocolError {
-    /// None where the id could not be read: it is written as `null`.
+    /// `None` where the id could not be read: it is written as `null`.
     id: Option<RequestId>,
     code: ErrorCode,
     message: String,
@@ -401,8 +401,8 @@ fn object(name: &str, raw: Option<&RawValue>) -> Result<Option<JsonObject>, Stri
     }
 }
 
-/// Whether valid JSON has more than `values_max` values in objects and arrays, by its commas and
-/// brackets outside of strings. A value takes up to a hundred times its text in memory.
+/// Returns whether valid JSON has more than `values_max` values in objects and arrays, by its
+/// commas and brackets outside of strings. A value takes up to a hundred times its text in memory.
 fn has_more_values_than(json: &str, values_max: usize) -> bool {
     if json.len() <= values_max {
         return false;

@@ -40,7 +40,7 @@ pub(crate) struct StdioTransport<R, W> {
     lines: LineReader<R>,
     outbox: Outbox<W>,
     in_flight: InFlight,
-    /// Whether there was an `initialize`. Requests without one say in their `_meta` what it would.
+    /// True if there was an `initialize`. Requests without one say in their `_meta` what it would.
     is_initialized: bool,
     /// Taken until `initialize` is answered: what comes behind it is read after that.
     initializing: Arc<Semaphore>,
@@ -48,15 +48,15 @@ pub(crate) struct StdioTransport<R, W> {
     abandoned: CancellationToken,
 }
 
-/// What the transport and the rest of the server tell each other.
+/// The events that the transport and the rest of the server signal to each other.
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectionEvents {
     /// The client has closed its side; what is in flight may still be answered.
     pub(crate) input_ended: CancellationToken,
     /// Nobody reads what we write any more.
     pub(crate) output_closed: CancellationToken,
-    /// What is in flight is not answered any more: whoever asked has closed its side, and took it
-    /// that there is no answer.
+    /// Cancelled when requests in flight are not answered any more: the client has closed its side,
+    /// and assumes that there is no answer.
     pub(crate) abandoned: CancellationToken,
     /// The permit to write a line.
     line: Arc<Semaphore>,

@@ -12,8 +12,8 @@ use tokio::task::yield_now;
 use super::ConnectionEvents;
 use super::message::ProtocolError;
 
-/// How many protocol errors wait to be written, about 200 bytes each. When a client that does not
-/// read has caused so many, nothing more is read from it.
+/// The most protocol errors that wait to be written, about 200 bytes each. When a client that does
+/// not read has caused so many, nothing more is read from it.
 const ERRORS_WAITING_MAX: usize = 4096;
 
 /// Lines are put together for one write until they have so many bytes. A buffer that grew beyond
@@ -99,7 +99,7 @@ struct Sink<W> {
     /// Whole lines that are not written yet, but for the first `taken` bytes.
     batch: Vec<u8>,
     taken: usize,
-    /// How many lines were queued, and how many of them are written.
+    /// The lines that were queued, and those of them that are written.
     queued: u64,
     written: u64,
     events: ConnectionEvents,

@@ -39,7 +39,7 @@ use super::pool::modified_at;
 use crate::sandbox::MemoryWatch;
 use crate::sandbox::report::{REPORT_BYTES_MAX, Report};
 
-/// How long the modules may take to load: seconds, on a slow disk.
+/// The longest time in which the modules are loaded: seconds, on a slow disk.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The longest line of the fork server's log that is kept.
@@ -51,7 +51,7 @@ const UNREAD_BYTES_MAX: usize = 64 * 1024;
 /// A child's name: an id without hyphens has 32 digits, and 16 bytes.
 pub(super) type Name = [u8; 16];
 
-/// What a fork server is told.
+/// The instructions for a fork server.
 #[derive(Debug)]
 pub(super) struct Loading {
     /// The modules that it loads.
@@ -60,13 +60,14 @@ pub(super) struct Loading {
     pub(super) cpu_seconds: u64,
 }
 
-/// Why there is no fork server.
+/// An error that leaves runs without a fork server.
 #[derive(Debug, Error)]
 pub(super) enum ForkServerError {
     /// Its children would not be contained: the layers below tier 3 do not do for them.
     #[error("warm interpreters take tier 3 of the sandbox")]
     NotAtThisTier,
-    /// What it loads could come from there, and it has rights that no script has.
+    /// Modules could be loaded from the workspace, and the fork server has rights that no script
+    /// has.
     #[error(
         "scripts can read the workspace of the governed tools (PYTHONPATH, a .pth file or \
          QWED_MCP_READ_PATHS names it), and its code must not run in a fork server"
@@ -95,9 +96,9 @@ pub(super) struct ForkServer {
     running: Running,
     /// The process that watches over it.
     pub(super) supervisor: Option<u32>,
-    /// What each run may reach and use up.
+    /// The reach and the limits of each run.
     pub(super) plan: Plan,
-    /// Where the control groups of runs come from.
+    /// The source of the runs' control groups.
     pub(super) groups: Arc<RunGroups>,
     package_folders: Vec<(PathBuf, Option<SystemTime>)>,
     /// The folder of which nothing was loaded.
@@ -280,7 +281,7 @@ async fn why_it_ended(control: UnixStream, log: Option<impl AsyncRead + Unpin>) 
     }
 }
 
-/// What a process that ends says until then.
+/// Reads the last output of a process that ends.
 async fn read_bounded(source: impl AsyncRead + Unpin, bytes_max: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut limited = source.take(u64::try_from(bytes_max).unwrap_or(u64::MAX));

@@ -34,10 +34,10 @@ use super::{
     RunLimits, ShutDown, TakeInventory, Untrusted,
 };
 
-/// How long to go without a fork server after one could not be had.
+/// The time without a fork server after one could not be started.
 const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How long a spare child may be waited for before the script is started alone.
+/// The longest wait for a spare child before the script is started alone.
 const SPARE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs each script in a child of a fork server, or alone in a new interpreter.
@@ -50,11 +50,11 @@ pub(crate) struct WarmExecutor {
 struct Inner {
     alone: OneShotExecutor,
     loading: Loading,
-    /// How long the fork server stays without a call; None is for ever.
+    /// The time that the fork server stays without a call; `None` is for ever.
     idle: Option<Duration>,
     state: Mutex<State>,
     closing: CancellationToken,
-    /// What has to end before the server does.
+    /// Tasks that have to end before the server does.
     tasks: TaskTracker,
 }
 
@@ -65,7 +65,7 @@ enum State {
     /// There will be one.
     Starting,
     Ready(Arc<Pool>),
-    /// None could be had, and none is tried for before then.
+    /// Start-up failed; no retry before `until`.
     Unavailable {
         until: Instant,
     },

@@ -13,32 +13,33 @@ use super::super::untrusted::{Untrusted, UntrustedFolder};
 use super::fork_server::ForkServer;
 use super::spare::Spare;
 
-/// How many children are made at the same time. Each of them waits, when it is made, until there is
-/// room in the channel, which has room for one: so there are at most three spares.
+/// The number of children that are made at the same time. Each of them waits, when it is made,
+/// until there is room in the channel, which has room for one: so there are at most three spares.
 const MAKERS: usize = 2;
 
-/// How long a child may take to get ready: milliseconds, on a machine that is not out of memory.
+/// The longest time in which a child gets ready: milliseconds, on a machine that is not out of
+/// memory.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How many children in a row may fail to get ready before no more are made.
+/// The most children in a row that may fail to get ready before no more are made.
 const FAILURES_MAX: usize = 5;
 
 /// The pause after a child that did not get ready.
 const FAILURE_PAUSE: Duration = Duration::from_millis(50);
 
-/// How many scripts a fork server has at most, and how long it lives. Nothing is known to add up in
-/// it; this is for what is not known.
+/// The most scripts of a fork server, and its longest life. Nothing is known to add up in it; this
+/// is for what is not known.
 const RUNS_MAX: u64 = 20_000;
 const AGE_MAX: Duration = Duration::from_secs(6 * 60 * 60);
 
-/// How often to look whether the installed packages have changed.
+/// The interval between two looks at whether the installed packages have changed.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long the making of a spare is put off while a script runs and another spare is there: both
-/// would share the processors, and the script is what somebody waits for.
+/// The longest delay of a new spare while a script runs and another spare is there: both would
+/// share the processors, and the script is what somebody waits for.
 const PUT_OFF_MAX: Duration = Duration::from_millis(50);
 
-/// What tells when a spare is wanted.
+/// The demand for spares.
 #[derive(Debug, Default)]
 struct Demand {
     spares: AtomicUsize,
@@ -138,13 +139,13 @@ impl Pool {
         }
     }
 
-    /// Whether there ever was a spare.
+    /// Returns whether there ever was a spare.
     pub(super) fn has_served(&self) -> bool {
         self.has_served.load(Ordering::Relaxed)
     }
 
-    /// Whether scripts may still be run here. Not if packages were installed since: what was loaded
-    /// before is not what a new interpreter would load.
+    /// Returns whether scripts may still be run here. Not if packages were installed since: a new
+    /// interpreter would load something else.
     pub(super) fn is_usable(&self) -> bool {
         let mut packages = self.packages.lock().unwrap_or_else(PoisonError::into_inner);
         if packages.looked.elapsed() >= LOOK_INTERVAL {

@@ -30,13 +30,14 @@ use crate::sandbox::{Look, MemoryWatch, WATCH_INTERVAL};
 /// The longest thing that a child says: `=`, an exit code, a line feed.
 const END_BYTES_MAX: usize = 8;
 
-/// Why there is no outcome of a run.
+/// The reason why a run has no outcome.
 #[derive(Debug)]
 pub(super) enum NoOutcome {
     /// The run was lost with its fork server; nobody knows how it ended.
     Lost,
-    /// It was killed, and its process does not end. The fork server will say when it has; if that ends
-    /// before, so does the process before the fork server's supervisor, which has this number.
+    /// The script was killed, and its process does not end. The fork server will say when it has;
+    /// if that ends before, so does the process before the fork server's supervisor, which has this
+    /// number.
     DoesNotEnd(oneshot::Receiver<i32>, Option<u32>),
 }
 
@@ -77,7 +78,7 @@ impl Spare {
         Ok(Self { control, lifeline, ended, stdout, stderr, python, init, group, server })
     }
 
-    /// Whether it still waits for a script.
+    /// Returns whether the child still waits for a script.
     pub(super) fn is_waiting(&mut self) -> bool {
         matches!(self.ended.try_recv(), Err(TryRecvError::Empty))
     }
@@ -222,7 +223,7 @@ async fn has_too_much_memory(mut watch: MemoryWatch, python: Pid, init: Option<P
     let _ = watching.await;
 }
 
-/// What made the server stop following a run.
+/// The reason why the server stopped following a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cause {
     /// The script has ended, and said how.

@@ -48,12 +48,12 @@ impl SpareGroup {
         }
     }
 
-    /// What bounds the memory of a run in it.
+    /// Returns the bound of the memory of a run in the group.
     pub(super) fn memory_bound(&self) -> MemoryBound {
         self.memory_bound
     }
 
-    /// Whether the kernel has killed the run because it had more memory than it may.
+    /// Returns whether the kernel has killed the run because it had more memory than it may.
     pub(super) fn was_out_of_memory(&self) -> bool {
         self.group.as_ref().is_some_and(ControlGroup::was_out_of_memory)
     }

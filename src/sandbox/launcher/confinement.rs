@@ -1,4 +1,4 @@
-//! What each child of a fork server does to itself before it runs a script, as data.
+//! The steps by which each child of a fork server confines itself before it runs a script, as data.
 //!
 //! The fork server is Python (`executor/python/fork_server.py`). Its children make the system calls
 //! that the launcher makes for a script that is started alone, in the same order; the values are
@@ -37,7 +37,7 @@ pub(super) struct Confinement {
 }
 
 impl Confinement {
-    /// What children of the process that calls this, the launcher of `order`, have to do.
+    /// Works out the steps for the children of this process, which is the launcher of `order`.
     pub(super) fn new(order: &Order, proc: RawFd) -> Result<Self, LaunchError> {
         let plan = &order.plan;
         let filters = syscalls::compile(Filtered::new(plan, Becomes::Nothing))

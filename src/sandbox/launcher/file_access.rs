@@ -71,7 +71,7 @@ pub(super) fn ruleset(plan: &Plan, scratch: &Path) -> Result<RawRuleset, LaunchE
 pub(super) struct RawRuleset {
     /// Rights over files and over the network, and scopes: what is restricted.
     handled: [u64; 3],
-    /// How many of them the kernel knows.
+    /// The count of those that the kernel knows.
     handled_count: usize,
     /// Each path with the rights that it and everything below it has.
     rules: Vec<(PathBuf, u64)>,
@@ -85,7 +85,7 @@ fn abi(plan: &Plan) -> Result<ABI, LaunchError> {
     }
 }
 
-/// What a run may do with which files: everything else is denied.
+/// Returns a run's rights to files; everything else is denied.
 fn allowed(
     plan: &Plan,
     scratch: &Path,

@@ -56,7 +56,7 @@ pub(crate) fn become_python(proc: &Path) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// What comes after an `exec` that succeeded.
+/// The result of an `exec` that succeeded, which never returns.
 type Never = std::convert::Infallible;
 
 fn carry_out(mut supervisor: &UnixStream, proc: &Path) -> Result<Never, LaunchError> {
@@ -79,8 +79,8 @@ fn carry_out(mut supervisor: &UnixStream, proc: &Path) -> Result<Never, LaunchEr
     }
 }
 
-/// Where the machine runs out of memory, the run ends before anything else of the machine does
-/// (`proc_pid_oom_score_adj(5)`). It is no layer: where it cannot be said, the run is as good.
+/// Makes the run the first to end where the machine runs out of memory
+/// (`proc_pid_oom_score_adj(5)`). This is no layer: a run without it is as good.
 fn prefer_for_oom_killer(own_process: &OwnProcess) {
     let _ = own_process.write("oom_score_adj", "1000");
 }

@@ -19,7 +19,7 @@ pub(super) fn limit(limits: &Limits, tier: Tier, cpu_seconds: u64) -> Result<(),
     Ok(())
 }
 
-/// What each process of a run is limited to.
+/// Returns the limits of each process of a run.
 pub(super) fn rows(limits: &Limits, tier: Tier, cpu_seconds: u64) -> [(Resource, u64); 10] {
     [
         (Resource::RLIMIT_AS, limits.address_space_bytes),

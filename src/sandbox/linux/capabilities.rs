@@ -26,7 +26,7 @@ pub(in crate::sandbox) fn empty_bounding_set() -> Result<(), LaunchError> {
     Ok(())
 }
 
-/// Whether this process may end the processes of other users.
+/// Checks that this process may end the processes of other users.
 pub(in crate::sandbox) fn require_kill() -> Result<(), LaunchError> {
     let own = capabilities(None).map_err(failed)?;
     if own.effective.contains(CapabilitySet::KILL) {

@@ -1,4 +1,4 @@
-//! How much memory the processes of a run take, all together.
+//! The memory of a run: that of all its processes together.
 //!
 //! `setrlimit(2)` limits the address space of one process, which says little: libraries reserve
 //! gigabytes that they never touch, and a script can have many processes. So somebody looks, again
@@ -26,14 +26,14 @@ use nix::unistd::{Pid, SysconfVar, sysconf};
 
 use super::process_tree::{ProcessTable, Stat};
 
-/// How often to look at least.
+/// The longest interval between two looks.
 pub(crate) const WATCH_INTERVAL: Duration = Duration::from_millis(25);
 
-/// How often to look at most, where little is left.
+/// The shortest interval between two looks, where little is left.
 const WATCH_INTERVAL_MIN: Duration = Duration::from_millis(2);
 
-/// How fast the processes on one processor can take memory, in bytes a second: the next look comes
-/// before what is left can be gone.
+/// The fastest rate at which the processes on one processor can take memory, in bytes a second: the
+/// next look comes before the rest can be gone.
 const GROWTH_RATE: u64 = 2 << 30;
 
 /// By how many times the resident pages of all processes may pass the limit where they share them.
@@ -49,34 +49,35 @@ const MAPPING_BYTES: u64 = 512;
 /// The most mappings that a process may have. Python with large libraries has some hundreds.
 const MAPPINGS_MAX: u64 = 16 * 1024;
 
-/// How often the mappings of a process are counted, and how many bytes of their list are read in
-/// one look: a hundred for each mapping.
+/// The interval at which the mappings of a process are counted, and the bytes of their list that
+/// are read in one look: a hundred for each mapping.
 const MAPPINGS_INTERVAL: Duration = Duration::from_millis(100);
 const MAPPINGS_BYTES_MAX: usize = 1024 * 1024;
 
-/// What a socket holds at least that nobody reads (`net.core.wmem_default`), in bytes; a pipe holds
-/// less. Other descriptors cost next to nothing, but the table does not tell which is which.
+/// The least that an unread socket holds (`net.core.wmem_default`), in bytes; a pipe holds less.
+/// Other descriptors cost next to nothing, but the table does not tell which is which.
 const DESCRIPTOR_BYTES_MIN: u64 = 212_992;
 
-/// How many descriptors of a process are free.
+/// The descriptors of a process that are free.
 const DESCRIPTORS_FREE: u64 = 8;
 
-/// How many looks in a row may find that a process ended meanwhile, or tells nothing: it, or others, may
-/// have been overlooked.
+/// The most looks in a row that may find that a process ended meanwhile, or has nothing to read:
+/// it, or others, may have been overlooked.
 const INCOMPLETE_MAX: u32 = 40;
 
-/// How often all processes of the machine are searched, where threads end while they are listed.
+/// The interval at which all processes of the machine are searched, where threads end while they
+/// are listed.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How many processes one exact count may take, those included that are forked meanwhile.
+/// The most processes in one exact count, those included that are forked meanwhile.
 const COUNTED_MAX: usize = 512;
 
-/// What came of a look.
+/// The result of a look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Look {
     /// The run has what it may have; look again after this time at the latest.
     Within { next: Duration },
-    /// It has more, or more than can be counted.
+    /// The run has more, or more than can be counted.
     Exceeded,
 }
 
@@ -88,11 +89,11 @@ pub(crate) struct MemoryWatch {
     limit_bytes: u64,
     /// Bytes a second.
     growth_rate: u64,
-    /// What a descriptor may hold.
+    /// The bytes that a descriptor may hold.
     descriptor_bytes: u64,
-    /// How many looks in a row were not complete.
+    /// The number of incomplete looks in a row.
     incomplete: u32,
-    /// When all processes of the machine were last searched for those of the run.
+    /// The time of the last search of all processes of the machine for those of the run.
     searched: Option<Instant>,
     /// The processes of the last look.
     seen: HashMap<Pid, Seen>,
@@ -107,28 +108,28 @@ pub(crate) struct MemoryWatch {
 struct Seen {
     started: u64,
     faults: u64,
-    /// Whether its first thread has ended.
+    /// True if the process's first thread has ended.
     is_headless: bool,
     resident_bytes: u64,
     mappings: u64,
     mappings_counted: Option<Instant>,
 }
 
-/// What one process has.
+/// The memory of one process.
 #[derive(Debug, Clone, Copy, Default)]
 struct About {
     /// Its pages, those that are swapped out included.
     resident_bytes: u64,
-    /// What the kernel keeps for it.
+    /// The kernel's memory for the process.
     kernel_bytes: u64,
 }
 
-/// What a look found in all processes together.
+/// The sum over all processes, as found by one look.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sum {
-    /// Whether no process ended while it was looked at, and each told what it has.
+    /// True if no process ended while it was looked at, and the memory of each could be read.
     is_complete: bool,
-    /// Whether no thread did either.
+    /// True if no thread ended either.
     is_listed: bool,
     resident_bytes: u64,
     kernel_bytes: u64,
@@ -210,7 +211,7 @@ impl MemoryWatch {
         self.count_one(sum)
     }
 
-    /// When to look again, where so much is left.
+    /// Returns the time until the next look, where so much is left.
     fn next(&self, left_bytes: u64) -> Duration {
         let gone = left_bytes.saturating_mul(1_000_000) / self.growth_rate;
         Duration::from_micros(gone).clamp(WATCH_INTERVAL_MIN, WATCH_INTERVAL)
@@ -294,7 +295,8 @@ impl MemoryWatch {
         sum
     }
 
-    /// What one process has: its pages, and what the kernel keeps for it. None if it has ended.
+    /// Returns the memory of one process: its pages, and the kernel's for it. `None` if it has
+    /// ended.
     fn about(&self, pid: Pid, is_headless: bool) -> Option<About> {
         self.of_a_thread(pid, is_headless, |folder| {
             let status = self.table.read(&format!("{folder}/status")).ok()?;
@@ -307,8 +309,8 @@ impl MemoryWatch {
         })
     }
 
-    /// What a process has that is about to end: nothing, if its first thread is its last one. While
-    /// there are others, one at least is listed (`next_tid` in `fs/proc/base.c`).
+    /// Returns the memory of a process that is about to end: nothing, if its first thread is its
+    /// last one. While there are others, one at least is listed (`next_tid` in `fs/proc/base.c`).
     fn nothing(&self, pid: Pid, stat: &Stat) -> Option<About> {
         let is_over = stat.is_ending && self.table.tasks(pid).is_ok_and(|tasks| tasks.len() == 1);
         is_over.then(About::default)
@@ -403,8 +405,9 @@ impl MemoryWatch {
         Some(MappingsCount { pid, started, list, count: 0 })
     }
 
-    /// What `read` finds in the folder of a process, or, where its first thread has ended before the
-    /// others and so has nothing any more, in that of one of the others, each of which has all of it.
+    /// Calls `read` with the folder of a process. Where its first thread has ended before the
+    /// others, and so has nothing any more, with that of one of the others, each of which has all
+    /// of it.
     fn of_a_thread<T>(
         &self,
         pid: Pid,

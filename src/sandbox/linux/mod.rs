@@ -1,4 +1,4 @@
-//! What several processes of a run use of Linux: its layers and tables, and its lists of processes.
+//! Linux, as several processes of a run use it: its layers and tables, and its lists of processes.
 
 pub(super) mod capabilities;
 mod control_group;
@@ -27,7 +27,7 @@ pub(crate) const IS_SUPPORTED: bool = true;
 pub(super) const DEVICES: [(&str, bool); 3] =
     [("/dev/null", true), ("/dev/zero", false), ("/dev/urandom", false)];
 
-/// Where shared memory is in a run's own file tree (`shm_overview(7)`).
+/// The place of shared memory in a run's own file tree (`shm_overview(7)`).
 pub(super) const SHARED_MEMORY: &str = "/dev/shm";
 
 /// Written by an init and a launcher to the supervisor when they are ready.

@@ -21,18 +21,19 @@ pub(crate) struct ProcessTable {
     proc: OwnedFd,
 }
 
-/// What `/proc/{pid}/stat` says of a process (`proc_pid_stat(5)`).
+/// A process's `/proc/{pid}/stat` (`proc_pid_stat(5)`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stat {
-    /// Whether its first thread has ended: then only the folders of the others tell anything.
+    /// True if the process's first thread has ended: then only the folders of the others have any
+    /// content.
     pub(crate) is_headless: bool,
-    /// Whether its first thread is about to end, or has: it has given its memory back by then, and on a
-    /// busy machine it is some time until that is all.
+    /// True if the process's first thread is about to end, or has: it has given its memory back by
+    /// then, and on a busy machine it is some time until it is gone.
     pub(crate) is_ending: bool,
     pub(crate) parent: Pid,
     /// Page faults of all its threads since it was forked.
     pub(crate) faults: u64,
-    /// When it was started; with the number, this names a process once and for all.
+    /// The process's start time; with the number, this names a process once and for all.
     pub(crate) started: u64,
 }
 
@@ -114,7 +115,7 @@ impl ProcessTable {
         parse_stat(&self.read(&format!("{pid}/stat")).ok()?)
     }
 
-    /// How many descriptors are open in `{folder}/fd`.
+    /// Counts the open descriptors in `{folder}/fd`.
     pub(crate) fn descriptors(&self, folder: &str) -> io::Result<u64> {
         let folder = format!("{folder}/fd");
         let about = fstatat(self.proc.as_fd(), folder.as_str(), AtFlags::empty())?;
@@ -149,7 +150,8 @@ impl ProcessTable {
     }
 }
 
-/// How many times the processes of a run are looked for and stopped before they are killed.
+/// The most rounds in which the processes of a run are looked for and stopped before they are
+/// killed.
 const STOP_ROUNDS_MAX: usize = 100;
 
 /// The flag of a thread that is in `do_exit` (`include/linux/sched.h`).

@@ -19,7 +19,7 @@ use crate::sandbox::error::OsError;
 use crate::sandbox::linux::{DEVICES, SHARED_MEMORY};
 use crate::sandbox::{ArtifactFolder, LaunchError, Plan};
 
-/// Where the tree is laid out: a folder that every Linux has, and that no plan lists.
+/// The folder in which the tree is laid out: one that every Linux has, and that no plan lists.
 const STAGE: &str = "/sys";
 
 /// The folder inside the new root where the old one is until it is let go.
@@ -111,7 +111,7 @@ impl FileTree {
     }
 }
 
-/// Where an absolute path is while the tree is laid out.
+/// Returns the place of an absolute path while the tree is laid out.
 fn staged(path: impl AsRef<Path>) -> PathBuf {
     let path = path.as_ref();
     Path::new(STAGE).join(path.strip_prefix("/").unwrap_or(path))

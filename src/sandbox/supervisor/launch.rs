@@ -22,10 +22,10 @@ use crate::sandbox::linux::identity::{OwnProcess, RunUser};
 use crate::sandbox::linux::{READY, SignalScope, capabilities};
 use crate::sandbox::{ControlGroup, LaunchError, NOBODY, Order, SIGNAL_SCOPE_ABI, Tier};
 
-/// What the run's machine is called, inside.
+/// The host name inside the run.
 const HOST_NAME: &str = "sandbox";
 
-/// How long init and launcher may take for anything that is waited for: milliseconds, on a machine
+/// The longest wait for an answer of init or the launcher, which takes milliseconds on a machine
 /// that is not out of memory or CPU.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -39,7 +39,8 @@ pub(crate) struct Launched {
     pub(crate) python: Pid,
     /// Process 1 of the run, a child of this one too: killing it kills the run.
     pub(crate) init: Option<Init>,
-    /// What ends the run where there is no process 1; none on a kernel without it.
+    /// The signal scope that ends the run where there is no process 1; `None` on a kernel without
+    /// it.
     pub(crate) scope: Option<SignalScope>,
     /// The control group that Python is in, if one was ordered.
     pub(crate) group: Option<ControlGroup>,

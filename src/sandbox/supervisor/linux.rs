@@ -29,7 +29,7 @@ use crate::sandbox::{
 /// The first of the real-time signals (`signal(7)`); it stands for all of them.
 const REAL_TIME_SIGNAL: i32 = 34;
 
-/// How long to wait for killed processes before they are killed again: at first, and at most.
+/// The wait for killed processes before they are killed again: at first, and at most.
 const KILL_ROUND: Duration = Duration::from_millis(5);
 const KILL_ROUND_MAX: Duration = Duration::from_millis(200);
 
@@ -96,7 +96,7 @@ pub(super) struct Run {
     python: Pid,
     /// Process 1 of the run's own process numbers, if it has them.
     init: Option<Init>,
-    /// What ends the run where there is no process 1.
+    /// The signal scope that ends the run where there is no process 1.
     scope: Option<SignalScope>,
     group: Option<ControlGroup>,
     /// Python's exit code, once it has ended; a signal is a negative number.
@@ -106,7 +106,7 @@ pub(super) struct Run {
     copy_out: Option<CopyOut>,
 }
 
-/// Why waiting for Python is over.
+/// The reason why the wait for Python is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wait {
     PythonEnded,

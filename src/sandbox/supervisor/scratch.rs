@@ -15,13 +15,14 @@ use nix::unistd::{Gid, Uid, geteuid, setegid, seteuid};
 use super::super::NOBODY;
 use crate::folder::Folder;
 
-/// What the names of all folders begin with that this program leaves in the temporary folder.
+/// The prefix of all folders that this program leaves in the temporary folder.
 const PREFIX: &str = "qwed-mcp-";
 
-/// What the name of a folder ends with that is not locked yet.
+/// The suffix of a folder that is not locked yet.
 const UNLOCKED: &str = ".new";
 
-/// When a folder that was never locked counts as left: its maker was killed at once.
+/// The age at which a folder that was never locked counts as abandoned: its maker was killed at
+/// once.
 const UNLOCKED_AGE_MAX: Duration = Duration::from_secs(600);
 
 /// A scratch folder, locked.
@@ -74,7 +75,7 @@ pub(crate) fn sweep(place: &Path) {
     }
 }
 
-/// Whether the program names folders so: `qwed-mcp-{id}`, with a word for some.
+/// Returns whether this program names folders so: `qwed-mcp-{id}`, some with a word before the id.
 fn is_ours(name: &OsStr) -> bool {
     let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else { return false };
     let rest = rest.strip_suffix(UNLOCKED).unwrap_or(rest);

@@ -1,6 +1,6 @@
 use super::*;
 
-/// What a line comes to, in short.
+/// Parses a line, and summarises the result.
 fn outcome(line: &str) -> String {
     match parse(line.as_bytes()) {
         Ok(Inbound::Ignored) => "ignored".to_owned(),

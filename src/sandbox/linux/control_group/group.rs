@@ -14,10 +14,10 @@ use nix::unistd::{AccessFlags, Pid, UnlinkatFlags, faccessat, unlinkat};
 
 use crate::sandbox::GroupOrder;
 
-/// How long to wait between two looks at who is left.
+/// The interval between two looks at the remaining processes.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// How long a kernel without `cgroup.kill` has to end what is in a group.
+/// The time that a kernel without `cgroup.kill` has to end the processes of a group.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A control group of ours.
@@ -85,19 +85,19 @@ impl ControlGroup {
         }
     }
 
-    /// Whether the kernel has `cgroup.kill`.
+    /// Returns whether the kernel has `cgroup.kill`.
     pub(super) fn has_kill(&self) -> bool {
         faccessat(&self.folder, "cgroup.kill", AccessFlags::F_OK, AtFlags::empty()).is_ok()
     }
 
-    /// Whether a process is alive in it.
+    /// Returns whether a process is alive in the group.
     pub(super) fn is_populated(&self) -> io::Result<bool> {
         Ok(counter(&read(&self.folder, "cgroup.events")?, "populated") != Some(0))
     }
 
-    /// Whether its processes were killed because they had more memory than this group may. Not if
-    /// they were killed because a group above it, or the machine, had no more: `oom` counts the limit
-    /// of this one, `oom_kill` whoever kills. Without a memory controller nobody can tell: false.
+    /// Returns whether the group's processes were killed because they exceeded its memory limit,
+    /// and not because a group above it, or the machine, had no more: `oom` counts the limit of
+    /// this one, `oom_kill` every kill. Without a memory controller nobody can tell: false.
     pub(crate) fn was_out_of_memory(&self) -> bool {
         let is_counted = |events: &str, key| counter(events, key).is_some_and(|count| count > 0);
         read(&self.folder, "memory.events")

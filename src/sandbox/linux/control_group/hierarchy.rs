@@ -1,5 +1,5 @@
-//! Where the server stands among the control groups, and what it may do there: texts of the kernel
-//! in, a decision out. No I/O.
+//! The server's place among the control groups, and what it may do there: texts of the kernel in, a
+//! decision out. No I/O.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
@@ -59,17 +59,17 @@ pub(super) fn own_group(cgroup: &str) -> Option<PathBuf> {
     Some(PathBuf::from(path))
 }
 
-/// What is known about the server's own group before anything is tried.
+/// The facts about the server's own group before anything is tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "facts, not states")]
 pub(super) struct Facts {
-    /// It is `/`: of the machine, or of a container's namespace.
+    /// True if the group is `/`: of the machine, or of a container's namespace.
     pub(super) is_root_group: bool,
     /// Its folder, and the files that distribute its controllers and processes, can be written to.
     pub(super) is_writable: bool,
     /// Its folder belongs to this user, and this user is not root.
     pub(super) is_owned: bool,
-    /// Who made it has written down that it is for whoever is in it.
+    /// True if the group's maker has marked it as delegated to whoever is in it.
     pub(super) is_marked: bool,
     /// systemd runs this machine, or this container.
     pub(super) has_systemd: bool,

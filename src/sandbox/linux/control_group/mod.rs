@@ -44,23 +44,24 @@ use crate::sandbox::{GroupLimits, GroupOrder};
 use group::{open_folder, read, write};
 use hierarchy::{Facts, Hierarchy, Way, own_group, ways};
 
-/// What the names of our groups begin with; [`Maker`] follows.
+/// The prefix of our groups' names; [`Maker`] follows.
 const NAME_PREFIX: &str = "qwed-mcp-";
 
 /// There while systemd runs the machine (`sd_booted(3)`).
 const SYSTEMD_FOLDER: &str = "/run/systemd/system";
 
-/// What systemd sets on a group that it leaves to others; the second one is for root's eyes.
+/// Attributes that systemd sets on a group that it delegates; the second one is for root's eyes.
 const DELEGATION_MARKS: [&str; 2] = ["user.delegate", "trusted.delegate"];
 
-/// What has to be writable in a group for it to be delegated (`cgroups(7)`), and the group itself.
+/// The files that have to be writable in a group for it to be delegated (`cgroups(7)`), and the
+/// group itself.
 const DELEGATED_FILES: [&str; 3] = ["", "cgroup.procs", "cgroup.subtree_control"];
 
 /// The controllers that a run is bounded by.
 const MEMORY: &str = "memory";
 const PIDS: &str = "pids";
 
-/// What can be done with the groups that can be had.
+/// The controllers that are available in the groups.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Controls {
     /// Their memory is bounded by the kernel.
@@ -84,7 +85,7 @@ impl fmt::Display for Controls {
     }
 }
 
-/// Why there are no control groups for runs. Names paths: it is for the admin.
+/// An error that leaves runs without control groups. Names paths: it is for the admin.
 #[derive(Debug, Error)]
 pub(crate) enum NoControlGroups {
     /// An old machine, or a container without them.
@@ -96,10 +97,10 @@ pub(crate) enum NoControlGroups {
     /// Nobody gave it to us, and there is no systemd to ask.
     #[error("the server's own control group is not delegated to it, and there is no systemd")]
     NotDelegated,
-    /// It was asked.
+    /// Systemd was asked for a scope, in vain.
     #[error("the server's own control group is not delegated to it, and systemd makes none: {0}")]
     Scope(#[from] ScopeError),
-    /// It is delegated without what we want, which a scope may have.
+    /// The group is delegated without a controller that we want, which a scope may have.
     #[error("the server's own control group has no controllers to pass on")]
     NoControllers,
     /// The kernel says no.
@@ -111,12 +112,12 @@ pub(crate) enum NoControlGroups {
 #[derive(Debug)]
 pub(crate) struct ControlGroups {
     path: PathBuf,
-    /// What the names of this server's groups begin with.
+    /// The prefix of this server's group names.
     prefix: String,
     controls: Controls,
-    /// How many groups were ordered.
+    /// The number of groups that were ordered.
     ordered: AtomicU64,
-    /// What to give back in the end: a group that was the server's before.
+    /// The group to give back at the end, if it was the server's before.
     taken: Mutex<Option<Place>>,
 }
 
@@ -152,8 +153,8 @@ impl ControlGroups {
         Err(reason)
     }
 
-    /// What to make for a run, with those of `limits` that are among the controls. Each call names
-    /// another group.
+    /// Returns the order for a run's group, with those of `limits` that have a controller. Each
+    /// call names another group.
     pub(crate) fn order(&self, limits: &GroupLimits) -> GroupOrder {
         let number = self.ordered.fetch_add(1, Ordering::Relaxed);
         GroupOrder {
@@ -166,7 +167,7 @@ impl ControlGroups {
         }
     }
 
-    /// What can be done with the groups.
+    /// Returns the controllers of the groups.
     pub(crate) fn controls(&self) -> Controls {
         self.controls
     }
@@ -323,7 +324,7 @@ impl Place {
     }
 }
 
-/// What is known about the own group, named `own`, whose folder is `path`.
+/// Collects the facts about the own group, named `own`, whose folder is `path`.
 fn facts(own: &Path, path: &Path) -> io::Result<Facts> {
     let folder = open_folder(path)?;
     let is_outermost_of_machine = read(&folder, "cgroup.type").is_err();
@@ -350,7 +351,7 @@ struct Maker {
     /// Of the process numbers.
     namespace: u64,
     pid: Pid,
-    /// When it was started.
+    /// The process's start time.
     start: u64,
 }
 
@@ -367,7 +368,7 @@ fn process_numbers() -> Option<u64> {
     namespace.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()
 }
 
-/// When a process was started, in ticks since the machine was (`proc_pid_stat(5)`).
+/// Returns the start time of a process, in ticks since the machine's start (`proc_pid_stat(5)`).
 fn start_of(pid: Pid) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name, in brackets, may hold anything; the state behind it is the third value.

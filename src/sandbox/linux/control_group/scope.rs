@@ -15,14 +15,14 @@ use thiserror::Error;
 
 use super::hierarchy::{Hierarchy, left_behind, own_group};
 
-/// How long systemd has for all of it. It takes some 20 ms, and nothing waits for it but the
+/// The time that systemd has for all of it. It takes some 20 ms, and nothing waits for it but the
 /// server's first run.
 const SCOPE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long to wait between two looks at whether it is done.
+/// The interval between two looks at whether it is done.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Where systemd's tools are.
+/// The places of systemd's tools.
 const BUSCTL_PATHS: [&str; 3] =
     ["/usr/bin/busctl", "/bin/busctl", "/run/current-system/sw/bin/busctl"];
 
@@ -46,13 +46,13 @@ const LIMIT_FILES: [LimitFile; 5] = [
 ];
 
 impl LimitFile {
-    /// Whether the file with this text sets a limit.
+    /// Returns whether the file with this text sets a limit.
     fn is_set(&self, text: &str) -> bool {
         if self.none.is_empty() { !text.is_empty() } else { !text.starts_with(self.none) }
     }
 }
 
-/// Why systemd makes no scope for the server.
+/// An error that leaves the server without a scope of systemd's.
 #[derive(Debug, Error)]
 pub(crate) enum ScopeError {
     /// The number that we know ourselves by may be somebody else's there.
@@ -139,8 +139,8 @@ fn limit_left(
     })
 }
 
-/// Whether the process numbers that we see are those that systemd sees. A container may have the
-/// machine's bus in it, and our number there is another process's here.
+/// Returns whether the process numbers that we see are those that systemd sees. A container may
+/// have the machine's bus in it, and our number there is another process's here.
 fn is_counted_by_systemd() -> bool {
     let namespace = fs::read_link("/proc/self/ns/pid");
     let first = fs::read_to_string("/proc/1/comm");

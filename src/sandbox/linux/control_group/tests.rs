@@ -12,7 +12,7 @@ use super::*;
 /// A user that nothing else runs as.
 const USER: u32 = 24701;
 
-/// How long a machine with much else to do may take.
+/// The patience for a machine with much else to do.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Python that waits for a word before it does what follows.

@@ -64,8 +64,8 @@ pub(crate) struct Filters {
     program_path: ProgramPath,
 }
 
-/// Why the filters could not be compiled. Each of them is a mistake in the table or a machine that
-/// is not supported, and none depends on the script.
+/// An error in compiling the filters: a mistake in the table or a machine that is not supported.
+/// None depends on the script.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CompileError {
     /// Filters exist for `x86_64` and `aarch64` only.
@@ -79,7 +79,7 @@ pub(crate) enum CompileError {
     Rule {
         /// The call's name in the table.
         call: &'static str,
-        /// What seccompiler objects to.
+        /// The objection of seccompiler.
         source: BackendError,
     },
     /// A number of the table is not one that a system call can have.
@@ -87,7 +87,7 @@ pub(crate) enum CompileError {
     Number {
         /// The call's name in the table.
         call: &'static str,
-        /// Why it is not.
+        /// The failed conversion.
         source: std::num::TryFromIntError,
     },
     /// The argument filter or the answer filter was not accepted.
@@ -101,7 +101,7 @@ pub(crate) enum CompileError {
     },
 }
 
-/// Why the filters could not be installed. The process must not go on to run a script then.
+/// An error in installing the filters. The process must not go on to run a script then.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InstallError {
     /// The kernel refused the argument filter; none is installed.
@@ -115,24 +115,24 @@ pub(crate) enum InstallError {
     Numbers(#[source] seccompiler::Error),
 }
 
-/// Which program the filters let a process become.
+/// The program that the filters let a process become.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Becomes {
     /// [`PROGRAM_FD`], by the address of [`Filters::program_path`].
     Program,
-    /// None: it is already what it is to be.
+    /// No program: the process is already what it is to be.
     Nothing,
     /// Whatever Landlock lets it execute.
     Executable,
 }
 
-/// What of a run decides which filters it gets.
+/// The properties of a run that decide its filters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Filtered {
-    /// Whether files outside of the run's tree cannot be reached by a path (tier 3), so that their
+    /// True if files outside of the run's tree cannot be reached by a path (tier 3), so that their
     /// modes and times are safe.
     pub(crate) has_own_tree: bool,
-    /// Whether the run has to stay one process.
+    /// True if the run has to stay one process.
     pub(crate) is_one_process: bool,
     pub(crate) becomes: Becomes,
 }
@@ -143,7 +143,8 @@ impl Filtered {
         Self { has_own_tree: plan.tier == Tier::T3, is_one_process: plan.is_one_process(), becomes }
     }
 
-    /// Whether it is a script; a project's tests may become other programs, and do more.
+    /// Returns whether the run is a script; a project's tests may become other programs, and do
+    /// more.
     fn is_script(self) -> bool {
         self.becomes != Becomes::Executable
     }
@@ -290,7 +291,7 @@ impl Filters {
     }
 }
 
-/// What the number filter does with a call, whatever its arguments.
+/// The number filter's action for a call, whatever its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Pass,

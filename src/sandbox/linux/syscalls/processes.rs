@@ -29,8 +29,8 @@ const FOREIGN_CHILD: &[Condition] = &[
     ],
 ];
 
-/// Where the machine gives a run no process numbers of its own, a script is one process with threads:
-/// to kill that one is to end the run, and nothing can fork faster than it is killed.
+/// The rules for `clone`. In a run without process numbers of its own, a script is one process with
+/// threads: to kill that one is to end the run, and nothing can fork faster than it is killed.
 const CLONES: ByRun = ByRun {
     always: FOREIGN_CHILD,
     in_one_process: &[&[lacks_bit(0, libc::CLONE_THREAD.cast_unsigned())]],

@@ -1,4 +1,4 @@
-//! What a row of the table says, and the table itself: the rows of all groups.
+//! The rows of the table, and the table itself: the rows of all groups.
 //!
 //! A call that no row names does not exist for the script (`ENOSYS`). That is the better answer
 //! wherever libraries probe for a newer call and have a fallback, and for what nobody misses. Left
@@ -17,7 +17,7 @@
 
 use super::{administration, files, memory, metadata, processes, sockets};
 
-/// What the filters do with one system call.
+/// A system call, and the filters' rule for it.
 pub(super) struct Row {
     pub(super) call: i64,
     pub(super) name: &'static str,
@@ -30,7 +30,7 @@ pub(super) struct Row {
     pub(super) why: &'static str,
 }
 
-/// Whether a call of the table runs, fails, or is answered without being run.
+/// The rule for a call of the table: it runs, fails, or is answered without being run.
 #[derive(Clone, Copy)]
 pub(super) enum Rule {
     Allow,
@@ -72,7 +72,7 @@ pub(super) struct Test {
     pub(super) comparison: Comparison,
 }
 
-/// How an argument is compared.
+/// The comparison of an argument.
 pub(super) enum Comparison {
     /// The lower 32 bits are this value.
     Equals(u32),
@@ -139,7 +139,8 @@ pub(super) const fn by_run(
     Row { call, name, rule: Rule::ByRun(conditions), why }
 }
 
-/// What a call does is for other files, or has no effect on the run's own.
+/// Makes a row for a call that is answered with success: it would act on other files, or have no
+/// effect on the run's own.
 pub(super) const fn answer_done(call: i64, name: &'static str, why: &'static str) -> Row {
     Row { call, name, rule: Rule::Answer(0), why }
 }
