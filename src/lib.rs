@@ -62,6 +62,11 @@ mod secret;
 mod server;
 mod transport;
 
+/// The samples of the README, which are doctests too.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
+
 pub use aibom::AiBomGenerator;
 pub use config::AdminGate;
 pub use gateway::{

@@ -1,4 +1,4 @@
-"""The scripts that go for the limits of docs/SECURITY_MODEL.md, as data.
+"""The scripts that go for the limits of docs/LIMITS.md, as data.
 
 Each says what it got in lines `holds WORKER UNIT NUMBER`, the last of which counts, and what was refused in lines
 `refused ERROR`. MiB are what the kernel holds for the script, estimated from its sizes on Linux 6. All end by

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The limits of docs/SECURITY_MODEL.md, measured: what a script gets, and what that takes from the machine.
+"""The limits of docs/LIMITS.md, measured: what a script gets, and what that takes from the machine.
 
     tests/endurance/limits.py BINARY [--smoke] [--strict] [--only NAME,…] [--tiers T3,T3-warm] [--user root|ordinary]
                                      [--environment DIR] [--list]
@@ -68,7 +68,7 @@ ENDS = [
 
 
 def bounds(tier: Tier, memory_mb: int, timeout_s: float) -> dict[str, float]:
-    """The limits that docs/SECURITY_MODEL.md has words for, as numbers."""
+    """The limits that docs/LIMITS.md has words for, as numbers."""
     # In a warm interpreter the limit is that of the longest run of any kind.
     run_s = max(timeout_s, BACKGROUND_TIMEOUT_S) if tier.is_warm else timeout_s
     return {

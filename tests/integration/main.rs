@@ -17,6 +17,7 @@ mod background;
 mod command_line;
 mod corpus;
 mod decisions;
+mod documents;
 mod ends;
 mod environment;
 mod examples;
@@ -42,6 +43,7 @@ fn main() -> std::process::ExitCode {
         corpus::tests(),
         corpus::tests_of_versions(),
         decisions::tests(),
+        documents::tests(),
         ends::tests(),
         environment::tests(),
         examples::tests(),

@@ -17,7 +17,7 @@ tests! {
         a_session_without_scripts_has_a_bill_and_one_that_cannot_be_written_is_told;
     needs [Python]:
         cyclonedx_is_valid_by_the_official_schema,
-        the_examples_of_the_readme_are_real,
+        the_bill_of_the_documents_is_real,
         verify_skill_compares_the_artifact;
     needs []:
         verify_skill_tells_people_and_exit_codes,
@@ -278,27 +278,13 @@ print(hashlib.sha256(text.encode()).hexdigest())
     stdout(&output).trim().to_owned()
 }
 
-fn the_examples_of_the_readme_are_real() {
-    let readme = fs::read_to_string(root().join("README.md")).unwrap();
-    let block = |heading: &str, start: &str| {
-        let section = readme.split(heading).nth(1).unwrap();
-        section.split(start).nth(1).unwrap().split("```").next().unwrap().to_owned()
-    };
-    let folder = tempfile::tempdir().unwrap();
-    let manifest = block("\n## Skill manifests", "```json\n");
-    fs::write(folder.path().join("skill.json"), manifest).unwrap();
-    let output = Command::new(binary())
-        .args(["verify-skill", "skill.json"])
-        .current_dir(folder.path())
-        .output()
-        .unwrap();
-    let expected = block("\n## Skill manifests", "$ qwed-mcp verify-skill skill.json\n");
-    assert_eq!(stdout(&output), expected);
-
-    let bill = block("\n## AI bill of materials", "```json\n");
-    let bill: Value = serde_json::from_str(&bill).unwrap();
+fn the_bill_of_the_documents_is_real() {
+    let document = fs::read_to_string(root().join("docs/AIBOM.md")).unwrap();
+    let block =
+        |start: &str| document.split(start).nth(1).unwrap().split("```").next().unwrap().to_owned();
+    let bill: Value = serde_json::from_str(&block("```json\n")).unwrap();
     assert_eq!(json!(hashed_as_documented(&bill)), bill["manifest_hash"]);
-    let command = block("\n## AI bill of materials", "$ qwed-mcp ");
+    let command = block("$ qwed-mcp ");
     let output = qwed_mcp(&command.split_whitespace().collect::<Vec<_>>());
     assert_eq!(error_of_cyclonedx(stdout(&output)), None);
 }

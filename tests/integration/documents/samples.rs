@@ -1,0 +1,412 @@
+//! The samples of the documents: each fenced block is run and compared, or parsed, or compiled, or is
+//! listed here with the reason why not. A block that is none of these fails.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use regex::Regex;
+use serde_json::{Value, json};
+
+use super::{documents, first_columns, read};
+use crate::governed::{Governed, run_pytest, text};
+use crate::harness::{ServerBuilder, binary, root};
+
+tests! {
+    needs []:
+        every_sample_is_run_or_listed,
+        a_sample_that_differs_is_found,
+        configurations_of_clients_are_sound;
+    needs [Tier3]:
+        commands_print_what_the_documents_show,
+        replies_are_what_the_documents_show,
+        a_test_run_prints_what_the_documents_show;
+}
+
+/// Commands that are not run, and why. Their output, if the page shows any, is not compared.
+const NOT_RUN: [(&str, &str); 12] = [
+    ("cargo test", "runs this test; `.ci/run readme_test` runs it"),
+    ("cargo build", "every check does that"),
+    ("cargo install --locked --path .", "takes minutes and the network"),
+    ("python3 -m venv ~/.qwed-venv", "writes to the home folder"),
+    ("~/.qwed-venv/bin/pip install sympy z3-solver qwed", "takes the network"),
+    ("claude mcp add --env QWED_MCP_TRUSTED_CODE_EXECUTION", "another program, which is not here"),
+    ("sudo install -d /etc/qwed", "takes root"),
+    ("useradd --system", "takes root, and changes the machine"),
+    ("install -m 0755 /home/ada/.cargo/bin/qwed-mcp", "takes root, and changes the machine"),
+    ("/usr/bin/python3 -m venv /opt/qwed-venv", "takes root, and changes the machine"),
+    ("cat > /usr/local/bin/qwed-mcp-tests", "takes root, and changes the machine"),
+    ("chmod 0755 /usr/local/bin/qwed-mcp-tests", "takes root, and changes the machine"),
+];
+
+/// Commands of the set-up by root that follow those in [`NOT_RUN`], for the same reason.
+const NOT_RUN_AS_ROOT: [&str; 6] = [
+    "sudo -u qwed ",
+    "echo 'ada ALL=(qwed)",
+    "chmod 0440 /etc/sudoers.d",
+    "setfacl -m ",
+    "setfacl -R ",
+    "visudo",
+];
+
+/// Blocks that no command prints: the page, how they begin, and what compares them.
+const OTHERS: [(&str, &str, Other); 9] = [
+    ("README.md", "use qwed_mcp::", Other::Doctest),
+    ("docs/ARCHITECTURE.md", "stdin → transport", Other::Picture),
+    ("docs/AIBOM.md", "{\n  \"timestamp\"", Other::Test("the_bill_of_the_documents_is_real")),
+    ("docs/SKILL_MANIFESTS.md", "{\n  \"name\"", Other::File("skill.json")),
+    ("docs/GOVERNED_TOOLS.md", "Status: failed", Other::Test("a_test_run_prints_what")),
+    ("docs/REFERENCE.md", "{\"jsonrpc\"", Other::Test("replies_are_what_the_documents_show")),
+    ("docs/REFERENCE.md", "{\n  \"jsonrpc\"", Other::Test("replies_are_what_the_documents_show")),
+    ("docs/REFERENCE.md", "{status}: ", Other::Test("replies_are_what_the_documents_show")),
+    ("docs/REFERENCE.md", "STDOUT:", Other::Test("replies_are_what_the_documents_show")),
+];
+
+/// Blocks of REFERENCE that continue one in [`OTHERS`].
+const MORE_REPLIES: [&str; 2] = ["Error code: ", "Status: success"];
+
+/// What makes sure of a block that is no command and no configuration.
+#[derive(Clone, Copy, PartialEq)]
+enum Other {
+    /// `cargo test --doc` compiles and runs it.
+    Doctest,
+    /// It is a drawing.
+    Picture,
+    /// It is a file for the commands below it.
+    File(&'static str),
+    /// A test with this name compares it.
+    Test(&'static str),
+}
+
+/// Parts of an output that are others in each run, and what stands for them.
+const VOLATILE: [(&str, &str, &str); 13] = [
+    ("timestamp", r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)", "{time}"),
+    ("hash or id of a decision", r"\b[0-9a-f]{64}\b", "{hash}"),
+    ("run id or job id", r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "{uuid}"),
+    ("token", r"qwedmcp_([\w-]{43}|…)", "{token}"),
+    ("interpreter", r"/\S+/bin/python\S*", "{python}"),
+    ("version", r"\b\d+\.\d+\.\d+(\.\d+)?\b", "{version}"),
+    ("duration", r"in \d+\.\d\d s\b", "in {seconds} s"),
+    ("size of a file", r"\(\d+ bytes\)", "({size} bytes)"),
+    ("Landlock of this kernel", r"enforced: ABI \d+", "enforced: ABI {n}"),
+    ("control groups of this machine", r"(?m)^memory bound by .*$", "memory bound by {what}"),
+    ("marks of a traceback, which depend on Python", r"(?m)^[ ^~]*\^[ ^~]*\n", ""),
+    ("milliseconds", r#""duration_ms": \d+"#, "\"duration_ms\": {ms}"),
+    (
+        "what bounds memory here, and whether it is warm",
+        r#""(memory_bound|warm)": [^,\n]+"#,
+        "\"$1\": {}",
+    ),
+];
+
+/// A fenced block of a page.
+struct Block {
+    page: String,
+    line: usize,
+    language: String,
+    text: String,
+}
+
+impl Block {
+    fn is_configuration(&self) -> bool {
+        self.language == "json"
+            && ["\"mcpServers\"", "\"servers\""].iter().any(|key| self.text.contains(key))
+    }
+
+    fn other(&self) -> Option<Other> {
+        let fits = |(page, start, _): &&(&str, &str, Other)| {
+            self.page == *page && self.text.starts_with(start)
+        };
+        let is_more = self.page == "docs/REFERENCE.md"
+            && MORE_REPLIES.iter().any(|start| self.text.starts_with(start));
+        let more = is_more.then_some(Other::Test("replies_are_what_the_documents_show"));
+        OTHERS.iter().find(fits).map(|(.., other)| *other).or(more)
+    }
+
+    /// The commands, each with what the page shows below it.
+    fn commands(&self) -> Vec<(String, String)> {
+        let mut commands: Vec<(String, String)> = Vec::new();
+        let mut lines = self.text.lines().peekable();
+        while let Some(line) = lines.next() {
+            let prompt = line.strip_prefix("$ ").or_else(|| line.strip_prefix("# "));
+            match (prompt, commands.last_mut()) {
+                (Some(command), _) => {
+                    let mut command = command.to_owned();
+                    while command.ends_with('\\') {
+                        command.push('\n');
+                        command.push_str(lines.next().unwrap());
+                    }
+                    commands.push((command, String::new()));
+                }
+                (None, Some((_, output))) => {
+                    output.push_str(line);
+                    output.push('\n');
+                }
+                (None, None) => panic!("{}:{}: no command before {line}", self.page, self.line),
+            }
+        }
+        commands
+    }
+}
+
+/// All fenced blocks of all pages.
+fn blocks() -> Vec<Block> {
+    let mut blocks = Vec::new();
+    for page in documents() {
+        let mut open: Option<(Block, usize)> = None;
+        for (number, line) in page.text.lines().enumerate() {
+            let indent = line.len() - line.trim_start().len();
+            match (&mut open, line.trim_start().strip_prefix("```")) {
+                (None, Some(language)) => {
+                    let language = language.to_owned();
+                    let block = Block {
+                        page: page.name.clone(),
+                        line: number + 1,
+                        language,
+                        text: String::new(),
+                    };
+                    open = Some((block, indent));
+                }
+                (Some(_), Some(_)) => blocks.extend(open.take().map(|(block, _)| block)),
+                (Some((block, indent)), None) => {
+                    block.text.push_str(line.get(*indent..).unwrap_or_default());
+                    block.text.push('\n');
+                }
+                (None, None) => {}
+            }
+        }
+        assert!(open.is_none(), "{}: a block does not end", page.name);
+    }
+    assert!(blocks.len() > 20, "{}", blocks.len());
+    blocks
+}
+
+/// Why a command is not run, if it is not.
+fn not_run(command: &str) -> Option<&'static str> {
+    let listed = NOT_RUN.iter().find(|(start, _)| command.starts_with(start));
+    let as_root = NOT_RUN_AS_ROOT.iter().any(|start| command.starts_with(start));
+    listed.map(|(_, reason)| *reason).or(as_root.then_some("takes root, and changes the machine"))
+}
+
+/// The command as it is run here: what the pages call by its installed name is the binary under test.
+fn as_run(command: &str) -> String {
+    let command = command.replace("cargo run --release -- ", "qwed-mcp ");
+    let command = command.replace("cargo run -- ", "qwed-mcp ");
+    command.replace("~/.cargo/bin/qwed-mcp", "qwed-mcp").replace("/etc/qwed/", "")
+}
+
+fn every_sample_is_run_or_listed() {
+    let blocks = blocks();
+    let mut used = Vec::new();
+    for block in &blocks {
+        let place = format!("{}:{}", block.page, block.line);
+        match block.language.as_str() {
+            _ if block.is_configuration() => {}
+            "console" => {
+                for (command, _) in block.commands() {
+                    let is_ours =
+                        as_run(&command).contains("qwed-mcp ") || command.starts_with("sudo tee ");
+                    assert!(not_run(&command).is_some() || is_ours, "{place}: {command}");
+                    used.push(command);
+                }
+            }
+            _ => assert!(block.other().is_some(), "{place}: nothing makes sure of this block"),
+        }
+        if let Some(Other::Doctest) = block.other() {
+            assert_eq!(block.language, "rust", "{place}");
+            let included = format!("include_str!(\"../{}\")", block.page);
+            assert!(read("src/lib.rs").contains(&included), "{place}: no doctest has it");
+        }
+    }
+    // What is listed is there.
+    for start in NOT_RUN.iter().map(|(start, _)| start) {
+        assert!(used.iter().any(|command| command.starts_with(start)), "not in any page: {start}");
+    }
+    for (page, start, other) in OTHERS {
+        let has = blocks.iter().any(|block| block.page == page && block.text.starts_with(start));
+        assert!(has, "not in {page}: {start}");
+        if let Other::Test(name) = other {
+            let tests = [
+                read("tests/integration/supply_chain.rs"),
+                read("tests/integration/documents/samples.rs"),
+            ];
+            assert!(
+                tests.iter().any(|file| file.contains(&format!("fn {name}"))),
+                "no test {name}"
+            );
+        }
+    }
+}
+
+/// The text with what is volatile replaced, and without white space at the ends of lines.
+fn normalised(text: &str) -> String {
+    let mut text = format!("{}\n", text.trim_end());
+    for (_, pattern, name) in VOLATILE {
+        text = Regex::new(pattern).unwrap().replace_all(&text, name).into_owned();
+    }
+    text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n").trim_end().to_owned()
+}
+
+/// How the output of a command differs from what a page shows, if it does.
+fn difference(shown: &str, printed: &str) -> Option<String> {
+    let (shown, printed) = (normalised(shown), normalised(printed));
+    (shown != printed).then(|| format!("shown:\n{shown}\n\nprinted:\n{printed}"))
+}
+
+fn a_sample_that_differs_is_found() {
+    let printed =
+        "token 1 until 2026-12-22T15:18:16.4Z, run 42693d70-1234-1234-1234-123456789012 in 1.07 s";
+    let same =
+        "token 1 until 2027-01-02T00:00:00Z, run 00000000-0000-0000-0000-000000000000 in 3.21 s";
+    assert_eq!(difference(same, printed), None);
+    for other in [
+        "token 2 until 2026-12-22T15:18:16.4Z, run 42693d70-1234-1234-1234-123456789012 in 1.07 s",
+        "token 1 until today, run 42693d70-1234-1234-1234-123456789012 in 1.07 s",
+    ] {
+        assert!(difference(other, printed).is_some(), "{other}");
+    }
+}
+
+/// A folder as the pages have it: the program on `PATH`, and the examples.
+fn prepare(folder: &Path) {
+    fs::create_dir(folder.join("bin")).unwrap();
+    std::os::unix::fs::symlink(binary(), folder.join("bin/qwed-mcp")).unwrap();
+    std::os::unix::fs::symlink(root().join("examples"), folder.join("examples")).unwrap();
+}
+
+/// Runs a command of a page; its output, whether it succeeded, and its standard error.
+fn run(folder: &Path, command: &str) -> (String, bool, String) {
+    let path = format!("{}:{}", folder.join("bin").display(), std::env::var("PATH").unwrap());
+    let builder = ServerBuilder::new()
+        .without("QWED_MCP_TRUSTED_CODE_EXECUTION")
+        .variable("PATH", &path)
+        .variable("QWED_MCP_DATA_DIR", folder.join("data").to_str().unwrap());
+    let prepared = builder.command();
+    let mut shell = Command::new("sh");
+    shell.arg("-c").arg(as_run(command)).current_dir(folder).stdin(Stdio::null()).env_clear();
+    shell.envs(prepared.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let output = shell.output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (text(output.stdout), output.status.success(), text(output.stderr))
+}
+
+fn commands_print_what_the_documents_show() {
+    let mut compared = 0;
+    for page in documents() {
+        let folder = tempfile::tempdir().unwrap();
+        prepare(folder.path());
+        for block in blocks().iter().filter(|block| block.page == page.name) {
+            if let Some(Other::File(name)) = block.other() {
+                fs::write(folder.path().join(name), &block.text).unwrap();
+            }
+            if block.language != "console" {
+                continue;
+            }
+            for (command, shown) in block.commands() {
+                if let Some(file) = command.strip_prefix("sudo tee ") {
+                    fs::write(folder.path().join(as_run(file)), shown).unwrap();
+                } else if not_run(&command).is_none() {
+                    let (printed, has_succeeded, log) = run(folder.path(), &command);
+                    let place = format!("{}:{}: {command}", page.name, block.line);
+                    if shown.trim().is_empty() {
+                        assert!(has_succeeded, "{place}\n{printed}{log}");
+                    } else if let Some(difference) = difference(&shown, &printed) {
+                        panic!("{place}\n{difference}\n\nlog:\n{log}");
+                    } else {
+                        compared += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(compared >= 9, "{compared}");
+}
+
+/// The members of a block that are known to clients, and the variables that are known to the server.
+fn configurations_of_clients_are_sound() {
+    let settings = first_columns(&read("docs/CONFIGURATION.md"));
+    let mut checked = 0;
+    for block in blocks().into_iter().filter(Block::is_configuration) {
+        let place = format!("{}:{}", block.page, block.line);
+        let document: Value = serde_json::from_str(&block.text).unwrap();
+        let (key, servers) = document.as_object().unwrap().iter().next().unwrap();
+        // Only VS Code has the other key.
+        assert_eq!(key == "servers", block.text.contains("\"servers\""), "{place}");
+        for server in servers.as_object().unwrap().values() {
+            let members = server.as_object().unwrap();
+            for name in members.keys() {
+                assert!(
+                    ["type", "command", "args", "env"].contains(&name.as_str()),
+                    "{place}: {name}"
+                );
+            }
+            let command = server["command"].as_str().unwrap();
+            let is_absolute = command.starts_with('/') || command.starts_with("${HOME}/");
+            assert!(is_absolute || command == "wsl.exe", "{place}: {command}");
+            let arguments = server["args"].as_array().into_iter().flatten();
+            let assigned = arguments.filter_map(|argument| argument.as_str()?.split_once('='));
+            let variables = members.get("env").and_then(Value::as_object).into_iter().flatten();
+            let variables = variables.map(|(name, value)| (name.as_str(), value.as_str().unwrap()));
+            for (name, value) in variables.chain(assigned) {
+                assert!(settings.contains(name), "{place}: {name}");
+                let is_path = value.contains('/');
+                let is_absolute = value.starts_with('/') || value.starts_with("${HOME}/");
+                assert!(!is_path || is_absolute, "{place}: {value}");
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked >= 9, "{checked}");
+}
+
+/// The blocks of REFERENCE that begin so.
+fn of_reference(start: &str) -> String {
+    let found = blocks()
+        .into_iter()
+        .find(|block| block.page == "docs/REFERENCE.md" && block.text.starts_with(start));
+    found.unwrap_or_else(|| panic!("{start}")).text.trim_end().to_owned()
+}
+
+/// Asserts that a text has the form of a block, whose `{…}` stand for anything.
+#[track_caller]
+fn assert_form(block: &str, text: &str) {
+    let placeholder = Regex::new(r"\{[^{}]+\}").unwrap();
+    let parts: Vec<_> = placeholder.split(block).map(regex::escape).collect();
+    let form = Regex::new(&format!("(?s)^{}$", parts.join(".+"))).unwrap();
+    assert!(form.is_match(text), "{block}\n\n{text}");
+}
+
+fn replies_are_what_the_documents_show() {
+    let mut server = ServerBuilder::new().connect();
+    let request: Value = serde_json::from_str(&of_reference("{\"jsonrpc\"")).unwrap();
+    let mut reply = server.request(request["method"].as_str().unwrap(), &request["params"]);
+    reply["id"] = json!(4);
+    let shown: Value = serde_json::from_str(&of_reference("{\n  \"jsonrpc\"")).unwrap();
+    let pretty = |value: &Value| normalised(&serde_json::to_string_pretty(value).unwrap());
+    assert_eq!(pretty(&reply), pretty(&shown));
+
+    let refused = server.execute("eval('1')");
+    assert_form(&of_reference("{status}: "), &refused.texts[0]);
+    assert_form(&of_reference("Error code: "), &refused.texts[1]);
+    let both = server.execute("import sys\nprint(1)\nprint(2, file=sys.stderr)");
+    assert_form(&of_reference("STDOUT:"), both.text());
+    let job = server.place("print('done')");
+    assert_eq!(server.wait_for_job(&job).text(), of_reference("Status: success"));
+    server.finish();
+}
+
+fn a_test_run_prints_what_the_documents_show() {
+    let shown =
+        blocks().into_iter().find(|block| block.text.starts_with("Status: failed")).unwrap();
+    let governed = Governed::new("ledger");
+    let mut server = governed.connect();
+    let reply = run_pytest(&mut server, &governed.user, "tests");
+    server.finish();
+    let printed = normalised(text(&reply));
+    let mut rest = printed.as_str();
+    // A line with three dots stands for lines that are left out.
+    for part in normalised(&shown.text).split("\n…\n") {
+        let Some((_, behind)) = rest.split_once(part) else { panic!("{part}\n\nin:\n{printed}") };
+        rest = behind;
+    }
+}

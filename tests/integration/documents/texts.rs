@@ -1,0 +1,307 @@
+//! `docs/REFERENCE.md` against the sources, in both directions: each text of the page is in a source,
+//! and each error, log line, code and warning of a source is on the page.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::{code_spans, read};
+use crate::harness::root;
+
+tests! {
+    needs []:
+        each_text_of_the_reference_is_in_the_program,
+        each_error_and_log_line_of_the_program_is_in_the_reference,
+        each_code_of_a_refusal_is_in_the_reference,
+        a_text_that_was_changed_is_found;
+}
+
+/// Texts of the page that are no text of ours, and whose they are.
+const FOREIGN: [(&str, &str); 8] = [
+    ("request _meta is missing or has malformed required fields:", "rmcp"),
+    ("Unsupported protocol version", "rmcp"),
+    ("internal error", "rmcp, and ours"),
+    ("CONFIG_PROC_CHILDREN", "an option of the kernel"),
+    ("ulimit -n", "a command of shells"),
+    ("urn:uuid:", "a form of UUIDs"),
+    ("__globals__", "an attribute of Python's functions"),
+    ("io.modelcontextprotocol/serverInfo", "rmcp"),
+];
+
+/// Attributes and macros whose text a person reads.
+const SPEAKERS: [&str; 6] =
+    ["#[error(", "error!(", "warn!(", ".context(", ".with_context(", "tracing::error!("];
+
+/// A text of a source, with `{}` for what is put in.
+struct Literal {
+    file: PathBuf,
+    /// What stands before it, back to the last `;`, `{` or `}`.
+    before: String,
+    text: String,
+}
+
+/// The texts of all sources, but those of tests.
+fn literals() -> Vec<Literal> {
+    let mut files = Vec::new();
+    collect(&root().join("src"), &mut files);
+    let mut literals = Vec::new();
+    for file in files {
+        let source = fs::read_to_string(&file).unwrap();
+        let source = source.split("\n#[cfg(test)]\nmod tests {").next().unwrap();
+        if file.extension().is_some_and(|extension| extension == "rs") {
+            literals.extend(literals_of(&file, source));
+        } else {
+            let (file, before) = (file.clone(), String::new());
+            literals.push(Literal { file, before, text: source.to_owned() });
+        }
+    }
+    assert!(literals.len() > 2000, "{}", literals.len());
+    literals
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(&path, files);
+        } else if path.file_name().is_some_and(|name| name != "tests.rs") {
+            files.push(path);
+        }
+    }
+}
+
+/// The string literals of a Rust source.
+fn literals_of(file: &Path, source: &str) -> Vec<Literal> {
+    let token = Regex::new(
+        r##"(?s)//[^\n]*|'(?:\\.|[^\\'])'|r#"(.*?)"#|\b[rb]"([^"]*)"|"((?:\\.|[^\\"])*)""##,
+    )
+    .unwrap();
+    let mut literals = Vec::new();
+    let mut before = String::new();
+    let mut end = 0;
+    for found in token.captures_iter(source) {
+        let whole = found.get(0).unwrap();
+        before.push_str(&source[end..whole.start()]);
+        end = whole.end();
+        if let Some(start) = before.rfind([';', '{', '}']) {
+            before.drain(..=start);
+        }
+        let raw = found.get(1).or_else(|| found.get(2)).map(|text| text.as_str().to_owned());
+        let text = raw.or_else(|| found.get(3).map(|text| unescaped(text.as_str())));
+        if let Some(text) = text {
+            literals.push(Literal { file: file.to_owned(), before: before.clone(), text });
+        }
+    }
+    literals
+}
+
+fn unescaped(text: &str) -> String {
+    static CONTINUED: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\\\n\s*").unwrap());
+    let text = CONTINUED.replace_all(text, "").into_owned();
+    text.replace("\\n", "\n").replace("\\\"", "\"").replace("\\\\", "\\")
+}
+
+/// The parts between what is put in: `{…}` of a source or of the page, and `…` of the page.
+fn parts(text: &str) -> Vec<String> {
+    static HOLE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\{[^{}]*\}|…").unwrap());
+    let doubled = text.replace("{{", "\u{1}").replace("}}", "\u{2}");
+    let parts = HOLE.split(&doubled);
+    parts
+        .map(|part| part.replace('\u{1}', "{").replace('\u{2}', "}"))
+        .filter(|part| !part.is_empty())
+        .collect()
+}
+
+/// The parts of the texts of the sources.
+struct Pieces {
+    pieces: BTreeSet<String>,
+    /// All of them, one after the other.
+    joined: String,
+}
+
+impl Pieces {
+    fn new(texts: impl IntoIterator<Item = String>) -> Self {
+        let parts = texts.into_iter().flat_map(|text| parts(&text));
+        let pieces: BTreeSet<String> = parts.filter(|part| part.len() > 1).collect();
+        let joined = pieces.iter().map(String::as_str).collect::<Vec<_>>().join("\u{0}");
+        Self { pieces, joined }
+    }
+
+    /// Whether a part of a text on the page is within a piece, or is made of them: of the end of one,
+    /// whole ones, and the beginning of one.
+    fn make(&self, part: &str) -> bool {
+        if self.joined.contains(part) {
+            return true;
+        }
+        let mut reached = self.ends_that_begin(part);
+        reached.insert(0);
+        while let Some(start) = reached.pop_first() {
+            let rest = &part[start..];
+            if rest.is_empty() || self.begins(rest) {
+                return true;
+            }
+            let fits = self.pieces.iter().filter(|piece| rest.starts_with(piece.as_str()));
+            reached.extend(fits.map(|piece| start + piece.len()));
+        }
+        false
+    }
+
+    fn begins(&self, rest: &str) -> bool {
+        self.pieces.iter().any(|piece| piece.len() >= PIECE_BYTES_MIN && piece.starts_with(rest))
+    }
+
+    /// The lengths of the ends of pieces, from a word on, with which a part begins.
+    fn ends_that_begin(&self, part: &str) -> BTreeSet<usize> {
+        let mut lengths = BTreeSet::new();
+        for piece in &self.pieces {
+            for (space, _) in piece.match_indices(' ') {
+                let ends = [&piece[space..], &piece[space + 1..]];
+                let fits = |end: &&str| end.len() >= PIECE_BYTES_MIN && part.starts_with(*end);
+                lengths.extend(ends.into_iter().filter(fits).map(str::len));
+            }
+        }
+        lengths
+    }
+}
+
+/// A shorter end or beginning of a text says nothing.
+const PIECE_BYTES_MIN: usize = 8;
+
+/// The parts of a text of the page that no text of the program makes. What is a number there may be
+/// put in here.
+fn lost(span: &str, pieces: &Pieces) -> Vec<String> {
+    static NUMBER: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"-?\d[\d.,]*").unwrap());
+    let is_made = |part: &str| {
+        let bare = part.trim_end_matches(['.', ':', ' ']);
+        bare.trim().len() <= 2
+            || [part, bare, bare.trim_start()].iter().any(|part| pieces.make(part))
+    };
+    let with_numbers = |part: &str| NUMBER.split(part).all(is_made);
+    parts(span).into_iter().filter(|part| !is_made(part) && !with_numbers(part)).collect()
+}
+
+/// Texts of the page: spans with a space in them. A name, a value or a number is none.
+fn is_text(span: &str) -> bool {
+    let is_command =
+        ["qwed-mcp ", "cargo ", "sysctl ", "token ", "runs ", "audit ", "policy ", "{ \""]
+            .iter()
+            .any(|start| span.starts_with(start));
+    span.contains(' ') && !is_command
+}
+
+fn each_text_of_the_reference_is_in_the_program() {
+    let pieces = Pieces::new(literals().into_iter().map(|literal| literal.text));
+    let mut unknown = Vec::new();
+    let mut checked = 0;
+    for span in code_spans(&read("docs/REFERENCE.md")).into_iter().filter(|span| is_text(span)) {
+        checked += 1;
+        let is_foreign = FOREIGN.iter().any(|(text, _)| span.contains(text));
+        let lost = lost(&span, &pieces);
+        if !is_foreign && !lost.is_empty() {
+            unknown.push(format!("{span}\n    not in src: {lost:?}"));
+        }
+    }
+    let unknown = unknown.join("\n");
+    assert!(unknown.is_empty(), "REFERENCE.md has texts that the program has not:\n{unknown}");
+    assert!(checked > 250, "{checked}");
+}
+
+/// Whether a text of the page has all parts of a text of the program, in their order.
+fn has_in_order(span: &str, wanted: &[String]) -> bool {
+    let mut rest = span;
+    wanted.iter().map(|part| part.trim().trim_end_matches(['.', ':'])).all(|part| {
+        let Some((_, behind)) = rest.split_once(part) else { return false };
+        rest = behind;
+        true
+    })
+}
+
+fn each_error_and_log_line_of_the_program_is_in_the_reference() {
+    let mut spans = code_spans(&read("docs/REFERENCE.md"));
+    spans.extend(code_spans(&read("docs/CONFIGURATION.md")));
+    let mut missing = Vec::new();
+    let mut checked = 0;
+    let literals = literals();
+    for literal in literals.iter().filter(|literal| speaks(literal)) {
+        let parts: Vec<String> =
+            parts(&literal.text).into_iter().filter(|part| part.trim().len() > 2).collect();
+        if parts.is_empty() {
+            continue;
+        }
+        checked += 1;
+        if !spans.iter().any(|span| has_in_order(span, &parts)) {
+            let file = literal.file.strip_prefix(root()).unwrap();
+            missing.push(format!("{}: {}", file.display(), literal.text));
+        }
+    }
+    assert!(missing.is_empty(), "not in docs/REFERENCE.md:\n{}", missing.join("\n"));
+    assert!(checked > 250, "{checked}");
+}
+
+/// Whether a literal is the text of an error or of a log line: the first one of its attribute or macro.
+fn speaks(literal: &Literal) -> bool {
+    let before = literal.before.trim_end();
+    let Some(start) = SPEAKERS.iter().filter_map(|speaker| before.rfind(speaker)).max() else {
+        return false;
+    };
+    let inside = &before[start..];
+    // Not an argument behind the text: those have a comma before them and no `=` or `%`.
+    let is_first = !inside.contains('"');
+    let is_closed = inside.matches('(').count() <= inside.matches(')').count();
+    is_first && !is_closed
+}
+
+fn each_code_of_a_refusal_is_in_the_reference() {
+    let page = read("docs/REFERENCE.md");
+    let governed = read("docs/GOVERNED_TOOLS.md");
+    let code = Regex::new(r"QWED-MCP-RISK-\d{3}").unwrap();
+    let number = Regex::new(r"-32[06]\d\d").unwrap();
+    let mut codes = BTreeSet::new();
+    for literal in literals() {
+        codes.extend(code.find_iter(&literal.text).map(|code| code.as_str().to_owned()));
+    }
+    assert!(codes.len() >= 9, "{codes:?}");
+    for code in &codes {
+        assert!(page.contains(&format!("| `{code}` |")), "{code}");
+    }
+    let refusals = read("src/governance/refusal.rs");
+    let mut numbers: BTreeSet<_> =
+        number.find_iter(&refusals).map(|number| number.as_str().to_owned()).collect();
+    let messages = read("src/transport/message.rs");
+    numbers.extend(number.find_iter(&messages).map(|number| number.as_str().to_owned()));
+    assert!(numbers.len() >= 8, "{numbers:?}");
+    for number in &numbers {
+        assert!(page.contains(&format!("| {number} |")), "{number}");
+    }
+    let name = Regex::new(r#"=> "([A-Z_]{6,})""#).unwrap();
+    for name in name.captures_iter(&refusals).map(|name| name[1].to_owned()) {
+        assert!(governed.contains(&format!("`{name}`")), "{name}");
+    }
+}
+
+fn a_text_that_was_changed_is_found() {
+    let texts = [
+        "Execution error: {error}.",
+        "Python could not be started: {0}",
+        "the launcher ended",
+        "more than {MAX} levels",
+    ];
+    let pieces = Pieces::new(texts.map(str::to_owned));
+    for (span, is_known) in [
+        ("Execution error: Python could not be started: {step}", true),
+        ("could not be started: the launcher ended", true),
+        ("Python could not be begun: {step}", false),
+        ("Execution error: the launcher ended", true),
+        ("Execution error: the launcher stopped", false),
+        ("more than 3000 levels", true),
+        ("more than 3000 floors", false),
+    ] {
+        assert_eq!(lost(span, &pieces).is_empty(), is_known, "{span}");
+    }
+    let wanted = parts("tier {} of {name} is missing");
+    assert!(has_in_order("tier {tier} of {what} is missing.", &wanted));
+    assert!(!has_in_order("tier {tier} in {what} is missing.", &wanted));
+}
