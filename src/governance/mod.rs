@@ -16,7 +16,7 @@
 //! | `refusal`, `reply`, `plain_text` | what the caller hears |
 //! | `scripts` | `execute_python_code` in the audit log |
 //!
-//! This folder is the only one that names `rusqlite`, `toml` and `quick-xml`.
+//! This folder is the only one that names `rusqlite` and `toml`.
 
 mod artifacts;
 mod audit;

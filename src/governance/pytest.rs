@@ -7,6 +7,8 @@ use std::path::{Component, Path, PathBuf};
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
+use super::summary::FAILURES_MAX;
+
 /// The most node ids of a run.
 const NODE_IDS_MAX: usize = 200;
 /// The longest path, node id or expression, in bytes.
@@ -14,16 +16,15 @@ const TEXT_BYTES_MAX: usize = 1024;
 /// The largest number of failures that can be asked for.
 const MAX_FAIL_MAX: u64 = 1_000_000;
 
-/// The name of the `JUnit` XML file, in the folder that tests write to.
-pub(super) const JUNIT_FILE: &str = "junit.xml";
+/// Room for the reports in the folder for artifacts: some hundred kilobytes for the server's own, the
+/// rest for `junit.xml`, of some thousand tests.
+const RESERVE_BYTES: u64 = 2 * 1024 * 1024;
 
-/// What the report gets of the room for files: as much as some thousand tests need.
-const RESERVE_BYTES: u64 = 1024 * 1024;
-
-/// What pytest has counted, among the files of a run: empty until it has come to its end, as it is
-/// where tests end the process.
+/// The outcomes of the tests, in the folder for artifacts.
+pub(super) const REPORT_FILE: &str = ".new-report";
+/// How pytest ended, in the same folder. Empty where tests end the process before that.
 pub(super) const ENDED_FILE: &str = ".new-ended";
-/// The room for the report, until that is written.
+/// The room for the reports, until they are written.
 pub(super) const RESERVE_FILE: &str = ".new-reserve";
 
 /// The exit code of [`START`] where there is no pytest. Pytest itself has 0 to 5.
@@ -126,7 +127,7 @@ impl PytestOrder {
         let reserve = RESERVE_BYTES.min(files_bytes_max / 4);
         format!(
             "PROJECT = {project}\nFIRST = {first}\nLAST = {last}\nFILES = {files}\n\
-             RESERVE = {reserve}\nARGUMENTS = {arguments}\n{START}"
+             RESERVE = {reserve}\nFAILURES_MAX = {FAILURES_MAX}\nARGUMENTS = {arguments}\n{START}"
         )
     }
 }
@@ -336,7 +337,7 @@ mod tests {
         assert!(source.contains(first_and_last), "{source}");
         assert!(source.contains("RESERVE = 1000\n"), "{source}");
         assert!(source.contains(&format!("sys.exit({NO_PYTEST})")));
-        for file in [JUNIT_FILE, ENDED_FILE, RESERVE_FILE] {
+        for file in [REPORT_FILE, ENDED_FILE, RESERVE_FILE] {
             assert!(source.contains(&format!("{file:?}")), "{file}");
         }
     }

@@ -12,7 +12,7 @@ use super::audit::{AuditEvent, EVIDENCE_SHA256};
 use super::call::{Cleared, blocking};
 use super::conclusion::{Conclusion, NotRun, Ran};
 use super::evidence::{Evidence, PythonRecord, RunStatus};
-use super::pytest::{ENDED_FILE, JUNIT_FILE, NO_PYTEST, PythonPath, RESERVE_FILE};
+use super::pytest::{ENDED_FILE, NO_PYTEST, PythonPath, REPORT_FILE, RESERVE_FILE};
 use super::python::python;
 use super::scripts::{details, figures};
 use super::summary::{REPORT_BYTES_MAX, TestSummary};
@@ -263,16 +263,16 @@ impl Governance {
 /// the disk.
 async fn take_stock(folder: RunFolder, is_excessive: bool) -> Result<Left, Refusal> {
     blocking(move || {
-        let bytes_max = u64::try_from(REPORT_BYTES_MAX).unwrap_or(u64::MAX);
-        let report = folder.left_file(JUNIT_FILE, bytes_max);
-        let mut report = report.and_then(|report| TestSummary::from_junit(&report).ok());
+        let report = folder.left_file(REPORT_FILE, REPORT_BYTES_MAX);
+        let mut report = report.and_then(|report| TestSummary::from_report(&report));
         let ended = folder.left_file(ENDED_FILE, ENDED_BYTES_MAX);
         let ended = ended.and_then(|ended| Ended::read(&ended));
         if let (Some(report), Some(ended)) = (&mut report, ended) {
             ended.correct(report);
         }
-        folder.take_left(ENDED_FILE);
-        folder.take_left(RESERVE_FILE);
+        for file in [REPORT_FILE, ENDED_FILE, RESERVE_FILE] {
+            folder.take_left(file);
+        }
         if is_excessive && let Err(error) = folder.remove_files() {
             tracing::error!(error = %Causes(&error), "what a run left stays");
         }

@@ -1,7 +1,10 @@
 # Starts pytest as `python -m pytest` does in the folder of the project. Before this stand PROJECT, FIRST
-# and LAST (more folders to import from), FILES (what is left), RESERVE (bytes) and ARGUMENTS.
+# and LAST (more folders to import from), FILES (the folder for artifacts), RESERVE (bytes), FAILURES_MAX
+# and ARGUMENTS.
+import json
 import os
 import sys
+import time
 import traceback
 
 try:
@@ -43,10 +46,17 @@ COVERAGE_REPORTS = {
     "annotate": "annotated", "html": "htmlcov", "json": "coverage.json", "lcov": "coverage.lcov",
     "markdown": "coverage.md", "markdown-append": "coverage.md", "xml": "coverage.xml",
 }
-# Room for the report, however much the tests leave.
+# Room for the reports, however much the tests leave.
 reserve = os.path.join(FILES, ".new-reserve")
-# What pytest has counted. That there is something in it says that pytest came to its end.
+# The outcomes of the tests, one JSON document a line: the first failures, and then all counts.
+report_file = os.path.join(FILES, ".new-report")
+# How pytest ended. It has content only if pytest came to its end.
 ended = os.path.join(FILES, ".new-ended")
+# The characters of a failure that are reported: of its id and reason, of its explanation and each line.
+NAME_CHARS_MAX = 600
+REASON_CHARS_MAX = 1000
+TEXT_CHARS_MAX = 4000
+LINE_CHARS_MAX = 400
 
 
 def write(path, mode, content):
@@ -57,16 +67,34 @@ def write(path, mode, content):
         pass
 
 
+def remove(path):
+    try:
+        os.unlink(path)
+    except OSError:
+        pass
+
+
+def json_line(document):
+    # Half of a surrogate pair is no UTF-8.
+    return json.dumps(document, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+
+
 def below_files(path):
     return os.path.join(FILES, os.path.basename(os.path.normpath(path)))
 
 
 class Reports:
-    """Leads reports to the artifacts, and counts tests as pytest tells of them: the report that it
-    writes also has tests that were only set up, and all attempts of a test that is run again."""
+    """Leads reports of plugins to the artifacts, and reports the outcomes of the tests as pytest
+    counts them. Workers of pytest-xdist have no such plugin: all of their tests are reported to this
+    process."""
 
-    passed = 0
-    is_interrupted = False
+    clock = staticmethod(time.perf_counter)
+
+    def __init__(self):
+        self.counts = dict.fromkeys(("passed", "failed", "errors", "skipped", "xfailed"), 0)
+        self.failures = []
+        self.started = self.clock()
+        self.is_interrupted = False
 
     # A wrapper, as plugins themselves are among the first.
     @pytest.hookimpl(hookwrapper=True)
@@ -99,9 +127,48 @@ class Reports:
             for kind in COVERAGE_REPORTS.keys() & reports.keys():
                 reports[kind] = below_files(reports[kind] or COVERAGE_REPORTS[kind])
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self):
+        self.started = self.clock()
+
+    def add_failure(self, kind, name, longrepr):
+        self.counts["failed" if kind == "failed" else "errors"] += 1
+        if len(self.failures) == FAILURES_MAX:
+            return
+        text = str(longrepr)
+        crash = getattr(longrepr, "reprcrash", None)
+        lines = text.rstrip().split("\n")
+        explanation = [line[:LINE_CHARS_MAX] for line in lines if line.startswith("E ")]
+        self.failures.append(json_line({
+            "kind": kind,
+            "name": str(name)[:NAME_CHARS_MAX],
+            "reason": str(text if crash is None else crash.message)[:REASON_CHARS_MAX],
+            "explanation": "\n".join(explanation)[:TEXT_CHARS_MAX],
+            "place": lines[-1][:LINE_CHARS_MAX],
+        }))
+
+    # Behind pytest's own: where subtests failed, that makes a failure of the test.
+    @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report):
-        if report.when == "call" and report.outcome == "passed":
-            self.passed += 1
+        if report.outcome == "failed":
+            kinds = {"setup": "setup_error", "teardown": "teardown_error"}
+            self.add_failure(kinds.get(report.when, "failed"), report.nodeid, report.longrepr)
+        elif type(report).__name__.lower() == "subtestreport":
+            # As in pytest's last line: a part of its test, unless it failed.
+            pass
+        elif report.outcome == "skipped":
+            self.counts["xfailed" if hasattr(report, "wasxfail") else "skipped"] += 1
+        elif report.outcome == "passed" and report.when == "call":
+            self.counts["passed"] += 1
+
+    def pytest_collectreport(self, report):
+        if report.failed:
+            self.add_failure("collection_error", report.nodeid, report.longrepr)
+        elif report.skipped:
+            self.counts["skipped"] += 1
+
+    def pytest_internalerror(self, excrepr):
+        self.add_failure("error", "pytest", excrepr)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self, excinfo):
@@ -111,26 +178,26 @@ class Reports:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self):
-        try:
-            os.unlink(reserve)
-        except OSError:
-            pass
+        remove(reserve)
+        counts = {**self.counts, "duration_s": round(self.clock() - self.started, 3)}
+        # Tests may have put anything in its place, such as a pipe.
+        remove(report_file)
+        write(report_file, "xb", b"".join([*self.failures, json_line(counts)]))
 
 
 write(reserve, "xb", bytes(RESERVE))
 # With room for what is written there at the end.
 write(ended, "xb", bytes(256))
-# xunit1: with the file of each test.
 options = ["--color=no", "-o", "cache_dir=" + os.path.join(scratch, "pytest_cache")]
 options += ["-o", "junit_family=xunit1", "--junitxml=" + os.path.join(FILES, "junit.xml")]
-counts = Reports()
+reports = Reports()
 way = "returned"
 try:
-    code = pytest.main([*options, *ARGUMENTS], plugins=[counts])
-    if counts.is_interrupted:
+    code = pytest.main([*options, *ARGUMENTS], plugins=[reports])
+    if reports.is_interrupted:
         way = "interrupted"
 except Exception:
     traceback.print_exc()
     code, way = 1, "raised"
-write(ended, "r+", f'{{"way": "{way}", "passed": {counts.passed}}}\n')
+write(ended, "r+", f'{{"way": "{way}", "passed": {reports.counts["passed"]}}}\n')
 sys.exit(code)

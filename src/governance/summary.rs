@@ -1,20 +1,17 @@
-//! What the tests came to, from the report that pytest wrote.
+//! The outcomes of the tests, from the report that `start_pytest.py` writes when pytest is done.
 //!
-//! The tests could write the report themselves: it is read as what a stranger says, and nothing of
-//! it decides whether a run passed. That is the exit code's.
+//! Its lines are JSON documents: one for each of the first failures, and a last one with all counts.
+//! The tests could write the report themselves: it is untrusted input, and nothing of it decides
+//! whether a run passed. That is the exit code's.
 
 use serde::{Deserialize, Serialize};
 
 use super::plain_text::{plain, plain_line};
 
-use junit::{Case, Outcome, OutcomeKind};
-
-pub(crate) use junit::SummaryError;
-
-/// A larger report is not read.
-pub(crate) const REPORT_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// How many failures are told of one by one.
-const FAILURES_MAX: usize = 50;
+/// A larger report is not read. One of pytest is smaller: its failures are few, and each is cut.
+pub(crate) const REPORT_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// How many failures are reported one by one.
+pub(super) const FAILURES_MAX: usize = 50;
 const NAME_CHARS_MAX: usize = 300;
 const MESSAGE_CHARS_MAX: usize = 500;
 const LINES_MAX: usize = 5;
@@ -68,11 +65,8 @@ const fn refusal(texts: &'static [&'static str], why: &'static str) -> Refusal {
     Refusal { texts, why }
 }
 
-/// How many tests came to what. The numbers are those of the last line that pytest prints, except:
-///
-/// - a test that was expected to fail and passed (`xpassed`) is one that passed;
-/// - subtests that passed are not counted, and a `unittest` test with failed subtests, which pytest
-///   counts as passed besides, is not.
+/// The counts of tests by outcome, as in the last line that pytest prints, except that a test that was
+/// expected to fail and passed (`xpassed`) is one that passed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct TestSummary {
     /// How many passed.
@@ -124,67 +118,62 @@ pub(crate) enum FailureKind {
     Error,
 }
 
+/// The last line of a report.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Counts {
+    passed: u32,
+    failed: u32,
+    errors: u32,
+    skipped: u32,
+    xfailed: u32,
+    duration_s: f64,
+}
+
+/// Any other line of a report.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReportedFailure {
+    kind: FailureKind,
+    /// The node id, as pytest takes it.
+    name: String,
+    /// The exception, or else all that pytest says.
+    reason: String,
+    /// The lines by which pytest explains it, without its source.
+    explanation: String,
+    /// The last line: the file, the line and the name of the exception.
+    place: String,
+}
+
 impl TestSummary {
-    /// Reads the file that pytest's `--junitxml` wrote.
-    ///
-    /// With `junit_family=xunit1` the report names the file of each test; otherwise it is guessed from
-    /// the name of the module.
-    pub(crate) fn from_junit(report: &[u8]) -> Result<Self, SummaryError> {
-        let mut summary = Self::default();
-        let mut last_failed = None;
-        let duration_s = junit::read(report, FAILURES_MAX, |case| {
-            summary.add(&case, last_failed.as_ref());
-            let has_failed = case.outcomes.iter().any(|it| it.kind == OutcomeKind::Failure);
-            last_failed = has_failed.then_some((case.class, case.name));
-        })?;
-        summary.duration_s = duration_s;
-        Ok(summary)
-    }
-
-    fn add(&mut self, case: &Case, last_failed: Option<&(String, String)>) {
-        // An error after a test that failed is a case of its own, of the same name.
-        let is_of_last =
-            last_failed.is_some_and(|(class, name)| *class == case.class && *name == case.name);
-        let is_teardown = |outcome: &Outcome| failure_kind(outcome) == FailureKind::TeardownError;
-        if case.outcomes.iter().all(is_teardown) && (case.outcomes.is_empty() || !is_of_last) {
-            self.passed += 1;
-        }
-        for outcome in &case.outcomes {
-            match outcome.kind {
-                OutcomeKind::Skipped if outcome.type_ == "pytest.xfail" => self.xfailed += 1,
-                OutcomeKind::Skipped => self.skipped += 1,
-                OutcomeKind::Failure => {
-                    self.failed += 1;
-                    self.tell(case, outcome);
-                }
-                OutcomeKind::Error => {
-                    self.errors += 1;
-                    self.tell(case, outcome);
-                }
+    /// Reads a report; none if it is not complete, or not of the form that `start_pytest.py` writes.
+    pub(crate) fn from_report(report: &[u8]) -> Option<Self> {
+        let mut lines = report.strip_suffix(b"\n")?.split(|byte| *byte == b'\n');
+        let counts: Counts = serde_json::from_slice(lines.next_back()?).ok()?;
+        let mut failures = Vec::new();
+        for line in lines {
+            if failures.len() == FAILURES_MAX {
+                return None;
             }
+            failures.push(serde_json::from_slice::<ReportedFailure>(line).ok()?.into());
         }
-    }
-
-    fn tell(&mut self, case: &Case, outcome: &Outcome) {
-        if self.failures.len() == FAILURES_MAX {
-            self.failures_omitted += 1;
-            return;
-        }
-        let explains =
-            |line: &&str| line.strip_prefix("E ").is_some_and(|rest| !rest.trim().is_empty());
-        let lines = || outcome.text.lines().filter(explains);
-        // Not all of the text: it quotes the test, which may name what it does not meet.
-        let last = outcome.text.lines().last().unwrap_or_default();
-        self.failures.push(TestFailure {
-            name: plain_line(&excerpt(&case.id(), NAME_CHARS_MAX)),
-            kind: failure_kind(outcome),
-            message: excerpt(&outcome.message, MESSAGE_CHARS_MAX),
-            assertion_lines: lines()
-                .take(LINES_MAX)
-                .map(|line| excerpt(line, LINE_CHARS_MAX))
-                .collect(),
-            sandbox: lines().chain([last, outcome.message.as_str()]).any(is_refusal),
-        });
+        let [passed, failed, errors, skipped, xfailed] =
+            [counts.passed, counts.failed, counts.errors, counts.skipped, counts.xfailed]
+                .map(u64::from);
+        let reported = u64::try_from(failures.len()).unwrap_or(u64::MAX);
+        let failures_omitted = (failed + errors).checked_sub(reported)?;
+        let is_duration = (0.0..1e9).contains(&counts.duration_s);
+        let duration_s = if is_duration { counts.duration_s } else { 0.0 };
+        Some(Self {
+            passed,
+            failed,
+            errors,
+            skipped,
+            xfailed,
+            duration_s,
+            failures,
+            failures_omitted,
+        })
     }
 
     /// Whether nothing was run.
@@ -244,14 +233,30 @@ pub(crate) fn is_refusal(line: &str) -> bool {
     REFUSALS.iter().any(|row| row.texts.iter().all(|text| line.contains(text)))
 }
 
-fn failure_kind(outcome: &Outcome) -> FailureKind {
-    let says = |start| outcome.message.starts_with(start);
-    match outcome.kind {
-        OutcomeKind::Failure => FailureKind::Failed,
-        OutcomeKind::Error if says("failed on setup") => FailureKind::SetupError,
-        OutcomeKind::Error if says("failed on teardown") => FailureKind::TeardownError,
-        OutcomeKind::Error if says("collection failure") => FailureKind::CollectionError,
-        OutcomeKind::Error | OutcomeKind::Skipped => FailureKind::Error,
+impl From<ReportedFailure> for TestFailure {
+    fn from(failure: ReportedFailure) -> Self {
+        let ReportedFailure { kind, name, reason, explanation, place } = failure;
+        let message = match kind {
+            FailureKind::Failed => reason,
+            FailureKind::SetupError => format!("failed on setup with \"{reason}\""),
+            FailureKind::TeardownError => format!("failed on teardown with \"{reason}\""),
+            FailureKind::CollectionError => "collection failure".to_owned(),
+            FailureKind::Error => "internal error".to_owned(),
+        };
+        let explains =
+            |line: &&str| line.strip_prefix("E ").is_some_and(|rest| !rest.trim().is_empty());
+        let lines = || explanation.lines().filter(explains);
+        Self {
+            name: plain_line(&excerpt(&name, NAME_CHARS_MAX)),
+            kind,
+            // Not all that pytest says: it quotes the test, which may name what it does not meet.
+            sandbox: lines().chain([place.as_str(), message.as_str()]).any(is_refusal),
+            message: excerpt(&message, MESSAGE_CHARS_MAX),
+            assertion_lines: lines()
+                .take(LINES_MAX)
+                .map(|line| excerpt(line, LINE_CHARS_MAX))
+                .collect(),
+        }
     }
 }
 
@@ -266,6 +271,5 @@ fn excerpt(text: &str, chars_max: usize) -> String {
     plain(&excerpt)
 }
 
-mod junit;
 #[cfg(test)]
 mod tests;

@@ -55,8 +55,7 @@ impl Ended {
         serde_json::from_slice(line).ok()
     }
 
-    /// The numbers of a report, without tests that were only set up, and attempts that came to
-    /// nothing.
+    /// Takes no more tests of a report for passed than pytest had counted in the end.
     pub(super) fn correct(self, report: &mut TestSummary) {
         report.passed = report.passed.min(self.passed);
     }

@@ -48,7 +48,6 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("seccompiler", &["sandbox"]),
     ("rusqlite", &["governance"]),
     ("toml", &["governance"]),
-    ("quick_xml", &["governance"]),
 ];
 
 /// Where the documents' examples are: a checkout there is named in them.

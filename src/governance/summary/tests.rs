@@ -1,31 +1,45 @@
-use std::fmt::Write as _;
-use std::time::{Duration, Instant};
+use serde_json::{Value, json};
 
 use super::*;
 
-/// Reports of real runs of pytest, each with the last line that it printed. `tests/junit/record.py`
+/// Reports of real runs of pytest, each with the last line that it printed. `tests/reports/record.py`
 /// makes them.
 const RECORDED: [(&str, &str); 6] = [
-    (recorded::OUTCOMES, include_str!("../../../tests/junit/outcomes.txt")),
-    (recorded::OUTCOMES_XUNIT1, include_str!("../../../tests/junit/outcomes_xunit1.txt")),
-    (recorded::COLLECTION, include_str!("../../../tests/junit/collection.txt")),
-    (recorded::PASSING, include_str!("../../../tests/junit/passing.txt")),
-    (recorded::NOTHING, include_str!("../../../tests/junit/nothing.txt")),
-    (recorded::REFUSED, include_str!("../../../tests/junit/refused.txt")),
+    (recorded::OUTCOMES, include_str!("../../../tests/reports/outcomes.txt")),
+    (recorded::COLLECTION, include_str!("../../../tests/reports/collection.txt")),
+    (recorded::PASSING, include_str!("../../../tests/reports/passing.txt")),
+    (recorded::NOTHING, include_str!("../../../tests/reports/nothing.txt")),
+    (recorded::REFUSED, include_str!("../../../tests/reports/refused.txt")),
+    (recorded::SUBTESTS, include_str!("../../../tests/reports/subtests.txt")),
 ];
 
 mod recorded {
-    pub(super) const OUTCOMES: &str = include_str!("../../../tests/junit/outcomes.xml");
-    pub(super) const OUTCOMES_XUNIT1: &str =
-        include_str!("../../../tests/junit/outcomes_xunit1.xml");
-    pub(super) const COLLECTION: &str = include_str!("../../../tests/junit/collection.xml");
-    pub(super) const PASSING: &str = include_str!("../../../tests/junit/passing.xml");
-    pub(super) const NOTHING: &str = include_str!("../../../tests/junit/nothing.xml");
-    pub(super) const REFUSED: &str = include_str!("../../../tests/junit/refused.xml");
+    pub(super) const OUTCOMES: &str = include_str!("../../../tests/reports/outcomes.jsonl");
+    pub(super) const COLLECTION: &str = include_str!("../../../tests/reports/collection.jsonl");
+    pub(super) const PASSING: &str = include_str!("../../../tests/reports/passing.jsonl");
+    pub(super) const NOTHING: &str = include_str!("../../../tests/reports/nothing.jsonl");
+    pub(super) const REFUSED: &str = include_str!("../../../tests/reports/refused.jsonl");
+    pub(super) const SUBTESTS: &str = include_str!("../../../tests/reports/subtests.jsonl");
 }
 
 fn summary(report: &str) -> TestSummary {
-    TestSummary::from_junit(report.as_bytes()).unwrap()
+    TestSummary::from_report(report.as_bytes()).unwrap()
+}
+
+/// The line of a failure.
+fn failure(explanation: &str, place: &str) -> Value {
+    json!({ "kind": "failed", "name": "test_a.py::t", "reason": "x", "explanation": explanation,
+            "place": place })
+}
+
+/// The last line of a report.
+fn last(passed: u32, failed: u32, errors: u32, skipped: u32, xfailed: u32) -> Value {
+    json!({ "passed": passed, "failed": failed, "errors": errors, "skipped": skipped,
+            "xfailed": xfailed, "duration_s": 0.421 })
+}
+
+fn report(lines: &[Value]) -> String {
+    lines.iter().fold(String::new(), |report, line| report + &line.to_string() + "\n")
 }
 
 /// The number before a word of the line that pytest prints last.
@@ -69,13 +83,11 @@ fn failures_are_named_as_pytest_takes_them() {
         (FailureKind::Failed, "tests/test_outcomes.py::UnitTest::test_equal"),
         (FailureKind::Failed, "tests/test_outcomes.py::test_raises_something_strange"),
     ];
-    for report in [recorded::OUTCOMES, recorded::OUTCOMES_XUNIT1] {
-        let summary = summary(report);
-        let found: Vec<(FailureKind, &str)> =
-            summary.failures.iter().map(|it| (it.kind, it.name.as_str())).collect();
-        assert_eq!(found, expected);
-        assert!(summary.failures.iter().all(|it| !it.sandbox));
-    }
+    let outcomes = summary(recorded::OUTCOMES);
+    let found: Vec<(FailureKind, &str)> =
+        outcomes.failures.iter().map(|it| (it.kind, it.name.as_str())).collect();
+    assert_eq!(found, expected);
+    assert!(outcomes.failures.iter().all(|it| !it.sandbox));
     let names = summary(recorded::COLLECTION).failures.into_iter().map(|it| (it.kind, it.name));
     let expected = ["tests/test_import.py", "tests/test_syntax.py"]
         .map(|name| (FailureKind::CollectionError, name.to_owned()));
@@ -118,11 +130,8 @@ fn what_the_sandbox_refuses_is_told_apart() {
     assert_eq!(others, expected);
     for row in &REFUSALS {
         assert!(!row.why.is_empty());
-        let report = format!(
-            "<testsuite><testcase classname='m' name='t'><failure message='x'>\
-             E   {}</failure></testcase></testsuite>",
-            row.texts.join(" ")
-        );
+        let line = failure(&format!("E   {}", row.texts.join(" ")), "");
+        let report = report(&[line, last(0, 1, 0, 0, 0)]);
         assert!(self::summary(&report).failures[0].sandbox, "{:?}", row.texts);
     }
 }
@@ -149,25 +158,19 @@ fn a_program_that_cannot_be_started_is_told_from_a_file_that_is_missing() {
         ),
         ("KeyError: 'uid'".to_owned(), "test_a.py:3: KeyError", false),
     ] {
-        let report = format!(
-            "<testsuite><testcase classname='m' name='t'><failure message='x'>\
-             E   {raised}\n\n{place}</failure></testcase></testsuite>"
-        );
+        let report = report(&[failure(&format!("E   {raised}"), place), last(0, 1, 0, 0, 0)]);
         assert_eq!(summary(&report).failures[0].sandbox, is_refused, "{raised} {place}");
     }
 }
 
 #[test]
 fn the_text_is_short_and_says_what_to_know() {
-    let report = "<testsuites><testsuite time='0.421'>\
-        <testcase classname='test_a' name='test_1'/><testcase classname='test_a' name='test_2'/>\
-        <testcase classname='test_a.TestB' name='test_3'><failure message='assert 1 == 2'>\
-        def test_3():\n&gt; assert 1 == 2\nE   assert 1 == 2\n\ntest_a.py:3: AssertionError\
-        </failure></testcase>\
-        <testcase classname='test_a' name='test_4'><error message='failed on setup with \
-        &quot;PermissionError: no&quot;'><![CDATA[text]]></error></testcase>\
-        <testcase classname='test_a' name='test_5'><skipped type='pytest.skip'/></testcase>\
-        </testsuite></testsuites>";
+    let failed = json!({ "kind": "failed", "name": "test_a.py::TestB::test_3",
+        "reason": "assert 1 == 2", "explanation": "E   assert 1 == 2",
+        "place": "test_a.py:3: AssertionError" });
+    let setup = json!({ "kind": "setup_error", "name": "test_a.py::test_4",
+        "reason": "PermissionError: no", "explanation": "", "place": "text" });
+    let report = &report(&[failed, setup, last(2, 1, 1, 1, 0)]);
     let expected = "2 passed, 1 failed, 1 error, 1 skipped in 0.42 s\n\n\
         FAILED test_a.py::TestB::test_3\n  E   assert 1 == 2\n\n\
         ERROR in setup of test_a.py::test_4\n  \
@@ -191,111 +194,108 @@ fn a_summary_is_written_and_read_back() {
 
 #[test]
 fn hostile_reports_are_refused() {
-    let case = "<testsuite><testcase name='a'>";
-    let laughs = "<!DOCTYPE lolz [<!ENTITY lol 'lol'><!ENTITY lol2 '&lol;&lol;&lol;'>]>\
-                  <testsuite name='&lol2;'/>";
-    let deep = "<testsuite>".repeat(100_000);
-    let unclosed = format!("{case}<failure message='{}", "x".repeat(100_000));
-    for (report, expected) in [
-        ("", SummaryError::NotJunit),
-        ("no xml", SummaryError::NotJunit),
-        ("<html></html>", SummaryError::NotJunit),
-        ("<?xml version='1.0'?>", SummaryError::NotJunit),
-        (laughs, SummaryError::DocumentType),
-        ("<!DOCTYPE a SYSTEM 'file:///etc/passwd'><testsuite/>", SummaryError::DocumentType),
-        (&deep, SummaryError::TooDeep),
-        ("<testsuites><testsuite>", SummaryError::Incomplete),
-        (case, SummaryError::Incomplete),
-    ] {
-        assert_eq!(TestSummary::from_junit(report.as_bytes()), Err(expected), "{report:.40}");
+    let counts = last(1, 1, 0, 0, 0);
+    let line = failure("E   x", "");
+    let with = |name: &str, value: Value| {
+        let mut changed = counts.clone();
+        changed[name] = value;
+        report(&[changed])
+    };
+    let without = |mut line: Value, name: &str| {
+        line.as_object_mut().unwrap().remove(name).unwrap();
+        line
+    };
+    let refused = [
+        String::new(),
+        "\n".to_owned(),
+        "no report\n".to_owned(),
+        "null\n".to_owned(),
+        "{}\n".to_owned(),
+        "<testsuite/>\n".to_owned(),
+        "[".repeat(1_000_000),
+        format!("{}\n", "[".repeat(1_000_000)),
+        format!("{{\"passed\": {}\n", "{\"a\":".repeat(100_000)),
+        // Not complete, or not in this order.
+        counts.to_string(),
+        report(std::slice::from_ref(&line)),
+        report(&[counts.clone(), line.clone()]),
+        report(&[counts.clone(), counts.clone()]),
+        format!("\n{counts}\n"),
+        format!("{counts}\n\n"),
+        format!("{counts}{counts}\n"),
+        // Other documents.
+        with("passed", json!(-1)),
+        with("passed", json!(1.5)),
+        with("passed", json!("1")),
+        with("passed", json!(u64::from(u32::MAX) + 1)),
+        with("failed", Value::Null),
+        with("other", json!(1)),
+        with("duration_s", json!("1")),
+        report(std::slice::from_ref(&counts)).replace("0.421", "1e999"),
+        report(std::slice::from_ref(&counts)).replace("0.421", "NaN"),
+        report(&[without(counts.clone(), "xfailed")]),
+        report(&[without(line.clone(), "name"), counts.clone()]),
+        report(&[line.clone(), counts.clone()]).replace("\"failed\",", "\"flown\","),
+        report(&[line.clone(), counts.clone()]).replace("E   x", "E \\udc80"),
+        report(&[line.clone(), counts.clone()]).replace("E   x", "E \u{1}"),
+        // More failures than there are.
+        report(&[line.clone(), line.clone(), counts.clone()]),
+        report(&[vec![line.clone(); FAILURES_MAX + 1], vec![last(0, 99, 0, 0, 0)]].concat()),
+    ];
+    for report in refused {
+        assert_eq!(TestSummary::from_report(report.as_bytes()), None, "{report:.60}");
     }
-    for report in [
-        &format!("{case}<failure>&lol;</failure></testcase></testsuite>"),
-        &format!("{case}<failure message='&lol;'/></testcase></testsuite>"),
-        &format!("{case}<failure>&#0;</failure></testcase></testsuite>"),
-        &format!("{case}<failure>&#x110000;</failure></testcase></testsuite>"),
-        &format!("{case}<failure>&#99999999999999999999;</failure></testcase></testsuite>"),
-        &format!("{case}<failure></error></testcase></testsuite>"),
-        &format!("{case}<failure message=x/></testcase></testsuite>"),
-        &unclosed,
-        "<testsuite",
-        "<testsuite/></testsuite>",
-        "<testsuite><![CDATA[",
-        "<testsuite><!-- ",
-    ] {
-        let error = TestSummary::from_junit(report.as_bytes()).unwrap_err();
-        assert!(matches!(error, SummaryError::Malformed(_)), "{report:.60}: {error}");
-    }
-    assert_eq!(TestSummary::from_junit(b"<testsuite>\xff"), Err(SummaryError::NotUtf8));
-    let large = vec![b' '; REPORT_BYTES_MAX + 1];
-    assert_eq!(TestSummary::from_junit(&large), Err(SummaryError::TooLarge));
+    assert_eq!(TestSummary::from_report(b"{\"passed\": \xff}\n"), None);
+    // The controls.
+    assert!(TestSummary::from_report(report(&[line, counts]).as_bytes()).is_some());
+    let all = summary(&report(&[last(u32::MAX, u32::MAX, u32::MAX, u32::MAX, u32::MAX)]));
+    assert!(!all.is_empty() && all.text().contains("\n\n… and 8589934590 more"));
 }
 
 #[test]
-fn every_beginning_of_a_report_is_read_or_refused() {
+fn every_beginning_of_a_report_is_refused_and_no_byte_ends_the_reader() {
     for (report, _) in RECORDED {
-        let bytes = report.trim_end().as_bytes();
-        for end in (0..bytes.len()).step_by(5) {
-            assert!(TestSummary::from_junit(&bytes[..end]).is_err(), "{end}");
+        let bytes = report.as_bytes();
+        for end in (0..bytes.len()).step_by(5).chain([bytes.len() - 1]) {
+            assert_eq!(TestSummary::from_report(&bytes[..end]), None, "{end}");
         }
         for at in (0..bytes.len()).step_by(31) {
-            let mut bytes = bytes.to_vec();
-            bytes[at] = b'<';
-            let _ = TestSummary::from_junit(&bytes);
+            for byte in *b"\n\"}\\\xff" {
+                let mut bytes = bytes.to_vec();
+                bytes[at] = byte;
+                // Whatever is read of it: nothing panics.
+                let _ = TestSummary::from_report(&bytes);
+            }
         }
     }
 }
 
 #[test]
-fn numbers_that_are_none_count_as_nothing() {
-    for (time, expected) in [
-        ("0.5", 0.5),
-        ("nan", 0.0),
-        ("inf", 0.0),
-        ("-1", 0.0),
-        ("1e300", 0.0),
-        ("1,5", 0.0),
-        ("", 0.0),
-        ("&#49;", 1.0),
-    ] {
-        let report = format!(
-            "<testsuite time='{time}' tests='-5' errors='NaN' failures='18446744073709551616'>\
-             <testcase name='a' time='x'/></testsuite>"
-        );
-        let summary = summary(&report);
-        assert!((summary.duration_s - expected).abs() < 1e-9, "{time}");
+fn a_duration_that_is_none_counts_as_nothing() {
+    for (duration, expected) in
+        [("0.5", 0.5), ("7", 7.0), ("-1", 0.0), ("1e300", 0.0), ("1e9", 0.0)]
+    {
+        let summary = summary(&report(&[last(1, 0, 0, 0, 0)]).replace("0.421", duration));
+        assert!((summary.duration_s - expected).abs() < 1e-9, "{duration}");
         assert_eq!(counts(&summary), [1, 0, 0, 0, 0]);
     }
 }
 
 #[test]
-fn elements_where_they_do_not_belong_count_for_nothing() {
-    let report = "<testsuite><failure/><skipped/><properties><error/></properties>\
-        <testcase name='a'><system-out>E   x<failure/></system-out><testcase name='b'>\
-        <failure/></testcase></testcase><testcase/></testsuite>";
-    assert_eq!(counts(&summary(report)), [2, 0, 0, 0, 0]);
-}
-
-#[test]
 fn of_very_many_failures_the_first_are_told() {
-    let mut report = "<testsuite time='1'>".to_owned();
     let long = "é".repeat(2000);
-    for number in 0..100_000 {
-        let long = if number < 60 { &long } else { "" };
-        write!(
-            report,
-            "<testcase classname='test_a' name='t{number}{long}'><failure message='m{long}'>\
-             E   1\x1b[31m{long}\nE   2\nE   3\nE   4\nE   5\nE   6</failure></testcase>"
-        )
-        .unwrap();
-    }
-    report.push_str("</testsuite>");
-    let summary = summary(&report);
-    assert_eq!(counts(&summary), [0, 100_000, 0, 0, 0]);
+    let line = |number: usize| {
+        json!({ "kind": "failed", "name": format!("test_a.py::t{number}\n{long}"),
+                "reason": format!("m{long}"), "place": "",
+                "explanation": format!("E   1\x1b[31m{long}\nE   2\nE   \nE   3\nE   4\nE   5\nE   6") })
+    };
+    let lines: Vec<Value> = (0..50).map(line).chain([last(0, 99_990, 10, 0, 0)]).collect();
+    let summary = summary(&report(&lines));
+    assert_eq!(counts(&summary), [0, 99_990, 10, 0, 0]);
     assert_eq!((summary.failures.len(), summary.failures_omitted), (50, 99_950));
     let first = &summary.failures[0];
     assert_eq!((first.name.chars().count(), first.message.chars().count()), (300, 500));
-    assert!(first.name.starts_with("test_a.py::t0é") && first.name.ends_with("é…"));
+    assert!(first.name.starts_with("test_a.py::t0\u{fffd}é") && first.name.ends_with("é…"));
     assert_eq!(first.assertion_lines.len(), 5);
     assert_eq!(first.assertion_lines[0].chars().count(), 200);
     assert!(first.assertion_lines[0].starts_with("E   1\u{fffd}[31mé"));
@@ -303,19 +303,16 @@ fn of_very_many_failures_the_first_are_told() {
     assert!(summary.text().len() < 200_000);
 }
 
+/// A report is never larger than what is read of it, whatever tests are called and say.
 #[test]
-fn a_report_that_is_hard_to_read_is_read_in_time() {
-    let many_attributes: String =
-        (0..200_000).fold(String::new(), |all, number| all + &format!(" a{number}='x'"));
-    let many_references = "&amp;".repeat(300_000);
-    let started = Instant::now();
-    for report in [
-        format!("<testsuite{many_attributes}/>"),
-        format!("<testsuite><testcase name='{many_references}'/></testsuite>"),
-        format!("<testsuite><testcase><failure>{many_references}</failure></testcase></testsuite>"),
-        format!("<testsuite>{}</testsuite>", "<testcase/>".repeat(200_000)),
-    ] {
-        summary(&report);
-    }
-    assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
+fn the_largest_report_is_read() {
+    let (name, reason) = ("\u{1}".repeat(600), "\u{1}".repeat(1000));
+    let (explanation, place) = ("\u{1}".repeat(4000), "\u{1}".repeat(400));
+    let line = json!({ "kind": "failed", "name": name, "reason": reason,
+        "explanation": explanation, "place": place });
+    let mut lines = vec![line; FAILURES_MAX];
+    lines.push(last(0, 50, 0, 0, 0));
+    let report = report(&lines);
+    assert!(u64::try_from(report.len()).unwrap() < REPORT_BYTES_MAX, "{}", report.len());
+    assert_eq!(summary(&report).failures.len(), FAILURES_MAX);
 }

@@ -11,18 +11,25 @@ use super::{Governed, assert_refused, call_as, counted, evidence, run_id, run_py
 tests! {
     needs [Sandbox]:
         what_the_tests_forge_is_not_passed_on_as_a_result,
+        what_is_left_in_place_of_the_report_is_no_result,
         what_was_only_set_up_has_not_passed,
         what_nobody_sees_does_not_reach_the_model,
         reports_that_plugins_write_are_artifacts,
         a_project_with_a_src_folder_is_imported_from;
 }
 
-/// Leaves a report of nine tests that passed.
+/// Leaves reports of nine tests that passed.
 const FORGED_REPORT: &str = "
 import os
+REPORT = os.path.join(os.environ['QWED_ARTIFACTS'], '.new-report')
+def forge():
+    with open(REPORT, 'w') as file:
+        file.write('{\"passed\": 9, \"failed\": 0, \"errors\": 0, \"skipped\": 0, ')
+        file.write('\"xfailed\": 0, \"duration_s\": 1}\\n')
 report = '<testsuites><testsuite time=\"1\">' + '<testcase name=\"x\" classname=\"y\"/>' * 9
 with open(os.path.join(os.environ['QWED_ARTIFACTS'], 'junit.xml'), 'w') as file:
     file.write(report + '</testsuite></testsuites>')
+forge()
 ";
 
 /// Tests, the status and the exit code of their run, and why that is no result.
@@ -119,6 +126,42 @@ fn interruptions() -> Vec<(String, &'static str, i32, &'static str)> {
             "",
         ),
     ]
+}
+
+/// What is in the place of the report when pytest ends, and what is read then.
+fn reports() -> Vec<(String, &'static str, &'static str)> {
+    let after = |done: &str| format!("{FORGED_REPORT}\n{done}\ndef test_it(): pass\n");
+    let removed = "left no report";
+    let at_exit = |done: &str| after(&format!("import atexit\natexit.register(lambda: {done})"));
+    vec![
+        // It is replaced.
+        (after(""), "passed", "1 passed in "),
+        // No more than pytest had counted.
+        (at_exit("forge()"), "passed", "1 passed in "),
+        (after("os.unlink(REPORT); os.mkdir(REPORT)"), "error", removed),
+        (at_exit("os.unlink(REPORT)"), "error", removed),
+        (at_exit("os.truncate(REPORT, os.stat(REPORT).st_size - 1)"), "error", removed),
+        (at_exit("open(REPORT, 'ab').write(bytes(1))"), "error", removed),
+        (at_exit("os.truncate(REPORT, 5_000_000)"), "error", removed),
+        (at_exit("os.rename(REPORT, REPORT + '2')"), "error", removed),
+    ]
+}
+
+fn what_is_left_in_place_of_the_report_is_no_result() {
+    let governed = Governed::new("ledger");
+    let mut server = governed.connect();
+    let file = governed.workspace.join("tests/test_reports.py");
+    for (text_of_file, status, says) in reports() {
+        fs::write(&file, &text_of_file).unwrap();
+        let reply = run_pytest(&mut server, &governed.user, "tests/test_reports.py");
+        assert_eq!(
+            reply["result"]["_meta"]["qwed.ai/run"]["status"], status,
+            "{text_of_file}: {reply}"
+        );
+        assert!(text(&reply).contains(says), "{text_of_file}: {reply}");
+        assert_eq!(text(&reply).contains("\nNo result: "), status == "error", "{reply}");
+    }
+    server.finish();
 }
 
 fn what_the_tests_forge_is_not_passed_on_as_a_result() {

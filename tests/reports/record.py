@@ -1,8 +1,11 @@
-"""Records what pytest reports, for the tests of the summary: python tests/junit/record.py PYTHON
+"""Records reports of start_pytest.py, for the tests of the summary: python tests/reports/record.py PYTHON
 
-Each project below becomes a JUnit report and, beside it, the last line that pytest printed.
+Each project below becomes a report and, beside it, the last line that pytest printed. With pytest-xdist,
+the same must come of it with two workers.
 """
 
+import json
+import os
 import re
 import subprocess
 import sys
@@ -10,6 +13,7 @@ import tempfile
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
+START = FOLDER / "../../src/governance/start_pytest.py"
 PROJECTS = {}
 PROJECTS["outcomes"] = {"tests/test_outcomes.py": '''\
 import os
@@ -148,25 +152,67 @@ def test_names_what_it_does_not_meet():
 '''}
 
 
-def record(name, files, family):
+PROJECTS["subtests"] = {"test_subtests.py": '''\
+import unittest
+
+
+def test_some_fail(subtests):
+    for number in range(4):
+        with subtests.test(number=number):
+            assert number % 2 == 0
+
+
+def test_all_pass(subtests):
+    with subtests.test():
+        pass
+
+
+class UnitTest(unittest.TestCase):
+    def test_some_fail(self):
+        for number in range(2):
+            with self.subTest(number=number):
+                self.assertEqual(number, 0)
+
+    def test_skips(self):
+        with self.subTest():
+            self.skipTest("no")
+'''}
+
+
+def run(files, arguments):
     with tempfile.TemporaryDirectory() as folder:
-        folder = Path(folder)
+        folder = Path(os.path.realpath(folder))
+        project, left, scratch = (folder / name for name in ("project", "left", "scratch"))
         for path, text in files.items():
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / path).write_text(text)
-        command = [sys.argv[1], "-m", "pytest", "--continue-on-collection-errors"]
-        command += ["-p", "no:cacheprovider", "-o", f"junit_family={family}", "--junitxml=report.xml"]
-        printed = subprocess.run(command, cwd=folder, capture_output=True).stdout
-        report = (folder / "report.xml").read_text().replace(str(folder), "/project")
+            (project / path).parent.mkdir(parents=True, exist_ok=True)
+            (project / path).write_text(text)
+        left.mkdir()
+        scratch.mkdir()
+        arguments = ["--continue-on-collection-errors", *arguments, str(project)]
+        source = f"PROJECT = {str(project)!r}\nFIRST = LAST = []\nFILES = {str(left)!r}\n"
+        source += f"RESERVE = 1000\nFAILURES_MAX = 50\nARGUMENTS = {arguments!r}\n" + START.read_text()
+        environment = {**os.environ, "TMPDIR": str(scratch), "PYTHONDONTWRITEBYTECODE": "1"}
+        printed = subprocess.run([sys.argv[1], "-c", source], capture_output=True, env=environment)
+        report = (left / ".new-report").read_text().replace(str(project), "/project")
+        assert '{"way": "returned", ' in (left / ".new-ended").read_text()
     # Nothing of the machine it was recorded on.
     report = re.sub(r"/[^ :'\"&<]*/lib/python3\.\d+/", "/usr/lib/python3/", report)
-    report = re.sub(r'hostname="[^"]*"', 'hostname="host"', report)
     report = re.sub(r"0x[0-9a-f]{8,}", "0x0", report)
-    (FOLDER / f"{name}.xml").write_text(report + "\n")
-    last = printed.decode(errors="replace").strip().splitlines()[-1].strip("= ")
-    (FOLDER / f"{name}.txt").write_text(last + "\n")
+    return report, printed.stdout.decode(errors="replace").strip().splitlines()[-1].strip("= ")
+
+
+def counts(report):
+    *failures, counts = map(json.loads, report.splitlines())
+    return sorted((it["kind"], it["name"]) for it in failures), {**counts, "duration_s": 0}
 
 
 for name, files in PROJECTS.items():
-    record(name, files, "xunit2")
-record("outcomes_xunit1", PROJECTS["outcomes"], "xunit1")
+    report, last = run(files, ["-p", "no:xdist"])
+    (FOLDER / f"{name}.jsonl").write_text(report)
+    (FOLDER / f"{name}.txt").write_text(last + "\n")
+    if subprocess.run([sys.argv[1], "-c", "import xdist"], capture_output=True).returncode == 0:
+        # pytest-xdist itself fails where half of a surrogate pair is reported.
+        files = {path: text.replace("\\udc80", "") for path, text in files.items()}
+        distributed, _ = run(files, ["-n", "2"])
+        assert counts(distributed) == counts(report), distributed
+        print(f"{name}: the same with pytest-xdist")
