@@ -237,11 +237,11 @@ fn allowlist(section: &Section<'_>, mistakes: &mut Mistakes) -> BTreeSet<Governe
     for name in mistakes.keep(section.texts("allowlist")) {
         let Some(tool) = GovernedTool::from_name(name.text) else {
             let names = GovernedTool::ALL.map(GovernedTool::name).join(", ");
-            mistakes.0.push(name.must(format!("name these tools only: {names}")));
+            mistakes.0.push(name.value_error(format!("name these tools only: {names}")));
             continue;
         };
         if !tools.insert(tool) {
-            mistakes.0.push(name.must(format!("name {} once only", tool.name())));
+            mistakes.0.push(name.value_error(format!("name {} once only", tool.name())));
         }
     }
     tools
@@ -271,9 +271,9 @@ fn variables(section: &Section<'_>, mistakes: &mut Mistakes) -> Vec<String> {
         };
         if !is_name {
             let must = "have names of variables only, such as LANG";
-            mistakes.0.push(name.must(must.to_owned()));
+            mistakes.0.push(name.value_error(must.to_owned()));
         } else if let Some(row) = FORBIDDEN_VARIABLES.iter().find(is_meant) {
-            mistakes.0.push(name.must(format!("not have {}: {}", row.name, row.why)));
+            mistakes.0.push(name.value_error(format!("not have {}: {}", row.name, row.why)));
         } else {
             names.push(name.text.to_owned());
         }

@@ -1,4 +1,8 @@
 //! A TOML document whose values know their line.
+//!
+//! It is walked by hand because serde gives up at the first mistake, and quotes the value in its message:
+//! `policy check` lists all mistakes, each with the key and what it may have, and no text of the file
+//! but plain names of keys gets to a model.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -89,12 +93,12 @@ pub(super) struct Item<'d> {
 impl Item<'_> {
     /// An absolute path.
     pub(super) fn path(&self) -> Result<PathBuf, PolicyError> {
-        let must = || self.must("have absolute paths without .. only".to_owned());
+        let must = || self.value_error("have absolute paths without .. only".to_owned());
         absolute(self.text).ok_or_else(must)
     }
 
     /// The error that says what the item must be.
-    pub(super) fn must(&self, must: String) -> PolicyError {
+    pub(super) fn value_error(&self, must: String) -> PolicyError {
         PolicyError::Value { line: self.line, key: self.key.clone(), must }
     }
 }
@@ -116,7 +120,7 @@ impl<'d> Section<'d> {
         let Some(value) = self.value(key) else { return Ok(None) };
         match value.get_ref().as_bool() {
             Some(flag) => Ok(Some(flag)),
-            None => Err(self.must(key, value, "be true or false".to_owned())),
+            None => Err(self.value_error(key, value, "be true or false".to_owned())),
         }
     }
 
@@ -132,7 +136,7 @@ impl<'d> Section<'d> {
                 u64::MAX => format!("of at least {min}"),
                 _ => format!("from {min} to {max}"),
             };
-            return Err(self.must(key, value, format!("be a whole number {range}")));
+            return Err(self.value_error(key, value, format!("be a whole number {range}")));
         }
         Ok(number)
     }
@@ -142,7 +146,7 @@ impl<'d> Section<'d> {
         let Some(value) = self.value(key) else { return Ok(None) };
         match value.get_ref().as_str().and_then(absolute) {
             Some(path) => Ok(Some(path)),
-            None => Err(self.must(key, value, "be an absolute path without ..".to_owned())),
+            None => Err(self.value_error(key, value, "be an absolute path without ..".to_owned())),
         }
     }
 
@@ -151,14 +155,14 @@ impl<'d> Section<'d> {
         let Some(value) = self.value(key) else { return Ok(Vec::new()) };
         let must = || "be a list of texts".to_owned();
         let Some(values) = value.get_ref().as_array() else {
-            return Err(self.must(key, value, must()));
+            return Err(self.value_error(key, value, must()));
         };
         let item = |value: &'d Spanned<DeValue<'d>>| match value.get_ref().as_str() {
             Some(text) => {
                 let line = line_at(self.text, value.span().start);
                 Ok(Item { text, line, key: format!("{}.{key}", self.name) })
             }
-            None => Err(self.must(key, value, must())),
+            None => Err(self.value_error(key, value, must())),
         };
         values.iter().map(item).collect()
     }
@@ -167,7 +171,7 @@ impl<'d> Section<'d> {
         self.table.and_then(|table| table.get(key))
     }
 
-    fn must(&self, key: &str, value: &Spanned<DeValue<'_>>, must: String) -> PolicyError {
+    fn value_error(&self, key: &str, value: &Spanned<DeValue<'_>>, must: String) -> PolicyError {
         let line = line_at(self.text, value.span().start);
         PolicyError::Value { line, key: format!("{}.{key}", self.name), must }
     }

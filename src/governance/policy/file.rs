@@ -25,7 +25,7 @@ pub(crate) struct PolicyFile {
     path: PathBuf,
     last: Mutex<Option<Reading>>,
     /// What the log has of it, as long as it lasts.
-    told: Mutex<Option<PolicyError>>,
+    logged: Mutex<Option<PolicyError>>,
 }
 
 #[derive(Debug)]
@@ -48,20 +48,20 @@ struct Stamp {
 impl PolicyFile {
     /// The policy at `path`; nothing is read yet.
     pub(crate) fn new(path: PathBuf) -> Self {
-        Self { path, last: Mutex::default(), told: Mutex::default() }
+        Self { path, last: Mutex::default(), logged: Mutex::default() }
     }
 
     /// The policy of now. The log has why there is none, with the path.
     pub(crate) fn current(&self) -> Result<Arc<Policy>, PolicyError> {
         let policy = self.look();
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         let error = policy.as_ref().err().cloned();
-        if *told != error {
+        if *logged != error {
             if let Some(error) = &error {
                 let reason = explained(&self.path, error);
                 tracing::error!("every governed call is refused until it is mended: {reason}");
             }
-            *told = error;
+            *logged = error;
         }
         policy
     }
