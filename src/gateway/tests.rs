@@ -232,8 +232,8 @@ fn a_blocked_call_is_not_verified_and_says_so_to_clients() {
         (AdminGate::Open, "eval(1)", (false, json!("QWED-MCP-RISK-005"))),
     ] {
         let decision = decide(gate, "execute_python_code", &json!({ "code": code }));
-        let told = decision.record().without_arguments();
-        assert_eq!(decision.record().verified, expected.0, "{code}");
+        let told = decision.without_arguments();
+        assert_eq!(decision.verified, expected.0, "{code}");
         assert_eq!((&told["verified"], &told["error_code"]), (&json!(expected.0), &expected.1));
     }
 }

@@ -248,9 +248,9 @@ fn run_id_of(name: &OsStr) -> Option<Uuid> {
 }
 
 mod content;
-mod inventory;
 mod listing;
 mod reading;
+mod records;
 mod retention;
 #[cfg(test)]
 mod tests;

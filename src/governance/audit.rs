@@ -11,15 +11,18 @@ mod tokens;
 mod verification;
 
 use chrono::Utc;
-use clap::ValueEnum;
 use rusqlite::{Transaction, params};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
+use super::evidence::RunStatus;
+use super::refusal::RefusalCode;
 use super::store::{Pending, Store, StoreError, time_text};
 use super::tokens::UserName;
 use crate::canonical_json::canonical_json;
+use crate::executor::Ending;
+use crate::gateway::Status;
 
 pub(crate) use rows::{AUDIT_ROWS_MAX, AuditFilter, AuditRow, RunIdStart};
 pub(crate) use runs::{EVIDENCE_SHA256, RecordedEvidence, RecordedRun};
@@ -43,28 +46,38 @@ const DETAILS_BYTES_MAX: usize = 16 * 1024;
 const DETAILS_START_CHARS: usize = 4096;
 
 /// What happened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, ValueEnum)]
-#[value(rename_all = "SCREAMING_SNAKE_CASE")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum AuditEvent {
-    /// A governed tool was called
+    /// A governed tool was called.
     McpToolCall,
-    /// The policy refused the call
+    /// The policy refused the call.
     PolicyBlocked,
-    /// A process in the sandbox ended
+    /// A process in the sandbox ended.
     SandboxExec,
-    /// A tool began to run
+    /// A tool began to run.
     ToolStarted,
-    /// A tool ended
+    /// A tool ended.
     ToolFinished,
-    /// A token was made
+    /// A token was made.
     TokenCreated,
-    /// A token was revoked
+    /// A token was revoked.
     TokenRevoked,
-    /// What a run left was removed, as the policy's retention says
+    /// The files of a run were removed, as the policy's retention says.
     ArtifactsRemoved,
 }
 
 impl AuditEvent {
+    pub(crate) const ALL: [Self; 8] = [
+        Self::McpToolCall,
+        Self::PolicyBlocked,
+        Self::SandboxExec,
+        Self::ToolStarted,
+        Self::ToolFinished,
+        Self::TokenCreated,
+        Self::TokenRevoked,
+        Self::ArtifactsRemoved,
+    ];
+
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::McpToolCall => "MCP_TOOL_CALL",
@@ -93,10 +106,61 @@ impl ArgumentsHash {
     }
 }
 
-/// The outcome of a call that is carried out.
-pub(crate) const ALLOWED: &str = "ALLOWED";
-/// The outcome of a call that has to wait for its turn; another row of it says what came of that.
-pub(crate) const WAITING: &str = "WAITING";
+/// The outcome of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AuditOutcome {
+    /// A call that is carried out.
+    Allowed,
+    /// A call that has to wait for its turn; a later row has its outcome.
+    Waiting,
+    /// A script or a run that begins.
+    Started,
+    /// A script that could not be run.
+    NotRun,
+    /// A call or a run that is refused.
+    Refused(RefusalCode),
+    /// A run of pytest that has ended, or was cancelled before it began.
+    Run(RunStatus),
+    /// A script that the gateway has decided about.
+    Decided(Status),
+    /// A script that has ended.
+    Ended(Ending),
+    /// A token that was made.
+    Created,
+    /// A token that was revoked.
+    Revoked,
+    /// A token that was made before there were rows about tokens.
+    Found,
+    /// A run whose files were removed.
+    Removed,
+}
+
+impl AuditOutcome {
+    /// Returns the word in the log.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Allowed => "ALLOWED",
+            Self::Waiting => "WAITING",
+            Self::Started => "STARTED",
+            Self::NotRun => "NOT_RUN",
+            Self::Refused(code) => code.name(),
+            Self::Run(RunStatus::Passed) => "PASSED",
+            Self::Run(RunStatus::Failed) => "FAILED",
+            Self::Run(RunStatus::Error) => "ERROR",
+            Self::Run(RunStatus::Timeout) => "TIMEOUT",
+            Self::Run(RunStatus::SandboxViolation) => "SANDBOX_VIOLATION",
+            Self::Run(RunStatus::BudgetExceeded) => "BUDGET_EXCEEDED",
+            Self::Run(RunStatus::Cancelled) => "CANCELLED",
+            Self::Run(RunStatus::NoTests) => "NO_TESTS",
+            Self::Decided(status) => status.as_str(),
+            Self::Ended(ending) => ending.as_str(),
+            Self::Created => "CREATED",
+            Self::Revoked => "REVOKED",
+            Self::Found => "FOUND",
+            Self::Removed => "REMOVED",
+        }
+    }
+}
 
 /// What is to be appended. The store adds the time and the chain.
 #[derive(Debug, Clone, PartialEq)]
@@ -108,8 +172,7 @@ pub(crate) struct AuditEntry {
     pub(crate) user: Option<UserName>,
     pub(crate) tool: String,
     pub(crate) arguments_hash: Option<ArgumentsHash>,
-    /// A word, such as `ALLOWED` or `TIMEOUT`.
-    pub(crate) outcome: &'static str,
+    pub(crate) outcome: AuditOutcome,
     pub(crate) details: Map<String, Value>,
 }
 
@@ -187,7 +250,7 @@ fn row_of(entry: &AuditEntry, seq: i64, time: String, previous: String) -> Audit
         user: entry.user.as_ref().map(ToString::to_string),
         tool: entry.tool.chars().take(TOOL_CHARS_MAX).collect(),
         arguments_hash: entry.arguments_hash.as_ref().map(|hash| hash.as_str().to_owned()),
-        outcome: entry.outcome.to_owned(),
+        outcome: entry.outcome.as_str().to_owned(),
         details: details_text(&entry.details),
         previous,
         hash: String::new(),

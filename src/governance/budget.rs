@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::Refusal;
-use super::evidence;
+use super::evidence::BudgetUsage;
 use super::policy::Policy;
 
 /// The budget of one call. Time counts from when the call came in, waiting included.
@@ -41,24 +41,24 @@ impl Budget {
         if self.attempts >= self.attempts_max {
             return Err(Refusal::BudgetExceeded("attempts_total"));
         }
-        self.left()?;
+        self.remaining()?;
         self.attempts += 1;
         Ok(())
     }
 
     /// How long a run that starts now may take, and which bound that is.
-    pub(super) fn left(&self) -> Result<(Duration, Bound), Refusal> {
-        let left = self.elapsed_max.map(|most| most.saturating_sub(self.started.elapsed()));
-        match left {
+    pub(super) fn remaining(&self) -> Result<(Duration, Bound), Refusal> {
+        let remaining = self.elapsed_max.map(|most| most.saturating_sub(self.started.elapsed()));
+        match remaining {
             Some(Duration::ZERO) => Err(Refusal::BudgetExceeded("elapsed_ms_total")),
-            Some(left) if left < self.timeout => Ok((left, Bound::Budget)),
+            Some(remaining) if remaining < self.timeout => Ok((remaining, Bound::Budget)),
             Some(_) | None => Ok((self.timeout, Bound::Timeout)),
         }
     }
 
     /// What the evidence says of it.
-    pub(super) fn told(&self, short_circuited: bool) -> evidence::Governance {
-        evidence::Governance {
+    pub(super) fn usage(&self, short_circuited: bool) -> BudgetUsage {
+        BudgetUsage {
             elapsed_ms_total: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
             attempts_total: self.attempts,
             short_circuited,

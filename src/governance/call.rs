@@ -12,10 +12,12 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::audit::{ArgumentsHash, AuditEntry, AuditEvent, WAITING};
+use super::audit::{ArgumentsHash, AuditEntry, AuditEvent, AuditOutcome};
 use super::budget::Budget;
+use super::evidence::RunStatus;
 use super::policy::Policy;
 use super::pytest::PytestOrder;
+use super::refusal::RefusalCode;
 use super::roles::GovernedTool;
 use super::store::{Store, StoreError};
 use super::tokens::{Caller, Token};
@@ -24,9 +26,6 @@ use crate::executor::NotForProject;
 use crate::logging::Causes;
 use crate::sandbox::Tier;
 use crate::secret::Secret;
-
-/// The code of a call that the policy blocks, which has an event of its own in the audit log.
-const POLICY_BLOCKED: i32 = -32004;
 
 /// A call of a governed tool.
 #[derive(Debug)]
@@ -82,7 +81,7 @@ impl Governance {
         tracing::info!(%run_id, tool = tool.name(), "governed call");
         let reply = self.carry_out(call, token.as_ref(), &waits_for_turn).await;
         if let Err(refusal) = &reply {
-            tracing::info!(%run_id, code = refusal.name(), "refused");
+            tracing::info!(%run_id, code = refusal.code().name(), "refused");
         }
         (run_id, reply)
     }
@@ -99,8 +98,8 @@ impl Governance {
                 let mut turn = self.turns.take_at_once();
                 if turn.is_none() {
                     // Whatever happens meanwhile, the log has the call.
-                    let event = AuditEvent::McpToolCall;
-                    let entry = call.entry(event, Some(&caller), WAITING, Map::new());
+                    let (event, waiting) = (AuditEvent::McpToolCall, AuditOutcome::Waiting);
+                    let entry = call.entry(event, Some(&caller), waiting, Map::new());
                     self.append(vec![entry]).await?;
                     turn = self.turns.take(waits_for_turn, &call.cancel).await;
                 }
@@ -110,9 +109,7 @@ impl Governance {
                 let cleared = self.clear(call, caller).await?;
                 self.run_pytest(cleared).await
             }
-            GovernedTool::GetEvidence
-            | GovernedTool::ListArtifacts
-            | GovernedTool::GetArtifactContent => self.read(call, caller).await,
+            GovernedTool::Read(tool) => self.read(call, tool, caller).await,
         }
     }
 
@@ -130,7 +127,8 @@ impl Governance {
 
     /// The caller did not want it any more when its turn came.
     async fn never_started(&self, call: &Call, caller: &Caller) -> Result<GovernedReply, Refusal> {
-        let entry = call.entry(AuditEvent::McpToolCall, Some(caller), "CANCELLED", Map::new());
+        let outcome = AuditOutcome::Run(RunStatus::Cancelled);
+        let entry = call.entry(AuditEvent::McpToolCall, Some(caller), outcome, Map::new());
         self.append(vec![entry]).await?;
         Ok(reply::of_cancelled(call.run_id))
     }
@@ -142,11 +140,12 @@ impl Governance {
             Err(refusal) => return Err(self.refused(&call, Some(&caller), refusal).await),
         };
         // Before the action. If this cannot be written, there is none.
-        self.append(vec![
-            call.entry(AuditEvent::McpToolCall, Some(&caller), "ALLOWED", Map::new()),
-            call.entry(AuditEvent::ToolStarted, Some(&caller), "STARTED", Map::new()),
-        ])
-        .await?;
+        let rows = [
+            (AuditEvent::McpToolCall, AuditOutcome::Allowed),
+            (AuditEvent::ToolStarted, AuditOutcome::Started),
+        ];
+        let entry = |(event, outcome)| call.entry(event, Some(&caller), outcome, Map::new());
+        self.append(rows.map(entry).to_vec()).await?;
         self.record(call.tool);
         Ok(Cleared { call, caller, policy, order, budget, tier, _sealed: () })
     }
@@ -206,12 +205,12 @@ impl Governance {
         caller: Option<&Caller>,
         refusal: Refusal,
     ) -> Refusal {
-        let mut entries =
-            vec![call.entry(AuditEvent::McpToolCall, caller, refusal.name(), Map::new())];
-        if refusal.code() == POLICY_BLOCKED {
+        let outcome = AuditOutcome::Refused(refusal.code());
+        let mut entries = vec![call.entry(AuditEvent::McpToolCall, caller, outcome, Map::new())];
+        if refusal.code() == RefusalCode::PolicyBlocked {
             let reason = Value::from(refusal.to_string());
             let details = Map::from_iter([("blocked_reason".to_owned(), reason)]);
-            entries.push(call.entry(AuditEvent::PolicyBlocked, caller, refusal.name(), details));
+            entries.push(call.entry(AuditEvent::PolicyBlocked, caller, outcome, details));
         }
         match self.append(entries).await {
             Ok(()) => refusal,
@@ -245,7 +244,7 @@ impl Call {
         &self,
         event: AuditEvent,
         caller: Option<&Caller>,
-        outcome: &'static str,
+        outcome: AuditOutcome,
         mut details: Map<String, Value>,
     ) -> AuditEntry {
         if let (AuditEvent::McpToolCall, Some(caller)) = (event, caller) {
@@ -270,14 +269,4 @@ pub(super) fn store_failed(error: &StoreError) -> Refusal {
     let message = "The audit log cannot be used, so nothing is done. Ask the admin to look at the \
                    server's log.";
     Refusal::Internal(message.to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_code_of_a_policy_block_is_the_refusals() {
-        assert_eq!(Refusal::NotInAllowlist.code(), POLICY_BLOCKED);
-    }
 }

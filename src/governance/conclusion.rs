@@ -1,6 +1,7 @@
 //! What the end of a run means: for the caller, the evidence and the audit log.
 
 use super::artifacts::{ENTRIES_MAX, Size};
+use super::audit::AuditOutcome;
 use super::budget::Bound;
 use super::evidence::RunStatus;
 use super::policy::Policy;
@@ -27,7 +28,7 @@ pub(super) struct Ran {
     /// Which bound it would have met first.
     pub(super) bound: Bound,
     /// What it has left behind, compared with what it may.
-    pub(super) left: Size,
+    pub(super) files_size: Size,
 }
 
 /// What came of a run.
@@ -48,7 +49,7 @@ impl Conclusion {
         report: Option<TestSummary>,
         ended: Option<Ended>,
     ) -> Self {
-        let Ran { outcome, bound, left } = ran;
+        let Ran { outcome, bound, files_size } = ran;
         let (sandbox, budget) = (&policy.sandbox, &policy.budget);
         let is_flood = outcome.stdout.is_truncated || outcome.stderr.is_truncated;
         let violation = |reason: String| {
@@ -56,13 +57,13 @@ impl Conclusion {
             (verdict, Some(Refusal::SandboxViolation(reason)))
         };
         let (verdict, refusal) = match outcome.ending {
-        _ if left == Size::Above => {
+        _ if files_size == Size::Above => {
             let most = budget.artifact_bytes();
             violation(format!(
                 "the tests left more than {most} bytes, or more than {ENTRIES_MAX} files"
             ))
         }
-        _ if left == Size::Unknown => {
+        _ if files_size == Size::Unknown => {
             violation("the tests left folders that cannot be looked through".to_owned())
         }
         _ if is_flood => {
@@ -91,20 +92,11 @@ impl Conclusion {
         Self { verdict, refusal, outcome: Some(outcome), summary: report }
     }
 
-    /// The word of the audit log.
-    pub(super) fn word(&self) -> &'static str {
-        if let Some(refusal) = &self.refusal {
-            return refusal.name();
-        }
-        match self.verdict.status {
-            RunStatus::Passed => "PASSED",
-            RunStatus::Failed => "FAILED",
-            RunStatus::Error => "ERROR",
-            RunStatus::Timeout => "TIMEOUT",
-            RunStatus::SandboxViolation => "SANDBOX_VIOLATION",
-            RunStatus::BudgetExceeded => "BUDGET_EXCEEDED",
-            RunStatus::Cancelled => "CANCELLED",
-            RunStatus::NoTests => "NO_TESTS",
+    /// Returns the outcome for the audit log.
+    pub(super) fn audit_outcome(&self) -> AuditOutcome {
+        match &self.refusal {
+            Some(refusal) => AuditOutcome::Refused(refusal.code()),
+            None => AuditOutcome::Run(self.verdict.status),
         }
     }
 

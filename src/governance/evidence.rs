@@ -87,7 +87,7 @@ impl RunStatus {
 
 /// What the call took of its budget.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Governance {
+pub(crate) struct BudgetUsage {
     /// What the whole call took so far.
     pub(crate) elapsed_ms_total: u64,
     /// How often pytest was started.
@@ -145,7 +145,7 @@ pub(crate) struct Evidence {
     /// The tier of the sandbox that held the tests: `T3` is all layers.
     pub(crate) sandbox_tier: Option<String>,
     /// What the call took of its budget.
-    pub(crate) governance: Governance,
+    pub(crate) governance: BudgetUsage,
     /// The version of this server.
     #[serde(default)]
     pub(crate) server_version: Option<String>,

@@ -13,7 +13,7 @@ use thiserror::Error;
 use uuid::Uuid;
 
 use super::artifacts::{ArtifactError, Artifacts, Chunk, EVIDENCE};
-use super::audit::{ALLOWED, RecordedEvidence, RecordedRun, WAITING};
+use super::audit::{AuditOutcome, RecordedEvidence, RecordedRun};
 use super::evidence::ArtifactRecord;
 use super::store::{Store, StoreError};
 
@@ -167,10 +167,14 @@ fn judge(
     }
     let unconfirmed = match (&found, &recorded.evidence) {
         (Err(ArtifactError::RunNotFound), RecordedEvidence::NoRun) => {
-            match store.recorded_call(run_id)?.as_deref() {
-                Some(WAITING) => return Err(IntegrityError::Waiting),
-                Some(ALLOWED) => return Err(IntegrityError::Starting),
-                Some(outcome) => return Err(IntegrityError::NotRun(outcome.to_owned())),
+            match store.recorded_call(run_id)? {
+                Some(outcome) if outcome == AuditOutcome::Waiting.as_str() => {
+                    return Err(IntegrityError::Waiting);
+                }
+                Some(outcome) if outcome == AuditOutcome::Allowed.as_str() => {
+                    return Err(IntegrityError::Starting);
+                }
+                Some(outcome) => return Err(IntegrityError::NotRun(outcome)),
                 None => None,
             }
         }

@@ -2,20 +2,26 @@
 
 use std::sync::Arc;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::artifacts::{ArtifactError, Artifacts};
-use super::audit::AuditEvent;
+use super::artifacts::{ArtifactError, Artifacts, Chunk, Content, FileEntry, Page, RunEntry};
+use super::audit::{AuditEvent, AuditOutcome};
 use super::call::{Call, blocking, store_failed};
 use super::integrity::{self, IntegrityError, Served, Unconfirmed};
-use super::roles::GovernedTool;
+use super::plain_text::{is_hidden, plain, plain_json};
+use super::roles::ReadTool;
 use super::store::Store;
 use super::tokens::Caller;
-use super::{Block, Governance, GovernedReply, Refusal, reply};
+use super::{Block, Governance, GovernedReply, Refusal};
 use crate::logging::Causes;
+
+/// The characters that the path within the address of an artifact has percent-encoded.
+const RESERVED: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').remove(b'_').remove(b'/');
 
 /// The arguments of `get_evidence`.
 #[derive(Deserialize)]
@@ -45,16 +51,21 @@ struct OfContent {
 
 impl Governance {
     /// Carries out one of the calls that only read.
-    pub(super) async fn read(&self, call: Call, caller: Caller) -> Result<GovernedReply, Refusal> {
+    pub(super) async fn read(
+        &self,
+        call: Call,
+        tool: ReadTool,
+        caller: Caller,
+    ) -> Result<GovernedReply, Refusal> {
         let read = match self.policy().await {
             // Nothing of it is a policy's business; but under a broken one nothing is done.
-            Ok(_) => self.look_up(&call).await,
+            Ok(_) => self.look_up(tool, &call).await,
             Err(refusal) => Err(refusal),
         };
         match read {
             Ok(reply) => {
-                let entry =
-                    call.entry(AuditEvent::McpToolCall, Some(&caller), "ALLOWED", Map::new());
+                let (event, allowed) = (AuditEvent::McpToolCall, AuditOutcome::Allowed);
+                let entry = call.entry(event, Some(&caller), allowed, Map::new());
                 self.append(vec![entry]).await?;
                 self.record(call.tool);
                 Ok(reply)
@@ -63,10 +74,9 @@ impl Governance {
         }
     }
 
-    async fn look_up(&self, call: &Call) -> Result<GovernedReply, Refusal> {
+    async fn look_up(&self, tool: ReadTool, call: &Call) -> Result<GovernedReply, Refusal> {
         let (artifacts, store) = (Arc::clone(&self.artifacts), self.store.clone());
         let arguments = call.arguments.clone();
-        let tool = call.tool;
         blocking(move || look_up(&artifacts, &store, tool, arguments)).await?
     }
 }
@@ -79,41 +89,109 @@ impl Call {
         let run = text("run_id").and_then(|run| Uuid::try_parse(run).ok());
         let run = run.map(|run| ("read_run", run.hyphenated().to_string()));
         let path = text("path").map(|path| ("path", path.to_owned()));
-        let told = run.into_iter().chain(path);
-        told.map(|(name, value)| (name.to_owned(), Value::from(value))).collect()
+        let details = run.into_iter().chain(path);
+        details.map(|(name, value)| (name.to_owned(), Value::from(value))).collect()
     }
 }
 
 fn look_up(
     artifacts: &Artifacts,
     store: &Store,
-    tool: GovernedTool,
+    tool: ReadTool,
     arguments: Map<String, Value>,
 ) -> Result<GovernedReply, Refusal> {
     match tool {
-        GovernedTool::GetEvidence => {
+        ReadTool::GetEvidence => {
             let OfEvidence { run_id } = parsed(arguments)?;
             let Served { content, unconfirmed } = integrity::evidence(artifacts, store, run_id)?;
             let text = String::from_utf8_lossy(&content);
-            Ok(with_integrity(reply::of_evidence(run_id, &text), unconfirmed))
+            Ok(with_integrity(evidence_reply(run_id, &text), unconfirmed))
         }
-        GovernedTool::ListArtifacts => {
+        ReadTool::ListArtifacts => {
             let OfList { run_id, offset, limit } = parsed(arguments)?;
             let offset = offset.unwrap_or(0);
             match run_id {
-                Some(id) => Ok(reply::of_files(id, &artifacts.list_files(id, offset, limit)?)),
-                None => Ok(reply::of_runs(&artifacts.list_runs(offset, limit)?)),
+                Some(id) => Ok(files_reply(id, &artifacts.list_files(id, offset, limit)?)),
+                None => Ok(runs_reply(&artifacts.list_runs(offset, limit)?)),
             }
         }
-        GovernedTool::GetArtifactContent => {
+        ReadTool::GetArtifactContent => {
             let OfContent { run_id, path, offset, limit } = parsed(arguments)?;
             let range = (offset.unwrap_or(0), limit);
             let Served { content, unconfirmed } =
                 integrity::content(artifacts, store, run_id, &path, range)?;
-            Ok(with_integrity(reply::of_content(run_id, &path, content), unconfirmed))
+            Ok(with_integrity(content_reply(run_id, &path, content), unconfirmed))
         }
-        GovernedTool::RunPytest => Err(Refusal::Internal("not a tool that reads".to_owned())),
     }
+}
+
+/// The evidence of a run, as it was written.
+fn evidence_reply(run_id: Uuid, evidence: &str) -> GovernedReply {
+    GovernedReply::text(plain_json(evidence), json!({ "run_id": run_id }))
+}
+
+/// The runs, newest first.
+fn runs_reply(page: &Page<RunEntry>) -> GovernedReply {
+    page_reply(&json!({ "runs": page.items }), page.next_offset, page.truncated)
+}
+
+/// The files of a run.
+fn files_reply(run_id: Uuid, page: &Page<FileEntry>) -> GovernedReply {
+    let list = json!({ "run_id": run_id, "artifacts": page.items });
+    page_reply(&list, page.next_offset, page.truncated)
+}
+
+fn page_reply(list: &Value, next: Option<usize>, truncated: bool) -> GovernedReply {
+    let mut list = list.clone();
+    if let Some(fields) = list.as_object_mut() {
+        if let Some(next) = next {
+            fields.insert("next_offset".to_owned(), json!(next));
+        }
+        if truncated {
+            fields.insert("truncated".to_owned(), json!(true));
+        }
+    }
+    let meta = list.get("run_id").map_or_else(|| json!({}), |id| json!({ "run_id": id }));
+    GovernedReply::text(plain_json(&format!("{list:#}")), meta)
+}
+
+/// A part of a file.
+fn content_reply(run_id: Uuid, path: &str, chunk: Chunk) -> GovernedReply {
+    let Chunk { content, media_type, bytes, total_bytes, next_offset } = chunk;
+    let meta = json!({
+        "run_id": run_id,
+        "path": path,
+        "media_type": media_type,
+        "bytes": bytes,
+        "total_bytes": total_bytes,
+        "next_offset": next_offset,
+    });
+    let mut notes = Vec::new();
+    let block = match content {
+        Content::Text(text) => {
+            let hidden = text.chars().filter(|c| is_hidden(*c)).count();
+            if hidden > 0 {
+                notes.push(format!(
+                    "[{hidden} characters that a terminal obeys, or that are not seen, are shown as {}]",
+                    char::REPLACEMENT_CHARACTER
+                ));
+            }
+            Block::Text(plain(&text))
+        }
+        Content::Binary(base64) => Block::Binary {
+            uri: format!("qwed-artifact:///{run_id}/{}", utf8_percent_encode(path, RESERVED)),
+            media_type: media_type.to_owned(),
+            base64,
+        },
+    };
+    if let Some(next) = next_offset {
+        // For the model, which does not see `_meta`.
+        notes.push(format!(
+            "[{bytes} of {total_bytes} bytes; the next part starts at offset {next}]"
+        ));
+    }
+    let blocks = [block].into_iter().chain(notes.into_iter().map(Block::Text)).collect();
+    GovernedReply { blocks, is_error: false, meta }
 }
 
 /// Says whether what is served was compared with what the run left; where it could not be, also to

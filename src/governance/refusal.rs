@@ -50,33 +50,66 @@ pub(crate) enum Refusal {
     Internal(String),
 }
 
-impl Refusal {
-    /// The code of the JSON-RPC error.
-    pub(crate) fn code(&self) -> i32 {
+/// The documented code of a refusal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RefusalCode {
+    AuthRequired,
+    PermissionDenied,
+    PolicyBlocked,
+    BudgetExceeded,
+    SandboxViolation,
+    Timeout,
+    InvalidParams,
+    ArtifactChanged,
+    InternalError,
+}
+
+impl RefusalCode {
+    /// Returns the number in a JSON-RPC error.
+    pub(crate) fn number(self) -> i32 {
         match self {
             Self::AuthRequired => -32001,
             Self::PermissionDenied => -32003,
-            Self::NoAllowlist | Self::NotInAllowlist | Self::PolicyUnusable(_) => -32004,
-            Self::BudgetExceeded(_) => -32005,
-            Self::SandboxDisabled | Self::SandboxViolation(_) => -32006,
+            Self::PolicyBlocked => -32004,
+            Self::BudgetExceeded => -32005,
+            Self::SandboxViolation => -32006,
             Self::Timeout => -32007,
-            Self::InvalidParams(_) => -32602,
-            Self::ArtifactChanged(_) | Self::Internal(_) => -32603,
+            Self::InvalidParams => -32602,
+            Self::ArtifactChanged | Self::InternalError => -32603,
         }
     }
 
-    /// The name of the code; the outcome in the audit log.
-    pub(crate) fn name(&self) -> &'static str {
+    /// Returns the name, which is the outcome in the audit log too.
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::AuthRequired => "AUTH_REQUIRED",
             Self::PermissionDenied => "PERMISSION_DENIED",
-            Self::NoAllowlist | Self::NotInAllowlist | Self::PolicyUnusable(_) => "POLICY_BLOCKED",
-            Self::BudgetExceeded(_) => "BUDGET_EXCEEDED",
-            Self::SandboxDisabled | Self::SandboxViolation(_) => "SANDBOX_VIOLATION",
+            Self::PolicyBlocked => "POLICY_BLOCKED",
+            Self::BudgetExceeded => "BUDGET_EXCEEDED",
+            Self::SandboxViolation => "SANDBOX_VIOLATION",
             Self::Timeout => "TIMEOUT",
-            Self::InvalidParams(_) => "INVALID_PARAMS",
-            Self::ArtifactChanged(_) => "ARTIFACT_CHANGED",
-            Self::Internal(_) => "INTERNAL_ERROR",
+            Self::InvalidParams => "INVALID_PARAMS",
+            Self::ArtifactChanged => "ARTIFACT_CHANGED",
+            Self::InternalError => "INTERNAL_ERROR",
+        }
+    }
+}
+
+impl Refusal {
+    /// Returns the documented code.
+    pub(crate) fn code(&self) -> RefusalCode {
+        match self {
+            Self::AuthRequired => RefusalCode::AuthRequired,
+            Self::PermissionDenied => RefusalCode::PermissionDenied,
+            Self::NoAllowlist | Self::NotInAllowlist | Self::PolicyUnusable(_) => {
+                RefusalCode::PolicyBlocked
+            }
+            Self::BudgetExceeded(_) => RefusalCode::BudgetExceeded,
+            Self::SandboxDisabled | Self::SandboxViolation(_) => RefusalCode::SandboxViolation,
+            Self::Timeout => RefusalCode::Timeout,
+            Self::InvalidParams(_) => RefusalCode::InvalidParams,
+            Self::ArtifactChanged(_) => RefusalCode::ArtifactChanged,
+            Self::Internal(_) => RefusalCode::InternalError,
         }
     }
 
@@ -87,7 +120,7 @@ impl Refusal {
 
     /// The `data` of the JSON-RPC error of the call `run_id`.
     pub(crate) fn data(&self, run_id: Uuid) -> Value {
-        let mut data = json!({ "code": self.name(), "run_id": run_id });
+        let mut data = json!({ "code": self.code().name(), "run_id": run_id });
         if let (Self::BudgetExceeded(what), Some(fields)) = (self, data.as_object_mut()) {
             fields.insert("exceeded".to_owned(), json!(what));
         }

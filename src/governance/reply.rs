@@ -2,19 +2,13 @@
 
 use std::fmt::Write as _;
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::artifacts::{Chunk, Content, FileEntry, Page, RunEntry};
 use super::evidence::{Evidence, RunStatus};
-use super::plain_text::{is_hidden, plain, plain_json, plain_line};
+use super::plain_text::{plain, plain_line};
 use super::summary::{SANDBOX_HINT, is_refusal};
 use super::verdict::ending;
-
-/// The characters that the path within the address of an artifact has percent-encoded.
-const RESERVED: &AsciiSet =
-    &NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').remove(b'_').remove(b'/');
 
 const CANCELLED: &str = "Execution was cancelled.";
 
@@ -53,7 +47,7 @@ pub(crate) enum Block {
 }
 
 impl GovernedReply {
-    fn text(text: String, meta: Value) -> Self {
+    pub(super) fn text(text: String, meta: Value) -> Self {
         Self { blocks: vec![Block::Text(text)], is_error: false, meta }
     }
 
@@ -131,75 +125,6 @@ fn last_lines(printed: &str) -> String {
     let lines = lines.join("\n  ");
     let left_out = lines.chars().count().saturating_sub(LAST_CHARS);
     let lines: String = lines.chars().skip(left_out).collect();
-    let told = format!("\n\nThe last lines that were printed:\n  {lines}");
-    if lines.lines().any(is_refusal) { format!("{told}\n{SANDBOX_HINT}") } else { told }
-}
-
-/// The evidence of a run, as it was written.
-pub(super) fn of_evidence(run_id: Uuid, evidence: &str) -> GovernedReply {
-    GovernedReply::text(plain_json(evidence), json!({ "run_id": run_id }))
-}
-
-/// The runs, newest first.
-pub(super) fn of_runs(page: &Page<RunEntry>) -> GovernedReply {
-    of_page(&json!({ "runs": page.items }), page.next_cursor, page.truncated)
-}
-
-/// The files of a run.
-pub(super) fn of_files(run_id: Uuid, page: &Page<FileEntry>) -> GovernedReply {
-    let list = json!({ "run_id": run_id, "artifacts": page.items });
-    of_page(&list, page.next_cursor, page.truncated)
-}
-
-fn of_page(list: &Value, next: Option<usize>, truncated: bool) -> GovernedReply {
-    let mut list = list.clone();
-    if let Some(fields) = list.as_object_mut() {
-        if let Some(next) = next {
-            fields.insert("next_offset".to_owned(), json!(next));
-        }
-        if truncated {
-            fields.insert("truncated".to_owned(), json!(true));
-        }
-    }
-    let meta = list.get("run_id").map_or_else(|| json!({}), |id| json!({ "run_id": id }));
-    GovernedReply::text(plain_json(&format!("{list:#}")), meta)
-}
-
-/// A part of a file.
-pub(super) fn of_content(run_id: Uuid, path: &str, chunk: Chunk) -> GovernedReply {
-    let Chunk { content, media_type, bytes, total_bytes, next_offset } = chunk;
-    let meta = json!({
-        "run_id": run_id,
-        "path": path,
-        "media_type": media_type,
-        "bytes": bytes,
-        "total_bytes": total_bytes,
-        "next_offset": next_offset,
-    });
-    let mut notes = Vec::new();
-    let block = match content {
-        Content::Text(text) => {
-            let hidden = text.chars().filter(|c| is_hidden(*c)).count();
-            if hidden > 0 {
-                notes.push(format!(
-                    "[{hidden} characters that a terminal obeys, or that are not seen, are shown as {}]",
-                    char::REPLACEMENT_CHARACTER
-                ));
-            }
-            Block::Text(plain(&text))
-        }
-        Content::Binary(base64) => Block::Binary {
-            uri: format!("qwed-artifact:///{run_id}/{}", utf8_percent_encode(path, RESERVED)),
-            media_type: media_type.to_owned(),
-            base64,
-        },
-    };
-    if let Some(next) = next_offset {
-        // For the model, which does not see `_meta`.
-        notes.push(format!(
-            "[{bytes} of {total_bytes} bytes; the next part starts at offset {next}]"
-        ));
-    }
-    let blocks = [block].into_iter().chain(notes.into_iter().map(Block::Text)).collect();
-    GovernedReply { blocks, is_error: false, meta }
+    let text = format!("\n\nThe last lines that were printed:\n  {lines}");
+    if lines.lines().any(is_refusal) { format!("{text}\n{SANDBOX_HINT}") } else { text }
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::artifacts::{ArtifactError, ENTRIES_MAX, RunFolder, Size, size_of};
-use super::audit::{AuditEvent, EVIDENCE_SHA256};
+use super::audit::{AuditEvent, AuditOutcome, EVIDENCE_SHA256};
 use super::call::{Cleared, blocking};
 use super::conclusion::{Conclusion, NotRun, Ran};
 use super::evidence::{Evidence, PythonRecord, RunStatus};
@@ -39,8 +39,8 @@ const UNSEEN_MAX: u32 = 5;
 /// Artifacts beyond so many bytes are listed without their hash.
 const HASHED_BYTES_MAX: u64 = 128 * 1024 * 1024;
 
-/// What is found among what a run has left.
-struct Left {
+/// The reports among the files of a run.
+struct Reported {
     folder: RunFolder,
     report: Option<TestSummary>,
     /// What pytest has counted, if it came to its end.
@@ -60,15 +60,16 @@ impl Governance {
             Err(error) => {
                 tracing::error!(error = %Causes(&error), "no folder");
                 let refusal = Refusal::Internal("The artifacts cannot be stored.".to_owned());
-                self.finished(&cleared, None, refusal.name(), None).await?;
+                let refused = AuditOutcome::Refused(refusal.code());
+                self.finished(&cleared, None, refused, None).await?;
                 return Err(refusal);
             }
         };
         let started = SystemTime::now();
         let ran = self.execute(&cleared, &folder).await;
         let python = python(&*self.executor, &cleared.order.workspace).await;
-        let is_excessive = matches!(&ran, Ok(Ran { left: Size::Above, .. }));
-        let Left { folder, report, ended } = take_stock(folder, is_excessive).await?;
+        let is_excessive = matches!(&ran, Ok(Ran { files_size: Size::Above, .. }));
+        let Reported { folder, report, ended } = read_reports(folder, is_excessive).await?;
         // Not what the run says, which may have any exit code.
         let has_no_pytest = python.as_ref().is_some_and(|python| python.pytest.is_none());
         let conclusion = match ran {
@@ -78,10 +79,10 @@ impl Governance {
             }
             Ok(ran) => Conclusion::of_run(&cleared.policy, ran, report, ended),
         };
-        let word = conclusion.word();
+        let audited = conclusion.audit_outcome();
         let stored = self.store_evidence(&cleared, folder, &conclusion, started, python).await;
         let sha256 = stored.as_ref().ok().map(|(_, sha256)| sha256.as_str());
-        let finished = self.finished(&cleared, conclusion.outcome.as_ref(), word, sha256).await;
+        let finished = self.finished(&cleared, conclusion.outcome.as_ref(), audited, sha256).await;
         self.retain();
         finished.map_err(|_| Refusal::Internal(END_NOT_WRITTEN.to_owned()))?;
         if let Some(refusal) = conclusion.refusal {
@@ -94,7 +95,7 @@ impl Governance {
     /// The run, from its turn until its last process is dead.
     async fn execute(&self, cleared: &Cleared, folder: &RunFolder) -> Result<Ran, NotRun> {
         let Cleared { call, policy, .. } = cleared;
-        let (limit, bound) = cleared.budget.left().map_err(NotRun::Refused)?;
+        let (limit, bound) = cleared.budget.remaining().map_err(NotRun::Refused)?;
         let files = folder.files_path();
         let cancel = call.cancel.child_token();
         let run = self.executor.run_project(self.project(cleared, &files, limit), cancel.clone());
@@ -104,13 +105,13 @@ impl Governance {
             outcome = &mut run => {
                 let outcome = outcome.map_err(NotRun::Failed)?;
                 // What was written since the last look.
-                let left = self.size_of(cleared, &files, bytes_max).await;
-                Ok(Ran { outcome, bound, left })
+                let files_size = self.size_of(cleared, &files, bytes_max).await;
+                Ok(Ran { outcome, bound, files_size })
             }
-            left = self.until_too_large(cleared, &files, bytes_max) => {
+            files_size = self.until_too_large(cleared, &files, bytes_max) => {
                 cancel.cancel();
                 let outcome = run.await.map_err(NotRun::Failed)?;
-                Ok(Ran { outcome, bound, left })
+                Ok(Ran { outcome, bound, files_size })
             }
         }
     }
@@ -130,16 +131,16 @@ impl Governance {
         ];
         let own = own.into_iter().chain(python_path.variable());
         let own = own.map(|(name, value)| (name.to_owned(), value));
-        let left_bytes_max = policy.budget.artifact_bytes();
+        let files_bytes_max = policy.budget.artifact_bytes();
         let output_bytes = policy.budget.output_bytes();
         ProjectRun {
-            source: order.source(&python_path, files, left_bytes_max),
+            source: order.source(&python_path, files, files_bytes_max),
             workspace: order.workspace.clone(),
             readable: policy.sandbox.allowed_paths.clone(),
             closed: self.data_folder.clone(),
             artifacts: ArtifactFolder {
                 path: files.to_owned(),
-                bytes_max: left_bytes_max,
+                bytes_max: files_bytes_max,
                 inodes_max: u64::try_from(ENTRIES_MAX).unwrap_or(u64::MAX),
             },
             environment: passed_on.chain(own).collect(),
@@ -211,7 +212,9 @@ impl Governance {
             sandbox_tier: outcome
                 .and_then(|outcome| outcome.tier)
                 .map(|tier| tier.as_str().to_owned()),
-            governance: cleared.budget.told(conclusion.verdict.status == RunStatus::BudgetExceeded),
+            governance: cleared
+                .budget
+                .usage(conclusion.verdict.status == RunStatus::BudgetExceeded),
             server_version: Some(env!("CARGO_PKG_VERSION").to_owned()),
             token: Some(cleared.caller.token.to_string()),
             policy_sha256: Some(cleared.policy.sha256.clone()),
@@ -223,10 +226,10 @@ impl Governance {
         let stored = blocking(move || {
             folder.write_text("stdout.txt", stdout.as_bytes())?;
             folder.write_text("stderr.txt", stderr.as_bytes())?;
-            let inventory = folder.inventory(hashed_bytes_max)?;
-            evidence.artifacts = inventory.records;
+            let recorded = folder.records(hashed_bytes_max)?;
+            evidence.artifacts = recorded.records;
             // Of what was not looked at, at least one.
-            evidence.artifacts_omitted = inventory.omitted.max(u64::from(inventory.truncated));
+            evidence.artifacts_omitted = recorded.omitted.max(u64::from(recorded.truncated));
             let sha256 = folder.write_evidence(&json!(evidence))?;
             Ok::<_, ArtifactError>((evidence, sha256))
         });
@@ -238,45 +241,45 @@ impl Governance {
         &self,
         cleared: &Cleared,
         outcome: Option<&Outcome>,
-        word: &'static str,
+        audited: AuditOutcome,
         evidence_sha256: Option<&str>,
     ) -> Result<(), Refusal> {
         let caller = Some(&cleared.caller);
         let mut entries = Vec::new();
         // One that never started has no tier.
         if let Some(outcome) = outcome.filter(|outcome| outcome.tier.is_some()) {
-            let told = details(&figures(outcome));
-            entries.push(cleared.call.entry(AuditEvent::SandboxExec, caller, word, told));
+            let measured = details(&figures(outcome));
+            entries.push(cleared.call.entry(AuditEvent::SandboxExec, caller, audited, measured));
         }
-        let elapsed = Value::from(cleared.budget.told(false).elapsed_ms_total);
-        let told = Map::from_iter([
+        let elapsed = Value::from(cleared.budget.usage(false).elapsed_ms_total);
+        let ended = Map::from_iter([
             ("duration_ms".to_owned(), elapsed),
             // The rows are chained, and the evidence has the hashes of everything else.
             (EVIDENCE_SHA256.to_owned(), Value::from(evidence_sha256)),
         ]);
-        entries.push(cleared.call.entry(AuditEvent::ToolFinished, caller, word, told));
+        entries.push(cleared.call.entry(AuditEvent::ToolFinished, caller, audited, ended));
         self.append(entries).await
     }
 }
 
 /// Reads what pytest reported, and removes what is more than a run may leave: it may have filled
 /// the disk.
-async fn take_stock(folder: RunFolder, is_excessive: bool) -> Result<Left, Refusal> {
+async fn read_reports(folder: RunFolder, is_excessive: bool) -> Result<Reported, Refusal> {
     blocking(move || {
-        let report = folder.left_file(REPORT_FILE, REPORT_BYTES_MAX);
+        let report = folder.read_file(REPORT_FILE, REPORT_BYTES_MAX);
         let mut report = report.and_then(|report| TestSummary::from_report(&report));
-        let ended = folder.left_file(ENDED_FILE, ENDED_BYTES_MAX);
+        let ended = folder.read_file(ENDED_FILE, ENDED_BYTES_MAX);
         let ended = ended.and_then(|ended| Ended::read(&ended));
         if let (Some(report), Some(ended)) = (&mut report, ended) {
             ended.correct(report);
         }
         for file in [REPORT_FILE, ENDED_FILE, RESERVE_FILE] {
-            folder.take_left(file);
+            folder.remove_file(file);
         }
         if is_excessive && let Err(error) = folder.remove_files() {
             tracing::error!(error = %Causes(&error), "what a run left stays");
         }
-        Left { folder, report, ended }
+        Reported { folder, report, ended }
     })
     .await
 }

@@ -3,9 +3,9 @@
 use serde_json::{Map, Value, json};
 use uuid::{Builder, Uuid};
 
-use super::audit::{ArgumentsHash, AuditEntry, AuditEvent};
+use super::audit::{ArgumentsHash, AuditEntry, AuditEvent, AuditOutcome};
 use super::{Governance, Refusal};
-use crate::executor::{Outcome, RunError};
+use crate::executor::{Ending, Outcome, RunError};
 use crate::gateway::{Decision, ErrorCode, Tool, VerificationId};
 use crate::sandbox::Tier;
 use crate::secret::Secret;
@@ -22,8 +22,8 @@ impl Governance {
         let caller = self.authenticate(token).await.ok();
         let record = decision.record();
         let outcome = match decision {
-            Decision::Allow { .. } | Decision::Refuse(_) => record.status.as_str(),
-            Decision::Withdrawn(_) => "CANCELLED",
+            Decision::Allow { .. } | Decision::Refuse(_) => AuditOutcome::Decided(record.status),
+            Decision::Withdrawn(_) => AuditOutcome::Ended(Ending::Cancelled),
         };
         let details = json!({
             "verification_id": record.verification_id,
@@ -39,7 +39,8 @@ impl Governance {
 
     /// Writes down that a script starts. If this fails it must not.
     pub(crate) async fn script_started(&self, id: &VerificationId) -> Result<(), Refusal> {
-        self.append(vec![entry(id, AuditEvent::ToolStarted, "STARTED", &json!({}))]).await
+        self.append(vec![entry(id, AuditEvent::ToolStarted, AuditOutcome::Started, &json!({}))])
+            .await
     }
 
     /// Writes down how the run of a script ended. If this fails nobody may hear of it.
@@ -49,8 +50,8 @@ impl Governance {
         ran: &Result<Outcome, RunError>,
     ) -> Result<(), Refusal> {
         let (outcome, details) = match ran {
-            Ok(outcome) => (outcome.ending.as_str(), figures(outcome)),
-            Err(error) => ("NOT_RUN", json!({ "reason": error.to_string() })),
+            Ok(outcome) => (AuditOutcome::Ended(outcome.ending), figures(outcome)),
+            Err(error) => (AuditOutcome::NotRun, json!({ "reason": error.to_string() })),
         };
         let mut entries = Vec::new();
         if ran.is_ok() {
@@ -65,7 +66,7 @@ impl Governance {
 fn entry(
     id: &VerificationId,
     event: AuditEvent,
-    outcome: &'static str,
+    outcome: AuditOutcome,
     told: &Value,
 ) -> AuditEntry {
     AuditEntry {

@@ -23,14 +23,14 @@ pub(crate) const SANDBOX_HINT: &str = "The sandbox may have refused this: tests 
                             program but the Python interpreter; there is no /etc/passwd.";
 
 /// Texts by which a failure shows that something was refused: all in one line.
-struct Refusal {
+struct RefusalSign {
     texts: &'static [&'static str],
     #[cfg_attr(not(test), expect(dead_code, reason = "for who reads the table, and its test"))]
     why: &'static str,
 }
 
 /// What the sandbox answers to what it refuses.
-const REFUSALS: [Refusal; 19] = [
+const REFUSALS: [RefusalSign; 19] = [
     refusal(&["No space left on device"], "the scratch folder or the folder for artifacts is full"),
     refusal(&["PermissionError:"], "how Python names EPERM and EACCES"),
     refusal(&[": PermissionError"], "the same at the end of a traceback, behind file and line"),
@@ -61,8 +61,8 @@ const REFUSALS: [Refusal; 19] = [
     ),
 ];
 
-const fn refusal(texts: &'static [&'static str], why: &'static str) -> Refusal {
-    Refusal { texts, why }
+const fn refusal(texts: &'static [&'static str], why: &'static str) -> RefusalSign {
+    RefusalSign { texts, why }
 }
 
 /// The counts of tests by outcome, as in the last line that pytest prints, except that a test that was

@@ -16,9 +16,10 @@ use tempfile::TempDir;
 use uuid::Uuid;
 
 use super::audit::{
-    ArgumentsHash, AuditEntry, BrokenRow, ClockSteps, DatabaseFlaws, Flaw, TokenComparison,
-    UnfinishedRuns,
+    ArgumentsHash, AuditEntry, AuditOutcome, BrokenRow, ClockSteps, DatabaseFlaws, Flaw,
+    TokenComparison, UnfinishedRuns,
 };
+use super::refusal::RefusalCode;
 use super::tokens::{Caller, InvalidUserName, Token, TokenState};
 use super::*;
 
@@ -45,7 +46,7 @@ fn entry(run_id: Uuid, event: AuditEvent) -> AuditEntry {
         user: Some(user("ana")),
         tool: "run_pytest".to_owned(),
         arguments_hash: Some(ArgumentsHash::of(&Map::new())),
-        outcome: "ALLOWED",
+        outcome: AuditOutcome::Allowed,
         details: Map::from_iter([("duration_ms".to_owned(), json!(12))]),
     }
 }
@@ -255,7 +256,7 @@ fn rows_have_what_was_appended_and_the_hash_of_the_row_before() {
     let anonymous = AuditEntry {
         user: None,
         arguments_hash: None,
-        outcome: "AUTH_REQUIRED",
+        outcome: AuditOutcome::Refused(RefusalCode::AuthRequired),
         ..entry(Uuid::from_u128(1), AuditEvent::McpToolCall)
     };
     let known = entry(Uuid::from_u128(2), AuditEvent::SandboxExec);

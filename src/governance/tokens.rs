@@ -19,7 +19,7 @@ use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 use thiserror::Error;
 
-use super::audit::{AuditEvent, has_older, record_older, record_token};
+use super::audit::{AuditEvent, AuditOutcome, has_older, record_older, record_token};
 use super::roles::Role;
 use super::store::{Store, StoreError, time_text};
 
@@ -217,7 +217,12 @@ impl Store {
                 ],
                 record,
             )?;
-            record_token(transaction, record.id.0, AuditEvent::TokenCreated, "CREATED")?;
+            record_token(
+                transaction,
+                record.id.0,
+                AuditEvent::TokenCreated,
+                AuditOutcome::Created,
+            )?;
             Ok(record)
         })?;
         Ok((record, token))
@@ -264,7 +269,12 @@ impl Store {
                         "UPDATE tokens SET revoked = ?1 WHERE id = ?2",
                         params![now, id.0],
                     )?;
-                    record_token(transaction, id.0, AuditEvent::TokenRevoked, "REVOKED")?;
+                    record_token(
+                        transaction,
+                        id.0,
+                        AuditEvent::TokenRevoked,
+                        AuditOutcome::Revoked,
+                    )?;
                     Ok(Revoked::Now)
                 }
             }

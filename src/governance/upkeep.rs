@@ -10,13 +10,10 @@ use uuid::Uuid;
 use super::artifacts::{
     Artifacts, LoggedRun, Removal, RemovalLog, Retained, Retention, RetentionError,
 };
-use super::audit::{AuditEntry, AuditEvent};
+use super::audit::{AuditEntry, AuditEvent, AuditOutcome};
 use super::policy::{PolicyError, PolicyFile};
 use super::roles::GovernedTool;
 use super::store::{Store, StoreError};
-
-/// The outcome of the row about a run that is removed.
-const REMOVED: &str = "REMOVED";
 
 /// What the policy file at `policy` wants to be kept.
 pub(crate) fn retention_of(policy: &Path) -> Result<Retention, PolicyError> {
@@ -54,7 +51,7 @@ fn entry(removal: &Removal) -> AuditEntry {
         user: None,
         tool: GovernedTool::RunPytest.name().to_owned(),
         arguments_hash: None,
-        outcome: REMOVED,
+        outcome: AuditOutcome::Removed,
         details: Map::from_iter(details),
     }
 }

@@ -50,8 +50,8 @@ enum WayOut {
 
 impl Ended {
     /// Reads what the run has left; none if that is nothing that pytest's end has written.
-    pub(super) fn read(left: &[u8]) -> Option<Self> {
-        let line = left.split(|byte| *byte == b'\n').next()?;
+    pub(super) fn read(content: &[u8]) -> Option<Self> {
+        let line = content.split(|byte| *byte == b'\n').next()?;
         serde_json::from_slice(line).ok()
     }
 
@@ -162,10 +162,10 @@ mod tests {
             Some(TestSummary { passed, failed, errors, ..TestSummary::default() })
         };
         let none = report(0, 0, 0);
-        let left =
+        let written =
             |way| Ended::read(format!("{{\"way\": \"{way}\", \"passed\": 2}}\n\0").as_bytes());
-        let returned = left("returned");
-        assert!(returned.is_some() && left("flown").is_none());
+        let returned = written("returned");
+        assert!(returned.is_some() && written("flown").is_none());
         assert_eq!(Ended::read(&[0; 256]), None);
         let mut counted = report(9, 1, 0).unwrap();
         returned.unwrap().correct(&mut counted);
@@ -180,8 +180,8 @@ mod tests {
             (5, None, returned, RunStatus::NoTests, ""),
             // Enough failures.
             (2, report(1, 1, 0), returned, RunStatus::Failed, ""),
-            (0, report(2, 0, 0), left("interrupted"), RunStatus::Error, "interrupted"),
-            (1, report(2, 0, 0), left("raised"), RunStatus::Error, "exception of its own"),
+            (0, report(2, 0, 0), written("interrupted"), RunStatus::Error, "interrupted"),
+            (1, report(2, 0, 0), written("raised"), RunStatus::Error, "exception of its own"),
             // They do not agree.
             (0, report(8, 1, 0), returned, RunStatus::Error, "its report has failures"),
             (0, None, returned, RunStatus::Error, "left no report"),
@@ -202,9 +202,9 @@ mod tests {
             (-64, None, None, RunStatus::Error, "killed by signal 64"),
         ] {
             let verdict = Verdict::of(code, report.as_ref(), ended);
-            let told = verdict.reason.unwrap_or_default();
-            let told = (verdict.status, told.contains(reason), told.is_empty());
-            assert_eq!(told, (status, true, reason.is_empty()), "{code} {report:?} {ended:?}");
+            let found = verdict.reason.unwrap_or_default();
+            let found = (verdict.status, found.contains(reason), found.is_empty());
+            assert_eq!(found, (status, true, reason.is_empty()), "{code} {report:?} {ended:?}");
         }
     }
 }

@@ -29,5 +29,9 @@ pub(super) fn result(reply: GovernedReply) -> CallToolResult {
 
 /// The error as JSON-RPC has it.
 pub(super) fn error(run_id: Uuid, refusal: &Refusal) -> ErrorData {
-    ErrorData::new(ErrorCode(refusal.code()), refusal.message(), Some(refusal.data(run_id)))
+    ErrorData::new(
+        ErrorCode(refusal.code().number()),
+        refusal.message(),
+        Some(refusal.data(run_id)),
+    )
 }

@@ -17,13 +17,13 @@ const EVIDENCE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 impl RunFolder {
     /// The content of a file that the tests left at the top of their folder; none if it is no plain
     /// file, or larger than `bytes_max`.
-    pub(crate) fn left_file(&self, name: &str, bytes_max: u64) -> Option<Vec<u8>> {
+    pub(crate) fn read_file(&self, name: &str, bytes_max: u64) -> Option<Vec<u8>> {
         let files = self.folder.folder(OsStr::new(FILES)).ok()?;
         read_whole(&files.file(OsStr::new(name)).ok()?, bytes_max).ok()
     }
 
     /// Removes something at the top of the folder of the tests, and tells whether it was there.
-    pub(crate) fn take_left(&self, name: &str) -> bool {
+    pub(crate) fn remove_file(&self, name: &str) -> bool {
         let files = self.folder.folder(OsStr::new(FILES));
         files.is_ok_and(|files| files.remove_file(OsStr::new(name)).is_ok())
     }

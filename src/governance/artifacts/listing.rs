@@ -53,12 +53,12 @@ const MEDIA_TYPES: [(&str, &str); 21] = [
 ];
 
 /// A part of a list.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Page<T> {
     /// The lines of this page.
     pub(crate) items: Vec<T>,
-    /// The cursor of the next page, if there is one.
-    pub(crate) next_cursor: Option<usize>,
+    /// The offset of the next page, if there is one.
+    pub(crate) next_offset: Option<usize>,
     /// Whether there is more than the list was made of: it was bounded.
     pub(crate) truncated: bool,
 }
@@ -102,21 +102,21 @@ impl Artifacts {
     /// The runs, newest first.
     pub(crate) fn list_runs(
         &self,
-        cursor: usize,
+        offset: usize,
         limit: Option<usize>,
     ) -> Result<Page<RunEntry>, ArtifactError> {
         let limit = page_size(limit)?;
         let Some(root) = self.opened_root()? else {
-            return Ok(Page { items: Vec::new(), next_cursor: None, truncated: false });
+            return Ok(Page { items: Vec::new(), next_offset: None, truncated: false });
         };
         let listed = newest(&root, RUNS_LISTED_MAX);
         let (runs, truncated) = listed.map_err(failed_to("list the runs"))?;
-        let page: Page<ByTime> = page(runs, cursor, limit, truncated);
+        let page: Page<ByTime> = page(runs, offset, limit, truncated);
         let entries_max = ENTRIES_MAX / page.items.len().max(1);
         let entry =
             |(Reverse(time), run_id): &ByTime| run_entry(&root, *run_id, *time, entries_max).ok();
         let items = page.items.iter().filter_map(entry).collect();
-        Ok(Page { items, next_cursor: page.next_cursor, truncated })
+        Ok(Page { items, next_offset: page.next_offset, truncated })
     }
 
     /// The newest runs, newest first, and whether there are more. Takes longer than a page of a list:
@@ -154,7 +154,7 @@ impl Artifacts {
     pub(crate) fn list_files(
         &self,
         run_id: Uuid,
-        cursor: usize,
+        offset: usize,
         limit: Option<usize>,
     ) -> Result<Page<FileEntry>, ArtifactError> {
         let limit = page_size(limit)?;
@@ -173,7 +173,7 @@ impl Artifacts {
         });
         let reach = reach.map_err(failed_to("list the files of the run"))?;
         files.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(page(files, cursor, limit, reach == Reach::Part))
+        Ok(page(files, offset, limit, reach == Reach::Part))
     }
 }
 
@@ -246,9 +246,9 @@ fn page_size(limit: Option<usize>) -> Result<usize, ArtifactError> {
     }
 }
 
-fn page<T>(all: Vec<T>, cursor: usize, limit: usize, truncated: bool) -> Page<T> {
-    let end = cursor.saturating_add(limit);
-    let next_cursor = (end < all.len()).then_some(end);
-    let items = all.into_iter().skip(cursor).take(limit).collect();
-    Page { items, next_cursor, truncated }
+fn page<T>(all: Vec<T>, offset: usize, limit: usize, truncated: bool) -> Page<T> {
+    let end = offset.saturating_add(limit);
+    let next_offset = (end < all.len()).then_some(end);
+    let items = all.into_iter().skip(offset).take(limit).collect();
+    Page { items, next_offset, truncated }
 }

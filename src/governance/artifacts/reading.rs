@@ -6,7 +6,6 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
@@ -35,10 +34,9 @@ const OPEN_ERRORS: [(io::ErrorKind, &str); 3] = [
 ];
 
 /// A part of a file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Chunk {
     /// The bytes.
-    #[serde(flatten)]
     pub(crate) content: Content,
     /// By the ending of the file's name.
     pub(crate) media_type: &'static str,
@@ -51,8 +49,7 @@ pub(crate) struct Chunk {
 }
 
 /// The bytes of a chunk.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Content {
     /// It is UTF-8.
     Text(String),
@@ -164,8 +161,8 @@ impl Window {
     fn pass(&mut self, bytes: &[u8]) {
         let skipped = usize::try_from(self.before).unwrap_or(usize::MAX).min(bytes.len());
         self.before -= u64::try_from(skipped).unwrap_or(self.before);
-        let left = self.bytes_max - self.bytes.len();
-        self.bytes.extend(bytes.iter().skip(skipped).take(left));
+        let remaining = self.bytes_max - self.bytes.len();
+        self.bytes.extend(bytes.iter().skip(skipped).take(remaining));
     }
 }
 

@@ -21,7 +21,7 @@ use crate::folder::{Bounds, Folder};
 use crate::governance::store::StoreError;
 
 /// A run's size is counted from so many entries; one that has more counts with what was seen.
-const ENTRIES_MAX: usize = 1_000_000;
+const SIZED_ENTRIES_MAX: usize = 1_000_000;
 /// How many runs are looked at: what is beyond them is looked at another time.
 const RUNS_MAX: usize = 100_000;
 /// How many runs are told of, and then removed, together. Each has a file open meanwhile.
@@ -218,11 +218,11 @@ fn take_up(
     let remainders: Vec<Uuid> = names.iter().filter_map(|name| remainder_of(name)).collect();
     let mut put_back = Vec::new();
     for batch in remainders.chunks(RUNS_AT_ONCE) {
-        let mut told = Vec::new();
+        let mut recorded = Vec::new();
         for (run_id, logged) in batch.iter().zip(log.look_up(batch)?) {
             let name = name_aside(*run_id);
             if logged.is_removed {
-                told.push(SetAside { run_id: *run_id, disk_bytes: size_of(root, &name) });
+                recorded.push(SetAside { run_id: *run_id, disk_bytes: size_of(root, &name) });
                 continue;
             }
             let own_name = OsString::from(run_id.hyphenated().to_string());
@@ -236,7 +236,7 @@ fn take_up(
                 Err(_) => retained.failed += 1,
             }
         }
-        retained.remove(root, &told);
+        retained.remove(root, &recorded);
     }
     Ok(put_back)
 }
@@ -299,14 +299,14 @@ fn set_aside(
     batch: &[(usize, RemovalReason)],
     log: &dyn RemovalLog,
 ) -> Result<(Vec<SetAside>, Vec<File>), RetentionError> {
-    let (mut locked, mut untold) = (Vec::new(), Vec::new());
+    let (mut locked, mut unrecorded) = (Vec::new(), Vec::new());
     for (at, reason) in batch {
         let Some(run) = runs.get_mut(*at) else { continue };
         run.fate = match lock_unless_in_use(root, run) {
             Ok(Some(lock)) => {
                 if !run.logged.is_removed {
                     let Run { id: run_id, disk_bytes, .. } = *run;
-                    untold.push(Removal { run_id, reason: *reason, disk_bytes });
+                    unrecorded.push(Removal { run_id, reason: *reason, disk_bytes });
                 }
                 locked.push((*at, lock));
                 continue;
@@ -317,8 +317,8 @@ fn set_aside(
             Err(_) => Fate::Stuck,
         };
     }
-    if !untold.is_empty() {
-        log.write_down(&untold)?;
+    if !unrecorded.is_empty() {
+        log.write_down(&unrecorded)?;
     }
     let (mut aside, mut locks) = (Vec::new(), Vec::new());
     for (at, lock) in locked {
@@ -384,7 +384,7 @@ fn look_at(root: &Folder, run_id: Uuid, name: OsString, logged: LoggedRun) -> io
 /// What a folder takes on the disk.
 fn size_of(root: &Folder, name: &OsStr) -> u64 {
     let mut disk_bytes = 0_u64;
-    let bounds = Bounds { entries_max: ENTRIES_MAX, depth_max: usize::MAX };
+    let bounds = Bounds { entries_max: SIZED_ENTRIES_MAX, depth_max: usize::MAX };
     // Folders that nobody may enter are counted with what was seen, as all that is not.
     let _ = root.folder(name).and_then(|folder| {
         folder.walk(bounds, |_, stat| {

@@ -9,12 +9,10 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::rows::AuditRow;
-use super::{AuditEntry, AuditEvent, append};
+use super::{AuditEntry, AuditEvent, AuditOutcome, append};
 
 /// The command that such rows are about.
 const TOOL: &str = "qwed-mcp token";
-/// The outcome of tokens that were made before there were rows about tokens.
-const FOUND: &str = "FOUND";
 
 /// The run that such rows are of: none.
 const NO_RUN: Uuid = Uuid::nil();
@@ -48,7 +46,7 @@ impl TokenRow {
         })
     }
 
-    fn entry(&self, event: AuditEvent, outcome: &'static str) -> AuditEntry {
+    fn entry(&self, event: AuditEvent, outcome: AuditOutcome) -> AuditEntry {
         let details = match json!(self) {
             Value::Object(details) => details,
             Value::Null
@@ -90,7 +88,7 @@ pub(in crate::governance) fn record_token(
     transaction: &Transaction<'_>,
     id: i64,
     event: AuditEvent,
-    outcome: &'static str,
+    outcome: AuditOutcome,
 ) -> rusqlite::Result<()> {
     let select = format!("{} WHERE id = ?1", TokenRow::SELECT);
     let token = transaction.query_row(&select, [id], TokenRow::read)?;
@@ -104,7 +102,7 @@ pub(in crate::governance) fn record_older(transaction: &Transaction<'_>) -> rusq
         return Ok(());
     }
     let tokens = table(transaction)?;
-    let entry = |token: &TokenRow| token.entry(AuditEvent::TokenCreated, FOUND);
+    let entry = |token: &TokenRow| token.entry(AuditEvent::TokenCreated, AuditOutcome::Found);
     append(transaction, &tokens.iter().map(entry).collect::<Vec<_>>())
 }
 
@@ -164,9 +162,9 @@ impl RecordedTokens {
     pub(super) fn follow(&mut self, row: &AuditRow) {
         let events = [AuditEvent::TokenCreated, AuditEvent::TokenRevoked];
         if events.iter().any(|event| event.as_str() == row.event)
-            && let Ok(told) = serde_json::from_str::<TokenRow>(&row.details)
+            && let Ok(recorded) = serde_json::from_str::<TokenRow>(&row.details)
         {
-            self.0.insert(told.token.clone(), told);
+            self.0.insert(recorded.token.clone(), recorded);
         }
     }
 
@@ -179,11 +177,11 @@ impl RecordedTokens {
         let mut comparison = TokenComparison::default();
         for token in table(transaction)? {
             let flaw = match self.0.remove(&token.token) {
-                Some(told) if told == token => {
+                Some(recorded) if recorded == token => {
                     comparison.same += 1;
                     continue;
                 }
-                Some(told) => (TokenFlaw::Changed, told.differences(&token)),
+                Some(recorded) => (TokenFlaw::Changed, recorded.differences(&token)),
                 None if has_rows => (TokenFlaw::Unrecorded, Vec::new()),
                 None => {
                     comparison.older.push(token.token);

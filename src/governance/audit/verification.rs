@@ -12,7 +12,7 @@ use thiserror::Error;
 use super::database::DatabaseFlaws;
 use super::rows::{AuditRow, for_each, text};
 use super::tokens::{RecordedTokens, TokenComparison};
-use super::{AuditEvent, NO_HASH, WAITING};
+use super::{AuditEvent, AuditOutcome, NO_HASH};
 use crate::governance::store::{Store, StoreError};
 
 /// How many runs without an end are named.
@@ -270,9 +270,10 @@ fn unfinished(transaction: &Transaction<'_>) -> rusqlite::Result<UnfinishedRuns>
              OR outcome = ?3
                  AND NOT EXISTS (SELECT 1 FROM audit WHERE run_id = began.run_id AND seq > began.seq)",
     )?;
-    let events = [AuditEvent::ToolStarted.as_str(), AuditEvent::ToolFinished.as_str(), WAITING];
+    let (started, finished) = (AuditEvent::ToolStarted, AuditEvent::ToolFinished);
+    let words = [started.as_str(), finished.as_str(), AuditOutcome::Waiting.as_str()];
     let mut unfinished = UnfinishedRuns::default();
-    let mut rows = select.query(events)?;
+    let mut rows = select.query(words)?;
     while let Some(row) = rows.next()? {
         unfinished.count += 1;
         if unfinished.runs.len() < RUNS_NAMED_MAX {

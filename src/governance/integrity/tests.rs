@@ -10,7 +10,9 @@ use tempfile::TempDir;
 use super::all::MISSING_AT_ONCE;
 use super::*;
 use crate::governance::artifacts::Retention;
-use crate::governance::audit::{AuditEntry, AuditEvent, AuditRow, EVIDENCE_SHA256};
+use crate::governance::audit::{AuditEntry, AuditEvent, AuditOutcome, AuditRow, EVIDENCE_SHA256};
+use crate::governance::evidence::RunStatus;
+use crate::governance::refusal::RefusalCode;
 use crate::governance::upkeep::apply_retention;
 
 struct Fixture {
@@ -35,7 +37,7 @@ impl Fixture {
             user: None,
             tool: "run_pytest".to_owned(),
             arguments_hash: None,
-            outcome: "PASSED",
+            outcome: AuditOutcome::Run(RunStatus::Passed),
             details,
         };
         self.store.append(&[entry]).unwrap();
@@ -49,7 +51,7 @@ impl Fixture {
         folder.write_text("stdout.txt", b"1 passed").unwrap();
         fs::write(folder.files_path().join("a"), "content").unwrap();
         fs::write(folder.files_path().join("b"), "content").unwrap();
-        let mut records = folder.inventory(u64::MAX).unwrap().records;
+        let mut records = folder.records(u64::MAX).unwrap().records;
         for record in records.iter_mut().filter(|record| record.path == "files/b") {
             record.sha256 = None;
         }
@@ -294,7 +296,7 @@ fn a_run_that_ends_or_is_removed_meanwhile_is_not_accused() {
             fixture.append(run_id, AuditEvent::ToolStarted, json!({}));
             let folder = fixture.artifacts.create_run(run_id).unwrap();
             fs::write(folder.files_path().join("a"), "content").unwrap();
-            let records = folder.inventory(u64::MAX).unwrap().records;
+            let records = folder.records(u64::MAX).unwrap().records;
             let evidence = json!({ "artifacts": records, "artifacts_omitted": 0 });
             let sha256 = folder.write_evidence(&evidence).unwrap();
             drop(folder);
@@ -321,7 +323,7 @@ fn every_missing_run_is_counted() {
         user: None,
         tool: "run_pytest".to_owned(),
         arguments_hash: None,
-        outcome: "PASSED",
+        outcome: AuditOutcome::Run(RunStatus::Passed),
         details: Map::from_iter([(EVIDENCE_SHA256.to_owned(), json!("ab"))]),
     };
     fixture.store.append(&(0..count).map(entry).collect::<Vec<_>>()).unwrap();
@@ -347,7 +349,7 @@ fn a_lock_hides_no_run_that_has_an_end() {
 #[test]
 fn what_has_not_begun_is_told_as_such() {
     let fixture = Fixture::new();
-    let call = |outcome: &'static str| {
+    let call = |outcome| {
         let run_id = Uuid::new_v4();
         let entry = AuditEntry {
             run_id,
@@ -362,9 +364,12 @@ fn what_has_not_begun_is_told_as_such() {
         run_id
     };
     for (outcome, part) in [
-        ("WAITING", "its call waits for its turn, unless its server has ended"),
-        ("ALLOWED", "it is just starting"),
-        ("PERMISSION_DENIED", "its call came to PERMISSION_DENIED"),
+        (AuditOutcome::Waiting, "its call waits for its turn, unless its server has ended"),
+        (AuditOutcome::Allowed, "it is just starting"),
+        (
+            AuditOutcome::Refused(RefusalCode::PermissionDenied),
+            "its call came to PERMISSION_DENIED",
+        ),
     ] {
         let told = fixture.evidence(call(outcome));
         assert!(told.contains(part), "{told}");

@@ -5,6 +5,7 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use super::*;
+use crate::governance::roles::ReadTool;
 
 fn error(text: &str) -> String {
     Policy::parse(text).expect_err(text).to_string()
@@ -86,7 +87,8 @@ fn toml_may_be_written_in_every_way() {
          budget.attempts_max = 0",
     )
     .unwrap();
-    let tools = BTreeSet::from([GovernedTool::RunPytest, GovernedTool::GetEvidence]);
+    let tools =
+        BTreeSet::from([GovernedTool::RunPytest, GovernedTool::Read(ReadTool::GetEvidence)]);
     assert_eq!(policy.allowlist, tools);
     assert_eq!(policy.sandbox.timeout, Duration::from_secs(16));
     assert_eq!(policy.sandbox.memory_limit_mb, 1024);

@@ -110,7 +110,7 @@ fn the_folder_of_a_project_is_apart_from_all_that_is_readable() {
         plan.readable = vec!["/data/in/it".into(), "/usr".into()];
         plan.folders = vec!["/through".into()];
         plan.links = vec![("/links/one".into(), "/usr".into())];
-        plan.for_project(LeftFolder { path: folder.into(), bytes_max, inodes_max: 9 })
+        plan.for_project(ArtifactFolder { path: folder.into(), bytes_max, inodes_max: 9 })
     };
     for folder in [
         "/data",
@@ -126,7 +126,7 @@ fn the_folder_of_a_project_is_apart_from_all_that_is_readable() {
         assert!(project(folder, Tier::T3, 1).is_none(), "{folder}");
     }
     let plan = project("/tmp/out", Tier::T3, 1).unwrap();
-    assert_eq!(plan.left.as_ref().unwrap().path, PathBuf::from("/tmp/out"));
+    assert_eq!(plan.artifacts.as_ref().unwrap().path, PathBuf::from("/tmp/out"));
     assert!(plan.programs == Programs::Executable);
     // Nor is the scratch folder around it.
     assert_eq!(plan.scratch, PathBuf::from("/scratch"));
