@@ -18,23 +18,23 @@ pub const SOURCE_BYTES_MAX: usize = 1024 * 1024;
 /// and attributes about 3,000 levels in its compiler.
 pub const NESTING_MAX: usize = 3_000;
 
-/// Up to here the analysis runs on the caller's stack: it takes below 1 MiB in a debug build, and
-/// a thread's default stack is 2 MiB.
+/// The deepest nesting that is analysed on the caller's stack: it takes below 1 MiB in a debug
+/// build, and a thread's default stack is 2 MiB.
 pub(super) const NESTING_SHALLOW_MAX: usize = 100;
 
-/// A script up to this length may be judged by its signs alone.
+/// The longest script that may be judged by its signs alone, in bytes.
 const SHORT_BYTES_MAX: usize = 2048;
 
 /// The stack for nesting up to [`NESTING_MAX`]: 42 KiB a level, where a debug build was seen to
 /// need 9. Only the pages that are touched cost memory.
 const LARGE_STACK_BYTES: usize = 128 * 1024 * 1024;
 
-/// How deep a source text nests.
+/// The depth of a source text's nesting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Nesting {
     /// Any thread's stack holds the analysis.
     Shallow,
-    /// It takes a thread with a large stack.
+    /// Only a thread with a large stack holds it.
     Deep,
     /// No tree is built from this.
     TooDeep,
@@ -53,14 +53,14 @@ pub(super) fn nesting(source: &str) -> Nesting {
     }
 }
 
-/// Whether `source` is so short and has so few signs and keywords that the estimate cannot be high:
-/// most scripts are, and need no pass over their tokens.
+/// Tells whether `source` is so short and has so few signs and keywords that the estimate cannot be
+/// high: most scripts are, and need no pass over their tokens.
 pub(super) fn is_surely_shallow(source: &str) -> bool {
     if source.len() > SHORT_BYTES_MAX {
         return false;
     }
-    // An opening bracket or quote is a link of the chain around it and a level of its own; any other
-    // sign or keyword is one of these at most.
+    // An opening bracket or quote is a link of the chain around it and a level of its own; any
+    // other sign or keyword is one of these at most.
     let signs: usize = source
         .bytes()
         .map(|byte| match byte {
@@ -77,7 +77,7 @@ pub(super) fn is_surely_shallow(source: &str) -> bool {
     signs + keywords + added <= NESTING_SHALLOW_MAX
 }
 
-/// Whether the lexer makes a token of its own of this word.
+/// Tells whether the lexer makes a token of its own of this word.
 #[rustfmt::skip]
 fn is_keyword(word: &str) -> bool {
     matches!(
@@ -90,7 +90,7 @@ fn is_keyword(word: &str) -> bool {
     )
 }
 
-/// The estimate for `source`, which is not looked at any further when `enough` is passed.
+/// Returns the estimate for `source`, which is read no further once `enough` is passed.
 pub(super) fn deepest(source: &str, enough: usize) -> usize {
     let mut lexer = lexer::lex(source, Mode::Module);
     let mut depth = Depth::default();
@@ -105,13 +105,13 @@ pub(super) fn deepest(source: &str, enough: usize) -> usize {
     deepest
 }
 
-/// Whether `source` nests at most `max` levels, by the same estimate.
+/// Tells whether `source` nests at most `max` levels, by the same estimate.
 pub(super) fn is_nested_at_most(source: &str, max: usize) -> bool {
     deepest(source, max) <= max
 }
 
-/// Does `work` on a thread whose stack holds nesting up to [`NESTING_MAX`]. The inner result is that
-/// of joining it.
+/// Does `work` on a thread whose stack holds nesting up to [`NESTING_MAX`]. The inner result is
+/// that of joining it.
 pub(super) fn with_large_stack<T: Send>(
     work: impl FnOnce() -> T + Send,
 ) -> io::Result<thread::Result<T>> {
@@ -132,13 +132,13 @@ struct Depth {
     blocks: usize,
     /// Open brackets and interpolated strings around the current one, innermost last.
     outer: Vec<Level>,
-    /// What stands in the innermost bracket, or in the statement if none is open.
+    /// The content of the innermost bracket, or of the statement if none is open.
     innermost: Level,
     /// The sum of `outer`, kept so that a token costs constant time.
     outer_sum: usize,
 }
 
-/// What nests inside one pair of brackets.
+/// The nesting inside one pair of brackets.
 #[derive(Debug, Default, Clone, Copy)]
 struct Level {
     /// Operators, calls, attributes and the like since the last comma.

@@ -12,7 +12,7 @@ use super::rules::Special;
 /// The declarations that change nothing, in lower case, with `-` for `_`.
 const SAME: &[&str] = &["ascii", "us-ascii", "utf", "utf-8", "utf-8-sig", "utf8"];
 
-/// The declaration of an encoding that is not UTF-8, if there is one in the first two lines.
+/// Finds the declaration of an encoding that is not UTF-8 in the first two lines.
 ///
 /// Stricter than Python: where it takes a lone carriage return for the end of a line depends on
 /// how it is given the source, so a declaration counts if either reading finds it.
@@ -35,7 +35,7 @@ pub(super) fn declared(source: &str) -> Option<RawFinding> {
     })
 }
 
-/// The first line, and what follows it. `\n`, `\r\n` and `\r` each end a line.
+/// Splits off the first line. `\n`, `\r\n` and `\r` each end a line.
 fn first_line(source: &str) -> (&str, &str) {
     let Some(end) = source.find(['\n', '\r']) else { return (source, "") };
     let (line, rest) = source.split_at(end);
@@ -43,7 +43,7 @@ fn first_line(source: &str) -> (&str, &str) {
     (line, rest)
 }
 
-/// Whether a line holds nothing but a comment: only then does Python look at the next.
+/// Tells whether a line holds nothing but a comment: only then does Python read the next for this.
 fn is_blank(line: &str) -> bool {
     let line = line.trim_start_matches('\u{feff}').trim_start_matches([' ', '\t', '\u{c}']);
     line.trim_end_matches('\r').is_empty() || line.starts_with('#')
@@ -54,7 +54,7 @@ fn is_same(name: &str) -> bool {
     SAME.contains(&name.as_str())
 }
 
-/// The name that a line declares: `^[ \t\f]*#.*?coding[:=][ \t]*([-_.a-zA-Z0-9]+)`.
+/// Returns the name that a line declares: `^[ \t\f]*#.*?coding[:=][ \t]*([-_.a-zA-Z0-9]+)`.
 fn encoding_in(line: &str) -> Option<&str> {
     let line = line.trim_start_matches('\u{feff}').trim_start_matches([' ', '\t', '\u{c}']);
     let comment = line.strip_prefix('#')?;

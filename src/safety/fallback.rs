@@ -1,9 +1,9 @@
-//! Raw patterns, for sources that do not parse: there is no tree, so words are all there is.
+//! Raw patterns, for sources that do not parse: without a tree, only words can be compared.
 
 use super::finding::{FindingKind, RawFinding};
 use super::rules::{self, Rule};
 
-/// The patterns of the rule table that occur in `source`, in the table's order.
+/// Finds the patterns of the rule table that occur in `source`, in the table's order.
 pub(super) fn patterns(source: &str) -> Vec<RawFinding> {
     let mut findings = Vec::new();
     for rule in rules::all() {
@@ -25,7 +25,7 @@ fn pattern_finding(rule: Option<&'static Rule>, pattern: &'static str) -> RawFin
     RawFinding { kind: FindingKind::Pattern(pattern), rule, offset: None }
 }
 
-/// Whether `open` stands as a word of its own before an opening bracket.
+/// Tells whether `open` stands as a word of its own before an opening bracket.
 fn calls_open(source: &str) -> bool {
     source.match_indices("open").any(|(start, word)| {
         let (before, rest) = source.split_at(start);

@@ -1,4 +1,4 @@
-//! What the analysis says: short enough for a model, exact enough to act on.
+//! Findings: short enough for a model, exact enough to act on.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -22,36 +22,37 @@ pub struct Position {
     pub column: usize,
 }
 
-/// One thing that must not be run, or the reason why nothing can be said.
+/// One reason not to run the script, or one note about it.
 ///
 /// Its `Display` is the text that the model reads.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Finding {
-    /// What was found.
+    /// The kind of finding, with the names that it is about.
     pub kind: FindingKind,
-    /// The rule that found it; none where no rule did (the source does not parse, is too large …).
+    /// The rule that found it; `None` where no rule did (the source does not parse, is too large
+    /// …).
     pub rule: Option<&'static Rule>,
-    /// What to do instead; told once for each rule.
+    /// The alternative to suggest; given once for each rule.
     pub remedy: Option<&'static str>,
-    /// Where it starts; none for what concerns the whole source.
+    /// The place where it starts; `None` for what concerns the whole source.
     pub position: Option<Position>,
 }
 
-/// What the analysis of a script says.
+/// The result of analysing a script.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Analysis {
-    /// Why the script must not run, in source order; empty if it may.
+    /// The reasons why the script must not run, in source order; empty if it may.
     pub findings: Vec<Finding>,
-    /// What is allowed and worth knowing, in source order.
+    /// Notes on what is allowed and worth knowing, in source order.
     pub notes: Vec<Finding>,
-    /// What the script imports, by qualified names: `sympy`, `qwed_legal.DeadlineGuard`. In the
+    /// The script's imports, by qualified names: `sympy`, `qwed_legal.DeadlineGuard`. In the
     /// order of the walk, with repeats; without what texts of code import.
     pub imports: Vec<String>,
 }
 
-/// What a [`Finding`] is about.
+/// The subject of a [`Finding`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FindingKind {
@@ -64,7 +65,7 @@ pub enum FindingKind {
     },
     /// An import, in the form in which it is reported.
     Import(String),
-    /// Something that is dangerous without being called.
+    /// A use of an object that is dangerous without being called.
     NameReference {
         /// The object as resolved.
         name: String,
@@ -75,15 +76,15 @@ pub enum FindingKind {
     Encoding(String),
     /// A raw pattern, in a source that does not parse.
     Pattern(&'static str),
-    /// The source does not parse; the parser's reason.
+    /// A source that does not parse, with the parser's reason.
     SyntaxError(String),
-    /// The source has this many bytes, and more than [`SOURCE_BYTES_MAX`].
+    /// A source of this many bytes, which is more than [`SOURCE_BYTES_MAX`].
     TooLarge(usize),
-    /// The source nests deeper than [`NESTING_MAX`].
+    /// A source that nests deeper than [`NESTING_MAX`].
     TooDeep,
-    /// Names stand for names that stand for names, further than is followed.
+    /// Names that stand for names that stand for names, further than is followed.
     TooIndirect,
-    /// More findings than are listed; how many more.
+    /// The number of findings beyond those that are listed.
     More(usize),
 }
 
@@ -98,12 +99,12 @@ impl PartialEq for Finding {
 impl Eq for Finding {}
 
 impl Finding {
-    /// The identifier of the rule, `family/name`.
+    /// Returns the identifier of the rule, `family/name`.
     pub fn rule_id(&self) -> Option<&'static str> {
         self.rule.map(|rule| rule.id)
     }
 
-    /// A finding about the whole source.
+    /// Makes a finding about the whole source.
     pub(super) fn of_source(kind: FindingKind) -> Self {
         Self { kind, rule: None, remedy: None, position: None }
     }
@@ -168,7 +169,7 @@ impl fmt::Display for Finding {
 }
 
 impl Finding {
-    /// A note blocks nothing: what it is about, where, and why it is told.
+    /// Writes a note, which blocks nothing: its object, its place, and the reason for it.
     fn fmt_note(&self, rule: &Rule, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let FindingKind::Call { name, .. } | FindingKind::NameReference { name, .. } = &self.kind
         {
@@ -222,13 +223,13 @@ impl RawAnalysis {
 fn cut(mut found: Vec<RawFinding>, source: &str) -> Vec<Finding> {
     let more = found.len().saturating_sub(FINDINGS_MAX);
     found.truncate(FINDINGS_MAX);
-    let mut told = HashSet::new();
+    let mut remedied = HashSet::new();
     let mut findings: Vec<Finding> = found
         .into_iter()
         .map(|RawFinding { kind, rule, offset }| {
             // A word in a text that is no program says little.
             let is_exact = !matches!(kind, FindingKind::Pattern(_));
-            let is_new = rule.filter(|rule| is_exact && told.insert(rule.id));
+            let is_new = rule.filter(|rule| is_exact && remedied.insert(rule.id));
             let remedy = is_new.map(|rule| rule.remedy).filter(|remedy| !remedy.is_empty());
             let position = offset.map(|offset| position(source, offset));
             Finding { kind, rule, remedy, position }
@@ -240,7 +241,7 @@ fn cut(mut found: Vec<RawFinding>, source: &str) -> Vec<Finding> {
     findings
 }
 
-/// The line and column of the byte at `offset`. `\n`, `\r\n` and `\r` each end a line.
+/// Returns the line and column of the byte at `offset`. `\n`, `\r\n` and `\r` each end a line.
 fn position(source: &str, offset: TextSize) -> Position {
     let before = source.get(..offset.to_usize()).unwrap_or(source);
     let line_feeds = before.bytes().filter(|byte| *byte == b'\n').count();

@@ -1,21 +1,22 @@
-//! What a script would do that it must not: a static pre-filter over the syntax tree.
+//! The safety analysis: a static pre-filter that finds in a script's syntax tree what it must not
+//! do.
 //!
 //! Pure: source text in, [`Finding`]s out; no I/O, no state. It explains itself to the model that
-//! wrote the script. It does not contain anything: that is the executor's business.
+//! wrote the script. It does not contain a script that runs: that is the executor's business.
 //!
 //! In the order of the work:
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `bounds` | no input can crash the parser |
-//! | `encoding` | Python must read the same program as this |
-//! | `symbols` | which name is bound where, and to what |
+//! | `bounds` | keeps inputs from the parser that would crash it |
+//! | `encoding` | refuses sources that Python would read as another program |
+//! | `symbols` | binds names: which is bound where, and to what; who calls what |
 //! | `engine` | walks the statements, evaluates the expressions, and judges calls |
-//! | `knowledge` | what is known about values and things from outside, and what the rules say |
-//! | `finding` | what is said about it |
-//! | `fallback` | raw patterns, when the source does not parse |
+//! | `knowledge` | describes values and things from outside, and looks the rules up |
+//! | `finding` | words and orders the findings |
+//! | `fallback` | searches a source that does not parse for raw patterns |
 //!
-//! What is looked for is data: [`rules`]. This folder is the only one that names Ruff's crates,
+//! The rules are data: [`rules`]. This folder is the only one that names Ruff's crates,
 //! which are published without a semver promise.
 
 mod bounds;
@@ -36,11 +37,11 @@ pub use rules::{Rule, Severity};
 use bounds::Nesting;
 use thiserror::Error;
 
-/// Why the analysis has no answer. The gateway takes either as a refusal.
+/// An analysis without a result. The gateway takes either as a refusal.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum AnalysisError {
-    /// The thread with the large stack could not be started.
+    /// A thread with a large stack that could not be started.
     #[error("no thread for the analysis")]
     StartThread(#[source] std::io::Error),
     /// A defect in the parser or in the rules.
@@ -48,8 +49,7 @@ pub enum AnalysisError {
     Panicked,
 }
 
-/// Analyses `source`: what is dangerous in it, and what is worth knowing, in source order, repeats
-/// folded.
+/// Analyses `source`. Findings and notes are in source order, repeats folded.
 ///
 /// Time and memory are linear in the size of the source.
 ///

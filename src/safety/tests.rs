@@ -104,7 +104,7 @@ fn every_rule_is_in_the_document_with_its_reason_and_its_remedy() {
     }
 }
 
-/// Which of two statements a name means is decided by what has certainly run.
+/// The statement that a name means is decided by what has certainly run.
 #[test]
 fn an_own_name_shadows_a_builtin_only_where_it_certainly_does() {
     for (source, is_blocked) in [
@@ -144,7 +144,7 @@ fn an_own_name_shadows_a_builtin_only_where_it_certainly_does() {
     }
 }
 
-/// What a name stands for is decided by the assignments that its use can see.
+/// The value of a name is decided by the assignments that its use can see.
 #[test]
 fn names_are_followed_to_what_they_may_stand_for() {
     for (source, is_blocked) in [

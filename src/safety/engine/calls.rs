@@ -1,4 +1,4 @@
-//! Calls: what is called, whether it may be, and what is known about the result.
+//! Calls: the callee, the rules about it, and the result as far as it is known.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "the enums are the parser's, and long")]
 
@@ -16,11 +16,11 @@ use crate::safety::knowledge::{objects, stdlib, texts};
 use crate::safety::rules::{Condition, Special};
 use crate::safety::symbols;
 
-/// Builtins that only look at their arguments; for these at the first alone.
-const LOOK_AT_FIRST: &[&str] =
+/// Builtins that pass their first argument on to nothing …
+const KEEPS_FIRST: &[&str] =
     &["delattr", "getattr", "len", "list", "setattr", "sorted", "tuple", "vars"];
-/// … and for these at all of them.
-const LOOK_AT_ALL: &[&str] = &[
+/// … and those that pass none on.
+const KEEPS_ALL: &[&str] = &[
     "bool",
     "callable",
     "dir",
@@ -36,7 +36,7 @@ const LOOK_AT_ALL: &[&str] = &[
 ];
 
 impl<'a> Analyzer<'a, '_> {
-    /// A call: what it returns, as far as that is known.
+    /// Evaluates a call: its result, as far as that is known.
     pub(super) fn call(&mut self, call: &'a ExprCall, expr: &'a Expr) -> Values<'a> {
         let (base, callee) = match &*call.func {
             Expr::Attribute(attribute) => {
@@ -84,8 +84,8 @@ impl<'a> Analyzer<'a, '_> {
 
     fn arguments(&mut self, call: &'a ExprCall, path: Option<&str>) -> Arguments<'a> {
         let builtin = path.and_then(|path| path.strip_prefix("builtins."));
-        let first_is_looked_at = builtin.is_some_and(|name| LOOK_AT_FIRST.contains(&name));
-        let all_are_looked_at = builtin.is_some_and(|name| LOOK_AT_ALL.contains(&name));
+        let first_is_kept = builtin.is_some_and(|name| KEEPS_FIRST.contains(&name));
+        let all_are_kept = builtin.is_some_and(|name| KEEPS_ALL.contains(&name));
         // `reduce(getattr, …)` goes down a path of names.
         let reduces = path == Some("functools.reduce");
         // Whether what is passed decides.
@@ -93,10 +93,10 @@ impl<'a> Analyzer<'a, '_> {
             builtin == Some("getattr") || path.is_some_and(|path| INDEX.judges_calls_of(path));
         let mut arguments = Arguments::default();
         for (index, argument) in call.arguments.args.iter().enumerate() {
-            let is_looked_at = all_are_looked_at || (first_is_looked_at && index == 0);
+            let is_kept = all_are_kept || (first_is_kept && index == 0);
             let role = match builtin {
-                _ if is_looked_at || (reduces && index == 0) => Role::Harmless,
-                // The type of a module tells nothing; that of a dangerous object makes others.
+                _ if is_kept || (reduces && index == 0) => Role::Harmless,
+                // The type of a module is harmless; that of a dangerous object makes others.
                 Some("type") => Role::Alias,
                 _ => Role::Value,
             };
@@ -126,7 +126,7 @@ impl<'a> Analyzer<'a, '_> {
         arguments
     }
 
-    /// One argument. Where it decides, what the script's calls pass to a parameter is looked for.
+    /// Evaluates an argument. Where it decides, what the script's calls pass to a parameter counts.
     fn argument(&mut self, expr: &'a Expr, role: Role, is_judged: bool) -> Values<'a> {
         let values = self.evaluate(expr, role);
         if is_judged && values.is_open && !self.is_quiet() {
@@ -168,7 +168,7 @@ impl<'a> Analyzer<'a, '_> {
                 Value::Object(path) => {
                     let rules = INDEX.calls(path);
                     let holding = rules.filter(|(_, on)| self.holds(*on, None, arguments));
-                    // What blocks is told before what is only worth knowing.
+                    // What blocks comes before what is only worth knowing.
                     if let Some((rule, _)) = holding.max_by_key(|(rule, _)| rule.severity) {
                         self.report_call(objects::shown(path), rule, &call.func);
                         return;
@@ -196,7 +196,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Looks at what is passed: a formula with the function that evaluates it, and the name of an
+    /// Judges what is passed: a formula with the function that evaluates it, and the name of an
     /// internal attribute that a function of the script may ask for.
     fn check_passed(&mut self, call: &'a ExprCall, callee: &Values<'a>, arguments: &Arguments<'a>) {
         for values in arguments.all() {
@@ -231,7 +231,7 @@ impl<'a> Analyzer<'a, '_> {
         self.report_reference(format!("{namespace}[…]"), rule, call.range());
     }
 
-    /// What a call returns.
+    /// Evaluates the result of a call.
     fn result(
         &mut self,
         callee: &Values<'a>,
@@ -335,7 +335,7 @@ impl<'a> Analyzer<'a, '_> {
         folded_or_unknown(folded)
     }
 
-    /// `map(chr, …)` and the like.
+    /// Evaluates `map(chr, …)` and the like.
     fn mapped(function: &Values<'a>, over: Option<&Values<'a>>) -> Option<Values<'a>> {
         let Value::Object(path) = function.single()? else { return None };
         let apply = match path.as_ref() {
@@ -347,7 +347,7 @@ impl<'a> Analyzer<'a, '_> {
         mapped.map(Values::items)
     }
 
-    /// `getattr(base, name, default)`.
+    /// Evaluates `getattr(base, name, default)`.
     fn attribute_by_name(
         &mut self,
         base: &Values<'a>,
@@ -378,7 +378,7 @@ impl<'a> Analyzer<'a, '_> {
     }
 }
 
-/// What is dangerous to take an attribute of, if its name is not known.
+/// Returns the object of which no attribute may be taken whose name is not known, with the danger.
 fn hides(value: &Value<'_>) -> Option<(String, Special)> {
     match value {
         Value::Object(path) if INDEX.is_carrier(path) || INDEX.is_found(path) => {
@@ -392,7 +392,7 @@ fn hides(value: &Value<'_>) -> Option<(String, Special)> {
     }
 }
 
-/// Methods that do what `getattr` does.
+/// Tells whether a method does what `getattr` does.
 fn is_getter(name: &str) -> bool {
     name == "__getattribute__"
 }

@@ -1,4 +1,4 @@
-//! When a call is dangerous: the conditions of the rule table.
+//! The conditions of the rule table, under which a call is dangerous.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "the enums are the parser's, and long")]
 
@@ -13,20 +13,20 @@ use crate::safety::knowledge::value::{Value, Values};
 use crate::safety::rules::Condition;
 use crate::safety::symbols::elements;
 
-/// An argument: its name, if it has one, where it stands, and what it may be.
+/// An argument: its name, if it has one, its expression, and its possible values.
 type Argument<'a> = (Option<&'a str>, &'a Expr, Values<'a>);
 
 /// The arguments of a call.
 #[derive(Debug, Default)]
 pub(super) struct Arguments<'a> {
     evaluated: SmallVec<[Argument<'a>; 4]>,
-    /// Whether there is a `*`, behind which there may be any.
+    /// True if there is a `*`, behind which there may be any.
     pub(super) has_unpacked: bool,
-    /// From this place on there may be any argument at any place.
+    /// The place from which on there may be any argument.
     unknown_from: Option<usize>,
-    /// What is known of those.
+    /// The possible values of those.
     unknown: Values<'a>,
-    /// Whether there is a `**`.
+    /// True if there is a `**`.
     pub(super) has_unpacked_keywords: bool,
 }
 
@@ -35,7 +35,7 @@ impl<'a> Arguments<'a> {
         self.evaluated.push((name, expr, values));
     }
 
-    /// A `*` of which nothing is known.
+    /// Adds a `*` of which nothing is known.
     pub(super) fn push_unknown(&mut self) {
         let place = self.positionals().count();
         self.unknown_from.get_or_insert(place);
@@ -46,14 +46,14 @@ impl<'a> Arguments<'a> {
         self.evaluated.len()
     }
 
-    /// Whether there are only positional arguments, all of them known by their place.
+    /// Tells whether there are only positional arguments, all of them known by their place.
     pub(super) fn are_plain(&self) -> bool {
         !self.has_unpacked
             && !self.has_unpacked_keywords
             && self.evaluated.iter().all(|(name, ..)| name.is_none())
     }
 
-    /// What is known of each.
+    /// Returns the possible values of each argument.
     pub(super) fn all(&self) -> impl Iterator<Item = &Values<'a>> {
         self.evaluated.iter().map(|(_, _, values)| values)
     }
@@ -69,12 +69,12 @@ impl<'a> Arguments<'a> {
         self.positionals().nth(index)
     }
 
-    /// Whether there may be arguments that are not seen.
+    /// Tells whether there may be arguments that are not seen.
     fn hides_some(&self) -> bool {
         self.has_unpacked || self.has_unpacked_keywords
     }
 
-    /// The argument at a place, or with one of these names.
+    /// Returns the argument at a place, or with one of these names.
     fn at_or_named(&self, index: usize, names: &[&str]) -> impl Iterator<Item = &Argument<'a>> {
         let positional = self.evaluated.iter().filter(|(name, ..)| name.is_none()).nth(index);
         let by_name = self
@@ -86,7 +86,7 @@ impl<'a> Arguments<'a> {
 }
 
 impl<'a> Analyzer<'a, '_> {
-    /// Whether a condition of the rule table holds for a call with these arguments.
+    /// Tells whether a condition of the rule table holds for a call with these arguments.
     pub(super) fn holds(
         &mut self,
         condition: Condition,
@@ -160,8 +160,8 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Whether one of the texts to run is dangerous or not known. A function is looked at where it
-    /// is defined.
+    /// Tells whether one of the texts to run is dangerous or not known. A function is judged where
+    /// it is defined.
     fn runs_dangerous_code(&self, arguments: &Arguments<'a>) -> bool {
         let of_interest = arguments.at_or_named(0, &["stmt", "setup"]);
         let second = arguments.at_or_named(1, &[]);
@@ -175,7 +175,7 @@ impl<'a> Analyzer<'a, '_> {
         })
     }
 
-    /// Whether the examples that doctest finds in a docstring are dangerous.
+    /// Tells whether the examples that doctest finds in a docstring are dangerous.
     pub(super) fn has_dangerous_examples(&self, docstring: &str) -> bool {
         let mut code = String::new();
         for line in docstring.lines() {
@@ -189,7 +189,8 @@ impl<'a> Analyzer<'a, '_> {
     }
 }
 
-/// Whether one of the texts in a literal, or one that is known otherwise, is a dangerous formula.
+/// Tells whether one of the texts in a literal, or one that is known otherwise, is a dangerous
+/// formula.
 fn has_dangerous_formula(expr: &Expr, values: &Values<'_>) -> bool {
     let is_dangerous = |part: &Expr| has_dangerous_formula(part, &Values::unknown());
     match expr {
@@ -220,7 +221,7 @@ fn is_in_memory(values: &Values<'_>) -> bool {
     !values.is_open && values.known.iter().all(is_stream)
 }
 
-/// Whether this is a text taken apart: lines in memory.
+/// Tells whether this is a text taken apart: lines in memory.
 fn makes_list(expr: &Expr) -> bool {
     matches!(expr, Expr::Call(call) if matches!(&*call.func, Expr::Attribute(method)
         if matches!(method.attr.as_str(), "split" | "splitlines")))
@@ -245,7 +246,7 @@ fn is_memory_database(name: &str) -> bool {
         || name.starts_with("file::memory:?")
 }
 
-/// Whether a statement attaches another database, writes one, or loads a library.
+/// Tells whether a statement attaches another database, writes one, or loads a library.
 fn reaches_files(sql: &str) -> bool {
     let sql = without_comments(&sql.to_ascii_lowercase());
     sql.contains("load_extension(")
@@ -280,7 +281,7 @@ fn may_be_imported(module: &str) -> bool {
     !matches!(module, "" | "__main__") && INDEX.import_rule(module).is_none()
 }
 
-/// Whether `values` are texts that name internals, or a list of them.
+/// Tells whether `values` are texts that name internals, or a list of them.
 fn texts_name_internals(values: &Values<'_>) -> bool {
     values.known.iter().any(|value| match value {
         Value::Text(text) => names_internals(text),

@@ -1,6 +1,6 @@
-//! The evaluation of expressions: what each may evaluate to, and which references in it the rules
-//! find. One walk does both, so that every expression is looked at once. A name leads to what binds
-//! it, and that to further names.
+//! The evaluation of expressions: the values that each may have, and the references in it that the
+//! rules find. One walk does both, so that every expression is visited once. A name leads to what
+//! binds it, and that to further names.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "the enums are the parser's, and long")]
 
@@ -29,20 +29,20 @@ const UNROLLED_MAX: usize = 2;
 /// The use that is made of the value of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
-    /// It goes somewhere: into a call, a container, a result.
+    /// Passed on: into a call, a container, a result.
     Value,
-    /// It gets a name, and is found again under it.
+    /// Bound to a name, and found again under it.
     Alias,
-    /// A part of it is taken: an attribute or an item.
+    /// The object of which an attribute or an item is taken.
     Base,
-    /// It is called.
+    /// Called.
     Callee,
-    /// It is compared, printed, or otherwise only looked at.
+    /// Compared, printed, or otherwise only read.
     Harmless,
 }
 
 impl<'a> Analyzer<'a, '_> {
-    /// Looks at `expr` and everything in it, and returns what it may evaluate to.
+    /// Checks `expr` and everything in it, and returns what it may evaluate to.
     pub(super) fn evaluate(&mut self, expr: &'a Expr, role: Role) -> Values<'a> {
         self.one_level_deeper(|this| this.evaluate_one(expr, role))
     }
@@ -83,7 +83,7 @@ impl<'a> Analyzer<'a, '_> {
             }
             Expr::Tuple(_) | Expr::List(_) => {
                 let elements = symbols::elements(expr).iter();
-                // Several types to compare with are only looked at, too.
+                // Several types to compare with are only read, too.
                 let role = if role == Role::Harmless { role } else { Role::Value };
                 Values::items(elements.map(|element| self.evaluate(element, role)).collect())
             }
@@ -96,7 +96,7 @@ impl<'a> Analyzer<'a, '_> {
                 }
                 Values::unknown()
             }
-            // Nothing is known of the others, but what is in them has to be looked at.
+            // Nothing is known of the others, but what is in them has to be checked.
             _ => {
                 if !self.is_quiet() {
                     visitor::walk_expr(self, expr);
@@ -106,7 +106,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Expressions that evaluate to one of their parts.
+    /// Evaluates expressions whose value is that of one of their parts.
     fn alternatives(&mut self, expr: &'a Expr, role: Role) -> Values<'a> {
         match expr {
             Expr::If(if_expr) => {
@@ -274,7 +274,7 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// An attribute as it stands in the source: what its object may be, and what it may be itself.
+    /// Evaluates an attribute as it stands in the source: its object, and itself.
     pub(super) fn attribute(&mut self, attribute: &'a ExprAttribute) -> (Values<'a>, Values<'a>) {
         let name = attribute.attr.as_str();
         // Reading the properties of a code object is harmless.
@@ -314,7 +314,8 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// The member `name` of what `base` may be; `from` is the base as it stands in the source.
+    /// Returns the member `name` of what `base` may be; `from` is the base as it stands in the
+    /// source.
     pub(super) fn member_of(
         &self,
         base: &Values<'a>,
@@ -414,7 +415,7 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// `+`, `%`, `*` of texts and sequences, and `/` of paths.
+    /// Evaluates `+`, `%`, `*` of texts and sequences, and `/` of paths.
     fn operation(&mut self, operation: &'a ExprBinOp) -> Values<'a> {
         // A sum of many terms nests to the left.
         let left = self.evaluate(&operation.left, Role::Value);

@@ -49,7 +49,8 @@ fn is_dangerous_code(text: &str, text_depth: usize) -> bool {
         || parse_and_walk(text, pass).found.iter().any(is_blocking)
 }
 
-/// Tells whether a text that is evaluated calls what it must not, or names the interpreter's inside.
+/// Tells whether a text that is evaluated calls what it must not, or names the interpreter's
+/// inside.
 fn is_dangerous_formula(text: &str) -> bool {
     // A text without any of these neither calls nor reaches into anything.
     if !text.contains(['(', '.', '_', '\\', '@']) || text.len() > FORMULA_BYTES_MAX {

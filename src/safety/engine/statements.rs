@@ -74,7 +74,7 @@ impl<'a> Visitor<'a> for Analyzer<'a, '_> {
     fn visit_expr(&mut self, expr: &'a Expr) {
         match expr {
             Expr::Name(name) if name.ctx != ExprContext::Load => {}
-            // An attribute or item that is assigned to is looked at, but taken nowhere.
+            // An attribute or item that is assigned to is checked, but goes nowhere.
             Expr::Attribute(attribute) if attribute.ctx != ExprContext::Load => {
                 let (_, values) = self.attribute(attribute);
                 if let Some((name, rule)) = objects::dangerous(&values) {

@@ -1,4 +1,4 @@
-//! The rule table, prepared for looking names up.
+//! The rule table, indexed by names.
 
 use std::sync::LazyLock;
 
@@ -10,16 +10,16 @@ use crate::safety::rules::{self, Condition, Rule, Special, Target};
 /// The prepared table.
 pub(in crate::safety) static INDEX: LazyLock<Index> = LazyLock::new(Index::new);
 
-/// Members that every module has, and that tell its name or place only.
+/// Members that every module has, and that hold its name or place only.
 const OF_EVERY_MODULE: &[&str] =
     &["__all__", "__author__", "__class__", "__doc__", "__file__", "__name__", "__version__"];
 
-/// What the rules say about a qualified name.
+/// The verdict of the rules on a qualified name.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::safety) enum Verdict {
-    /// No rule finds it.
+    /// An object that no rule finds.
     Clear,
-    /// This rule finds it.
+    /// An object that this rule finds.
     Found(&'static Rule),
     /// A module with dangerous members: fine by itself, as long as its uses can be seen.
     Carrier,
@@ -78,7 +78,7 @@ impl Index {
         }
     }
 
-    /// What the rules say about the object of this qualified name. The longest prefix decides.
+    /// Judges the object of this qualified name. The longest prefix decides.
     pub(in crate::safety) fn verdict(&self, path: &str) -> Verdict {
         if !self.roots.contains(top(path)) {
             return self.private_member(path);
@@ -102,7 +102,7 @@ impl Index {
         }
     }
 
-    /// Members of the standard library's modules whose name starts with one underscore.
+    /// Judges members of the standard library's modules whose name starts with one underscore.
     fn private_member(&self, path: &str) -> Verdict {
         let is_private = |part: &str| part.starts_with('_') && !part.starts_with("__");
         if path.contains("._") && stdlib::contains(top(path)) && path.split('.').any(is_private) {
@@ -111,12 +111,13 @@ impl Index {
         Verdict::Clear
     }
 
-    /// Whether a row of the table names exactly this object.
+    /// Tells whether a row of the table names exactly this object.
     pub(in crate::safety) fn has_row(&self, path: &str) -> bool {
         self.objects.contains_key(path) || self.carriers.contains_key(path)
     }
 
-    /// The rule against importing this module: one that finds it, or the one against private modules.
+    /// Returns the rule against importing this module: one that finds it, or the one against
+    /// private modules.
     pub(in crate::safety) fn import_rule(&self, module: &str) -> Option<&'static Rule> {
         if let Verdict::Found(rule) = self.verdict(module) {
             return Some(rule);
@@ -125,27 +126,27 @@ impl Index {
         is_private.then(|| self.special(Special::PrivateModule)).flatten()
     }
 
-    /// The objects that rows of the table name.
+    /// Returns the objects that rows of the table name.
     pub(in crate::safety) fn objects(&self) -> impl Iterator<Item = &&'static str> {
         self.objects.keys()
     }
 
-    /// Whether a rule finds this object.
+    /// Tells whether a rule finds this object.
     pub(in crate::safety) fn is_found(&self, path: &str) -> bool {
         matches!(self.verdict(path), Verdict::Found(_))
     }
 
-    /// Whether a row judges calls of exactly this function.
+    /// Tells whether a row judges calls of exactly this function.
     pub(in crate::safety) fn judges_calls_of(&self, path: &str) -> bool {
         self.calls.contains_key(path)
     }
 
-    /// Whether a row names this whole module.
+    /// Tells whether a row names this whole module.
     pub(in crate::safety) fn is_object(&self, path: &str) -> bool {
         self.objects.contains_key(path)
     }
 
-    /// The rule about bringing in all members of this module.
+    /// Returns the rule about bringing in all members of this module.
     pub(in crate::safety) fn star_import(&self, path: &str) -> Option<&'static Rule> {
         let of_carrier = self.carriers.get(path).map(|(rule, _)| *rule);
         let is_holder = self.holders.contains(path);
@@ -160,7 +161,7 @@ impl Index {
         self.attributes.get(name).copied()
     }
 
-    /// The rules for calls of this function, those for everything in its package included.
+    /// Returns the rules for calls of this function, those for everything in its package included.
     pub(in crate::safety) fn calls(
         &self,
         path: &str,
@@ -174,14 +175,14 @@ impl Index {
         self.methods.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether a method of this name is refused whatever it is called with.
+    /// Tells whether a method of this name is refused whatever it is called with.
     pub(in crate::safety) fn is_always_refused(&self, name: &str) -> bool {
         self.methods(name)
             .iter()
             .any(|(_, condition)| matches!(condition, Condition::Always | Condition::Imported(_)))
     }
 
-    /// The rule about texts that are formatted by a method of this name.
+    /// Returns the rule about texts that are formatted by a method of this name.
     pub(in crate::safety) fn formatting(&self, name: &str) -> Option<&'static Rule> {
         let mut rules = self.methods(name).iter();
         let rule = rules.find(|(_, condition)| *condition == Condition::FormatsInternals);
@@ -192,13 +193,13 @@ impl Index {
         self.special.iter().find(|(of, _)| *of == special).map(|(_, rule)| *rule)
     }
 
-    /// The topmost module `name`, if a row of the table names something in it.
+    /// Returns the topmost module `name`, if a row of the table names something in it.
     pub(in crate::safety) fn root(&self, name: &str) -> Option<&'static str> {
         self.roots.get(name).copied()
     }
 }
 
-/// The part before the first dot.
+/// Returns the part before the first dot.
 pub(in crate::safety) fn top(path: &str) -> &str {
     path.split_once('.').map_or(path, |(top, _)| top)
 }

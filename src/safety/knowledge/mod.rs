@@ -1,4 +1,4 @@
-//! What is known about Python's values, objects and modules, and what the rules say of them.
+//! Knowledge about Python: its values, texts, objects and modules, and the rules about them.
 
 pub(super) mod index;
 pub(super) mod objects;

@@ -1,4 +1,5 @@
-//! What is known about modules, functions and classes from outside of the script.
+//! Modules, functions and classes from outside of the script: their members, their instances, and
+//! the rules about them.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "most values have no members that are known")]
 
@@ -81,7 +82,7 @@ const FAR_REACHING: &[&str] = &[
     "sys",
 ];
 
-/// Classes whose instances are followed, and what such an instance counts as.
+/// Classes whose instances are followed, and the class that such an instance counts as.
 const CLASSES: &[(&str, &str)] = &[
     ("io.BytesIO", IN_MEMORY),
     ("io.StringIO", IN_MEMORY),
@@ -104,10 +105,10 @@ const CLASSES: &[(&str, &str)] = &[
     ("xml.etree.cElementTree.ElementTree", "xml.etree.ElementTree.ElementTree"),
 ];
 
-/// What a stream in memory counts as.
+/// The class that every stream in memory counts as.
 pub(in crate::safety) const IN_MEMORY: &str = "io.BytesIO";
 
-/// The qualified name of a builtin that the analysis knows.
+/// Returns the qualified name of a builtin that the analysis knows.
 pub(in crate::safety) fn builtin(name: &str) -> Option<&'static str> {
     static BY_NAME: LazyLock<FxHashMap<&str, &'static str>> = LazyLock::new(|| {
         let named = |path: &&'static str| Some((path.strip_prefix("builtins.")?, *path));
@@ -116,33 +117,34 @@ pub(in crate::safety) fn builtin(name: &str) -> Option<&'static str> {
     BY_NAME.get(name).copied()
 }
 
-/// The module that a name means where nothing binds it.
+/// Returns the module that a name means where nothing binds it.
 pub(in crate::safety) fn well_known_module(name: &str) -> Option<&'static str> {
     WELL_KNOWN_MODULES.iter().copied().find(|module| *module == name)
 }
 
-/// The module that an attribute of this name may be, of an object of which nothing is known.
+/// Returns the module that an attribute of this name may be, of an object of which nothing is
+/// known.
 pub(in crate::safety) fn far_reaching(attribute: &str) -> Option<&'static str> {
     let name = attribute.strip_prefix('_').unwrap_or(attribute);
     FAR_REACHING.iter().copied().find(|module| *module == name)
 }
 
-/// What a call of the class or function `path` returns, if its instances are followed.
+/// Returns the class of what a call of `path` returns, if its instances are followed.
 pub(in crate::safety) fn instance_of(path: &str) -> Option<&'static str> {
     CLASSES.iter().find(|(class, _)| *class == path).map(|(_, instance)| *instance)
 }
 
-/// Whether what is made from such an instance is one again: the parent of a path is a path.
+/// Tells whether what is made from such an instance is one again: the parent of a path is a path.
 pub(in crate::safety) fn is_sticky(class: &str) -> bool {
     class == "pathlib.Path"
 }
 
-/// A qualified name as it is shown: builtins by their name alone.
+/// Returns a qualified name as it is shown: builtins by their name alone.
 pub(in crate::safety) fn shown(path: &str) -> String {
     path.strip_prefix("builtins.").unwrap_or(path).to_owned()
 }
 
-/// The member `name` of what `base` is known to be.
+/// Returns the member `name` of what `base` is known to be.
 pub(in crate::safety) fn member<'a>(base: &Values<'a>, name: &str) -> Values<'a> {
     let mut values = Values::only_open(base.is_open);
     for value in &base.known {
@@ -168,7 +170,7 @@ pub(in crate::safety) fn member<'a>(base: &Values<'a>, name: &str) -> Values<'a>
     values
 }
 
-/// The member `name` of the module, class or function `path`.
+/// Returns the member `name` of the module, class or function `path`.
 pub(in crate::safety) fn member_of_object<'a>(path: &str, name: &str) -> Values<'a> {
     if path == "builtins.__builtins__" {
         return member_of_object("builtins", name);
@@ -193,8 +195,8 @@ pub(in crate::safety) fn member_of_object<'a>(path: &str, name: &str) -> Values<
     Values::object(joined)
 }
 
-/// The module that `attribute` of the object `path` is, if it is one: most modules hold others that
-/// they import.
+/// Returns the module that `attribute` of the object `path` is, if it is one: most modules hold
+/// others that they import.
 fn module_behind(path: &str, attribute: &str) -> Option<&'static str> {
     // The streams of `sys` have methods with names of modules.
     if path.rsplit('.').next() == Some(attribute) || path.starts_with("sys.") {
@@ -234,17 +236,17 @@ fn member_of_namespace<'a>(path: &str, namespace: &Value<'a>, name: &str) -> Val
     }
 }
 
-/// Whether the method of a namespace returns what it holds under a key.
+/// Tells whether the method of a namespace returns what it holds under a key.
 fn looks_up(method: &str) -> bool {
     matches!(method, "get" | "pop" | "setdefault" | "__getitem__")
 }
 
-/// Whether the members of this namespace are dangerous.
+/// Tells whether the members of this namespace are dangerous.
 pub(in crate::safety) fn is_dangerous(namespace: &str) -> bool {
     INDEX.is_carrier(namespace) || namespace == "sys.modules" || stdlib::holds_modules(namespace)
 }
 
-/// The rule about taking any member of this namespace.
+/// Returns the rule about taking any member of this namespace.
 pub(in crate::safety) fn rule_of_namespace(namespace: &str) -> Option<&'static Rule> {
     match INDEX.verdict(namespace) {
         Verdict::Found(rule) => Some(rule),
@@ -252,7 +254,7 @@ pub(in crate::safety) fn rule_of_namespace(namespace: &str) -> Option<&'static R
     }
 }
 
-/// The first of the values that a rule finds: its name and the rule.
+/// Returns the first of the values that a rule finds, with its name.
 pub(in crate::safety) fn dangerous(values: &Values<'_>) -> Option<(String, &'static Rule)> {
     values.known.iter().find_map(|value| match value {
         Value::Object(path) => match INDEX.verdict(path) {
@@ -263,8 +265,8 @@ pub(in crate::safety) fn dangerous(values: &Values<'_>) -> Option<(String, &'sta
     })
 }
 
-/// Whether a text that names attributes names internal ones, members of other modules, or what no
-/// object may be asked for.
+/// Tells whether a text that names attributes names internal ones, members of other modules, or
+/// what no object may be asked for.
 pub(in crate::safety) fn names_internals(text: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     let mut parts = text.split(|c| !is_part(c)).filter(|part| !part.is_empty());

@@ -16,8 +16,8 @@ pub(in crate::safety) fn contains(name: &str) -> bool {
         || MINOR_VERSIONS.into_iter().any(|minor| is_known_standard_library(minor, name))
 }
 
-/// Whether the module of this name holds `os`, `sys` or `builtins`, as most that are written in
-/// Python do. Only those that are not dangerous by themselves.
+/// Tells whether the module of this name holds `os`, `sys` or `builtins`, as most that are written
+/// in Python do. Only those that are not dangerous by themselves.
 pub(in crate::safety) fn holds_modules(name: &str) -> bool {
     HOLDING.binary_search(&name).is_ok()
 }

@@ -127,7 +127,7 @@ pub(in crate::safety) fn reversed<'a>(sequence: &Values<'a>) -> Option<Values<'a
     }
 }
 
-/// An item or a slice of a known text or sequence. None if `base` is something else.
+/// Returns an item or a slice of a known text or sequence; `None` if `base` is something else.
 pub(in crate::safety) fn sliced<'a>(
     base: &Values<'a>,
     slice: &Expr,
@@ -163,7 +163,7 @@ fn any_of(elements: Vec<Values<'_>>) -> Values<'_> {
     any.or_others()
 }
 
-/// The elements that a slice with literal bounds picks.
+/// Returns the elements that a slice with literal bounds picks.
 fn picked<'a>(elements: &[Values<'a>], slice: &ExprSlice) -> Option<Vec<Values<'a>>> {
     let bound = |bound: &Option<Box<Expr>>| match bound.as_deref() {
         None => Some(None),
@@ -216,7 +216,7 @@ fn joined<'a>(separator: &str, elements: &[Values<'a>]) -> Option<Values<'a>> {
     Some(Values::text(texts?.join(separator)))
 }
 
-/// A method of a known text, bytes or sequence.
+/// Applies a method of a known text or of known bytes.
 pub(in crate::safety) fn method<'a>(
     base: &Values<'a>,
     name: &str,
@@ -231,7 +231,8 @@ pub(in crate::safety) fn method<'a>(
     }
 }
 
-/// Whether the arguments of `encode` or `decode` name an encoding in which all of ASCII is itself.
+/// Tells whether the arguments of `encode` or `decode` name an encoding in which all of ASCII is
+/// itself.
 fn is_utf8(arguments: &[Values<'_>]) -> bool {
     match arguments {
         [] => true,
@@ -242,7 +243,7 @@ fn is_utf8(arguments: &[Values<'_>]) -> bool {
     }
 }
 
-/// The methods of texts, only with arguments for which the result is the same as in Python.
+/// Applies a method of a text, only with arguments for which the result is the same as in Python.
 fn text_method<'a>(text: &str, name: &str, arguments: &[Values<'a>]) -> Option<Values<'a>> {
     let owned = |text: &str| Some(Values::text(text.to_owned()));
     // Beyond ASCII, Python and Rust have different tables.

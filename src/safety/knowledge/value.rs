@@ -1,4 +1,4 @@
-//! What is known about a value without running anything.
+//! Values, as far as they are known without running anything.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "each method is about some kinds of values")]
 
@@ -14,7 +14,7 @@ pub(in crate::safety) const TEXT_BYTES_MAX: usize = 16 * 1024;
 /// The most elements of a sequence that are kept.
 pub(in crate::safety) const ITEMS_MAX: usize = 64;
 
-/// Something that an expression may evaluate to.
+/// One value that an expression may evaluate to.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::safety) enum Value<'a> {
     /// A text.
@@ -25,7 +25,7 @@ pub(in crate::safety) enum Value<'a> {
     Number(i64),
     /// A module, function or class from outside of the script, by its qualified name.
     Object(Cow<'a, str>),
-    /// What is perhaps this module: an attribute of its name, of an unknown object.
+    /// Perhaps this module: an attribute of its name, of an unknown object.
     MaybeModule(&'static str),
     /// An instance of a class from outside, by the class's qualified name.
     Instance(&'static str),
@@ -47,22 +47,22 @@ pub(in crate::safety) enum Value<'a> {
     List,
 }
 
-/// All that an expression may evaluate to, as far as that is known.
+/// All values that an expression may evaluate to, as far as they are known.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(in crate::safety) struct Values<'a> {
     /// The known alternatives.
     pub(in crate::safety) known: SmallVec<[Value<'a>; 1]>,
-    /// Whether there may be others.
+    /// True if there may be others.
     pub(in crate::safety) is_open: bool,
 }
 
 impl<'a> Values<'a> {
-    /// Nothing is known.
+    /// Any value: nothing is known.
     pub(in crate::safety) fn unknown() -> Self {
         Self::only_open(true)
     }
 
-    /// Exactly this.
+    /// Exactly this value.
     pub(in crate::safety) fn one(value: Value<'a>) -> Self {
         Self { known: SmallVec::from_iter([value]), is_open: false }
     }
@@ -126,7 +126,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// The value, if there is exactly one.
+    /// Returns the value, if there is exactly one.
     pub(in crate::safety) fn single(&self) -> Option<&Value<'a>> {
         match self.known.as_slice() {
             [value] if !self.is_open => Some(value),
@@ -148,7 +148,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// The known texts, and whether the value can be nothing else.
+    /// Returns the known texts, and whether the value can be nothing else.
     pub(in crate::safety) fn texts(&self) -> (impl Iterator<Item = &str>, bool) {
         let is_text = |value: &Value<'_>| matches!(value, Value::Text(_));
         let is_complete = !self.is_open && self.known.iter().all(is_text);
@@ -159,7 +159,8 @@ impl<'a> Values<'a> {
         (texts, is_complete)
     }
 
-    /// What an iteration over this yields: the elements one after the other, or nothing known.
+    /// Returns the elements that an iteration over this yields, one after the other, if they are
+    /// known.
     pub(in crate::safety) fn elements(&self) -> Option<Vec<Self>> {
         match self.single()? {
             Value::Items(items) => Some(items.to_vec()),
@@ -173,7 +174,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// What one step of an iteration over this may yield.
+    /// Returns the values that one step of an iteration over this may yield.
     pub(in crate::safety) fn any_element(&self) -> Self {
         let Some(elements) = self.elements() else { return Self::unknown() };
         let mut any = Self::default();

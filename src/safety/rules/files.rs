@@ -283,7 +283,7 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-/// Of `os`: names, constants and what tells of this process only.
+/// Members of `os` that only name or describe: names, constants, and facts of this process.
 const OS_HARMLESS: &[&str] = &[
     "CLD_EXITED",
     "DirEntry",
@@ -357,7 +357,7 @@ const OS_HARMLESS: &[&str] = &[
     "waitstatus_to_exitcode",
 ];
 
-/// Of `io`: what works in memory, and the types of streams.
+/// Members of `io` that work in memory, and the types of streams.
 const IO_HARMLESS: &[&str] = &[
     "BufferedIOBase",
     "BufferedRandom",

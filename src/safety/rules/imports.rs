@@ -154,7 +154,7 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-/// Of `importlib.metadata`: what tells of packages.
+/// Members of `importlib.metadata` that describe packages.
 const METADATA_HARMLESS: &[&str] = &[
     "PackageMetadata",
     "PackageNotFoundError",

@@ -1,4 +1,4 @@
-//! The interpreter's inside: from there every object can be reached, whatever its name.
+//! The interpreter's internals: from there every object can be reached, whatever its name.
 
 use super::{Condition, Rule, Severity, Special, Target};
 
@@ -259,7 +259,7 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-/// Of `sys`: what tells of the interpreter, and what a script is run with.
+/// Members of `sys` that describe the interpreter, and what a script is run with.
 const SYS_HARMLESS: &[&str] = &[
     "__excepthook__",
     "__stderr__",

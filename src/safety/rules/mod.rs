@@ -1,8 +1,8 @@
-//! What is dangerous, as data: a row for each kind of danger, with the reason and with examples
-//! that a test runs.
+//! The rules, as data: a row for each kind of danger, with the reason and with examples that a test
+//! runs.
 //!
 //! A verification script computes and prints. It has no business with files, programs, the
-//! network, native code or the interpreter's inside, and what of these it could reach, the
+//! network, native code or the interpreter's internals, and what of these it could reach, the
 //! executor's confinement has to hold as well. So the rows are drawn for what the product needs:
 //! `SymPy`, Z3, the QWED SDKs and the computing part of the standard library pass; a module that
 //! is dangerous as a whole is refused at its import; of a module that scripts need for something
@@ -22,16 +22,16 @@ mod process;
 
 use std::fmt;
 
-/// What a finding of a rule means.
+/// The consequence of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// The script runs; the result's `_meta` says what was seen.
+    /// A note: the script runs, and the result's `_meta` says what was seen.
     Note,
-    /// The script does not run.
+    /// A refusal: the script does not run.
     Block,
 }
 
-/// Something that a [`Rule`] looks for. Names are qualified; those of builtins start with
+/// One thing that a [`Rule`] looks for. Names are qualified; those of builtins start with
 /// `builtins.`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -53,11 +53,11 @@ pub enum Target {
     /// Calls of a method of this name of an object about which nothing is known, if the condition
     /// holds. Not if the script defines an attribute of the name itself.
     Method(&'static str, Condition),
-    /// What cannot be known and would matter, found by the analysis itself.
+    /// A danger that the analysis finds by itself.
     Special(Special),
 }
 
-/// When a call is dangerous.
+/// The condition under which a call is dangerous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Condition {
@@ -86,14 +86,14 @@ pub enum Condition {
     UnknownFormula,
     /// The first argument is not the known name of a module that may be imported.
     ImportsModule,
-    /// A text names attributes, among them the interpreter's inside or members of other modules.
+    /// A text names attributes, among them the interpreter's internals or members of other modules.
     FormatsInternals,
     /// The first argument, or the keyword `target`, is not the known name of an object that may be
     /// used.
     NamesObject,
 }
 
-/// What the analysis finds by itself.
+/// A danger that the analysis finds by itself: mostly what cannot be known and would matter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Special {
@@ -121,15 +121,15 @@ pub enum Special {
 pub struct Rule {
     /// Stable identifier, `family/name`.
     pub id: &'static str,
-    /// Whether a script with a finding runs.
+    /// The consequence of a finding.
     pub severity: Severity,
-    /// What it looks for.
+    /// The things that it looks for.
     pub targets: &'static [Target],
-    /// Texts to look for when the source does not parse; none where they would only find words.
+    /// Texts to look for when the source does not parse; empty where they would only find words.
     pub patterns: &'static [&'static str],
-    /// Why a verification script has no business with it.
+    /// The reason why a verification script has no business with it.
     pub why: &'static str,
-    /// What to write instead.
+    /// The alternative to write instead.
     pub remedy: &'static str,
     /// Snippets that the rule finds.
     pub matches: &'static [&'static str],
@@ -158,7 +158,7 @@ pub static FAMILIES: &[&[Rule]] = &[
     notes::RULES,
 ];
 
-/// All rules.
+/// Returns all rules.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
     FAMILIES.iter().copied().flatten()
 }

@@ -1,4 +1,5 @@
-//! What is allowed and worth knowing: honest scripts need it, and it cannot be judged here.
+//! Notes: what honest scripts need, and what cannot be judged here. It is allowed, and worth
+//! knowing.
 
 use super::{Condition, Rule, Severity, Special, Target};
 

@@ -42,15 +42,15 @@ struct Builder<'a> {
     block: TextRange,
     /// The outermost loop around, in the current scope.
     in_loop: Option<TextRange>,
-    /// Whether what is bound now is bound each time that the block is entered.
+    /// True while what is bound is bound each time that the block is entered.
     starts_block: bool,
     /// The outermost comprehension, within one.
     comprehension: Option<TextRange>,
     /// Bindings of `nonlocal` names, whose owner may be seen only later.
     nonlocal: Vec<(&'a str, ScopeId, BindingId)>,
-    /// How often `globals`, `locals` or `vars` are named …
+    /// The number of times that `globals`, `locals` or `vars` are named …
     namespace_uses: usize,
-    /// … and how often that is followed by something that only reads.
+    /// … and of those that are followed by something that only reads.
     namespace_reads: usize,
 }
 
@@ -445,7 +445,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The symbol of a name in a scope, which is made if it is not there.
+    /// Returns the symbol of a name in a scope, which is made if it is not there.
     fn symbol(&mut self, scope: ScopeId, name: &'a str) -> &mut Symbol {
         let id = self.symbols.names_len;
         let entry = self.symbols.scopes[scope].names.entry(name);
@@ -464,7 +464,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The function around `scope` that binds `name`.
+    /// Finds the function around `scope` that binds `name`.
     fn enclosing_owner(&self, name: &str, scope: ScopeId) -> ScopeId {
         let mut next = self.symbols.scopes[scope].parent;
         while let Some(id) = next {
@@ -596,7 +596,7 @@ impl<'a> Builder<'a> {
         self.comprehension = around;
     }
 
-    /// A walrus in a comprehension binds outside of it.
+    /// Binds the target of a walrus, which in a comprehension is a name outside of it.
     fn bind_walrus(&mut self, target: &'a Expr, value: &'a Expr, from: TextSize) {
         let inner = self.scope;
         while self.symbols.scopes[self.scope].kind == ScopeKind::Comprehension {
@@ -618,7 +618,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// The place from which on a statement of the top level may call a function of the script.
+/// Returns the place from which on a statement of the top level may call a function of the script.
 fn calls_from(stmt: &Stmt) -> Option<TextSize> {
     match stmt {
         Stmt::FunctionDef(function) => {
@@ -650,7 +650,7 @@ fn calls_from(stmt: &Stmt) -> Option<TextSize> {
     }
 }
 
-/// Whether evaluating an annotation calls nothing of the script.
+/// Tells whether evaluating an annotation calls nothing of the script.
 fn is_plain_type(expr: &Expr) -> bool {
     const GENERIC: &[&str] = &[
         "Any",
@@ -683,8 +683,8 @@ fn is_plain_type(expr: &Expr) -> bool {
     }
 }
 
-/// Whether evaluating `expr` calls nothing of the script: names, literals, members of names, and
-/// displays of these.
+/// Tells whether evaluating `expr` calls nothing of the script: names, literals, members of names,
+/// and displays of these.
 fn is_plain(expr: &Expr) -> bool {
     match expr {
         Expr::Name(_) => true,
@@ -701,7 +701,7 @@ fn is_name(expr: &Expr, names: &[&str]) -> bool {
     matches!(expr, Expr::Name(name) if names.contains(&name.id.as_str()))
 }
 
-/// Whether this is a call that returns the script's own namespace.
+/// Tells whether this is a call that returns the script's own namespace.
 fn is_namespace(expr: &Expr) -> bool {
     matches!(expr, Expr::Call(call)
         if is_name(&call.func, &["globals", "locals", "vars"])

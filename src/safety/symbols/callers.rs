@@ -37,8 +37,7 @@ impl<'a> Callers<'a> {
         collector.callers
     }
 
-    /// The calls of a function and the scopes they stand in; `None` unless every call is known, and
-    /// there are few.
+    /// Returns the calls of a function, with their scopes; `None` unless all are known, and few.
     pub(in crate::safety) fn calls_of(&self, function: &str) -> Option<&[(ScopeId, &'a ExprCall)]> {
         if self.passed_on.contains(function) || !self.defined_once.contains(function) {
             return None;
@@ -65,7 +64,8 @@ impl Collector<'_, '_> {
 impl<'a> Visitor<'a> for Collector<'a, '_> {
     fn visit_stmt(&mut self, stmt: &'a Stmt) {
         match stmt {
-            // Decorators and defaults are looked up from inside, where the names around are seen too.
+            // Decorators and defaults are looked up from inside, where the names around are seen
+            // too.
             Stmt::FunctionDef(_) | Stmt::ClassDef(_) => {
                 self.in_scope(stmt.range(), |this| visitor::walk_stmt(this, stmt));
             }
@@ -100,7 +100,8 @@ impl<'a> Visitor<'a> for Collector<'a, '_> {
     }
 }
 
-/// The value that a call passes to a parameter: an argument, or the default. `None` if it is not seen.
+/// Returns what a call passes to a parameter: an argument, or the default. `None` if it is not
+/// seen.
 pub(in crate::safety) fn argument_for<'a>(
     function: &'a StmtFunctionDef,
     name: &str,

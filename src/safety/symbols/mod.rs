@@ -27,7 +27,7 @@ pub(super) type BindingId = usize;
 /// The scope of the module.
 pub(super) const MODULE: ScopeId = 0;
 
-/// Where a name can be bound.
+/// The kind of a scope, in which names can be bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ScopeKind {
     /// The script itself.
@@ -41,7 +41,7 @@ pub(super) enum ScopeKind {
 }
 
 impl Symbol {
-    /// All that binds it.
+    /// Returns all of its bindings.
     pub(super) fn all(&self) -> impl Iterator<Item = BindingId> + '_ {
         self.bindings.iter().chain(&self.from_elsewhere).copied()
     }
@@ -51,13 +51,13 @@ impl Symbol {
     }
 }
 
-/// Bindings that a use can see.
+/// The bindings that a use can see.
 pub(super) type Reaching = SmallVec<[BindingId; 4]>;
 
-/// The most of them that are told apart.
+/// The most reaching bindings that are told apart.
 pub(super) const REACHING_MAX: usize = 64;
 
-/// What a binding binds its name to.
+/// The source of a binding's value.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Source<'a> {
     /// `import a.b as c`: the module.
@@ -86,9 +86,9 @@ pub(super) struct Binding<'a> {
     pub(super) source: Source<'a>,
     /// The scope in which the source is evaluated.
     pub(super) evaluated_in: ScopeId,
-    /// From here on the name is bound.
+    /// The place from which on the name is bound.
     bound_from: TextSize,
-    /// What runs only if this binding has run, as long as it comes later.
+    /// The code that runs only if this binding has run, as long as it comes later.
     block: TextRange,
     /// The outermost loop of its scope around it: in one, what stands later may run earlier.
     in_loop: Option<TextRange>,
@@ -99,21 +99,21 @@ pub(super) struct Binding<'a> {
 pub(super) struct Symbol {
     /// Its place among all symbols.
     pub(super) id: SymbolId,
-    /// What binds it in its own scope, in source order.
+    /// The bindings in its own scope, in source order.
     bindings: SmallVec<[BindingId; 1]>,
     /// Those of them that stand in loops.
     in_loops: SmallVec<[BindingId; 1]>,
     /// Those of them that run each time that a block is entered: targets of `for`.
     starting_blocks: SmallVec<[BindingId; 1]>,
-    /// What binds it from other scopes, by `global` or `nonlocal`.
+    /// The bindings from other scopes, by `global` or `nonlocal`.
     from_elsewhere: SmallVec<[BindingId; 1]>,
-    /// `global` or `nonlocal`: the name belongs to another scope.
+    /// `global` or `nonlocal`, if the name belongs to another scope.
     elsewhere: Option<Elsewhere>,
-    /// From here on a `del` may have removed it.
+    /// The place from which on a `del` may have removed it.
     deleted_from: Option<TextSize>,
-    /// Whether that `del` stands in a loop.
+    /// True if that `del` stands in a loop.
     is_deleted_in_loop: bool,
-    /// Whether it is gone at the end of an `except`.
+    /// True if it is gone at the end of an `except`.
     ends_with_handler: bool,
 }
 
@@ -149,7 +149,7 @@ pub(super) struct Symbols<'a> {
     pub(super) own_attributes: FxHashSet<&'a str>,
     /// The topmost packages of all imports.
     pub(super) imported: FxHashSet<&'a str>,
-    /// Whether names of the script may change in a way that is not seen here.
+    /// True if names of the script may change in a way that is not seen here.
     pub(super) has_dynamic_names: bool,
 }
 
@@ -166,7 +166,7 @@ impl<'a> Symbols<'a> {
         self.names_len
     }
 
-    /// The scope that the function, class, `lambda` or comprehension at `range` opens.
+    /// Returns the scope that the function, class, `lambda` or comprehension at `range` opens.
     pub(super) fn scope_of(&self, range: TextRange) -> ScopeId {
         self.scope_of.get(&range).copied().unwrap_or(MODULE)
     }
@@ -213,7 +213,7 @@ impl<'a> Symbols<'a> {
         false
     }
 
-    /// Whether a use of the symbol of scope `owner` in scope `user` finds it bound.
+    /// Tells whether a use of the symbol of scope `owner` in scope `user` finds it bound.
     fn is_certain(&self, symbol: &Symbol, owner: ScopeId, user: ScopeId, offset: TextSize) -> bool {
         match self.scopes[owner].kind {
             // An unbound local is an error, not a name from further out.
@@ -251,8 +251,8 @@ impl<'a> Symbols<'a> {
         })
     }
 
-    /// The bindings of `symbol` that a use at `offset` in the same scope can see. None if there are
-    /// so many that they are not told apart.
+    /// Returns the bindings of `symbol` that a use at `offset` in the same scope can see; `None` if
+    /// there are too many to tell apart.
     pub(super) fn reaching(&self, symbol: &Symbol, offset: TextSize) -> Option<Reaching> {
         let mut reaching: Reaching = SmallVec::from_slice(&symbol.from_elsewhere);
         let comes_before = |id: &BindingId| self.bindings[*id].bound_from <= offset;
@@ -281,7 +281,8 @@ impl<'a> Symbols<'a> {
         (reaching.len() <= REACHING_MAX).then_some(reaching)
     }
 
-    /// The function whose parameter `name` is in `scope`, if nothing else binds the name there.
+    /// Returns the function whose parameter `name` is in `scope`, if nothing else binds the name
+    /// there.
     pub(super) fn parameter_of(&self, name: &str, scope: ScopeId) -> Option<&'a StmtFunctionDef> {
         let symbol = self.scopes[scope].names.get(name)?;
         match (symbol.bindings.as_slice(), symbol.from_elsewhere.as_slice()) {
@@ -293,7 +294,7 @@ impl<'a> Symbols<'a> {
         }
     }
 
-    /// The names that one function, and nothing else in the whole script, has.
+    /// Returns the names that one function, and nothing else in the whole script, has.
     pub(super) fn functions_defined_once(&self) -> FxHashSet<&'a str> {
         let (mut functions, mut others) = (FxHashSet::default(), FxHashSet::default());
         for scope in &self.scopes {
@@ -312,7 +313,7 @@ impl<'a> Symbols<'a> {
         functions
     }
 
-    /// Where a symbol is bound first.
+    /// Returns the place where a symbol is bound first.
     pub(super) fn first_bound(&self, symbol: &Symbol) -> Option<TextSize> {
         symbol.bindings.first().map(|id| self.bindings[*id].bound_from)
     }
@@ -323,7 +324,7 @@ impl<'a> Symbols<'a> {
     }
 }
 
-/// The elements of a tuple or list as it stands in the source.
+/// Returns the elements of a tuple or list as it stands in the source.
 pub(super) fn elements(expr: &Expr) -> &[Expr] {
     if let Expr::Tuple(tuple) = expr {
         &tuple.elts
@@ -334,8 +335,8 @@ pub(super) fn elements(expr: &Expr) -> &[Expr] {
     }
 }
 
-/// The parts of a comprehension that make its elements, the key of a dictionary's first, and its
-/// loops; none for another expression.
+/// Takes a comprehension apart: the expressions of its elements, the key of a dictionary's first,
+/// and its loops. Empty for another expression.
 pub(super) fn comprehension(expr: &Expr) -> ([Option<&Expr>; 2], &[Comprehension]) {
     match expr {
         Expr::ListComp(comp) => ([Some(&comp.elt), None], &comp.generators),
