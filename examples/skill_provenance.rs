@@ -34,8 +34,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // An allowlist of your own.
     let strict = SkillProvenanceGuard::new()
-        .with_trusted_registries(["skills.example.org".to_owned()])
-        .with_trusted_domains(["git.example.org".to_owned()])
+        .with_trusted_registries(["skills.example.org"])?
+        .with_trusted_domains(["git.example.org"])?
         .require_digest(true);
     let verification = strict.verify_manifest(&SkillManifest::parse(MANIFEST.as_bytes())?);
     println!("{}", serde_json::to_string_pretty(&verification)?);

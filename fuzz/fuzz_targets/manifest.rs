@@ -12,8 +12,10 @@ fuzz_target!(|content: &[u8]| {
     for guard in [
         SkillProvenanceGuard::new(),
         SkillProvenanceGuard::new()
-            .with_trusted_registries(["github.com/org".to_owned()])
-            .with_trusted_domains(["example.org".to_owned()])
+            .with_trusted_registries(["github.com/org"])
+            .unwrap()
+            .with_trusted_domains(["example.org"])
+            .unwrap()
             .require_digest(false),
     ] {
         let verification = guard.verify_manifest(&manifest);

@@ -11,8 +11,7 @@ use serde_json::{Value, json};
 use super::Format;
 use super::table::Table;
 use crate::provenance::{
-    ManifestError, SkillProvenanceGuard, SkillStatus, SkillVerification, names_domain,
-    names_registry,
+    InvalidEntry, ManifestError, SkillProvenanceGuard, SkillStatus, SkillVerification,
 };
 
 #[derive(Debug, Args)]
@@ -50,7 +49,7 @@ pub(super) fn verify(options: &Options) -> anyhow::Result<ExitCode> {
         tracing::error!("--artifact is the file of one skill: name one manifest with it");
         return Ok(ExitCode::from(super::USAGE));
     }
-    let guard = guard(options);
+    let guard = guard(options)?;
     let artifact = options.artifact.as_deref();
     let judged = |file| Judged { file, verification: guard.verify_file(file, artifact) };
     let judged: Vec<_> = options.files.iter().map(|file| judged(file.as_path())).collect();
@@ -74,29 +73,25 @@ pub(super) fn verify(options: &Options) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(code))
 }
 
-fn guard(options: &Options) -> SkillProvenanceGuard {
+fn guard(options: &Options) -> Result<SkillProvenanceGuard, InvalidEntry> {
     let guard = SkillProvenanceGuard::new()
-        .with_trusted_domains(options.trusted_domains.iter().cloned())
+        .with_trusted_domains(&options.trusted_domains)?
         .require_digest(!options.no_require_digest);
     if options.trusted_registries.is_empty() {
-        return guard;
+        return Ok(guard);
     }
-    guard.with_trusted_registries(options.trusted_registries.iter().cloned())
+    guard.with_trusted_registries(&options.trusted_registries)
 }
 
-/// Refuses an entry that would silently cover nothing.
+/// Refuses an entry that would cover nothing, so that the error names its option.
 fn registry(text: &str) -> Result<String, String> {
-    if names_registry(text) {
-        return Ok(text.to_owned());
-    }
-    Err("it names no host, for example registry.example.org".to_owned())
+    let tried = SkillProvenanceGuard::new().with_trusted_registries([text]);
+    tried.map(|_| text.to_owned()).map_err(|error| format!("it {}", error.reason()))
 }
 
 fn domain(text: &str) -> Result<String, String> {
-    if names_domain(text) {
-        return Ok(text.to_owned());
-    }
-    Err("it is not simply a host in ASCII, for example example.org".to_owned())
+    let tried = SkillProvenanceGuard::new().with_trusted_domains([text]);
+    tried.map(|_| text.to_owned()).map_err(|error| format!("it {}", error.reason()))
 }
 
 /// One line for each skill, and one below it for each finding.

@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use serde_json::{Map, Value};
+use thiserror::Error;
 
 use super::artifact::Artifact;
-use super::finding::Finding;
+use super::finding::{Finding, excerpt};
 use super::host::{HostName, Registry};
 use super::{ManifestError, SkillManifest, SkillVerification, checks, scan};
 
@@ -45,7 +46,34 @@ pub struct SkillProvenanceGuard {
     digest: DigestPolicy,
 }
 
-/// Which registries a skill may come from.
+/// An entry of an allowlist that would cover nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("'{}' {reason}", excerpt(.entry))]
+pub struct InvalidEntry {
+    entry: String,
+    reason: &'static str,
+}
+
+const NO_REGISTRY: &str = "names no host, for example registry.example.org";
+const NO_DOMAIN: &str = "is not simply a host in ASCII, for example example.org";
+
+impl InvalidEntry {
+    fn new(entry: &str, reason: &'static str) -> Self {
+        Self { entry: entry.to_owned(), reason }
+    }
+
+    /// Returns the entry as the caller wrote it.
+    pub fn entry(&self) -> &str {
+        &self.entry
+    }
+
+    /// Returns the reason, as it goes after the entry.
+    pub fn reason(&self) -> &str {
+        self.reason
+    }
+}
+
+/// The registries that a skill may come from.
 #[derive(Debug, Clone)]
 pub(super) enum RegistryPolicy {
     /// From all but the ones that are known for poor vetting.
@@ -54,7 +82,7 @@ pub(super) enum RegistryPolicy {
     AllowOnly(Vec<Registry>),
 }
 
-/// Whether a skill may come without a digest. One that it has must be well-formed either way.
+/// The treatment of a skill without a digest. A digest must be well-formed either way.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum DigestPolicy {
     Required,
@@ -75,25 +103,44 @@ impl SkillProvenanceGuard {
     /// Accepts skills from these registries alone, instead of blocking the known untrusted ones.
     ///
     /// An entry is a host, or a host with a port or a path that must be the same in the manifest.
-    /// It covers no sub-domains. An entry that names no host covers nothing.
-    #[must_use]
-    pub fn with_trusted_registries(self, registries: impl IntoIterator<Item = String>) -> Self {
-        let entries = registries.into_iter().filter_map(|entry| Registry::parse(&entry)).collect();
-        Self { registries: RegistryPolicy::AllowOnly(entries), ..self }
+    /// It covers no sub-domains. Without an entry, no skill is accepted.
+    ///
+    /// # Errors
+    ///
+    /// If an entry names no host for certain: it would cover nothing.
+    pub fn with_trusted_registries<S: AsRef<str>>(
+        self,
+        registries: impl IntoIterator<Item = S>,
+    ) -> Result<Self, InvalidEntry> {
+        let parsed = |entry: S| {
+            let entry = entry.as_ref();
+            Registry::parse(entry).ok_or_else(|| InvalidEntry::new(entry, NO_REGISTRY))
+        };
+        let entries = registries.into_iter().map(parsed).collect::<Result<_, _>>()?;
+        Ok(Self { registries: RegistryPolicy::AllowOnly(entries), ..self })
     }
 
     /// Trusts source URLs at these domains and their sub-domains too.
     ///
-    /// An entry that is not simply a host trusts nothing. Nor does an internationalised one: a
-    /// manifest never passes with such a host.
-    #[must_use]
-    pub fn with_trusted_domains(mut self, domains: impl IntoIterator<Item = String>) -> Self {
-        self.trusted_domains
-            .extend(domains.into_iter().filter_map(|entry| Registry::parse(&entry)?.into_host()));
-        self
+    /// # Errors
+    ///
+    /// If an entry is not simply a host, or an internationalised one: a manifest never passes with
+    /// such a host.
+    pub fn with_trusted_domains<S: AsRef<str>>(
+        mut self,
+        domains: impl IntoIterator<Item = S>,
+    ) -> Result<Self, InvalidEntry> {
+        for entry in domains {
+            let entry = entry.as_ref();
+            let host = Registry::parse(entry).and_then(Registry::into_host);
+            let host = host.filter(|host| !host.is_internationalised());
+            let domain = host.ok_or_else(|| InvalidEntry::new(entry, NO_DOMAIN))?;
+            self.trusted_domains.push(domain);
+        }
+        Ok(self)
     }
 
-    /// Whether a skill must have a digest.
+    /// Requires a digest of each skill, or accepts skills without one.
     #[must_use]
     pub fn require_digest(self, required: bool) -> Self {
         let digest = if required { DigestPolicy::Required } else { DigestPolicy::Optional };

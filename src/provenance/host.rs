@@ -86,18 +86,6 @@ impl Registry {
     }
 }
 
-/// Whether `text` is an entry of an allowlist of registries that covers something.
-pub(crate) fn names_registry(text: &str) -> bool {
-    Registry::parse(text).is_some()
-}
-
-/// Whether `text` is a domain that could be trusted.
-pub(crate) fn names_domain(text: &str) -> bool {
-    Registry::parse(text)
-        .and_then(Registry::into_host)
-        .is_some_and(|host| !host.is_internationalised())
-}
-
 /// Whether `text` has characters that URL parsers disagree about: they drop some control
 /// characters, and some take a backslash for a slash.
 pub(super) fn is_ambiguous(text: &str) -> bool {

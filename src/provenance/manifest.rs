@@ -20,6 +20,7 @@ const DUPLICATES_MAX: usize = 20;
 /// Why a file is no manifest that could be judged. Goes after "skill manifest: ", and never names
 /// the path.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum ManifestError {
     /// The file is missing, not ours to read, or no file.
     #[error("it cannot be read")]

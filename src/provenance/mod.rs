@@ -20,8 +20,7 @@ mod scan;
 mod tests;
 mod verification;
 
-pub use guard::SkillProvenanceGuard;
-pub(crate) use host::{names_domain, names_registry};
+pub use guard::{InvalidEntry, SkillProvenanceGuard};
 pub use manifest::{MANIFEST_BYTES_MAX, ManifestError, SkillManifest};
 pub use patterns::{DANGEROUS_PATTERNS, DangerousPattern};
 pub use verification::{SkillRisk, SkillStatus, SkillVerification};

@@ -70,10 +70,6 @@ fn check_field(field: &str, value: Value, expected: Option<(SkillRisk, &str)>) {
     }
 }
 
-fn strings<const N: usize>(texts: [&str; N]) -> [String; N] {
-    texts.map(str::to_owned)
-}
-
 #[test]
 fn the_documented_example_is_trusted_and_has_the_documented_fields() {
     let verification = SkillProvenanceGuard::new().verify_skill(&documented());
@@ -256,14 +252,13 @@ fn a_registry_that_names_no_host_for_certain_is_untrusted() {
 
 #[test]
 fn an_allowlist_of_registries_is_strict_and_replaces_the_blocklist() {
-    let guard = SkillProvenanceGuard::new().with_trusted_registries(strings([
+    let guard = SkillProvenanceGuard::new().with_trusted_registries([
         "ClawdHub.com.",
         "internal.corp:5000",
         "ghcr.io/org",
         "реестр.example",
-        "",
-        "not a host",
-    ]));
+    ]);
+    let guard = guard.unwrap();
     for registry in [
         "clawdhub.com",
         "https://CLAWDHUB.com/x",
@@ -288,7 +283,7 @@ fn an_allowlist_of_registries_is_strict_and_replaces_the_blocklist() {
         check(&guard, &with("registry", json!(registry)), SkillRisk::High, &[&finding]);
     }
 
-    let nothing = SkillProvenanceGuard::new().with_trusted_registries([]);
+    let nothing = SkillProvenanceGuard::new().with_trusted_registries([""; 0]).unwrap();
     let finding = "Skill loaded from untrusted registry: github.com (not in explicit allowlist)";
     check(&nothing, &documented(), SkillRisk::High, &[finding]);
 }
@@ -402,9 +397,8 @@ fn a_source_url_in_disguise_is_never_trusted() {
 #[test]
 fn trusted_domains_are_added_to_the_built_in_ones() {
     let guard = SkillProvenanceGuard::new()
-        .with_trusted_domains(strings(["Internal.Corp.", "https://git.example.org", "10.0.0.5"]))
-        // The Python implementation trusts a URL without any host for the sake of the first.
-        .with_trusted_domains(strings([".", "", "port.example:1", "path.example/x", "ü.example"]));
+        .with_trusted_domains(["Internal.Corp.", "https://git.example.org", "10.0.0.5"])
+        .unwrap();
     for url in [
         "https://internal.corp/skill",
         "https://a.b.internal.corp/skill",
@@ -429,6 +423,26 @@ fn trusted_domains_are_added_to_the_built_in_ones() {
         SkillRisk::Medium,
         &["Source URL host 'xn--tda.example' is internationalised — possible look-alike"],
     );
+}
+
+#[test]
+fn an_entry_that_would_cover_nothing_is_refused() {
+    let new = SkillProvenanceGuard::new;
+    for entry in ["", "not a host", "https://", "user@github.com", "github.com\\x"] {
+        let error = new().with_trusted_registries(["github.com", entry]).unwrap_err();
+        assert_eq!(error.entry(), entry);
+        let expected = format!("'{entry}' names no host, for example registry.example.org");
+        assert_eq!(error.to_string(), expected);
+    }
+    // The Python implementation trusts a URL without any host for the sake of the first.
+    for entry in [".", "", "port.example:1", "path.example/x", "ü.example"] {
+        let error = new().with_trusted_domains(["example.org", entry]).unwrap_err();
+        assert_eq!(error.entry(), entry);
+        let expected = format!("'{entry}' is not simply a host in ASCII, for example example.org");
+        assert_eq!(error.to_string(), expected);
+    }
+    let error = new().with_trusted_domains(["x\ny\u{1b}"]).unwrap_err();
+    assert!(error.to_string().starts_with(r"'x\ny\u{1b}' "), "{error}");
 }
 
 #[test]

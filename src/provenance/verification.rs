@@ -8,6 +8,7 @@ use super::finding::{Finding, excerpt};
 
 /// What is to be said about one skill. Serialises to the documented fields.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct SkillVerification {
     /// Whether all checks passed.
     pub verified: bool,
@@ -25,7 +26,7 @@ pub struct SkillVerification {
 
 impl SkillVerification {
     /// The name as it may be shown: on one line, and not too long.
-    pub(crate) fn shown_name(&self) -> String {
+    pub fn shown_name(&self) -> String {
         excerpt(&self.skill_name)
     }
 
@@ -86,6 +87,7 @@ impl fmt::Display for SkillStatus {
 /// How bad the worst finding is; the worst is the greatest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum SkillRisk {
     /// Nothing was found.
     None,
