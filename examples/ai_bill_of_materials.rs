@@ -1,17 +1,14 @@
-//! Tells which model, engines and tools had a part in a result.
+//! Says which model, engines and tools had a part in a result.
 //!
 //! `cargo run --example ai_bill_of_materials`
 
 #![expect(clippy::print_stdout, reason = "an example shows what it makes")]
 
-use qwed_mcp::AiBomGenerator;
+use qwed_mcp::AiBom;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let bom = AiBomGenerator::generate_manifest(
-        "gpt-4o",
-        &["qwed_tax.TaxVerifier", "qwed_legal.FairnessGuard"],
-        &["execute_python_code"],
-    )?;
+    let engines = ["qwed_tax.TaxVerifier", "qwed_legal.FairnessGuard"];
+    let bom = AiBom::from_names("gpt-4o", engines, ["execute_python_code"])?;
     println!("{}", serde_json::to_string_pretty(&bom)?);
     assert_eq!(bom.compliance, "QWED_AI_SPM_v1");
     // The Python implementation has the same hash for the same names.

@@ -67,7 +67,7 @@ mod transport;
 #[doc = include_str!("../README.md")]
 pub struct Readme;
 
-pub use aibom::AiBomGenerator;
+pub use aibom::{AiBom, AiBomGenerator};
 pub use config::AdminGate;
 pub use gateway::{
     DecisionRecord, ErrorCode, RiskBasedExecutionGateway, RiskLevel, Status, VerificationId,

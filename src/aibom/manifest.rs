@@ -8,70 +8,25 @@ use thiserror::Error;
 
 use crate::canonical_json::canonical_json;
 
-/// What every manifest says of itself.
+/// The compliance profile that every manifest names.
 pub const COMPLIANCE: &str = "QWED_AI_SPM_v1";
 
-/// Makes bills of materials from names.
-///
-/// ```
-/// use qwed_mcp::aibom::AiBomGenerator;
-///
-/// let bom = AiBomGenerator::generate_manifest(
-///     "gpt-4o",
-///     &["qwed_tax.TaxVerifier", "qwed_legal.FairnessGuard"],
-///     &["execute_python_code"],
-/// )
-/// .unwrap();
-/// assert_eq!(bom.compliance, "QWED_AI_SPM_v1");
-/// assert_eq!(
-///     bom.manifest_hash,
-///     "98daf7bf6397564badbc301b8bba40335872f3a7b13a691186da5d8f33af1c9e"
-/// );
-/// ```
-#[derive(Debug, Clone, Copy, Default)]
-pub struct AiBomGenerator;
-
-/// Why there is no bill.
+/// The reason why there is no bill.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum AiBomError {
-    /// A bill that names no model says nothing.
+    /// The name of the model is empty.
     #[error("llm_model must be a non-empty string")]
     EmptyModel,
 }
 
-impl AiBomGenerator {
-    /// The bill of the model, the verification engines and the MCP tools of these names, in their
-    /// order.
-    ///
-    /// # Errors
-    ///
-    /// If the name of the model is empty.
-    pub fn generate_manifest<S: AsRef<str>>(
-        llm_model: &str,
-        qwed_engines_used: &[S],
-        mcp_tools_used: &[S],
-    ) -> Result<AiBom, AiBomError> {
-        if llm_model.is_empty() {
-            return Err(AiBomError::EmptyModel);
-        }
-        let all = |names: &[S], kind| {
-            names.iter().map(|name| Component::new(name.as_ref(), kind)).collect()
-        };
-        Ok(AiBom::new(Components {
-            models: vec![Component::new(llm_model, ComponentType::Generator)],
-            verification_engines: all(qwed_engines_used, ComponentType::QwedDeterministic),
-            mcp_tools: all(mcp_tools_used, ComponentType::ActionExecution),
-            runtime: Vec::new(),
-        }))
-    }
-}
-
 /// An AI bill of materials. Serialises to the documented fields.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct AiBom {
-    /// When it was made: ISO 8601, UTC, to the microsecond.
+    /// The time at which it was made: ISO 8601, UTC, to the microsecond.
     pub timestamp: String,
-    /// What had a part.
+    /// The parts of the pipeline.
     pub components: Components,
     /// [`COMPLIANCE`].
     pub compliance: &'static str,
@@ -83,6 +38,7 @@ pub struct AiBom {
 
 /// The parts of a pipeline.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Components {
     /// The models that wrote the scripts.
     pub models: Vec<Component>,
@@ -90,17 +46,18 @@ pub struct Components {
     pub verification_engines: Vec<Component>,
     /// The tools that were called.
     pub mcp_tools: Vec<Component>,
-    /// What they ran in; only in the bill of a session.
+    /// The programs that they ran in; only in the bill of a session.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub runtime: Vec<Component>,
 }
 
-/// One part.
+/// One part of a pipeline.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+#[non_exhaustive]
 pub struct Component {
     /// Its name: a model, an importable name such as `qwed_legal.FairnessGuard`, a tool, a program.
     pub name: String,
-    /// What part it had.
+    /// Its part.
     #[serde(rename = "type")]
     pub kind: ComponentType,
     /// The Python distribution that brought it, where that is known.
@@ -111,9 +68,10 @@ pub struct Component {
     pub version: Option<String>,
 }
 
-/// What part a component had.
+/// The part that a component had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum ComponentType {
     /// A model.
     Generator,
@@ -130,8 +88,9 @@ pub enum ComponentType {
 }
 
 impl Component {
-    pub(super) fn new(name: &str, kind: ComponentType) -> Self {
-        Self { name: name.to_owned(), kind, distribution: None, version: None }
+    /// Returns a component of which only the name is known.
+    pub fn new(name: impl Into<String>, kind: ComponentType) -> Self {
+        Self { name: name.into(), kind, distribution: None, version: None }
     }
 
     pub(super) fn with_version(self, version: Option<String>) -> Self {
@@ -140,7 +99,44 @@ impl Component {
 }
 
 impl AiBom {
-    /// The bill of these parts, made now.
+    /// Returns the bill of the model, the verification engines and the MCP tools of these names, in
+    /// their order.
+    ///
+    /// # Errors
+    ///
+    /// If the name of the model is empty.
+    ///
+    /// ```
+    /// use qwed_mcp::AiBom;
+    ///
+    /// let engines = ["qwed_tax.TaxVerifier", "qwed_legal.FairnessGuard"];
+    /// let bom = AiBom::from_names("gpt-4o", engines, ["execute_python_code"]).unwrap();
+    /// assert_eq!(bom.compliance, "QWED_AI_SPM_v1");
+    /// assert_eq!(
+    ///     bom.manifest_hash,
+    ///     "98daf7bf6397564badbc301b8bba40335872f3a7b13a691186da5d8f33af1c9e"
+    /// );
+    /// ```
+    pub fn from_names(
+        model: impl Into<String>,
+        engines: impl IntoIterator<Item = impl Into<String>>,
+        tools: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Result<Self, AiBomError> {
+        let model = Component::new(model, ComponentType::Generator);
+        if model.name.is_empty() {
+            return Err(AiBomError::EmptyModel);
+        }
+        let engine = |name| Component::new(name, ComponentType::QwedDeterministic);
+        let tool = |name| Component::new(name, ComponentType::ActionExecution);
+        Ok(Self::new(Components {
+            models: vec![model],
+            verification_engines: engines.into_iter().map(engine).collect(),
+            mcp_tools: tools.into_iter().map(tool).collect(),
+            runtime: Vec::new(),
+        }))
+    }
+
+    /// Returns the bill of these parts, made now.
     pub fn new(components: Components) -> Self {
         let hashed = json!({ "components": components, "compliance": COMPLIANCE });
         let digest = Sha256::digest(canonical_json(&hashed));
@@ -150,5 +146,24 @@ impl AiBom {
             compliance: COMPLIANCE,
             manifest_hash: hex::encode(digest),
         }
+    }
+}
+
+/// The name of [`AiBom::from_names`] in the documents.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AiBomGenerator;
+
+impl AiBomGenerator {
+    /// Calls [`AiBom::from_names`].
+    ///
+    /// # Errors
+    ///
+    /// If the name of the model is empty.
+    pub fn generate_manifest(
+        llm_model: impl Into<String>,
+        qwed_engines_used: impl IntoIterator<Item = impl Into<String>>,
+        mcp_tools_used: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Result<AiBom, AiBomError> {
+        AiBom::from_names(llm_model, qwed_engines_used, mcp_tools_used)
     }
 }

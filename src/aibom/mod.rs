@@ -1,8 +1,8 @@
 //! The AI bill of materials: which model, verification engines and tools had a part in a result.
 //!
-//! [`AiBomGenerator`] makes one from names, as the Python implementation does, with the same hash.
-//! `Session` takes note of what a server really used, and writes the bill of that. Either can be
-//! told as `CycloneDX` too.
+//! [`AiBom::from_names`] makes one from names, as the Python implementation does, with the same hash.
+//! In the server, `Session` takes note of what is really used, and writes the bill of that. Either
+//! can be written as `CycloneDX` too.
 //!
 //! Of the crate it uses canonical JSON only.
 

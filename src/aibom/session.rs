@@ -206,3 +206,6 @@ fn add(names: &mut BTreeSet<String>, name: &str) {
 fn shortened(name: &str) -> String {
     name.chars().take(NAME_CHARS_MAX).collect()
 }
+
+#[cfg(test)]
+mod tests;

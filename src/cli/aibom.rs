@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 
-use crate::aibom::{AiBomGenerator, Session};
+use crate::aibom::{AiBom, Session};
 
 #[derive(Debug, Args)]
 pub(super) struct Options {
@@ -37,7 +37,7 @@ enum Format {
 /// Prints the bill of what the options name.
 pub(super) fn print(options: &Options) -> anyhow::Result<ExitCode> {
     let Options { llm_model, engines, tools, format } = options;
-    let bom = match AiBomGenerator::generate_manifest(llm_model, engines, tools) {
+    let bom = match AiBom::from_names(llm_model, engines, tools) {
         Ok(bom) => bom,
         Err(error) => {
             tracing::error!("{error}: name one with --llm-model");
