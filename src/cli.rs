@@ -23,7 +23,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
 use crate::aibom::Session;
-use crate::config::Settings;
+use crate::config::{self, Settings};
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 use crate::executor::WarmExecutor;
 use crate::executor::{Executor, OneShotExecutor, Untrusted, orphans, secrecy};
@@ -133,7 +133,7 @@ enum Format {
 /// Carries out the command line, and returns the exit code of the process.
 pub fn run() -> ExitCode {
     let command = CommandLine::parse().command.unwrap_or(Command::Serve);
-    logging::start();
+    logging::start(&config::log_filter());
     let result = match command {
         Command::Serve => serve_client(),
         Command::Run { file } => run_script(&file),

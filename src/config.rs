@@ -1,7 +1,8 @@
 //! The environment as typed settings, read once at start.
 //!
-//! Nothing else in the crate reads `QWED_*` variables. A value that cannot be used never stops the
-//! server: the default is taken and a [`SettingsWarning`] says so, as the documents ask for.
+//! Nothing else in the crate reads variables that set up the program. A value that cannot be used
+//! never stops the server: the default is taken and a [`SettingsWarning`] says so, as the documents
+//! ask for.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,22 +12,23 @@ use thiserror::Error;
 
 use crate::secret::Secret;
 
-/// What a background job may take when the admin says nothing else.
-pub const BACKGROUND_TIMEOUT_DEFAULT: Duration = Duration::from_secs(120);
+/// The time that a background job may take when the admin says nothing else.
+const BACKGROUND_TIMEOUT_DEFAULT: Duration = Duration::from_secs(120);
 /// The ceiling of `QWED_MCP_BACKGROUND_TIMEOUT`: above it a job could hold a slot for hours.
-pub const BACKGROUND_TIMEOUT_MAX: Duration = Duration::from_secs(600);
-/// What a synchronous run may take: below the 60 s after which common MCP clients give up.
-pub const SYNC_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a job is kept after its last change.
-pub const JOB_TTL: Duration = Duration::from_secs(3600);
+const BACKGROUND_TIMEOUT_MAX: Duration = Duration::from_secs(600);
+/// The time that a synchronous run may take: below the 60 s after which common MCP clients give up.
+const SYNC_TIMEOUT: Duration = Duration::from_secs(30);
+/// The time for which a job is kept after its last change.
+const JOB_TTL: Duration = Duration::from_secs(3600);
 /// The ceiling of `QWED_MCP_SYNC_CONCURRENCY`: more interpreters than this only fight for the CPU.
-pub const SYNC_CONCURRENCY_MAX: usize = 64;
+const SYNC_CONCURRENCY_MAX: usize = 64;
+const SYNC_CONCURRENCY_DEFAULT: usize = 1;
 
-/// How long warm interpreters are kept without a call.
+/// The time for which warm interpreters are kept without a call.
 const WARM_IDLE_DEFAULT: Duration = Duration::from_secs(1800);
 
-/// What verifications use. What is not installed is left out. Not `qwed_sdk`: with what it loads, a
-/// fork takes twice as long.
+/// The modules that verifications use; those that are not installed are left out. Without
+/// `qwed_sdk`: with all that it loads, a fork takes twice as long.
 const PRELOAD_DEFAULT: &str = "
     abc argparse ast base64 bisect calendar cmath collections collections.abc contextlib copy csv
     dataclasses datetime decimal enum fractions functools hashlib heapq inspect io itertools json
@@ -35,15 +37,15 @@ const PRELOAD_DEFAULT: &str = "
     numpy sympy z3 qwed_legal qwed_finance qwed_ucp qwed_new
 ";
 
-/// What a run may have of memory when the admin says nothing else, in MiB: enough for `SymPy`, Z3 and
-/// `NumPy` together, six times over.
-pub const MEMORY_MB_DEFAULT: u64 = 1024;
+/// The memory of a run when the admin says nothing else, in MiB: enough for `SymPy`, Z3 and `NumPy`
+/// together, six times over.
+pub(crate) const MEMORY_MB_DEFAULT: u64 = 1024;
 /// The floor of `QWED_MCP_MEMORY_MB`: less is not enough to import the verification libraries.
-pub const MEMORY_MB_MIN: u64 = 128;
+pub(crate) const MEMORY_MB_MIN: u64 = 128;
 /// The ceiling of `QWED_MCP_MEMORY_MB`: a TiB.
-pub const MEMORY_MB_MAX: u64 = 1024 * 1024;
+pub(crate) const MEMORY_MB_MAX: u64 = 1024 * 1024;
 
-/// Whether the admin allows this server to run code at all (`QWED_MCP_TRUSTED_CODE_EXECUTION`).
+/// The admin's permission to run code at all (`QWED_MCP_TRUSTED_CODE_EXECUTION`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AdminGate {
     /// Verified code runs.
@@ -52,8 +54,9 @@ pub enum AdminGate {
     Closed,
 }
 
-/// Which sandbox the admin asks for (`QWED_MCP_SANDBOX`). Where it cannot be had, nothing runs.
+/// The sandbox that the admin asks for (`QWED_MCP_SANDBOX`). Where it is unavailable, nothing runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SandboxMode {
     /// All layers (tier 3), or where there are no namespaces all others (tier 2). The default.
     Required,
@@ -61,37 +64,37 @@ pub enum SandboxMode {
     Strict,
     /// Whatever of the sandbox this machine has, at least the filter of system calls (tier 1).
     Degraded,
-    /// None: scripts have the rights of the server's user.
+    /// No sandbox: scripts have the rights of the server's user.
     Off,
 }
 
-/// Whether code is analysed before it runs. Only tests of what contains the code turn it off, and
-/// only debug builds let them.
+/// The analysis of code before it runs. Only tests of the sandbox turn it off, and only debug builds
+/// let them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CodeAnalysis {
+pub(crate) enum CodeAnalysis {
     /// Always, in release builds.
     On,
     /// `QWED_MCP_TEST_UNCHECKED_CODE` is set.
     Off,
 }
 
-/// Parts of the kernel that are taken as missing. Nothing, but in tests of what happens then, and
-/// only debug builds let them.
+/// Parts of the kernel that are taken as missing: none but in tests, and only debug builds let them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "facts, not states")]
-pub struct KernelLacks {
+pub(crate) struct KernelLacks {
     /// No namespaces can be created.
-    pub namespaces: bool,
+    pub(crate) namespaces: bool,
     /// There is no Landlock.
-    pub landlock: bool,
+    pub(crate) landlock: bool,
     /// The file tree of a run cannot be laid out, for no reason that is known.
-    pub file_tree: bool,
+    pub(crate) file_tree: bool,
     /// No control group can be made.
-    pub control_groups: bool,
+    pub(crate) control_groups: bool,
 }
 
 /// Everything the admin can set, parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Settings {
     /// `QWED_MCP_TRUSTED_CODE_EXECUTION`.
     pub admin_gate: AdminGate,
@@ -102,18 +105,19 @@ pub struct Settings {
     /// Files and folders that scripts may read besides Python's own (`QWED_MCP_READ_PATHS`,
     /// separated by colons).
     pub read_paths: Vec<PathBuf>,
-    /// Whether code is analysed before it runs.
-    pub code_analysis: CodeAnalysis,
+    /// The analysis of code before it runs.
+    pub(crate) code_analysis: CodeAnalysis,
     /// Parts of the kernel that tests pretend are missing.
-    pub kernel_lacks: KernelLacks,
-    /// Whether other processes of the user may look into this one. No, but in tests that do
+    pub(crate) kernel_lacks: KernelLacks,
+    /// True if other processes of the user may look into this one: only in tests that do
     /// (`QWED_MCP_TEST_DUMPABLE`), and only debug builds let them.
-    pub dumpable: bool,
+    pub(crate) dumpable: bool,
     /// `QWED_MCP_PYTHON`: an interpreter's path, or a name that is looked up on `PATH`.
     pub python: Option<OsString>,
-    /// Whether interpreters are kept warm (`QWED_MCP_WARM`).
+    /// True if interpreters are kept warm (`QWED_MCP_WARM`).
     pub warm: bool,
-    /// How long they are kept without a call (`QWED_MCP_WARM_IDLE_SECONDS`); None is for ever.
+    /// The time for which they are kept without a call (`QWED_MCP_WARM_IDLE_SECONDS`); `None` is for
+    /// ever.
     pub warm_idle: Option<Duration>,
     /// The modules that warm interpreters have loaded (`QWED_MCP_PRELOAD`, separated by commas).
     pub preload: Vec<String>,
@@ -123,7 +127,7 @@ pub struct Settings {
     pub skill_manifest: Option<PathBuf>,
     /// `QWED_MCP_AIBOM`: where the bill of materials of the session goes when it ends.
     pub aibom: Option<PathBuf>,
-    /// `QWED_MCP_LLM_MODEL`: the model that calls, where the client does not tell.
+    /// `QWED_MCP_LLM_MODEL`: the model that calls, where the client names none.
     pub llm_model: Option<String>,
     /// `QWED_MCP_DATA_DIR`: where tokens, audit log and artifacts of governed tools are.
     pub data_dir: Option<PathBuf>,
@@ -133,52 +137,66 @@ pub struct Settings {
     pub auth_token: Option<Secret>,
     /// `QWED_MCP_AUTH_TOKEN_FILE`: the file that has it in place of the variable.
     pub auth_token_file: Option<PathBuf>,
-    /// How many synchronous runs may go on at once (`QWED_MCP_SYNC_CONCURRENCY`).
+    /// The most synchronous runs at once (`QWED_MCP_SYNC_CONCURRENCY`).
     pub sync_concurrency: usize,
-    /// What one synchronous run may take, counted from its start.
-    pub sync_timeout: Duration,
-    /// What one background job may take, counted from its start (`QWED_MCP_BACKGROUND_TIMEOUT`).
+    /// The time that one synchronous run may take, counted from its start.
+    pub(crate) sync_timeout: Duration,
+    /// The time that one background job may take, counted from its start
+    /// (`QWED_MCP_BACKGROUND_TIMEOUT`).
     pub background_timeout: Duration,
-    /// How long a job is kept after its last change.
-    pub job_ttl: Duration,
+    /// The time for which a job is kept after its last change.
+    pub(crate) job_ttl: Duration,
 }
 
-/// A variable whose value is not used, and what is used instead.
+/// A variable whose value is unusable or dangerous, and the consequence.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum SettingsWarning {
     /// Not a positive finite number.
-    #[error("QWED_MCP_BACKGROUND_TIMEOUT is not a positive number of seconds; using 120")]
+    #[error(
+        "QWED_MCP_BACKGROUND_TIMEOUT is not a positive number of seconds; using {}",
+        BACKGROUND_TIMEOUT_DEFAULT.as_secs()
+    )]
     BackgroundTimeout,
     /// Not an integer within the bounds.
-    #[error("QWED_MCP_SYNC_CONCURRENCY is not a whole number from 1 to 64; using 1")]
+    #[error(
+        "QWED_MCP_SYNC_CONCURRENCY is not a whole number from 1 to {SYNC_CONCURRENCY_MAX}; using \
+         {SYNC_CONCURRENCY_DEFAULT}"
+    )]
     SyncConcurrency,
     /// Not one of the documented words.
     #[error(
         "QWED_MCP_SANDBOX is none of required, strict, degraded and off; taking it as required"
     )]
     Sandbox,
-    /// The admin takes less than the sandbox.
+    /// The admin accepts less than the sandbox.
     #[error(
         "QWED_MCP_SANDBOX=degraded: where parts of the kernel sandbox are missing, scripts run \
          without them"
     )]
     SandboxDegraded,
-    /// The admin takes no sandbox.
+    /// The admin wants no sandbox.
     #[error("QWED_MCP_SANDBOX=off: scripts run with all rights of the server's user")]
     SandboxOff,
     /// Not one of the documented words.
     #[error("QWED_MCP_WARM is neither on nor off; taking it as on")]
     Warm,
     /// Not an integer.
-    #[error("QWED_MCP_WARM_IDLE_SECONDS is not a whole number; using 1800")]
+    #[error(
+        "QWED_MCP_WARM_IDLE_SECONDS is not a whole number; using {}",
+        WARM_IDLE_DEFAULT.as_secs()
+    )]
     WarmIdle,
-    /// Something in the list is no module's name.
+    /// An entry of the list is not the name of a module.
     #[error(
         "QWED_MCP_PRELOAD is not a list of module names with commas between them; using the default"
     )]
     Preload,
     /// Not an integer within the bounds.
-    #[error("QWED_MCP_MEMORY_MB is not a whole number from 128 to 1048576; using 1024")]
+    #[error(
+        "QWED_MCP_MEMORY_MB is not a whole number from {MEMORY_MB_MIN} to {MEMORY_MB_MAX}; using \
+         {MEMORY_MB_DEFAULT}"
+    )]
     Memory,
 }
 
@@ -188,7 +206,7 @@ impl Settings {
         Self::from_lookup(|name| std::env::var_os(name))
     }
 
-    /// Reads the settings from `lookup`, which gives a variable's value by its name.
+    /// Reads the settings from `lookup`, which returns a variable's value by its name.
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<OsString>) -> (Self, Vec<SettingsWarning>) {
         let mut warnings = Vec::new();
         let mut warn = |warning| warnings.push(warning);
@@ -237,6 +255,16 @@ impl Settings {
         };
         (settings, warnings)
     }
+}
+
+/// Reads the filter of the log, which is wanted before the other settings (`QWED_MCP_LOG`).
+pub(crate) fn log_filter() -> String {
+    std::env::var("QWED_MCP_LOG").unwrap_or_default()
+}
+
+/// Returns true if the user wants text without colours (`NO_COLOR`, see <https://no-color.org>).
+pub(crate) fn no_colours() -> bool {
+    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
 }
 
 fn admin_gate(value: Option<&str>) -> AdminGate {
@@ -322,13 +350,13 @@ fn preload(value: Option<OsString>, warn: &mut impl FnMut(SettingsWarning)) -> V
 
 fn sync_concurrency(value: Option<&str>, warn: &mut impl FnMut(SettingsWarning)) -> usize {
     let Some(value) = value.filter(|value| !value.trim().is_empty()) else {
-        return 1;
+        return SYNC_CONCURRENCY_DEFAULT;
     };
     if let Ok(count @ 1..=SYNC_CONCURRENCY_MAX) = value.trim().parse() {
         count
     } else {
         warn(SettingsWarning::SyncConcurrency);
-        1
+        SYNC_CONCURRENCY_DEFAULT
     }
 }
 

@@ -15,7 +15,7 @@
 //! ```
 //!
 //! A `tools/call` is read from top to bottom in `server::call`. The gateway is the only
-//! one that makes a [`Grant`], and the executor takes nothing else. Where there is a policy file, the
+//! one that makes a `Grant`, and the executor takes nothing else. Where there is a policy file, the
 //! call of a governed tool goes from `server` to `governance::call` instead, and what that clears to the
 //! same executor.
 //!
@@ -37,7 +37,7 @@
 //! | [`provenance`] | whether a skill manifest may be trusted |
 //! | [`aibom`] | which model, engines and tools had a part: the AI bill of materials |
 //! | `folder` | folders that scripts write into, listed, read and removed by descriptors |
-//! | [`config`], [`logging`] | the environment as typed settings; logs to stderr |
+//! | [`config`], `logging` | the environment as typed settings; logs to stderr |
 //!
 //! # As a library
 //!
@@ -46,6 +46,7 @@
 
 pub mod aibom;
 mod canonical_json;
+#[doc(hidden)]
 pub mod cli;
 pub mod config;
 mod executor;
@@ -53,7 +54,7 @@ mod folder;
 pub mod gateway;
 mod governance;
 mod jobs;
-pub mod logging;
+mod logging;
 pub mod provenance;
 mod runs;
 pub mod safety;

@@ -11,9 +11,9 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// Starts logging. A filter that does not parse is answered with a warning and the default.
-pub fn start() {
-    let wanted = std::env::var("QWED_MCP_LOG").unwrap_or_default();
+/// Starts logging with this filter. One that does not parse is answered with a warning and the
+/// default.
+pub(crate) fn start(wanted: &str) {
     let parsed = match wanted.trim() {
         "" => Ok(Targets::new()),
         filter => filter.parse::<Targets>(),
@@ -42,7 +42,7 @@ pub fn start() {
     }
 }
 
-/// An error with what caused it, to the last cause, on one line.
+/// An error with its causes, to the last one, on one line.
 pub(crate) struct Causes<'a>(pub(crate) &'a (dyn Error + 'static));
 
 impl fmt::Display for Causes<'_> {
@@ -50,11 +50,11 @@ impl fmt::Display for Causes<'_> {
         let mut text = self.0.to_string();
         let mut next = self.0.source();
         while let Some(cause) = next {
-            let told = cause.to_string();
-            // Some say it themselves.
-            if !text.ends_with(&told) {
+            let shown = cause.to_string();
+            // Some have it in their own text.
+            if !text.ends_with(&shown) {
                 text.push_str(": ");
-                text.push_str(&told);
+                text.push_str(&shown);
             }
             next = cause.source();
         }
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_is_told_with_all_its_causes() {
+    fn an_error_is_shown_with_all_its_causes() {
         #[derive(Debug, thiserror::Error)]
         #[error("{text}")]
         struct Failure {

@@ -11,6 +11,7 @@ use anyhow::Context as _;
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
+use crate::config::no_colours;
 use crate::safety::{self, Analysis, Finding, Severity};
 
 /// The form of the output.
@@ -63,8 +64,7 @@ fn analyze(file: &Path) -> anyhow::Result<Analysis> {
 }
 
 fn has_colours() -> bool {
-    let is_unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    io::stdout().is_terminal() && !is_unwanted
+    io::stdout().is_terminal() && !no_colours()
 }
 
 fn as_text(checked: &[Checked], has_colours: bool) -> String {

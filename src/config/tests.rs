@@ -1,4 +1,4 @@
-//! How each variable is read.
+//! Tests of how each variable is read.
 
 use super::*;
 
@@ -159,4 +159,25 @@ fn an_empty_data_folder_is_none() {
         assert_eq!(settings.data_dir, expected.map(PathBuf::from));
         assert_eq!(warnings, []);
     }
+}
+
+#[test]
+fn warnings_say_what_is_used_instead() {
+    let variables = [
+        ("QWED_MCP_BACKGROUND_TIMEOUT", "x"),
+        ("QWED_MCP_SYNC_CONCURRENCY", "x"),
+        ("QWED_MCP_WARM_IDLE_SECONDS", "x"),
+        ("QWED_MCP_MEMORY_MB", "x"),
+    ];
+    let mut texts: Vec<_> = read(&variables).1.iter().map(ToString::to_string).collect();
+    texts.sort();
+    assert_eq!(
+        texts,
+        [
+            "QWED_MCP_BACKGROUND_TIMEOUT is not a positive number of seconds; using 120",
+            "QWED_MCP_MEMORY_MB is not a whole number from 128 to 1048576; using 1024",
+            "QWED_MCP_SYNC_CONCURRENCY is not a whole number from 1 to 64; using 1",
+            "QWED_MCP_WARM_IDLE_SECONDS is not a whole number; using 1800",
+        ]
+    );
 }

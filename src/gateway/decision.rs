@@ -125,6 +125,7 @@ pub enum RiskLevel {
 
 /// The reason of a blocked call: `QWED-MCP-RISK-001` to `-009`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub enum ErrorCode {
     /// The tool is not in the policy table.
     #[serde(rename = "QWED-MCP-RISK-001")]
