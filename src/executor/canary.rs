@@ -123,8 +123,8 @@ impl Canary {
         Ok(canary)
     }
 
-    /// The attempts that worked and must not have; `output` is what the script printed. None if it
-    /// says nothing of the kind: the script did not come to its end.
+    /// Returns the attempts that worked and must not have; `output` is the script's. `None` if it is no
+    /// list of attempts: the script did not run to its end.
     pub(super) fn escapes(tier: Tier, output: &str) -> Option<Vec<String>> {
         let mut opened: Vec<String> = serde_json::from_str(output).ok()?;
         opened.retain(|way| !known_gaps(tier).contains(&way.as_str()));

@@ -27,7 +27,7 @@ use super::{OneShotExecutor, ProjectRun, RunError, RunLimits};
 pub(crate) struct Contained {
     pub(super) interpreter: Interpreter,
     pub(crate) plan: Plan,
-    /// Better tiers that could not be had, best one first, and why not.
+    /// Better tiers that are unavailable, best one first, and why.
     pub(super) passed_over: Vec<(Tier, Obstacle)>,
     /// The last workspace of which nothing is in the interpreter: that takes a hundred looks.
     outside_of: Arc<Mutex<Option<UntrustedFolder>>>,
@@ -169,10 +169,10 @@ impl Contained {
     pub(super) fn ready(&self) -> Ready {
         let is_expected = self.passed_over.iter().all(|(_, obstacle)| obstacle.is_expected());
         // The fault, where there is one.
-        let told = self.passed_over.iter().find(|(_, obstacle)| !obstacle.is_expected());
-        let told = told.or(self.passed_over.first());
+        let reason = self.passed_over.iter().find(|(_, obstacle)| !obstacle.is_expected());
+        let reason = reason.or(self.passed_over.first());
         let step_down =
-            told.map(|(_, obstacle)| StepDown { reason: obstacle.for_clients(), is_expected });
+            reason.map(|(_, obstacle)| StepDown { reason: obstacle.for_clients(), is_expected });
         Ready { tier: self.plan.tier, step_down }
     }
 }
@@ -187,8 +187,8 @@ pub(super) struct Containment {
     memory_mb: u64,
     kernel_lacks: KernelLacks,
     found: OnceCell<Contained>,
-    /// The last reason why there is nothing that was logged.
-    told: Mutex<String>,
+    /// The last failure that was logged.
+    logged: Mutex<String>,
 }
 
 impl Containment {
@@ -200,7 +200,7 @@ impl Containment {
             memory_mb: settings.memory_mb,
             kernel_lacks: settings.kernel_lacks,
             found: OnceCell::new(),
-            told: Mutex::default(),
+            logged: Mutex::default(),
         }
     }
 
@@ -224,11 +224,11 @@ impl Containment {
                 for tier in acceptable_tiers(self.mode) {
                     match self.try_tier(*tier, interpreter, executor).await {
                         Ok(contained) => {
-                            tell_of_step_down(*tier, &tried);
+                            log_step_down(*tier, &tried);
                             return Ok(Contained { passed_over: tried, ..contained });
                         }
                         Err(obstacle) => {
-                            tracing::debug!(%tier, ?obstacle, "not to be had");
+                            tracing::debug!(%tier, ?obstacle, "tier unavailable");
                             tried.push((*tier, obstacle));
                         }
                     }
@@ -237,18 +237,18 @@ impl Containment {
                     }
                 }
                 let missing = SandboxUnavailable { mode: self.mode, tried };
-                self.tell_of_failure(missing.for_admin());
+                self.log_failure(missing.for_admin());
                 Err(missing.into())
             })
             .await
     }
 
     /// Logs why no code can run, once for each reason.
-    fn tell_of_failure(&self, reason: String) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if *told != reason {
+    fn log_failure(&self, reason: String) {
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        if *logged != reason {
             tracing::error!("no code can run: {reason}");
-            *told = reason;
+            *logged = reason;
         }
     }
 
@@ -315,12 +315,12 @@ impl Containment {
 }
 
 /// Logs what scripts run in, and what is less about it than there could be.
-fn tell_of_step_down(tier: Tier, passed_over: &[(Tier, Obstacle)]) {
+fn log_step_down(tier: Tier, passed_over: &[(Tier, Obstacle)]) {
     tracing::info!(%tier, "scripts are contained");
     for (better, obstacle) in passed_over {
         let remedy = obstacle.remedy();
         if obstacle.is_expected() {
-            tracing::warn!(remedy, "{better} cannot be had, scripts run at {tier}: {obstacle}");
+            tracing::warn!(remedy, "{better} is unavailable, scripts run at {tier}: {obstacle}");
         } else {
             // With the path that failed, which the text has not.
             tracing::error!(

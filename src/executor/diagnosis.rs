@@ -83,7 +83,7 @@ pub(crate) enum LayerState {
         /// The admin's remedy.
         remedy: Option<String>,
     },
-    /// Nobody knows: it did not come to that, for this reason.
+    /// Unknown: the layer was not tried, for this reason.
     NotTried(&'static str),
 }
 
@@ -120,7 +120,7 @@ impl OneShotExecutor {
             limits: contained.map(|contained| contained.plan.limits),
             control_groups: match tier {
                 // Something has been run, so they were looked for.
-                Some(Tier::T1 | Tier::T2 | Tier::T3) => self.groups().tell(),
+                Some(Tier::T1 | Tier::T2 | Tier::T3) => self.groups().describe(),
                 Some(Tier::Off) => Err("nothing is bounded without a sandbox".to_owned()),
                 None => Err("nothing can run".to_owned()),
             },

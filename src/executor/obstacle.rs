@@ -9,7 +9,7 @@ use crate::sandbox::{self, LaunchError, Layer, PlanError, Tier};
 
 use super::canary::TemporaryFolderError;
 
-/// The sandbox that the admin wants cannot be had here. `Display` is for clients, whose model reads
+/// The error that the sandbox that the admin wants is unavailable here. `Display` is for clients, whose model reads
 /// it: what is missing, and what their admin can do.
 #[derive(Debug)]
 pub(crate) struct SandboxUnavailable {
@@ -19,7 +19,7 @@ pub(crate) struct SandboxUnavailable {
 }
 
 impl SandboxUnavailable {
-    /// The same for the admin: with paths, and with how to do without.
+    /// Returns the same for the admin: with paths, and with the ways to do without.
     pub(crate) fn for_admin(&self) -> String {
         let mut text = format!("{}.", self.reasons(ToString::to_string));
         let remedy = self.tried.iter().find_map(|(_, obstacle)| obstacle.remedy());
@@ -39,7 +39,7 @@ impl SandboxUnavailable {
         text
     }
 
-    /// Each reason once; with its tiers where they differ.
+    /// Returns each reason once; with its tiers where they differ.
     fn reasons(&self, describe: fn(&Obstacle) -> String) -> String {
         let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
         for (tier, obstacle) in &self.tried {
@@ -95,7 +95,7 @@ pub(crate) enum Obstacle {
 }
 
 impl Obstacle {
-    /// The layer that is missing, if it is one.
+    /// Returns the layer that is missing, if it is one.
     pub(super) fn layer(&self) -> Option<Layer> {
         match self {
             Self::Landlock { .. } => Some(Layer::Landlock),
@@ -117,8 +117,8 @@ impl Obstacle {
         }
     }
 
-    /// The same for clients: how a machine or a container is told to allow namespaces is long, and
-    /// nothing for a model.
+    /// Returns the same for clients: the way to allow namespaces on a machine or in a container is long,
+    /// and nothing for a model.
     fn remedy_for_clients(&self) -> Option<&'static str> {
         match self {
             Self::Launch(error) if error.is_without_namespaces() => {
@@ -133,7 +133,7 @@ impl Obstacle {
         }
     }
 
-    /// The same without a path, for clients.
+    /// Returns the same without a path, for clients.
     pub(super) fn for_clients(&self) -> String {
         match self {
             Self::Plan(error) => error.for_clients().to_owned(),

@@ -18,7 +18,7 @@ use super::interpreter::{FindError, Interpreter};
 use super::limits::{END_PATIENCE, REMOVAL_PATIENCE};
 use super::outcome::{Ending, Outcome, Start};
 use super::run_groups::{MemoryBound, RunGroups};
-use super::supervised::{Cause, End, Supervised, outlast, tell_of_removal};
+use super::supervised::{Cause, End, Supervised, log_removal, outlast};
 use super::supervisors::{Listed, Supervisors};
 use super::untrusted::Untrusted;
 use super::{
@@ -34,7 +34,7 @@ pub(crate) struct OneShotExecutor {
     untrusted: Untrusted,
     supervisors: Supervisors,
     groups: Arc<RunGroups>,
-    /// Places for folders whose removal goes on when their run was told of.
+    /// Places for folders whose removal goes on behind the result of their run.
     removals: Arc<Semaphore>,
 }
 
@@ -201,14 +201,14 @@ impl OneShotExecutor {
     /// itself; at most [`REMOVALS_MAX`] of them do, so that disks do not fill up behind them.
     async fn wait_for_removal(&self, mut supervisor: Child, listed: Listed) {
         if let Ok(ended) = timeout(REMOVAL_PATIENCE, supervisor.wait()).await {
-            return tell_of_removal(&ended);
+            return log_removal(&ended);
         }
         tracing::warn!("the folder of a run has so many files that their removal goes on");
         let Ok(place) = Arc::clone(&self.removals).try_acquire_owned() else {
-            return tell_of_removal(&supervisor.wait().await);
+            return log_removal(&supervisor.wait().await);
         };
         tokio::spawn(async move {
-            tell_of_removal(&supervisor.wait().await);
+            log_removal(&supervisor.wait().await);
             drop((listed, place));
         });
     }

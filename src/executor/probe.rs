@@ -94,8 +94,8 @@ pub(super) async fn probe(
         return Err(unusable(ProbeError::InWorkspace));
     }
     let mut command = Command::new(&program);
-    // -I: nothing in the current folder or in PYTHONPATH has a say in which interpreter this is.
-    // -S: nor has what is installed.
+    // -I: nothing in the current folder or in PYTHONPATH changes the answer.
+    // -S: nor does an installed package.
     command.args(["-I", "-S", "-W", "ignore", "-c", PROBE, BOOTSTRAP, FORK_SERVER]);
     let is_withheld = |name: &OsString, value: &OsString| {
         let bytes = name.as_encoded_bytes();

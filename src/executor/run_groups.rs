@@ -2,8 +2,8 @@
 //!
 //! A group that bounds memory counts what nobody else can: everything that the kernel keeps for the
 //! run, at every moment. The watch of `memory` goes on beside it, since its limit is the one that is
-//! told: a group also counts the files of the scratch folder, and so has to allow for them. Where no
-//! such group can be had, the watch is all there is.
+//! documented: a group also counts the files of the scratch folder, and so has to allow for them.
+//! Where no such group is available, the watch is all there is.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -76,17 +76,17 @@ impl RunGroups {
         let search = spawn_blocking(move || {
             found.get_or_init(Place::find);
         });
-        // Where it panics, nothing is found, and `tell` says so.
+        // Where it panics, nothing is found, and `describe` says so.
         let _ = search.await;
     }
 
-    /// Tells what the groups can do, in words, or why there are none that bound memory.
-    pub(super) fn tell(&self) -> Result<String, String> {
+    /// Describes the groups' controllers, or why there are none that bound memory.
+    pub(super) fn describe(&self) -> Result<String, String> {
         if let Some((_, reason)) = &*self.paused() {
             return Err(reason.clone());
         }
         match self.found.get() {
-            Some(Ok(place)) => place.tell(),
+            Some(Ok(place)) => place.describe(),
             Some(Err(reason)) => Err(reason.clone()),
             None => Err("the search for them stopped unexpectedly".to_owned()),
         }
@@ -170,7 +170,7 @@ impl Place {
         ControlGroups::find().map(Self).map_err(|reason| reason.to_string())
     }
 
-    fn tell(&self) -> Result<String, String> {
+    fn describe(&self) -> Result<String, String> {
         let Self(groups) = self;
         if groups.controls().memory {
             return Ok(groups.controls().to_string());

@@ -151,7 +151,7 @@ pub(super) async fn outlast(
     }
     drop(unended);
     tracing::warn!("the processes of a run have ended at last");
-    tell_of_removal(&supervisor.wait().await);
+    log_removal(&supervisor.wait().await);
     drop(listed);
 }
 
@@ -162,8 +162,8 @@ fn go_on(supervisor: Option<u32>) {
     }
 }
 
-/// Tells the log what a supervisor could not remove.
-pub(super) fn tell_of_removal(ended: &std::io::Result<std::process::ExitStatus>) {
+/// Logs that a supervisor could not remove its folder.
+pub(super) fn log_removal(ended: &std::io::Result<std::process::ExitStatus>) {
     if ended.as_ref().is_ok_and(|status| status.code() == Some(LEFT_BEHIND.into())) {
         tracing::error!("the folder of a run could not be removed from the temporary folder");
     }

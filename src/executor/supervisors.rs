@@ -17,7 +17,7 @@ use crate::sandbox::supervisor::{SUPERVISE_ARGUMENT, SWEEP_ARGUMENT};
 /// The interval between two looks at whether a supervisor has ended.
 const END_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The supervisors that live, and what they have not come to an end with.
+/// The supervisors that live, and the runs that do not end.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Supervisors {
     /// Locked while one is started, so that a search for orphans never meets one that is not listed
@@ -122,8 +122,8 @@ impl Drop for Listed {
     }
 }
 
-/// A supervisor that is told what to do by `control`. What it runs has its standard output and
-/// error.
+/// Makes the command of a supervisor that takes its order from `control`. Its run has the supervisor's
+/// standard output and error.
 pub(super) fn supervisor_command(control: OwnedFd) -> std::io::Result<Command> {
     let mut command = Command::new(own_binary()?);
     command.arg(SUPERVISE_ARGUMENT).env_clear().stdin(Stdio::from(control));

@@ -19,37 +19,37 @@ const NAMING_BYTES_MAX: u64 = 64 * 1024;
 /// The most scripts that may be the interpreters of one another (`execve(2)`).
 const SCRIPTS_MAX: usize = 5;
 
-type Tell = dyn Fn() -> Result<Option<PathBuf>, String> + Send + Sync;
+type LookUp = dyn Fn() -> Result<Option<PathBuf>, String> + Send + Sync;
 
-/// Tells which folder that is now: an admin may change it while the server runs.
+/// The source of that folder's current path: an admin may change it while the server runs.
 #[derive(Clone, Default)]
 pub(crate) struct Untrusted {
-    tell: Option<Arc<Tell>>,
+    look_up: Option<Arc<LookUp>>,
 }
 
 impl fmt::Debug for Untrusted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.tell.is_some() { "Untrusted(..)" } else { "Untrusted(none)" })
+        f.write_str(if self.look_up.is_some() { "Untrusted(..)" } else { "Untrusted(none)" })
     }
 }
 
 impl Untrusted {
-    /// The folder that `tell` gives, if any; an error where that cannot be known.
-    pub(crate) fn told_by(
-        tell: impl Fn() -> Result<Option<PathBuf>, String> + Send + Sync + 'static,
+    /// Takes the folder from `look_up`, if there is any; an error where that cannot be known.
+    pub(crate) fn looked_up_by(
+        look_up: impl Fn() -> Result<Option<PathBuf>, String> + Send + Sync + 'static,
     ) -> Self {
-        Self { tell: Some(Arc::new(tell)) }
+        Self { look_up: Some(Arc::new(look_up)) }
     }
 
     /// Returns whether there never is such a folder.
     pub(super) fn is_none(&self) -> bool {
-        self.tell.is_none()
+        self.look_up.is_none()
     }
 
     /// The folder, as it is now.
     pub(super) fn folder(&self) -> Result<Option<UntrustedFolder>, String> {
-        let Some(tell) = &self.tell else { return Ok(None) };
-        let Some(folder) = tell()? else { return Ok(None) };
+        let Some(look_up) = &self.look_up else { return Ok(None) };
+        let Some(folder) = look_up()? else { return Ok(None) };
         // A link to nothing may lead anywhere later.
         let folder = UntrustedFolder::new(&folder)
             .ok_or("workspace.root is not there, or cannot be looked at".to_owned())?;

@@ -53,7 +53,7 @@ pub(crate) enum Layer {
     Identity,
     /// `setrlimit(2)`.
     ResourceLimits,
-    /// `capabilities(7)`: none, and none to be had.
+    /// `capabilities(7)`: none, and no way to gain any.
     Capabilities,
     /// `landlock(7)`.
     Landlock,

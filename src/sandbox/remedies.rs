@@ -12,7 +12,7 @@ struct ForbiddingSetting {
     remedy: &'static str,
 }
 
-/// Known reasons for namespaces to be refused; the first that applies is told.
+/// Known reasons for namespaces to be refused; the first that applies is reported.
 const FORBIDDING_SETTINGS: [ForbiddingSetting; 3] = [
     ForbiddingSetting {
         file: "/proc/sys/kernel/unprivileged_userns_clone",
@@ -33,7 +33,7 @@ const FORBIDDING_SETTINGS: [ForbiddingSetting; 3] = [
     },
 ];
 
-/// Files that tell that this is a container.
+/// Files that mark a container.
 const CONTAINER_MARKS: [&str; 2] = ["/.dockerenv", "/run/.containerenv"];
 
 /// Returns the remedy for `error`: one or two sentences, without a full stop.

@@ -1,7 +1,7 @@
 //! The end of standard input, seen past what is not read yet.
 
-/// Comes back when nobody has the other end of standard input open any more, also while lines that
-/// were sent before wait to be read. Never where the system does not tell.
+/// Returns when nobody has the other end of standard input open any more, also while lines that were
+/// sent before wait to be read. Never returns where the system does not report it.
 pub(crate) async fn input_hung_up() {
     #[cfg(target_os = "linux")]
     if linux::wait().await.is_ok() {

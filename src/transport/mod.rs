@@ -155,11 +155,11 @@ where
             "subscriptions/listen" => is_stateless || (version.is_none() && !self.is_initialized),
             _ => true,
         };
-        // That there is no such version is told first, by rmcp.
+        // rmcp answers first that there is no such version.
         if is_known && !is_there {
             return Err(ProtocolError::method_not_found(id.clone(), request.method()));
         }
-        // What is wrong with the parameters of a custom one is told first, too.
+        // It also answers first what is wrong with the parameters of a custom one.
         let is_free = is_custom
             || matches!(
                 request,

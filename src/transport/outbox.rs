@@ -33,7 +33,7 @@ impl<W> Clone for Outbox<W> {
 }
 
 impl<W: AsyncWrite + Unpin + Send + 'static> Outbox<W> {
-    /// An outbox that tells `events` when the stream cannot be written to.
+    /// Makes an outbox that signals to `events` when the stream cannot be written to.
     pub(super) fn new(writer: W, events: ConnectionEvents) -> Self {
         let sink = Sink { writer, batch: Vec::new(), taken: 0, queued: 0, written: 0, events };
         let sink = Arc::new(Mutex::new(sink));

@@ -141,7 +141,7 @@ fn a_machine_without_namespaces_is_told_of_in_the_log_and_in_meta_only() {
         }
         let log = server.finish();
         assert!(!log.contains("ERROR"), "{log}");
-        let told = format!("T3 cannot be had, scripts run at {tier}: new namespaces");
+        let told = format!("T3 is unavailable, scripts run at {tier}: new namespaces");
         assert_eq!(log.matches(&told).count(), 1, "{log}");
     }
 }

@@ -179,7 +179,7 @@ impl ForkServer {
             return Err(why_it_ended(control, log).await);
         }
         if let Some(log) = log {
-            tokio::spawn(tell(log));
+            tokio::spawn(log_output(log));
         }
         // It says nothing until it is asked for a child.
         let requests = Arc::new(requests.into_inner());
@@ -231,7 +231,7 @@ impl ForkServer {
     }
 }
 
-/// A supervisor that was told nothing yet.
+/// A supervisor without an order yet.
 pub(in crate::executor) struct Started {
     pub(in crate::executor) supervisor: Child,
     pub(in crate::executor) listed: Listed,
@@ -290,7 +290,7 @@ async fn read_bounded(source: impl AsyncRead + Unpin, bytes_max: usize) -> Vec<u
 }
 
 /// Passes on what modules print when they are loaded, and what goes wrong later.
-async fn tell(log: impl AsyncRead + Unpin) {
+async fn log_output(log: impl AsyncRead + Unpin) {
     let mut lines = BufReader::new(log);
     let log_bytes_max = u64::try_from(LOG_BYTES_MAX).unwrap_or(u64::MAX);
     loop {
@@ -299,7 +299,7 @@ async fn tell(log: impl AsyncRead + Unpin) {
             Ok(0) | Err(_) => return,
             Ok(_) => {
                 let line = String::from_utf8_lossy(&line);
-                tracing::debug!(line = line.trim_end(), "the fork server says");
+                tracing::debug!(line = line.trim_end(), "fork server output");
             }
         }
     }
@@ -323,7 +323,7 @@ async fn read_exit_notices(requests: Arc<UnixStream>, running: Running) {
         while let Some((name, code, used)) = parse_exit_notice(&unread) {
             unread.drain(..used);
             if let Some(waiting) = running.lock().remove(&name) {
-                // Nobody waits for the end of a run that was told of already.
+                // Nobody waits for the end of a run whose outcome was returned already.
                 let _ = waiting.send(code);
             }
         }

@@ -1,4 +1,4 @@
-//! Interpreters that are warm: a verification answers faster than Python starts.
+//! Warm interpreters: a verification is answered faster than Python starts.
 //!
 //! A fork server (`fork_server.py`) is one trusted Python process that has loaded what
 //! verifications use. It forks a child for each script. The child takes on every layer that a script
@@ -6,8 +6,8 @@
 //! and none was ever near another one.
 //!
 //! `fork_server` starts the process and talks to it, `spare` is one of its children from the
-//! server's side, `pool` keeps some of them ready. Whatever is wrong with any of them, a script is
-//! run the other way: alone, in a new interpreter. Tier 3 only.
+//! server's side, `pool` keeps some of them ready. On any failure the script runs alone, in a new
+//! interpreter. Tier 3 only.
 
 mod fork_server;
 mod pool;
@@ -123,7 +123,7 @@ impl WarmExecutor {
                 let source = without_byte_order_mark(script.source().as_str());
                 match spare.run(source, limits, &cancel).await {
                     Ok(outcome) => return Ok(outcome),
-                    // Nothing of it was told to anybody: it can be run again.
+                    // Nobody has seen anything of it: it can be run again.
                     Err(NoOutcome::Lost) => {
                         tracing::warn!("the fork server died; running the script alone");
                     }

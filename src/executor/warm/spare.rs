@@ -83,8 +83,8 @@ impl Spare {
         matches!(self.ended.try_recv(), Err(TryRecvError::Empty))
     }
 
-    /// Runs `source` until it ends, within `limits`. Its end is told as soon as its output is
-    /// complete; by then the kill of all that is left of it is under way.
+    /// Runs `source` until it ends, within `limits`. Returns as soon as its output is complete; by
+    /// then the kill of all that is left of it is under way.
     pub(super) async fn run(
         mut self,
         source: &str,
@@ -110,7 +110,7 @@ impl Spare {
                 Some(code)
             }
             Cause::Capped | Cause::TimedOut | Cause::Cancelled | Cause::OutOfMemory => {
-                // Its end is also told if the fork server has ended, and with it everything.
+                // The wait is over too if the fork server has ended, and with it everything.
                 if timeout(END_PATIENCE, &mut self.ended).await.is_err() {
                     return Err(NoOutcome::DoesNotEnd(self.ended, self.server.supervisor));
                 }

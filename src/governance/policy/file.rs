@@ -104,7 +104,7 @@ pub(super) fn require_outside(path: &Path, policy: &Policy) -> Result<(), Policy
 /// Tells an executor which folder's code must not run outside of the sandbox.
 impl From<Arc<PolicyFile>> for Untrusted {
     fn from(policy: Arc<PolicyFile>) -> Self {
-        Self::told_by(move || {
+        Self::looked_up_by(move || {
             let policy = policy.current().map_err(|error| error.to_string())?;
             Ok(policy.workspace_root.clone())
         })

@@ -39,8 +39,8 @@ use confinement::Confinement;
 /// The hidden first argument that makes our binary the launcher of a run.
 pub(super) const LAUNCHER_ARGUMENT: &str = "__sandbox";
 
-/// Waits for an order on standard input and carries it out. Comes back only if that failed; the
-/// supervisor has been told why.
+/// Waits for an order on standard input and carries it out. Returns only if that failed, with the
+/// error sent to the supervisor.
 ///
 /// `proc` is where `/proc` is: at tier 3 a copy of it that hangs in no tree.
 pub(crate) fn become_python(proc: &Path) -> ExitCode {
@@ -51,7 +51,7 @@ pub(crate) fn become_python(proc: &Path) -> ExitCode {
         Ok(never) => match never {},
         Err(error) => error,
     };
-    // If nobody hears it any more, there is nobody to tell.
+    // If nobody reads it any more, nobody needs it.
     let _ = serde_json::to_writer(&supervisor, &error);
     ExitCode::FAILURE
 }

@@ -248,7 +248,7 @@ impl MemoryWatch {
         }
         let present: HashSet<Pid> = found.iter().map(|(pid, ..)| *pid).collect();
         for (pid, stat, about) in found {
-            // What tells nothing of itself is not watched, though it may have anything.
+            // A process that cannot be read is not watched, whatever it has.
             sum.is_complete &= about.is_some();
             let about = about.unwrap_or_default();
             let known = before.get(&pid).filter(|known| known.started == stat.started);

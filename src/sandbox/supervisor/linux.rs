@@ -139,13 +139,13 @@ impl Run {
         }
     }
 
-    /// Kills the run, and comes back when every process of it is dead and reaped, however long that
-    /// takes: nobody is told of an end that is none.
+    /// Kills the run, and returns when every process of it is dead and reaped, however long that
+    /// takes: an end is never reported early.
     pub(super) fn end(&mut self) {
         self.end_all(None);
     }
 
-    /// The same; `signals` tell when a child has ended.
+    /// Does the same; `signals` wake it up when a child has ended.
     fn end_all(&mut self, signals: Option<&SignalFd>) {
         let mut round = KILL_ROUND;
         while self.reap() {
@@ -236,7 +236,7 @@ impl Run {
     }
 }
 
-/// Takes the signals that end a run or tell of a child from now on by a descriptor. Python inherits
+/// Receives the signals that end a run or announce a child's end by a descriptor from now on. Python inherits
 /// the signal mask, so this comes after its start; a signal that came before is found by the first
 /// look at the children.
 fn block_signals() -> io::Result<SignalFd> {

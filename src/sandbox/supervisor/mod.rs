@@ -56,12 +56,12 @@ fn carry_out_order() -> io::Result<bool> {
         Err(error) => return Err(error),
     };
     // A server that is gone hears nothing, and its folder goes all the same.
-    let told = serde_json::to_vec(&report).map_err(io::Error::from).and_then(|mut answer| {
+    let sent = serde_json::to_vec(&report).map_err(io::Error::from).and_then(|mut answer| {
         answer.push(b'\n');
         control.write_all(&answer)
     });
     let is_gone = scratch.is_none_or(Scratch::remove);
-    told.map(|()| is_gone)
+    sent.map(|()| is_gone)
 }
 
 fn prepare_and_start(

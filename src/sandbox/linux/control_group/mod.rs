@@ -3,7 +3,7 @@
 //! A group can be ended by one write, forks included, which no amount of `kill(2)` is sure to do.
 //! Where its controllers are delegated, everything that the kernel holds for a run counts against
 //! one limit: page tables, sockets, pipes and files in memory too, which the watch of `memory` does
-//! not see. Where no groups can be had, that watch and the kill of the process tree are what there
+//! not see. Where no groups are available, that watch and the kill of the process tree are what there
 //! is; nothing here is needed for a run.
 //!
 //! [`ControlGroups::find`] looks for a place once: `hierarchy` decides where (pure), `scope` has
