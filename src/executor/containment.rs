@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{KernelLacks, SandboxMode, Settings};
 use crate::sandbox::{
-    GroupOrder, IS_SUPPORTED, LaunchError, Order, Plan, PlanError, Role, Tier, supported_abi,
+    GroupOrder, IS_SUPPORTED, LaunchError, Order, Plan, Role, Tier, supported_abi,
 };
 
 use super::canary::{Canary, temporary_folder};
@@ -20,7 +20,7 @@ use super::limits::{CANARY_TIMEOUT, CPU_GRACE};
 use super::obstacle::{Obstacle, Ready, SandboxUnavailable, StepDown};
 use super::outcome::Ending;
 use super::untrusted::{Untrusted, UntrustedFolder};
-use super::{OneShotExecutor, ProjectRun, RunError, RunLimits};
+use super::{OneShotExecutor, RunError, RunLimits};
 
 /// An interpreter and the plan by which its scripts are contained.
 #[derive(Debug, Clone)]
@@ -30,7 +30,7 @@ pub(crate) struct Contained {
     /// Better tiers that are unavailable, best one first, and why.
     pub(super) passed_over: Vec<(Tier, Obstacle)>,
     /// The last workspace of which nothing is in the interpreter: that takes a hundred looks.
-    outside_of: Arc<Mutex<Option<UntrustedFolder>>>,
+    pub(super) outside_of: Arc<Mutex<Option<UntrustedFolder>>>,
 }
 
 impl Contained {
@@ -54,102 +54,16 @@ impl Contained {
         };
         order.to_bytes(&[bootstrap, source.as_bytes()])
     }
-}
 
-impl Contained {
-    /// The same for a project: it has its own memory, and folders to read and to write to.
-    pub(super) fn for_project(&self, project: &ProjectRun) -> Result<Self, NotForProject> {
-        let Self { interpreter, plan, .. } = self;
-        if plan.tier < Tier::T2 {
-            return Err(NotForProject::Tier(plan.tier));
-        }
-        // The workspace may be another one than when the interpreter was found.
-        let workspace = UntrustedFolder::new(&project.workspace).ok_or(NotForProject::Readable)?;
-        let mut outside_of = self.outside_of.lock().unwrap_or_else(PoisonError::into_inner);
-        if outside_of.as_ref() != Some(&workspace) {
-            let mut own = interpreter.own.iter().chain([&plan.program, &plan.program_file]);
-            if own.any(|path| workspace.holds(path)) {
-                return Err(NotForProject::OwnInterpreter);
-            }
-            *outside_of = Some(workspace);
-        }
-        drop(outside_of);
-        let readable = project.readable.iter().chain([&project.workspace]).cloned();
-        let (reach, readable) = (&interpreter.reach, &readable.collect::<Vec<_>>());
-        let plan = Plan::new(plan.tier, plan.landlock_abi, reach, readable, project.memory_mb)
-            .map_err(|error| NotForProject::of(&error, &project.workspace))?;
-        let is_open =
-            |path: &PathBuf| path.starts_with(&project.closed) || project.closed.starts_with(path);
-        if plan.readable.iter().any(is_open) {
-            return Err(NotForProject::Writable);
-        }
-        let plan = plan.for_project(project.artifacts.clone()).ok_or(NotForProject::Writable)?;
-        let mut interpreter = interpreter.clone();
-        let is_replaced = |name: &str| project.environment.iter().any(|(new, _)| new == name);
-        interpreter.environment.retain(|(name, _)| !is_replaced(name));
-        interpreter.environment.extend(project.environment.iter().cloned());
-        Ok(Self { interpreter, plan, passed_over: Vec::new(), outside_of: Arc::default() })
-    }
-}
-
-/// An error that keeps a project from being contained. Names no path: clients see it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub(crate) enum NotForProject {
-    /// The files of the machine would not be out of reach.
-    #[error("tier {0} of the kernel sandbox does not keep a project to its files; T2 is needed")]
-    Tier(Tier),
-    /// Its own code would run when the interpreter is asked what it is, outside of the sandbox.
-    #[error(
-        "the interpreter is in the workspace, whose code must not run outside of the sandbox; \
-         ask the admin to make its virtual environment elsewhere (QWED_MCP_PYTHON)"
-    )]
-    OwnInterpreter,
-    /// A path that the policy names is not there.
-    #[error("a path that the policy lets tests read is not there; ask the admin")]
-    Missing,
-    /// A path that the policy names is the whole machine, or a door to the kernel.
-    #[error("a path that the policy lets tests read can never be opened to them; ask the admin")]
-    Forbidden,
-    /// There is no plan, for another reason.
-    #[error(
-        "what tests may read cannot be opened to them; ask the admin to look at the server's log"
-    )]
-    Readable,
-    /// The writable folder would be among what is read.
-    #[error("the data folder must be outside of every folder that tests may read")]
-    Writable,
-}
-
-impl NotForProject {
-    /// Translates an error of the plan, where `workspace` is the project's. The log has the path,
-    /// by the name that it has in the policy.
-    fn of(error: &PlanError, workspace: &Path) -> Self {
-        let key = |path| {
-            if path == workspace { "workspace.root" } else { "sandbox.allowed_paths" }
-        };
-        match error {
-            PlanError::ReadPathMissing(path) => {
-                let name = path.display();
-                tracing::error!("{} of the policy names {name}, which is not there", key(path));
-                Self::Missing
-            }
-            PlanError::ReadPathRefused(path) => {
-                let name = path.display();
-                tracing::error!(
-                    "{} of the policy names {name}, which is never opened to tests",
-                    key(path)
-                );
-                Self::Forbidden
-            }
-            PlanError::ReadPathNotText(path) | PlanError::ReadPathRelative(path) => {
-                tracing::error!("{} of the policy names {path:?}, which is no path", key(path));
-                Self::Readable
-            }
-            PlanError::ProgramMissing(_) | PlanError::NoScratchPlace => {
-                tracing::error!(%error, "the project cannot be opened to its tests");
-                Self::Readable
-            }
-        }
+    /// Returns the summary for callers.
+    pub(super) fn ready(&self) -> Ready {
+        let is_expected = self.passed_over.iter().all(|(_, obstacle)| obstacle.is_expected());
+        // The fault, where there is one.
+        let reason = self.passed_over.iter().find(|(_, obstacle)| !obstacle.is_expected());
+        let reason = reason.or(self.passed_over.first());
+        let step_down =
+            reason.map(|(_, obstacle)| StepDown { reason: obstacle.for_clients(), is_expected });
+        Ready { tier: self.plan.tier, step_down }
     }
 }
 
@@ -162,19 +76,6 @@ pub(crate) enum NotContained {
     /// No sandbox that the admin would take.
     #[error(transparent)]
     Sandbox(#[from] SandboxUnavailable),
-}
-
-impl Contained {
-    /// Returns the summary for callers.
-    pub(super) fn ready(&self) -> Ready {
-        let is_expected = self.passed_over.iter().all(|(_, obstacle)| obstacle.is_expected());
-        // The fault, where there is one.
-        let reason = self.passed_over.iter().find(|(_, obstacle)| !obstacle.is_expected());
-        let reason = reason.or(self.passed_over.first());
-        let step_down =
-            reason.map(|(_, obstacle)| StepDown { reason: obstacle.for_clients(), is_expected });
-        Ready { tier: self.plan.tier, step_down }
-    }
 }
 
 /// Finds out what scripts can run in, and remembers it. A failure is not remembered: what is

@@ -28,6 +28,7 @@ pub(crate) mod orphans;
 mod outcome;
 mod output;
 mod probe;
+mod project;
 mod run_groups;
 pub(crate) mod secrecy;
 mod supervised;
@@ -37,13 +38,14 @@ mod untrusted;
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 mod warm;
 
-pub(crate) use containment::{NotContained, NotForProject};
+pub(crate) use containment::NotContained;
 pub(crate) use diagnosis::{Diagnosis, LayerState};
 pub(crate) use interpreter::{FindError, HomeExposure, Unusable};
 pub(crate) use limits::RunLimits;
 pub(crate) use obstacle::{Obstacle, Ready, SandboxUnavailable, StepDown};
 pub(crate) use one_shot::OneShotExecutor;
 pub(crate) use outcome::{Captured, Ending, Outcome, Start};
+pub(crate) use project::NotForProject;
 pub(crate) use run_groups::MemoryBound;
 pub(crate) use turns::Turns;
 pub(crate) use untrusted::{Untrusted, UntrustedFolder};
