@@ -177,7 +177,7 @@ impl Folder {
         Ok(fstat(&self.0)?.into())
     }
 
-    /// The names in this folder, but no more than so many.
+    /// Returns the names in this folder, but no more than so many.
     pub(crate) fn names(&self, names_max: usize) -> io::Result<Vec<OsString>> {
         let mut names = Vec::new();
         self.each_name(|name| {

@@ -60,13 +60,13 @@ impl TemporaryFolderError {
     /// The admin's remedy.
     pub(super) const REMEDY: &str = "set TMPDIR to a folder that the server may write to";
 
-    /// The same without a path, for clients.
+    /// Returns the same without a path, for clients.
     pub(super) fn for_clients(&self) -> String {
         format!("the folder for temporary files (TMPDIR) {}", self.problem)
     }
 }
 
-/// The folder for temporary files, if it is one.
+/// Returns the folder for temporary files, if it is one.
 pub(super) fn temporary_folder() -> Result<PathBuf, TemporaryFolderError> {
     let folder = std::env::temp_dir();
     let problem = if folder.is_relative() {

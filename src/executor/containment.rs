@@ -34,7 +34,7 @@ pub(crate) struct Contained {
 }
 
 impl Contained {
-    /// The order for one run of `source`, as the bytes that a supervisor reads.
+    /// Returns the order for one run of `source`, as the bytes that a supervisor reads.
     pub(super) fn order(
         &self,
         source: &str,
@@ -110,7 +110,7 @@ impl Containment {
         self.mode
     }
 
-    /// The interpreter, looked for at the first call.
+    /// Returns the interpreter, looked for at the first call.
     pub(super) async fn interpreter(&self) -> Result<&Interpreter, FindError> {
         self.finder.interpreter().await
     }
@@ -233,7 +233,7 @@ fn log_step_down(tier: Tier, passed_over: &[(Tier, Obstacle)]) {
     }
 }
 
-/// The tiers that the admin takes, best one first.
+/// Returns the tiers that the admin takes, best one first.
 fn acceptable_tiers(mode: SandboxMode) -> &'static [Tier] {
     match mode {
         SandboxMode::Strict => &[Tier::T3],

@@ -132,8 +132,8 @@ impl OneShotExecutor {
         }
     }
 
-    /// The version of pytest that tests would get, or why they would get none: it is imported, inside of
-    /// the sandbox.
+    /// Returns the version of pytest that tests would get, or the reason why they would get none:
+    /// it is imported, inside of the sandbox.
     pub(crate) async fn pytest(&self) -> Result<String, String> {
         let contained = self.contained().await.map_err(|error| error.to_string())?;
         if !self.may_look_inside(contained) {
@@ -179,7 +179,8 @@ impl OneShotExecutor {
         serde_json::from_str(&printed).unwrap_or_default()
     }
 
-    /// The interpreter, and what brought these modules. None where nothing can run.
+    /// Returns the interpreter, and the packages that brought these modules. `None` where nothing
+    /// can run.
     pub(super) async fn take_inventory(&self, modules: &[String]) -> Option<Inventory> {
         let contained = self.contained().await.ok()?;
         let distribution = |module: &str| {
@@ -196,8 +197,8 @@ impl OneShotExecutor {
     }
 }
 
-/// The state of each layer for scripts that run at `tier`, where these obstacles were met; None is
-/// that nothing was tried.
+/// Returns the state of each layer for scripts that run at `tier`, where these obstacles were met;
+/// `None` if nothing was tried.
 fn layers(
     tier: Option<Tier>,
     obstacles: Option<&[(Tier, Obstacle)]>,

@@ -162,8 +162,8 @@ impl InterpreterFinder {
         }
     }
 
-    /// The interpreter: `QWED_MCP_PYTHON` if set, else that of `VIRTUAL_ENV`, else `python3`, else
-    /// `python` on `PATH`.
+    /// Returns the interpreter: `QWED_MCP_PYTHON` if set, else that of `VIRTUAL_ENV`, else
+    /// `python3`, else `python` on `PATH`.
     pub(super) async fn interpreter(&self) -> Result<&Interpreter, FindError> {
         self.found.get_or_try_init(|| self.find()).await
     }

@@ -37,7 +37,7 @@ pub(crate) struct RunLimits {
 }
 
 impl RunLimits {
-    /// The bounds of a script that may take this long.
+    /// Returns the bounds of a script that may take this long.
     pub(crate) fn of_script(timeout: Duration) -> Self {
         Self { timeout, output_bytes_max: OUTPUT_BYTES_MAX }
     }

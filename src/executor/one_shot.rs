@@ -42,7 +42,7 @@ pub(crate) struct OneShotExecutor {
 const REMOVALS_MAX: usize = 4;
 
 impl OneShotExecutor {
-    /// An executor for the interpreter and the sandbox that the settings want. Nothing of the
+    /// Makes an executor for the interpreter and the sandbox that the settings want. Nothing of the
     /// `untrusted` folder runs outside of that.
     pub(crate) fn new(settings: &Settings, untrusted: Untrusted) -> Self {
         Self {
@@ -62,7 +62,7 @@ impl OneShotExecutor {
         self.containment.get(self).await
     }
 
-    /// The interpreter for scripts, whether or not they can be contained.
+    /// Returns the interpreter for scripts, whether or not they can be contained.
     pub(super) async fn interpreter(&self) -> Result<&Interpreter, FindError> {
         self.groups.find().await;
         self.containment.interpreter().await
@@ -73,17 +73,17 @@ impl OneShotExecutor {
         self.containment.mode()
     }
 
-    /// The folder whose code runs in the sandbox only.
+    /// Returns the folder whose code runs in the sandbox only.
     pub(super) fn untrusted(&self) -> &Untrusted {
         &self.untrusted
     }
 
-    /// The control groups of this executor's runs.
+    /// Returns the control groups of this executor's runs.
     pub(super) fn groups(&self) -> &Arc<RunGroups> {
         &self.groups
     }
 
-    /// The supervisors of this executor's runs.
+    /// Returns the supervisors of this executor's runs.
     pub(super) fn supervisors(&self) -> &Supervisors {
         &self.supervisors
     }
@@ -115,7 +115,7 @@ impl OneShotExecutor {
         self.supervise(&contained, &project.source, project.limits, cancel).await
     }
 
-    /// One run, from the start of its supervisor until its last process is dead.
+    /// Supervises one run, from the start of its supervisor until its last process is dead.
     pub(super) async fn supervise(
         &self,
         contained: &Contained,
@@ -138,7 +138,7 @@ impl OneShotExecutor {
         }
     }
 
-    /// The same in this control group.
+    /// Does the same in this control group.
     async fn supervise_in(
         &self,
         contained: &Contained,
@@ -298,7 +298,8 @@ fn ending(cause: Cause, is_capped: bool, report: Report) -> Result<Ending, RunEr
     }
 }
 
-/// Python takes a byte order mark at the start of a file, and not at the start of a string.
+/// Removes a byte order mark: Python takes one at the start of a file, and not at the start of a
+/// string.
 pub(super) fn without_byte_order_mark(source: &str) -> &str {
     source.strip_prefix('\u{feff}').unwrap_or(source)
 }

@@ -32,7 +32,7 @@ pub(crate) enum Start {
 }
 
 impl Outcome {
-    /// The outcome of a run that was cancelled before it began.
+    /// Returns the outcome of a run that was cancelled before it began.
     pub(crate) fn never_started() -> Self {
         Self {
             ending: Ending::Cancelled,
@@ -82,7 +82,7 @@ pub(crate) enum Ending {
 }
 
 impl Ending {
-    /// The word for the audit log.
+    /// Returns the word for the audit log.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Exited(0) => "SUCCEEDED",
@@ -96,7 +96,7 @@ impl Ending {
     /// The exit code of what was killed: SIGKILL.
     pub(super) const KILLED: i32 = -9;
 
-    /// The exit code that is reported.
+    /// Returns the exit code that is reported.
     pub(crate) fn exit_code(self) -> i32 {
         match self {
             Self::Exited(code) => code,

@@ -129,7 +129,8 @@ pub(super) async fn probe(
     Ok(interpreter)
 }
 
-/// The path of a candidate. A name without a slash is looked for on `PATH`, in its absolute entries.
+/// Returns the path of a candidate. A name without a slash is looked for on `PATH`, in its absolute
+/// entries.
 fn program_of(candidate: &Path) -> Result<PathBuf, ProbeError> {
     if candidate.is_absolute() {
         return Ok(candidate.to_owned());
@@ -146,7 +147,7 @@ fn program_of(candidate: &Path) -> Result<PathBuf, ProbeError> {
     found.ok_or_else(|| ProbeError::Start("it is not on PATH".to_owned()))
 }
 
-/// The interpreter that answered so.
+/// Parses the answer of an interpreter.
 fn interpreter(output: &Output) -> Result<Interpreter, ProbeError> {
     let Ok(answer) = serde_json::from_slice::<Answer>(&output.stdout) else {
         // glibc: "error while loading shared libraries", musl: "Error loading shared library".
@@ -198,8 +199,8 @@ fn interpreter(output: &Output) -> Result<Interpreter, ProbeError> {
     })
 }
 
-/// The folders of a `PYTHONPATH` that are the same for every script. A relative one, and an empty
-/// one, is below the script's own folder, which is new and empty.
+/// Returns the folders of a `PYTHONPATH` that are the same for every script. A relative one, and an
+/// empty one, is below the script's own folder, which is new and empty.
 fn absolute_entries(python_path: &str) -> Vec<PathBuf> {
     let entries = std::env::split_paths(python_path).filter(|entry| entry.is_absolute());
     // Python takes the name before `..` away (os.path.abspath), whatever link that may be; the
@@ -207,7 +208,7 @@ fn absolute_entries(python_path: &str) -> Vec<PathBuf> {
     entries.flat_map(|entry| [without_parents(&entry), entry]).collect()
 }
 
-/// An absolute path as `os.path.abspath` has it.
+/// Returns an absolute path as `os.path.abspath` has it.
 fn without_parents(path: &Path) -> PathBuf {
     let mut shorter = PathBuf::from("/");
     for component in path.components() {
@@ -222,7 +223,7 @@ fn without_parents(path: &Path) -> PathBuf {
     shorter
 }
 
-/// Those of the folders that are the home folder of the server's user, or above it.
+/// Returns those of the folders that are the home folder of the server's user, or above it.
 fn home_exposures<'a>(
     named: impl Iterator<Item = (&'static str, &'a PathBuf)>,
 ) -> Vec<HomeExposure> {
@@ -245,7 +246,7 @@ fn home_exposures<'a>(
     exposures
 }
 
-/// The end of a text, on one line.
+/// Returns the end of a text, on one line.
 fn end_of(text: &str) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let line = lines.join(" | ");
@@ -253,7 +254,7 @@ fn end_of(text: &str) -> String {
     line.chars().skip(left_out).collect()
 }
 
-/// Those of the variables that the server has.
+/// Returns those of the variables that the server has.
 fn forwarded(names: &[&str]) -> Vec<(String, String)> {
     let variables =
         names.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)));

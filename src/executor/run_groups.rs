@@ -92,7 +92,7 @@ impl RunGroups {
         }
     }
 
-    /// The group to make for a run under `plan`, if one is of use to it.
+    /// Returns the group to make for a run under `plan`, if one is of use to it.
     pub(super) fn order(&self, plan: &Plan) -> Option<GroupOrder> {
         let place = self.found.get()?.as_ref().ok()?;
         if self.paused().is_some() { None } else { place.order(plan) }
@@ -178,8 +178,8 @@ impl Place {
         Err(format!("those below {} bound no memory", groups.path().display()))
     }
 
-    /// A group takes milliseconds to enter, so it has to be worth that: it bounds memory, or
-    /// nothing else ends the run at once.
+    /// Returns the order for the group of a run. A group takes milliseconds to enter, so it has to
+    /// be worth that: it bounds memory, or nothing else ends the run at once.
     fn order(&self, plan: &Plan) -> Option<GroupOrder> {
         let Self(groups) = self;
         let ends_at_once =

@@ -130,7 +130,7 @@ pub(super) fn supervisor_command(control: OwnedFd) -> std::io::Result<Command> {
     Ok(command)
 }
 
-/// The program to start as a supervisor: this one.
+/// Returns the program to start as a supervisor: this one.
 fn own_binary() -> std::io::Result<PathBuf> {
     if IS_SUPPORTED {
         // Also after the file was replaced by a newer one.

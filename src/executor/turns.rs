@@ -23,7 +23,7 @@ impl Turns {
         Self { places: Semaphore::new(runs_max) }
     }
 
-    /// A turn at once; none if that has to be waited for.
+    /// Returns a turn at once; `None` if that has to be waited for.
     pub(crate) fn take_at_once(&self) -> Option<Turn<'_>> {
         self.places.try_acquire().ok().map(|place| Turn { _place: place })
     }

@@ -46,7 +46,7 @@ impl Untrusted {
         self.look_up.is_none()
     }
 
-    /// The folder, as it is now.
+    /// Returns the folder, as it is now.
     pub(super) fn folder(&self) -> Result<Option<UntrustedFolder>, String> {
         let Some(look_up) = &self.look_up else { return Ok(None) };
         let Some(folder) = look_up()? else { return Ok(None) };
@@ -114,8 +114,8 @@ impl UntrustedFolder {
         })
     }
 
-    /// A search path without the folder's entries, and without those that depend on the current
-    /// folder, which may be it.
+    /// Returns a search path without the folder's entries, and without those that depend on the
+    /// current folder, which may be it.
     pub(super) fn removed_from(&self, search_path: &OsStr) -> OsString {
         let kept = std::env::split_paths(search_path)
             .filter(|entry| entry.is_absolute() && !self.holds(entry));
@@ -134,7 +134,7 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
     Some((found.dev(), found.ino()))
 }
 
-/// The start of a file, if it can be read.
+/// Returns the start of a file, if it can be read.
 fn start_of(path: &Path) -> Option<impl std::io::BufRead> {
     // Opening a pipe would wait for a writer.
     let is_file = path.metadata().is_ok_and(|metadata| metadata.is_file());
@@ -142,7 +142,7 @@ fn start_of(path: &Path) -> Option<impl std::io::BufRead> {
     Some(BufReader::new(file.take(NAMING_BYTES_MAX)))
 }
 
-/// The paths in the first line of a script (`execve(2)`: the interpreter and an argument).
+/// Returns the paths in the first line of a script (`execve(2)`: the interpreter and an argument).
 fn named_by_script(path: &Path) -> Vec<PathBuf> {
     let mut line = Vec::new();
     let read = start_of(path).and_then(|mut start| start.read_until(b'\n', &mut line).ok());
@@ -152,7 +152,7 @@ fn named_by_script(path: &Path) -> Vec<PathBuf> {
     words.filter(|word| word.is_absolute()).collect()
 }
 
-/// The folder of the interpreter that a virtual environment was made from.
+/// Returns the folder of the interpreter that a virtual environment was made from.
 fn home_of(settings: &Path) -> Option<PathBuf> {
     let mut text = Vec::new();
     start_of(settings)?.read_to_end(&mut text).ok()?;

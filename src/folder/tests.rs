@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 
-/// A folder with a folder `tree` in it.
+/// Returns a folder with a folder `tree` in it.
 fn with_tree() -> (tempfile::TempDir, Folder, PathBuf) {
     let parent = tempfile::tempdir().unwrap();
     let tree = parent.path().join("tree");

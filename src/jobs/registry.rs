@@ -35,7 +35,7 @@ pub(crate) struct JobLimits {
 }
 
 impl JobLimits {
-    /// The documented bounds, with the admin's timeout.
+    /// Returns the documented bounds, with the admin's timeout.
     pub(crate) fn new(timeout: Duration, ttl: Duration) -> Self {
         Self {
             running_max: 5,
@@ -130,7 +130,7 @@ impl JobRegistry {
         Ok(id)
     }
 
-    /// The state of a job; none if there is no such job, or no longer.
+    /// Returns the state of a job; `None` if there is no such job, or no longer.
     pub(crate) fn state(&self, id: JobId) -> Option<JobState> {
         self.shared.lock().get(&id).map(|job| job.state.clone())
     }
@@ -144,7 +144,7 @@ impl JobRegistry {
         }
     }
 
-    /// The time one job may take.
+    /// Returns the time one job may take.
     pub(crate) fn timeout(&self) -> Duration {
         self.shared.limits.run.timeout
     }
@@ -180,7 +180,7 @@ impl JobLimits {
 }
 
 impl Shared {
-    /// A job's life; when it is over, the job has expired.
+    /// Sees a job through its life; when it is over, the job has expired.
     async fn live(&self, id: JobId, script: AuthorizedScript, cancel: CancellationToken) {
         let ttl = self.limits.ttl;
         let slot = tokio::select! {

@@ -125,7 +125,7 @@ pub(crate) enum LaunchError {
 }
 
 impl Layer {
-    /// The lowest tier that has the layer.
+    /// Returns the lowest tier that has the layer.
     pub(crate) fn tier_min(self) -> Tier {
         match self {
             Self::Namespaces | Self::FileTree => Tier::T3,
@@ -189,7 +189,7 @@ impl LaunchError {
         }
     }
 
-    /// The layer that is missing.
+    /// Returns the layer that is missing.
     pub(crate) fn layer(&self) -> Layer {
         match self {
             Self::CreateNamespaces(_) | Self::MapIdentity(_) | Self::NameHost(_) => {

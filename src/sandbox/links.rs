@@ -40,7 +40,7 @@ impl LinkClosure {
         true
     }
 
-    /// The real paths, none below another.
+    /// Returns the real paths, none below another.
     pub(super) fn real(&self) -> Vec<PathBuf> {
         // Sorted, so that a folder comes before what is below it.
         let mut kept: Vec<PathBuf> = Vec::new();
@@ -52,13 +52,13 @@ impl LinkClosure {
         kept
     }
 
-    /// The links that are not below a real path already: where each is, and what it says.
+    /// Returns the links that are not below a real path already: where each is, and what it says.
     pub(super) fn links(&self) -> Vec<(PathBuf, PathBuf)> {
         let links = self.way.links.iter().filter(|(link, _)| !self.is_covered(link));
         links.map(|(link, target)| (link.clone(), target.clone())).collect()
     }
 
-    /// The folders on the way that are not below a real path already.
+    /// Returns the folders on the way that are not below a real path already.
     pub(super) fn folders(&self) -> Vec<PathBuf> {
         self.way.folders.iter().filter(|folder| !self.is_covered(folder)).cloned().collect()
     }
@@ -77,15 +77,16 @@ pub(crate) fn leads_through(path: &Path, folder: &Path) -> bool {
     places.any(|place| place.starts_with(folder))
 }
 
-/// The places on the way to `path`, which has to be absolute: each link, each folder that is left by
-/// `..`, and its real path. None if nothing is at `path`.
+/// Returns the places on the way to `path`, which has to be absolute: each link, each folder that
+/// is left by `..`, and its real path. `None` if nothing is at `path`.
 pub(crate) fn places_on_the_way(path: &Path) -> Option<Vec<PathBuf>> {
     let mut way = Way::default();
     let real = resolve(path, &mut way)?;
     Some(way.links.into_keys().chain(way.folders).chain([real]).collect())
 }
 
-/// The real path of `path`, which has to be absolute; what is on the way goes into `way`.
+/// Resolves `path`, which has to be absolute, to its real path, and adds the places on the way to
+/// `way`.
 fn resolve(path: &Path, way: &mut Way) -> Option<PathBuf> {
     if !path.is_absolute() {
         return None;
@@ -126,7 +127,7 @@ fn resolve(path: &Path, way: &mut Way) -> Option<PathBuf> {
     Some(real)
 }
 
-/// The names of a path, last one first.
+/// Returns the names of a path, last one first.
 fn names(path: &Path) -> Vec<OsString> {
     let names = path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name.to_owned()),

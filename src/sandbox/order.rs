@@ -64,7 +64,7 @@ pub(crate) struct GroupLimits {
 }
 
 impl Order {
-    /// The bytes that say this order, with `input` behind it.
+    /// Returns the order as bytes, with `input` behind it.
     pub(crate) fn to_bytes(&self, input: &[&[u8]]) -> io::Result<Vec<u8>> {
         let mut message = serde_json::to_vec(self)?;
         message.push(b'\n');

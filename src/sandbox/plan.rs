@@ -129,7 +129,7 @@ pub(crate) struct Limits {
 const MIB: u64 = 1024 * 1024;
 
 impl Limits {
-    /// The limits of a run that may have so much resident memory.
+    /// Returns the limits of a run that may have so much resident memory.
     pub(crate) fn with_memory(memory_mb: u64) -> Self {
         let memory_bytes = memory_mb * MIB;
         Self {
@@ -173,7 +173,7 @@ pub(crate) enum PlanError {
 }
 
 impl PlanError {
-    /// The same without a path, for clients.
+    /// Returns the same without a path, for clients.
     pub(crate) fn for_clients(&self) -> &'static str {
         match self {
             Self::ProgramMissing(_) => "the interpreter is not there any more",
@@ -203,8 +203,8 @@ impl PlanError {
 }
 
 impl Plan {
-    /// The plan for a script in the interpreter that needs `reach`, with what the admin lets it
-    /// read besides (`read_paths`) and may use up (`memory_mb`).
+    /// Returns the plan for a script in the interpreter that needs `reach`, with what the admin
+    /// lets it read besides (`read_paths`) and may use up (`memory_mb`).
     pub(crate) fn new(
         tier: Tier,
         landlock_abi: u8,
@@ -266,9 +266,9 @@ impl Plan {
         self.tier < Tier::T3 && self.tier > Tier::Off && self.programs == Programs::None
     }
 
-    /// The same plan for a run that may write to `folder`, which is there and is no link, and may
-    /// start the interpreter again. None if `folder` is among what may be read, or is a place for
-    /// the scratch folder: rights in one would be rights in the other.
+    /// Returns the same plan for a run that may write to `folder`, which is there and is no link,
+    /// and may start the interpreter again. `None` if `folder` is among what may be read, or is a
+    /// place for the scratch folder: rights in one would be rights in the other.
     pub(crate) fn for_project(mut self, artifacts: ArtifactFolder) -> Option<Self> {
         let folder = &artifacts.path;
         let taken = || taken(&self.readable, &self.links, &self.folders);
@@ -296,7 +296,8 @@ pub(crate) fn may_be_readable(path: &Path) -> bool {
     real.parent().is_some() && !NEVER_READABLE.iter().any(|door| real.starts_with(door))
 }
 
-/// A folder that nothing of this is in, and that is in none of it.
+/// Returns a place for the scratch folder: one that nothing of this is in, and that is in none of
+/// it.
 fn scratch_place(
     readable: &[PathBuf],
     links: &[(PathBuf, PathBuf)],
@@ -309,7 +310,7 @@ fn scratch_place(
     SCRATCH_PLACES.iter().map(PathBuf::from).find(is_free)
 }
 
-/// Every place of a file tree at which something has to be.
+/// Returns every place of a file tree at which something has to be.
 fn taken<'a>(
     readable: &'a [PathBuf],
     links: &'a [(PathBuf, PathBuf)],

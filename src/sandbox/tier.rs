@@ -23,7 +23,7 @@ pub(crate) enum Tier {
 }
 
 impl Tier {
-    /// The oldest Landlock ABI that a tier can do with; 0 is none.
+    /// Returns the oldest Landlock ABI that a tier can do with; 0 is none.
     ///
     /// Without namespaces everything hangs on Landlock: ABI 6 is the first that keeps signals and
     /// abstract sockets in. With namespaces that is done already, and any ABI is a second wall
@@ -36,7 +36,7 @@ impl Tier {
         }
     }
 
-    /// The name in `_meta`, logs and `doctor`.
+    /// Returns the name in `_meta`, logs and `doctor`.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Off => "off",

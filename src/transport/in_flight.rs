@@ -68,7 +68,7 @@ struct Guard {
 }
 
 impl InFlight {
-    /// A place for the request, unless its id is taken or there are too many.
+    /// Returns a place for the request, unless its id is taken or there are too many.
     pub(super) fn admit(
         &self,
         id: &RequestId,
@@ -97,7 +97,7 @@ impl InFlight {
         Ok(Slot { guard: Arc::new(guard) })
     }
 
-    /// The client does not want the reply any more, nor any sign of progress.
+    /// Notes that the client does not want the reply any more, nor any sign of progress.
     pub(super) fn cancel(&self, id: &RequestId) {
         self.lock().change(id, |entry| entry.is_answered = true);
     }

@@ -39,7 +39,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         }
     }
 
-    /// The next line. Cancel-safe: a part of a line that was read stays here.
+    /// Reads the next line. Cancel-safe: a part of a line that was read stays here.
     pub(super) async fn next(&mut self) -> Line {
         while !self.has_ended {
             let available = match self.reader.fill_buf().await {

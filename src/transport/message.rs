@@ -83,13 +83,13 @@ impl ProtocolError {
         Self::new(Some(id), ErrorCode::INVALID_PARAMS, message)
     }
 
-    /// There is no such method, in this era at least.
+    /// Makes the error for a method that does not exist, in this era at least.
     pub(super) fn method_not_found(id: RequestId, method: &str) -> Self {
         let shown: String = method.chars().take(METHOD_CHARS_SHOWN).collect();
         Self::new(Some(id), ErrorCode::METHOD_NOT_FOUND, format!("Method not found: {shown}"))
     }
 
-    /// A request of the stateless era that does not say what that era wants.
+    /// Makes the error for a request of the stateless era that does not say what that era wants.
     pub(super) fn metadata_missing(id: RequestId, keys: &[&str]) -> Self {
         let keys = keys.join(", ");
         let message = format!("request _meta is missing or has malformed required fields: {keys}");
@@ -262,7 +262,7 @@ fn request_id(raw: &RawValue) -> Option<RequestId> {
     }
 }
 
-/// The integer that a number like `2.0` is.
+/// Returns the integer that a number like `2.0` is.
 fn exact_integer(number: f64) -> Option<i64> {
     if number.fract() != 0.0 || number.abs() >= INTEGER_EXACT_END {
         return None;
@@ -270,8 +270,8 @@ fn exact_integer(number: f64) -> Option<i64> {
     format!("{number:.0}").parse().ok()
 }
 
-/// The two notifications that mean something to this server; the others are ignored. What else is
-/// in one, such as a reason of any length, is nobody's business.
+/// Parses the two notifications that mean something to this server; the others are ignored. What
+/// else is in one, such as a reason of any length, is nobody's business.
 fn notification(method: &str, params: Option<&RawValue>) -> Inbound {
     #[derive(Deserialize)]
     struct Cancelled<'a> {
@@ -297,8 +297,8 @@ fn notification(method: &str, params: Option<&RawValue>) -> Inbound {
     }
 }
 
-/// A request other than `tools/call`, which rmcp reads. Parameters of a known method that it cannot
-/// read make a custom request of it, and the handler answers that.
+/// Parses a request other than `tools/call`, which rmcp reads. Parameters of a known method that it
+/// cannot read make a custom request of it, and the handler answers that.
 fn request(
     id: RequestId,
     method: &str,
@@ -366,9 +366,9 @@ fn tool_call(id: RequestId, params: Option<&RawValue>) -> Result<Inbound, Protoc
     Ok(Inbound::Message(Box::new(message)))
 }
 
-/// The token of a call: `params.auth.token`, or else `_meta["qwed.ai/auth"].token`, for clients that
-/// cannot add a member to the parameters. It may be anything. Who says something of a token, and
-/// has none there, means one: it is an empty one, which is nobody's.
+/// Returns the token of a call: `params.auth.token`, or else `_meta["qwed.ai/auth"].token`, for
+/// clients that cannot add a member to the parameters. It may be anything. Who says something of a
+/// token, and has none there, means one: it is an empty one, which is nobody's.
 ///
 /// It is taken out of `_meta`, which others may log.
 fn presented_token(auth: Option<&RawValue>, meta: Option<&mut JsonObject>) -> Option<Secret> {
@@ -390,7 +390,7 @@ fn presented_token(auth: Option<&RawValue>, meta: Option<&mut JsonObject>) -> Op
     })
 }
 
-/// The object in the member `name`; some clients send `null` for none.
+/// Returns the object in the member `name`; some clients send `null` for none.
 fn object(name: &str, raw: Option<&RawValue>) -> Result<Option<JsonObject>, String> {
     match raw.map(RawValue::get) {
         None | Some("null") => Ok(None),

@@ -93,7 +93,7 @@ where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send + 'static,
 {
-    /// A transport over the given streams. Must be called within a runtime.
+    /// Makes a transport over the given streams. Must be called within a runtime.
     pub(crate) fn new(reader: R, writer: W, events: &ConnectionEvents) -> Self {
         Self {
             lines: LineReader::new(reader),
@@ -106,7 +106,8 @@ where
         }
     }
 
-    /// The message in `line`, if it is one for rmcp; otherwise the error to answer with, if any.
+    /// Parses the message in `line`, if it is one for rmcp; otherwise returns the error to answer
+    /// with, if any.
     fn inbound(&mut self, line: &[u8]) -> Result<Option<ClientJsonRpcMessage>, ProtocolError> {
         let mut message = match message::parse(line)? {
             Inbound::Message(message) => *message,

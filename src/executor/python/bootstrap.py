@@ -1,7 +1,7 @@
 def bootstrap(compile=None):
-    # Makes ready for a script to run as `python script.py` would run a file, named
-    # "<verification>": lines in tracebacks, nothing of this function left behind. Gives what makes
-    # the script's code of its bytes. `compile` is the builtin where its first use is over.
+    # Prepares for a script to run as `python script.py` would run a file, named "<verification>":
+    # lines in tracebacks, nothing of this function left behind. Returns a function that makes the
+    # script's code of its bytes. `compile` is the builtin where its first use is over.
     import os, sys
 
     source = ""
@@ -15,7 +15,7 @@ def bootstrap(compile=None):
     sys.argv[:] = [name]
     if sys.path and sys.path[0] == "":
         del sys.path[0]
-    # As at a terminal: what was printed is there if the time is up.
+    # As at a terminal: the output so far is there if the time is up.
     sys.stdout.reconfigure(line_buffering=True)
 
     def code_of(script):

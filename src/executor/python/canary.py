@@ -1,6 +1,6 @@
-# Tries to get out of the sandbox, and prints which ways were open, as a JSON list of their names.
-# Run before the first script of a model is: a layer that is there on paper only is found here.
-# TARGETS is put before this text: what is outside, as the server sees it.
+# Tries to get out of the sandbox, and prints the ways that were open, as a JSON list of their names.
+# Run before the first script of a model: a layer that is there on paper only is found here.
+# TARGETS is put before this text: the things outside, as the server sees them.
 import json
 import os
 
@@ -51,7 +51,7 @@ def local_socket():
 
 def execute_program():
     # In a child, because where it works nothing of this script is left. A run that may not have
-    # children tries it itself: where it works, this script does not come to its end.
+    # children tries it itself: where it works, this script does not run to its end.
     try:
         child = os.fork()
     except PermissionError:

@@ -1,7 +1,7 @@
 def serve(stream):
-    # One trusted process for each interpreter. It loads what verifications use, and forks a child
+    # One trusted process for each interpreter. It loads the modules of verifications, and forks a child
     # for each script; the child takes every right away from itself and then waits for the script.
-    # Only a child comes back from here, with the script's code and with what ends it.
+    # Only a child returns from here, with the script's code and with the function that ends it.
     #
     # No script is ever in this process, and it has one thread: a fork copies nothing but that.
     # `_signal` instead of `signal`, whose functions make enumerations of every number.
@@ -16,7 +16,7 @@ def serve(stream):
     # The numbers of system calls that the C library may have no function for.
     SECCOMP = {"x86_64": 317, "aarch64": 277}[os.uname().machine]
     PIDFD_OPEN, LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 434, 444, 445, 446
-    # Where a child's end of the server's socket is: it says that the script has ended.
+    # A child's end of the server's socket, by which it reports that the script has ended.
     CONTROL = 3
     # All descriptors of this process are below.
     DESCRIPTORS_MAX = 1024
@@ -37,7 +37,7 @@ def serve(stream):
         return checked(libc.syscall(ctypes.c_long(number), *words))
 
     def receive(channel, size, descriptors_max):
-        # A message with descriptors, or none at the end of the channel.
+        # Returns a message with descriptors, or an empty one at the end of the channel.
         room = socket.CMSG_SPACE(4 * descriptors_max)
         message, control, flags, _ = channel.recvmsg(size, room)
         data = b"".join(part for level, kind, part in control)
@@ -91,7 +91,7 @@ def serve(stream):
     # --- the loading ---
 
     def load(modules):
-        # What a first use makes lazily is made here once, instead of in every child.
+        # Uses the modules once: what a first use makes lazily is made here, not in every child.
         uses = {
             "sympy": """
 import sympy as s
@@ -137,7 +137,7 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
                     kept.append({"__name__": "preload"})
                     exec(uses[name], kept[-1])
             except ImportError:
-                # Not installed. What it is to a script, the script will see.
+                # Not installed. A script that imports it gets the error itself.
                 pass
             except Exception as error:
                 print("%s could not be loaded: %r" % (name, error), file=sys.stderr)
@@ -151,7 +151,7 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
         return kept
 
     def settings():
-        # What numbers are computed with, as far as it is global; 53 bits is what mpmath starts with.
+        # The precision of computations, as far as it is global; mpmath starts with 53 bits.
         import decimal
 
         c = decimal.getcontext()
@@ -263,7 +263,7 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
             numpy.random.set_state(state)
 
     def rehearse(code_of):
-        # What a script's start and end touch is a page fault each, and a copy: better now than
+        # Each page that a script's start and end touch is a page fault, and a copy: better now than
         # while somebody waits.
         exec(code_of(b"0"), {})
         flush()
@@ -287,7 +287,7 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
     # --- the end of a script ---
 
     def exit_code(value):
-        # What the interpreter does with an exception that nobody caught.
+        # Does with an uncaught exception what the interpreter does.
         if isinstance(value, SystemExit):
             code = value.code
             if code is None:
@@ -333,20 +333,20 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
             if value is not None:
                 code = 1
                 code = exit_code(value)
-                # What it has gone through holds what the script's functions had.
+                # Its frames hold the objects of the script's functions.
                 traceback.clear_frames(value.__traceback__)
             value = None
             shut_threads_down()
             run_exit_functions()
         finally:
             failed = flush()
-        # What the script's names hold ends with them. What methods may still need ends last.
+        # The objects of the script's names end with them. Those that methods may still need end last.
         lasting = (type(sys), type, type(flush), type(len))
         texts = [name for name in main if isinstance(name, str) and name != "__builtins__"]
         for name in [name for name in texts if not isinstance(main[name], lasting)] + texts:
             main[name] = None
         collect()
-        # What could not be written the first time was told of.
+        # The output that could not be written the first time was reported.
         if not failed:
             failed = flush()
         return 120 if failed else code
@@ -397,8 +397,8 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
 
     filters = [sock_fprog(bytes.fromhex(digits)) for digits in confinement["filters"]]
     kept = load(options["modules"])
-    # What the bootstrap and the end of a script use, whatever the script makes of it. The first use
-    # of compile() makes the classes of all nodes.
+    # The builtins that the bootstrap and the end of a script use, whatever the script makes of them.
+    # The first use of compile() makes the classes of all nodes.
     import atexit, linecache, threading, traceback
 
     shut_threads_down, run_exit_functions = threading._shutdown, atexit._run_exitfuncs

@@ -2,11 +2,10 @@ def settle_heap(libc, maps):
     # Lays this process's memory out for its forks. A fork pays for each page of which it writes to
     # a single word, and for each entry of the page tables, twice: when it is made and when it ends.
     #
-    # Nothing depends on it. Where the allocator or the kernel is another one than is thought here,
-    # it is of less use.
+    # Nothing depends on it. With another allocator or kernel than is assumed here, it is of less use.
     import ctypes
 
-    # The largest piece that is asked for, and from which size down every size is.
+    # The largest piece that is allocated; up to the second size, pieces of every size are.
     PIECE_MAX, PIECE_SMALL, GRAIN = 1 << 16, 1024, 16
     MADV_COLLAPSE = 25
 

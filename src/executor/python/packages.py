@@ -1,6 +1,6 @@
-# Prints which of the packages that verification scripts use can be imported, as JSON. NAMES is put
-# before this text: pairs of a module and the distribution that brings it (PyPI's name), which is
-# None where that is to be found out.
+# Prints the packages of verification scripts that can be imported, as JSON. NAMES is put before this
+# text: pairs of a module and the distribution that brings it (PyPI's name), or None where that is to
+# be found out.
 import importlib.util
 import json
 from importlib import metadata

@@ -1,7 +1,7 @@
-# Prints which interpreter this is, and what scripts in it will read besides their own text, as JSON.
+# Prints the interpreter's version, and the files that its scripts read besides their own text, as JSON.
 # Run outside of the sandbox with -I and -S, so nothing runs here but the standard library: no .pth
-# line, no sitecustomize, nothing that PYTHONPATH or site-packages holds. What these do to scripts,
-# they do inside. Arguments: sources to compile for this interpreter.
+# line, no sitecustomize, nothing from PYTHONPATH or site-packages. Their effects on scripts take
+# place inside. Arguments: sources to compile for this interpreter.
 import json
 import marshal
 import os
@@ -38,7 +38,7 @@ def package_folders():
 
 
 def named_in_pth_files(folder):
-    # What the lines name that are paths. The others are code, and run inside only.
+    # The paths that the lines name. Other lines are code, and run inside only.
     try:
         names = sorted(name for name in os.listdir(folder) if name.endswith(".pth"))
     except OSError:
@@ -132,7 +132,7 @@ def answer():
             marshal.dumps(compile(source, "<bootstrap>", "exec")).hex() for source in sources
         ],
         "loader": min(loaders, default=None),
-        # What has just run.
+        # The code that has just run.
         "own": sorted(loaded | {sys.executable, kinds["stdlib"], kinds["platstdlib"]}),
         "paths": sorted(path for path in paths if os.path.isabs(path) and path != "/"),
         "named_in_pth_files": named,

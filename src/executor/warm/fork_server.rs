@@ -202,7 +202,7 @@ impl ForkServer {
         !self.running.is_over.is_cancelled()
     }
 
-    /// The folders that modules are loaded from, and when each was changed before that.
+    /// Returns the folders that modules are loaded from, and when each was changed before that.
     pub(super) fn package_folders(&self) -> &[(PathBuf, Option<SystemTime>)] {
         &self.package_folders
     }
@@ -250,7 +250,7 @@ impl OneShotExecutor {
     }
 }
 
-/// A socket for this process, and one for another, which waits when it reads.
+/// Makes a socket for this process, and one for another, which waits when it reads.
 pub(super) fn pair() -> io::Result<(UnixStream, OwnedFd)> {
     let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
     ours.set_nonblocking(true)?;

@@ -86,7 +86,7 @@ impl State {
 }
 
 impl WarmExecutor {
-    /// An executor for the interpreter and the sandbox that the settings want. Nothing of the
+    /// Makes an executor for the interpreter and the sandbox that the settings want. Nothing of the
     /// `untrusted` folder runs outside of that, nor in a fork server.
     pub(crate) fn new(settings: &Settings, untrusted: Untrusted) -> Self {
         let longest = settings.sync_timeout.max(settings.background_timeout);
@@ -157,7 +157,7 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The pool, if it is ready. If there is none, one is started for later calls.
+    /// Returns the pool, if it is ready. If there is none, one is started for later calls.
     fn pool(self: &Arc<Self>) -> Option<Arc<Pool>> {
         let mut state = self.state();
         match &*state {

@@ -121,7 +121,8 @@ impl Pool {
         }
     }
 
-    /// A spare child, as soon as there is one. None if the fork server has died. Cancel-safe.
+    /// Returns a spare child, as soon as there is one. `None` if the fork server has died.
+    /// Cancel-safe.
     pub(super) async fn take(&self) -> Option<(Spare, Busy)> {
         self.runs.fetch_add(1, Ordering::Relaxed);
         *self.last_used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();

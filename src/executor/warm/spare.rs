@@ -239,14 +239,14 @@ enum Cause {
     OutOfMemory,
 }
 
-/// The exit code in what a child says when its script has ended.
+/// Parses the exit code in a child's message about the end of its script.
 fn exit_code(said: &[u8]) -> Option<i32> {
     let digits = said.strip_prefix(b"=")?.strip_suffix(b"\n")?;
     let code: u8 = std::str::from_utf8(digits).ok()?.parse().ok()?;
     Some(code.into())
 }
 
-/// A pipe: the end that this process reads, and the one that a script writes to.
+/// Makes a pipe: the end that this process reads, and the one that a script writes to.
 fn output() -> io::Result<(Capture<pipe::Receiver>, OwnedFd)> {
     let (reader, writer) = io::pipe()?;
     let reader = pipe::Receiver::from_owned_fd(reader.into())?;

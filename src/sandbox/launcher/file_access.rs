@@ -18,7 +18,7 @@ use super::super::{LaunchError, Plan, Tier};
 const ABIS: [(u8, ABI); 6] =
     [(6, ABI::V6), (5, ABI::V5), (4, ABI::V4), (3, ABI::V3), (2, ABI::V2), (1, ABI::V1)];
 
-/// The newest ABI that this kernel has, of those that are known here; 0 is none.
+/// Returns the newest ABI that this kernel has, of those that are known here; 0 is none.
 pub(crate) fn supported_abi() -> u8 {
     let mut supported = ABIS.into_iter().filter(|(_, abi)| create(*abi).is_ok());
     supported.next().map_or(0, |(number, _)| number)
@@ -44,8 +44,8 @@ pub(super) fn restrict(plan: &Plan, scratch: &Path) -> Result<(), LaunchError> {
     }
 }
 
-/// The same restriction, as the numbers that the system calls take, for a process that is not ours.
-/// Nothing may be executed.
+/// Returns the same restriction, as the numbers that the system calls take, for a process that is
+/// not ours. Nothing may be executed.
 pub(super) fn ruleset(plan: &Plan, scratch: &Path) -> Result<RawRuleset, LaunchError> {
     let abi = abi(plan)?;
     let plan = Plan { executable: Vec::new(), ..plan.clone() };
@@ -135,8 +135,8 @@ fn failed_at(error: &dyn std::fmt::Display) -> LaunchError {
     LaunchError::RestrictFiles(error.to_string())
 }
 
-/// Everything that this ABI can restrict, none of it allowed yet. Fails if the kernel lacks any of
-/// it.
+/// Creates a ruleset of everything that this ABI can restrict, none of it allowed yet. Fails if the
+/// kernel lacks any of it.
 fn create(abi: ABI) -> Result<RulesetCreated, RulesetError> {
     let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
@@ -150,8 +150,8 @@ fn create(abi: ABI) -> Result<RulesetCreated, RulesetError> {
     rules.create()
 }
 
-/// The rights in a folder of the run's own: files, folders and links; no devices, sockets or
-/// pipes, nothing to execute.
+/// Returns the rights in a folder of the run's own: files, folders and links; no devices, sockets
+/// or pipes, nothing to execute.
 fn own_folder(abi: ABI) -> BitFlags<AccessFs> {
     let rights = AccessFs::ReadFile
         | AccessFs::ReadDir

@@ -94,8 +94,7 @@ fn end_with_supervisor(supervisor: Pid) -> Result<(), LaunchError> {
     if getppid() == supervisor { Ok(()) } else { Err(failed(Errno::ESRCH)) }
 }
 
-/// Python with the rights of the server's user, because the admin wants it so. Its signals stay
-/// within the run, where the kernel can do that: the end of the run hangs on its supervisor.
+/// Becomes Python with the rights of the server's user, because the admin wants it so.
 fn become_unconfined(order: &Order, input: &[u8], supervisor: Pid) -> Result<Never, LaunchError> {
     let plan = &order.plan;
     dup2_stdin(input_file(input)?).map_err(|error| LaunchError::StoreScript(error.into()))?;
@@ -111,7 +110,7 @@ fn become_unconfined(order: &Order, input: &[u8], supervisor: Pid) -> Result<Nev
     execve(program, &arguments, &environment).map_err(|error| LaunchError::Execute(error.into()))
 }
 
-/// Python that runs one script: all layers are in force when it starts.
+/// Becomes Python that runs one script: all layers are in force when it starts.
 fn become_script(
     order: &Order,
     input: &[u8],
@@ -157,7 +156,7 @@ fn become_script(
     execute(&program, filters.program_path(), &arguments, &environment)
 }
 
-/// Python that forks itself for each script, and whose children take the other layers on
+/// Becomes Python that forks itself for each script, and whose children take the other layers on
 /// themselves. It may make namespaces and mounts in a user namespace of its own, and nothing else
 /// that another process of the user may not. It sees what every run sees, read-only.
 fn become_fork_server(
@@ -192,7 +191,8 @@ fn become_fork_server(
     )
 }
 
-/// Python looks for its library from here. Better said now than by Python in its own words.
+/// Checks that the program is there: Python looks for its library from here. Better said now than
+/// by Python in its own words.
 fn check_program(plan: &Plan) -> Result<(), LaunchError> {
     fs::metadata(&plan.program).map_err(|error| LaunchError::OpenProgram(error.into()))?;
     Ok(())
@@ -237,7 +237,7 @@ fn arguments(plan: &Plan) -> Result<Vec<CString>, LaunchError> {
     strings(program.chain([b"-c".as_slice(), PYTHON_COMMAND.as_bytes()]))
 }
 
-/// The run's variables, and those of these names, which say where its scratch folder is.
+/// Returns the run's variables, and those of these names, which say where its scratch folder is.
 fn environment(
     order: &Order,
     scratch_names: &[&str],

@@ -37,7 +37,7 @@ pub(super) fn rows(limits: &Limits, tier: Tier, cpu_seconds: u64) -> [(Resource,
     ]
 }
 
-/// The most processes and threads of the run's user.
+/// Returns the most processes and threads of the run's user.
 ///
 /// In a user namespace of its own the run is alone with its user. Elsewhere the user's other
 /// processes count too, so as many as there are on the machine come on top.

@@ -157,7 +157,7 @@ struct MappingsCount {
 }
 
 impl MemoryWatch {
-    /// A watch that has not looked yet.
+    /// Makes a watch that has not looked yet.
     ///
     /// # Errors
     ///
@@ -346,7 +346,7 @@ impl MemoryWatch {
         Look::Within { next: self.next(self.limit_bytes - pages - sum.kernel_bytes) }
     }
 
-    /// The pages of a process; one that it shares with three others is a quarter
+    /// Returns the pages of a process; one that it shares with three others is a quarter
     /// (`proc_pid_smaps(5)`).
     fn proportional_bytes(&self, pid: Pid) -> Option<u64> {
         let is_headless = self.seen.get(&pid)?.is_headless;
@@ -390,7 +390,7 @@ impl MemoryWatch {
         }
     }
 
-    /// The process whose mappings were not counted for longest, if that is long enough ago.
+    /// Returns the process whose mappings were not counted for longest, if that is long enough ago.
     fn next_mappings_count(&mut self) -> Option<MappingsCount> {
         let (pid, seen) = self.seen.iter_mut().min_by_key(|(_, seen)| seen.mappings_counted)?;
         if seen.mappings_counted.is_some_and(|at| at.elapsed() < MAPPINGS_INTERVAL) {
@@ -423,7 +423,7 @@ impl MemoryWatch {
     }
 }
 
-/// A number of kibibytes in a file of lines such as `VmRSS:  1234 kB`.
+/// Parses a number of kibibytes in a file of lines such as `VmRSS:  1234 kB`.
 fn kibibytes(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_ascii_whitespace().next()?.parse().ok()

@@ -50,8 +50,8 @@ impl ProcessTable {
         Ok(table)
     }
 
-    /// The processes below `roots`, the roots too; and whether none of them or of their threads ended
-    /// while it was looked at, so that there may be others.
+    /// Returns the processes below `roots`, the roots too; and whether none of them or of their
+    /// threads ended while it was looked at, so that there may be others.
     pub(crate) fn descendants(&self, roots: &[Pid]) -> (HashSet<Pid>, bool) {
         let mut found: HashSet<Pid> = roots.iter().copied().collect();
         let mut parents = roots.to_vec();
@@ -72,8 +72,8 @@ impl ProcessTable {
         (found, is_complete)
     }
 
-    /// The same by the parent that each process of the machine has: it takes longer, and no process can
-    /// hide its children by threads that come and go.
+    /// Returns the same by the parent that each process of the machine has: it takes longer, and no
+    /// process can hide its children by threads that come and go.
     pub(crate) fn descendants_by_parent(&self, roots: &[Pid]) -> HashSet<Pid> {
         let numbers = self.names(".").unwrap_or_default();
         let mut children: HashMap<Pid, Vec<Pid>> = HashMap::new();
@@ -91,7 +91,8 @@ impl ProcessTable {
         found
     }
 
-    /// The children of a process. Each thread lists those that it started (`proc_pid_task(5)`).
+    /// Returns the children of a process. Each thread lists those that it started
+    /// (`proc_pid_task(5)`).
     pub(crate) fn children(&self, pid: Pid) -> io::Result<Vec<Pid>> {
         let tasks = self.tasks(pid)?;
         let children = tasks.iter().filter_map(|task| self.children_of_task(task).ok());
@@ -103,14 +104,14 @@ impl ProcessTable {
         Ok(list.split_ascii_whitespace().filter_map(number).collect())
     }
 
-    /// The folders of a process's threads, the first one's first.
+    /// Returns the folders of a process's threads, the first one's first.
     pub(crate) fn tasks(&self, pid: Pid) -> io::Result<Vec<String>> {
         let folder = format!("{pid}/task");
         let names = self.names(&folder)?;
         Ok(names.into_iter().map(|name| format!("{folder}/{name}")).collect())
     }
 
-    /// The state of a process; none if it has ended.
+    /// Returns the state of a process; `None` if it has ended.
     pub(crate) fn stat(&self, pid: Pid) -> Option<Stat> {
         parse_stat(&self.read(&format!("{pid}/stat")).ok()?)
     }
@@ -204,8 +205,8 @@ fn signal<'a>(processes: impl Iterator<Item = &'a Pid>, signal: Signal) {
     }
 }
 
-/// The direct children of this process. A kernel that does not list them has the parent's number
-/// in each process's `stat`.
+/// Returns the direct children of this process. A kernel that does not list them has the parent's
+/// number in each process's `stat`.
 pub(crate) fn children() -> Vec<Pid> {
     match ProcessTable::open() {
         Ok(table) => table.children(Pid::this()).unwrap_or_default(),

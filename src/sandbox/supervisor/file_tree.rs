@@ -34,7 +34,7 @@ const INERT: MsFlags = MsFlags::MS_NOSUID.union(MsFlags::MS_NODEV);
 /// Flags of the folders that a run has for itself.
 pub(in crate::sandbox) const OWN_FOLDER: MsFlags = INERT.union(MsFlags::MS_NOEXEC);
 
-/// The folders that a run has for itself: each is a tmpfs of its own, with these options.
+/// Returns the folders that a run has for itself: each is a tmpfs of its own, with these options.
 pub(in crate::sandbox) fn own_folders(plan: &Plan) -> [(&Path, String); 2] {
     let limits = &plan.limits;
     [
@@ -142,7 +142,7 @@ fn mount_readable(path: &Path) -> Result<(), LaunchError> {
     mount(Some(path), &at, None::<&str>, bind, None::<&str>).map_err(|error| failed(error.into()))
 }
 
-/// The mount points at and below these paths in the tree that is laid out, outermost first.
+/// Returns the mount points at and below these paths in the tree that is laid out, outermost first.
 fn mount_points_below(readable: &[PathBuf]) -> Result<Vec<PathBuf>, LaunchError> {
     let table = fs::read("/proc/self/mountinfo").map_err(|error| {
         let path = PathBuf::from("/proc/self/mountinfo");
@@ -161,7 +161,7 @@ fn mount_points_below(readable: &[PathBuf]) -> Result<Vec<PathBuf>, LaunchError>
     Ok(points)
 }
 
-/// A path of `mountinfo`, in which blanks and backslashes are written as octal numbers.
+/// Unescapes a path of `mountinfo`, in which blanks and backslashes are written as octal numbers.
 fn unescaped(field: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;

@@ -157,7 +157,7 @@ fn enter_copy_of_proc() -> Result<(), LaunchError> {
     fchdir(copy).map_err(|error| LaunchError::IsolateMounts(error.into()))
 }
 
-/// `proc` is where the launcher finds `/proc`.
+/// Starts a launcher, which finds `/proc` at `proc`.
 fn start_launcher(proc: &str) -> Result<Starting, LaunchError> {
     let mut command = own_program(LAUNCHER_ARGUMENT);
     command.arg(proc);
@@ -230,7 +230,7 @@ impl Drop for KilledOnDrop {
     }
 }
 
-/// The number of a child.
+/// Returns the number of a child.
 fn pid(process: &Child) -> Pid {
     // A process number is an int everywhere in the kernel.
     Pid::from_raw(i32::try_from(process.id()).unwrap_or(i32::MAX))

@@ -83,7 +83,7 @@ fn asked_to_end(signal_fd: &SignalFd) -> bool {
     ends
 }
 
-/// The number of a signal. The enum's values are these numbers.
+/// Returns the number of a signal. The enum's values are these numbers.
 fn number(signal: Signal) -> i32 {
     #[expect(clippy::as_conversions, reason = "the only way from an enum to its value")]
     {

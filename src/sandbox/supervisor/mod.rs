@@ -31,7 +31,7 @@ pub(crate) const SUPERVISE_ARGUMENT: &str = "__supervise";
 /// second argument.
 pub(crate) const SWEEP_ARGUMENT: &str = "__sweep";
 
-/// The life of a supervisor. The exit code says whether its folder is gone.
+/// Does the work of a supervisor. The exit code says whether its folder is gone.
 pub(crate) fn supervise() -> ExitCode {
     match carry_out_order() {
         Ok(true) => ExitCode::SUCCESS,

@@ -44,7 +44,7 @@ pub(super) fn start(order: &Order, input: &[u8]) -> Result<Run, LaunchError> {
     Ok(Run { python: start_bare(order, input.into())? })
 }
 
-/// Python with the rights of the server's user, because the admin wants it so.
+/// Starts Python with the rights of the server's user, because the admin wants it so.
 fn start_bare(order: &Order, input: Stdio) -> Result<Child, LaunchError> {
     Command::new(&order.plan.program)
         .args(["-c", PYTHON_COMMAND])

@@ -56,12 +56,12 @@ impl ControlGroup {
         Ok(group)
     }
 
-    /// A group that whoever has made it was not able to remove; none if it is not there.
+    /// Opens a group that its maker was not able to remove; `None` if it is not there.
     pub(crate) fn left(order: &GroupOrder) -> Option<Self> {
         Self::open(open_folder(&order.place).ok()?, &order.name).ok()
     }
 
-    /// The group `name`, which is there.
+    /// Opens the group `name`, which is there.
     fn open(parent: OwnedFd, name: &str) -> io::Result<Self> {
         let folder = open_folder_at(&parent, Path::new(name))?;
         Ok(Self { parent, name: name.to_owned(), folder, is_removed: false })
@@ -111,7 +111,7 @@ impl ControlGroup {
         self.is_removed
     }
 
-    /// The numbers of the processes in it, one a line.
+    /// Returns the numbers of the processes in it, one a line.
     pub(super) fn processes(&self) -> io::Result<String> {
         read(&self.folder, "cgroup.procs")
     }
@@ -128,8 +128,8 @@ impl ControlGroup {
         }
     }
 
-    /// The same as `cgroup.kill` on kernels before 5.14: what is frozen does not fork, and can be
-    /// killed.
+    /// Does the same as `cgroup.kill` on kernels before 5.14: what is frozen does not fork, and can
+    /// be killed.
     pub(super) fn freeze_and_kill(&self) -> io::Result<()> {
         write(&self.folder, "cgroup.freeze", "1")?;
         let deadline = Instant::now() + KILL_TIMEOUT;
@@ -160,7 +160,7 @@ impl Drop for ControlGroup {
     }
 }
 
-/// The value of `key` in a file of lines `key value`.
+/// Returns the value of `key` in a file of lines `key value`.
 fn counter(text: &str, key: &str) -> Option<u64> {
     let values = text.lines().filter_map(|line| line.split_once(' '));
     values.filter(|(name, _)| *name == key).find_map(|(_, value)| value.trim().parse().ok())

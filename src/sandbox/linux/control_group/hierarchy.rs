@@ -27,8 +27,8 @@ impl Hierarchy {
         mounts.next_back()
     }
 
-    /// The folder of `group`, a name from `/proc/self/cgroup`. None if it lies outside of what is
-    /// mounted.
+    /// Returns the folder of `group`, a name from `/proc/self/cgroup`. `None` if it lies outside of
+    /// what is mounted.
     pub(super) fn folder(&self, group: &Path) -> Option<PathBuf> {
         // In a namespace of control groups, what is above its root starts with `/..`.
         let is_outside = |path: &Path| path.components().any(|part| part == Component::ParentDir);
@@ -39,7 +39,7 @@ impl Hierarchy {
     }
 }
 
-/// A path as the kernel writes it, with spaces and the like as three octal digits.
+/// Unescapes a path as the kernel writes it, with spaces and the like as three octal digits.
 fn unescape(text: &str) -> PathBuf {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -53,7 +53,7 @@ fn unescape(text: &str) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes))
 }
 
-/// The group of version 2 in the text of `/proc/self/cgroup`.
+/// Returns the group of version 2 in the text of `/proc/self/cgroup`.
 pub(super) fn own_group(cgroup: &str) -> Option<PathBuf> {
     let path = cgroup.lines().find_map(|line| line.strip_prefix("0::"))?;
     Some(PathBuf::from(path))
@@ -89,7 +89,7 @@ pub(super) enum Way {
     OwnGroupShared,
 }
 
-/// The ways to try, best one first.
+/// Returns the ways to try, best one first.
 ///
 /// A group that systemd made is systemd's alone unless it is marked as delegated, even where the
 /// file modes would let us write: a user's manager runs as the user. Without systemd, the owner of
@@ -107,9 +107,9 @@ pub(super) fn ways(facts: Facts) -> Vec<Way> {
     .collect()
 }
 
-/// The groups that the server would leave with their limits if it moved to a scope: those on the
-/// way to `own`, itself included, that are not above `manager`, the group of the manager that makes
-/// the scope.
+/// Returns the groups that the server would leave with their limits if it moved to a scope: those
+/// on the way to `own`, itself included, that are not above `manager`, the group of the manager
+/// that makes the scope.
 pub(super) fn left_behind(own: &Path, manager: &Path) -> Vec<PathBuf> {
     own.ancestors().filter(|group| !manager.starts_with(group)).map(Path::to_owned).collect()
 }

@@ -172,7 +172,7 @@ impl ControlGroups {
         self.controls
     }
 
-    /// The folder of the place.
+    /// Returns the folder of the place.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -191,7 +191,7 @@ impl ControlGroups {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The server's own group, which it leaves to the groups of runs, for a smaller one below.
+    /// Makes groups below the server's own group, which the server leaves for a smaller one below.
     fn with_controllers(path: PathBuf) -> Result<Self, NoControlGroups> {
         let place = Place::open(path)?;
         match place.pass_controllers_on().and_then(|()| Self::at(&place)) {
@@ -218,7 +218,7 @@ impl ControlGroups {
         }
     }
 
-    /// A group that has no controllers for those below it.
+    /// Makes groups below a group that has no controllers for them.
     fn below(path: PathBuf) -> Result<Self, NoControlGroups> {
         Self::at(&Place::open(path)?)
     }
@@ -362,7 +362,7 @@ fn maker_of(name: &str) -> Option<Maker> {
     parts.next().map(|_| Maker { namespace, pid: Pid::from_raw(pid), start })
 }
 
-/// The namespace of the process numbers that we see (`pid_namespaces(7)`).
+/// Returns the namespace of the process numbers that we see (`pid_namespaces(7)`).
 fn process_numbers() -> Option<u64> {
     let namespace = fs::read_link("/proc/self/ns/pid").ok()?;
     namespace.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()

@@ -110,7 +110,7 @@ pub(super) fn enter(hierarchy: &Hierarchy, own: &Path, name: &str) -> Result<Pat
     }
 }
 
-/// The group of the manager that is asked: the user's own, or the machine's.
+/// Returns the group of the manager that is asked: the user's own, or the machine's.
 fn manager(user: Uid) -> PathBuf {
     if user.is_root() {
         return PathBuf::from("/");
@@ -118,7 +118,7 @@ fn manager(user: Uid) -> PathBuf {
     PathBuf::from(format!("/user.slice/user-{user}.slice/user@{user}.service"))
 }
 
-/// The first group with a limit that the server would leave.
+/// Returns the first group with a limit that the server would leave.
 fn limit_left(
     hierarchy: &Hierarchy,
     own: &Path,
@@ -148,7 +148,8 @@ fn is_counted_by_systemd() -> bool {
         || first.is_ok_and(|name| name.trim_end() == "systemd")
 }
 
-/// `org.freedesktop.systemd1(5)`: name, mode, properties, and no further units.
+/// Makes the request for a scope (`org.freedesktop.systemd1(5)`): name, mode, properties, and no
+/// further units.
 fn request(user: Uid, name: &str) -> Command {
     let present = BUSCTL_PATHS.into_iter().find(|path| Path::new(path).exists());
     let mut busctl = Command::new(present.unwrap_or("/usr/bin/busctl"));
@@ -190,7 +191,7 @@ fn finish(mut busctl: Child, deadline: Instant) -> Result<(), ScopeError> {
     }
 }
 
-/// The first line of what `busctl` says, which has ended.
+/// Returns the first line of the output of `busctl`, which has ended.
 fn said(busctl: &mut Child) -> String {
     let mut bytes = Vec::new();
     if let Some(stderr) = &mut busctl.stderr {

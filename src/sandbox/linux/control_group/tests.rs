@@ -282,7 +282,7 @@ time.sleep(60)
     ends_what_takes_more(tables, 64);
 }
 
-/// All processes of a group in which `code` takes more memory than it may are killed.
+/// Checks that all processes of a group in which `code` takes more memory than it may are killed.
 fn ends_what_takes_more(code: &str, mebibytes: u64) {
     let groups = groups();
     assert!(groups.controls().memory, "not delegated here");
@@ -406,13 +406,13 @@ fn costs_of_a_group() {
     }
 }
 
-/// The place for the groups of all tests of this process.
+/// Returns the place for the groups of all tests of this process.
 fn groups() -> &'static ControlGroups {
     static GROUPS: OnceLock<ControlGroups> = OnceLock::new();
     GROUPS.get_or_init(|| ControlGroups::find().unwrap())
 }
 
-/// Python that waits for [`release`]; as another user, if that can be.
+/// Starts Python that waits for [`release`]; as another user, if that can be.
 fn start(code: &str) -> Child {
     let mut python = Command::new("python3");
     python.args(["-c", &format!("{WAIT}{code}")]).stdin(Stdio::piped()).current_dir("/");

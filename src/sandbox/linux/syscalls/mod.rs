@@ -138,7 +138,7 @@ pub(crate) struct Filtered {
 }
 
 impl Filtered {
-    /// The filters of a run of `plan` in a process that becomes `becomes`.
+    /// Returns the filters of a run of `plan` in a process that becomes `becomes`.
     pub(crate) fn new(plan: &Plan, becomes: Becomes) -> Self {
         Self { has_own_tree: plan.tier == Tier::T3, is_one_process: plan.is_one_process(), becomes }
     }
@@ -166,7 +166,7 @@ impl Filtered {
         }
     }
 
-    /// The conditions under which an allowed call is denied all the same.
+    /// Returns the conditions under which an allowed call is denied all the same.
     fn denied(self, row: &Row) -> Vec<Condition> {
         match row.rule {
             _ if is_exec(row.call) && !self.is_script() => Vec::new(),
@@ -186,7 +186,7 @@ impl Filtered {
         }
     }
 
-    /// The conditions under which an allowed call is answered with success.
+    /// Returns the conditions under which an allowed call is answered with success.
     fn answered(self, rule: Rule) -> &'static [Condition] {
         match rule {
             Rule::ByRun(by_run) if self.is_script() => by_run.answered_for_scripts,
@@ -262,8 +262,8 @@ impl Filters {
         seccompiler::apply_filter(&self.numbers).map_err(InstallError::Numbers)
     }
 
-    /// The filters as the kernel takes them (`struct sock_filter`, seccomp(2)), in the order in
-    /// which they are to be installed.
+    /// Returns the filters as the kernel takes them (`struct sock_filter`, seccomp(2)), in the
+    /// order in which they are to be installed.
     pub(crate) fn bytes(&self) -> Vec<Vec<u8>> {
         let programs = [&self.arguments, &self.answers, &self.numbers];
         let programs = programs.into_iter().filter(|program| !program.is_empty());
@@ -278,13 +278,13 @@ impl Filters {
         bytes.collect()
     }
 
-    /// The empty path that the launcher passes to `execveat` together with [`PROGRAM_FD`] and
-    /// `AT_EMPTY_PATH`. An equal text at another address is refused.
+    /// Returns the empty path that the launcher passes to `execveat` together with [`PROGRAM_FD`]
+    /// and `AT_EMPTY_PATH`. An equal text at another address is refused.
     pub(crate) fn program_path(&self) -> &CStr {
         self.program_path.as_c_str()
     }
 
-    /// The lengths of the argument filter, the answer filter and the number filter.
+    /// Returns the lengths of the argument filter, the answer filter and the number filter.
     #[cfg(test)]
     fn instructions(&self) -> [usize; 3] {
         [self.arguments.len(), self.answers.len(), self.numbers.len()]
@@ -354,8 +354,8 @@ fn checked_length(program: BpfProgram) -> Result<BpfProgram, CompileError> {
     Ok(program)
 }
 
-/// A program that looks up the number of a call. Neighbouring numbers mostly share a verdict, so it
-/// compares with the first number of each run, from the highest run to the lowest.
+/// Makes a program that looks up the number of a call. Neighbouring numbers mostly share a verdict,
+/// so it compares with the first number of each run, from the highest run to the lowest.
 ///
 /// The highest run is the x32 ABI, whose numbers carry a bit that no call of the 64-bit ABI has
 /// (CVE-2014-0038 was such a call). Nothing else would notice it: both ABIs have the same
@@ -385,7 +385,7 @@ fn number_filter(verdicts: &BTreeMap<u32, Verdict>) -> BpfProgram {
     program
 }
 
-/// The first number and the verdict of each run, ascending; numbers that no row names are
+/// Returns the first number and the verdict of each run, ascending; numbers that no row names are
 /// [`Verdict::Unknown`], and those from `killed_from` on are [`Verdict::Kill`].
 fn runs(verdicts: &BTreeMap<u32, Verdict>, killed_from: u32) -> Vec<(u32, Verdict)> {
     let mut runs = Vec::new();

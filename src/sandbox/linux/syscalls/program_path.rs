@@ -31,8 +31,8 @@ impl ProgramPath {
         Self { zeros: vec![0; ROOM_BYTES], position }
     }
 
-    /// The default is empty too, but elsewhere: if the position were ever wrong, the filter would
-    /// refuse the launcher.
+    /// Returns the path. The default is empty too, but elsewhere: if the position were ever wrong,
+    /// the filter would refuse the launcher.
     pub(super) fn as_c_str(&self) -> &CStr {
         let rest = self.zeros.get(self.position..).unwrap_or_default();
         CStr::from_bytes_until_nul(rest).unwrap_or_default()

@@ -86,7 +86,7 @@ pub(super) enum Comparison {
     NotProgramPath,
 }
 
-/// All rows, in no particular order.
+/// Returns all rows, in no particular order.
 pub(super) fn rows() -> impl Iterator<Item = &'static Row> {
     [
         files::ROWS,
