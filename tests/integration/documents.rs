@@ -2,40 +2,20 @@
 
 mod links;
 mod samples;
+mod tables;
 mod texts;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use serde_json::Value;
-
-use crate::harness::{ServerBuilder, Test, root};
+use crate::harness::{Test, root};
 
 /// The tests of all parts.
 pub(crate) fn tests() -> Vec<Test> {
-    let parts = [own_tests(), links::tests(), samples::tests(), texts::tests()];
+    let parts = [links::tests(), samples::tests(), tables::tests(), texts::tests()];
     parts.into_iter().flatten().collect()
 }
-
-mod tables {
-    tests! {
-        needs [Sandbox]:
-            every_field_of_the_diagnosis_is_in_the_table;
-        needs []:
-            the_settings_are_those_of_the_program,
-            every_check_is_in_the_guide_for_contributors,
-            the_readme_stays_short;
-    }
-    use super::{
-        every_check_is_in_the_guide_for_contributors, every_field_of_the_diagnosis_is_in_the_table,
-        the_readme_stays_short, the_settings_are_those_of_the_program,
-    };
-}
-use tables::tests as own_tests;
-
-/// The most lines that somebody reads before the first call.
-const README_LINES_MAX: usize = 250;
 
 /// A page for people.
 struct Document {
@@ -90,67 +70,4 @@ fn code_spans(text: &str) -> Vec<String> {
 fn first_columns(text: &str) -> BTreeSet<String> {
     let rows = text.lines().filter(|line| line.starts_with('|'));
     rows.flat_map(|row| code_spans(row.split('|').nth(1).unwrap_or_default())).collect()
-}
-
-fn the_settings_are_those_of_the_program() {
-    let names = regex::Regex::new(r#""((QWED_[A-Z_]+)|VIRTUAL_ENV)""#).unwrap();
-    let mut read_by_the_program: BTreeSet<String> =
-        ["PATH", "PYTHONPATH"].map(str::to_owned).into();
-    for file in ["src/config.rs", "src/logging.rs"] {
-        let source = read(file);
-        read_by_the_program.extend(names.captures_iter(&source).map(|name| name[1].to_owned()));
-    }
-    read_by_the_program.retain(|name| !name.starts_with("QWED_MCP_TEST_"));
-    let page = read("docs/CONFIGURATION.md");
-    let table = page.split("\n## ").find(|section| section.starts_with("Settings\n")).unwrap();
-    assert_eq!(first_columns(table), read_by_the_program);
-
-    let readme = read("README.md");
-    let table = readme.split("\n## ").find(|section| section.starts_with("Settings")).unwrap();
-    let unknown: Vec<_> = first_columns(table).difference(&read_by_the_program).cloned().collect();
-    assert!(unknown.is_empty(), "{unknown:?}");
-}
-
-/// The keys of an object, and those of the objects in it, as `outer.inner`.
-fn fields(value: &Value, depth: usize) -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
-    for (name, inner) in value.as_object().into_iter().flatten() {
-        names.insert(name.clone());
-        if depth > 0 {
-            names.extend(fields(inner, depth - 1).into_iter().map(|part| format!("{name}.{part}")));
-        }
-    }
-    names
-}
-
-fn every_field_of_the_diagnosis_is_in_the_table() {
-    let page = read("docs/COMMAND_LINE.md");
-    let (_, section) = page.split_once("## `doctor --format json`").unwrap();
-    let table = first_columns(section.split("\n## ").next().unwrap());
-    let output =
-        ServerBuilder::new().command().args(["doctor", "--format", "json"]).output().unwrap();
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let sandbox: BTreeSet<String> =
-        fields(&report["sandbox"], 0).into_iter().map(|name| format!("sandbox.{name}")).collect();
-    let mut expected = fields(&report, 0);
-    expected.remove("sandbox");
-    expected.extend(sandbox);
-    let documented: BTreeSet<String> =
-        table.into_iter().filter(|name| !name.starts_with("governance.")).collect();
-    assert_eq!(documented, expected);
-}
-
-fn every_check_is_in_the_guide_for_contributors() {
-    let checks = read(".ci/run");
-    let all = checks.lines().find_map(|line| line.strip_prefix("all=\"")).unwrap();
-    let page = read("CONTRIBUTING.md");
-    let (_, section) = page.split_once("## The checks").unwrap();
-    let expected: BTreeSet<String> =
-        all.trim_end_matches('"').split(' ').map(str::to_owned).collect();
-    assert_eq!(first_columns(section.split("\n## ").next().unwrap()), expected);
-}
-
-fn the_readme_stays_short() {
-    let lines = read("README.md").lines().count();
-    assert!(lines <= README_LINES_MAX, "{lines} lines: move some of it to docs/");
 }

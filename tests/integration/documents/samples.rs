@@ -23,63 +23,66 @@ tests! {
         a_test_run_prints_what_the_documents_show;
 }
 
-/// Commands that are not run, and why. Their output, if the page shows any, is not compared.
-const NOT_RUN: [(&str, &str); 12] = [
+const AS_ROOT: &str = "takes root, and changes the machine";
+
+/// Commands that are not run, and the reasons. Their output, if the page shows any, is not compared.
+const NOT_RUN: &[(&str, &str)] = &[
     ("cargo test", "runs this test; `.ci/run readme_test` runs it"),
     ("cargo build", "every check does that"),
     ("cargo install --locked --path .", "takes minutes and the network"),
     ("python3 -m venv ~/.qwed-venv", "writes to the home folder"),
     ("~/.qwed-venv/bin/pip install sympy z3-solver qwed", "takes the network"),
     ("claude mcp add --env QWED_MCP_TRUSTED_CODE_EXECUTION", "another program, which is not here"),
-    ("sudo install -d /etc/qwed", "takes root"),
-    ("useradd --system", "takes root, and changes the machine"),
-    ("install -m 0755 /home/ada/.cargo/bin/qwed-mcp", "takes root, and changes the machine"),
-    ("/usr/bin/python3 -m venv /opt/qwed-venv", "takes root, and changes the machine"),
-    ("cat > /usr/local/bin/qwed-mcp-tests", "takes root, and changes the machine"),
-    ("chmod 0755 /usr/local/bin/qwed-mcp-tests", "takes root, and changes the machine"),
+    ("sudo install -d /etc/qwed", AS_ROOT),
+    ("useradd --system", AS_ROOT),
+    ("install -m 0755 /home/ada/.cargo/bin/qwed-mcp", AS_ROOT),
+    ("/usr/bin/python3 -m venv /opt/qwed-venv", AS_ROOT),
+    ("cat > /usr/local/bin/qwed-mcp-tests", AS_ROOT),
+    ("chmod 0755 /usr/local/bin/qwed-mcp-tests", AS_ROOT),
+    ("sudo -u qwed sh -c 'umask 077; qwed-mcp-tests token create", AS_ROOT),
+    ("echo 'ada ALL=(qwed)", AS_ROOT),
+    ("chmod 0440 /etc/sudoers.d", AS_ROOT),
+    ("setfacl -m u:qwed:x /home/ada", AS_ROOT),
+    ("setfacl -R -m u:qwed:rX", AS_ROOT),
+    ("sudo -u qwed qwed-mcp-tests doctor", AS_ROOT),
 ];
 
-/// Commands of the set-up by root that follow those in [`NOT_RUN`], for the same reason.
-const NOT_RUN_AS_ROOT: [&str; 6] = [
-    "sudo -u qwed ",
-    "echo 'ada ALL=(qwed)",
-    "chmod 0440 /etc/sudoers.d",
-    "setfacl -m ",
-    "setfacl -R ",
-    "visudo",
-];
+const REPLIES: Other = Other::Test("replies_are_what_the_documents_show");
 
-/// Blocks that no command prints: the page, how they begin, and what compares them.
-const OTHERS: [(&str, &str, Other); 9] = [
+/// Blocks that no command prints: the page, their beginning, and what checks them.
+const OTHERS: &[(&str, &str, Other)] = &[
     ("README.md", "use qwed_mcp::", Other::Doctest),
     ("docs/ARCHITECTURE.md", "stdin → transport", Other::Picture),
     ("docs/AIBOM.md", "{\n  \"timestamp\"", Other::Test("the_bill_of_the_documents_is_real")),
     ("docs/SKILL_MANIFESTS.md", "{\n  \"name\"", Other::File("skill.json")),
-    ("docs/GOVERNED_TOOLS.md", "Status: failed", Other::Test("a_test_run_prints_what")),
-    ("docs/REFERENCE.md", "{\"jsonrpc\"", Other::Test("replies_are_what_the_documents_show")),
-    ("docs/REFERENCE.md", "{\n  \"jsonrpc\"", Other::Test("replies_are_what_the_documents_show")),
-    ("docs/REFERENCE.md", "{status}: ", Other::Test("replies_are_what_the_documents_show")),
-    ("docs/REFERENCE.md", "STDOUT:", Other::Test("replies_are_what_the_documents_show")),
+    (
+        "docs/GOVERNED_TOOLS.md",
+        "Status: failed",
+        Other::Test("a_test_run_prints_what_the_documents_show"),
+    ),
+    ("docs/REFERENCE.md", "{\"jsonrpc\"", REPLIES),
+    ("docs/REFERENCE.md", "{\n  \"jsonrpc\"", REPLIES),
+    ("docs/REFERENCE.md", "{status}: ", REPLIES),
+    ("docs/REFERENCE.md", "Error code: ", REPLIES),
+    ("docs/REFERENCE.md", "STDOUT:", REPLIES),
+    ("docs/REFERENCE.md", "Status: success", REPLIES),
 ];
 
-/// Blocks of REFERENCE that continue one in [`OTHERS`].
-const MORE_REPLIES: [&str; 2] = ["Error code: ", "Status: success"];
-
-/// What makes sure of a block that is no command and no configuration.
+/// The check of a block that is no command and no configuration.
 #[derive(Clone, Copy, PartialEq)]
 enum Other {
-    /// `cargo test --doc` compiles and runs it.
+    /// `cargo test --doc`, which compiles and runs it.
     Doctest,
-    /// It is a drawing.
+    /// No check: a drawing.
     Picture,
-    /// It is a file for the commands below it.
+    /// Its use as a file by the commands below it.
     File(&'static str),
-    /// A test with this name compares it.
+    /// A test with this name.
     Test(&'static str),
 }
 
-/// Parts of an output that are others in each run, and what stands for them.
-const VOLATILE: [(&str, &str, &str); 13] = [
+/// Parts of an output that differ from run to run: a name, a pattern, and a replacement.
+const VOLATILE: &[(&str, &str, &str)] = &[
     ("timestamp", r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)", "{time}"),
     ("hash or id of a decision", r"\b[0-9a-f]{64}\b", "{hash}"),
     ("run id or job id", r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "{uuid}"),
@@ -117,10 +120,7 @@ impl Block {
         let fits = |(page, start, _): &&(&str, &str, Other)| {
             self.page == *page && self.text.starts_with(start)
         };
-        let is_more = self.page == "docs/REFERENCE.md"
-            && MORE_REPLIES.iter().any(|start| self.text.starts_with(start));
-        let more = is_more.then_some(Other::Test("replies_are_what_the_documents_show"));
-        OTHERS.iter().find(fits).map(|(.., other)| *other).or(more)
+        OTHERS.iter().find(fits).map(|(.., other)| *other)
     }
 
     /// The commands, each with what the page shows below it.
@@ -181,11 +181,10 @@ fn blocks() -> Vec<Block> {
     blocks
 }
 
-/// Why a command is not run, if it is not.
+/// Returns the reason not to run a command, if there is one.
 fn not_run(command: &str) -> Option<&'static str> {
     let listed = NOT_RUN.iter().find(|(start, _)| command.starts_with(start));
-    let as_root = NOT_RUN_AS_ROOT.iter().any(|start| command.starts_with(start));
-    listed.map(|(_, reason)| *reason).or(as_root.then_some("takes root, and changes the machine"))
+    listed.map(|(_, reason)| *reason)
 }
 
 /// The command as it is run here: what the pages call by its installed name is the binary under test.
@@ -222,7 +221,7 @@ fn every_sample_is_run_or_listed() {
     for start in NOT_RUN.iter().map(|(start, _)| start) {
         assert!(used.iter().any(|command| command.starts_with(start)), "not in any page: {start}");
     }
-    for (page, start, other) in OTHERS {
+    for &(page, start, other) in OTHERS {
         let has = blocks.iter().any(|block| block.page == page && block.text.starts_with(start));
         assert!(has, "not in {page}: {start}");
         if let Other::Test(name) = other {
@@ -241,13 +240,13 @@ fn every_sample_is_run_or_listed() {
 /// The text with what is volatile replaced, and without white space at the ends of lines.
 fn normalised(text: &str) -> String {
     let mut text = format!("{}\n", text.trim_end());
-    for (_, pattern, name) in VOLATILE {
+    for &(_, pattern, name) in VOLATILE {
         text = Regex::new(pattern).unwrap().replace_all(&text, name).into_owned();
     }
     text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n").trim_end().to_owned()
 }
 
-/// How the output of a command differs from what a page shows, if it does.
+/// Compares the output of a command with what a page shows, and returns both if they differ.
 fn difference(shown: &str, printed: &str) -> Option<String> {
     let (shown, printed) = (normalised(shown), normalised(printed));
     (shown != printed).then(|| format!("shown:\n{shown}\n\nprinted:\n{printed}"))
@@ -274,7 +273,7 @@ fn prepare(folder: &Path) {
     std::os::unix::fs::symlink(root().join("examples"), folder.join("examples")).unwrap();
 }
 
-/// Runs a command of a page; its output, whether it succeeded, and its standard error.
+/// Runs a command of a page and returns its output, whether it succeeded, and its standard error.
 fn run(folder: &Path, command: &str) -> (String, bool, String) {
     let path = format!("{}:{}", folder.join("bin").display(), std::env::var("PATH").unwrap());
     let builder = ServerBuilder::new()

@@ -1,0 +1,83 @@
+//! The tables of the documents: they have the rows that the program has, and no others.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::{first_columns, read, texts};
+use crate::harness::ServerBuilder;
+
+tests! {
+    needs [Sandbox]:
+        every_field_of_the_diagnosis_is_in_the_table;
+    needs []:
+        the_settings_are_those_of_the_program,
+        every_check_is_in_the_guide_for_contributors,
+        the_readme_stays_short;
+}
+
+/// The most lines that somebody reads before the first call.
+const README_LINES_MAX: usize = 250;
+
+fn the_settings_are_those_of_the_program() {
+    let name = regex::Regex::new("^(QWED_[A-Z_]+|VIRTUAL_ENV)$").unwrap();
+    let literals = texts::literals().into_iter().map(|literal| literal.text);
+    let mut read_by_the_program: BTreeSet<String> =
+        literals.filter(|text| name.is_match(text)).collect();
+    read_by_the_program.retain(|name| !name.starts_with("QWED_MCP_TEST_"));
+    // It is set for tests, and not read.
+    assert!(read_by_the_program.remove("QWED_ARTIFACTS"));
+    read_by_the_program.extend(["PATH", "PYTHONPATH"].map(str::to_owned));
+    let page = read("docs/CONFIGURATION.md");
+    let table = page.split("\n## ").find(|section| section.starts_with("Settings\n")).unwrap();
+    assert_eq!(first_columns(table), read_by_the_program);
+
+    let readme = read("README.md");
+    let table = readme.split("\n## ").find(|section| section.starts_with("Settings")).unwrap();
+    let unknown: Vec<_> = first_columns(table).difference(&read_by_the_program).cloned().collect();
+    assert!(unknown.is_empty(), "{unknown:?}");
+}
+
+/// The keys of an object, and those of the objects in it, as `outer.inner`.
+fn fields(value: &Value, depth: usize) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for (name, inner) in value.as_object().into_iter().flatten() {
+        names.insert(name.clone());
+        if depth > 0 {
+            names.extend(fields(inner, depth - 1).into_iter().map(|part| format!("{name}.{part}")));
+        }
+    }
+    names
+}
+
+fn every_field_of_the_diagnosis_is_in_the_table() {
+    let page = read("docs/COMMAND_LINE.md");
+    let (_, section) = page.split_once("## `doctor --format json`").unwrap();
+    let table = first_columns(section.split("\n## ").next().unwrap());
+    let output =
+        ServerBuilder::new().command().args(["doctor", "--format", "json"]).output().unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let sandbox: BTreeSet<String> =
+        fields(&report["sandbox"], 0).into_iter().map(|name| format!("sandbox.{name}")).collect();
+    let mut expected = fields(&report, 0);
+    expected.remove("sandbox");
+    expected.extend(sandbox);
+    let documented: BTreeSet<String> =
+        table.into_iter().filter(|name| !name.starts_with("governance.")).collect();
+    assert_eq!(documented, expected);
+}
+
+fn every_check_is_in_the_guide_for_contributors() {
+    let checks = read(".ci/run");
+    let all = checks.lines().find_map(|line| line.strip_prefix("all=\"")).unwrap();
+    let page = read("CONTRIBUTING.md");
+    let (_, section) = page.split_once("## The checks").unwrap();
+    let expected: BTreeSet<String> =
+        all.trim_end_matches('"').split(' ').map(str::to_owned).collect();
+    assert_eq!(first_columns(section.split("\n## ").next().unwrap()), expected);
+}
+
+fn the_readme_stays_short() {
+    let lines = read("README.md").lines().count();
+    assert!(lines <= README_LINES_MAX, "{lines} lines: move some of it to docs/");
+}
