@@ -1,4 +1,4 @@
-//! What runs leave: one folder for each run, below the server's data folder.
+//! Artifacts of runs: one folder for each run, below the server's data folder.
 //!
 //! ```text
 //! artifacts/<run id>/evidence.json   written last, by the server: the run is complete
@@ -36,7 +36,7 @@ pub(crate) const EVIDENCE: &str = "evidence.json";
 /// The folder that the tests of a run write into.
 pub(crate) const FILES: &str = "files";
 const LOCK: &str = ".lock";
-/// What is not yet complete has a name that starts like this.
+/// The start of the names of files that are not complete yet.
 const TEMPORARY: &str = ".new-";
 
 /// The folder of all runs.
@@ -53,20 +53,20 @@ pub(crate) struct RunFolder {
     _lock: File,
 }
 
-/// How far a run is.
+/// The state of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RunState {
-    /// Its server holds the lock.
+    /// Going on: its server holds the lock.
     InProgress,
-    /// It has its evidence.
+    /// With its evidence.
     Complete,
-    /// Its server died before it wrote evidence.
+    /// Ended by the death of its server, before there was evidence.
     Interrupted,
 }
 
 impl RunState {
-    /// For people.
+    /// Returns the name for people.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::InProgress => "in progress",
@@ -76,38 +76,38 @@ impl RunState {
     }
 }
 
-/// What is kept of past runs. What is not limited is none.
+/// Bounds of what is kept of past runs. Without a bound, all is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Retention {
-    /// How old a run may be.
+    /// The greatest age of a run.
     pub(crate) age: Option<Duration>,
-    /// How much all runs together may take on the disk.
+    /// The most bytes that all runs together may take on the disk.
     pub(crate) total_bytes: Option<u64>,
 }
 
 impl Retention {
-    /// Whether all runs are kept.
+    /// Tells whether all runs are kept.
     pub(crate) fn is_everything(&self) -> bool {
         self.age.is_none() && self.total_bytes.is_none()
     }
 }
 
-/// Why there is no answer about artifacts. The text goes to the model: it has no path of the machine.
+/// An error about artifacts. The text goes to the model: it has no path of the machine.
 #[derive(Debug, Error)]
 pub(crate) enum ArtifactError {
     /// No folder of this id.
     #[error("there is no run of this run_id; list_artifacts without run_id lists the runs")]
     RunNotFound,
-    /// It goes on, or was interrupted.
+    /// No evidence: the run goes on, or was interrupted.
     #[error("the run has no evidence: it is {}", .0.as_str())]
     NoEvidence(RunState),
     /// Nothing of this name in the run's folder.
     #[error("the run has no such file; list_artifacts with its run_id lists its files")]
     FileNotFound,
-    /// What no path of an artifact looks like, or what is no plain file.
+    /// A path that no artifact has, or that is no plain file's.
     #[error("path {reason}; take a path as list_artifacts with the run_id lists it")]
     InvalidPath { reason: &'static str },
-    /// More at once than there is an answer for.
+    /// More at once than an answer holds.
     #[error("limit is above {max}; ask for at most {max}, and go on from where the answer ends")]
     TooLarge { max: usize },
     /// The machine failed.
@@ -120,13 +120,13 @@ pub(crate) enum ArtifactError {
     },
 }
 
-/// Says what was tried when it failed.
+/// Adds what was tried to an error.
 fn failed_to(action: &'static str) -> impl Fn(io::Error) -> ArtifactError {
     move |source| ArtifactError::Io { action, source }
 }
 
 impl Artifacts {
-    /// The artifacts below the server's data folder. Nothing is created before the first run.
+    /// Points to the artifacts below the server's data folder. Nothing is created before the first run.
     pub(crate) fn new(data_folder: &Path) -> Self {
         Self { root: data_folder.join("artifacts") }
     }
@@ -153,7 +153,7 @@ impl Artifacts {
         Ok(RunFolder { path: self.root.join(name), folder, _lock: lock })
     }
 
-    /// How far the run is.
+    /// Returns the state of the run.
     pub(crate) fn state(&self, run_id: Uuid) -> Result<RunState, ArtifactError> {
         let folder = self.run(run_id)?;
         state_of(&folder).map_err(failed_to("look at the run"))
@@ -174,7 +174,7 @@ impl Artifacts {
 }
 
 impl RunFolder {
-    /// The folder that the tests may write into.
+    /// Returns the path of the folder that the tests may write into.
     pub(crate) fn files_path(&self) -> PathBuf {
         self.path.join(FILES)
     }
@@ -189,8 +189,8 @@ impl RunFolder {
         self.write(name, bytes).map_err(failed_to("write a file of the run"))
     }
 
-    /// Writes the evidence, and with it makes the run complete. Whoever reads it sees all or nothing.
-    /// Gives its SHA-256.
+    /// Writes the evidence, and with it makes the run complete. Whoever reads it sees all or
+    /// nothing. Returns its SHA-256.
     pub(crate) fn write_evidence(&self, evidence: &Value) -> Result<String, ArtifactError> {
         let text = format!("{evidence:#}\n");
         self.write(EVIDENCE, text.as_bytes())
@@ -232,7 +232,7 @@ fn evidence_of(folder: &Folder) -> Option<Stat> {
     folder.stat(OsStr::new(EVIDENCE)).ok().filter(Stat::is_plain_file)
 }
 
-/// When the run ended: when its evidence was written, or else when its folder last changed.
+/// Returns the time of the run's end: of its evidence, or else of the last change of its folder.
 fn time_of(folder: &Folder) -> io::Result<SystemTime> {
     match evidence_of(folder) {
         Some(evidence) => Ok(evidence.modified),
@@ -240,7 +240,7 @@ fn time_of(folder: &Folder) -> io::Result<SystemTime> {
     }
 }
 
-/// The run that a folder's name is the id of. Other names are not ours.
+/// Parses the id of a run from a folder's name. Other names are not ours.
 fn run_id_of(name: &OsStr) -> Option<Uuid> {
     let name = name.to_str()?;
     let run_id = Uuid::try_parse(name).ok()?;

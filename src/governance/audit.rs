@@ -1,5 +1,5 @@
-//! The audit log: what was asked for, by whom, and what came of it, in rows that name the hash of the
-//! row before.
+//! The audit log: calls, who made them and their outcomes, in rows that name the hash of the row
+//! before.
 //!
 //! Rows are only ever appended. Who can write the file can still make a new chain of any kind: only
 //! a head that was noted elsewhere tells of that, see [`Store::verify_audit`].
@@ -39,13 +39,13 @@ pub(super) use {
 /// The hash that the first row follows.
 const NO_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
-/// Clients choose the name of a tool.
+/// The longest name of a tool: clients choose it.
 const TOOL_CHARS_MAX: usize = 200;
-/// Longer details are left out, but for their start.
+/// The longest details; of longer ones the start is written.
 const DETAILS_BYTES_MAX: usize = 16 * 1024;
 const DETAILS_START_CHARS: usize = 4096;
 
-/// What happened.
+/// An event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum AuditEvent {
     /// A governed tool was called.
@@ -162,13 +162,13 @@ impl AuditOutcome {
     }
 }
 
-/// What is to be appended. The store adds the time and the chain.
+/// An entry to append. The store adds the time and the chain.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct AuditEntry {
-    /// Of the call; the same in all entries of one.
+    /// The id of the call; the same in all entries of one.
     pub(crate) run_id: Uuid,
     pub(crate) event: AuditEvent,
-    /// None where nobody has proven who they are. Of a token: whose it is.
+    /// The user; none where nobody has proven who they are. Of a token: whose it is.
     pub(crate) user: Option<UserName>,
     pub(crate) tool: String,
     pub(crate) arguments_hash: Option<ArgumentsHash>,

@@ -1,4 +1,4 @@
-//! What one call may take, all in all.
+//! The budget of one call.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ pub(super) struct Budget {
     timeout: Duration,
 }
 
-/// Which bound a run meets first.
+/// The bound that a run meets first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Bound {
     /// The policy's timeout of a run.
@@ -46,7 +46,7 @@ impl Budget {
         Ok(())
     }
 
-    /// How long a run that starts now may take, and which bound that is.
+    /// Returns the time for a run that starts now, and the bound that it is.
     pub(super) fn remaining(&self) -> Result<(Duration, Bound), Refusal> {
         let remaining = self.elapsed_max.map(|most| most.saturating_sub(self.started.elapsed()));
         match remaining {
@@ -56,7 +56,7 @@ impl Budget {
         }
     }
 
-    /// What the evidence says of it.
+    /// Returns the usage for the evidence.
     pub(super) fn usage(&self, short_circuited: bool) -> BudgetUsage {
         BudgetUsage {
             elapsed_ms_total: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),

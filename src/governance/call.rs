@@ -34,18 +34,18 @@ pub(crate) struct GovernedCall {
     pub(crate) tool: GovernedTool,
     /// Its arguments, unread.
     pub(crate) arguments: Map<String, Value>,
-    /// What the caller presents as its token; the server's own, if nothing.
+    /// The token that the caller presents; without one, the server's own is used.
     pub(crate) token: Option<Secret>,
     /// Cancelled when the caller no longer wants the reply, or the server ends.
     pub(crate) cancel: CancellationToken,
-    /// Is set as long as the call waits for its turn.
+    /// Set as long as the call waits for its turn.
     pub(crate) waits_for_turn: Arc<AtomicBool>,
 }
 
 /// A call on its way.
 #[derive(Debug)]
 pub(super) struct Call {
-    /// Goes through everything that the call does.
+    /// The id of everything that the call does.
     pub(super) run_id: Uuid,
     pub(super) started: Instant,
     pub(super) tool: GovernedTool,
@@ -62,13 +62,13 @@ pub(super) struct Cleared {
     pub(super) policy: Arc<Policy>,
     pub(super) order: PytestOrder,
     pub(super) budget: Budget,
-    /// What holds it; none if there is no interpreter.
+    /// The tier that holds it; none if there is no interpreter.
     pub(super) tier: Option<Tier>,
     _sealed: (),
 }
 
 impl Governance {
-    /// Carries out a call, if it may be. Gives the run id with what came of it.
+    /// Carries out a call, if it may be. Returns the run id with the result.
     pub(crate) async fn call(
         &self,
         request: GovernedCall,
@@ -113,7 +113,7 @@ impl Governance {
         }
     }
 
-    /// The caller, if the token is valid and its role has the permission.
+    /// Authenticates the caller, and checks that the role has the permission.
     async fn admit(&self, call: &Call, token: Option<&Secret>) -> Result<Caller, Refusal> {
         let caller = match self.authenticate(token).await {
             Ok(caller) => caller,
@@ -125,7 +125,7 @@ impl Governance {
         Err(self.refused(call, Some(&caller), Refusal::PermissionDenied).await)
     }
 
-    /// The caller did not want it any more when its turn came.
+    /// Records a call that was cancelled before its turn came.
     async fn never_started(&self, call: &Call, caller: &Caller) -> Result<GovernedReply, Refusal> {
         let outcome = AuditOutcome::Run(RunStatus::Cancelled);
         let entry = call.entry(AuditEvent::McpToolCall, Some(caller), outcome, Map::new());
@@ -133,7 +133,7 @@ impl Governance {
         Ok(reply::of_cancelled(call.run_id))
     }
 
-    /// The checks of a run after the caller's permission, in the design's order, and the audit.
+    /// Checks a run after the caller's permission, in the design's order, and audits it.
     async fn clear(&self, call: Call, caller: Caller) -> Result<Cleared, Refusal> {
         let (policy, order, budget, tier) = match self.check(&call).await {
             Ok(checked) => checked,
@@ -182,7 +182,7 @@ impl Governance {
         Ok((policy, order, budget, tier))
     }
 
-    /// The caller that the token is of.
+    /// Returns the caller that the token is of.
     pub(super) async fn authenticate(&self, token: Option<&Secret>) -> Result<Caller, Refusal> {
         let presented = token.or(self.own_token.as_ref()).map(Secret::reveal);
         let token = presented.and_then(Token::parse).ok_or(Refusal::AuthRequired)?;
@@ -191,14 +191,14 @@ impl Governance {
         found.map_err(|error| store_failed(&error))?.ok_or(Refusal::AuthRequired)
     }
 
-    /// The policy as the file has it now.
+    /// Returns the policy as the file has it now.
     pub(super) async fn policy(&self) -> Result<Arc<Policy>, Refusal> {
         let file = Arc::clone(&self.policy);
         let policy = blocking(move || file.current()).await?;
         policy.map_err(|error| Refusal::PolicyUnusable(error.to_string()))
     }
 
-    /// Writes down that a call is refused, and gives the refusal; if it cannot be written down, that.
+    /// Audits a refused call, and returns the refusal; if it cannot be written down, that.
     pub(super) async fn refused(
         &self,
         call: &Call,
@@ -224,13 +224,13 @@ impl Governance {
     }
 }
 
-/// Appends to the audit log of a store, where nobody waits for the disk.
+/// Appends to the audit log of a store, without blocking on the disk.
 pub(super) async fn append(store: &Store, entries: Vec<AuditEntry>) -> Result<(), Refusal> {
     let appended = store.submit_entries(entries).done().await;
     appended.map_err(|error| store_failed(&error))
 }
 
-/// Does what waits for a disk where nobody waits for it.
+/// Runs blocking work on a thread that nobody waits on.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Refusal> {
@@ -239,7 +239,7 @@ pub(super) async fn blocking<T: Send + 'static>(
 }
 
 impl Call {
-    /// A line of the audit log about this call.
+    /// Makes an entry of the audit log about this call.
     pub(super) fn entry(
         &self,
         event: AuditEvent,
@@ -263,7 +263,7 @@ impl Call {
     }
 }
 
-/// The store failed: the log has why, the client what to do.
+/// Logs a failure of the store, and returns what the client is to do.
 pub(super) fn store_failed(error: &StoreError) -> Refusal {
     tracing::error!(error = %Causes(error), "the governance store failed");
     let message = "The audit log cannot be used, so nothing is done. Ask the admin to look at the \

@@ -1,4 +1,4 @@
-//! What the end of a run means: for the caller, the evidence and the audit log.
+//! The conclusion of a run: for the caller, the evidence and the audit log.
 
 use super::artifacts::{ENTRIES_MAX, Size};
 use super::audit::AuditOutcome;
@@ -14,35 +14,35 @@ use crate::logging::Causes;
 /// The exit code of a process that the system call filter killed: SIGSYS.
 const KILLED_BY_FILTER: i32 = -31;
 
-/// Why there was no run.
+/// The reason that there was no run.
 pub(super) enum NotRun {
-    /// There was no time left for it in the budget.
+    /// Refused: there was no time left for it in the budget.
     Refused(Refusal),
-    /// It could not be run.
+    /// Failed to run.
     Failed(RunError),
 }
 
 /// A run that has ended.
 pub(super) struct Ran {
     pub(super) outcome: Outcome,
-    /// Which bound it would have met first.
+    /// The bound that it would have met first.
     pub(super) bound: Bound,
-    /// What it has left behind, compared with what it may.
+    /// The size of its files, compared with what it may leave.
     pub(super) files_size: Size,
 }
 
-/// What came of a run.
+/// The conclusion of a run.
 pub(super) struct Conclusion {
     pub(super) verdict: Verdict,
-    /// Why the caller gets an error in place of a result.
+    /// The error that the caller gets in place of a result.
     pub(super) refusal: Option<Refusal>,
     pub(super) outcome: Option<Outcome>,
     pub(super) summary: Option<TestSummary>,
 }
 
 impl Conclusion {
-    /// What the end of a run under `policy` means. `report` is what pytest says, and `ended` what it
-    /// has counted when it came to its end.
+    /// Concludes the end of a run under `policy`. `report` has the outcomes of the tests, and
+    /// `ended` what pytest had counted in the end.
     pub(super) fn of_run(
         policy: &Policy,
         ran: Ran,
@@ -100,7 +100,7 @@ impl Conclusion {
         }
     }
 
-    /// There was nothing to run the tests with.
+    /// Concludes a run without pytest to run the tests with.
     pub(super) fn without_pytest(outcome: Outcome) -> Self {
         let message = "pytest is not installed for the interpreter of this server. Ask the admin to \
                        install it there";
@@ -114,7 +114,7 @@ impl Conclusion {
 }
 
 impl NotRun {
-    /// What it means that there was no run.
+    /// Concludes that there was no run.
     pub(super) fn conclusion(self) -> Conclusion {
         let (status, refusal) = match self {
             Self::Refused(refusal) => (RunStatus::BudgetExceeded, refusal),
@@ -128,7 +128,7 @@ impl NotRun {
     }
 }
 
-/// What the caller is told where nothing was run.
+/// Returns the status and the refusal of a run that could not be started.
 fn refusal_of(error: &RunError) -> (RunStatus, Refusal) {
     match error {
         RunError::Contain(

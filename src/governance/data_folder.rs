@@ -1,4 +1,4 @@
-//! Where the store is.
+//! The folder of the store.
 
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -9,18 +9,18 @@ use etcetera::base_strategy::Xdg;
 use nix::unistd::geteuid;
 use thiserror::Error;
 
-/// What the group and everybody may.
+/// The permissions of the group and of everybody.
 const OTHERS: u32 = 0o077;
 
 /// Below the user's folder for data.
 const NAME: &str = "qwed-mcp";
 
-/// There is no folder for data.
+/// No folder for data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("there is no home folder to keep data in; set HOME, or QWED_MCP_DATA_DIR to a folder")]
 pub(crate) struct NoDataFolder;
 
-/// The configured folder, or the user's one for data (`XDG_DATA_HOME`, `~/.local/share`).
+/// Returns the configured folder, or the user's one for data (`XDG_DATA_HOME`, `~/.local/share`).
 pub(crate) fn data_folder(configured: Option<&Path>) -> Result<PathBuf, NoDataFolder> {
     if let Some(configured) = configured {
         return Ok(configured.to_owned());
@@ -31,18 +31,18 @@ pub(crate) fn data_folder(configured: Option<&Path>) -> Result<PathBuf, NoDataFo
     if folder.is_absolute() { Ok(folder.join(NAME)) } else { Err(NoDataFolder) }
 }
 
-/// Whose a folder is, and who else may use it.
+/// The owner of a folder, and who else may use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FolderState {
     /// The permissions.
     pub(crate) mode: u32,
     pub(crate) owner: u32,
-    /// Whether it is this user's alone.
+    /// Open to this user alone.
     pub(crate) is_private: bool,
 }
 
 impl FolderState {
-    /// Looks at a folder.
+    /// Reads the state of a folder.
     pub(crate) fn of(folder: &Path) -> io::Result<Self> {
         let metadata = folder.metadata()?;
         if !metadata.is_dir() {

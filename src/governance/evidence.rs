@@ -1,4 +1,4 @@
-//! What is kept of a run to show that it was one, and how it went.
+//! The evidence of a run: that it was one, and how it went.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -46,7 +46,7 @@ impl<'de> Deserialize<'de> for Timestamp {
     }
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RunStatus {
@@ -57,15 +57,15 @@ pub(crate) enum RunStatus {
     /// Pytest itself failed, tests could not be collected, or they ended the run themselves: `reason`
     /// says which.
     Error,
-    /// It was killed at the policy's timeout.
+    /// Killed at the policy's timeout.
     Timeout,
-    /// The sandbox ended it, or could not be had.
+    /// Ended by the sandbox, or the sandbox was unavailable.
     SandboxViolation,
-    /// It took more than the policy's budget.
+    /// Over the policy's budget.
     BudgetExceeded,
-    /// The client took the call back.
+    /// Cancelled by the client.
     Cancelled,
-    /// There was nothing to run.
+    /// No tests to run.
     NoTests,
 }
 
@@ -85,16 +85,16 @@ impl RunStatus {
     }
 }
 
-/// What the call took of its budget.
+/// The budget that the call used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct BudgetUsage {
-    /// What the whole call took so far.
+    /// The time of the whole call so far.
     pub(crate) elapsed_ms_total: u64,
-    /// How often pytest was started.
+    /// The number of starts of pytest.
     pub(crate) attempts_total: u64,
-    /// Whether the budget ended the call before its end.
+    /// The budget ended the call before its end.
     pub(crate) short_circuited: bool,
-    /// What the policy gave one run.
+    /// The policy's timeout of one run.
     pub(crate) policy_timeout_s: u64,
 }
 
@@ -103,9 +103,9 @@ pub(crate) struct BudgetUsage {
 pub(crate) struct ArtifactRecord {
     /// Relative to the run's folder.
     pub(crate) path: String,
-    /// How large it was.
+    /// The size.
     pub(crate) bytes: u64,
-    /// In lower-case hexadecimal; none where it was not read to its end.
+    /// The hash in lower-case hexadecimal; none where the file was not read to its end.
     pub(crate) sha256: Option<String>,
 }
 
@@ -117,34 +117,34 @@ pub(crate) struct Evidence {
     pub(crate) run_id: Uuid,
     /// The tool that was called.
     pub(crate) tool: String,
-    /// Who called it.
+    /// The user who called it.
     pub(crate) user: String,
-    /// How it ended.
+    /// The status.
     pub(crate) status: RunStatus,
-    /// Why its result is not to be relied on, where that is so.
+    /// The reason not to rely on its result, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
-    /// Of pytest; none where it had none, as when it was killed.
+    /// The exit code of pytest; none where it had none, as when it was killed.
     pub(crate) exit_code: Option<i32>,
-    /// When the call came.
+    /// The time of the call.
     pub(crate) started: Timestamp,
-    /// When the run was over.
+    /// The time of the end of the run.
     pub(crate) finished: Timestamp,
-    /// How long pytest ran, in milliseconds; none where it did not.
+    /// The time that pytest ran, in milliseconds; none where it did not.
     pub(crate) duration_ms: Option<u64>,
-    /// What the tool was called with, without its token.
+    /// The arguments of the tool, without the token.
     pub(crate) arguments: Map<String, Value>,
     /// The hash by which the audit log names these arguments.
     pub(crate) arguments_hash: String,
-    /// What the tests came to, where pytest told.
+    /// The outcomes of the tests, where pytest reported them.
     pub(crate) summary: Option<TestSummary>,
-    /// What the run left.
+    /// The files of the run.
     pub(crate) artifacts: Vec<ArtifactRecord>,
-    /// How many files the run left that are not in that list: too many, or none that can be read.
+    /// The number of files that are not in that list: too many, or unreadable.
     pub(crate) artifacts_omitted: u64,
     /// The tier of the sandbox that held the tests: `T3` is all layers.
     pub(crate) sandbox_tier: Option<String>,
-    /// What the call took of its budget.
+    /// The budget that the call used.
     pub(crate) governance: BudgetUsage,
     /// The version of this server.
     #[serde(default)]
@@ -155,8 +155,8 @@ pub(crate) struct Evidence {
     /// The SHA-256 of the policy file as it was when the run was cleared.
     #[serde(default)]
     pub(crate) policy_sha256: Option<String>,
-    /// What ran the tests, as it was found beside them: none of it is their word. None where it could
-    /// not be found.
+    /// The interpreter of the tests, as the server found it: none of it is the tests' word. None
+    /// where it could not be found.
     #[serde(default)]
     pub(crate) python: Option<PythonRecord>,
 }

@@ -1,4 +1,4 @@
-//! Whether what a run left is still what it was when the run ended.
+//! The integrity of a run's files: are they what they were when the run ended?
 //!
 //! The end of a run in the audit log, whose rows are chained, has the hash of the run's evidence, and
 //! the evidence has the hashes of its files. Here they are compared with what is there now.
@@ -19,19 +19,19 @@ use super::store::{Store, StoreError};
 
 pub(crate) use all::{ArtifactsVerification, RunDifference, verify_artifacts};
 
-/// What was done to a file of a run after the run.
+/// A change of a file of a run, after the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Change {
-    /// Its content is another one.
+    /// Other content.
     Changed,
-    /// It is not there any more.
+    /// Missing.
     Missing,
-    /// It was not there when the run ended.
+    /// Added after the end of the run.
     Added,
-    /// It is there, and cannot be read.
+    /// Unreadable.
     Unreadable,
-    /// The audit log knows of no such run.
+    /// No such run in the audit log.
     UnknownRun,
 }
 
@@ -64,24 +64,24 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Why nobody can tell whether a file is what a run left. `Display` goes to the model.
+/// The reason that a file cannot be compared with anything. `Display` goes to the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(crate) enum Unconfirmed {
     /// The run goes on, or its server died.
     #[error("the end of the run is not in the audit log")]
     NoEnd,
-    /// It is of an earlier version.
+    /// A run of an earlier version.
     #[error("the audit log has no hash of this run's evidence")]
     NoHash,
-    /// There is nothing that has its hash.
+    /// Without a hash anywhere.
     #[error("the run has no evidence")]
     NoEvidence,
-    /// It was too much to be hashed, or the server was ending.
+    /// Too much to be hashed, or the server was ending.
     #[error("the evidence has no hash of this file")]
     FileNotHashed,
 }
 
-/// Why there is no answer.
+/// An error of a comparison.
 #[derive(Debug, Error)]
 pub(crate) enum IntegrityError {
     #[error(transparent)]
@@ -92,31 +92,31 @@ pub(crate) enum IntegrityError {
     Different(Difference),
     #[error("what this run left was removed, as the policy's retention says")]
     Removed,
-    /// Its turn has not come, or its server died before.
+    /// Waiting for its turn, or its server died before.
     #[error(
         "nothing was run for this run_id yet, so there is no evidence: its call waits for its turn, \
          unless its server has ended"
     )]
     Waiting,
-    /// It has no folder yet.
+    /// Without a folder yet.
     #[error(
         "there is nothing of this run yet: it is just starting, unless its server has ended; try \
          again in a moment"
     )]
     Starting,
-    /// The word of the audit log for what came of the call.
+    /// The outcome of the call, as the audit log has it.
     #[error("nothing was run for this run_id, so there is no evidence: its call came to {0}")]
     NotRun(String),
 }
 
-/// What is served, with why it cannot be compared with anything, if it cannot.
+/// Content that is served, and the reason why it cannot be compared, if it cannot.
 #[derive(Debug)]
 pub(crate) struct Served<T> {
     pub(crate) content: T,
     pub(crate) unconfirmed: Option<Unconfirmed>,
 }
 
-/// What evidence says of a file.
+/// A file by the evidence.
 enum Expected {
     File { bytes: u64, sha256: String },
     Unknown(Unconfirmed),
@@ -130,7 +130,7 @@ struct ListedFiles {
     artifacts_omitted: u64,
 }
 
-/// The evidence of a run, if it is what the audit log says.
+/// Returns the evidence of a run, if it is what the audit log says.
 pub(crate) fn evidence(
     artifacts: &Artifacts,
     store: &Store,
@@ -143,7 +143,7 @@ pub(crate) fn evidence(
         if judged.is_ok() {
             return judged;
         }
-        // The run may have begun, ended or been removed between the two looks. The log is told of each
+        // The run may have begun, ended or been removed between the two looks. The log records each
         // of these before or after it happens to the folder, a few times in all.
         let now = store.recorded_run(run_id)?;
         if now == recorded {
@@ -193,15 +193,15 @@ fn judge(
     Ok(Served { content: found?, unconfirmed })
 }
 
-/// Whether retention has removed a run, to the end or not. What was seen of its files before says
-/// nothing then.
+/// Tells whether retention has removed a run, to the end or not. What was seen of its files before
+/// says nothing then.
 fn is_removed(artifacts: &Artifacts, store: &Store, run_id: Uuid) -> Result<bool, IntegrityError> {
-    // The log last: it is told before the run is set aside.
+    // The log last: it is written before the run is set aside.
     let is_gone = matches!(artifacts.state(run_id), Err(ArtifactError::RunNotFound));
     Ok(is_gone && store.recorded_run(run_id)?.is_removed)
 }
 
-/// A part of a file of a run, if the whole file is what the evidence says.
+/// Returns a part of a file of a run, if the whole file is what the evidence says.
 pub(crate) fn content(
     artifacts: &Artifacts,
     store: &Store,
@@ -252,7 +252,7 @@ fn compared_content(
     }
 }
 
-/// What the evidence says of the file, with why it may be wrong itself.
+/// Looks a file up in the evidence, with the reason why that may be wrong itself.
 fn expected(
     artifacts: &Artifacts,
     store: &Store,

@@ -88,24 +88,24 @@ pub(crate) struct Governance {
     store: Store,
     artifacts: Arc<Artifacts>,
     policy: Arc<PolicyFile>,
-    /// Of those who remove old runs.
+    /// The turn of those who remove old runs.
     upkeep: Arc<Turn>,
     /// The token of calls that present none.
     own_token: Option<Secret>,
     executor: Arc<dyn Executor>,
-    /// What is used, where a bill of materials is wanted.
+    /// The session that records what is used, where a bill of materials is wanted.
     session: Option<Arc<Session>>,
-    /// Of runs.
+    /// The turns of runs.
     turns: Turns,
     /// Runs that are not written down to their end.
     unsettled: TaskTracker,
-    /// Where store and artifacts are, without links.
+    /// The folder of store and artifacts, without links.
     data_folder: PathBuf,
 }
 
 impl Governance {
-    /// The governed tools under `policy`, with what is stored in `data_folder`, which is there. Runs
-    /// are `executor`'s.
+    /// Makes the governed tools under `policy`, with what is stored in `data_folder`, which is
+    /// there. Runs are `executor`'s.
     pub(crate) fn new(
         settings: &Settings,
         policy: Arc<PolicyFile>,
@@ -117,7 +117,7 @@ impl Governance {
         let data_folder = fs::canonicalize(data_folder).unwrap_or_else(|_| data_folder.to_owned());
         // Why there is none is in the log.
         if let Ok(policy) = policy.current() {
-            tracing::info!(tools = ?policy.allowlist, "governed tools are there");
+            tracing::info!(tools = ?policy.allowlist, "governed tools enabled");
         }
         Self {
             store,
@@ -140,13 +140,13 @@ impl Governance {
         }
     }
 
-    /// Comes back when every run is written down to its end.
+    /// Waits until every run is written down to its end.
     pub(crate) async fn settle(&self) {
         self.unsettled.close();
         self.unsettled.wait().await;
     }
 
-    /// Removes what the policy does not want to be kept, where nobody waits for it: after each run,
+    /// Removes what the policy does not want to be kept, in the background: after each run,
     /// and when the server starts.
     pub(crate) fn retain(&self) {
         let (artifacts, store) = (Arc::clone(&self.artifacts), self.store.clone());

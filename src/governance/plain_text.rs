@@ -12,7 +12,7 @@ struct Hidden {
     why: &'static str,
 }
 
-/// What is obeyed instead of shown, or seen by a program and not by a person.
+/// Characters that are obeyed instead of shown, or seen by a program and not by a person.
 const HIDDEN: [Hidden; 20] = [
     hidden('\0', '\u{8}', "control characters: BEL, backspace"),
     hidden(
@@ -54,17 +54,17 @@ const fn hidden(first: char, last: char, why: &'static str) -> Hidden {
     Hidden { first, last, why }
 }
 
-/// Whether a character is not passed on. Tabs and ends of lines are.
+/// Tells whether a character is not passed on. Tabs and ends of lines are.
 pub(super) fn is_hidden(c: char) -> bool {
     HIDDEN.iter().any(|row| (row.first..=row.last).contains(&c))
 }
 
-/// The text with a replacement for every character that is not passed on.
+/// Replaces every character that is not passed on.
 pub(super) fn plain(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
-/// The same on one line.
+/// Replaces ends of lines and tabs too.
 pub(super) fn plain_line(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { shown(c) })
@@ -75,7 +75,7 @@ fn shown(c: char) -> char {
     if is_hidden(c) { char::REPLACEMENT_CHARACTER } else { c }
 }
 
-/// A JSON document with escapes for the characters that are not passed on: it means the same.
+/// Escapes the characters of a JSON document that are not passed on: it means the same.
 pub(super) fn plain_json(document: &str) -> String {
     let mut plain = String::with_capacity(document.len());
     for c in document.chars() {

@@ -20,7 +20,8 @@ use document::{Document, Section};
 pub(crate) use check::PolicyCheck;
 pub(crate) use file::PolicyFile;
 
-/// No policy needs more, and somebody else's file must not fill the memory.
+/// The largest policy file: no policy needs more, and somebody else's file must not fill the
+/// memory.
 pub(crate) const POLICY_BYTES_MAX: usize = 64 * 1024;
 
 const TIMEOUT_S_DEFAULT: u64 = 300;
@@ -28,7 +29,7 @@ const TIMEOUT_S_MAX: u64 = 3600;
 const ATTEMPTS_DEFAULT: u64 = 1;
 const OUTPUT_BYTES_DEFAULT: u64 = 8 * 1024 * 1024;
 const ARTIFACT_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
-/// What a run prints is held in memory.
+/// The largest output: it is held in memory.
 const OUTPUT_BYTES_MAX: u64 = 1 << 30;
 const RETENTION_DAYS_MAX: u64 = 36_500;
 /// An exbibyte, as the total is counted in bytes.
@@ -51,7 +52,7 @@ struct ForbiddenVariable {
     why: &'static str,
 }
 
-/// What the tests get of the server's environment must not change which code runs.
+/// Variables of the server's that would change which code runs.
 const FORBIDDEN_VARIABLES: [ForbiddenVariable; 12] = [
     forbidden("PYTHON*", "it changes how Python starts and what it imports"),
     forbidden("PYTEST_*", "it changes which plugins and options pytest has"),
@@ -71,18 +72,18 @@ const fn forbidden(name: &'static str, why: &'static str) -> ForbiddenVariable {
     ForbiddenVariable { name, why }
 }
 
-/// What the admin allows.
+/// A policy: what the admin allows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Policy {
-    /// The tools that may be called. None at all is an error of the admin's, which a call is told.
+    /// The tools that may be called. None at all is an error of the admin's, which a call reports.
     pub(crate) allowlist: BTreeSet<GovernedTool>,
-    /// How the tests are held.
+    /// The limits of the sandbox.
     pub(crate) sandbox: SandboxPolicy,
-    /// What a call may take.
+    /// The budget of a call.
     pub(crate) budget: BudgetPolicy,
     /// The folder whose tests run; without one none do.
     pub(crate) workspace_root: Option<PathBuf>,
-    /// What is kept of past runs.
+    /// The bounds of what is kept of past runs.
     pub(crate) retention: Retention,
     /// The SHA-256 of the file.
     pub(crate) sha256: String,
@@ -91,48 +92,48 @@ pub(crate) struct Policy {
 /// The section `sandbox`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SandboxPolicy {
-    /// Where it is false nothing runs.
+    /// The sandbox is used; where it is not, nothing runs.
     pub(crate) enabled: bool,
-    /// What one run of pytest may take until it is killed.
+    /// The time that one run of pytest may take until it is killed.
     pub(crate) timeout: Duration,
-    /// What all processes of a run may have together, in MiB.
+    /// The memory of all processes of a run together, in MiB.
     pub(crate) memory_limit_mb: u64,
-    /// What the tests may read besides the workspace and Python's own; absolute.
+    /// Paths that the tests may read besides the workspace and Python's own; absolute.
     pub(crate) allowed_paths: Vec<PathBuf>,
     /// The variables of the server that tests get.
     pub(crate) env_whitelist: Vec<String>,
 }
 
-/// The section `budget`. What is not limited is none.
+/// The section `budget`. `None` is no limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BudgetPolicy {
-    /// What a whole call may take.
+    /// The time of a whole call.
     pub(crate) elapsed: Option<Duration>,
-    /// How often pytest may be started within a call.
+    /// The starts of pytest within a call.
     pub(crate) attempts_max: u64,
-    /// How much standard output and standard error may have, each.
+    /// The most bytes of standard output and of standard error, each.
     pub(crate) output_bytes_max: Option<u64>,
-    /// How much all files of a run may have together.
+    /// The most bytes of all files of a run together.
     pub(crate) artifact_bytes_max: Option<u64>,
 }
 
 impl BudgetPolicy {
-    /// How much standard output and standard error may have, each.
+    /// Returns the most bytes of standard output and of standard error, each.
     pub(crate) fn output_bytes(&self) -> u64 {
         self.output_bytes_max.unwrap_or(OUTPUT_BYTES_DEFAULT)
     }
 
-    /// How much all files of a run may have together.
+    /// Returns the most bytes of all files of a run together.
     pub(crate) fn artifact_bytes(&self) -> u64 {
         self.artifact_bytes_max.unwrap_or(ARTIFACT_BYTES_DEFAULT)
     }
 }
 
-/// Why there is no policy. The text goes to the model: it has no path, and of the file no more than
-/// names of keys.
+/// An error of the policy file. The text goes to the model: it has no path, and of the file no more
+/// than names of keys.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum PolicyError {
-    /// It is missing, or the server may not read it.
+    /// Missing, or the server may not read it.
     #[error("the policy file cannot be read: {0}")]
     Unreadable(io::ErrorKind),
     /// A folder, a pipe, a device.
@@ -162,12 +163,12 @@ pub(crate) enum PolicyError {
 }
 
 impl PolicyError {
-    /// The text for the admin, which may have a path.
+    /// Returns the text for the admin, which may have a path.
     pub(crate) fn for_admin(&self) -> String {
         if let Self::Unprotected(reason) = self { reason.to_string() } else { self.to_string() }
     }
 
-    /// Where the mistake is, if it is in a line.
+    /// Returns the line of the mistake, if it is in one.
     pub(crate) fn line(&self) -> Option<usize> {
         match self {
             Self::Unreadable(_)
@@ -190,13 +191,13 @@ impl Policy {
         mistakes.0.into_iter().next().map_or(Ok(policy), Err)
     }
 
-    /// The policy, or all mistakes of its text, in the order of their lines.
+    /// Returns the policy, or all mistakes of its text, in the order of their lines.
     pub(crate) fn check(text: &str) -> Result<Self, Vec<PolicyError>> {
         let (policy, mistakes) = Self::read(text).map_err(|error| vec![error])?;
         if mistakes.0.is_empty() { Ok(policy) } else { Err(mistakes.0) }
     }
 
-    /// What could be read of it, with defaults in place of mistakes: not to be used if there are any.
+    /// Reads what it can, with defaults in place of mistakes: not to be used if there are any.
     fn read(text: &str) -> Result<(Self, Mistakes), PolicyError> {
         if text.len() > POLICY_BYTES_MAX {
             return Err(PolicyError::TooLarge);
@@ -219,11 +220,11 @@ impl Policy {
     }
 }
 
-/// What is wrong with a text.
+/// The mistakes of a text.
 struct Mistakes(Vec<PolicyError>);
 
 impl Mistakes {
-    /// What was read; in place of a mistake, which is noted, the value of nothing.
+    /// Returns what was read; in place of a mistake, which is noted, the default.
     fn keep<T: Default>(&mut self, read: Result<T, PolicyError>) -> T {
         read.unwrap_or_else(|mistake| {
             self.0.push(mistake);

@@ -1,4 +1,4 @@
-//! A run of pytest: what a caller may ask for, and what the interpreter is told.
+//! A run of pytest: the arguments that a caller may give, and the source for the interpreter.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -22,7 +22,7 @@ const RESERVE_BYTES: u64 = 2 * 1024 * 1024;
 
 /// The outcomes of the tests, in the folder for artifacts.
 pub(super) const REPORT_FILE: &str = ".new-report";
-/// How pytest ended, in the same folder. Empty where tests end the process before that.
+/// The way that pytest ended, in the same folder. Empty where tests end the process before that.
 pub(super) const ENDED_FILE: &str = ".new-ended";
 /// The room for the reports, until they are written.
 pub(super) const RESERVE_FILE: &str = ".new-reserve";
@@ -30,19 +30,19 @@ pub(super) const RESERVE_FILE: &str = ".new-reserve";
 /// The exit code of [`START`] where there is no pytest. Pytest itself has 0 to 5.
 pub(super) const NO_PYTEST: i32 = 86;
 
-/// Starts pytest.
+/// The source that starts pytest.
 const START: &str = include_str!("start_pytest.py");
 
-/// What a caller asks for, checked: paths are in the workspace, and nothing is an option.
+/// The run that a caller asks for, checked: paths are in the workspace, and nothing is an option.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PytestOrder {
     /// The workspace, without links.
     pub(super) workspace: PathBuf,
-    /// What pytest is called with.
+    /// The arguments of pytest.
     arguments: Vec<String>,
 }
 
-/// Why arguments are not accepted. Its `Display` is what the model reads.
+/// The reason that arguments are refused. Its `Display` is what the model reads.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(super) enum InvalidArguments {
     #[error("'{0}' is not an argument of run_pytest; there are {known}", known = KNOWN.join(", "))]
@@ -107,8 +107,9 @@ impl PytestOrder {
         Ok(Self { workspace, arguments: order })
     }
 
-    /// Python that runs it, and leaves its files in the folder `files`, which has so much room. Tests
-    /// can import from the entries of `python_path` that are in the workspace, too.
+    /// Returns Python source that runs it, and leaves its files in the folder `files`, which has so
+    /// much room. Tests can import from the entries of `python_path` that are in the workspace,
+    /// too.
     pub(super) fn source(
         &self,
         python_path: &PythonPath,
@@ -150,7 +151,8 @@ impl PythonPath {
         Self::parted(std::env::var_os("PYTHONPATH").as_deref(), workspace)
     }
 
-    /// The variable with which pytest is started; none if the tests need not have another one.
+    /// Returns the variable with which pytest is started; none if the tests need not have another
+    /// one.
     pub(super) fn variable(&self) -> Option<(&'static str, String)> {
         Some(("PYTHONPATH", self.outside.as_ref()?.to_string_lossy().into_owned()))
     }
@@ -193,8 +195,8 @@ fn text<'v>(name: &'static str, value: &'v Value) -> Result<&'v str, InvalidArgu
     if is_fit { Ok(text) } else { Err(InvalidArguments::Text(name)) }
 }
 
-/// A path in the workspace, maybe with the names of a test behind it (`tests/test_a.py::test_b`),
-/// as an absolute path: nothing that pytest could take for an option.
+/// Resolves a path in the workspace, maybe with the names of a test behind it
+/// (`tests/test_a.py::test_b`), to an absolute path: nothing that pytest could take for an option.
 fn target(name: &'static str, text: &str, workspace: &Path) -> Result<String, InvalidArguments> {
     let (path, names) = match text.split_once("::") {
         Some((path, names)) => (path, Some(names)),

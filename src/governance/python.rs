@@ -1,4 +1,4 @@
-//! Which Python and pytest the runs are made with: seen by the server, not told by tests.
+//! The Python and the pytest of runs: seen by the server, not told by tests.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -8,8 +8,8 @@ use super::call::blocking;
 use super::evidence::PythonRecord;
 use crate::executor::{Executor, Installation, UntrustedFolder};
 
-/// How the folders of installed distributions end, in which the name is followed by the version
-/// (the binary distribution format, and what Debian makes).
+/// The ends of the names of installed distributions, behind the name and the version (the binary
+/// distribution format, and what Debian makes).
 const INFO_ENDINGS: [&str; 2] = [".dist-info", ".egg-info"];
 
 /// Looks at what is installed. Nothing is started for that: what an interpreter loads when it starts
@@ -21,7 +21,8 @@ pub(super) async fn python(executor: &dyn Executor, workspace: &Path) -> Option<
     Some(PythonRecord { program: program.to_string_lossy().into_owned(), version, pytest })
 }
 
-/// The version of a distribution in the first of these folders that has it and is not the workspace's.
+/// Returns the version of a distribution in the first of these folders that has it and is not the
+/// workspace's.
 fn version_in(name: &str, folders: &[PathBuf], workspace: &UntrustedFolder) -> Option<String> {
     let theirs = folders.iter().filter(|folder| !workspace.holds(folder));
     let entries = theirs.filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();

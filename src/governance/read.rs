@@ -1,4 +1,4 @@
-//! What was left of earlier runs: evidence, lists, content.
+//! Reading of earlier runs: evidence, lists, content.
 
 use std::sync::Arc;
 
@@ -82,8 +82,8 @@ impl Governance {
 }
 
 impl Call {
-    /// What a call asks for that reads: which run, and which file. For the audit log, in the form in
-    /// which it names runs.
+    /// Returns the run and the file that a call asks for, for the audit log, in the form in which
+    /// it names runs.
     pub(super) fn asked_for(&self) -> Map<String, Value> {
         let text = |name| self.arguments.get(name).and_then(Value::as_str);
         let run = text("run_id").and_then(|run| Uuid::try_parse(run).ok());
@@ -125,17 +125,17 @@ fn look_up(
     }
 }
 
-/// The evidence of a run, as it was written.
+/// Replies with the evidence of a run, as it was written.
 fn evidence_reply(run_id: Uuid, evidence: &str) -> GovernedReply {
     GovernedReply::text(plain_json(evidence), json!({ "run_id": run_id }))
 }
 
-/// The runs, newest first.
+/// Replies with the runs, newest first.
 fn runs_reply(page: &Page<RunEntry>) -> GovernedReply {
     page_reply(&json!({ "runs": page.items }), page.next_offset, page.truncated)
 }
 
-/// The files of a run.
+/// Replies with the files of a run.
 fn files_reply(run_id: Uuid, page: &Page<FileEntry>) -> GovernedReply {
     let list = json!({ "run_id": run_id, "artifacts": page.items });
     page_reply(&list, page.next_offset, page.truncated)
@@ -155,7 +155,7 @@ fn page_reply(list: &Value, next: Option<usize>, truncated: bool) -> GovernedRep
     GovernedReply::text(plain_json(&format!("{list:#}")), meta)
 }
 
-/// A part of a file.
+/// Replies with a part of a file.
 fn content_reply(run_id: Uuid, path: &str, chunk: Chunk) -> GovernedReply {
     let Chunk { content, media_type, bytes, total_bytes, next_offset } = chunk;
     let meta = json!({
@@ -194,8 +194,8 @@ fn content_reply(run_id: Uuid, path: &str, chunk: Chunk) -> GovernedReply {
     GovernedReply { blocks, is_error: false, meta }
 }
 
-/// Says whether what is served was compared with what the run left; where it could not be, also to
-/// the model.
+/// Adds whether the content was compared with what the run left; where it could not be, the model
+/// is told too.
 fn with_integrity(mut reply: GovernedReply, unconfirmed: Option<Unconfirmed>) -> GovernedReply {
     let word = if unconfirmed.is_some() { "unconfirmed" } else { "confirmed" };
     if let Some(meta) = reply.meta.as_object_mut() {
@@ -213,7 +213,7 @@ impl From<IntegrityError> for Refusal {
             IntegrityError::Artifacts(error) => error.into(),
             IntegrityError::Store(error) => store_failed(&error),
             IntegrityError::Different(difference) => {
-                tracing::error!(%difference, "artifacts");
+                tracing::error!(%difference, "an artifact has changed");
                 Self::ArtifactChanged(difference.to_string())
             }
             IntegrityError::Removed
@@ -239,7 +239,7 @@ impl From<ArtifactError> for Refusal {
             | ArtifactError::InvalidPath { .. }
             | ArtifactError::TooLarge { .. } => Self::InvalidParams(error.to_string()),
             ArtifactError::Io { .. } => {
-                tracing::error!(error = %Causes(&error), "artifacts");
+                tracing::error!(error = %Causes(&error), "artifacts cannot be read");
                 Self::Internal(error.to_string())
             }
         }

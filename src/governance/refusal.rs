@@ -1,4 +1,4 @@
-//! Why a governed call is not carried out, or did not come to its end: JSON-RPC errors.
+//! Refusals of governed calls: JSON-RPC errors with documented codes.
 
 use serde_json::{Value, json};
 use thiserror::Error;
@@ -31,7 +31,7 @@ pub(crate) enum Refusal {
     /// The policy turns the sandbox off.
     #[error("MCP write requires sandbox")]
     SandboxDisabled,
-    /// The sandbox cannot be had, or has stopped the run; why.
+    /// The sandbox is unavailable, or has stopped the run; why.
     #[error("Sandbox violation: {0}")]
     SandboxViolation(String),
     /// The run was killed at the policy's timeout.
@@ -40,12 +40,12 @@ pub(crate) enum Refusal {
     /// The arguments fail validation; why.
     #[error("{0}")]
     InvalidParams(String),
-    /// What would be served is not what the run left; what was done to it.
+    /// The content is not what the run left; what was done to it.
     #[error(
         "{0}. Nothing of it is served; ask the admin to run `qwed-mcp audit verify --artifacts`"
     )]
     ArtifactChanged(String),
-    /// It is nobody's fault but ours, or the machine's; what to do.
+    /// An error of ours, or of the machine; what to do.
     #[error("{0}")]
     Internal(String),
 }
@@ -113,12 +113,12 @@ impl Refusal {
         }
     }
 
-    /// The message of the JSON-RPC error. It may quote what a caller or tests have written.
+    /// Returns the message of the JSON-RPC error. It may quote what a caller or tests have written.
     pub(crate) fn message(&self) -> String {
         plain(&self.to_string())
     }
 
-    /// The `data` of the JSON-RPC error of the call `run_id`.
+    /// Returns the `data` of the JSON-RPC error of the call `run_id`.
     pub(crate) fn data(&self, run_id: Uuid) -> Value {
         let mut data = json!({ "code": self.code().name(), "run_id": run_id });
         if let (Self::BudgetExceeded(what), Some(fields)) = (self, data.as_object_mut()) {

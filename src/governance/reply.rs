@@ -1,4 +1,4 @@
-//! What came of a governed call, in words and blocks.
+//! Replies to governed calls, in words and blocks.
 
 use std::fmt::Write as _;
 
@@ -15,7 +15,7 @@ const CANCELLED: &str = "Execution was cancelled.";
 /// The most artifacts that the text about a run names.
 const ARTIFACTS_TOLD_MAX: usize = 20;
 
-/// How much is told of what a run without a result has printed.
+/// The lines of the output that are shown of a run without a result.
 const LAST_LINES: usize = 10;
 const LAST_CHARS: usize = 2000;
 
@@ -24,9 +24,9 @@ const LAST_CHARS: usize = 2000;
 pub(crate) struct GovernedReply {
     /// The blocks, in their order.
     pub(crate) blocks: Vec<Block>,
-    /// Whether the call did not do what it was for. Tests that fail are what it is for.
+    /// The call failed at what it was for. Tests that fail are what it is for.
     pub(crate) is_error: bool,
-    /// What programs read beside it: `_meta["qwed.ai/run"]`.
+    /// The part for programs: `_meta["qwed.ai/run"]`.
     pub(crate) meta: Value,
 }
 
@@ -51,7 +51,7 @@ impl GovernedReply {
         Self { blocks: vec![Block::Text(text)], is_error: false, meta }
     }
 
-    /// How many bytes it has.
+    /// Returns the length in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let bytes = |block: &Block| match block {
             Block::Text(text) => text.len(),
@@ -61,7 +61,7 @@ impl GovernedReply {
     }
 }
 
-/// A run of pytest: how it ended, counts, failures, where the rest is.
+/// Replies with a run of pytest: how it ended, counts, failures, where the rest is.
 pub(super) fn of_run(evidence: &Evidence, printed: &str) -> GovernedReply {
     let Evidence { run_id, status, reason, summary, artifacts, .. } = evidence;
     let mut text = status_line(*status, evidence.exit_code);
@@ -100,21 +100,21 @@ pub(super) fn of_run(evidence: &Evidence, printed: &str) -> GovernedReply {
     GovernedReply { is_error, ..GovernedReply::text(text, meta) }
 }
 
-/// The first line about a run.
+/// Returns the first line about a run.
 fn status_line(status: RunStatus, exit_code: Option<i32>) -> String {
     let ended = exit_code.filter(|_| status != RunStatus::Cancelled).map(ending);
     let ended = ended.map(|ended| format!(", {ended}")).unwrap_or_default();
     format!("Status: {}{ended}", status.as_str())
 }
 
-/// A run that was not wanted any more before it started.
+/// Replies to a call that was cancelled before its run started.
 pub(super) fn of_cancelled(run_id: Uuid) -> GovernedReply {
     let meta = json!({ "run_id": run_id, "status": RunStatus::Cancelled });
     let text = format!("{}\n{CANCELLED}", status_line(RunStatus::Cancelled, None));
     GovernedReply { is_error: true, ..GovernedReply::text(text, meta) }
 }
 
-/// The end of what was printed, so that no line of it looks like one of ours.
+/// Returns the end of the output, so that no line of it looks like one of ours.
 fn last_lines(printed: &str) -> String {
     let lines: Vec<&str> = printed.lines().filter(|line| !line.trim().is_empty()).collect();
     let last = lines.get(lines.len().saturating_sub(LAST_LINES)..).unwrap_or_default();

@@ -1,28 +1,28 @@
-//! Who may do what: roles, permissions, and the one table of both.
+//! Roles, permissions, and the one table of both.
 
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// What a token was given.
+/// The role of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Role {
-    /// May do everything.
+    /// Everything.
     Admin,
-    /// May run tools and read their results.
+    /// Running tools, and reading their results.
     User,
-    /// May read the results of runs.
+    /// Reading the results of runs.
     Viewer,
 }
 
-/// What a tool takes.
+/// The permission that a tool takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Permission {
-    /// To read what runs left.
+    /// Reading the artifacts of runs.
     ArtifactRead,
-    /// To run something.
+    /// Running something.
     OrchestrationRun,
 }
 
@@ -46,7 +46,7 @@ pub(crate) enum ReadTool {
 #[error("not one of admin, user and viewer")]
 pub(crate) struct InvalidRole;
 
-/// What a role has, and why.
+/// The permissions of a role, and the reason.
 struct Row {
     role: Role,
     has: &'static [Permission],
@@ -54,7 +54,7 @@ struct Row {
     why: &'static str,
 }
 
-/// What is not in the table is not allowed.
+/// All permissions: what is not in the table is not allowed.
 const MATRIX: [Row; 3] = [
     Row {
         role: Role::Admin,
@@ -64,7 +64,7 @@ const MATRIX: [Row; 3] = [
     Row {
         role: Role::User,
         has: &[Permission::ArtifactRead, Permission::OrchestrationRun],
-        why: "has work to be done, and needs to see what came of it",
+        why: "has work to be done, and needs to see its results",
     },
     Row {
         role: Role::Viewer,

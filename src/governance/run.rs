@@ -22,34 +22,34 @@ use crate::executor::{ArtifactFolder, Ending, Outcome, ProjectRun, RunLimits};
 use crate::logging::Causes;
 use crate::sandbox::Tier;
 
-/// How often the size of what tests leave behind is looked at.
+/// The interval at which the size of the tests' files is measured.
 const ARTIFACTS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What the caller hears whose run was made and is not in the log to its end.
+/// The text for a caller whose run was made and is not in the log to its end.
 const END_NOT_WRITTEN: &str = "The tests were run, and the audit log cannot be used to write down \
                                their end. Ask the admin to look at the server's log; get_evidence \
                                may have the result.";
 
-/// What pytest has counted is a line.
+/// The largest record of pytest's end: it is a line.
 const ENDED_BYTES_MAX: u64 = 4096;
 
-/// After so many looks at which not everything could be seen, a run is ended.
+/// The measurements in which not everything could be seen, after which a run is ended.
 const UNSEEN_MAX: u32 = 5;
 
-/// Artifacts beyond so many bytes are listed without their hash.
+/// The bytes of artifacts that are hashed. Those beyond are listed without a hash.
 const HASHED_BYTES_MAX: u64 = 128 * 1024 * 1024;
 
 /// The reports among the files of a run.
 struct Reported {
     folder: RunFolder,
     report: Option<TestSummary>,
-    /// What pytest has counted, if it came to its end.
+    /// The record of pytest's end, if it came to its end.
     ended: Option<Ended>,
 }
 
 impl Governance {
-    /// Runs pytest, and tells what came of it. However it ends, the artifacts and the audit log say
-    /// so before the caller hears of it.
+    /// Runs pytest, and returns the result. However it ends, the artifacts and the audit log say so
+    /// before the caller hears of it.
     pub(super) async fn run_pytest(&self, cleared: Cleared) -> Result<GovernedReply, Refusal> {
         // Whoever ends the server waits for the end of this.
         let _settled = self.unsettled.token();
@@ -58,7 +58,7 @@ impl Governance {
         let folder = match blocking(move || artifacts.create_run(run_id)).await? {
             Ok(folder) => folder,
             Err(error) => {
-                tracing::error!(error = %Causes(&error), "no folder");
+                tracing::error!(error = %Causes(&error), "cannot create the folder of the run");
                 let refusal = Refusal::Internal("The artifacts cannot be stored.".to_owned());
                 let refused = AuditOutcome::Refused(refusal.code());
                 self.finished(&cleared, None, refused, None).await?;
@@ -92,7 +92,7 @@ impl Governance {
         stored.map(|(evidence, _)| reply::of_run(&evidence, &printed.unwrap_or_default()))
     }
 
-    /// The run, from its turn until its last process is dead.
+    /// Executes the run, from its turn until its last process is dead.
     async fn execute(&self, cleared: &Cleared, folder: &RunFolder) -> Result<Ran, NotRun> {
         let Cleared { call, policy, .. } = cleared;
         let (limit, bound) = cleared.budget.remaining().map_err(NotRun::Refused)?;
@@ -116,7 +116,7 @@ impl Governance {
         }
     }
 
-    /// What the sandbox is told.
+    /// Returns the order for the sandbox.
     fn project(&self, cleared: &Cleared, files: &Path, timeout: Duration) -> ProjectRun {
         let Cleared { policy, order, .. } = cleared;
         let passed_on = policy.sandbox.env_whitelist.iter();
@@ -152,7 +152,7 @@ impl Governance {
         }
     }
 
-    /// Comes back when there is more in `files` than a run may leave behind.
+    /// Waits until there is more in `files` than a run may leave behind.
     async fn until_too_large(&self, cleared: &Cleared, files: &Path, bytes_max: u64) -> Size {
         if cleared.tier == Some(Tier::T3) {
             // There is no more room than that, at any time.
@@ -181,7 +181,7 @@ impl Governance {
         blocking(move || size_of(&files, bytes_max)).await.unwrap_or(Size::Unknown)
     }
 
-    /// Writes what the run printed, and the evidence, and gives this with its SHA-256.
+    /// Writes the output and the evidence of the run, and returns this with its SHA-256.
     async fn store_evidence(
         &self,
         cleared: &Cleared,
@@ -236,7 +236,7 @@ impl Governance {
         Ok(stored.await??)
     }
 
-    /// Tells the audit log of the end.
+    /// Appends the end to the audit log.
     async fn finished(
         &self,
         cleared: &Cleared,
@@ -262,8 +262,8 @@ impl Governance {
     }
 }
 
-/// Reads what pytest reported, and removes what is more than a run may leave: it may have filled
-/// the disk.
+/// Reads the reports of pytest, and removes the files where they are more than a run may leave:
+/// they may have filled the disk.
 async fn read_reports(folder: RunFolder, is_excessive: bool) -> Result<Reported, Refusal> {
     blocking(move || {
         let report = folder.read_file(REPORT_FILE, REPORT_BYTES_MAX);
@@ -277,7 +277,7 @@ async fn read_reports(folder: RunFolder, is_excessive: bool) -> Result<Reported,
             folder.remove_file(file);
         }
         if is_excessive && let Err(error) = folder.remove_files() {
-            tracing::error!(error = %Causes(&error), "what a run left stays");
+            tracing::error!(error = %Causes(&error), "cannot remove the files of a run");
         }
         Reported { folder, report, ended }
     })

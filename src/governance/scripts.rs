@@ -80,7 +80,7 @@ fn entry(
     }
 }
 
-/// What the audit log tells of a run.
+/// Returns the measurements of a run for the audit log.
 pub(super) fn figures(outcome: &Outcome) -> Value {
     json!({
         "exit_code": outcome.ending.exit_code(),

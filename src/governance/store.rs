@@ -27,19 +27,19 @@ pub(crate) use writer::Pending;
 
 /// The file in the data folder.
 const FILE_NAME: &str = "governance.db";
-/// What `SQLite` and we have in the data folder, and the runs.
+/// The files in the data folder: `SQLite`'s and ours, and the runs.
 const OWN_FILES: [&str; 5] =
     [FILE_NAME, "governance.db-wal", "governance.db-shm", "governance.lock", "artifacts"];
 /// "QWED", by which a database is known as ours.
 const APPLICATION_ID: i32 = 0x5157_4544;
-/// What `user_version` says of the schema.
+/// The version of the schema in `user_version`.
 const SCHEMA_VERSION: i32 = 1;
 pub(super) const SCHEMA: &str = include_str!("schema.sql");
 
-/// How long another process may keep the database locked.
+/// The wait for a lock that another process has on the database.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often the lock is asked for. The waiting that is built in grows to 100 ms, and may then never meet
-/// the short while in which a busy writer is between two transactions.
+/// The pause between two tries. The waiting that is built in grows to 100 ms, and may then never
+/// meet the short while in which a busy writer is between two transactions.
 const BUSY_PAUSE: Duration = Duration::from_millis(2);
 
 /// The tokens and the audit log. A handle: clones are the same store.
@@ -52,7 +52,7 @@ pub(crate) struct Store {
 
 #[derive(Debug)]
 struct Shared {
-    /// For what is read: nobody who writes is in its way.
+    /// The connection for reading: nobody who writes is in its way.
     reader: Mutex<Connection>,
     writer: Writer,
     file: Arc<StoreFile>,
@@ -68,8 +68,8 @@ struct StoreFile {
     is_closing: Arc<AtomicBool>,
 }
 
-/// Why the store cannot be used. For the admin: texts name the file. All calls whose rows were
-/// written together are told the same.
+/// The reason that the store cannot be used. For the admin: texts name the file. All calls whose
+/// rows were written together get the same one.
 #[derive(Debug, Clone, Error)]
 pub(crate) enum StoreError {
     #[error("failed to create the data folder {}", folder.display())]
@@ -217,7 +217,7 @@ impl Store {
         self.submit(work).wait()
     }
 
-    /// The same, without waiting for it.
+    /// Submits the same, without waiting for it.
     pub(super) fn submit<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
@@ -236,7 +236,7 @@ impl StoreFile {
         Err(StoreError::Replaced { file: self.path.clone() })
     }
 
-    /// Another connection to it.
+    /// Opens another connection to it.
     fn connect(&self) -> rusqlite::Result<Connection> {
         let mut connection = connect(&self.path)?;
         let is_closing = Arc::clone(&self.is_closing);
@@ -250,24 +250,24 @@ impl StoreFile {
     }
 }
 
-/// Which file there is at a path; none if there is none.
+/// Returns the identity of the file at a path; none if there is none.
 fn identity(file: &Path) -> Option<(u64, u64)> {
     let metadata = file.metadata().ok()?;
     Some((metadata.dev(), metadata.ino()))
 }
 
-/// A time as the store has it. Such texts sort as the times do.
+/// Returns a time as the store has it. Such texts sort as the times do.
 pub(crate) fn time_text(time: DateTime<Utc>) -> String {
     time.to_rfc3339_opts(SecondsFormat::Micros, true)
 }
 
-/// Whether there is anything, a dangling link too.
+/// Tells whether there is anything, a dangling link too.
 fn exists(file: &Path) -> bool {
     file.symlink_metadata().is_ok()
 }
 
-/// Makes an empty store beside its place, and moves it there when it is complete. Who comes second
-/// takes the first one's.
+/// Makes an empty store beside its place, and moves it there when it is complete. Whoever comes
+/// second takes the first one's.
 fn create(folder: &Path) -> Result<(), StoreError> {
     let create_file =
         |source| StoreError::CreateFile { folder: folder.to_owned(), source: Arc::new(source) };
@@ -305,7 +305,7 @@ fn connect(file: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Waits for other processes, and says whether to go on with that: for so long, and not when
+/// Waits for other processes, and tells whether to go on with that: for so long, and not when
 /// `is_over`.
 fn patience(is_over: impl Fn() -> bool) -> impl FnMut(i32) -> bool {
     let mut since = Instant::now();
@@ -318,7 +318,7 @@ fn patience(is_over: impl Fn() -> bool) -> impl FnMut(i32) -> bool {
     }
 }
 
-/// The settings of a database that is ours.
+/// Applies the settings of a database that is ours.
 fn settle(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "journal_mode", "WAL")?;
     // What was appended is there after a power failure too.
@@ -327,7 +327,7 @@ fn settle(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "trusted_schema", false)
 }
 
-/// Whose database it is, and of which version.
+/// Reads whose database it is, and of which version.
 fn owner(connection: &Connection) -> rusqlite::Result<(i32, i32)> {
     Ok((pragma(connection, "application_id")?, pragma(connection, "user_version")?))
 }

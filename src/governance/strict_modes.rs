@@ -1,4 +1,4 @@
-//! Whether what the admin has made can be changed by others, as sshd looks at it (`StrictModes` in
+//! Protection of the admin's files against changes by others, as sshd has it (`StrictModes` in
 //! `sshd_config(5)`).
 //!
 //! The policy, the tokens and the audit log are worth nothing if somebody else can write them, or put
@@ -17,26 +17,27 @@ use crate::sandbox::places_on_the_way;
 
 /// Writing by the group, and by everybody.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
-/// In a folder with this bit, who may write may not remove or rename what is not theirs (`/tmp`).
+/// The sticky bit: in a folder with it, who may write may not remove or rename what is not theirs
+/// (`/tmp`).
 const STICKY: u32 = 0o1000;
 
 /// Something on the way to a file that others can change. The text is for the admin: it has the path.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum Unprotected {
-    /// It is not the admin's.
+    /// Owned by somebody else.
     #[error(
         "{} belongs to user {owner}, who could change it; it has to be root's, or user {user}'s, as whom \
          this runs (chown)",
         path.display()
     )]
     Owner { path: PathBuf, owner: u32, user: u32 },
-    /// Its permissions.
+    /// Permissions for others.
     #[error(
         "{} has mode {mode:04o}, so that others can change what is there; chmod go-w mends that",
         path.display()
     )]
     Writable { path: PathBuf, mode: u32 },
-    /// It went away, or is not to be looked at.
+    /// Missing, or closed to this process.
     #[error("{} cannot be looked at, so that it is not known who can change it", path.display())]
     Unknown { path: PathBuf },
 }

@@ -8,16 +8,17 @@ use serde::{Deserialize, Serialize};
 
 use super::plain_text::{plain, plain_line};
 
-/// A larger report is not read. One of pytest is smaller: its failures are few, and each is cut.
+/// The largest report that is read. One of pytest is smaller: its failures are few, and each is
+/// cut.
 pub(crate) const REPORT_BYTES_MAX: u64 = 4 * 1024 * 1024;
-/// How many failures are reported one by one.
+/// The failures that are reported one by one.
 pub(super) const FAILURES_MAX: usize = 50;
 const NAME_CHARS_MAX: usize = 300;
 const MESSAGE_CHARS_MAX: usize = 500;
 const LINES_MAX: usize = 5;
 const LINE_CHARS_MAX: usize = 200;
 
-/// What is told behind such a line.
+/// The hint behind such a line.
 pub(crate) const SANDBOX_HINT: &str = "The sandbox may have refused this: tests have no network, write only \
                             below their own folders, see no other processes, and can start no \
                             program but the Python interpreter; there is no /etc/passwd.";
@@ -29,7 +30,7 @@ struct RefusalSign {
     why: &'static str,
 }
 
-/// What the sandbox answers to what it refuses.
+/// Answers of the sandbox to what it refuses.
 const REFUSALS: [RefusalSign; 19] = [
     refusal(&["No space left on device"], "the scratch folder or the folder for artifacts is full"),
     refusal(&["PermissionError:"], "how Python names EPERM and EACCES"),
@@ -69,40 +70,40 @@ const fn refusal(texts: &'static [&'static str], why: &'static str) -> RefusalSi
 /// expected to fail and passed (`xpassed`) is one that passed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct TestSummary {
-    /// How many passed.
+    /// Tests that passed.
     pub(crate) passed: u64,
-    /// How many failed.
+    /// Tests that failed.
     pub(crate) failed: u64,
-    /// What went wrong outside of a test: in its setup, its teardown, or when it was collected.
+    /// Errors outside of a test: in its setup, its teardown, or when it was collected.
     pub(crate) errors: u64,
-    /// How many did not run.
+    /// Tests that did not run.
     pub(crate) skipped: u64,
-    /// How many failed as expected.
+    /// Tests that failed as expected.
     pub(crate) xfailed: u64,
-    /// What all took together.
+    /// The time of all together.
     pub(crate) duration_s: f64,
-    /// The first of what failed.
+    /// The first failures and errors.
     pub(crate) failures: Vec<TestFailure>,
-    /// How many more failed.
+    /// The number of further failures and errors.
     pub(crate) failures_omitted: u64,
 }
 
 /// A failed test, or an error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TestFailure {
-    /// As pytest takes it: `tests/test_area.py::TestSquare::test_side`.
+    /// The node id, as pytest takes it: `tests/test_area.py::TestSquare::test_side`.
     pub(crate) name: String,
-    /// What failed.
+    /// The failed part.
     pub(crate) kind: FailureKind,
-    /// What was raised.
+    /// The exception.
     pub(crate) message: String,
     /// The lines by which pytest explains it.
     pub(crate) assertion_lines: Vec<String>,
-    /// Whether it looks like something that the sandbox refuses.
+    /// The failure looks like something that the sandbox refuses.
     pub(crate) sandbox: bool,
 }
 
-/// What failed.
+/// The failed part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FailureKind {
@@ -176,12 +177,12 @@ impl TestSummary {
         })
     }
 
-    /// Whether nothing was run.
+    /// Tells whether nothing was run.
     pub(crate) fn is_empty(&self) -> bool {
         self.passed + self.failed + self.errors + self.skipped + self.xfailed == 0
     }
 
-    /// A short text for the model.
+    /// Returns a short text for the model.
     pub(crate) fn text(&self) -> String {
         let errors = if self.errors == 1 { "error" } else { "errors" };
         let counts = [
@@ -228,7 +229,7 @@ impl TestFailure {
     }
 }
 
-/// Whether a line shows that the sandbox may have refused something.
+/// Tells whether a line shows that the sandbox may have refused something.
 pub(crate) fn is_refusal(line: &str) -> bool {
     REFUSALS.iter().any(|row| row.texts.iter().all(|text| line.contains(text)))
 }
@@ -260,7 +261,7 @@ impl From<ReportedFailure> for TestFailure {
     }
 }
 
-/// The beginning of a text, without what nobody sees.
+/// Returns the beginning of a text, without what nobody sees.
 fn excerpt(text: &str, chars_max: usize) -> String {
     let mut chars = text.trim_end().chars();
     let mut excerpt: String = chars.by_ref().take(chars_max).collect();

@@ -409,7 +409,7 @@ fn a_run_is_found_by_how_its_id_starts() {
     }
 }
 
-/// What `verify_audit` says of the tokens.
+/// The comparison of tokens in `verify_audit`.
 #[track_caller]
 fn compared(store: &Store) -> Value {
     let found = store.verify_audit(None).unwrap();
@@ -598,7 +598,7 @@ fn a_clock_that_was_set_back_is_told_and_is_no_tampering() {
     assert_eq!(json!(found.clock), expected);
 }
 
-/// What the triggers stand in the way of.
+/// Statements that the triggers refuse.
 fn without_triggers(folder: &Path) -> Connection {
     let connection = database(folder);
     let names: Vec<String> = connection
@@ -706,7 +706,7 @@ fn a_change_of_any_column_is_found() {
     }
 }
 
-/// Who makes the hashes anew has to do it for all rows that follow, and for the head.
+/// New hashes have to be made for all rows that follow, and for the head.
 #[test]
 fn tampering_with_new_hashes_is_found_where_it_ends() {
     let (folder, store) = log_of(2);
@@ -765,8 +765,8 @@ fn the_database_refuses_what_is_no_append() {
     assert!(store.verify_audit(None).unwrap().is_intact());
 }
 
-/// Not a test: what the tests below start as another process. Appends until it is killed, two rows
-/// at a time, and says on standard output that it began.
+/// Not a test: the process that the tests below start. Appends until it is killed, two rows at a
+/// time, and says on standard output that it began.
 #[test]
 #[ignore = "a part of other tests"]
 #[expect(clippy::print_stdout, reason = "the test that started this waits for it")]
@@ -928,7 +928,7 @@ fn a_store_that_is_closed_waits_for_nobody() {
     assert!(started.elapsed() < busy_timeout, "who waits, waits that long at least");
 }
 
-/// How long an append of two entries takes: `cargo test --release --lib append_takes -- --ignored
+/// Measures an append of two entries: `cargo test --release --lib append_takes -- --ignored
 /// --nocapture`.
 #[test]
 #[ignore = "a measurement"]

@@ -15,13 +15,13 @@ use crate::config::Settings;
 use crate::executor::UntrustedFolder;
 use crate::secret::Secret;
 
-/// A token and a line end are much shorter.
+/// The most bytes that are read: a token and a line end are much shorter.
 const BYTES_MAX: u64 = 4096;
 /// Reading and writing by everybody, and writing by the group.
 const OPEN_TO_OTHERS: u32 = 0o027;
 
-/// Why the server's own token is not known. For the admin: texts name the file, and never what is in
-/// it.
+/// The reason that the server's own token is not known. For the admin: texts name the file, and
+/// never its content.
 #[derive(Debug, Error)]
 pub(crate) enum OwnTokenError {
     #[error(
@@ -58,7 +58,7 @@ pub(crate) enum OwnTokenError {
     NoToken { file: PathBuf },
 }
 
-/// The token of calls that bring none, if there is one.
+/// Reads the token of calls that bring none, if there is one.
 pub(crate) fn own_token(settings: &Settings) -> Result<Option<Secret>, OwnTokenError> {
     match (&settings.auth_token, &settings.auth_token_file) {
         (Some(_), Some(_)) => Err(OwnTokenError::Both),

@@ -1,4 +1,4 @@
-//! Tokens: how a caller proves who they are.
+//! Tokens: the proof of who calls.
 //!
 //! A token is 256 random bits, shown once. The store has its hash, so that who reads the store
 //! cannot call; there is nothing to guess, so a plain hash will do.
@@ -23,7 +23,7 @@ use super::audit::{AuditEvent, AuditOutcome, has_older, record_older, record_tok
 use super::roles::Role;
 use super::store::{Store, StoreError, time_text};
 
-/// What a token starts with, so that it is recognised where it was left by mistake.
+/// The start of a token, so that it is recognised where it was left by mistake.
 const PREFIX: &str = "qwedmcp_";
 const RANDOM_BYTES: usize = 32;
 /// The prefix, and 32 bytes as base64url without padding.
@@ -44,7 +44,8 @@ impl Token {
         Ok(Self(format!("{PREFIX}{}", BASE64_URL_SAFE_NO_PAD.encode(bytes))))
     }
 
-    /// None if `text` cannot be a token. Whether it is one, [`Store::authenticate`] says.
+    /// Parses a token; none if `text` cannot be one. Whether it is known, [`Store::authenticate`]
+    /// says.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         if text.len() != TOKEN_BYTES {
             return None;
@@ -53,7 +54,7 @@ impl Token {
         (bytes.len() == RANDOM_BYTES).then(|| Self(text.to_owned()))
     }
 
-    /// The text, to be shown to its owner once.
+    /// Returns the text, to be shown to its owner once.
     pub(crate) fn reveal(&self) -> &str {
         &self.0
     }
@@ -70,7 +71,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// What a token is called by. No secret.
+/// The number of a token. No secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 pub(crate) struct TokenId(i64);
 
@@ -121,7 +122,7 @@ impl fmt::Display for UserName {
     }
 }
 
-/// Who calls, proven by a token.
+/// A caller, proven by a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Caller {
     pub(crate) user: UserName,
@@ -129,7 +130,7 @@ pub(crate) struct Caller {
     pub(crate) token: TokenId,
 }
 
-/// What is known of a token.
+/// The record of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TokenRecord {
     pub(crate) id: TokenId,
@@ -140,7 +141,7 @@ pub(crate) struct TokenRecord {
     pub(crate) revoked: Option<DateTime<Utc>>,
 }
 
-/// Whether a token still opens anything.
+/// The state of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum TokenState {
@@ -171,14 +172,14 @@ impl TokenRecord {
     }
 }
 
-/// What came of revoking a token.
+/// The result of revoking a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Revoked {
-    /// It was good until now, or had expired.
+    /// Revoked now; it was good, or had expired.
     Now,
-    /// It had been revoked before, and stays so.
+    /// Revoked before, and stays so.
     Before,
-    /// There is no token with this id.
+    /// Unknown: no token has this id.
     Unknown,
 }
 
@@ -190,7 +191,7 @@ impl Store {
         if self.read(has_older)? { self.write(record_older) } else { Ok(()) }
     }
 
-    /// Makes a token, and writes that down. This is the only time that its text is known.
+    /// Makes a token, and writes that down. Its text is never known again.
     pub(crate) fn create_token(
         &self,
         user: &UserName,
@@ -228,7 +229,7 @@ impl Store {
         Ok((record, token))
     }
 
-    /// All tokens, the oldest first.
+    /// Returns all tokens, the oldest first.
     pub(crate) fn tokens(&self) -> Result<Vec<TokenRecord>, StoreError> {
         self.read(|transaction| {
             let mut select =
@@ -237,8 +238,8 @@ impl Store {
         })
     }
 
-    /// When each token was used last, as the audit log has it; by its number. Some 100,000 rows are looked
-    /// through in a tenth of a second.
+    /// Returns the time of each token's last use, as the audit log has it; by its number. Some
+    /// 100,000 rows are looked through in a tenth of a second.
     pub(crate) fn last_uses(&self) -> Result<BTreeMap<String, String>, StoreError> {
         self.read(|transaction| {
             let mut select = transaction.prepare(
@@ -281,7 +282,8 @@ impl Store {
         })
     }
 
-    /// Who shows this token; None if it is not known, has expired or was revoked.
+    /// Returns the caller who shows this token; none if it is not known, has expired or was
+    /// revoked.
     pub(crate) fn authenticate(&self, token: &Token) -> Result<Option<Caller>, StoreError> {
         self.authenticate_at(token, Utc::now())
     }
@@ -308,7 +310,7 @@ impl Store {
     }
 }
 
-/// The record of a row with [`COLUMNS`].
+/// Reads the record of a row with [`COLUMNS`].
 fn record(row: &Row<'_>) -> rusqlite::Result<TokenRecord> {
     Ok(TokenRecord {
         id: TokenId(row.get("id")?),

@@ -1,4 +1,4 @@
-//! What the policy does not want to be kept: written down, and then removed.
+//! Retention: runs that the policy does not want to be kept are written down, and then removed.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,12 +15,12 @@ use super::policy::{PolicyError, PolicyFile};
 use super::roles::GovernedTool;
 use super::store::{Store, StoreError};
 
-/// What the policy file at `policy` wants to be kept.
+/// Returns what the policy file at `policy` wants to be kept.
 pub(crate) fn retention_of(policy: &Path) -> Result<Retention, PolicyError> {
     Ok(PolicyFile::new(policy.to_owned()).current()?.retention.clone())
 }
 
-/// Removes what is above `retention`. What the audit log cannot be told of is not removed.
+/// Removes what is above `retention`. A run that the audit log cannot record is not removed.
 pub(crate) fn apply_retention(
     artifacts: &Artifacts,
     store: &Store,
@@ -56,7 +56,7 @@ fn entry(removal: &Removal) -> AuditEntry {
     }
 }
 
-/// Sees to it that one clean-up goes on at a time, and that none is forgotten.
+/// The turn of clean-ups: one goes on at a time, and none is forgotten.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
     asked: AtomicUsize,
@@ -82,7 +82,7 @@ impl Turn {
     }
 }
 
-/// What panicked is not at it any more.
+/// Resets the turn after a panic.
 struct ResetOnPanic<'a>(&'a AtomicUsize);
 
 impl Drop for ResetOnPanic<'_> {

@@ -1,4 +1,4 @@
-//! What a run of pytest came to, by three witnesses: how its process ended, what its report says,
+//! The verdict on a run of pytest, by three witnesses: how its process ended, what its report says,
 //! and whether pytest came to its end.
 //!
 //! The tests run in the same process, and can forge each of them. Where they do not agree, the run
@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::evidence::RunStatus;
 use super::summary::TestSummary;
 
-/// What pytest says by its exit code (pytest's `ExitCode`).
+/// Exit codes of pytest (its `ExitCode`).
 mod exit_code {
     pub(super) const OK: i32 = 0;
     pub(super) const TESTS_FAILED: i32 = 1;
@@ -20,36 +20,36 @@ mod exit_code {
     pub(super) const NO_TESTS_COLLECTED: i32 = 5;
 }
 
-/// What a run came to.
+/// The verdict on a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Verdict {
     pub(super) status: RunStatus,
-    /// Why there is no result that could be relied on. For the model.
+    /// The reason that there is no result to rely on. For the model.
     pub(super) reason: Option<String>,
 }
 
-/// What pytest has counted when it came to its end.
+/// The record of pytest's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub(super) struct Ended {
     way: WayOut,
-    /// How many tests were called and passed, in the end.
+    /// The number of tests that were called and passed, in the end.
     passed: u64,
 }
 
-/// How pytest came to its end.
+/// The way that pytest ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum WayOut {
     /// With an exit code.
     Returned,
-    /// It was interrupted: `pytest.exit()`, or a signal.
+    /// Interrupted: `pytest.exit()`, or a signal.
     Interrupted,
     /// With an exception of its own, or of a plugin.
     Raised,
 }
 
 impl Ended {
-    /// Reads what the run has left; none if that is nothing that pytest's end has written.
+    /// Reads the record; none if it is nothing that pytest's end has written.
     pub(super) fn read(content: &[u8]) -> Option<Self> {
         let line = content.split(|byte| *byte == b'\n').next()?;
         serde_json::from_slice(line).ok()
@@ -62,8 +62,8 @@ impl Ended {
 }
 
 impl Verdict {
-    /// A run whose process ended by itself, or by a signal, with `code` (a negative number is a
-    /// signal's). `ended` is what pytest says that came to its end.
+    /// Judges a run whose process ended by itself, or by a signal, with `code` (a negative number
+    /// is a signal's). `ended` is there if pytest came to its end.
     pub(super) fn of(code: i32, report: Option<&TestSummary>, ended: Option<Ended>) -> Self {
         let reason = if code < 0 {
             Some(format!("the tests were {}", ending(code)))
@@ -98,13 +98,13 @@ impl Verdict {
         Self { status, reason }
     }
 
-    /// A run that ended otherwise: by a limit, or because it was not wanted any more.
+    /// Makes the verdict on a run that ended otherwise: by a limit, or because it was cancelled.
     pub(super) fn of_status(status: RunStatus) -> Self {
         Self { status, reason: None }
     }
 }
 
-/// Why what pytest returned and what it has reported do not go together.
+/// Returns the contradiction between the exit code of pytest and its report, if there is one.
 fn contradiction(code: i32, report: Option<&TestSummary>) -> Option<String> {
     let failures = report.map(|report| report.failed + report.errors);
     let is_empty = report.map(TestSummary::is_empty);
@@ -141,7 +141,7 @@ fn contradiction(code: i32, report: Option<&TestSummary>) -> Option<String> {
     }
 }
 
-/// An exit code in words.
+/// Describes an exit code.
 pub(super) fn ending(code: i32) -> String {
     match code {
         0.. => format!("exit code {code}"),

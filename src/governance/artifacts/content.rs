@@ -1,4 +1,4 @@
-//! What is read whole: the report of pytest, and evidence.
+//! Files of a run that are read whole: the reports of pytest, and the evidence.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -15,27 +15,27 @@ use crate::folder::{Bounds, Folder, Reach};
 const EVIDENCE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 impl RunFolder {
-    /// The content of a file that the tests left at the top of their folder; none if it is no plain
-    /// file, or larger than `bytes_max`.
+    /// Returns the content of a file at the top of the tests' folder; none if it is no plain file,
+    /// or larger than `bytes_max`.
     pub(crate) fn read_file(&self, name: &str, bytes_max: u64) -> Option<Vec<u8>> {
         let files = self.folder.folder(OsStr::new(FILES)).ok()?;
         read_whole(&files.file(OsStr::new(name)).ok()?, bytes_max).ok()
     }
 
-    /// Removes something at the top of the folder of the tests, and tells whether it was there.
+    /// Removes a file at the top of the tests' folder, and tells whether it was there.
     pub(crate) fn remove_file(&self, name: &str) -> bool {
         let files = self.folder.folder(OsStr::new(FILES));
         files.is_ok_and(|files| files.remove_file(OsStr::new(name)).is_ok())
     }
 
-    /// Removes what the tests left.
+    /// Removes the tests' folder.
     pub(crate) fn remove_files(&self) -> Result<(), ArtifactError> {
         self.folder.remove_tree(OsStr::new(FILES)).map_err(failed_to("remove what the run left"))
     }
 }
 
 impl Artifacts {
-    /// The content of a run's evidence.
+    /// Reads the content of a run's evidence.
     pub(crate) fn evidence(&self, run_id: Uuid) -> Result<Vec<u8>, ArtifactError> {
         let folder = self.run(run_id)?;
         let file = folder.file(OsStr::new(EVIDENCE)).map_err(|error| match self.state(run_id) {
@@ -48,14 +48,14 @@ impl Artifacts {
     }
 }
 
-/// How much there is in a folder, compared with how much there may be.
+/// The size of a folder, compared with a bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Size {
-    /// All of it was seen, and it is not too much.
+    /// All of it was seen, and is within the bound.
     Within,
-    /// It takes more on the disk, or is in more files than are ever looked at.
+    /// More on the disk, or in more files than are ever looked at.
     Above,
-    /// Not all of it could be seen: it changed meanwhile, or a folder is closed.
+    /// Unknown: a part could not be seen, as it changed meanwhile, or a folder is closed.
     Unknown,
 }
 

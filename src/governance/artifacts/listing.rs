@@ -17,17 +17,17 @@ use super::{failed_to, run_id_of, state_of, time_of};
 use crate::folder::{Bounds, Folder, Kind, Reach, Stat};
 use crate::governance::evidence::{Timestamp, hyphenated};
 
-/// How many lines a page has when nobody says.
+/// The length of a page when nobody says.
 pub(crate) const LIST_LIMIT_DEFAULT: usize = 50;
-/// And at most.
+/// The longest page.
 pub(crate) const LIST_LIMIT_MAX: usize = 200;
-/// How much of a folder is looked at: tests can leave millions of files.
+/// The entries of a folder that are looked at: tests can leave millions of files.
 pub(crate) const ENTRIES_MAX: usize = 10_000;
-/// How many runs are listed: the newest. The others are found by their ids.
+/// The runs that are listed: the newest. The others are found by their ids.
 pub(crate) const RUNS_LISTED_MAX: usize = 10_000;
 const DEPTH_MAX: usize = 32;
 
-/// What a name's ending says about a file. What is not here is bytes.
+/// Media types by the endings of names. Other files are bytes.
 const MEDIA_TYPES: [(&str, &str); 21] = [
     ("txt", "text/plain"),
     ("log", "text/plain"),
@@ -59,7 +59,7 @@ pub(crate) struct Page<T> {
     pub(crate) items: Vec<T>,
     /// The offset of the next page, if there is one.
     pub(crate) next_offset: Option<usize>,
-    /// Whether there is more than the list was made of: it was bounded.
+    /// The list was bounded: there is more.
     pub(crate) truncated: bool,
 }
 
@@ -69,15 +69,15 @@ pub(crate) struct RunEntry {
     /// Its id.
     #[serde(serialize_with = "hyphenated::serialize")]
     pub(crate) run_id: Uuid,
-    /// How far it is.
+    /// The state.
     pub(crate) state: RunState,
-    /// When it ended; for one that has not, when its folder last changed.
+    /// The time of its end; of one that has not ended, the last change of its folder.
     pub(crate) finished: Timestamp,
-    /// How many files it has.
+    /// The number of its files.
     pub(crate) files: usize,
-    /// How large they are together.
+    /// The bytes of all of them.
     pub(crate) bytes: u64,
-    /// Whether it has more than were counted.
+    /// Not all of its files were counted.
     pub(crate) has_more: bool,
 }
 
@@ -86,12 +86,11 @@ pub(crate) struct RunEntry {
 pub(crate) struct FileEntry {
     /// Relative to the run's folder.
     pub(crate) path: String,
-    /// How large it is.
+    /// The size.
     pub(crate) bytes: u64,
     /// By the ending of its name.
     pub(crate) media_type: &'static str,
-    /// Whether it can be read at all: it is a regular file without another name, and its path is
-    /// UTF-8 and not too long.
+    /// Readable: a regular file without another name, with a path that is UTF-8 and not too long.
     pub(crate) readable: bool,
 }
 
@@ -99,7 +98,7 @@ pub(crate) struct FileEntry {
 type ByTime = (Reverse<SystemTime>, Uuid);
 
 impl Artifacts {
-    /// The runs, newest first.
+    /// Lists the runs, newest first.
     pub(crate) fn list_runs(
         &self,
         offset: usize,
@@ -119,8 +118,8 @@ impl Artifacts {
         Ok(Page { items, next_offset: page.next_offset, truncated })
     }
 
-    /// The newest runs, newest first, and whether there are more. Takes longer than a page of a list:
-    /// all files of each run are counted, up to [`ENTRIES_MAX`].
+    /// Lists the newest runs, newest first, and tells whether there are more. Takes longer than a
+    /// page of a list: all files of each run are counted, up to [`ENTRIES_MAX`].
     pub(crate) fn newest_runs(&self, limit: usize) -> Result<(Vec<RunEntry>, bool), ArtifactError> {
         let Some(root) = self.opened_root()? else { return Ok((Vec::new(), false)) };
         let (runs, has_more) = newest(&root, limit).map_err(failed_to("list the runs"))?;
@@ -141,7 +140,7 @@ impl Artifacts {
         listed.map_err(failed_to("list the runs"))
     }
 
-    /// None before the first run.
+    /// Opens the folder of all runs; none before the first run.
     fn opened_root(&self) -> Result<Option<Folder>, ArtifactError> {
         match Folder::open(&self.root) {
             Ok(root) => Ok(Some(root)),
@@ -150,7 +149,7 @@ impl Artifacts {
         }
     }
 
-    /// The files of a run, by their paths.
+    /// Lists the files of a run, by their paths.
     pub(crate) fn list_files(
         &self,
         run_id: Uuid,
@@ -177,8 +176,8 @@ impl Artifacts {
     }
 }
 
-/// The newest runs, newest first, and whether there are more. All are looked at, however many: which
-/// are the newest is known only then.
+/// Finds the newest runs, newest first, and tells whether there are more. All are looked at,
+/// however many: which are the newest is known only then.
 fn newest(root: &Folder, runs_max: usize) -> io::Result<(Vec<ByTime>, bool)> {
     // A run that is removed meanwhile is not listed.
     let run = |name: &OsStr| {
@@ -220,17 +219,17 @@ fn run_entry(
     Ok(RunEntry { run_id, state, finished, files, bytes, has_more: reach == Reach::Part })
 }
 
-/// Whether it is a file, and none that only the server needs.
+/// Tells whether it is a file that is listed: none that only the server needs.
 fn is_listed(path: &Path, stat: &Stat) -> bool {
     stat.kind != Kind::Folder && !is_internal(path)
 }
 
-/// Whether the path is that of the lock, or of a file that is being written.
+/// Tells whether the path is that of the lock, or of a file that is being written.
 pub(super) fn is_internal(path: &Path) -> bool {
     path.to_str().is_some_and(|path| path == LOCK || path.starts_with(TEMPORARY))
 }
 
-/// What the ending of the name says.
+/// Returns the media type by the ending of the name.
 pub(super) fn media_type(path: &Path) -> &'static str {
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
     MEDIA_TYPES

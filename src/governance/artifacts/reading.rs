@@ -13,9 +13,9 @@ use super::listing::{is_internal, media_type};
 use super::{ArtifactError, Artifacts, LOCK, failed_to};
 use crate::folder::Folder;
 
-/// How much is read when nobody says.
+/// The length of a chunk when nobody says.
 pub(crate) const READ_LIMIT_DEFAULT: usize = 64 * 1024;
-/// And at most: all of it goes into one reply.
+/// The longest chunk: all of it goes into one reply.
 pub(crate) const READ_LIMIT_MAX: usize = 1024 * 1024;
 const BUFFER_BYTES: usize = 64 * 1024;
 const PATH_BYTES_MAX: usize = 1024;
@@ -23,7 +23,7 @@ const PATH_PARTS_MAX: usize = 32;
 /// A character has at most so many bytes after its first.
 const CONTINUATION_MAX: usize = 3;
 
-/// What it means that a path cannot be opened, where its tests or its caller made it so.
+/// Texts for paths that cannot be opened, where the tests or the caller made them so.
 const OPEN_ERRORS: [(io::ErrorKind, &str); 3] = [
     (
         io::ErrorKind::InvalidInput,
@@ -40,20 +40,20 @@ pub(crate) struct Chunk {
     pub(crate) content: Content,
     /// By the ending of the file's name.
     pub(crate) media_type: &'static str,
-    /// How many bytes the chunk has.
+    /// The length of the chunk.
     pub(crate) bytes: usize,
-    /// How many the file has.
+    /// The length of the file.
     pub(crate) total_bytes: u64,
-    /// Where the next chunk starts, if there is one.
+    /// The offset of the next chunk, if there is one.
     pub(crate) next_offset: Option<u64>,
 }
 
 /// The bytes of a chunk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// It is UTF-8.
+    /// UTF-8.
     Text(String),
-    /// It is not; in base64.
+    /// Other bytes, in base64.
     Binary(String),
 }
 
@@ -80,8 +80,9 @@ impl Artifacts {
         Ok(opened.chunk(offset, bytes, total_bytes))
     }
 
-    /// The same, with the SHA-256 of the whole file, if it has `total_bytes`: of the same bytes that
-    /// are given, whatever happens to the file meanwhile. Takes as long as reading all of it.
+    /// Reads the same, with the SHA-256 of the whole file, if it has `total_bytes`: of the same
+    /// bytes that are given, whatever happens to the file meanwhile. Takes as long as reading all
+    /// of it.
     pub(crate) fn read_hashed(
         &self,
         run_id: Uuid,
@@ -109,7 +110,7 @@ impl Artifacts {
             _ => return Err(ArtifactError::TooLarge { max: READ_LIMIT_MAX }),
         };
         let folder = self.run(run_id)?;
-        // While it is read it is not removed. Where this cannot be had, its run goes on, and is not
+        // While it is read it is not removed. Where it cannot be locked, its run goes on, and is not
         // removed either.
         let lock = folder.file(LOCK.as_ref()).ok().filter(|lock| lock.try_lock_shared().is_ok());
         let file = open(&folder, &path)?;
@@ -121,13 +122,13 @@ impl Artifacts {
 struct Opened {
     file: File,
     path: PathBuf,
-    /// How many bytes are wanted.
+    /// The bytes that are wanted.
     limit: usize,
     _lock: Option<File>,
 }
 
 impl Opened {
-    /// The chunk at `offset`, of bytes that may be a few too many.
+    /// Makes the chunk at `offset`, of bytes that may be a few too many.
     fn chunk(&self, offset: u64, mut bytes: Vec<u8>, total_bytes: u64) -> Chunk {
         bytes.truncate(end_of_character(&bytes, self.limit));
         let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
@@ -147,7 +148,7 @@ impl Opened {
 
 /// The bytes at an offset of what passes by.
 struct Window {
-    /// How many bytes are still to come before it.
+    /// The bytes before it that are still to come.
     before: u64,
     bytes_max: usize,
     bytes: Vec<u8>,
@@ -166,7 +167,7 @@ impl Window {
     }
 }
 
-/// The SHA-256 of a file, if it has so many bytes; each part is shown to `see`.
+/// Computes the SHA-256 of a file, if it has so many bytes; each part is shown to `see`.
 pub(super) fn hash(
     file: &File,
     total_bytes: u64,
@@ -190,7 +191,7 @@ pub(super) fn hash(
     Ok((bytes_read == total_bytes).then(|| hex::encode(hash.finalize())))
 }
 
-/// Whether a path can be given as text, and is taken.
+/// Tells whether a path can be given as text, and is taken.
 pub(super) fn is_readable(path: &Path) -> bool {
     path.to_str().is_some_and(|path| relative(path).is_ok())
 }
@@ -260,8 +261,8 @@ fn read_at(file: &File, offset: u64, bytes_max: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Where to cut at `limit` or a little before it, not within a character. A limit within the first
-/// character gives that character: each chunk has something.
+/// Returns the place to cut at `limit` or a little before it, not within a character. A limit
+/// within the first character gives that character: each chunk has something.
 fn end_of_character(bytes: &[u8], limit: usize) -> usize {
     let continues = |at: usize| bytes.get(at).is_some_and(|byte| byte & 0b1100_0000 == 0b1000_0000);
     if bytes.len() <= limit || !continues(limit) {

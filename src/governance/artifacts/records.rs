@@ -1,4 +1,4 @@
-//! What a run left, for its evidence.
+//! The files of a run, recorded for its evidence and compared with it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::folder::{Bounds, Folder, Kind, Reach, Stat};
 use crate::governance::evidence::ArtifactRecord;
 use crate::governance::integrity::Change;
 
-/// How many bytes the paths have together that an evidence lists, as JSON has them.
+/// The most bytes that the paths in an evidence have together, as JSON has them.
 const RECORDS_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// All files of a run but its evidence.
@@ -19,17 +19,17 @@ const RECORDS_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub(crate) struct ArtifactRecords {
     /// The files that can be read, by their paths; not more than [`RECORDS_BYTES_MAX`].
     pub(crate) records: Vec<ArtifactRecord>,
-    /// How many files were seen that are not in `records`: there were too many, or they cannot be
-    /// read.
+    /// The number of other files that were seen: there were too many, or they cannot be read.
     pub(crate) omitted: u64,
-    /// Whether there is more than was looked at: more than 10,000 files and folders, or a folder
-    /// that could not be opened. The numbers are of what was seen.
+    /// More was there than was looked at: more than 10,000 files and folders, or a folder that
+    /// could not be opened. The numbers are of what was seen.
     pub(crate) truncated: bool,
 }
 
 impl RunFolder {
-    /// Looks at what the run left. Files are hashed until `hashed_bytes_max` bytes are read; a file
-    /// that would be above it has no hash. A file with holes says that it has far more than it takes.
+    /// Records the files of the run. Files are hashed until `hashed_bytes_max` bytes are read; a
+    /// file that would be above it has no hash. A file with holes says that it has far more than it
+    /// takes.
     pub(crate) fn records(&self, hashed_bytes_max: u64) -> Result<ArtifactRecords, ArtifactError> {
         let mut found: Vec<(PathBuf, u64)> = Vec::new();
         let mut omitted = 0_u64;
@@ -62,8 +62,8 @@ impl RunFolder {
 }
 
 impl Artifacts {
-    /// Tells `each` of the files of a run that are not what `records` say, and where those are all
-    /// files that the run left, of others. Gives whether all records have hashes.
+    /// Calls `each` for the files of a run that differ from `records`, and where those are all
+    /// files that the run left, for others. Tells whether all records have hashes.
     pub(crate) fn compare(
         &self,
         run_id: Uuid,
@@ -109,7 +109,7 @@ impl Artifacts {
     }
 }
 
-/// Whether evidence has the hash of such a file.
+/// Tells whether evidence has the hash of such a file.
 fn is_recorded(path: &Path, stat: &Stat) -> bool {
     !is_own(path, stat) && stat.is_plain_file() && reading::is_readable(path)
 }
@@ -118,7 +118,7 @@ fn is_own(path: &Path, stat: &Stat) -> bool {
     path.as_os_str() == EVIDENCE || stat.kind == Kind::Folder
 }
 
-/// None where the file cannot be read, is not what it was, or is more than may still be read.
+/// Returns none if the file is unreadable, changed in size, or above the remaining hash budget.
 fn sha256(run: &Folder, path: &Path, bytes: u64, hash_bytes_remaining: &mut u64) -> Option<String> {
     // What is smaller and comes later may still fit.
     let remaining = hash_bytes_remaining.checked_sub(bytes)?;

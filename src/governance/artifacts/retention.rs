@@ -1,9 +1,9 @@
 //! Removal of old runs.
 //!
-//! Whoever has to know of it is told first, while nobody else can begin to read the run; then the run
-//! is given a name that is no run's, and then its files are removed. What was broken off behind the
-//! first of these steps is taken up by the next clean-up. A run that was set aside, and of which the
-//! log does not know, is put back.
+//! The audit log records it first, while nobody else can begin to read the run; then the run is given
+//! a name that is no run's, and then its files are removed. A removal that was broken off behind the
+//! first of these steps is finished by the next clean-up. A run that was set aside, and that the log
+//! has not as removed, is put back.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -22,36 +22,37 @@ use crate::governance::store::StoreError;
 
 /// A run's size is counted from so many entries; one that has more counts with what was seen.
 const SIZED_ENTRIES_MAX: usize = 1_000_000;
-/// How many runs are looked at: what is beyond them is looked at another time.
+/// The runs that are looked at: what is beyond them is looked at another time.
 const RUNS_MAX: usize = 100_000;
-/// How many runs are told of, and then removed, together. Each has a file open meanwhile.
+/// The runs that are recorded, and then removed, together. Each has a file open meanwhile.
 const RUNS_AT_ONCE: usize = 64;
-/// About how many runs the log is asked at once: others that read it wait so long.
+/// The runs about which the log is asked at once: others that read it wait so long.
 const RUNS_ASKED_AT_ONCE: usize = 1000;
-/// How many threads remove them. Where others write, each step waits for the journal of the file
-/// system: alone one removes 60 runs a second, and four remove a thousand, since they wait together.
+/// The threads that remove them. Where others write, each step waits for the journal of the file
+/// system: alone one removes 60 runs a second, and four remove a thousand, since they wait
+/// together.
 const REMOVERS: usize = 4;
 /// A run that is being removed has this before its id, so that it is none even if that is not done
 /// to the end.
 const REMOVING: &str = ".removing-";
-/// How long another clean-up of the same folder is waited for, and how often it is looked at.
+/// The wait for another clean-up of the same folder, and the pause between two tries.
 const TURN_TIMEOUT: Duration = Duration::from_secs(10);
 const TURN_PAUSE: Duration = Duration::from_millis(20);
 
-/// What a clean-up did.
+/// The result of a clean-up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Retained {
-    /// How many runs are there after it.
+    /// Runs that are there after it.
     pub(crate) kept: usize,
-    /// How many are removed.
+    /// Runs that were removed.
     pub(crate) removed: usize,
-    /// How many should have been, and could not.
+    /// Runs that should have been removed, and could not.
     pub(crate) failed: usize,
-    /// What the removed ones had taken on the disk.
+    /// The bytes that the removed ones had on the disk.
     pub(crate) removed_bytes: u64,
 }
 
-/// Why a clean-up ended before its end.
+/// The reason for the early end of a clean-up.
 #[derive(Debug, Error)]
 pub(crate) enum RetentionError {
     /// One at a time.
@@ -60,29 +61,29 @@ pub(crate) enum RetentionError {
         TURN_TIMEOUT.as_secs()
     )]
     Busy,
-    /// What cannot be written down is not removed.
+    /// A failure of the audit log: what cannot be written down is not removed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 /// The audit log, as far as a clean-up needs it.
 pub(crate) trait RemovalLog {
-    /// What it says of each of the runs, in their order.
+    /// Looks up the runs, in their order.
     fn look_up(&self, run_ids: &[Uuid]) -> Result<Vec<LoggedRun>, StoreError>;
 
     /// Writes down that these runs are removed: all of them, or none.
     fn write_down(&self, removals: &[Removal]) -> Result<(), StoreError>;
 }
 
-/// What the audit log says of a run.
+/// The rows of the audit log about a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct LoggedRun {
     /// The number of the row of its end, or else of its beginning: a run with a higher one is newer,
     /// whatever the clock was.
     pub(crate) seq: Option<i64>,
-    /// Whether it has the run's end.
+    /// The log has the run's end.
     pub(crate) has_ended: bool,
-    /// Whether it says that the run is removed.
+    /// The log has the run as removed.
     pub(crate) is_removed: bool,
 }
 
@@ -91,21 +92,21 @@ pub(crate) struct LoggedRun {
 pub(crate) struct Removal {
     pub(crate) run_id: Uuid,
     pub(crate) reason: RemovalReason,
-    /// What it takes on the disk.
+    /// Its size on the disk.
     pub(crate) disk_bytes: u64,
 }
 
-/// Why a run is removed.
+/// The reason for the removal of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RemovalReason {
-    /// It is older than the policy wants.
+    /// Older than the policy wants.
     Age,
     /// All runs together take more than the policy wants.
     TotalSize,
 }
 
 impl RemovalReason {
-    /// The word for the audit log.
+    /// Returns the word for the audit log.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Age => "age",
@@ -133,11 +134,11 @@ struct Run {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Kept,
-    /// It is in use.
+    /// In use.
     InUse,
-    /// It could not be removed.
+    /// Not removed, for an error.
     Stuck,
-    /// It has another name now, or none.
+    /// Renamed or removed.
     Gone,
 }
 
@@ -145,8 +146,8 @@ impl Artifacts {
     /// Removes the oldest runs that are above what is to be kept. One that goes on or is being read
     /// stays; so does every folder whose name is no run's.
     ///
-    /// `log` is told of runs before anything is done to them. The first of which it cannot be told
-    /// ends the clean-up. Waits for other clean-ups of the same folder, whichever process they are of.
+    /// `log` records runs before anything is done to them. The first that it cannot record ends the
+    /// clean-up. Waits for other clean-ups of the same folder, whichever process they are of.
     pub(crate) fn retain(
         &self,
         retention: &Retention,
@@ -207,8 +208,8 @@ fn turn(root: &Folder) -> Result<Option<File>, RetentionError> {
     }
 }
 
-/// Goes on with what earlier clean-ups have set aside: removes it where the log says so, and puts it
-/// back where the log does not know of it. Gives the names of what was put back.
+/// Finishes what earlier clean-ups have set aside: removes it where the log says so, and puts it
+/// back where the log does not know of it. Returns the names of what was put back.
 fn take_up(
     root: &Folder,
     names: &[OsString],
@@ -241,8 +242,8 @@ fn take_up(
     Ok(put_back)
 }
 
-/// The runs among the names, the oldest first: by the log, and those of which it knows nothing, by
-/// their times, before all others.
+/// Looks at the runs among the names, the oldest first: by the log, and those of which it knows
+/// nothing, by their times, before all others.
 fn look_at_all(
     root: &Folder,
     names: Vec<OsString>,
@@ -265,7 +266,7 @@ fn look_at_all(
     Ok(runs)
 }
 
-/// Which of the runs, the oldest first, are above what is to be kept.
+/// Returns the runs above what is to be kept; `runs` has the oldest first.
 fn doomed(runs: &[Run], retention: &Retention, now: SystemTime) -> Vec<(usize, RemovalReason)> {
     let mut total_bytes =
         runs.iter().fold(0_u64, |total, run| total.saturating_add(run.disk_bytes));
@@ -291,8 +292,8 @@ fn doomed(runs: &[Run], retention: &Retention, now: SystemTime) -> Vec<(usize, R
     doomed
 }
 
-/// Writes down that runs are removed, and then gives them names that are no runs'. Those that are in
-/// use are not told of, and keep theirs.
+/// Writes down that runs are removed, and then gives them names that are no runs'. Those that are
+/// in use are not written down, and keep theirs.
 fn set_aside(
     root: &Folder,
     runs: &mut [Run],
@@ -337,7 +338,7 @@ fn set_aside(
     Ok((aside, locks))
 }
 
-/// The lock of a run, with which nobody begins to read it; none if somebody does, or it goes on.
+/// Locks a run, so that nobody begins to read it; none if somebody reads it, or it goes on.
 fn lock_unless_in_use(root: &Folder, run: &Run) -> io::Result<Option<File>> {
     let folder = root.folder(&run.name)?;
     let lock = lock_file(&folder)?;
@@ -348,7 +349,7 @@ fn lock_unless_in_use(root: &Folder, run: &Run) -> io::Result<Option<File>> {
     }
 }
 
-/// Removes the files of runs that were set aside, and gives those of which nothing is left.
+/// Removes the files of runs that were set aside, and returns those of which nothing is left.
 fn remove(root: &Folder, aside: &[SetAside]) -> Vec<SetAside> {
     let (next, removed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {
@@ -366,7 +367,7 @@ fn remove(root: &Folder, aside: &[SetAside]) -> Vec<SetAside> {
     removed.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The name of a run that is being removed.
+/// Returns the name of a run that is being removed.
 fn name_aside(run_id: Uuid) -> OsString {
     OsString::from(format!("{REMOVING}{}", run_id.hyphenated()))
 }
@@ -381,7 +382,7 @@ fn look_at(root: &Folder, run_id: Uuid, name: OsString, logged: LoggedRun) -> io
     Ok(Run { id: run_id, name, time, disk_bytes, logged, fate: Fate::Kept })
 }
 
-/// What a folder takes on the disk.
+/// Adds up what a folder takes on the disk.
 fn size_of(root: &Folder, name: &OsStr) -> u64 {
     let mut disk_bytes = 0_u64;
     let bounds = Bounds { entries_max: SIZED_ENTRIES_MAX, depth_max: usize::MAX };
@@ -394,8 +395,8 @@ fn size_of(root: &Folder, name: &OsStr) -> u64 {
     disk_bytes
 }
 
-/// A run may have died before it had a lock, or may be about to make one: whoever creates it first
-/// has it.
+/// Opens the lock of a run, or creates it: a run may have died before it had one, or may be about
+/// to make one, and whoever creates it first has it.
 fn lock_file(folder: &Folder) -> io::Result<File> {
     match folder.create_file(OsStr::new(LOCK)) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => folder.file(OsStr::new(LOCK)),

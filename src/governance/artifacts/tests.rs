@@ -98,7 +98,7 @@ fn mode(path: &Path) -> u32 {
     fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
 }
 
-/// What an error is, without its text.
+/// The kind of an error, without its text.
 fn kind(error: &ArtifactError) -> &'static str {
     match error {
         ArtifactError::RunNotFound => "run not found",
@@ -675,8 +675,8 @@ fn what_goes_on_or_is_read_or_is_not_ours_stays() {
     assert!(fixture.runs().is_empty());
 }
 
-/// What could not be written down is where it was, and what was broken off is finished only if the log
-/// has it.
+/// A run that could not be written down is where it was, and what was broken off is finished only
+/// if the log has it.
 #[test]
 fn what_the_log_is_not_told_of_is_neither_renamed_nor_removed() {
     let fixture = Fixture::new();
@@ -834,7 +834,7 @@ fn the_newest_runs_are_never_cut_off() {
     assert!(has_more && runs == newest[..2]);
 }
 
-/// What one removes has to count for the others.
+/// The removals of one count for the others.
 #[test]
 fn clean_ups_at_the_same_time_remove_no_more_than_one() {
     let fixture = Fixture::new();

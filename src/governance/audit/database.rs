@@ -1,4 +1,4 @@
-//! Whether the file of the store is whole, and has no more and no less than this program makes.
+//! The check of the store's file: whole, with the schema of this program and no more.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use serde::Serialize;
 
 use crate::governance::store::{SCHEMA, Store, StoreError};
 
-/// How many defects are told.
+/// The defects that are listed.
 const DAMAGE_MAX: usize = 20;
 
-/// What is wrong with the database itself.
+/// Defects of the database itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct DatabaseFlaws {
-    /// What `SQLite` finds to be damaged.
+    /// Damage that `SQLite` finds.
     pub(crate) damage: Vec<String>,
-    /// How its tables, indexes and triggers differ from ours.
+    /// Differences of its tables, indexes and triggers from ours.
     pub(crate) schema: Vec<String>,
 }
 
@@ -44,7 +44,7 @@ fn damage(transaction: &Transaction<'_>) -> rusqlite::Result<Vec<String>> {
     Ok(lines.into_iter().filter(|line| line != "ok").collect())
 }
 
-/// What a schema has: kind and name, with its SQL.
+/// The objects of a schema: kind and name, with the SQL.
 type Objects = BTreeMap<(String, String), String>;
 
 fn schema_differences(transaction: &Transaction<'_>) -> rusqlite::Result<Vec<String>> {
@@ -77,7 +77,7 @@ fn objects(connection: &Connection) -> rusqlite::Result<Objects> {
     Ok(objects.into_iter().filter(|((kind, name), _)| !is_internal(kind, name)).collect())
 }
 
-/// A statement without comments, on one line: another version may be commented differently.
+/// Returns a statement without comments, on one line: another version may be commented differently.
 fn statement(sql: &str) -> String {
     let code = sql.lines().map(|line| line.split_once("--").map_or(line, |(code, _)| code));
     code.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ")

@@ -15,7 +15,7 @@ use super::{AuditEvent, canonical_json, sha256_hex};
 use crate::governance::store::{Store, StoreError, time_text};
 use crate::governance::tokens::UserName;
 
-/// How many rows are held in memory at once.
+/// The most rows that are held in memory at once.
 pub(crate) const AUDIT_ROWS_MAX: u16 = 10_000;
 
 /// All columns, in the order of [`AuditRow`].
@@ -40,7 +40,7 @@ pub(crate) struct AuditRow {
 }
 
 impl AuditRow {
-    /// What `hash` has to be.
+    /// Computes the hash of the content, which `hash` has to be.
     pub(in crate::governance) fn content_hash(&self) -> String {
         let Self { seq, time, run_id, event, user, tool, .. } = self;
         let Self { arguments_hash, outcome, details, previous, .. } = self;
@@ -75,7 +75,7 @@ impl AuditRow {
     }
 }
 
-/// A run id, or how it starts: the list shows no more than its first eight digits.
+/// A run id, or its start: the list shows no more than the first eight digits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RunIdStart(String);
 
@@ -106,10 +106,10 @@ impl From<Uuid> for RunIdStart {
     }
 }
 
-/// Which rows are asked for; None is any.
+/// A filter of rows; `None` lets all through.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct AuditFilter {
-    /// How many of the latest, at most [`AUDIT_ROWS_MAX`].
+    /// The number of the latest rows, at most [`AUDIT_ROWS_MAX`].
     pub(crate) limit: u16,
     pub(crate) run_id: Option<RunIdStart>,
     pub(crate) event: Option<AuditEvent>,
@@ -118,7 +118,7 @@ pub(crate) struct AuditFilter {
 }
 
 impl Store {
-    /// The latest rows that `filter` lets through, the oldest of them first.
+    /// Returns the latest rows that `filter` lets through, the oldest of them first.
     pub(crate) fn audit_rows(&self, filter: &AuditFilter) -> Result<Vec<AuditRow>, StoreError> {
         self.read(|transaction| {
             let mut select = transaction.prepare(&format!(
@@ -164,12 +164,12 @@ pub(super) fn for_each(
     Ok(())
 }
 
-/// What is shown of bytes that are no text. Not what was hashed, whatever they are.
+/// Returns a text for bytes that are no text, different from what was hashed, whatever they are.
 fn no_text(bytes: &[u8]) -> String {
     format!("{}{}", char::REPLACEMENT_CHARACTER, String::from_utf8_lossy(bytes))
 }
 
-/// A text, also one that was changed to something that is none: the chain tells of that.
+/// Reads a text, also one that was changed to something that is none: the chain tells of that.
 pub(super) fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
     Ok(optional_text(row, column)?.unwrap_or_default())
 }

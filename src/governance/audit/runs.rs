@@ -1,4 +1,4 @@
-//! What the audit log says of one run of a governed tool.
+//! Runs in the audit log.
 
 use std::ops::ControlFlow;
 
@@ -15,29 +15,29 @@ use crate::governance::store::{Store, StoreError};
 /// A run, as the rows of its beginning and its end have it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RecordedRun {
-    /// Who called the tool.
+    /// The user who called the tool.
     pub(crate) user: Option<String>,
     /// The tool.
     pub(crate) tool: Option<String>,
-    /// How it ended; none if the log has no end of it.
+    /// The outcome; none if the log has no end of it.
     pub(crate) outcome: Option<String>,
-    /// What its evidence was.
+    /// The evidence.
     pub(crate) evidence: RecordedEvidence,
-    /// Whether retention removed what it left.
+    /// Retention removed its files.
     pub(crate) is_removed: bool,
 }
 
-/// What the audit log says of a run's evidence.
+/// The evidence of a run, as the audit log has it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum RecordedEvidence {
-    /// The log knows of no such run.
+    /// No such run in the log.
     #[default]
     NoRun,
-    /// The run began, and has no end.
+    /// A run that began, and has no end.
     NoEnd,
-    /// Its end was written before ends had hashes.
+    /// An end that was written before ends had hashes.
     NoHash,
-    /// There was none.
+    /// An end without evidence.
     NotWritten,
     /// The SHA-256 of the file, in lower-case hexadecimal.
     Sha256(String),
@@ -47,7 +47,8 @@ pub(crate) enum RecordedEvidence {
 pub(crate) const EVIDENCE_SHA256: &str = "evidence_sha256";
 
 impl RecordedEvidence {
-    /// Of the details of a run's end. What is no hash is compared with all the same, and never equal.
+    /// Reads the details of a run's end. A value that is no hash is compared all the same, and is
+    /// never equal.
     fn of_end(details: &str) -> Self {
         let details: Result<Map<String, Value>, _> = serde_json::from_str(details);
         match details.as_ref().map(|details| details.get(EVIDENCE_SHA256)) {
@@ -60,7 +61,7 @@ impl RecordedEvidence {
 }
 
 impl RecordedRun {
-    /// Whether it says that the run ended.
+    /// Tells whether the run ended.
     pub(crate) fn has_end(&self) -> bool {
         self.outcome.is_some()
     }
@@ -85,7 +86,7 @@ impl RecordedRun {
 }
 
 impl Store {
-    /// What the log says of a run. Found by an index, however long the log is.
+    /// Returns the records of a run. It is found by an index, however long the log is.
     pub(crate) fn recorded_run(&self, run_id: Uuid) -> Result<RecordedRun, StoreError> {
         self.read(|transaction| {
             let mut select = transaction.prepare(
@@ -106,7 +107,7 @@ impl Store {
         })
     }
 
-    /// What came of a call of `run_pytest`, as the log has it: the word of its last row.
+    /// Returns the outcome of a call of `run_pytest`: the word of its last row.
     pub(crate) fn recorded_call(&self, run_id: Uuid) -> Result<Option<String>, StoreError> {
         self.read(|transaction| {
             let mut select = transaction.prepare(
@@ -119,7 +120,7 @@ impl Store {
         })
     }
 
-    /// What the log says of runs that may have to be removed, in their order.
+    /// Returns the records of runs that may have to be removed, in their order.
     pub(in crate::governance) fn logged_runs(
         &self,
         run_ids: &[Uuid],
@@ -176,7 +177,7 @@ impl Store {
         })
     }
 
-    /// How many runs the log says were removed by retention.
+    /// Counts the runs that retention removed.
     pub(crate) fn removed_runs(&self) -> Result<u64, StoreError> {
         self.read(|transaction| {
             let count: i64 = transaction.query_row(

@@ -17,7 +17,7 @@ const TOOL: &str = "qwed-mcp token";
 /// The run that such rows are of: none.
 const NO_RUN: Uuid = Uuid::nil();
 
-/// What the log tells of a token, and its table: all of it but the token's text.
+/// A token as the log and its table have it: all of it but the token's text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct TokenRow {
     /// The id, as the rows of calls have it.
@@ -66,7 +66,7 @@ impl TokenRow {
         }
     }
 
-    /// The columns in which `other` is not the same.
+    /// Returns the columns in which `other` differs.
     fn differences(&self, other: &Self) -> Vec<&'static str> {
         let Self { token: _, user, role, created, expires, revoked, sha256 } = self;
         [
@@ -106,7 +106,7 @@ pub(in crate::governance) fn record_older(transaction: &Transaction<'_>) -> rusq
     append(transaction, &tokens.iter().map(entry).collect::<Vec<_>>())
 }
 
-/// Whether there are tokens, and no row about any.
+/// Tells whether there are tokens, and no row about any.
 pub(in crate::governance) fn has_older(transaction: &Transaction<'_>) -> rusqlite::Result<bool> {
     let select = "SELECT EXISTS (SELECT 1 FROM tokens)
                       AND NOT EXISTS (SELECT 1 FROM audit WHERE run_id = ?1 AND event = ?2)";
@@ -119,10 +119,10 @@ fn table(transaction: &Transaction<'_>) -> rusqlite::Result<Vec<TokenRow>> {
     select.query_map([], TokenRow::read)?.collect()
 }
 
-/// How the table of tokens compares with the rows about them.
+/// The table of tokens, compared with the rows about them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct TokenComparison {
-    /// How many are as the log has them.
+    /// The number of those that are as the log has them.
     pub(crate) same: u64,
     /// Those that were made before there were rows about tokens: nothing tells whether they are as
     /// they were made.
@@ -141,24 +141,24 @@ pub(crate) struct FlawedToken {
     pub(crate) columns: Vec<&'static str>,
 }
 
-/// What is wrong with a token.
+/// The flaw of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum TokenFlaw {
-    /// It is not what the last row about it says.
+    /// Different from the last row about it.
     Changed,
-    /// It is not there.
+    /// Missing.
     Removed,
-    /// No row tells that it was made.
+    /// Made without a row.
     Unrecorded,
 }
 
-/// What the rows say of tokens, as far as they were followed.
+/// Tokens by the rows that were followed.
 #[derive(Debug, Default)]
 pub(super) struct RecordedTokens(BTreeMap<String, TokenRow>);
 
 impl RecordedTokens {
-    /// Takes note of a row, if it is about a token.
+    /// Follows a row, if it is about a token.
     pub(super) fn follow(&mut self, row: &AuditRow) {
         let events = [AuditEvent::TokenCreated, AuditEvent::TokenRevoked];
         if events.iter().any(|event| event.as_str() == row.event)

@@ -1,4 +1,4 @@
-//! Whether the audit log is as it was written.
+//! The verification of the audit log.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -15,29 +15,30 @@ use super::tokens::{RecordedTokens, TokenComparison};
 use super::{AuditEvent, AuditOutcome, NO_HASH};
 use crate::governance::store::{Store, StoreError};
 
-/// How many runs without an end are named.
+/// The runs without an end that are named.
 const RUNS_NAMED_MAX: usize = 100;
 
-/// A row that is older than the one before it by more than this is told: the clock was set back.
-/// Less than that is how clocks are kept right.
+/// The step back of the clock that is reported, from one row to the next. Less than that is how
+/// clocks are kept right.
 const CLOCK_STEP_MAX: TimeDelta = TimeDelta::seconds(5);
-/// How many such rows are named.
+/// The rows of that kind that are named.
 const CLOCK_STEPS_NAMED_MAX: usize = 20;
 
-/// What was found.
+/// The result of a verification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AuditVerification {
-    /// How many rows there are.
+    /// The number of rows.
     pub(crate) rows: u64,
     /// The hash of the last row that is as it was written. To note it elsewhere is what makes a
     /// log safe from who can write its file.
     pub(crate) head: String,
     /// The first row that is not as it was written.
     pub(crate) broken: Option<BrokenRow>,
-    /// Where the head is that was noted before, if one was given.
+    /// The place of a head that was noted before, if one was given.
     pub(crate) known_head: Option<KnownHead>,
     pub(crate) unfinished: UnfinishedRuns,
-    /// None where the chain is broken or the file is damaged: then nothing is a witness.
+    /// The tokens; none where the chain is broken or the file is damaged: then nothing is a
+    /// witness.
     pub(crate) tokens: Option<TokenComparison>,
     pub(crate) database: DatabaseFlaws,
     pub(crate) clock: ClockSteps,
@@ -59,15 +60,15 @@ pub(crate) struct BrokenRow {
     pub(crate) flaw: Flaw,
 }
 
-/// What is wrong with a row.
+/// The flaw of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Flaw {
-    /// Its fields are not those that were hashed.
+    /// Different from what was hashed.
     Changed,
-    /// It is not there.
+    /// Missing.
     Removed,
-    /// It was not written after the row before it.
+    /// Inserted: not written after the row before it.
     Inserted,
     /// The recorded head of the log is not this row, which is the last.
     Head,
@@ -87,13 +88,13 @@ impl fmt::Display for BrokenRow {
     }
 }
 
-/// Where a head is that was noted before.
+/// The place of a head that was noted before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum KnownHead {
-    /// It is the hash of this row; 0 is before the first.
+    /// The hash of this row; 0 is before the first.
     Row(i64),
-    /// No intact row has it: the log was written anew, or cut off.
+    /// The hash of no intact row: the log was written anew, or cut off.
     Missing,
 }
 
@@ -118,7 +119,7 @@ pub(crate) struct ClockSteps {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct ClockStep {
     pub(crate) seq: i64,
-    /// By how much.
+    /// The size of the step.
     pub(crate) seconds: i64,
 }
 
@@ -141,7 +142,7 @@ impl FromStr for AuditHash {
 }
 
 impl Store {
-    /// Goes through the whole log as it is at this moment. `known` is a head that was noted before.
+    /// Verifies the whole log as it is at this moment. `known` is a head that was noted before.
     pub(crate) fn verify_audit(
         &self,
         known: Option<&AuditHash>,
@@ -170,7 +171,7 @@ impl Store {
                 .optional()?;
             let at = walk.known_at;
             let broken = walk.broken.or_else(|| walk.compare_to_head(head));
-            // What is damaged is told; reading it would be an error.
+            // Damage is reported; reading it would be an error.
             let is_comparable = broken.is_none() && database.damage.is_empty();
             let tokens = is_comparable.then(|| walk.tokens.compare(transaction)).transpose()?;
             Ok(AuditVerification {
@@ -187,7 +188,7 @@ impl Store {
     }
 }
 
-/// How far the chain was followed.
+/// The part of the chain that was followed.
 struct Walk {
     rows: u64,
     /// The last row that is as it was written.

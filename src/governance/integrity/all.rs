@@ -12,12 +12,12 @@ use crate::governance::artifacts::{ArtifactError, Artifacts, EVIDENCE, RunState}
 use crate::governance::evidence::hyphenated;
 use crate::governance::store::Store;
 
-/// How many differences are named.
+/// The differences that are named.
 const DIFFERENCES_NAMED_MAX: usize = 100;
-/// How many runs that may be missing are looked for together.
+/// The runs that may be missing and are looked for together.
 pub(super) const MISSING_AT_ONCE: usize = 10_000;
 
-/// What was found in the runs' folders.
+/// The result of the comparison.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct ArtifactsVerification {
     /// Runs of which everything is as they left it.
@@ -30,7 +30,7 @@ pub(crate) struct ArtifactsVerification {
     pub(crate) interrupted: u64,
     /// Runs that retention has removed.
     pub(crate) removed: u64,
-    /// How many files, or whole runs, are not what they were.
+    /// The number of files, or whole runs, that changed.
     pub(crate) different: u64,
     /// The first of them.
     pub(crate) differences: Vec<RunDifference>,
@@ -46,7 +46,7 @@ pub(crate) struct RunDifference {
 }
 
 impl ArtifactsVerification {
-    /// Whether everything that can be compared is what it was.
+    /// Tells whether everything that can be compared is unchanged.
     pub(crate) fn is_intact(&self) -> bool {
         self.different == 0
     }
@@ -81,7 +81,7 @@ pub(crate) fn verify_artifacts(
     Ok(found)
 }
 
-/// Looks whether there is evidence of all runs of which the log has the end.
+/// Checks that there is evidence of all runs of which the log has the end.
 fn verify_ends(
     artifacts: &Artifacts,
     store: &Store,

@@ -71,7 +71,7 @@ impl Fixture {
         self.data.path().join("artifacts").join(run_id.to_string()).join(name)
     }
 
-    /// What `get_evidence` comes to.
+    /// The text that `get_evidence` comes to.
     fn evidence(&self, run_id: Uuid) -> String {
         told(evidence(&self.artifacts, &self.store, run_id).map(|served| served.unconfirmed))
     }

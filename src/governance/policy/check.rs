@@ -6,18 +6,18 @@ use super::file::{explained, require_admins, require_outside, text};
 use super::{GovernedTool, Policy, PolicyError};
 use crate::sandbox::may_be_readable;
 
-/// What was found.
+/// The result of a check.
 #[derive(Debug)]
 pub(crate) struct PolicyCheck {
-    /// The policy; None if it has mistakes.
+    /// The policy; none if it has mistakes.
     pub(crate) policy: Option<Policy>,
     /// All mistakes, in the order of their lines.
     pub(crate) mistakes: Vec<PolicyError>,
-    /// What is no mistake of the text, and may be one of the admin's.
+    /// Warnings: no mistakes of the text, and maybe of the admin's.
     pub(crate) warnings: Vec<String>,
 }
 
-/// Why a policy file cannot be read, with its path.
+/// The reason that a policy file cannot be read, with its path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct UnreadablePolicy(String);
@@ -56,7 +56,7 @@ impl PolicyCheck {
         }
     }
 
-    /// Whether `run_pytest` can get as far as the sandbox.
+    /// Tells whether `run_pytest` can get as far as the sandbox.
     pub(crate) fn lets_run(&self) -> bool {
         self.policy.as_ref().is_some_and(|policy| {
             policy.allowlist.contains(&GovernedTool::RunPytest)

@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::PolicyError;
 
-/// A longer name of a key is not repeated in an error.
+/// The longest name of a key that an error repeats.
 const KEY_CHARS_MAX: usize = 64;
 
 /// A parsed document that has known sections and keys only.
@@ -30,7 +30,8 @@ impl<'t> Document<'t> {
         Ok(Self { text, root: root.into_inner() })
     }
 
-    /// What is not known of it; `sections` are the names of the sections and their keys.
+    /// Returns the unknown sections and keys; `sections` has the names of the sections and their
+    /// keys.
     pub(super) fn unknown(&self, sections: &[(&str, &[&str])]) -> Vec<PolicyError> {
         let mut unknown = Vec::new();
         for name in self.root.keys() {
@@ -45,7 +46,7 @@ impl<'t> Document<'t> {
                 });
                 continue;
             };
-            // One that is no section is told where it is read.
+            // One that is no section is reported where it is read.
             if let Ok(section) = self.section(section) {
                 unknown.extend(section.unknown(keys));
             }
@@ -53,7 +54,7 @@ impl<'t> Document<'t> {
         unknown
     }
 
-    /// The section of this name; one that is not there has no keys.
+    /// Returns the section of this name; one that is not there has no keys.
     pub(super) fn section<'d>(&'d self, name: &'d str) -> Result<Section<'d>, PolicyError> {
         let text = self.text;
         match self.root.get(name) {
@@ -91,13 +92,13 @@ pub(super) struct Item<'d> {
 }
 
 impl Item<'_> {
-    /// An absolute path.
+    /// Reads an absolute path.
     pub(super) fn path(&self) -> Result<PathBuf, PolicyError> {
         let must = || self.value_error("have absolute paths without .. only".to_owned());
         absolute(self.text).ok_or_else(must)
     }
 
-    /// The error that says what the item must be.
+    /// Makes the error that says what the item must be.
     pub(super) fn value_error(&self, must: String) -> PolicyError {
         PolicyError::Value { line: self.line, key: self.key.clone(), must }
     }
@@ -115,7 +116,7 @@ impl<'d> Section<'d> {
         errors.collect()
     }
 
-    /// A truth value.
+    /// Reads a truth value.
     pub(super) fn flag(&self, key: &str) -> Result<Option<bool>, PolicyError> {
         let Some(value) = self.value(key) else { return Ok(None) };
         match value.get_ref().as_bool() {
@@ -124,7 +125,7 @@ impl<'d> Section<'d> {
         }
     }
 
-    /// A whole number within bounds.
+    /// Reads a whole number within bounds.
     pub(super) fn number(&self, key: &str, min: u64, max: u64) -> Result<Option<u64>, PolicyError> {
         let Some(value) = self.value(key) else { return Ok(None) };
         let number = value.get_ref().as_integer();
@@ -141,7 +142,7 @@ impl<'d> Section<'d> {
         Ok(number)
     }
 
-    /// An absolute path.
+    /// Reads an absolute path.
     pub(super) fn path(&self, key: &str) -> Result<Option<PathBuf>, PolicyError> {
         let Some(value) = self.value(key) else { return Ok(None) };
         match value.get_ref().as_str().and_then(absolute) {
@@ -150,7 +151,7 @@ impl<'d> Section<'d> {
         }
     }
 
-    /// A list of texts.
+    /// Reads a list of texts.
     pub(super) fn texts(&self, key: &str) -> Result<Vec<Item<'d>>, PolicyError> {
         let Some(value) = self.value(key) else { return Ok(Vec::new()) };
         let must = || "be a list of texts".to_owned();
@@ -188,7 +189,8 @@ fn line_at(text: &str, offset: usize) -> usize {
     1 + before.matches('\n').count()
 }
 
-/// A key as an error names it. What had to be quoted is no slip of somebody's spelling.
+/// Returns a key as an error names it. A key that had to be quoted is no slip of somebody's
+/// spelling.
 fn shown(key: &str) -> String {
     let is_bare = key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
     if is_bare && (1..=KEY_CHARS_MAX).contains(&key.len()) {

@@ -1,4 +1,4 @@
-//! The policy of now: the file is looked at for each call.
+//! The current policy: reloaded when the file changes.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read as _};
@@ -12,11 +12,11 @@ use crate::governance::strict_modes::require_protected;
 
 use super::{POLICY_BYTES_MAX, Policy, PolicyError};
 
-/// A file that changed less than this before it was read may change once more without another time:
-/// file systems count in steps, the coarsest of two seconds.
+/// The age at which a file is settled: one that changed later may change once more without another
+/// time, as file systems count in steps, the coarsest of two seconds.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
-/// Where the policy is, and what it was when it was last read.
+/// The policy file, and its state when it was last read.
 ///
 /// A file that cannot be used is an error for every call until it is mended. The policy that it had
 /// before is never taken instead.
@@ -24,18 +24,18 @@ const SETTLED_AFTER: Duration = Duration::from_secs(2);
 pub(crate) struct PolicyFile {
     path: PathBuf,
     last: Mutex<Option<Reading>>,
-    /// What the log has of it, as long as it lasts.
+    /// The error that is in the log, as long as it lasts.
     logged: Mutex<Option<PolicyError>>,
 }
 
 #[derive(Debug)]
 struct Reading {
-    /// None where the file may already be another one: it has to be read again.
+    /// The stamp; none where the file may already be another one: it has to be read again.
     stamp: Option<Stamp>,
     policy: Result<Arc<Policy>, PolicyError>,
 }
 
-/// What differs when a file was changed or replaced.
+/// The properties of a file that differ when it was changed or replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Stamp {
     device: u64,
@@ -46,12 +46,12 @@ struct Stamp {
 }
 
 impl PolicyFile {
-    /// The policy at `path`; nothing is read yet.
+    /// Points to the policy at `path`; nothing is read yet.
     pub(crate) fn new(path: PathBuf) -> Self {
         Self { path, last: Mutex::default(), logged: Mutex::default() }
     }
 
-    /// The policy of now. The log has why there is none, with the path.
+    /// Returns the current policy. The log has the reason if there is none, with the path.
     pub(crate) fn current(&self) -> Result<Arc<Policy>, PolicyError> {
         let policy = self.look();
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
@@ -111,7 +111,7 @@ impl From<Arc<PolicyFile>> for Untrusted {
     }
 }
 
-/// What the admin is told of a policy file that cannot be used. The model hears no path.
+/// Describes a policy file that cannot be used, for the admin. The model sees no path.
 pub(super) fn explained(path: &Path, error: &PolicyError) -> String {
     let path_text = path.display();
     let is_unread = matches!(error, PolicyError::Unreadable(_));
@@ -125,7 +125,7 @@ pub(super) fn explained(path: &Path, error: &PolicyError) -> String {
     }
 }
 
-/// The text of a file, for those who look at it once.
+/// Reads the text of a file, for those who look at it once.
 pub(super) fn text(path: &Path) -> Result<String, PolicyError> {
     let found = fs::metadata(path).map_err(|error| unreadable(&error))?;
     // Opening a pipe would wait for a writer.
@@ -137,7 +137,7 @@ pub(super) fn text(path: &Path) -> Result<String, PolicyError> {
     text_of(bytes)
 }
 
-/// One byte more than a policy may have, at most.
+/// Reads one byte more than a policy may have, at most.
 fn content(file: &File) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let bytes_max = u64::try_from(POLICY_BYTES_MAX).unwrap_or(u64::MAX);
@@ -179,7 +179,8 @@ impl Stamp {
         }
     }
 
-    /// A time in the future is not older: the clock was set, and says nothing.
+    /// Tells whether the last change is at least `age` before `now`. A change in the future is not:
+    /// the clock was set, and says nothing.
     fn is_older_than(&self, age: Duration, now: SystemTime) -> bool {
         let latest = self.modified.max(self.changed);
         let since_epoch = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

@@ -24,7 +24,8 @@ impl Store {
         }
     }
 
-    /// Even to read, `SQLite` writes beside the file, unless it is told that nobody changes it.
+    /// Opens the file as one that does not change: even to read, `SQLite` writes beside the file,
+    /// unless it is told that nobody changes it.
     fn open_as_it_is(folder: &Path) -> Result<Self, StoreError> {
         let file = folder.join(FILE_NAME);
         let log = folder.join(format!("{FILE_NAME}-wal"));

@@ -23,7 +23,7 @@ use super::{BUSY_PAUSE, BUSY_TIMEOUT, StoreError, StoreFile, error_of, identity}
 /// The file whose lock is the place of the process that writes next.
 const TURNSTILE: &str = "governance.lock";
 
-/// Where `SQLite` writes before it writes to the database.
+/// The journal of `SQLite`, which is written before the database.
 const LOG: &str = "governance.db-wal";
 
 /// The most jobs of one transaction: as many as calls can be in flight.
@@ -38,12 +38,12 @@ pub(super) struct Writer {
 
 #[derive(Debug)]
 struct WriterThread {
-    /// What waits, the first one first. The thread ends when nothing can come any more.
+    /// The jobs that wait, the first one first. The thread ends when nothing can come any more.
     jobs: Sender<Box<dyn Job>>,
     thread: JoinHandle<()>,
 }
 
-/// What a job comes to, once it is on the disk.
+/// The result of a job, once it is on the disk.
 #[derive(Debug)]
 pub(crate) struct Pending<T> {
     reply: oneshot::Receiver<Result<T, StoreError>>,
@@ -64,11 +64,11 @@ impl<T> Pending<T> {
     }
 }
 
-/// Something to be written, whatever it comes to.
+/// A job of the writer.
 trait Job: Send {
-    /// Writes it in the transaction of its group. What it comes to is told when that is on the disk.
+    /// Writes it in the transaction of its group. The result is reported when that is on the disk.
     fn run(&mut self, transaction: &Transaction<'_>) -> Result<(), Arc<rusqlite::Error>>;
-    /// Tells whoever waits: what it came to, or why the whole group was not written.
+    /// Tells whoever waits the result, or why the whole group was not written.
     fn tell(self: Box<Self>, group: Result<(), StoreError>);
 }
 
@@ -102,7 +102,7 @@ where
                 self.done = Some(done);
                 Ok(())
             }
-            // It panicked: whoever waits is told that it was given up.
+            // It panicked: whoever waits learns that it was given up.
             Ok(Err(_)) => Ok(()),
             // The whole transaction is lost: the disk is full, or does not answer.
             Err(error) => Err(Arc::new(error)),
@@ -147,7 +147,7 @@ impl Writer {
     }
 }
 
-/// What was begun is on the disk, and the database closed, before the process ends. Nobody waits for
+/// Finishes what was begun, and closes the database, before the process ends. Nobody waits for
 /// other processes any more: what has to be written was waited for before.
 impl Drop for Writer {
     fn drop(&mut self) {
