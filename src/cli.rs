@@ -34,10 +34,10 @@ use crate::logging;
 use crate::provenance::SkillProvenanceGuard;
 use crate::server::{Caller, Server, serve};
 
-/// How long threads that are blocked on standard input may hold up the end of the process.
+/// The time for which threads that are blocked on standard input may hold up the end of the process.
 const RUNTIME_SHUTDOWN: Duration = Duration::from_millis(50);
 
-/// How many findings of a skill manifest are logged; a hostile one has any number.
+/// The most findings of a skill manifest that are logged; a hostile one has any number.
 const FINDINGS_LOGGED_MAX: usize = 50;
 
 /// The exit code of a usage error, as clap has it.
@@ -155,7 +155,7 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// The exit code for a store that cannot be used. Why is in the log.
+/// Turns the error of a store that cannot be used into the exit code of a usage error, and logs it.
 fn usage_if_store_unusable(result: anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
     result.or_else(|error| {
         if !error.is::<StoreError>() && !error.is::<NoDataFolder>() {
@@ -215,7 +215,7 @@ fn govern(
     Ok(Arc::new(governance))
 }
 
-/// Looks at the skill manifest before anything is answered: a poisoned one ends the server.
+/// Checks the skill manifest before anything is answered: a poisoned one ends the server.
 fn verify_skill(manifest: &Path) -> anyhow::Result<()> {
     let verification = SkillProvenanceGuard::new()
         .verify_file(manifest, None)
@@ -282,7 +282,7 @@ fn read_script(file: &Path) -> io::Result<String> {
     }
 }
 
-/// The settings of the environment. What cannot be used is in the log.
+/// Reads the settings from the environment, and logs those that cannot be used.
 fn settings() -> Settings {
     let (settings, warnings) = Settings::from_env();
     for warning in warnings {
@@ -304,17 +304,17 @@ fn with_server(
     result
 }
 
-/// The policy of the governed tools, if the admin wants these.
+/// Returns the policy of the governed tools, if the admin wants these.
 fn policy(settings: &Settings) -> Option<Arc<PolicyFile>> {
     settings.policy.clone().map(|path| Arc::new(PolicyFile::new(path)))
 }
 
-/// The workspace of the governed tools, whose code must not run outside of the sandbox.
+/// Returns the workspace of the governed tools, whose code must not run outside of the sandbox.
 fn untrusted(policy: Option<&Arc<PolicyFile>>) -> Untrusted {
     policy.map(|policy| Arc::clone(policy).into()).unwrap_or_default()
 }
 
-/// What a server runs scripts with.
+/// Creates the executor of a server.
 fn executor(settings: &Settings, untrusted: Untrusted) -> Arc<dyn Executor> {
     #[cfg(all(target_os = "linux", not(qwed_portable)))]
     if settings.warm {
@@ -323,7 +323,7 @@ fn executor(settings: &Settings, untrusted: Untrusted) -> Arc<dyn Executor> {
     Arc::new(OneShotExecutor::new(settings, untrusted))
 }
 
-/// One thread: the work is done by other processes, and pipes are faster without hand-overs.
+/// Starts the runtime, of one thread: the work is done by other processes, and pipes are faster without hand-overs.
 fn runtime() -> anyhow::Result<Runtime> {
     Builder::new_current_thread().enable_all().build().context("failed to start the runtime")
 }

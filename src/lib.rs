@@ -78,7 +78,7 @@ pub use provenance::SkillProvenanceGuard;
 pub use sandbox::process_of_a_run;
 pub use secret::Secret;
 
-/// What the fuzz target of the wire calls.
+/// Reads a line as the transport does, for the fuzz target of the wire.
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub fn read_line_for_fuzzing(line: &[u8]) {

@@ -1,4 +1,4 @@
-//! Which process this is: one of a run's own, or the program that the command line asks for.
+//! The entry of every process of ours: one of a run's own, or the program that the command line names.
 
 use std::process::ExitCode;
 

@@ -12,7 +12,7 @@ pub(super) struct Invalid {
     pub(super) arguments: Arguments,
 }
 
-/// The arguments of `execute_python_code`: the code, and whether it goes to the background.
+/// Parses the arguments of `execute_python_code`: the code, and whether it goes to the background.
 pub(super) fn execution(mut arguments: Arguments) -> Result<(SourceCode, bool), Invalid> {
     if !is_text(arguments.get("code")) {
         let message = "Missing required non-empty 'code' argument.";
@@ -33,7 +33,7 @@ pub(super) fn execution(mut arguments: Arguments) -> Result<(SourceCode, bool), 
     Ok((code, background))
 }
 
-/// The arguments of `execute_python_code` as the decision records them.
+/// Returns the arguments of `execute_python_code` as the decision records them.
 pub(super) fn normalized_execution(code: &SourceCode, background: bool) -> Arguments {
     Arguments::from_iter([
         ("code".to_owned(), json!(code.as_str())),
@@ -41,7 +41,7 @@ pub(super) fn normalized_execution(code: &SourceCode, background: bool) -> Argum
     ])
 }
 
-/// The argument of `verification_status`.
+/// Parses the argument of `verification_status`.
 pub(super) fn job_id(arguments: Arguments) -> Result<JobId, Invalid> {
     match arguments.get("job_id").and_then(Value::as_str).map(str::trim) {
         None | Some("") => {
@@ -55,7 +55,7 @@ pub(super) fn job_id(arguments: Arguments) -> Result<JobId, Invalid> {
     }
 }
 
-/// The argument of `verification_status` as the decision records it.
+/// Returns the argument of `verification_status` as the decision records it.
 pub(super) fn normalized_job_id(job_id: JobId) -> Arguments {
     Arguments::from_iter([("job_id".to_owned(), json!(job_id.to_string()))])
 }

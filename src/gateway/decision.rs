@@ -1,4 +1,4 @@
-//! What a decision says, with the field names and words of the documents.
+//! The record of a decision, with the field names and words of the documents.
 
 use std::fmt;
 
@@ -14,11 +14,11 @@ pub struct DecisionRecord {
     /// The tool; `None` if nothing decides about it.
     #[serde(skip)]
     pub(crate) tool: Option<Tool>,
-    /// Whether the call may be carried out.
+    /// `true` if the call may be carried out.
     pub verified: bool,
     /// The kind of decision.
     pub status: Status,
-    /// How much harm a call of this tool could do.
+    /// The harm that a call of this tool could do.
     pub risk_level: RiskLevel,
     /// The id of this one decision; never the same twice.
     pub verification_id: VerificationId,
@@ -29,7 +29,7 @@ pub struct DecisionRecord {
     /// The code of the reason; only on a blocked call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_code: Option<ErrorCode>,
-    /// What the safety analysis saw and allows.
+    /// The notes of the safety analysis on what it saw and allows.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
@@ -97,7 +97,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// The documented word.
+    /// Returns the documented word.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::AllowVerified => "ALLOW_VERIFIED",
@@ -113,7 +113,7 @@ impl fmt::Display for Status {
     }
 }
 
-/// How much harm a call of a tool could do.
+/// The harm that a call of a tool could do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RiskLevel {
@@ -157,7 +157,7 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
-    /// The documented code.
+    /// Returns the documented code.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::UnknownTool => "QWED-MCP-RISK-001",

@@ -10,7 +10,7 @@ use super::VerificationId;
 pub(crate) struct SourceCode(Arc<str>);
 
 impl SourceCode {
-    /// The text.
+    /// Returns the text.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
@@ -46,17 +46,17 @@ impl AuthorizedScript {
         Self { source, imports: imports.into(), verification_id }
     }
 
-    /// The script's text.
+    /// Returns the script's text.
     pub(crate) fn source(&self) -> &SourceCode {
         &self.source
     }
 
-    /// What the script imports, by qualified names, as far as its syntax tells.
+    /// Returns the qualified names that the script imports, as far as its syntax tells.
     pub(crate) fn imports(&self) -> &[String] {
         &self.imports
     }
 
-    /// The id of the decision that allowed it.
+    /// Returns the id of the decision that allowed it.
     pub(crate) fn verification_id(&self) -> &VerificationId {
         &self.verification_id
     }

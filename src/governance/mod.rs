@@ -76,7 +76,7 @@ pub(crate) use integrity::{
 pub(crate) use policy::{Policy, PolicyCheck, PolicyError, PolicyFile};
 pub(crate) use refusal::Refusal;
 pub(crate) use reply::{Block, GovernedReply};
-pub(crate) use roles::{GovernedTool, Role};
+pub(crate) use roles::{GovernedTool, ReadTool, Role};
 pub(crate) use store::{Store, StoreError, time_text};
 pub(crate) use strict_modes::require_protected;
 pub(crate) use token_file::own_token;

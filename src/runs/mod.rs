@@ -20,7 +20,7 @@ use crate::executor::{Executor, Outcome, RunError, RunLimits};
 use crate::gateway::AuthorizedScript;
 use crate::governance::Governance;
 
-/// What every run of a script goes through.
+/// The funnel that every run of a script goes through.
 pub(crate) struct Runs {
     executor: Arc<dyn Executor>,
     /// The audit log, where the admin has a policy.

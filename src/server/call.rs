@@ -28,7 +28,7 @@ use super::reply::{Reply, ReplyRoom};
 /// another thread, so that nobody waits for it.
 const ANALYSED_IN_PLACE_BYTES_MAX: usize = 8 * 1024;
 
-/// How long after the start the sandbox is tried out: the reply to `initialize` takes 2 ms.
+/// The delay after the start until the sandbox is tried out: the reply to `initialize` takes 2 ms.
 const WARM_UP_DELAY: Duration = Duration::from_millis(20);
 
 /// Everything a call needs, for as long as the process lives.
@@ -37,29 +37,29 @@ pub(crate) struct Server {
     executor: Arc<dyn Executor>,
     runs: Arc<Runs>,
     jobs: JobRegistry,
-    /// Of synchronous runs.
+    /// The turns of synchronous runs.
     turns: Turns,
     sync_limits: RunLimits,
     replies: ReplyRoom,
     sandbox: SandboxMode,
-    /// Why scripts run at a lower tier than they could, once that is known.
+    /// The reason why scripts run at a lower tier than they could, once that is known.
     step_down: OnceLock<StepDown>,
-    /// Whether a model was told of it.
+    /// `true` once a model has read that reason.
     is_step_down_told: AtomicBool,
     /// The governed tools, where the admin has a policy for them.
     governance: Option<Arc<Governance>>,
-    /// What is used, where a bill of materials is wanted.
+    /// The account of what is used, where a bill of materials is wanted.
     session: Option<Arc<Session>>,
 }
 
-/// Who calls, as far as a call has to do with it.
+/// The caller of a tool, as far as a call has to do with it.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     /// Names the request, for cancelling what it placed.
     pub(crate) request: RequestKey,
     /// Cancelled when the caller no longer wants the reply, or the server ends.
     pub(crate) cancel: CancellationToken,
-    /// What the caller presents as its token.
+    /// The token that the caller presents.
     pub(crate) token: Option<Secret>,
     /// Is set as long as the call waits for its turn.
     pub(crate) waits_for_turn: Arc<AtomicBool>,
@@ -145,22 +145,22 @@ impl Server {
         (run_id, reply, room)
     }
 
-    /// The governed tools; none without a policy.
+    /// Returns the governed tools; `None` without a policy.
     pub(crate) fn governance(&self) -> Option<&Governance> {
         self.governance.as_deref()
     }
 
-    /// Where to tell what is used; none if nobody wants to know.
+    /// Returns the account of what is used; `None` if nobody wants one.
     pub(crate) fn session(&self) -> Option<&Session> {
         self.session.as_deref()
     }
 
-    /// Which sandbox scripts run in.
+    /// Returns the sandbox mode that the admin wants.
     pub(crate) fn sandbox(&self) -> SandboxMode {
         self.sandbox
     }
 
-    /// The background jobs, for what happens to them apart from calls.
+    /// Returns the background jobs, for what happens to them apart from calls.
     pub(crate) fn jobs(&self) -> &JobRegistry {
         &self.jobs
     }
@@ -182,7 +182,7 @@ impl Server {
         self.with_step_down(reply).in_room(room)
     }
 
-    /// The reply with why a run had less of the sandbox than there could be, if it had.
+    /// Adds to a reply why its run had less of the sandbox than there could be, if it had.
     fn with_step_down(&self, reply: Reply) -> Reply {
         match self.step_down.get() {
             Some(step_down) => reply.with_step_down(step_down, &self.is_step_down_told),
@@ -218,8 +218,8 @@ impl Server {
         }
     }
 
-    /// Finds out whether scripts can be contained before the first one comes, and removes what was
-    /// not removed before. Not at once: the client is waiting for its first reply.
+    /// Tests whether scripts can be contained before the first one comes, and removes old runs that
+    /// were not removed before. Not at once: the client is waiting for its first reply.
     pub(crate) async fn warm_up(&self) {
         sleep(WARM_UP_DELAY).await;
         if let Some(governance) = &self.governance {
@@ -228,13 +228,13 @@ impl Server {
         if self.gateway.admin_gate() == AdminGate::Closed {
             return;
         }
-        // Why not is in the log.
+        // The reason why not is in the log.
         if self.executor.readiness().await.is_ok() {
             self.executor.warm_up();
         }
     }
 
-    /// Ends what lives between calls, and comes back when it is gone.
+    /// Ends jobs and warm interpreters, and returns when they are gone.
     pub(crate) async fn shut_down(&self) {
         let runs = async {
             self.jobs.shut_down().await;

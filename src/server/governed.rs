@@ -9,7 +9,7 @@ use crate::governance::{Block, GovernedReply, Refusal};
 /// The `_meta` key under which a result tells its run.
 const RUN_KEY: &str = "qwed.ai/run";
 
-/// The result as MCP has it.
+/// Converts a reply into the result that MCP has.
 pub(super) fn result(reply: GovernedReply) -> CallToolResult {
     let GovernedReply { blocks, is_error, meta } = reply;
     let blocks = blocks.into_iter().map(|block| match block {
@@ -27,7 +27,7 @@ pub(super) fn result(reply: GovernedReply) -> CallToolResult {
     result
 }
 
-/// The error as JSON-RPC has it.
+/// Converts a refusal into the error that JSON-RPC has.
 pub(super) fn error(run_id: Uuid, refusal: &Refusal) -> ErrorData {
     ErrorData::new(
         ErrorCode(refusal.code().number()),

@@ -26,7 +26,7 @@ use super::governed;
 use super::progress::with_progress;
 use super::tools::{SERVER_NAME, SERVER_TITLE, governed_tools, instructions, tools};
 
-/// How long a client may keep the list of tools: it changes with the binary only.
+/// The time for which a client may keep the list of tools: it changes with the binary only.
 const TOOLS_TTL_MS: u64 = 3_600_000;
 
 /// The `_meta` key under which a result of the stateless protocol names its server (MCP 2026-07-28).
@@ -96,7 +96,7 @@ impl Handler {
     }
 }
 
-/// Without a handshake, results say who answers.
+/// Adds who answers to a result, which a client without a handshake knows from nowhere else.
 fn with_server_info(
     mut result: CallToolResult,
     context: &RequestContext<RoleServer>,
@@ -113,7 +113,7 @@ fn name_server(meta: &mut MetaObject) {
 }
 
 impl Handler {
-    /// The tools that there are.
+    /// Returns the tools that there are.
     fn tools(&self) -> Vec<Tool> {
         let mut all = tools(self.server.sandbox()).to_vec();
         if self.server.governance().is_some() {
@@ -185,7 +185,7 @@ impl ServerHandler for Handler {
             .unwrap_or_else(|_| Err(ErrorData::internal_error("internal error", None)))
     }
 
-    /// None of what a client can ask to be told of ever changes here.
+    /// Accepts no subscription to any change: nothing that a client can subscribe to ever changes here.
     fn accepted_subscription_filter(
         &self,
         _requested: &SubscriptionFilter,
@@ -247,7 +247,7 @@ fn request_key(id: &RequestId) -> RequestKey {
     })
 }
 
-/// The start of a name that a client chose, for logs and messages.
+/// Returns the start of a name that a client chose, for logs and messages.
 fn shortened(name: &str) -> String {
     name.chars().take(100).collect()
 }

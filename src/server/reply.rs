@@ -1,4 +1,4 @@
-//! What came of a call, in the words of the documents.
+//! The reply to a call, in the words of the documents.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,17 +35,17 @@ const JOB_CANCELLED: &str = "Job was cancelled.";
 pub(crate) struct Reply {
     /// The blocks of text.
     pub(crate) texts: Vec<String>,
-    /// Whether there is no result: the call was refused, could not be carried out, or did not come to
+    /// `true` if there is no result: the call was refused, could not be carried out, or did not come to
     /// its end. A script that ended by itself is a result whatever its exit code.
     pub(crate) is_error: bool,
     decision: Value,
     execution: Option<Value>,
-    /// What this reply has of the room for replies, until it is written.
+    /// The share of the room for replies that this one has until it is written.
     pub(crate) room: Option<OwnedSemaphorePermit>,
 }
 
 impl Reply {
-    /// The gateway refused.
+    /// Creates the reply to a call that the gateway refused.
     pub(super) fn blocked(record: &DecisionRecord) -> Self {
         let DecisionRecord { status, message, verification_id, .. } = record;
         let mut texts = vec![format!("{status}: {message} (verification_id={verification_id})")];
@@ -54,13 +54,13 @@ impl Reply {
         Self { texts, is_error: true, ..Self::empty(record) }
     }
 
-    /// What is not written down is not done.
+    /// Creates the reply to a call that could not be written to the audit log, and so was not made.
     pub(super) fn not_audited(record: &DecisionRecord, refusal: &Refusal) -> Self {
         let texts = vec![format!("Execution error: {refusal}")];
         Self { texts, is_error: true, ..Self::empty(record) }
     }
 
-    /// A synchronous run is over.
+    /// Creates the reply to a synchronous run.
     pub(super) fn ran(
         record: &DecisionRecord,
         run: Result<Outcome, ScriptError>,
@@ -79,12 +79,12 @@ impl Reply {
         }
     }
 
-    /// The caller no longer waits.
+    /// Creates the reply to a caller who no longer waits.
     pub(super) fn cancelled(record: &DecisionRecord) -> Self {
         Self { texts: vec![CANCELLED.to_owned()], is_error: true, ..Self::empty(record) }
     }
 
-    /// A background job was placed, or was not.
+    /// Creates the reply to a background job that was placed, or was not.
     pub(super) fn placed(record: &DecisionRecord, placed: Result<JobId, PlaceError>) -> Self {
         let (text, is_error) = match placed {
             Ok(job_id) => (
@@ -99,7 +99,7 @@ impl Reply {
         Self { texts: vec![text], is_error, ..Self::empty(record) }
     }
 
-    /// The state of a background job.
+    /// Creates the reply about the state of a background job.
     pub(super) fn job_status(
         record: &DecisionRecord,
         id: JobId,
@@ -131,7 +131,7 @@ impl Reply {
         reply
     }
 
-    /// Says why the run had less of the sandbox than there could be: in `_meta`, and where it is a
+    /// Adds why the run had less of the sandbox than there could be: in `_meta`, and where it is a
     /// fault also to the model, unless somebody `was_told` before.
     pub(super) fn with_step_down(mut self, step_down: &StepDown, was_told: &AtomicBool) -> Self {
         let Some(Value::Object(execution)) = &mut self.execution else { return self };
@@ -154,13 +154,13 @@ impl Reply {
         Self { room, ..self }
     }
 
-    /// Whether a script ran, and ended with exit code 0.
+    /// Returns `true` if a script ran, and ended with exit code 0.
     pub(crate) fn has_succeeded(&self) -> bool {
         let exit_code = self.execution.as_ref().and_then(|execution| execution.get("exit_code"));
         !self.is_error && exit_code.is_some_and(|code| *code == 0)
     }
 
-    /// The result as MCP has it. No `structuredContent`: there are clients that then hide the text
+    /// Converts the reply into the result that MCP has. No `structuredContent`: there are clients that then hide the text
     /// from the model.
     pub(super) fn into_result(self) -> CallToolResult {
         let mut meta = MetaObject::new();
@@ -220,7 +220,7 @@ impl Default for ReplyRoom {
     }
 }
 
-/// The text of a run that ended by itself: what it printed, and how it ended.
+/// Returns the text of a run that ended by itself: what it printed, and how it ended.
 fn finished_text(outcome: &Outcome) -> String {
     let end = match outcome.ending.exit_code() {
         0 => "Execution completed successfully.".to_owned(),
@@ -234,7 +234,7 @@ fn finished_text(outcome: &Outcome) -> String {
     parts.join("\n\n")
 }
 
-/// The parts for the streams that have something.
+/// Returns a part for each stream that has something.
 fn printed(outcome: &Outcome) -> Vec<String> {
     [("STDOUT", &outcome.stdout), ("STDERR", &outcome.stderr)]
         .into_iter()
@@ -243,7 +243,7 @@ fn printed(outcome: &Outcome) -> Vec<String> {
         .collect()
 }
 
-/// What a run that was out of time had printed; a block of its own behind the documented text.
+/// Returns what a run that was out of time had printed: a block of its own behind the documented text.
 fn printed_before_timeout(outcome: &Outcome) -> Option<String> {
     let printed = printed(outcome);
     let is_some = outcome.ending == Ending::TimedOut && !printed.is_empty();
@@ -263,7 +263,7 @@ fn synchronous_texts(outcome: &Outcome, timeout: Duration) -> Vec<String> {
     }
 }
 
-/// The word for how a job ended, and its result.
+/// Returns the word for how a job ended, and its result.
 fn job_result(end: &JobEnd, timeout: Duration) -> (&'static str, String) {
     match end {
         JobEnd::Cancelled => ("cancelled", JOB_CANCELLED.to_owned()),

@@ -17,19 +17,19 @@ use crate::transport::{ConnectionEvents, StdioTransport, input_hung_up};
 use super::call::Server;
 use super::handler::Handler;
 
-/// What calls in flight get when the client has closed its side. The SDKs wait two seconds before
+/// The time for calls in flight when the client has closed its side. The SDKs wait two seconds before
 /// they send SIGTERM.
 const GRACE_AFTER_INPUT: Duration = Duration::from_secs(1);
-/// What killing and clearing up get after that.
+/// The time for killing and clearing up after that.
 const GRACE_AFTER_CANCEL: Duration = Duration::from_millis(400);
-/// What governed runs get to be written down to their end: copying and listing thousands of files
+/// The time for governed runs to be written down to their end: copying and listing thousands of files
 /// takes as long as the disk does. A client that does not want to wait kills the server, and what is
 /// not written down then is listed as unfinished.
 const GRACE_FOR_GOVERNED: Duration = Duration::from_secs(30);
-/// What the reply that is just being written gets to come to its end.
+/// The time for the reply that is just being written to come to its end.
 const GRACE_FOR_LINE: Duration = Duration::from_millis(50);
 
-/// Why a connection could not be served.
+/// The reason why a connection could not be served.
 #[derive(Debug, Error)]
 pub(crate) enum ServeError {
     /// The signals that end the server could not be waited for.

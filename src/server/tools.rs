@@ -1,4 +1,4 @@
-//! What a client is told about the server and its tools: one table.
+//! The texts and schemas of the server and its tools for clients: one table.
 
 use std::sync::{Arc, LazyLock};
 
@@ -6,6 +6,8 @@ use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 
 use crate::config::SandboxMode;
+use crate::gateway;
+use crate::governance::{GovernedTool, ReadTool};
 
 /// The name that clients show.
 pub(super) const SERVER_NAME: &str = "qwed-mcp";
@@ -22,7 +24,7 @@ macro_rules! rules {
     };
 }
 
-/// What a model is told before it sees any tool. Below 800 characters: it is in every context.
+/// The start of the instructions, which a model reads before it sees any tool. Below 800 characters: it is in every context.
 const INSTRUCTIONS: &str = concat!(
     "Check a claim by writing a Python script that proves or refutes it, and run it with \
      execute_python_code. Print what you find and assert what must hold: exit code 0 means that \
@@ -30,18 +32,18 @@ const INSTRUCTIONS: &str = concat!(
     rules!(),
 );
 
-/// How it goes on where there are these tools only.
+/// The end of the instructions where there are these tools only.
 const SCRIPTS_ONLY: &str = ": nothing is kept between calls, standard input is empty. Limits: 30 \
                             seconds, 1 MB of output. For longer scripts set background=true and \
                             poll verification_status with the job_id until the status is final.";
 
-/// How it goes on where there are the governed tools, too.
+/// The end of the instructions where there are the governed tools, too.
 const WITH_TESTS: &str = "\
 . Limits: 30 seconds, 1 MB of output; longer with background=true and \
 verification_status. run_pytest runs the project's tests; get_evidence, list_artifacts and \
 get_artifact_content read past runs.";
 
-/// What a model is told of the tools that there are.
+/// Returns the instructions for the tools that there are.
 pub(super) fn instructions(is_governed: bool) -> String {
     format!("{INSTRUCTIONS}{}", if is_governed { WITH_TESTS } else { SCRIPTS_ONLY })
 }
@@ -57,7 +59,7 @@ const EXECUTION_DESCRIPTION: &str = concat!(
      at once; poll verification_status. Jobs live as long as this server process."
 );
 
-/// The tools, in the order in which they are listed. `mode` decides what their annotations say.
+/// Returns the tools in the order in which they are listed. `mode` decides what their annotations say.
 pub(super) fn tools(mode: SandboxMode) -> &'static [Tool] {
     static CLOSED_WORLD: LazyLock<[Tool; 2]> = LazyLock::new(|| list(false));
     static OPEN_WORLD: LazyLock<[Tool; 2]> = LazyLock::new(|| list(true));
@@ -71,7 +73,7 @@ pub(super) fn tools(mode: SandboxMode) -> &'static [Tool] {
 fn list(is_open_world: bool) -> [Tool; 2] {
     [
         tool(
-            "execute_python_code",
+            gateway::Tool::ExecutePythonCode.name(),
             EXECUTION_DESCRIPTION,
             schema(
                 &json!({
@@ -95,7 +97,7 @@ fn list(is_open_world: bool) -> [Tool; 2] {
                 .open_world(is_open_world),
         ),
         tool(
-            "verification_status",
+            gateway::Tool::VerificationStatus.name(),
             "Returns the state of a background verification, and its result once it has ended.",
             schema(
                 &json!({
@@ -116,7 +118,7 @@ fn list(is_open_world: bool) -> [Tool; 2] {
     ]
 }
 
-/// The tools that exist only under a policy, in the order in which they are listed.
+/// Returns the tools that exist only under a policy, in the order in which they are listed.
 pub(super) fn governed_tools() -> &'static [Tool] {
     static TOOLS: LazyLock<[Tool; 4]> =
         LazyLock::new(|| [run_pytest(), get_evidence(), list_artifacts(), get_artifact_content()]);
@@ -125,7 +127,7 @@ pub(super) fn governed_tools() -> &'static [Tool] {
 
 fn run_pytest() -> Tool {
     tool(
-        "run_pytest",
+        GovernedTool::RunPytest.name(),
         "Runs pytest on a path of the configured workspace, in a sandbox: the workspace is \
          read-only, there is no network. Returns counts, failures with their assertion lines, and \
          a run_id for the other tools. Tests may leave files in the folder of the variable \
@@ -172,7 +174,7 @@ fn run_pytest() -> Tool {
 fn get_evidence() -> Tool {
     let about_run = json!({ "run_id": run_id_property() });
     tool(
-        "get_evidence",
+        GovernedTool::Read(ReadTool::GetEvidence).name(),
         "Returns the evidence of a run of run_pytest: who, what, when, counts, failures, the \
          artifacts with their hashes, the budget.",
         schema(&about_run, "run_id"),
@@ -188,7 +190,7 @@ fn list_artifacts() -> Tool {
     });
     let schema = json!({ "type": "object", "properties": properties });
     tool(
-        "list_artifacts",
+        GovernedTool::Read(ReadTool::ListArtifacts).name(),
         "Lists what a run left behind, or without a run_id the runs, newest first.",
         Arc::new(schema.as_object().cloned().unwrap_or_default()),
         reading("Artifacts of runs"),
@@ -205,7 +207,7 @@ fn get_artifact_content() -> Tool {
     let schema =
         json!({ "type": "object", "properties": properties, "required": ["run_id", "path"] });
     tool(
-        "get_artifact_content",
+        GovernedTool::Read(ReadTool::GetArtifactContent).name(),
         "Returns an artifact of a run, text as text and everything else as base64; long ones in \
          parts.",
         Arc::new(schema.as_object().cloned().unwrap_or_default()),
@@ -213,7 +215,7 @@ fn get_artifact_content() -> Tool {
     )
 }
 
-/// A tool whose title is that of its annotations.
+/// Creates a tool whose title is that of its annotations.
 fn tool(
     name: &'static str,
     description: &'static str,
