@@ -14,7 +14,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -24,9 +24,8 @@ use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 use uuid::Uuid;
 
-use crate::folder::{Folder, Stat};
+use crate::folder::{Bounds, Folder, Reach, Stat};
 
-pub(crate) use content::{Size, size_of};
 pub(crate) use listing::{ENTRIES_MAX, FileEntry, Page, RUNS_LISTED_MAX, RunEntry};
 pub(crate) use reading::{Chunk, Content};
 pub(crate) use retention::{LoggedRun, Removal, RemovalLog, Retained, RetentionError};
@@ -38,6 +37,9 @@ pub(crate) const FILES: &str = "files";
 const LOCK: &str = ".lock";
 /// The start of the names of files that are not complete yet.
 const TEMPORARY: &str = ".new-";
+
+/// The largest evidence that is read. Ten thousand artifacts and fifty failures have less.
+const EVIDENCE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// The folder of all runs.
 #[derive(Debug)]
@@ -74,6 +76,17 @@ impl RunState {
             Self::Interrupted => "interrupted",
         }
     }
+}
+
+/// The size of a folder, compared with a bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Size {
+    /// All of it was seen, and is within the bound.
+    Within,
+    /// More on the disk, or in more files than are ever looked at.
+    Above,
+    /// Unknown: a part could not be seen, as it changed meanwhile, or a folder is closed.
+    Unknown,
 }
 
 /// Bounds of what is kept of past runs. Without a bound, all is kept.
@@ -159,6 +172,18 @@ impl Artifacts {
         state_of(&folder).map_err(failed_to("look at the run"))
     }
 
+    /// Reads the content of a run's evidence.
+    pub(crate) fn evidence(&self, run_id: Uuid) -> Result<Vec<u8>, ArtifactError> {
+        let folder = self.run(run_id)?;
+        let file = folder.file(OsStr::new(EVIDENCE)).map_err(|error| match self.state(run_id) {
+            Ok(state) if error.kind() == io::ErrorKind::NotFound => {
+                ArtifactError::NoEvidence(state)
+            }
+            Ok(_) | Err(_) => failed_to("open the evidence")(error),
+        })?;
+        read_whole(&file, EVIDENCE_BYTES_MAX).map_err(failed_to("read the evidence"))
+    }
+
     fn run(&self, run_id: Uuid) -> Result<Folder, ArtifactError> {
         let name = run_id.hyphenated().to_string();
         let found = Folder::open(&self.root).and_then(|root| root.folder(OsStr::new(&name)));
@@ -199,6 +224,24 @@ impl RunFolder {
         Ok(hex::encode(Sha256::digest(text)))
     }
 
+    /// Returns the content of a file at the top of the tests' folder; none if it is no plain file,
+    /// or larger than `bytes_max`.
+    pub(crate) fn read_file(&self, name: &str, bytes_max: u64) -> Option<Vec<u8>> {
+        let files = self.folder.folder(OsStr::new(FILES)).ok()?;
+        read_whole(&files.file(OsStr::new(name)).ok()?, bytes_max).ok()
+    }
+
+    /// Removes a file at the top of the tests' folder, and tells whether it was there.
+    pub(crate) fn remove_file(&self, name: &str) -> bool {
+        let files = self.folder.folder(OsStr::new(FILES));
+        files.is_ok_and(|files| files.remove_file(OsStr::new(name)).is_ok())
+    }
+
+    /// Removes the tests' folder.
+    pub(crate) fn remove_files(&self) -> Result<(), ArtifactError> {
+        self.folder.remove_tree(OsStr::new(FILES)).map_err(failed_to("remove what the run left"))
+    }
+
     fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let temporary = format!("{TEMPORARY}{name}");
         // Of an attempt that failed.
@@ -232,6 +275,34 @@ fn evidence_of(folder: &Folder) -> Option<Stat> {
     folder.stat(OsStr::new(EVIDENCE)).ok().filter(Stat::is_plain_file)
 }
 
+/// Compares what is in the folder at `path` with `bytes_max`.
+pub(crate) fn size_of(path: &Path, bytes_max: u64) -> Size {
+    let mut bytes = 0_u64;
+    let mut count = 0;
+    // However deep: what is not seen is not counted.
+    let bounds = Bounds { entries_max: ENTRIES_MAX, depth_max: usize::MAX };
+    let walked = Folder::open(path).and_then(|folder| {
+        folder.walk(bounds, |_, stat| {
+            bytes = bytes.saturating_add(stat.disk_bytes);
+            count += 1;
+        })
+    });
+    match walked {
+        _ if bytes > bytes_max || count >= ENTRIES_MAX => Size::Above,
+        Ok(Reach::All) => Size::Within,
+        Ok(Reach::Part) | Err(_) => Size::Unknown,
+    }
+}
+
+fn read_whole(file: &File, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    file.take(bytes_max.saturating_add(1)).read_to_end(&mut content)?;
+    if u64::try_from(content.len()).unwrap_or(u64::MAX) > bytes_max {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(content)
+}
+
 /// Returns the time of the run's end: of its evidence, or else of the last change of its folder.
 fn time_of(folder: &Folder) -> io::Result<SystemTime> {
     match evidence_of(folder) {
@@ -247,7 +318,6 @@ fn run_id_of(name: &OsStr) -> Option<Uuid> {
     (run_id.hyphenated().to_string() == name).then_some(run_id)
 }
 
-mod content;
 mod listing;
 mod reading;
 mod records;

@@ -56,10 +56,15 @@ impl Budget {
         }
     }
 
+    /// Returns the time since the call came in.
+    pub(super) fn elapsed_ms(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
     /// Returns the usage for the evidence.
     pub(super) fn usage(&self, short_circuited: bool) -> BudgetUsage {
         BudgetUsage {
-            elapsed_ms_total: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            elapsed_ms_total: self.elapsed_ms(),
             attempts_total: self.attempts,
             short_circuited,
             policy_timeout_s: self.timeout.as_secs(),

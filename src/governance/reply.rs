@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::evidence::{Evidence, RunStatus};
 use super::plain_text::{plain, plain_line};
 use super::summary::{SANDBOX_HINT, is_refusal};
-use super::verdict::ending;
+use super::verdict::describe_exit_code;
 
 const CANCELLED: &str = "Execution was cancelled.";
 
@@ -102,7 +102,7 @@ pub(super) fn of_run(evidence: &Evidence, printed: &str) -> GovernedReply {
 
 /// Returns the first line about a run.
 fn status_line(status: RunStatus, exit_code: Option<i32>) -> String {
-    let ended = exit_code.filter(|_| status != RunStatus::Cancelled).map(ending);
+    let ended = exit_code.filter(|_| status != RunStatus::Cancelled).map(describe_exit_code);
     let ended = ended.map(|ended| format!(", {ended}")).unwrap_or_default();
     format!("Status: {}{ended}", status.as_str())
 }

@@ -47,7 +47,7 @@ pub(crate) enum ReadTool {
 pub(crate) struct InvalidRole;
 
 /// The permissions of a role, and the reason.
-struct Row {
+struct RolePermissions {
     role: Role,
     has: &'static [Permission],
     #[cfg_attr(not(test), expect(dead_code, reason = "for who reads the table, and its test"))]
@@ -55,18 +55,18 @@ struct Row {
 }
 
 /// All permissions: what is not in the table is not allowed.
-const MATRIX: [Row; 3] = [
-    Row {
+const MATRIX: [RolePermissions; 3] = [
+    RolePermissions {
         role: Role::Admin,
         has: &[Permission::ArtifactRead, Permission::OrchestrationRun],
         why: "answers for the server and can give themselves any other role",
     },
-    Row {
+    RolePermissions {
         role: Role::User,
         has: &[Permission::ArtifactRead, Permission::OrchestrationRun],
         why: "has work to be done, and needs to see its results",
     },
-    Row {
+    RolePermissions {
         role: Role::Viewer,
         has: &[Permission::ArtifactRead],
         why: "looks at results; to run tests is to run code",

@@ -251,7 +251,7 @@ impl Governance {
             let measured = details(&figures(outcome));
             entries.push(cleared.call.entry(AuditEvent::SandboxExec, caller, audited, measured));
         }
-        let elapsed = Value::from(cleared.budget.usage(false).elapsed_ms_total);
+        let elapsed = Value::from(cleared.budget.elapsed_ms());
         let ended = Map::from_iter([
             ("duration_ms".to_owned(), elapsed),
             // The rows are chained, and the evidence has the hashes of everything else.

@@ -66,7 +66,7 @@ impl Verdict {
     /// is a signal's). `ended` is there if pytest came to its end.
     pub(super) fn of(code: i32, report: Option<&TestSummary>, ended: Option<Ended>) -> Self {
         let reason = if code < 0 {
-            Some(format!("the tests were {}", ending(code)))
+            Some(format!("the tests were {}", describe_exit_code(code)))
         } else {
             match ended.map(|ended| ended.way) {
                 None => Some(format!(
@@ -142,7 +142,7 @@ fn contradiction(code: i32, report: Option<&TestSummary>) -> Option<String> {
 }
 
 /// Describes an exit code.
-pub(super) fn ending(code: i32) -> String {
+pub(super) fn describe_exit_code(code: i32) -> String {
     match code {
         0.. => format!("exit code {code}"),
         _ => match Signal::try_from(code.saturating_neg()) {
