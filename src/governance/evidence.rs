@@ -113,7 +113,6 @@ pub(crate) struct ArtifactRecord {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Evidence {
     /// The run.
-    #[serde(with = "hyphenated")]
     pub(crate) run_id: Uuid,
     /// The tool that was called.
     pub(crate) tool: String,
@@ -170,23 +169,6 @@ pub(crate) struct PythonRecord {
     pub(crate) version: String,
     /// The version of pytest that is installed for it.
     pub(crate) pytest: Option<String>,
-}
-
-/// An id of a run as text: `#[serde(with = "hyphenated")]`.
-pub(crate) mod hyphenated {
-    use serde::{Deserialize, Deserializer, Serializer, de};
-    use uuid::Uuid;
-
-    pub(crate) fn serialize<S: Serializer>(id: &Uuid, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&id.hyphenated())
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Uuid, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        Uuid::try_parse(&text).map_err(de::Error::custom)
-    }
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use super::reading::is_readable;
 use super::{ArtifactError, Artifacts, LOCK, RunState, TEMPORARY};
 use super::{failed_to, run_id_of, state_of, time_of};
 use crate::folder::{Bounds, Folder, Kind, Reach, Stat};
-use crate::governance::evidence::{Timestamp, hyphenated};
+use crate::governance::evidence::Timestamp;
 
 /// The length of a page when nobody says.
 pub(crate) const LIST_LIMIT_DEFAULT: usize = 50;
@@ -67,7 +67,6 @@ pub(crate) struct Page<T> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct RunEntry {
     /// Its id.
-    #[serde(serialize_with = "hyphenated::serialize")]
     pub(crate) run_id: Uuid,
     /// The state.
     pub(crate) state: RunState,

@@ -9,7 +9,6 @@ use super::{
     Change, Difference, IntegrityError, ListedFiles, Served, Unconfirmed, evidence, is_removed,
 };
 use crate::governance::artifacts::{ArtifactError, Artifacts, EVIDENCE, RunState};
-use crate::governance::evidence::hyphenated;
 use crate::governance::store::Store;
 
 /// The differences that are named.
@@ -39,7 +38,6 @@ pub(crate) struct ArtifactsVerification {
 /// A file of a run that is not what the run left.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct RunDifference {
-    #[serde(serialize_with = "hyphenated::serialize")]
     pub(crate) run_id: Uuid,
     #[serde(flatten)]
     pub(crate) difference: Difference,
