@@ -1,6 +1,6 @@
 //! `qwed-mcp` is an MCP server over stdio that lets a language model check its own claims: it
-//! writes a Python script, and this server decides whether the script may run, runs it, and says
-//! what came of it.
+//! writes a Python script, and this server decides whether the script may run, runs it, and returns
+//! the result.
 //!
 //! # The line
 //!
@@ -21,65 +21,149 @@
 //!
 //! # Modules
 //!
-//! In reading order; each imports only from below:
+//! In reading order; each imports only from below. The library is those with a feature of their own,
+//! which a program can have without the server:
 //!
-//! | module | what it is |
-//! |---|---|
-//! | [`cli`] | the command line; the only exit codes |
-//! | `server` | what an MCP client sees: tools, the line of a call, replies, the end of a connection |
-//! | `transport` | JSON-RPC over stdio, bounded in every direction |
-//! | `governance` | governed tools: tokens, roles, policy, budget, audit, artifacts, the pytest run |
-//! | `jobs` | background jobs: states, slots, queue, expiry |
-//! | `executor` | runs what was authorised; every process is dead when a run has ended |
-//! | [`gateway`] | yes or no, why, and under which id |
-//! | `sandbox` | what the kernel lets a run reach: tiers, the plan, the launch that enforces it |
-//! | [`safety`] | what a script would do that it must not: analysis of the syntax tree |
-//! | [`provenance`] | whether a skill manifest may be trusted |
-//! | [`aibom`] | which model, engines and tools had a part: the AI bill of materials |
-//! | `folder` | folders that scripts write into, listed, read and removed by descriptors |
-//! | [`config`], `logging` | the environment as typed settings; logs to stderr |
+//! | module | responsibility | feature |
+//! |---|---|---|
+//! | `cli` | the command line; the only exit codes | `server` |
+//! | `server` | the side that an MCP client sees: tools, the line of a call, replies, the end of a connection | `server` |
+//! | `transport` | JSON-RPC over stdio, bounded in every direction | `server` |
+//! | `governance` | governed tools: tokens, roles, policy, budget, audit, artifacts, the pytest run | `server` |
+//! | `jobs` | background jobs: states, slots, queue, expiry | `server` |
+//! | `runs` | one run of a script: written down, run, accounted for, written down | `server` |
+//! | `executor` | runs what was authorised; every process is dead when a run has ended | `server` |
+//! | `gateway` | yes or no, why, and under which id | `server` |
+//! | `sandbox` | the kernel's limits on a run: tiers, the plan, the launch that enforces it | `server` |
+//! | `safety` | dangerous calls in a script: analysis of the syntax tree | `safety` |
+//! | `provenance` | trust in a skill manifest | `provenance` |
+//! | `aibom` | the AI bill of materials: which model, engines and tools had a part | `aibom` |
+//! | `config`, `logging` | the environment as typed settings; logs to stderr | `server` |
+//! | `folder` | folders that scripts write into, listed, read and removed by descriptors | `server` |
+//! | `canonical_json`, `secret` | leaves | |
+//!
+//! The feature `server` is on by default, and brings the other three. A library takes what it needs:
+//!
+//! ```toml
+//! [dependencies]
+//! qwed-mcp = { version = "0.3", default-features = false, features = ["safety"] }
+//! ```
 //!
 //! # As a library
 //!
-//! [`RiskBasedExecutionGateway`], [`SkillProvenanceGuard`] and [`AiBomGenerator`] can be used without
-//! the server; see their examples.
+//! `safety` says what in a script is dangerous, without running it:
+//!
+//! ```
+//! # #[cfg(feature = "safety")] {
+//! let analysis = qwed_mcp::safety::analyze("import os\nos.system('id')").unwrap();
+//! let finding = &analysis.findings[0];
+//! assert_eq!(finding.position.unwrap().line, 2);
+//! assert_eq!(
+//!     finding.to_string(),
+//!     "Dangerous function call: os.system() (line 2), instead: do the work in Python"
+//! );
+//! # }
+//! ```
+//!
+//! `provenance` judges the manifest of a skill before the skill is loaded:
+//!
+//! ```
+//! # #[cfg(feature = "provenance")] {
+//! use qwed_mcp::SkillProvenanceGuard;
+//! use qwed_mcp::provenance::SkillManifest;
+//!
+//! let guard = SkillProvenanceGuard::new().with_trusted_domains(["git.example.org"]).unwrap();
+//! let manifest = SkillManifest::parse(br#"{ "name": "my-skill", "version": "1.0.0" }"#).unwrap();
+//! let verification = guard.verify_manifest(&manifest);
+//! assert!(!verification.verified);
+//! assert!(verification.findings[2].contains("digest"), "{:?}", verification.findings);
+//! # }
+//! ```
+//!
+//! `aibom` makes a bill of materials from names:
+//!
+//! ```
+//! # #[cfg(feature = "aibom")] {
+//! use qwed_mcp::AiBom;
+//!
+//! let bom = AiBom::from_names("gpt-4o", ["z3"], ["execute_python_code"]).unwrap();
+//! assert_eq!(bom.components.verification_engines[0].name, "z3");
+//! assert_eq!(bom.manifest_hash.len(), 64);
+//! # }
+//! ```
+//!
+//! `gateway` decides calls as the server does; it needs the feature `server`:
+//!
+//! ```
+//! # #[cfg(feature = "server")] {
+//! use qwed_mcp::{AdminGate, RiskBasedExecutionGateway};
+//!
+//! let gateway = RiskBasedExecutionGateway::new(AdminGate::Open);
+//! let arguments = serde_json::from_str(r#"{ "code": "print(6 * 7)" }"#).unwrap();
+//! let decision = gateway.evaluate_and_route("execute_python_code", arguments);
+//! assert!(decision.verified);
+//! # }
+//! ```
 
+#[cfg(feature = "aibom")]
 pub mod aibom;
+#[cfg(feature = "aibom")]
 mod canonical_json;
+#[cfg(feature = "server")]
 #[doc(hidden)]
 pub mod cli;
+#[cfg(feature = "server")]
 pub mod config;
+#[cfg(feature = "server")]
 mod executor;
+#[cfg(feature = "server")]
 mod folder;
+#[cfg(feature = "server")]
 pub mod gateway;
+#[cfg(feature = "server")]
 mod governance;
+#[cfg(feature = "server")]
 mod jobs;
+#[cfg(feature = "server")]
 mod logging;
+#[cfg(feature = "provenance")]
 pub mod provenance;
+#[cfg(feature = "server")]
 mod runs;
+#[cfg(feature = "safety")]
 pub mod safety;
+#[cfg(feature = "server")]
 mod sandbox;
+#[cfg(feature = "server")]
 mod secret;
+#[cfg(feature = "server")]
 mod server;
+#[cfg(feature = "server")]
 mod transport;
 
 /// The samples of the README, which are doctests too.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "server"))]
 #[doc = include_str!("../README.md")]
 pub struct Readme;
 
+#[cfg(feature = "aibom")]
 pub use aibom::{AiBom, AiBomGenerator};
+#[cfg(feature = "server")]
 pub use config::AdminGate;
+#[cfg(feature = "server")]
 pub use gateway::{
     DecisionRecord, ErrorCode, RiskBasedExecutionGateway, RiskLevel, Status, VerificationId,
 };
+#[cfg(feature = "provenance")]
 pub use provenance::SkillProvenanceGuard;
+#[cfg(feature = "server")]
 #[doc(hidden)]
 pub use sandbox::process_of_a_run;
+#[cfg(feature = "server")]
 pub use secret::Secret;
 
 /// Reads a line as the transport does, for the fuzz target of the wire.
-#[cfg(fuzzing)]
+#[cfg(all(fuzzing, feature = "server"))]
 #[doc(hidden)]
 pub fn read_line_for_fuzzing(line: &[u8]) {
     transport::read_line(line);

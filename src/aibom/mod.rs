@@ -8,6 +8,7 @@
 
 mod cyclonedx;
 mod manifest;
+#[cfg(feature = "server")]
 mod session;
 #[cfg(test)]
 mod tests;
@@ -15,4 +16,5 @@ mod tests;
 pub use manifest::{
     AiBom, AiBomError, AiBomGenerator, COMPLIANCE, Component, ComponentType, Components,
 };
+#[cfg(feature = "server")]
 pub(crate) use session::{Inventory, Package, Session, engines};
