@@ -1,4 +1,4 @@
-//! The bill as `CycloneDX` 1.6 has it: what software for inventories and audits reads.
+//! The bill as a `CycloneDX` 1.6 document, for software that reads inventories.
 //!
 //! Source: ECMA-424, `CycloneDX` bill of materials specification, 1st edition (version 1.6).
 
@@ -17,11 +17,11 @@ const SPEC_VERSION: &str = "1.6";
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 impl AiBom {
-    /// The same bill as a `CycloneDX` 1.6 document.
+    /// Returns the same bill as a `CycloneDX` 1.6 document.
     ///
     /// Models are components of the type `machine-learning-model`, engines are libraries with their
     /// package URL where the version is known, tools are services, and the hash of the manifest is a
-    /// property. A part that is listed twice is told once. The serial number is a new one each time.
+    /// property. A part that is listed twice is in it once. The serial number is a new one each time.
     pub fn to_cyclonedx(&self) -> Value {
         let parts = &self.components;
         let mut seen = HashSet::new();
@@ -101,7 +101,7 @@ fn part(component: &Component) -> Value {
     json!({ "name": "qwed:type", "value": json!(component.kind) })
 }
 
-/// A name within the document.
+/// Returns a component's name within the document.
 fn reference(component: &Component) -> String {
     let kind = json!(component.kind);
     let kind = kind.as_str().unwrap_or_default();
@@ -111,7 +111,7 @@ fn reference(component: &Component) -> String {
     }
 }
 
-/// A package URL of the type `pypi`: the name in lower case, with `-` for `_`.
+/// Returns a package URL of the type `pypi`: the name in lower case, with `-` for `_`.
 fn package_url(distribution: &str, version: &str) -> String {
     let name = distribution.to_lowercase().replace('_', "-");
     let escaped = |text| utf8_percent_encode(text, RESERVED).to_string();

@@ -1,4 +1,4 @@
-//! What one session of a server really used.
+//! The record of what one session of a server really used.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Permissions;
@@ -11,9 +11,9 @@ use uuid::Uuid;
 
 use super::{AiBom, Component, ComponentType, Components};
 
-/// The libraries whose use is told, beside all that start with [`ENGINE_PREFIX`].
+/// The libraries that count as verification engines, beside all that start with [`ENGINE_PREFIX`].
 const ENGINES: [&str; 3] = ["qwed", "sympy", "z3"];
-/// What the packages of QWED start with.
+/// The start of the names of QWED's packages.
 const ENGINE_PREFIX: &str = "qwed_";
 
 /// Scripts, clients and callers choose names: of each kind no more than this many are kept, nor
@@ -24,10 +24,11 @@ const NAME_CHARS_MAX: usize = 200;
 /// A file with this ending gets the bill as `CycloneDX`, whose recommended ending it is.
 const CYCLONEDX_ENDING: &str = ".cdx.json";
 
-/// Takes note of what is used, and makes the bill of it. Safe for all threads.
+/// Record of the models, tools and engines that are used, from which the bill is made. Shared by all
+/// threads.
 #[derive(Debug, Default)]
 pub(crate) struct Session {
-    /// The model, where no client tells one.
+    /// The model, where no client names one.
     model: Option<String>,
     used: Mutex<Used>,
 }
@@ -38,18 +39,18 @@ struct Used {
     engines: BTreeSet<String>,
     models: BTreeSet<String>,
     clients: BTreeSet<(String, String)>,
-    /// Whether a script ran.
+    /// True as soon as a script has run.
     has_run: bool,
-    /// The modules of which it was asked what brought them.
+    /// The modules whose packages were looked for.
     asked: BTreeSet<String>,
     python: Option<String>,
     /// By module.
     packages: BTreeMap<String, Package>,
 }
 
-/// What is installed where scripts run.
+/// The interpreter of scripts, and packages that are installed for it.
 #[derive(Debug)]
-pub(crate) struct Inventory {
+pub(crate) struct InstalledPackages {
     /// The version of the interpreter.
     pub(crate) python: String,
     /// The packages that were asked for and that are there, by module.
@@ -66,17 +67,17 @@ pub(crate) struct Package {
 }
 
 impl Session {
-    /// A session in which nothing was used yet. `model` names the model of callers that tell none.
+    /// Returns a session in which nothing was used yet. `model` is that of callers that name none.
     pub(crate) fn new(model: Option<String>) -> Self {
         Self { model, used: Mutex::default() }
     }
 
-    /// A tool was called, and the call was allowed.
+    /// Records a tool, of which a call was allowed.
     pub(crate) fn record_tool(&self, name: &str) {
         add(&mut self.used().tools, name);
     }
 
-    /// A client says who it is.
+    /// Records the client, as it names itself.
     pub(crate) fn record_client(&self, name: &str, version: &str) {
         let clients = &mut self.used().clients;
         if clients.len() < NAMES_MAX {
@@ -84,15 +85,15 @@ impl Session {
         }
     }
 
-    /// A caller says which model it is.
+    /// Records the model that a caller names.
     pub(crate) fn record_model(&self, name: &str) {
         if !name.is_empty() {
             add(&mut self.used().models, name);
         }
     }
 
-    /// A script ran that imports `engines`, which are names as [`engines`] gives them. Gives the
-    /// modules of which it was not asked yet what brought them; none if there is nothing to ask.
+    /// Records a script that ran and imports `engines`, names as [`engines`] returns them. Returns the
+    /// modules whose packages were not looked for yet; `None` if there is nothing to look for.
     pub(crate) fn record_script(&self, engines: &[String]) -> Option<Vec<String>> {
         let mut used = self.used();
         let mut new = Vec::new();
@@ -107,14 +108,14 @@ impl Session {
         (is_first || !new.is_empty()).then_some(new)
     }
 
-    /// Scripts ran in this.
-    pub(crate) fn record_inventory(&self, inventory: Inventory) {
+    /// Records the packages that scripts ran with.
+    pub(crate) fn record_packages(&self, installed: InstalledPackages) {
         let mut used = self.used();
-        used.python = Some(inventory.python);
-        used.packages.extend(inventory.packages);
+        used.python = Some(installed.python);
+        used.packages.extend(installed.packages);
     }
 
-    /// The bill of everything so far.
+    /// Returns the bill of everything so far.
     pub(crate) fn manifest(&self) -> AiBom {
         let used = self.used();
         let all = |names: &BTreeSet<String>, kind| -> Vec<Component> {
@@ -148,7 +149,7 @@ impl Session {
 
     /// Writes the bill to the file at `path`, as `CycloneDX` if it ends in `.cdx.json`; into a new
     /// file, if there is a folder at `path`. There is never a part of a bill: the file that was there
-    /// is replaced when the new one is complete. Gives the file's path.
+    /// is replaced when the new one is complete. Returns the file's path.
     pub(crate) fn write(&self, path: &Path) -> io::Result<PathBuf> {
         let path = if path.is_dir() {
             path.join(format!("aibom-{}.json", Uuid::new_v4().simple()))
@@ -180,7 +181,7 @@ impl Session {
     }
 }
 
-/// Those of the imported names that are verification engines, as a bill names them: `sympy`, `z3`,
+/// Returns those of the imported names that are verification engines, as a bill names them: `sympy`, `z3`,
 /// and for QWED's packages what was imported from them, such as `qwed_legal.FairnessGuard`.
 pub(crate) fn engines<'i>(imports: impl Iterator<Item = &'i str>) -> Vec<String> {
     let named: BTreeSet<&str> = imports

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::aibom::{Inventory, Package};
+use crate::aibom::{InstalledPackages, Package};
 use crate::config::SandboxMode;
 use crate::sandbox::{Layer, Limits, Tier, supported_abi};
 
@@ -181,7 +181,7 @@ impl OneShotExecutor {
 
     /// Returns the interpreter, and the packages that brought these modules. `None` where nothing
     /// can run.
-    pub(super) async fn take_inventory(&self, modules: &[String]) -> Option<Inventory> {
+    pub(super) async fn take_inventory(&self, modules: &[String]) -> Option<InstalledPackages> {
         let contained = self.contained().await.ok()?;
         let distribution = |module: &str| {
             let known = PACKAGES.iter().find(|(name, _)| *name == module);
@@ -193,7 +193,7 @@ impl OneShotExecutor {
             Some((module, Package { distribution: distribution?, version: version? }))
         });
         let packages = packages.collect();
-        Some(Inventory { python: contained.interpreter.version.clone(), packages })
+        Some(InstalledPackages { python: contained.interpreter.version.clone(), packages })
     }
 }
 

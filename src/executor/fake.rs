@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::aibom::Inventory;
+use crate::aibom::InstalledPackages;
 use crate::gateway::AuthorizedScript;
 
 use super::{
@@ -66,7 +66,8 @@ impl Executor for FakeExecutor {
     }
 
     fn inventory(&self, _modules: Vec<String>) -> TakeInventory<'_> {
-        let inventory = Inventory { python: "3.11.2".to_owned(), packages: BTreeMap::new() };
+        let inventory =
+            InstalledPackages { python: "3.11.2".to_owned(), packages: BTreeMap::new() };
         Box::pin(async { Some(inventory) })
     }
 }

@@ -58,7 +58,7 @@ use std::pin::Pin;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
-use crate::aibom::Inventory;
+use crate::aibom::InstalledPackages;
 use crate::gateway::AuthorizedScript;
 pub(crate) use crate::sandbox::ArtifactFolder;
 use crate::sandbox::LaunchError;
@@ -124,7 +124,8 @@ pub(crate) type Readiness<'a> =
     Pin<Box<dyn Future<Output = Result<Option<Ready>, SandboxUnavailable>> + Send + 'a>>;
 
 /// A future list of installed packages.
-pub(crate) type TakeInventory<'a> = Pin<Box<dyn Future<Output = Option<Inventory>> + Send + 'a>>;
+pub(crate) type TakeInventory<'a> =
+    Pin<Box<dyn Future<Output = Option<InstalledPackages>> + Send + 'a>>;
 
 /// A run that is going on.
 pub(crate) type Run<'a> = Pin<Box<dyn Future<Output = Result<Outcome, RunError>> + Send + 'a>>;

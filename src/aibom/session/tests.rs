@@ -19,7 +19,7 @@ fn cyclonedx_tells_every_part_with_its_kind() {
         distribution: distribution.to_owned(),
         version: version.to_owned(),
     };
-    session.record_inventory(Inventory {
+    session.record_packages(InstalledPackages {
         python: "3.11.7".to_owned(),
         packages: [
             ("z3".to_owned(), package("z3_Solver", "5.1+local")),
