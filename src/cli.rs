@@ -79,7 +79,7 @@ enum Command {
         files: Vec<PathBuf>,
         /// The form of the output
         #[arg(long, value_enum, default_value = "text")]
-        format: check::Format,
+        format: check::CheckFormat,
     },
     /// Say whether the skills that manifests describe may be loaded
     ///

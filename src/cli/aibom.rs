@@ -22,19 +22,19 @@ pub(super) struct Options {
     tools: Vec<String>,
     /// The form of the output
     #[arg(long, value_enum, default_value = "qwed")]
-    format: Format,
+    format: BomFormat,
 }
 
-/// The form of the output.
+/// The kind of document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum BomFormat {
     /// The documented manifest, with its hash
     Qwed,
     /// `CycloneDX` 1.6
     Cyclonedx,
 }
 
-/// Prints the bill of what the options name.
+/// Prints the bill of the names in the options.
 pub(super) fn print(options: &Options) -> anyhow::Result<ExitCode> {
     let Options { llm_model, engines, tools, format } = options;
     let bom = match AiBom::from_names(llm_model, engines, tools) {
@@ -45,14 +45,14 @@ pub(super) fn print(options: &Options) -> anyhow::Result<ExitCode> {
         }
     };
     let text = match format {
-        Format::Qwed => serde_json::to_string_pretty(&bom)?,
-        Format::Cyclonedx => format!("{:#}", bom.to_cyclonedx()),
+        BomFormat::Qwed => serde_json::to_string_pretty(&bom)?,
+        BomFormat::Cyclonedx => format!("{:#}", bom.to_cyclonedx()),
     };
     writeln!(io::stdout(), "{text}").context("failed to print the bill of materials")?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says at the start of a session what would be found out at its end.
+/// Logs at the start of a session that its bill could not be written at the end.
 pub(super) fn warn_if_unusable(file: &Path) {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     if !folder.is_none_or(Path::is_dir) {

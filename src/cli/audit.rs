@@ -1,4 +1,4 @@
-//! `qwed-mcp audit`: what governed tools were called for, and whether the log of that is intact.
+//! `qwed-mcp audit`: the log of the governed tools' calls, and its verification.
 
 mod table;
 
@@ -26,15 +26,15 @@ use crate::governance::{
 pub(super) enum Command {
     /// Print the latest rows
     List(List),
-    /// Say whether the log is as it was written, and the tokens as it has them
+    /// Check that the log is as it was written, and the tokens as it has them
     ///
     /// The exit code is 0 if they are, 1 if something was changed, removed or inserted, or is damaged,
-    /// or with --artifacts something that a run left, 2 if the log cannot be read.
+    /// with --artifacts also an artifact of a run, 2 if the log cannot be read.
     Verify {
         /// The head that an earlier `verify` printed: it has to be in the log still
         #[arg(long, value_name = "HASH")]
         head: Option<AuditHash>,
-        /// Compare everything that runs left with it, too
+        /// Compare the artifacts of runs with it, too
         #[arg(long)]
         artifacts: bool,
         /// The form of the output
@@ -51,7 +51,7 @@ pub(super) enum Command {
 
 #[derive(Debug, Args)]
 pub(super) struct List {
-    /// How many at most
+    /// The most rows that are printed
     #[arg(long, value_name = "N", default_value_t = 50,
           value_parser = clap::value_parser!(u16).range(1..=i64::from(AUDIT_ROWS_MAX)))]
     limit: u16,
@@ -139,13 +139,15 @@ fn verify(
 ) -> anyhow::Result<ExitCode> {
     let verification = store.verify_audit(head)?;
     let found = artifacts.map(|artifacts| match verify_artifacts(artifacts, store) {
-        // What kind of error it is decides on the exit code.
+        // The kind of the error decides on the exit code.
         Err(IntegrityError::Store(error)) => Err(anyhow::Error::new(error)),
-        found => found.context("failed to look at what runs left"),
+        found => found.context("failed to compare the artifacts of runs"),
     });
     let found = found.transpose()?;
     let text = match format {
-        Format::Text => as_text(&verification) + &found.as_ref().map_or_else(String::new, as_lines),
+        Format::Text => {
+            as_text(&verification) + &found.as_ref().map_or_else(String::new, lines_of_artifacts)
+        }
         Format::Json => {
             let mut document = json!({
                 "version": env!("CARGO_PKG_VERSION"),
@@ -205,7 +207,7 @@ fn as_text(verification: &AuditVerification) -> String {
         lines.push(format!("waiting or started, and not finished (yet): {}", unfinished.count));
         lines.extend(unfinished.runs.iter().map(|run| format!("- {}", run.escape_debug())));
     }
-    lines.extend(told_of_tokens(verification));
+    lines.extend(lines_of_tokens(verification));
     let AuditVerification { database, clock, .. } = verification;
     let damage = database.damage.iter().map(|line| format!("BROKEN: the file is damaged: {line}"));
     lines.extend(damage.map(|line| line.escape_debug().to_string()));
@@ -220,8 +222,8 @@ fn as_text(verification: &AuditVerification) -> String {
     lines.join("\n")
 }
 
-/// How the table of tokens compares with the log.
-fn told_of_tokens(verification: &AuditVerification) -> Vec<String> {
+/// Returns how the table of tokens compares with the log, for people.
+fn lines_of_tokens(verification: &AuditVerification) -> Vec<String> {
     let Some(tokens) = &verification.tokens else {
         return vec!["tokens were not compared with the log, which is no witness now".to_owned()];
     };
@@ -249,8 +251,8 @@ fn told_of_tokens(verification: &AuditVerification) -> Vec<String> {
     lines
 }
 
-/// What was found in the runs' folders, for people.
-fn as_lines(found: &ArtifactsVerification) -> String {
+/// Returns the result of comparing the runs' folders, for people.
+fn lines_of_artifacts(found: &ArtifactsVerification) -> String {
     let ArtifactsVerification { intact, unconfirmed, in_progress, interrupted, removed, .. } =
         found;
     let mut lines = vec![format!("runs that are as they were left: {intact}")];

@@ -16,7 +16,7 @@ use crate::safety::{self, Analysis, Finding, Severity};
 
 /// The form of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Format {
+pub(super) enum CheckFormat {
     /// A line for each finding, for people
     Text,
     /// One JSON object
@@ -25,16 +25,16 @@ pub(super) enum Format {
     Sarif,
 }
 
-/// What came of one file.
+/// The analysis of one file.
 struct Checked {
     /// The file as the user named it, or `<stdin>`.
     name: String,
     analysis: Analysis,
 }
 
-/// Analyses the files and prints what was found. The exit code is 0 if nothing was, 1 if something
-/// was, and 2 if a file could not be read or analysed.
-pub(super) fn check(files: &[PathBuf], format: Format) -> anyhow::Result<ExitCode> {
+/// Analyses the files and prints the findings. The exit code is 0 if there are none, 1 if there is
+/// one, and 2 if a file could not be read or analysed.
+pub(super) fn check(files: &[PathBuf], format: CheckFormat) -> anyhow::Result<ExitCode> {
     let mut checked = Vec::new();
     let mut has_failed = false;
     for file in files {
@@ -49,9 +49,9 @@ pub(super) fn check(files: &[PathBuf], format: Format) -> anyhow::Result<ExitCod
         }
     }
     let text = match format {
-        Format::Text => as_text(&checked, has_colours()),
-        Format::Json => format!("{:#}\n", as_json(&checked)),
-        Format::Sarif => format!("{:#}\n", sarif::log(&checked)),
+        CheckFormat::Text => as_text(&checked, has_colours()),
+        CheckFormat::Json => format!("{:#}\n", as_json(&checked)),
+        CheckFormat::Sarif => format!("{:#}\n", sarif::log(&checked)),
     };
     io::stdout().write_all(text.as_bytes()).context("failed to print what was found")?;
     let has_findings = checked.iter().any(|file| !file.analysis.findings.is_empty());
@@ -118,7 +118,7 @@ fn finding_json(finding: &Finding) -> Value {
     })
 }
 
-/// The findings and the notes, in source order.
+/// Returns the findings and the notes, in source order.
 fn findings_of(analysis: &Analysis) -> Vec<(&Finding, Severity)> {
     let findings = analysis.findings.iter().map(|finding| (finding, Severity::Block));
     let notes = analysis.notes.iter().map(|note| (note, Severity::Note));

@@ -1,4 +1,4 @@
-//! `qwed-mcp doctor`: everything that a script needs, and what to do about what is missing.
+//! `qwed-mcp doctor`: everything that a script needs, and remedies for what is missing.
 
 mod governed;
 
@@ -19,8 +19,8 @@ use governed::Governed;
 
 const OPEN_THE_GATE: &str = "set QWED_MCP_TRUSTED_CODE_EXECUTION=true";
 
-/// Prints what scripts would run in, and where there is a policy, what tests would. The exit code
-/// says whether code can run: with a policy, a gate that is shut is the admin's choice.
+/// Prints the environment of scripts, and where there is a policy, that of tests. The exit code says
+/// whether code can run: with a policy, a gate that is shut is the admin's choice.
 pub(super) fn diagnose(settings: &Settings, format: Format) -> anyhow::Result<ExitCode> {
     super::orphans::adopt().context("failed to become a child subreaper")?;
     let untrusted = super::untrusted(super::policy(settings).as_ref());
@@ -90,10 +90,7 @@ fn rows(settings: &Settings, diagnosis: &Diagnosis) -> Vec<(&'static str, String
     let there = there.iter().map(|(name, v)| format!("{name} {}", v.as_deref().unwrap_or("")));
     let missing = missing.iter().map(|(name, _)| (*name).clone());
     if diagnosis.packages.is_empty() {
-        rows.push((
-            "packages",
-            "not known: they are looked for from inside the sandbox".to_owned(),
-        ));
+        rows.push(("packages", "unknown: they are looked for from inside the sandbox".to_owned()));
     } else {
         rows.push(("packages", list(&there.collect::<Vec<_>>())));
         rows.push(("not installed", list(&missing.collect::<Vec<_>>())));
@@ -128,13 +125,13 @@ fn rows(settings: &Settings, diagnosis: &Diagnosis) -> Vec<(&'static str, String
         ));
     }
     if let Some(limits) = &diagnosis.limits {
-        rows.push(("limits", told_limits(limits, diagnosis.tier)));
-        rows.push(("memory bound by", told_memory_bound(diagnosis)));
+        rows.push(("limits", limits_text(limits, diagnosis.tier)));
+        rows.push(("memory bound by", memory_bound_text(diagnosis)));
     }
     rows
 }
 
-/// The name of the row that says why a tier is not had.
+/// Returns the name of the row with the reason why a tier is unavailable.
 fn failed_row(tier: Tier) -> &'static str {
     match tier {
         Tier::T3 => "T3 failed:",
@@ -157,21 +154,21 @@ fn mode(mode: SandboxMode) -> &'static str {
     }
 }
 
-/// What a layer that is there does.
+/// Returns the effect of a layer that is enforced.
 fn detail(layer: Layer, diagnosis: &Diagnosis) -> String {
     match layer {
         Layer::Namespaces => "user, pid, mount, net, ipc, uts".to_owned(),
         Layer::FileTree => "read-only, only what is listed; private scratch folder".to_owned(),
         Layer::Identity => "never root: the server's user, or where that is root, 65534".to_owned(),
         Layer::ResourceLimits => "each process's own (setrlimit)".to_owned(),
-        Layer::Capabilities => "none, and none to be had (no_new_privs)".to_owned(),
+        Layer::Capabilities => "none, and none can be gained (no_new_privs)".to_owned(),
         Layer::Landlock => format!("ABI {}, every right of it", diagnosis.landlock_abi),
         Layer::Seccomp => "allow list; no sockets, no new programs".to_owned(),
         Layer::Start => String::new(),
     }
 }
 
-fn told_limits(limits: &Limits, tier: Option<Tier>) -> String {
+fn limits_text(limits: &Limits, tier: Option<Tier>) -> String {
     const MIB: u64 = 1024 * 1024;
     let Limits { memory_bytes, processes, open_files, file_bytes, .. } = limits;
     let (memory, file) = (memory_bytes / MIB, file_bytes / MIB);
@@ -190,7 +187,7 @@ fn told_limits(limits: &Limits, tier: Option<Tier>) -> String {
     }
 }
 
-fn told_memory_bound(diagnosis: &Diagnosis) -> String {
+fn memory_bound_text(diagnosis: &Diagnosis) -> String {
     match &diagnosis.control_groups {
         _ if diagnosis.tier == Some(Tier::Off) => "nothing".to_owned(),
         Ok(controls) => format!("{controls}, and a watch"),

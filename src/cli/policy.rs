@@ -1,4 +1,4 @@
-//! `qwed-mcp policy`: what a policy file allows, and whether it can be used.
+//! `qwed-mcp policy`: the permissions of a policy file, or its mistakes.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -16,7 +16,7 @@ use crate::governance::{Policy, PolicyCheck, PolicyError};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Say what a policy file allows, or all that is wrong with it
+    /// Print what a policy file allows, or all of its mistakes
     ///
     /// The exit code is 0 if it can be used, with warnings too, 1 if it has mistakes, 2 if it cannot
     /// be read.
@@ -71,7 +71,7 @@ fn as_text(file: &Path, check: &PolicyCheck) -> String {
     text
 }
 
-/// What a policy allows, for people.
+/// Returns the permissions of a policy, for people.
 fn rows(policy: &Policy) -> Vec<(&'static str, String)> {
     let Policy { allowlist, sandbox, budget, workspace_root, retention, sha256 } = policy;
     let names: Vec<&str> = allowlist.iter().map(|tool| tool.name()).collect();

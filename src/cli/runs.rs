@@ -1,4 +1,4 @@
-//! `qwed-mcp runs`: what runs of the governed tools left, for an admin without an MCP client.
+//! `qwed-mcp runs`: the artifacts of governed runs, for an admin without an MCP client.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -27,7 +27,7 @@ const LIMIT_MAX: i64 = 10_000;
 pub(super) enum Command {
     /// List the latest runs, the newest first
     List {
-        /// How many at most
+        /// The most runs that are listed
         #[arg(long, value_name = "N", default_value_t = 50,
               value_parser = clap::value_parser!(u16).range(1..=LIMIT_MAX))]
         limit: u16,
@@ -35,9 +35,9 @@ pub(super) enum Command {
         #[arg(long, value_enum, default_value = "text")]
         format: Format,
     },
-    /// Print the evidence of a run, if it is what the run left
+    /// Print the evidence of a run, if it is unchanged
     ///
-    /// The exit code is 0, 1 if there is none or it was changed, 2 if the audit log cannot be read.
+    /// The exit code is 0, 1 if there is no evidence or it was changed, 2 if the audit log cannot be read.
     Show {
         /// The run, as `list` has it
         #[arg(value_name = "RUN_ID")]
@@ -46,9 +46,9 @@ pub(super) enum Command {
         #[arg(long, value_enum, default_value = "text")]
         format: Format,
     },
-    /// Remove what the policy does not want to be kept
+    /// Remove the runs that the policy does not keep
     ///
-    /// That is what `QWED_MCP_POLICY` says in `[artifacts]`. The exit code is 0, 1 if something could
+    /// `QWED_MCP_POLICY` says in `[artifacts]` how long runs are kept. The exit code is 0, 1 if something could
     /// not be removed or another process is removing runs, 2 if the policy or the audit log cannot be
     /// used.
     Prune {
@@ -75,7 +75,7 @@ pub(super) fn run(command: &Command, settings: &Settings) -> anyhow::Result<Exit
     }
 }
 
-/// A run with what the audit log says of it.
+/// A run with its row of the audit log.
 struct Listed {
     entry: RunEntry,
     user: Option<String>,
@@ -154,7 +154,7 @@ fn as_json(run: &Listed) -> Value {
     })
 }
 
-/// A number of bytes for people; more than that if not all was counted.
+/// Returns a number of bytes for people; with a `+` if not all were counted.
 fn size(bytes: u64, has_more: bool) -> String {
     let more = if has_more { "+" } else { "" };
     let units = [("GiB", 30_u32), ("MiB", 20), ("KiB", 10)];
@@ -192,8 +192,8 @@ fn show(
     let reason = unconfirmed.map(|reason| reason.to_string());
     let text = match format {
         Format::Text => {
-            let evidence = Evidence::deserialize(&document)
-                .context("evidence.json is not what this version knows")?;
+            let evidence =
+                Evidence::deserialize(&document).context("evidence.json is of another version")?;
             as_text(&evidence, reason.as_deref())
         }
         Format::Json => format!(
@@ -246,7 +246,7 @@ fn as_text(evidence: &Evidence, unconfirmed: Option<&str>) -> String {
         "integrity",
         match unconfirmed {
             None => "as the audit log says".to_owned(),
-            Some(reason) => format!("not known: {reason}"),
+            Some(reason) => format!("unknown: {reason}"),
         },
     );
     let mut text = String::new();

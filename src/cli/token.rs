@@ -1,4 +1,4 @@
-//! `qwed-mcp token`: who may call governed tools.
+//! `qwed-mcp token`: the tokens of those who may call governed tools.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -17,7 +17,7 @@ use crate::governance::{
     Revoked, Role, Store, TokenId, TokenRecord, UserName, data_folder, time_text,
 };
 
-/// What no token has to outlive: ten years.
+/// The longest life of a token: ten years.
 const SPAN_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 #[derive(Debug, Subcommand)]
@@ -30,7 +30,7 @@ pub(super) enum Command {
         #[arg(long, value_enum, default_value = "text")]
         format: Format,
     },
-    /// Make a token worthless, at once and for ever
+    /// Revoke a token, at once and for ever
     Revoke {
         /// The token's number, as `list` has it
         #[arg(value_name = "ID")]
@@ -43,10 +43,10 @@ pub(super) struct Create {
     /// Whose it is: 1 to 64 letters, digits and . _ - @
     #[arg(long, value_name = "NAME")]
     user: UserName,
-    /// What they may do
+    /// The role, which says what they may do
     #[arg(long, value_parser = role_parser())]
     role: Role,
-    /// How long it is good for, such as 12h, 30d or 8w; without this for ever
+    /// The time for which it is valid, such as 12h, 30d or 8w; without this for ever
     #[arg(long, value_name = "SPAN", value_parser = span)]
     expires: Option<Duration>,
 }
@@ -70,7 +70,7 @@ pub(super) fn run(command: &Command, settings: &Settings) -> anyhow::Result<Exit
     }
 }
 
-/// The token is all that is on standard output, so that it can go to where it is needed unseen.
+/// Makes a token and prints it, alone on standard output: it can be piped to its place unseen.
 fn create(store: &Store, options: &Create) -> anyhow::Result<ExitCode> {
     let (record, token) = store.create_token(&options.user, options.role, options.expires)?;
     let TokenRecord { id, user, .. } = &record;
@@ -148,7 +148,7 @@ fn as_table<'u>(
     table.to_string()
 }
 
-/// A time without what is below seconds.
+/// Returns a time without its fractions of a second.
 pub(super) fn seconds(time: &str) -> String {
     match time.split_once('.') {
         Some((seconds, _)) => format!("{seconds}Z"),
@@ -169,7 +169,7 @@ fn as_json(token: &TokenRecord, last_use: Option<&str>, now: DateTime<Utc>) -> V
     })
 }
 
-/// A number and a unit: `90s`, `15m`, `12h`, `30d`, `8w`.
+/// Parses a number and a unit: `90s`, `15m`, `12h`, `30d`, `8w`.
 pub(super) fn span(text: &str) -> Result<Duration, String> {
     let expected = "expected a number and one of s, m, h, d, w, for example 30d; at most 3650d";
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());

@@ -36,13 +36,13 @@ pub(super) struct Options {
     format: Format,
 }
 
-/// What came of one manifest.
+/// The verification of one manifest.
 struct Judged<'o> {
     file: &'o Path,
     verification: Result<SkillVerification, ManifestError>,
 }
 
-/// Judges the manifests and prints what was found. The exit code is 0 if all skills are trusted, 1
+/// Judges the manifests and prints the findings. The exit code is 0 if all skills are trusted, 1
 /// if one is not, and 2 if a manifest could not be read.
 pub(super) fn verify(options: &Options) -> anyhow::Result<ExitCode> {
     if options.artifact.is_some() && options.files.len() > 1 {
@@ -94,7 +94,7 @@ fn domain(text: &str) -> Result<String, String> {
     tried.map(|_| text.to_owned()).map_err(|error| format!("it {}", error.reason()))
 }
 
-/// One line for each skill, and one below it for each finding.
+/// Returns one line for each skill, and one below it for each finding.
 fn as_table(judged: &[Judged<'_>]) -> String {
     let mut table = Table::new([("STATUS", 10), ("RISK", 6), ("SKILL", 24), ("FILE", 0)]);
     for Judged { file, verification } in judged {

@@ -9,17 +9,17 @@ use super::checks::wrong_type;
 use super::digest::Digest;
 use super::finding::{Finding, excerpt};
 
-/// Where a manifest's artifact is.
+/// The file that the digest of a manifest is of.
 #[derive(Debug)]
 pub(super) struct Artifact {
-    /// As it was named.
+    /// The name that it was given.
     name: String,
     place: Place,
 }
 
 #[derive(Debug)]
 enum Place {
-    /// Wherever the caller says.
+    /// The place that the caller names.
     Anywhere(PathBuf),
     /// A manifest may name what is beside it, and nothing else: it must not make anybody read
     /// other files of the machine.
@@ -27,13 +27,13 @@ enum Place {
 }
 
 impl Artifact {
-    /// The file that the caller names.
+    /// Returns the file that the caller names.
     pub(super) fn named_by_caller(path: &Path) -> Self {
         Self { name: path.display().to_string(), place: Place::Anywhere(path.to_owned()) }
     }
 
-    /// The file that the manifest names in its field `artifact`, a path relative to the manifest's
-    /// folder; none if it names none.
+    /// Returns the file that the manifest names in its field `artifact`, a path relative to the
+    /// manifest's folder; `None` if it names none.
     pub(super) fn named_by_manifest(
         manifest: &Map<String, Value>,
         folder: &Path,
@@ -70,7 +70,7 @@ impl Artifact {
         }
     }
 
-    /// What is found where there is no digest to compare with.
+    /// Returns the finding where there is no digest to compare with.
     pub(super) fn without_digest(&self) -> Finding {
         let name = excerpt(&self.name);
         Finding::high(format!("Artifact '{name}' cannot be verified: the manifest has no digest"))

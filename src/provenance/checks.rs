@@ -12,17 +12,18 @@ use super::host::{self, HostName, Registry};
 const BLOCKED_REGISTRIES: &[&str] =
     &["agentstore.dev", "clawdhub.com", "llm-tools.net", "moltbot.io", "skillhub.ai"];
 
-/// Where skills may have their source, without a word of the caller.
+/// The domains at which skills may have their source unless the caller names more.
 const TRUSTED_DOMAINS: &[&str] =
     &["bitbucket.org", "github.com", "gitlab.com", "npmjs.com", "pypi.org", "qwedai.com"];
 
-/// Below this, hardly anybody can have looked at the skill.
+/// The fewest downloads with which somebody can have looked at the skill.
 const DOWNLOADS_MIN: i128 = 10;
 
-/// Real counts are rarely divisible by this; counts that a bot was told to reach are.
+/// The divisor of round counts: real ones are rarely divisible by it, those that a bot was set to
+/// reach are.
 const DOWNLOADS_ROUND: i128 = 1000;
 
-/// `name` and `version` must be there.
+/// Requires `name` and `version`.
 pub(super) fn required_fields(manifest: &Map<String, Value>) -> Vec<Finding> {
     ["name", "version"]
         .into_iter()
@@ -31,12 +32,12 @@ pub(super) fn required_fields(manifest: &Map<String, Value>) -> Vec<Finding> {
         .collect()
 }
 
-/// The text of a field without the spaces around it; none if it is no text, or blank.
+/// Returns the text of a field without the spaces around it; `None` if it is no text, or blank.
 pub(super) fn filled_text<'m>(manifest: &'m Map<String, Value>, field: &str) -> Option<&'m str> {
     manifest.get(field)?.as_str().map(str::trim).filter(|text| !text.is_empty())
 }
 
-/// The registry must be one that the policy accepts.
+/// Requires a registry that the policy accepts.
 pub(super) fn registry(manifest: &Map<String, Value>, policy: &RegistryPolicy) -> Vec<Finding> {
     let text = match manifest.get("registry") {
         Some(Value::String(text)) => text.trim().trim_end_matches('.').to_lowercase(),
@@ -76,7 +77,7 @@ pub(super) fn registry(manifest: &Map<String, Value>, policy: &RegistryPolicy) -
     }
 }
 
-/// The source must be at a trusted domain, by HTTPS, and say so without disguise.
+/// Requires a source at a trusted domain, by HTTPS, and without disguise.
 pub(super) fn source_url(manifest: &Map<String, Value>, trusted: &[HostName]) -> Vec<Finding> {
     let raw = match manifest.get("source_url") {
         Some(Value::String(raw)) => raw,
@@ -126,7 +127,7 @@ fn is_trusted(host: &HostName, trusted: &[HostName]) -> bool {
         || trusted.iter().any(|domain| host.is_within(domain.as_str()))
 }
 
-/// What is wrong with the way `text` writes `host`, even where the host itself is trusted.
+/// Returns the fault in the way `text` writes `host`, even where the host itself is trusted.
 ///
 /// The host must be written exactly as it was read. So no difference between this parser and the
 /// one that later downloads the skill can lead elsewhere, and a person who reads the URL sees where
@@ -154,8 +155,8 @@ fn disguise(text: &str, url: &Url, host: &HostName) -> Option<String> {
     Some(format!("Source URL host '{shown}' is not written as '{host}' — possible look-alike"))
 }
 
-/// The digest must be there, unless the policy says otherwise, and be one that can be compared.
-/// None without a finding is a digest that is left out.
+/// Requires a digest that can be compared, unless the policy accepts a skill without one: then the
+/// result is `None`.
 pub(super) fn digest(
     manifest: &Map<String, Value>,
     policy: DigestPolicy,
@@ -179,7 +180,7 @@ pub(super) fn digest(
     Digest::parse(text).map(Some).map_err(|error| Finding::high(error.to_string()))
 }
 
-/// The number of downloads, where it is told, must look like one that people have made.
+/// Requires a number of downloads, where there is one, that looks like one that people have made.
 pub(super) fn download_count(manifest: &Map<String, Value>) -> Vec<Finding> {
     let number = match manifest.get("download_count") {
         None | Some(Value::Null) => return Vec::new(),
@@ -193,8 +194,8 @@ pub(super) fn download_count(manifest: &Map<String, Value>) -> Vec<Finding> {
     count_anomalies(count)
 }
 
-/// The number as an integer; none if it has a fraction. What is out of range ends at the range's
-/// bound, which is still far beyond any count.
+/// Returns the number as an integer; `None` if it has a fraction. A number out of range ends at the
+/// range's bound, which is still far beyond any count.
 fn whole_count(number: &Number) -> Option<i128> {
     if let Some(count) = number.as_i128() {
         return Some(count);
@@ -225,8 +226,8 @@ pub(super) fn wrong_type(field: &str, found: Option<&Value>) -> Finding {
     Finding::medium(format!("Invalid {field} type: {}", python_type(found)))
 }
 
-/// The type as the Python implementation names it, whose texts these are. A field that is not there
-/// is None there.
+/// Returns the type as the Python implementation names it, whose texts these are. A missing field is
+/// None there.
 fn python_type(value: Option<&Value>) -> &'static str {
     match value {
         None | Some(Value::Null) => "NoneType",

@@ -9,10 +9,10 @@ use thiserror::Error;
 
 use super::finding::excerpt;
 
-/// How many digits are shown of a digest that has others than hexadecimal ones.
+/// The most digits that are shown of a digest with others than hexadecimal ones.
 const DIGITS_SHOWN: usize = 32;
 
-/// How much of a file is hashed at a time.
+/// The part of a file that is hashed at a time.
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// The hash functions that are accepted, the weakest first.
@@ -50,7 +50,7 @@ pub(super) struct Digest {
     hex: String,
 }
 
-/// Why a text is no digest. Displays as the finding.
+/// The reason why a text is no digest. Displays as the finding.
 #[derive(Debug, Error)]
 pub(super) enum DigestError {
     #[error("Malformed digest format: {0} (expected 'algorithm:hex_digest')")]
@@ -84,7 +84,7 @@ impl Digest {
         Ok(Self { algorithm, hex: digits.to_ascii_lowercase() })
     }
 
-    /// The digest of all that `content` has, by the same function as this one.
+    /// Computes the digest of `content`, by the same function as this one.
     pub(super) fn of_same_kind(&self, content: impl Read) -> io::Result<Self> {
         let hex = match self.algorithm {
             Algorithm::Sha256 => hashed::<Sha256>(content),
@@ -94,7 +94,7 @@ impl Digest {
         Ok(Self { algorithm: self.algorithm, hex })
     }
 
-    /// Whether this is the same digest as `other`. Takes the same time wherever they differ.
+    /// Returns true if this is the same digest as `other`. Takes the same time wherever they differ.
     pub(super) fn matches(&self, other: &Self) -> bool {
         self.algorithm == other.algorithm && self.hex.as_bytes().ct_eq(other.hex.as_bytes()).into()
     }

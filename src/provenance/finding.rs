@@ -1,4 +1,4 @@
-//! What a check found, and how much of a manifest's own text it repeats.
+//! The finding of a check, and excerpts of a manifest's own text.
 
 use super::SkillRisk;
 
@@ -15,18 +15,18 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    /// Something that alone marks a skill as an attack, or that makes its content uncertain.
+    /// Returns a finding that alone marks a skill as an attack, or that makes its content uncertain.
     pub(super) fn high(text: impl Into<String>) -> Self {
         Self { risk: SkillRisk::High, text: text.into() }
     }
 
-    /// Something that a skill in order does not have.
+    /// Returns a finding that a skill in order does not have.
     pub(super) fn medium(text: impl Into<String>) -> Self {
         Self { risk: SkillRisk::Medium, text: text.into() }
     }
 }
 
-/// The beginning of `text`, on one line: whoever wrote the manifest must not be able to write lines
+/// Returns the beginning of `text`, on one line: whoever wrote the manifest must not be able to write lines
 /// into a log, or to make a finding as long as the manifest.
 pub(super) fn excerpt(text: &str) -> String {
     let mut shown = String::new();

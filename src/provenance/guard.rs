@@ -41,7 +41,7 @@ use super::{ManifestError, SkillManifest, SkillVerification, checks, scan};
 #[derive(Debug, Clone)]
 pub struct SkillProvenanceGuard {
     registries: RegistryPolicy,
-    /// Trusted beside the built-in ones.
+    /// The domains that are trusted beside the built-in ones.
     trusted_domains: Vec<HostName>,
     digest: DigestPolicy,
 }
@@ -76,9 +76,9 @@ impl InvalidEntry {
 /// The registries that a skill may come from.
 #[derive(Debug, Clone)]
 pub(super) enum RegistryPolicy {
-    /// From all but the ones that are known for poor vetting.
+    /// All but the ones that are known for poor vetting.
     BlockKnown,
-    /// From these alone.
+    /// These alone.
     AllowOnly(Vec<Registry>),
 }
 
@@ -90,8 +90,8 @@ pub(super) enum DigestPolicy {
 }
 
 impl SkillProvenanceGuard {
-    /// A guard that blocks the known untrusted registries, trusts the built-in domains, and wants a
-    /// digest.
+    /// Returns a guard that blocks the known untrusted registries, trusts the built-in domains, and
+    /// requires a digest.
     pub fn new() -> Self {
         Self {
             registries: RegistryPolicy::BlockKnown,
@@ -150,13 +150,13 @@ impl SkillProvenanceGuard {
     /// Judges the skill that `manifest` describes.
     ///
     /// Never fails: a field that cannot be read is a finding. All checks are made, whatever the
-    /// ones before have found. Takes time linear in the size of the manifest. What the digest is
-    /// of is not looked at; see [`SkillProvenanceGuard::verify_file`].
+    /// ones before have found. Takes time linear in the size of the manifest. The file behind
+    /// the digest is not looked at; see [`SkillProvenanceGuard::verify_file`].
     pub fn verify_skill(&self, manifest: &Map<String, Value>) -> SkillVerification {
         self.verify(manifest, Vec::new(), Ok(None))
     }
 
-    /// Judges a manifest as it is written: a field that it has twice is a finding too.
+    /// Judges a manifest as it is written: a duplicate field is a finding too.
     pub fn verify_manifest(&self, manifest: &SkillManifest) -> SkillVerification {
         self.verify(manifest.fields(), manifest.duplicate_members().collect(), Ok(None))
     }
@@ -187,7 +187,7 @@ impl SkillProvenanceGuard {
         Ok(self.verify(manifest.fields(), duplicates, artifact))
     }
 
-    /// All checks in their order.
+    /// Makes all checks in their order.
     fn verify(
         &self,
         manifest: &Map<String, Value>,
@@ -198,7 +198,7 @@ impl SkillProvenanceGuard {
         let artifact = artifact.map_or_else(Some, |artifact| match (&digest, artifact?) {
             (Ok(Some(digest)), artifact) => artifact.compare(digest),
             (Ok(None), artifact) => Some(artifact.without_digest()),
-            // What is wrong with the digest is told already.
+            // The fault of the digest is a finding already.
             (Err(_), _) => None,
         });
         let findings: Vec<Finding> = [

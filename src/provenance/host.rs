@@ -11,7 +11,7 @@ use url::{Host, Url};
 pub(super) struct HostName(String);
 
 impl HostName {
-    /// The host of `url`; none if it has none, or one that cannot be a registered name.
+    /// Returns the host of `url`; `None` if it has none, or one that cannot be a registered name.
     pub(super) fn of(url: &Url) -> Option<Self> {
         let name = match url.host()? {
             Host::Domain(domain) => domain.trim_end_matches('.').to_ascii_lowercase(),
@@ -24,12 +24,12 @@ impl HostName {
         &self.0
     }
 
-    /// Whether this is `domain` or one of its sub-domains.
+    /// Returns true for `domain` and its sub-domains.
     pub(super) fn is_within(&self, domain: &str) -> bool {
         self.0.strip_suffix(domain).is_some_and(|before| before.is_empty() || before.ends_with('.'))
     }
 
-    /// Whether people see other letters than the host is compared by.
+    /// Returns true if people see other letters than the host is compared by.
     pub(super) fn is_internationalised(&self) -> bool {
         self.0.split('.').any(|label| label.starts_with("xn--"))
     }
@@ -50,8 +50,8 @@ pub(super) struct Registry {
 }
 
 impl Registry {
-    /// None for what names no host for certain. Two parsers may not agree on those, and a registry
-    /// that is blocked must not get through between them.
+    /// Parses a text; `None` if it names no host for certain. Two parsers may not agree on those, and
+    /// a registry that is blocked must not get through between them.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         if is_ambiguous(text) || text.contains(char::is_whitespace) {
@@ -71,7 +71,7 @@ impl Registry {
         Some(Self { host: HostName::of(&url)?, port: url.port(), path })
     }
 
-    /// Whether `registry` is this one, for an entry of an allowlist: a sub-domain, another port or,
+    /// Returns true if `registry` is this one, for an entry of an allowlist: a sub-domain, another port or,
     /// where the entry has a path, another path may belong to somebody else.
     pub(super) fn covers(&self, registry: &Self) -> bool {
         self.host == registry.host
@@ -79,25 +79,25 @@ impl Registry {
             && (self.path.is_empty() || self.path == registry.path)
     }
 
-    /// The host of an entry that is nothing but a host. An entry with a port or a path would trust
+    /// Returns the host of an entry that is nothing but a host. An entry with a port or a path would trust
     /// more than it says if it were cut down.
     pub(super) fn into_host(self) -> Option<HostName> {
         (self.port.is_none() && self.path.is_empty()).then_some(self.host)
     }
 }
 
-/// Whether `text` has characters that URL parsers disagree about: they drop some control
+/// Returns true if `text` has characters that URL parsers disagree about: they drop some control
 /// characters, and some take a backslash for a slash.
 pub(super) fn is_ambiguous(text: &str) -> bool {
     text.contains(|c: char| c.is_control() || c == '\\')
 }
 
-/// Whether `url` has a name or a password in front of its host.
+/// Returns true if `url` has a name or a password in front of its host.
 pub(super) fn has_user_information(url: &Url) -> bool {
     !url.username().is_empty() || url.password().is_some()
 }
 
-/// What `text` has between the scheme of `url`, which was read from it, and the path.
+/// Returns the part of `text` between the scheme of `url`, which was read from it, and the path.
 pub(super) fn authority_as_written<'text>(text: &'text str, url: &Url) -> Option<&'text str> {
     text.get(url.scheme().len()..)?.strip_prefix("://")?.split(['/', '?', '#']).next()
 }

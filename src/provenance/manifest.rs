@@ -14,10 +14,10 @@ use super::finding::{Finding, excerpt};
 /// The largest manifest that is read: 1 MiB. Real ones have some hundred bytes.
 pub const MANIFEST_BYTES_MAX: u64 = 1024 * 1024;
 
-/// How many duplicate members are told. One is enough to block.
+/// The most duplicate members that are reported. One is enough to block.
 const DUPLICATES_MAX: usize = 20;
 
-/// Why a file is no manifest that could be judged. Goes after "skill manifest: ", and never names
+/// The reason why a file is no manifest that could be judged. Goes after "skill manifest: ", and never names
 /// the path.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -36,7 +36,7 @@ pub enum ManifestError {
     NotAnObject,
 }
 
-/// A manifest as it is written: its fields, and what its text has twice.
+/// A manifest as it is written: its fields, and the names of duplicate ones.
 #[derive(Debug, Clone)]
 pub struct SkillManifest {
     fields: Map<String, Value>,
@@ -81,12 +81,12 @@ impl SkillManifest {
         Self::parse(&content)
     }
 
-    /// The fields, of which the last one counts where there are several of a name.
+    /// Returns the fields, of which the last one counts where there are several of a name.
     pub fn fields(&self) -> &Map<String, Value> {
         &self.fields
     }
 
-    /// JSON leaves open which of two members counts (RFC 8259, section 4): what is checked here
+    /// Returns a finding for each duplicate. JSON leaves open which of two members counts (RFC 8259, section 4): what is checked here
     /// need not be what an installer uses.
     pub(super) fn duplicate_members(&self) -> impl Iterator<Item = Finding> {
         self.duplicates
@@ -95,7 +95,7 @@ impl SkillManifest {
     }
 }
 
-/// Reads any JSON value as `serde_json` does, and takes note of duplicate members.
+/// Reader of any JSON value, as `serde_json` reads it, that records duplicate members.
 struct Reading<'d> {
     duplicates: &'d mut Vec<String>,
 }

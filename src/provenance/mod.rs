@@ -1,5 +1,5 @@
-//! Whether the skill that a manifest describes may be loaded: where it comes from, under which
-//! digest, and what its manifest would smuggle in.
+//! Checks of a skill's manifest before the skill is loaded: its source, its digest, and dangerous
+//! texts that the manifest would smuggle in.
 //!
 //! A manifest is a claim by the one who wants to be trusted. This module judges the claim alone: it
 //! asks no registry and downloads nothing. Where the skill itself is at hand, its digest is compared.

@@ -1,4 +1,4 @@
-//! Looks through the values of a manifest for dangerous patterns.
+//! The search for dangerous patterns in the values of a manifest.
 
 use serde_json::{Map, Value};
 
@@ -10,16 +10,16 @@ use super::patterns::patterns_in;
 const FIELDS_NOT_SCANNED: &[&str] =
     &["author", "description", "digest", "license", "name", "registry", "source_url", "version"];
 
-/// Every dangerous pattern in every text of the manifest, in the order of the fields' names.
+/// Returns every dangerous pattern in every text of the manifest, in the order of the fields' names.
 ///
 /// Without recursion: a manifest from a caller may be nested deeper than one from a file.
 pub(super) fn suspicious_values(manifest: &Map<String, Value>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let scanned = members(manifest).filter(|(step, _)| !is_excluded(step));
-    let mut levels = vec![Level { step: None, values: Box::new(scanned) }];
-    while let Some(level) = levels.last_mut() {
-        let Some((step, value)) = level.values.next() else {
-            levels.pop();
+    let mut containers = vec![Container { step: None, values: Box::new(scanned) }];
+    while let Some(container) = containers.last_mut() {
+        let Some((step, value)) = container.values.next() else {
+            containers.pop();
             continue;
         };
         match value {
@@ -27,7 +27,7 @@ pub(super) fn suspicious_values(manifest: &Map<String, Value>) -> Vec<Finding> {
             Value::String(text) => {
                 for pattern in patterns_in(text) {
                     let expression = pattern.expression;
-                    let place = place(&levels, &step);
+                    let place = place(&containers, &step);
                     findings.push(Finding::high(format!(
                         "Suspicious pattern '{expression}' in manifest field '{place}'"
                     )));
@@ -36,10 +36,10 @@ pub(super) fn suspicious_values(manifest: &Map<String, Value>) -> Vec<Finding> {
             Value::Array(items) => {
                 let items = items.iter().enumerate();
                 let values = Box::new(items.map(|(index, item)| (Step::Index(index), item)));
-                levels.push(Level { step: Some(step), values });
+                containers.push(Container { step: Some(step), values });
             }
             Value::Object(object) => {
-                levels.push(Level { step: Some(step), values: Box::new(members(object)) });
+                containers.push(Container { step: Some(step), values: Box::new(members(object)) });
             }
         }
     }
@@ -47,19 +47,19 @@ pub(super) fn suspicious_values(manifest: &Map<String, Value>) -> Vec<Finding> {
 }
 
 /// An array or object that is being looked through.
-struct Level<'m> {
-    /// Where it is within the one above; none for the manifest itself.
+struct Container<'m> {
+    /// The step from the one above; `None` for the manifest itself.
     step: Option<Step<'m>>,
     values: Box<dyn Iterator<Item = (Step<'m>, &'m Value)> + 'm>,
 }
 
-/// From a value to one within it.
+/// A step from a value to one within it.
 enum Step<'m> {
     Member(&'m str),
     Index(usize),
 }
 
-/// The members by name. The map may keep them as they came, if another crate asks serde for that.
+/// Returns the members by name. The map may keep them as they came, if another crate asks serde for that.
 fn members(object: &Map<String, Value>) -> impl Iterator<Item = (Step<'_>, &Value)> {
     let mut members: Vec<_> = object.iter().collect();
     members.sort_unstable_by_key(|(name, _)| *name);
@@ -73,10 +73,11 @@ fn is_excluded(step: &Step<'_>) -> bool {
     }
 }
 
-/// Where a value is, as in `hooks.install[0]`. Made for findings alone: there are many more values.
-fn place(levels: &[Level<'_>], last: &Step<'_>) -> String {
+/// Returns the place of a value, as in `hooks.install[0]`. Made for findings alone: there are many
+/// more values.
+fn place(containers: &[Container<'_>], last: &Step<'_>) -> String {
     let mut place = String::new();
-    let steps = levels.iter().filter_map(|level| level.step.as_ref()).chain([last]);
+    let steps = containers.iter().filter_map(|container| container.step.as_ref()).chain([last]);
     for (depth, step) in steps.enumerate() {
         match step {
             Step::Member(name) if depth == 0 => place.push_str(&excerpt(name)),

@@ -44,7 +44,7 @@ fn without(field: &str) -> Map<String, Value> {
     manifest
 }
 
-/// What the guard says must be exactly this, in risk and in findings.
+/// Asserts that the verification is exactly this, in risk and in findings.
 #[track_caller]
 fn check(
     guard: &SkillProvenanceGuard,

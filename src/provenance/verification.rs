@@ -1,4 +1,4 @@
-//! The answer, with the field names and words of the documents.
+//! The result, with the field names and words of the documents.
 
 use std::fmt;
 
@@ -6,26 +6,26 @@ use serde::Serialize;
 
 use super::finding::{Finding, excerpt};
 
-/// What is to be said about one skill. Serialises to the documented fields.
+/// The result of all checks of one skill. Serialises to the documented fields.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct SkillVerification {
-    /// Whether all checks passed.
+    /// True if all checks passed.
     pub verified: bool,
     /// The same as a word.
     pub status: SkillStatus,
     /// The name in the manifest; `unknown` where it has none.
     pub skill_name: String,
-    /// How bad the worst finding is.
+    /// The risk of the worst finding.
     pub risk_level: SkillRisk,
-    /// Everything that was found, in the order of the checks.
+    /// All findings, in the order of the checks.
     pub findings: Vec<String>,
     /// A summary for people.
     pub message: String,
 }
 
 impl SkillVerification {
-    /// The name as it may be shown: on one line, and not too long.
+    /// Returns the name as it may be shown: on one line, and not too long.
     pub fn shown_name(&self) -> String {
         excerpt(&self.skill_name)
     }
@@ -58,7 +58,7 @@ impl SkillVerification {
     }
 }
 
-/// Whether the skill may be loaded, as it is written.
+/// The permission to load the skill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum SkillStatus {
@@ -69,7 +69,7 @@ pub enum SkillStatus {
 }
 
 impl SkillStatus {
-    /// The documented word.
+    /// Returns the documented word.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Trusted => "TRUSTED",
@@ -84,7 +84,7 @@ impl fmt::Display for SkillStatus {
     }
 }
 
-/// How bad the worst finding is; the worst is the greatest.
+/// The risk of a skill; the worst is the greatest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -98,7 +98,7 @@ pub enum SkillRisk {
 }
 
 impl SkillRisk {
-    /// The documented word.
+    /// Returns the documented word.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",

@@ -108,8 +108,8 @@ impl Runs {
         let Some(modules) = session.record_script(engines) else { return };
         let (executor, session) = (Arc::clone(&self.executor), Arc::clone(session));
         self.lookups.spawn(async move {
-            if let Some(inventory) = executor.inventory(modules).await {
-                session.record_inventory(inventory);
+            if let Some(installed) = executor.inventory(modules).await {
+                session.record_packages(installed);
             } else {
                 tracing::warn!("the versions of the engines are not known");
             }

@@ -1,4 +1,4 @@
-//! What the governed tools need, and whether tests can run.
+//! The needs of the governed tools, and the verdict whether tests can run.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use crate::governance::{
 };
 use crate::sandbox::Tier;
 
-/// What was found where a policy is configured.
+/// The diagnosis of the governed tools, where a policy is configured.
 pub(super) struct Governed {
     file: PathBuf,
     policy: Result<PolicyCheck, String>,
@@ -21,7 +21,7 @@ pub(super) struct Governed {
     pytest: Result<String, String>,
     data: Result<(PathBuf, FolderState), String>,
     tokens: Result<Vec<TokenRecord>, String>,
-    /// Why no tests can run; none if they can.
+    /// The reasons why no tests can run; empty if they can.
     pub(super) reasons: Vec<String>,
 }
 
@@ -81,18 +81,18 @@ impl Governed {
         reasons
     }
 
-    /// The rows for people.
+    /// Returns the rows for people.
     pub(super) fn rows(&self) -> Vec<(&'static str, String)> {
         let mut rows = Vec::new();
         let file = self.file.display();
         match &self.policy {
             Err(error) => rows.push(("policy", format!("UNREADABLE: {error}"))),
             Ok(check) => {
-                let told = match check.mistakes.as_slice() {
+                let state = match check.mistakes.as_slice() {
                     [] => format!("{file}: can be used"),
                     [first, ..] => format!("{file}: CANNOT BE USED: {}", first.for_admin()),
                 };
-                rows.push(("policy", told));
+                rows.push(("policy", state));
                 rows.extend(check.mistakes.iter().skip(1).map(|error| ("", error.for_admin())));
                 rows.extend(check.warnings.iter().map(|warning| ("", format!("! {warning}"))));
                 let root = check.policy.as_ref().and_then(|policy| policy.workspace_root.as_ref());
@@ -110,15 +110,15 @@ impl Governed {
         rows.push(match &self.data {
             Ok((folder, FolderState { mode, owner, is_private })) => {
                 let folder = folder.display();
-                let told = if *is_private { "" } else { ": NOT this user's alone" };
-                ("data folder", format!("{folder}, mode {mode:04o}, owner {owner}{told}"))
+                let warning = if *is_private { "" } else { ": NOT this user's alone" };
+                ("data folder", format!("{folder}, mode {mode:04o}, owner {owner}{warning}"))
             }
             Err(error) => ("data folder", format!("NONE: {error}")),
         });
         rows
     }
 
-    /// The last line for people.
+    /// Returns the last line for people.
     pub(super) fn verdict(&self) -> String {
         if self.reasons.is_empty() {
             "Tests can run (run_pytest), whether or not the admin gate is open.".to_owned()
@@ -127,7 +127,7 @@ impl Governed {
         }
     }
 
-    /// The same for programs.
+    /// Returns the same for programs.
     pub(super) fn object(&self) -> Value {
         let mistake =
             |error: &PolicyError| json!({ "line": error.line(), "message": error.for_admin() });
