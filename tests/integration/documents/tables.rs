@@ -9,9 +9,11 @@ use crate::harness::ServerBuilder;
 
 tests! {
     needs [Sandbox]:
-        every_field_of_the_diagnosis_is_in_the_table;
+        every_field_of_the_diagnosis_is_in_the_table,
+        the_limits_are_those_of_a_run;
     needs []:
         the_settings_are_those_of_the_program,
+        every_removed_tool_has_its_import,
         every_check_is_in_the_guide_for_contributors,
         the_readme_stays_short;
 }
@@ -54,9 +56,7 @@ fn every_field_of_the_diagnosis_is_in_the_table() {
     let page = read("docs/COMMAND_LINE.md");
     let (_, section) = page.split_once("## `doctor --format json`").unwrap();
     let table = first_columns(section.split("\n## ").next().unwrap());
-    let output =
-        ServerBuilder::new().command().args(["doctor", "--format", "json"]).output().unwrap();
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let report = diagnosis();
     let sandbox: BTreeSet<String> =
         fields(&report["sandbox"], 0).into_iter().map(|name| format!("sandbox.{name}")).collect();
     let mut expected = fields(&report, 0);
@@ -65,6 +65,48 @@ fn every_field_of_the_diagnosis_is_in_the_table() {
     let documented: BTreeSet<String> =
         table.into_iter().filter(|name| !name.starts_with("governance.")).collect();
     assert_eq!(documented, expected);
+}
+
+/// Runs `doctor`, and returns its report.
+fn diagnosis() -> Value {
+    let output =
+        ServerBuilder::new().command().args(["doctor", "--format", "json"]).output().unwrap();
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn the_limits_are_those_of_a_run() {
+    let limits = diagnosis()["limits"].take();
+    let page = read("docs/LIMITS.md");
+    let (_, section) = page.split_once("## In the sandbox").unwrap();
+    let number = |name: &str| limits[name].as_u64().unwrap();
+    let mebibytes = |name: &str| format!("{} MiB", number(name) >> 20);
+    let scratch = format!("{}, {} files", mebibytes("scratch_bytes"), number("scratch_inodes"));
+    for (what, limit) in [
+        ("memory", mebibytes("memory_bytes")),
+        ("address space", format!("{} GiB", number("address_space_bytes") >> 30)),
+        ("processes and threads", format!("{},", number("processes"))),
+        ("open files", format!("{} |", number("open_files"))),
+        ("size of a file", mebibytes("file_bytes")),
+        ("scratch folder", scratch),
+        ("shared memory", mebibytes("shared_memory_bytes")),
+    ] {
+        assert!(section.contains(&format!("\n| {what} | {limit}")), "{what}: {limit}");
+    }
+}
+
+fn every_removed_tool_has_its_import() {
+    let page = read("docs/MIGRATION.md");
+    let texts: Vec<String> = texts::literals().into_iter().map(|literal| literal.text).collect();
+    let pairs = texts
+        .windows(2)
+        .filter(|pair| pair[0].starts_with("verify_") && pair[1].starts_with("from "));
+    let rows: Vec<String> =
+        pairs.map(|pair| format!("| `{}` | `{}` |", pair[0], pair[1])).collect();
+    assert!(rows.len() >= 15, "{rows:?}");
+    for row in &rows {
+        assert!(page.contains(row), "{row}");
+    }
+    assert_eq!(page.matches("\n| `verify_").count(), rows.len());
 }
 
 fn every_check_is_in_the_guide_for_contributors() {
