@@ -71,3 +71,46 @@ impl Budget {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The budget of a call that came in so long ago.
+    fn budget(policy: &str, ago_s: u64) -> Budget {
+        let started = Instant::now().checked_sub(Duration::from_secs(ago_s)).unwrap();
+        Budget::new(started, &Policy::parse(policy).unwrap())
+    }
+
+    #[test]
+    fn attempts_are_counted_and_end() {
+        let mut budget = budget("[budget]\nattempts_max = 2\n", 0);
+        for count in 1..=2 {
+            assert_eq!(budget.attempt(), Ok(()));
+            assert_eq!(budget.usage(false).attempts_total, count);
+        }
+        for _ in 0..2 {
+            assert_eq!(budget.attempt(), Err(Refusal::BudgetExceeded("attempts_total")));
+        }
+        assert_eq!(budget.usage(true).attempts_total, 2);
+    }
+
+    #[test]
+    fn a_run_may_take_what_is_left_and_no_longer_than_the_timeout() {
+        let policy = "[sandbox]\ntimeout_s = 600\n[budget]\nelapsed_ms_max = 1000000\n";
+        let timeout = Duration::from_secs(600);
+        assert_eq!(budget(policy, 0).remaining(), Ok((timeout, Bound::Timeout)));
+        let (left, bound) = budget(policy, 700).remaining().unwrap();
+        assert_eq!(bound, Bound::Budget);
+        // What passes while this is asked comes off, too.
+        assert!(left <= Duration::from_secs(300) && left > Duration::from_secs(100), "{left:?}");
+        let mut over = budget(policy, 1001);
+        let exceeded = Refusal::BudgetExceeded("elapsed_ms_total");
+        assert_eq!(over.remaining(), Err(exceeded.clone()));
+        assert_eq!(over.attempt(), Err(exceeded));
+        assert_eq!(over.usage(false).attempts_total, 0);
+        assert!(over.usage(false).elapsed_ms_total >= 1_001_000);
+        let without = budget("[sandbox]\ntimeout_s = 600\n", 100_000);
+        assert_eq!(without.remaining(), Ok((timeout, Bound::Timeout)));
+    }
+}

@@ -369,4 +369,36 @@ mod tests {
         assert!(parted.inside.is_empty() && parted.sources.is_empty());
         assert!(parted.variable().is_none());
     }
+
+    #[test]
+    fn a_bound_of_the_arguments_is_the_last_that_is_taken() {
+        let folder = workspace();
+        let with = |name: &str, value: Value| {
+            let mut arguments = json!({ "test_path": "tests" });
+            arguments[name] = value;
+            parse(folder.path(), arguments)
+        };
+        let ids = |count: usize| json!(vec!["tests/test_a.py::a"; count]);
+        assert_eq!(with("node_ids", ids(NODE_IDS_MAX)).unwrap().len(), NODE_IDS_MAX);
+        let too_many = expected("node_ids", "a list of at most 200 texts");
+        assert_eq!(with("node_ids", ids(NODE_IDS_MAX + 1)), Err(too_many));
+        // No id is no choice among them.
+        assert_eq!(with("node_ids", json!([])).unwrap(), ["R/tests"]);
+        assert!(with("keyword", json!("x".repeat(TEXT_BYTES_MAX))).is_ok());
+        assert!(with("keyword", json!("x".repeat(TEXT_BYTES_MAX + 1))).is_err());
+        assert!(with("max_fail", json!(MAX_FAIL_MAX)).is_ok());
+        assert!(with("max_fail", json!(MAX_FAIL_MAX + 1)).is_err());
+        let shown = InvalidArguments::Unknown("é".repeat(100));
+        assert_eq!(with(&"é".repeat(5_000), json!(1)), Err(shown));
+    }
+
+    #[test]
+    fn a_search_path_without_folders_of_the_workspace_is_set_anew() {
+        let workspace = tempfile::tempdir().unwrap();
+        let workspace = fs::canonicalize(workspace.path()).unwrap();
+        let parted = PythonPath::parted(Some(OsStr::new("/a:/b")), &workspace);
+        assert_eq!(parted.variable(), Some(("PYTHONPATH", "/a:/b".to_owned())));
+        // Without a folder of that name there are no sources.
+        assert!(parted.sources.is_empty() && parted.inside.is_empty());
+    }
 }

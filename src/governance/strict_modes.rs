@@ -130,4 +130,16 @@ mod tests {
         std::os::unix::fs::lchown(root.join("c/link"), Some(4321), None).unwrap();
         assert!(matches!(require_protected(&root.join("c/link")), Err(Unprotected::Owner { .. })));
     }
+
+    #[test]
+    fn what_others_can_change_most_is_named_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        fs::create_dir_all(root.join("a/b")).unwrap();
+        for path in ["a/b", "a"] {
+            fs::set_permissions(root.join(path), fs::Permissions::from_mode(0o777)).unwrap();
+        }
+        let expected = Unprotected::Writable { path: root.join("a"), mode: 0o777 };
+        assert_eq!(require_protected(&root.join("a/b")), Err(expected));
+    }
 }

@@ -16,9 +16,10 @@ use tempfile::TempDir;
 use uuid::Uuid;
 
 use super::audit::{
-    ArgumentsHash, AuditEntry, AuditOutcome, BrokenRow, ClockSteps, DatabaseFlaws, Flaw,
-    TokenComparison, UnfinishedRuns,
+    ArgumentsHash, AuditEntry, AuditOutcome, BrokenRow, ClockSteps, DatabaseFlaws, EVIDENCE_SHA256,
+    Flaw, RecordedEvidence, RecordedRun, TokenComparison, UnfinishedRuns,
 };
+use super::evidence::RunStatus;
 use super::refusal::RefusalCode;
 use super::tokens::{Caller, InvalidUserName, Token, TokenState};
 use super::*;
@@ -954,4 +955,153 @@ fn append_takes() {
 fn the_data_folder_is_the_configured_one() {
     let configured = Path::new("/srv/qwed");
     assert_eq!(data_folder(Some(configured)), Ok(configured.to_owned()));
+}
+
+#[test]
+fn each_flaw_alone_makes_a_log_not_intact() {
+    let (_folder, store) = log_of(1);
+    let intact = store.verify_audit(None).unwrap();
+    assert!(intact.is_intact());
+    let broken = Some(BrokenRow { seq: 1, flaw: Flaw::Changed });
+    assert!(!AuditVerification { broken, ..intact.clone() }.is_intact());
+    let known_head = Some(KnownHead::Missing);
+    assert!(!AuditVerification { known_head, ..intact.clone() }.is_intact());
+    let database = DatabaseFlaws { damage: vec!["x".to_owned()], schema: Vec::new() };
+    assert!(!AuditVerification { database, ..intact.clone() }.is_intact());
+    let database = DatabaseFlaws { damage: Vec::new(), schema: vec!["x".to_owned()] };
+    assert!(!AuditVerification { database, ..intact }.is_intact());
+}
+
+#[test]
+fn nothing_behind_a_flaw_is_a_witness() {
+    let (folder, store) = log_of(2);
+    store.create_token(&user("ana"), Role::User, None).unwrap();
+    let good = hashes(&store);
+    let connection = without_triggers(folder.path());
+    connection.execute_batch("UPDATE audit SET outcome = 'DENIED' WHERE seq = 4").unwrap();
+    let known = good[5].parse().unwrap();
+    let found = store.verify_audit(Some(&known)).unwrap();
+    assert_eq!((found.rows, &found.head), (7, &good[2]), "the head is the last good row's");
+    assert_eq!((found.known_head, found.tokens), (Some(KnownHead::Missing), None));
+    assert!(format!("{}g", "0".repeat(63)).parse::<AuditHash>().is_err());
+}
+
+#[test]
+fn of_steps_of_the_clock_all_are_counted_and_some_are_named() {
+    let (_folder, store) = store();
+    let start: DateTime<Utc> = "2026-01-25T10:00:00Z".parse().unwrap();
+    for step in 0..30 {
+        // Two forward, five or six back: what is exactly the tolerance is none.
+        let back = if step < 3 { 5 } else { 6 };
+        for seconds in [back, 0] {
+            let time = time_text(start + TimeDelta::seconds(seconds));
+            store.append_at(&entry(Uuid::nil(), AuditEvent::McpToolCall), &time).unwrap();
+        }
+    }
+    let clock = store.verify_audit(None).unwrap().clock;
+    assert_eq!((clock.count, clock.rows.len()), (27, 20));
+    assert!(clock.rows.iter().all(|step| step.seconds == 6), "{clock:?}");
+}
+
+#[test]
+fn only_rows_about_tokens_tell_of_tokens() {
+    let (_folder, store) = store();
+    let (token, _) = store.create_token(&user("ana"), Role::User, None).unwrap();
+    let rows = store.audit_rows(&AuditFilter { limit: 1, ..AuditFilter::default() }).unwrap();
+    let mut details: Map<String, Value> = serde_json::from_str(&rows[0].details).unwrap();
+    details["role"] = json!("admin");
+    let lie = AuditEntry { details, ..entry(Uuid::nil(), AuditEvent::McpToolCall) };
+    store.append(&[lie]).unwrap();
+    assert_eq!(compared(&store), json!({ "same": 1, "older": [], "flawed": [] }));
+    assert_eq!(token.id.to_string(), "1");
+}
+
+#[test]
+fn nothing_to_append_waits_for_nobody_and_details_have_a_last_length() {
+    let (folder, store) = store();
+    let other = database(folder.path());
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    store.append(&[]).unwrap();
+    drop(other);
+    for (length, is_whole) in [(16 * 1024, true), (16 * 1024 + 1, false)] {
+        let text = "x".repeat(length - r#"{"text":""}"#.len());
+        let details = Map::from_iter([("text".to_owned(), json!(text))]);
+        store
+            .append(&[AuditEntry { details, ..entry(Uuid::nil(), AuditEvent::PolicyBlocked) }])
+            .unwrap();
+        let rows = store.audit_rows(&AuditFilter { limit: 1, ..AuditFilter::default() }).unwrap();
+        assert_eq!(rows[0].details.len() == length, is_whole, "{length}");
+        assert_eq!(rows[0].details.contains("omitted_bytes"), !is_whole, "{length}");
+    }
+}
+
+#[test]
+fn a_hidden_trigger_is_told() {
+    let (folder, store) = log_of(1);
+    let connection = database(folder.path());
+    let statements = "CREATE TRIGGER quiet AFTER INSERT ON audit BEGIN DELETE FROM tokens; END;
+                      PRAGMA writable_schema = ON;
+                      UPDATE sqlite_schema SET name = 'sqlite_quiet', sql = replace(sql, 'quiet', 'sqlite_quiet')
+                      WHERE name = 'quiet'";
+    connection.execute_batch(statements).unwrap();
+    drop(connection);
+    let found = store.verify_audit(None).unwrap();
+    assert_eq!(found.database.schema, ["the trigger sqlite_quiet is not ours"]);
+}
+
+#[test]
+fn the_log_tells_of_a_run_how_it_began_and_how_it_first_ended() {
+    let (_folder, store) = store();
+    let run_id = Uuid::from_u128(7);
+    let recorded = || store.recorded_run(run_id).unwrap();
+    assert_eq!(recorded(), RecordedRun::default());
+    assert_eq!(recorded().evidence, RecordedEvidence::NoRun);
+    store.append(&[entry(run_id, AuditEvent::ToolStarted)]).unwrap();
+    let began = recorded();
+    assert_eq!((began.user.as_deref(), began.tool.as_deref()), (Some("ana"), Some("run_pytest")));
+    assert_eq!((began.has_end(), &began.evidence), (false, &RecordedEvidence::NoEnd));
+    for (status, sha256) in [(RunStatus::Passed, "a"), (RunStatus::Failed, "b")] {
+        let details = Map::from_iter([(EVIDENCE_SHA256.to_owned(), json!(sha256))]);
+        let outcome = AuditOutcome::Run(status);
+        let end = AuditEntry { outcome, details, ..entry(run_id, AuditEvent::ToolFinished) };
+        store.append(&[end, entry(run_id, AuditEvent::ToolStarted)]).unwrap();
+        let ended = recorded();
+        assert_eq!(ended.outcome.as_deref(), Some("PASSED"), "the first end is the run's own");
+        assert_eq!(ended.evidence, RecordedEvidence::Sha256("a".to_owned()));
+        assert!(ended.has_end() && !ended.is_removed);
+    }
+    store.append(&[entry(run_id, AuditEvent::ArtifactsRemoved)]).unwrap();
+    assert!(recorded().is_removed && recorded().has_end());
+}
+
+#[test]
+fn tokens_of_an_older_store_are_watched_from_when_it_is_opened_to_write() {
+    let (folder, store) = log_of(1);
+    let old = "INSERT INTO tokens (hash, user, role, created, revoked) VALUES
+               (randomblob(32), 'ana', 'admin', '2025-01-01T00:00:00.000000Z', NULL)";
+    database(folder.path()).execute_batch(old).unwrap();
+    store.record_older_tokens().unwrap();
+    assert_eq!(compared(&store), json!({ "same": 1, "older": [], "flawed": [] }));
+    database(folder.path()).execute_batch("UPDATE tokens SET user = 'eve'").unwrap();
+    assert_eq!(compared(&store)["flawed"][0]["flaw"], "changed");
+}
+
+#[test]
+fn a_folder_is_private_if_it_is_this_users_and_closed_to_others() {
+    let folder = tempfile::tempdir().unwrap();
+    for (mode, is_private) in
+        [(0o700, true), (0o500, true), (0o750, false), (0o710, false), (0o701, false)]
+    {
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode)).unwrap();
+        let state = FolderState::of(folder.path()).unwrap();
+        assert_eq!((state.mode, state.is_private), (mode, is_private), "{mode:o}");
+    }
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    fs::write(folder.path().join("file"), "").unwrap();
+    assert!(FolderState::of(&folder.path().join("file")).is_err());
+    if nix::unistd::geteuid().is_root() {
+        std::os::unix::fs::chown(folder.path(), Some(4321), None).unwrap();
+        let state = FolderState::of(folder.path()).unwrap();
+        assert_eq!((state.owner, state.is_private), (4321, false));
+    }
 }

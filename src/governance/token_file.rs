@@ -110,3 +110,112 @@ fn read(file: &Path) -> Result<Secret, OwnTokenError> {
         Token::parse(text.trim()).ok_or_else(|| OwnTokenError::NoToken { file: named() })?;
     Ok(Secret::from(token.reveal().to_owned()))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt as _, chown};
+
+    use super::*;
+
+    const TOKEN: &str = "qwedmcp_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+
+    fn settings(variables: &[(&str, &Path)]) -> Settings {
+        let found = |name: &str| variables.iter().find(|(known, _)| *known == name);
+        Settings::from_lookup(|name| found(name).map(|(_, value)| value.as_os_str().to_owned())).0
+    }
+
+    /// A file with this content that only its owner can read, in a folder of its own.
+    fn file(content: &[u8]) -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        fs::write(&file, content).unwrap();
+        set_mode(&file, 0o600);
+        (folder, file)
+    }
+
+    fn set_mode(file: &Path, mode: u32) {
+        fs::set_permissions(file, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn a_token_is_taken_from_one_place() {
+        let (_folder, file) = file(format!("{TOKEN}\n").as_bytes());
+        let own = |variables: &[(&str, &Path)]| own_token(&settings(variables));
+        let (name, of_file) = ("QWED_MCP_AUTH_TOKEN", ("QWED_MCP_AUTH_TOKEN_FILE", &*file));
+        let reveal = |token: Option<Secret>| token.map(|token| token.reveal().to_owned());
+        assert_eq!(reveal(own(&[]).unwrap()), None);
+        assert_eq!(reveal(own(&[of_file]).unwrap()).as_deref(), Some(TOKEN));
+        assert_eq!(reveal(own(&[(name, Path::new("x"))]).unwrap()).as_deref(), Some("x"));
+        let both = own(&[of_file, (name, Path::new("x"))]);
+        assert!(matches!(both, Err(OwnTokenError::Both)));
+    }
+
+    #[test]
+    fn a_file_that_others_can_read_or_change_is_refused() {
+        let (_folder, file) = file(TOKEN.as_bytes());
+        for mode in [0o600, 0o400, 0o640, 0o700] {
+            set_mode(&file, mode);
+            assert_eq!(read(&file).unwrap().reveal(), TOKEN, "{mode:o}");
+        }
+        for wrong in [0o604, 0o602, 0o601, 0o620, 0o660] {
+            set_mode(&file, wrong);
+            let error = read(&file).unwrap_err();
+            assert!(matches!(error, OwnTokenError::Open { mode, .. } if mode == wrong), "{error}");
+        }
+        set_mode(&file, 0o600);
+        if geteuid().is_root() {
+            chown(&file, Some(4321), None).unwrap();
+            let error = read(&file).unwrap_err();
+            assert!(matches!(error, OwnTokenError::Owner { owner: 4321, .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_token_is_refused() {
+        let padded = |before: usize| [vec![b' '; before], TOKEN.as_bytes().to_vec()].concat();
+        let most = usize::try_from(BYTES_MAX).unwrap() - TOKEN.len();
+        for (content, is_token) in [
+            (padded(most), true),
+            (padded(most + 1), false),
+            (b"".to_vec(), false),
+            (format!("{TOKEN}\n{TOKEN}").into_bytes(), false),
+            (TOKEN.as_bytes()[1..].to_vec(), false),
+            (vec![0xff; 51], false),
+        ] {
+            let (_folder, file) = file(&content);
+            let found = read(&file);
+            assert_eq!(found.is_ok(), is_token, "{} bytes", content.len());
+            assert!(found.is_ok() || matches!(found, Err(OwnTokenError::NoToken { .. })));
+        }
+        let folder = tempfile::tempdir().unwrap();
+        assert!(matches!(read(folder.path()), Err(OwnTokenError::NotAFile { .. })));
+        let missing = folder.path().join("missing");
+        assert!(matches!(read(&missing), Err(OwnTokenError::Read { .. })));
+        nix::unistd::mkfifo(&missing, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert!(matches!(read(&missing), Err(OwnTokenError::NotAFile { .. })));
+    }
+
+    #[test]
+    fn a_file_that_tests_can_read_is_refused() {
+        let (folder, file) = file(TOKEN.as_bytes());
+        let root = fs::canonicalize(folder.path()).unwrap();
+        let (elsewhere, policy) = self::file(b"");
+        for (text, is_refused) in [
+            (format!("[workspace]\nroot = {root:?}\n"), true),
+            (format!("[sandbox]\nallowed_paths = [{root:?}]\n"), true),
+            (format!("[workspace]\nroot = {:?}\n", root.join("missing")), false),
+            (String::new(), false),
+            // No test is run under it.
+            (format!("[workspace]\nroot = {root:?}\nx = 1\n"), false),
+        ] {
+            fs::write(&policy, &text).unwrap();
+            let settings =
+                settings(&[("QWED_MCP_AUTH_TOKEN_FILE", &file), ("QWED_MCP_POLICY", &policy)]);
+            let found = own_token(&settings);
+            let refused = matches!(found, Err(OwnTokenError::ReadByTests { .. }));
+            assert_eq!((refused, found.is_ok()), (is_refused, !is_refused), "{text}");
+        }
+        drop(elsewhere);
+    }
+}

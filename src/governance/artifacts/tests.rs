@@ -904,3 +904,25 @@ fn costs_of_many_runs() {
     let retained = fixture.retain(&retention, SystemTime::now());
     println!("{retained:?} in {:?}", began.elapsed());
 }
+
+#[test]
+fn evidence_is_a_plain_file_and_has_a_bound() {
+    let fixture = Fixture::new();
+    let run_id = fixture.run(Duration::ZERO, 1);
+    let evidence = fixture.path(run_id).join(EVIDENCE);
+    let set_length = |bytes| File::options().write(true).open(&evidence).unwrap().set_len(bytes);
+    let refused = || kind(&fixture.artifacts.evidence(run_id).unwrap_err());
+    set_length(16 << 20).unwrap();
+    assert_eq!(fixture.artifacts.evidence(run_id).unwrap().len(), 16 << 20);
+    for bytes in [(16 << 20) + 1, 1 << 36] {
+        set_length(bytes).unwrap();
+        assert_eq!(refused(), "io", "{bytes}");
+    }
+    fs::remove_file(&evidence).unwrap();
+    assert_eq!(refused(), "no evidence");
+    fs::create_dir(&evidence).unwrap();
+    assert_eq!(refused(), "io");
+    fs::remove_dir(&evidence).unwrap();
+    symlink("/etc/hostname", &evidence).unwrap();
+    assert_eq!(refused(), "io");
+}

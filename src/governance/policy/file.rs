@@ -191,3 +191,65 @@ impl Stamp {
         since_epoch.checked_sub(latest).is_some_and(|elapsed| elapsed >= age)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_file_that_cannot_change_unseen_is_not_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("policy.toml");
+        std::fs::write(&path, "").unwrap();
+        // It was written just now, and may be once more within the same step of the clock.
+        assert_eq!(read(&path).unwrap().stamp, None);
+
+        let at = |modified: (i64, i64), changed: (i64, i64)| Stamp {
+            device: 0,
+            inode: 0,
+            size: 0,
+            modified,
+            changed,
+        };
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(100);
+        for (stamp, is_older) in [
+            (at((90, 0), (90, 0)), true),
+            (at((98, 0), (90, 0)), true),
+            (at((98, 1), (90, 0)), false),
+            (at((90, 0), (98, 1)), false),
+            (at((90, 0), (98, 0)), true),
+            // The clock was set.
+            (at((90, 0), (101, 0)), false),
+            (at((4_000, 0), (90, 0)), false),
+        ] {
+            assert_eq!(stamp.is_older_than(Duration::from_secs(2), now), is_older, "{stamp:?}");
+        }
+    }
+
+    #[test]
+    fn of_a_file_without_end_a_policy_and_a_byte_are_read() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(64 << 20).unwrap();
+        assert_eq!(content(&file).unwrap().len(), POLICY_BYTES_MAX + 1);
+        assert_eq!(text_of(vec![b' '; POLICY_BYTES_MAX + 1]), Err(PolicyError::TooLarge));
+        assert!(text_of(vec![b' '; POLICY_BYTES_MAX]).is_ok());
+        assert_eq!(text_of(vec![0xff]), Err(PolicyError::NotUtf8));
+    }
+
+    #[test]
+    fn the_admin_is_told_where_a_file_was_looked_for() {
+        let missing = PolicyError::Unreadable(io::ErrorKind::NotFound);
+        let folder = std::env::current_dir().unwrap();
+        for (path, end) in [
+            ("~/policy.toml", "; ~ is not expanded, write the path from / on".to_owned()),
+            ("policy.toml", format!("; it was looked for in {}", folder.display())),
+            ("/policy.toml", String::new()),
+        ] {
+            assert_eq!(explained(Path::new(path), &missing), format!("{path}: {missing}{end}"));
+        }
+        for path in ["~/policy.toml", "policy.toml"] {
+            let other = PolicyError::TooLarge;
+            assert_eq!(explained(Path::new(path), &other), format!("{path}: {other}"));
+        }
+    }
+}

@@ -360,3 +360,94 @@ root = \"~/project\"
         assert_eq!(mistakes.len(), usize::from(!text.is_empty()), "{text}: {mistakes:?}");
     }
 }
+
+#[test]
+fn a_policy_that_others_can_change_or_that_lies_in_the_workspace_is_none() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let folder = TempDir::new().unwrap();
+    let path = file_path(&folder);
+    let file = PolicyFile::new(path.clone());
+    fs::write(&path, with_timeout(7)).unwrap();
+    let set_mode = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    for mode in [0o666, 0o620, 0o602] {
+        set_mode(mode);
+        assert!(matches!(timeout_of(&file), Err(PolicyError::Unprotected(_))), "{mode:o}");
+        set_mode(0o600);
+        assert_eq!(timeout_of(&file), Ok(7));
+    }
+    let root = fs::canonicalize(folder.path()).unwrap();
+    for (root, expected) in [
+        (root.clone(), Err(PolicyError::InWorkspace)),
+        (root.parent().unwrap().to_owned(), Err(PolicyError::InWorkspace)),
+        (root.join("elsewhere"), Ok(300)),
+    ] {
+        fs::write(&path, format!("[workspace]\nroot = {root:?}\n")).unwrap();
+        assert_eq!(timeout_of(&file), expected, "{}", root.display());
+    }
+}
+
+#[test]
+fn a_check_of_a_good_text_is_its_policy() {
+    let text = with_timeout(9);
+    assert_eq!(Policy::check(&text).unwrap(), Policy::parse(&text).unwrap());
+    let long = format!("#{}", "x".repeat(POLICY_BYTES_MAX - 1));
+    assert!(Policy::parse(&long).is_ok());
+    assert_eq!(Policy::parse(&(long + "x")), Err(PolicyError::TooLarge));
+}
+
+#[test]
+fn a_check_tells_what_a_call_would_meet() {
+    use super::check::PolicyCheck;
+
+    let folder = TempDir::new().unwrap();
+    let beside = TempDir::new().unwrap();
+    let path = file_path(&folder);
+    let root = fs::canonicalize(beside.path()).unwrap();
+    fs::write(root.join("file"), "").unwrap();
+    let good = format!("[tools]\nallowlist = [\"run_pytest\"]\n[workspace]\nroot = {root:?}\n");
+    let without = |line: &str| good.replace(line, "");
+    let with = |more: &str| format!("{good}{more}");
+    let allowed = |path: &str| with(&format!("[sandbox]\nallowed_paths = [\"{path}\"]\n"));
+    for (text, lets_run, expected) in [
+        (good.clone(), true, None),
+        (allowed("/usr"), true, None),
+        (without("\"run_pytest\""), false, Some("tools.allowlist is empty")),
+        (
+            good.replace("run_pytest", "get_evidence"),
+            false,
+            Some("tools.allowlist does not have run_pytest"),
+        ),
+        (with("[sandbox]\nenabled = false\n"), false, Some("sandbox.enabled is false")),
+        (with("[budget]\nattempts_max = 0\n"), false, Some("budget.attempts_max is 0")),
+        (without(&format!("root = {root:?}\n")), false, Some("workspace.root is not set")),
+        (good.replace("\"\n", "/missing\"\n"), false, Some("is not there: entity not found")),
+        (good.replace("\"\n", "/file\"\n"), false, Some("is no folder")),
+        (allowed("/proc"), false, Some("/proc is never opened to tests")),
+        (allowed("/missing"), false, Some("/missing is not there")),
+    ] {
+        fs::write(&path, &text).unwrap();
+        let check = PolicyCheck::of(&path).unwrap();
+        assert!(check.policy.is_some() && check.mistakes.is_empty(), "{text}");
+        assert_eq!(check.lets_run(), lets_run, "{text}");
+        assert_eq!(check.warnings.len(), usize::from(expected.is_some()), "{:?}", check.warnings);
+        assert!(expected.is_none_or(|expected| check.warnings[0].contains(expected)), "{text}");
+    }
+    let mistakes = |text: &str| {
+        fs::write(&path, text).unwrap();
+        let check = PolicyCheck::of(&path).unwrap();
+        assert!(check.policy.is_none() && !check.lets_run(), "{text}");
+        check.mistakes
+    };
+    assert_eq!(mistakes("x = 1\ny = 2\n").len(), 2);
+    let inside = format!("[workspace]\nroot = {:?}\n", fs::canonicalize(folder.path()).unwrap());
+    assert_eq!(mistakes(&inside), [PolicyError::InWorkspace]);
+    assert_eq!(mistakes(&" ".repeat(POLICY_BYTES_MAX + 1)), [PolicyError::TooLarge]);
+    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+    assert!(matches!(mistakes(&good)[..], [PolicyError::Unprotected(_)]));
+    assert_eq!(mistakes("x = 1\n").len(), 2, "the mistake of the text, and that of the file");
+    fs::remove_file(&path).unwrap();
+    let unreadable = PolicyCheck::of(&path).unwrap_err().to_string();
+    assert!(unreadable.starts_with(path.to_str().unwrap()), "{unreadable}");
+    assert!(PolicyCheck::of(folder.path()).is_err(), "a folder");
+}
