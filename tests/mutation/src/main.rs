@@ -174,20 +174,21 @@ impl Finder<'_> {
             self.negate(span, &format!("not ({shown})"));
         }
         let receiver = self.raw(call.receiver.span());
-        let from_dot = |other: &str| {
-            let (start, end) = (call.method.span().byte_range(), span.byte_range().end);
-            format!("{receiver}.{other}{}", &self.text[start.end..end])
-        };
+        let from_dot = |other: &str| format!("{receiver}.{other}");
         if let Some((_, other)) = SWAPS.iter().find(|(known, _)| *known == name) {
-            self.replace(span, &format!("{shown} -> {other}"), &from_dot(other));
+            let rest = &self.text[call.method.span().byte_range().end..span.byte_range().end];
+            self.replace(
+                span,
+                &format!("{shown} -> {other}"),
+                &from_dot(&format!("{other}{rest}")),
+            );
         }
-        match (name.as_str(), call.args.len()) {
-            ("filter" | "take_while", 1) => {
-                let other = format!("{receiver}.{name}(|_| true)");
-                self.replace(span, &format!("{shown} -> everything"), &other);
+        match (name.as_str(), call.args.first()) {
+            ("filter" | "take_while", Some(Expr::Closure(closure))) => {
+                self.always(closure.body.span(), &format!("{shown} -> everything"));
             }
-            ("take", 1) => {
-                let other = format!("{receiver}.take(usize::MAX.try_into().unwrap())");
+            ("take", Some(_)) => {
+                let other = from_dot("take(usize::MAX.try_into().unwrap())");
                 self.replace(span, &format!("{shown} -> without end"), &other);
             }
             _ => {}
