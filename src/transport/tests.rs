@@ -199,8 +199,13 @@ async fn an_output_that_is_closed_is_told_and_one_that_is_finished_stays_so() {
     open.send(reply(1)).await.unwrap();
     assert!(!events.output_closed.is_cancelled());
     events.finish_output().await;
-    assert!(open.send(reply(2)).now_or_never().is_none_or(|sent| sent.is_err()), "it is finished");
-    drop(open);
+    let late = tokio::spawn(open.send(reply(2)));
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!late.is_finished(), "nothing begins after it");
+    late.abort();
+    drop((late.await, open));
     assert_eq!(written(theirs).await, [(json!(1), Value::Null)]);
 
     let (mut closed, theirs, events) = transport(input.as_bytes(), OUTPUT_BYTES);
@@ -208,4 +213,54 @@ async fn an_output_that_is_closed_is_told_and_one_that_is_finished_stays_so() {
     drop(theirs);
     assert!(closed.send(reply(1)).await.is_err());
     assert!(events.output_closed.is_cancelled());
+}
+
+#[tokio::test]
+async fn an_answered_request_keeps_its_id_until_its_handler_has_ended() {
+    let ping = line(1, "ping", &json!({}));
+    let input = ping.repeat(3);
+    let (mut transport, theirs, _) = transport(input.as_bytes(), OUTPUT_BYTES);
+    let first = transport.receive().now_or_never().unwrap();
+    transport.send(reply(1)).await.unwrap();
+    let second = transport.receive();
+    // The second is refused, and the third is the next that arrives.
+    let second = second.now_or_never().unwrap();
+    assert!(second.is_none(), "both have the id of the first: {second:?}");
+    drop((first, transport));
+    let codes: Vec<_> = written(theirs).await.into_iter().map(|(_, code)| code).collect();
+    assert_eq!(codes, [Value::Null, json!(-32600), json!(-32600)]);
+}
+
+#[tokio::test]
+async fn what_is_queued_is_bounded_and_goes_out_at_the_end() {
+    let input = [1, 2].map(|id| line(id, "ping", &json!({}))).concat();
+    let (mut transport, mut theirs, events) = transport(input.as_bytes(), 16);
+    while transport.receive().await.is_some() {}
+    let large = rmcp::ErrorData::internal_error("x".repeat(100_000), None);
+    let large = JsonRpcMessage::error(large, Some(RequestId::Number(1)));
+    assert!(transport.send(large).now_or_never().is_none(), "queued, and nobody reads");
+    assert!(transport.send(reply(2)).now_or_never().is_none(), "it waits for room");
+    // What waits is not queued yet: it can still be unwanted.
+    events.abandoned.cancel();
+    let client = tokio::spawn(async move {
+        let mut text = String::new();
+        theirs.read_to_string(&mut text).await.unwrap();
+        text
+    });
+    transport.close().await.unwrap();
+    drop(transport);
+    let text = client.await.unwrap();
+    assert_eq!((text.lines().count(), text.len() > 100_000), (1, true));
+}
+
+#[tokio::test]
+async fn a_message_that_is_sent_is_out_of_every_buffer() {
+    let input = line(1, "ping", &json!({}));
+    let (ours, mut theirs) = tokio::io::duplex(OUTPUT_BYTES);
+    let events = ConnectionEvents::default();
+    let buffered = tokio::io::BufWriter::with_capacity(OUTPUT_BYTES, ours);
+    let mut transport = StdioTransport::new(input.as_bytes(), buffered, &events);
+    while transport.receive().await.is_some() {}
+    transport.send(reply(1)).await.unwrap();
+    assert!(matches!(theirs.read_u8().now_or_never(), Some(Ok(b'{'))));
 }

@@ -450,4 +450,6 @@ fn a_check_tells_what_a_call_would_meet() {
     let unreadable = PolicyCheck::of(&path).unwrap_err().to_string();
     assert!(unreadable.starts_with(path.to_str().unwrap()), "{unreadable}");
     assert!(PolicyCheck::of(folder.path()).is_err(), "a folder");
+    let relative = PolicyCheck::of("examples/policy.toml".as_ref()).unwrap();
+    assert!(relative.warnings[0].starts_with("the path is relative"), "{:?}", relative.warnings);
 }

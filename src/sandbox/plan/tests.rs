@@ -110,6 +110,7 @@ fn the_folder_of_a_project_is_apart_from_all_that_is_readable() {
         plan.readable = vec!["/data/in/it".into(), "/usr".into()];
         plan.folders = vec!["/through".into()];
         plan.links = vec![("/links/one".into(), "/usr".into())];
+        plan.scratch = "/tmp".into();
         plan.for_project(ArtifactFolder { path: folder.into(), bytes_max, inodes_max: 9 })
     };
     for folder in [
