@@ -146,10 +146,7 @@ impl Obstacle {
 
     /// Returns whether the obstacle is a setting, which is in the way of every tier.
     pub(super) fn is_of_settings(&self) -> bool {
-        match self {
-            Self::Plan(_) | Self::TemporaryFolder(_) => true,
-            Self::Landlock { .. } | Self::Launch(_) | Self::Escaped(_) | Self::NotTried(_) => false,
-        }
+        matches!(self, Self::Plan(_) | Self::TemporaryFolder(_))
     }
 
     /// Returns whether some kernels and containers are known to lack this. Everything else is a

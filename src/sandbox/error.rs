@@ -157,36 +157,17 @@ impl LaunchError {
     /// Returns whether this kernel or container has no namespaces, or does not let this user mount
     /// anything in them: known reasons to have less than tier 3. All other errors are faults.
     pub(crate) fn is_without_namespaces(&self) -> bool {
-        match self {
-            Self::CreateNamespaces(error)
-            | Self::MapIdentity(error)
-            | Self::NameHost(error)
-            | Self::IsolateMounts(error)
-            | Self::MountTemporary { error, .. }
-            | Self::EnterRoot(error) => error.is_refusal(),
-            Self::UnsupportedSystem
-            | Self::PrepareProcess(_)
-            | Self::CreateScratch(_)
-            | Self::StoreScript(_)
-            | Self::StartLauncher(_)
-            | Self::StartInit(_)
-            | Self::LauncherEnded
-            | Self::MountReadable { .. }
-            | Self::LayOutRoot { .. }
-            | Self::OpenProgram(_)
-            | Self::ReserveDescriptor(_)
-            | Self::EnterScratch(_)
-            | Self::DropIdentity(_)
-            | Self::LimitResources(_)
-            | Self::WatchMemory(_)
-            | Self::JoinControlGroup(_)
-            | Self::DropCapabilities(_)
-            | Self::ForbidPrivileges(_)
-            | Self::RestrictFiles(_)
-            | Self::RestrictSignals(_)
-            | Self::FilterCalls(_)
-            | Self::Execute(_) => false,
-        }
+        // Every other step can fail for faults only, and so can one that is new here.
+        let (Self::CreateNamespaces(error)
+        | Self::MapIdentity(error)
+        | Self::NameHost(error)
+        | Self::IsolateMounts(error)
+        | Self::MountTemporary { error, .. }
+        | Self::EnterRoot(error)) = self
+        else {
+            return false;
+        };
+        error.is_refusal()
     }
 
     /// Returns the layer that is missing.
