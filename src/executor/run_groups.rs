@@ -47,9 +47,9 @@ const PAUSE: Duration = Duration::from_secs(60);
 /// The control groups of a server's runs.
 #[derive(Debug, Default)]
 pub(super) struct RunGroups {
-    /// Of one search, whoever waits for it and however often that is given up.
-    found: Arc<OnceLock<Result<Place, String>>>,
-    /// Until when none is made, and why.
+    /// The result of one search, whoever waits for it and however often that is given up.
+    found: Arc<OnceLock<Result<ControlGroups, String>>>,
+    /// The end of a pause in which none is made, and the reason for it.
     paused: Mutex<Option<(Instant, String)>>,
     /// Those whose processes are about to end.
     ending: Mutex<Vec<ControlGroup>>,
@@ -66,7 +66,7 @@ impl RunGroups {
         groups
     }
 
-    /// Looks for a place for them, once. To be called before anything is started for a run.
+    /// Looks for a place for them, once: up to two seconds. To be called before anything is started for a run.
     pub(super) async fn find(&self) {
         if self.found.get().is_some() {
             return;
@@ -74,7 +74,7 @@ impl RunGroups {
         let found = Arc::clone(&self.found);
         // A second search beside the first one waits for that.
         let search = spawn_blocking(move || {
-            found.get_or_init(Place::find);
+            found.get_or_init(|| ControlGroups::find().map_err(|reason| reason.to_string()));
         });
         // Where it panics, nothing is found, and `describe` says so.
         let _ = search.await;
@@ -86,7 +86,7 @@ impl RunGroups {
             return Err(reason.clone());
         }
         match self.found.get() {
-            Some(Ok(place)) => place.describe(),
+            Some(Ok(groups)) => describe(groups),
             Some(Err(reason)) => Err(reason.clone()),
             None => Err("the search for them stopped unexpectedly".to_owned()),
         }
@@ -94,8 +94,8 @@ impl RunGroups {
 
     /// Returns the group to make for a run under `plan`, if one is of use to it.
     pub(super) fn order(&self, plan: &Plan) -> Option<GroupOrder> {
-        let place = self.found.get()?.as_ref().ok()?;
-        if self.paused().is_some() { None } else { place.order(plan) }
+        let groups = self.found.get()?.as_ref().ok()?;
+        if self.paused().is_some() { None } else { order(groups, plan) }
     }
 
     /// Makes no group for a while, because one could not be used.
@@ -146,7 +146,7 @@ impl RunGroups {
     /// has ended.
     pub(super) fn close(&self) {
         self.remove_ended();
-        if let Some(Ok(Place(groups))) = self.found.get() {
+        if let Some(Ok(groups)) = self.found.get() {
             groups.give_back();
         }
     }
@@ -160,37 +160,24 @@ impl RunGroups {
     }
 }
 
-/// The place where the groups are made.
-#[derive(Debug)]
-struct Place(ControlGroups);
-
-impl Place {
-    /// Takes up to two seconds, and blocks.
-    fn find() -> Result<Self, String> {
-        ControlGroups::find().map(Self).map_err(|reason| reason.to_string())
+fn describe(groups: &ControlGroups) -> Result<String, String> {
+    if groups.controls().memory {
+        return Ok(groups.controls().to_string());
     }
+    Err(format!("those below {} bound no memory", groups.path().display()))
+}
 
-    fn describe(&self) -> Result<String, String> {
-        let Self(groups) = self;
-        if groups.controls().memory {
-            return Ok(groups.controls().to_string());
-        }
-        Err(format!("those below {} bound no memory", groups.path().display()))
-    }
-
-    /// Returns the order for the group of a run. A group takes milliseconds to enter, so it has to
-    /// be worth that: it bounds memory, or nothing else ends the run at once.
-    fn order(&self, plan: &Plan) -> Option<GroupOrder> {
-        let Self(groups) = self;
-        let ends_at_once =
-            plan.tier == Tier::T3 || plan.is_one_process() || plan.landlock_abi >= SIGNAL_SCOPE_ABI;
-        if plan.tier > Tier::Off && groups.controls().memory {
-            Some(groups.order(&limits(plan)))
-        } else if ends_at_once {
-            None
-        } else {
-            Some(groups.order(&GroupLimits::default()))
-        }
+/// Returns the order for the group of a run. A group takes milliseconds to enter, so it has to be
+/// worth that: it bounds memory, or nothing else ends the run at once.
+fn order(groups: &ControlGroups, plan: &Plan) -> Option<GroupOrder> {
+    let ends_at_once =
+        plan.tier == Tier::T3 || plan.is_one_process() || plan.landlock_abi >= SIGNAL_SCOPE_ABI;
+    if plan.tier > Tier::Off && groups.controls().memory {
+        Some(groups.order(&limits(plan)))
+    } else if ends_at_once {
+        None
+    } else {
+        Some(groups.order(&GroupLimits::default()))
     }
 }
 
