@@ -126,8 +126,7 @@ impl Folder {
         self.open_file(name, Stat::is_plain_file)
     }
 
-    /// Opens a regular file in this folder to read it, also one that has other names; everything else
-    /// is an invalid input.
+    /// Opens a regular file in this folder to read it, also one that has other names.
     #[cfg_attr(
         any(not(target_os = "linux"), qwed_portable),
         expect(dead_code, reason = "only Linux's runs have a file system that is copied from")
@@ -212,8 +211,7 @@ impl Folder {
 
     /// Locks the folder, if nobody else has. The lock is given back when the file is closed.
     pub(crate) fn try_lock(&self) -> Result<File, TryLockError> {
-        let folder = self.folder(OsStr::new(".")).map_err(TryLockError::Error)?;
-        let folder = File::from(folder);
+        let folder = File::from(self.folder(OsStr::new(".")).map_err(TryLockError::Error)?);
         folder.try_lock()?;
         Ok(folder)
     }

@@ -150,7 +150,7 @@ impl Obstacle {
     }
 
     /// Returns whether some kernels and containers are known to lack this. Everything else is a
-    /// fault, and nobody should have less by it without hearing of it.
+    /// fault, and no admin should have less by it without being informed.
     pub(crate) fn is_expected(&self) -> bool {
         match self {
             Self::Launch(error) => error.is_without_namespaces(),

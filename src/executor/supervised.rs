@@ -155,7 +155,7 @@ pub(super) async fn outlast(
     drop(listed);
 }
 
-/// Lets a supervisor go on that somebody has stopped.
+/// Continues a supervisor that was stopped.
 fn go_on(supervisor: Option<u32>) {
     if let Some(pid) = supervisor.and_then(|pid| i32::try_from(pid).ok()) {
         let _ = nix::sys::signal::kill(Pid::from_raw(pid), Signal::SIGCONT);

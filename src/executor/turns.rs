@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
-/// So many runs at once; the others wait, and who came first is first.
+/// A queue that lets so many runs go on at once; the others wait, first come, first served.
 #[derive(Debug)]
 pub(crate) struct Turns {
     places: Semaphore,
@@ -28,7 +28,7 @@ impl Turns {
         self.places.try_acquire().ok().map(|place| Turn { _place: place })
     }
 
-    /// Waits for a turn; none if `cancel` is cancelled before. `waits` is set as long as this goes on,
+    /// Waits for a turn; `None` if `cancel` is cancelled before. `waits` is set as long as this goes on,
     /// and not when it is given up either.
     pub(crate) async fn take(
         &self,
@@ -44,7 +44,7 @@ impl Turns {
     }
 }
 
-/// Says that somebody waits, until it is dropped.
+/// Marks a call as waiting, until it is dropped.
 struct Waiting<'a>(&'a AtomicBool);
 
 impl<'a> Waiting<'a> {

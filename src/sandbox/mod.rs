@@ -22,7 +22,7 @@ mod init;
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 mod launcher;
 mod links;
-// All that the rest of the program takes from Linux is in here; elsewhere `portable` stands in for it.
+// The interface to Linux of all the rest; on other systems `portable` stands in for it.
 #[cfg_attr(not(all(target_os = "linux", not(qwed_portable))), path = "portable.rs")]
 mod linux;
 mod order;
@@ -57,5 +57,5 @@ pub fn process_of_a_run() -> Option<ExitCode> {
     }
 }
 
-/// The user and group `nobody`, which own nothing: as whom the scripts of a server run that is root.
+/// The user and group `nobody`, which own nothing. Scripts of a server that is root run as them.
 pub(crate) const NOBODY: u32 = 65534;

@@ -52,7 +52,7 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Outbox<W> {
     }
 
     /// Writes one message as a line, unless `is_wanted` says when it is its turn that nobody wants it
-    /// any more. It is out when this comes back.
+    /// any more. It is out when this returns.
     pub(super) async fn write(
         &self,
         message: &ServerJsonRpcMessage,

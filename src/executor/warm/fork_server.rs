@@ -207,8 +207,8 @@ impl ForkServer {
         &self.package_folders
     }
 
-    /// Asks for a child with these descriptors. What comes back gives its exit code, once, or an
-    /// error if the fork server dies before.
+    /// Asks for a child with these descriptors. The receiver gets its exit code, once, or an error if
+    /// the fork server dies before.
     pub(super) async fn fork(
         &self,
         descriptors: [OwnedFd; 4],
@@ -305,7 +305,7 @@ async fn log_output(log: impl AsyncRead + Unpin) {
     }
 }
 
-/// Reads which children have ended, until the fork server has. Then nobody waits any more.
+/// Reads the exit notices of children until the fork server has ended; then all waits are over.
 async fn read_exit_notices(requests: Arc<UnixStream>, running: Running) {
     let mut unread = Vec::new();
     loop {

@@ -32,8 +32,7 @@ pub(crate) const WATCH_INTERVAL: Duration = Duration::from_millis(25);
 /// The shortest interval between two looks, where little is left.
 const WATCH_INTERVAL_MIN: Duration = Duration::from_millis(2);
 
-/// The fastest rate at which the processes on one processor can take memory, in bytes a second: the
-/// next look comes before the rest can be gone.
+/// The fastest growth on one processor, in bytes a second: a look comes before the rest is gone.
 const GROWTH_RATE: u64 = 2 << 30;
 
 /// By how many times the resident pages of all processes may pass the limit where they share them.
@@ -49,8 +48,8 @@ const MAPPING_BYTES: u64 = 512;
 /// The most mappings that a process may have. Python with large libraries has some hundreds.
 const MAPPINGS_MAX: u64 = 16 * 1024;
 
-/// The interval at which the mappings of a process are counted, and the bytes of their list that
-/// are read in one look: a hundred for each mapping.
+/// The interval of counts of a process's mappings, and the bytes of their list that are read in one
+/// look: a hundred for each mapping.
 const MAPPINGS_INTERVAL: Duration = Duration::from_millis(100);
 const MAPPINGS_BYTES_MAX: usize = 1024 * 1024;
 
@@ -61,15 +60,13 @@ const DESCRIPTOR_BYTES_MIN: u64 = 212_992;
 /// The descriptors of a process that are free.
 const DESCRIPTORS_FREE: u64 = 8;
 
-/// The most looks in a row that may find that a process ended meanwhile, or has nothing to read:
-/// it, or others, may have been overlooked.
+/// The most looks in a row at which a process ended or could not be read, so that some may be missed.
 const INCOMPLETE_MAX: u32 = 40;
 
-/// The interval at which all processes of the machine are searched, where threads end while they
-/// are listed.
+/// The interval of searches of the whole machine, where threads end while they are listed.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The most processes in one exact count, those included that are forked meanwhile.
+/// The most processes in one exact count, with those that are forked meanwhile.
 const COUNTED_MAX: usize = 512;
 
 /// The result of a look.

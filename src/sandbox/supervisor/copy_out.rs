@@ -23,7 +23,7 @@ pub(super) struct CopyOut {
 }
 
 impl CopyOut {
-    /// Opens the folder of the machine, while it can be. None where the run writes to it itself, or
+    /// Opens the folder of the machine, while it can be. `None` where the run writes to it itself, or
     /// leaves nothing.
     pub(super) fn prepare(order: &Order) -> io::Result<Option<Self>> {
         let Some(ArtifactFolder { path, bytes_max, .. }) = &order.plan.artifacts else {
@@ -36,8 +36,8 @@ impl CopyOut {
         Ok(Some(Self { target: open(path)?, source, bytes_max }))
     }
 
-    /// Copies what is there: best effort, because a run has ended however it ended. A file with
-    /// holes says that it has more than it takes; what would be more than may be left is left out.
+    /// Copies the artifacts: best effort, because a run has ended however it ended. A file with holes
+    /// claims more bytes than it takes; a file that exceeds the rest of the bound is left out.
     pub(super) fn copy(&self) {
         let mut bytes_left = self.bytes_max;
         let _ = open(&self.source)

@@ -194,7 +194,7 @@ impl Starting {
         group.map_or(Ok(()), |group| group.add(self.process.0)).map_err(not_joined)
     }
 
-    /// Sends a launcher its order, and comes back when it has become Python.
+    /// Sends a launcher its order, and returns when it has become Python.
     fn become_python(mut self, message: &[u8]) -> Result<Pid, LaunchError> {
         // If this fails the launcher has ended, and says below why.
         let _ = self.socket.write_all(message);

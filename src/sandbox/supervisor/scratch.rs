@@ -1,7 +1,7 @@
-//! The scratch folder of a run that has no file tree of its own, and what is left of others.
+//! The scratch folder of a run that has no file tree of its own, and the sweep of abandoned ones.
 //!
-//! Who has a folder holds a lock on it (`flock(2)`) as long as it lives. A folder that nobody has
-//! locked is one that somebody was killed over, and may be removed by anybody who may.
+//! The owner of a folder holds a lock on it (`flock(2)`) as long as it lives. A folder without a lock
+//! is one whose owner was killed, and may be removed by any process that has the rights to.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata, TryLockError};
