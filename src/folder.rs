@@ -388,7 +388,7 @@ impl Folder {
         }
     }
 
-    /// Opens a folder in this one whose owner may have closed it for himself; none if it is gone.
+    /// Opens a folder in this one whose owner may have closed it for himself; `None` if it is gone.
     fn folder_to_empty(&self, name: &OsStr) -> io::Result<Option<Self>> {
         // To change a mode costs a disk as much as to remove a name.
         if !self.stat(name).is_ok_and(|stat| stat.is_owners) {

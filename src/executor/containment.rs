@@ -190,8 +190,8 @@ impl Containment {
         if tier == Tier::Off {
             return Ok(contained);
         }
-        // What is installed says nothing about the sandbox, and is not to be held by one that is yet
-        // to be tried.
+        // Installed packages prove nothing about the sandbox, and must not run in one that is not
+        // tried yet.
         let mut isolated = contained.clone();
         isolated.plan.is_isolated = true;
         let canary = Canary::new(&contained.plan.program)?;

@@ -52,7 +52,7 @@ pub(crate) struct Diagnosis {
     pub(crate) interpreter: Result<(PathBuf, String), FindError>,
     /// The reasons why scripts can read the home folder, if they can.
     pub(crate) exposures: Vec<HomeExposure>,
-    /// The distributions that scripts can import, with their versions; None is one that they
+    /// The distributions that scripts can import, with their versions; `None` for one that they
     /// cannot.
     pub(crate) packages: BTreeMap<String, Option<String>>,
     /// The tier that scripts get.
@@ -165,7 +165,7 @@ impl OneShotExecutor {
     }
 
     /// Asks from inside for modules and what brought them: the module, the distribution, and its
-    /// version; None if it cannot be imported.
+    /// version; `None` if it cannot be imported.
     async fn ask_for_packages(&self, contained: &Contained, names: &Value) -> Vec<FoundPackage> {
         if !self.may_look_inside(contained) {
             return Vec::new();

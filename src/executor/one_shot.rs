@@ -172,7 +172,7 @@ impl OneShotExecutor {
                 drop(listed);
                 self.clear_up().await;
                 if let Some(group) = &group {
-                    self.groups.remove_left(group);
+                    self.groups.remove_orphaned(group);
                 }
                 return Err(RunError::SupervisorDied);
             }

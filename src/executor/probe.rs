@@ -71,7 +71,7 @@ struct Answer {
     executable: PathBuf,
     version_info: (u32, u32),
     version: String,
-    /// [`BOOTSTRAP`] and [`FORK_SERVER`], marshalled; none where the version is too old.
+    /// [`BOOTSTRAP`] and [`FORK_SERVER`], marshalled; `None` where the version is too old.
     codes: Vec<String>,
     loader: Option<PathBuf>,
     own: Vec<PathBuf>,

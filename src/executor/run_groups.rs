@@ -135,8 +135,8 @@ impl RunGroups {
     }
 
     /// Ends and removes the group of a run whose supervisor was killed.
-    pub(super) fn remove_left(self: &Arc<Self>, order: &GroupOrder) {
-        if let Some(group) = ControlGroup::left(order) {
+    pub(super) fn remove_orphaned(self: &Arc<Self>, order: &GroupOrder) {
+        if let Some(group) = ControlGroup::orphaned(order) {
             let _ = group.kill();
             self.remove_soon(group);
         }

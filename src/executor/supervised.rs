@@ -101,7 +101,7 @@ impl Supervised {
         if cause != Cause::Reported && !self.is_reported_in_time().await {
             return End::Unended;
         }
-        // What is no report is what it had said when it was killed.
+        // Half a report is one that it was killed over.
         let Ok(report) = serde_json::from_slice(&self.report) else { return End::SupervisorDied };
         let drain = async { tokio::join!(self.stdout.read(), self.stderr.read()) };
         // What holds the output open longer than this is no process of the run.

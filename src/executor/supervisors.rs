@@ -49,7 +49,7 @@ impl Supervisors {
         }
     }
 
-    /// Comes back when a supervisor has ended.
+    /// Returns when a supervisor has ended.
     pub(super) async fn wait_for_end_of(&self, supervisor: Option<u32>) {
         while supervisor.is_some_and(|pid| self.lock().contains(&pid)) {
             tokio::time::sleep(END_INTERVAL).await;

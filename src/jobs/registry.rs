@@ -154,7 +154,7 @@ impl JobRegistry {
         self.shared.lock().is_empty()
     }
 
-    /// Cancels all jobs, and comes back when their processes are dead.
+    /// Cancels all jobs, and returns when their processes are dead.
     pub(crate) async fn shut_down(&self) {
         self.shared.stop.cancel();
         self.shared.tasks.close();

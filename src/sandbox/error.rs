@@ -15,7 +15,7 @@ pub(crate) struct OsError(i32);
 
 impl From<io::Error> for OsError {
     fn from(error: io::Error) -> Self {
-        // What is no error of the system is one of input and output here.
+        // Errors that are not the system's count as input and output errors here.
         Self(error.raw_os_error().unwrap_or(nix::libc::EIO))
     }
 }

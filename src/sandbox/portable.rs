@@ -67,7 +67,7 @@ impl ControlGroups {
 pub(crate) struct ControlGroup(Infallible);
 
 impl ControlGroup {
-    pub(crate) fn left(_order: &GroupOrder) -> Option<Self> {
+    pub(crate) fn orphaned(_order: &GroupOrder) -> Option<Self> {
         None
     }
 

@@ -45,7 +45,7 @@ struct Entry {
 
 /// The subject of a message to the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum About {
+pub(super) enum Subject {
     /// A reply to a request; without a number if the request was cancelled and is no longer there.
     Reply { id: RequestId, number: Option<u64> },
     /// Progress of a request that is still running.
@@ -104,31 +104,31 @@ impl InFlight {
 
     /// Returns the subject of `message`. To be called when the message is made: later another
     /// request may have the same id.
-    pub(super) fn about(&self, message: &ServerJsonRpcMessage) -> About {
+    pub(super) fn subject(&self, message: &ServerJsonRpcMessage) -> Subject {
         let id = match message {
             JsonRpcMessage::Response(response) => Some(&response.id),
             JsonRpcMessage::Error(error) => error.id.as_ref(),
             JsonRpcMessage::Notification(message) => {
                 let ServerNotification::ProgressNotification(progress) = &message.notification
                 else {
-                    return About::Nothing;
+                    return Subject::Nothing;
                 };
-                return About::Progress(progress.params.progress_token.clone());
+                return Subject::Progress(progress.params.progress_token.clone());
             }
             JsonRpcMessage::Request(_) => None,
         };
-        let Some(id) = id else { return About::Nothing };
+        let Some(id) = id else { return Subject::Nothing };
         let number = self.lock().by_id.get(id).map(|entry| entry.number);
-        About::Reply { id: id.clone(), number }
+        Subject::Reply { id: id.clone(), number }
     }
 
     /// Returns whether the client still wants the message that is about to be sent. The id of a
     /// request is free from here on: the client can use it again before the server knows that the
     /// reply is written.
-    pub(super) fn wants(&self, about: &About) -> bool {
+    pub(super) fn wants(&self, subject: &Subject) -> bool {
         let mut requests = self.lock();
-        match about {
-            About::Reply { id, number } => {
+        match subject {
+            Subject::Reply { id, number } => {
                 let entry = requests.by_id.get(id);
                 let is_wanted =
                     entry.is_some_and(|entry| Some(entry.number) == *number && !entry.is_answered);
@@ -137,11 +137,11 @@ impl InFlight {
                 }
                 is_wanted
             }
-            About::Progress(token) => requests
+            Subject::Progress(token) => requests
                 .by_id
                 .values()
                 .any(|entry| !entry.is_answered && entry.progress.as_ref() == Some(token)),
-            About::Nothing => true,
+            Subject::Nothing => true,
         }
     }
 
@@ -191,14 +191,14 @@ mod tests {
         in_flight.admit(&id(number), bytes, None)
     }
 
-    fn reply(in_flight: &InFlight, number: i64) -> About {
-        in_flight.about(&JsonRpcMessage::response(ServerResult::empty(()), id(number)))
+    fn reply(in_flight: &InFlight, number: i64) -> Subject {
+        in_flight.subject(&JsonRpcMessage::response(ServerResult::empty(()), id(number)))
     }
 
-    fn progress(in_flight: &InFlight, number: i64) -> About {
+    fn progress(in_flight: &InFlight, number: i64) -> Subject {
         let params = ProgressNotificationParam::new(ProgressToken(id(number)), 1.0);
         let notification = ProgressNotification::new(params);
-        in_flight.about(&JsonRpcMessage::notification(notification.into()))
+        in_flight.subject(&JsonRpcMessage::notification(notification.into()))
     }
 
     #[test]

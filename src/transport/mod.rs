@@ -189,9 +189,9 @@ where
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         let outbox = self.outbox.clone();
         let in_flight = self.in_flight.clone();
-        let about = in_flight.about(&message);
+        let subject = in_flight.subject(&message);
         let abandoned = self.abandoned.clone();
-        let is_wanted = move || !abandoned.is_cancelled() && in_flight.wants(&about);
+        let is_wanted = move || !abandoned.is_cancelled() && in_flight.wants(&subject);
         async move { outbox.write(&message, is_wanted).await }
     }
 

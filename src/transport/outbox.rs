@@ -75,7 +75,7 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Outbox<W> {
         }
     }
 
-    /// Comes back when everything that was written is out.
+    /// Returns when everything that was written is out.
     pub(super) async fn flush(&self) -> io::Result<()> {
         self.sink.lock().await.flush().await
     }

@@ -48,7 +48,7 @@ struct Demand {
 }
 
 impl Demand {
-    /// Comes back when a spare is worth making.
+    /// Returns when a spare is worth making.
     async fn wait(&self) {
         let wanted = async {
             loop {

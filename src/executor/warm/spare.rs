@@ -66,7 +66,7 @@ impl Spare {
         let (stderr, stderr_end) = output()?;
         let (control, control_end) = pair()?;
         let (lifeline, lifeline_end) = pair()?;
-        // The kernel tells who has written: by the numbers that this process knows them by.
+        // The kernel names the writers: by the numbers that this process knows them by.
         for socket in [&control, &lifeline] {
             setsockopt(socket, sockopt::PassCred, &true)?;
         }
@@ -226,9 +226,9 @@ async fn has_too_much_memory(mut watch: MemoryWatch, python: Pid, init: Option<P
 /// The reason why the server stopped following a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cause {
-    /// The script has ended, and said how.
+    /// The script has ended, with the exit code that it reported.
     Finished(i32),
-    /// The process has ended, and the fork server said how.
+    /// The process has ended, with the exit code that the fork server reported.
     Ended(i32),
     /// The fork server has ended.
     Lost,

@@ -21,8 +21,8 @@ pub(super) struct SpareGroup {
 }
 
 impl SpareGroup {
-    /// Makes a group for the child `python`, and moves it there; none where runs have none. An error
-    /// is that there is no such child any more.
+    /// Makes a group for the child `python`, and moves it there; `None` where runs have none. An error
+    /// says that there is no such child any more.
     pub(super) async fn enter(
         groups: &Arc<RunGroups>,
         plan: &Plan,

@@ -114,7 +114,7 @@ struct Seen {
 
 /// The memory of one process.
 #[derive(Debug, Clone, Copy, Default)]
-struct About {
+struct Usage {
     /// Its pages, those that are swapped out included.
     resident_bytes: u64,
     /// The kernel's memory for the process.
@@ -237,17 +237,17 @@ impl MemoryWatch {
             // It may just have ended.
             match stats.remove(&pid).or_else(|| self.table.stat(pid)) {
                 Some(stat) => {
-                    let about = self.about(pid, stat.is_headless);
-                    found.push((pid, stat, about.or_else(|| self.nothing(pid, &stat))));
+                    let usage = self.usage(pid, stat.is_headless);
+                    found.push((pid, stat, usage.or_else(|| self.usage_at_end(pid, &stat))));
                 }
                 None => sum.is_complete = false,
             }
         }
         let present: HashSet<Pid> = found.iter().map(|(pid, ..)| *pid).collect();
-        for (pid, stat, about) in found {
+        for (pid, stat, usage) in found {
             // A process that cannot be read is not watched, whatever it has.
-            sum.is_complete &= about.is_some();
-            let about = about.unwrap_or_default();
+            sum.is_complete &= usage.is_some();
+            let usage = usage.unwrap_or_default();
             let known = before.get(&pid).filter(|known| known.started == stat.started);
             // What a parent has taken is noted with the parent, as long as that is there.
             let parent = before.get(&stat.parent);
@@ -256,12 +256,12 @@ impl MemoryWatch {
             let taken = match known {
                 Some(known) => {
                     let faults = stat.faults.saturating_sub(known.faults);
-                    let grown = about.resident_bytes.saturating_sub(known.resident_bytes);
+                    let grown = usage.resident_bytes.saturating_sub(known.resident_bytes);
                     faults.saturating_mul(self.page_bytes).max(grown)
                 }
                 None if has_parent || pid == python => stat.faults.saturating_mul(self.page_bytes),
                 // A process that came out of nowhere may have pages of one that nobody ever saw.
-                None => about.resident_bytes,
+                None => usage.resident_bytes,
             };
             self.allocated_bytes = self.allocated_bytes.saturating_add(taken);
             // A fork has the mappings of its parent.
@@ -270,12 +270,12 @@ impl MemoryWatch {
                 started: stat.started,
                 faults: stat.faults,
                 is_headless: stat.is_headless,
-                resident_bytes: about.resident_bytes,
+                resident_bytes: usage.resident_bytes,
                 mappings: like.map_or(0, |like| like.mappings),
                 mappings_counted: like.and_then(|like| like.mappings_counted),
             };
-            sum.resident_bytes += about.resident_bytes;
-            sum.kernel_bytes += about.kernel_bytes;
+            sum.resident_bytes += usage.resident_bytes;
+            sum.kernel_bytes += usage.kernel_bytes;
             self.seen.insert(pid, seen);
             if let Some(counting) = &mut self.counting
                 && counting.known.insert(pid)
@@ -294,7 +294,7 @@ impl MemoryWatch {
 
     /// Returns the memory of one process: its pages, and the kernel's for it. `None` if it has
     /// ended.
-    fn about(&self, pid: Pid, is_headless: bool) -> Option<About> {
+    fn usage(&self, pid: Pid, is_headless: bool) -> Option<Usage> {
         self.of_a_thread(pid, is_headless, |folder| {
             let status = self.table.read(&format!("{folder}/status")).ok()?;
             let resident =
@@ -302,15 +302,15 @@ impl MemoryWatch {
             let tables = kibibytes(&status, "VmPTE:").unwrap_or(0);
             let descriptors = self.table.descriptors(folder).ok()?;
             let held = descriptors.saturating_sub(DESCRIPTORS_FREE) * self.descriptor_bytes;
-            Some(About { resident_bytes: resident * 1024, kernel_bytes: tables * 1024 + held })
+            Some(Usage { resident_bytes: resident * 1024, kernel_bytes: tables * 1024 + held })
         })
     }
 
     /// Returns the memory of a process that is about to end: nothing, if its first thread is its
     /// last one. While there are others, one at least is listed (`next_tid` in `fs/proc/base.c`).
-    fn nothing(&self, pid: Pid, stat: &Stat) -> Option<About> {
+    fn usage_at_end(&self, pid: Pid, stat: &Stat) -> Option<Usage> {
         let is_over = stat.is_ending && self.table.tasks(pid).is_ok_and(|tasks| tasks.len() == 1);
-        is_over.then(About::default)
+        is_over.then(Usage::default)
     }
 
     /// Counts one more process exactly. With the last one it is known whether there is too much.

@@ -57,7 +57,7 @@ impl ControlGroup {
     }
 
     /// Opens a group that its maker was not able to remove; `None` if it is not there.
-    pub(crate) fn left(order: &GroupOrder) -> Option<Self> {
+    pub(crate) fn orphaned(order: &GroupOrder) -> Option<Self> {
         Self::open(open_folder(&order.place).ok()?, &order.name).ok()
     }
 

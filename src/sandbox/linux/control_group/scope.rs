@@ -179,7 +179,7 @@ fn finish(mut busctl: Child, deadline: Instant) -> Result<(), ScopeError> {
     loop {
         match busctl.try_wait().map_err(ScopeError::StartBusctl)? {
             Some(status) if status.success() => return Ok(()),
-            Some(_) => return Err(ScopeError::Refused(said(&mut busctl))),
+            Some(_) => return Err(ScopeError::Refused(first_line(&mut busctl))),
             None if Instant::now() > deadline => {
                 // It may have ended just now.
                 let _ = busctl.kill();
@@ -192,7 +192,7 @@ fn finish(mut busctl: Child, deadline: Instant) -> Result<(), ScopeError> {
 }
 
 /// Returns the first line of the output of `busctl`, which has ended.
-fn said(busctl: &mut Child) -> String {
+fn first_line(busctl: &mut Child) -> String {
     let mut bytes = Vec::new();
     if let Some(stderr) = &mut busctl.stderr {
         // What cannot be read is not said.

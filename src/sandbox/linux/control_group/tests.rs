@@ -15,7 +15,7 @@ const USER: u32 = 24701;
 /// The patience for a machine with much else to do.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Python that waits for a word before it does what follows.
+/// Python that waits for a line before it goes on.
 const WAIT: &str = "import os, sys, time\nsys.stdin.readline()\n";
 
 const DESKTOP: &str = "\
