@@ -2,6 +2,7 @@
 //! must not get out is in `abuse`.
 
 use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::time::Duration;
@@ -16,6 +17,8 @@ use crate::harness::{
 tests! {
     needs [Python]:
         the_canary_finds_every_way_open_without_a_sandbox;
+    needs [Root]:
+        folders_are_swept_with_the_rights_of_their_owner;
     needs [Root, Tier3ForUsers, PublicPackages]:
         what_verifications_use_works_at_tier_3_for_an_ordinary_user;
     needs [Tier3ForUsers, PublicPackages]:
@@ -351,6 +354,29 @@ fn deep_folders_are_cleared_up_where_the_scratch_folder_is_a_real_one() {
     let is_empty = || server.scratch.entries().is_empty();
     assert!(eventually(Duration::from_secs(60), is_empty).is_some());
     server.finish();
+}
+
+/// What another user has brought into a folder stays there, although the server is root.
+fn folders_are_swept_with_the_rights_of_their_owner() {
+    const NOBODY: Option<u32> = Some(65534);
+
+    let place = tempfile::tempdir().unwrap();
+    let [removed, kept] =
+        ["a", "b"].map(|digit| place.path().join(format!("qwed-mcp-{}", digit.repeat(32))));
+    for folder in [&removed, &kept] {
+        fs::create_dir_all(folder.join("own/below")).unwrap();
+        fs::write(folder.join("own/file"), "").unwrap();
+        for path in ["", "own", "own/below"] {
+            chown(folder.join(path), NOBODY, NOBODY).unwrap();
+        }
+    }
+    fs::set_permissions(&removed, fs::Permissions::from_mode(0o000)).unwrap();
+    fs::create_dir(kept.join("roots")).unwrap();
+    fs::write(kept.join("roots/file"), "").unwrap();
+
+    let swept = Command::new(binary()).arg("__sweep").arg(place.path()).status().unwrap();
+    assert!(swept.success() && !removed.exists());
+    assert!(!kept.join("own").exists() && kept.join("roots/file").exists());
 }
 
 fn without_a_sandbox_that_the_admin_takes_no_code_runs() {
