@@ -8,6 +8,7 @@ use std::{io, thread};
 
 use ruff_python_ast::token::TokenKind;
 use ruff_python_parser::{Mode, lexer};
+use ruff_python_stdlib::keyword;
 
 /// The longest script that is analysed, in bytes.
 pub const SOURCE_BYTES_MAX: usize = 1024 * 1024;
@@ -71,23 +72,15 @@ pub(super) fn is_surely_shallow(source: &str) -> bool {
         })
         .sum();
     let words = source.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-    let keywords = words.filter(|word| is_keyword(word)).count();
+    let keywords = words.filter(|word| is_token(word)).count();
     // What the lexer adds by itself: the end of the last line, and of what is not closed.
     let added = 4;
     signs + keywords + added <= NESTING_SHALLOW_MAX
 }
 
 /// Tells whether the lexer makes a token of its own of this word.
-#[rustfmt::skip]
-fn is_keyword(word: &str) -> bool {
-    matches!(
-        word,
-        "False" | "None" | "True" | "and" | "as" | "assert" | "async" | "await" | "break" | "case"
-            | "class" | "continue" | "def" | "del" | "elif" | "else" | "except" | "finally" | "for"
-            | "from" | "global" | "if" | "import" | "in" | "is" | "lambda" | "lazy" | "match"
-            | "nonlocal" | "not" | "or" | "pass" | "raise" | "return" | "try" | "type" | "while"
-            | "with" | "yield"
-    )
+fn is_token(word: &str) -> bool {
+    keyword::is_keyword(word) || matches!(word, "case" | "lazy" | "match" | "type")
 }
 
 /// Returns the estimate for `source`, which is read no further once `enough` is passed.

@@ -5,7 +5,7 @@
 
 #![expect(clippy::indexing_slicing, reason = "a binding's id is its place in the table")]
 
-use ruff_python_ast::{Expr, Stmt};
+use ruff_python_ast::{Expr, ModModule, Stmt};
 use ruff_text_size::{Ranged as _, TextRange, TextSize};
 
 use crate::safety::finding::{FindingKind, RawAnalysis, RawFinding};
@@ -71,13 +71,13 @@ pub(super) struct Analyzer<'a, 's> {
 impl<'a, 's> Analyzer<'a, 's> {
     pub(super) fn new(
         source: &'a str,
-        body: &'a [Stmt],
+        module: &'a ModModule,
         symbols: &'s Symbols<'a>,
         pass: Pass,
     ) -> Self {
         Self {
             source,
-            body,
+            body: &module.body,
             symbols,
             pass,
             scope: symbols::MODULE,

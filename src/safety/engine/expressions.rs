@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use ruff_python_ast::visitor::{self, Visitor as _};
 use ruff_python_ast::{
     Expr, ExprAttribute, ExprBinOp, ExprFString, ExprLambda, ExprName, ExprSubscript, FStringPart,
-    InterpolatedStringElement, Number,
+    Int, InterpolatedStringElement,
 };
 use ruff_text_size::{Ranged as _, TextRange, TextSize};
 use smallvec::SmallVec;
@@ -77,7 +77,11 @@ impl<'a> Analyzer<'a, '_> {
                 Values::text(literal.value.to_str())
             }
             Expr::BytesLiteral(literal) => Values::bytes(literal.value.bytes().collect()),
-            Expr::NumberLiteral(literal) => Self::number(&literal.value),
+            Expr::NumberLiteral(literal) => literal
+                .value
+                .as_int()
+                .and_then(Int::as_i64)
+                .map_or_else(Values::unknown, |int| Values::one(Value::Number(int))),
             Expr::BooleanLiteral(_) | Expr::NoneLiteral(_) | Expr::EllipsisLiteral(_) => {
                 Values::unknown()
             }
@@ -116,11 +120,7 @@ impl<'a> Analyzer<'a, '_> {
                 values
             }
             Expr::BoolOp(bool_op) => {
-                let mut values = Values::default();
-                for operand in &bool_op.values {
-                    values.add(self.evaluate(operand, role));
-                }
-                values
+                bool_op.values.iter().map(|operand| self.evaluate(operand, role)).collect()
             }
             Expr::Named(named) => {
                 let values = self.evaluate(&named.value, Role::Alias);
@@ -134,15 +134,6 @@ impl<'a> Analyzer<'a, '_> {
     /// Evaluates for the value alone, in `scope`.
     pub(super) fn value_in(&mut self, expr: &'a Expr, scope: ScopeId) -> Values<'a> {
         self.in_scope(scope, |this| this.quietly(|this| this.evaluate(expr, Role::Alias)))
-    }
-
-    fn number(number: &Number) -> Values<'a> {
-        match number {
-            Number::Int(int) => {
-                int.as_i64().map_or_else(Values::unknown, |int| Values::one(Value::Number(int)))
-            }
-            _ => Values::unknown(),
-        }
     }
 
     fn name(&mut self, name: &'a ExprName, expr: &'a Expr, role: Role) -> Values<'a> {
@@ -221,13 +212,8 @@ impl<'a> Analyzer<'a, '_> {
     /// Evaluates a name for any time: seen from another scope, or bound so often that its bindings
     /// are not told apart.
     fn any_binding_of(&mut self, symbol: &Symbol, is_crowded: bool) -> Values<'a> {
-        let followed = self.following_all(symbol, |this| {
-            let mut values = Values::default();
-            for id in symbol.all() {
-                values.add(this.binding_value(id));
-            }
-            values
-        });
+        let followed = self
+            .following_all(symbol, |this| symbol.all().map(|id| this.binding_value(id)).collect());
         if followed.is_none() && is_crowded {
             // What it was before matters, and is not known.
             self.report(FindingKind::TooIndirect, None, None);

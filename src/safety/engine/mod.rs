@@ -100,7 +100,7 @@ fn parse_and_walk(source: &str, pass: Pass) -> RawAnalysis {
 /// Collects everything in `module` that a rule finds, and its imports, in the order of the walk.
 fn walk(module: &ModModule, source: &str, pass: Pass) -> RawAnalysis {
     let symbols = symbols::build(module);
-    let mut analyzer = Analyzer::new(source, &module.body, &symbols, pass);
+    let mut analyzer = Analyzer::new(source, module, &symbols, pass);
     analyzer.visit_body(&module.body);
     analyzer.finish()
 }

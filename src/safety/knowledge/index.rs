@@ -8,7 +8,7 @@ use super::stdlib;
 use crate::safety::rules::{self, Condition, Rule, Special, Target};
 
 /// The prepared table.
-pub(in crate::safety) static INDEX: LazyLock<Index> = LazyLock::new(Index::new);
+pub(crate) static INDEX: LazyLock<Index> = LazyLock::new(Index::new);
 
 /// Members that every module has, and that hold its name or place only.
 const OF_EVERY_MODULE: &[&str] =
@@ -16,7 +16,7 @@ const OF_EVERY_MODULE: &[&str] =
 
 /// The verdict of the rules on a qualified name.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::safety) enum Verdict {
+pub(crate) enum Verdict {
     /// An object that no rule finds.
     Clear,
     /// An object that this rule finds.
@@ -26,7 +26,7 @@ pub(in crate::safety) enum Verdict {
 }
 
 #[derive(Debug, Default)]
-pub(in crate::safety) struct Index {
+pub(crate) struct Index {
     objects: FxHashMap<&'static str, &'static Rule>,
     carriers: FxHashMap<&'static str, (&'static Rule, FxHashSet<&'static str>)>,
     /// Modules of which only what other rows name is dangerous.
@@ -79,7 +79,7 @@ impl Index {
     }
 
     /// Judges the object of this qualified name. The longest prefix decides.
-    pub(in crate::safety) fn verdict(&self, path: &str) -> Verdict {
+    pub(crate) fn verdict(&self, path: &str) -> Verdict {
         if !self.roots.contains(top(path)) {
             return self.private_member(path);
         }
@@ -112,13 +112,13 @@ impl Index {
     }
 
     /// Tells whether a row of the table names exactly this object.
-    pub(in crate::safety) fn has_row(&self, path: &str) -> bool {
+    pub(crate) fn has_row(&self, path: &str) -> bool {
         self.objects.contains_key(path) || self.carriers.contains_key(path)
     }
 
     /// Returns the rule against importing this module: one that finds it, or the one against
     /// private modules.
-    pub(in crate::safety) fn import_rule(&self, module: &str) -> Option<&'static Rule> {
+    pub(crate) fn import_rule(&self, module: &str) -> Option<&'static Rule> {
         if let Verdict::Found(rule) = self.verdict(module) {
             return Some(rule);
         }
@@ -127,79 +127,76 @@ impl Index {
     }
 
     /// Returns the objects that rows of the table name.
-    pub(in crate::safety) fn objects(&self) -> impl Iterator<Item = &&'static str> {
+    pub(crate) fn objects(&self) -> impl Iterator<Item = &&'static str> {
         self.objects.keys()
     }
 
     /// Tells whether a rule finds this object.
-    pub(in crate::safety) fn is_found(&self, path: &str) -> bool {
+    pub(crate) fn is_found(&self, path: &str) -> bool {
         matches!(self.verdict(path), Verdict::Found(_))
     }
 
     /// Tells whether a row judges calls of exactly this function.
-    pub(in crate::safety) fn judges_calls_of(&self, path: &str) -> bool {
+    pub(crate) fn judges_calls_of(&self, path: &str) -> bool {
         self.calls.contains_key(path)
     }
 
     /// Tells whether a row names this whole module.
-    pub(in crate::safety) fn is_object(&self, path: &str) -> bool {
+    pub(crate) fn is_object(&self, path: &str) -> bool {
         self.objects.contains_key(path)
     }
 
     /// Returns the rule about bringing in all members of this module.
-    pub(in crate::safety) fn star_import(&self, path: &str) -> Option<&'static Rule> {
+    pub(crate) fn star_import(&self, path: &str) -> Option<&'static Rule> {
         let of_carrier = self.carriers.get(path).map(|(rule, _)| *rule);
         let is_holder = self.holders.contains(path);
         of_carrier.or_else(|| is_holder.then(|| self.special(Special::ModuleAsValue)).flatten())
     }
 
-    pub(in crate::safety) fn is_carrier(&self, path: &str) -> bool {
+    pub(crate) fn is_carrier(&self, path: &str) -> bool {
         self.carriers.contains_key(path) || self.holders.contains(path)
     }
 
-    pub(in crate::safety) fn attribute(&self, name: &str) -> Option<&'static Rule> {
+    pub(crate) fn attribute(&self, name: &str) -> Option<&'static Rule> {
         self.attributes.get(name).copied()
     }
 
     /// Returns the rules for calls of this function, those for everything in its package included.
-    pub(in crate::safety) fn calls(
-        &self,
-        path: &str,
-    ) -> impl Iterator<Item = (&'static Rule, Condition)> {
+    pub(crate) fn calls(&self, path: &str) -> impl Iterator<Item = (&'static Rule, Condition)> {
         let exact = self.calls.get(path);
         let package = self.calls.get(top(path)).filter(|_| path.contains('.'));
         exact.into_iter().chain(package).flatten().copied()
     }
 
-    pub(in crate::safety) fn methods(&self, name: &str) -> &[(&'static Rule, Condition)] {
+    pub(crate) fn methods(&self, name: &str) -> &[(&'static Rule, Condition)] {
         self.methods.get(name).map_or(&[], Vec::as_slice)
     }
 
     /// Tells whether a method of this name is refused whatever it is called with.
-    pub(in crate::safety) fn is_always_refused(&self, name: &str) -> bool {
+    pub(crate) fn is_always_refused(&self, name: &str) -> bool {
         self.methods(name)
             .iter()
             .any(|(_, condition)| matches!(condition, Condition::Always | Condition::Imported(_)))
     }
 
     /// Returns the rule about texts that are formatted by a method of this name.
-    pub(in crate::safety) fn formatting(&self, name: &str) -> Option<&'static Rule> {
+    pub(crate) fn formatting(&self, name: &str) -> Option<&'static Rule> {
         let mut rules = self.methods(name).iter();
         let rule = rules.find(|(_, condition)| *condition == Condition::FormatsInternals);
         rule.map(|(rule, _)| *rule)
     }
 
-    pub(in crate::safety) fn special(&self, special: Special) -> Option<&'static Rule> {
+    pub(crate) fn special(&self, special: Special) -> Option<&'static Rule> {
         self.special.iter().find(|(of, _)| *of == special).map(|(_, rule)| *rule)
     }
 
     /// Returns the topmost module `name`, if a row of the table names something in it.
-    pub(in crate::safety) fn root(&self, name: &str) -> Option<&'static str> {
+    pub(crate) fn root(&self, name: &str) -> Option<&'static str> {
         self.roots.get(name).copied()
     }
 }
 
 /// Returns the part before the first dot.
-pub(in crate::safety) fn top(path: &str) -> &str {
+pub(crate) fn top(path: &str) -> &str {
     path.split_once('.').map_or(path, |(top, _)| top)
 }

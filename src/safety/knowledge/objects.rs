@@ -106,10 +106,10 @@ const CLASSES: &[(&str, &str)] = &[
 ];
 
 /// The class that every stream in memory counts as.
-pub(in crate::safety) const IN_MEMORY: &str = "io.BytesIO";
+pub(crate) const IN_MEMORY: &str = "io.BytesIO";
 
 /// Returns the qualified name of a builtin that the analysis knows.
-pub(in crate::safety) fn builtin(name: &str) -> Option<&'static str> {
+pub(crate) fn builtin(name: &str) -> Option<&'static str> {
     static BY_NAME: LazyLock<FxHashMap<&str, &'static str>> = LazyLock::new(|| {
         let named = |path: &&'static str| Some((path.strip_prefix("builtins.")?, *path));
         KNOWN_BUILTINS.iter().chain(INDEX.objects()).filter_map(named).collect()
@@ -118,34 +118,34 @@ pub(in crate::safety) fn builtin(name: &str) -> Option<&'static str> {
 }
 
 /// Returns the module that a name means where nothing binds it.
-pub(in crate::safety) fn well_known_module(name: &str) -> Option<&'static str> {
+pub(crate) fn well_known_module(name: &str) -> Option<&'static str> {
     WELL_KNOWN_MODULES.iter().copied().find(|module| *module == name)
 }
 
 /// Returns the module that an attribute of this name may be, of an object of which nothing is
 /// known.
-pub(in crate::safety) fn far_reaching(attribute: &str) -> Option<&'static str> {
+pub(crate) fn far_reaching(attribute: &str) -> Option<&'static str> {
     let name = attribute.strip_prefix('_').unwrap_or(attribute);
     FAR_REACHING.iter().copied().find(|module| *module == name)
 }
 
 /// Returns the class of what a call of `path` returns, if its instances are followed.
-pub(in crate::safety) fn instance_of(path: &str) -> Option<&'static str> {
+pub(crate) fn instance_of(path: &str) -> Option<&'static str> {
     CLASSES.iter().find(|(class, _)| *class == path).map(|(_, instance)| *instance)
 }
 
 /// Tells whether what is made from such an instance is one again: the parent of a path is a path.
-pub(in crate::safety) fn is_sticky(class: &str) -> bool {
+pub(crate) fn is_sticky(class: &str) -> bool {
     class == "pathlib.Path"
 }
 
 /// Returns a qualified name as it is shown: builtins by their name alone.
-pub(in crate::safety) fn shown(path: &str) -> String {
+pub(crate) fn shown(path: &str) -> String {
     path.strip_prefix("builtins.").unwrap_or(path).to_owned()
 }
 
 /// Returns the member `name` of what `base` is known to be.
-pub(in crate::safety) fn member<'a>(base: &Values<'a>, name: &str) -> Values<'a> {
+pub(crate) fn member<'a>(base: &Values<'a>, name: &str) -> Values<'a> {
     let mut values = Values::only_open(base.is_open);
     for value in &base.known {
         values.add(match value {
@@ -171,7 +171,7 @@ pub(in crate::safety) fn member<'a>(base: &Values<'a>, name: &str) -> Values<'a>
 }
 
 /// Returns the member `name` of the module, class or function `path`.
-pub(in crate::safety) fn member_of_object<'a>(path: &str, name: &str) -> Values<'a> {
+pub(crate) fn member_of_object<'a>(path: &str, name: &str) -> Values<'a> {
     if path == "builtins.__builtins__" {
         return member_of_object("builtins", name);
     }
@@ -242,12 +242,12 @@ fn looks_up(method: &str) -> bool {
 }
 
 /// Tells whether the members of this namespace are dangerous.
-pub(in crate::safety) fn is_dangerous(namespace: &str) -> bool {
+pub(crate) fn is_dangerous(namespace: &str) -> bool {
     INDEX.is_carrier(namespace) || namespace == "sys.modules" || stdlib::holds_modules(namespace)
 }
 
 /// Returns the rule about taking any member of this namespace.
-pub(in crate::safety) fn rule_of_namespace(namespace: &str) -> Option<&'static Rule> {
+pub(crate) fn rule_of_namespace(namespace: &str) -> Option<&'static Rule> {
     match INDEX.verdict(namespace) {
         Verdict::Found(rule) => Some(rule),
         Verdict::Carrier | Verdict::Clear => INDEX.special(Special::ComputedName),
@@ -255,7 +255,7 @@ pub(in crate::safety) fn rule_of_namespace(namespace: &str) -> Option<&'static R
 }
 
 /// Returns the first of the values that a rule finds, with its name.
-pub(in crate::safety) fn dangerous(values: &Values<'_>) -> Option<(String, &'static Rule)> {
+pub(crate) fn dangerous(values: &Values<'_>) -> Option<(String, &'static Rule)> {
     values.known.iter().find_map(|value| match value {
         Value::Object(path) => match INDEX.verdict(path) {
             Verdict::Found(rule) => Some((shown(path), rule)),
@@ -267,7 +267,7 @@ pub(in crate::safety) fn dangerous(values: &Values<'_>) -> Option<(String, &'sta
 
 /// Tells whether a text that names attributes names internal ones, members of other modules, or
 /// what no object may be asked for.
-pub(in crate::safety) fn names_internals(text: &str) -> bool {
+pub(crate) fn names_internals(text: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     let mut parts = text.split(|c| !is_part(c)).filter(|part| !part.is_empty());
     // A replacement field cannot call.

@@ -11,14 +11,14 @@ const MINOR_VERSIONS: RangeInclusive<u8> = 10..=14;
 /// Tells whether a module of this top-level name is in the standard library.
 ///
 /// Slow for a look-up, a comparison with every name: ask for what is known otherwise first.
-pub(in crate::safety) fn contains(name: &str) -> bool {
+pub(crate) fn contains(name: &str) -> bool {
     name == "__future__"
         || MINOR_VERSIONS.into_iter().any(|minor| is_known_standard_library(minor, name))
 }
 
 /// Tells whether the module of this name holds `os`, `sys` or `builtins`, as most that are written
 /// in Python do. Only those that are not dangerous by themselves.
-pub(in crate::safety) fn holds_modules(name: &str) -> bool {
+pub(crate) fn holds_modules(name: &str) -> bool {
     HOLDING.binary_search(&name).is_ok()
 }
 

@@ -7,7 +7,7 @@ use ruff_python_ast::{Expr, ExprSlice, Operator};
 use super::value::{ITEMS_MAX, TEXT_BYTES_MAX, Value, Values};
 
 /// Appends a known part, or gives up.
-pub(in crate::safety) fn push(text: &mut Option<String>, part: Option<&str>) {
+pub(crate) fn push(text: &mut Option<String>, part: Option<&str>) {
     match (text.as_mut(), part) {
         (Some(whole), Some(part)) if whole.len() + part.len() <= TEXT_BYTES_MAX => {
             whole.push_str(part);
@@ -17,7 +17,7 @@ pub(in crate::safety) fn push(text: &mut Option<String>, part: Option<&str>) {
 }
 
 /// `left op right`, of texts, bytes, sequences and numbers.
-pub(in crate::safety) fn combined<'a>(
+pub(crate) fn combined<'a>(
     left: &Values<'a>,
     op: Operator,
     right: &Values<'a>,
@@ -80,7 +80,7 @@ fn percent(pattern: &str, arguments: &[Values<'_>]) -> Option<String> {
 }
 
 /// `str(value)`.
-pub(in crate::safety) fn display(values: &Values<'_>) -> Option<String> {
+pub(crate) fn display(values: &Values<'_>) -> Option<String> {
     match values.single()? {
         Value::Text(text) => Some(text.clone().into_owned()),
         Value::Number(number) => Some(number.to_string()),
@@ -97,20 +97,20 @@ fn character(values: &Values<'_>) -> Option<String> {
 }
 
 /// `chr(number)`.
-pub(in crate::safety) fn chr<'a>(number: &Values<'a>) -> Option<Values<'a>> {
+pub(crate) fn chr<'a>(number: &Values<'a>) -> Option<Values<'a>> {
     let number = u32::try_from(number.as_number()?).ok()?;
     Some(Values::text(char::from_u32(number)?.to_string()))
 }
 
 /// `ord(character)`.
-pub(in crate::safety) fn ord<'a>(character: &Values<'a>) -> Option<Values<'a>> {
+pub(crate) fn ord<'a>(character: &Values<'a>) -> Option<Values<'a>> {
     let mut characters = character.as_text()?.chars();
     let only = characters.next()?;
     characters.next().is_none().then(|| Values::one(Value::Number(i64::from(u32::from(only)))))
 }
 
 /// `bytes(sequence)`.
-pub(in crate::safety) fn bytes<'a>(sequence: &Values<'a>) -> Option<Values<'a>> {
+pub(crate) fn bytes<'a>(sequence: &Values<'a>) -> Option<Values<'a>> {
     let numbers = sequence.elements()?;
     let bytes: Option<Vec<u8>> =
         numbers.iter().map(|number| u8::try_from(number.as_number()?).ok()).collect();
@@ -118,7 +118,7 @@ pub(in crate::safety) fn bytes<'a>(sequence: &Values<'a>) -> Option<Values<'a>> 
 }
 
 /// `reversed(sequence)`, or the slice `[::-1]`.
-pub(in crate::safety) fn reversed<'a>(sequence: &Values<'a>) -> Option<Values<'a>> {
+pub(crate) fn reversed<'a>(sequence: &Values<'a>) -> Option<Values<'a>> {
     match sequence.single()? {
         Value::Text(text) => Some(Values::text(text.chars().rev().collect::<String>())),
         Value::Bytes(bytes) => Some(Values::bytes(bytes.iter().rev().copied().collect())),
@@ -128,11 +128,7 @@ pub(in crate::safety) fn reversed<'a>(sequence: &Values<'a>) -> Option<Values<'a
 }
 
 /// Returns an item or a slice of a known text or sequence; `None` if `base` is something else.
-pub(in crate::safety) fn sliced<'a>(
-    base: &Values<'a>,
-    slice: &Expr,
-    key: &Values<'a>,
-) -> Option<Values<'a>> {
+pub(crate) fn sliced<'a>(base: &Values<'a>, slice: &Expr, key: &Values<'a>) -> Option<Values<'a>> {
     let base = base.single()?;
     let elements: Vec<Values<'a>> = match base {
         Value::Text(text) if text.len() <= ITEMS_MAX * 16 => {
@@ -149,18 +145,10 @@ pub(in crate::safety) fn sliced<'a>(
         let length = i64::try_from(elements.len()).ok()?;
         let index = key.as_number().map(|index| if index < 0 { index + length } else { index });
         let item = index.and_then(|index| elements.get(usize::try_from(index).ok()?).cloned());
-        return Some(item.unwrap_or_else(|| any_of(elements)));
+        return Some(item.unwrap_or_else(|| Values::from_iter(elements).or_others()));
     };
     let picked = picked(&elements, slice);
     Some(picked.and_then(|picked| reassembled(base, picked)).unwrap_or_else(Values::unknown))
-}
-
-fn any_of(elements: Vec<Values<'_>>) -> Values<'_> {
-    let mut any = Values::default();
-    for element in elements {
-        any.add(element);
-    }
-    any.or_others()
 }
 
 /// Returns the elements that a slice with literal bounds picks.
@@ -217,7 +205,7 @@ fn joined<'a>(separator: &str, elements: &[Values<'a>]) -> Option<Values<'a>> {
 }
 
 /// Applies a method of a known text or of known bytes.
-pub(in crate::safety) fn method<'a>(
+pub(crate) fn method<'a>(
     base: &Values<'a>,
     name: &str,
     arguments: &[Values<'a>],
@@ -246,6 +234,7 @@ fn is_utf8(arguments: &[Values<'_>]) -> bool {
 /// Applies a method of a text, only with arguments for which the result is the same as in Python.
 fn text_method<'a>(text: &str, name: &str, arguments: &[Values<'a>]) -> Option<Values<'a>> {
     let owned = |text: &str| Some(Values::text(text.to_owned()));
+    let among = |set: &Values<'a>| Some(set.as_text()?.chars().collect::<Vec<char>>());
     // Beyond ASCII, Python and Rust have different tables.
     let is_ascii = text.is_ascii() && !text.contains(|c: char| matches!(c, '\x1c'..='\x1f'));
     match (name, arguments) {
@@ -258,18 +247,9 @@ fn text_method<'a>(text: &str, name: &str, arguments: &[Values<'a>]) -> Option<V
         ("strip", []) if is_ascii => owned(text.trim()),
         ("lstrip", []) if is_ascii => owned(text.trim_start()),
         ("rstrip", []) if is_ascii => owned(text.trim_end()),
-        ("strip", [set]) => {
-            let set = set.as_text()?;
-            owned(text.trim_matches(|c| set.contains(c)))
-        }
-        ("lstrip", [set]) => {
-            let set = set.as_text()?;
-            owned(text.trim_start_matches(|c| set.contains(c)))
-        }
-        ("rstrip", [set]) => {
-            let set = set.as_text()?;
-            owned(text.trim_end_matches(|c| set.contains(c)))
-        }
+        ("strip", [set]) => owned(text.trim_matches(&*among(set)?)),
+        ("lstrip", [set]) => owned(text.trim_start_matches(&*among(set)?)),
+        ("rstrip", [set]) => owned(text.trim_end_matches(&*among(set)?)),
         ("removeprefix", [prefix]) => owned(text.strip_prefix(prefix.as_text()?).unwrap_or(text)),
         ("removesuffix", [suffix]) => owned(text.strip_suffix(suffix.as_text()?).unwrap_or(text)),
         ("replace", [from, to]) => {
@@ -326,7 +306,7 @@ fn formatted(pattern: &str, arguments: &[Values<'_>]) -> Option<String> {
 }
 
 /// `bytes.fromhex(text)`.
-pub(in crate::safety) fn from_hex<'a>(text: &Values<'a>) -> Option<Values<'a>> {
+pub(crate) fn from_hex<'a>(text: &Values<'a>) -> Option<Values<'a>> {
     let digits: Vec<char> = text.as_text()?.chars().filter(|c| !c.is_ascii_whitespace()).collect();
     let byte = |pair: &[char]| match pair {
         [high, low] => u8::try_from(high.to_digit(16)? * 16 + low.to_digit(16)?).ok(),
@@ -336,7 +316,7 @@ pub(in crate::safety) fn from_hex<'a>(text: &Values<'a>) -> Option<Values<'a>> {
 }
 
 /// `codecs.decode(text, "rot13")`.
-pub(in crate::safety) fn rot13<'a>(text: &Values<'a>, codec: &Values<'a>) -> Option<Values<'a>> {
+pub(crate) fn rot13<'a>(text: &Values<'a>, codec: &Values<'a>) -> Option<Values<'a>> {
     if !matches!(codec.as_text()?, "rot13" | "rot_13" | "rot-13") {
         return None;
     }

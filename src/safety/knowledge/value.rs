@@ -10,13 +10,13 @@ use smallvec::SmallVec;
 /// The most alternatives that are kept for one value; with more it counts as unknown.
 const ALTERNATIVES_MAX: usize = 16;
 /// The longest text that is folded, in bytes: a name of an attribute is short.
-pub(in crate::safety) const TEXT_BYTES_MAX: usize = 16 * 1024;
+pub(crate) const TEXT_BYTES_MAX: usize = 16 * 1024;
 /// The most elements of a sequence that are kept.
-pub(in crate::safety) const ITEMS_MAX: usize = 64;
+pub(crate) const ITEMS_MAX: usize = 64;
 
 /// One value that an expression may evaluate to.
 #[derive(Debug, Clone, PartialEq)]
-pub(in crate::safety) enum Value<'a> {
+pub(crate) enum Value<'a> {
     /// A text.
     Text(Cow<'a, str>),
     /// Bytes.
@@ -49,40 +49,40 @@ pub(in crate::safety) enum Value<'a> {
 
 /// All values that an expression may evaluate to, as far as they are known.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(in crate::safety) struct Values<'a> {
+pub(crate) struct Values<'a> {
     /// The known alternatives.
-    pub(in crate::safety) known: SmallVec<[Value<'a>; 1]>,
+    pub(crate) known: SmallVec<[Value<'a>; 1]>,
     /// True if there may be others.
-    pub(in crate::safety) is_open: bool,
+    pub(crate) is_open: bool,
 }
 
 impl<'a> Values<'a> {
     /// Any value: nothing is known.
-    pub(in crate::safety) fn unknown() -> Self {
+    pub(crate) fn unknown() -> Self {
         Self::only_open(true)
     }
 
     /// Exactly this value.
-    pub(in crate::safety) fn one(value: Value<'a>) -> Self {
+    pub(crate) fn one(value: Value<'a>) -> Self {
         Self { known: SmallVec::from_iter([value]), is_open: false }
     }
 
     /// No known alternative yet, and perhaps unknown ones.
-    pub(in crate::safety) fn only_open(is_open: bool) -> Self {
+    pub(crate) fn only_open(is_open: bool) -> Self {
         Self { known: SmallVec::new(), is_open }
     }
 
     /// A module, function or class from outside of the script, by its qualified name.
-    pub(in crate::safety) fn object(path: impl Into<Cow<'a, str>>) -> Self {
+    pub(crate) fn object(path: impl Into<Cow<'a, str>>) -> Self {
         Self::one(Value::Object(path.into()))
     }
 
-    pub(in crate::safety) fn text(text: impl Into<Cow<'a, str>>) -> Self {
+    pub(crate) fn text(text: impl Into<Cow<'a, str>>) -> Self {
         let text = text.into();
         if text.len() > TEXT_BYTES_MAX { Self::unknown() } else { Self::one(Value::Text(text)) }
     }
 
-    pub(in crate::safety) fn bytes(bytes: Vec<u8>) -> Self {
+    pub(crate) fn bytes(bytes: Vec<u8>) -> Self {
         if bytes.len() > TEXT_BYTES_MAX {
             Self::unknown()
         } else {
@@ -92,7 +92,7 @@ impl<'a> Values<'a> {
 
     /// A sequence of these. Of sequences in sequences in sequences nothing is kept: `x = [x]`, over
     /// and over, would nest without end.
-    pub(in crate::safety) fn items(items: Vec<Self>) -> Self {
+    pub(crate) fn items(items: Vec<Self>) -> Self {
         let is_sequence = |value: &Value<'_>| matches!(value, Value::Items(_));
         let nests = |value: &Value<'_>| match value {
             Value::Items(items) => items.iter().any(|item| item.known.iter().any(is_sequence)),
@@ -106,13 +106,13 @@ impl<'a> Values<'a> {
     }
 
     /// The same alternatives, and possibly others.
-    pub(in crate::safety) fn or_others(mut self) -> Self {
+    pub(crate) fn or_others(mut self) -> Self {
         self.is_open = true;
         self
     }
 
     /// Adds what `other` may be.
-    pub(in crate::safety) fn add(&mut self, other: Self) {
+    pub(crate) fn add(&mut self, other: Self) {
         self.is_open |= other.is_open;
         for value in other.known {
             if self.known.contains(&value) {
@@ -127,21 +127,21 @@ impl<'a> Values<'a> {
     }
 
     /// Returns the value, if there is exactly one.
-    pub(in crate::safety) fn single(&self) -> Option<&Value<'a>> {
+    pub(crate) fn single(&self) -> Option<&Value<'a>> {
         match self.known.as_slice() {
             [value] if !self.is_open => Some(value),
             _ => None,
         }
     }
 
-    pub(in crate::safety) fn as_text(&self) -> Option<&str> {
+    pub(crate) fn as_text(&self) -> Option<&str> {
         match self.single()? {
             Value::Text(text) => Some(text),
             _ => None,
         }
     }
 
-    pub(in crate::safety) fn as_number(&self) -> Option<i64> {
+    pub(crate) fn as_number(&self) -> Option<i64> {
         match self.single()? {
             Value::Number(number) => Some(*number),
             _ => None,
@@ -149,7 +149,7 @@ impl<'a> Values<'a> {
     }
 
     /// Returns the known texts, and whether the value can be nothing else.
-    pub(in crate::safety) fn texts(&self) -> (impl Iterator<Item = &str>, bool) {
+    pub(crate) fn texts(&self) -> (impl Iterator<Item = &str>, bool) {
         let is_text = |value: &Value<'_>| matches!(value, Value::Text(_));
         let is_complete = !self.is_open && self.known.iter().all(is_text);
         let texts = self.known.iter().filter_map(|value| match value {
@@ -161,7 +161,7 @@ impl<'a> Values<'a> {
 
     /// Returns the elements that an iteration over this yields, one after the other, if they are
     /// known.
-    pub(in crate::safety) fn elements(&self) -> Option<Vec<Self>> {
+    pub(crate) fn elements(&self) -> Option<Vec<Self>> {
         match self.single()? {
             Value::Items(items) => Some(items.to_vec()),
             Value::Text(text) if text.len() <= ITEMS_MAX * 4 => {
@@ -175,12 +175,16 @@ impl<'a> Values<'a> {
     }
 
     /// Returns the values that one step of an iteration over this may yield.
-    pub(in crate::safety) fn any_element(&self) -> Self {
-        let Some(elements) = self.elements() else { return Self::unknown() };
-        let mut any = Self::default();
-        for element in elements {
-            any.add(element);
-        }
-        any
+    pub(crate) fn any_element(&self) -> Self {
+        self.elements().map_or_else(Self::unknown, Self::from_iter)
+    }
+}
+
+/// The alternatives of all of them.
+impl FromIterator<Self> for Values<'_> {
+    fn from_iter<T: IntoIterator<Item = Self>>(all: T) -> Self {
+        let mut values = Self::default();
+        all.into_iter().for_each(|one| values.add(one));
+        values
     }
 }

@@ -20,7 +20,7 @@ use super::{
 };
 
 /// Builds the symbol table of a script.
-pub(in crate::safety) fn build(module: &ModModule) -> Symbols<'_> {
+pub(crate) fn build(module: &ModModule) -> Symbols<'_> {
     let mut builder = Builder::new(module.range());
     for stmt in &module.body {
         builder.symbols.running.extend(calls_from(stmt));

@@ -17,7 +17,7 @@ const CALLS_MAX: usize = 32;
 
 /// All calls by name in a script.
 #[derive(Debug)]
-pub(in crate::safety) struct Callers<'a> {
+pub(crate) struct Callers<'a> {
     calls: FxHashMap<&'a str, Vec<(ScopeId, &'a ExprCall)>>,
     /// Names that are used in another way than by calling them.
     passed_on: FxHashSet<&'a str>,
@@ -26,7 +26,7 @@ pub(in crate::safety) struct Callers<'a> {
 }
 
 impl<'a> Callers<'a> {
-    pub(in crate::safety) fn of(body: &'a [Stmt], symbols: &Symbols<'a>) -> Self {
+    pub(crate) fn of(body: &'a [Stmt], symbols: &Symbols<'a>) -> Self {
         let callers = Self {
             calls: FxHashMap::default(),
             passed_on: FxHashSet::default(),
@@ -38,7 +38,7 @@ impl<'a> Callers<'a> {
     }
 
     /// Returns the calls of a function, with their scopes; `None` unless all are known, and few.
-    pub(in crate::safety) fn calls_of(&self, function: &str) -> Option<&[(ScopeId, &'a ExprCall)]> {
+    pub(crate) fn calls_of(&self, function: &str) -> Option<&[(ScopeId, &'a ExprCall)]> {
         if self.passed_on.contains(function) || !self.defined_once.contains(function) {
             return None;
         }
@@ -102,7 +102,7 @@ impl<'a> Visitor<'a> for Collector<'a, '_> {
 
 /// Returns what a call passes to a parameter: an argument, or the default. `None` if it is not
 /// seen.
-pub(in crate::safety) fn argument_for<'a>(
+pub(crate) fn argument_for<'a>(
     function: &'a StmtFunctionDef,
     name: &str,
     call: &'a ExprCall,
