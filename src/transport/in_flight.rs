@@ -277,6 +277,6 @@ mod tests {
 
     #[test]
     fn what_is_about_no_request_is_wanted() {
-        assert!(InFlight::default().wants(&About::Nothing));
+        assert!(InFlight::default().wants(&Subject::Nothing));
     }
 }
