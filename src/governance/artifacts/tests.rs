@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::listing::LIST_LIMIT_MAX;
 use super::reading::READ_LIMIT_MAX;
-use super::retention::Retained;
+use super::retention::{RemovalReason, Retained};
 use super::*;
 use crate::governance::store::StoreError;
 
@@ -925,4 +925,82 @@ fn evidence_is_a_plain_file_and_has_a_bound() {
     fs::remove_dir(&evidence).unwrap();
     symlink("/etc/hostname", &evidence).unwrap();
     assert_eq!(refused(), "io");
+}
+
+#[test]
+fn what_is_exactly_as_old_or_as_much_as_may_be_stays() {
+    use std::os::unix::fs::MetadataExt as _;
+
+    fn disk_bytes(folder: &Path) -> u64 {
+        let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let bytes = |path: PathBuf| {
+            let metadata = fs::symlink_metadata(&path).unwrap();
+            metadata.blocks() * 512 + if metadata.is_dir() { disk_bytes(&path) } else { 0 }
+        };
+        entries.map(bytes).sum()
+    }
+    let fixture = Fixture::new();
+    let runs = [fixture.run(DAY, 10), fixture.run(Duration::ZERO, 10)];
+    let total = runs.iter().map(|run_id| disk_bytes(&fixture.path(*run_id))).sum::<u64>();
+    let of_size = |bytes| Retention { age: None, total_bytes: Some(bytes) };
+    assert_eq!(fixture.retain(&of_size(total), SystemTime::now()).removed, 0);
+    assert_eq!(fixture.retain(&of_size(total - 1), SystemTime::now()).removed, 1);
+    assert_eq!(fixture.runs(), [runs[1]]);
+    let evidence = fs::metadata(fixture.path(runs[1]).join(EVIDENCE)).unwrap();
+    let end = evidence.modified().unwrap() + DAY;
+    let of_age = Retention { age: Some(DAY), total_bytes: None };
+    assert_eq!(fixture.retain(&of_age, end).removed, 0);
+    assert_eq!(fixture.retain(&of_age, end + Duration::from_nanos(1)).removed, 1);
+}
+
+#[test]
+fn a_run_that_is_put_back_is_one_of_those_that_are_kept() {
+    let fixture = Fixture::new();
+    let run_id = fixture.run(Duration::ZERO, 10);
+    let aside = fixture.data.path().join(format!("artifacts/.removing-{run_id}"));
+    let everything = Retention { age: None, total_bytes: None };
+    let above_nothing = Retention { age: None, total_bytes: Some(0) };
+    for retention in [everything, above_nothing] {
+        fs::rename(fixture.path(run_id), &aside).unwrap();
+        let retained = fixture.retain(&retention, SystemTime::now());
+        assert_eq!((retained.kept, retained.removed, retained.failed), (1, 0, 0));
+        assert_eq!(fixture.runs(), [run_id]);
+    }
+}
+
+#[test]
+fn the_log_is_told_why_a_run_is_removed() {
+    /// Knows of nothing, and notes reasons.
+    #[derive(Default)]
+    struct Reasons {
+        told: Mutex<Vec<&'static str>>,
+        removed_meanwhile: Option<PathBuf>,
+    }
+    impl RemovalLog for Reasons {
+        fn look_up(&self, run_ids: &[Uuid]) -> Result<Vec<LoggedRun>, StoreError> {
+            Ok(run_ids.iter().map(|_| LoggedRun::default()).collect())
+        }
+
+        fn write_down(&self, removals: &[Removal]) -> Result<(), StoreError> {
+            self.told.lock().unwrap().extend(removals.iter().map(|it| it.reason.as_str()));
+            if let Some(folder) = &self.removed_meanwhile {
+                fs::remove_dir_all(folder).unwrap();
+            }
+            Ok(())
+        }
+    }
+
+    let fixture = Fixture::new();
+    let _runs = [2 * DAY, DAY / 2, Duration::ZERO].map(|age| fixture.run(age, 10));
+    let log = Reasons::default();
+    let retention = Retention { age: Some(DAY), total_bytes: Some(0) };
+    fixture.artifacts.retain(&retention, SystemTime::now(), &log).unwrap();
+    let reasons = [RemovalReason::Age, RemovalReason::TotalSize].map(RemovalReason::as_str);
+    assert_eq!(*log.told.lock().unwrap(), reasons);
+
+    // One that is gone when it is its turn is none that could not be removed.
+    let old = fixture.run(2 * DAY, 10);
+    let log = Reasons { removed_meanwhile: Some(fixture.path(old)), ..Reasons::default() };
+    let retained = fixture.artifacts.retain(&retention, SystemTime::now(), &log).unwrap();
+    assert_eq!((retained.kept, retained.removed, retained.failed), (1, 0, 0));
 }
