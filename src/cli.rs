@@ -48,7 +48,8 @@ MCP server that lets a language model check its own claims with Python scripts.
 
 Without a command it serves an MCP client on standard input and output; that is what a client's
 configuration starts. Settings come from environment variables: QWED_MCP_TRUSTED_CODE_EXECUTION=true
-allows code to run, QWED_MCP_PYTHON names the interpreter. The README lists all of them.";
+allows code to run, QWED_MCP_PYTHON names the interpreter. docs/CONFIGURATION.md of the
+source lists all of them.";
 
 #[derive(Parser)]
 #[command(name = "qwed-mcp", version, about = "Governed Python verification over MCP", long_about = LONG_ABOUT)]

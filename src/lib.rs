@@ -5,13 +5,13 @@
 //! # The line
 //!
 //! ```text
-//! stdin → transport → server ──call──→ gateway ──Grant──→ executor ⇄ supervisor → launcher = python
-//!                       │              │ arguments        │ (server's side)  (processes of each run,
-//!                       │              │ code safety      │                   held by the sandbox)
-//!                       │              │ admin gate       ↓
-//! stdout ← transport ← reply ←─────────┴─ Block      Outcome (capped output, exit code, duration)
-//!                       ↑                                 │
-//!                       └──────────── jobs ←──────────────┘ the same run, held and polled
+//! stdin → transport → server ──→ gateway ──Verified──→ sandbox ──Grant──→ runs → executor ⇄ supervisor → launcher = python
+//!                       │        arguments             ready?                     │  (server's      (processes of each run,
+//!                       │        code safety             │                        │   side)          held by the sandbox)
+//!                       │        admin gate              │                        ↓
+//! stdout ← transport ← reply ←──── Refuse ───────────────┘         Outcome (capped output, exit code, duration)
+//!                       ↑                                                         │
+//!                       └──────────────────────────── jobs ←──────────────────────┘ the same run, held and polled
 //! ```
 //!
 //! A `tools/call` is read from top to bottom in `server::call`. The gateway is the only
@@ -29,9 +29,9 @@
 //! | `cli` | the command line; the only exit codes | `server` |
 //! | `server` | the side that an MCP client sees: tools, the line of a call, replies, the end of a connection | `server` |
 //! | `transport` | JSON-RPC over stdio, bounded in every direction | `server` |
-//! | `governance` | governed tools: tokens, roles, policy, budget, audit, artifacts, the pytest run | `server` |
 //! | `jobs` | background jobs: states, slots, queue, expiry | `server` |
 //! | `runs` | one run of a script: written down, run, accounted for, written down | `server` |
+//! | `governance` | governed tools: tokens, roles, policy, budget, audit, artifacts, the pytest run | `server` |
 //! | `executor` | runs what was authorised; every process is dead when a run has ended | `server` |
 //! | `gateway` | yes or no, why, and under which id | `server` |
 //! | `sandbox` | the kernel's limits on a run: tiers, the plan, the launch that enforces it | `server` |
