@@ -379,3 +379,58 @@ fn what_has_not_begun_is_told_as_such() {
     assert!(fixture.evidence(started).contains("it is just starting"));
     assert_eq!(fixture.verify().different, 0);
 }
+
+#[test]
+fn runs_of_which_something_is_different_are_not_intact() {
+    let fixture = Fixture::new();
+    let run_id = fixture.attested();
+    assert!(fixture.verify().is_intact());
+    fs::write(fixture.path(run_id, "stdout.txt"), "2 passed").unwrap();
+    let found = fixture.verify();
+    assert_eq!((found.different, found.is_intact()), (1, false));
+}
+
+#[test]
+fn only_what_is_gone_and_has_a_row_was_removed_by_retention() {
+    let fixture = Fixture::new();
+    // A row, and the run is there: it is compared as before.
+    let there = fixture.attested();
+    fixture.append(there, AuditEvent::ArtifactsRemoved, json!({}));
+    assert_eq!(fixture.evidence(there), "confirmed");
+    fs::write(fixture.path(there, "stdout.txt"), "2 passed").unwrap();
+    let changed = Difference::new("stdout.txt", Change::Changed);
+    assert_eq!(fixture.content(there, "stdout.txt"), format!("error: {changed}"));
+    assert_eq!(fixture.changes(), [("stdout.txt".to_owned(), Change::Changed)]);
+    // Gone, and no row.
+    let gone = fixture.attested();
+    fs::remove_dir_all(fixture.path(gone, "")).unwrap();
+    let missing = Difference::new(EVIDENCE, Change::Missing);
+    assert_eq!(fixture.content(gone, "stdout.txt"), format!("error: {missing}"));
+    // What cannot be read is not missing.
+    let closed = fixture.attested();
+    fs::remove_file(fixture.path(closed, EVIDENCE)).unwrap();
+    fs::create_dir(fixture.path(closed, EVIDENCE)).unwrap();
+    assert_ne!(fixture.evidence(closed), format!("error: {missing}"));
+    assert!(fixture.evidence(closed).starts_with("error: "));
+    assert!(fixture.changes().contains(&(EVIDENCE.to_owned(), Change::Unreadable)));
+}
+
+#[test]
+fn a_file_that_evidence_does_not_list_is_told_by_whether_all_are_listed() {
+    let fixture = Fixture::new();
+    let of_evidence = |text: &str| {
+        let run_id = fixture.run(|_| None);
+        fs::write(fixture.path(run_id, EVIDENCE), text).unwrap();
+        let details = json!({ EVIDENCE_SHA256: sha256(text.as_bytes()) });
+        fixture.append(run_id, AuditEvent::ToolFinished, details);
+        fixture.content(run_id, "files/a")
+    };
+    let added = Difference::new("files/a", Change::Added);
+    let all = of_evidence(r#"{"artifacts": [], "artifacts_omitted": 0}"#);
+    assert_eq!(all, format!("error: {added}"));
+    let some = of_evidence(r#"{"artifacts": [], "artifacts_omitted": 1}"#);
+    assert_eq!(some, "unconfirmed: the evidence has no hash of this file");
+    let unreadable = Difference::new(EVIDENCE, Change::Unreadable);
+    assert_eq!(of_evidence("{}"), format!("error: {unreadable}"));
+    assert!(fixture.changes().contains(&(EVIDENCE.to_owned(), Change::Unreadable)));
+}
