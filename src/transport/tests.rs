@@ -264,3 +264,14 @@ async fn a_message_that_is_sent_is_out_of_every_buffer() {
     transport.send(reply(1)).await.unwrap();
     assert!(matches!(theirs.read_u8().now_or_never(), Some(Ok(b'{'))));
 }
+
+#[tokio::test]
+async fn an_output_that_takes_nothing_is_closed() {
+    let input = line(1, "ping", &json!({}));
+    let events = ConnectionEvents::default();
+    let full = std::io::Cursor::new(Box::<[u8]>::default());
+    let mut transport = StdioTransport::new(input.as_bytes(), full, &events);
+    while transport.receive().await.is_some() {}
+    assert!(transport.send(reply(1)).await.is_err());
+    assert!(events.output_closed.is_cancelled());
+}
