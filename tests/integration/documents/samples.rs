@@ -53,6 +53,7 @@ const REPLIES: Other = Other::Test("replies_are_what_the_documents_show");
 const OTHERS: &[(&str, &str, Other)] = &[
     ("README.md", "use qwed_mcp::", Other::Doctest),
     ("docs/ARCHITECTURE.md", "stdin → transport", Other::Picture),
+    ("docs/ARCHITECTURE.md", "src/\n  main.rs", Other::Picture),
     ("docs/AIBOM.md", "{\n  \"timestamp\"", Other::Test("the_bill_of_the_documents_is_real")),
     ("docs/SKILL_MANIFESTS.md", "{\n  \"name\"", Other::File("skill.json")),
     (
