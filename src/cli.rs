@@ -4,6 +4,7 @@ mod aibom;
 mod audit;
 mod check;
 mod doctor;
+mod output;
 mod policy;
 mod runs;
 mod table;

@@ -1,6 +1,5 @@
 //! `qwed-mcp aibom`, and the bill of a server's session.
 
-use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -45,10 +44,10 @@ pub(super) fn print(options: &Options) -> anyhow::Result<ExitCode> {
         }
     };
     let text = match format {
-        BomFormat::Qwed => serde_json::to_string_pretty(&bom)?,
-        BomFormat::Cyclonedx => format!("{:#}", bom.to_cyclonedx()),
+        BomFormat::Qwed => serde_json::to_string_pretty(&bom)? + "\n",
+        BomFormat::Cyclonedx => format!("{:#}\n", bom.to_cyclonedx()),
     };
-    writeln!(io::stdout(), "{text}").context("failed to print the bill of materials")?;
+    super::output::print("the bill of materials", &text)?;
     Ok(ExitCode::SUCCESS)
 }
 

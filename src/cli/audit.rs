@@ -14,6 +14,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 
 use super::Format;
+use super::output::{document, print};
 use super::token::span;
 use crate::config::Settings;
 use crate::governance::{
@@ -123,11 +124,9 @@ fn list(store: &Store, options: &List) -> anyhow::Result<ExitCode> {
     })?;
     let text = match options.format {
         Format::Text => table::of(&rows),
-        Format::Json => {
-            format!("{:#}\n", json!({ "version": env!("CARGO_PKG_VERSION"), "rows": rows }))
-        }
+        Format::Json => document(json!({ "rows": rows })),
     };
-    io::stdout().write_all(text.as_bytes()).context("failed to print the rows")?;
+    print("the rows", &text)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -149,26 +148,15 @@ fn verify(
             as_text(&verification) + &found.as_ref().map_or_else(String::new, lines_of_artifacts)
         }
         Format::Json => {
-            let mut document = json!({
-                "version": env!("CARGO_PKG_VERSION"),
-                "intact": verification.is_intact(),
-                "rows": verification.rows,
-                "head": verification.head,
-                "broken": verification.broken,
-                "known_head": verification.known_head,
-                "unfinished": verification.unfinished,
-                "tokens": verification.tokens,
-                "damage": verification.database.damage,
-                "schema": verification.database.schema,
-                "clock_set_back": verification.clock,
-            });
-            if let (Some(found), Some(fields)) = (&found, document.as_object_mut()) {
-                fields.insert("artifacts".to_owned(), json!(found));
+            let mut object = json!(verification);
+            if let Some(fields) = object.as_object_mut() {
+                fields.insert("intact".to_owned(), json!(verification.is_intact()));
+                fields.extend(found.iter().map(|found| ("artifacts".to_owned(), json!(found))));
             }
-            format!("{document:#}\n")
+            document(object)
         }
     };
-    io::stdout().write_all(text.as_bytes()).context("failed to print what was found")?;
+    print("what was found", &text)?;
     let is_intact = verification.is_intact() && found.is_none_or(|found| found.is_intact());
     Ok(if is_intact { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -3,14 +3,14 @@
 mod sarif;
 
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context as _;
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
+use super::output::{document, print};
 use crate::config::no_colours;
 use crate::safety::{self, Analysis, Finding, Severity};
 
@@ -50,10 +50,10 @@ pub(super) fn check(files: &[PathBuf], format: CheckFormat) -> anyhow::Result<Ex
     }
     let text = match format {
         CheckFormat::Text => as_text(&checked, has_colours()),
-        CheckFormat::Json => format!("{:#}\n", as_json(&checked)),
+        CheckFormat::Json => document(as_json(&checked)),
         CheckFormat::Sarif => format!("{:#}\n", sarif::log(&checked)),
     };
-    io::stdout().write_all(text.as_bytes()).context("failed to print what was found")?;
+    print("what was found", &text)?;
     let has_findings = checked.iter().any(|file| !file.analysis.findings.is_empty());
     Ok(ExitCode::from(if has_failed { super::USAGE } else { u8::from(has_findings) }))
 }
@@ -104,7 +104,7 @@ fn as_json(checked: &[Checked]) -> Value {
             })
         })
         .collect();
-    json!({ "version": env!("CARGO_PKG_VERSION"), "files": files })
+    json!({ "files": files })
 }
 
 fn finding_json(finding: &Finding) -> Value {

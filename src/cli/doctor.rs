@@ -3,13 +3,13 @@
 mod governed;
 
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
 
 use super::Format;
+use super::output::{document, print};
 use crate::config::{AdminGate, SandboxMode, Settings};
 use crate::executor::{
     Diagnosis, FindError, HomeExposure, LayerState, Obstacle, OneShotExecutor, Unusable,
@@ -38,12 +38,9 @@ pub(super) fn diagnose(settings: &Settings, format: Format) -> anyhow::Result<Ex
     };
     let text = match format {
         Format::Text => text(settings, &diagnosis, governed.as_ref(), can_run),
-        Format::Json => {
-            let object = object(settings, &diagnosis, governed.as_ref(), can_run);
-            serde_json::to_string_pretty(&object)? + "\n"
-        }
+        Format::Json => document(object(settings, &diagnosis, governed.as_ref(), can_run)),
     };
-    io::stdout().write_all(text.as_bytes()).context("failed to print the diagnosis")?;
+    print("the diagnosis", &text)?;
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -226,7 +223,6 @@ fn object(
     let exposure =
         |exposure: &HomeExposure| json!({ "origin": exposure.origin, "folder": exposure.folder });
     json!({
-        "version": env!("CARGO_PKG_VERSION"),
         "can_run": can_run,
         "refusal": diagnosis.refusal,
         "admin_gate": if settings.admin_gate == AdminGate::Open { "open" } else { "closed" },

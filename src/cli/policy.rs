@@ -1,16 +1,15 @@
 //! `qwed-mcp policy`: the permissions of a policy file, or its mistakes.
 
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::Format;
+use super::output::{document, print};
 use crate::config::Settings;
 use crate::governance::{Policy, PolicyCheck, PolicyError};
 
@@ -44,9 +43,9 @@ pub(super) fn run(command: &Command, settings: &Settings) -> anyhow::Result<Exit
     };
     let text = match format {
         Format::Text => as_text(file, &check),
-        Format::Json => format!("{:#}\n", as_json(file, &check)),
+        Format::Json => document(as_json(file, &check)),
     };
-    io::stdout().write_all(text.as_bytes()).context("failed to print what was found")?;
+    print("what was found", &text)?;
     Ok(if check.policy.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -131,7 +130,6 @@ fn as_json(file: &Path, check: &PolicyCheck) -> Value {
         })
     };
     json!({
-        "version": env!("CARGO_PKG_VERSION"),
         "file": file,
         "usable": check.policy.is_some(),
         "mistakes": check.mistakes.iter().map(mistake).collect::<Vec<_>>(),

@@ -1,16 +1,16 @@
 //! `qwed-mcp runs`: the artifacts of governed runs, for an admin without an MCP client.
 
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Subcommand;
-use serde::Deserialize as _;
+use serde::{Deserialize as _, Serialize};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use super::output::{document, print};
 use super::table::{Table, printable};
 use super::{Format, USAGE};
 use crate::config::Settings;
@@ -76,7 +76,9 @@ pub(super) fn run(command: &Command, settings: &Settings) -> anyhow::Result<Exit
 }
 
 /// A run with its row of the audit log.
+#[derive(Serialize)]
 struct Listed {
+    #[serde(flatten)]
     entry: RunEntry,
     user: Option<String>,
     tool: Option<String>,
@@ -99,16 +101,9 @@ fn list(
     let runs = entries.into_iter().map(listed).collect::<Result<Vec<_>, StoreError>>()?;
     let text = match format {
         Format::Text => as_table(&runs, has_more),
-        Format::Json => format!(
-            "{:#}\n",
-            json!({
-                "version": env!("CARGO_PKG_VERSION"),
-                "runs": runs.iter().map(as_json).collect::<Vec<_>>(),
-                "truncated": has_more,
-            })
-        ),
+        Format::Json => document(json!({ "runs": runs, "truncated": has_more })),
     };
-    io::stdout().write_all(text.as_bytes()).context("failed to print the runs")?;
+    print("the runs", &text)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -139,21 +134,6 @@ fn as_table(runs: &[Listed], has_more: bool) -> String {
     format!("{table}{more}")
 }
 
-fn as_json(run: &Listed) -> Value {
-    let Listed { entry, user, tool, status } = run;
-    json!({
-        "run_id": entry.run_id,
-        "finished": entry.finished,
-        "state": entry.state,
-        "user": user,
-        "tool": tool,
-        "status": status,
-        "files": entry.files,
-        "bytes": entry.bytes,
-        "has_more": entry.has_more,
-    })
-}
-
 /// Returns a number of bytes for people; with a `+` if not all were counted.
 fn size(bytes: u64, has_more: bool) -> String {
     let more = if has_more { "+" } else { "" };
@@ -176,37 +156,26 @@ fn show(
     let Served { content, unconfirmed } = match evidence(artifacts, store, run_id) {
         Ok(served) => served,
         Err(IntegrityError::Store(error)) => return Err(error.into()),
-        Err(
-            error @ (IntegrityError::Artifacts(_)
-            | IntegrityError::Different(_)
-            | IntegrityError::Removed
-            | IntegrityError::Waiting
-            | IntegrityError::Starting
-            | IntegrityError::NotRun(_)),
-        ) => {
+        Err(error) => {
             tracing::error!("{}", Causes(&error));
             return Ok(ExitCode::FAILURE);
         }
     };
-    let document: Value = serde_json::from_slice(&content).context("evidence.json is no JSON")?;
+    let content: Value = serde_json::from_slice(&content).context("evidence.json is no JSON")?;
     let reason = unconfirmed.map(|reason| reason.to_string());
     let text = match format {
         Format::Text => {
             let evidence =
-                Evidence::deserialize(&document).context("evidence.json is of another version")?;
+                Evidence::deserialize(&content).context("evidence.json is of another version")?;
             as_text(&evidence, reason.as_deref())
         }
-        Format::Json => format!(
-            "{:#}\n",
-            json!({
-                "version": env!("CARGO_PKG_VERSION"),
-                "evidence": document,
-                "integrity": if reason.is_some() { "unconfirmed" } else { "confirmed" },
-                "reason": reason,
-            })
-        ),
+        Format::Json => document(json!({
+            "evidence": content,
+            "integrity": if reason.is_some() { "unconfirmed" } else { "confirmed" },
+            "reason": reason,
+        })),
     };
-    io::stdout().write_all(text.as_bytes()).context("failed to print the evidence")?;
+    print("the evidence", &text)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -289,16 +258,7 @@ fn prune(
     };
     let Retained { kept, removed, failed, removed_bytes } = retained;
     let text = match format {
-        Format::Json => format!(
-            "{:#}\n",
-            json!({
-                "version": env!("CARGO_PKG_VERSION"),
-                "removed": removed,
-                "removed_bytes": removed_bytes,
-                "kept": kept,
-                "failed": failed,
-            })
-        ),
+        Format::Json => document(json!(retained)),
         Format::Text if retention.is_everything() => {
             format!(
                 "the policy has no retention_days and no total_mb_max: all {kept} runs are kept\n"
@@ -314,7 +274,7 @@ fn prune(
             format!("removed {removed} runs ({freed}), kept {kept}{left}\n")
         }
     };
-    io::stdout().write_all(text.as_bytes()).context("failed to print what was done")?;
+    print("what was done", &text)?;
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

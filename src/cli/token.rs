@@ -11,6 +11,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::Format;
+use super::output::{document, print};
 use super::table::Table;
 use crate::config::Settings;
 use crate::governance::{
@@ -99,25 +100,24 @@ fn list(store: &Store, format: Format) -> anyhow::Result<ExitCode> {
         Format::Text => as_table(&tokens, last_use, now),
         Format::Json => {
             let object = |token| as_json(token, last_use(token), now);
-            let tokens: Vec<_> = tokens.iter().map(object).collect();
-            format!("{:#}\n", json!({ "version": env!("CARGO_PKG_VERSION"), "tokens": tokens }))
+            document(json!({ "tokens": tokens.iter().map(object).collect::<Vec<_>>() }))
         }
     };
-    io::stdout().write_all(text.as_bytes()).context("failed to print the tokens")?;
+    print("the tokens", &text)?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn revoke(store: &Store, id: TokenId) -> anyhow::Result<ExitCode> {
-    let (text, code) = match store.revoke(id)? {
-        Revoked::Now => (format!("token {id} is revoked"), ExitCode::SUCCESS),
-        Revoked::Before => (format!("token {id} was revoked before"), ExitCode::SUCCESS),
+    let text = match store.revoke(id)? {
+        Revoked::Now => format!("token {id} is revoked\n"),
+        Revoked::Before => format!("token {id} was revoked before\n"),
         Revoked::Unknown => {
             tracing::error!("there is no token {id}; see `qwed-mcp token list`");
             return Ok(ExitCode::FAILURE);
         }
     };
-    writeln!(io::stdout(), "{text}").context("failed to print what was done")?;
-    Ok(code)
+    print("what was done", &text)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn as_table<'u>(

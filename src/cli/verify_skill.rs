@@ -1,14 +1,13 @@
 //! `qwed-mcp verify-skill`: the provenance checks for people and for continuous integration.
 
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context as _;
 use clap::Args;
 use serde_json::{Value, json};
 
 use super::Format;
+use super::output::{document, print};
 use super::table::Table;
 use crate::provenance::{
     InvalidEntry, ManifestError, SkillProvenanceGuard, SkillStatus, SkillVerification,
@@ -55,9 +54,9 @@ pub(super) fn verify(options: &Options) -> anyhow::Result<ExitCode> {
     let judged: Vec<_> = options.files.iter().map(|file| judged(file.as_path())).collect();
     let text = match options.format {
         Format::Text => as_table(&judged),
-        Format::Json => format!("{:#}\n", as_json(&judged)),
+        Format::Json => document(as_json(&judged)),
     };
-    io::stdout().write_all(text.as_bytes()).context("failed to print what was found")?;
+    print("what was found", &text)?;
 
     let mut code = 0;
     for Judged { file, verification } in judged {
@@ -137,5 +136,5 @@ fn as_json(judged: &[Judged<'_>]) -> Value {
             Err(error) => json!({ "file": file.display().to_string(), "error": error.to_string() }),
         })
         .collect();
-    json!({ "version": env!("CARGO_PKG_VERSION"), "skills": skills })
+    json!({ "skills": skills })
 }

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use serde::Serialize;
 use thiserror::Error;
 use uuid::Uuid;
 
@@ -40,7 +41,7 @@ const TURN_TIMEOUT: Duration = Duration::from_secs(10);
 const TURN_PAUSE: Duration = Duration::from_millis(20);
 
 /// The result of a clean-up.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Retained {
     /// Runs that are there after it.
     pub(crate) kept: usize,

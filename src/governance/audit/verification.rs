@@ -25,7 +25,7 @@ const CLOCK_STEP_MAX: TimeDelta = TimeDelta::seconds(5);
 const CLOCK_STEPS_NAMED_MAX: usize = 20;
 
 /// The result of a verification.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct AuditVerification {
     /// The number of rows.
     pub(crate) rows: u64,
@@ -40,7 +40,9 @@ pub(crate) struct AuditVerification {
     /// The tokens; none where the chain is broken or the file is damaged: then nothing is a
     /// witness.
     pub(crate) tokens: Option<TokenComparison>,
+    #[serde(flatten)]
     pub(crate) database: DatabaseFlaws,
+    #[serde(rename = "clock_set_back")]
     pub(crate) clock: ClockSteps,
 }
 
