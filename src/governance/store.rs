@@ -72,70 +72,61 @@ struct StoreFile {
 /// rows were written together get the same one.
 #[derive(Debug, Clone, Error)]
 pub(crate) enum StoreError {
-    #[error("failed to create the data folder {}", folder.display())]
+    #[error("failed to create the data folder {folder}")]
     CreateFolder { folder: PathBuf, source: Arc<io::Error> },
-    #[error("failed to create a database in {}", folder.display())]
+    #[error("failed to create a database in {folder}")]
     CreateFile { folder: PathBuf, source: Arc<io::Error> },
     #[error(transparent)]
     Unprotected(#[from] Unprotected),
-    #[error("failed to use {}, by which processes take turns", file.display())]
+    #[error("failed to use {file}, by which processes take turns")]
     Turnstile { file: PathBuf, source: Arc<io::Error> },
-    #[error("there is no {}; `qwed-mcp token create` makes it", file.display())]
+    #[error("there is no {file}; `qwed-mcp token create` makes it")]
     Missing { file: PathBuf },
     #[error(
-        "{} is damaged or no database, and was left as it is; restore it from a backup, or move it \
-         away to start without tokens and with an empty audit log",
-        file.display()
+        "{file} is damaged or no database, and was left as it is; restore it from a backup, or move \
+         it away to start without tokens and with an empty audit log"
     )]
     Damaged { file: PathBuf, source: Arc<rusqlite::Error> },
     #[error(
-        "{} is empty, and was left as it is; restore it from a backup, or remove it to start \
-         without tokens and with an empty audit log",
-        file.display()
+        "{file} is empty, and was left as it is; restore it from a backup, or remove it to start \
+         without tokens and with an empty audit log"
     )]
     Empty { file: PathBuf },
     #[error(
-        "{} belongs to another application, and was left as it is; set QWED_MCP_DATA_DIR to a \
-         folder of its own",
-        file.display()
+        "{file} belongs to another application, and was left as it is; set QWED_MCP_DATA_DIR to a \
+         folder of its own"
     )]
     Foreign { file: PathBuf },
     #[error(
-        "{} has schema version {found}, and this program knows {SCHEMA_VERSION}; it was left as it \
-         is; use the version of qwed-mcp that wrote it, or a later one",
-        file.display()
+        "{file} has schema version {found}, and this program knows {SCHEMA_VERSION}; it was left as \
+         it is; use the version of qwed-mcp that wrote it, or a later one"
     )]
     Version { file: PathBuf, found: i32 },
     #[error(
-        "{} was held by another process for {} s, which should be next to write and does not; end \
-         what holds it, and try again",
-        file.display(),
+        "{file} was held by another process for {} s, which should be next to write and does not; \
+         end what holds it, and try again",
         BUSY_TIMEOUT.as_secs()
     )]
     TurnstileHeld { file: PathBuf },
     #[error(
-        "{} was locked by another process for {} s; end what holds it, and try again",
-        file.display(),
+        "{file} was locked by another process for {} s; end what holds it, and try again",
         BUSY_TIMEOUT.as_secs()
     )]
     Locked { file: PathBuf, source: Arc<rusqlite::Error> },
     #[error(
-        "{} was removed or replaced while it was open; put it back, or end this server and start it \
-         again",
-        file.display()
+        "{file} was removed or replaced while it was open; put it back, or end this server and \
+         start it again"
     )]
     Replaced { file: PathBuf },
     #[error(
-        "{} cannot be written to, and what was written last is beside it in {}; copy both to a folder \
-         of your own, and name that with QWED_MCP_DATA_DIR",
-        file.display(),
-        log.display()
+        "{file} cannot be written to, and what was written last is beside it in {log}; copy both to \
+         a folder of your own, and name that with QWED_MCP_DATA_DIR"
     )]
     Unmerged { file: PathBuf, log: PathBuf },
-    #[error("failed to use {}", file.display())]
+    #[error("failed to use {file}")]
     Access { file: PathBuf, source: Arc<rusqlite::Error> },
     /// A defect of ours.
-    #[error("the writing to {} was given up unexpectedly", file.display())]
+    #[error("the writing to {file} was given up unexpectedly")]
     GivenUp { file: PathBuf },
     #[error("failed to get random bits")]
     Random(#[source] SysError),
@@ -180,7 +171,7 @@ impl Store {
         if file.metadata().is_ok_and(|metadata| metadata.len() == 0) {
             return Err(StoreError::Empty { file });
         }
-        let failed = |source| error_of(&file, Arc::new(source));
+        let failed = |source| error_of(&file, source);
         // Whose database it is comes first: the settings below could change it.
         let opened = connect(&file).and_then(|connection| Ok((owner(&connection)?, connection)));
         let (owner, connection) = opened.map_err(failed)?;
@@ -206,7 +197,7 @@ impl Store {
         self.shared.file.check()?;
         let done = reader.transaction_with_behavior(TransactionBehavior::Deferred);
         let done = done.and_then(|transaction| work(&transaction));
-        done.map_err(|source| error_of(&self.shared.file.path, Arc::new(source)))
+        done.map_err(|source| error_of(&self.shared.file.path, source))
     }
 
     /// Writes all or nothing, after what was submitted before, and comes back when it is on the disk.
@@ -278,7 +269,7 @@ fn create(folder: &Path) -> Result<(), StoreError> {
         .tempfile_in(folder)
         .map_err(create_file)?
         .into_temp_path();
-    write_schema(&draft).map_err(|source| error_of(&draft, Arc::new(source)))?;
+    write_schema(&draft).map_err(|source| error_of(&draft, source))?;
     match draft.persist_noclobber(folder.join(FILE_NAME)) {
         Ok(()) => File::open(folder).and_then(|folder| folder.sync_all()).map_err(create_file),
         Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -345,17 +336,16 @@ fn pragma(connection: &Connection, name: &str) -> rusqlite::Result<i32> {
     connection.pragma_query_value(None, name, |row| row.get(0))
 }
 
-fn error_of(file: &Path, source: Arc<rusqlite::Error>) -> StoreError {
-    let file = file.to_owned();
+fn error_of(file: &Path, source: rusqlite::Error) -> StoreError {
+    let (file, source) = (file.to_owned(), Arc::new(source));
     match source.sqlite_error_code() {
-        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
-            StoreError::Damaged { file, source }
-        }
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
             StoreError::Locked { file, source }
         }
+        // None is not the database's own: a row that holds something else than was ever written.
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) | None => {
+            StoreError::Damaged { file, source }
+        }
         Some(_) => StoreError::Access { file, source },
-        // Not the database's own: a row that holds something else than was ever written.
-        None => StoreError::Damaged { file, source },
     }
 }

@@ -26,19 +26,17 @@ const STICKY: u32 = 0o1000;
 pub(crate) enum Unprotected {
     /// Owned by somebody else.
     #[error(
-        "{} belongs to user {owner}, who could change it; it has to be root's, or user {user}'s, as whom \
-         this runs (chown)",
-        path.display()
+        "{path} belongs to user {owner}, who could change it; it has to be root's, or user {user}'s, \
+         as whom this runs (chown)"
     )]
     Owner { path: PathBuf, owner: u32, user: u32 },
     /// Permissions for others.
     #[error(
-        "{} has mode {mode:04o}, so that others can change what is there; chmod go-w mends that",
-        path.display()
+        "{path} has mode {mode:04o}, so that others can change what is there; chmod go-w mends that"
     )]
     Writable { path: PathBuf, mode: u32 },
     /// Missing, or closed to this process.
-    #[error("{} cannot be looked at, so that it is not known who can change it", path.display())]
+    #[error("{path} cannot be looked at, so that it is not known who can change it")]
     Unknown { path: PathBuf },
 }
 

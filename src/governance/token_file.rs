@@ -29,31 +29,27 @@ pub(crate) enum OwnTokenError {
          meant"
     )]
     Both,
-    #[error("QWED_MCP_AUTH_TOKEN_FILE: failed to read {}", file.display())]
+    #[error("QWED_MCP_AUTH_TOKEN_FILE: failed to read {file}")]
     Read { file: PathBuf, source: io::Error },
-    #[error("QWED_MCP_AUTH_TOKEN_FILE: {} is not a regular file", file.display())]
+    #[error("QWED_MCP_AUTH_TOKEN_FILE: {file} is not a regular file")]
     NotAFile { file: PathBuf },
     #[error(
-        "QWED_MCP_AUTH_TOKEN_FILE: {} has mode {mode:04o}, which lets others read it or the group \
-         change it; chmod 600 mends that",
-        file.display()
+        "QWED_MCP_AUTH_TOKEN_FILE: {file} has mode {mode:04o}, which lets others read it or the \
+         group change it; chmod 600 mends that"
     )]
     Open { file: PathBuf, mode: u32 },
     #[error(
-        "QWED_MCP_AUTH_TOKEN_FILE: {} belongs to user {owner}, and has to be this user's or root's",
-        file.display()
+        "QWED_MCP_AUTH_TOKEN_FILE: {file} belongs to user {owner}, and has to be this user's or \
+         root's"
     )]
     Owner { file: PathBuf, owner: u32 },
     #[error(
-        "QWED_MCP_AUTH_TOKEN_FILE: {} is in {}, which tests can read; keep it elsewhere",
-        file.display(),
-        folder.display()
+        "QWED_MCP_AUTH_TOKEN_FILE: {file} is in {folder}, which tests can read; keep it elsewhere"
     )]
     ReadByTests { file: PathBuf, folder: PathBuf },
     #[error(
-        "QWED_MCP_AUTH_TOKEN_FILE: {} has to have one token, as `qwed-mcp token create` prints it, and \
-         nothing else",
-        file.display()
+        "QWED_MCP_AUTH_TOKEN_FILE: {file} has to have one token, as `qwed-mcp token create` prints \
+         it, and nothing else"
     )]
     NoToken { file: PathBuf },
 }

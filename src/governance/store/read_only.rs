@@ -2,7 +2,6 @@
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
@@ -40,7 +39,7 @@ impl Store {
             connection.pragma_update(None, "trusted_schema", false)?;
             Ok((owner, connection))
         });
-        let (owner, connection) = opened.map_err(|source| error_of(&file, Arc::new(source)))?;
+        let (owner, connection) = opened.map_err(|source| error_of(&file, source))?;
         require_ours(&file, owner)?;
         tracing::warn!("{} cannot be written to, and is read as it is", file.display());
         Ok(Self::of(file, connection))

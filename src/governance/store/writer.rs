@@ -67,7 +67,7 @@ impl<T> Pending<T> {
 /// A job of the writer.
 trait Job: Send {
     /// Writes it in the transaction of its group. The result is reported when that is on the disk.
-    fn run(&mut self, transaction: &Transaction<'_>) -> Result<(), Arc<rusqlite::Error>>;
+    fn run(&mut self, transaction: &Transaction<'_>) -> rusqlite::Result<()>;
     /// Tells whoever waits the result, or why the whole group was not written.
     fn tell(self: Box<Self>, group: Result<(), StoreError>);
 }
@@ -84,29 +84,20 @@ where
     T: Send,
     W: FnOnce(&Transaction<'_>) -> rusqlite::Result<T> + Send,
 {
-    fn run(&mut self, transaction: &Transaction<'_>) -> Result<(), Arc<rusqlite::Error>> {
+    fn run(&mut self, transaction: &Transaction<'_>) -> rusqlite::Result<()> {
         let Some(work) = self.work.take() else { return Ok(()) };
         // One that fails leaves the others of its group what they are.
-        let done = transaction.execute_batch("SAVEPOINT job").and_then(|()| {
-            let done = catch_unwind(AssertUnwindSafe(|| work(transaction)));
-            let end = match done {
-                Ok(Ok(_)) => "RELEASE job",
-                Ok(Err(_)) | Err(_) => "ROLLBACK TO job; RELEASE job",
-            };
-            transaction.execute_batch(end)?;
-            Ok(done)
-        });
-        match done {
-            Ok(Ok(done)) => {
-                let done = done.map_err(|error| error_of(&self.file.path, Arc::new(error)));
-                self.done = Some(done);
-                Ok(())
-            }
-            // It panicked: whoever waits learns that it was given up.
-            Ok(Err(_)) => Ok(()),
-            // The whole transaction is lost: the disk is full, or does not answer.
-            Err(error) => Err(Arc::new(error)),
-        }
+        // An error here is one of the whole transaction: the disk is full, or does not answer.
+        transaction.execute_batch("SAVEPOINT job")?;
+        let done = catch_unwind(AssertUnwindSafe(|| work(transaction)));
+        let end = match done {
+            Ok(Ok(_)) => "RELEASE job",
+            Ok(Err(_)) | Err(_) => "ROLLBACK TO job; RELEASE job",
+        };
+        transaction.execute_batch(end)?;
+        // If it panicked, whoever waits learns that it was given up.
+        self.done = done.ok().map(|done| done.map_err(|error| error_of(&self.file.path, error)));
+        Ok(())
     }
 
     fn tell(self: Box<Self>, group: Result<(), StoreError>) {
@@ -192,16 +183,16 @@ fn write_group(
     let failed = |source| error_of(&file.path, source);
     let connection = match connection {
         Some(connection) => connection,
-        None => connection.insert(file.connect().map_err(Arc::new).map_err(failed)?),
+        None => connection.insert(file.connect().map_err(failed)?),
     };
     let next = wait_in_line(file)?;
     let begun = connection.transaction_with_behavior(TransactionBehavior::Immediate);
-    let transaction = begun.map_err(Arc::new).map_err(failed)?;
+    let transaction = begun.map_err(failed)?;
     drop(next);
     for job in group.iter_mut() {
         job.run(&transaction).map_err(failed)?;
     }
-    transaction.commit().map_err(Arc::new).map_err(failed)?;
+    transaction.commit().map_err(failed)?;
     *log = identity(&log_path);
     Ok(())
 }
