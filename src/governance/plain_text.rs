@@ -4,45 +4,34 @@
 //! but for what people write with: the two joiners (U+200C, U+200D) and the first sixteen selectors
 //! of variants (U+FE00 to U+FE0F), without which many scripts and emoji are others.
 
-/// Characters that are not passed on.
-struct Hidden {
-    first: char,
-    last: char,
-    #[cfg_attr(not(test), expect(dead_code, reason = "for who reads the table, and its test"))]
-    why: &'static str,
-}
-
-/// Characters that are obeyed instead of shown, or seen by a program and not by a person.
-const HIDDEN: [Hidden; 20] = [
-    hidden('\0', '\u{8}', "control characters: BEL, backspace"),
-    hidden(
-        '\u{b}',
-        '\u{1f}',
-        "control characters: ESC starts what a terminal obeys, CR writes over",
-    ),
-    hidden('\u{7f}', '\u{9f}', "DEL, and the control characters of ISO 6429 in one byte (CSI)"),
-    hidden('\u{ad}', '\u{ad}', "the soft hyphen is not seen within a line"),
-    hidden('\u{34f}', '\u{34f}', "the joiner of graphemes is not seen"),
-    hidden('\u{61c}', '\u{61c}', "the Arabic mark of direction is not seen"),
-    hidden('\u{115f}', '\u{1160}', "fillers of Hangul are not seen"),
-    hidden('\u{17b4}', '\u{17b5}', "inherent vowels of Khmer are not seen"),
-    hidden('\u{180b}', '\u{180f}', "selectors of Mongolian variants are not seen"),
-    hidden('\u{200b}', '\u{200b}', "the space without width is not seen"),
-    hidden('\u{200e}', '\u{200f}', "marks of direction are not seen"),
-    hidden(
+/// Characters that are obeyed instead of shown, or seen by a program and not by a person: the first
+/// and the last of each range, and why it is hidden.
+const HIDDEN: [(char, char, &str); 20] = [
+    ('\0', '\u{8}', "control characters: BEL, backspace"),
+    ('\u{b}', '\u{1f}', "control characters: ESC starts what a terminal obeys, CR writes over"),
+    ('\u{7f}', '\u{9f}', "DEL, and the control characters of ISO 6429 in one byte (CSI)"),
+    ('\u{ad}', '\u{ad}', "the soft hyphen is not seen within a line"),
+    ('\u{34f}', '\u{34f}', "the joiner of graphemes is not seen"),
+    ('\u{61c}', '\u{61c}', "the Arabic mark of direction is not seen"),
+    ('\u{115f}', '\u{1160}', "fillers of Hangul are not seen"),
+    ('\u{17b4}', '\u{17b5}', "inherent vowels of Khmer are not seen"),
+    ('\u{180b}', '\u{180f}', "selectors of Mongolian variants are not seen"),
+    ('\u{200b}', '\u{200b}', "the space without width is not seen"),
+    ('\u{200e}', '\u{200f}', "marks of direction are not seen"),
+    (
         '\u{2028}',
         '\u{202e}',
         "ends of lines for some readers only; embeddings and overrides of the direction of text \
          (Trojan Source, CVE-2021-42574)",
     ),
-    hidden('\u{2060}', '\u{206f}', "joiners, operators and isolates of direction are not seen"),
-    hidden('\u{3164}', '\u{3164}', "the filler of Hangul is not seen"),
-    hidden('\u{feff}', '\u{feff}', "the byte order mark is not seen"),
-    hidden('\u{ffa0}', '\u{ffa0}', "the narrow filler of Hangul is not seen"),
-    hidden('\u{fff0}', '\u{fffb}', "annotations, and what is not assigned, are not seen"),
-    hidden('\u{1bca0}', '\u{1bca3}', "formats of shorthand are not seen"),
-    hidden('\u{1d173}', '\u{1d17a}', "formats of music are not seen"),
-    hidden(
+    ('\u{2060}', '\u{206f}', "joiners, operators and isolates of direction are not seen"),
+    ('\u{3164}', '\u{3164}', "the filler of Hangul is not seen"),
+    ('\u{feff}', '\u{feff}', "the byte order mark is not seen"),
+    ('\u{ffa0}', '\u{ffa0}', "the narrow filler of Hangul is not seen"),
+    ('\u{fff0}', '\u{fffb}', "annotations, and what is not assigned, are not seen"),
+    ('\u{1bca0}', '\u{1bca3}', "formats of shorthand are not seen"),
+    ('\u{1d173}', '\u{1d17a}', "formats of music are not seen"),
+    (
         '\u{e0000}',
         '\u{e0fff}',
         "tags, which are ASCII that no person sees and every model reads; selectors of variants by \
@@ -50,13 +39,9 @@ const HIDDEN: [Hidden; 20] = [
     ),
 ];
 
-const fn hidden(first: char, last: char, why: &'static str) -> Hidden {
-    Hidden { first, last, why }
-}
-
 /// Tells whether a character is not passed on. Tabs and ends of lines are.
 pub(super) fn is_hidden(c: char) -> bool {
-    HIDDEN.iter().any(|row| (row.first..=row.last).contains(&c))
+    HIDDEN.iter().any(|(first, last, _)| (first..=last).contains(&&c))
 }
 
 /// Replaces every character that is not passed on.
@@ -135,8 +120,8 @@ mod tests {
     #[test]
     fn the_table_is_in_order_and_has_reasons() {
         for pair in HIDDEN.windows(2) {
-            assert!(pair[0].first <= pair[0].last && pair[0].last < pair[1].first);
+            assert!(pair[0].0 <= pair[0].1 && pair[0].1 < pair[1].0);
         }
-        assert!(HIDDEN.iter().all(|row| row.why.len() > 10));
+        assert!(HIDDEN.iter().all(|(_, _, why)| why.len() > 10));
     }
 }

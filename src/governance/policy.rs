@@ -45,32 +45,22 @@ const SECTIONS: [(&str, &[&str]); 5] = [
     ("artifacts", &["retention_days", "total_mb_max"]),
 ];
 
-/// A variable that the tests never get from the server.
-struct ForbiddenVariable {
-    /// Its name; one that ends in `*` is the start of a name.
-    name: &'static str,
-    why: &'static str,
-}
-
-/// Variables of the server's that would change which code runs.
-const FORBIDDEN_VARIABLES: [ForbiddenVariable; 12] = [
-    forbidden("PYTHON*", "it changes how Python starts and what it imports"),
-    forbidden("PYTEST_*", "it changes which plugins and options pytest has"),
-    forbidden("LD_*", "it makes the dynamic linker load other code"),
-    forbidden("DYLD_*", "it makes the dynamic linker load other code"),
-    forbidden("GLIBC_TUNABLES", "it changes how the C library works"),
-    forbidden("GCONV_PATH", "it makes the C library load other code"),
-    forbidden("BASH_ENV", "it makes every shell run a file first"),
-    forbidden("QWED_*", "it is a setting or a token of the server"),
-    forbidden("PATH", "the sandbox sets it"),
-    forbidden("HOME", "the sandbox sets it"),
-    forbidden("TMPDIR", "the sandbox sets it"),
-    forbidden("TEMP", "the sandbox sets TMPDIR, which it would replace"),
+/// Variables of the server's that would change which code runs, and why tests never get them. A name
+/// that ends in `*` is the start of a name.
+const FORBIDDEN_VARIABLES: [(&str, &str); 12] = [
+    ("PYTHON*", "it changes how Python starts and what it imports"),
+    ("PYTEST_*", "it changes which plugins and options pytest has"),
+    ("LD_*", "it makes the dynamic linker load other code"),
+    ("DYLD_*", "it makes the dynamic linker load other code"),
+    ("GLIBC_TUNABLES", "it changes how the C library works"),
+    ("GCONV_PATH", "it makes the C library load other code"),
+    ("BASH_ENV", "it makes every shell run a file first"),
+    ("QWED_*", "it is a setting or a token of the server"),
+    ("PATH", "the sandbox sets it"),
+    ("HOME", "the sandbox sets it"),
+    ("TMPDIR", "the sandbox sets it"),
+    ("TEMP", "the sandbox sets TMPDIR, which it would replace"),
 ];
-
-const fn forbidden(name: &'static str, why: &'static str) -> ForbiddenVariable {
-    ForbiddenVariable { name, why }
-}
 
 /// A policy: what the admin allows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -266,15 +256,15 @@ fn variables(section: &Section<'_>, mistakes: &mut Mistakes) -> Vec<String> {
     for name in mistakes.keep(section.texts("env_whitelist")) {
         let is_name = name.text.starts_with(|c: char| c == '_' || c.is_ascii_alphabetic())
             && name.text.chars().all(|c| c == '_' || c.is_ascii_alphanumeric());
-        let is_meant = |row: &&ForbiddenVariable| match row.name.strip_suffix('*') {
+        let is_meant = |(forbidden, _): &&(&str, &str)| match forbidden.strip_suffix('*') {
             Some(start) => name.text.starts_with(start),
-            None => name.text == row.name,
+            None => name.text == *forbidden,
         };
         if !is_name {
             let must = "have names of variables only, such as LANG";
             mistakes.0.push(name.value_error(must.to_owned()));
-        } else if let Some(row) = FORBIDDEN_VARIABLES.iter().find(is_meant) {
-            mistakes.0.push(name.value_error(format!("not have {}: {}", row.name, row.why)));
+        } else if let Some((forbidden, why)) = FORBIDDEN_VARIABLES.iter().find(is_meant) {
+            mistakes.0.push(name.value_error(format!("not have {forbidden}: {why}")));
         } else {
             names.push(name.text.to_owned());
         }

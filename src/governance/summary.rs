@@ -23,48 +23,34 @@ pub(crate) const SANDBOX_HINT: &str = "The sandbox may have refused this: tests 
                             below their own folders, see no other processes, and can start no \
                             program but the Python interpreter; there is no /etc/passwd.";
 
-/// Texts by which a failure shows that something was refused: all in one line.
-struct RefusalSign {
-    texts: &'static [&'static str],
-    #[cfg_attr(not(test), expect(dead_code, reason = "for who reads the table, and its test"))]
-    why: &'static str,
-}
-
-/// Answers of the sandbox to what it refuses.
-const REFUSALS: [RefusalSign; 19] = [
-    refusal(&["No space left on device"], "the scratch folder or the folder for artifacts is full"),
-    refusal(&["PermissionError:"], "how Python names EPERM and EACCES"),
-    refusal(&[": PermissionError"], "the same at the end of a traceback, behind file and line"),
-    refusal(&["[Errno 1]"], "EPERM: a system call that the filter refuses"),
-    refusal(&["Operation not permitted"], "EPERM, as other programs tell it"),
-    refusal(&["[Errno 13]"], "EACCES: a path that Landlock refuses"),
-    refusal(&["Permission denied"], "EACCES, as other programs tell it"),
-    refusal(&["[Errno 30]"], "EROFS: a path that the tests may only read"),
-    refusal(&["Read-only file system"], "EROFS, as other programs tell it"),
-    refusal(&["[Errno 38]"], "ENOSYS: a system call that the filter hides"),
-    refusal(&["Function not implemented"], "ENOSYS, as other programs tell it"),
-    refusal(&["[Errno 97]"], "EAFNOSUPPORT: a kind of socket that the filter refuses"),
-    refusal(&["Address family not supported"], "EAFNOSUPPORT, as other programs tell it"),
-    refusal(&["[Errno 101]"], "ENETUNREACH: there is no network"),
-    refusal(&["Network is unreachable"], "ENETUNREACH, as other programs tell it"),
-    refusal(
+/// Answers of the sandbox to what it refuses: texts that are all in one line, and why they show it.
+const REFUSALS: [(&[&str], &str); 19] = [
+    (&["No space left on device"], "the scratch folder or the folder for artifacts is full"),
+    (&["PermissionError:"], "how Python names EPERM and EACCES"),
+    (&[": PermissionError"], "the same at the end of a traceback, behind file and line"),
+    (&["[Errno 1]"], "EPERM: a system call that the filter refuses"),
+    (&["Operation not permitted"], "EPERM, as other programs tell it"),
+    (&["[Errno 13]"], "EACCES: a path that Landlock refuses"),
+    (&["Permission denied"], "EACCES, as other programs tell it"),
+    (&["[Errno 30]"], "EROFS: a path that the tests may only read"),
+    (&["Read-only file system"], "EROFS, as other programs tell it"),
+    (&["[Errno 38]"], "ENOSYS: a system call that the filter hides"),
+    (&["Function not implemented"], "ENOSYS, as other programs tell it"),
+    (&["[Errno 97]"], "EAFNOSUPPORT: a kind of socket that the filter refuses"),
+    (&["Address family not supported"], "EAFNOSUPPORT, as other programs tell it"),
+    (&["[Errno 101]"], "ENETUNREACH: there is no network"),
+    (&["Network is unreachable"], "ENETUNREACH, as other programs tell it"),
+    (
         &["No such file or directory: '/bin/sh'"],
         "ENOENT: a shell, for `subprocess` with `shell=True` and `os.popen`",
     ),
-    refusal(&["No such file or directory: 'git'"], "ENOENT: what projects start most often"),
-    refusal(
-        &["subprocess.py:", ": FileNotFoundError"],
-        "ENOENT: any program, at the end of a traceback",
-    ),
-    refusal(
+    (&["No such file or directory: 'git'"], "ENOENT: what projects start most often"),
+    (&["subprocess.py:", ": FileNotFoundError"], "ENOENT: any program, at the end of a traceback"),
+    (
         &["getpwuid(): uid not found"],
         "there is no /etc/passwd, for `getpass.getuser` and `Path.home`",
     ),
 ];
-
-const fn refusal(texts: &'static [&'static str], why: &'static str) -> RefusalSign {
-    RefusalSign { texts, why }
-}
 
 /// The counts of tests by outcome, as in the last line that pytest prints, except that a test that was
 /// expected to fail and passed (`xpassed`) is one that passed.
@@ -231,7 +217,7 @@ impl TestFailure {
 
 /// Tells whether a line shows that the sandbox may have refused something.
 pub(crate) fn is_refusal(line: &str) -> bool {
-    REFUSALS.iter().any(|row| row.texts.iter().all(|text| line.contains(text)))
+    REFUSALS.iter().any(|(texts, _)| texts.iter().all(|text| line.contains(text)))
 }
 
 impl From<ReportedFailure> for TestFailure {

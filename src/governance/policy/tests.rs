@@ -187,10 +187,9 @@ fn values_are_named_by_their_key_and_their_line() {
 
 #[test]
 fn variables_that_change_which_code_runs_are_refused() {
-    for row in &FORBIDDEN_VARIABLES {
-        let expected =
-            format!("line 2: sandbox.env_whitelist must not have {}: {}", row.name, row.why);
-        let name = row.name.replace('*', "X1");
+    for (forbidden, why) in FORBIDDEN_VARIABLES {
+        let expected = format!("line 2: sandbox.env_whitelist must not have {forbidden}: {why}");
+        let name = forbidden.replace('*', "X1");
         assert_eq!(error(&format!("[sandbox]\nenv_whitelist = ['{name}']")), expected);
     }
     for allowed in ["LANG", "LC_ALL", "PATH_INFO", "path", "_", "MY_PYTHON", "TERM"] {

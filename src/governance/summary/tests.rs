@@ -128,11 +128,11 @@ fn what_the_sandbox_refuses_is_told_apart() {
         "test_refused.py::test_names_what_it_does_not_meet",
     ];
     assert_eq!(others, expected);
-    for row in &REFUSALS {
-        assert!(!row.why.is_empty());
-        let line = failure(&format!("E   {}", row.texts.join(" ")), "");
+    for (texts, why) in REFUSALS {
+        assert!(!why.is_empty());
+        let line = failure(&format!("E   {}", texts.join(" ")), "");
         let report = report(&[line, last(0, 1, 0, 0, 0)]);
-        assert!(self::summary(&report).failures[0].sandbox, "{:?}", row.texts);
+        assert!(self::summary(&report).failures[0].sandbox, "{texts:?}");
     }
 }
 
