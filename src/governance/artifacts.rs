@@ -318,6 +318,11 @@ fn run_id_of(name: &OsStr) -> Option<Uuid> {
     (run_id.hyphenated().to_string() == name).then_some(run_id)
 }
 
+/// Tells whether the path is that of the lock, or of a file that is being written.
+fn is_internal(path: &Path) -> bool {
+    path.to_str().is_some_and(|path| path == LOCK || path.starts_with(TEMPORARY))
+}
+
 mod listing;
 mod reading;
 mod records;

@@ -11,9 +11,9 @@ use std::time::SystemTime;
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::reading::is_readable;
-use super::{ArtifactError, Artifacts, LOCK, RunState, TEMPORARY};
-use super::{failed_to, run_id_of, state_of, time_of};
+use super::reading::{is_readable, media_type};
+use super::{ArtifactError, Artifacts, RunState};
+use super::{failed_to, is_internal, run_id_of, state_of, time_of};
 use crate::folder::{Bounds, Folder, Kind, Reach, Stat};
 use crate::governance::evidence::Timestamp;
 
@@ -26,31 +26,6 @@ pub(crate) const ENTRIES_MAX: usize = 10_000;
 /// The runs that are listed: the newest. The others are found by their ids.
 pub(crate) const RUNS_LISTED_MAX: usize = 10_000;
 const DEPTH_MAX: usize = 32;
-
-/// Media types by the endings of names. Other files are bytes.
-const MEDIA_TYPES: [(&str, &str); 21] = [
-    ("txt", "text/plain"),
-    ("log", "text/plain"),
-    ("py", "text/x-python"),
-    ("toml", "text/plain"),
-    ("ini", "text/plain"),
-    ("cfg", "text/plain"),
-    ("md", "text/markdown"),
-    ("csv", "text/csv"),
-    ("html", "text/html"),
-    ("htm", "text/html"),
-    ("css", "text/css"),
-    ("js", "text/javascript"),
-    ("json", "application/json"),
-    ("yaml", "application/yaml"),
-    ("yml", "application/yaml"),
-    ("xml", "application/xml"),
-    ("pdf", "application/pdf"),
-    ("svg", "image/svg+xml"),
-    ("png", "image/png"),
-    ("jpg", "image/jpeg"),
-    ("gif", "image/gif"),
-];
 
 /// A part of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -221,20 +196,6 @@ fn run_entry(
 /// Tells whether it is a file that is listed: none that only the server needs.
 fn is_listed(path: &Path, stat: &Stat) -> bool {
     stat.kind != Kind::Folder && !is_internal(path)
-}
-
-/// Tells whether the path is that of the lock, or of a file that is being written.
-pub(super) fn is_internal(path: &Path) -> bool {
-    path.to_str().is_some_and(|path| path == LOCK || path.starts_with(TEMPORARY))
-}
-
-/// Returns the media type by the ending of the name.
-pub(super) fn media_type(path: &Path) -> &'static str {
-    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-    MEDIA_TYPES
-        .iter()
-        .find(|(known, _)| ending.eq_ignore_ascii_case(known))
-        .map_or("application/octet-stream", |(_, media_type)| media_type)
 }
 
 fn page_size(limit: Option<usize>) -> Result<usize, ArtifactError> {

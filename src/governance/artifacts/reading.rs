@@ -1,16 +1,14 @@
 //! A file of a run, a chunk at a time.
 
 use std::fs::File;
-use std::io::{self, Read as _};
-use std::os::unix::fs::FileExt as _;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Component, Path, PathBuf};
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-use super::listing::{is_internal, media_type};
-use super::{ArtifactError, Artifacts, LOCK, failed_to};
+use super::{ArtifactError, Artifacts, LOCK, failed_to, is_internal};
 use crate::folder::Folder;
 
 /// The length of a chunk when nobody says.
@@ -31,6 +29,31 @@ const OPEN_ERRORS: [(io::ErrorKind, &str); 3] = [
     ),
     (io::ErrorKind::NotADirectory, "leads through a link or what is no folder"),
     (io::ErrorKind::InvalidFilename, "has a name that is too long"),
+];
+
+/// Media types by the endings of names. Other files are bytes.
+const MEDIA_TYPES: [(&str, &str); 21] = [
+    ("txt", "text/plain"),
+    ("log", "text/plain"),
+    ("py", "text/x-python"),
+    ("toml", "text/plain"),
+    ("ini", "text/plain"),
+    ("cfg", "text/plain"),
+    ("md", "text/markdown"),
+    ("csv", "text/csv"),
+    ("html", "text/html"),
+    ("htm", "text/html"),
+    ("css", "text/css"),
+    ("js", "text/javascript"),
+    ("json", "application/json"),
+    ("yaml", "application/yaml"),
+    ("yml", "application/yaml"),
+    ("xml", "application/xml"),
+    ("pdf", "application/pdf"),
+    ("svg", "image/svg+xml"),
+    ("png", "image/png"),
+    ("jpg", "image/jpeg"),
+    ("gif", "image/gif"),
 ];
 
 /// A part of a file.
@@ -70,13 +93,15 @@ impl Artifacts {
         limit: Option<usize>,
     ) -> Result<Chunk, ArtifactError> {
         let opened = self.open(run_id, path, limit)?;
+        let mut file = &opened.file;
         let failed = failed_to("read the file");
-        let total_bytes = opened.file.metadata().map_err(&failed)?.len();
-        let bytes = if offset < total_bytes {
-            read_at(&opened.file, offset, opened.limit + CONTINUATION_MAX).map_err(failed)?
-        } else {
-            Vec::new()
-        };
+        let total_bytes = file.metadata().map_err(&failed)?.len();
+        let mut bytes = Vec::new();
+        if offset < total_bytes {
+            let bytes_max = u64::try_from(opened.limit + CONTINUATION_MAX).unwrap_or(u64::MAX);
+            file.seek(SeekFrom::Start(offset)).map_err(&failed)?;
+            file.take(bytes_max).read_to_end(&mut bytes).map_err(failed)?;
+        }
         Ok(opened.chunk(offset, bytes, total_bytes))
     }
 
@@ -92,10 +117,15 @@ impl Artifacts {
         total_bytes: u64,
     ) -> Result<(Chunk, Option<String>), ArtifactError> {
         let opened = self.open(run_id, path, limit)?;
-        let mut window = Window::new(offset, opened.limit + CONTINUATION_MAX);
-        let sha256 = hash(&opened.file, total_bytes, |bytes| window.pass(bytes));
+        let bytes_max = opened.limit + CONTINUATION_MAX;
+        let (mut before, mut bytes) = (offset, Vec::new());
+        let sha256 = hash(&opened.file, total_bytes, |part| {
+            let skipped = usize::try_from(before).unwrap_or(usize::MAX).min(part.len());
+            before -= u64::try_from(skipped).unwrap_or(before);
+            bytes.extend(part.iter().skip(skipped).take(bytes_max - bytes.len()));
+        });
         let sha256 = sha256.map_err(failed_to("read the file"))?;
-        Ok((opened.chunk(offset, window.bytes, total_bytes), sha256))
+        Ok((opened.chunk(offset, bytes, total_bytes), sha256))
     }
 
     fn open(
@@ -146,27 +176,6 @@ impl Opened {
     }
 }
 
-/// The bytes at an offset of what passes by.
-struct Window {
-    /// The bytes before it that are still to come.
-    before: u64,
-    bytes_max: usize,
-    bytes: Vec<u8>,
-}
-
-impl Window {
-    fn new(offset: u64, bytes_max: usize) -> Self {
-        Self { before: offset, bytes_max, bytes: Vec::new() }
-    }
-
-    fn pass(&mut self, bytes: &[u8]) {
-        let skipped = usize::try_from(self.before).unwrap_or(usize::MAX).min(bytes.len());
-        self.before -= u64::try_from(skipped).unwrap_or(self.before);
-        let remaining = self.bytes_max - self.bytes.len();
-        self.bytes.extend(bytes.iter().skip(skipped).take(remaining));
-    }
-}
-
 /// Computes the SHA-256 of a file, if it has so many bytes; each part is shown to `see`.
 pub(super) fn hash(
     file: &File,
@@ -194,6 +203,15 @@ pub(super) fn hash(
 /// Tells whether a path can be given as text, and is taken.
 pub(super) fn is_readable(path: &Path) -> bool {
     path.to_str().is_some_and(|path| relative(path).is_ok())
+}
+
+/// Returns the media type by the ending of the name.
+pub(super) fn media_type(path: &Path) -> &'static str {
+    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    MEDIA_TYPES
+        .iter()
+        .find(|(known, _)| ending.eq_ignore_ascii_case(known))
+        .map_or("application/octet-stream", |(_, media_type)| media_type)
 }
 
 fn relative(path: &str) -> Result<PathBuf, ArtifactError> {
@@ -243,22 +261,6 @@ pub(super) fn open(run: &Folder, path: &Path) -> Result<File, ArtifactError> {
     }
     let name = path.file_name().unwrap_or_default();
     folder.as_ref().unwrap_or(run).file(name).map_err(opened)
-}
-
-fn read_at(file: &File, offset: u64, bytes_max: usize) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; bytes_max];
-    let mut filled = 0;
-    while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        let at = offset.saturating_add(u64::try_from(filled).unwrap_or(u64::MAX));
-        match file.read_at(rest, at) {
-            Ok(0) => break,
-            Ok(read) => filled += read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    bytes.truncate(filled);
-    Ok(bytes)
 }
 
 /// Returns the place to cut at `limit` or a little before it, not within a character. A limit

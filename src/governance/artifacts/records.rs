@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use uuid::Uuid;
 
 use super::listing::ENTRIES_MAX;
-use super::{ArtifactError, Artifacts, EVIDENCE, LOCK, RunFolder, failed_to, reading};
+use super::{ArtifactError, Artifacts, EVIDENCE, LOCK, RunFolder, failed_to, is_internal, reading};
 use crate::folder::{Bounds, Folder, Kind, Reach, Stat};
 use crate::governance::evidence::ArtifactRecord;
 use crate::governance::integrity::Change;
@@ -37,7 +37,7 @@ impl RunFolder {
         let reach = self.folder.walk(bounds, |path, stat| {
             if is_recorded(path, stat) {
                 found.push((path.to_owned(), stat.bytes));
-            } else if !is_own(path, stat) && !super::listing::is_internal(path) {
+            } else if !is_own(path, stat) && !is_internal(path) {
                 omitted += 1;
             }
         });
