@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::artifacts::{ArtifactError, ENTRIES_MAX, RunFolder, Size, size_of};
@@ -251,12 +251,11 @@ impl Governance {
             let measured = details(&figures(outcome));
             entries.push(cleared.call.entry(AuditEvent::SandboxExec, caller, audited, measured));
         }
-        let elapsed = Value::from(cleared.budget.elapsed_ms());
-        let ended = Map::from_iter([
-            ("duration_ms".to_owned(), elapsed),
+        let ended = details(&json!({
+            "duration_ms": cleared.budget.elapsed_ms(),
             // The rows are chained, and the evidence has the hashes of everything else.
-            (EVIDENCE_SHA256.to_owned(), Value::from(evidence_sha256)),
-        ]);
+            EVIDENCE_SHA256: evidence_sha256,
+        }));
         entries.push(cleared.call.entry(AuditEvent::ToolFinished, caller, audited, ended));
         self.append(entries).await
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
-use serde_json::{Map, Value};
+use serde_json::json;
 use uuid::Uuid;
 
 use super::artifacts::{
@@ -13,6 +13,7 @@ use super::artifacts::{
 use super::audit::{AuditEntry, AuditEvent, AuditOutcome};
 use super::policy::{PolicyError, PolicyFile};
 use super::roles::GovernedTool;
+use super::scripts::details;
 use super::store::{Store, StoreError};
 
 /// Returns what the policy file at `policy` wants to be kept.
@@ -41,10 +42,6 @@ impl RemovalLog for Store {
 
 fn entry(removal: &Removal) -> AuditEntry {
     let Removal { run_id, reason, disk_bytes } = removal;
-    let details = [
-        ("reason".to_owned(), Value::from(reason.as_str())),
-        ("disk_bytes".to_owned(), Value::from(*disk_bytes)),
-    ];
     AuditEntry {
         run_id: *run_id,
         event: AuditEvent::ArtifactsRemoved,
@@ -52,7 +49,7 @@ fn entry(removal: &Removal) -> AuditEntry {
         tool: GovernedTool::RunPytest.name().to_owned(),
         arguments_hash: None,
         outcome: AuditOutcome::Removed,
-        details: Map::from_iter(details),
+        details: details(&json!({ "reason": reason.as_str(), "disk_bytes": disk_bytes })),
     }
 }
 

@@ -42,20 +42,11 @@ pub(crate) struct AuditRow {
 impl AuditRow {
     /// Computes the hash of the content, which `hash` has to be.
     pub(in crate::governance) fn content_hash(&self) -> String {
-        let Self { seq, time, run_id, event, user, tool, .. } = self;
-        let Self { arguments_hash, outcome, details, previous, .. } = self;
-        sha256_hex(&canonical_json(&json!({
-            "seq": seq,
-            "time": time,
-            "run_id": run_id,
-            "event": event,
-            "user": user,
-            "tool": tool,
-            "arguments_hash": arguments_hash,
-            "outcome": outcome,
-            "details": details,
-            "previous": previous,
-        })))
+        let mut content = json!(self);
+        if let Some(fields) = content.as_object_mut() {
+            fields.remove("hash");
+        }
+        sha256_hex(&canonical_json(&content))
     }
 
     fn read(row: &Row<'_>) -> rusqlite::Result<Self> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use rusqlite::{Row, Transaction};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use uuid::Uuid;
 
 use super::rows::AuditRow;
@@ -47,14 +47,6 @@ impl TokenRow {
     }
 
     fn entry(&self, event: AuditEvent, outcome: AuditOutcome) -> AuditEntry {
-        let details = match json!(self) {
-            Value::Object(details) => details,
-            Value::Null
-            | Value::Bool(_)
-            | Value::Number(_)
-            | Value::String(_)
-            | Value::Array(_) => Map::new(),
-        };
         AuditEntry {
             run_id: NO_RUN,
             event,
@@ -62,7 +54,7 @@ impl TokenRow {
             tool: TOOL.to_owned(),
             arguments_hash: None,
             outcome,
-            details,
+            details: json!(self).as_object().cloned().unwrap_or_default(),
         }
     }
 
