@@ -58,7 +58,7 @@ impl Conclusion {
         };
         let (verdict, refusal) = match outcome.ending {
         _ if files_size == Size::Above => {
-            let most = budget.artifact_bytes();
+            let most = budget.artifact_bytes_max;
             violation(format!(
                 "the tests left more than {most} bytes, or more than {ENTRIES_MAX} files"
             ))
@@ -67,7 +67,7 @@ impl Conclusion {
             violation("the tests left folders that cannot be looked through".to_owned())
         }
         _ if is_flood => {
-            let most = budget.output_bytes();
+            let most = budget.output_bytes_max;
             violation(format!("the tests printed more than {most} bytes"))
         }
         Ending::OutOfMemory => {

@@ -67,9 +67,7 @@ const FORBIDDEN_VARIABLES: [(&str, &str); 12] = [
 pub(crate) struct Policy {
     /// The tools that may be called. None at all is an error of the admin's, which a call reports.
     pub(crate) allowlist: BTreeSet<GovernedTool>,
-    /// The limits of the sandbox.
     pub(crate) sandbox: SandboxPolicy,
-    /// The budget of a call.
     pub(crate) budget: BudgetPolicy,
     /// The folder whose tests run; without one none do.
     pub(crate) workspace_root: Option<PathBuf>,
@@ -94,29 +92,17 @@ pub(crate) struct SandboxPolicy {
     pub(crate) env_whitelist: Vec<String>,
 }
 
-/// The section `budget`. `None` is no limit.
+/// The section `budget`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BudgetPolicy {
-    /// The time of a whole call.
+    /// The time of a whole call; without it there is no limit.
     pub(crate) elapsed: Option<Duration>,
     /// The starts of pytest within a call.
     pub(crate) attempts_max: u64,
     /// The most bytes of standard output and of standard error, each.
-    pub(crate) output_bytes_max: Option<u64>,
+    pub(crate) output_bytes_max: u64,
     /// The most bytes of all files of a run together.
-    pub(crate) artifact_bytes_max: Option<u64>,
-}
-
-impl BudgetPolicy {
-    /// Returns the most bytes of standard output and of standard error, each.
-    pub(crate) fn output_bytes(&self) -> u64 {
-        self.output_bytes_max.unwrap_or(OUTPUT_BYTES_DEFAULT)
-    }
-
-    /// Returns the most bytes of all files of a run together.
-    pub(crate) fn artifact_bytes(&self) -> u64 {
-        self.artifact_bytes_max.unwrap_or(ARTIFACT_BYTES_DEFAULT)
-    }
+    pub(crate) artifact_bytes_max: u64,
 }
 
 /// An error of the policy file. The text goes to the model: it has no path, and of the file no more
@@ -277,8 +263,10 @@ fn budget(section: &Section<'_>, mistakes: &mut Mistakes) -> BudgetPolicy {
     BudgetPolicy {
         elapsed: number("elapsed_ms_max", 1, u64::MAX).map(Duration::from_millis),
         attempts_max: number("attempts_max", 0, u64::MAX).unwrap_or(ATTEMPTS_DEFAULT),
-        output_bytes_max: number("output_bytes_max", 1, OUTPUT_BYTES_MAX),
-        artifact_bytes_max: number("artifact_bytes_max", 1, u64::MAX),
+        output_bytes_max: number("output_bytes_max", 1, OUTPUT_BYTES_MAX)
+            .unwrap_or(OUTPUT_BYTES_DEFAULT),
+        artifact_bytes_max: number("artifact_bytes_max", 1, u64::MAX)
+            .unwrap_or(ARTIFACT_BYTES_DEFAULT),
     }
 }
 

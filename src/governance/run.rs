@@ -100,7 +100,7 @@ impl Governance {
         let cancel = call.cancel.child_token();
         let run = self.executor.run_project(self.project(cleared, &files, limit), cancel.clone());
         tokio::pin!(run);
-        let bytes_max = policy.budget.artifact_bytes();
+        let bytes_max = policy.budget.artifact_bytes_max;
         tokio::select! {
             outcome = &mut run => {
                 let outcome = outcome.map_err(NotRun::Failed)?;
@@ -131,8 +131,8 @@ impl Governance {
         ];
         let own = own.into_iter().chain(python_path.variable());
         let own = own.map(|(name, value)| (name.to_owned(), value));
-        let files_bytes_max = policy.budget.artifact_bytes();
-        let output_bytes = policy.budget.output_bytes();
+        let files_bytes_max = policy.budget.artifact_bytes_max;
+        let output_bytes = policy.budget.output_bytes_max;
         ProjectRun {
             source: order.source(&python_path, files, files_bytes_max),
             workspace: order.workspace.clone(),

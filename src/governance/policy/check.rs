@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use super::file::{explained, require_admins, require_outside, text};
+use super::file::{explained, require_outside, text};
 use super::{GovernedTool, Policy, PolicyError};
+use crate::governance::strict_modes::require_protected;
 use crate::sandbox::may_be_readable;
 
 /// The result of a check.
@@ -39,7 +40,7 @@ impl PolicyCheck {
                     .to_owned(),
             );
         }
-        let place = require_admins(path).err();
+        let place = require_protected(path).err().map(PolicyError::Unprotected);
         let is_inside = |policy: &Policy| require_outside(path, policy).err();
         let inside = checked.as_ref().ok().and_then(is_inside);
         let misplaced: Vec<PolicyError> = place.into_iter().chain(inside).collect();

@@ -57,21 +57,16 @@ impl<'t> Document<'t> {
     /// Returns the section of this name; one that is not there has no keys.
     pub(super) fn section<'d>(&'d self, name: &'d str) -> Result<Section<'d>, PolicyError> {
         let text = self.text;
-        match self.root.get(name) {
-            None => Ok(Section { text, name, table: None }),
-            Some(value) => match value.get_ref() {
-                DeValue::Table(table) => Ok(Section { text, name, table: Some(table) }),
-                DeValue::String(_)
-                | DeValue::Integer(_)
-                | DeValue::Float(_)
-                | DeValue::Boolean(_)
-                | DeValue::Datetime(_)
-                | DeValue::Array(_) => Err(PolicyError::Value {
-                    line: line_at(text, value.span().start),
-                    key: name.to_owned(),
-                    must: format!("be a section: [{name}]"),
-                }),
-            },
+        let Some(value) = self.root.get(name) else {
+            return Ok(Section { text, name, table: None });
+        };
+        match value.get_ref().as_table() {
+            Some(table) => Ok(Section { text, name, table: Some(table) }),
+            None => Err(PolicyError::Value {
+                line: line_at(text, value.span().start),
+                key: name.to_owned(),
+                must: format!("be a section: [{name}]"),
+            }),
         }
     }
 }
@@ -118,63 +113,56 @@ impl<'d> Section<'d> {
 
     /// Reads a truth value.
     pub(super) fn flag(&self, key: &str) -> Result<Option<bool>, PolicyError> {
-        let Some(value) = self.value(key) else { return Ok(None) };
-        match value.get_ref().as_bool() {
-            Some(flag) => Ok(Some(flag)),
-            None => Err(self.value_error(key, value, "be true or false".to_owned())),
-        }
+        self.read(key, "be true or false", DeValue::as_bool)
     }
 
     /// Reads a whole number within bounds.
     pub(super) fn number(&self, key: &str, min: u64, max: u64) -> Result<Option<u64>, PolicyError> {
-        let Some(value) = self.value(key) else { return Ok(None) };
-        let number = value.get_ref().as_integer();
-        let number = number
-            .and_then(|number| u64::from_str_radix(number.as_str(), number.radix()).ok())
-            .filter(|number| (min..=max).contains(number));
-        if number.is_none() {
-            let range = match max {
-                u64::MAX => format!("of at least {min}"),
-                _ => format!("from {min} to {max}"),
-            };
-            return Err(self.value_error(key, value, format!("be a whole number {range}")));
-        }
-        Ok(number)
+        let range = match max {
+            u64::MAX => format!("of at least {min}"),
+            _ => format!("from {min} to {max}"),
+        };
+        self.read(key, &format!("be a whole number {range}"), |value| {
+            let number = value.as_integer()?;
+            let number = u64::from_str_radix(number.as_str(), number.radix()).ok()?;
+            (min..=max).contains(&number).then_some(number)
+        })
     }
 
     /// Reads an absolute path.
     pub(super) fn path(&self, key: &str) -> Result<Option<PathBuf>, PolicyError> {
-        let Some(value) = self.value(key) else { return Ok(None) };
-        match value.get_ref().as_str().and_then(absolute) {
-            Some(path) => Ok(Some(path)),
-            None => Err(self.value_error(key, value, "be an absolute path without ..".to_owned())),
-        }
+        self.read(key, "be an absolute path without ..", |value| absolute(value.as_str()?))
     }
 
     /// Reads a list of texts.
     pub(super) fn texts(&self, key: &str) -> Result<Vec<Item<'d>>, PolicyError> {
-        let Some(value) = self.value(key) else { return Ok(Vec::new()) };
-        let must = || "be a list of texts".to_owned();
-        let Some(values) = value.get_ref().as_array() else {
-            return Err(self.value_error(key, value, must()));
-        };
+        let must = "be a list of texts";
+        let values = self.read(key, must, DeValue::as_array)?;
         let item = |value: &'d Spanned<DeValue<'d>>| match value.get_ref().as_str() {
             Some(text) => {
                 let line = line_at(self.text, value.span().start);
                 Ok(Item { text, line, key: format!("{}.{key}", self.name) })
             }
-            None => Err(self.value_error(key, value, must())),
+            None => Err(self.value_error(key, value, must)),
         };
-        values.iter().map(item).collect()
+        values.into_iter().flat_map(|values| values.iter()).map(item).collect()
     }
 
-    fn value(&self, key: &str) -> Option<&'d Spanned<DeValue<'d>>> {
-        self.table.and_then(|table| table.get(key))
+    /// Reads a value with `parse`; an error says what it must be.
+    fn read<T>(
+        &self,
+        key: &str,
+        must: &str,
+        parse: impl FnOnce(&'d DeValue<'d>) -> Option<T>,
+    ) -> Result<Option<T>, PolicyError> {
+        let Some(value) = self.table.and_then(|table| table.get(key)) else { return Ok(None) };
+        let parsed = parse(value.get_ref());
+        parsed.map(Some).ok_or_else(|| self.value_error(key, value, must))
     }
 
-    fn value_error(&self, key: &str, value: &Spanned<DeValue<'_>>, must: String) -> PolicyError {
+    fn value_error(&self, key: &str, value: &Spanned<DeValue<'_>>, must: &str) -> PolicyError {
         let line = line_at(self.text, value.span().start);
-        PolicyError::Value { line, key: format!("{}.{key}", self.name), must }
+        PolicyError::Value { line, key: format!("{}.{key}", self.name), must: must.to_owned() }
     }
 }
 

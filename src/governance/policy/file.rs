@@ -68,16 +68,12 @@ impl PolicyFile {
 
     fn look(&self) -> Result<Arc<Policy>, PolicyError> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = fs::metadata(&self.path).map_err(|error| unreadable(&error))?;
-        // Before it is opened: opening a pipe would wait for a writer.
-        if !found.is_file() {
-            return Err(PolicyError::NotAFile);
-        }
-        require_admins(&self.path)?;
+        let found = metadata(&self.path)?;
+        require_protected(&self.path).map_err(PolicyError::Unprotected)?;
         let stamp = Some(Stamp::of(&found));
         let reading = match last.take().filter(|last| last.stamp == stamp) {
             Some(reading) => reading,
-            None => read(&self.path).map_err(|error| unreadable(&error))?,
+            None => read(&self.path)?,
         };
         let policy = last.insert(reading).policy.clone()?;
         require_outside(&self.path, &policy)?;
@@ -85,16 +81,11 @@ impl PolicyFile {
     }
 }
 
-/// Fails if others can change the file.
-pub(super) fn require_admins(path: &Path) -> Result<(), PolicyError> {
-    require_protected(path).map_err(PolicyError::Unprotected)
-}
-
 /// Fails if the workspace has a say in what is at `path`, where the policy is.
 pub(super) fn require_outside(path: &Path, policy: &Policy) -> Result<(), PolicyError> {
     // What is not there holds nothing.
     let workspace = policy.workspace_root.as_deref().and_then(UntrustedFolder::new);
-    let path = std::path::absolute(path).map_err(|error| unreadable(&error))?;
+    let path = std::path::absolute(path)?;
     if workspace.is_some_and(|workspace| workspace.holds(&path)) {
         return Err(PolicyError::InWorkspace);
     }
@@ -127,14 +118,14 @@ pub(super) fn explained(path: &Path, error: &PolicyError) -> String {
 
 /// Reads the text of a file, for those who look at it once.
 pub(super) fn text(path: &Path) -> Result<String, PolicyError> {
-    let found = fs::metadata(path).map_err(|error| unreadable(&error))?;
-    // Opening a pipe would wait for a writer.
-    if !found.is_file() {
-        return Err(PolicyError::NotAFile);
-    }
-    let file = File::open(path).map_err(|error| unreadable(&error))?;
-    let bytes = content(&file).map_err(|error| unreadable(&error))?;
-    text_of(bytes)
+    metadata(path)?;
+    text_of(content(&File::open(path)?)?)
+}
+
+/// Returns the metadata of a file, before it is opened: opening a pipe would wait for a writer.
+fn metadata(path: &Path) -> Result<Metadata, PolicyError> {
+    let found = fs::metadata(path)?;
+    if found.is_file() { Ok(found) } else { Err(PolicyError::NotAFile) }
 }
 
 /// Reads one byte more than a policy may have, at most.
@@ -164,8 +155,10 @@ fn read(path: &Path) -> io::Result<Reading> {
     Ok(Reading { stamp: is_settled.then_some(stamp), policy })
 }
 
-fn unreadable(error: &io::Error) -> PolicyError {
-    PolicyError::Unreadable(error.kind())
+impl From<io::Error> for PolicyError {
+    fn from(error: io::Error) -> Self {
+        Self::Unreadable(error.kind())
+    }
 }
 
 impl Stamp {

@@ -26,8 +26,8 @@ fn the_documented_example_means_what_it_says() {
         budget: BudgetPolicy {
             elapsed: Some(Duration::from_secs(300)),
             attempts_max: 1,
-            output_bytes_max: Some(8 << 20),
-            artifact_bytes_max: Some(64 << 20),
+            output_bytes_max: 8 << 20,
+            artifact_bytes_max: 64 << 20,
         },
         workspace_root: Some("/srv/project".into()),
         retention: Retention {
@@ -64,8 +64,8 @@ fn everything_has_a_default() {
         budget: BudgetPolicy {
             elapsed: None,
             attempts_max: 1,
-            output_bytes_max: None,
-            artifact_bytes_max: None,
+            output_bytes_max: OUTPUT_BYTES_DEFAULT,
+            artifact_bytes_max: ARTIFACT_BYTES_DEFAULT,
         },
         workspace_root: None,
         retention: Retention { age: None, total_bytes: None },
