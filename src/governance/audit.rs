@@ -20,7 +20,7 @@ use uuid::Uuid;
 use super::evidence::RunStatus;
 use super::refusal::RefusalCode;
 use super::store::{Pending, Store, StoreError, time_text};
-use super::tokens::UserName;
+use super::user_name::UserName;
 use crate::canonical_json::canonical_json;
 use crate::executor::Ending;
 use crate::gateway::Status;

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `store`, `tokens`, `audit` | the database: who may call, and what was done |
 //! | `strict_modes` | whether files of the admin's are the admin's alone |
-//! | `roles` | the table of roles and permissions |
+//! | `roles`, `user_name` | what callers may do, and how they are called |
 //! | `policy`, `budget` | what the admin allows, and what one call may take |
 //! | `pytest`, `run`, `python` | the run: its arguments, its sandbox, its end; what it is made with |
 //! | `conclusion`, `verdict` | what its end means |
@@ -44,6 +44,7 @@ mod tests;
 mod token_file;
 mod tokens;
 mod upkeep;
+mod user_name;
 mod verdict;
 
 use std::fs;
@@ -80,8 +81,9 @@ pub(crate) use roles::{GovernedTool, ReadTool, Role};
 pub(crate) use store::{Store, StoreError, time_text};
 pub(crate) use strict_modes::require_protected;
 pub(crate) use token_file::own_token;
-pub(crate) use tokens::{Revoked, TokenId, TokenRecord, TokenState, UserName};
+pub(crate) use tokens::{Revoked, TokenId, TokenRecord, TokenState};
 pub(crate) use upkeep::{apply_retention, retention_of};
+pub(crate) use user_name::UserName;
 
 /// Everything that governed calls need, for as long as the process lives.
 pub(crate) struct Governance {

@@ -22,7 +22,8 @@ use super::audit::{
 };
 use super::evidence::RunStatus;
 use super::refusal::RefusalCode;
-use super::tokens::{Caller, InvalidUserName, Token, TokenState};
+use super::tokens::{Caller, Token, TokenState};
+use super::user_name::InvalidUserName;
 use super::*;
 
 const NO_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";

@@ -17,19 +17,17 @@ use rusqlite::{OptionalExtension as _, Row, params};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
-use thiserror::Error;
 
 use super::audit::{AuditEvent, AuditOutcome, has_older, record_older, record_token};
 use super::roles::Role;
 use super::store::{Store, StoreError, time_text};
+use super::user_name::UserName;
 
 /// The start of a token, so that it is recognised where it was left by mistake.
 const PREFIX: &str = "qwedmcp_";
 const RANDOM_BYTES: usize = 32;
 /// The prefix, and 32 bytes as base64url without padding.
 const TOKEN_BYTES: usize = PREFIX.len() + 43;
-
-const USER_NAME_CHARS_MAX: usize = 64;
 
 const COLUMNS: &str = "id, user, role, created, expires, revoked";
 
@@ -86,39 +84,6 @@ impl FromStr for TokenId {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         text.parse().map(Self)
-    }
-}
-
-/// The name of a user: 1 to 64 ASCII letters, digits and `. _ - @`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
-pub(crate) struct UserName(String);
-
-/// A text that is no user's name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("a user's name has 1 to 64 letters (a to z), digits and . _ - @")]
-pub(crate) struct InvalidUserName;
-
-impl UserName {
-    pub(crate) fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl FromStr for UserName {
-    type Err = InvalidUserName;
-
-    fn from_str(text: &str) -> Result<Self, InvalidUserName> {
-        let is_allowed = |c: char| c.is_ascii_alphanumeric() || "._-@".contains(c);
-        let is_name = (1..=USER_NAME_CHARS_MAX).contains(&text.len());
-        (is_name && text.chars().all(is_allowed))
-            .then(|| Self(text.to_owned()))
-            .ok_or(InvalidUserName)
-    }
-}
-
-impl fmt::Display for UserName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
     }
 }
 

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::{AuditEvent, canonical_json, sha256_hex};
 use crate::governance::store::{Store, StoreError, time_text};
-use crate::governance::tokens::UserName;
+use crate::governance::user_name::UserName;
 
 /// The most rows that are held in memory at once.
 pub(crate) const AUDIT_ROWS_MAX: u16 = 10_000;
