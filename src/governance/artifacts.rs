@@ -26,7 +26,7 @@ use uuid::Uuid;
 
 use crate::folder::{Bounds, Folder, Reach, Stat};
 
-pub(crate) use listing::{ENTRIES_MAX, FileEntry, Page, RUNS_LISTED_MAX, RunEntry};
+pub(crate) use listing::{ENTRIES_MAX, Page, RUNS_LISTED_MAX, RunEntry};
 pub(crate) use reading::{Chunk, Content};
 pub(crate) use retention::{LoggedRun, Removal, RemovalLog, Retained, RetentionError};
 
@@ -108,22 +108,16 @@ impl Retention {
 /// An error about artifacts. The text goes to the model: it has no path of the machine.
 #[derive(Debug, Error)]
 pub(crate) enum ArtifactError {
-    /// No folder of this id.
     #[error("there is no run of this run_id; list_artifacts without run_id lists the runs")]
     RunNotFound,
-    /// No evidence: the run goes on, or was interrupted.
     #[error("the run has no evidence: it is {}", .0.as_str())]
     NoEvidence(RunState),
-    /// Nothing of this name in the run's folder.
     #[error("the run has no such file; list_artifacts with its run_id lists its files")]
     FileNotFound,
-    /// A path that no artifact has, or that is no plain file's.
     #[error("path {reason}; take a path as list_artifacts with the run_id lists it")]
     InvalidPath { reason: &'static str },
-    /// More at once than an answer holds.
     #[error("limit is above {max}; ask for at most {max}, and go on from where the answer ends")]
     TooLarge { max: usize },
-    /// The machine failed.
     #[error("failed to {action}: {}; try again, and tell the server's admin if it stays so",
         source.kind())]
     Io {
@@ -166,7 +160,6 @@ impl Artifacts {
         Ok(RunFolder { path: self.root.join(name), folder, _lock: lock })
     }
 
-    /// Returns the state of the run.
     pub(crate) fn state(&self, run_id: Uuid) -> Result<RunState, ArtifactError> {
         let folder = self.run(run_id)?;
         state_of(&folder).map_err(failed_to("look at the run"))

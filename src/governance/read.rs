@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::artifacts::{ArtifactError, Artifacts, Chunk, Content, FileEntry, Page, RunEntry};
+use super::artifacts::{ArtifactError, Artifacts, Chunk, Content, Page};
 use super::audit::{AuditEvent, AuditOutcome};
 use super::call::{Call, blocking, store_failed};
 use super::integrity::{self, IntegrityError, Served, Unconfirmed};
@@ -104,16 +104,23 @@ fn look_up(
         ReadTool::GetEvidence => {
             let OfEvidence { run_id } = parsed(arguments)?;
             let Served { content, unconfirmed } = integrity::evidence(artifacts, store, run_id)?;
-            let text = String::from_utf8_lossy(&content);
-            Ok(with_integrity(evidence_reply(run_id, &text), unconfirmed))
+            // As it was written.
+            let text = plain_json(&String::from_utf8_lossy(&content));
+            let reply = GovernedReply::text(text, json!({ "run_id": run_id }));
+            Ok(with_integrity(reply, unconfirmed))
         }
         ReadTool::ListArtifacts => {
             let OfList { run_id, offset, limit } = parsed(arguments)?;
             let offset = offset.unwrap_or(0);
-            match run_id {
-                Some(id) => Ok(files_reply(id, &artifacts.list_files(id, offset, limit)?)),
-                None => Ok(runs_reply(&artifacts.list_runs(offset, limit)?)),
-            }
+            Ok(match run_id {
+                Some(id) => page_reply(
+                    artifacts.list_files(id, offset, limit)?,
+                    |files| json!({ "run_id": id, "artifacts": files }),
+                ),
+                None => {
+                    page_reply(artifacts.list_runs(offset, limit)?, |runs| json!({ "runs": runs }))
+                }
+            })
         }
         ReadTool::GetArtifactContent => {
             let OfContent { run_id, path, offset, limit } = parsed(arguments)?;
@@ -125,31 +132,13 @@ fn look_up(
     }
 }
 
-/// Replies with the evidence of a run, as it was written.
-fn evidence_reply(run_id: Uuid, evidence: &str) -> GovernedReply {
-    GovernedReply::text(plain_json(evidence), json!({ "run_id": run_id }))
-}
-
-/// Replies with the runs, newest first.
-fn runs_reply(page: &Page<RunEntry>) -> GovernedReply {
-    page_reply(&json!({ "runs": page.items }), page.next_offset, page.truncated)
-}
-
-/// Replies with the files of a run.
-fn files_reply(run_id: Uuid, page: &Page<FileEntry>) -> GovernedReply {
-    let list = json!({ "run_id": run_id, "artifacts": page.items });
-    page_reply(&list, page.next_offset, page.truncated)
-}
-
-fn page_reply(list: &Value, next: Option<usize>, truncated: bool) -> GovernedReply {
-    let mut list = list.clone();
+/// Replies with a page, in an object with its items.
+fn page_reply<T>(page: Page<T>, object: impl FnOnce(Vec<T>) -> Value) -> GovernedReply {
+    let Page { items, next_offset, truncated } = page;
+    let mut list = object(items);
     if let Some(fields) = list.as_object_mut() {
-        if let Some(next) = next {
-            fields.insert("next_offset".to_owned(), json!(next));
-        }
-        if truncated {
-            fields.insert("truncated".to_owned(), json!(true));
-        }
+        fields.extend(next_offset.map(|next| ("next_offset".to_owned(), json!(next))));
+        fields.extend(truncated.then(|| ("truncated".to_owned(), json!(true))));
     }
     let meta = list.get("run_id").map_or_else(|| json!({}), |id| json!({ "run_id": id }));
     GovernedReply::text(plain_json(&format!("{list:#}")), meta)

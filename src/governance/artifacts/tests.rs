@@ -10,7 +10,7 @@ use nix::sys::stat::Mode;
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::listing::LIST_LIMIT_MAX;
+use super::listing::{FileEntry, LIST_LIMIT_MAX};
 use super::reading::READ_LIMIT_MAX;
 use super::retention::{RemovalReason, Retained};
 use super::*;

@@ -27,7 +27,6 @@ const CLOCK_STEPS_NAMED_MAX: usize = 20;
 /// The result of a verification.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct AuditVerification {
-    /// The number of rows.
     pub(crate) rows: u64,
     /// The hash of the last row that is as it was written. To note it elsewhere is what makes a
     /// log safe from who can write its file.
@@ -68,7 +67,6 @@ pub(crate) struct BrokenRow {
 pub(crate) enum Flaw {
     /// Different from what was hashed.
     Changed,
-    /// Missing.
     Removed,
     /// Inserted: not written after the row before it.
     Inserted,
@@ -153,14 +151,9 @@ impl Store {
         self.read(|transaction| {
             let known = known.map(|known| known.0.as_str());
             let mut walk = Walk {
-                rows: 0,
-                seq: 0,
                 hash: NO_HASH.to_owned(),
-                broken: None,
                 known_at: (known == Some(NO_HASH)).then_some(0),
-                time: None,
-                clock: ClockSteps::default(),
-                tokens: RecordedTokens::default(),
+                ..Walk::default()
             };
             for_each(transaction, |row| {
                 walk.follow(row, known);
@@ -191,6 +184,7 @@ impl Store {
 }
 
 /// The part of the chain that was followed.
+#[derive(Default)]
 struct Walk {
     rows: u64,
     /// The last row that is as it was written.
