@@ -30,7 +30,6 @@ use crate::secret::Secret;
 /// A call of a governed tool.
 #[derive(Debug)]
 pub(crate) struct GovernedCall {
-    /// The tool.
     pub(crate) tool: GovernedTool,
     /// Its arguments, unread.
     pub(crate) arguments: Map<String, Value>,

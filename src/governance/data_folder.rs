@@ -34,7 +34,6 @@ pub(crate) fn data_folder(configured: Option<&Path>) -> Result<PathBuf, NoDataFo
 /// The owner of a folder, and who else may use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FolderState {
-    /// The permissions.
     pub(crate) mode: u32,
     pub(crate) owner: u32,
     /// Open to this user alone.

@@ -50,9 +50,7 @@ impl<'de> Deserialize<'de> for Timestamp {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RunStatus {
-    /// All tests passed.
     Passed,
-    /// Tests failed.
     Failed,
     /// Pytest itself failed, tests could not be collected, or they ended the run themselves: `reason`
     /// says which.
@@ -63,9 +61,7 @@ pub(crate) enum RunStatus {
     SandboxViolation,
     /// Over the policy's budget.
     BudgetExceeded,
-    /// Cancelled by the client.
     Cancelled,
-    /// No tests to run.
     NoTests,
 }
 
@@ -103,7 +99,6 @@ pub(crate) struct BudgetUsage {
 pub(crate) struct ArtifactRecord {
     /// Relative to the run's folder.
     pub(crate) path: String,
-    /// The size.
     pub(crate) bytes: u64,
     /// The hash in lower-case hexadecimal; none where the file was not read to its end.
     pub(crate) sha256: Option<String>,
@@ -112,13 +107,9 @@ pub(crate) struct ArtifactRecord {
 /// The evidence of a run: `evidence.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Evidence {
-    /// The run.
     pub(crate) run_id: Uuid,
-    /// The tool that was called.
     pub(crate) tool: String,
-    /// The user who called it.
     pub(crate) user: String,
-    /// The status.
     pub(crate) status: RunStatus,
     /// The reason not to rely on its result, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -127,7 +118,6 @@ pub(crate) struct Evidence {
     pub(crate) exit_code: Option<i32>,
     /// The time of the call.
     pub(crate) started: Timestamp,
-    /// The time of the end of the run.
     pub(crate) finished: Timestamp,
     /// The time that pytest ran, in milliseconds; none where it did not.
     pub(crate) duration_ms: Option<u64>,
@@ -137,15 +127,12 @@ pub(crate) struct Evidence {
     pub(crate) arguments_hash: String,
     /// The outcomes of the tests, where pytest reported them.
     pub(crate) summary: Option<TestSummary>,
-    /// The files of the run.
     pub(crate) artifacts: Vec<ArtifactRecord>,
     /// The number of files that are not in that list: too many, or unreadable.
     pub(crate) artifacts_omitted: u64,
     /// The tier of the sandbox that held the tests: `T3` is all layers.
     pub(crate) sandbox_tier: Option<String>,
-    /// The budget that the call used.
     pub(crate) governance: BudgetUsage,
-    /// The version of this server.
     #[serde(default)]
     pub(crate) server_version: Option<String>,
     /// The number of the caller's token.
@@ -163,9 +150,7 @@ pub(crate) struct Evidence {
 /// The interpreter of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PythonRecord {
-    /// The program.
     pub(crate) program: String,
-    /// Its version.
     pub(crate) version: String,
     /// The version of pytest that is installed for it.
     pub(crate) pytest: Option<String>,

@@ -25,11 +25,9 @@ pub(crate) use all::{ArtifactsVerification, RunDifference, verify_artifacts};
 pub(crate) enum Change {
     /// Other content.
     Changed,
-    /// Missing.
     Missing,
     /// Added after the end of the run.
     Added,
-    /// Unreadable.
     Unreadable,
     /// No such run in the audit log.
     UnknownRun,

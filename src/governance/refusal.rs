@@ -13,13 +13,10 @@ pub(crate) enum Refusal {
     /// No token, or not a valid one.
     #[error("Authentication required")]
     AuthRequired,
-    /// The role lacks the permission.
     #[error("Permission denied")]
     PermissionDenied,
-    /// The allowlist of the policy is empty.
     #[error("MCP write requires explicit allowlist")]
     NoAllowlist,
-    /// The tool is not in the allowlist.
     #[error("Tool blocked by policy")]
     NotInAllowlist,
     /// The policy file cannot be used; why not.

@@ -22,7 +22,6 @@ const LAST_CHARS: usize = 2000;
 /// The answer to a call that was carried out.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct GovernedReply {
-    /// The blocks, in their order.
     pub(crate) blocks: Vec<Block>,
     /// The call failed at what it was for. Tests that fail are what it is for.
     pub(crate) is_error: bool,
@@ -33,13 +32,11 @@ pub(crate) struct GovernedReply {
 /// One block of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Block {
-    /// Text.
     Text(String),
     /// A part of a file that is no text.
     Binary {
         /// Names the file: `qwed-artifact:///{run_id}/{path}`.
         uri: String,
-        /// Its media type.
         media_type: String,
         /// The bytes, as base64.
         base64: String,

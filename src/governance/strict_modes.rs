@@ -24,18 +24,15 @@ const STICKY: u32 = 0o1000;
 /// Something on the way to a file that others can change. The text is for the admin: it has the path.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum Unprotected {
-    /// Owned by somebody else.
     #[error(
         "{path} belongs to user {owner}, who could change it; it has to be root's, or user {user}'s, \
          as whom this runs (chown)"
     )]
     Owner { path: PathBuf, owner: u32, user: u32 },
-    /// Permissions for others.
     #[error(
         "{path} has mode {mode:04o}, so that others can change what is there; chmod go-w mends that"
     )]
     Writable { path: PathBuf, mode: u32 },
-    /// Missing, or closed to this process.
     #[error("{path} cannot be looked at, so that it is not known who can change it")]
     Unknown { path: PathBuf },
 }

@@ -56,9 +56,7 @@ const REFUSALS: [(&[&str], &str); 19] = [
 /// expected to fail and passed (`xpassed`) is one that passed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct TestSummary {
-    /// Tests that passed.
     pub(crate) passed: u64,
-    /// Tests that failed.
     pub(crate) failed: u64,
     /// Errors outside of a test: in its setup, its teardown, or when it was collected.
     pub(crate) errors: u64,
@@ -79,7 +77,6 @@ pub(crate) struct TestSummary {
 pub(crate) struct TestFailure {
     /// The node id, as pytest takes it: `tests/test_area.py::TestSquare::test_side`.
     pub(crate) name: String,
-    /// The failed part.
     pub(crate) kind: FailureKind,
     /// The exception.
     pub(crate) message: String,

@@ -41,13 +41,10 @@ pub(crate) struct Page<T> {
 /// A run in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct RunEntry {
-    /// Its id.
     pub(crate) run_id: Uuid,
-    /// The state.
     pub(crate) state: RunState,
     /// The time of its end; of one that has not ended, the last change of its folder.
     pub(crate) finished: Timestamp,
-    /// The number of its files.
     pub(crate) files: usize,
     /// The bytes of all of them.
     pub(crate) bytes: u64,
@@ -60,7 +57,6 @@ pub(crate) struct RunEntry {
 pub(crate) struct FileEntry {
     /// Relative to the run's folder.
     pub(crate) path: String,
-    /// The size.
     pub(crate) bytes: u64,
     /// By the ending of its name.
     pub(crate) media_type: &'static str,

@@ -59,7 +59,6 @@ const MEDIA_TYPES: [(&str, &str); 21] = [
 /// A part of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Chunk {
-    /// The bytes.
     pub(crate) content: Content,
     /// By the ending of the file's name.
     pub(crate) media_type: &'static str,

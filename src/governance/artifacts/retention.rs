@@ -43,9 +43,7 @@ const TURN_PAUSE: Duration = Duration::from_millis(20);
 /// The result of a clean-up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Retained {
-    /// Runs that are there after it.
     pub(crate) kept: usize,
-    /// Runs that were removed.
     pub(crate) removed: usize,
     /// Runs that should have been removed, and could not.
     pub(crate) failed: usize,
@@ -82,9 +80,7 @@ pub(crate) struct LoggedRun {
     /// The number of the row of its end, or else of its beginning: a run with a higher one is newer,
     /// whatever the clock was.
     pub(crate) seq: Option<i64>,
-    /// The log has the run's end.
     pub(crate) has_ended: bool,
-    /// The log has the run as removed.
     pub(crate) is_removed: bool,
 }
 
@@ -135,7 +131,6 @@ struct Run {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Kept,
-    /// In use.
     InUse,
     /// Not removed, for an error.
     Stuck,

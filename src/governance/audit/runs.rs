@@ -15,13 +15,10 @@ use crate::governance::store::{Store, StoreError};
 /// A run, as the rows of its beginning and its end have it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RecordedRun {
-    /// The user who called the tool.
     pub(crate) user: Option<String>,
-    /// The tool.
     pub(crate) tool: Option<String>,
     /// The outcome; none if the log has no end of it.
     pub(crate) outcome: Option<String>,
-    /// The evidence.
     pub(crate) evidence: RecordedEvidence,
     /// Retention removed its files.
     pub(crate) is_removed: bool,

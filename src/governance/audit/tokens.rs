@@ -139,7 +139,6 @@ pub(crate) struct FlawedToken {
 pub(crate) enum TokenFlaw {
     /// Different from the last row about it.
     Changed,
-    /// Missing.
     Removed,
     /// Made without a row.
     Unrecorded,

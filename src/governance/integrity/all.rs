@@ -23,7 +23,6 @@ pub(crate) struct ArtifactsVerification {
     pub(crate) intact: u64,
     /// Runs that cannot be compared with the log, or not all of whose files can.
     pub(crate) unconfirmed: u64,
-    /// Runs that go on.
     pub(crate) in_progress: u64,
     /// Runs whose server died before there was evidence.
     pub(crate) interrupted: u64,
