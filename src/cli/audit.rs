@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use chrono::{TimeDelta, Utc};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 
@@ -59,7 +60,7 @@ pub(super) struct List {
     #[arg(long, value_name = "UUID")]
     run_id: Option<RunIdStart>,
     /// Only this event
-    #[arg(long, value_enum, value_name = "EVENT", ignore_case = true)]
+    #[arg(long, value_parser = event_parser(), value_name = "EVENT", ignore_case = true)]
     event: Option<AuditEvent>,
     /// Only those of this user
     #[arg(long, value_name = "NAME")]
@@ -70,6 +71,26 @@ pub(super) struct List {
     /// The form of the output
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
+}
+
+fn event_parser() -> impl TypedValueParser<Value = AuditEvent> {
+    let help = |event| match event {
+        AuditEvent::McpToolCall => "A governed tool was called",
+        AuditEvent::PolicyBlocked => "The policy refused the call",
+        AuditEvent::SandboxExec => "A process in the sandbox ended",
+        AuditEvent::ToolStarted => "A tool began to run",
+        AuditEvent::ToolFinished => "A tool ended",
+        AuditEvent::TokenCreated => "A token was made",
+        AuditEvent::TokenRevoked => "A token was revoked",
+        AuditEvent::ArtifactsRemoved => {
+            "The files of a run were removed, as the policy's retention says"
+        }
+    };
+    let values = AuditEvent::ALL.map(|event| PossibleValue::new(event.as_str()).help(help(event)));
+    PossibleValuesParser::new(values).try_map(|name| {
+        let event = AuditEvent::ALL.into_iter().find(|it| it.as_str().eq_ignore_ascii_case(&name));
+        event.ok_or("not an event")
+    })
 }
 
 /// The form of an export.

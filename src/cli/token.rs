@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use chrono::{DateTime, Utc};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
@@ -44,11 +45,21 @@ pub(super) struct Create {
     #[arg(long, value_name = "NAME")]
     user: UserName,
     /// The role, which says what they may do
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = role_parser())]
     role: Role,
     /// The time for which it is valid, such as 12h, 30d or 8w; without this for ever
     #[arg(long, value_name = "SPAN", value_parser = span)]
     expires: Option<Duration>,
+}
+
+fn role_parser() -> impl TypedValueParser<Value = Role> {
+    let help = |role| match role {
+        Role::Admin => "May do everything",
+        Role::User => "May run tools and read their results",
+        Role::Viewer => "May read the results of runs",
+    };
+    let values = Role::ALL.map(|role| PossibleValue::new(role.as_str()).help(help(role)));
+    PossibleValuesParser::new(values).try_map(|name| name.parse::<Role>())
 }
 
 pub(super) fn run(command: &Command, settings: &Settings) -> anyhow::Result<ExitCode> {

@@ -11,7 +11,6 @@ mod tokens;
 mod verification;
 
 use chrono::Utc;
-use clap::ValueEnum;
 use rusqlite::{Transaction, params};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
@@ -46,9 +45,8 @@ const TOOL_CHARS_MAX: usize = 200;
 const DETAILS_BYTES_MAX: usize = 16 * 1024;
 const DETAILS_START_CHARS: usize = 4096;
 
-/// An event. The command line names events as the log does, and its help has these texts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, ValueEnum)]
-#[value(rename_all = "SCREAMING_SNAKE_CASE")]
+/// An event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum AuditEvent {
     /// A governed tool was called.
     McpToolCall,
@@ -69,6 +67,17 @@ pub(crate) enum AuditEvent {
 }
 
 impl AuditEvent {
+    pub(crate) const ALL: [Self; 8] = [
+        Self::McpToolCall,
+        Self::PolicyBlocked,
+        Self::SandboxExec,
+        Self::ToolStarted,
+        Self::ToolFinished,
+        Self::TokenCreated,
+        Self::TokenRevoked,
+        Self::ArtifactsRemoved,
+    ];
+
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::McpToolCall => "MCP_TOOL_CALL",
