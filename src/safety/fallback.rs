@@ -1,16 +1,16 @@
 //! Raw patterns, for sources that do not parse: without a tree, only words can be compared.
 
 use super::finding::{FindingKind, RawFinding};
-use super::rules::{self, Rule};
+use super::rules::{self, Rule, Target};
 
 /// Finds the patterns of the rule table that occur in `source`, in the table's order.
 pub(super) fn patterns(source: &str) -> Vec<RawFinding> {
     let mut findings = Vec::new();
     for rule in rules::all() {
-        for pattern in rule.patterns {
-            if source.contains(pattern) {
-                findings.push(pattern_finding(Some(rule), pattern));
-            }
+        for target in rule.targets {
+            let Target::Patterns(patterns) = target else { continue };
+            let occurring = patterns.split_ascii_whitespace().filter(|text| source.contains(text));
+            findings.extend(occurring.map(|text| pattern_finding(Some(rule), text)));
         }
     }
     // The bare word is in too many honest texts; with a bracket it is a call.

@@ -52,29 +52,37 @@ impl Index {
 
     fn insert(&mut self, rule: &'static Rule, target: Target) {
         match target {
-            Target::Module(name) | Target::Object(name) => {
-                self.objects.insert(name, rule);
-                self.roots.insert(top(name));
+            Target::Modules(names) | Target::Objects(names) => {
+                for name in names.split_ascii_whitespace() {
+                    self.objects.insert(name, rule);
+                    self.roots.insert(top(name));
+                }
             }
             Target::AllBut(module, harmless) => {
-                self.carriers.insert(module, (rule, harmless.iter().copied().collect()));
+                let harmless = harmless.split_ascii_whitespace().collect();
+                self.carriers.insert(module, (rule, harmless));
                 self.roots.insert(top(module));
             }
             Target::Holder(module) => {
                 self.holders.insert(module);
                 self.roots.insert(top(module));
             }
-            Target::Attribute(name) => {
-                self.attributes.insert(name, rule);
+            Target::Attributes(names) => {
+                self.attributes.extend(names.split_ascii_whitespace().map(|name| (name, rule)));
             }
-            Target::Call(name, condition) => {
-                self.calls.entry(name).or_default().push((rule, condition));
-                self.roots.insert(top(name));
+            Target::Calls(names, condition) => {
+                for name in names.split_ascii_whitespace() {
+                    self.calls.entry(name).or_default().push((rule, condition));
+                    self.roots.insert(top(name));
+                }
             }
-            Target::Method(name, condition) => {
-                self.methods.entry(name).or_default().push((rule, condition));
+            Target::Methods(names, condition) => {
+                for name in names.split_ascii_whitespace() {
+                    self.methods.entry(name).or_default().push((rule, condition));
+                }
             }
             Target::Special(special) => self.special.push((special, rule)),
+            Target::Patterns(_) => {}
         }
     }
 

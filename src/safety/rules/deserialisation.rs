@@ -2,7 +2,7 @@
 
 use super::{Condition, Rule, Severity, Target};
 
-use Target::{AllBut, Call, Method, Module, Object};
+use Target::{AllBut, Calls, Methods, Modules, Objects};
 
 const HIDDEN: &str = "runs code that is hidden in the data";
 
@@ -13,10 +13,9 @@ pub(super) const RULES: &[Rule] = &[
         targets: &[
             AllBut("pickle", PICKLE_HARMLESS),
             AllBut("cPickle", PICKLE_HARMLESS),
-            Module("_pickle"),
-            Module("copyreg"),
+            Modules("_pickle copyreg"),
+            Target::Patterns("pickle.loads"),
         ],
-        patterns: &["pickle.loads"],
         why: HIDDEN,
         remedy: "json.loads",
         matches: &[
@@ -37,8 +36,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "deserialisation/marshal",
         severity: Severity::Block,
-        targets: &[Object("marshal.loads"), Object("marshal.load")],
-        patterns: &["marshal.loads"],
+        targets: &[Objects("marshal.loads marshal.load"), Target::Patterns("marshal.loads")],
         why: "makes code objects out of data",
         remedy: "json.loads",
         matches: &["import marshal\nmarshal.loads(b'')", "from marshal import loads"],
@@ -48,30 +46,13 @@ pub(super) const RULES: &[Rule] = &[
         id: "deserialisation/others",
         severity: Severity::Block,
         targets: &[
-            Module("shelve"),
-            Module("dill"),
-            Module("cloudpickle"),
-            Module("jsonpickle"),
-            Module("joblib"),
-            Module("hickle"),
-            Module("klepto"),
-            Object("pandas.read_pickle"),
-            Object("pandas.io.pickle"),
-            Object("numpy.lib.format.read_array"),
-            Call("numpy.load", Condition::Keyword(&["allow_pickle"])),
-            Object("sqlalchemy.PickleType"),
-            Object("torch.load"),
-            Object("torch.hub"),
-            Object("torch.jit.load"),
-            Object("networkx.read_gpickle"),
-            Object("multiprocess"),
-            Object("statsmodels.iolib.smpickle"),
-            Method("read_pickle", Condition::Always),
-            Method("to_pickle", Condition::Always),
-            Method("find_class", Condition::Always),
-            Method("persistent_load", Condition::Always),
+            Modules("shelve dill cloudpickle jsonpickle joblib hickle klepto"),
+            Objects("pandas.read_pickle pandas.io.pickle numpy.lib.format.read_array"),
+            Objects("sqlalchemy.PickleType torch.load torch.hub torch.jit.load"),
+            Objects("networkx.read_gpickle multiprocess statsmodels.iolib.smpickle"),
+            Calls("numpy.load", Condition::Keyword(&["allow_pickle"])),
+            Methods("read_pickle to_pickle find_class persistent_load", Condition::Always),
         ],
-        patterns: &[],
         why: HIDDEN,
         remedy: "json.loads",
         matches: &[
@@ -86,22 +67,11 @@ pub(super) const RULES: &[Rule] = &[
         id: "deserialisation/yaml",
         severity: Severity::Block,
         targets: &[
-            Call("yaml.load", Condition::UnsafeLoader),
-            Call("yaml.load_all", Condition::UnsafeLoader),
-            Object("yaml.unsafe_load"),
-            Object("yaml.unsafe_load_all"),
-            Object("yaml.full_load"),
-            Object("yaml.full_load_all"),
-            Object("yaml.UnsafeLoader"),
-            Object("yaml.FullLoader"),
-            Object("yaml.Loader"),
-            Object("yaml.CLoader"),
-            Object("yaml.CUnsafeLoader"),
-            Object("yaml.CFullLoader"),
-            Object("yaml.loader"),
-            Object("yaml.constructor"),
+            Calls("yaml.load yaml.load_all", Condition::UnsafeLoader),
+            Objects("yaml.unsafe_load yaml.unsafe_load_all yaml.full_load yaml.full_load_all"),
+            Objects("yaml.UnsafeLoader yaml.FullLoader yaml.Loader yaml.CLoader"),
+            Objects("yaml.CUnsafeLoader yaml.CFullLoader yaml.loader yaml.constructor"),
         ],
-        patterns: &[],
         why: HIDDEN,
         remedy: "yaml.safe_load",
         matches: &[
@@ -116,13 +86,6 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-const PICKLE_HARMLESS: &[&str] = &[
-    "DEFAULT_PROTOCOL",
-    "HIGHEST_PROTOCOL",
-    "PickleBuffer",
-    "PickleError",
-    "PicklingError",
-    "UnpicklingError",
-    "dump",
-    "dumps",
-];
+const PICKLE_HARMLESS: &str = "
+    DEFAULT_PROTOCOL HIGHEST_PROTOCOL PickleBuffer PickleError PicklingError UnpicklingError dump
+    dumps";

@@ -2,7 +2,7 @@
 
 use super::{Condition, Rule, Severity, Special, Target};
 
-use Target::{AllBut, Attribute, Call, Method, Module, Object};
+use Target::{AllBut, Attributes, Calls, Methods, Modules, Objects};
 
 const BY_NAME: &str = "imports a module whose name this analysis cannot see";
 const IMPORT_IT: &str = "an import statement";
@@ -12,41 +12,20 @@ pub(super) const RULES: &[Rule] = &[
         id: "imports/importlib",
         severity: Severity::Block,
         targets: &[
-            AllBut("importlib", &["metadata", "import_module", "invalidate_caches", "util"]),
+            AllBut("importlib", "metadata import_module invalidate_caches util"),
             AllBut("importlib.metadata", METADATA_HARMLESS),
-            AllBut("importlib.util", &["find_spec"]),
-            Object("importlib.abc"),
-            Object("importlib.machinery"),
-            Call("importlib.import_module", Condition::ImportsModule),
-            Object("importlib.metadata.EntryPoint"),
-            Object("importlib.metadata.entry_points"),
-            Object("importlib.metadata.MetadataPathFinder"),
-            Object("sympy.external.import_module"),
-            Object("pandas.compat"),
-            Object("six._import_module"),
-            Object("six.moves"),
-            Call("unittest.mock.patch", Condition::NamesObject),
-            Object("pydantic.ImportString"),
-            Object("pydantic.types.ImportString"),
-            Object("sqlalchemy.dialects"),
-            Object("pkg_resources.EntryPoint"),
-            Object("sympy.utilities.lambdify.import_module"),
-            Object("inspect.getmodule"),
-            Call("unittest.mock.patch.dict", Condition::NamesObject),
-            Method("import_string", Condition::Always),
-            Object("pydantic.PyObject"),
-            Object("importlib.metadata.PathDistribution"),
-            Module("imp"),
-            Module("pkgutil"),
-            Module("zipimport"),
-            Module("modulefinder"),
-            Module("pyclbr"),
-            Module("py"),
-            Method("exec_module", Condition::Always),
-            Method("load_module", Condition::Always),
-            Method("source_to_code", Condition::Always),
+            AllBut("importlib.util", "find_spec"),
+            Objects("importlib.abc importlib.machinery importlib.metadata.EntryPoint"),
+            Objects("importlib.metadata.entry_points importlib.metadata.MetadataPathFinder"),
+            Objects("sympy.external.import_module pandas.compat six._import_module six.moves"),
+            Objects("pydantic.ImportString pydantic.types.ImportString sqlalchemy.dialects"),
+            Objects("pkg_resources.EntryPoint sympy.utilities.lambdify.import_module"),
+            Objects("inspect.getmodule pydantic.PyObject importlib.metadata.PathDistribution"),
+            Calls("importlib.import_module", Condition::ImportsModule),
+            Calls("unittest.mock.patch unittest.mock.patch.dict", Condition::NamesObject),
+            Methods("import_string exec_module load_module source_to_code", Condition::Always),
+            Modules("imp pkgutil zipimport modulefinder pyclbr py"),
         ],
-        patterns: &[],
         why: BY_NAME,
         remedy: "an import statement, or importlib.metadata.version is allowed",
         matches: &[
@@ -72,13 +51,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "imports/modules",
         severity: Severity::Block,
-        targets: &[
-            Object("sys.modules"),
-            Object("sys.meta_path"),
-            Object("sys.path_hooks"),
-            Object("sys.path_importer_cache"),
-        ],
-        patterns: &[],
+        targets: &[Objects("sys.modules sys.meta_path sys.path_hooks sys.path_importer_cache")],
         why: "reaches every module that is loaded, or changes how modules are found",
         remedy: IMPORT_IT,
         matches: &[
@@ -98,12 +71,9 @@ pub(super) const RULES: &[Rule] = &[
         id: "imports/loaders",
         severity: Severity::Block,
         targets: &[
-            Object("builtins.__loader__"),
-            Object("builtins.__spec__"),
-            Attribute("__loader__"),
-            Attribute("__spec__"),
+            Objects("builtins.__loader__ builtins.__spec__"),
+            Attributes("__loader__ __spec__"),
         ],
-        patterns: &[],
         why: "a loader reads files and makes modules",
         remedy: IMPORT_IT,
         matches: &["__loader__.get_data('x')", "import json\njson.__spec__.loader"],
@@ -113,7 +83,6 @@ pub(super) const RULES: &[Rule] = &[
         id: "imports/private-module",
         severity: Severity::Block,
         targets: &[Target::Special(Special::PrivateModule)],
-        patterns: &[],
         why: "private modules hold what the public ones check",
         remedy: "the public module",
         matches: &["import _frozen_importlib", "from _operator import add", "import _thread"],
@@ -123,7 +92,6 @@ pub(super) const RULES: &[Rule] = &[
         id: "imports/private-member",
         severity: Severity::Block,
         targets: &[Target::Special(Special::PrivateMember)],
-        patterns: &[],
         why: "private members of the standard library do what the public ones check",
         remedy: "the public member",
         matches: &[
@@ -141,7 +109,6 @@ pub(super) const RULES: &[Rule] = &[
         id: "encoding/declaration",
         severity: Severity::Block,
         targets: &[Target::Special(Special::Encoding)],
-        patterns: &[],
         why: "in another encoding Python reads another program than the one that was analysed",
         remedy: "leave the declaration out: the script is UTF-8",
         matches: &["# coding: utf-7\nx = 1", "#!/usr/bin/python\n# vim: set fileencoding=gbk :\n"],
@@ -155,13 +122,6 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 /// Members of `importlib.metadata` that describe packages.
-const METADATA_HARMLESS: &[&str] = &[
-    "PackageMetadata",
-    "PackageNotFoundError",
-    "distribution",
-    "distributions",
-    "metadata",
-    "packages_distributions",
-    "requires",
-    "version",
-];
+const METADATA_HARMLESS: &str = "
+    PackageMetadata PackageNotFoundError distribution distributions metadata
+    packages_distributions requires version";

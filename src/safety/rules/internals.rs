@@ -2,7 +2,7 @@
 
 use super::{Condition, Rule, Severity, Special, Target};
 
-use Target::{AllBut, Attribute, Call, Method, Object};
+use Target::{AllBut, Attributes, Calls, Methods, Objects};
 
 const LEADS: &str = "leads to every object of the interpreter";
 const PLAIN: &str = "name what you need, or import it";
@@ -13,15 +13,10 @@ pub(super) const RULES: &[Rule] = &[
         severity: Severity::Block,
         targets: &[
             Target::Holder("builtins"),
-            Object("builtins.__builtins__"),
-            Attribute("__builtins__"),
-            Object("builtins.__build_class__"),
-            Attribute("__self__"),
-            Object("builtins.license"),
-            Object("builtins.copyright"),
-            Object("builtins.credits"),
+            Objects("builtins.__builtins__ builtins.__build_class__ builtins.license"),
+            Objects("builtins.copyright builtins.credits"),
+            Attributes("__builtins__ __self__"),
         ],
-        patterns: &[],
         why: "holds every builtin, the dangerous ones too",
         remedy: "call the builtin by its name",
         matches: &[
@@ -36,8 +31,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "internals/globals",
         severity: Severity::Block,
-        targets: &[Attribute("__globals__"), Attribute("func_globals")],
-        patterns: &[],
+        targets: &[Attributes("__globals__ func_globals")],
         why: LEADS,
         remedy: PLAIN,
         matches: &["f.__globals__['x']", "getattr(f, '__glob' + 'als__')"],
@@ -46,8 +40,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "internals/subclasses",
         severity: Severity::Block,
-        targets: &[Attribute("__subclasses__")],
-        patterns: &[],
+        targets: &[Attributes("__subclasses__")],
         why: "leads to every class of the interpreter",
         remedy: "a list of your own classes",
         matches: &["object.__subclasses__()", "().__class__.__base__.__subclasses__()"],
@@ -61,22 +54,9 @@ pub(super) const RULES: &[Rule] = &[
         id: "internals/frames",
         severity: Severity::Block,
         targets: &[
-            Attribute("f_globals"),
-            Attribute("f_builtins"),
-            Attribute("f_locals"),
-            Attribute("f_back"),
-            Attribute("f_code"),
-            Attribute("tb_frame"),
-            Attribute("gi_frame"),
-            Attribute("gi_code"),
-            Attribute("cr_frame"),
-            Attribute("cr_code"),
-            Attribute("ag_frame"),
-            Attribute("ag_code"),
-            Attribute("_getframe"),
-            Attribute("_current_frames"),
+            Attributes("f_globals f_builtins f_locals f_back f_code tb_frame gi_frame gi_code"),
+            Attributes("cr_frame cr_code ag_frame ag_code _getframe _current_frames"),
         ],
-        patterns: &[],
         why: LEADS,
         remedy: "traceback.format_exc shows where an error happened",
         matches: &[
@@ -93,14 +73,9 @@ pub(super) const RULES: &[Rule] = &[
         id: "internals/code-objects",
         severity: Severity::Block,
         targets: &[
-            Attribute("__code__"),
-            Attribute("func_code"),
-            Object("types.FunctionType"),
-            Object("types.LambdaType"),
-            Object("types.CodeType"),
-            Object("types.CellType"),
+            Attributes("__code__ func_code"),
+            Objects("types.FunctionType types.LambdaType types.CodeType types.CellType"),
         ],
-        patterns: &[],
         why: "makes or changes functions behind the analysis",
         remedy: "inspect.signature tells about parameters",
         matches: &[
@@ -119,7 +94,6 @@ pub(super) const RULES: &[Rule] = &[
         id: "internals/system",
         severity: Severity::Block,
         targets: &[AllBut("sys", SYS_HARMLESS)],
-        patterns: &[],
         why: "sys reaches the inside of the interpreter",
         remedy: "sys.argv, sys.exit, sys.version_info, sys.stdout and the limits are allowed",
         matches: &[
@@ -138,23 +112,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "internals/garbage-collector",
         severity: Severity::Block,
-        targets: &[AllBut(
-            "gc",
-            &[
-                "collect",
-                "disable",
-                "enable",
-                "freeze",
-                "get_count",
-                "get_stats",
-                "get_threshold",
-                "isenabled",
-                "is_tracked",
-                "set_threshold",
-                "unfreeze",
-            ],
-        )],
-        patterns: &[],
+        targets: &[AllBut("gc", GC_HARMLESS)],
         why: LEADS,
         remedy: "gc.collect is allowed",
         matches: &["import gc\ngc.get_objects()", "from gc import get_referrers"],
@@ -164,22 +122,12 @@ pub(super) const RULES: &[Rule] = &[
         id: "internals/inspection",
         severity: Severity::Block,
         targets: &[
-            Object("inspect.currentframe"),
-            Object("inspect.stack"),
-            Object("inspect.trace"),
-            Object("inspect.getouterframes"),
-            Object("inspect.getinnerframes"),
-            Object("inspect.getframeinfo"),
-            Object("inspect.getattr_static"),
-            Object("inspect.getargvalues"),
-            Object("inspect.getclosurevars"),
-            Object("inspect.getgeneratorlocals"),
-            Object("inspect.getcoroutinelocals"),
-            Object("traceback.walk_stack"),
-            Object("traceback.walk_tb"),
-            Method("_evaluate", Condition::Always),
+            Objects("inspect.currentframe inspect.stack inspect.trace inspect.getouterframes"),
+            Objects("inspect.getinnerframes inspect.getframeinfo inspect.getattr_static"),
+            Objects("inspect.getargvalues inspect.getclosurevars inspect.getgeneratorlocals"),
+            Objects("inspect.getcoroutinelocals traceback.walk_stack traceback.walk_tb"),
+            Methods("_evaluate", Condition::Always),
         ],
-        patterns: &[],
         why: LEADS,
         remedy: "inspect.signature, getattr with a plain name",
         matches: &["import inspect\ninspect.currentframe()", "from inspect import stack"],
@@ -193,17 +141,11 @@ pub(super) const RULES: &[Rule] = &[
         id: "internals/format-fields",
         severity: Severity::Block,
         targets: &[
-            Call("logging.basicConfig", Condition::FormatsInternals),
-            Call("logging.Formatter", Condition::FormatsInternals),
-            Call("operator.attrgetter", Condition::FormatsInternals),
-            Call("operator.methodcaller", Condition::FormatsInternals),
-            Call("functools.reduce", Condition::FormatsInternals),
-            Method("format", Condition::FormatsInternals),
-            Method("format_map", Condition::FormatsInternals),
-            Method("vformat", Condition::FormatsInternals),
-            Method("get_field", Condition::FormatsInternals),
+            Calls("logging.basicConfig logging.Formatter", Condition::FormatsInternals),
+            Calls("operator.attrgetter operator.methodcaller", Condition::FormatsInternals),
+            Calls("functools.reduce", Condition::FormatsInternals),
+            Methods("format format_map vformat get_field", Condition::FormatsInternals),
         ],
-        patterns: &[],
         why: "a text that names attributes, and names the interpreter's inside",
         remedy: "format plain values, or write the attribute out",
         matches: &[
@@ -220,7 +162,6 @@ pub(super) const RULES: &[Rule] = &[
         id: "values/module",
         severity: Severity::Block,
         targets: &[Target::Special(Special::ModuleAsValue)],
-        patterns: &[],
         why: "what is done with the module elsewhere cannot be seen",
         remedy: "use the module by its name",
         matches: &[
@@ -241,7 +182,6 @@ pub(super) const RULES: &[Rule] = &[
         id: "values/computed-name",
         severity: Severity::Block,
         targets: &[Target::Special(Special::ComputedName)],
-        patterns: &[],
         why: "which member is meant cannot be seen",
         remedy: "write the name out",
         matches: &[
@@ -259,74 +199,20 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
+/// Members of `gc` that give out no objects.
+const GC_HARMLESS: &str = "
+    collect disable enable freeze get_count get_stats get_threshold isenabled
+    is_tracked set_threshold unfreeze";
+
 /// Members of `sys` that describe the interpreter, and what a script is run with.
-const SYS_HARMLESS: &[&str] = &[
-    "__excepthook__",
-    "__stderr__",
-    "__stdout__",
-    "_git",
-    "_is_gil_enabled",
-    "abiflags",
-    "activate_stack_trampoline",
-    "api_version",
-    "argv",
-    "base_exec_prefix",
-    "base_prefix",
-    "builtin_module_names",
-    "byteorder",
-    "copyright",
-    "displayhook",
-    "dont_write_bytecode",
-    "exc_info",
-    "excepthook",
-    "exception",
-    "exec_prefix",
-    "executable",
-    "exit",
-    "flags",
-    "float_info",
-    "float_repr_style",
-    "get_asyncgen_hooks",
-    "get_int_max_str_digits",
-    "getallocatedblocks",
-    "getdefaultencoding",
-    "getfilesystemencodeerrors",
-    "getfilesystemencoding",
-    "getprofile",
-    "getrecursionlimit",
-    "getrefcount",
-    "getsizeof",
-    "getswitchinterval",
-    "gettrace",
-    "hash_info",
-    "hexversion",
-    "implementation",
-    "int_info",
-    "intern",
-    "is_finalizing",
-    "last_exc",
-    "last_value",
-    "maxsize",
-    "maxunicode",
-    "modules",
-    "orig_argv",
-    "path",
-    "platform",
-    "platlibdir",
-    "prefix",
-    "ps1",
-    "pycache_prefix",
-    "set_int_max_str_digits",
-    "setrecursionlimit",
-    "setswitchinterval",
-    "stderr",
-    "stdin",
-    "stdlib_module_names",
-    "stdout",
-    "thread_info",
-    "tracebacklimit",
-    "unraisablehook",
-    "version",
-    "version_info",
-    "warnoptions",
-];
+const SYS_HARMLESS: &str = "
+    __excepthook__ __stderr__ __stdout__ _git _is_gil_enabled abiflags activate_stack_trampoline
+    api_version argv base_exec_prefix base_prefix builtin_module_names byteorder copyright
+    displayhook dont_write_bytecode exc_info excepthook exception exec_prefix executable exit
+    flags float_info float_repr_style get_asyncgen_hooks get_int_max_str_digits getallocatedblocks
+    getdefaultencoding getfilesystemencodeerrors getfilesystemencoding getprofile
+    getrecursionlimit getrefcount getsizeof getswitchinterval gettrace hash_info hexversion
+    implementation int_info intern is_finalizing last_exc last_value maxsize maxunicode modules
+    orig_argv path platform platlibdir prefix ps1 pycache_prefix set_int_max_str_digits
+    setrecursionlimit setswitchinterval stderr stdin stdlib_module_names stdout thread_info
+    tracebacklimit unraisablehook version version_info warnoptions";

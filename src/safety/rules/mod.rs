@@ -31,28 +31,32 @@ pub enum Severity {
     Block,
 }
 
-/// One thing that a [`Rule`] looks for. Names are qualified; those of builtins start with
-/// `builtins.`.
+/// One kind of thing that a [`Rule`] looks for.
+///
+/// Names are separated by spaces. Those of modules and objects are qualified; those of builtins
+/// start with `builtins.`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Target {
-    /// This module and everything below it: its import, and every use.
-    Module(&'static str),
+    /// These modules and everything below them: their import, and every use.
+    Modules(&'static str),
     /// Every member of this module but the listed ones. The module itself may be imported and
     /// renamed, but not be passed around.
-    AllBut(&'static str, &'static [&'static str]),
+    AllBut(&'static str, &'static str),
     /// A module of which only the members that other rows name are dangerous, but which must not be
     /// passed around.
     Holder(&'static str),
-    /// This function, class or other object, called or not.
-    Object(&'static str),
-    /// An attribute of this name, of whatever.
-    Attribute(&'static str),
-    /// Calls of this function, if the condition holds.
-    Call(&'static str, Condition),
-    /// Calls of a method of this name of an object about which nothing is known, if the condition
+    /// These functions, classes or other objects, called or not.
+    Objects(&'static str),
+    /// Attributes of these names, of whatever.
+    Attributes(&'static str),
+    /// Calls of these functions, if the condition holds.
+    Calls(&'static str, Condition),
+    /// Calls of methods of these names of an object about which nothing is known, if the condition
     /// holds. Not if the script defines an attribute of the name itself.
-    Method(&'static str, Condition),
+    Methods(&'static str, Condition),
+    /// Texts in a source that does not parse; not where they would only find words.
+    Patterns(&'static str),
     /// A danger that the analysis finds by itself.
     Special(Special),
 }
@@ -125,8 +129,6 @@ pub struct Rule {
     pub severity: Severity,
     /// The things that it looks for.
     pub targets: &'static [Target],
-    /// Texts to look for when the source does not parse; empty where they would only find words.
-    pub patterns: &'static [&'static str],
     /// The reason why a verification script has no business with it.
     pub why: &'static str,
     /// The alternative to write instead.

@@ -2,28 +2,18 @@
 
 use super::{Condition, Rule, Severity, Target};
 
-use Target::{Method, Module, Object};
+use Target::{Methods, Modules, Objects};
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "native/foreign-functions",
         severity: Severity::Block,
         targets: &[
-            Module("ctypes"),
-            Module("_ctypes"),
-            Module("cffi"),
-            Module("_cffi_backend"),
-            Module("comtypes"),
-            Module("win32com"),
-            Module("jpype"),
-            Module("cppyy"),
-            Module("numpy.ctypeslib"),
-            Object("sympy.external.importtools"),
-            Method("LoadLibrary", Condition::Always),
-            Method("load_library", Condition::Always),
-            Method("dlopen", Condition::Always),
+            Modules("ctypes _ctypes cffi _cffi_backend comtypes win32com jpype cppyy"),
+            Modules("numpy.ctypeslib"),
+            Objects("sympy.external.importtools"),
+            Methods("LoadLibrary load_library dlopen", Condition::Always),
         ],
-        patterns: &[],
         why: "calls machine code and writes memory past every check of Python",
         remedy: "compute in Python, or struct packs and unpacks bytes",
         matches: &[
@@ -37,8 +27,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "native/memory-maps",
         severity: Severity::Block,
-        targets: &[Module("mmap")],
-        patterns: &[],
+        targets: &[Modules("mmap")],
         why: "maps files and executable memory",
         remedy: "bytearray and memoryview",
         matches: &["import mmap\nmmap.mmap(-1, 10)"],
@@ -48,18 +37,11 @@ pub(super) const RULES: &[Rule] = &[
         id: "native/compilers",
         severity: Severity::Block,
         targets: &[
-            Module("numpy.f2py"),
-            Module("numpy.distutils"),
-            Module("sympy.utilities.autowrap"),
-            Module("sympy.utilities._compilation"),
-            Object("sympy.autowrap"),
-            Object("sympy.ufuncify"),
-            Module("Cython"),
-            Module("pyximport"),
-            Module("weave"),
-            Module("torch.utils.cpp_extension"),
+            Modules("numpy.f2py numpy.distutils sympy.utilities.autowrap"),
+            Modules("sympy.utilities._compilation Cython pyximport weave"),
+            Modules("torch.utils.cpp_extension"),
+            Objects("sympy.autowrap sympy.ufuncify"),
         ],
-        patterns: &[],
         why: "compiles, writes and loads machine code",
         remedy: "sympy.lambdify",
         matches: &["from sympy.utilities.autowrap import autowrap", "import pyximport"],

@@ -3,20 +3,17 @@
 
 use super::{Condition, Rule, Severity, Special, Target};
 
-use Target::{Call, Object};
+use Target::{Calls, Objects};
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "notes/computed-formula",
         severity: Severity::Note,
         targets: &[
-            Call("sympy.sympify", Condition::UnknownFormula),
-            Call("sympy.S", Condition::UnknownFormula),
-            Call("sympy.parse_expr", Condition::UnknownFormula),
-            Call("sympy.parsing.sympy_parser.parse_expr", Condition::UnknownFormula),
-            Target::Method("query", Condition::UnknownFormula),
+            Calls("sympy.sympify sympy.S sympy.parse_expr", Condition::UnknownFormula),
+            Calls("sympy.parsing.sympy_parser.parse_expr", Condition::UnknownFormula),
+            Target::Methods("query", Condition::UnknownFormula),
         ],
-        patterns: &[],
         why: "evaluates a text that this analysis cannot see",
         remedy: "write the formula with symbols",
         matches: &["import sympy\nsympy.sympify(a + b)"],
@@ -25,13 +22,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "notes/module-search-path",
         severity: Severity::Note,
-        targets: &[
-            Object("sys.path.append"),
-            Object("sys.path.insert"),
-            Object("sys.path.extend"),
-            Object("site.addsitedir"),
-        ],
-        patterns: &[],
+        targets: &[Objects("sys.path.append sys.path.insert sys.path.extend site.addsitedir")],
         why: "modules may come from elsewhere than the installed packages",
         remedy: "leave it out: installed packages are found",
         matches: &["import sys\nsys.path.insert(0, '.')"],
@@ -41,7 +32,6 @@ pub(super) const RULES: &[Rule] = &[
         id: "notes/computed-name",
         severity: Severity::Note,
         targets: &[Target::Special(Special::ComputedNameElsewhere)],
-        patterns: &[],
         why: "the module holds other modules, and which member is meant cannot be seen",
         remedy: "write the name out",
         matches: &["import random\ngetattr(random, n)(1, 2)"],
