@@ -135,8 +135,8 @@ impl Index {
     }
 
     /// Returns the objects that rows of the table name.
-    pub(crate) fn objects(&self) -> impl Iterator<Item = &&'static str> {
-        self.objects.keys()
+    pub(crate) fn objects(&self) -> impl Iterator<Item = &'static str> {
+        self.objects.keys().copied()
     }
 
     /// Tells whether a rule finds this object.

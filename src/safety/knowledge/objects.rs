@@ -14,39 +14,13 @@ use super::value::{Value, Values};
 use crate::safety::rules::{Rule, Special};
 
 /// The builtins that the analysis knows by itself; those that a rule names come in addition.
-const KNOWN_BUILTINS: &[&str] = &[
-    "builtins.bool",
-    "builtins.bytearray",
-    "builtins.bytes",
-    "builtins.callable",
-    "builtins.chr",
-    "builtins.delattr",
-    "builtins.dir",
-    "builtins.format",
-    "builtins.getattr",
-    "builtins.globals",
-    "builtins.hasattr",
-    "builtins.help",
-    "builtins.id",
-    "builtins.int",
-    "builtins.isinstance",
-    "builtins.issubclass",
-    "builtins.len",
-    "builtins.list",
-    "builtins.locals",
-    "builtins.map",
-    "builtins.object",
-    "builtins.ord",
-    "builtins.print",
-    "builtins.repr",
-    "builtins.reversed",
-    "builtins.setattr",
-    "builtins.sorted",
-    "builtins.str",
-    "builtins.tuple",
-    "builtins.type",
-    "builtins.vars",
-];
+const KNOWN_BUILTINS: &str = "
+    builtins.bool builtins.bytearray builtins.bytes builtins.callable builtins.chr
+    builtins.delattr builtins.dir builtins.format builtins.getattr builtins.globals
+    builtins.hasattr builtins.help builtins.id builtins.int builtins.isinstance
+    builtins.issubclass builtins.len builtins.list builtins.locals builtins.map builtins.object
+    builtins.ord builtins.print builtins.repr builtins.reversed builtins.setattr builtins.sorted
+    builtins.str builtins.tuple builtins.type builtins.vars";
 
 /// Modules that a name means even where the script does not import them.
 const WELL_KNOWN_MODULES: &[&str] = &[
@@ -111,8 +85,9 @@ pub(crate) const IN_MEMORY: &str = "io.BytesIO";
 /// Returns the qualified name of a builtin that the analysis knows.
 pub(crate) fn builtin(name: &str) -> Option<&'static str> {
     static BY_NAME: LazyLock<FxHashMap<&str, &'static str>> = LazyLock::new(|| {
-        let named = |path: &&'static str| Some((path.strip_prefix("builtins.")?, *path));
-        KNOWN_BUILTINS.iter().chain(INDEX.objects()).filter_map(named).collect()
+        let named = |path: &'static str| Some((path.strip_prefix("builtins.")?, path));
+        let known = KNOWN_BUILTINS.split_ascii_whitespace();
+        known.chain(INDEX.objects()).filter_map(named).collect()
     });
     BY_NAME.get(name).copied()
 }
