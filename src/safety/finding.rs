@@ -115,48 +115,16 @@ impl fmt::Display for Finding {
         if let Some(rule) = self.rule.filter(|rule| rule.severity == Severity::Note) {
             return self.fmt_note(rule, f);
         }
+        write!(f, "{}", self.kind.statement())?;
         let mut remarks = Vec::new();
         if let Some(position) = self.position {
             remarks.push(format!("line {}", position.line));
         }
-        match &self.kind {
-            FindingKind::Call { name, written } => {
-                write!(f, "Dangerous function call: {}()", shortened(name))?;
-                if name != written {
-                    remarks.push(format!("written {}", shortened(written)));
-                }
-            }
-            FindingKind::Import(import) => {
-                write!(f, "Dangerous import detected: {}", shortened(import))?;
-            }
-            FindingKind::NameReference { name, written } => {
-                write!(f, "Dangerous name reference detected: {}", shortened(name))?;
-                if name != written {
-                    remarks.push(format!("written {}", shortened(written)));
-                }
-            }
-            FindingKind::Encoding(name) => {
-                write!(f, "Dangerous encoding declaration: {}", shortened(name))?;
-            }
-            FindingKind::Pattern(pattern) => write!(f, "Potentially dangerous pattern: {pattern}")?,
-            FindingKind::SyntaxError(reason) => {
-                write!(f, "Syntax error in code: {}", shortened(reason))?;
-            }
-            FindingKind::TooLarge(bytes) => {
-                write!(
-                    f,
-                    "Code too large: {bytes} bytes, at most {SOURCE_BYTES_MAX} are accepted"
-                )?;
-            }
-            FindingKind::TooDeep => write!(
-                f,
-                "Code nested too deeply: more than {NESTING_MAX} levels; split long chains and nests"
-            )?,
-            FindingKind::TooIndirect => write!(
-                f,
-                "Code too indirect: what its names stand for is lost; name things directly"
-            )?,
-            FindingKind::More(count) => write!(f, "{count} more findings")?,
+        if let FindingKind::Call { name, written } | FindingKind::NameReference { name, written } =
+            &self.kind
+            && name != written
+        {
+            remarks.push(format!("written {}", shortened(written)));
         }
         if !remarks.is_empty() {
             write!(f, " ({})", remarks.join(", "))?;
@@ -165,6 +133,32 @@ impl fmt::Display for Finding {
             write!(f, ", instead: {remedy}")?;
         }
         Ok(())
+    }
+}
+
+impl FindingKind {
+    /// Returns the first words of a finding that blocks.
+    fn statement(&self) -> String {
+        match self {
+            Self::Call { name, .. } => format!("Dangerous function call: {}()", shortened(name)),
+            Self::Import(import) => format!("Dangerous import detected: {}", shortened(import)),
+            Self::NameReference { name, .. } => {
+                format!("Dangerous name reference detected: {}", shortened(name))
+            }
+            Self::Encoding(name) => format!("Dangerous encoding declaration: {}", shortened(name)),
+            Self::Pattern(pattern) => format!("Potentially dangerous pattern: {pattern}"),
+            Self::SyntaxError(reason) => format!("Syntax error in code: {}", shortened(reason)),
+            Self::TooLarge(bytes) => {
+                format!("Code too large: {bytes} bytes, at most {SOURCE_BYTES_MAX} are accepted")
+            }
+            Self::TooDeep => format!(
+                "Code nested too deeply: more than {NESTING_MAX} levels; split long chains and nests"
+            ),
+            Self::TooIndirect => {
+                "Code too indirect: what its names stand for is lost; name things directly".into()
+            }
+            Self::More(count) => format!("{count} more findings"),
+        }
     }
 }
 
