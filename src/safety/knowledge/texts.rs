@@ -90,9 +90,8 @@ pub(crate) fn display(values: &Values<'_>) -> Option<String> {
 
 fn character(values: &Values<'_>) -> Option<String> {
     match values.single()? {
-        Value::Text(text) => Some(text.clone().into_owned()),
-        Value::Number(_) => chr(values)?.as_text().map(str::to_owned),
-        _ => None,
+        Value::Number(_) => display(&chr(values)?),
+        _ => display(values),
     }
 }
 
@@ -129,17 +128,9 @@ pub(crate) fn reversed<'a>(sequence: &Values<'a>) -> Option<Values<'a>> {
 
 /// Returns an item or a slice of a known text or sequence; `None` if `base` is something else.
 pub(crate) fn sliced<'a>(base: &Values<'a>, slice: &Expr, key: &Values<'a>) -> Option<Values<'a>> {
-    let base = base.single()?;
-    let elements: Vec<Values<'a>> = match base {
-        Value::Text(text) if text.len() <= ITEMS_MAX * 16 => {
-            text.chars().map(|c| Values::text(c.to_string())).collect()
-        }
-        Value::Bytes(bytes) if bytes.len() <= ITEMS_MAX * 16 => {
-            bytes.iter().map(|byte| Values::one(Value::Number(i64::from(*byte)))).collect()
-        }
-        Value::Items(items) => items.to_vec(),
-        Value::Text(_) | Value::Bytes(_) => return Some(Values::unknown()),
-        _ => return None,
+    let value = base.single()?;
+    let Some(elements) = base.elements_within(ITEMS_MAX * 16, ITEMS_MAX * 16) else {
+        return matches!(value, Value::Text(_) | Value::Bytes(_)).then(Values::unknown);
     };
     let Expr::Slice(slice) = slice else {
         let length = i64::try_from(elements.len()).ok()?;
@@ -148,7 +139,7 @@ pub(crate) fn sliced<'a>(base: &Values<'a>, slice: &Expr, key: &Values<'a>) -> O
         return Some(item.unwrap_or_else(|| Values::from_iter(elements).or_others()));
     };
     let picked = picked(&elements, slice);
-    Some(picked.and_then(|picked| reassembled(base, picked)).unwrap_or_else(Values::unknown))
+    Some(picked.and_then(|picked| reassembled(value, picked)).unwrap_or_else(Values::unknown))
 }
 
 /// Returns the elements that a slice with literal bounds picks.

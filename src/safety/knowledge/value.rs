@@ -162,12 +162,18 @@ impl<'a> Values<'a> {
     /// Returns the elements that an iteration over this yields, one after the other, if they are
     /// known.
     pub(crate) fn elements(&self) -> Option<Vec<Self>> {
+        self.elements_within(ITEMS_MAX * 4, ITEMS_MAX)
+    }
+
+    /// Returns the elements of a sequence, of a text of at most `text_max` bytes, or of at most
+    /// `bytes_max` bytes.
+    pub(crate) fn elements_within(&self, text_max: usize, bytes_max: usize) -> Option<Vec<Self>> {
         match self.single()? {
             Value::Items(items) => Some(items.to_vec()),
-            Value::Text(text) if text.len() <= ITEMS_MAX * 4 => {
+            Value::Text(text) if text.len() <= text_max => {
                 Some(text.chars().map(|c| Self::text(c.to_string())).collect())
             }
-            Value::Bytes(bytes) if bytes.len() <= ITEMS_MAX => {
+            Value::Bytes(bytes) if bytes.len() <= bytes_max => {
                 Some(bytes.iter().map(|b| Self::one(Value::Number(i64::from(*b)))).collect())
             }
             _ => None,
