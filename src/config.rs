@@ -5,7 +5,10 @@
 //! ask for.
 
 use std::ffi::OsString;
+use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -25,7 +28,7 @@ const SYNC_CONCURRENCY_MAX: usize = 64;
 const SYNC_CONCURRENCY_DEFAULT: usize = 1;
 
 /// The time for which warm interpreters are kept without a call.
-const WARM_IDLE_DEFAULT: Duration = Duration::from_secs(1800);
+const WARM_IDLE_SECONDS_DEFAULT: u32 = 1800;
 
 /// The modules that verifications use; those that are not installed are left out. Without
 /// `qwed_sdk`: with all that it loads, a fork takes twice as long.
@@ -148,57 +151,10 @@ pub struct Settings {
     pub(crate) job_ttl: Duration,
 }
 
-/// A variable whose value is unusable or dangerous, and the consequence.
+/// A variable whose value is unusable or dangerous, and the consequence, in one sentence.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum SettingsWarning {
-    /// Not a positive finite number.
-    #[error(
-        "QWED_MCP_BACKGROUND_TIMEOUT is not a positive number of seconds; using {}",
-        BACKGROUND_TIMEOUT_DEFAULT.as_secs()
-    )]
-    BackgroundTimeout,
-    /// Not an integer within the bounds.
-    #[error(
-        "QWED_MCP_SYNC_CONCURRENCY is not a whole number from 1 to {SYNC_CONCURRENCY_MAX}; using \
-         {SYNC_CONCURRENCY_DEFAULT}"
-    )]
-    SyncConcurrency,
-    /// Not one of the documented words.
-    #[error(
-        "QWED_MCP_SANDBOX is none of required, strict, degraded and off; taking it as required"
-    )]
-    Sandbox,
-    /// The admin accepts less than the sandbox.
-    #[error(
-        "QWED_MCP_SANDBOX=degraded: where parts of the kernel sandbox are missing, scripts run \
-         without them"
-    )]
-    SandboxDegraded,
-    /// The admin wants no sandbox.
-    #[error("QWED_MCP_SANDBOX=off: scripts run with all rights of the server's user")]
-    SandboxOff,
-    /// Not one of the documented words.
-    #[error("QWED_MCP_WARM is neither on nor off; taking it as on")]
-    Warm,
-    /// Not an integer.
-    #[error(
-        "QWED_MCP_WARM_IDLE_SECONDS is not a whole number; using {}",
-        WARM_IDLE_DEFAULT.as_secs()
-    )]
-    WarmIdle,
-    /// An entry of the list is not the name of a module.
-    #[error(
-        "QWED_MCP_PRELOAD is not a list of module names with commas between them; using the default"
-    )]
-    Preload,
-    /// Not an integer within the bounds.
-    #[error(
-        "QWED_MCP_MEMORY_MB is not a whole number from {MEMORY_MB_MIN} to {MEMORY_MB_MAX}; using \
-         {MEMORY_MB_DEFAULT}"
-    )]
-    Memory,
-}
+#[error("{0}")]
+pub struct SettingsWarning(String);
 
 impl Settings {
     /// Reads the settings of this process's environment.
@@ -208,52 +164,58 @@ impl Settings {
 
     /// Reads the settings from `lookup`, which returns a variable's value by its name.
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<OsString>) -> (Self, Vec<SettingsWarning>) {
-        let mut warnings = Vec::new();
-        let mut warn = |warning| warnings.push(warning);
-        let text = |name: &str| lookup(name).and_then(|value| value.into_string().ok());
-        let present = |name: &str| lookup(name).filter(|value| !value.is_empty());
-
+        let mut variables = Variables { lookup, warnings: Vec::new() };
         let settings = Self {
-            admin_gate: admin_gate(text("QWED_MCP_TRUSTED_CODE_EXECUTION").as_deref()),
-            sandbox: sandbox_mode(text("QWED_MCP_SANDBOX").as_deref(), &mut warn),
-            memory_mb: memory_mb(text("QWED_MCP_MEMORY_MB").as_deref(), &mut warn),
-            read_paths: present("QWED_MCP_READ_PATHS")
-                .map(|paths| {
-                    std::env::split_paths(&paths)
-                        .filter(|path| !path.as_os_str().is_empty())
-                        .collect()
-                })
-                .unwrap_or_default(),
-            code_analysis: code_analysis(&lookup),
-            kernel_lacks: kernel_lacks(&lookup),
-            dumpable: cfg!(debug_assertions) && lookup("QWED_MCP_TEST_DUMPABLE").is_some(),
-            python: present("QWED_MCP_PYTHON"),
-            warm: warm(text("QWED_MCP_WARM").as_deref(), &mut warn),
-            warm_idle: warm_idle(text("QWED_MCP_WARM_IDLE_SECONDS").as_deref(), &mut warn),
-            preload: preload(lookup("QWED_MCP_PRELOAD"), &mut warn),
-            virtual_env: present("VIRTUAL_ENV").map(PathBuf::from),
-            skill_manifest: present("QWED_SKILL_MANIFEST").map(PathBuf::from),
-            aibom: present("QWED_MCP_AIBOM").map(PathBuf::from),
-            llm_model: text("QWED_MCP_LLM_MODEL").filter(|model| !model.trim().is_empty()),
-            data_dir: present("QWED_MCP_DATA_DIR").map(PathBuf::from),
-            policy: present("QWED_MCP_POLICY").map(PathBuf::from),
+            admin_gate: match variables.text("QWED_MCP_TRUSTED_CODE_EXECUTION") {
+                Some(value) if value.eq_ignore_ascii_case("true") => AdminGate::Open,
+                Some(_) | None => AdminGate::Closed,
+            },
+            sandbox: variables.sandbox_mode(),
+            memory_mb: variables.number(
+                "QWED_MCP_MEMORY_MB",
+                MEMORY_MB_MIN..=MEMORY_MB_MAX,
+                MEMORY_MB_DEFAULT,
+            ),
+            read_paths: variables
+                .present("QWED_MCP_READ_PATHS")
+                .map(|paths| std::env::split_paths(&paths).collect::<Vec<_>>())
+                .unwrap_or_default()
+                .into_iter()
+                .filter(|path| !path.as_os_str().is_empty())
+                .collect(),
+            code_analysis: match variables.test_switch("QWED_MCP_TEST_UNCHECKED_CODE") {
+                Some(_) => CodeAnalysis::Off,
+                None => CodeAnalysis::On,
+            },
+            kernel_lacks: variables.kernel_lacks(),
+            dumpable: variables.test_switch("QWED_MCP_TEST_DUMPABLE").is_some(),
+            python: variables.present("QWED_MCP_PYTHON"),
+            warm: variables.warm(),
+            warm_idle: variables.warm_idle(),
+            preload: variables.preload(),
+            virtual_env: variables.path("VIRTUAL_ENV"),
+            skill_manifest: variables.path("QWED_SKILL_MANIFEST"),
+            aibom: variables.path("QWED_MCP_AIBOM"),
+            llm_model: variables
+                .text("QWED_MCP_LLM_MODEL")
+                .filter(|model| !model.trim().is_empty()),
+            data_dir: variables.path("QWED_MCP_DATA_DIR"),
+            policy: variables.path("QWED_MCP_POLICY"),
             // Not text: still meant as a token, and not a valid one.
-            auth_token: present("QWED_MCP_AUTH_TOKEN")
+            auth_token: variables
+                .present("QWED_MCP_AUTH_TOKEN")
                 .map(|token| token.into_string().unwrap_or_default().into()),
-            auth_token_file: present("QWED_MCP_AUTH_TOKEN_FILE").map(PathBuf::from),
-            sync_concurrency: sync_concurrency(
-                text("QWED_MCP_SYNC_CONCURRENCY").as_deref(),
-                &mut warn,
+            auth_token_file: variables.path("QWED_MCP_AUTH_TOKEN_FILE"),
+            sync_concurrency: variables.number(
+                "QWED_MCP_SYNC_CONCURRENCY",
+                1..=SYNC_CONCURRENCY_MAX,
+                SYNC_CONCURRENCY_DEFAULT,
             ),
-            sync_timeout: test_switch_ms(&lookup, "QWED_MCP_TEST_SYNC_TIMEOUT_MS")
-                .unwrap_or(SYNC_TIMEOUT),
-            background_timeout: background_timeout(
-                text("QWED_MCP_BACKGROUND_TIMEOUT").as_deref(),
-                &mut warn,
-            ),
-            job_ttl: test_switch_ms(&lookup, "QWED_MCP_TEST_JOB_TTL_MS").unwrap_or(JOB_TTL),
+            sync_timeout: variables.test_ms("QWED_MCP_TEST_SYNC_TIMEOUT_MS", SYNC_TIMEOUT),
+            background_timeout: variables.background_timeout(),
+            job_ttl: variables.test_ms("QWED_MCP_TEST_JOB_TTL_MS", JOB_TTL),
         };
-        (settings, warnings)
+        (settings, variables.warnings)
     }
 }
 
@@ -267,139 +229,150 @@ pub(crate) fn no_colours() -> bool {
     std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
 }
 
-fn admin_gate(value: Option<&str>) -> AdminGate {
-    match value {
-        Some(value) if value.eq_ignore_ascii_case("true") => AdminGate::Open,
-        Some(_) | None => AdminGate::Closed,
+/// The variables, and what is to be said about their values.
+struct Variables<L> {
+    lookup: L,
+    warnings: Vec<SettingsWarning>,
+}
+
+impl<L: Fn(&str) -> Option<OsString>> Variables<L> {
+    fn present(&self, name: &str) -> Option<OsString> {
+        (self.lookup)(name).filter(|value| !value.is_empty())
     }
-}
 
-fn sandbox_mode(value: Option<&str>, warn: &mut impl FnMut(SettingsWarning)) -> SandboxMode {
-    match value.map(str::to_ascii_lowercase).as_deref() {
-        None | Some("" | "required") => SandboxMode::Required,
-        Some("strict") => SandboxMode::Strict,
-        Some("degraded") => {
-            warn(SettingsWarning::SandboxDegraded);
-            SandboxMode::Degraded
-        }
-        Some("off") => {
-            warn(SettingsWarning::SandboxOff);
-            SandboxMode::Off
-        }
-        Some(_) => {
-            warn(SettingsWarning::Sandbox);
-            SandboxMode::Required
-        }
+    fn text(&self, name: &str) -> Option<String> {
+        self.present(name)?.into_string().ok()
     }
-}
 
-fn memory_mb(value: Option<&str>, warn: &mut impl FnMut(SettingsWarning)) -> u64 {
-    let Some(value) = value.filter(|value| !value.trim().is_empty()) else {
-        return MEMORY_MB_DEFAULT;
-    };
-    if let Ok(mebibytes @ MEMORY_MB_MIN..=MEMORY_MB_MAX) = value.trim().parse() {
-        mebibytes
-    } else {
-        warn(SettingsWarning::Memory);
-        MEMORY_MB_DEFAULT
+    fn path(&self, name: &str) -> Option<PathBuf> {
+        self.present(name).map(PathBuf::from)
     }
-}
 
-fn warm(value: Option<&str>, warn: &mut impl FnMut(SettingsWarning)) -> bool {
-    match value.map(str::to_ascii_lowercase).as_deref() {
-        None | Some("" | "on") => true,
-        Some("off") => false,
-        Some(_) => {
-            warn(SettingsWarning::Warm);
-            true
-        }
+    /// Returns a variable that only tests may set. Release builds do not have these switches.
+    fn test_switch(&self, name: &str) -> Option<OsString> {
+        if cfg!(debug_assertions) { (self.lookup)(name) } else { None }
     }
-}
 
-fn warm_idle(value: Option<&str>, warn: &mut impl FnMut(SettingsWarning)) -> Option<Duration> {
-    let Some(value) = value.filter(|value| !value.trim().is_empty()) else {
-        return Some(WARM_IDLE_DEFAULT);
-    };
-    let Ok(seconds) = value.trim().parse::<u32>() else {
-        warn(SettingsWarning::WarmIdle);
-        return Some(WARM_IDLE_DEFAULT);
-    };
-    (seconds > 0).then(|| Duration::from_secs(seconds.into()))
-}
-
-/// An empty list is a choice too: an interpreter that has loaded nothing.
-fn preload(value: Option<OsString>, warn: &mut impl FnMut(SettingsWarning)) -> Vec<String> {
-    let default = || PRELOAD_DEFAULT.split_ascii_whitespace().map(str::to_owned).collect();
-    let Some(value) = value else { return default() };
-    let is_name = |name: &str| {
-        name.split('.').all(|part| {
-            part.starts_with(|c: char| c == '_' || c.is_alphabetic())
-                && part.chars().all(|c| c == '_' || c.is_alphanumeric())
+    /// Returns the value as `parse` reads it, or `default` where there is none; where `parse` reads
+    /// nothing, `default` too, with the warning that the value `is` something.
+    fn parsed<T>(
+        &mut self,
+        name: &str,
+        default: T,
+        parse: impl FnOnce(&str) -> Option<T>,
+        is: &str,
+    ) -> T {
+        let Some(value) = self.text(name) else { return default };
+        parse(&value).unwrap_or_else(|| {
+            self.warnings.push(SettingsWarning(format!("{name} is {is}")));
+            default
         })
-    };
-    let value = value.into_string().unwrap_or_else(|_| "not UTF-8".to_owned());
-    let names = value.split(',').map(str::trim).filter(|name| !name.is_empty());
-    let names: Vec<String> = names.map(str::to_owned).collect();
-    if names.iter().all(|name| is_name(name)) {
-        names
-    } else {
-        warn(SettingsWarning::Preload);
+    }
+
+    /// Returns a whole number within `range`.
+    fn number<N>(&mut self, name: &str, range: RangeInclusive<N>, default: N) -> N
+    where
+        N: Copy + Display + FromStr + PartialOrd,
+    {
+        let (min, max) = (range.start(), range.end());
+        let is = format!("not a whole number from {min} to {max}; using {default}");
+        let parse = |text: &str| match text.trim() {
+            "" => Some(default),
+            text => text.parse().ok().filter(|number| range.contains(number)),
+        };
+        self.parsed(name, default, parse, &is)
+    }
+
+    fn sandbox_mode(&mut self) -> SandboxMode {
+        let parse = |text: &str| match text.to_ascii_lowercase().as_str() {
+            "required" => Some(SandboxMode::Required),
+            "strict" => Some(SandboxMode::Strict),
+            "degraded" => Some(SandboxMode::Degraded),
+            "off" => Some(SandboxMode::Off),
+            _ => None,
+        };
+        let is = "none of required, strict, degraded and off; taking it as required";
+        let mode = self.parsed("QWED_MCP_SANDBOX", SandboxMode::Required, parse, is);
+        let dangerous = match mode {
+            SandboxMode::Required | SandboxMode::Strict => return mode,
+            SandboxMode::Degraded => {
+                "degraded: where parts of the kernel sandbox are missing, scripts run without them"
+            }
+            SandboxMode::Off => "off: scripts run with all rights of the server's user",
+        };
+        self.warnings.push(SettingsWarning(format!("QWED_MCP_SANDBOX={dangerous}")));
+        mode
+    }
+
+    fn warm(&mut self) -> bool {
+        let parse = |text: &str| match text.to_ascii_lowercase().as_str() {
+            "on" => Some(true),
+            "off" => Some(false),
+            _ => None,
+        };
+        self.parsed("QWED_MCP_WARM", true, parse, "neither on nor off; taking it as on")
+    }
+
+    fn warm_idle(&mut self) -> Option<Duration> {
+        let parse = |text: &str| match text.trim() {
+            "" => Some(WARM_IDLE_SECONDS_DEFAULT),
+            text => text.parse().ok(),
+        };
+        let is = format!("not a whole number; using {WARM_IDLE_SECONDS_DEFAULT}");
+        let name = "QWED_MCP_WARM_IDLE_SECONDS";
+        let seconds = self.parsed(name, WARM_IDLE_SECONDS_DEFAULT, parse, &is);
+        (seconds > 0).then(|| Duration::from_secs(seconds.into()))
+    }
+
+    /// An empty list is a choice too: an interpreter that has loaded nothing.
+    fn preload(&mut self) -> Vec<String> {
+        let default = || PRELOAD_DEFAULT.split_ascii_whitespace().map(str::to_owned).collect();
+        let Some(value) = (self.lookup)("QWED_MCP_PRELOAD") else { return default() };
+        let is_name = |name: &str| {
+            name.split('.').all(|part| {
+                part.starts_with(|c: char| c == '_' || c.is_alphabetic())
+                    && part.chars().all(|c| c == '_' || c.is_alphanumeric())
+            })
+        };
+        let value = value.into_string().unwrap_or_else(|_| "not UTF-8".to_owned());
+        let names = value.split(',').map(str::trim).filter(|name| !name.is_empty());
+        if names.clone().all(is_name) {
+            return names.map(str::to_owned).collect();
+        }
+        let warning = "QWED_MCP_PRELOAD is not a list of module names with commas between them; \
+                       using the default";
+        self.warnings.push(SettingsWarning(warning.to_owned()));
         default()
     }
-}
 
-fn sync_concurrency(value: Option<&str>, warn: &mut impl FnMut(SettingsWarning)) -> usize {
-    let Some(value) = value.filter(|value| !value.trim().is_empty()) else {
-        return SYNC_CONCURRENCY_DEFAULT;
-    };
-    if let Ok(count @ 1..=SYNC_CONCURRENCY_MAX) = value.trim().parse() {
-        count
-    } else {
-        warn(SettingsWarning::SyncConcurrency);
-        SYNC_CONCURRENCY_DEFAULT
+    fn background_timeout(&mut self) -> Duration {
+        let default = BACKGROUND_TIMEOUT_DEFAULT;
+        let is = format!("not a positive number of seconds; using {}", default.as_secs());
+        let parse = |text: &str| {
+            let seconds: f64 = text.trim().parse().ok()?;
+            let seconds = Some(seconds).filter(|seconds| seconds.is_finite() && *seconds > 0.0)?;
+            Some(Duration::from_secs_f64(seconds.min(BACKGROUND_TIMEOUT_MAX.as_secs_f64())))
+        };
+        self.parsed("QWED_MCP_BACKGROUND_TIMEOUT", default, parse, &is)
     }
-}
 
-fn background_timeout(value: Option<&str>, warn: &mut impl FnMut(SettingsWarning)) -> Duration {
-    let Some(value) = value.filter(|value| !value.is_empty()) else {
-        return BACKGROUND_TIMEOUT_DEFAULT;
-    };
-    match value.trim().parse::<f64>() {
-        Ok(seconds) if seconds.is_finite() && seconds > 0.0 => {
-            Duration::from_secs_f64(seconds.min(BACKGROUND_TIMEOUT_MAX.as_secs_f64()))
-        }
-        Ok(_) | Err(_) => {
-            warn(SettingsWarning::BackgroundTimeout);
-            BACKGROUND_TIMEOUT_DEFAULT
+    /// `QWED_MCP_TEST_KERNEL_LACKS`: words with commas between them.
+    fn kernel_lacks(&self) -> KernelLacks {
+        let value = self.test_switch("QWED_MCP_TEST_KERNEL_LACKS");
+        let value = value.and_then(|value| value.into_string().ok()).unwrap_or_default();
+        let lacks = |part: &str| value.split(',').any(|word| word == part);
+        KernelLacks {
+            namespaces: lacks("namespaces"),
+            landlock: lacks("landlock"),
+            file_tree: lacks("file_tree"),
+            control_groups: lacks("control_groups"),
         }
     }
-}
 
-fn code_analysis(lookup: impl Fn(&str) -> Option<OsString>) -> CodeAnalysis {
-    let is_off = cfg!(debug_assertions) && lookup("QWED_MCP_TEST_UNCHECKED_CODE").is_some();
-    if is_off { CodeAnalysis::Off } else { CodeAnalysis::On }
-}
-
-/// `QWED_MCP_TEST_KERNEL_LACKS`: words with commas between them.
-fn kernel_lacks(lookup: impl Fn(&str) -> Option<OsString>) -> KernelLacks {
-    let value = lookup("QWED_MCP_TEST_KERNEL_LACKS").filter(|_| cfg!(debug_assertions));
-    let value = value.and_then(|value| value.into_string().ok()).unwrap_or_default();
-    let lacks = |part: &str| value.split(',').any(|word| word == part);
-    KernelLacks {
-        namespaces: lacks("namespaces"),
-        landlock: lacks("landlock"),
-        file_tree: lacks("file_tree"),
-        control_groups: lacks("control_groups"),
+    fn test_ms(&self, name: &str, default: Duration) -> Duration {
+        let value = self.test_switch(name).and_then(|value| value.into_string().ok());
+        value.and_then(|value| value.parse().ok()).map_or(default, Duration::from_millis)
     }
-}
-
-/// A duration that only tests may shorten. Release builds do not have these switches.
-fn test_switch_ms(lookup: impl Fn(&str) -> Option<OsString>, name: &str) -> Option<Duration> {
-    if !cfg!(debug_assertions) {
-        return None;
-    }
-    let millis = lookup(name)?.into_string().ok()?.parse().ok()?;
-    Some(Duration::from_millis(millis))
 }
 
 #[cfg(test)]

@@ -168,6 +168,9 @@ fn warnings_say_what_is_used_instead() {
         ("QWED_MCP_SYNC_CONCURRENCY", "x"),
         ("QWED_MCP_WARM_IDLE_SECONDS", "x"),
         ("QWED_MCP_MEMORY_MB", "x"),
+        ("QWED_MCP_PRELOAD", "x;y"),
+        ("QWED_MCP_SANDBOX", "x"),
+        ("QWED_MCP_WARM", "x"),
     ];
     let mut texts: Vec<_> = read(&variables).1.iter().map(ToString::to_string).collect();
     texts.sort();
@@ -176,8 +179,23 @@ fn warnings_say_what_is_used_instead() {
         [
             "QWED_MCP_BACKGROUND_TIMEOUT is not a positive number of seconds; using 120",
             "QWED_MCP_MEMORY_MB is not a whole number from 128 to 1048576; using 1024",
+            "QWED_MCP_PRELOAD is not a list of module names with commas between them; using the \
+             default",
+            "QWED_MCP_SANDBOX is none of required, strict, degraded and off; taking it as required",
             "QWED_MCP_SYNC_CONCURRENCY is not a whole number from 1 to 64; using 1",
+            "QWED_MCP_WARM is neither on nor off; taking it as on",
             "QWED_MCP_WARM_IDLE_SECONDS is not a whole number; using 1800",
         ]
     );
+    for (value, text) in [
+        (
+            "degraded",
+            "QWED_MCP_SANDBOX=degraded: where parts of the kernel sandbox are missing, scripts run \
+             without them",
+        ),
+        ("off", "QWED_MCP_SANDBOX=off: scripts run with all rights of the server's user"),
+    ] {
+        let (_, warnings) = read(&[("QWED_MCP_SANDBOX", value)]);
+        assert_eq!(warnings, [SettingsWarning(text.to_owned())]);
+    }
 }
