@@ -12,65 +12,23 @@ use serde_json::Value;
 ///
 /// Numbers are written as `serde_json` writes them; what is hashed here has integers only.
 pub(crate) fn canonical_json(value: &Value) -> String {
+    // The map may keep its members as they came, if another crate asks serde for that. UTF-8 sorts
+    // as the code points do.
+    let mut value = value.clone();
+    value.sort_all_objects();
     let mut text = String::new();
-    write_value(value, &mut text);
+    for character in value.to_string().chars() {
+        if matches!(character, ' '..='~') {
+            text.push(character);
+            continue;
+        }
+        // It stands in a string: there is nothing between the tokens.
+        for unit in character.encode_utf16(&mut [0; 2]) {
+            // Writing to a text does not fail.
+            let _ = write!(text, "\\u{unit:04x}");
+        }
+    }
     text
-}
-
-fn write_value(value: &Value, into: &mut String) {
-    match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => into.push_str(&value.to_string()),
-        Value::String(string) => write_string(string, into),
-        Value::Array(items) => {
-            into.push('[');
-            for (index, item) in items.iter().enumerate() {
-                if index > 0 {
-                    into.push(',');
-                }
-                write_value(item, into);
-            }
-            into.push(']');
-        }
-        Value::Object(members) => {
-            // UTF-8 sorts as the code points do. The map may keep its members as they came, if
-            // another crate asks serde for that.
-            let mut members: Vec<_> = members.iter().collect();
-            members.sort_unstable_by_key(|(name, _)| *name);
-            into.push('{');
-            for (index, (name, member)) in members.into_iter().enumerate() {
-                if index > 0 {
-                    into.push(',');
-                }
-                write_string(name, into);
-                into.push(':');
-                write_value(member, into);
-            }
-            into.push('}');
-        }
-    }
-}
-
-fn write_string(string: &str, into: &mut String) {
-    into.push('"');
-    for character in string.chars() {
-        match character {
-            '"' => into.push_str("\\\""),
-            '\\' => into.push_str("\\\\"),
-            '\n' => into.push_str("\\n"),
-            '\r' => into.push_str("\\r"),
-            '\t' => into.push_str("\\t"),
-            '\u{8}' => into.push_str("\\b"),
-            '\u{c}' => into.push_str("\\f"),
-            ' '..='~' => into.push(character),
-            other => {
-                for unit in other.encode_utf16(&mut [0; 2]) {
-                    // Writing to a text does not fail.
-                    let _ = write!(into, "\\u{unit:04x}");
-                }
-            }
-        }
-    }
-    into.push('"');
 }
 
 #[cfg(test)]
