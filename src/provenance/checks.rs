@@ -5,7 +5,6 @@ use url::Url;
 
 use super::digest::Digest;
 use super::finding::{Finding, excerpt};
-use super::guard::{DigestPolicy, RegistryPolicy};
 use super::host::{self, HostName, Registry};
 
 /// Registries without sufficient vetting of what is uploaded to them.
@@ -37,8 +36,11 @@ pub(super) fn filled_text<'m>(manifest: &'m Map<String, Value>, field: &str) -> 
     manifest.get(field)?.as_str().map(str::trim).filter(|text| !text.is_empty())
 }
 
-/// Requires a registry that the policy accepts.
-pub(super) fn registry(manifest: &Map<String, Value>, policy: &RegistryPolicy) -> Vec<Finding> {
+/// Requires a registry of the allowlist, or where there is none, one that is not blocked.
+pub(super) fn registry(
+    manifest: &Map<String, Value>,
+    allowlist: Option<&[Registry]>,
+) -> Vec<Finding> {
     let text = match manifest.get("registry") {
         Some(Value::String(text)) => text.trim().trim_end_matches('.').to_lowercase(),
         other => return vec![wrong_type("registry", other)],
@@ -54,27 +56,22 @@ pub(super) fn registry(manifest: &Map<String, Value>, policy: &RegistryPolicy) -
     let Some(registry) = filled_text(manifest, "registry").and_then(Registry::parse) else {
         return vec![untrusted("not a host name")];
     };
-    match policy {
-        RegistryPolicy::AllowOnly(trusted) => {
-            if trusted.iter().any(|entry| entry.covers(&registry)) {
-                return Vec::new();
-            }
-            vec![untrusted("not in explicit allowlist")]
-        }
-        RegistryPolicy::BlockKnown => {
-            let mut findings: Vec<Finding> = BLOCKED_REGISTRIES
-                .iter()
-                .filter(|blocked| registry.host.is_within(blocked))
-                .map(|blocked| untrusted(&format!("blocked: {blocked}")))
-                .collect();
-            // A blocklist cannot list what looks like a well-known registry; an allowlist can say
-            // that such a name is meant.
-            if registry.host.is_internationalised() {
-                findings.push(untrusted("internationalised host name, possible look-alike"));
-            }
-            findings
-        }
+    if let Some(allowlist) = allowlist {
+        let is_allowed = allowlist.iter().any(|entry| entry.covers(&registry));
+        let refused = (!is_allowed).then(|| untrusted("not in explicit allowlist"));
+        return refused.into_iter().collect();
     }
+    let mut findings: Vec<Finding> = BLOCKED_REGISTRIES
+        .iter()
+        .filter(|blocked| registry.host.is_within(blocked))
+        .map(|blocked| untrusted(&format!("blocked: {blocked}")))
+        .collect();
+    // A blocklist cannot list what looks like a well-known registry; an allowlist can say that such a
+    // name is meant.
+    if registry.host.is_internationalised() {
+        findings.push(untrusted("internationalised host name, possible look-alike"));
+    }
+    findings
 }
 
 /// Requires a source at a trusted domain, by HTTPS, and without disguise.
@@ -155,11 +152,10 @@ fn disguise(text: &str, url: &Url, host: &HostName) -> Option<String> {
     Some(format!("Source URL host '{shown}' is not written as '{host}' — possible look-alike"))
 }
 
-/// Requires a digest that can be compared, unless the policy accepts a skill without one: then the
-/// result is `None`.
+/// Requires a digest that can be compared; `None` for a skill without one, unless it `is_required`.
 pub(super) fn digest(
     manifest: &Map<String, Value>,
-    policy: DigestPolicy,
+    is_required: bool,
 ) -> Result<Option<Digest>, Finding> {
     let text = match manifest.get("digest") {
         None | Some(Value::Null) => "",
@@ -170,12 +166,8 @@ pub(super) fn digest(
         }
     };
     if text.is_empty() {
-        return match policy {
-            DigestPolicy::Required => {
-                Err(Finding::high("Missing digest — unsigned skills are not allowed"))
-            }
-            DigestPolicy::Optional => Ok(None),
-        };
+        let missing = || Finding::high("Missing digest — unsigned skills are not allowed");
+        return if is_required { Err(missing()) } else { Ok(None) };
     }
     Digest::parse(text).map(Some).map_err(|error| Finding::high(error.to_string()))
 }
@@ -191,7 +183,18 @@ pub(super) fn download_count(manifest: &Map<String, Value>) -> Vec<Finding> {
         let text = format!("Invalid download_count (non-integer float): {number}");
         return vec![Finding::medium(text)];
     };
-    count_anomalies(count)
+    let mut findings = Vec::new();
+    if count < DOWNLOADS_MIN {
+        findings.push(Finding::medium(format!(
+            "Suspiciously low download count ({count}) — possible newly planted malicious skill"
+        )));
+    }
+    if count > 0 && count % DOWNLOADS_ROUND == 0 {
+        findings.push(Finding::medium(format!(
+            "Download count ({count}) is suspiciously round — possible bot inflation"
+        )));
+    }
+    findings
 }
 
 /// Returns the number as an integer; `None` if it has a fraction. A number out of range ends at the
@@ -205,21 +208,6 @@ fn whole_count(number: &Number) -> Option<i128> {
     let digits = format!("{count:.0}");
     let bound = if count < 0.0 { i128::MIN } else { i128::MAX };
     Some(digits.parse().unwrap_or(bound))
-}
-
-fn count_anomalies(count: i128) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    if count < DOWNLOADS_MIN {
-        findings.push(Finding::medium(format!(
-            "Suspiciously low download count ({count}) — possible newly planted malicious skill"
-        )));
-    }
-    if count > 0 && count % DOWNLOADS_ROUND == 0 {
-        findings.push(Finding::medium(format!(
-            "Download count ({count}) is suspiciously round — possible bot inflation"
-        )));
-    }
-    findings
 }
 
 pub(super) fn wrong_type(field: &str, found: Option<&Value>) -> Finding {

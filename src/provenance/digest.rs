@@ -15,38 +15,25 @@ const DIGITS_SHOWN: usize = 32;
 /// The part of a file that is hashed at a time.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// The hash functions that are accepted, the weakest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Algorithm {
-    Sha256,
-    Sha384,
-    Sha512,
+/// A hash function that is accepted.
+#[derive(Debug)]
+struct Algorithm {
+    name: &'static str,
+    hex_digits: usize,
+    hash: fn(&mut dyn Read) -> io::Result<String>,
 }
 
-impl Algorithm {
-    const ALL: [Self; 3] = [Self::Sha256, Self::Sha384, Self::Sha512];
-
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Sha256 => "sha256",
-            Self::Sha384 => "sha384",
-            Self::Sha512 => "sha512",
-        }
-    }
-
-    fn hex_digits(self) -> usize {
-        match self {
-            Self::Sha256 => 64,
-            Self::Sha384 => 96,
-            Self::Sha512 => 128,
-        }
-    }
-}
+/// The hash functions, the weakest first.
+static ALGORITHMS: [Algorithm; 3] = [
+    Algorithm { name: "sha256", hex_digits: 64, hash: hashed::<Sha256> },
+    Algorithm { name: "sha384", hex_digits: 96, hash: hashed::<Sha384> },
+    Algorithm { name: "sha512", hex_digits: 128, hash: hashed::<Sha512> },
+];
 
 /// A digest in its one spelling: lower-case digits. Displays as manifests write it.
 #[derive(Debug, Clone)]
 pub(super) struct Digest {
-    algorithm: Algorithm,
+    algorithm: &'static Algorithm,
     hex: String,
 }
 
@@ -68,8 +55,7 @@ impl Digest {
         let Some((name, digits)) = text.split_once(':') else {
             return Err(DigestError::Malformed(excerpt(text)));
         };
-        let known =
-            Algorithm::ALL.into_iter().find(|known| name.eq_ignore_ascii_case(known.as_str()));
+        let known = ALGORITHMS.iter().find(|known| name.eq_ignore_ascii_case(known.name));
         let Some(algorithm) = known else {
             return Err(DigestError::UnsupportedAlgorithm(excerpt(name)));
         };
@@ -77,7 +63,7 @@ impl Digest {
             let shown: String = digits.chars().take(DIGITS_SHOWN).collect();
             return Err(DigestError::NotHex(excerpt(&shown)));
         }
-        let (expected, found) = (algorithm.hex_digits(), digits.len());
+        let (expected, found) = (algorithm.hex_digits, digits.len());
         if found != expected {
             return Err(DigestError::Length { algorithm: name.to_owned(), expected, found });
         }
@@ -85,28 +71,24 @@ impl Digest {
     }
 
     /// Computes the digest of `content`, by the same function as this one.
-    pub(super) fn of_same_kind(&self, content: impl Read) -> io::Result<Self> {
-        let hex = match self.algorithm {
-            Algorithm::Sha256 => hashed::<Sha256>(content),
-            Algorithm::Sha384 => hashed::<Sha384>(content),
-            Algorithm::Sha512 => hashed::<Sha512>(content),
-        }?;
-        Ok(Self { algorithm: self.algorithm, hex })
+    pub(super) fn of_same_kind(&self, mut content: impl Read) -> io::Result<Self> {
+        Ok(Self { algorithm: self.algorithm, hex: (self.algorithm.hash)(&mut content)? })
     }
 
     /// Returns true if this is the same digest as `other`. Takes the same time wherever they differ.
     pub(super) fn matches(&self, other: &Self) -> bool {
-        self.algorithm == other.algorithm && self.hex.as_bytes().ct_eq(other.hex.as_bytes()).into()
+        self.algorithm.name == other.algorithm.name
+            && self.hex.as_bytes().ct_eq(other.hex.as_bytes()).into()
     }
 }
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.algorithm.as_str(), self.hex)
+        write!(f, "{}:{}", self.algorithm.name, self.hex)
     }
 }
 
-fn hashed<H: sha2::Digest>(mut content: impl Read) -> io::Result<String> {
+fn hashed<H: sha2::Digest>(content: &mut dyn Read) -> io::Result<String> {
     let mut hash = H::new();
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {

@@ -1,6 +1,8 @@
 //! The finding of a check, and excerpts of a manifest's own text.
 
-use super::SkillRisk;
+use std::fmt;
+
+use serde::Serialize;
 
 /// The longest text, in characters, that is repeated from a manifest.
 const EXCERPT_CHARS_MAX: usize = 200;
@@ -23,6 +25,36 @@ impl Finding {
     /// Returns a finding that a skill in order does not have.
     pub(super) fn medium(text: impl Into<String>) -> Self {
         Self { risk: SkillRisk::Medium, text: text.into() }
+    }
+}
+
+/// The risk of a skill; the worst is the greatest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum SkillRisk {
+    /// Nothing was found.
+    None,
+    /// The manifest is not in order.
+    Medium,
+    /// An untrusted registry, a suspicious pattern, or no digest that could be compared.
+    High,
+}
+
+impl SkillRisk {
+    /// Returns the documented word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+}
+
+impl fmt::Display for SkillRisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
     }
 }
 

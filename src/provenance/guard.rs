@@ -40,10 +40,13 @@ use super::{ManifestError, SkillManifest, SkillVerification, checks, scan};
 /// ```
 #[derive(Debug, Clone)]
 pub struct SkillProvenanceGuard {
-    registries: RegistryPolicy,
+    /// The registries that a skill may come from; `None` for all but those that are known for poor
+    /// vetting.
+    registries: Option<Vec<Registry>>,
     /// The domains that are trusted beside the built-in ones.
     trusted_domains: Vec<HostName>,
-    digest: DigestPolicy,
+    /// True if a skill must have a digest. One that it has must be well-formed either way.
+    requires_digest: bool,
 }
 
 /// An entry of an allowlist that would cover nothing.
@@ -73,31 +76,11 @@ impl InvalidEntry {
     }
 }
 
-/// The registries that a skill may come from.
-#[derive(Debug, Clone)]
-pub(super) enum RegistryPolicy {
-    /// All but the ones that are known for poor vetting.
-    BlockKnown,
-    /// These alone.
-    AllowOnly(Vec<Registry>),
-}
-
-/// The treatment of a skill without a digest. A digest must be well-formed either way.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum DigestPolicy {
-    Required,
-    Optional,
-}
-
 impl SkillProvenanceGuard {
     /// Returns a guard that blocks the known untrusted registries, trusts the built-in domains, and
     /// requires a digest.
     pub fn new() -> Self {
-        Self {
-            registries: RegistryPolicy::BlockKnown,
-            trusted_domains: Vec::new(),
-            digest: DigestPolicy::Required,
-        }
+        Self { registries: None, trusted_domains: Vec::new(), requires_digest: true }
     }
 
     /// Accepts skills from these registries alone, instead of blocking the known untrusted ones.
@@ -117,7 +100,7 @@ impl SkillProvenanceGuard {
             Registry::parse(entry).ok_or_else(|| InvalidEntry::new(entry, NO_REGISTRY))
         };
         let entries = registries.into_iter().map(parsed).collect::<Result<_, _>>()?;
-        Ok(Self { registries: RegistryPolicy::AllowOnly(entries), ..self })
+        Ok(Self { registries: Some(entries), ..self })
     }
 
     /// Trusts source URLs at these domains and their sub-domains too.
@@ -143,8 +126,7 @@ impl SkillProvenanceGuard {
     /// Requires a digest of each skill, or accepts skills without one.
     #[must_use]
     pub fn require_digest(self, required: bool) -> Self {
-        let digest = if required { DigestPolicy::Required } else { DigestPolicy::Optional };
-        Self { digest, ..self }
+        Self { requires_digest: required, ..self }
     }
 
     /// Judges the skill that `manifest` describes.
@@ -194,7 +176,7 @@ impl SkillProvenanceGuard {
         duplicates: Vec<Finding>,
         artifact: Result<Option<Artifact>, Finding>,
     ) -> SkillVerification {
-        let digest = checks::digest(manifest, self.digest);
+        let digest = checks::digest(manifest, self.requires_digest);
         let artifact = artifact.map_or_else(Some, |artifact| match (&digest, artifact?) {
             (Ok(Some(digest)), artifact) => artifact.compare(digest),
             (Ok(None), artifact) => Some(artifact.without_digest()),
@@ -204,7 +186,7 @@ impl SkillProvenanceGuard {
         let findings: Vec<Finding> = [
             duplicates,
             checks::required_fields(manifest),
-            checks::registry(manifest, &self.registries),
+            checks::registry(manifest, self.registries.as_deref()),
             checks::source_url(manifest, &self.trusted_domains),
             digest.err().into_iter().chain(artifact).collect(),
             checks::download_count(manifest),

@@ -60,14 +60,8 @@ impl SkillManifest {
             .deserialize(&mut json)
             .and_then(|value| json.end().map(|()| value))
             .map_err(ManifestError::NotJson)?;
-        match value {
-            Value::Object(fields) => Ok(Self { fields, duplicates }),
-            Value::Null
-            | Value::Bool(_)
-            | Value::Number(_)
-            | Value::String(_)
-            | Value::Array(_) => Err(ManifestError::NotAnObject),
-        }
+        let Value::Object(fields) = value else { return Err(ManifestError::NotAnObject) };
+        Ok(Self { fields, duplicates })
     }
 
     /// Reads the manifest in the file at `path`.
@@ -140,15 +134,9 @@ impl<'de> Visitor<'de> for Reading<'_> {
         Ok(Value::String(value.to_owned()))
     }
 
-    fn visit_string<E>(self, value: String) -> Result<Value, E> {
-        Ok(Value::String(value))
-    }
-
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut array = Vec::new();
-        while let Some(item) =
-            items.next_element_seed(Reading { duplicates: &mut *self.duplicates })?
-        {
+        while let Some(item) = items.next_element_seed(Reading { duplicates: self.duplicates })? {
             array.push(item);
         }
         Ok(Value::Array(array))
@@ -157,7 +145,7 @@ impl<'de> Visitor<'de> for Reading<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
         let mut object = Map::new();
         while let Some(name) = members.next_key::<String>()? {
-            let value = members.next_value_seed(Reading { duplicates: &mut *self.duplicates })?;
+            let value = members.next_value_seed(Reading { duplicates: self.duplicates })?;
             if object.contains_key(&name) && self.duplicates.len() < DUPLICATES_MAX {
                 let shown = excerpt(&name);
                 if !self.duplicates.contains(&shown) {

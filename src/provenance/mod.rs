@@ -20,7 +20,8 @@ mod scan;
 mod tests;
 mod verification;
 
+pub use finding::SkillRisk;
 pub use guard::{InvalidEntry, SkillProvenanceGuard};
 pub use manifest::{MANIFEST_BYTES_MAX, ManifestError, SkillManifest};
 pub use patterns::{DANGEROUS_PATTERNS, DangerousPattern};
-pub use verification::{SkillRisk, SkillStatus, SkillVerification};
+pub use verification::{SkillStatus, SkillVerification};

@@ -421,7 +421,10 @@ fn trusted_domains_are_added_to_the_built_in_ones() {
         &guard,
         &with("source_url", json!("https://ü.example/x")),
         SkillRisk::Medium,
-        &["Source URL host 'xn--tda.example' is internationalised — possible look-alike"],
+        &[
+            "Source URL domain 'xn--tda.example' is not in trusted list",
+            "Source URL host 'xn--tda.example' is internationalised — possible look-alike",
+        ],
     );
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::finding::{Finding, excerpt};
+use super::finding::{Finding, SkillRisk, excerpt};
 
 /// The result of all checks of one skill. Serialises to the documented fields.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -79,36 +79,6 @@ impl SkillStatus {
 }
 
 impl fmt::Display for SkillStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// The risk of a skill; the worst is the greatest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum SkillRisk {
-    /// Nothing was found.
-    None,
-    /// The manifest is not in order.
-    Medium,
-    /// An untrusted registry, a suspicious pattern, or no digest that could be compared.
-    High,
-}
-
-impl SkillRisk {
-    /// Returns the documented word.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Medium => "medium",
-            Self::High => "high",
-        }
-    }
-}
-
-impl fmt::Display for SkillRisk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
