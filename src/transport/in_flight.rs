@@ -8,7 +8,7 @@ use rmcp::model::{
 };
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::message::ProtocolError;
+use super::protocol_error::ProtocolError;
 
 /// The most requests in flight. Clients have one or two; a hundred is a test.
 pub(super) const REQUESTS_MAX: usize = 256;
@@ -77,10 +77,15 @@ impl InFlight {
     ) -> Result<Slot, ProtocolError> {
         let mut requests = self.lock();
         if requests.by_id.contains_key(id) {
-            return Err(ProtocolError::duplicate_id(id.clone()));
+            let message = "Invalid Request: a request with this id is in flight";
+            return Err(ProtocolError::invalid_request(Some(id.clone()), message));
         }
         if requests.by_id.len() >= REQUESTS_MAX || requests.bytes + bytes > REQUEST_BYTES_MAX {
-            return Err(ProtocolError::busy(id.clone()));
+            let message = format!(
+                "Server busy: at most {REQUESTS_MAX} requests and {REQUEST_BYTES_MAX} bytes of \
+                 them are in flight. Send this one again when others have been answered."
+            );
+            return Err(ProtocolError::busy(id.clone(), message));
         }
         requests.bytes += bytes;
         requests.admitted += 1;

@@ -6,18 +6,16 @@
 
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam,
-    ClientJsonRpcMessage, ClientRequest, ErrorCode, Extensions, InitializedNotification,
-    JsonObject, JsonRpcMessage, MetaObject, RequestId, RequestMetaObject,
+    ClientJsonRpcMessage, ClientRequest, Extensions, InitializedNotification, JsonObject,
+    JsonRpcMessage, MetaObject, RequestId, RequestMetaObject,
 };
-use serde::ser::SerializeStruct as _;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::secret::Secret;
 
-use super::in_flight::{REQUEST_BYTES_MAX, REQUESTS_MAX};
-use super::line::LINE_BYTES_MAX;
+use super::protocol_error::ProtocolError;
 
 #[cfg(test)]
 mod tests;
@@ -26,8 +24,6 @@ mod tests;
 const OTHER_MESSAGE_BYTES_MAX: usize = 64 * 1024;
 /// The most JSON values in the arguments of a call; ours need three.
 const CALL_VALUES_MAX: usize = 10_000;
-/// The most characters shown of the name of an unknown method.
-const METHOD_CHARS_SHOWN: usize = 100;
 /// The longest string id, in bytes.
 const ID_BYTES_MAX: usize = 1024;
 /// A number like `2.0` is a double; from here on it may stand for another integer (RFC 8259, 6).
@@ -48,95 +44,6 @@ const TOOL_CALL_METHOD: &str = "tools/call";
 
 /// The `_meta` key under which a call may have its token.
 const AUTH_KEY: &str = "qwed.ai/auth";
-
-/// A parsed line.
-#[derive(Debug)]
-pub(super) enum Inbound {
-    /// Something for rmcp.
-    Message(Box<ClientJsonRpcMessage>),
-    /// `notifications/cancelled`, and which request it is about.
-    Cancelled(Box<ClientJsonRpcMessage>, RequestId),
-    /// Nothing that needs doing: a blank line, an unknown notification, an answer that nobody
-    /// waits for.
-    Ignored,
-}
-
-/// An error that is answered on the wire, before any request exists.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ProtocolError {
-    /// `None` where the id could not be read: it is written as `null`.
-    id: Option<RequestId>,
-    code: ErrorCode,
-    message: String,
-}
-
-impl ProtocolError {
-    fn new(id: Option<RequestId>, code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { id, code, message: message.into() }
-    }
-
-    fn invalid_request(id: Option<RequestId>, message: impl Into<String>) -> Self {
-        Self::new(id, ErrorCode::INVALID_REQUEST, message)
-    }
-
-    fn invalid_params(id: RequestId, message: impl Into<String>) -> Self {
-        Self::new(Some(id), ErrorCode::INVALID_PARAMS, message)
-    }
-
-    /// Makes the error for a method that does not exist, in this era at least.
-    pub(super) fn method_not_found(id: RequestId, method: &str) -> Self {
-        let shown: String = method.chars().take(METHOD_CHARS_SHOWN).collect();
-        Self::new(Some(id), ErrorCode::METHOD_NOT_FOUND, format!("Method not found: {shown}"))
-    }
-
-    /// Makes the error for a request of the stateless era that does not say what that era wants.
-    pub(super) fn metadata_missing(id: RequestId, keys: &[&str]) -> Self {
-        let keys = keys.join(", ");
-        let message = format!("request _meta is missing or has malformed required fields: {keys}");
-        Self::invalid_params(id, message)
-    }
-
-    fn parse(reason: impl std::fmt::Display) -> Self {
-        Self::new(None, ErrorCode::PARSE_ERROR, format!("Parse error: {reason}"))
-    }
-
-    pub(super) fn line_too_long() -> Self {
-        let message = format!("Invalid Request: a message has at most {LINE_BYTES_MAX} bytes");
-        Self::invalid_request(None, message)
-    }
-
-    pub(super) fn duplicate_id(id: RequestId) -> Self {
-        Self::invalid_request(Some(id), "Invalid Request: a request with this id is in flight")
-    }
-
-    pub(super) fn busy(id: RequestId) -> Self {
-        let message = format!(
-            "Server busy: at most {REQUESTS_MAX} requests and {REQUEST_BYTES_MAX} bytes of them \
-             are in flight. Send this one again when others have been answered."
-        );
-        Self::new(Some(id), ErrorCode::INTERNAL_ERROR, message)
-    }
-
-    #[cfg(test)]
-    pub(super) fn code(&self) -> i32 {
-        self.code.0
-    }
-}
-
-impl Serialize for ProtocolError {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Error<'a> {
-            code: ErrorCode,
-            message: &'a str,
-        }
-        let mut fields = serializer.serialize_struct("ProtocolError", 3)?;
-        fields.serialize_field("jsonrpc", "2.0")?;
-        fields.serialize_field("id", &self.id)?;
-        fields.serialize_field("error", &Error { code: self.code, message: &self.message })?;
-        fields.end()
-    }
-}
 
 /// The members of any message, unread.
 #[derive(Deserialize)]
@@ -173,11 +80,12 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de Raw
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
-/// Reads a line.
-pub(super) fn parse(line: &[u8]) -> Result<Inbound, ProtocolError> {
+/// Reads a line; `None` if nothing needs doing: a blank line, an unknown notification, an answer that
+/// nobody waits for.
+pub(super) fn parse(line: &[u8]) -> Result<Option<ClientJsonRpcMessage>, ProtocolError> {
     let line = line.trim_ascii();
     if line.is_empty() {
-        return Ok(Inbound::Ignored);
+        return Ok(None);
     }
     let text = std::str::from_utf8(line).map_err(ProtocolError::parse)?;
     let envelope = envelope(text)?;
@@ -194,14 +102,14 @@ pub(super) fn parse(line: &[u8]) -> Result<Inbound, ProtocolError> {
         // A notification is never answered, whatever is wrong with it (JSON-RPC 2.0, 4.1).
         return Ok(notification(method, envelope.params));
     }
-    let invalid = |message: &str| ProtocolError::invalid_request(id.clone(), message);
+    let invalid = |message: &'static str| ProtocolError::invalid_request(id.clone(), message);
     if envelope.jsonrpc.and_then(string).as_deref() != Some("2.0") {
         return Err(invalid("Invalid Request: 'jsonrpc' must be \"2.0\""));
     }
     let Some(method) = method else {
         return match (envelope.result, envelope.error) {
             // This server asks nothing of the client, so no answer is waited for.
-            (Some(_), _) | (_, Some(_)) => Ok(Inbound::Ignored),
+            (Some(_), _) | (_, Some(_)) => Ok(None),
             (None, None) => Err(invalid("Invalid Request: 'method' is missing")),
         };
     };
@@ -272,7 +180,7 @@ fn exact_integer(number: f64) -> Option<i64> {
 
 /// Parses the two notifications that mean something to this server; the others are ignored. What
 /// else is in one, such as a reason of any length, is nobody's business.
-fn notification(method: &str, params: Option<&RawValue>) -> Inbound {
+fn notification(method: &str, params: Option<&RawValue>) -> Option<ClientJsonRpcMessage> {
     #[derive(Deserialize)]
     struct Cancelled<'a> {
         #[serde(borrow, rename = "requestId")]
@@ -280,20 +188,15 @@ fn notification(method: &str, params: Option<&RawValue>) -> Inbound {
     }
     match method {
         "notifications/initialized" => {
-            let message = InitializedNotification::default();
-            Inbound::Message(Box::new(JsonRpcMessage::notification(message.into())))
+            Some(JsonRpcMessage::notification(InitializedNotification::default().into()))
         }
         "notifications/cancelled" => {
-            let params =
-                params.and_then(|raw| serde_json::from_str::<Cancelled<'_>>(raw.get()).ok());
-            let Some(id) = params.and_then(|params| request_id(params.request_id)) else {
-                return Inbound::Ignored;
-            };
-            let params = CancelledNotificationParam::new(Some(id.clone()), None);
-            let message = CancelledNotification::new(params);
-            Inbound::Cancelled(Box::new(JsonRpcMessage::notification(message.into())), id)
+            let params: Cancelled<'_> = serde_json::from_str(params?.get()).ok()?;
+            let id = request_id(params.request_id)?;
+            let params = CancelledNotificationParam::new(Some(id), None);
+            Some(JsonRpcMessage::notification(CancelledNotification::new(params).into()))
         }
-        _ => Inbound::Ignored,
+        _ => None,
     }
 }
 
@@ -303,7 +206,7 @@ fn request(
     id: RequestId,
     method: &str,
     params: Option<&RawValue>,
-) -> Result<Inbound, ProtocolError> {
+) -> Result<Option<ClientJsonRpcMessage>, ProtocolError> {
     #[derive(Deserialize)]
     struct Page<'a> {
         #[serde(borrow)]
@@ -323,12 +226,15 @@ fn request(
     // Put together anew: what else is in the message is nobody's business.
     let request = format!(r#"{{"method":"{method}","params":{params}}}"#);
     match serde_json::from_str(&request) {
-        Ok(request) => Ok(Inbound::Message(Box::new(JsonRpcMessage::request(request, id)))),
+        Ok(request) => Ok(Some(JsonRpcMessage::request(request, id))),
         Err(_) => Err(ProtocolError::invalid_params(id, format!("Invalid params for {method}"))),
     }
 }
 
-fn tool_call(id: RequestId, params: Option<&RawValue>) -> Result<Inbound, ProtocolError> {
+fn tool_call(
+    id: RequestId,
+    params: Option<&RawValue>,
+) -> Result<Option<ClientJsonRpcMessage>, ProtocolError> {
     let raw = params.map_or("{}", RawValue::get);
     if !raw.starts_with('{') {
         return Err(ProtocolError::invalid_params(id, "'params' must be an object"));
@@ -362,8 +268,7 @@ fn tool_call(id: RequestId, params: Option<&RawValue>) -> Result<Inbound, Protoc
     }
     let mut request = CallToolRequest::new(call);
     request.extensions = extensions;
-    let message = JsonRpcMessage::request(ClientRequest::CallToolRequest(request), id);
-    Ok(Inbound::Message(Box::new(message)))
+    Ok(Some(JsonRpcMessage::request(ClientRequest::CallToolRequest(request), id)))
 }
 
 /// Returns the token of a call: `params.auth.token`, or else `_meta["qwed.ai/auth"].token`, for

@@ -12,6 +12,7 @@ mod in_flight;
 mod line;
 mod message;
 mod outbox;
+mod protocol_error;
 #[cfg(test)]
 mod tests;
 
@@ -22,8 +23,8 @@ use std::sync::Arc;
 
 use rmcp::RoleServer;
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientRequest, GetExtensions as _, GetMeta as _, JsonRpcMessage,
-    JsonRpcRequest, ProtocolVersion, RequestId, ServerJsonRpcMessage,
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, GetExtensions as _, GetMeta as _,
+    JsonRpcMessage, JsonRpcRequest, ProtocolVersion, RequestId, ServerJsonRpcMessage,
 };
 use rmcp::transport::Transport;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -31,9 +32,9 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use in_flight::InFlight;
-use line::{Line, LineReader};
-use message::{Inbound, ProtocolError};
+use line::{LINE_BYTES_MAX, Line, LineReader};
 use outbox::Outbox;
+use protocol_error::ProtocolError;
 
 /// Our end of the connection.
 pub(crate) struct StdioTransport<R, W> {
@@ -109,14 +110,7 @@ where
     /// Parses the message in `line`, if it is one for rmcp; otherwise returns the error to answer
     /// with, if any.
     fn inbound(&mut self, line: &[u8]) -> Result<Option<ClientJsonRpcMessage>, ProtocolError> {
-        let mut message = match message::parse(line)? {
-            Inbound::Message(message) => *message,
-            Inbound::Cancelled(message, id) => {
-                self.in_flight.cancel(&id);
-                *message
-            }
-            Inbound::Ignored => return Ok(None),
-        };
+        let Some(mut message) = message::parse(line)? else { return Ok(None) };
         match &mut message {
             JsonRpcMessage::Request(JsonRpcRequest { id, request, .. }) => {
                 self.require_opened(id, request)?;
@@ -130,9 +124,14 @@ where
                 }
                 request.extensions_mut().insert(slot);
             }
-            JsonRpcMessage::Notification(_)
-            | JsonRpcMessage::Response(_)
-            | JsonRpcMessage::Error(_) => {}
+            JsonRpcMessage::Notification(message) => {
+                if let ClientNotification::CancelledNotification(cancelled) = &message.notification
+                    && let Some(id) = &cancelled.params.request_id
+                {
+                    self.in_flight.cancel(id);
+                }
+            }
+            JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {}
         }
         Ok(Some(message))
     }
@@ -207,7 +206,10 @@ where
                     self.lines.recycle(line);
                     inbound
                 }
-                Line::TooLong => Err(ProtocolError::line_too_long()),
+                Line::TooLong => Err(ProtocolError::invalid_request(
+                    None,
+                    format!("Invalid Request: a message has at most {LINE_BYTES_MAX} bytes"),
+                )),
                 Line::End => {
                     self.input_ended.cancel();
                     return None;

@@ -10,7 +10,7 @@ use tokio::sync::{Mutex, mpsc};
 use tokio::task::yield_now;
 
 use super::ConnectionEvents;
-use super::message::ProtocolError;
+use super::protocol_error::ProtocolError;
 
 /// The most protocol errors that wait to be written, about 200 bytes each. When a client that does
 /// not read has caused so many, nothing more is read from it.

@@ -1,15 +1,22 @@
+use rmcp::model::ClientNotification;
+
+use super::super::protocol_error::METHOD_CHARS_SHOWN;
 use super::*;
 
 /// Parses a line, and summarises the result.
 fn outcome(line: &str) -> String {
     match parse(line.as_bytes()) {
-        Ok(Inbound::Ignored) => "ignored".to_owned(),
-        Ok(Inbound::Cancelled(_, id)) => format!("cancels {id}"),
-        Ok(Inbound::Message(message)) => match *message {
+        Ok(None) => "ignored".to_owned(),
+        Ok(Some(message)) => match message {
             JsonRpcMessage::Request(request) => {
                 format!("{} {}", request.id, request.request.method())
             }
-            JsonRpcMessage::Notification(_) => "notification".to_owned(),
+            JsonRpcMessage::Notification(message) => {
+                if let ClientNotification::CancelledNotification(cancelled) = message.notification {
+                    return format!("cancels {}", cancelled.params.request_id.unwrap());
+                }
+                "notification".to_owned()
+            }
             JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => "response".to_owned(),
         },
         Err(error) => {
@@ -150,8 +157,8 @@ fn every_kind_of_line_has_its_answer() {
 fn the_members_of_a_call_arrive() {
     let line = br#"{"jsonrpc":"2.0","id":"i","method":"tools/call","params":{"name":"n",
         "arguments":{"code":"\u00e9"},"_meta":{"progressToken":3}}}"#;
-    let Ok(Inbound::Message(message)) = parse(line) else { panic!("a message") };
-    let JsonRpcMessage::Request(request) = *message else { panic!("a request") };
+    let Ok(Some(message)) = parse(line) else { panic!("a message") };
+    let JsonRpcMessage::Request(request) = message else { panic!("a request") };
     let ClientRequest::CallToolRequest(call) = request.request else { panic!("a call") };
     assert_eq!(call.params.name, "n");
     assert_eq!(call.params.arguments.unwrap()["code"], "é");
@@ -182,9 +189,9 @@ fn a_token_arrives_apart_from_what_is_logged() {
         let line = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"n"{members}}}}}"#
         );
-        let Ok(Inbound::Message(message)) = parse(line.as_bytes()) else { panic!("{line}") };
+        let Ok(Some(message)) = parse(line.as_bytes()) else { panic!("{line}") };
         let logged = format!("{message:?}");
-        let JsonRpcMessage::Request(request) = *message else { panic!("a request") };
+        let JsonRpcMessage::Request(request) = message else { panic!("a request") };
         let ClientRequest::CallToolRequest(call) = request.request else { panic!("a call") };
         let token = call.extensions.get::<Secret>().map(Secret::reveal);
         assert_eq!(token, expected, "{line}");

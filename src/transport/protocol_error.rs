@@ -1,0 +1,63 @@
+//! The errors of the wire, for lines that are no request.
+
+use std::borrow::Cow;
+
+use rmcp::ErrorData;
+use rmcp::model::{ErrorCode, JsonRpcVersion2_0, RequestId};
+use serde::Serialize;
+
+/// The most characters shown of the name of an unknown method.
+pub(super) const METHOD_CHARS_SHOWN: usize = 100;
+
+/// An error that is answered on the wire, before any request exists.
+#[derive(Debug, Serialize)]
+pub(super) struct ProtocolError {
+    jsonrpc: JsonRpcVersion2_0,
+    /// `None` where the id could not be read: it is written as `null`, where rmcp's own leaves it out.
+    id: Option<RequestId>,
+    error: ErrorData,
+}
+
+impl ProtocolError {
+    fn new(id: Option<RequestId>, code: ErrorCode, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { jsonrpc: JsonRpcVersion2_0, id, error: ErrorData::new(code, message, None) }
+    }
+
+    pub(super) fn invalid_request(
+        id: Option<RequestId>,
+        message: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self::new(id, ErrorCode::INVALID_REQUEST, message)
+    }
+
+    pub(super) fn invalid_params(id: RequestId, message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Some(id), ErrorCode::INVALID_PARAMS, message)
+    }
+
+    /// Makes the error for a method that does not exist, in this era at least.
+    pub(super) fn method_not_found(id: RequestId, method: &str) -> Self {
+        let shown: String = method.chars().take(METHOD_CHARS_SHOWN).collect();
+        Self::new(Some(id), ErrorCode::METHOD_NOT_FOUND, format!("Method not found: {shown}"))
+    }
+
+    /// Makes the error for a request of the stateless era that does not say what that era wants.
+    pub(super) fn metadata_missing(id: RequestId, keys: &[&str]) -> Self {
+        let keys = keys.join(", ");
+        let message = format!("request _meta is missing or has malformed required fields: {keys}");
+        Self::invalid_params(id, message)
+    }
+
+    pub(super) fn parse(reason: impl std::fmt::Display) -> Self {
+        Self::new(None, ErrorCode::PARSE_ERROR, format!("Parse error: {reason}"))
+    }
+
+    /// Makes the error for a request for which there is no room.
+    pub(super) fn busy(id: RequestId, message: String) -> Self {
+        Self::new(Some(id), ErrorCode::INTERNAL_ERROR, message)
+    }
+
+    #[cfg(test)]
+    pub(super) fn code(&self) -> i32 {
+        self.error.code.0
+    }
+}
