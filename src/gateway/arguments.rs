@@ -43,16 +43,15 @@ pub(super) fn normalized_execution(code: &SourceCode, background: bool) -> Argum
 
 /// Parses the argument of `verification_status`.
 pub(super) fn job_id(arguments: Arguments) -> Result<JobId, Invalid> {
-    match arguments.get("job_id").and_then(Value::as_str).map(str::trim) {
-        None | Some("") => {
-            let message = "Missing required non-empty 'job_id' argument.";
-            Err(Invalid { code: ErrorCode::JobIdMissing, message, arguments })
+    let text = arguments.get("job_id").and_then(Value::as_str).map_or("", str::trim);
+    let (code, message) = match JobId::parse(text) {
+        Some(job_id) => return Ok(job_id),
+        None if text.is_empty() => {
+            (ErrorCode::JobIdMissing, "Missing required non-empty 'job_id' argument.")
         }
-        Some(text) => text.parse().map_err(|_| {
-            let message = "Invalid job_id format. Expected a canonical UUID.";
-            Invalid { code: ErrorCode::JobIdInvalid, message, arguments: arguments.clone() }
-        }),
-    }
+        None => (ErrorCode::JobIdInvalid, "Invalid job_id format. Expected a canonical UUID."),
+    };
+    Err(Invalid { code, message, arguments })
 }
 
 /// Returns the argument of `verification_status` as the decision records it.

@@ -1,9 +1,7 @@
 //! The id of a background job.
 
 use std::fmt;
-use std::str::FromStr;
 
-use thiserror::Error;
 use uuid::Uuid;
 
 /// The length of a UUID in its canonical form, 8-4-4-4-12 hexadecimal digits (RFC 9562, section 4).
@@ -13,28 +11,19 @@ const CANONICAL_LEN: usize = 36;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct JobId(Uuid);
 
-/// The error for a text that is no UUID in its canonical form.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("not a canonical UUID")]
-pub(crate) struct InvalidJobId;
-
 impl JobId {
     /// Creates a random id that was not used before.
     pub(crate) fn fresh() -> Self {
         Self(Uuid::new_v4())
     }
-}
 
-impl FromStr for JobId {
-    type Err = InvalidJobId;
-
-    /// Accepts either case; no braces, no URN, no bare digits.
-    fn from_str(text: &str) -> Result<Self, InvalidJobId> {
+    /// Parses a UUID in its canonical form, in either case; no braces, no URN, no bare digits.
+    pub(super) fn parse(text: &str) -> Option<Self> {
         // Of the forms that the crate parses, only the canonical one has this length.
         if text.len() != CANONICAL_LEN {
-            return Err(InvalidJobId);
+            return None;
         }
-        Uuid::try_parse(text).map(Self).map_err(|_| InvalidJobId)
+        Uuid::try_parse(text).ok().map(Self)
     }
 }
 
