@@ -36,20 +36,21 @@ pub(crate) struct Server {
     gateway: Arc<RiskBasedExecutionGateway>,
     executor: Arc<dyn Executor>,
     runs: Arc<Runs>,
-    jobs: JobRegistry,
+    pub(super) jobs: JobRegistry,
     /// The turns of synchronous runs.
     turns: Turns,
     sync_limits: RunLimits,
     replies: ReplyRoom,
-    sandbox: SandboxMode,
+    /// The sandbox that the admin wants.
+    pub(super) sandbox: SandboxMode,
     /// The reason why scripts run at a lower tier than they could, once that is known.
     step_down: OnceLock<StepDown>,
     /// `true` once a model has read that reason.
     is_step_down_told: AtomicBool,
     /// The governed tools, where the admin has a policy for them.
-    governance: Option<Arc<Governance>>,
+    pub(super) governance: Option<Arc<Governance>>,
     /// The account of what is used, where a bill of materials is wanted.
-    session: Option<Arc<Session>>,
+    pub(super) session: Option<Arc<Session>>,
 }
 
 /// The caller of a tool, as far as a call has to do with it.
@@ -145,26 +146,6 @@ impl Server {
         (run_id, reply, room)
     }
 
-    /// Returns the governed tools; `None` without a policy.
-    pub(crate) fn governance(&self) -> Option<&Governance> {
-        self.governance.as_deref()
-    }
-
-    /// Returns the account of what is used; `None` if nobody wants one.
-    pub(crate) fn session(&self) -> Option<&Session> {
-        self.session.as_deref()
-    }
-
-    /// Returns the sandbox mode that the admin wants.
-    pub(crate) fn sandbox(&self) -> SandboxMode {
-        self.sandbox
-    }
-
-    /// Returns the background jobs, for what happens to them apart from calls.
-    pub(crate) fn jobs(&self) -> &JobRegistry {
-        &self.jobs
-    }
-
     /// Runs `script` when it is its turn.
     async fn run(
         &self,
@@ -184,10 +165,8 @@ impl Server {
 
     /// Adds to a reply why its run had less of the sandbox than there could be, if it had.
     fn with_step_down(&self, reply: Reply) -> Reply {
-        match self.step_down.get() {
-            Some(step_down) => reply.with_step_down(step_down, &self.is_step_down_told),
-            None => reply,
-        }
+        let Some(step_down) = self.step_down.get() else { return reply };
+        reply.with_step_down(step_down, &self.is_step_down_told)
     }
 
     /// Writes a decision about a script to the audit log, where there is one.

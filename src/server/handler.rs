@@ -59,7 +59,7 @@ impl Handler {
         self.record(&context);
         let token = context.extensions.get::<Secret>().cloned();
         let arguments = request.arguments.unwrap_or_default();
-        if let Some(governance) = self.server.governance()
+        if let Some(governance) = &self.server.governance
             && let Some(tool) = GovernedTool::from_name(&request.name)
         {
             let cancel = context.ct.clone();
@@ -115,8 +115,8 @@ fn name_server(meta: &mut MetaObject) {
 impl Handler {
     /// Returns the tools that there are.
     fn tools(&self) -> Vec<Tool> {
-        let mut all = tools(self.server.sandbox()).to_vec();
-        if self.server.governance().is_some() {
+        let mut all = tools(self.server.sandbox).to_vec();
+        if self.server.governance.is_some() {
             all.extend_from_slice(governed_tools());
         }
         all
@@ -124,7 +124,7 @@ impl Handler {
 
     /// Tells the session who calls.
     fn record(&self, context: &RequestContext<RoleServer>) {
-        let Some(session) = self.server.session() else { return };
+        let Some(session) = &self.server.session else { return };
         if let Some(client) = context.client_info() {
             session.record_client(&client.name, &client.version);
         }
@@ -138,7 +138,7 @@ impl ServerHandler for Handler {
     fn get_info(&self) -> ServerConfig {
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
             .with_server_info(implementation())
-            .with_instructions(instructions(self.server.governance().is_some()))
+            .with_instructions(instructions(self.server.governance.is_some()))
     }
 
     /// Whatever was asked before: from here on there is the era with `initialize`, in the version that
@@ -204,7 +204,7 @@ impl ServerHandler for Handler {
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        if let (Some(session), Some(peer)) = (self.server.session(), context.peer.peer_info()) {
+        if let (Some(session), Some(peer)) = (&self.server.session, context.peer.peer_info()) {
             session.record_client(&peer.client_info.name, &peer.client_info.version);
         }
     }
@@ -216,7 +216,7 @@ impl ServerHandler for Handler {
     ) {
         // The call itself is cancelled by its token; a job that it placed lives on without it.
         if let Some(id) = notification.request_id {
-            self.server.jobs().cancel_placed_by(&request_key(&id));
+            self.server.jobs.cancel_placed_by(&request_key(&id));
         }
     }
 

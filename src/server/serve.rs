@@ -68,7 +68,7 @@ pub(crate) async fn serve(server: Arc<Server>) -> Result<(), ServeError> {
     cancel.cancel();
     let cleared = async { tokio::join!(connection.wait(), server.shut_down()) };
     let cleared = timeout(GRACE_AFTER_CANCEL, cleared).await;
-    if let Some(governance) = server.governance() {
+    if let Some(governance) = &server.governance {
         // What is in the log as begun should be there as ended, too.
         let _ = timeout(GRACE_FOR_GOVERNED, governance.settle()).await;
     }

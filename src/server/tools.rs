@@ -59,6 +59,8 @@ const EXECUTION_DESCRIPTION: &str = concat!(
      at once; poll verification_status. Jobs live as long as this server process."
 );
 
+const RUN_ID: &str = "The run_id that run_pytest returned.";
+
 /// Returns the tools in the order in which they are listed. `mode` decides what their annotations say.
 pub(super) fn tools(mode: SandboxMode) -> &'static [Tool] {
     static CLOSED_WORLD: LazyLock<[Tool; 2]> = LazyLock::new(|| list(false));
@@ -71,25 +73,19 @@ pub(super) fn tools(mode: SandboxMode) -> &'static [Tool] {
 }
 
 fn list(is_open_world: bool) -> [Tool; 2] {
+    let script = "The complete Python script.";
+    let background = "Return a job_id at once and run the script in the background; poll it with \
+                      verification_status.";
+    let job_id = "The UUID that execute_python_code returned with background=true.";
     [
         tool(
             gateway::Tool::ExecutePythonCode.name(),
             EXECUTION_DESCRIPTION,
-            schema(
-                &json!({
-                    "code": {
-                        "type": "string",
-                        "description": "The complete Python script."
-                    },
-                    "background": {
-                        "type": "boolean",
-                        "default": false,
-                        "description": "Return a job_id at once and run the script in the \
-                                        background; poll it with verification_status."
-                    }
-                }),
-                "code",
-            ),
+            &["code"],
+            json!({
+                "code": property("string", script),
+                "background": { "type": "boolean", "default": false, "description": background },
+            }),
             ToolAnnotations::with_title("Run a Python verification script")
                 .read_only(false)
                 .destructive(true)
@@ -99,21 +95,9 @@ fn list(is_open_world: bool) -> [Tool; 2] {
         tool(
             gateway::Tool::VerificationStatus.name(),
             "Returns the state of a background verification, and its result once it has ended.",
-            schema(
-                &json!({
-                    "job_id": {
-                        "type": "string",
-                        "description": "The UUID that execute_python_code returned with \
-                                        background=true."
-                    }
-                }),
-                "job_id",
-            ),
-            ToolAnnotations::with_title("State of a background verification")
-                .read_only(true)
-                .destructive(false)
-                .idempotent(true)
-                .open_world(false),
+            &["job_id"],
+            json!({ "job_id": property("string", job_id) }),
+            reading("State of a background verification"),
         ),
     ]
 }
@@ -126,43 +110,26 @@ pub(super) fn governed_tools() -> &'static [Tool] {
 }
 
 fn run_pytest() -> Tool {
+    let test_path = "A file, folder or node id, relative to the workspace, such as \
+                     tests/test_a.py::test_b.";
+    let node_ids = "Node ids to run in place of the whole test_path.";
+    let keyword = "Only tests whose names match this expression (pytest -k).";
+    let markers = "Only tests whose markers match this expression (pytest -m).";
     tool(
         GovernedTool::RunPytest.name(),
         "Runs pytest on a path of the configured workspace, in a sandbox: the workspace is \
          read-only, there is no network. Returns counts, failures with their assertion lines, and \
          a run_id for the other tools. Tests may leave files in the folder of the variable \
          QWED_ARTIFACTS.",
-        schema(
-            &json!({
-                "test_path": {
-                    "type": "string",
-                    "description": "A file, folder or node id, relative to the workspace, such as \
-                                    tests/test_a.py::test_b."
-                },
-                "node_ids": {
-                    "type": "array",
-                    "items": { "type": "string" },
-                    "description": "Node ids to run in place of the whole test_path."
-                },
-                "keyword": {
-                    "type": "string",
-                    "description": "Only tests whose names match this expression (pytest -k)."
-                },
-                "markers": {
-                    "type": "string",
-                    "description": "Only tests whose markers match this expression (pytest -m)."
-                },
-                "exit_first": {
-                    "type": "boolean",
-                    "description": "Stop at the first failure (pytest -x)."
-                },
-                "max_fail": {
-                    "type": "integer",
-                    "description": "Stop after so many failures (pytest --maxfail)."
-                }
-            }),
-            "test_path",
-        ),
+        &["test_path"],
+        json!({
+            "test_path": property("string", test_path),
+            "node_ids": { "type": "array", "items": { "type": "string" }, "description": node_ids },
+            "keyword": property("string", keyword),
+            "markers": property("string", markers),
+            "exit_first": property("boolean", "Stop at the first failure (pytest -x)."),
+            "max_fail": property("integer", "Stop after so many failures (pytest --maxfail)."),
+        }),
         ToolAnnotations::with_title("Run the tests of the workspace")
             .read_only(false)
             .destructive(false)
@@ -172,63 +139,70 @@ fn run_pytest() -> Tool {
 }
 
 fn get_evidence() -> Tool {
-    let about_run = json!({ "run_id": run_id_property() });
     tool(
         GovernedTool::Read(ReadTool::GetEvidence).name(),
         "Returns the evidence of a run of run_pytest: who, what, when, counts, failures, the \
          artifacts with their hashes, the budget.",
-        schema(&about_run, "run_id"),
+        &["run_id"],
+        json!({ "run_id": property("string", RUN_ID) }),
         reading("Evidence of a run"),
     )
 }
 
 fn list_artifacts() -> Tool {
-    let properties = json!({
-        "run_id": run_id_property(),
-        "offset": { "type": "integer", "description": "Where to go on: next_offset of the last page." },
-        "limit": { "type": "integer", "description": "At most so many, up to 200." }
-    });
-    let schema = json!({ "type": "object", "properties": properties });
     tool(
         GovernedTool::Read(ReadTool::ListArtifacts).name(),
         "Lists what a run left behind, or without a run_id the runs, newest first.",
-        Arc::new(schema.as_object().cloned().unwrap_or_default()),
+        &[],
+        json!({
+            "run_id": property("string", RUN_ID),
+            "offset": property("integer", "Where to go on: next_offset of the last page."),
+            "limit": property("integer", "At most so many, up to 200."),
+        }),
         reading("Artifacts of runs"),
     )
 }
 
 fn get_artifact_content() -> Tool {
-    let properties = json!({
-        "run_id": run_id_property(),
-        "path": { "type": "string", "description": "The path as list_artifacts has it." },
-        "offset": { "type": "integer", "description": "The first byte." },
-        "limit": { "type": "integer", "description": "At most so many bytes, up to 1 MiB." }
-    });
-    let schema =
-        json!({ "type": "object", "properties": properties, "required": ["run_id", "path"] });
     tool(
         GovernedTool::Read(ReadTool::GetArtifactContent).name(),
         "Returns an artifact of a run, text as text and everything else as base64; long ones in \
          parts.",
-        Arc::new(schema.as_object().cloned().unwrap_or_default()),
+        &["run_id", "path"],
+        json!({
+            "run_id": property("string", RUN_ID),
+            "path": property("string", "The path as list_artifacts has it."),
+            "offset": property("integer", "The first byte."),
+            "limit": property("integer", "At most so many bytes, up to 1 MiB."),
+        }),
         reading("Content of an artifact"),
     )
 }
 
 /// Creates a tool whose title is that of its annotations.
+///
+/// Its schema is a plain one: types, descriptions, `required`. No `$schema`, no arrays of types: there
+/// are clients that reject either.
 fn tool(
     name: &'static str,
     description: &'static str,
-    schema: Arc<JsonObject>,
+    required: &[&str],
+    properties: Value,
     annotations: ToolAnnotations,
 ) -> Tool {
-    let mut tool = Tool::new(name, description, schema);
+    let mut schema = JsonObject::new();
+    schema.insert("type".to_owned(), json!("object"));
+    schema.insert("properties".to_owned(), properties);
+    if !required.is_empty() {
+        schema.insert("required".to_owned(), json!(required));
+    }
+    let mut tool = Tool::new(name, description, Arc::new(schema));
     tool.title.clone_from(&annotations.title);
     tool.with_annotations(annotations)
 }
 
-fn run_id_property() -> Value {
-    json!({ "type": "string", "description": "The run_id that run_pytest returned." })
+fn property(kind: &str, description: &str) -> Value {
+    json!({ "type": kind, "description": description })
 }
 
 fn reading(title: &str) -> ToolAnnotations {
@@ -237,13 +211,6 @@ fn reading(title: &str) -> ToolAnnotations {
         .destructive(false)
         .idempotent(true)
         .open_world(false)
-}
-
-/// A plain schema: types, descriptions, `required`. No `$schema`, no arrays of types: there are
-/// clients that reject either.
-fn schema(properties: &Value, required: &str) -> Arc<JsonObject> {
-    let schema = json!({ "type": "object", "properties": properties, "required": [required] });
-    Arc::new(schema.as_object().cloned().unwrap_or_default())
 }
 
 #[cfg(test)]
