@@ -4,10 +4,8 @@
 
 use nix::libc;
 
-use super::table::{
-    ByRun, Condition, Row, absent_for_scripts, allow, answer, answer_done, by_run, deny, deny_if,
-    has_bit, is, is_not,
-};
+use super::table::Rule::{AbsentForScripts, Allow, Answer, ByRun, Deny, DenyIf};
+use super::table::{Condition, Row, RunConditions, has_bit, is, is_not, rows};
 
 /// Commands of `fcntl` that Python and its libraries use. Not among them: `F_SETOWN` and `F_SETSIG`
 /// (signals to a chosen process), `F_SETLEASE` and `F_NOTIFY` (make others wait, watch them) and
@@ -36,7 +34,7 @@ const OTHER_COMMAND: &[Condition] = &[&[
 /// never exclude it, and no other process can open its files. Between processes of one script they
 /// do not exclude either. Locks that belong to an open file (`F_OFD_SETLK`) would exclude within a
 /// process, and are refused.
-const COMMANDS: ByRun = ByRun {
+const COMMANDS: RunConditions = RunConditions {
     always: OTHER_COMMAND,
     in_one_process: &[],
     for_scripts: &[
@@ -82,124 +80,89 @@ const SYS_RENAMEAT: i64 = libc::SYS_renameat;
 #[cfg(not(target_arch = "x86_64"))]
 const SYS_RENAMEAT: i64 = 38;
 
-pub(super) static ROWS: &[Row] = &[
-    allow(libc::SYS_openat, "openat", "every open() and import"),
-    allow(libc::SYS_close, "close", "every file"),
-    deny_if(
-        libc::SYS_close_range,
-        "close_range",
-        OWN_DESCRIPTORS,
-        "subprocess closes descriptors; glibc 2.34",
-    ),
-    allow(libc::SYS_read, "read", "every file"),
-    allow(libc::SYS_pread64, "pread64", "the dynamic linker; SQLite; os.pread"),
-    allow(libc::SYS_readv, "readv", "musl's stdio; os.readv"),
-    allow(libc::SYS_preadv, "preadv", "os.preadv"),
-    allow(libc::SYS_preadv2, "preadv2", "os.preadv"),
-    allow(libc::SYS_write, "write", "every file"),
-    allow(libc::SYS_pwrite64, "pwrite64", "SQLite; os.pwrite"),
-    allow(libc::SYS_writev, "writev", "musl's stdio; os.writev"),
-    allow(libc::SYS_pwritev, "pwritev", "os.pwritev"),
-    allow(libc::SYS_pwritev2, "pwritev2", "os.pwritev"),
-    allow(libc::SYS_lseek, "lseek", "every file"),
+pub(super) static ROWS: &[Row] = rows! {
+    SYS_openat: Allow, "every open() and import";
+    SYS_close: Allow, "every file";
+    SYS_close_range: DenyIf(OWN_DESCRIPTORS), "subprocess closes descriptors; glibc 2.34";
+    SYS_read: Allow, "every file";
+    SYS_pread64: Allow, "the dynamic linker; SQLite; os.pread";
+    SYS_readv: Allow, "musl's stdio; os.readv";
+    SYS_preadv: Allow, "os.preadv";
+    SYS_preadv2: Allow, "os.preadv";
+    SYS_write: Allow, "every file";
+    SYS_pwrite64: Allow, "SQLite; os.pwrite";
+    SYS_writev: Allow, "musl's stdio; os.writev";
+    SYS_pwritev: Allow, "os.pwritev";
+    SYS_pwritev2: Allow, "os.pwritev";
+    SYS_lseek: Allow, "every file";
     // What it sends to a socket or a pipe stays in memory as long as that is not read, a page for
     // each byte, and no limit counts it. The error is the one after which shutil.copyfile and pathlib
     // copy by themselves.
-    answer(
-        libc::SYS_sendfile,
-        "sendfile",
-        libc::ENOTSOCK,
-        "pages held by sockets; copies do without",
-    ),
-    allow(libc::SYS_copy_file_range, "copy_file_range", "os.copy_file_range; pathlib's copy"),
-    allow(libc::SYS_truncate, "truncate", "os.truncate; bounded by RLIMIT_FSIZE"),
-    allow(libc::SYS_ftruncate, "ftruncate", "SQLite; shared memory; mmap"),
-    allow(libc::SYS_fallocate, "fallocate", "posix_fallocate; numpy.memmap"),
-    answer_done(
-        libc::SYS_fadvise64,
-        "fadvise64",
-        "advice; drops what others have cached of a file",
-    ),
+    SYS_sendfile: Answer(libc::ENOTSOCK), "pages held by sockets; copies do without";
+    SYS_copy_file_range: Allow, "os.copy_file_range; pathlib's copy";
+    SYS_truncate: Allow, "os.truncate; bounded by RLIMIT_FSIZE";
+    SYS_ftruncate: Allow, "SQLite; shared memory; mmap";
+    SYS_fallocate: Allow, "posix_fallocate; numpy.memmap";
+    SYS_fadvise64: Answer(0), "advice; drops what others have cached of a file";
     // Nothing of a run outlives it, so there is nothing to save; a shared file's disk is the machine's.
-    answer_done(libc::SYS_fsync, "fsync", "SQLite's commits; on a library it stalls the disk"),
-    answer_done(libc::SYS_fdatasync, "fdatasync", "SQLite's commits; as fsync"),
-    absent_for_scripts(libc::SYS_flock, "flock", "lock files of projects; holds up other programs"),
-    by_run(libc::SYS_fcntl, "fcntl", &COMMANDS, "descriptor flags; others signal strangers"),
-    deny_if(
-        libc::SYS_ioctl,
-        "ioctl",
-        OTHER_CONTROL,
-        "isatty; TIOCSTI types for the user (CVE-2017-5226)",
-    ),
-    allow(libc::SYS_dup, "dup", "os.dup; redirection"),
-    allow(libc::SYS_dup3, "dup3", "os.dup2 with inheritable=False"),
-    allow(libc::SYS_pipe2, "pipe2", "os.pipe; multiprocessing"),
-    allow(libc::SYS_newfstatat, "newfstatat", "os.stat on x86_64 and aarch64"),
-    allow(libc::SYS_fstat, "fstat", "every open()"),
-    allow(libc::SYS_statx, "statx", "Rust and newer C libraries' stat"),
-    allow(libc::SYS_statfs, "statfs", "os.statvfs; glibc's shm_open"),
-    allow(libc::SYS_fstatfs, "fstatfs", "os.fstatvfs; glibc's directory functions"),
-    allow(libc::SYS_faccessat, "faccessat", "os.access"),
-    allow(libc::SYS_faccessat2, "faccessat2", "os.access; glibc 2.33"),
-    allow(libc::SYS_readlinkat, "readlinkat", "os.readlink; os.path.realpath"),
-    allow(libc::SYS_getdents64, "getdents64", "os.listdir; imports"),
-    allow(libc::SYS_getcwd, "getcwd", "os.getcwd"),
-    allow(libc::SYS_chdir, "chdir", "os.chdir; a path beyond Landlock stays beyond it"),
-    allow(libc::SYS_fchdir, "fchdir", "shutil.rmtree; os.fchdir"),
-    allow(libc::SYS_mkdirat, "mkdirat", "os.mkdir"),
-    allow(libc::SYS_unlinkat, "unlinkat", "os.unlink; shutil.rmtree"),
-    allow(SYS_RENAMEAT, "renameat", "os.rename on aarch64, or with descriptors"),
-    allow(libc::SYS_renameat2, "renameat2", "renaming without replacing"),
-    allow(libc::SYS_linkat, "linkat", "os.link; glibc's sem_open"),
-    allow(libc::SYS_symlinkat, "symlinkat", "os.symlink; Landlock judges what a link leads to"),
-    allow(libc::SYS_umask, "umask", "os.umask"),
-    deny(libc::SYS_mknodat, "mknodat", "a device node is a door to the device"),
-    deny(libc::SYS_splice, "splice", "pipe pages that alias files (CVE-2022-0847)"),
-    deny(libc::SYS_tee, "tee", "pipe pages that alias others'; nothing uses it"),
-    deny(libc::SYS_vmsplice, "vmsplice", "maps user pages into pipes (CVE-2008-0600)"),
-    deny(
-        libc::SYS_memfd_create,
-        "memfd_create",
-        "a file to fill with code outside of Landlock's sight",
-    ),
-    deny(libc::SYS_sync, "sync", "stalls every disk of the machine"),
-    deny(libc::SYS_syncfs, "syncfs", "stalls a whole disk"),
-    deny(libc::SYS_quotactl_fd, "quotactl_fd", "reads and sets other users' disk quotas"),
-    deny(
-        libc::SYS_name_to_handle_at,
-        "name_to_handle_at",
-        "makes the handles that open_by_handle_at takes",
-    ),
-    deny(
-        libc::SYS_open_by_handle_at,
-        "open_by_handle_at",
-        "opens files without a path (the Shocker exploit)",
-    ),
-    deny(libc::SYS_fanotify_init, "fanotify_init", "watches the files of the whole machine"),
-    deny(libc::SYS_fanotify_mark, "fanotify_mark", "watches the files of the whole machine"),
-];
+    SYS_fsync: Answer(0), "SQLite's commits; on a library it stalls the disk";
+    SYS_fdatasync: Answer(0), "SQLite's commits; as fsync";
+    SYS_flock: AbsentForScripts, "lock files of projects; holds up other programs";
+    SYS_fcntl: ByRun(&COMMANDS), "descriptor flags; others signal strangers";
+    SYS_ioctl: DenyIf(OTHER_CONTROL), "isatty; TIOCSTI types for the user (CVE-2017-5226)";
+    SYS_dup: Allow, "os.dup; redirection";
+    SYS_dup3: Allow, "os.dup2 with inheritable=False";
+    SYS_pipe2: Allow, "os.pipe; multiprocessing";
+    SYS_newfstatat: Allow, "os.stat on x86_64 and aarch64";
+    SYS_fstat: Allow, "every open()";
+    SYS_statx: Allow, "Rust and newer C libraries' stat";
+    SYS_statfs: Allow, "os.statvfs; glibc's shm_open";
+    SYS_fstatfs: Allow, "os.fstatvfs; glibc's directory functions";
+    SYS_faccessat: Allow, "os.access";
+    SYS_faccessat2: Allow, "os.access; glibc 2.33";
+    SYS_readlinkat: Allow, "os.readlink; os.path.realpath";
+    SYS_getdents64: Allow, "os.listdir; imports";
+    SYS_getcwd: Allow, "os.getcwd";
+    SYS_chdir: Allow, "os.chdir; a path beyond Landlock stays beyond it";
+    SYS_fchdir: Allow, "shutil.rmtree; os.fchdir";
+    SYS_mkdirat: Allow, "os.mkdir";
+    SYS_unlinkat: Allow, "os.unlink; shutil.rmtree";
+    SYS_renameat = SYS_RENAMEAT: Allow, "os.rename on aarch64, or with descriptors";
+    SYS_renameat2: Allow, "renaming without replacing";
+    SYS_linkat: Allow, "os.link; glibc's sem_open";
+    SYS_symlinkat: Allow, "os.symlink; Landlock judges what a link leads to";
+    SYS_umask: Allow, "os.umask";
+    SYS_mknodat: Deny, "a device node is a door to the device";
+    SYS_splice: Deny, "pipe pages that alias files (CVE-2022-0847)";
+    SYS_tee: Deny, "pipe pages that alias others'; nothing uses it";
+    SYS_vmsplice: Deny, "maps user pages into pipes (CVE-2008-0600)";
+    SYS_memfd_create: Deny, "a file to fill with code outside of Landlock's sight";
+    SYS_sync: Deny, "stalls every disk of the machine";
+    SYS_syncfs: Deny, "stalls a whole disk";
+    SYS_quotactl_fd: Deny, "reads and sets other users' disk quotas";
+    SYS_name_to_handle_at: Deny, "makes the handles that open_by_handle_at takes";
+    SYS_open_by_handle_at: Deny, "opens files without a path (the Shocker exploit)";
+    SYS_fanotify_init: Deny, "watches the files of the whole machine";
+    SYS_fanotify_mark: Deny, "watches the files of the whole machine";
+};
 
 /// Calls that only `x86_64` still has.
 #[cfg(target_arch = "x86_64")]
-pub(super) static LEGACY_ROWS: &[Row] = &[
-    allow(libc::SYS_open, "open", "musl; code that predates openat"),
-    allow(libc::SYS_creat, "creat", "code that predates open's flags"),
-    allow(libc::SYS_stat, "stat", "glibc before 2.33; musl"),
-    allow(libc::SYS_lstat, "lstat", "glibc before 2.33; musl"),
-    allow(libc::SYS_access, "access", "the dynamic linker; os.access"),
-    allow(libc::SYS_readlink, "readlink", "os.readlink; site"),
-    allow(libc::SYS_getdents, "getdents", "code that predates getdents64"),
-    allow(libc::SYS_dup2, "dup2", "os.dup2; redirection"),
-    allow(libc::SYS_pipe, "pipe", "musl; code that predates pipe2"),
-    allow(libc::SYS_mkdir, "mkdir", "os.mkdir"),
-    allow(libc::SYS_rmdir, "rmdir", "os.rmdir"),
-    allow(libc::SYS_unlink, "unlink", "os.unlink"),
-    allow(libc::SYS_rename, "rename", "os.rename"),
-    allow(libc::SYS_link, "link", "os.link; glibc's sem_open"),
-    allow(libc::SYS_symlink, "symlink", "os.symlink"),
-    deny(libc::SYS_mknod, "mknod", "a device node is a door to the device"),
-];
-
-/// Calls that only `x86_64` still has.
-#[cfg(not(target_arch = "x86_64"))]
-pub(super) static LEGACY_ROWS: &[Row] = &[];
+pub(super) static LEGACY_ROWS: &[Row] = rows! {
+    SYS_open: Allow, "musl; code that predates openat";
+    SYS_creat: Allow, "code that predates open's flags";
+    SYS_stat: Allow, "glibc before 2.33; musl";
+    SYS_lstat: Allow, "glibc before 2.33; musl";
+    SYS_access: Allow, "the dynamic linker; os.access";
+    SYS_readlink: Allow, "os.readlink; site";
+    SYS_getdents: Allow, "code that predates getdents64";
+    SYS_dup2: Allow, "os.dup2; redirection";
+    SYS_pipe: Allow, "musl; code that predates pipe2";
+    SYS_mkdir: Allow, "os.mkdir";
+    SYS_rmdir: Allow, "os.rmdir";
+    SYS_unlink: Allow, "os.unlink";
+    SYS_rename: Allow, "os.rename";
+    SYS_link: Allow, "os.link; glibc's sem_open";
+    SYS_symlink: Allow, "os.symlink";
+    SYS_mknod: Deny, "a device node is a door to the device";
+};

@@ -202,6 +202,30 @@ impl Filtered {
     }
 }
 
+/// Returns the rows of all groups, in no particular order.
+fn rows() -> impl Iterator<Item = &'static Row> {
+    [
+        files::ROWS,
+        metadata::ROWS,
+        memory::ROWS,
+        processes::ROWS,
+        sockets::ROWS,
+        administration::ROWS,
+        #[cfg(target_arch = "x86_64")]
+        files::LEGACY_ROWS,
+        #[cfg(target_arch = "x86_64")]
+        metadata::LEGACY_ROWS,
+        #[cfg(target_arch = "x86_64")]
+        processes::LEGACY_ROWS,
+        #[cfg(target_arch = "x86_64")]
+        sockets::LEGACY_ROWS,
+        #[cfg(target_arch = "x86_64")]
+        administration::LEGACY_ROWS,
+    ]
+    .into_iter()
+    .flatten()
+}
+
 /// Compiles the filters of a run.
 pub(crate) fn compile(run: Filtered) -> Result<Filters, CompileError> {
     let architecture =
@@ -211,7 +235,7 @@ pub(crate) fn compile(run: Filtered) -> Result<Filters, CompileError> {
 
     let (mut denied, mut answered) = (BTreeMap::new(), BTreeMap::new());
     let mut verdicts = BTreeMap::new();
-    for row in table::rows() {
+    for row in rows() {
         let verdict = run.verdict(row);
         if verdict == Verdict::Pass {
             let conditions = run.denied(row);

@@ -5,9 +5,10 @@
 use nix::libc;
 
 use super::PROGRAM_FD;
+use super::table::Rule::{AbsentForScripts, Allow, ByRun, Deny, DenyIf, DenyInOneProcess};
 use super::table::{
-    ByRun, Condition, Row, absent_for_scripts, allow, by_run, deny, deny_if, deny_in_one_process,
-    has_bit, is, is_not, is_not_program_path, lacks_bit, not_null,
+    Condition, Row, RunConditions, has_bit, is, is_not, is_not_program_path, lacks_bit, not_null,
+    rows,
 };
 
 /// New namespaces, one condition a bit, and `CLONE_PARENT`, with which a child would not be the
@@ -31,7 +32,7 @@ const FOREIGN_CHILD: &[Condition] = &[
 
 /// The rules for `clone`. In a run without process numbers of its own, a script is one process with
 /// threads: to kill that one is to end the run, and nothing can fork faster than it is killed.
-const CLONES: ByRun = ByRun {
+const CLONES: RunConditions = RunConditions {
     always: FOREIGN_CHILD,
     in_one_process: &[&[lacks_bit(0, libc::CLONE_THREAD.cast_unsigned())]],
     // A process that shares its memory with another one: its page faults, by which the memory is
@@ -84,132 +85,96 @@ const PR_SET_VMA: u32 = 0x5356_4D41;
 /// Asks for the personality; every other argument sets one. The argument is an `unsigned int`.
 const NEW_PERSONALITY: &[Condition] = &[&[is_not(0, u32::MAX)]];
 
-pub(super) static ROWS: &[Row] = &[
-    deny(libc::SYS_execve, "execve", "starts a program; nothing may after the launcher"),
-    deny_if(
-        libc::SYS_execveat,
-        "execveat",
-        OTHER_PROGRAM,
-        "the launcher becomes Python; nothing starts after that",
-    ),
-    by_run(libc::SYS_clone, "clone", &CLONES, "threads and fork; namespaces open CVE-2022-0185"),
-    allow(libc::SYS_exit, "exit", "a thread's end"),
-    allow(libc::SYS_exit_group, "exit_group", "the process's end"),
-    allow(libc::SYS_wait4, "wait4", "os.waitpid"),
-    allow(libc::SYS_waitid, "waitid", "os.waitid; asyncio's child watchers"),
-    allow(libc::SYS_set_tid_address, "set_tid_address", "the start of every process"),
-    allow(libc::SYS_set_robust_list, "set_robust_list", "the start of every thread"),
-    allow(libc::SYS_rseq, "rseq", "the start of every thread; glibc 2.35"),
-    allow(libc::SYS_futex, "futex", "locks, conditions, joining threads"),
-    allow(libc::SYS_getpid, "getpid", "os.getpid; tempfile's names"),
-    allow(libc::SYS_getppid, "getppid", "os.getppid; multiprocessing"),
-    allow(libc::SYS_gettid, "gettid", "threading.get_native_id"),
-    allow(libc::SYS_getuid, "getuid", "the start of Python"),
-    allow(libc::SYS_geteuid, "geteuid", "the start of Python; SQLite"),
-    allow(libc::SYS_getgid, "getgid", "the start of Python"),
-    allow(libc::SYS_getegid, "getegid", "the start of Python"),
-    allow(libc::SYS_getresuid, "getresuid", "os.getresuid"),
-    allow(libc::SYS_getresgid, "getresgid", "os.getresgid"),
-    allow(libc::SYS_getgroups, "getgroups", "os.getgroups"),
-    allow(libc::SYS_getpgid, "getpgid", "os.getpgid"),
-    allow(libc::SYS_getsid, "getsid", "os.getsid"),
-    allow(libc::SYS_setpgid, "setpgid", "os.setpgid; subprocess"),
-    allow(libc::SYS_setsid, "setsid", "os.setsid; subprocess"),
-    allow(libc::SYS_kill, "kill", "os.kill; multiprocessing ends its workers"),
-    allow(libc::SYS_tkill, "tkill", "raise() on musl"),
-    allow(libc::SYS_tgkill, "tgkill", "raise(), abort(), pthread_kill"),
-    allow(libc::SYS_rt_sigaction, "rt_sigaction", "signal.signal; the start of Python"),
-    allow(
-        libc::SYS_rt_sigprocmask,
-        "rt_sigprocmask",
-        "signal.pthread_sigmask; every thread's start",
-    ),
-    allow(libc::SYS_rt_sigreturn, "rt_sigreturn", "the return from every signal handler"),
-    allow(libc::SYS_rt_sigpending, "rt_sigpending", "signal.sigpending"),
-    allow(libc::SYS_rt_sigsuspend, "rt_sigsuspend", "signal.pause on aarch64; sigsuspend"),
-    allow(libc::SYS_rt_sigtimedwait, "rt_sigtimedwait", "signal.sigwait"),
-    allow(libc::SYS_sigaltstack, "sigaltstack", "faulthandler"),
-    deny(libc::SYS_rt_sigqueueinfo, "rt_sigqueueinfo", "signals that pretend another sender"),
-    deny(libc::SYS_rt_tgsigqueueinfo, "rt_tgsigqueueinfo", "signals that pretend another sender"),
-    allow(libc::SYS_restart_syscall, "restart_syscall", "the kernel itself, after a stopped sleep"),
-    allow(libc::SYS_sched_yield, "sched_yield", "time.sleep(0); spinning locks"),
-    allow(libc::SYS_sched_getaffinity, "sched_getaffinity", "os.process_cpu_count; thread pools"),
-    allow(libc::SYS_sched_getscheduler, "sched_getscheduler", "os.sched_getscheduler"),
-    allow(libc::SYS_sched_getparam, "sched_getparam", "os.sched_getparam"),
-    allow(libc::SYS_sched_getattr, "sched_getattr", "newer C libraries' sched_getscheduler"),
-    allow(libc::SYS_sched_get_priority_max, "sched_get_priority_max", "os.sched_get_priority_max"),
-    allow(libc::SYS_sched_get_priority_min, "sched_get_priority_min", "os.sched_get_priority_min"),
-    allow(libc::SYS_sched_rr_get_interval, "sched_rr_get_interval", "os.sched_rr_get_interval"),
-    deny(libc::SYS_sched_setaffinity, "sched_setaffinity", "leaves the processors it was given"),
-    deny(
-        libc::SYS_sched_setscheduler,
-        "sched_setscheduler",
-        "takes the processor ahead of the server",
-    ),
-    deny(libc::SYS_sched_setparam, "sched_setparam", "takes the processor ahead of the server"),
-    deny(libc::SYS_sched_setattr, "sched_setattr", "takes the processor ahead of the server"),
-    allow(libc::SYS_getpriority, "getpriority", "os.getpriority"),
-    deny(libc::SYS_setpriority, "setpriority", "changes the priority of the user's processes"),
-    deny(libc::SYS_ioprio_set, "ioprio_set", "takes the disk ahead of the server"),
-    allow(libc::SYS_getcpu, "getcpu", "C libraries where no shared page answers"),
-    allow(libc::SYS_getrusage, "getrusage", "resource.getrusage"),
-    allow(libc::SYS_times, "times", "os.times"),
-    deny_if(
-        libc::SYS_prlimit64,
-        "prlimit64",
-        OTHER_LIMIT,
-        "resource; another process's limits are not its own",
-    ),
-    deny_if(
-        libc::SYS_prctl,
-        "prctl",
-        OTHER_OPTION,
-        "names of threads; others undo what the launcher set",
-    ),
-    deny_if(
-        libc::SYS_personality,
-        "personality",
-        NEW_PERSONALITY,
-        "reads it; a new one undoes random addresses",
-    ),
-    allow(libc::SYS_capget, "capget", "os and psutil-like libraries ask for capabilities"),
-    deny(libc::SYS_capset, "capset", "changes capabilities; the launcher dropped them"),
-    deny(libc::SYS_setuid, "setuid", "becomes another user"),
-    deny(libc::SYS_setgid, "setgid", "becomes another group"),
-    deny(libc::SYS_setreuid, "setreuid", "becomes another user"),
-    deny(libc::SYS_setregid, "setregid", "becomes another group"),
-    deny(libc::SYS_setresuid, "setresuid", "becomes another user"),
-    deny(libc::SYS_setresgid, "setresgid", "becomes another group"),
-    deny(libc::SYS_setfsuid, "setfsuid", "opens files as another user"),
-    deny(libc::SYS_setfsgid, "setfsgid", "opens files as another group"),
-    deny(libc::SYS_setgroups, "setgroups", "drops a group that a file denies access to"),
-    deny(libc::SYS_unshare, "unshare", "new namespaces open CVE-2022-0185, CVE-2024-1086"),
-    deny(libc::SYS_setns, "setns", "enters another process's namespaces"),
-    deny(libc::SYS_ptrace, "ptrace", "rewrites another process (CVE-2019-13272)"),
-    deny(libc::SYS_kcmp, "kcmp", "compares kernel objects of processes"),
-    deny(libc::SYS_pidfd_open, "pidfd_open", "a handle on another process; asyncio does without"),
-    deny(libc::SYS_pidfd_getfd, "pidfd_getfd", "takes a descriptor out of another process"),
-    deny(libc::SYS_pidfd_send_signal, "pidfd_send_signal", "signals across namespaces by a handle"),
-];
+pub(super) static ROWS: &[Row] = rows! {
+    SYS_execve: Deny, "starts a program; nothing may after the launcher";
+    SYS_execveat: DenyIf(OTHER_PROGRAM), "the launcher becomes Python; nothing starts after that";
+    SYS_clone: ByRun(&CLONES), "threads and fork; namespaces open CVE-2022-0185";
+    SYS_exit: Allow, "a thread's end";
+    SYS_exit_group: Allow, "the process's end";
+    SYS_wait4: Allow, "os.waitpid";
+    SYS_waitid: Allow, "os.waitid; asyncio's child watchers";
+    SYS_set_tid_address: Allow, "the start of every process";
+    SYS_set_robust_list: Allow, "the start of every thread";
+    SYS_rseq: Allow, "the start of every thread; glibc 2.35";
+    SYS_futex: Allow, "locks, conditions, joining threads";
+    SYS_getpid: Allow, "os.getpid; tempfile's names";
+    SYS_getppid: Allow, "os.getppid; multiprocessing";
+    SYS_gettid: Allow, "threading.get_native_id";
+    SYS_getuid: Allow, "the start of Python";
+    SYS_geteuid: Allow, "the start of Python; SQLite";
+    SYS_getgid: Allow, "the start of Python";
+    SYS_getegid: Allow, "the start of Python";
+    SYS_getresuid: Allow, "os.getresuid";
+    SYS_getresgid: Allow, "os.getresgid";
+    SYS_getgroups: Allow, "os.getgroups";
+    SYS_getpgid: Allow, "os.getpgid";
+    SYS_getsid: Allow, "os.getsid";
+    SYS_setpgid: Allow, "os.setpgid; subprocess";
+    SYS_setsid: Allow, "os.setsid; subprocess";
+    SYS_kill: Allow, "os.kill; multiprocessing ends its workers";
+    SYS_tkill: Allow, "raise() on musl";
+    SYS_tgkill: Allow, "raise(), abort(), pthread_kill";
+    SYS_rt_sigaction: Allow, "signal.signal; the start of Python";
+    SYS_rt_sigprocmask: Allow, "signal.pthread_sigmask; every thread's start";
+    SYS_rt_sigreturn: Allow, "the return from every signal handler";
+    SYS_rt_sigpending: Allow, "signal.sigpending";
+    SYS_rt_sigsuspend: Allow, "signal.pause on aarch64; sigsuspend";
+    SYS_rt_sigtimedwait: Allow, "signal.sigwait";
+    SYS_sigaltstack: Allow, "faulthandler";
+    SYS_rt_sigqueueinfo: Deny, "signals that pretend another sender";
+    SYS_rt_tgsigqueueinfo: Deny, "signals that pretend another sender";
+    SYS_restart_syscall: Allow, "the kernel itself, after a stopped sleep";
+    SYS_sched_yield: Allow, "time.sleep(0); spinning locks";
+    SYS_sched_getaffinity: Allow, "os.process_cpu_count; thread pools";
+    SYS_sched_getscheduler: Allow, "os.sched_getscheduler";
+    SYS_sched_getparam: Allow, "os.sched_getparam";
+    SYS_sched_getattr: Allow, "newer C libraries' sched_getscheduler";
+    SYS_sched_get_priority_max: Allow, "os.sched_get_priority_max";
+    SYS_sched_get_priority_min: Allow, "os.sched_get_priority_min";
+    SYS_sched_rr_get_interval: Allow, "os.sched_rr_get_interval";
+    SYS_sched_setaffinity: Deny, "leaves the processors it was given";
+    SYS_sched_setscheduler: Deny, "takes the processor ahead of the server";
+    SYS_sched_setparam: Deny, "takes the processor ahead of the server";
+    SYS_sched_setattr: Deny, "takes the processor ahead of the server";
+    SYS_getpriority: Allow, "os.getpriority";
+    SYS_setpriority: Deny, "changes the priority of the user's processes";
+    SYS_ioprio_set: Deny, "takes the disk ahead of the server";
+    SYS_getcpu: Allow, "C libraries where no shared page answers";
+    SYS_getrusage: Allow, "resource.getrusage";
+    SYS_times: Allow, "os.times";
+    SYS_prlimit64: DenyIf(OTHER_LIMIT), "resource; another process's limits are not its own";
+    SYS_prctl: DenyIf(OTHER_OPTION), "names of threads; others undo what the launcher set";
+    SYS_personality: DenyIf(NEW_PERSONALITY), "reads it; a new one undoes random addresses";
+    SYS_capget: Allow, "os and psutil-like libraries ask for capabilities";
+    SYS_capset: Deny, "changes capabilities; the launcher dropped them";
+    SYS_setuid: Deny, "becomes another user";
+    SYS_setgid: Deny, "becomes another group";
+    SYS_setreuid: Deny, "becomes another user";
+    SYS_setregid: Deny, "becomes another group";
+    SYS_setresuid: Deny, "becomes another user";
+    SYS_setresgid: Deny, "becomes another group";
+    SYS_setfsuid: Deny, "opens files as another user";
+    SYS_setfsgid: Deny, "opens files as another group";
+    SYS_setgroups: Deny, "drops a group that a file denies access to";
+    SYS_unshare: Deny, "new namespaces open CVE-2022-0185, CVE-2024-1086";
+    SYS_setns: Deny, "enters another process's namespaces";
+    SYS_ptrace: Deny, "rewrites another process (CVE-2019-13272)";
+    SYS_kcmp: Deny, "compares kernel objects of processes";
+    SYS_pidfd_open: Deny, "a handle on another process; asyncio does without";
+    SYS_pidfd_getfd: Deny, "takes a descriptor out of another process";
+    SYS_pidfd_send_signal: Deny, "signals across namespaces by a handle";
+};
 
 /// Calls that only `x86_64` still has.
 #[cfg(target_arch = "x86_64")]
-pub(super) static LEGACY_ROWS: &[Row] = &[
-    allow(libc::SYS_arch_prctl, "arch_prctl", "every thread's start sets its base register"),
-    deny_in_one_process(libc::SYS_fork, "fork", "musl's fork"),
-    absent_for_scripts(
-        libc::SYS_vfork,
-        "vfork",
-        "subprocess of projects; shares memory, see clone",
-    ),
-    allow(libc::SYS_getpgrp, "getpgrp", "os.getpgrp"),
-    allow(libc::SYS_pause, "pause", "signal.pause"),
-    allow(libc::SYS_getrlimit, "getrlimit", "code that predates prlimit64"),
-    deny_if(libc::SYS_setrlimit, "setrlimit", DESCRIPTOR_LIMIT, "code that predates prlimit64"),
-    deny(libc::SYS_modify_ldt, "modify_ldt", "16-bit segments, a rarely tested part of the kernel"),
-    deny(libc::SYS_uselib, "uselib", "loads a library as the kernel did in 1995"),
-];
-
-/// Calls that only `x86_64` still has.
-#[cfg(not(target_arch = "x86_64"))]
-pub(super) static LEGACY_ROWS: &[Row] = &[];
+pub(super) static LEGACY_ROWS: &[Row] = rows! {
+    SYS_arch_prctl: Allow, "every thread's start sets its base register";
+    SYS_fork: DenyInOneProcess, "musl's fork";
+    SYS_vfork: AbsentForScripts, "subprocess of projects; shares memory, see clone";
+    SYS_getpgrp: Allow, "os.getpgrp";
+    SYS_pause: Allow, "signal.pause";
+    SYS_getrlimit: Allow, "code that predates prlimit64";
+    SYS_setrlimit: DenyIf(DESCRIPTOR_LIMIT), "code that predates prlimit64";
+    SYS_modify_ldt: Deny, "16-bit segments, a rarely tested part of the kernel";
+    SYS_uselib: Deny, "loads a library as the kernel did in 1995";
+};

@@ -5,7 +5,8 @@
 
 use nix::libc;
 
-use super::table::{Condition, Row, allow, deny, deny_if, has_bit, is_not, lacks_bit, not_null};
+use super::table::Rule::{Allow, Deny, DenyIf};
+use super::table::{Condition, Row, has_bit, is_not, lacks_bit, not_null, rows};
 
 /// Anything but a pair of local stream sockets: a datagram socket could send to any socket file.
 /// The type is the lowest four bits, of which `SOCK_STREAM` is 1; the others are flags. Domain and
@@ -37,58 +38,40 @@ const OTHER_QUESTION: &[Condition] = &[
     ],
 ];
 
-pub(super) static ROWS: &[Row] = &[
-    deny_if(libc::SYS_socketpair, "socketpair", OTHER_PAIR, "asyncio wakes itself up by a pair"),
-    deny_if(
-        libc::SYS_sendto,
-        "sendto",
-        ADDRESSED_OR_URGENT,
-        "asyncio's wake-up; urgent data is CVE-2025-38236",
-    ),
-    deny_if(
-        libc::SYS_recvfrom,
-        "recvfrom",
-        URGENT,
-        "asyncio's wake-up; urgent data is CVE-2025-38236",
-    ),
-    allow(libc::SYS_getsockname, "getsockname", "Python looks at every socket that it wraps"),
-    allow(libc::SYS_getpeername, "getpeername", "asyncio's transports"),
-    deny_if(
-        libc::SYS_getsockopt,
-        "getsockopt",
-        OTHER_QUESTION,
-        "Python asks every socket for its kind; others are handles on the peer",
-    ),
-    allow(libc::SYS_shutdown, "shutdown", "asyncio's transports"),
-    deny(libc::SYS_socket, "socket", "the network, and kernel modules (CVE-2017-7308)"),
-    deny(libc::SYS_bind, "bind", "gives a socket a name that others find"),
-    deny(libc::SYS_connect, "connect", "reaches another process or machine"),
-    deny(libc::SYS_listen, "listen", "waits for another process or machine"),
-    deny(libc::SYS_accept, "accept", "receives another process or machine"),
-    deny(libc::SYS_accept4, "accept4", "receives another process or machine"),
-    deny(libc::SYS_sendmsg, "sendmsg", "addresses and descriptors in flight (CVE-2021-0920)"),
-    deny(libc::SYS_sendmmsg, "sendmmsg", "as sendmsg"),
-    deny(libc::SYS_recvmsg, "recvmsg", "receives descriptors; the pair carries none"),
-    deny(libc::SYS_recvmmsg, "recvmmsg", "as recvmsg"),
-    deny(libc::SYS_setsockopt, "setsockopt", "packet filters and much rarely tested code"),
-    allow(libc::SYS_epoll_create1, "epoll_create1", "asyncio; selectors"),
-    allow(libc::SYS_epoll_ctl, "epoll_ctl", "asyncio; selectors"),
-    allow(libc::SYS_epoll_pwait, "epoll_pwait", "asyncio; selectors"),
-    allow(libc::SYS_epoll_pwait2, "epoll_pwait2", "newer libraries' epoll"),
-    allow(libc::SYS_ppoll, "ppoll", "select.poll on aarch64"),
-    allow(libc::SYS_pselect6, "pselect6", "select.select"),
-    allow(libc::SYS_eventfd2, "eventfd2", "os.eventfd; runtimes in native libraries"),
-];
+pub(super) static ROWS: &[Row] = rows! {
+    SYS_socketpair: DenyIf(OTHER_PAIR), "asyncio wakes itself up by a pair";
+    SYS_sendto: DenyIf(ADDRESSED_OR_URGENT), "asyncio's wake-up; urgent data is CVE-2025-38236";
+    SYS_recvfrom: DenyIf(URGENT), "asyncio's wake-up; urgent data is CVE-2025-38236";
+    SYS_getsockname: Allow, "Python looks at every socket that it wraps";
+    SYS_getpeername: Allow, "asyncio's transports";
+    SYS_getsockopt: DenyIf(OTHER_QUESTION),
+        "Python asks every socket for its kind; others are handles on the peer";
+    SYS_shutdown: Allow, "asyncio's transports";
+    SYS_socket: Deny, "the network, and kernel modules (CVE-2017-7308)";
+    SYS_bind: Deny, "gives a socket a name that others find";
+    SYS_connect: Deny, "reaches another process or machine";
+    SYS_listen: Deny, "waits for another process or machine";
+    SYS_accept: Deny, "receives another process or machine";
+    SYS_accept4: Deny, "receives another process or machine";
+    SYS_sendmsg: Deny, "addresses and descriptors in flight (CVE-2021-0920)";
+    SYS_sendmmsg: Deny, "as sendmsg";
+    SYS_recvmsg: Deny, "receives descriptors; the pair carries none";
+    SYS_recvmmsg: Deny, "as recvmsg";
+    SYS_setsockopt: Deny, "packet filters and much rarely tested code";
+    SYS_epoll_create1: Allow, "asyncio; selectors";
+    SYS_epoll_ctl: Allow, "asyncio; selectors";
+    SYS_epoll_pwait: Allow, "asyncio; selectors";
+    SYS_epoll_pwait2: Allow, "newer libraries' epoll";
+    SYS_ppoll: Allow, "select.poll on aarch64";
+    SYS_pselect6: Allow, "select.select";
+    SYS_eventfd2: Allow, "os.eventfd; runtimes in native libraries";
+};
 
 /// Calls that only `x86_64` still has.
 #[cfg(target_arch = "x86_64")]
-pub(super) static LEGACY_ROWS: &[Row] = &[
-    allow(libc::SYS_epoll_create, "epoll_create", "code that predates epoll_create1"),
-    allow(libc::SYS_epoll_wait, "epoll_wait", "asyncio; selectors"),
-    allow(libc::SYS_poll, "poll", "select.poll; subprocess.communicate"),
-    allow(libc::SYS_select, "select", "musl; time.sleep before 3.11"),
-];
-
-/// Calls that only `x86_64` still has.
-#[cfg(not(target_arch = "x86_64"))]
-pub(super) static LEGACY_ROWS: &[Row] = &[];
+pub(super) static LEGACY_ROWS: &[Row] = rows! {
+    SYS_epoll_create: Allow, "code that predates epoll_create1";
+    SYS_epoll_wait: Allow, "asyncio; selectors";
+    SYS_poll: Allow, "select.poll; subprocess.communicate";
+    SYS_select: Allow, "musl; time.sleep before 3.11";
+};

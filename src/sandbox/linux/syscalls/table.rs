@@ -15,8 +15,6 @@
 //! bits: the kernel drops the upper half, so a comparison of all 64 bits would miss the same value
 //! with rubbish above it. Pointers are compared whole.
 
-use super::{administration, files, memory, metadata, processes, sockets};
-
 /// A system call, and the filters' rule for it.
 pub(super) struct Row {
     pub(super) call: i64,
@@ -44,7 +42,7 @@ pub(super) enum Rule {
     /// Denied where the run has to stay one process.
     DenyInOneProcess,
     /// Denied and answered by conditions that depend on the run.
-    ByRun(&'static ByRun),
+    ByRun(&'static RunConditions),
     /// Not run; the caller gets this error (`errno(3)`), or success where it is 0.
     Answer(i32),
     /// Does not exist for scripts (`ENOSYS`); allowed for projects.
@@ -52,7 +50,7 @@ pub(super) enum Rule {
 }
 
 /// Conditions of which each group counts for some runs only.
-pub(super) struct ByRun {
+pub(super) struct RunConditions {
     /// Deny it in every run.
     pub(super) always: &'static [Condition],
     /// Deny it where the run has to stay one process.
@@ -86,72 +84,21 @@ pub(super) enum Comparison {
     NotProgramPath,
 }
 
-/// Returns all rows, in no particular order.
-pub(super) fn rows() -> impl Iterator<Item = &'static Row> {
-    [
-        files::ROWS,
-        metadata::ROWS,
-        memory::ROWS,
-        processes::ROWS,
-        sockets::ROWS,
-        administration::ROWS,
-        files::LEGACY_ROWS,
-        metadata::LEGACY_ROWS,
-        processes::LEGACY_ROWS,
-        sockets::LEGACY_ROWS,
-        administration::LEGACY_ROWS,
-    ]
-    .into_iter()
-    .flatten()
+/// Makes rows: a call by its constant in `libc`, or `= CONSTANT` where that has none, the rule, and the
+/// reason.
+macro_rules! rows {
+    ($($call:ident $(= $number:ident)?: $rule:expr, $why:literal;)*) => {
+        &[$($crate::sandbox::linux::syscalls::table::Row {
+            call: rows!(@number $call $(= $number)?),
+            name: stringify!($call).split_at("SYS_".len()).1,
+            rule: $rule,
+            why: $why,
+        }),*]
+    };
+    (@number $call:ident) => { nix::libc::$call };
+    (@number $call:ident = $number:ident) => { $number };
 }
-
-pub(super) const fn allow(call: i64, name: &'static str, why: &'static str) -> Row {
-    Row { call, name, rule: Rule::Allow, why }
-}
-
-pub(super) const fn deny(call: i64, name: &'static str, why: &'static str) -> Row {
-    Row { call, name, rule: Rule::Deny, why }
-}
-
-pub(super) const fn deny_if(
-    call: i64,
-    name: &'static str,
-    conditions: &'static [Condition],
-    why: &'static str,
-) -> Row {
-    Row { call, name, rule: Rule::DenyIf(conditions), why }
-}
-
-pub(super) const fn deny_at_tier_2(call: i64, name: &'static str, why: &'static str) -> Row {
-    Row { call, name, rule: Rule::DenyAtTier2, why }
-}
-
-pub(super) const fn deny_in_one_process(call: i64, name: &'static str, why: &'static str) -> Row {
-    Row { call, name, rule: Rule::DenyInOneProcess, why }
-}
-
-pub(super) const fn by_run(
-    call: i64,
-    name: &'static str,
-    conditions: &'static ByRun,
-    why: &'static str,
-) -> Row {
-    Row { call, name, rule: Rule::ByRun(conditions), why }
-}
-
-/// Makes a row for a call that is answered with success: it would act on other files, or have no
-/// effect on the run's own.
-pub(super) const fn answer_done(call: i64, name: &'static str, why: &'static str) -> Row {
-    Row { call, name, rule: Rule::Answer(0), why }
-}
-
-pub(super) const fn answer(call: i64, name: &'static str, error: i32, why: &'static str) -> Row {
-    Row { call, name, rule: Rule::Answer(error), why }
-}
-
-pub(super) const fn absent_for_scripts(call: i64, name: &'static str, why: &'static str) -> Row {
-    Row { call, name, rule: Rule::AbsentForScripts, why }
-}
+pub(super) use rows;
 
 pub(super) const fn is(argument: u8, value: u32) -> Test {
     Test { argument, comparison: Comparison::Equals(value) }

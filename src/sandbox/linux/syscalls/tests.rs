@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use nix::libc;
 
 use super::Verdict::{Answer, Kill, Pass, Refuse, Unknown};
-use super::table::{self, Row, Rule};
-use super::{Becomes, Filtered, INSTRUCTIONS_MAX, compile, files, processes, runs};
+use super::table::{Row, Rule};
+use super::{Becomes, Filtered, INSTRUCTIONS_MAX, compile, files, processes, rows, runs};
 
 /// A script at tier 3, which is to be started.
 const SCRIPT: Filtered =
@@ -19,14 +19,14 @@ const PROJECT: Filtered =
     Filtered { has_own_tree: false, is_one_process: false, becomes: Becomes::Executable };
 
 fn row(name: &str) -> Option<&'static Row> {
-    table::rows().find(|row| row.name == name)
+    rows().find(|row| row.name == name)
 }
 
 #[test]
 fn every_call_has_one_row() {
     let mut calls = BTreeSet::new();
     let mut names = BTreeSet::new();
-    for row in table::rows() {
+    for row in rows() {
         assert!(calls.insert(row.call), "two rows for the number of {}", row.name);
         assert!(names.insert(row.name), "two rows for the name {}", row.name);
     }
@@ -34,7 +34,7 @@ fn every_call_has_one_row() {
 
 #[test]
 fn every_row_has_a_reason() {
-    for row in table::rows() {
+    for row in rows() {
         assert!(row.why.len() > 3, "{} has no reason", row.name);
         if let Rule::DenyIf(conditions) = row.rule {
             assert!(!conditions.is_empty(), "{} is denied if nothing", row.name);
