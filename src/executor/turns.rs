@@ -12,10 +12,7 @@ pub(crate) struct Turns {
 }
 
 /// A run's turn, until it is dropped.
-#[derive(Debug)]
-pub(crate) struct Turn<'a> {
-    _place: SemaphorePermit<'a>,
-}
+pub(crate) type Turn<'a> = SemaphorePermit<'a>;
 
 impl Turns {
     /// Turns for `runs_max` runs at once.
@@ -25,7 +22,7 @@ impl Turns {
 
     /// Returns a turn at once; `None` if that has to be waited for.
     pub(crate) fn take_at_once(&self) -> Option<Turn<'_>> {
-        self.places.try_acquire().ok().map(|place| Turn { _place: place })
+        self.places.try_acquire().ok()
     }
 
     /// Waits for a turn; `None` if `cancel` is cancelled before. `waits` is set as long as this goes on,
@@ -39,7 +36,7 @@ impl Turns {
         tokio::select! {
             biased;
             () = cancel.cancelled() => None,
-            place = self.places.acquire() => place.ok().map(|place| Turn { _place: place }),
+            place = self.places.acquire() => place.ok(),
         }
     }
 }
