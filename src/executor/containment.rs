@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use thiserror::Error;
 use tokio::sync::OnceCell;
-use tokio_util::sync::CancellationToken;
 
 use crate::config::{KernelLacks, SandboxMode, Settings};
 use crate::sandbox::{
@@ -16,7 +15,7 @@ use crate::sandbox::{
 
 use super::canary::{Canary, temporary_folder};
 use super::interpreter::{FindError, Interpreter, InterpreterFinder};
-use super::limits::{CANARY_TIMEOUT, CPU_GRACE};
+use super::limits::CPU_GRACE;
 use super::obstacle::{Obstacle, Ready, SandboxUnavailable, StepDown};
 use super::outcome::Ending;
 use super::untrusted::{Untrusted, UntrustedFolder};
@@ -82,8 +81,9 @@ pub(crate) enum NotContained {
 /// missing may be there at the next call.
 #[derive(Debug)]
 pub(super) struct Containment {
-    finder: InterpreterFinder,
-    mode: SandboxMode,
+    pub(super) finder: InterpreterFinder,
+    /// The sandbox that the admin asks for.
+    pub(super) mode: SandboxMode,
     read_paths: Vec<PathBuf>,
     memory_mb: u64,
     kernel_lacks: KernelLacks,
@@ -103,16 +103,6 @@ impl Containment {
             found: OnceCell::new(),
             logged: Mutex::default(),
         }
-    }
-
-    /// Returns the sandbox that the admin asks for.
-    pub(super) fn mode(&self) -> SandboxMode {
-        self.mode
-    }
-
-    /// Returns the interpreter, looked for at the first call.
-    pub(super) async fn interpreter(&self) -> Result<&Interpreter, FindError> {
-        self.finder.interpreter().await
     }
 
     /// Returns the best containment that the admin takes and that holds, which is tried out with
@@ -195,9 +185,7 @@ impl Containment {
         let mut isolated = contained.clone();
         isolated.plan.is_isolated = true;
         let canary = Canary::new(&contained.plan.program)?;
-        let limits = RunLimits::of_script(CANARY_TIMEOUT);
-        let never = CancellationToken::new();
-        let outcome = match executor.supervise(&isolated, &canary.script, limits, &never).await {
+        let outcome = match executor.supervise_own(&isolated, &canary.script).await {
             Ok(outcome) => outcome,
             Err(RunError::StartPython(error)) => return Err(Obstacle::Launch(error)),
             Err(error) => return Err(Obstacle::NotTried(error.to_string())),

@@ -4,16 +4,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 
 use crate::aibom::{InstalledPackages, Package};
 use crate::config::SandboxMode;
 use crate::sandbox::{Layer, Limits, Tier, supported_abi};
 
 use super::containment::{Contained, NotContained};
-use super::limits::CANARY_TIMEOUT;
 use super::obstacle::Obstacle;
-use super::{Ending, FindError, HomeExposure, NotForProject, OneShotExecutor, Outcome, RunLimits};
+use super::{Ending, FindError, HomeExposure, NotForProject, OneShotExecutor, Outcome};
 
 /// The packages that verification scripts import: module, distribution.
 const PACKAGES: [(&str, &str); 8] = [
@@ -116,11 +114,11 @@ impl OneShotExecutor {
             },
             tier,
             passed_over: contained.map_or_else(Vec::new, |contained| contained.passed_over.clone()),
-            layers: layers(tier, obstacles, self.mode()),
+            layers: layers(tier, obstacles, self.containment.mode),
             limits: contained.map(|contained| contained.plan.limits),
             control_groups: match tier {
                 // Something has been run, so they were looked for.
-                Some(Tier::T1 | Tier::T2 | Tier::T3) => self.groups().describe(),
+                Some(Tier::T1 | Tier::T2 | Tier::T3) => self.groups.describe(),
                 Some(Tier::Off) => Err("nothing is bounded without a sandbox".to_owned()),
                 None => Err("nothing can run".to_owned()),
             },
@@ -139,9 +137,7 @@ impl OneShotExecutor {
         if !self.may_look_inside(contained) {
             return Err(NotForProject::Tier(contained.plan.tier).to_string());
         }
-        let limits = RunLimits::of_script(CANARY_TIMEOUT);
-        let never = CancellationToken::new();
-        let run = self.supervise(contained, PYTEST_SCRIPT, limits, &never).await;
+        let run = self.supervise_own(contained, PYTEST_SCRIPT).await;
         let Outcome { ending, stdout, stderr, .. } = run.map_err(|error| error.to_string())?;
         match ending {
             Ending::Exited(0) => Ok(stdout.text.trim().to_owned()),
@@ -155,7 +151,7 @@ impl OneShotExecutor {
     /// Returns whether an interpreter may be started just to see which packages it has: installed
     /// ones may load code of the workspace, which has to be held to its files.
     fn may_look_inside(&self, contained: &Contained) -> bool {
-        contained.plan.tier >= Tier::T2 || self.untrusted().is_none()
+        contained.plan.tier >= Tier::T2 || self.untrusted.is_none()
     }
 
     /// Returns the packages that a script can import.
@@ -173,8 +169,7 @@ impl OneShotExecutor {
         // An absent name is None in Python.
         let names = names.to_string().replace("null", "None");
         let script = format!("NAMES = {names}\n{PACKAGES_SCRIPT}");
-        let limits = RunLimits::of_script(CANARY_TIMEOUT);
-        let run = self.supervise(contained, &script, limits, &CancellationToken::new()).await;
+        let run = self.supervise_own(contained, &script).await;
         let printed = run.map(|outcome| outcome.stdout.text).unwrap_or_default();
         serde_json::from_str(&printed).unwrap_or_default()
     }

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use crate::aibom::InstalledPackages;
 use crate::gateway::AuthorizedScript;
 
-use super::{
-    Executor, FindInstallation, Outcome, ProjectRun, Readiness, Run, RunLimits, TakeInventory,
-};
+use super::{Executor, Installation, Outcome, ProjectRun, Ran, Readiness, RunLimits};
 
-type Act = dyn Fn(AuthorizedScript, RunLimits, CancellationToken) -> Run<'static> + Send + Sync;
+type Act =
+    dyn Fn(AuthorizedScript, RunLimits, CancellationToken) -> BoxFuture<'static, Ran> + Send + Sync;
 
 /// The executor.
 pub(crate) struct FakeExecutor {
@@ -25,7 +25,7 @@ pub(crate) struct FakeExecutor {
 impl FakeExecutor {
     /// Creates an executor that answers a script with `act`.
     pub(crate) fn new(
-        act: impl Fn(AuthorizedScript, RunLimits, CancellationToken) -> Run<'static>
+        act: impl Fn(AuthorizedScript, RunLimits, CancellationToken) -> BoxFuture<'static, Ran>
         + Send
         + Sync
         + 'static,
@@ -45,27 +45,27 @@ impl Executor for FakeExecutor {
         script: AuthorizedScript,
         limits: RunLimits,
         cancel: CancellationToken,
-    ) -> Run<'_> {
+    ) -> BoxFuture<'_, Ran> {
         self.runs.fetch_add(1, Ordering::Relaxed);
         (self.act)(script, limits, cancel)
     }
 
-    fn readiness(&self) -> Readiness<'_> {
+    fn readiness(&self) -> BoxFuture<'_, Readiness> {
         if self.never_ready {
             return Box::pin(std::future::pending());
         }
         Box::pin(async { Ok(None) })
     }
 
-    fn run_project(&self, _project: ProjectRun, _cancel: CancellationToken) -> Run<'_> {
+    fn run_project(&self, _project: ProjectRun, _cancel: CancellationToken) -> BoxFuture<'_, Ran> {
         Box::pin(async { Ok(Outcome::never_started()) })
     }
 
-    fn installation(&self) -> FindInstallation<'_> {
+    fn installation(&self) -> BoxFuture<'_, Option<Installation>> {
         Box::pin(async { None })
     }
 
-    fn inventory(&self, _modules: Vec<String>) -> TakeInventory<'_> {
+    fn inventory(&self, _modules: Vec<String>) -> BoxFuture<'_, Option<InstalledPackages>> {
         let inventory =
             InstalledPackages { python: "3.11.2".to_owned(), packages: BTreeMap::new() };
         Box::pin(async { Some(inventory) })

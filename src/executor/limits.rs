@@ -20,8 +20,9 @@ pub(super) const DRAIN_TIMEOUT: Duration = Duration::from_millis(250);
 /// The longest time in which an interpreter answers the probe.
 pub(super) const PROBE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The longest time of the script that tries the sandbox out. It takes a tenth of a second.
-pub(super) const CANARY_TIMEOUT: Duration = Duration::from_secs(20);
+/// The longest time of a script of the server's own, such as the one that tries the sandbox out. It
+/// takes a tenth of a second.
+pub(super) const OWN_SCRIPT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The CPU time that each process of a run gets beyond the run's wall-clock time: it never ends a
 /// run, it ends what nobody watches any more.

@@ -5,10 +5,11 @@
 //! decides whether a script may run.
 //!
 //! There are two implementations. [`OneShotExecutor`]: `interpreter` (find Python once) →
-//! `containment` (what holds it here, or which `obstacle` is in the way) → `one_shot` (the server's side of a run) ⇄ `protocol` ⇄
-//! `supervisor` (a process of its own for each run, which starts Python, watches it and clears up
-//! after it). `warm`: the children of an interpreter that has loaded what scripts use, and the
-//! first one where that cannot be had.
+//! `containment` (what holds it here, or which `obstacle` is in the way; for tests of a `project` with
+//! more rights) → `one_shot` (the server's side of a run) ⇄ [`report`](crate::sandbox::report) ⇄
+//! [`supervisor`](crate::sandbox::supervisor) (a process of its own for each run, which starts Python,
+//! watches it and clears up after it). `warm`: the children of an interpreter that has loaded what
+//! scripts use, and the first one where there is none.
 
 #![cfg_attr(
     any(not(target_os = "linux"), qwed_portable),
@@ -53,8 +54,8 @@ pub(crate) use untrusted::{Untrusted, UntrustedFolder};
 pub(crate) use warm::WarmExecutor;
 
 use std::path::PathBuf;
-use std::pin::Pin;
 
+use futures_util::future::BoxFuture;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
@@ -74,30 +75,30 @@ pub(crate) trait Executor: Send + Sync + 'static {
         script: AuthorizedScript,
         limits: RunLimits,
         cancel: CancellationToken,
-    ) -> Run<'_>;
+    ) -> BoxFuture<'_, Ran>;
 
     /// Runs a project's own code within its limits until it ends or `cancel` is cancelled. The same
     /// is to be said of the future as of [`Executor::run`]'s.
-    fn run_project(&self, project: ProjectRun, cancel: CancellationToken) -> Run<'_>;
+    fn run_project(&self, project: ProjectRun, cancel: CancellationToken) -> BoxFuture<'_, Ran>;
 
     /// Whether scripts can be contained as the admin wants it; if not, why. Found out once, which
     /// takes as long as two short scripts; what is missing is looked for again at the next call.
-    fn readiness(&self) -> Readiness<'_>;
+    fn readiness(&self) -> BoxFuture<'_, Readiness>;
 
     /// Which interpreter scripts run in, and which packages bring these modules there. Takes as long
     /// as a short script; None where nothing can run.
-    fn inventory(&self, modules: Vec<String>) -> TakeInventory<'_>;
+    fn inventory(&self, modules: Vec<String>) -> BoxFuture<'_, Option<InstalledPackages>>;
 
     /// Which interpreter scripts and tests run in, and where its packages are: nothing is run but what
     /// finds it. None where there is none.
-    fn installation(&self) -> FindInstallation<'_>;
+    fn installation(&self) -> BoxFuture<'_, Option<Installation>>;
 
     /// Gets ready for calls, in the background.
     fn warm_up(&self) {}
 
     /// Ends what lives between runs, and comes back when it is gone. Runs are ended by their own
     /// cancellation.
-    fn shut_down(&self) -> ShutDown<'_> {
+    fn shut_down(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
 }
@@ -112,23 +113,11 @@ pub(crate) struct Installation {
     pub(crate) packages: Vec<PathBuf>,
 }
 
-/// An interpreter, being found.
-pub(crate) type FindInstallation<'a> =
-    Pin<Box<dyn Future<Output = Option<Installation>> + Send + 'a>>;
+/// The outcome of a run, or the reason why there was none.
+pub(crate) type Ran = Result<Outcome, RunError>;
 
-/// The end of what an executor keeps.
-pub(crate) type ShutDown<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
-
-/// An answer to whether scripts can be contained: how, or none if there is no interpreter.
-pub(crate) type Readiness<'a> =
-    Pin<Box<dyn Future<Output = Result<Option<Ready>, SandboxUnavailable>> + Send + 'a>>;
-
-/// A future list of installed packages.
-pub(crate) type TakeInventory<'a> =
-    Pin<Box<dyn Future<Output = Option<InstalledPackages>> + Send + 'a>>;
-
-/// A run that is going on.
-pub(crate) type Run<'a> = Pin<Box<dyn Future<Output = Result<Outcome, RunError>> + Send + 'a>>;
+/// How scripts are contained (`None` without an interpreter), or the reason why they cannot be.
+pub(crate) type Readiness = Result<Option<Ready>, SandboxUnavailable>;
 
 /// Code of a project on this machine, which tests it: it reads its folders, starts the interpreter
 /// again if it likes, and leaves files behind. Always alone in a new interpreter, and in tier 2 at

@@ -3,37 +3,37 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use futures_util::future::BoxFuture;
 use tokio::process::Child;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::config::{SandboxMode, Settings};
+use crate::aibom::InstalledPackages;
+use crate::config::Settings;
 use crate::gateway::AuthorizedScript;
 use crate::sandbox::{GroupOrder, LaunchError, Tier};
 
 use super::containment::{Contained, Containment, NotContained};
 use super::interpreter::{FindError, Interpreter};
-use super::limits::{END_PATIENCE, REMOVAL_PATIENCE};
+use super::limits::{END_PATIENCE, OWN_SCRIPT_TIMEOUT, REMOVAL_PATIENCE};
 use super::outcome::{Ending, Outcome, Start};
 use super::run_groups::{MemoryBound, RunGroups};
-use super::supervised::{Cause, End, Supervised, log_removal, outlast};
+use super::supervised::{Cause, End, Supervised, log_removal};
 use super::supervisors::{Listed, Supervisors};
 use super::untrusted::Untrusted;
-use super::{
-    Executor, FindInstallation, Installation, ProjectRun, Readiness, Run, RunError, RunLimits,
-    ShutDown, TakeInventory,
-};
+use super::{Executor, Installation, ProjectRun, Ran, Readiness, RunError, RunLimits};
 use crate::sandbox::report::Report;
 
 /// Runs each script in a new interpreter, under a supervisor of its own.
 #[derive(Debug)]
 pub(crate) struct OneShotExecutor {
-    containment: Containment,
-    untrusted: Untrusted,
-    supervisors: Supervisors,
-    groups: Arc<RunGroups>,
+    pub(super) containment: Containment,
+    /// The folder whose code runs in the sandbox only.
+    pub(super) untrusted: Untrusted,
+    pub(super) supervisors: Supervisors,
+    pub(super) groups: Arc<RunGroups>,
     /// Places for folders whose removal goes on behind the result of their run.
     removals: Arc<Semaphore>,
 }
@@ -65,54 +65,21 @@ impl OneShotExecutor {
     /// Returns the interpreter for scripts, whether or not they can be contained.
     pub(super) async fn interpreter(&self) -> Result<&Interpreter, FindError> {
         self.groups.find().await;
-        self.containment.interpreter().await
+        self.containment.finder.interpreter().await
     }
 
-    /// Returns the sandbox that the admin asks for.
-    pub(super) fn mode(&self) -> SandboxMode {
-        self.containment.mode()
-    }
-
-    /// Returns the folder whose code runs in the sandbox only.
-    pub(super) fn untrusted(&self) -> &Untrusted {
-        &self.untrusted
-    }
-
-    /// Returns the control groups of this executor's runs.
-    pub(super) fn groups(&self) -> &Arc<RunGroups> {
-        &self.groups
-    }
-
-    /// Returns the supervisors of this executor's runs.
-    pub(super) fn supervisors(&self) -> &Supervisors {
-        &self.supervisors
-    }
-
-    async fn run_once(
+    /// Returns the containment of a run; `None` if that is cancelled before.
+    async fn contained_for_run(
         &self,
-        script: &AuthorizedScript,
-        limits: RunLimits,
         cancel: &CancellationToken,
-    ) -> Result<Outcome, RunError> {
-        let contained = tokio::select! {
-            contained = self.contained() => contained?,
-            () = cancel.cancelled() => return Ok(Outcome::never_started()),
-        };
-        let source = without_byte_order_mark(script.source().as_str());
-        self.supervise(contained, source, limits, cancel).await
+    ) -> Result<Option<&Contained>, NotContained> {
+        cancel.run_until_cancelled(self.contained()).await.transpose()
     }
 
-    async fn run_project_once(
-        &self,
-        project: &ProjectRun,
-        cancel: &CancellationToken,
-    ) -> Result<Outcome, RunError> {
-        let contained = tokio::select! {
-            contained = self.contained() => contained?,
-            () = cancel.cancelled() => return Ok(Outcome::never_started()),
-        };
-        let contained = contained.for_project(project)?;
-        self.supervise(&contained, &project.source, project.limits, cancel).await
+    /// Runs a script of the server's own, for as long as those may take.
+    pub(super) async fn supervise_own(&self, contained: &Contained, script: &str) -> Ran {
+        let limits = RunLimits::of_script(OWN_SCRIPT_TIMEOUT);
+        self.supervise(contained, script, limits, &CancellationToken::new()).await
     }
 
     /// Supervises one run, from the start of its supervisor until its last process is dead.
@@ -164,12 +131,10 @@ impl OneShotExecutor {
             () = cancel.cancelled() => Cause::Cancelled,
         };
         let end = supervised.end(cause).await;
-        let Supervised { supervisor, listed, from_supervisor, report, stdout, stderr, .. } =
-            supervised;
         let report = match end {
             End::Reported(report) => report,
             End::SupervisorDied => {
-                drop(listed);
+                drop(supervised);
                 self.clear_up().await;
                 if let Some(group) = &group {
                     self.groups.remove_orphaned(group);
@@ -180,12 +145,11 @@ impl OneShotExecutor {
                 tracing::error!(
                     "the processes of a run were killed and do not end; no code runs until they have"
                 );
-                let unended = self.supervisors.note_unended();
-                let end = outlast(supervisor, listed, from_supervisor, report, unended);
-                tokio::spawn(end);
+                tokio::spawn(supervised.outlast(self.supervisors.note_unended()));
                 return Err(RunError::DoesNotEnd);
             }
         };
+        let Supervised { supervisor, listed, stdout, stderr, .. } = supervised;
         let duration = started.elapsed();
         let is_capped = stdout.is_capped() || stderr.is_capped();
         // Without a folder it has ended by now.
@@ -238,11 +202,17 @@ impl Executor for OneShotExecutor {
         script: AuthorizedScript,
         limits: RunLimits,
         cancel: CancellationToken,
-    ) -> Run<'_> {
-        Box::pin(async move { self.run_once(&script, limits, &cancel).await })
+    ) -> BoxFuture<'_, Ran> {
+        Box::pin(async move {
+            let Some(contained) = self.contained_for_run(&cancel).await? else {
+                return Ok(Outcome::never_started());
+            };
+            let source = without_byte_order_mark(script.source().as_str());
+            self.supervise(contained, source, limits, &cancel).await
+        })
     }
 
-    fn readiness(&self) -> Readiness<'_> {
+    fn readiness(&self) -> BoxFuture<'_, Readiness> {
         Box::pin(async {
             match self.contained().await {
                 Ok(contained) => Ok(Some(contained.ready())),
@@ -253,11 +223,17 @@ impl Executor for OneShotExecutor {
         })
     }
 
-    fn run_project(&self, project: ProjectRun, cancel: CancellationToken) -> Run<'_> {
-        Box::pin(async move { self.run_project_once(&project, &cancel).await })
+    fn run_project(&self, project: ProjectRun, cancel: CancellationToken) -> BoxFuture<'_, Ran> {
+        Box::pin(async move {
+            let Some(contained) = self.contained_for_run(&cancel).await? else {
+                return Ok(Outcome::never_started());
+            };
+            let contained = contained.for_project(&project)?;
+            self.supervise(&contained, &project.source, project.limits, &cancel).await
+        })
     }
 
-    fn installation(&self) -> FindInstallation<'_> {
+    fn installation(&self) -> BoxFuture<'_, Option<Installation>> {
         Box::pin(async move {
             let interpreter = self.interpreter().await.ok()?;
             Some(Installation {
@@ -268,11 +244,11 @@ impl Executor for OneShotExecutor {
         })
     }
 
-    fn inventory(&self, modules: Vec<String>) -> TakeInventory<'_> {
+    fn inventory(&self, modules: Vec<String>) -> BoxFuture<'_, Option<InstalledPackages>> {
         Box::pin(async move { self.take_inventory(&modules).await })
     }
 
-    fn shut_down(&self) -> ShutDown<'_> {
+    fn shut_down(&self) -> BoxFuture<'_, ()> {
         Box::pin(async { self.groups.close() })
     }
 }

@@ -6,14 +6,13 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::{Child, ChildStderr, ChildStdout};
 use tokio::time::timeout;
 
 use super::limits::{DRAIN_TIMEOUT, END_PATIENCE};
 use super::output::Capture;
-use super::supervisors::{Listed, Supervisors, Unended, supervisor_command};
+use super::supervisors::{Listed, Supervisors, Unended, pair, supervisor_command};
 use crate::sandbox::report::{LEFT_BEHIND, REPORT_BYTES_MAX, Report};
 
 /// The longest silence of a supervisor before it counts as stopped.
@@ -45,8 +44,8 @@ pub(super) struct Supervised {
     pub(super) supervisor: Child,
     pub(super) listed: Listed,
     to_supervisor: Option<OwnedWriteHalf>,
-    pub(super) from_supervisor: OwnedReadHalf,
-    pub(super) report: Vec<u8>,
+    from_supervisor: OwnedReadHalf,
+    report: Vec<u8>,
     pub(super) stdout: Capture<ChildStdout>,
     pub(super) stderr: Capture<ChildStderr>,
 }
@@ -56,10 +55,9 @@ impl Supervised {
         supervisors: &Supervisors,
         output_bytes_max: usize,
     ) -> std::io::Result<Self> {
-        let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
-        ours.set_nonblocking(true)?;
-        let (from_supervisor, to_supervisor) = UnixStream::from_std(ours)?.into_split();
-        let mut command = supervisor_command(theirs.into())?;
+        let (ours, theirs) = pair()?;
+        let (from_supervisor, to_supervisor) = ours.into_split();
+        let mut command = supervisor_command(theirs)?;
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let (mut supervisor, listed) = supervisors.start(&mut command)?;
         let piped = supervisor.stdout.take().zip(supervisor.stderr.take());
@@ -122,6 +120,20 @@ impl Supervised {
         });
         patience.await.is_ok()
     }
+
+    /// Waits for the end of a run that does not come in time.
+    pub(super) async fn outlast(mut self, unended: Unended) {
+        let reported = receive(&mut self.from_supervisor, &mut self.report);
+        // Somebody may have stopped it, now or later.
+        let pid = self.supervisor.id();
+        tokio::pin!(reported);
+        while timeout(END_PATIENCE, &mut reported).await.is_err() {
+            go_on(pid);
+        }
+        drop(unended);
+        tracing::warn!("the processes of a run have ended at last");
+        log_removal(&self.supervisor.wait().await);
+    }
 }
 
 /// Reads the report's line into `report`. Cancel-safe.
@@ -132,27 +144,6 @@ async fn receive(from_supervisor: &mut OwnedReadHalf, report: &mut Vec<u8>) {
             Ok(_) => {}
         }
     }
-}
-
-/// Waits for the end of a run that does not come in time.
-pub(super) async fn outlast(
-    mut supervisor: Child,
-    listed: Listed,
-    mut from_supervisor: OwnedReadHalf,
-    mut report: Vec<u8>,
-    unended: Unended,
-) {
-    let reported = receive(&mut from_supervisor, &mut report);
-    // Somebody may have stopped it, now or later.
-    let pid = supervisor.id();
-    tokio::pin!(reported);
-    while timeout(END_PATIENCE, &mut reported).await.is_err() {
-        go_on(pid);
-    }
-    drop(unended);
-    tracing::warn!("the processes of a run have ended at last");
-    log_removal(&supervisor.wait().await);
-    drop(listed);
 }
 
 /// Continues a supervisor that was stopped.

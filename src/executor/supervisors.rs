@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 
 use super::{RunError, orphans};
@@ -120,6 +121,13 @@ impl Drop for Listed {
             self.supervisors.lock().remove(&pid);
         }
     }
+}
+
+/// Makes a socket for this process, and one for another, which waits when it reads.
+pub(super) fn pair() -> std::io::Result<(UnixStream, OwnedFd)> {
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    Ok((UnixStream::from_std(ours)?, theirs.into()))
 }
 
 /// Makes the command of a supervisor that takes its order from `control`. Its run has the supervisor's

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -20,7 +20,7 @@ use tokio::io::{
     AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Interest,
 };
 use tokio::net::UnixStream;
-use tokio::process::{Child, Command};
+use tokio::process::Child;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -33,9 +33,8 @@ use super::super::containment::NotContained;
 use super::super::limits::END_PATIENCE;
 use super::super::one_shot::OneShotExecutor;
 use super::super::run_groups::RunGroups;
-use super::super::supervisors::{Listed, Supervisors, supervisor_command};
+use super::super::supervisors::{Listed, Supervisors, pair, supervisor_command};
 use super::super::untrusted::UntrustedFolder;
-use super::pool::modified_at;
 use crate::sandbox::MemoryWatch;
 use crate::sandbox::report::{REPORT_BYTES_MAX, Report};
 
@@ -100,7 +99,8 @@ pub(super) struct ForkServer {
     pub(super) plan: Plan,
     /// The source of the runs' control groups.
     pub(super) groups: Arc<RunGroups>,
-    package_folders: Vec<(PathBuf, Option<SystemTime>)>,
+    /// The folders that modules are loaded from, and when each was changed before that.
+    pub(super) package_folders: Vec<(PathBuf, Option<SystemTime>)>,
     /// The folder of which nothing was loaded.
     pub(super) untrusted: Option<UntrustedFolder>,
     /// The supervisor kills all of it when this closes.
@@ -134,7 +134,7 @@ impl ForkServer {
         if plan.tier != Tier::T3 {
             return Err(ForkServerError::NotAtThisTier);
         }
-        let untrusted = alone.untrusted().folder().map_err(ForkServerError::UntrustedUnknown)?;
+        let untrusted = alone.untrusted.folder().map_err(ForkServerError::UntrustedUnknown)?;
         let mut open = plan.readable.iter().chain(plan.links.iter().map(|(link, _)| link));
         if untrusted.as_ref().is_some_and(|untrusted| open.any(|path| untrusted.overlaps(path))) {
             return Err(ForkServerError::Untrusted);
@@ -158,13 +158,19 @@ impl ForkServer {
         };
         // Where memory cannot be watched, better no fork server than one whose runs all end at once.
         MemoryWatch::new(plan.limits.memory_bytes).map_err(ForkServerError::WatchMemory)?;
-        let (plan, groups) = (plan.clone(), Arc::clone(alone.groups()));
+        let (plan, groups) = (plan.clone(), Arc::clone(&alone.groups));
         let order = order.to_bytes(&input).map_err(ForkServerError::StartSupervisor)?;
-        let started = alone.start_fork_server().map_err(ForkServerError::StartSupervisor)?;
-        let Started { mut supervisor, listed, mut control, requests } = started;
+        let (mut control, theirs) = pair().map_err(ForkServerError::StartSupervisor)?;
+        let (requests, output) = pair().map_err(ForkServerError::StartSupervisor)?;
+        let (mut supervisor, listed) = supervisor_command(theirs)
+            .and_then(|mut command| {
+                command.stdout(Stdio::from(output)).stderr(Stdio::piped());
+                alone.supervisors.start(&mut command)
+            })
+            .map_err(ForkServerError::StartSupervisor)?;
         let log = supervisor.stderr.take();
         let pid = supervisor.id();
-        tasks.spawn(outlive(supervisor, listed, alone.supervisors().clone()));
+        tasks.spawn(outlive(supervisor, listed, alone.supervisors.clone()));
         // If this fails it has ended, and says below why.
         let _ = control.write_all(&order).await;
 
@@ -202,11 +208,6 @@ impl ForkServer {
         !self.running.is_over.is_cancelled()
     }
 
-    /// Returns the folders that modules are loaded from, and when each was changed before that.
-    pub(super) fn package_folders(&self) -> &[(PathBuf, Option<SystemTime>)] {
-        &self.package_folders
-    }
-
     /// Asks for a child with these descriptors. The receiver gets its exit code, once, or an error if
     /// the fork server dies before.
     pub(super) async fn fork(
@@ -231,30 +232,9 @@ impl ForkServer {
     }
 }
 
-/// A supervisor without an order yet.
-pub(in crate::executor) struct Started {
-    pub(in crate::executor) supervisor: Child,
-    pub(in crate::executor) listed: Listed,
-    pub(in crate::executor) control: UnixStream,
-    pub(in crate::executor) requests: UnixStream,
-}
-
-impl OneShotExecutor {
-    fn start_fork_server(&self) -> io::Result<Started> {
-        let (control, theirs) = pair()?;
-        let (requests, output) = pair()?;
-        let mut command: Command = supervisor_command(theirs)?;
-        command.stdout(Stdio::from(output)).stderr(Stdio::piped());
-        let (supervisor, listed) = self.supervisors().start(&mut command)?;
-        Ok(Started { supervisor, listed, control, requests })
-    }
-}
-
-/// Makes a socket for this process, and one for another, which waits when it reads.
-pub(super) fn pair() -> io::Result<(UnixStream, OwnedFd)> {
-    let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
-    ours.set_nonblocking(true)?;
-    Ok((UnixStream::from_std(ours)?, theirs.into()))
+/// Returns when a folder was last changed.
+pub(super) fn modified_at(folder: &Path) -> Option<SystemTime> {
+    folder.metadata().ok()?.modified().ok()
 }
 
 /// Keeps the supervisor on the list until it has ended. If it was killed, so is what it watched

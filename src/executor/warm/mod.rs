@@ -17,10 +17,12 @@ mod spare_group;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use futures_util::future::BoxFuture;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::aibom::InstalledPackages;
 use crate::config::Settings;
 use crate::gateway::AuthorizedScript;
 
@@ -30,8 +32,8 @@ use self::spare::NoOutcome;
 use super::limits::CPU_GRACE;
 use super::one_shot::without_byte_order_mark;
 use super::{
-    Executor, FindInstallation, OneShotExecutor, Outcome, ProjectRun, Readiness, Run, RunError,
-    RunLimits, ShutDown, TakeInventory, Untrusted,
+    Executor, Installation, OneShotExecutor, Outcome, ProjectRun, Ran, Readiness, RunError,
+    RunLimits, Untrusted,
 };
 
 /// The time without a fork server after one could not be started.
@@ -118,7 +120,7 @@ impl WarmExecutor {
             };
             // Until the result is there, no other child is made without need.
             if let Some((spare, _busy)) = spare {
-                let supervisors = self.inner.alone.supervisors();
+                let supervisors = &self.inner.alone.supervisors;
                 supervisors.require_ended()?;
                 let source = without_byte_order_mark(script.source().as_str());
                 match spare.run(source, limits, &cancel).await {
@@ -188,7 +190,7 @@ impl Inner {
         let pool = match server {
             Ok(server) => {
                 tracing::info!(duration = ?started.elapsed(), "interpreters are warm");
-                Some(Arc::new(Pool::new(server, self.alone.untrusted(), &self.tasks)))
+                Some(Arc::new(Pool::new(server, &self.alone.untrusted, &self.tasks)))
             }
             // The admin wants it so, and knows.
             Err(error @ (ForkServerError::NotAtThisTier | ForkServerError::Untrusted)) => {
@@ -237,23 +239,23 @@ impl Executor for WarmExecutor {
         script: AuthorizedScript,
         limits: RunLimits,
         cancel: CancellationToken,
-    ) -> Run<'_> {
+    ) -> BoxFuture<'_, Ran> {
         Box::pin(self.run_script(script, limits, cancel))
     }
 
-    fn readiness(&self) -> Readiness<'_> {
+    fn readiness(&self) -> BoxFuture<'_, Readiness> {
         self.inner.alone.readiness()
     }
 
-    fn run_project(&self, project: ProjectRun, cancel: CancellationToken) -> Run<'_> {
+    fn run_project(&self, project: ProjectRun, cancel: CancellationToken) -> BoxFuture<'_, Ran> {
         self.inner.alone.run_project(project, cancel)
     }
 
-    fn installation(&self) -> FindInstallation<'_> {
+    fn installation(&self) -> BoxFuture<'_, Option<Installation>> {
         self.inner.alone.installation()
     }
 
-    fn inventory(&self, modules: Vec<String>) -> TakeInventory<'_> {
+    fn inventory(&self, modules: Vec<String>) -> BoxFuture<'_, Option<InstalledPackages>> {
         self.inner.alone.inventory(modules)
     }
 
@@ -262,13 +264,13 @@ impl Executor for WarmExecutor {
         let _ = self.inner.pool();
     }
 
-    fn shut_down(&self) -> ShutDown<'_> {
+    fn shut_down(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
             self.inner.closing.cancel();
             *self.inner.state() = State::Closed;
             self.inner.tasks.close();
             self.inner.tasks.wait().await;
-            self.inner.alone.groups().close();
+            self.inner.alone.groups.close();
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Spare children, forked and confined ahead of the scripts that they will run.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::task::TaskTracker;
 
 use super::super::untrusted::{Untrusted, UntrustedFolder};
-use super::fork_server::ForkServer;
+use super::fork_server::{ForkServer, modified_at};
 use super::spare::Spare;
 
 /// The number of children that are made at the same time. Each of them waits, when it is made,
@@ -100,7 +100,7 @@ struct Packages {
 
 impl Pool {
     pub(super) fn new(server: ForkServer, untrusted: &Untrusted, tasks: &TaskTracker) -> Self {
-        let folders = server.package_folders().to_vec();
+        let folders = server.package_folders.clone();
         let untrusted = (server.untrusted.clone(), untrusted.clone());
         let looked = Instant::now();
         let packages = Packages { folders, untrusted, looked, have_changed: false };
@@ -166,11 +166,6 @@ impl Pool {
         let last_used = *self.last_used.lock().unwrap_or_else(PoisonError::into_inner);
         idle.saturating_sub(last_used.elapsed())
     }
-}
-
-/// Returns when a folder was last changed.
-pub(super) fn modified_at(folder: &Path) -> Option<SystemTime> {
-    folder.metadata().ok()?.modified().ok()
 }
 
 /// Makes one spare after the other, as long as somebody takes them.

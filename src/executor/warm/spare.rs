@@ -23,7 +23,8 @@ use super::super::limits::{DRAIN_TIMEOUT, END_PATIENCE, OUTPUT_BYTES_MAX, RunLim
 use super::super::outcome::{Ending, Outcome, Start};
 use super::super::output::Capture;
 use super::super::run_groups::MemoryBound;
-use super::fork_server::{ForkServer, pair};
+use super::super::supervisors::pair;
+use super::fork_server::ForkServer;
 use super::spare_group::SpareGroup;
 use crate::sandbox::{Look, MemoryWatch, WATCH_INTERVAL};
 
