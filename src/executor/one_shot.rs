@@ -134,7 +134,7 @@ impl OneShotExecutor {
         let report = match end {
             End::Reported(report) => report,
             End::SupervisorDied => {
-                drop(supervised);
+                drop(supervised.listed);
                 self.clear_up().await;
                 if let Some(group) = &group {
                     self.groups.remove_orphaned(group);

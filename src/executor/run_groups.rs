@@ -86,7 +86,7 @@ impl RunGroups {
             return Err(reason.clone());
         }
         match self.found.get() {
-            Some(Ok(groups)) => describe(groups),
+            Some(Ok(groups)) => groups.memory_bound(),
             Some(Err(reason)) => Err(reason.clone()),
             None => Err("the search for them stopped unexpectedly".to_owned()),
         }
@@ -160,19 +160,12 @@ impl RunGroups {
     }
 }
 
-fn describe(groups: &ControlGroups) -> Result<String, String> {
-    if groups.controls().memory {
-        return Ok(groups.controls().to_string());
-    }
-    Err(format!("those below {} bound no memory", groups.path().display()))
-}
-
 /// Returns the order for the group of a run. A group takes milliseconds to enter, so it has to be
 /// worth that: it bounds memory, or nothing else ends the run at once.
 fn order(groups: &ControlGroups, plan: &Plan) -> Option<GroupOrder> {
     let ends_at_once =
         plan.tier == Tier::T3 || plan.is_one_process() || plan.landlock_abi >= SIGNAL_SCOPE_ABI;
-    if plan.tier > Tier::Off && groups.controls().memory {
+    if plan.tier > Tier::Off && groups.memory_bound().is_ok() {
         Some(groups.order(&limits(plan)))
     } else if ends_at_once {
         None

@@ -26,6 +26,18 @@ impl From<nix::Error> for OsError {
     }
 }
 
+/// The naming of the step of a launch that failed.
+pub(super) trait OrFail<T> {
+    /// Makes an error of the system one of the launch.
+    fn or_fail(self, step: fn(OsError) -> LaunchError) -> Result<T, LaunchError>;
+}
+
+impl<T, E: Into<OsError>> OrFail<T> for Result<T, E> {
+    fn or_fail(self, step: fn(OsError) -> LaunchError) -> Result<T, LaunchError> {
+        self.map_err(|error| step(error.into()))
+    }
+}
+
 impl OsError {
     /// Returns whether the kernel refuses the call: it lacks the feature, or a policy or a limit of
     /// the machine forbids it.

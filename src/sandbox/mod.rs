@@ -33,6 +33,8 @@ pub(crate) mod supervisor;
 mod tier;
 
 pub(crate) use error::{LaunchError, Layer};
+#[cfg(all(target_os = "linux", not(qwed_portable)))]
+pub(crate) use launcher::supported_abi;
 pub(crate) use links::{leads_through, places_on_the_way};
 pub(crate) use linux::*;
 pub(crate) use order::{GroupLimits, GroupOrder, Order, Role};
@@ -53,7 +55,14 @@ pub fn process_of_a_run() -> Option<ExitCode> {
             supervisor::sweep(Path::new(&arguments.next()?));
             Some(ExitCode::SUCCESS)
         }
-        other => linux::process_of_a_run(other, arguments),
+        #[cfg(all(target_os = "linux", not(qwed_portable)))]
+        launcher::LAUNCHER_ARGUMENT => {
+            let proc = arguments.next().unwrap_or_else(|| "/proc".into());
+            Some(launcher::become_python(Path::new(&proc)))
+        }
+        #[cfg(all(target_os = "linux", not(qwed_portable)))]
+        init::INIT_ARGUMENT => Some(init::reap_orphans()),
+        _ => None,
     }
 }
 

@@ -1,10 +1,7 @@
 //! The stand-in for `linux` on systems without a kernel sandbox that the server knows.
 
 use std::convert::Infallible;
-use std::ffi::OsString;
 use std::io;
-use std::path::Path;
-use std::process::ExitCode;
 
 use super::{GroupLimits, GroupOrder};
 
@@ -16,29 +13,9 @@ pub(crate) fn supported_abi() -> u8 {
     0
 }
 
-/// Returns `None`: there is neither an init nor a launcher.
-pub(super) fn process_of_a_run(
-    _process: &str,
-    _arguments: impl Iterator<Item = OsString>,
-) -> Option<ExitCode> {
-    None
-}
-
 /// The control groups of a server, of which there are none.
 #[derive(Debug)]
 pub(crate) struct ControlGroups(Infallible);
-
-/// The controls of no group.
-#[derive(Debug)]
-pub(crate) struct Controls {
-    pub(crate) memory: bool,
-}
-
-impl std::fmt::Display for Controls {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("none")
-    }
-}
 
 impl ControlGroups {
     pub(crate) fn find() -> io::Result<Self> {
@@ -49,11 +26,7 @@ impl ControlGroups {
         match self.0 {}
     }
 
-    pub(crate) fn controls(&self) -> Controls {
-        match self.0 {}
-    }
-
-    pub(crate) fn path(&self) -> &Path {
+    pub(crate) fn memory_bound(&self) -> Result<String, String> {
         match self.0 {}
     }
 

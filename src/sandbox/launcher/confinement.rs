@@ -40,8 +40,7 @@ impl Confinement {
     /// Works out the steps for the children of this process, which is the launcher of `order`.
     pub(super) fn new(order: &Order, proc: RawFd) -> Result<Self, LaunchError> {
         let plan = &order.plan;
-        let filters = syscalls::compile(Filtered::new(plan, Becomes::Nothing))
-            .map_err(|error| LaunchError::FilterCalls(error.to_string()))?;
+        let filters = syscalls::compile(Filtered::new(plan, Becomes::Nothing))?;
         let limits = resources::rows(&plan.limits, plan.tier, order.cpu_seconds);
         let own_folders = file_tree::own_folders(plan);
         Ok(Self {

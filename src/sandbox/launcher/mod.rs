@@ -27,7 +27,7 @@ use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, chdir, dup2_stdin, execve, execveat, getppid, setsid};
 
-use super::error::OsError;
+use super::error::OrFail as _;
 use super::linux::identity::{self, OwnProcess, RunUser};
 use super::linux::syscalls::{self, Becomes, Filtered, PROGRAM_FD};
 use super::linux::{READY, capabilities, signal_scope};
@@ -63,14 +63,13 @@ fn carry_out(mut supervisor: &UnixStream, proc: &Path) -> Result<Never, LaunchEr
     // A group of its own: what the script sends to "its group" does not reach the supervisor. And a
     // session of its own, because many kernels are fair between sessions (`sched(7)`, autogroup):
     // there the supervisor gets its turn however many processes the run has in one.
-    setsid().map_err(|error| LaunchError::StartLauncher(error.into()))?;
+    setsid().or_fail(LaunchError::StartLauncher)?;
     let parent = getppid();
     // At tier 3 the machine's /proc is gone when the order comes.
     let user = RunUser::of_server();
     let own_process = OwnProcess::open(proc)?;
-    let started = |error: io::Error| LaunchError::StartLauncher(error.into());
-    supervisor.write_all(&READY).map_err(started)?;
-    let (order, input) = Order::receive(supervisor).map_err(started)?;
+    supervisor.write_all(&READY).or_fail(LaunchError::StartLauncher)?;
+    let (order, input) = Order::receive(supervisor).or_fail(LaunchError::StartLauncher)?;
     prefer_for_oom_killer(&own_process);
     match order.role {
         Role::Script if order.plan.tier == Tier::Off => become_unconfined(&order, &input, parent),
@@ -88,17 +87,17 @@ fn prefer_for_oom_killer(own_process: &OwnProcess) {
 /// Ends this process, and Python that it becomes, when the supervisor ends, by whatever death. To be
 /// called when the user does not change any more, which undoes it (`PR_SET_PDEATHSIG(2const)`).
 fn end_with_supervisor(supervisor: Pid) -> Result<(), LaunchError> {
-    let failed = |error: Errno| LaunchError::PrepareProcess(error.into());
-    prctl::set_pdeathsig(Signal::SIGKILL).map_err(failed)?;
+    prctl::set_pdeathsig(Signal::SIGKILL).or_fail(LaunchError::PrepareProcess)?;
     // It may have ended before.
-    if getppid() == supervisor { Ok(()) } else { Err(failed(Errno::ESRCH)) }
+    let is_there = if getppid() == supervisor { Ok(()) } else { Err(Errno::ESRCH) };
+    is_there.or_fail(LaunchError::PrepareProcess)
 }
 
 /// Becomes Python with the rights of the server's user, because the admin wants it so.
 fn become_unconfined(order: &Order, input: &[u8], supervisor: Pid) -> Result<Never, LaunchError> {
     let plan = &order.plan;
-    dup2_stdin(input_file(input)?).map_err(|error| LaunchError::StoreScript(error.into()))?;
-    chdir(&order.scratch).map_err(|error| LaunchError::EnterScratch(error.into()))?;
+    dup2_stdin(input_file(input)?).or_fail(LaunchError::StoreScript)?;
+    chdir(&order.scratch).or_fail(LaunchError::EnterScratch)?;
     end_with_supervisor(supervisor)?;
     if plan.landlock_abi >= SIGNAL_SCOPE_ABI {
         signal_scope::restrict()?;
@@ -107,7 +106,7 @@ fn become_unconfined(order: &Order, input: &[u8], supervisor: Pid) -> Result<Nev
     let arguments = arguments(plan)?;
     let environment = environment(order, &["TMPDIR"], &order.scratch)?;
     let program = program.first().map_or(c"", CString::as_c_str);
-    execve(program, &arguments, &environment).map_err(|error| LaunchError::Execute(error.into()))
+    execve(program, &arguments, &environment).or_fail(LaunchError::Execute)
 }
 
 /// Becomes Python that runs one script: all layers are in force when it starts.
@@ -121,7 +120,7 @@ fn become_script(
     let plan = &order.plan;
     let scratch = if plan.tier == Tier::T3 { &plan.scratch } else { &order.scratch };
 
-    dup2_stdin(input_file(input)?).map_err(|error| LaunchError::StoreScript(error.into()))?;
+    dup2_stdin(input_file(input)?).or_fail(LaunchError::StoreScript)?;
     let program = open_program(&plan.program_file)?;
     if user == RunUser::Nobody {
         // While it may: another user has no right to.
@@ -136,23 +135,22 @@ fn become_script(
         end_with_supervisor(supervisor)?;
     }
     // Every page of the run takes a fault, by which its memory is watched.
-    prctl::set_thp_disable(true).map_err(|error| LaunchError::LimitResources(error.into()))?;
+    prctl::set_thp_disable(true).or_fail(LaunchError::LimitResources)?;
     check_program(plan)?;
-    chdir(scratch).map_err(|error| LaunchError::EnterScratch(error.into()))?;
+    chdir(scratch).or_fail(LaunchError::EnterScratch)?;
     let arguments = arguments(plan)?;
     let environment = environment(order, &["HOME", "TMPDIR"], scratch)?;
     let becomes = match plan.programs {
         Programs::None => Becomes::Program,
         Programs::Executable => Becomes::Executable,
     };
-    let filters = syscalls::compile(Filtered::new(plan, becomes))
-        .map_err(|error| LaunchError::FilterCalls(error.to_string()))?;
+    let filters = syscalls::compile(Filtered::new(plan, becomes))?;
 
     resources::limit(&plan.limits, plan.tier, order.cpu_seconds)?;
     capabilities::drop_all()?;
     // Landlock before seccomp: the filter refuses the calls that set it up.
     file_access::restrict(plan, scratch)?;
-    filters.install().map_err(|error| LaunchError::FilterCalls(error.to_string()))?;
+    filters.install()?;
     execute(&program, filters.program_path(), &arguments, &environment)
 }
 
@@ -175,13 +173,14 @@ fn become_fork_server(
     own_process.enter_user_namespace()?;
     // Process numbers too: from such that belong to its user namespace, others can be made.
     unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID)
-        .map_err(|error| LaunchError::CreateNamespaces(error.into()))?;
+        .or_fail(LaunchError::CreateNamespaces)?;
     check_program(plan)?;
-    chdir(&plan.scratch).map_err(|error| LaunchError::EnterScratch(error.into()))?;
+    chdir(&plan.scratch).or_fail(LaunchError::EnterScratch)?;
     let confinement = Confinement::new(order, own_process.leave_open()?)?;
     serde_json::to_writer(&mut input, &confinement)
-        .map_err(|error| LaunchError::StoreScript(io::Error::from(error).into()))?;
-    dup2_stdin(input_file(&input)?).map_err(|error| LaunchError::StoreScript(error.into()))?;
+        .map_err(io::Error::from)
+        .or_fail(LaunchError::StoreScript)?;
+    dup2_stdin(input_file(&input)?).or_fail(LaunchError::StoreScript)?;
     capabilities::keep_only_namespaces()?;
     execute(
         &program,
@@ -194,8 +193,7 @@ fn become_fork_server(
 /// Checks that the program is there: Python looks for its library from here. Better said now than
 /// by Python in its own words.
 fn check_program(plan: &Plan) -> Result<(), LaunchError> {
-    fs::metadata(&plan.program).map_err(|error| LaunchError::OpenProgram(error.into()))?;
-    Ok(())
+    fs::metadata(&plan.program).map(drop).or_fail(LaunchError::OpenProgram)
 }
 
 fn execute(
@@ -205,7 +203,7 @@ fn execute(
     environment: &[CString],
 ) -> Result<Never, LaunchError> {
     execveat(program, path, arguments, environment, AtFlags::AT_EMPTY_PATH)
-        .map_err(|error| LaunchError::Execute(error.into()))
+        .or_fail(LaunchError::Execute)
 }
 
 /// A file without a name that holds what Python reads, at its start.
@@ -216,18 +214,15 @@ fn input_file(content: &[u8]) -> Result<OwnedFd, LaunchError> {
         file.rewind()?;
         Ok(file.into())
     };
-    stored().map_err(|error| LaunchError::StoreScript(error.into()))
+    stored().or_fail(LaunchError::StoreScript)
 }
 
 /// Opens the interpreter under the one number from which the filter lets a program be executed.
 /// While this process still has all rights: where the server is root, its folder may be private.
 fn open_program(path: &Path) -> Result<OwnedFd, LaunchError> {
-    let failed = |error: OsError| LaunchError::OpenProgram(error);
     let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
-    let file = open(path, flags, Mode::empty()).map_err(|error| failed(error.into()))?;
-    let file = rustix::io::fcntl_dupfd_cloexec(&file, PROGRAM_FD)
-        .map_err(|error| LaunchError::ReserveDescriptor(io::Error::from(error).into()))?;
-    Ok(file)
+    let file = open(path, flags, Mode::empty()).or_fail(LaunchError::OpenProgram)?;
+    rustix::io::fcntl_dupfd_cloexec(&file, PROGRAM_FD).or_fail(LaunchError::ReserveDescriptor)
 }
 
 fn arguments(plan: &Plan) -> Result<Vec<CString>, LaunchError> {

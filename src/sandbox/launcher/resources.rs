@@ -1,20 +1,19 @@
 //! Limits of each process and of the user's processes (`setrlimit(2)`).
 
-use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::sysinfo::sysinfo;
 
+use super::super::error::OrFail as _;
 use super::super::{LaunchError, Limits, Tier};
 
 /// Limits this process and everything it becomes. Soft and hard are the same: nothing can be
 /// raised again without a capability.
 pub(super) fn limit(limits: &Limits, tier: Tier, cpu_seconds: u64) -> Result<(), LaunchError> {
-    let failed = |error: Errno| LaunchError::LimitResources(error.into());
     for (resource, value) in rows(limits, tier, cpu_seconds) {
-        let (_, hard) = getrlimit(resource).map_err(failed)?;
+        let (_, hard) = getrlimit(resource).or_fail(LaunchError::LimitResources)?;
         // What the server itself may have less of, nobody below it gets more of.
         let value = value.min(hard);
-        setrlimit(resource, value, value).map_err(failed)?;
+        setrlimit(resource, value, value).or_fail(LaunchError::LimitResources)?;
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::Mode;
 use nix::unistd::{Gid, Uid, getegid, geteuid, setgroups, setresgid, setresuid, write};
 
-use super::{LaunchError, NOBODY};
+use super::{LaunchError, NOBODY, OrFail as _};
 
 /// The user of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub(in crate::sandbox) struct OwnProcess(OwnedFd);
 impl OwnProcess {
     pub(in crate::sandbox) fn open(proc: &Path) -> Result<Self, LaunchError> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let folder = open(proc, flags, Mode::empty()).map_err(map_failed)?;
+        let folder = open(proc, flags, Mode::empty()).or_fail(LaunchError::MapIdentity)?;
         Ok(Self(folder))
     }
 
@@ -70,14 +70,14 @@ impl OwnProcess {
     /// Puts this process into a user namespace in which its user is the only one.
     pub(in crate::sandbox) fn enter_user_namespace(&self) -> Result<(), LaunchError> {
         let (uid, gid) = (geteuid(), getegid());
-        unshare(CloneFlags::CLONE_NEWUSER).map_err(map_failed)?;
+        unshare(CloneFlags::CLONE_NEWUSER).or_fail(LaunchError::MapIdentity)?;
         self.map_to_itself(uid, gid)
     }
 
     /// Leaves the folder open for the program that this process becomes; its number.
     pub(in crate::sandbox) fn leave_open(self) -> Result<RawFd, LaunchError> {
         let flags = FcntlArg::F_SETFD(FdFlag::empty());
-        fcntl(&self.0, flags).map_err(map_failed)?;
+        fcntl(&self.0, flags).or_fail(LaunchError::MapIdentity)?;
         Ok(self.0.into_raw_fd())
     }
 
@@ -87,27 +87,22 @@ impl OwnProcess {
         let flags = OFlag::O_WRONLY | OFlag::O_CLOEXEC;
         let file = openat(self.0.as_fd(), path.as_str(), flags, Mode::empty());
         let written = file.and_then(|file| write(File::from(file), content.as_bytes()));
-        written.map_err(map_failed)?;
+        written.or_fail(LaunchError::MapIdentity)?;
         Ok(())
     }
 }
 
 /// Makes this process nobody's, for good.
 pub(in crate::sandbox) fn become_nobody() -> Result<(), LaunchError> {
-    let failed = |error: Errno| LaunchError::DropIdentity(error.into());
     let (uid, gid) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
-    setgroups(&[]).map_err(failed)?;
-    setresgid(gid, gid, gid).map_err(failed)?;
-    setresuid(uid, uid, uid).map_err(failed)?;
+    setgroups(&[]).or_fail(LaunchError::DropIdentity)?;
+    setresgid(gid, gid, gid).or_fail(LaunchError::DropIdentity)?;
+    setresuid(uid, uid, uid).or_fail(LaunchError::DropIdentity)?;
     if geteuid() != uid || getegid() != gid || setresuid(Uid::from_raw(0), uid, uid).is_ok() {
-        return Err(failed(Errno::EPERM));
+        return Err(LaunchError::DropIdentity(Errno::EPERM.into()));
     }
     // A process that changed its user is not dumpable, and its /proc files are root's.
-    nix::sys::prctl::set_dumpable(true).map_err(failed)
-}
-
-fn map_failed(error: Errno) -> LaunchError {
-    LaunchError::MapIdentity(error.into())
+    nix::sys::prctl::set_dumpable(true).or_fail(LaunchError::DropIdentity)
 }
 
 #[cfg(test)]

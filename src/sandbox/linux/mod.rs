@@ -13,12 +13,11 @@ pub(crate) use memory::{Look, MemoryWatch, WATCH_INTERVAL};
 pub(crate) use signal_scope::SignalScope;
 
 use std::ffi::OsString;
-use std::path::Path;
-use std::process::ExitCode;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::PathBuf;
 
-use super::error::OsError;
-pub(crate) use super::launcher::supported_abi;
-use super::{LaunchError, NOBODY, Plan, Tier, init, launcher};
+use super::error::{OrFail, OsError};
+use super::{LaunchError, NOBODY, Plan, Tier};
 
 /// Tells that this system has a kernel sandbox that the server knows.
 pub(crate) const IS_SUPPORTED: bool = true;
@@ -33,17 +32,22 @@ pub(super) const SHARED_MEMORY: &str = "/dev/shm";
 /// Written by an init and a launcher to the supervisor when they are ready.
 pub(super) const READY: [u8; 1] = *b"\n";
 
-/// Does the work of init or of the launcher, if `process` names one of them.
-pub(super) fn process_of_a_run(
-    process: &str,
-    mut arguments: impl Iterator<Item = OsString>,
-) -> Option<ExitCode> {
-    match process {
-        launcher::LAUNCHER_ARGUMENT => {
-            let proc = arguments.next().unwrap_or_else(|| "/proc".into());
-            Some(launcher::become_python(Path::new(&proc)))
-        }
-        init::INIT_ARGUMENT => Some(init::reap_orphans()),
-        _ => None,
+/// Unescapes a path as the kernel writes it, with spaces and the like as three octal digits.
+pub(super) fn unescape(field: &[u8]) -> PathBuf {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let [first, behind @ ..] = rest {
+        let digits = behind.get(..3).filter(|_| *first == b'\\');
+        let code =
+            digits.and_then(|digits| u8::from_str_radix(str::from_utf8(digits).ok()?, 8).ok());
+        bytes.push(code.unwrap_or(*first));
+        rest = if code.is_some() { behind.get(3..).unwrap_or_default() } else { behind };
+    }
+    PathBuf::from(OsString::from_vec(bytes))
+}
+
+impl From<rustix::io::Errno> for OsError {
+    fn from(error: rustix::io::Errno) -> Self {
+        std::io::Error::from(error).into()
     }
 }

@@ -218,11 +218,12 @@ fn children_by_stat() -> Vec<Pid> {
     let own = Pid::this();
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
     let numbers = processes.flatten().filter_map(|entry| number(entry.file_name().to_str()?));
-    let parent = |process: &Pid| {
-        let stat = fs::read(format!("/proc/{process}/stat")).ok()?;
-        parse_stat(&String::from_utf8_lossy(&stat)).map(|stat| stat.parent)
-    };
-    numbers.filter(|process| parent(process) == Some(own)).collect()
+    numbers.filter(|process| stat(*process).is_some_and(|stat| stat.parent == own)).collect()
+}
+
+/// Returns the state of a process, where no table is open.
+pub(super) fn stat(pid: Pid) -> Option<Stat> {
+    parse_stat(&String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/stat")).ok()?))
 }
 
 fn number(text: &str) -> Option<Pid> {

@@ -4,9 +4,7 @@
 //! entered when it is complete (`pivot_root(2)`). What is not listed is then not forbidden but
 //! absent.
 
-use std::ffi::OsString;
 use std::fs::{self, File};
-use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
@@ -15,8 +13,8 @@ use nix::sys::stat::{Mode, umask};
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::{chdir, pivot_root};
 
-use crate::sandbox::error::OsError;
-use crate::sandbox::linux::{DEVICES, SHARED_MEMORY};
+use crate::sandbox::error::{OrFail as _, OsError};
+use crate::sandbox::linux::{DEVICES, SHARED_MEMORY, unescape};
 use crate::sandbox::{ArtifactFolder, LaunchError, Plan};
 
 /// The folder in which the tree is laid out: one that every Linux has, and that no plan lists.
@@ -101,11 +99,10 @@ impl FileTree {
     /// tree go.
     pub(super) fn enter(self) -> Result<(), LaunchError> {
         let Self(()) = self;
-        let failed = |error: nix::Error| LaunchError::EnterRoot(error.into());
-        pivot_root(STAGE, &staged(OLD_ROOT)).map_err(failed)?;
-        chdir("/").map_err(failed)?;
-        umount2(OLD_ROOT, MntFlags::MNT_DETACH).map_err(failed)?;
-        fs::remove_dir(OLD_ROOT).map_err(|error| LaunchError::EnterRoot(error.into()))?;
+        pivot_root(STAGE, &staged(OLD_ROOT)).or_fail(LaunchError::EnterRoot)?;
+        chdir("/").or_fail(LaunchError::EnterRoot)?;
+        umount2(OLD_ROOT, MntFlags::MNT_DETACH).or_fail(LaunchError::EnterRoot)?;
+        fs::remove_dir(OLD_ROOT).or_fail(LaunchError::EnterRoot)?;
         let read_only = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY | INERT;
         mount_none("/", read_only).map_err(LaunchError::EnterRoot)
     }
@@ -153,26 +150,12 @@ fn mount_points_below(readable: &[PathBuf]) -> Result<Vec<PathBuf>, LaunchError>
         .split(|byte| *byte == b'\n')
         // proc_pid_mountinfo(5): the fifth field is the mount point, with octal escapes.
         .filter_map(|line| line.split(|byte| *byte == b' ').nth(4))
-        .map(unescaped)
+        .map(unescape)
         .filter(|point| staged.iter().any(|path| point.starts_with(path)))
         .collect();
     points.sort();
     points.dedup();
     Ok(points)
-}
-
-/// Unescapes a path of `mountinfo`, in which blanks and backslashes are written as octal numbers.
-fn unescaped(field: &[u8]) -> PathBuf {
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let [first, others @ ..] = rest {
-        let digits = others.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
-        let code = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        let code = code.filter(|_| *first == b'\\');
-        bytes.push(code.unwrap_or(*first));
-        rest = if code.is_some() { others.get(3..).unwrap_or_default() } else { others };
-    }
-    PathBuf::from(OsString::from_vec(bytes))
 }
 
 /// Makes the mount at this place of the tree that is laid out read-only.
@@ -225,7 +208,7 @@ mod tests {
             (b"/bad\xff", b"/bad\xff"),
             (b"/end\\01", b"/end\\01"),
         ] {
-            assert_eq!(unescaped(field).as_os_str().as_bytes(), path);
+            assert_eq!(unescape(field).as_os_str().as_bytes(), path);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The supervisor's part of a launch: namespaces, file tree, and the two processes of our own.
 
-use std::io::{self, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -15,7 +15,7 @@ use nix::unistd::{Gid, Pid, Uid, chdir, chown, fchdir, getegid, geteuid, sethost
 use rustix::mount::{OpenTreeFlags, open_tree};
 
 use super::file_tree::FileTree;
-use crate::sandbox::error::OsError;
+use crate::sandbox::error::{OrFail as _, OsError};
 use crate::sandbox::init::INIT_ARGUMENT;
 use crate::sandbox::launcher::LAUNCHER_ARGUMENT;
 use crate::sandbox::linux::identity::{OwnProcess, RunUser};
@@ -61,10 +61,10 @@ pub(crate) struct Init {
 /// network, host name and shared memory; at the others its signals stay within the run, where the
 /// kernel can do that.
 pub(crate) fn launch(order: &Order, input: &[u8]) -> Result<Launched, LaunchError> {
-    let message =
-        order.to_bytes(&[input]).map_err(|error| LaunchError::StoreScript(OsError::from(error)))?;
+    let message = order.to_bytes(&[input]).or_fail(LaunchError::StoreScript)?;
     // Before the machine's tree is left; it is ended last if anything fails.
-    let group = order.group.as_ref().map(ControlGroup::create).transpose().map_err(not_joined)?;
+    let group = order.group.as_ref().map(ControlGroup::create).transpose();
+    let group = group.or_fail(LaunchError::JoinControlGroup)?;
     let user = RunUser::of_server();
     if order.plan.tier < Tier::T3 {
         if order.plan.tier > Tier::Off && user == RunUser::Nobody {
@@ -92,7 +92,7 @@ pub(crate) fn launch(order: &Order, input: &[u8]) -> Result<Launched, LaunchErro
     // Where the launcher finds /proc.
     enter_copy_of_proc()?;
     let launcher = start_launcher(".")?;
-    chdir("/").map_err(|error| LaunchError::IsolateMounts(error.into()))?;
+    chdir("/").or_fail(LaunchError::IsolateMounts)?;
     let tree = FileTree::lay_out(&order.plan, (user == RunUser::Nobody).then_some(NOBODY))?;
     // Not before they have everything that they need of the machine's tree.
     init.wait_ready(LaunchError::StartInit)?;
@@ -105,13 +105,9 @@ pub(crate) fn launch(order: &Order, input: &[u8]) -> Result<Launched, LaunchErro
     Ok(Launched { python, init: Some(init), scope: None, group })
 }
 
-fn not_joined(error: io::Error) -> LaunchError {
-    LaunchError::JoinControlGroup(error.into())
-}
-
 fn give_to_nobody(folder: &Path) -> Result<(), LaunchError> {
     chown(folder, Some(Uid::from_raw(NOBODY)), Some(Gid::from_raw(NOBODY)))
-        .map_err(|error| LaunchError::CreateScratch(error.into()))
+        .or_fail(LaunchError::CreateScratch)
 }
 
 /// Puts this process into namespaces of its own; what it starts will have process numbers of
@@ -129,12 +125,12 @@ fn create_namespaces(user: RunUser) -> Result<(), LaunchError> {
         namespaces |= CloneFlags::CLONE_NEWUSER;
     }
     let own_process = OwnProcess::open(Path::new("/proc"))?;
-    unshare(namespaces).map_err(|error| LaunchError::CreateNamespaces(error.into()))?;
+    unshare(namespaces).or_fail(LaunchError::CreateNamespaces)?;
     if user == RunUser::Server {
         own_process.map_to_itself(uid, gid)?;
         capabilities::empty_bounding_set()?;
     }
-    sethostname(HOST_NAME).map_err(|error| LaunchError::NameHost(error.into()))
+    sethostname(HOST_NAME).or_fail(LaunchError::NameHost)
 }
 
 fn own_program(argument: &str) -> Command {
@@ -147,14 +143,11 @@ fn own_program(argument: &str) -> Command {
 /// hangs in no tree. A descriptor of the machine's own one would be a way out: `..` of it is the
 /// machine's root, also after `pivot_root(2)`, as long as anything holds that.
 fn enter_copy_of_proc() -> Result<(), LaunchError> {
-    let failed = |error: rustix::io::Errno| {
-        LaunchError::IsolateMounts(OsError::from(io::Error::from(error)))
-    };
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_RECURSIVE;
-    let copy = open_tree(rustix::fs::CWD, "/proc", flags).map_err(failed)?;
-    fchdir(copy).map_err(|error| LaunchError::IsolateMounts(error.into()))
+    let copy = open_tree(rustix::fs::CWD, "/proc", flags).or_fail(LaunchError::IsolateMounts)?;
+    fchdir(copy).or_fail(LaunchError::IsolateMounts)
 }
 
 /// Starts a launcher, which finds `/proc` at `proc`.
@@ -175,23 +168,24 @@ struct Starting {
 
 impl Starting {
     fn new(command: &mut Command, failed: fn(OsError) -> LaunchError) -> Result<Self, LaunchError> {
-        let failed = |error: io::Error| failed(error.into());
-        let (socket, theirs) = UnixStream::pair().map_err(failed)?;
+        let (socket, theirs) = UnixStream::pair().or_fail(failed)?;
         // A process that was stopped must not hold up the end of the run.
-        socket.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(failed)?;
-        socket.set_write_timeout(Some(ANSWER_TIMEOUT)).map_err(failed)?;
-        let process = command.stdin(OwnedFd::from(theirs)).spawn().map_err(failed)?;
+        socket.set_read_timeout(Some(ANSWER_TIMEOUT)).or_fail(failed)?;
+        socket.set_write_timeout(Some(ANSWER_TIMEOUT)).or_fail(failed)?;
+        let process = command.stdin(OwnedFd::from(theirs)).spawn().or_fail(failed)?;
         Ok(Self { process: KilledOnDrop(pid(&process)), socket })
     }
 
     fn wait_ready(&self, failed: fn(OsError) -> LaunchError) -> Result<(), LaunchError> {
         let mut ready = READY;
-        (&self.socket).read_exact(&mut ready).map_err(|error| failed(error.into()))
+        (&self.socket).read_exact(&mut ready).or_fail(failed)
     }
 
     /// Moves the process to the run's group, before it has started anything.
     fn join(&self, group: Option<&ControlGroup>) -> Result<(), LaunchError> {
-        group.map_or(Ok(()), |group| group.add(self.process.0)).map_err(not_joined)
+        group
+            .map_or(Ok(()), |group| group.add(self.process.0))
+            .or_fail(LaunchError::JoinControlGroup)
     }
 
     /// Sends a launcher its order, and returns when it has become Python.

@@ -20,6 +20,7 @@ use nix::unistd::{Pid, setsid};
 
 use self::copy_out::CopyOut;
 use self::launch::{Init, Launched, launch};
+use crate::sandbox::error::OrFail as _;
 use crate::sandbox::linux::SignalScope;
 use crate::sandbox::report::Report;
 use crate::sandbox::{
@@ -64,12 +65,11 @@ pub(super) fn start(order: &Order, input: &[u8]) -> Result<Run, LaunchError> {
         _ if order.role == Role::ForkServer => None,
         Tier::T1 | Tier::T2 | Tier::T3 => {
             let watch = MemoryWatch::new(order.plan.limits.memory_bytes);
-            Some(watch.map_err(|error| LaunchError::WatchMemory(error.into()))?)
+            Some(watch.or_fail(LaunchError::WatchMemory)?)
         }
     };
     // Before the launch too: it leaves nothing of the machine's tree.
-    let copy_out =
-        CopyOut::prepare(order).map_err(|error| LaunchError::CreateScratch(error.into()))?;
+    let copy_out = CopyOut::prepare(order).or_fail(LaunchError::CreateScratch)?;
     let Launched { python, init, scope, group } = launch(order, input)?;
     Ok(Run { python, init, scope, group, ended: None, memory, copy_out })
 }

@@ -22,6 +22,7 @@ use super::{LaunchError, Order, Tier};
 
 use self::scratch::Scratch;
 pub(crate) use self::scratch::{create_locked, sweep};
+use super::error::OrFail as _;
 use super::report::{LEFT_BEHIND, Report};
 
 /// The hidden first argument that makes our binary a supervisor.
@@ -69,14 +70,14 @@ fn prepare_and_start(
     input: &[u8],
     scratch: &mut Option<Scratch>,
 ) -> Result<platform::Run, LaunchError> {
-    platform::prepare().map_err(|error| LaunchError::PrepareProcess(error.into()))?;
+    platform::prepare().or_fail(LaunchError::PrepareProcess)?;
     // At tier 3 the run has a file system of its own, and nothing outlives that.
     if order.plan.tier < Tier::T3 {
         let created = Scratch::create(&order.scratch);
-        *scratch = Some(created.map_err(|error| LaunchError::CreateScratch(error.into()))?);
+        *scratch = Some(created.or_fail(LaunchError::CreateScratch)?);
     }
     let null = File::options().write(true).open("/dev/null");
-    let null = null.map_err(|error| LaunchError::PrepareProcess(error.into()))?;
+    let null = null.or_fail(LaunchError::PrepareProcess)?;
     let mut run = platform::start(order, input)?;
     // The server takes the end of the output as the end of the run's last process.
     let closed = nix::unistd::dup2_stdout(&null).and_then(|()| nix::unistd::dup2_stderr(&null));

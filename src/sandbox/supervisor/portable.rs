@@ -15,6 +15,7 @@ use std::thread;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, setsid};
 
+use crate::sandbox::error::OrFail as _;
 use crate::sandbox::order::PYTHON_COMMAND;
 use crate::sandbox::report::Report;
 use crate::sandbox::{LaunchError, Order, Tier};
@@ -39,8 +40,7 @@ pub(super) fn start(order: &Order, input: &[u8]) -> Result<Run, LaunchError> {
     if order.plan.tier > Tier::Off {
         return Err(LaunchError::UnsupportedSystem);
     }
-    let input = unlinked_file(input, &order.scratch)
-        .map_err(|error| LaunchError::StoreScript(error.into()))?;
+    let input = unlinked_file(input, &order.scratch).or_fail(LaunchError::StoreScript)?;
     Ok(Run { python: start_bare(order, input.into())? })
 }
 
@@ -56,7 +56,7 @@ fn start_bare(order: &Order, input: Stdio) -> Result<Child, LaunchError> {
         .process_group(0)
         .stdin(input)
         .spawn()
-        .map_err(|error| LaunchError::Execute(error.into()))
+        .or_fail(LaunchError::Execute)
 }
 
 /// A file without a name that holds `content`, at its start.

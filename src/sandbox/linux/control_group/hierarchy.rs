@@ -1,9 +1,9 @@
 //! The server's place among the control groups, and what it may do there: texts of the kernel in, a
 //! decision out. No I/O.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Component, Path, PathBuf};
+
+use crate::sandbox::linux::unescape;
 
 /// The file system of control groups, version 2.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,8 +21,8 @@ impl Hierarchy {
             let (mount, file_system) = line.split_once(" - ")?;
             (file_system.split(' ').next()? == "cgroup2").then_some(())?;
             let mut fields = mount.split(' ').skip(3);
-            let root = unescape(fields.next()?);
-            Some(Self { root, mount_point: unescape(fields.next()?) })
+            let root = unescape(fields.next()?.as_bytes());
+            Some(Self { root, mount_point: unescape(fields.next()?.as_bytes()) })
         });
         mounts.next_back()
     }
@@ -37,20 +37,6 @@ impl Hierarchy {
         }
         Some(self.mount_point.join(group.strip_prefix(&self.root).ok()?))
     }
-}
-
-/// Unescapes a path as the kernel writes it, with spaces and the like as three octal digits.
-fn unescape(text: &str) -> PathBuf {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, behind @ ..] = rest {
-        let digits = behind.get(..3).filter(|_| *first == b'\\');
-        let code =
-            digits.and_then(|digits| u8::from_str_radix(str::from_utf8(digits).ok()?, 8).ok());
-        bytes.push(code.unwrap_or(*first));
-        rest = if code.is_some() { behind.get(3..).unwrap_or_default() } else { behind };
-    }
-    PathBuf::from(OsString::from_vec(bytes))
 }
 
 /// Returns the group of version 2 in the text of `/proc/self/cgroup`.

@@ -39,7 +39,7 @@ use nix::sys::stat::{Mode, fstat};
 use nix::unistd::{AccessFlags, Pid, UnlinkatFlags, eaccess, geteuid, unlinkat};
 use thiserror::Error;
 
-use crate::sandbox::{GroupLimits, GroupOrder};
+use crate::sandbox::{GroupLimits, GroupOrder, process_tree};
 
 use group::{open_folder, read, write};
 use hierarchy::{Facts, Hierarchy, Way, own_group, ways};
@@ -167,14 +167,12 @@ impl ControlGroups {
         }
     }
 
-    /// Returns the controllers of the groups.
-    pub(crate) fn controls(&self) -> Controls {
-        self.controls
-    }
-
-    /// Returns the folder of the place.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+    /// Describes the groups' controllers, if they bound memory; the reason why they do not, else.
+    pub(crate) fn memory_bound(&self) -> Result<String, String> {
+        if self.controls.memory {
+            return Ok(self.controls.to_string());
+        }
+        Err(format!("those below {} bound no memory", self.path.display()))
     }
 
     /// Leaves the place as it was found, once the last group is gone. A server that is started there
@@ -368,10 +366,7 @@ fn process_numbers() -> Option<u64> {
     namespace.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()
 }
 
-/// Returns the start time of a process, in ticks since the machine's start (`proc_pid_stat(5)`).
+/// Returns the start time of a process, in ticks since the machine's start.
 fn start_of(pid: Pid) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in brackets, may hold anything; the state behind it is the third value.
-    let (_, behind_name) = stat.rsplit_once(')')?;
-    behind_name.split_ascii_whitespace().nth(19)?.parse().ok()
+    process_tree::stat(pid).map(|stat| stat.started)
 }

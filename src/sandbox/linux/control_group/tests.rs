@@ -285,7 +285,7 @@ time.sleep(60)
 /// Checks that all processes of a group in which `code` takes more memory than it may are killed.
 fn ends_what_takes_more(code: &str, mebibytes: u64) {
     let groups = groups();
-    assert!(groups.controls().memory, "not delegated here");
+    assert!(groups.controls.memory, "not delegated here");
     let limits = GroupLimits { memory_bytes: Some(mebibytes << 20), pids: None };
     let mut group = ControlGroup::create(&groups.order(&limits)).unwrap();
     let mut python = start(code);
@@ -302,7 +302,7 @@ fn ends_what_takes_more(code: &str, mebibytes: u64) {
 #[ignore = "needs the memory and pids controllers of version 2, delegated"]
 fn the_kernel_bounds_the_number_of_processes() {
     let groups = groups();
-    assert!(groups.controls().pids, "not delegated here");
+    assert!(groups.controls.pids, "not delegated here");
     let forks = "
 count = 1
 try:
@@ -343,12 +343,12 @@ fn groups_go_with_their_values_and_their_servers() {
     let namespace = process_numbers().unwrap();
     let folder = |namespace: u64| {
         let left = format!("{NAME_PREFIX}{namespace}-{}-1-run", Pid::this());
-        let left = groups.path().join(left);
+        let left = groups.path.join(left);
         fs::create_dir(&left).unwrap();
         left
     };
     let (left, elsewhere) = (folder(namespace), folder(namespace + 1));
-    Place::open(groups.path().to_owned()).unwrap().remove_leftovers();
+    Place::open(groups.path.clone()).unwrap().remove_leftovers();
     assert!(!left.exists());
     // What that number is in another namespace, nobody knows here.
     assert!(elsewhere.exists());
@@ -375,7 +375,7 @@ fn costs_of_a_group() {
     let began = Instant::now();
     let groups = groups();
     println!("found in {:?}", began.elapsed());
-    println!("{} below {}", groups.controls(), groups.path().display());
+    println!("{} below {}", groups.controls, groups.path.display());
     let limits = GroupLimits { memory_bytes: Some(512 << 20), pids: Some(64) };
     for pause in [0, 5, 50].map(Duration::from_millis) {
         let mut times = [const { Vec::new() }; 4];

@@ -21,6 +21,7 @@
 //! does not decide either what happens when a filter cannot be installed; the launcher must stop.
 
 use std::collections::BTreeMap;
+use std::env::consts::ARCH;
 use std::ffi::CStr;
 
 use nix::libc;
@@ -31,7 +32,7 @@ use seccompiler::{
 
 use self::program_path::ProgramPath;
 use self::table::{Comparison, Condition, Row, Rule, Test};
-use super::{Plan, Tier};
+use super::{LaunchError, Plan, Tier};
 
 mod administration;
 mod files;
@@ -62,57 +63,6 @@ pub(crate) struct Filters {
     answers: BpfProgram,
     numbers: BpfProgram,
     program_path: ProgramPath,
-}
-
-/// An error in compiling the filters: a mistake in the table or a machine that is not supported.
-/// None depends on the script.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum CompileError {
-    /// Filters exist for `x86_64` and `aarch64` only.
-    #[error("build system call filters for the architecture {}", std::env::consts::ARCH)]
-    Architecture(#[source] BackendError),
-    /// The address of the program's path does not fit into an argument.
-    #[error("note the address of the program's path")]
-    ProgramPath(#[source] std::num::TryFromIntError),
-    /// A test of the table does not make a condition.
-    #[error("express the rule for {call}")]
-    Rule {
-        /// The call's name in the table.
-        call: &'static str,
-        /// The objection of seccompiler.
-        source: BackendError,
-    },
-    /// A number of the table is not one that a system call can have.
-    #[error("use the number of {call}")]
-    Number {
-        /// The call's name in the table.
-        call: &'static str,
-        /// The failed conversion.
-        source: std::num::TryFromIntError,
-    },
-    /// The argument filter or the answer filter was not accepted.
-    #[error("build the argument filters")]
-    Arguments(#[source] BackendError),
-    /// A filter is longer than the kernel accepts.
-    #[error("keep a filter of {instructions} instructions within {INSTRUCTIONS_MAX}")]
-    TooLong {
-        /// The filter's length.
-        instructions: usize,
-    },
-}
-
-/// An error in installing the filters. The process must not go on to run a script then.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum InstallError {
-    /// The kernel refused the argument filter; none is installed.
-    #[error("install the argument filter")]
-    Arguments(#[source] seccompiler::Error),
-    /// The kernel refused the answer filter; the argument filter is in force already.
-    #[error("install the answer filter")]
-    Answers(#[source] seccompiler::Error),
-    /// The kernel refused the number filter; the others are in force already.
-    #[error("install the number filter")]
-    Numbers(#[source] seccompiler::Error),
 }
 
 /// The program that the filters let a process become.
@@ -226,12 +176,20 @@ fn rows() -> impl Iterator<Item = &'static Row> {
     .flatten()
 }
 
+/// Returns the error of a step of what the filters take: a mistake in the table, or a machine that is
+/// not supported. None depends on the script.
+fn failed(step: impl Into<String>) -> LaunchError {
+    LaunchError::FilterCalls(step.into())
+}
+
 /// Compiles the filters of a run.
-pub(crate) fn compile(run: Filtered) -> Result<Filters, CompileError> {
-    let architecture =
-        TargetArch::try_from(std::env::consts::ARCH).map_err(CompileError::Architecture)?;
+pub(crate) fn compile(run: Filtered) -> Result<Filters, LaunchError> {
+    let architecture = TargetArch::try_from(ARCH)
+        .map_err(|_| failed(format!("build system call filters for the architecture {ARCH}")))?;
     let program_path = ProgramPath::new();
-    let path_address = program_path.address().map_err(CompileError::ProgramPath)?;
+    let path_address = program_path.address();
+    let path_address =
+        path_address.map_err(|_| failed("note the address of the program's path"))?;
 
     let (mut denied, mut answered) = (BTreeMap::new(), BTreeMap::new());
     let mut verdicts = BTreeMap::new();
@@ -248,7 +206,7 @@ pub(crate) fn compile(run: Filtered) -> Result<Filters, CompileError> {
             }
         }
         let number = u32::try_from(row.call)
-            .map_err(|source| CompileError::Number { call: row.name, source })?;
+            .map_err(|_| failed(format!("use the number of {}", row.name)))?;
         verdicts.insert(number, verdict);
     }
 
@@ -256,7 +214,7 @@ pub(crate) fn compile(run: Filtered) -> Result<Filters, CompileError> {
         let action = SeccompAction::Errno(error.cast_unsigned());
         SeccompFilter::new(rules, SeccompAction::Allow, action, architecture)
             .and_then(BpfProgram::try_from)
-            .map_err(CompileError::Arguments)
+            .map_err(|_| failed("build the argument filters"))
             .and_then(checked_length)
     };
     Ok(Filters {
@@ -278,12 +236,13 @@ impl Filters {
     /// The number filter comes last. The others pass the two calls that installing another one
     /// takes, `prctl(PR_SET_NO_NEW_PRIVS)` and `seccomp`; `seccomp` is not in the table, so that
     /// the number filter ends its use.
-    pub(crate) fn install(&self) -> Result<(), InstallError> {
-        seccompiler::apply_filter(&self.arguments).map_err(InstallError::Arguments)?;
+    pub(crate) fn install(&self) -> Result<(), LaunchError> {
+        let install = |filter, step| seccompiler::apply_filter(filter).map_err(|_| failed(step));
+        install(&self.arguments, "install the argument filter")?;
         if !self.answers.is_empty() {
-            seccompiler::apply_filter(&self.answers).map_err(InstallError::Answers)?;
+            install(&self.answers, "install the answer filter")?;
         }
-        seccompiler::apply_filter(&self.numbers).map_err(InstallError::Numbers)
+        install(&self.numbers, "install the number filter")
     }
 
     /// Returns the filters as the kernel takes them (`struct sock_filter`, seccomp(2)), in the
@@ -342,12 +301,12 @@ fn rules(
     call: &'static str,
     conditions: &[Condition],
     path_address: u64,
-) -> Result<Vec<SeccompRule>, CompileError> {
+) -> Result<Vec<SeccompRule>, LaunchError> {
     conditions
         .iter()
         .map(|condition| conjunction(condition, path_address))
         .collect::<Result<_, _>>()
-        .map_err(|source| CompileError::Rule { call, source })
+        .map_err(|_| failed(format!("express the rule for {call}")))
 }
 
 fn conjunction(condition: Condition, path_address: u64) -> Result<SeccompRule, BackendError> {
@@ -370,10 +329,12 @@ fn comparison(test: &Test, path_address: u64) -> Result<SeccompCondition, Backen
     SeccompCondition::new(test.argument, length, operator, value)
 }
 
-fn checked_length(program: BpfProgram) -> Result<BpfProgram, CompileError> {
+fn checked_length(program: BpfProgram) -> Result<BpfProgram, LaunchError> {
     let instructions = program.len();
     if instructions > INSTRUCTIONS_MAX {
-        return Err(CompileError::TooLong { instructions });
+        return Err(failed(format!(
+            "keep a filter of {instructions} instructions within {INSTRUCTIONS_MAX}"
+        )));
     }
     Ok(program)
 }
