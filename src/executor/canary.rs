@@ -38,22 +38,8 @@ fn known_gaps(tier: Tier) -> &'static [&'static str] {
 pub(crate) struct TemporaryFolderError {
     /// As `TMPDIR` has it, or the system's own.
     folder: PathBuf,
-    problem: TemporaryFolderProblem,
-}
-
-/// The problem with the folder. Names no path: clients see it.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub(crate) enum TemporaryFolderProblem {
-    #[error("is not absolute")]
-    Relative,
-    #[error("does not exist")]
-    Missing,
-    #[error("is not a folder")]
-    NotFolder,
-    #[error("has a name that is not UTF-8")]
-    NotText,
-    #[error("cannot be written to: {0}")]
-    Unwritable(String),
+    /// The problem with it. Names no path: clients see it.
+    problem: String,
 }
 
 impl TemporaryFolderError {
@@ -70,17 +56,15 @@ impl TemporaryFolderError {
 pub(super) fn temporary_folder() -> Result<PathBuf, TemporaryFolderError> {
     let folder = std::env::temp_dir();
     let problem = if folder.is_relative() {
-        TemporaryFolderProblem::Relative
+        "is not absolute".to_owned()
     } else if folder.to_str().is_none() {
-        TemporaryFolderProblem::NotText
+        "has a name that is not UTF-8".to_owned()
     } else {
         match fs::metadata(&folder) {
             Ok(metadata) if metadata.is_dir() => return Ok(folder),
-            Ok(_) => TemporaryFolderProblem::NotFolder,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                TemporaryFolderProblem::Missing
-            }
-            Err(error) => TemporaryFolderProblem::Unwritable(error.to_string()),
+            Ok(_) => "is not a folder".to_owned(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => "does not exist".to_owned(),
+            Err(error) => format!("cannot be written to: {error}"),
         }
     };
     Err(TemporaryFolderError { folder, problem })
@@ -102,7 +86,7 @@ impl Canary {
         let parent = temporary_folder()?;
         Self::new_in(&parent, program).map_err(|error| TemporaryFolderError {
             folder: parent,
-            problem: TemporaryFolderProblem::Unwritable(error.to_string()),
+            problem: format!("cannot be written to: {error}"),
         })
     }
 
