@@ -14,10 +14,11 @@ use crate::sandbox::{
 };
 
 use super::canary::{Canary, temporary_folder};
-use super::interpreter::{FindError, Interpreter, InterpreterFinder};
+use super::interpreter::{FindError, InterpreterFinder};
 use super::limits::CPU_GRACE;
 use super::obstacle::{Obstacle, Ready, SandboxUnavailable, StepDown};
 use super::outcome::Ending;
+use super::probe::Interpreter;
 use super::untrusted::{Untrusted, UntrustedFolder};
 use super::{OneShotExecutor, RunError, RunLimits};
 

@@ -41,11 +41,12 @@ mod warm;
 
 pub(crate) use containment::NotContained;
 pub(crate) use diagnosis::{Diagnosis, LayerState};
-pub(crate) use interpreter::{FindError, HomeExposure, Unusable};
+pub(crate) use interpreter::FindError;
 pub(crate) use limits::RunLimits;
 pub(crate) use obstacle::{Obstacle, Ready, SandboxUnavailable, StepDown};
 pub(crate) use one_shot::OneShotExecutor;
 pub(crate) use outcome::{Captured, Ending, Outcome, Start};
+pub(crate) use probe::{HomeExposure, Unusable};
 pub(crate) use project::NotForProject;
 pub(crate) use run_groups::MemoryBound;
 pub(crate) use turns::Turns;

@@ -16,9 +16,10 @@ use crate::gateway::AuthorizedScript;
 use crate::sandbox::{GroupOrder, LaunchError, Tier};
 
 use super::containment::{Contained, Containment, NotContained};
-use super::interpreter::{FindError, Interpreter};
+use super::interpreter::FindError;
 use super::limits::{END_PATIENCE, OWN_SCRIPT_TIMEOUT, REMOVAL_PATIENCE};
 use super::outcome::{Ending, Outcome, Start};
+use super::probe::Interpreter;
 use super::run_groups::{MemoryBound, RunGroups};
 use super::supervised::{Cause, End, Supervised, log_removal};
 use super::supervisors::{Listed, Supervisors};

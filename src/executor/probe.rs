@@ -1,17 +1,18 @@
 //! The probe of an interpreter, outside of the sandbox and before any script.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
-use std::process::{Output, Stdio};
+use std::process::{ExitStatus, Output, Stdio};
 
 use serde::Deserialize;
+use thiserror::Error;
 use tokio::process::Command;
 use tokio::time::timeout;
 
 use crate::sandbox::Reach;
 
-use super::interpreter::{HomeExposure, Interpreter, ProbeError, Unusable};
 use super::limits::PROBE_TIMEOUT;
 use super::untrusted::UntrustedFolder;
 
@@ -64,6 +65,89 @@ const THREADS: [&str; 3] = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_
 /// The order of a set of texts depends on this number, so that a script prints the same each time it
 /// is run. It is the same for scripts that are started alone and for those that are forked.
 const HASH_SEED: (&str, &str) = ("PYTHONHASHSEED", "0");
+
+/// An interpreter that answered.
+#[derive(Debug, Clone)]
+pub(super) struct Interpreter {
+    /// The bootstrap's code, as this interpreter marshals it.
+    pub(super) bootstrap: Vec<u8>,
+    /// The fork server's.
+    pub(super) fork_server: Vec<u8>,
+    /// As `platform.python_version()` has it.
+    pub(super) version: String,
+    /// The program, and what it reads.
+    pub(super) reach: Reach,
+    /// Files that have run outside of the sandbox: the program, its libraries, its standard
+    /// library.
+    pub(super) own: Vec<PathBuf>,
+    /// The folders of installed packages, with those that lines of `.pth` files name.
+    pub(super) packages: Vec<PathBuf>,
+    /// The whole environment of a script, but for what points into its scratch folder.
+    pub(super) environment: Vec<(String, String)>,
+    /// The reasons why scripts can read the home folder of the server's user, if they can.
+    pub(super) exposures: Vec<HomeExposure>,
+}
+
+/// A folder that scripts can read, and that is the home folder or above it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HomeExposure {
+    /// The origin of the folder's name: `PYTHONPATH`, or a `.pth` file.
+    pub(crate) origin: &'static str,
+    pub(crate) folder: PathBuf,
+}
+
+/// A candidate that cannot be used. `Display` is for the admin: it has the path and what the
+/// candidate itself said.
+#[derive(Debug, Clone)]
+pub(crate) struct Unusable {
+    pub(crate) candidate: PathBuf,
+    pub(crate) error: ProbeError,
+    /// The end of what it wrote to its standard error.
+    pub(crate) stderr: String,
+}
+
+impl Unusable {
+    pub(super) fn new(candidate: &Path, error: ProbeError) -> Self {
+        Self { candidate: candidate.to_owned(), error, stderr: String::new() }
+    }
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { candidate, error, stderr } = self;
+        write!(f, "{}: {error}", candidate.display())?;
+        if stderr.is_empty() { Ok(()) } else { write!(f, ". It wrote: {stderr}") }
+    }
+}
+
+/// An error that makes a candidate unusable.
+#[derive(Debug, Clone, Error)]
+pub(crate) enum ProbeError {
+    /// Depends on the server's current folder.
+    #[error("it is a relative path")]
+    Relative,
+    /// Is not to be started outside of the sandbox.
+    #[error("it is in the workspace, or is led to by something there")]
+    InWorkspace,
+    /// Is not there, or is no program. The error of the system.
+    #[error("it does not start: {0}")]
+    Start(String),
+    /// Did not answer in time.
+    #[error("it does not answer")]
+    Timeout,
+    /// The dynamic loader ended it.
+    #[error("a shared library that it needs is missing")]
+    LibraryMissing,
+    /// Ended with an error.
+    #[error("it is not Python, or is damaged: it ended with {0}")]
+    Failed(ExitStatus),
+    /// Is something else.
+    #[error("it is not Python")]
+    NotPython,
+    /// Is too old.
+    #[error("it is Python {0}.{1}")]
+    TooOld(u32, u32),
+}
 
 /// The output of [`PROBE`].
 #[derive(Deserialize)]
