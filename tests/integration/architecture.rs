@@ -1,5 +1,7 @@
-//! The shape of the code: imports go one way, and each heavy dependency has its folder.
+//! The shape of the code: imports go one way, files of a module import in no circle, and each heavy
+//! dependency has its folder.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -8,6 +10,7 @@ use crate::harness::root;
 tests! {
     needs []:
         imports_go_one_way,
+        files_import_in_no_circle,
         a_crate_is_named_in_its_own_folders_only,
         a_place_is_found_as_a_whole_path_only,
         every_integration_test_is_listed,
@@ -38,9 +41,11 @@ const ORDER: &[&str] = &[
 
 /// Which folders may name a crate.
 const OWNERS: &[(&str, &[&str])] = &[
+    ("clap", &["cli"]),
     ("rmcp", &["server", "transport"]),
     ("ruff_python_ast", &["safety"]),
     ("ruff_python_parser", &["safety"]),
+    ("ruff_python_stdlib", &["safety"]),
     ("ruff_text_size", &["safety"]),
     ("nix", &["executor", "folder", "governance", "sandbox"]),
     ("landlock", &["sandbox"]),
@@ -48,6 +53,15 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("seccompiler", &["sandbox"]),
     ("rusqlite", &["governance"]),
     ("toml", &["governance"]),
+];
+
+/// The circles that there are within a module, and the reason.
+const CIRCLES: &[(&[&str], &str)] = &[
+    (&["safety::engine::"], "statements, expressions and calls are one recursion"),
+    (
+        &["executor::containment", "executor::one_shot"],
+        "what contains a script is found out by running one",
+    ),
 ];
 
 /// Where the documents' examples are: a checkout there is named in them.
@@ -76,6 +90,174 @@ fn imports_go_one_way() {
         }
     }
     assert!(checked > 20, "{checked} imports checked");
+}
+
+/// Files that import from each other cannot be read one after the other. A module and the files in its
+/// folder may: one is the face of the others.
+fn files_import_in_no_circle() {
+    let modules = Modules::read();
+    let circles = modules.circles();
+    assert!(modules.imports.len() > 150, "{} files", modules.imports.len());
+    let allowed = |circle: &BTreeSet<String>| {
+        CIRCLES.iter().any(|(allowed, _)| {
+            circle.iter().all(|module| allowed.iter().any(|start| module.starts_with(start)))
+        })
+    };
+    let circles: Vec<_> = circles.into_iter().filter(|circle| !allowed(circle)).collect();
+    assert_eq!(circles, Vec::<BTreeSet<String>>::new());
+}
+
+/// The paths that each file names, by the path of its module.
+struct Modules {
+    imports: BTreeMap<String, Vec<Vec<String>>>,
+    /// The names that a module passes on (`pub use`), and where they are from.
+    passed_on: BTreeMap<Vec<String>, Vec<String>>,
+}
+
+impl Modules {
+    fn read() -> Self {
+        let (mut named, mut passed_on) = (BTreeMap::new(), BTreeMap::new());
+        for file in sources() {
+            let below = file.strip_prefix(root().join("src")).unwrap().with_extension("");
+            let mut path: Vec<String> =
+                below.iter().map(|name| name.to_str().unwrap().to_owned()).collect();
+            if path.last().is_some_and(|name| name == "mod") {
+                path.pop();
+            }
+            if ["lib", "main"].contains(&path[0].as_str())
+                || path.iter().any(|name| name == "tests")
+            {
+                continue;
+            }
+            let code = code_lines(&file).join("\n");
+            let passing = ["pub(crate) use ", "pub use "];
+            for from in passing.into_iter().flat_map(|start| code.split(start).skip(1)) {
+                let statement = from.split(';').next().unwrap();
+                let is_rooted =
+                    ["crate::", "super::", "self::"].iter().any(|s| statement.starts_with(s));
+                let statement = format!("{}{statement}", if is_rooted { "" } else { "self::" });
+                for from in imports(&statement, &path) {
+                    let name = from.last().unwrap().clone();
+                    passed_on.insert(path.iter().cloned().chain([name]).collect(), from);
+                }
+            }
+            named.insert(path.join("::"), imports(&code, &path));
+        }
+        Self { imports: named, passed_on }
+    }
+
+    /// The module that a path leads to, also where others pass the name on.
+    fn module(&self, path: &[String]) -> Option<String> {
+        let mut path = path.to_vec();
+        // Names are passed on from folder to folder, a few times at most.
+        for _ in 0..8 {
+            // A function may have the name of a module: the path of a file is the module's.
+            let is_file = |end: usize| self.imports.contains_key(&path[..end].join("::"));
+            let passed_on = (1..=path.len())
+                .find_map(|end| Some((end, self.passed_on.get(&path[..end])?)))
+                .filter(|(end, _)| !is_file(*end));
+            match passed_on {
+                Some((end, from)) if *from != path[..end] => {
+                    path = from.iter().chain(&path[end..]).cloned().collect();
+                }
+                Some(_) | None => break,
+            }
+        }
+        let starts = (1..=path.len()).rev().map(|end| path[..end].join("::"));
+        starts.into_iter().find(|name| self.imports.contains_key(name))
+    }
+
+    fn imported_by(&self, module: &str) -> BTreeSet<String> {
+        let is_related = |other: &str| {
+            let inside =
+                |a: &str, b: &str| a.strip_prefix(b).is_some_and(|rest| rest.starts_with("::"));
+            other == module || inside(other, module) || inside(module, other)
+        };
+        let imported = self.imports[module].iter().filter_map(|path| self.module(path));
+        imported.filter(|other| !is_related(other)).collect()
+    }
+
+    fn reachable(&self, from: &str) -> BTreeSet<String> {
+        let mut reached = BTreeSet::new();
+        let mut next: Vec<String> = self.imported_by(from).into_iter().collect();
+        while let Some(module) = next.pop() {
+            if reached.insert(module.clone()) {
+                next.extend(self.imported_by(&module));
+            }
+        }
+        reached
+    }
+
+    /// The sets of modules each of which is reached from every other one.
+    fn circles(&self) -> BTreeSet<BTreeSet<String>> {
+        let reachable: BTreeMap<&str, BTreeSet<String>> =
+            self.imports.keys().map(|module| (module.as_str(), self.reachable(module))).collect();
+        let mut circles = BTreeSet::new();
+        for (module, reached) in &reachable {
+            let circle: BTreeSet<String> = reached
+                .iter()
+                .filter(|other| reachable[other.as_str()].contains(*module))
+                .cloned()
+                .collect();
+            if !circle.is_empty() {
+                circles.insert(circle);
+            }
+        }
+        circles
+    }
+}
+
+/// The paths that a file of the module at `module` names, from the top of the crate.
+fn imports(code: &str, module: &[String]) -> Vec<Vec<String>> {
+    let mut paths = Vec::new();
+    for start in ["crate::", "super::", "self::"] {
+        for (at, _) in code.match_indices(start) {
+            if code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':') {
+                continue;
+            }
+            let rest = &code[at..];
+            let end = rest.find(|c: char| !(c.is_alphanumeric() || "_:".contains(c)));
+            let (head, tail) = rest.split_at(end.unwrap_or(rest.len()));
+            let names = match tail.strip_prefix('{') {
+                Some(group) if head.ends_with("::") => group_of(group),
+                Some(_) | None => vec![String::new()],
+            };
+            paths.extend(names.iter().map(|name| absolute(&format!("{head}{name}"), module)));
+        }
+    }
+    paths
+}
+
+/// The first names in a group of imports, which may have groups in it.
+fn group_of(text: &str) -> Vec<String> {
+    let (mut names, mut depth) = (vec![String::new()], 0);
+    for c in text.chars() {
+        match c {
+            '}' if depth == 0 => break,
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 0 => names.push(String::new()),
+            _ if depth == 0 && !c.is_whitespace() => names.last_mut().unwrap().push(c),
+            _ => {}
+        }
+    }
+    names
+}
+
+fn absolute(path: &str, module: &[String]) -> Vec<String> {
+    let mut base = module.to_vec();
+    let mut names: Vec<&str> = path.split("::").filter(|name| !name.is_empty()).collect();
+    match names.remove(0) {
+        "crate" => base.clear(),
+        "super" => drop(base.pop()),
+        _ => {}
+    }
+    while names.first() == Some(&"super") {
+        base.pop();
+        names.remove(0);
+    }
+    base.extend(names.into_iter().filter(|name| *name != "self").map(str::to_owned));
+    base
 }
 
 fn a_crate_is_named_in_its_own_folders_only() {

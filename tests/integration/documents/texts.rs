@@ -27,7 +27,7 @@ const FOREIGN: [(&str, &str); 3] = [
 ];
 
 /// Attributes and macros whose text a person reads.
-const SPEAKERS: [&str; 5] = ["#[error(", "error!(", "warn!(", "context(", "bail!("];
+const SPEAKERS: [&str; 6] = ["#[error(", "error!(", "warn!(", "context(", "bail!(", "failed("];
 
 /// A text of a source, with `{}` for what is put in.
 pub(super) struct Literal {
@@ -209,7 +209,7 @@ fn each_text_of_the_reference_is_in_the_program() {
     }
     let unknown = unknown.join("\n");
     assert!(unknown.is_empty(), "REFERENCE.md has texts that the program has not:\n{unknown}");
-    assert!(checked > 250, "{checked}");
+    assert!(checked > 220, "{checked}");
     assert_eq!(foreign.len(), FOREIGN.len(), "not on the page any more: all but {foreign:?}");
 }
 
@@ -242,7 +242,7 @@ fn each_error_and_log_line_of_the_program_is_in_the_reference() {
         }
     }
     assert!(missing.is_empty(), "not in docs/REFERENCE.md:\n{}", missing.join("\n"));
-    assert!(checked > 250, "{checked}");
+    assert!(checked > 220, "{checked}");
 }
 
 /// Returns true if a literal is within an attribute or a macro whose text a person reads.
