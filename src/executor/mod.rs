@@ -65,7 +65,7 @@ use crate::gateway::AuthorizedScript;
 pub(crate) use crate::sandbox::ArtifactFolder;
 use crate::sandbox::LaunchError;
 
-/// Something that can run a script.
+/// A way to run scripts.
 pub(crate) trait Executor: Send + Sync + 'static {
     /// Runs `script` within `limits` until it ends or `cancel` is cancelled.
     ///
@@ -78,27 +78,27 @@ pub(crate) trait Executor: Send + Sync + 'static {
         cancel: CancellationToken,
     ) -> BoxFuture<'_, Ran>;
 
-    /// Runs a project's own code within its limits until it ends or `cancel` is cancelled. The same
-    /// is to be said of the future as of [`Executor::run`]'s.
+    /// Runs a project's own code within its limits until it ends or `cancel` is cancelled. Like
+    /// [`Executor::run`]'s, the future must be polled to its end.
     fn run_project(&self, project: ProjectRun, cancel: CancellationToken) -> BoxFuture<'_, Ran>;
 
-    /// Whether scripts can be contained as the admin wants it; if not, why. Found out once, which
-    /// takes as long as two short scripts; what is missing is looked for again at the next call.
+    /// Tests whether scripts can be contained as the admin wants it. A success is kept: the test takes
+    /// as long as two short scripts. After a failure the next call tests again.
     fn readiness(&self) -> BoxFuture<'_, Readiness>;
 
-    /// Which interpreter scripts run in, and which packages bring these modules there. Takes as long
-    /// as a short script; None where nothing can run.
+    /// Looks up the interpreter of scripts, and the packages that bring these modules there. Takes as
+    /// long as a short script; `None` where nothing can run.
     fn inventory(&self, modules: Vec<String>) -> BoxFuture<'_, Option<InstalledPackages>>;
 
-    /// Which interpreter scripts and tests run in, and where its packages are: nothing is run but what
-    /// finds it. None where there is none.
+    /// Finds the interpreter of scripts and tests, and the folders of its packages; runs nothing but
+    /// what that takes. `None` where there is none.
     fn installation(&self) -> BoxFuture<'_, Option<Installation>>;
 
     /// Gets ready for calls, in the background.
     fn warm_up(&self) {}
 
-    /// Ends what lives between runs, and comes back when it is gone. Runs are ended by their own
-    /// cancellation.
+    /// Ends the processes that live between runs, and returns when they are gone. Runs are ended by
+    /// their own cancellation.
     fn shut_down(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
@@ -117,7 +117,7 @@ pub(crate) struct Installation {
 /// The outcome of a run, or the reason why there was none.
 pub(crate) type Ran = Result<Outcome, RunError>;
 
-/// How scripts are contained (`None` without an interpreter), or the reason why they cannot be.
+/// The containment of scripts (`None` without an interpreter), or the reason why they cannot be.
 pub(crate) type Readiness = Result<Option<Ready>, SandboxUnavailable>;
 
 /// Code of a project on this machine, which tests it: it reads its folders, starts the interpreter
@@ -142,13 +142,13 @@ pub(crate) struct ProjectRun {
     pub(crate) limits: RunLimits,
 }
 
-/// Why a script could not be run at all. Its `Display` is shown to the client: it names no path.
+/// The reason why a script could not be run at all. Its `Display` is shown to the client: it names no path.
 #[derive(Debug, Error)]
 pub(crate) enum RunError {
-    /// There is nothing to run the script in.
+    /// No interpreter, or no sandbox to run the script in.
     #[error(transparent)]
     Contain(#[from] NotContained),
-    /// What a project needs cannot be had in this sandbox.
+    /// This sandbox cannot give a project what it needs.
     #[error(transparent)]
     Project(#[from] NotForProject),
     /// The supervisor process could not be started.

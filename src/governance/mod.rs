@@ -35,7 +35,7 @@ mod refusal;
 mod reply;
 mod roles;
 mod run;
-mod scripts;
+mod script_audit;
 mod store;
 mod strict_modes;
 mod summary;

@@ -14,7 +14,7 @@ use super::conclusion::{Conclusion, NotRun, Ran};
 use super::evidence::{Evidence, PythonRecord, RunStatus};
 use super::pytest::{ENDED_FILE, NO_PYTEST, PythonPath, REPORT_FILE, RESERVE_FILE};
 use super::python::python;
-use super::scripts::{details, figures};
+use super::script_audit::{details, figures};
 use super::summary::{REPORT_BYTES_MAX, TestSummary};
 use super::verdict::Ended;
 use super::{Governance, GovernedReply, Refusal, reply};

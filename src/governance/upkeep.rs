@@ -13,7 +13,7 @@ use super::artifacts::{
 use super::audit::{AuditEntry, AuditEvent, AuditOutcome};
 use super::policy::{PolicyError, PolicyFile};
 use super::roles::GovernedTool;
-use super::scripts::details;
+use super::script_audit::details;
 use super::store::{Store, StoreError};
 
 /// Returns what the policy file at `policy` wants to be kept.

@@ -67,7 +67,7 @@ impl Runs {
     ///
     /// # Errors
     ///
-    /// [`ScriptError`] if there is no outcome that may be told.
+    /// [`ScriptError`] if there is no outcome for the caller.
     pub(crate) async fn run(
         &self,
         script: AuthorizedScript,

@@ -201,7 +201,7 @@ fn a_token_arrives_apart_from_what_is_logged() {
     }
 }
 
-/// What a line is answered with.
+/// Returns the answer to a line.
 fn refusal(line: &str) -> String {
     let error = parse(line.as_bytes()).unwrap_err();
     serde_json::to_value(&error).unwrap()["error"]["message"].as_str().unwrap().to_owned()

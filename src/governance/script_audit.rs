@@ -67,7 +67,7 @@ fn entry(
     id: &VerificationId,
     event: AuditEvent,
     outcome: AuditOutcome,
-    told: &Value,
+    figures: &Value,
 ) -> AuditEntry {
     AuditEntry {
         run_id: run_id(id),
@@ -76,7 +76,7 @@ fn entry(
         tool: Tool::ExecutePythonCode.name().to_owned(),
         arguments_hash: None,
         outcome,
-        details: details(told),
+        details: details(figures),
     }
 }
 
@@ -89,12 +89,12 @@ pub(super) fn figures(outcome: &Outcome) -> Value {
     })
 }
 
-/// An object as details of an entry.
-pub(super) fn details(told: &Value) -> Map<String, Value> {
-    told.as_object().cloned().unwrap_or_default()
+/// Converts an object into the details of an entry.
+pub(super) fn details(object: &Value) -> Map<String, Value> {
+    object.as_object().cloned().unwrap_or_default()
 }
 
-/// The run id of a script: its decision's id, cut to the size of one.
+/// Returns the run id of a script: its decision's id, cut to the size of one.
 fn run_id(verification_id: &VerificationId) -> Uuid {
     let digits = verification_id.as_str().get(..32).unwrap_or_default();
     let number = u128::from_str_radix(digits, 16).unwrap_or_default();
