@@ -25,6 +25,9 @@ const BLOCK_BYTES: u64 = 512;
 /// Names that are removed between two listings of a folder.
 const BATCH: usize = 1024;
 
+/// The most times that a folder is emptied which others fill meanwhile.
+const REMOVAL_ROUNDS_MAX: u32 = 16;
+
 /// An open folder.
 #[derive(Debug)]
 pub(crate) struct Folder(OwnedFd);
@@ -329,8 +332,17 @@ impl Folder {
     /// error is the first of what stayed. A folder that is not there is removed.
     pub(crate) fn remove_tree(&self, name: &OsStr) -> io::Result<()> {
         let Some(top) = self.folder_to_empty(name)? else { return Ok(()) };
-        top.remove_contents()?;
-        absent_is_done(self.remove_folder(name))
+        let mut rounds_left = REMOVAL_ROUNDS_MAX;
+        loop {
+            top.remove_contents()?;
+            rounds_left -= 1;
+            match absent_is_done(self.remove_folder(name)) {
+                // Something came meanwhile: another process may be removing the same folder.
+                Err(error)
+                    if error.kind() == io::ErrorKind::DirectoryNotEmpty && rounds_left > 0 => {}
+                removed => return removed,
+            }
+        }
     }
 
     /// Removes all that is in this folder, or as much of it as may be removed; the error is the first
@@ -368,8 +380,9 @@ impl Folder {
         &self,
         remove_folder: &mut dyn FnMut(&OsStr, &Stat) -> io::Result<()>,
     ) -> io::Result<()> {
+        let mut batch = BATCH;
         loop {
-            let names = self.names(BATCH)?;
+            let names = self.names(batch)?;
             let (count, mut removed, mut stays) = (names.len(), 0, Ok(()));
             for name in names {
                 let gone = self.stat(&name).and_then(|stat| match stat.kind {
@@ -381,8 +394,10 @@ impl Folder {
                     Err(error) => stays = stays.and(Err(error)),
                 }
             }
-            // All that there was, or nothing more.
-            if removed == 0 || (removed == count && count < BATCH) {
+            if removed == 0 && count == batch {
+                // None of these goes, and there may be more behind them.
+                batch = usize::MAX;
+            } else if removed == 0 || (removed == count && count < batch) {
                 return stays;
             }
         }

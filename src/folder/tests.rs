@@ -124,3 +124,18 @@ fn what_cannot_be_removed_keeps_nothing_else_back() {
     assert_eq!(emptied.unwrap_err().kind(), io::ErrorKind::ResourceBusy);
     assert_eq!(folder.names(10).unwrap(), ["stays"]);
 }
+
+#[test]
+fn however_many_cannot_be_removed_they_keep_nothing_else_back() {
+    let (_parent, _folder, tree) = with_tree();
+    for number in 0..2 * BATCH {
+        fs::create_dir(tree.join(format!("stays-{number}"))).unwrap();
+        fs::write(tree.join(format!("goes-{number}")), "").unwrap();
+    }
+    let folder = Folder::open(&tree).unwrap();
+    let emptied = folder.empty(&mut |_, _| Err(io::ErrorKind::ResourceBusy.into()));
+    assert_eq!(emptied.unwrap_err().kind(), io::ErrorKind::ResourceBusy);
+    let left = folder.names(usize::MAX).unwrap();
+    assert_eq!(left.len(), 2 * BATCH);
+    assert!(left.iter().all(|name| name.as_encoded_bytes().starts_with(b"stays-")));
+}

@@ -93,8 +93,9 @@ fn sweep_one(place: &Folder, path: &Path) {
     if !is_own || !is_due {
         return;
     }
-    let opened = place.folder_to_read(name).or_else(|_| {
-        // A script may have taken its own right to read the folder.
+    let opened = place.folder(name).or_else(|_| {
+        // A script may have taken its own right to read the folder. Its mode is changed with the owner's
+        // rights: whoever owns the name may put something else there meanwhile.
         let _rights = OwnersRights::take(&about)?;
         place.folder_to_read(name)
     });
