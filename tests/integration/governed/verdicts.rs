@@ -13,6 +13,7 @@ tests! {
         what_the_tests_forge_is_not_passed_on_as_a_result,
         what_is_left_in_place_of_the_report_is_no_result,
         what_was_only_set_up_has_not_passed,
+        what_tests_replace_is_not_what_reports_are_written_with,
         what_nobody_sees_does_not_reach_the_model,
         reports_that_plugins_write_are_artifacts,
         a_project_with_a_src_folder_is_imported_from;
@@ -282,6 +283,30 @@ def test_fails(): assert len(calls) == 0
         assert_eq!(text(&reply).lines().next().unwrap(), first, "{options}: {reply}");
         assert!(counted(&reply).starts_with(counts), "{options}: {reply}");
     }
+    server.finish();
+}
+
+/// Ordinary tests put other things in place of functions, and are reported while these are there.
+fn what_tests_replace_is_not_what_reports_are_written_with() {
+    let governed = Governed::new("ledger");
+    let mut server = governed.connect();
+    let test = "
+import builtins, json, os
+def fails(*arguments, **options): raise RuntimeError('replaced')
+def test_passes(monkeypatch):
+    monkeypatch.setattr(json, 'dumps', fails)
+    monkeypatch.setattr(os, 'unlink', fails)
+def test_fails(monkeypatch):
+    monkeypatch.setattr(json, 'dumps', fails)
+    monkeypatch.setattr(json, 'JSONEncoder', fails)
+    monkeypatch.setattr(builtins, 'open', fails)
+    assert 1 == 2, 'two'
+";
+    fs::write(governed.workspace.join("tests/test_replaced.py"), test).unwrap();
+    let reply = run_pytest(&mut server, &governed.user, "tests/test_replaced.py");
+    assert!(text(&reply).starts_with("Status: failed, exit code 1"), "{reply}");
+    assert!(counted(&reply).starts_with("1 passed, 1 failed in "), "{reply}");
+    assert!(text(&reply).contains("two"), "{reply}");
     server.finish();
 }
 
