@@ -5,6 +5,9 @@ use std::fmt;
 /// Between two columns.
 const GAP: usize = 2;
 
+/// The widest cell that its column is made as wide as.
+const CELL_CHARS_MAX: usize = 60;
+
 /// Rows of `N` cells each, the first one the names of the columns.
 pub(super) struct Table<const N: usize> {
     /// The width of each column so far, in characters.
@@ -39,7 +42,8 @@ impl<const N: usize> Table<N> {
     pub(super) fn row(&mut self, cells: [&str; N]) {
         let cells = cells.map(printable);
         for (width, cell) in self.widths.iter_mut().zip(&cells) {
-            *width = cell.chars().count().max(*width);
+            // One long cell moves its own row only.
+            *width = cell.chars().count().min(CELL_CHARS_MAX).max(*width);
         }
         self.rows.push(cells);
     }
