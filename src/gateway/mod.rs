@@ -1,8 +1,8 @@
 //! Yes or no, why, and under which id: every `tools/call` is decided here before anything happens.
 //!
 //! The order of the checks is fixed: policy table, arguments, code safety, admin gate, sandbox. Up to
-//! the admin gate they are the gateway's own; code that passes them is [`Verified`]. The sandbox has
-//! the last word: [`Verified::confirm`] alone makes the [`Grant`] to run code, without which the
+//! the admin gate they are the gateway's own; code that passes them is `Verified`. The sandbox has
+//! the last word: `Verified::confirm` alone makes the `Grant` to run code, without which the
 //! executor runs nothing. The gateway never runs anything itself.
 
 mod arguments;
