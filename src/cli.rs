@@ -325,7 +325,8 @@ fn executor(settings: &Settings, untrusted: Untrusted) -> Arc<dyn Executor> {
     Arc::new(OneShotExecutor::new(settings, untrusted))
 }
 
-/// Starts the runtime, of one thread: the work is done by other processes, and pipes are faster without hand-overs.
+/// Starts the runtime, of one thread: the work is done by other processes, and pipes are faster
+/// without hand-overs.
 fn runtime() -> anyhow::Result<Runtime> {
     Builder::new_current_thread().enable_all().build().context("failed to start the runtime")
 }

@@ -9,8 +9,8 @@ use crate::sandbox::{self, LaunchError, Layer, PlanError, Tier};
 
 use super::canary::TemporaryFolderError;
 
-/// The error that the sandbox that the admin wants is unavailable here. `Display` is for clients, whose model reads
-/// it: what is missing, and what their admin can do.
+/// The error that the sandbox that the admin wants is unavailable here. `Display` is for clients,
+/// whose model reads it: what is missing, and what their admin can do.
 #[derive(Debug)]
 pub(crate) struct SandboxUnavailable {
     pub(super) mode: SandboxMode,

@@ -80,8 +80,8 @@ impl SkillManifest {
         &self.fields
     }
 
-    /// Returns a finding for each duplicate. JSON leaves open which of two members counts (RFC 8259, section 4): what is checked here
-    /// need not be what an installer uses.
+    /// Returns a finding for each duplicate. JSON leaves open which of two members counts (RFC
+    /// 8259, section 4): what is checked here need not be what an installer uses.
     pub(super) fn duplicate_members(&self) -> impl Iterator<Item = Finding> {
         self.duplicates
             .iter()

@@ -160,8 +160,8 @@ impl Reply {
         !self.is_error && exit_code.is_some_and(|code| *code == 0)
     }
 
-    /// Converts the reply into the result that MCP has. No `structuredContent`: there are clients that then hide the text
-    /// from the model.
+    /// Converts the reply into the result that MCP has. No `structuredContent`: there are clients
+    /// that then hide the text from the model.
     pub(super) fn into_result(self) -> CallToolResult {
         let mut meta = MetaObject::new();
         meta.insert(DECISION_KEY.to_owned(), self.decision);

@@ -24,7 +24,8 @@ macro_rules! rules {
     };
 }
 
-/// The start of the instructions, which a model reads before it sees any tool. Below 800 characters: it is in every context.
+/// The start of the instructions, which a model reads before it sees any tool. Below 800
+/// characters: it is in every context.
 const INSTRUCTIONS: &str = concat!(
     "Check a claim by writing a Python script that proves or refutes it, and run it with \
      execute_python_code. Print what you find and assert what must hold: exit code 0 means that \
