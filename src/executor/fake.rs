@@ -8,18 +8,25 @@ use tokio_util::sync::CancellationToken;
 
 use crate::aibom::InstalledPackages;
 use crate::gateway::AuthorizedScript;
+use crate::sandbox::Tier;
 
-use super::{Executor, Installation, Outcome, ProjectRun, Ran, Readiness, RunLimits};
+use super::{Executor, Installation, Outcome, ProjectRun, Ran, Readiness, Ready, RunLimits};
 
 type Act =
     dyn Fn(AuthorizedScript, RunLimits, CancellationToken) -> BoxFuture<'static, Ran> + Send + Sync;
+type ActOnProject = dyn Fn(ProjectRun, CancellationToken) -> BoxFuture<'static, Ran> + Send + Sync;
 
 /// The executor.
 pub(crate) struct FakeExecutor {
     act: Box<Act>,
+    act_on_project: Box<ActOnProject>,
     runs: AtomicUsize,
     /// Nobody ever learns whether scripts can be contained.
     pub(crate) never_ready: bool,
+    /// The tier that it says holds what it runs.
+    pub(crate) tier: Option<Tier>,
+    /// The interpreter that it says it has.
+    pub(crate) installation: Option<Installation>,
 }
 
 impl FakeExecutor {
@@ -30,13 +37,36 @@ impl FakeExecutor {
         + Sync
         + 'static,
     ) -> Self {
-        Self { act: Box::new(act), runs: AtomicUsize::new(0), never_ready: false }
+        Self {
+            act: Box::new(act),
+            act_on_project: Box::new(|_, _| never_started()),
+            runs: AtomicUsize::new(0),
+            never_ready: false,
+            tier: None,
+            installation: None,
+        }
     }
 
-    /// Returns how many scripts it was asked to run.
+    /// Creates an executor that answers a project with `act`, and says that `tier` holds it.
+    pub(crate) fn of_projects<F: Future<Output = Ran> + Send + 'static>(
+        tier: Tier,
+        act: impl Fn(ProjectRun, CancellationToken) -> F + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            act_on_project: Box::new(move |project, cancel| Box::pin(act(project, cancel))),
+            tier: Some(tier),
+            ..Self::new(|_, _, _| never_started())
+        }
+    }
+
+    /// Returns how many scripts and projects it was asked to run.
     pub(crate) fn runs(&self) -> usize {
         self.runs.load(Ordering::Relaxed)
     }
+}
+
+fn never_started() -> BoxFuture<'static, Ran> {
+    Box::pin(async { Ok(Outcome::never_started()) })
 }
 
 impl Executor for FakeExecutor {
@@ -54,15 +84,18 @@ impl Executor for FakeExecutor {
         if self.never_ready {
             return Box::pin(std::future::pending());
         }
-        Box::pin(async { Ok(None) })
+        let ready = self.tier.map(|tier| Ready { tier, step_down: None });
+        Box::pin(async { Ok(ready) })
     }
 
-    fn run_project(&self, _project: ProjectRun, _cancel: CancellationToken) -> BoxFuture<'_, Ran> {
-        Box::pin(async { Ok(Outcome::never_started()) })
+    fn run_project(&self, project: ProjectRun, cancel: CancellationToken) -> BoxFuture<'_, Ran> {
+        self.runs.fetch_add(1, Ordering::Relaxed);
+        (self.act_on_project)(project, cancel)
     }
 
     fn installation(&self) -> BoxFuture<'_, Option<Installation>> {
-        Box::pin(async { None })
+        let installation = self.installation.clone();
+        Box::pin(async { installation })
     }
 
     fn inventory(&self, _modules: Vec<String>) -> BoxFuture<'_, Option<InstalledPackages>> {

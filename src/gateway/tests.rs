@@ -22,7 +22,7 @@ pub(crate) fn granted(code: &str, background: bool) -> Grant {
 }
 
 /// The verified script of the arguments of `execute_python_code`.
-fn verified(arguments: &Value) -> Verified {
+pub(crate) fn verified(arguments: &Value) -> Verified {
     match evaluate(AdminGate::Open, "execute_python_code", arguments) {
         Evaluation::Verified(verified) => verified,
         Evaluation::Decided(decision) => panic!("{decision:?}"),

@@ -26,7 +26,11 @@ pub(crate) fn data_folder(configured: Option<&Path>) -> Result<PathBuf, NoDataFo
         return Ok(configured.to_owned());
     }
     // Values that are not absolute are ignored, as the XDG specification asks for.
-    let folder = Xdg::new().map_err(|_| NoDataFolder)?.data_dir();
+    own(&Xdg::new().map_err(|_| NoDataFolder)?.data_dir())
+}
+
+/// Returns the folder below the user's one for data.
+pub(super) fn own(folder: &Path) -> Result<PathBuf, NoDataFolder> {
     // An empty HOME gives a folder wherever the program was started.
     if folder.is_absolute() { Ok(folder.join(NAME)) } else { Err(NoDataFolder) }
 }

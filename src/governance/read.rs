@@ -234,3 +234,24 @@ impl From<ArtifactError> for Refusal {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_says_where_the_next_one_begins_and_whether_there_is_more() {
+        for (next_offset, truncated, expected) in [
+            (None, false, json!({ "runs": [7] })),
+            (Some(1), false, json!({ "runs": [7], "next_offset": 1 })),
+            (None, true, json!({ "runs": [7], "truncated": true })),
+        ] {
+            let page = Page { items: vec![7], next_offset, truncated };
+            let GovernedReply { blocks, is_error, meta } =
+                page_reply(page, |runs| json!({ "runs": runs }));
+            let [Block::Text(text)] = blocks.as_slice() else { panic!("{blocks:?}") };
+            assert_eq!(serde_json::from_str::<Value>(text).unwrap(), expected);
+            assert_eq!((is_error, meta), (false, json!({})));
+        }
+    }
+}

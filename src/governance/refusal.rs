@@ -124,3 +124,19 @@ impl Refusal {
         data
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_budget_that_is_exceeded_says_which() {
+        let run_id = Uuid::nil();
+        let exceeded = Refusal::BudgetExceeded("attempts_total").data(run_id);
+        let expected =
+            json!({ "code": "BUDGET_EXCEEDED", "run_id": run_id, "exceeded": "attempts_total" });
+        assert_eq!(exceeded, expected);
+        let expected = json!({ "code": "TIMEOUT", "run_id": run_id });
+        assert_eq!(Refusal::Timeout.data(run_id), expected);
+    }
+}

@@ -125,3 +125,108 @@ fn last_lines(printed: &str) -> String {
     let text = format!("\n\nThe last lines that were printed:\n  {lines}");
     if lines.lines().any(is_refusal) { format!("{text}\n{SANDBOX_HINT}") } else { text }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::governance::evidence::ArtifactRecord;
+    use crate::governance::summary::TestSummary;
+
+    const REASON: &str = "pytest itself failed (exit code 3)";
+
+    /// The evidence of a run that came to this.
+    fn evidence(status: RunStatus, exit_code: Option<i32>, reason: Option<&str>) -> Evidence {
+        let document = json!({
+            "run_id": Uuid::nil(), "tool": "run_pytest", "user": "ana", "status": status,
+            "reason": reason, "exit_code": exit_code, "started": "2026-01-25T10:00:00.000Z",
+            "finished": "2026-01-25T10:00:01.000Z", "duration_ms": 1200, "arguments": {},
+            "arguments_hash": "ab", "summary": null, "artifacts": [], "artifacts_omitted": 0,
+            "sandbox_tier": "T3",
+            "governance": { "elapsed_ms_total": 1234, "attempts_total": 1,
+                            "short_circuited": false, "policy_timeout_s": 300 },
+        });
+        let mut evidence: Evidence = serde_json::from_value(document).unwrap();
+        evidence.summary =
+            Some(TestSummary { passed: 2, duration_s: 0.5, ..TestSummary::default() });
+        evidence
+    }
+
+    /// The text of a reply, without what is the same in all, and whether it is an error.
+    fn told(evidence: &Evidence, printed: &str) -> (String, bool) {
+        let GovernedReply { blocks, is_error, meta } = of_run(evidence, printed);
+        assert_eq!(meta["status"], json!(evidence.status));
+        assert_eq!(meta["reason"], json!(evidence.reason));
+        let [Block::Text(text)] = blocks.as_slice() else { panic!("{blocks:?}") };
+        let ids = "\n\nrun_id: 00000000-0000-0000-0000-000000000000\nartifacts:";
+        (text.strip_suffix(ids).unwrap_or_else(|| panic!("{text}")).to_owned(), is_error)
+    }
+
+    #[test]
+    fn a_reply_says_how_the_run_ended_and_whether_that_is_a_result() {
+        let counts = "2 passed in 0.50 s";
+        let not_reliable = format!(
+            "\nNo result: {REASON}.\nThe report says: {counts}\n\nThe last lines that were \
+             printed:\n  out"
+        );
+        for (status, exit_code, reason, expected, is_error) in [
+            (RunStatus::Passed, Some(0), None, format!(", exit code 0\n{counts}"), false),
+            (RunStatus::Failed, Some(1), None, format!(", exit code 1\n{counts}"), false),
+            (RunStatus::NoTests, Some(5), None, format!(", exit code 5\n{counts}"), false),
+            // Some could not be collected: that is a result.
+            (RunStatus::Error, Some(2), None, format!(", exit code 2\n{counts}"), false),
+            (RunStatus::Error, Some(3), Some(REASON), format!(", exit code 3{not_reliable}"), true),
+            // However it was killed, that was its caller's doing.
+            (RunStatus::Cancelled, Some(-9), None, format!("\n{CANCELLED}\n{counts}"), true),
+        ] {
+            let evidence = evidence(status, exit_code, reason);
+            let expected = format!("Status: {}{expected}", status.as_str());
+            assert_eq!(told(&evidence, "out\n"), (expected, is_error));
+        }
+        let GovernedReply { blocks, is_error, meta } = of_cancelled(Uuid::nil());
+        let text = format!("Status: cancelled\n{CANCELLED}");
+        assert_eq!((blocks, is_error), (vec![Block::Text(text)], true));
+        assert_eq!(meta, json!({ "run_id": Uuid::nil(), "status": "cancelled" }));
+    }
+
+    #[test]
+    fn without_a_result_the_last_lines_are_shown_and_what_the_sandbox_may_have_refused() {
+        let mut evidence = evidence(RunStatus::Error, Some(3), Some(REASON));
+        evidence.summary = None;
+        let last_lines = |printed: &str| {
+            let (text, _) = told(&evidence, printed);
+            let begin = format!("Status: error, exit code 3\nNo result: {REASON}.\n\n");
+            text.strip_prefix(&begin).unwrap_or_else(|| panic!("{text}")).to_owned()
+        };
+        let head = "The last lines that were printed:";
+        assert_eq!(last_lines(""), "Nothing was printed.");
+        assert_eq!(last_lines(" \n\n"), "Nothing was printed.");
+        assert_eq!(last_lines("a\n \n\nb\n"), format!("{head}\n  a\n  b"));
+        let many: Vec<_> = (1..=12).map(|line| line.to_string()).collect();
+        assert_eq!(last_lines(&many.join("\n")), format!("{head}\n  {}", many[2..].join("\n  ")));
+        let refused = "OSError: [Errno 101] x";
+        assert_eq!(
+            last_lines(&format!("{refused}\nb")),
+            format!("{head}\n  {refused}\n  b\n{SANDBOX_HINT}")
+        );
+        assert_eq!(last_lines(&"x".repeat(3000)), format!("{head}\n  {}", "x".repeat(LAST_CHARS)));
+        assert_eq!(last_lines("\u{1b}[2J"), format!("{head}\n  \u{fffd}[2J"));
+    }
+
+    #[test]
+    fn some_artifacts_are_named_and_of_more_their_number() {
+        for (count, named, rest) in
+            [(1, 1, ""), (20, 20, ""), (21, 20, " … list_artifacts lists all 21")]
+        {
+            let mut evidence = evidence(RunStatus::Passed, Some(0), None);
+            evidence.artifacts = (1..=count)
+                .map(|bytes| ArtifactRecord { path: "a\nb".to_owned(), bytes, sha256: None })
+                .collect();
+            let reply = of_run(&evidence, "");
+            let [Block::Text(text)] = reply.blocks.as_slice() else { panic!("{reply:?}") };
+            let (_, artifacts) = text.split_once("\nartifacts:").unwrap();
+            let expected: Vec<_> =
+                (1..=named).map(|bytes| format!(" a\u{fffd}b ({bytes} bytes)")).collect();
+            assert_eq!(artifacts, expected.concat() + rest);
+        }
+    }
+}

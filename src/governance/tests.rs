@@ -1,5 +1,7 @@
 //! The store as its callers use it, and as somebody who can write its file does.
 
+mod calls;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -953,9 +955,14 @@ fn append_takes() {
 }
 
 #[test]
-fn the_data_folder_is_the_configured_one() {
+fn the_data_folder_is_the_configured_one_or_an_absolute_one_of_the_user() {
     let configured = Path::new("/srv/qwed");
     assert_eq!(data_folder(Some(configured)), Ok(configured.to_owned()));
+    let own = |folder: &str| data_folder::own(Path::new(folder));
+    assert_eq!(own("/home/ana/.local/share"), Ok("/home/ana/.local/share/qwed-mcp".into()));
+    for relative in [".local/share", "", "~/.local/share"] {
+        assert_eq!(own(relative), Err(NoDataFolder), "{relative}");
+    }
 }
 
 #[test]

@@ -384,10 +384,13 @@ fn what_has_not_begun_is_told_as_such() {
 fn runs_of_which_something_is_different_are_not_intact() {
     let fixture = Fixture::new();
     let run_id = fixture.attested();
-    assert!(fixture.verify().is_intact());
+    let found = fixture.verify();
+    assert!(found.is_intact());
+    assert_eq!((found.intact, found.unconfirmed, found.different), (0, 1, 0));
     fs::write(fixture.path(run_id, "stdout.txt"), "2 passed").unwrap();
     let found = fixture.verify();
-    assert_eq!((found.different, found.is_intact()), (1, false));
+    assert!(!found.is_intact());
+    assert_eq!((found.intact, found.unconfirmed, found.different), (0, 0, 1), "counted once");
 }
 
 #[test]
