@@ -61,7 +61,7 @@ pub(crate) fn own_token(settings: &Settings) -> Result<Option<Secret>, OwnTokenE
         (token, None) => Ok(token.clone()),
         (None, Some(file)) => {
             require_out_of_reach(file, settings)?;
-            read(file).map(Some)
+            read_for(file, geteuid().as_raw()).map(Some)
         }
     }
 }
@@ -82,7 +82,7 @@ fn require_out_of_reach(file: &Path, settings: &Settings) -> Result<(), OwnToken
     Ok(())
 }
 
-fn read(file: &Path) -> Result<Secret, OwnTokenError> {
+fn read_for(file: &Path, user: u32) -> Result<Secret, OwnTokenError> {
     let named = || file.to_owned();
     let failed = |source| OwnTokenError::Read { file: named(), source };
     // Not to wait for who writes to a pipe.
@@ -93,7 +93,7 @@ fn read(file: &Path) -> Result<Secret, OwnTokenError> {
     if !metadata.is_file() {
         return Err(OwnTokenError::NotAFile { file: named() });
     }
-    if owner != 0 && owner != geteuid().as_raw() {
+    if owner != 0 && owner != user {
         return Err(OwnTokenError::Owner { file: named(), owner });
     }
     if mode & OPEN_TO_OTHERS != 0 {
@@ -147,6 +147,10 @@ mod tests {
         assert!(matches!(both, Err(OwnTokenError::Both)));
     }
 
+    fn read(file: &Path) -> Result<Secret, OwnTokenError> {
+        read_for(file, geteuid().as_raw())
+    }
+
     #[test]
     fn a_file_that_others_can_read_or_change_is_refused() {
         let (_folder, file) = file(TOKEN.as_bytes());
@@ -160,9 +164,16 @@ mod tests {
             assert!(matches!(error, OwnTokenError::Open { mode, .. } if mode == wrong), "{error}");
         }
         set_mode(&file, 0o600);
-        if geteuid().is_root() {
-            chown(&file, Some(4321), None).unwrap();
-            let error = read(&file).unwrap_err();
+        if !geteuid().is_root() {
+            let error = read_for(&file, 0).unwrap_err();
+            assert!(matches!(error, OwnTokenError::Owner { .. }), "{error}");
+            return;
+        }
+        assert!(read_for(&file, 4321).is_ok(), "root may change anything anyway");
+        chown(&file, Some(4321), None).unwrap();
+        assert!(read_for(&file, 4321).is_ok());
+        for user in [0, 4322] {
+            let error = read_for(&file, user).unwrap_err();
             assert!(matches!(error, OwnTokenError::Owner { owner: 4321, .. }), "{error}");
         }
     }

@@ -150,9 +150,8 @@ fn read(path: &Path) -> io::Result<Reading> {
     let bytes = content(&file)?;
     let after = Stamp::of(&file.metadata()?);
 
-    let is_settled = stamp == after && stamp.is_older_than(SETTLED_AFTER, started);
     let policy = text_of(bytes).and_then(|text| Policy::parse(&text)).map(Arc::new);
-    Ok(Reading { stamp: is_settled.then_some(stamp), policy })
+    Ok(Reading { stamp: stamp.settled(&after, started), policy })
 }
 
 impl From<io::Error> for PolicyError {
@@ -170,6 +169,13 @@ impl Stamp {
             modified: (metadata.mtime(), metadata.mtime_nsec()),
             changed: (metadata.ctime(), metadata.ctime_nsec()),
         }
+    }
+
+    /// Returns the stamp, if it was the same `after` the file was read, and old enough at the start of
+    /// that for no further change to go unseen.
+    fn settled(self, after: &Self, started: SystemTime) -> Option<Self> {
+        let is_settled = self == *after && self.is_older_than(SETTLED_AFTER, started);
+        is_settled.then_some(self)
     }
 
     /// Tells whether the last change is at least `age` before `now`. A change in the future is not:
@@ -216,6 +222,11 @@ mod tests {
             (at((4_000, 0), (90, 0)), false),
         ] {
             assert_eq!(stamp.is_older_than(Duration::from_secs(2), now), is_older, "{stamp:?}");
+            // And it is the same before and after it was read.
+            let settled = stamp.clone().settled(&stamp, now);
+            assert_eq!(settled, is_older.then(|| stamp.clone()));
+            let other = Stamp { size: 1, ..stamp.clone() };
+            assert_eq!(stamp.settled(&other, now), None);
         }
     }
 
