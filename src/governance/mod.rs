@@ -14,7 +14,7 @@
 //! | `artifacts`, `evidence`, `summary` | what it leaves, for `read` |
 //! | `integrity`, `upkeep` | whether it is still that, and how long it is kept |
 //! | `refusal`, `reply`, `plain_text` | what the caller hears |
-//! | `scripts` | `execute_python_code` in the audit log |
+//! | `script_audit` | `execute_python_code` in the audit log |
 //!
 //! This folder is the only one that names `rusqlite` and `toml`.
 
