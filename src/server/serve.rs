@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::transport::{ConnectionEvents, StdioTransport, input_hung_up};
+use crate::transport::{ConnectionEvents, StdioTransport, hung_up};
 
 use super::call::Server;
 use super::handler::Handler;
@@ -102,7 +102,7 @@ where
 async fn input_ended(events: &ConnectionEvents) {
     tokio::select! {
         () = events.input_ended.cancelled() => {}
-        () = input_hung_up() => {}
+        () = hung_up(std::io::stdin()) => {}
     }
     sleep(GRACE_AFTER_INPUT).await;
 }

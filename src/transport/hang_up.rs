@@ -1,10 +1,13 @@
-//! The end of standard input, seen past what is not read yet.
+//! The end of a stream, seen past what is not read yet.
 
-/// Returns when nobody has the other end of standard input open any more, also while lines that were
-/// sent before wait to be read. Never returns where the system does not report it.
-pub(crate) async fn input_hung_up() {
+use std::os::fd::AsFd;
+
+/// Returns when nobody has the other end of `input` open any more, also while lines that were sent
+/// before wait to be read. Never returns where the system does not report it.
+#[cfg_attr(not(target_os = "linux"), expect(unused_variables, reason = "not reported there"))]
+pub(crate) async fn hung_up(input: impl AsFd) {
     #[cfg(target_os = "linux")]
-    if linux::wait().await.is_ok() {
+    if linux::wait(input).await.is_ok() {
         return;
     }
     std::future::pending::<()>().await;
@@ -13,20 +16,87 @@ pub(crate) async fn input_hung_up() {
 #[cfg(target_os = "linux")]
 mod linux {
     use std::io;
-    use std::os::fd::AsFd as _;
+    use std::os::fd::AsFd;
 
-    use tokio::io::Interest;
+    use tokio::io::{Interest, Ready};
     use tokio::net::unix::pipe::Receiver;
 
-    pub(super) async fn wait() -> io::Result<()> {
+    pub(super) async fn wait(input: impl AsFd) -> io::Result<Ready> {
         // Nothing is read from it, so that it may be a socket, and may block. A file can not be
         // waited for, and never hangs up.
-        let input = io::stdin().as_fd().try_clone_to_owned()?;
-        let input = Receiver::from_owned_fd_unchecked(input)?;
-        // Not for what can be read: that would wake this for every line. A hang-up always does.
-        while !input.ready(Interest::PRIORITY).await?.is_read_closed() {
-            tokio::task::yield_now().await;
-        }
-        Ok(())
+        let input = Receiver::from_owned_fd_unchecked(input.as_fd().try_clone_to_owned()?)?;
+        // Not for what can be read: that would wake this for every line. It is registered for
+        // nothing else, and so this comes with the hang-up only.
+        input.ready(Interest::PRIORITY).await
+    }
+}
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use std::fs::File;
+    use std::io::{self, Write as _};
+    use std::net::{Shutdown, TcpListener, TcpStream};
+    use std::os::fd::AsRawFd as _;
+    use std::os::unix::net::UnixStream;
+    use std::time::Duration;
+
+    use nix::sys::socket::{MsgFlags, send};
+    use tokio::time::timeout;
+
+    use super::*;
+
+    /// As long as a hang-up that was not there takes to be seen by mistake.
+    const NOTHING_FOR: Duration = Duration::from_millis(50);
+    const SOON: Duration = Duration::from_secs(60);
+
+    /// Waits for the hang-up, before and after the writer is dropped.
+    async fn assert_seen_when_dropped(input: impl AsFd, mut writer: impl io::Write) {
+        let mut seen = Box::pin(hung_up(input));
+        timeout(NOTHING_FOR, &mut seen).await.unwrap_err();
+        writer.write_all(b"a line that nobody reads\n").unwrap();
+        timeout(NOTHING_FOR, &mut seen).await.unwrap_err();
+        drop(writer);
+        timeout(SOON, seen).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_end_is_seen_behind_what_nobody_reads() {
+        let (input, writer) = io::pipe().unwrap();
+        assert_seen_when_dropped(input, writer).await;
+        let (input, writer) = UnixStream::pair().unwrap();
+        assert_seen_when_dropped(input, writer).await;
+    }
+
+    #[tokio::test]
+    async fn an_end_that_was_there_before_is_seen() {
+        let (input, writer) = io::pipe().unwrap();
+        drop(writer);
+        timeout(SOON, hung_up(input)).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_file_never_hangs_up() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"{}\n").unwrap();
+        timeout(NOTHING_FOR, hung_up(file)).await.unwrap_err();
+        timeout(NOTHING_FOR, hung_up(File::open("/dev/null").unwrap())).await.unwrap_err();
+    }
+
+    /// Taken for a hang-up it would end the server.
+    #[tokio::test]
+    async fn urgent_data_is_no_end() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let writer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (input, _) = listener.accept().unwrap();
+        send(writer.as_raw_fd(), b"!", MsgFlags::MSG_OOB).unwrap();
+        assert_seen_when_dropped(input, writer).await;
+    }
+
+    #[tokio::test]
+    async fn a_client_that_sends_nothing_more_and_listens_has_hung_up() {
+        let (input, writer) = UnixStream::pair().unwrap();
+        writer.shutdown(Shutdown::Write).unwrap();
+        timeout(SOON, hung_up(input)).await.unwrap();
     }
 }

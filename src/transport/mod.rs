@@ -16,7 +16,7 @@ mod protocol_error;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use hang_up::input_hung_up;
+pub(crate) use hang_up::hung_up;
 pub(crate) use in_flight::Slot;
 
 use std::sync::Arc;
