@@ -119,6 +119,35 @@ fn a_failure_is_told_with_its_lines() {
 }
 
 #[test]
+fn of_an_explanation_the_marked_lines_are_told() {
+    // Of a report that tests have written themselves.
+    let explanation =
+        "    assert f() == 1\nE   assert 2 == 1\nEE\n> x\nPermissionError: no\nE    \nE";
+    let summary = summary(&report(&[failure(explanation, ""), last(0, 1, 0, 0, 0)]));
+    assert_eq!(summary.failures[0].assertion_lines, ["E   assert 2 == 1"]);
+    assert!(!summary.failures[0].sandbox);
+}
+
+#[test]
+fn a_report_without_any_test_is_empty() {
+    assert!(summary(&report(&[last(0, 0, 0, 0, 0)])).is_empty());
+    for [passed, failed, errors, skipped, xfailed] in [
+        [1, 0, 0, 0, 0],
+        [0, 1, 0, 0, 0],
+        [0, 0, 1, 0, 0],
+        [0, 0, 0, 1, 0],
+        [0, 0, 0, 0, 1],
+        [1, 1, 0, 0, 0],
+        [1, 0, 1, 0, 0],
+        [2, 0, 1, 1, 0],
+        [3, 1, 1, 0, 1],
+    ] {
+        let counts = last(passed, failed, errors, skipped, xfailed);
+        assert!(!summary(&report(std::slice::from_ref(&counts))).is_empty(), "{counts}");
+    }
+}
+
+#[test]
 fn what_the_sandbox_refuses_is_told_apart() {
     let summary = summary(recorded::REFUSED);
     let others: Vec<&str> =
