@@ -349,3 +349,6 @@ fn error_of(file: &Path, source: rusqlite::Error) -> StoreError {
         Some(_) => StoreError::Access { file, source },
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,9 +16,7 @@ impl Store {
     pub(crate) fn open_to_read(folder: &Path) -> Result<Self, StoreError> {
         // To look at somebody's copy does no harm.
         match Self::open_whosever(folder) {
-            Err(StoreError::Access { source, .. }) if needs_writing(&source) => {
-                Self::open_as_it_is(folder)
-            }
+            Err(error) if needs_writing(&error) => Self::open_as_it_is(folder),
             opened => opened,
         }
     }
@@ -46,13 +44,111 @@ impl Store {
     }
 }
 
-fn needs_writing(error: &rusqlite::Error) -> bool {
+fn needs_writing(error: &StoreError) -> bool {
+    let StoreError::Access { source, .. } = error else { return false };
     let codes = [ErrorCode::ReadOnly, ErrorCode::CannotOpen, ErrorCode::PermissionDenied];
-    error.sqlite_error_code().is_some_and(|code| codes.contains(&code))
+    source.sqlite_error_code().is_some_and(|code| codes.contains(&code))
 }
 
 /// Returns the address of a file that nobody changes, as `SQLite` takes it.
 fn immutable(file: &Path) -> PathBuf {
     let file = percent_encode(file.as_os_str().as_bytes(), RESERVED);
     format!("file:{file}?immutable=1").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::Arc;
+
+    use rusqlite::ffi;
+    use tempfile::TempDir;
+
+    use super::super::{APPLICATION_ID, SCHEMA_VERSION, pragma};
+    use super::*;
+
+    /// A folder whose name has what means something in an address, with a store that nobody has open.
+    fn folder() -> (TempDir, PathBuf) {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("a?mode=rw&b#c%20 \u{e9}");
+        drop(Store::open(&folder).unwrap());
+        (parent, folder)
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn what_is_read_as_it_is_is_not_written_to_nor_beside() {
+        let (_parent, folder) = folder();
+        let before = names(&folder);
+        let store = Store::open_as_it_is(&folder).unwrap();
+        let found = store.read(|transaction| {
+            let trusted_schema = pragma(transaction, "trusted_schema")?;
+            Ok((owner(transaction)?, trusted_schema))
+        });
+        assert_eq!(found.unwrap(), ((APPLICATION_ID, SCHEMA_VERSION), 0));
+        let written = store.read(|transaction| transaction.execute_batch("CREATE TABLE a (b)"));
+        assert!(matches!(written, Err(StoreError::Access { .. })), "{written:?}");
+        assert_eq!(names(&folder), before);
+    }
+
+    #[test]
+    fn what_is_not_ours_is_not_read() {
+        let (_parent, folder) = folder();
+        let database = Connection::open(folder.join(FILE_NAME)).unwrap();
+        database.pragma_update(None, "application_id", 7).unwrap();
+        database.close().unwrap();
+        let error = Store::open_as_it_is(&folder).unwrap_err();
+        assert!(matches!(error, StoreError::Foreign { .. }), "{error}");
+    }
+
+    #[test]
+    fn what_was_written_last_is_not_overlooked() {
+        let (_parent, folder) = folder();
+        let log = folder.join("governance.db-wal");
+        fs::write(&log, "").unwrap();
+        Store::open_as_it_is(&folder).unwrap();
+        fs::write(&log, "x").unwrap();
+        let error = Store::open_as_it_is(&folder).unwrap_err();
+        assert!(matches!(error, StoreError::Unmerged { .. }), "{error}");
+    }
+
+    #[test]
+    fn only_what_cannot_be_written_to_is_read_as_it_is() {
+        let (_parent, folder) = folder();
+        // Another file that is in the way, where root may write everywhere.
+        fs::create_dir(folder.join("governance.db-shm")).unwrap();
+        let store = Store::open_to_read(&folder).unwrap();
+        store.read(|transaction| transaction.execute_batch("CREATE TABLE a (b)")).unwrap_err();
+        drop(store);
+        fs::remove_file(folder.join(FILE_NAME)).unwrap();
+        let error = Store::open_to_read(&folder).unwrap_err();
+        assert!(matches!(error, StoreError::Missing { .. }), "{error}");
+    }
+
+    #[test]
+    fn errors_that_come_of_a_store_that_cannot_be_written_to() {
+        for (code, expected) in [
+            (ffi::SQLITE_READONLY, true),
+            (ffi::SQLITE_READONLY_DIRECTORY, true),
+            (ffi::SQLITE_CANTOPEN, true),
+            (ffi::SQLITE_PERM, true),
+            (ffi::SQLITE_IOERR, false),
+            (ffi::SQLITE_FULL, false),
+        ] {
+            let source = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
+            let error = StoreError::Access { file: PathBuf::new(), source: Arc::new(source) };
+            assert_eq!(needs_writing(&error), expected, "{error:?}");
+        }
+        let source = Arc::new(rusqlite::Error::QueryReturnedNoRows);
+        assert!(!needs_writing(&StoreError::Access { file: PathBuf::new(), source }));
+        let source = rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_READONLY), None);
+        let source = Arc::new(source);
+        assert!(!needs_writing(&StoreError::Damaged { file: PathBuf::new(), source }));
+    }
 }

@@ -21,13 +21,13 @@ use tokio::sync::oneshot;
 use super::{BUSY_PAUSE, BUSY_TIMEOUT, StoreError, StoreFile, error_of, identity};
 
 /// The file whose lock is the place of the process that writes next.
-const TURNSTILE: &str = "governance.lock";
+pub(super) const TURNSTILE: &str = "governance.lock";
 
 /// The journal of `SQLite`, which is written before the database.
 const LOG: &str = "governance.db-wal";
 
 /// The most jobs of one transaction: as many as calls can be in flight.
-const GROUP_MAX: usize = 256;
+pub(super) const GROUP_MAX: usize = 256;
 
 /// The writer of a store. Its thread starts with the first job.
 #[derive(Debug)]
@@ -131,9 +131,8 @@ impl Writer {
             let thread = std::thread::spawn(move || write_all(&file, &waiting));
             WriterThread { jobs, thread }
         });
-        if let Err(mpsc::SendError(job)) = thread.jobs.send(Box::new(job)) {
-            job.tell(Err(self.file.given_up()));
-        }
+        // If the thread is gone, the job is too, and whoever waits learns that it was given up.
+        drop(thread.jobs.send(Box::new(job)));
         Pending { reply, file: Arc::clone(&self.file) }
     }
 }
