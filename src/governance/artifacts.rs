@@ -264,6 +264,12 @@ fn state_of(folder: &Folder) -> io::Result<RunState> {
     })
 }
 
+/// Keeps a run from being removed, until this is dropped. Where it cannot be locked, it goes on, and
+/// is not removed either.
+fn kept(folder: &Folder) -> Option<File> {
+    folder.file(OsStr::new(LOCK)).ok().filter(|lock| lock.try_lock_shared().is_ok())
+}
+
 fn evidence_of(folder: &Folder) -> Option<Stat> {
     folder.stat(OsStr::new(EVIDENCE)).ok().filter(Stat::is_plain_file)
 }

@@ -8,7 +8,7 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-use super::{ArtifactError, Artifacts, LOCK, failed_to, is_internal};
+use super::{ArtifactError, Artifacts, failed_to, is_internal, kept};
 use crate::folder::Folder;
 
 /// The length of a chunk when nobody says.
@@ -139,9 +139,7 @@ impl Artifacts {
             _ => return Err(ArtifactError::TooLarge { max: READ_LIMIT_MAX }),
         };
         let folder = self.run(run_id)?;
-        // While it is read it is not removed. Where it cannot be locked, its run goes on, and is not
-        // removed either.
-        let lock = folder.file(LOCK.as_ref()).ok().filter(|lock| lock.try_lock_shared().is_ok());
+        let lock = kept(&folder);
         let file = open(&folder, &path)?;
         Ok(Opened { file, path, limit, _lock: lock })
     }

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use uuid::Uuid;
 
 use super::listing::ENTRIES_MAX;
-use super::{ArtifactError, Artifacts, EVIDENCE, LOCK, RunFolder, failed_to, is_internal, reading};
+use super::{ArtifactError, Artifacts, EVIDENCE, RunFolder, failed_to, is_internal, kept, reading};
 use crate::folder::{Bounds, Folder, Kind, Reach, Stat};
 use crate::governance::evidence::ArtifactRecord;
 use crate::governance::integrity::Change;
 
 /// The most bytes that the paths in an evidence have together, as JSON has them.
-const RECORDS_BYTES_MAX: usize = 4 * 1024 * 1024;
+pub(super) const RECORDS_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// All files of a run but its evidence.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,20 +72,22 @@ impl Artifacts {
         each: &mut dyn FnMut(&str, Change),
     ) -> Result<bool, ArtifactError> {
         let folder = self.run(run_id)?;
-        // While it is looked at it is not removed.
-        let lock = folder.file(LOCK.as_ref());
-        let _held = lock.is_ok_and(|lock| lock.try_lock_shared().is_ok());
+        let _lock = kept(&folder);
         let mut known = BTreeSet::new();
         for ArtifactRecord { path, bytes, sha256: recorded } in records {
             known.insert(path.as_str());
+            // Evidence that nothing confirms may name anything.
+            if !reading::is_readable(Path::new(path)) {
+                each(path, Change::Unreadable);
+                continue;
+            }
             let file = match reading::open(&folder, Path::new(path)) {
-                // Evidence that nothing confirms may name anything.
-                Ok(file) if reading::is_readable(Path::new(path)) => file,
+                Ok(file) => file,
                 Err(ArtifactError::FileNotFound) => {
                     each(path, Change::Missing);
                     continue;
                 }
-                Ok(_) | Err(_) => {
+                Err(_) => {
                     each(path, Change::Unreadable);
                     continue;
                 }

@@ -12,8 +12,11 @@ use tempfile::TempDir;
 
 use super::listing::{FileEntry, LIST_LIMIT_MAX};
 use super::reading::READ_LIMIT_MAX;
+use super::records::RECORDS_BYTES_MAX;
 use super::retention::{RemovalReason, Retained};
 use super::*;
+use crate::governance::evidence::ArtifactRecord;
+use crate::governance::integrity::Change;
 use crate::governance::store::StoreError;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -581,6 +584,109 @@ fn an_inventory_has_every_readable_file_and_counts_all() {
         fs::create_dir(files.join(number.to_string())).unwrap();
     }
     assert!(run.records(0).unwrap().truncated);
+}
+
+/// The changes of a run's files against records: path, bytes and hash.
+fn changes(
+    fixture: &Fixture,
+    run_id: Uuid,
+    records: &[(&str, u64, Option<&str>)],
+    is_complete: bool,
+) -> (Vec<(String, Change)>, bool) {
+    let record = |(path, bytes, sha256): &(&str, u64, Option<&str>)| ArtifactRecord {
+        path: (*path).to_owned(),
+        bytes: *bytes,
+        sha256: sha256.map(str::to_owned),
+    };
+    let records: Vec<_> = records.iter().map(record).collect();
+    let mut changes = Vec::new();
+    let mut each = |path: &str, change| changes.push((path.to_owned(), change));
+    let all_hashed = fixture.artifacts.compare(run_id, &records, is_complete, &mut each).unwrap();
+    (changes, all_hashed)
+}
+
+#[test]
+fn what_differs_from_the_records_is_told() {
+    let fixture = Fixture::new();
+    let run_id = fixture.run(Duration::ZERO, 3);
+    let files = fixture.path(run_id).join(FILES);
+    fs::write(fixture.data.path().join("secret"), "secret").unwrap();
+    fs::write(files.join("other"), "xxy").unwrap();
+    symlink("data", files.join("link")).unwrap();
+    let sha256 = |text: &str| hex::encode(Sha256::digest(text));
+    let (data, other) = (sha256("xxx"), sha256("xxy"));
+    let data = ("files/data", 3, Some(data.as_str()));
+    let other = ("files/other", 3, Some(other.as_str()));
+    let added = [("files/other", Change::Added)];
+    for (records, is_complete, expected, all_hashed) in [
+        (&[data, other][..], true, &[][..], true),
+        (&[data, other], false, &[], false),
+        (&[data], false, &[], false),
+        (&[data], true, &added, true),
+        (&[("files/data", 3, None), other], true, &[], false),
+        (&[("files/data", 3, other.2), other], true, &[("files/data", Change::Changed)], true),
+        (&[("files/data", 2, data.2), other], true, &[("files/data", Change::Changed)], true),
+        (&[data, other, ("files/no", 0, None)], true, &[("files/no", Change::Missing)], false),
+        (
+            &[data, other, ("files/link", 3, data.2), (FILES, 3, data.2)],
+            true,
+            &[("files/link", Change::Unreadable), (FILES, Change::Unreadable)],
+            true,
+        ),
+        // Paths that lead out are not looked at.
+        (
+            &[data, other, ("../../secret", 6, None), ("../../none", 6, None)],
+            true,
+            &[("../../secret", Change::Unreadable), ("../../none", Change::Unreadable)],
+            false,
+        ),
+        (&[data, other, (LOCK, 0, None)], true, &[(LOCK, Change::Unreadable)], false),
+    ] {
+        let expected = expected.iter().map(|(path, change)| ((*path).to_owned(), *change));
+        let expected = (expected.collect(), all_hashed);
+        assert_eq!(changes(&fixture, run_id, records, is_complete), expected);
+    }
+}
+
+#[test]
+fn a_run_that_is_compared_is_not_removed_meanwhile() {
+    let fixture = Fixture::new();
+    let run_id = fixture.run(2 * DAY, 3);
+    let newer = fixture.run(DAY, 3);
+    let nothing = Retention { age: None, total_bytes: Some(0) };
+    let record = ArtifactRecord { path: "files/none".to_owned(), bytes: 0, sha256: None };
+    let mut removed = Vec::new();
+    let mut each = |_: &str, _| removed.push(fixture.retain(&nothing, SystemTime::now()).removed);
+    fixture.artifacts.compare(run_id, &[record], false, &mut each).unwrap();
+    assert_eq!(removed, [0]);
+    assert_eq!(fixture.retain(&nothing, SystemTime::now()).removed, 1);
+    assert_eq!(fixture.runs(), [newer]);
+}
+
+/// The names in an evidence have a bound of their own, which is that of a text.
+#[test]
+fn an_inventory_has_no_more_than_so_many_bytes_of_paths() {
+    let fixture = Fixture::new();
+    let run = fixture.artifacts.create_run(Uuid::new_v4()).unwrap();
+    // Each of these bytes is six in JSON.
+    let wide = "\u{1}".repeat(250);
+    let folder = run.files_path().join(&wide);
+    fs::create_dir(&folder).unwrap();
+    let path = |name: &str| format!("files/{wide}/{name}");
+    let bytes_each = json!(path("0000")).to_string().len();
+    let most = RECORDS_BYTES_MAX / bytes_each;
+    let last = RECORDS_BYTES_MAX - (most - 1) * bytes_each - (bytes_each - 4);
+    for number in 0..most - 1 {
+        File::create(folder.join(format!("{number:04}"))).unwrap();
+    }
+    let fill = |bytes: usize| folder.join("\u{1}".repeat(bytes / 6) + &"x".repeat(bytes % 6));
+    // To the byte as much as there may be.
+    File::create(fill(last)).unwrap();
+    let recorded = run.records(0).unwrap();
+    assert_eq!((recorded.records.len(), recorded.omitted), (most, 0));
+    fs::rename(fill(last), fill(last + 1)).unwrap();
+    let recorded = run.records(0).unwrap();
+    assert_eq!((recorded.records.len(), recorded.omitted), (most - 1, 1));
 }
 
 #[test]
