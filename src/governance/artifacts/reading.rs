@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use sha2::{Digest as _, Sha256};
@@ -116,15 +116,10 @@ impl Artifacts {
         total_bytes: u64,
     ) -> Result<(Chunk, Option<String>), ArtifactError> {
         let opened = self.open(run_id, path, limit)?;
-        let bytes_max = opened.limit + CONTINUATION_MAX;
-        let (mut before, mut bytes) = (offset, Vec::new());
-        let sha256 = hash(&opened.file, total_bytes, |part| {
-            let skipped = usize::try_from(before).unwrap_or(usize::MAX).min(part.len());
-            before -= u64::try_from(skipped).unwrap_or(before);
-            bytes.extend(part.iter().skip(skipped).take(bytes_max - bytes.len()));
-        });
+        let mut window = Window::new(offset, opened.limit + CONTINUATION_MAX);
+        let sha256 = hash(&opened.file, total_bytes, |part| window.see(part));
         let sha256 = sha256.map_err(failed_to("read the file"))?;
-        Ok((opened.chunk(offset, bytes, total_bytes), sha256))
+        Ok((opened.chunk(offset, window.bytes, total_bytes), sha256))
     }
 
     fn open(
@@ -170,6 +165,27 @@ impl Opened {
                 Err(error) => Content::Binary(BASE64_STANDARD.encode(error.as_bytes())),
             },
         }
+    }
+}
+
+/// A piece of what is shown part by part, of which no more is kept.
+pub(super) struct Window {
+    /// The bytes until it begins.
+    before: u64,
+    pub(super) bytes: Vec<u8>,
+    bytes_max: usize,
+}
+
+impl Window {
+    pub(super) fn new(offset: u64, bytes_max: usize) -> Self {
+        Self { before: offset, bytes: Vec::new(), bytes_max }
+    }
+
+    pub(super) fn see(&mut self, part: &[u8]) {
+        let skipped = usize::try_from(self.before).unwrap_or(usize::MAX).min(part.len());
+        self.before -= u64::try_from(skipped).unwrap_or(self.before);
+        let wanted = self.bytes_max - self.bytes.len();
+        self.bytes.extend(part.iter().skip(skipped).take(wanted));
     }
 }
 
@@ -222,17 +238,14 @@ fn relative(path: &str) -> Result<PathBuf, ArtifactError> {
     if path.contains('\0') {
         return invalid("has a NUL byte");
     }
-    let parsed = Path::new(path);
-    if !parsed.components().all(|part| matches!(part, Component::Normal(_))) {
-        return invalid("is not relative to the run, or has . or .. in it");
-    }
-    // `a//b` and `a/.` have normal components too, once they are parsed.
+    // Of the text, not of its components: `a//b` and `a/.` are parsed as `a/b` and `a`.
     if path.split('/').any(|part| matches!(part, "" | "." | "..")) {
-        return invalid("has an empty part, . or .. in it");
+        return invalid("is not relative to the run, or has an empty part, . or .. in it");
     }
-    if parsed.components().count() > PATH_PARTS_MAX {
+    if path.split('/').count() > PATH_PARTS_MAX {
         return invalid("has more than 32 parts");
     }
+    let parsed = Path::new(path);
     if is_internal(parsed) {
         return Err(ArtifactError::FileNotFound);
     }

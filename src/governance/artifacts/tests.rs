@@ -1,4 +1,5 @@
 use std::ffi::OsString;
+use std::io::Seek as _;
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _, symlink};
 use std::os::unix::net::UnixListener;
@@ -11,7 +12,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::listing::{FileEntry, LIST_LIMIT_MAX};
-use super::reading::READ_LIMIT_MAX;
+use super::reading::{READ_LIMIT_MAX, Window, hash};
 use super::records::RECORDS_BYTES_MAX;
 use super::retention::{RemovalReason, Retained};
 use super::*;
@@ -229,29 +230,70 @@ fn nothing_but_plain_files_of_the_run_is_read() {
 fn paths_that_are_none_are_refused() {
     let fixture = Fixture::new();
     let run_id = fixture.run(Duration::ZERO, 3);
-    let long = "a/".repeat(16) + &"b".repeat(1000);
-    let many = "a/".repeat(32) + "b";
-    let name = "n".repeat(300);
+    let longest = format!("{0}/{0}/{0}/{0}/{1}", "a".repeat(204), "b".repeat(204));
+    let too_long = format!("{longest}d");
+    let most = "a/".repeat(31) + "b";
+    let too_many = "a/".repeat(32) + "b";
+    let name = "n".repeat(256);
+    let none = "the run has no such file; list_artifacts with its run_id lists its files";
+    let invalid = |reason: &str| {
+        format!("path {reason}; take a path as list_artifacts with the run_id lists it")
+    };
     for (path, expected) in [
-        ("", "invalid path"),
-        ("files/data\0", "invalid path"),
-        ("files/data/", "invalid path"),
-        ("files", "invalid path"),
-        ("files/data/below", "invalid path"),
-        (long.as_str(), "invalid path"),
-        (many.as_str(), "invalid path"),
-        (name.as_str(), "invalid path"),
-        ("files/none", "file not found"),
-        ("none/data", "file not found"),
-        (".new-evidence.json", "file not found"),
+        ("", invalid("is empty")),
+        ("files/data\0", invalid("has a NUL byte")),
+        (
+            "files",
+            invalid("is no regular file, or is a link, or the file has another name as well"),
+        ),
+        ("files/data/below", invalid("leads through a link or what is no folder")),
+        (&longest, none.to_owned()),
+        (&too_long, invalid("is longer than 1024 bytes")),
+        (&most, none.to_owned()),
+        (&too_many, invalid("has more than 32 parts")),
+        (&name, invalid("has a name that is too long")),
+        ("files/none", none.to_owned()),
+        ("none/data", none.to_owned()),
+        (".lock", none.to_owned()),
+        (".new-evidence.json", none.to_owned()),
     ] {
         let error = fixture.read(run_id, path).unwrap_err();
-        assert_eq!(kind(&error), expected, "{path:.20}: {error}");
+        assert_eq!(error.to_string(), expected, "{path:.20}");
+    }
+    let not_relative = invalid("is not relative to the run, or has an empty part, . or .. in it");
+    for path in [
+        "/",
+        "//",
+        "/etc/passwd",
+        ".",
+        "./files/data",
+        "files/.",
+        "files/./data",
+        "files/",
+        "files//data",
+        "files/data/",
+        "..",
+        "../",
+        "files/..",
+        "files/../files/data",
+    ] {
+        assert_eq!(fixture.read(run_id, path).unwrap_err().to_string(), not_relative, "{path}");
     }
     assert_eq!(kind(&fixture.read(Uuid::new_v4(), "a").unwrap_err()), "run not found");
     let none = Artifacts::new(&fixture.data.path().join("none"));
     assert_eq!(kind(&none.read(run_id, "a", 0, None).unwrap_err()), "run not found");
-    assert!(none.list_runs(0, None).unwrap().items.is_empty());
+    let page = none.list_runs(0, None).unwrap();
+    assert_eq!(page, Page { items: Vec::new(), next_offset: None, truncated: false });
+}
+
+#[test]
+fn what_cannot_be_looked_at_is_not_told_as_nothing() {
+    let fixture = Fixture::new();
+    fs::write(fixture.data.path().join("artifacts"), "").unwrap();
+    let artifacts = &fixture.artifacts;
+    assert_eq!(kind(&artifacts.list_runs(0, None).unwrap_err()), "io");
+    assert_eq!(kind(&artifacts.newest_runs(9).unwrap_err()), "io");
+    assert_eq!(kind(&artifacts.each_run(|_| {}).unwrap_err()), "io");
 }
 
 #[test]
@@ -448,6 +490,8 @@ fn lists_have_everything_once_and_nothing_of_the_servers() {
         assert_eq!(fixture.read(run_id, &file.path).is_ok(), file.readable, "{}", file.path);
     }
 
+    let last = fixture.artifacts.list_files(run_id, 0, Some(expected.len())).unwrap();
+    assert_eq!(last.next_offset, None);
     let (mut paged, mut offset) = (Vec::new(), Some(0));
     while let Some(from) = offset {
         let page = fixture.artifacts.list_files(run_id, from, Some(4)).unwrap();
@@ -492,6 +536,52 @@ fn runs_are_listed_newest_first() {
     drop(run);
     let first = fixture.artifacts.list_runs(0, Some(1)).unwrap().items.remove(0);
     assert_eq!(first.state, RunState::Interrupted);
+}
+
+#[test]
+fn files_are_listed_by_their_paths() {
+    let fixture = Fixture::new();
+    let run_id = fixture.run(Duration::ZERO, 3);
+    // Their folders are in another order.
+    for name in ["b", "b-", "b0", "a.txt", "c"] {
+        fs::write(fixture.path(run_id).join(FILES).join(name), "").unwrap();
+    }
+    for name in ["a", "c.d"] {
+        fs::create_dir(fixture.path(run_id).join(FILES).join(name)).unwrap();
+        fs::write(fixture.path(run_id).join(FILES).join(name).join("file"), "").unwrap();
+    }
+    let found = fixture.files(run_id).items;
+    let found: Vec<_> = found.iter().map(|file| file.path.as_str()).collect();
+    let expected = [
+        "evidence.json",
+        "files/a.txt",
+        "files/a/file",
+        "files/b",
+        "files/b-",
+        "files/b0",
+        "files/c",
+        "files/c.d/file",
+        "files/data",
+    ];
+    assert_eq!(found, expected);
+}
+
+/// However many runs a page has, it costs as much as one.
+#[test]
+fn the_files_of_a_page_of_runs_are_counted_up_to_a_bound() {
+    let fixture = Fixture::new();
+    for files in [0, ENTRIES_MAX / 2] {
+        let run_id = fixture.run(Duration::ZERO, 3);
+        for number in 0..files {
+            File::create(fixture.path(run_id).join(FILES).join(number.to_string())).unwrap();
+        }
+    }
+    let has_more = |offset, limit| -> Vec<bool> {
+        let page = fixture.artifacts.list_runs(offset, Some(limit)).unwrap();
+        page.items.into_iter().map(|run| run.has_more).collect()
+    };
+    assert_eq!(has_more(0, 2), [true, false]);
+    assert_eq!(has_more(0, 1), [false]);
 }
 
 #[test]
@@ -978,6 +1068,38 @@ fn a_hashed_part_is_the_part_and_the_hash_is_of_the_whole() {
     }
     for bytes in [0, total - 1, total + 1, u64::MAX] {
         assert_eq!(hashed(0, 7, bytes).1, None, "{bytes}");
+    }
+    // Where it is shorter than it was, nobody is sent to where nothing is.
+    for offset in [total, total + 1] {
+        let (chunk, _) = hashed(offset, 7, total + 2);
+        assert_eq!((chunk.bytes, chunk.next_offset), (0, None), "{offset}");
+    }
+}
+
+#[test]
+fn a_file_that_grew_is_not_read_to_its_end() {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&[b'x'; 1000]).unwrap();
+    for (bytes, expected) in [(0, 1), (10, 11), (999, 1000), (1000, 1000), (u64::MAX, 1000)] {
+        file.rewind().unwrap();
+        let mut seen = 0;
+        let sha256 = hash(&file, bytes, |part| seen += part.len()).unwrap();
+        assert_eq!((seen, sha256.is_some()), (expected, bytes == 1000), "{bytes}");
+    }
+}
+
+#[test]
+fn of_a_file_that_is_hashed_no_more_is_kept_than_is_wanted() {
+    let text: Vec<u8> = (0..=255).cycle().take(1000).collect();
+    for (offset, bytes_max) in [(0, 1), (0, 64), (63, 65), (64, 64), (100, 7), (999, 9), (2000, 9)]
+    {
+        let mut window = Window::new(offset, bytes_max);
+        for part in text.chunks(64) {
+            window.see(part);
+            assert!(window.bytes.len() <= bytes_max, "{offset} {bytes_max}");
+        }
+        let wanted = text.iter().skip(usize::try_from(offset).unwrap()).take(bytes_max);
+        assert!(window.bytes.iter().eq(wanted), "{offset} {bytes_max}");
     }
 }
 
