@@ -151,11 +151,7 @@ impl Artifacts {
         root.create_folder(OsStr::new(&name))?;
         let folder = root.folder(OsStr::new(&name))?;
         let lock = folder.create_file(OsStr::new(LOCK))?;
-        lock.lock()?;
-        // Before it was locked, somebody may have taken the run for one that nobody writes.
-        if lock.metadata()?.nlink() != 1 {
-            return Err(io::ErrorKind::Interrupted.into());
-        }
+        begin(&lock)?;
         folder.create_folder(OsStr::new(FILES))?;
         Ok(RunFolder { path: self.root.join(name), folder, _lock: lock })
     }
@@ -262,6 +258,13 @@ fn state_of(folder: &Folder) -> io::Result<RunState> {
         Some(_) => RunState::Complete,
         None => RunState::Interrupted,
     })
+}
+
+/// Locks a run for as long as it goes on. Before that, somebody may have taken it for one that nobody
+/// writes.
+fn begin(lock: &File) -> io::Result<()> {
+    lock.lock()?;
+    if lock.metadata()?.nlink() == 1 { Ok(()) } else { Err(io::ErrorKind::Interrupted.into()) }
 }
 
 /// Keeps a run from being removed, until this is dropped. Where it cannot be locked, it goes on, and

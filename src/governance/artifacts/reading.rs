@@ -277,7 +277,7 @@ pub(super) fn open(run: &Folder, path: &Path) -> Result<File, ArtifactError> {
 /// within the first character gives that character: each chunk has something.
 fn end_of_character(bytes: &[u8], limit: usize) -> usize {
     let continues = |at: usize| bytes.get(at).is_some_and(|byte| byte & 0b1100_0000 == 0b1000_0000);
-    if bytes.len() <= limit || !continues(limit) {
+    if !continues(limit) {
         return limit.min(bytes.len());
     }
     let earliest = limit.saturating_sub(CONTINUATION_MAX);

@@ -169,6 +169,15 @@ fn a_run_is_created_once_and_writes_files_of_its_own_only() {
 }
 
 #[test]
+fn a_run_whose_lock_was_removed_before_it_was_locked_does_not_begin() {
+    let folder = tempfile::tempdir().unwrap();
+    let lock = File::create(folder.path().join(LOCK)).unwrap();
+    begin(&lock).unwrap();
+    fs::remove_file(folder.path().join(LOCK)).unwrap();
+    assert_eq!(begin(&lock).unwrap_err().kind(), io::ErrorKind::Interrupted);
+}
+
+#[test]
 fn looking_at_a_run_never_makes_it_seem_to_go_on() {
     let fixture = Fixture::new();
     let run_id = fixture.run(Duration::ZERO, 1);
@@ -294,6 +303,9 @@ fn what_cannot_be_looked_at_is_not_told_as_nothing() {
     assert_eq!(kind(&artifacts.list_runs(0, None).unwrap_err()), "io");
     assert_eq!(kind(&artifacts.newest_runs(9).unwrap_err()), "io");
     assert_eq!(kind(&artifacts.each_run(|_| {}).unwrap_err()), "io");
+
+    let artifacts = Artifacts::new(&fixture.data.path().join("x".repeat(256)));
+    assert_eq!(kind(&artifacts.state(Uuid::nil()).unwrap_err()), "io");
 }
 
 #[test]
@@ -663,7 +675,8 @@ fn an_inventory_has_every_readable_file_and_counts_all() {
         ("stdout.txt", 3, Some(abc)),
     ];
     assert_eq!(found, expected);
-    assert!(!recorded.truncated);
+    // The large one has another name; a link, and a name that is no text.
+    assert_eq!((recorded.omitted, recorded.truncated), (3, false));
 
     nest(&files, 50);
     for path in fixture.artifacts.list_runs(0, None).unwrap().items {
@@ -777,6 +790,20 @@ fn an_inventory_has_no_more_than_so_many_bytes_of_paths() {
     fs::rename(fill(last), fill(last + 1)).unwrap();
     let recorded = run.records(0).unwrap();
     assert_eq!((recorded.records.len(), recorded.omitted), (most - 1, 1));
+}
+
+#[test]
+fn an_inventory_is_in_the_order_of_paths() {
+    let fixture = Fixture::new();
+    let run = fixture.artifacts.create_run(Uuid::new_v4()).unwrap();
+    // In no order in which a folder could have them by chance.
+    let names: Vec<String> = (0..50).map(|number| format!("{:02}", number * 37 % 50)).collect();
+    for name in &names {
+        File::create(run.files_path().join(name)).unwrap();
+    }
+    let recorded = run.records(0).unwrap().records;
+    assert_eq!(recorded.len(), names.len());
+    assert!(recorded.is_sorted_by(|a, b| a.path < b.path));
 }
 
 #[test]

@@ -121,11 +121,14 @@ mod tests {
     #[test]
     fn only_what_cannot_be_written_to_is_read_as_it_is() {
         let (_parent, folder) = folder();
-        // Another file that is in the way, where root may write everywhere.
-        fs::create_dir(folder.join("governance.db-shm")).unwrap();
-        let store = Store::open_to_read(&folder).unwrap();
-        store.read(|transaction| transaction.execute_batch("CREATE TABLE a (b)")).unwrap_err();
-        drop(store);
+        // Something in the way, where root may write everywhere.
+        let log = folder.join("governance.db-wal");
+        fs::create_dir_all(log.join("not empty")).unwrap();
+        let error = Store::open_existing(&folder).unwrap_err();
+        assert!(matches!(error, StoreError::Access { .. }), "{error}");
+        let error = Store::open_to_read(&folder).unwrap_err();
+        assert!(matches!(error, StoreError::Unmerged { .. }), "{error}");
+        fs::remove_dir_all(log).unwrap();
         fs::remove_file(folder.join(FILE_NAME)).unwrap();
         let error = Store::open_to_read(&folder).unwrap_err();
         assert!(matches!(error, StoreError::Missing { .. }), "{error}");

@@ -214,11 +214,19 @@ fn a_turn_is_waited_for_and_not_without_end() {
     let error = touch(&store).unwrap_err();
     assert!(matches!(error, StoreError::TurnstileHeld { .. }), "{error}");
     assert!(!is_before_timeout(since));
-    // Nor is it waited for where the store is closed.
+}
+
+#[test]
+fn a_store_that_is_closed_waits_for_no_turn() {
+    let (folder, store) = store();
+    touch(&store).unwrap();
+    let turnstile = File::create(folder.path().join(TURNSTILE)).unwrap();
+    turnstile.lock().unwrap();
     let pending = store.submit(|_| Ok(()));
     let since = Instant::now();
     drop(store);
-    pending.wait().unwrap_err();
+    let error = pending.wait().unwrap_err();
+    assert!(matches!(error, StoreError::TurnstileHeld { .. }), "{error}");
     assert!(is_before_timeout(since));
 }
 
