@@ -191,7 +191,7 @@ impl Window {
 
 /// Computes the SHA-256 of a file, if it has so many bytes; each part is shown to `see`.
 pub(super) fn hash(
-    file: &File,
+    file: impl io::Read,
     total_bytes: u64,
     mut see: impl FnMut(&[u8]),
 ) -> io::Result<Option<String>> {

@@ -178,6 +178,43 @@ fn a_run_whose_lock_was_removed_before_it_was_locked_does_not_begin() {
 }
 
 #[test]
+fn of_the_files_of_tests_the_plain_ones_are_taken() {
+    let fixture = Fixture::new();
+    let run = fixture.artifacts.create_run(Uuid::new_v4()).unwrap();
+    let files = run.files_path();
+    fs::write(files.join("report"), "abc").unwrap();
+    symlink("report", files.join("link")).unwrap();
+    assert_eq!(run.read_file("report", 3), Some(b"abc".to_vec()));
+    assert_eq!(run.read_file("report", 2), None);
+    assert_eq!(run.read_file("link", 3), None);
+    assert_eq!(run.read_file("none", 3), None);
+
+    assert!(!run.remove_file("none"));
+    assert!(run.remove_file("report") && !files.join("report").exists());
+    assert!(!run.remove_file("report"));
+    run.remove_files().unwrap();
+    assert!(!files.exists() && fixture.data.path().join("artifacts").exists());
+    assert!(!run.remove_file("link") && run.read_file("link", 3).is_none());
+}
+
+#[test]
+fn a_size_is_compared_to_the_byte_and_not_without_a_look() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, vec![b'x'; 100_000]).unwrap();
+    let bytes = fs::metadata(&file).unwrap().blocks() * 512;
+    assert_eq!(size_of(folder.path(), bytes), Size::Within);
+    assert_eq!(size_of(folder.path(), bytes - 1), Size::Above);
+    assert_eq!(size_of(&folder.path().join("none"), u64::MAX), Size::Unknown);
+    for number in 0..ENTRIES_MAX - 2 {
+        File::create(folder.path().join(number.to_string())).unwrap();
+    }
+    assert_eq!(size_of(folder.path(), u64::MAX), Size::Within);
+    File::create(folder.path().join("one more")).unwrap();
+    assert_eq!(size_of(folder.path(), u64::MAX), Size::Above);
+}
+
+#[test]
 fn looking_at_a_run_never_makes_it_seem_to_go_on() {
     let fixture = Fixture::new();
     let run_id = fixture.run(Duration::ZERO, 1);
@@ -293,6 +330,7 @@ fn paths_that_are_none_are_refused() {
     assert_eq!(kind(&none.read(run_id, "a", 0, None).unwrap_err()), "run not found");
     let page = none.list_runs(0, None).unwrap();
     assert_eq!(page, Page { items: Vec::new(), next_offset: None, truncated: false });
+    assert_eq!(none.newest_runs(9).unwrap(), (Vec::new(), false));
 }
 
 #[test]
@@ -1101,6 +1139,24 @@ fn a_hashed_part_is_the_part_and_the_hash_is_of_the_whole() {
         let (chunk, _) = hashed(offset, 7, total + 2);
         assert_eq!((chunk.bytes, chunk.next_offset), (0, None), "{offset}");
     }
+}
+
+#[test]
+fn a_reading_that_is_interrupted_goes_on_and_one_that_fails_ends() {
+    /// Fails in these ways, one after the other, and then has three bytes.
+    struct Failing(Vec<io::ErrorKind>);
+
+    impl io::Read for Failing {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            match self.0.pop() {
+                Some(kind) => Err(kind.into()),
+                None => b"xxx".as_slice().read(buffer),
+            }
+        }
+    }
+    let hashed = |kinds: Vec<_>| hash(Failing(kinds), 1, |_| {}).map_err(|error| error.kind());
+    assert_eq!(hashed(vec![io::ErrorKind::Interrupted; 3]), Ok(None));
+    assert_eq!(hashed(vec![io::ErrorKind::NotSeekable]), Err(io::ErrorKind::NotSeekable));
 }
 
 #[test]

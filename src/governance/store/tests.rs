@@ -38,6 +38,16 @@ fn nothing_is_made_where_others_can_write() {
 }
 
 #[test]
+fn who_makes_a_store_second_takes_the_first_ones() {
+    let (folder, store) = store();
+    touch(&store).unwrap();
+    let before = identity(&folder.path().join(FILE_NAME));
+    create(folder.path()).unwrap();
+    assert_eq!(identity(&folder.path().join(FILE_NAME)), before);
+    touch(&store).unwrap();
+}
+
+#[test]
 fn a_store_with_a_file_that_others_can_write_is_not_opened() {
     let (folder, store) = store();
     touch(&store).unwrap();
@@ -63,12 +73,12 @@ fn both_connections_have_the_settings() {
     let settings = |transaction: &Transaction<'_>| {
         let journal: String =
             transaction.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
-        let names = ["synchronous", "foreign_keys", "trusted_schema"];
+        let names = ["synchronous", "trusted_schema"];
         let others = names.map(|name| pragma(transaction, name));
         Ok((journal, others.into_iter().collect::<rusqlite::Result<Vec<_>>>()?))
     };
     // 2 is FULL.
-    let expected = ("wal".to_owned(), vec![2, 1, 0]);
+    let expected = ("wal".to_owned(), vec![2, 0]);
     assert_eq!(store.read(settings).unwrap(), expected);
     assert_eq!(store.write(settings).unwrap(), expected);
 }
@@ -236,20 +246,23 @@ fn a_lock_of_another_process_is_waited_for_and_not_without_end() {
     let other = Connection::open(folder.path().join(FILE_NAME)).unwrap();
     // It is given back.
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let own = connect(&folder.path().join(FILE_NAME)).unwrap();
     let pending = store.submit(|_| Ok(()));
-    let waits = thread::spawn(move || own.execute_batch("BEGIN IMMEDIATE; COMMIT"));
     thread::sleep(Duration::from_millis(50));
     other.execute_batch("COMMIT").unwrap();
     pending.wait().unwrap();
-    waits.join().unwrap().unwrap();
-    // It is not.
+    // It is not: by the connection that writes, nor by the others.
     let mut later = patience(|| false);
+    let own = connect(&folder.path().join(FILE_NAME)).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let since = Instant::now();
+    let waits = thread::spawn(move || {
+        own.execute_batch("BEGIN IMMEDIATE").unwrap_err();
+        is_before_timeout(since)
+    });
     let error = touch(&store).unwrap_err();
     assert!(matches!(error, StoreError::Locked { .. }), "{error}");
     assert!(!is_before_timeout(since));
+    assert!(!waits.join().unwrap());
     // Each wait begins when it begins.
     assert!(later(0));
     assert!(!patience(|| true)(0));
