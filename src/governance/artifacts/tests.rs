@@ -1225,9 +1225,12 @@ fn evidence_is_a_plain_file_and_has_a_bound() {
     let refused = || kind(&fixture.artifacts.evidence(run_id).unwrap_err());
     set_length(16 << 20).unwrap();
     assert_eq!(fixture.artifacts.evidence(run_id).unwrap().len(), 16 << 20);
+    let too_large = "failed to read the evidence: file too large; try again, and tell the server's \
+                     admin if it stays so";
     for bytes in [(16 << 20) + 1, 1 << 36] {
         set_length(bytes).unwrap();
-        assert_eq!(refused(), "io", "{bytes}");
+        let error = fixture.artifacts.evidence(run_id).unwrap_err();
+        assert_eq!(error.to_string(), too_large, "{bytes}");
     }
     fs::remove_file(&evidence).unwrap();
     assert_eq!(refused(), "no evidence");
@@ -1236,6 +1239,7 @@ fn evidence_is_a_plain_file_and_has_a_bound() {
     fs::remove_dir(&evidence).unwrap();
     symlink("/etc/hostname", &evidence).unwrap();
     assert_eq!(refused(), "io");
+    assert_eq!(fixture.artifacts.state(run_id).unwrap(), RunState::Interrupted);
 }
 
 #[test]
