@@ -42,7 +42,7 @@ impl RunFolder {
             }
         });
         let reach = reach.map_err(failed_to("look at what the run left"))?;
-        found.sort();
+        // They are in the order of a walk, which is that of their paths.
         let mut path_bytes = 0;
         let listed = found.iter().take_while(|(path, _)| {
             path_bytes += serde_json::Value::from(path.to_string_lossy()).to_string().len();
