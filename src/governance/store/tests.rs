@@ -110,7 +110,7 @@ fn a_store_that_was_replaced_is_neither_read_nor_written_to() {
     );
 }
 
-/// What waits while something is written is written together, but no more than so much of it.
+/// Jobs that wait while something is written are written together, but no more than so many.
 #[test]
 fn what_waits_is_written_in_groups() {
     let (folder, store) = store();
