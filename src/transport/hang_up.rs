@@ -31,8 +31,8 @@ mod linux {
     }
 }
 
-#[cfg(test)]
 #[cfg(target_os = "linux")]
+#[cfg(test)]
 mod tests {
     use std::fs::File;
     use std::io::{self, Write as _};
