@@ -29,7 +29,7 @@ pub(crate) use writer::Pending;
 const FILE_NAME: &str = "governance.db";
 /// The files in the data folder: `SQLite`'s and ours, and the runs.
 const OWN_FILES: [&str; 5] =
-    [FILE_NAME, "governance.db-wal", "governance.db-shm", "governance.lock", "artifacts"];
+    [FILE_NAME, writer::LOG, "governance.db-shm", writer::TURNSTILE, "artifacts"];
 /// "QWED", by which a database is known as ours.
 const APPLICATION_ID: i32 = 0x5157_4544;
 /// The version of the schema in `user_version`.

@@ -64,6 +64,7 @@ mod tests {
     use rusqlite::ffi;
     use tempfile::TempDir;
 
+    use super::super::writer::LOG;
     use super::super::{APPLICATION_ID, SCHEMA_VERSION, pragma};
     use super::*;
 
@@ -110,7 +111,7 @@ mod tests {
     #[test]
     fn what_was_written_last_is_not_overlooked() {
         let (_parent, folder) = folder();
-        let log = folder.join("governance.db-wal");
+        let log = folder.join(LOG);
         fs::write(&log, "").unwrap();
         Store::open_as_it_is(&folder).unwrap();
         fs::write(&log, "x").unwrap();
@@ -122,7 +123,7 @@ mod tests {
     fn only_what_cannot_be_written_to_is_read_as_it_is() {
         let (_parent, folder) = folder();
         // Something in the way, where root may write everywhere.
-        let log = folder.join("governance.db-wal");
+        let log = folder.join(LOG);
         fs::create_dir_all(log.join("not empty")).unwrap();
         let error = Store::open_existing(&folder).unwrap_err();
         assert!(matches!(error, StoreError::Access { .. }), "{error}");

@@ -24,7 +24,7 @@ use super::{BUSY_PAUSE, BUSY_TIMEOUT, StoreError, StoreFile, error_of, identity}
 pub(super) const TURNSTILE: &str = "governance.lock";
 
 /// The journal of `SQLite`, which is written before the database.
-const LOG: &str = "governance.db-wal";
+pub(super) const LOG: &str = "governance.db-wal";
 
 /// The most jobs of one transaction: as many as calls can be in flight.
 pub(super) const GROUP_MAX: usize = 256;
