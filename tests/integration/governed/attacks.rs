@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{Governed, ORDINARY_USER, call_as, evidence, run_id, run_pytest, text};
-use crate::harness::{McpProcess, python};
+use crate::harness::{McpProcess, eventually, python};
 use crate::sandbox::of_user;
 
 tests! {
@@ -229,8 +229,8 @@ fn works_without_a_sandbox(workspace: &Path) {
     // They go on for a while: that is what they are to show.
     let beat = workspace.parent().unwrap().join("control/files/beat_fork");
     let last = fs::read_to_string(&beat).unwrap();
-    std::thread::sleep(Duration::from_millis(300));
-    assert_ne!(fs::read_to_string(&beat).unwrap(), last, "the control does not go on");
+    let goes_on = || fs::read_to_string(&beat).unwrap() != last;
+    assert!(eventually(Duration::from_secs(10), goes_on).is_some(), "the control does not go on");
     let folder = workspace.parent().unwrap().join("control/files");
     let _ = Command::new("pkill").args(["-f", folder.to_str().unwrap()]).status();
     // The forked one has no such argument; it ends when its folder is gone.

@@ -237,14 +237,25 @@ def test_new_user_namespace():
     assert os.waitpid(child, 0)[1] == 0, "Operation not permitted"
 
 
-# Outliving the run. These pass anywhere; that nothing goes on is looked at from outside.
+# Outliving the run. These pass anywhere; that nothing goes on is looked at from outside. A beat is added to its file,
+# which never shrinks: whoever is killed between two of them leaves a file that says so.
 
 
 def beat_for_ever(name):
     deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        (ARTIFACTS / name).write_text(str(time.time()))
-        time.sleep(0.05)
+    with open(ARTIFACTS / name, "a", buffering=1) as beats:
+        while time.monotonic() < deadline:
+            print(time.time(), file=beats)
+            time.sleep(0.05)
+
+
+def wait_for_beat(name):
+    """Returns when the first beat is there: a run that ends before has shown nothing."""
+    beats = ARTIFACTS / name
+    deadline = time.monotonic() + 60
+    while not (beats.exists() and beats.stat().st_size):
+        assert time.monotonic() < deadline, f"no {name}"
+        time.sleep(0.01)
 
 
 def test_outlive_by_fork():
@@ -258,22 +269,26 @@ def test_outlive_by_fork():
         finally:
             os._exit(0)
     os.wait()
+    wait_for_beat("beat_fork")
 
 
 def test_outlive_by_popen():
     program = (
-        "import sys, time, pathlib\n"
+        "import sys, time\n"
         "deadline = time.monotonic() + 20\n"
-        "while time.monotonic() < deadline:\n"
-        "    pathlib.Path(sys.argv[1]).write_text(str(time.time()))\n"
-        "    time.sleep(0.05)\n"
+        "with open(sys.argv[1], 'a', buffering=1) as beats:\n"
+        "    while time.monotonic() < deadline:\n"
+        "        print(time.time(), file=beats)\n"
+        "        time.sleep(0.05)\n"
     )
     null = subprocess.DEVNULL
     beat = str(ARTIFACTS / "beat_popen")
     subprocess.Popen([sys.executable, "-c", program, beat], stdin=null, stdout=null, stderr=null, start_new_session=True)
+    wait_for_beat("beat_popen")
 
 
 def test_outlive_by_thread():
     import threading
 
     threading.Thread(target=beat_for_ever, args=["beat_thread"], daemon=True).start()
+    wait_for_beat("beat_thread")
