@@ -97,7 +97,7 @@ impl RiskBasedExecutionGateway {
     /// is ready.
     ///
     /// Never fails: a call that cannot be decided is blocked. Analysing code takes CPU time linear in
-    /// its size, about 100 ms for 1 MiB.
+    /// its size: about 100 ms for 1 MiB, and never more than about a second.
     pub fn evaluate_and_route(&self, tool_name: &str, arguments: Arguments) -> DecisionRecord {
         match self.evaluate(tool_name, arguments) {
             Evaluation::Decided(decision) => decision.into_record(),

@@ -50,6 +50,9 @@ pub struct Analysis {
     /// The script's imports, by qualified names: `sympy`, `qwed_legal.DeadlineGuard`. In the
     /// order of the walk, with repeats; without what texts of code import.
     pub imports: Vec<String>,
+    /// The steps that the analysis took: at most [`steps_max`](super::steps_max), and a few for
+    /// each level of nesting where that was not enough.
+    pub steps: usize,
 }
 
 /// The subject of a [`Finding`].
@@ -196,13 +199,14 @@ pub(super) struct RawFinding {
 pub(super) struct RawAnalysis {
     pub(super) found: Vec<RawFinding>,
     pub(super) imports: Vec<String>,
+    pub(super) steps: usize,
 }
 
 impl RawAnalysis {
     /// Puts findings into source order, folds repeats into their first, cuts the lists, and works
     /// out lines and columns for what is left.
     pub(super) fn into_analysis(self, source: &str) -> Analysis {
-        let Self { mut found, imports } = self;
+        let Self { mut found, imports, steps } = self;
         // Stable: what has no place in the source keeps its order, behind what has one.
         found.sort_by_key(|found| found.offset.map_or(u32::MAX, |offset| offset.to_u32()));
         let mut seen = HashSet::new();
@@ -210,7 +214,7 @@ impl RawAnalysis {
         let is_note =
             |found: &RawFinding| found.rule.is_some_and(|rule| rule.severity == Severity::Note);
         let (notes, findings) = found.into_iter().partition(is_note);
-        Analysis { findings: cut(findings, source), notes: cut(notes, source), imports }
+        Analysis { findings: cut(findings, source), notes: cut(notes, source), imports, steps }
     }
 }
 

@@ -14,6 +14,7 @@
 //! | `engine` | walks the statements, evaluates the expressions, and judges calls |
 //! | `knowledge` | describes values and things from outside, and looks the rules up |
 //! | `finding` | words and orders the findings |
+//! | `work` | counts the steps, and remembers the judgements of texts |
 //! | `fallback` | searches a source that does not parse for raw patterns |
 //!
 //! The rules are data: [`rules`]. This folder is the only one that names Ruff's crates,
@@ -29,10 +30,12 @@ pub mod rules;
 mod symbols;
 #[cfg(test)]
 mod tests;
+mod work;
 
 pub use bounds::{NESTING_MAX, SOURCE_BYTES_MAX};
 pub use finding::{Analysis, Finding, FindingKind, Position};
 pub use rules::{Rule, Severity};
+pub use work::steps_max;
 
 use bounds::Nesting;
 use thiserror::Error;
@@ -51,7 +54,8 @@ pub enum AnalysisError {
 
 /// Analyses `source`. Findings and notes are in source order, repeats folded.
 ///
-/// Time and memory are linear in the size of the source.
+/// Time and memory are linear in the size of the source: a source whose analysis takes more than
+/// [`steps_max`] steps is refused as too indirect.
 ///
 /// # Errors
 ///

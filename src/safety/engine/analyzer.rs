@@ -12,23 +12,28 @@ use crate::safety::finding::{FindingKind, RawAnalysis, RawFinding};
 use crate::safety::knowledge::value::Values;
 use crate::safety::rules::Rule;
 use crate::safety::symbols::{self, BindingId, Callers, ScopeId, Symbol, Symbols};
+use crate::safety::work::Work;
 
 /// The most names that are followed from one to the next.
 const DEPTH_MAX: usize = 64;
 /// The most findings that are collected; one is enough to refuse.
 const FOUND_MAX: usize = 1_000;
-/// The longest part of the source that a finding repeats, in bytes.
+/// The longest part of the source that a finding repeats, in bytes …
 const WRITTEN_BYTES: usize = 120;
+/// … and that is searched for it, with all its white space.
+const WRITTEN_FROM_BYTES: usize = 1_000;
 
 /// The kind of a text that is analysed, and the bounds that hold for it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pass {
+pub(super) struct Pass<'w> {
     /// The deepest nesting of expressions, with the names in them that are followed.
     pub(super) level_max: usize,
     /// The number of texts of code around this one.
     pub(super) text_depth: usize,
     /// True for a formula: a name alone is a symbol in it.
     pub(super) is_formula: bool,
+    /// The count of steps, and what is remembered of texts.
+    pub(super) work: &'w Work,
 }
 
 /// The state of knowledge about a binding or symbol.
@@ -45,7 +50,7 @@ pub(super) struct Analyzer<'a, 's> {
     source: &'a str,
     body: &'a [Stmt],
     symbols: &'s Symbols<'a>,
-    pass: Pass,
+    pass: Pass<'s>,
     /// The scope that is walked, or that the current binding is evaluated in.
     scope: ScopeId,
     /// True while only a value is wanted: nothing is reported.
@@ -73,7 +78,7 @@ impl<'a, 's> Analyzer<'a, 's> {
         source: &'a str,
         module: &'a ModModule,
         symbols: &'s Symbols<'a>,
-        pass: Pass,
+        pass: Pass<'s>,
     ) -> Self {
         Self {
             source,
@@ -95,7 +100,7 @@ impl<'a, 's> Analyzer<'a, 's> {
     }
 
     pub(super) fn finish(self) -> RawAnalysis {
-        RawAnalysis { found: self.found, imports: self.imports }
+        RawAnalysis { found: self.found, imports: self.imports, steps: 0 }
     }
 
     pub(super) fn symbols(&self) -> &'s Symbols<'a> {
@@ -106,8 +111,12 @@ impl<'a, 's> Analyzer<'a, 's> {
         self.callers.get_or_insert_with(|| Callers::of(self.body, self.symbols))
     }
 
-    pub(super) fn pass(&self) -> Pass {
+    pub(super) fn pass(&self) -> Pass<'s> {
         self.pass
+    }
+
+    pub(super) fn work(&self) -> &'s Work {
+        self.pass.work
     }
 
     pub(super) fn scope(&self) -> ScopeId {
@@ -193,8 +202,14 @@ impl<'a> Analyzer<'a, '_> {
         id: BindingId,
         work: impl FnOnce(&mut Self) -> Values<'a>,
     ) -> Values<'a> {
+        if self.work().is_spent() {
+            return Values::unknown();
+        }
         match &self.bindings[id] {
-            Memo::Done(values) => return values.clone(),
+            Memo::Done(values) => {
+                self.pass.work.spend(1 + values.weight());
+                return values.clone();
+            }
             Memo::Pending => return Values::unknown(),
             Memo::NotYet => {}
         }
@@ -265,12 +280,14 @@ impl<'a> Analyzer<'a, '_> {
 
     /// Adds a qualified name to the script's imports.
     pub(super) fn record_import(&mut self, name: String) {
+        self.work().spend(name.len() / 4);
         self.imports.push(name);
     }
 
     /// The source at `range`, on one line and not much of it.
     pub(super) fn written(&self, range: TextRange) -> String {
         let text = self.source.get(range.to_std_range()).unwrap_or_default();
+        let text = text.get(..text.floor_char_boundary(WRITTEN_FROM_BYTES)).unwrap_or_default();
         let mut written = String::new();
         for word in text.split_whitespace() {
             if !written.is_empty() {

@@ -11,7 +11,7 @@ use super::analyzer::Analyzer;
 use super::conditions::Arguments;
 use super::expressions::Role;
 use crate::safety::knowledge::index::INDEX;
-use crate::safety::knowledge::value::{Value, Values};
+use crate::safety::knowledge::value::{ITEMS_MAX, Value, Values};
 use crate::safety::knowledge::{objects, stdlib, texts};
 use crate::safety::rules::{Condition, Special};
 use crate::safety::symbols;
@@ -104,7 +104,7 @@ impl<'a> Analyzer<'a, '_> {
             if let Expr::Starred(_) = argument {
                 arguments.has_unpacked = true;
                 // A known list of arguments stands for them.
-                match values.elements() {
+                match values.elements().filter(|_| index < ITEMS_MAX) {
                     Some(elements) => {
                         for element in elements {
                             arguments.push(None, argument, element);
@@ -143,6 +143,8 @@ impl<'a> Analyzer<'a, '_> {
             return None;
         }
         let calls = self.callers().calls_of(function.name.as_str())?.to_vec();
+        let passed = calls.iter().map(|(_, call)| call.arguments.len());
+        self.work().spend(passed.sum::<usize>() + calls.len() * function.parameters.len());
         let mut values = Values::default();
         for (scope, call) in calls {
             let argument = symbols::argument_for(function, name.id.as_str(), call)?;
@@ -199,16 +201,19 @@ impl<'a> Analyzer<'a, '_> {
     /// Judges what is passed: a formula with the function that evaluates it, and the name of an
     /// internal attribute that a function of the script may ask for.
     fn check_passed(&mut self, call: &'a ExprCall, callee: &Values<'a>, arguments: &Arguments<'a>) {
+        let mut is_plain_formula = false;
         for values in arguments.all() {
             for value in &values.known {
                 match value {
-                    Value::Object(path) => {
+                    // The texts are the same for every function that would evaluate them.
+                    Value::Object(path) if !is_plain_formula => {
                         let formula = INDEX.calls(path).find(|(_, on)| *on == Condition::Formula);
-                        if let Some((rule, on)) = formula
-                            && self.holds(on, None, arguments)
-                        {
-                            self.report_call(objects::shown(path), rule, &call.func);
-                            return;
+                        if let Some((rule, on)) = formula {
+                            if self.holds(on, None, arguments) {
+                                self.report_call(objects::shown(path), rule, &call.func);
+                                return;
+                            }
+                            is_plain_formula = true;
                         }
                     }
                     Value::Text(text) if callee.known.contains(&Value::OwnFunction) => {

@@ -8,10 +8,11 @@ use smallvec::SmallVec;
 use super::analyzer::Analyzer;
 use super::{is_dangerous_code, is_dangerous_formula};
 use crate::safety::knowledge::index::INDEX;
-use crate::safety::knowledge::objects::{self, names_internals};
+use crate::safety::knowledge::objects;
 use crate::safety::knowledge::value::{Value, Values};
 use crate::safety::rules::Condition;
 use crate::safety::symbols::elements;
+use crate::safety::work::{Judgement, Work};
 
 /// An argument: its name, if it has one, its expression, and its possible values.
 type Argument<'a> = (Option<&'a str>, &'a Expr, Values<'a>);
@@ -37,9 +38,10 @@ impl<'a> Arguments<'a> {
 
     /// Adds a `*` of which nothing is known.
     pub(super) fn push_unknown(&mut self) {
-        let place = self.positionals().count();
-        self.unknown_from.get_or_insert(place);
-        self.unknown = Values::unknown();
+        if self.unknown_from.is_none() {
+            self.unknown_from = Some(self.positionals().count());
+            self.unknown = Values::unknown();
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -125,14 +127,16 @@ impl<'a> Analyzer<'a, '_> {
                         names.is_empty() || names.iter().any(|name| !is_memory_database(name))
                     })
             }
-            Condition::ReachingSql => {
-                arguments.positional(0).is_some_and(|values| values.texts().0.any(reaches_files))
-            }
+            Condition::ReachingSql => arguments.positional(0).is_some_and(|values| {
+                let judge =
+                    |sql: &str| self.work().judge(Judgement::Sql, sql, || reaches_files(sql));
+                values.texts().0.any(judge)
+            }),
             Condition::Code => arguments.hides_some() || self.runs_dangerous_code(arguments),
             Condition::Formula => arguments
                 .evaluated
                 .iter()
-                .any(|(_, expr, values)| has_dangerous_formula(expr, values)),
+                .any(|(_, expr, values)| has_dangerous_formula(expr, values, self.work())),
             Condition::UnknownFormula => arguments
                 .positional(0)
                 .is_some_and(|values| values.is_open && values.known.is_empty()),
@@ -148,9 +152,10 @@ impl<'a> Analyzer<'a, '_> {
                         !is_complete || names.any(|name| !may_be_imported(name))
                     })
             }
-            Condition::FormatsInternals => {
-                base.into_iter().chain(arguments.all()).any(texts_name_internals)
-            }
+            Condition::FormatsInternals => base
+                .into_iter()
+                .chain(arguments.all())
+                .any(|values| self.texts_name_internals(values)),
             Condition::NamesObject => {
                 arguments.at_or_named(0, &["target"]).any(|(_, _, values)| {
                     let (mut names, is_complete) = values.texts();
@@ -167,7 +172,7 @@ impl<'a> Analyzer<'a, '_> {
         let second = arguments.at_or_named(1, &[]);
         of_interest.chain(second).any(|(_, expr, values)| {
             let (mut texts, is_complete) = values.texts();
-            if texts.any(|text| is_dangerous_code(text, self.pass().text_depth)) {
+            if texts.any(|text| is_dangerous_code(text, self.pass())) {
                 return true;
             }
             // A name may be a function; what is put together from texts is one.
@@ -185,14 +190,30 @@ impl<'a> Analyzer<'a, '_> {
                 code.push('\n');
             }
         }
-        !code.is_empty() && is_dangerous_code(&code, self.pass().text_depth)
+        !code.is_empty() && is_dangerous_code(&code, self.pass())
+    }
+
+    /// Tells whether `values` are texts that name internals, or a list of them.
+    fn texts_name_internals(&self, values: &Values<'a>) -> bool {
+        values.known.iter().any(|value| match value {
+            Value::Text(text) => self.names_internals(text),
+            Value::Items(items) => items.iter().flat_map(|item| item.texts().0).any(|part| {
+                let is_module = part.starts_with('_') && objects::far_reaching(part).is_some();
+                is_module || INDEX.attribute(part).is_some()
+            }),
+            _ => false,
+        })
+    }
+
+    pub(super) fn names_internals(&self, text: &str) -> bool {
+        self.work().judge(Judgement::Attributes, text, || objects::names_internals(text))
     }
 }
 
 /// Tells whether one of the texts in a literal, or one that is known otherwise, is a dangerous
 /// formula.
-fn has_dangerous_formula(expr: &Expr, values: &Values<'_>) -> bool {
-    let is_dangerous = |part: &Expr| has_dangerous_formula(part, &Values::unknown());
+fn has_dangerous_formula(expr: &Expr, values: &Values<'_>, work: &Work) -> bool {
+    let is_dangerous = |part: &Expr| has_dangerous_formula(part, &Values::unknown(), work);
     match expr {
         Expr::Dict(dict) => dict
             .items
@@ -201,11 +222,12 @@ fn has_dangerous_formula(expr: &Expr, values: &Values<'_>) -> bool {
             .any(is_dangerous),
         Expr::Set(set) => set.iter().any(is_dangerous),
         Expr::Tuple(_) | Expr::List(_) => elements(expr).iter().any(is_dangerous),
-        Expr::StringLiteral(literal) => is_dangerous_formula(literal.value.to_str()),
+        Expr::StringLiteral(literal) => is_dangerous_formula(literal.value.to_str(), work),
         _ => values.known.iter().any(|value| match value {
-            Value::Text(text) => is_dangerous_formula(text),
+            Value::Text(text) => is_dangerous_formula(text, work),
             Value::Items(items) => {
-                items.iter().flat_map(|item| item.texts().0).any(is_dangerous_formula)
+                let mut texts = items.iter().flat_map(|item| item.texts().0);
+                texts.any(|text| is_dangerous_formula(text, work))
             }
             _ => false,
         }),
@@ -279,16 +301,4 @@ fn without_comments(sql: &str) -> String {
 fn may_be_imported(module: &str) -> bool {
     // The script itself is no module to import by a name.
     !matches!(module, "" | "__main__") && INDEX.import_rule(module).is_none()
-}
-
-/// Tells whether `values` are texts that name internals, or a list of them.
-fn texts_name_internals(values: &Values<'_>) -> bool {
-    values.known.iter().any(|value| match value {
-        Value::Text(text) => names_internals(text),
-        Value::Items(items) => items.iter().flat_map(|item| item.texts().0).any(|part| {
-            let is_module = part.starts_with('_') && objects::far_reaching(part).is_some();
-            is_module || INDEX.attribute(part).is_some()
-        }),
-        _ => false,
-    })
 }

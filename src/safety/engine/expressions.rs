@@ -18,7 +18,7 @@ use super::analyzer::Analyzer;
 use super::is_dangerous_formula;
 use crate::safety::finding::FindingKind;
 use crate::safety::knowledge::index::{INDEX, Verdict, top};
-use crate::safety::knowledge::value::{Value, Values};
+use crate::safety::knowledge::value::{ITEMS_MAX, Value, Values};
 use crate::safety::knowledge::{objects, texts};
 use crate::safety::rules::{Condition, Rule, Special};
 use crate::safety::symbols::{self, Binding, BindingId, ScopeId, Source, Symbol};
@@ -44,7 +44,12 @@ pub(super) enum Role {
 impl<'a> Analyzer<'a, '_> {
     /// Checks `expr` and everything in it, and returns what it may evaluate to.
     pub(super) fn evaluate(&mut self, expr: &'a Expr, role: Role) -> Values<'a> {
-        self.one_level_deeper(|this| this.evaluate_one(expr, role))
+        if self.work().is_spent() {
+            return Values::unknown();
+        }
+        let values = self.one_level_deeper(|this| this.evaluate_one(expr, role));
+        self.work().spend(1 + values.weight());
+        values
     }
 
     fn evaluate_one(&mut self, expr: &'a Expr, role: Role) -> Values<'a> {
@@ -150,6 +155,7 @@ impl<'a> Analyzer<'a, '_> {
             return values.clone();
         }
         let symbols = self.symbols();
+        self.work().spend(symbols.depth(self.scope()));
         let mut found: SmallVec<[(&Symbol, bool); 2]> = SmallVec::new();
         let is_certain = symbols.look_up(name, self.scope(), offset, |symbol, is_same_scope| {
             found.push((symbol, is_same_scope));
@@ -167,7 +173,7 @@ impl<'a> Analyzer<'a, '_> {
         }
         // What is imported with a star later takes the place of what was bound before.
         let first = found.first().and_then(|(symbol, _)| symbols.first_bound(symbol));
-        if is_certain && symbols.star_imports.iter().any(|(_, at)| Some(*at) > first) {
+        if is_certain && symbols.star_imports.last > first {
             values.add(self.star_imported(name));
         }
         if !is_certain {
@@ -179,7 +185,7 @@ impl<'a> Analyzer<'a, '_> {
     /// Evaluates a name that the script does not bind, or may not have bound.
     fn resolve_unbound(&self, name: &str, is_bound_somewhere: bool) -> Values<'a> {
         let stars = &self.symbols().star_imports;
-        let is_from_re = name == "compile" && stars.iter().any(|(module, _)| *module == "re");
+        let is_from_re = name == "compile" && stars.modules.contains_key("re");
         if let Some(builtin) = objects::builtin(name)
             && !is_from_re
         {
@@ -199,12 +205,18 @@ impl<'a> Analyzer<'a, '_> {
     /// Evaluates a name by the star imports, as far as the rules know what they bring in.
     fn star_imported(&self, name: &str) -> Values<'a> {
         let mut values = Values::only_open(true);
-        for (module, _) in &self.symbols().star_imports {
-            let path = format!("{module}.{name}");
-            let is_known = INDEX.has_row(&path) || INDEX.calls(&path).next().is_some();
-            if is_known || objects::instance_of(&path).is_some() {
-                values.add(Values::object(path));
-            }
+        let stars = &self.symbols().star_imports;
+        let mut modules: SmallVec<[(usize, &str); 4]> = SmallVec::new();
+        for module in objects::modules_with(name) {
+            modules.extend(stars.modules.get_key_value(module).map(|(name, at)| (*at, *name)));
+        }
+        // What no row names in particular is one of several anyway.
+        modules.extend(stars.judged_whole.iter().copied());
+        self.work().spend(modules.len());
+        modules.sort_unstable();
+        modules.dedup();
+        for (_, module) in modules {
+            values.add(Values::object(format!("{module}.{name}")));
         }
         values
     }
@@ -280,7 +292,7 @@ impl<'a> Analyzer<'a, '_> {
             }
             // `format` is dangerous with its text alone, wherever it is called.
             if let Some(rule) = INDEX.formatting(name)
-                && base.texts().0.any(objects::names_internals)
+                && base.texts().0.any(|text| self.names_internals(text))
             {
                 self.report_reference(name.to_owned(), Some(rule), attribute.range());
             }
@@ -471,7 +483,7 @@ impl<'a> Analyzer<'a, '_> {
 
     /// Reports a text in place of a type: it is evaluated by whoever asks for the type.
     fn check_annotation(&mut self, text: &str, expr: &'a Expr) {
-        if !self.is_quiet() && is_dangerous_formula(text) {
+        if !self.is_quiet() && is_dangerous_formula(text, self.work()) {
             let rule = INDEX.special(Special::Annotation);
             self.report_reference("annotation".to_owned(), rule, expr.range());
         }
@@ -515,7 +527,8 @@ impl<'a> Analyzer<'a, '_> {
                 }
             });
         }
-        match (parts, generators, over.elements()) {
+        // Of more elements than a sequence keeps, nothing would be known in the end.
+        match (parts, generators, over.elements().filter(|all| all.len() <= ITEMS_MAX)) {
             // A set has an order of its own.
             ([Some(element), None], [only], Some(elements))
                 if only.ifs.is_empty() && !expr.is_set_comp_expr() =>

@@ -21,6 +21,7 @@ use ruff_python_ast::{ModModule, PySourceType};
 
 use super::finding::{FindingKind, RawAnalysis, RawFinding};
 use super::rules::Severity;
+use super::work::{Judgement, Work};
 use super::{bounds, encoding, fallback, symbols};
 use analyzer::{Analyzer, Pass};
 
@@ -38,24 +39,39 @@ const FORMULA_BYTES_MAX: usize = 64 * 1024;
 /// The caller has made sure that the stack holds the tree: building it, walking it and dropping it
 /// all recurse as deep as the source nests.
 pub(super) fn check(source: &str, level_max: usize) -> RawAnalysis {
-    parse_and_walk(source, Pass { level_max, text_depth: 0, is_formula: false })
+    let work = Work::new(source);
+    let mut checked =
+        parse_and_walk(source, Pass { level_max, text_depth: 0, is_formula: false, work: &work });
+    checked.steps = work.steps();
+    if work.is_spent() {
+        let kind = FindingKind::TooIndirect;
+        checked.found.push(RawFinding { kind, rule: None, offset: None });
+    }
+    checked
 }
 
 /// Tells whether a text of code that the script runs is dangerous, or nests too deep to say.
-fn is_dangerous_code(text: &str, text_depth: usize) -> bool {
-    let pass = Pass { level_max: LEVEL_MAX, text_depth: text_depth + 1, is_formula: false };
-    text_depth == TEXT_DEPTH_MAX
-        || !bounds::is_nested_at_most(text, TEXT_NESTING_MAX)
-        || parse_and_walk(text, pass).found.iter().any(is_blocking)
+fn is_dangerous_code(text: &str, around: Pass<'_>) -> bool {
+    let text_depth = around.text_depth + 1;
+    let pass = Pass { level_max: LEVEL_MAX, text_depth, is_formula: false, work: around.work };
+    around.text_depth == TEXT_DEPTH_MAX
+        || around.work.judge(Judgement::Code(text_depth), text, || {
+            !bounds::is_nested_at_most(text, TEXT_NESTING_MAX)
+                || parse_and_walk(text, pass).found.iter().any(is_blocking)
+        })
 }
 
 /// Tells whether a text that is evaluated calls what it must not, or names the interpreter's
 /// inside.
-fn is_dangerous_formula(text: &str) -> bool {
+fn is_dangerous_formula(text: &str, work: &Work) -> bool {
     // A text without any of these neither calls nor reaches into anything.
     if !text.contains(['(', '.', '_', '\\', '@']) || text.len() > FORMULA_BYTES_MAX {
         return text.len() > FORMULA_BYTES_MAX;
     }
+    work.judge(Judgement::Formula, text, || does_more_than_compute(text, work))
+}
+
+fn does_more_than_compute(text: &str, work: &Work) -> bool {
     // What pandas marks variables with.
     let text = text.replace(['@', '`'], " ");
     let text = text.trim();
@@ -66,7 +82,8 @@ fn is_dangerous_formula(text: &str) -> bool {
     if parsed.has_invalid_syntax() {
         return text.contains("__");
     }
-    let pass = Pass { level_max: TEXT_NESTING_MAX, text_depth: TEXT_DEPTH_MAX, is_formula: true };
+    let text_depth = TEXT_DEPTH_MAX;
+    let pass = Pass { level_max: TEXT_NESTING_MAX, text_depth, is_formula: true, work };
     walk(parsed.syntax(), text, pass).found.iter().any(is_blocking)
 }
 
@@ -75,7 +92,7 @@ fn is_blocking(finding: &RawFinding) -> bool {
 }
 
 /// Parses and walks; where the source does not parse, searches it for the rules' patterns.
-fn parse_and_walk(source: &str, pass: Pass) -> RawAnalysis {
+fn parse_and_walk(source: &str, pass: Pass<'_>) -> RawAnalysis {
     let mut found = Vec::from_iter(encoding::declared(source));
     let mut imports = Vec::new();
     let parsed = ruff_python_parser::parse_unchecked_source(source, PySourceType::Python);
@@ -94,11 +111,11 @@ fn parse_and_walk(source: &str, pass: Pass) -> RawAnalysis {
             found.extend(fallback::patterns(source));
         }
     }
-    RawAnalysis { found, imports }
+    RawAnalysis { found, imports, steps: 0 }
 }
 
 /// Collects everything in `module` that a rule finds, and its imports, in the order of the walk.
-fn walk(module: &ModModule, source: &str, pass: Pass) -> RawAnalysis {
+fn walk(module: &ModModule, source: &str, pass: Pass<'_>) -> RawAnalysis {
     let symbols = symbols::build(module);
     let mut analyzer = Analyzer::new(source, module, &symbols, pass);
     analyzer.visit_body(&module.body);

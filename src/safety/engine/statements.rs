@@ -21,6 +21,9 @@ use crate::safety::symbols::{self, ScopeKind};
 
 impl<'a> Visitor<'a> for Analyzer<'a, '_> {
     fn visit_stmt(&mut self, stmt: &'a Stmt) {
+        if self.work().is_spent() {
+            return;
+        }
         match stmt {
             Stmt::Import(import) => {
                 for alias in &import.names {
@@ -239,6 +242,9 @@ impl<'a> Analyzer<'a, '_> {
             return;
         }
         for alias in &import.names {
+            if self.work().is_spent() {
+                return;
+            }
             let member = alias.name.as_str();
             let rule = if member == "*" {
                 self.record_import(module.to_owned());

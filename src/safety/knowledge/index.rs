@@ -37,6 +37,8 @@ pub(crate) struct Index {
     special: Vec<(Special, &'static Rule)>,
     /// The topmost modules of all names in the table.
     roots: FxHashSet<&'static str>,
+    /// The length of the longest name that is looked up by its prefixes.
+    longest: usize,
 }
 
 impl Index {
@@ -47,6 +49,8 @@ impl Index {
                 index.insert(rule, *target);
             }
         }
+        let names = index.objects.keys().chain(index.carriers.keys()).chain(&index.holders);
+        index.longest = names.map(|name| name.len()).max().unwrap_or_default();
         index
     }
 
@@ -91,7 +95,7 @@ impl Index {
         if !self.roots.contains(top(path)) {
             return self.private_member(path);
         }
-        let mut prefix = path;
+        let mut prefix = self.short(path);
         loop {
             if let Some(rule) = self.objects.get(prefix) {
                 return Verdict::Found(rule);
@@ -108,6 +112,15 @@ impl Index {
             let Some(dot) = prefix.rfind('.') else { return self.private_member(path) };
             prefix = prefix.get(..dot).unwrap_or_default();
         }
+    }
+
+    /// Cuts a path that is longer than any row down to the parts that may be in the table.
+    fn short<'p>(&self, path: &'p str) -> &'p str {
+        if path.len() <= self.longest {
+            return path;
+        }
+        let within = path.get(..path.floor_char_boundary(self.longest + 1)).unwrap_or_default();
+        within.rfind('.').and_then(|dot| path.get(..dot)).unwrap_or(path)
     }
 
     /// Judges members of the standard library's modules whose name starts with one underscore.
@@ -132,6 +145,12 @@ impl Index {
         }
         let is_private = module.starts_with('_') && !matches!(module, "__future__" | "__main__");
         is_private.then(|| self.special(Special::PrivateModule)).flatten()
+    }
+
+    /// Returns the objects and functions that rows of the table name.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &'static str> {
+        let paths = self.objects.keys().chain(self.carriers.keys()).chain(self.calls.keys());
+        paths.copied()
     }
 
     /// Returns the objects that rows of the table name.

@@ -109,6 +109,20 @@ pub(crate) fn instance_of(path: &str) -> Option<&'static str> {
     CLASSES.iter().find(|(class, _)| *class == path).map(|(_, instance)| *instance)
 }
 
+/// Returns the modules of which a row of the table, or what is known here, names the member `name`.
+pub(crate) fn modules_with(name: &str) -> &'static [&'static str] {
+    static BY_MEMBER: LazyLock<FxHashMap<&str, Vec<&'static str>>> = LazyLock::new(|| {
+        let mut by_member: FxHashMap<&str, Vec<&'static str>> = FxHashMap::default();
+        for path in INDEX.paths().chain(CLASSES.iter().map(|(class, _)| *class)) {
+            if let Some((module, member)) = path.rsplit_once('.') {
+                by_member.entry(member).or_default().push(module);
+            }
+        }
+        by_member
+    });
+    BY_MEMBER.get(name).map_or(&[], Vec::as_slice)
+}
+
 /// Tells whether what is made from such an instance is one again: the parent of a path is a path.
 pub(crate) fn is_sticky(class: &str) -> bool {
     class == "pathlib.Path"

@@ -25,13 +25,14 @@ pub(crate) fn combined<'a>(
     match (left.single()?, op, right.single()?) {
         (Value::Text(left), Operator::Add, Value::Text(right)) => {
             let fits = left.len() + right.len() <= TEXT_BYTES_MAX;
-            fits.then(|| Values::text(format!("{left}{right}")))
+            fits.then(|| Values::text([&**left, right].concat()))
         }
         (Value::Bytes(left), Operator::Add, Value::Bytes(right)) => {
             Some(Values::bytes([&**left, &**right].concat()))
         }
         (Value::Items(left), Operator::Add, Value::Items(right)) => {
-            Some(Values::items([&**left, &**right].concat()))
+            let fits = left.len() + right.len() <= ITEMS_MAX;
+            Some(if fits { Values::items([&**left, &**right].concat()) } else { Values::unknown() })
         }
         (Value::Number(left), Operator::Add, Value::Number(right)) => {
             left.checked_add(*right).map(|sum| Values::one(Value::Number(sum)))
@@ -73,6 +74,9 @@ fn percent(pattern: &str, arguments: &[Values<'_>]) -> Option<String> {
             'd' | 'i' => text.push_str(&arguments.next()?.as_number()?.to_string()),
             _ => return None,
         }
+        if text.len() > TEXT_BYTES_MAX {
+            return None;
+        }
         rest = after.get(conversion.len_utf8()..)?;
     }
     text.push_str(rest);
@@ -82,7 +86,7 @@ fn percent(pattern: &str, arguments: &[Values<'_>]) -> Option<String> {
 /// `str(value)`.
 pub(crate) fn display(values: &Values<'_>) -> Option<String> {
     match values.single()? {
-        Value::Text(text) => Some(text.clone().into_owned()),
+        Value::Text(text) => Some(text.to_string()),
         Value::Number(number) => Some(number.to_string()),
         _ => None,
     }
@@ -129,6 +133,14 @@ pub(crate) fn reversed<'a>(sequence: &Values<'a>) -> Option<Values<'a>> {
 /// Returns an item or a slice of a known text or sequence; `None` if `base` is something else.
 pub(crate) fn sliced<'a>(base: &Values<'a>, slice: &Expr, key: &Values<'a>) -> Option<Values<'a>> {
     let value = base.single()?;
+    if let (Value::Text(text), Expr::Slice(slice)) = (value, slice)
+        && text.len() <= ITEMS_MAX * 16
+    {
+        let characters: Vec<char> = text.chars().collect();
+        let picked =
+            picked(&characters, slice).map(|picked| picked.into_iter().collect::<String>());
+        return Some(picked.map_or_else(Values::unknown, Values::text));
+    }
     let Some(elements) = base.elements_within(ITEMS_MAX * 16, ITEMS_MAX * 16) else {
         return matches!(value, Value::Text(_) | Value::Bytes(_)).then(Values::unknown);
     };
@@ -143,7 +155,7 @@ pub(crate) fn sliced<'a>(base: &Values<'a>, slice: &Expr, key: &Values<'a>) -> O
 }
 
 /// Returns the elements that a slice with literal bounds picks.
-fn picked<'a>(elements: &[Values<'a>], slice: &ExprSlice) -> Option<Vec<Values<'a>>> {
+fn picked<T: Clone>(elements: &[T], slice: &ExprSlice) -> Option<Vec<T>> {
     let bound = |bound: &Option<Box<Expr>>| match bound.as_deref() {
         None => Some(None),
         Some(expr) => literal_number(expr).map(Some),
@@ -184,15 +196,15 @@ fn literal_number(expr: &Expr) -> Option<i64> {
 /// Puts elements together to what they were taken from.
 fn reassembled<'a>(like: &Value<'a>, elements: Vec<Values<'a>>) -> Option<Values<'a>> {
     match like {
-        Value::Text(_) => joined("", &elements),
         Value::Bytes(_) => bytes(&Values::items(elements)),
         _ => Some(Values::items(elements)),
     }
 }
 
 fn joined<'a>(separator: &str, elements: &[Values<'a>]) -> Option<Values<'a>> {
-    let texts: Option<Vec<&str>> = elements.iter().map(Values::as_text).collect();
-    Some(Values::text(texts?.join(separator)))
+    let texts = elements.iter().map(Values::as_text).collect::<Option<Vec<&str>>>()?;
+    let bytes: usize = texts.iter().map(|text| text.len() + separator.len()).sum();
+    (bytes <= 2 * TEXT_BYTES_MAX).then(|| Values::text(texts.join(separator)))
 }
 
 /// Applies a method of a known text or of known bytes.
@@ -225,7 +237,10 @@ fn is_utf8(arguments: &[Values<'_>]) -> bool {
 /// Applies a method of a text, only with arguments for which the result is the same as in Python.
 fn text_method<'a>(text: &str, name: &str, arguments: &[Values<'a>]) -> Option<Values<'a>> {
     let owned = |text: &str| Some(Values::text(text.to_owned()));
-    let among = |set: &Values<'a>| Some(set.as_text()?.chars().collect::<Vec<char>>());
+    let among = |set: &Values<'a>| {
+        let set = set.as_text().filter(|set| set.len() <= ITEMS_MAX)?;
+        Some(set.chars().collect::<Vec<char>>())
+    };
     // Beyond ASCII, Python and Rust have different tables.
     let is_ascii = text.is_ascii() && !text.contains(|c: char| matches!(c, '\x1c'..='\x1f'));
     match (name, arguments) {

@@ -3,9 +3,13 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "each method is about some kinds of values")]
 
 use std::borrow::Cow;
+use std::ops::Deref;
 use std::rc::Rc;
+use std::sync::LazyLock;
 
 use smallvec::SmallVec;
+
+use crate::safety::work::folding;
 
 /// The most alternatives that are kept for one value; with more it counts as unknown.
 const ALTERNATIVES_MAX: usize = 16;
@@ -14,11 +18,38 @@ pub(crate) const TEXT_BYTES_MAX: usize = 16 * 1024;
 /// The most elements of a sequence that are kept.
 pub(crate) const ITEMS_MAX: usize = 64;
 
+/// The characters of ASCII, which texts of one character are parts of.
+static ASCII: LazyLock<String> = LazyLock::new(|| ('\0'..='\x7f').collect());
+
+/// A text: a part of the source, or one that was put together, which all its uses share.
+#[derive(Debug, Clone)]
+pub(crate) enum Text<'a> {
+    Literal(&'a str),
+    Folded(Rc<str>),
+}
+
+impl Deref for Text<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        match self {
+            Self::Literal(text) => text,
+            Self::Folded(text) => text,
+        }
+    }
+}
+
+impl PartialEq for Text<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
 /// One value that an expression may evaluate to.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value<'a> {
     /// A text.
-    Text(Cow<'a, str>),
+    Text(Text<'a>),
     /// Bytes.
     Bytes(Rc<[u8]>),
     /// A whole number.
@@ -45,6 +76,35 @@ pub(crate) enum Value<'a> {
     Items(Rc<[Values<'a>]>),
     /// A list that has a name: what is in it may change.
     List,
+}
+
+impl Value<'_> {
+    fn weight(&self) -> usize {
+        match self {
+            Self::Text(text) => 1 + folding(text.len()),
+            Self::Bytes(bytes) => 1 + folding(bytes.len()),
+            Self::Object(path) | Self::Namespace(path) => 2 + path.len() / 64,
+            Self::Items(items) => {
+                let inside = items.iter().flat_map(|item| &item.known);
+                let of_each = inside.map(|value| match value {
+                    Self::Items(_) => 1,
+                    value => value.weight(),
+                });
+                items.len() + of_each.sum::<usize>()
+            }
+            _ => 1,
+        }
+    }
+}
+
+/// Tells whether two values are surely the same. Sequences are not compared in depth.
+fn is_same<'a>(one: &Value<'a>, other: &Value<'a>) -> bool {
+    match (one, other) {
+        (Value::Items(one), Value::Items(other)) => {
+            Rc::ptr_eq(one, other) || (one.is_empty() && other.is_empty())
+        }
+        (one, other) => one == other,
+    }
 }
 
 /// All values that an expression may evaluate to, as far as they are known.
@@ -78,8 +138,20 @@ impl<'a> Values<'a> {
     }
 
     pub(crate) fn text(text: impl Into<Cow<'a, str>>) -> Self {
-        let text = text.into();
+        let text = match text.into() {
+            Cow::Borrowed(text) => Text::Literal(text),
+            Cow::Owned(text) => Text::Folded(text.into()),
+        };
         if text.len() > TEXT_BYTES_MAX { Self::unknown() } else { Self::one(Value::Text(text)) }
+    }
+
+    /// The text of one character.
+    fn character(c: char) -> Self {
+        let place = usize::try_from(u32::from(c)).unwrap_or(usize::MAX);
+        match ASCII.get(place..=place) {
+            Some(text) => Self::text(text),
+            None => Self::one(Value::Text(Text::Folded(c.encode_utf8(&mut [0; 4]).into()))),
+        }
     }
 
     pub(crate) fn bytes(bytes: Vec<u8>) -> Self {
@@ -115,7 +187,7 @@ impl<'a> Values<'a> {
     pub(crate) fn add(&mut self, other: Self) {
         self.is_open |= other.is_open;
         for value in other.known {
-            if self.known.contains(&value) {
+            if self.known.iter().any(|known| is_same(known, &value)) {
                 continue;
             }
             if self.known.len() == ALTERNATIVES_MAX {
@@ -124,6 +196,12 @@ impl<'a> Values<'a> {
             }
             self.known.push(value);
         }
+    }
+
+    /// Returns the steps that it takes to copy, join or fold this.
+    #[inline]
+    pub(crate) fn weight(&self) -> usize {
+        self.known.iter().map(Value::weight).sum()
     }
 
     /// Returns the value, if there is exactly one.
@@ -171,7 +249,7 @@ impl<'a> Values<'a> {
         match self.single()? {
             Value::Items(items) => Some(items.to_vec()),
             Value::Text(text) if text.len() <= text_max => {
-                Some(text.chars().map(|c| Self::text(c.to_string())).collect())
+                Some(text.chars().map(Self::character).collect())
             }
             Value::Bytes(bytes) if bytes.len() <= bytes_max => {
                 Some(bytes.iter().map(|b| Self::one(Value::Number(i64::from(*b)))).collect())

@@ -6,6 +6,8 @@
 )]
 #![expect(clippy::wildcard_enum_match_arm, reason = "the enums are the parser's, and long")]
 
+use std::collections::hash_map::Entry;
+
 use ruff_python_ast::visitor::{self, Visitor};
 use ruff_python_ast::{
     AnyParameterRef, ElifElseClause, ExceptHandler, Expr, ExprContext, Identifier, MatchCase,
@@ -14,10 +16,15 @@ use ruff_python_ast::{
 use ruff_text_size::{Ranged as _, TextRange, TextSize};
 use rustc_hash::FxHashMap;
 
+use crate::safety::knowledge::index::{INDEX, top};
+
 use super::{
     Binding, BindingId, Elsewhere, MODULE, Scope, ScopeId, ScopeKind, Source, Symbol, Symbols,
     comprehension, elements,
 };
+
+/// The most star imports that count for a name that no row names: alternatives of one another.
+const STARS_MAX: usize = 4;
 
 /// Builds the symbol table of a script.
 pub(crate) fn build(module: &ModModule) -> Symbols<'_> {
@@ -26,8 +33,10 @@ pub(crate) fn build(module: &ModModule) -> Symbols<'_> {
         builder.symbols.running.extend(calls_from(stmt));
         builder.visit_stmt(stmt);
     }
+    let mut owners = FxHashMap::default();
     for (name, scope, id) in std::mem::take(&mut builder.nonlocal) {
-        let owner = builder.enclosing_owner(name, scope);
+        let owner =
+            *owners.entry((name, scope)).or_insert_with(|| builder.enclosing_owner(name, scope));
         builder.symbol(owner, name).from_elsewhere.push(id);
     }
     builder.put_in_order();
@@ -46,6 +55,8 @@ struct Builder<'a> {
     starts_block: bool,
     /// The outermost comprehension, within one.
     comprehension: Option<TextRange>,
+    /// The innermost scope that is none of a comprehension.
+    outside_comprehensions: ScopeId,
     /// Bindings of `nonlocal` names, whose owner may be seen only later.
     nonlocal: Vec<(&'a str, ScopeId, BindingId)>,
     /// The number of times that `globals`, `locals` or `vars` are named …
@@ -59,6 +70,7 @@ impl Builder<'_> {
         let module = Scope {
             kind: ScopeKind::Module,
             parent: None,
+            depth: 0,
             deferred_from: None,
             names: FxHashMap::default(),
         };
@@ -69,6 +81,7 @@ impl Builder<'_> {
             in_loop: None,
             starts_block: false,
             comprehension: None,
+            outside_comprehensions: MODULE,
             nonlocal: Vec::new(),
             namespace_uses: 0,
             namespace_reads: 0,
@@ -262,7 +275,7 @@ impl<'a> Builder<'a> {
                 for alias in &import.names {
                     let member = alias.name.as_str();
                     if member == "*" {
-                        self.symbols.star_imports.push((module, stmt.start()));
+                        self.star_import(module, stmt.start());
                         continue;
                     }
                     let name = alias.asname.as_ref().map_or(member, |asname| asname.as_str());
@@ -272,6 +285,17 @@ impl<'a> Builder<'a> {
                 }
             }
             _ => {}
+        }
+    }
+
+    fn star_import(&mut self, module: &'a str, at: TextSize) {
+        let stars = &mut self.symbols.star_imports;
+        stars.last = stars.last.max(Some(at));
+        let place = stars.modules.len();
+        let Entry::Vacant(entry) = stars.modules.entry(module) else { return };
+        entry.insert(place);
+        if stars.judged_whole.len() < STARS_MAX && INDEX.judges_calls_of(top(module)) {
+            stars.judged_whole.push((place, module));
         }
     }
 
@@ -484,21 +508,19 @@ impl<'a> Builder<'a> {
         match target {
             Expr::Name(name) => self.bind(name.id.as_str(), source, from, self.scope),
             Expr::Tuple(_) | Expr::List(_) => {
-                let elements = elements(target);
-                let has_star = elements.iter().any(Expr::is_starred_expr);
-                for (index, element) in elements.iter().enumerate() {
-                    let part = match source {
-                        _ if has_star => Source::Unknown,
-                        Source::Value(value) => match self::elements(value) {
-                            literal
-                                if literal.len() == elements.len()
-                                    && !literal.iter().any(Expr::is_starred_expr) =>
-                            {
-                                Source::Value(&literal[index])
-                            }
-                            _ => Source::Item(value, index),
-                        },
-                        _ => Source::Unknown,
+                let targets = elements(target);
+                let is_plain = |parts: &[Expr]| !parts.iter().any(Expr::is_starred_expr);
+                let value = match source {
+                    Source::Value(value) if is_plain(targets) => Some(value),
+                    _ => None,
+                };
+                let literal = value.map_or(&[][..], elements);
+                let is_taken_apart = literal.len() == targets.len() && is_plain(literal);
+                for (index, element) in targets.iter().enumerate() {
+                    let part = match value {
+                        Some(_) if is_taken_apart => Source::Value(&literal[index]),
+                        Some(value) => Source::Item(value, index),
+                        None => Source::Unknown,
                     };
                     self.bind_target(element, part, from);
                 }
@@ -516,15 +538,25 @@ impl<'a> Builder<'a> {
         let parent = &self.symbols.scopes[self.scope];
         let deferred_from =
             parent.deferred_from.or((kind == ScopeKind::Function).then_some(range.start()));
-        let scope =
-            Scope { kind, parent: Some(self.scope), deferred_from, names: FxHashMap::default() };
+        let scope = Scope {
+            kind,
+            parent: Some(self.scope),
+            depth: parent.depth + 1,
+            deferred_from,
+            names: FxHashMap::default(),
+        };
         let id = self.symbols.scopes.len();
         self.symbols.scopes.push(scope);
         self.symbols.scope_of.insert(range, id);
         let outer_scope = std::mem::replace(&mut self.scope, id);
         let in_loop = (kind == ScopeKind::Comprehension).then_some(range);
         let outer_loop = std::mem::replace(&mut self.in_loop, in_loop);
+        let outside = self.outside_comprehensions;
+        if kind != ScopeKind::Comprehension {
+            self.outside_comprehensions = id;
+        }
         self.in_block(range, work);
+        self.outside_comprehensions = outside;
         self.scope = outer_scope;
         self.in_loop = outer_loop;
     }
@@ -598,11 +630,7 @@ impl<'a> Builder<'a> {
 
     /// Binds the target of a walrus, which in a comprehension is a name outside of it.
     fn bind_walrus(&mut self, target: &'a Expr, value: &'a Expr, from: TextSize) {
-        let inner = self.scope;
-        while self.symbols.scopes[self.scope].kind == ScopeKind::Comprehension {
-            let Some(parent) = self.symbols.scopes[self.scope].parent else { break };
-            self.scope = parent;
-        }
+        let inner = std::mem::replace(&mut self.scope, self.outside_comprehensions);
         if let Expr::Name(name) = target {
             // A comprehension may run for no element, and in it the conditions come before what
             // stands before them.

@@ -127,6 +127,8 @@ enum Elsewhere {
 struct Scope<'a> {
     kind: ScopeKind,
     parent: Option<ScopeId>,
+    /// The number of scopes around.
+    depth: usize,
     /// The start of the outermost function around, if what stands here runs later.
     deferred_from: Option<TextSize>,
     names: FxHashMap<&'a str, Symbol>,
@@ -143,8 +145,7 @@ pub(super) struct Symbols<'a> {
     scope_of: FxHashMap<TextRange, ScopeId>,
     /// The statements at the top level that may call functions, in order.
     running: Vec<TextSize>,
-    /// Modules of which everything is imported.
-    pub(super) star_imports: Vec<(&'a str, TextSize)>,
+    pub(super) star_imports: StarImports<'a>,
     /// Attributes that the script itself defines: methods, class variables, assigned ones.
     pub(super) own_attributes: FxHashSet<&'a str>,
     /// The topmost packages of all imports.
@@ -153,7 +154,23 @@ pub(super) struct Symbols<'a> {
     pub(super) has_dynamic_names: bool,
 }
 
+/// Modules of which everything is imported.
+#[derive(Debug, Default)]
+pub(super) struct StarImports<'a> {
+    /// Each with its place among all.
+    pub(super) modules: FxHashMap<&'a str, usize>,
+    /// The first of those of which calls of any member are judged, with their places.
+    pub(super) judged_whole: Vec<(usize, &'a str)>,
+    /// The place of the last.
+    pub(super) last: Option<TextSize>,
+}
+
 impl<'a> Symbols<'a> {
+    /// Returns the number of scopes around this one.
+    pub(super) fn depth(&self, scope: ScopeId) -> usize {
+        self.scopes[scope].depth
+    }
+
     pub(super) fn binding(&self, id: BindingId) -> Binding<'a> {
         self.bindings[id]
     }
@@ -254,6 +271,9 @@ impl<'a> Symbols<'a> {
     /// Returns the bindings of `symbol` that a use at `offset` in the same scope can see; `None` if
     /// there are too many to tell apart.
     pub(super) fn reaching(&self, symbol: &Symbol, offset: TextSize) -> Option<Reaching> {
+        if symbol.from_elsewhere.len() > REACHING_MAX {
+            return None;
+        }
         let mut reaching: Reaching = SmallVec::from_slice(&symbol.from_elsewhere);
         let comes_before = |id: &BindingId| self.bindings[*id].bound_from <= offset;
         let before = symbol.bindings.partition_point(comes_before);
