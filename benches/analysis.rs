@@ -1,9 +1,10 @@
 //! Times the safety analysis: `cargo bench --bench analysis -- FILE…`, or `--worst`.
 //!
-//! For each file one line of JSON: its name, its size in bytes, and the median and least time of one
-//! analysis in nanoseconds, from text to findings, without the start of a process. With `--worst`
-//! the same for texts that are hard on parsers, made at three sizes, to show that time grows
-//! linearly. `analysis.py` puts the Python implementation beside it.
+//! For each file one line of JSON: its name, its size in bytes, the steps of its analysis, and the
+//! median and least time of one in nanoseconds, from text to findings, without the start of a
+//! process. With `--worst` a table of how the least time grows with sources that are hard on an
+//! analysis, each made at three sizes, or of those that are named; with `--worst --json` the lines
+//! of JSON. `analysis.py` puts the Python implementation beside it.
 
 #![expect(
     clippy::print_stdout,
@@ -11,63 +12,75 @@
     reason = "a bench prints its figures, and stops at what it cannot measure"
 )]
 
+#[path = "analysis/shapes.rs"]
+mod shapes;
+
 use std::fs;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use qwed_mcp::safety::analyze;
-use serde_json::json;
+use qwed_mcp::safety::{SOURCE_BYTES_MAX, analyze, steps_max};
+use serde_json::{Value, json};
+use shapes::shapes;
 
 /// How long one text is measured at least.
 const MEASURED_FOR: Duration = Duration::from_millis(300);
 /// How many times one text is measured at least.
-const ROUNDS_MIN: usize = 5;
+const ROUNDS_MIN: usize = 3;
+/// How long each of many shapes is measured at least, at each size.
+const WORST_FOR: Duration = Duration::from_millis(50);
 
-/// The sizes at which growth is shown, in KiB.
-const SIZES_KIB: [usize; 3] = [64, 256, 1024];
-
-/// The start, the repeated middle and the end of texts that are hard in one way each.
-const WORST: &[(&str, &str, &str, &str)] = &[
-    ("minus signs", "x = ", "-", "1"),
-    ("sum", "x = 1", "+1", ""),
-    ("attributes", "x = a", ".b", ""),
-    ("lambdas", "x = ", "lambda:", "0"),
-    ("brackets", "x = ", "[", ""),
-    ("elif chain", "if x: pass\n", "elif x == 1: pass\n", ""),
-    ("decorators", "", "@a\n", "def f(): pass"),
-    ("calls of eval", "", "eval('1')\n", ""),
-    ("names of names", "a = 0\n", "a = a.b(a)[a]\n", ""),
-    ("unpacked names", "import os\n", "a, b, c = c, os, a\n", ""),
-    ("texts put together", "t = 'a'\n", "t = t + 'b' + t[1:2]\n", ""),
-    ("getattr", "import os\n", "getattr(os, 'sys' + 'tem')\n", ""),
-    ("functions", "", "def f(a, b=1):\n    return g(a)\n", ""),
-    ("classes", "", "class A:\n    x = 1\n    def f(self): return self.x\n", ""),
-    ("comprehensions", "", "x = [chr(c) for c in [1, 2, 3, 4]]\n", ""),
-    ("plain code", "import math\n", "x = math.sqrt(y) + max(a, b) * f(c, d=2)\n", ""),
-];
+/// The sizes at which growth is shown, in bytes.
+const SIZES: [usize; 3] = [256 << 10, 512 << 10, SOURCE_BYTES_MAX];
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
-    if arguments.iter().any(|argument| argument == "--worst") {
-        for (name, start, middle, end) in WORST {
-            for kib in SIZES_KIB {
-                let count = (kib * 1024 - start.len() - end.len()) / middle.len();
-                measure(name, &format!("{start}{}{end}", middle.repeat(count)));
-            }
+    let (options, names): (Vec<_>, Vec<_>) =
+        arguments.into_iter().partition(|a| a.starts_with("--"));
+    if !options.iter().any(|option| option == "--worst") {
+        for file in &names {
+            let source = fs::read_to_string(file).unwrap();
+            println!("{}", measure(file, &source, MEASURED_FOR));
         }
         return;
     }
-    for file in &arguments {
-        measure(file, &fs::read_to_string(file).unwrap());
+    let is_json = options.iter().any(|option| option == "--json");
+    for shape in shapes() {
+        if !names.is_empty() && !names.iter().any(|name| name == shape.name) {
+            continue;
+        }
+        let rows = SIZES.map(|bytes| measure(shape.name, &shape.source(bytes), WORST_FOR));
+        if is_json {
+            for row in rows {
+                println!("{row}");
+            }
+        } else {
+            print_growth(&rows);
+        }
     }
 }
 
-fn measure(name: &str, source: &str) {
+/// Prints a shape's times, how they grow from the second size to the third, and its steps.
+fn print_growth(rows: &[Value]) {
+    let of = |row: &Value, key: &str| row.get(key).and_then(Value::as_f64).unwrap();
+    let seconds: Vec<f64> = rows.iter().map(|row| of(row, "least_ns") / 1e9).collect();
+    let [first, second, third] = *seconds.as_slice() else { return };
+    let last = rows.last().unwrap();
+    println!(
+        "{:38} {first:7.3} s {second:7.3} s {third:7.3} s  exponent {:5.2}  steps {:3.0} %  findings {:2}",
+        last.get("name").and_then(Value::as_str).unwrap(),
+        (third / second).log2(),
+        of(last, "steps") / of(last, "steps_max") * 100.0,
+        of(last, "findings"),
+    );
+}
+
+fn measure(name: &str, source: &str, at_least: Duration) -> Value {
     // Once before, for the tables that are made at their first use.
-    let findings = analyze(source).unwrap().findings.len();
+    let analysis = analyze(source).unwrap();
     let mut times = Vec::new();
     let started = Instant::now();
-    while started.elapsed() < MEASURED_FOR || times.len() < ROUNDS_MIN {
+    while started.elapsed() < at_least || times.len() < ROUNDS_MIN {
         let begun = Instant::now();
         black_box(analyze(black_box(source)).unwrap());
         times.push(begun.elapsed());
@@ -75,10 +88,9 @@ fn measure(name: &str, source: &str) {
     times.sort_unstable();
     let median = times.get(times.len() / 2).unwrap().as_nanos();
     let least = times.first().unwrap().as_nanos();
-    println!(
-        "{}",
-        json!({ "name": name, "bytes": source.len(), "findings": findings,
-                "median_ns": u64::try_from(median).unwrap(),
-                "least_ns": u64::try_from(least).unwrap() })
-    );
+    json!({
+        "name": name, "bytes": source.len(), "findings": analysis.findings.len(),
+        "steps": analysis.steps, "steps_max": steps_max(source.len()),
+        "median_ns": u64::try_from(median).unwrap(), "least_ns": u64::try_from(least).unwrap(),
+    })
 }

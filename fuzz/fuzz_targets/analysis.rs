@@ -1,10 +1,13 @@
-//! No source text crashes the safety analysis, and none makes it fail.
+//! No source text crashes the safety analysis, none makes it fail, and none makes it work for longer than its bound.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use qwed_mcp::safety;
 
 fuzz_target!(|source: &str| {
-    let analysis = qwed_mcp::safety::analyze(source).unwrap();
+    let analysis = safety::analyze(source).unwrap();
+    // Where the bound is reached, what is being evaluated is still left, level by level.
+    assert!(analysis.steps <= safety::steps_max(source.len()) + safety::NESTING_MAX, "{} steps", analysis.steps);
     for finding in analysis.findings.iter().chain(&analysis.notes) {
         let text = finding.to_string();
         assert!(!text.is_empty() && text.len() < 1000, "{text}");

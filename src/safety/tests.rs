@@ -348,6 +348,79 @@ fn the_size_bound_is_a_finding() {
     );
 }
 
+#[path = "../../benches/analysis/shapes.rs"]
+mod shapes;
+
+#[test]
+fn steps_grow_with_the_source_and_no_faster() {
+    let mut wrong = Vec::new();
+    for shape in shapes::shapes() {
+        // The first is what is not repeated.
+        let [start, small, large] = [0, 24 * 1024, 44 * 1024].map(|bytes| {
+            let source = shape.source(bytes);
+            (source.len(), analyze(&source).unwrap().steps)
+        });
+        let (bytes, steps) = (small.0 - start.0, small.1.saturating_sub(start.1));
+        let (more_bytes, more_steps) = (large.0 - start.0, large.1.saturating_sub(start.1));
+        // With a tenth for numbers that grow longer.
+        if more_steps * bytes > more_bytes * (steps + steps / 10 + 1) {
+            wrong.push(format!("{}: {start:?}, {small:?}, {large:?}", shape.name));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn an_analysis_ends_at_its_bound_of_steps() {
+    let indirect = "Code too indirect: what its names stand for is lost; name things directly";
+    let mut ended = 0;
+    for shape in shapes::shapes() {
+        let source = shape.source(32 * 1024);
+        let Analysis { steps, findings, .. } = analyze(&source).unwrap();
+        let max = steps_max(source.len());
+        assert!(steps <= max + NESTING_MAX, "{}: {steps} steps of {max}", shape.name);
+        if steps > max {
+            ended += 1;
+            let is_refused = findings.iter().any(|finding| finding.to_string() == indirect);
+            assert!(is_refused, "{}: {findings:?}", shape.name);
+        }
+    }
+    assert!(ended > 10, "{ended}");
+}
+
+#[test]
+fn a_text_is_judged_once_and_each_time_in_the_same_way() {
+    let uses = "timeit.timeit(t)\nsympy.S(t)\n'{}'.format(t)\nc.execute(t)\n";
+    let of = |text: &str, count| {
+        let source = format!("import sympy, timeit\nt = '{text}'\n{}", uses.repeat(count));
+        (analyze(&source).unwrap(), texts(&source))
+    };
+    let harmless = "f(x),".repeat(1_000);
+    let ((once, _), (often, found)) = (of(&harmless, 1), of(&harmless, 11));
+    assert_eq!(found, [""; 0]);
+    // Parsed twice, as code and as a formula, it takes a step a byte each time.
+    let of_each_use = (often.steps - once.steps) / 10;
+    assert!(of_each_use < 2 * harmless.len(), "{of_each_use} steps");
+    let (_, found) = of("eval(1)", 3);
+    assert_eq!(found.len(), 2, "{found:?}");
+}
+
+#[test]
+fn a_star_import_counts_among_any_number_of_others() {
+    let stars = (0..100).fold(String::new(), |all, n| all + &format!("from m{n} import *\n"));
+    for (known, name, expected) in [
+        ("numpy", "load", "Dangerous function call: numpy.load() (line 102, written load)"),
+        (
+            "zipfile",
+            "ZipFile",
+            "Dangerous function call: zipfile.ZipFile() (line 102, written ZipFile)",
+        ),
+    ] {
+        let source = format!("{stars}from {known} import *\n{name}('a')\n{stars}");
+        assert_eq!(texts(&source), [expected], "{known}");
+    }
+}
+
 /// Each is the start, the repeated middle, and the end of a source that nests with every repeat.
 const WORST: &[(&str, &str, &str)] = &[
     ("", "-", "1"),
