@@ -6,6 +6,7 @@
 )]
 #![expect(clippy::wildcard_enum_match_arm, reason = "the enums are the parser's, and long")]
 
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use ruff_python_ast::visitor::{self, Visitor};
@@ -14,10 +15,10 @@ use ruff_python_ast::{
     ModModule, Parameters, Pattern, Stmt, StmtFunctionDef, TypeParams,
 };
 use ruff_text_size::{Ranged as _, TextRange, TextSize};
-use rustc_hash::FxHashMap;
 
 use crate::safety::knowledge::index::{INDEX, top};
 
+use super::names::Names;
 use super::{
     Binding, BindingId, Elsewhere, MODULE, Scope, ScopeId, ScopeKind, Source, Symbol, Symbols,
     comprehension, elements,
@@ -33,7 +34,7 @@ pub(crate) fn build(module: &ModModule) -> Symbols<'_> {
         builder.symbols.running.extend(calls_from(stmt));
         builder.visit_stmt(stmt);
     }
-    let mut owners = FxHashMap::default();
+    let mut owners = HashMap::new();
     for (name, scope, id) in std::mem::take(&mut builder.nonlocal) {
         let owner =
             *owners.entry((name, scope)).or_insert_with(|| builder.enclosing_owner(name, scope));
@@ -72,7 +73,7 @@ impl Builder<'_> {
             parent: None,
             depth: 0,
             deferred_from: None,
-            names: FxHashMap::default(),
+            names: Names::default(),
         };
         Self {
             symbols: Symbols { scopes: vec![module], range, ..Symbols::default() },
@@ -543,7 +544,7 @@ impl<'a> Builder<'a> {
             parent: Some(self.scope),
             depth: parent.depth + 1,
             deferred_from,
-            names: FxHashMap::default(),
+            names: Names::default(),
         };
         let id = self.symbols.scopes.len();
         self.symbols.scopes.push(scope);

@@ -8,8 +8,8 @@
 use ruff_python_ast::visitor::{self, Visitor};
 use ruff_python_ast::{Expr, ExprCall, ExprContext, Stmt, StmtFunctionDef};
 use ruff_text_size::{Ranged as _, TextRange};
-use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::names::{NameSet, Names};
 use super::{MODULE, ScopeId, Symbols};
 
 /// The most calls of one function that are looked at.
@@ -18,18 +18,18 @@ const CALLS_MAX: usize = 32;
 /// All calls by name in a script.
 #[derive(Debug)]
 pub(crate) struct Callers<'a> {
-    calls: FxHashMap<&'a str, Vec<(ScopeId, &'a ExprCall)>>,
+    calls: Names<'a, Vec<(ScopeId, &'a ExprCall)>>,
     /// Names that are used in another way than by calling them.
-    passed_on: FxHashSet<&'a str>,
+    passed_on: NameSet<'a>,
     /// The names that one function, and nothing else, has.
-    defined_once: FxHashSet<&'a str>,
+    defined_once: NameSet<'a>,
 }
 
 impl<'a> Callers<'a> {
     pub(crate) fn of(body: &'a [Stmt], symbols: &Symbols<'a>) -> Self {
         let callers = Self {
-            calls: FxHashMap::default(),
-            passed_on: FxHashSet::default(),
+            calls: Names::default(),
+            passed_on: NameSet::default(),
             defined_once: symbols.functions_defined_once(),
         };
         let mut collector = Collector { callers, symbols, scope: MODULE };

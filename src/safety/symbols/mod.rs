@@ -8,14 +8,17 @@
 
 mod builder;
 mod callers;
+mod names;
 
 pub(super) use builder::build;
 pub(super) use callers::{Callers, argument_for};
 
 use ruff_python_ast::{Comprehension, Expr, StmtFunctionDef};
 use ruff_text_size::{TextRange, TextSize};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
+
+use names::{NameSet, Names};
 
 /// A scope, by its index.
 pub(super) type ScopeId = usize;
@@ -131,7 +134,7 @@ struct Scope<'a> {
     depth: usize,
     /// The start of the outermost function around, if what stands here runs later.
     deferred_from: Option<TextSize>,
-    names: FxHashMap<&'a str, Symbol>,
+    names: Names<'a, Symbol>,
 }
 
 /// The symbol table of a script.
@@ -147,9 +150,9 @@ pub(super) struct Symbols<'a> {
     running: Vec<TextSize>,
     pub(super) star_imports: StarImports<'a>,
     /// Attributes that the script itself defines: methods, class variables, assigned ones.
-    pub(super) own_attributes: FxHashSet<&'a str>,
+    pub(super) own_attributes: NameSet<'a>,
     /// The topmost packages of all imports.
-    pub(super) imported: FxHashSet<&'a str>,
+    pub(super) imported: NameSet<'a>,
     /// True if names of the script may change in a way that is not seen here.
     pub(super) has_dynamic_names: bool,
 }
@@ -158,7 +161,7 @@ pub(super) struct Symbols<'a> {
 #[derive(Debug, Default)]
 pub(super) struct StarImports<'a> {
     /// Each with its place among all.
-    pub(super) modules: FxHashMap<&'a str, usize>,
+    pub(super) modules: Names<'a, usize>,
     /// The first of those of which calls of any member are judged, with their places.
     pub(super) judged_whole: Vec<(usize, &'a str)>,
     /// The place of the last.
@@ -315,8 +318,8 @@ impl<'a> Symbols<'a> {
     }
 
     /// Returns the names that one function, and nothing else in the whole script, has.
-    pub(super) fn functions_defined_once(&self) -> FxHashSet<&'a str> {
-        let (mut functions, mut others) = (FxHashSet::default(), FxHashSet::default());
+    pub(super) fn functions_defined_once(&self) -> NameSet<'a> {
+        let (mut functions, mut others) = (NameSet::default(), NameSet::default());
         for scope in &self.scopes {
             for (name, symbol) in &scope.names {
                 let is_function =
