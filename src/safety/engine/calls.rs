@@ -10,6 +10,7 @@ use ruff_text_size::Ranged as _;
 use super::analyzer::Analyzer;
 use super::conditions::Arguments;
 use super::expressions::Role;
+use super::is_surely_dangerous_formula;
 use crate::safety::knowledge::index::INDEX;
 use crate::safety::knowledge::value::{ITEMS_MAX, Value, Values};
 use crate::safety::knowledge::{objects, stdlib, texts};
@@ -185,6 +186,18 @@ impl<'a> Analyzer<'a, '_> {
             }
         }
         self.check_passed(call, callee, arguments);
+        // The SDK's verifiers are given code to judge.
+        let judges = base.is_some_and(|(_, name)| name.starts_with("verify"));
+        if callee.known.is_empty()
+            && !judges
+            && self.symbols().evaluates_texts()
+            && arguments.have_text(&|text| is_surely_dangerous_formula(text, self.work()))
+            && let Some((rule, _)) = INDEX.calls("sympy").next()
+        {
+            let name = self.written(call.func.range());
+            self.report_call(name, rule, &call.func);
+            return;
+        }
         let Some((base, name)) = base else { return };
         if self.symbols().own_attributes.contains(name) {
             return;

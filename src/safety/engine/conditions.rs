@@ -12,7 +12,7 @@ use crate::safety::knowledge::objects;
 use crate::safety::knowledge::value::{Value, Values};
 use crate::safety::rules::Condition;
 use crate::safety::symbols::elements;
-use crate::safety::work::{Judgement, Work};
+use crate::safety::work::Judgement;
 
 /// An argument: its name, if it has one, its expression, and its possible values.
 type Argument<'a> = (Option<&'a str>, &'a Expr, Values<'a>);
@@ -85,6 +85,37 @@ impl<'a> Arguments<'a> {
             .filter(move |(name, ..)| name.is_some_and(|name| names.contains(&name)));
         positional.into_iter().chain(by_name)
     }
+
+    /// Tells whether the argument at a place, or with one of these names, may name a file.
+    fn name_file(&self, index: usize, names: &[&str]) -> bool {
+        self.hides_some()
+            || self.at_or_named(index, names).any(|(_, expr, values)| {
+                !expr.is_none_literal_expr() && !makes_list(expr) && !is_in_memory(values)
+            })
+    }
+
+    /// Tells whether one of the texts in an argument is so.
+    pub(super) fn have_text(&self, is: &dyn Fn(&str) -> bool) -> bool {
+        self.evaluated.iter().any(|(_, expr, values)| has_text(expr, values, is))
+    }
+
+    /// Tells whether Z3 writes a log with these parameters.
+    fn log(&self) -> bool {
+        let is_of_log = |word: &str| matches!(word, "dump" | "file" | "log" | "trace");
+        let logs =
+            |text: &str| text.split(['.', '_']).any(is_of_log) || text.contains("-output-channel");
+        self.hides_some()
+            || self
+                .evaluated
+                .iter()
+                .any(|(name, _, values)| name.is_some_and(logs) || values.texts().0.any(logs))
+    }
+
+    /// Tells whether the argument at a place, or with one of these names, is known to be a text.
+    fn take_text(&self, index: usize, names: &[&str]) -> bool {
+        let is_text = |v: &Value<'_>| matches!(v, Value::Text(_) | Value::Instance("pathlib.Path"));
+        self.at_or_named(index, names).any(|(_, _, values)| values.known.iter().any(is_text))
+    }
 }
 
 impl<'a> Analyzer<'a, '_> {
@@ -98,29 +129,43 @@ impl<'a> Analyzer<'a, '_> {
         match condition {
             Condition::Always => true,
             Condition::Imported(module) => self.symbols().imported.contains(module),
-            Condition::NamesFile(names) => {
-                arguments.hides_some()
-                    || arguments.at_or_named(0, names).any(|(_, expr, values)| {
-                        !expr.is_none_literal_expr() && !makes_list(expr) && !is_in_memory(values)
-                    })
+            Condition::NamesFile(names) => arguments.name_file(0, names),
+            Condition::NamesFileAt(place, name) => arguments.name_file(place, &[name]),
+            Condition::TakesText(names) => arguments.take_text(0, names),
+            Condition::TakesTextAt(library, place, name) => {
+                // A function of a module has a row of its own.
+                let is_member =
+                    base.is_some_and(|base| matches!(base.known.first(), Some(Value::Object(_))));
+                !is_member
+                    && self.symbols().imported.contains(library)
+                    && arguments.take_text(place, &[name])
             }
-            Condition::TakesText(names) => arguments.at_or_named(0, names).any(|(_, _, values)| {
-                let is_text =
-                    |v: &Value<'_>| matches!(v, Value::Text(_) | Value::Instance("pathlib.Path"));
-                values.known.iter().any(is_text)
-            }),
             Condition::Keyword(names) => {
                 arguments.has_unpacked_keywords
                     || arguments.evaluated.iter().any(|(name, expr, _)| {
                         name.is_some_and(|name| names.contains(&name)) && !is_off(expr)
                     })
             }
+            Condition::Given(place) => {
+                arguments.at_or_named(place, &[]).any(|(_, expr, _)| !is_off(expr))
+            }
+            Condition::Sets(names) => {
+                names.iter().any(|name| self.symbols().own_attributes.contains(name))
+            }
+            Condition::Logs => self.symbols().imported.contains("z3") && arguments.log(),
+            Condition::NamesModule => arguments
+                .at_or_named(0, &[])
+                .any(|(_, _, values)| values.texts().0.any(|name| !may_be_imported(name))),
+            Condition::NamesTests => {
+                self.symbols().own_attributes.contains("argv")
+                    || arguments.evaluated.iter().any(|(_, _, values)| names_tests(values))
+            }
             Condition::UnsafeLoader => {
                 !arguments.at_or_named(1, &["Loader"]).any(|(_, _, values)| is_safe_loader(values))
             }
             Condition::DatabaseFile => {
                 arguments.hides_some()
-                    || arguments.at_or_named(0, &["database"]).any(|(_, _, values)| {
+                    || arguments.at_or_named(0, &["database", "url"]).any(|(_, _, values)| {
                         // A default that a caller may replace, unseen, is taken for what is meant.
                         let (texts, _) = values.texts();
                         let names: Vec<&str> = texts.collect();
@@ -133,25 +178,13 @@ impl<'a> Analyzer<'a, '_> {
                 values.texts().0.any(judge)
             }),
             Condition::Code => arguments.hides_some() || self.runs_dangerous_code(arguments),
-            Condition::Formula => arguments
-                .evaluated
-                .iter()
-                .any(|(_, expr, values)| has_dangerous_formula(expr, values, self.work())),
+            Condition::Formula => {
+                arguments.have_text(&|text| is_dangerous_formula(text, self.work()))
+            }
             Condition::UnknownFormula => arguments
                 .positional(0)
                 .is_some_and(|values| values.is_open && values.known.is_empty()),
-            Condition::ImportsModule => {
-                let modules = || arguments.at_or_named(0, &["name"]);
-                let imports = modules().flat_map(|(_, _, values)| values.texts().0);
-                for module in imports {
-                    self.record_import(module.to_owned());
-                }
-                arguments.hides_some()
-                    || modules().any(|(_, _, values)| {
-                        let (mut names, is_complete) = values.texts();
-                        !is_complete || names.any(|name| !may_be_imported(name))
-                    })
-            }
+            Condition::ImportsModule => self.imports_module(arguments),
             Condition::FormatsInternals => base
                 .into_iter()
                 .chain(arguments.all())
@@ -163,6 +196,19 @@ impl<'a> Analyzer<'a, '_> {
                 })
             }
         }
+    }
+
+    /// Tells whether a module that must not be imported, or is not known, is; and notes which are.
+    fn imports_module(&mut self, arguments: &Arguments<'a>) -> bool {
+        let modules = || arguments.at_or_named(0, &["name"]);
+        for module in modules().flat_map(|(_, _, values)| values.texts().0) {
+            self.record_import(module.to_owned());
+        }
+        arguments.hides_some()
+            || modules().any(|(_, _, values)| {
+                let (mut names, is_complete) = values.texts();
+                !is_complete || names.any(|name| !may_be_imported(name))
+            })
     }
 
     /// Tells whether one of the texts to run is dangerous or not known. A function is judged where
@@ -210,28 +256,42 @@ impl<'a> Analyzer<'a, '_> {
     }
 }
 
-/// Tells whether one of the texts in a literal, or one that is known otherwise, is a dangerous
-/// formula.
-fn has_dangerous_formula(expr: &Expr, values: &Values<'_>, work: &Work) -> bool {
-    let is_dangerous = |part: &Expr| has_dangerous_formula(part, &Values::unknown(), work);
+/// Tells whether one of the texts in a literal, or one that is known otherwise, is so.
+pub(super) fn has_text(expr: &Expr, values: &Values<'_>, is: &dyn Fn(&str) -> bool) -> bool {
+    let is_so = |part: &Expr| has_text(part, &Values::unknown(), is);
     match expr {
-        Expr::Dict(dict) => dict
-            .items
-            .iter()
-            .flat_map(|item| item.key.iter().chain([&item.value]))
-            .any(is_dangerous),
-        Expr::Set(set) => set.iter().any(is_dangerous),
-        Expr::Tuple(_) | Expr::List(_) => elements(expr).iter().any(is_dangerous),
-        Expr::StringLiteral(literal) => is_dangerous_formula(literal.value.to_str(), work),
+        Expr::Dict(dict) => {
+            dict.items.iter().flat_map(|item| item.key.iter().chain([&item.value])).any(is_so)
+        }
+        Expr::Set(set) => set.iter().any(is_so),
+        Expr::Tuple(_) | Expr::List(_) => elements(expr).iter().any(is_so),
+        Expr::StringLiteral(literal) => is(literal.value.to_str()),
         _ => values.known.iter().any(|value| match value {
-            Value::Text(text) => is_dangerous_formula(text, work),
-            Value::Items(items) => {
-                let mut texts = items.iter().flat_map(|item| item.texts().0);
-                texts.any(|text| is_dangerous_formula(text, work))
-            }
+            Value::Text(text) => is(text),
+            Value::Items(items) => items.iter().flat_map(|item| item.texts().0).any(is),
             _ => false,
         }),
     }
+}
+
+/// Tells whether these are the arguments of a test program, among them more than the loudness and
+/// the names of own tests: modules, plugins, files.
+fn names_tests(values: &Values<'_>) -> bool {
+    let is_own = |argument: &str| match argument.strip_prefix('-') {
+        Some("-verbose" | "-failfast" | "-exitfirst") => true,
+        Some(flags) => flags.chars().all(|flag| "bfqsvx".contains(flag)),
+        None => !argument.contains(['.', ':', '/']),
+    };
+    values.known.iter().any(|value| match value {
+        Value::Text(name) => !is_own(name),
+        Value::Items(arguments) => {
+            let is_program =
+                |argument: &Values<'_>| !argument.texts().0.any(|text| text.starts_with('-'));
+            let skipped = usize::from(arguments.first().is_some_and(is_program));
+            arguments.iter().skip(skipped).flat_map(|one| one.texts().0).any(|text| !is_own(text))
+        }
+        _ => false,
+    })
 }
 
 fn is_in_memory(values: &Values<'_>) -> bool {
@@ -264,7 +324,7 @@ fn is_safe_loader(values: &Values<'_>) -> bool {
 
 fn is_memory_database(name: &str) -> bool {
     name.is_empty()
-        || matches!(name, ":memory:" | "file::memory:")
+        || matches!(name, ":memory:" | "file::memory:" | "sqlite://" | "sqlite:///:memory:")
         || name.starts_with("file::memory:?")
 }
 

@@ -582,6 +582,7 @@ pub(super) fn escaping(
                     matches!(
                         condition,
                         Condition::NamesFile(_)
+                            | Condition::NamesFileAt(..)
                             | Condition::DatabaseFile
                             | Condition::ImportsModule
                             | Condition::Code

@@ -87,6 +87,15 @@ fn does_more_than_compute(text: &str, work: &Work) -> bool {
     walk(parsed.syntax(), text, pass).found.iter().any(is_blocking)
 }
 
+/// Tells whether a text that may be meant for the eyes alone is a dangerous formula.
+fn is_surely_dangerous_formula(text: &str, work: &Work) -> bool {
+    is_dangerous_formula(text, work)
+        && work.judge(Judgement::Syntax, text, || {
+            !ruff_python_parser::parse_unchecked_source(text.trim(), PySourceType::Python)
+                .has_invalid_syntax()
+        })
+}
+
 fn is_blocking(finding: &RawFinding) -> bool {
     finding.rule.is_none_or(|rule| rule.severity == Severity::Block)
 }

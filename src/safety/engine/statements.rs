@@ -11,7 +11,9 @@ use ruff_python_ast::{
 use ruff_text_size::{Ranged as _, TextRange};
 
 use super::analyzer::Analyzer;
+use super::conditions::has_text;
 use super::expressions::{Role, escaping};
+use super::is_surely_dangerous_formula;
 use crate::safety::finding::FindingKind;
 use crate::safety::knowledge::index::INDEX;
 use crate::safety::knowledge::objects;
@@ -52,6 +54,7 @@ impl<'a> Visitor<'a> for Analyzer<'a, '_> {
                 self.assigned(&assign.value, &assign.targets);
                 for target in &assign.targets {
                     self.visit_expr(target);
+                    self.check_item(target, &assign.value);
                 }
             }
             Stmt::AnnAssign(assign) => {
@@ -213,6 +216,21 @@ impl<'a> Analyzer<'a, '_> {
         // A name in the body of a class is an attribute, and those are not followed.
         let is_followed = is_named && !self.is_in_class();
         self.evaluate(value, if is_followed { Role::Alias } else { Role::Value });
+    }
+
+    /// Reports a text that an item of a matrix is made from: `m[0, 0] = "…"`.
+    fn check_item(&mut self, target: &Expr, value: &'a Expr) {
+        let is_item = matches!(target, Expr::Subscript(item)
+            if matches!(&*item.slice, Expr::Tuple(_) | Expr::NumberLiteral(_) | Expr::Slice(_)));
+        if is_item
+            && self.symbols().evaluates_texts()
+            && has_text(value, &Values::unknown(), &|text| {
+                is_surely_dangerous_formula(text, self.work())
+            })
+        {
+            let rule = INDEX.calls("sympy").next().map(|(rule, _)| rule);
+            self.report_reference("sympy".to_owned(), rule, value.range());
+        }
     }
 
     fn is_in_class(&self) -> bool {

@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::libraries::{self, Functions, shortened};
 use super::stdlib;
 use crate::safety::rules::{self, Condition, Rule, Special, Target};
 
@@ -13,6 +14,9 @@ pub(crate) static INDEX: LazyLock<Index> = LazyLock::new(Index::new);
 /// Members that every module has, and that hold its name or place only.
 const OF_EVERY_MODULE: &[&str] =
     &["__all__", "__author__", "__class__", "__doc__", "__file__", "__name__", "__version__"];
+
+/// Parts of names of modules that are programs.
+const ENTRY_POINTS: &[&str] = &["__main__", "cli", "cmdline", "conftest", "tests"];
 
 /// The verdict of the rules on a qualified name.
 #[derive(Debug, Clone, Copy)]
@@ -80,6 +84,11 @@ impl Index {
                     self.roots.insert(top(name));
                 }
             }
+            Target::Libraries => {
+                for functions in libraries::functions() {
+                    self.insert_functions(rule, &functions);
+                }
+            }
             Target::Methods(names, condition) => {
                 for name in names.split_ascii_whitespace() {
                     self.methods.entry(name).or_default().push((rule, condition));
@@ -90,10 +99,26 @@ impl Index {
         }
     }
 
+    fn insert_functions(&mut self, rule: &'static Rule, functions: &Functions) {
+        let Functions { module, place, parameter, names } = *functions;
+        self.roots.insert(top(module));
+        for name in names.split(' ') {
+            if let Some(method) = name.strip_prefix('.') {
+                let condition = Condition::TakesTextAt(top(module), place, parameter);
+                self.methods.entry(method).or_default().push((rule, condition));
+            } else {
+                // The table is made once, and lasts as long as the program.
+                let path = format!("{module}.{name}").leak();
+                let condition = Condition::NamesFileAt(place, parameter);
+                self.calls.entry(path).or_default().push((rule, condition));
+            }
+        }
+    }
+
     /// Judges the object of this qualified name. The longest prefix decides.
     pub(crate) fn verdict(&self, path: &str) -> Verdict {
         if !self.roots.contains(top(path)) {
-            return self.private_member(path);
+            return self.unnamed(path);
         }
         let mut prefix = self.short(path);
         loop {
@@ -109,7 +134,7 @@ impl Index {
             if self.holders.contains(prefix) && prefix.len() == path.len() {
                 return Verdict::Carrier;
             }
-            let Some(dot) = prefix.rfind('.') else { return self.private_member(path) };
+            let Some(dot) = prefix.rfind('.') else { return self.elsewhere(path) };
             prefix = prefix.get(..dot).unwrap_or_default();
         }
     }
@@ -123,13 +148,39 @@ impl Index {
         within.rfind('.').and_then(|dot| path.get(..dot)).unwrap_or(path)
     }
 
-    /// Judges members of the standard library's modules whose name starts with one underscore.
-    fn private_member(&self, path: &str) -> Verdict {
+    /// Judges a member by the row about the same name in the topmost module: what `z3.z3.open_log`
+    /// names is at home elsewhere, too.
+    fn elsewhere(&self, path: &str) -> Verdict {
+        let rule = shortened(path).and_then(|path| self.objects.get(path.as_str()));
+        rule.map_or_else(|| self.unnamed(path), |rule| Verdict::Found(rule))
+    }
+
+    /// Judges what no row names by the parts of its name: private ones, and those of programs.
+    fn unnamed(&self, path: &str) -> Verdict {
         let is_private = |part: &str| part.starts_with('_') && !part.starts_with("__");
-        if path.contains("._") && stdlib::contains(top(path)) && path.split('.').any(is_private) {
-            return self.special(Special::PrivateMember).map_or(Verdict::Clear, Verdict::Found);
+        let is_entry_point = |part: &str| ENTRY_POINTS.contains(&part);
+        let is_of_interest =
+            |part: &str| is_private(part) || is_entry_point(part) || part == "main";
+        let Some((top, below)) = path.split_once('.') else { return Verdict::Clear };
+        if !below.split('.').any(is_of_interest) {
+            return Verdict::Clear;
         }
-        Verdict::Clear
+        let (is_private, is_entry_point) = if stdlib::contains(top) {
+            let is_main = below.split('.').any(|part| part == "main" || part == "__main__");
+            (below.split('.').any(is_private), is_main && path != "unittest.main")
+        } else if libraries::contains(top) {
+            // SymPy's private functions only compute, and its documentation uses them.
+            let is_private = top != "sympy" && below.split('.').rev().skip(1).any(is_private);
+            (is_private, below.split('.').any(is_entry_point))
+        } else {
+            (false, false)
+        };
+        let special = match (is_private, is_entry_point) {
+            (true, _) => self.special(Special::PrivateMember),
+            (false, true) => self.special(Special::EntryPoint),
+            (false, false) => None,
+        };
+        special.map_or(Verdict::Clear, Verdict::Found)
     }
 
     /// Tells whether a row of the table names exactly this object.
@@ -165,7 +216,7 @@ impl Index {
 
     /// Tells whether a row judges calls of exactly this function.
     pub(crate) fn judges_calls_of(&self, path: &str) -> bool {
-        self.calls.contains_key(path)
+        self.calls_at_home(path).is_some()
     }
 
     /// Tells whether a row names this whole module.
@@ -190,9 +241,13 @@ impl Index {
 
     /// Returns the rules for calls of this function, those for everything in its package included.
     pub(crate) fn calls(&self, path: &str) -> impl Iterator<Item = (&'static Rule, Condition)> {
-        let exact = self.calls.get(path);
+        let exact = self.calls_at_home(path);
         let package = self.calls.get(top(path)).filter(|_| path.contains('.'));
         exact.into_iter().chain(package).flatten().copied()
+    }
+
+    fn calls_at_home(&self, path: &str) -> Option<&Vec<(&'static Rule, Condition)>> {
+        self.calls.get(path).or_else(|| self.calls.get(shortened(path)?.as_str()))
     }
 
     pub(crate) fn methods(&self, name: &str) -> &[(&'static Rule, Condition)] {

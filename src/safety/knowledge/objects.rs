@@ -9,8 +9,8 @@ use std::sync::LazyLock;
 use rustc_hash::FxHashMap;
 
 use super::index::{INDEX, Verdict, top};
-use super::stdlib;
 use super::value::{Value, Values};
+use super::{libraries, stdlib};
 use crate::safety::rules::{Rule, Special};
 
 /// The builtins that the analysis knows by itself; those that a rule names come in addition.
@@ -178,8 +178,8 @@ pub(crate) fn member_of_object<'a>(path: &str, name: &str) -> Values<'a> {
     if name == "__dict__" {
         return Values::one(Value::Namespace(Cow::Owned(path.to_owned())));
     }
-    if let Some(module) = module_behind(path, name) {
-        return Values::object(module);
+    if let Some(home) = libraries::home(&joined).or_else(|| module_behind(path, name)) {
+        return Values::object(home);
     }
     Values::object(joined)
 }
@@ -202,8 +202,10 @@ fn module_behind(path: &str, attribute: &str) -> Option<&'static str> {
     if in_others.is_none() && in_stdlib.is_none() {
         return None;
     }
-    if stdlib::contains(top(path)) {
-        in_stdlib.filter(|name| stdlib::contains(name))
+    let is_of_library =
+        || libraries::contains(top(path)) && !libraries::is_own(top(path), attribute);
+    if stdlib::contains(top(path)) || (in_others.is_none() && is_of_library()) {
+        in_stdlib.filter(|name| stdlib::contains(name) || libraries::contains(name))
     } else {
         in_others
     }

@@ -150,19 +150,25 @@ pub(super) const RULES: &[Rule] = &[
         id: "files/readers",
         severity: Severity::Block,
         targets: &[
-            Modules("fileinput linecache mailbox netrc dotenv cgitb pstats readline gettext"),
-            Modules("zoneinfo._common importlib.resources"),
-            Objects("pydoc.writedoc pydoc.writedocs click.open_file"),
-            Objects("charset_normalizer.from_path dateutil.tz.tzfile pkgutil.get_data"),
-            Objects("email.message_from_file configparser.ConfigParser.read"),
-            Objects("configparser.RawConfigParser.read mimetypes.read_mime_types"),
+            Modules("aifc binhex cgitb charset_normalizer coverage cyclonedx dotenv fileinput"),
+            Modules("fontTools gettext imghdr importlib.resources jsonschema license_expression"),
+            Modules("linecache mailbox mailcap netrc pstats py_serializable pygments readline"),
+            Modules("referencing sndhdr sunau syslog tabnanny uu zoneinfo._common"),
+            AllBut("cgi", "escape"),
+            AllBut("mimetypes", "guess_all_extensions guess_extension guess_type"),
+            Objects(
+                "starlette.config dateutil.tz.tzfile email.message_from_file configparser.ConfigParser.read",
+            ),
+            Objects("configparser.RawConfigParser.read locale.bindtextdomain argparse.FileType"),
             Objects("tracemalloc.Snapshot faulthandler.enable faulthandler.dump_traceback"),
-            Objects("locale.bindtextdomain argparse.FileType traceback.FrameSummary"),
-            Objects("symtable.main tokenize.main ast.main json.tool"),
             Methods("sourcehook load_verify_locations dump_stats", Condition::Always),
             Methods("get_data set_data", Condition::Imported("importlib")),
-            Calls("warnings.formatwarning", Condition::Always),
-            Calls("argparse.ArgumentParser", Condition::Keyword(&["fromfile_prefix_chars"])),
+            Calls("warnings.formatwarning warnings.showwarning", Condition::Always),
+            Calls("warnings.warn_explicit", Condition::Always),
+            Calls("argparse.ArgumentParser", Condition::Keyword(PREFIXES)),
+            Calls("argparse.ArgumentParser", Condition::Sets(PREFIXES)),
+            Calls("inspect.getsource inspect.getsourcelines", Condition::Sets(&["__file__"])),
+            Calls("inspect.findsource inspect.getcomments", Condition::Sets(&["__file__"])),
             Methods("dump", Condition::Imported("tracemalloc")),
         ],
         why: "reads or writes files of the machine",
@@ -171,11 +177,19 @@ pub(super) const RULES: &[Rule] = &[
             "import fileinput\nfor line in fileinput.input(['x']): print(line)",
             "import linecache\nlinecache.getline('x', 1)",
             "import configparser\nc = configparser.ConfigParser()\nc.read('x')",
+            "import cgi\ncgi.log('x')",
+            "import mimetypes\nmimetypes.MimeTypes(['x'])",
+            "import warnings\nwarnings.showwarning('x', UserWarning, 'f', 1)",
+            "import argparse\np = argparse.ArgumentParser()\np.fromfile_prefix_chars = '@'",
+            "import inspect\nm.__file__ = 'x'\ninspect.getsource(m)",
         ],
         misses: &[
             "import configparser\nc = configparser.ConfigParser()\nc.read_string('[a]')",
             "import email\nemail.message_from_string('a: b')",
             "import zoneinfo\nzoneinfo.ZoneInfo('Europe/Paris')",
+            "import mimetypes\nmimetypes.guess_type('x.png')",
+            "import warnings\nwarnings.showwarning = show",
+            "import inspect\ninspect.getsource(f)",
         ],
     },
     Rule {
@@ -200,6 +214,8 @@ pub(super) const RULES: &[Rule] = &[
         ],
     },
 ];
+
+const PREFIXES: &[&str] = &["fromfile_prefix_chars"];
 
 /// Members of `os` that only name or describe: names, constants, and facts of this process.
 const OS_HARMLESS: &str = "

@@ -15,16 +15,15 @@ pub(super) const RULES: &[Rule] = &[
             AllBut("importlib", "metadata import_module invalidate_caches util"),
             AllBut("importlib.metadata", METADATA_HARMLESS),
             AllBut("importlib.util", "find_spec"),
-            Objects("importlib.abc importlib.machinery importlib.metadata.EntryPoint"),
-            Objects("importlib.metadata.entry_points importlib.metadata.MetadataPathFinder"),
+            Methods("create_module locate_file", Condition::Always),
+            Methods("get_code get_source", Condition::Imported("importlib")),
             Objects("sympy.external.import_module pandas.compat six._import_module six.moves"),
             Objects("pydantic.ImportString pydantic.types.ImportString sqlalchemy.dialects"),
-            Objects("pkg_resources.EntryPoint sympy.utilities.lambdify.import_module"),
-            Objects("inspect.getmodule pydantic.PyObject importlib.metadata.PathDistribution"),
+            Objects("inspect.getmodule pydantic.PyObject"),
             Calls("importlib.import_module", Condition::ImportsModule),
             Calls("unittest.mock.patch unittest.mock.patch.dict", Condition::NamesObject),
             Methods("import_string exec_module load_module source_to_code", Condition::Always),
-            Modules("imp pkgutil zipimport modulefinder pyclbr py"),
+            Modules("imp pkgutil pkg_resources zipimport modulefinder pyclbr py"),
         ],
         why: BY_NAME,
         remedy: "an import statement, or importlib.metadata.version is allowed",
@@ -37,6 +36,10 @@ pub(super) const RULES: &[Rule] = &[
             "from importlib.metadata import EntryPoint",
             "import pkgutil\npkgutil.resolve_name('os:system')",
             "from unittest.mock import patch\npatch('os.system')",
+            "import importlib.util as u\nu.find_spec('posix').loader.create_module(s)",
+            "from importlib.metadata import distribution",
+            "import networkx.utils.backends as b\nb.entry_points",
+            "import pydantic\npydantic.import_module('subprocess')",
         ],
         misses: &[
             "from importlib.metadata import version\nversion('sympy')",
@@ -92,17 +95,20 @@ pub(super) const RULES: &[Rule] = &[
         id: "imports/private-member",
         severity: Severity::Block,
         targets: &[Target::Special(Special::PrivateMember)],
-        why: "private members of the standard library do what the public ones check",
+        why: "private members of the standard library and of libraries do what the public ones check",
         remedy: "the public member",
         matches: &[
             "import bz2\nbz2._builtin_open('x')",
             "import dataclasses\ndataclasses._create_fn('f', [], ['x'])",
             "from collections import _iskeyword",
+            "from numpy.lib._format_impl import read_array",
+            "from numpy.testing._private import utils",
         ],
         misses: &[
             "import collections\nP = collections.namedtuple('P', 'x')\nP(1)._asdict()",
             "import math\nmath.__name__",
             "self._value",
+            "from sympy.core.mul import _keep_coeff",
         ],
     },
     Rule {
@@ -123,5 +129,4 @@ pub(super) const RULES: &[Rule] = &[
 
 /// Members of `importlib.metadata` that describe packages.
 const METADATA_HARMLESS: &str = "
-    PackageMetadata PackageNotFoundError distribution distributions metadata
-    packages_distributions requires version";
+    PackageMetadata PackageNotFoundError metadata packages_distributions requires version";

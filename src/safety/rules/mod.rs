@@ -55,6 +55,9 @@ pub enum Target {
     /// Calls of methods of these names of an object about which nothing is known, if the condition
     /// holds. Not if the script defines an attribute of the name itself.
     Methods(&'static str, Condition),
+    /// The functions and methods of the installed libraries that open the file that a parameter
+    /// names, by the generated table.
+    Libraries,
     /// Texts in a source that does not parse; not where they would only find words.
     Patterns(&'static str),
     /// A danger that the analysis finds by itself.
@@ -72,10 +75,25 @@ pub enum Condition {
     /// The first argument, or one of these keywords, may name a file: it is not known to be an
     /// object in memory.
     NamesFile(&'static [&'static str]),
+    /// The argument at this place, or this keyword, may name a file.
+    NamesFileAt(usize, &'static str),
+    /// The script imports this library, and the argument at this place, or this keyword, is known to
+    /// be a text.
+    TakesTextAt(&'static str, usize, &'static str),
     /// The first argument, or one of these keywords, is known to be a text.
     TakesText(&'static [&'static str]),
     /// One of these keywords is given, with anything but `False` or `None`.
     Keyword(&'static [&'static str]),
+    /// There is an argument at this place, and it is not `False` or `None`.
+    Given(usize),
+    /// The script sets an attribute of one of these names itself.
+    Sets(&'static [&'static str]),
+    /// A parameter of Z3 is set that makes it write a log, or is not known.
+    Logs,
+    /// The first argument is the known name of a module that must not be imported.
+    NamesModule,
+    /// An argument names tests of another module, or may: the script sets `sys.argv`.
+    NamesTests,
     /// The second argument, or the keyword `Loader`, is not one of the safe loaders of YAML.
     UnsafeLoader,
     /// The argument is not the name of a database in memory.
@@ -111,8 +129,12 @@ pub enum Special {
     Encoding,
     /// A top-level module whose name starts with an underscore.
     PrivateModule,
-    /// A member of a module of the standard library whose name starts with one underscore.
+    /// A member of a module of the standard library whose name starts with one underscore, or of a
+    /// library's module of such a name.
     PrivateMember,
+    /// The function or module that is the program of a module of the standard library, or of a
+    /// library.
+    EntryPoint,
     /// An annotation in quotes that does more than name types.
     Annotation,
     /// Examples in a docstring that doctest would run, and that must not run.

@@ -178,6 +178,11 @@ impl<'a> Symbols<'a> {
         self.bindings[id]
     }
 
+    /// Tells whether the script imports a library whose methods evaluate texts.
+    pub(super) fn evaluates_texts(&self) -> bool {
+        self.imported.contains("sympy") || self.imported.contains("mpmath")
+    }
+
     pub(super) fn bindings_len(&self) -> usize {
         self.bindings.len()
     }
