@@ -64,6 +64,8 @@ const CLASSES: &[(&str, &str)] = &[
     ("tempfile.TemporaryFile", IN_MEMORY),
     ("cProfile.Profile", "cProfile.Profile"),
     ("xml.etree.ElementTree.parse", "xml.etree.ElementTree.ElementTree"),
+    ("xml.sax.expatreader.create_parser", "xml.sax.xmlreader.XMLReader"),
+    ("xml.sax.make_parser", "xml.sax.xmlreader.XMLReader"),
     ("zipfile.ZipFile", "zipfile.ZipFile"),
     ("tarfile.open", "tarfile.TarFile"),
     ("tarfile.TarFile", "tarfile.TarFile"),

@@ -150,10 +150,11 @@ pub(super) const RULES: &[Rule] = &[
         id: "files/readers",
         severity: Severity::Block,
         targets: &[
-            Modules("aifc binhex cgitb charset_normalizer coverage cyclonedx dotenv fileinput"),
-            Modules("fontTools gettext imghdr importlib.resources jsonschema license_expression"),
-            Modules("linecache mailbox mailcap netrc pstats py_serializable pygments readline"),
-            Modules("referencing sndhdr sunau syslog tabnanny uu zoneinfo._common"),
+            Modules(
+                "aifc binhex cgitb dotenv fileinput gettext imghdr importlib.resources linecache",
+            ),
+            Modules("mailbox mailcap netrc pstats readline sndhdr sunau syslog tabnanny uu"),
+            Modules("zoneinfo._common"),
             AllBut("cgi", "escape"),
             AllBut("mimetypes", "guess_all_extensions guess_extension guess_type"),
             Objects(

@@ -54,6 +54,9 @@ pub(super) const RULES: &[Rule] = &[
             Objects("cv2.imread cv2.imwrite PIL.Image.open"),
             Modules("networkx.readwrite.p2g pandas.io scipy.datasets scipy.io z3.z3core"),
             Modules("sympy.utilities.codegen"),
+            Objects("z3.Z3_append_log z3.Z3_eval_smtlib2_string z3.Z3_fixedpoint_from_file"),
+            Objects("z3.Z3_global_param_set z3.Z3_open_log z3.Z3_optimize_from_file"),
+            Objects("z3.Z3_parse_smtlib2_file z3.Z3_solver_from_file jinja2.FileSystemLoader"),
             Calls("z3.set_param z3.set_option z3.parse_smt2_string", Condition::Logs),
             Methods("parse_file from_file", Condition::Imported("z3")),
             Methods("set from_string", Condition::Logs),
@@ -130,6 +133,8 @@ pub(super) const RULES: &[Rule] = &[
             Calls("xml.etree.ElementTree.parse", Condition::NamesFile(&["source"])),
             Calls("xml.etree.ElementTree.iterparse", Condition::NamesFile(&["source"])),
             Calls("xml.sax.parse", Condition::NamesFile(&["source"])),
+            Calls("xml.sax.xmlreader.XMLReader.parse", Condition::NamesFile(&["source"])),
+            Calls("defusedxml.ElementTree.parse", Condition::NamesFile(&["source"])),
             Calls(
                 "xml.etree.ElementTree.ElementTree.write",
                 Condition::NamesFile(&["file_or_filename"]),
@@ -153,6 +158,7 @@ pub(super) const RULES: &[Rule] = &[
             "import xml.etree.ElementTree as ET\nET.ElementTree(ET.Element('a')).write('x')",
             "import wave\nwave.open('x.wav')",
             "import xml.etree.ElementTree as ET\nET.ElementTree(file='x.xml')",
+            "import xml.sax\np = xml.sax.make_parser()\np.parse('x.xml')",
             "import xml.sax\nxml.sax.make_parser().setFeature('http://xml.org/x', True)",
         ],
         misses: &[
