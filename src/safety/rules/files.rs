@@ -153,7 +153,7 @@ pub(super) const RULES: &[Rule] = &[
             Modules(
                 "aifc binhex cgitb dotenv fileinput gettext imghdr importlib.resources linecache",
             ),
-            Modules("mailbox mailcap netrc pstats readline sndhdr sunau syslog tabnanny uu"),
+            Modules("mailbox netrc pstats readline sndhdr sunau syslog tabnanny uu"),
             Modules("zoneinfo._common"),
             AllBut("cgi", "escape"),
             AllBut("mimetypes", "guess_all_extensions guess_extension guess_type"),
@@ -161,6 +161,8 @@ pub(super) const RULES: &[Rule] = &[
                 "starlette.config dateutil.tz.tzfile email.message_from_file configparser.ConfigParser.read",
             ),
             Objects("configparser.RawConfigParser.read locale.bindtextdomain argparse.FileType"),
+            Objects("traceback.FrameSummary traceback.StackSummary traceback.format_list"),
+            Objects("traceback.print_list pkgutil.get_data"),
             Objects("tracemalloc.Snapshot faulthandler.enable faulthandler.dump_traceback"),
             Methods("sourcehook load_verify_locations dump_stats", Condition::Always),
             Methods("get_data set_data", Condition::Imported("importlib")),

@@ -126,8 +126,6 @@ pub(super) const RULES: &[Rule] = &[
             Objects("inspect.getinnerframes inspect.getframeinfo inspect.getattr_static"),
             Objects("inspect.getargvalues inspect.getclosurevars inspect.getgeneratorlocals"),
             Objects("inspect.getcoroutinelocals traceback.walk_stack traceback.walk_tb"),
-            Objects("traceback.FrameSummary traceback.StackSummary traceback.format_list"),
-            Objects("traceback.print_list"),
             Methods("_evaluate", Condition::Always),
         ],
         why: LEADS,

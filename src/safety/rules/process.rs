@@ -116,7 +116,9 @@ pub(super) const RULES: &[Rule] = &[
         id: "process/launchers",
         severity: Severity::Block,
         targets: &[
-            Modules("pty posix nt pipes popen2 commands pexpect ptyprocess sh plumbum invoke"),
+            Modules(
+                "pty posix nt mailcap pipes popen2 commands pexpect ptyprocess sh plumbum invoke",
+            ),
             Modules("fabric webbrowser antigravity idlelib turtle tkinter distutils setuptools"),
             Modules("_distutils_hack pip ensurepip venv virtualenv lib2to3 test.support"),
             Modules("_aix_support _osx_support _bootsubprocess pycparser sympy.printing.preview"),
