@@ -104,6 +104,67 @@ fn every_rule_is_in_the_document_with_its_reason_and_its_remedy() {
     }
 }
 
+#[test]
+fn everything_in_the_table_of_libraries_is_found_where_it_is_given_a_file() {
+    let table = include_str!("knowledge/libraries.txt");
+    let mut judged = 0;
+    for line in table.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        let (module, kind) = (words[0], words[1]);
+        let calls: Vec<String> = match kind {
+            "own" => Vec::new(),
+            "holds" => words[2..]
+                .iter()
+                .map(|word| word.split_once('=').unwrap())
+                .map(|(name, home)| match home {
+                    "pathlib.Path" => format!("{module}.{name}('x').read_text()"),
+                    "importlib.import_module" => format!("{module}.{name}(x)"),
+                    "tarfile.TarFile" => format!("{module}.{name}('x')"),
+                    _ => format!("{module}.{name}"),
+                })
+                .collect(),
+            "file" => {
+                let arguments = format!("{}'x'", "None, ".repeat(words[2].parse().unwrap()));
+                let call = |name: &&str| match name.strip_prefix('.') {
+                    Some(method) => {
+                        format!("x.{method}({arguments})\nx.{method}({}='x')", words[3])
+                    }
+                    None => format!("{module}.{name}({arguments})"),
+                };
+                words[4..].iter().map(call).collect()
+            }
+            kind => panic!("{kind}: {line}"),
+        };
+        for call in calls {
+            let source = format!("import {module}\n{call}");
+            assert!(!texts(&source).is_empty(), "{source}");
+            judged += 1;
+        }
+    }
+    assert!(judged > 300, "{judged}");
+}
+
+/// Work in memory, and members that only have the name of a module.
+#[test]
+fn libraries_pass_without_files() {
+    for source in [
+        "import io, networkx as nx\nnx.read_gml(io.BytesIO(b'x'))",
+        "import networkx as nx\nnx.readwrite.json_graph.node_link_data(g)",
+        "import numpy as np\nnp.trace(a)\nnp.linalg.trace(a)\nnp.random.seed(1)",
+        "from scipy import signal, stats\nsignal.resample(x, 3)\nstats.trim_mean(x, 0.1)",
+        "import sympy\nsympy.trace(m)\nsympy.core.add.operator",
+        "import sqlalchemy as sa\nsa.inspect(x)\nsa.types.String",
+        "import matplotlib.pyplot as plt\nplt.style.use('ggplot')\nplt.title('open(x)')",
+        "from matplotlib.path import Path\nPath([(0, 0)]).copy()",
+        "import pandas as pd\npd.DataFrame({'a': [1]}).to_string(index=False)",
+        "import yaml\nyaml.safe_load('a: 1')",
+        "import sympy\nfrom qwed_new import guard\nguard.verify_code(\"eval('1')\")",
+        "from numpy.testing import assert_allclose\nassert_allclose(1, 1)",
+    ] {
+        assert_eq!(texts(source), [""; 0], "{source:?}");
+    }
+}
+
 /// The statement that a name means is decided by what has certainly run.
 #[test]
 fn an_own_name_shadows_a_builtin_only_where_it_certainly_does() {

@@ -278,18 +278,15 @@ pub(super) fn has_text(expr: &Expr, values: &Values<'_>, is: &dyn Fn(&str) -> bo
 /// the names of own tests: modules, plugins, files.
 fn names_tests(values: &Values<'_>) -> bool {
     let is_own = |argument: &str| match argument.strip_prefix('-') {
-        Some("-verbose" | "-failfast" | "-exitfirst") => true,
-        Some(flags) => flags.chars().all(|flag| "bfqsvx".contains(flag)),
+        Some(flags) => flags.chars().all(|flag| "bfqsvx".contains(flag)) || flags == "-verbose",
         None => !argument.contains(['.', ':', '/']),
     };
     values.known.iter().any(|value| match value {
         Value::Text(name) => !is_own(name),
-        Value::Items(arguments) => {
-            let is_program =
-                |argument: &Values<'_>| !argument.texts().0.any(|text| text.starts_with('-'));
-            let skipped = usize::from(arguments.first().is_some_and(is_program));
-            arguments.iter().skip(skipped).flat_map(|one| one.texts().0).any(|text| !is_own(text))
-        }
+        // The first is the program's own name, if it is no flag.
+        Value::Items(items) => items.iter().enumerate().any(|(place, item)| {
+            item.texts().0.any(|text| !is_own(text) && (place > 0 || text.starts_with('-')))
+        }),
         _ => false,
     })
 }

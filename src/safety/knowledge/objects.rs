@@ -23,16 +23,9 @@ const KNOWN_BUILTINS: &str = "
     builtins.str builtins.tuple builtins.type builtins.vars";
 
 /// Modules that a name means even where the script does not import them.
+#[rustfmt::skip]
 const WELL_KNOWN_MODULES: &[&str] = &[
-    "builtins",
-    "ctypes",
-    "importlib",
-    "marshal",
-    "os",
-    "pickle",
-    "shutil",
-    "socket",
-    "subprocess",
+    "builtins", "ctypes", "importlib", "marshal", "os", "pickle", "shutil", "socket", "subprocess",
     "sys",
 ];
 
@@ -41,19 +34,10 @@ const PATH_BYTES_MAX: usize = 160;
 
 /// Modules that others hold and from which everything can be reached. Looked for behind objects of
 /// which nothing is known as well.
+#[rustfmt::skip]
 const FAR_REACHING: &[&str] = &[
-    "builtins",
-    "importlib",
-    "linecache",
-    "mmap",
-    "multiprocessing",
-    "os",
-    "pickle",
-    "posix",
-    "runpy",
-    "shutil",
-    "subprocess",
-    "sys",
+    "builtins", "importlib", "linecache", "mmap", "multiprocessing", "os", "pickle", "posix",
+    "runpy", "shutil", "subprocess", "sys",
 ];
 
 /// Classes whose instances are followed, and the class that such an instance counts as.

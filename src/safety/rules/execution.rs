@@ -197,11 +197,8 @@ pub(super) const RULES: &[Rule] = &[
         id: "execution/evaluated-text",
         severity: Severity::Block,
         targets: &[
-            Calls(
-                "sympy mpmath numexpr pydantic.create_model typing.ForwardRef",
-                Condition::Formula,
-            ),
-            Calls("pandas.eval numexpr.evaluate", Condition::Formula),
+            Calls("sympy mpmath numexpr pandas.eval pydantic.create_model", Condition::Formula),
+            Calls("typing.ForwardRef", Condition::Formula),
             Methods("query eval subs sympify parse_expr", Condition::Formula),
             Target::Special(Special::Annotation),
             Calls("inspect.get_annotations", Condition::Keyword(&["eval_str"])),

@@ -157,9 +157,7 @@ pub(super) const RULES: &[Rule] = &[
             Modules("zoneinfo._common"),
             AllBut("cgi", "escape"),
             AllBut("mimetypes", "guess_all_extensions guess_extension guess_type"),
-            Objects(
-                "starlette.config dateutil.tz.tzfile email.message_from_file configparser.ConfigParser.read",
-            ),
+            Objects("starlette.config email.message_from_file configparser.ConfigParser.read"),
             Objects("configparser.RawConfigParser.read locale.bindtextdomain argparse.FileType"),
             Objects("traceback.FrameSummary traceback.StackSummary traceback.format_list"),
             Objects("traceback.print_list pkgutil.get_data"),

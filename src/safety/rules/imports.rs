@@ -62,7 +62,7 @@ pub(super) const RULES: &[Rule] = &[
             Modules("packageurl passlib pkg_resources pluggy py_serializable pygments rpds"),
             Modules("python_multipart referencing rfc3339_validator rfc3986_validator sniffio"),
             Modules("rfc3987_syntax sqlglot.executor truststore tzdata uri_template"),
-            Objects("jsonschema.RefResolver lark.Lark.open lark.Lark.open_from_package"),
+            Objects("jsonschema.RefResolver lark.Lark.open lark.Lark.open_from_package lark.lark"),
         ],
         why: "what other packages are built on; parts of it reach files, modules or the network",
         remedy: "compute with the standard library, SymPy or NumPy",

@@ -42,7 +42,7 @@ pub(super) const RULES: &[Rule] = &[
         targets: &[
             Modules("http.client http.server http.cookiejar xmlrpc wsgiref requests httpx"),
             Modules("httpx2 httpcore httpcore2 aiohttp httplib2 pycurl mechanize scrapy"),
-            Modules("selenium playwright uvicorn gunicorn openai anthropic"),
+            Modules("selenium playwright uvicorn gunicorn openai anthropic jwt.PyJWKClient"),
         ],
         why: TALKS,
         remedy: OFFLINE,
