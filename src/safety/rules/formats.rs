@@ -48,8 +48,8 @@ pub(super) const RULES: &[Rule] = &[
         severity: Severity::Block,
         targets: &[
             Target::Libraries,
-            Objects("numpy.DataSource numpy.lib.npyio numpy.ma.mrecords pandas.read_clipboard"),
-            Objects("pandas.HDFStore cv2.imread cv2.imwrite networkx.open_file"),
+            Objects("numpy.DataSource numpy.memmap numpy.lib.npyio numpy.ma.mrecords cv2.imread"),
+            Objects("pandas.HDFStore pandas.read_clipboard cv2.imwrite networkx.open_file"),
             Modules("pandas.io scipy.datasets scipy.io sympy.utilities.codegen z3.z3core"),
             Objects("z3.Z3_append_log z3.Z3_eval_smtlib2_string z3.Z3_fixedpoint_from_file"),
             Objects("z3.Z3_global_param_set z3.Z3_open_log z3.Z3_optimize_from_file"),
