@@ -17,6 +17,12 @@ use crate::safety::knowledge::{objects, stdlib, texts};
 use crate::safety::rules::{Condition, Special};
 use crate::safety::symbols;
 
+/// Methods that evaluate no text, whatever has them.
+#[rustfmt::skip]
+const KEEPS_TEXT: &[&str] = &[
+    "append", "debug", "endswith", "error", "execute", "extend", "format", "info", "join",
+    "startswith", "warning", "write",
+];
 /// Builtins that pass their first argument on to nothing …
 const KEEPS_FIRST: &[&str] =
     &["delattr", "getattr", "len", "list", "setattr", "sorted", "tuple", "vars"];
@@ -187,7 +193,12 @@ impl<'a> Analyzer<'a, '_> {
         }
         self.check_passed(call, callee, arguments);
         // The SDK's verifiers are given code to judge.
-        let judges = base.is_some_and(|(_, name)| name.starts_with("verify"));
+        let judges = base.is_some_and(|(base, name)| {
+            let is_text = |value: &Value<'_>| matches!(value, Value::Text(_) | Value::Bytes(_));
+            name.starts_with("verify")
+                || KEEPS_TEXT.contains(name)
+                || base.known.iter().any(is_text)
+        });
         if callee.known.is_empty()
             && !judges
             && self.symbols().evaluates_texts()

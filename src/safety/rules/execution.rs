@@ -222,7 +222,7 @@ pub(super) const RULES: &[Rule] = &[
             "df.query('a > 1 and b == \"open\"')",
             "def f(x: \"list[int]\") -> \"A\": pass",
             "import sympy\nsympy.symbols('open close eval')",
-            "import sympy\nclaims.append('Open the file (if you can) and exit()')",
+            "import sympy\nclaims.append('exit(1)')\nprint('{}'.format('open(x)'))",
         ],
     },
 ];
