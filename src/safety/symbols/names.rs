@@ -17,32 +17,28 @@ static SEEDS: LazyLock<[u64; 2]> = LazyLock::new(|| {
 
 /// A hash of names with a seed, the same for all tables of the process.
 #[derive(Debug, Clone)]
-pub(crate) struct Seeded([u64; 2]);
-
-impl Default for Seeded {
-    fn default() -> Self {
-        Self(*SEEDS)
-    }
-}
-
-impl BuildHasher for Seeded {
-    type Hasher = NameHasher;
-
-    #[inline]
-    fn build_hasher(&self) -> NameHasher {
-        let [state, key] = self.0;
-        NameHasher { state, key: key | 1 }
-    }
-}
-
-/// The state of hashing one name.
-#[derive(Debug)]
-pub(crate) struct NameHasher {
+pub(crate) struct Seeded {
     state: u64,
     key: u64,
 }
 
-impl NameHasher {
+impl Default for Seeded {
+    fn default() -> Self {
+        let [state, key] = *SEEDS;
+        Self { state, key: key | 1 }
+    }
+}
+
+impl BuildHasher for Seeded {
+    type Hasher = Self;
+
+    #[inline]
+    fn build_hasher(&self) -> Self {
+        self.clone()
+    }
+}
+
+impl Seeded {
     #[inline]
     fn add(&mut self, word: u64) {
         let (low, high) = (self.state ^ word).carrying_mul(self.key, 0);
@@ -50,7 +46,7 @@ impl NameHasher {
     }
 }
 
-impl Hasher for NameHasher {
+impl Hasher for Seeded {
     #[inline]
     fn write(&mut self, bytes: &[u8]) {
         let (words, rest) = bytes.as_chunks::<8>();
