@@ -255,9 +255,10 @@ fn ways_past_that_were_found_are_closed() {
         "type(f).__dict__['__globals__'].__get__(f)",
         "f = lambda *a: getattr(*a)\nf(f, '__globals__')",
         "def ga(o, n): return getattr(o, n)\nga(print, '__self__').open('x')",
-        "import importlib\nimportlib.import_module(**{'name': 'os'})",
+        "import importlib\nimportlib.import_module(**{'name': 'os'}).system('id')",
         "import sqlite3\nsqlite3.connect(**{'database': 'x'})",
-        "import timeit\ntimeit.timeit(**{'stmt': 'f()'})",
+        "import timeit\ntimeit.timeit(**{'stmt': 'open(1)'})",
+        "import timeit\ntimeit.timeit(**f())",
         "import builtins\ng = lambda: ['open']\ngetattr(builtins, *g(), 'print')('x')",
         "from sympy import *\nsympify(\"open('x', 'w')\")",
         "from sqlite3 import *\nconnect('x')",
@@ -328,6 +329,247 @@ fn false_alarms_that_were_found_are_gone() {
          def open(x): return x\ng(1)",
     ] {
         assert_eq!(texts(source), [""; 0], "{source:?}");
+    }
+}
+
+/// An instance is what it is wherever the script keeps it: each of these ends in `p.open("w")`.
+#[test]
+fn instances_are_followed_through_the_scripts_own_code() {
+    for source in [
+        "def f(): return P('x')\nf().open('w')",
+        "def f(): yield P('x')\nfor p in f(): p.open('w')",
+        "f = lambda: P('x')\nf().open('w')",
+        "def f(p): p.open('w')\nf(P('x'))",
+        "def f(*p): p[0].open('w')\nf(P('x'))",
+        "def f(**p): p['a'].open('w')\nf(a=P('x'))",
+        "def f(p=P('x')): p.open('w')\nf()",
+        "async def f(): return P('x')\nasync def g():\n    p = await f()\n    p.open('w')",
+        "list(map(lambda p: p.open('w'), [P('x')]))",
+        "class A:\n    def __init__(self, p): self.p = p\nA(P('x')).p.open('w')",
+        "class A: p = P('x')\nA.p.open('w')",
+        "class A:\n    def m(self): return P('x')\nA().m().open('w')",
+        "class A:\n    @property\n    def p(self): return P('x')\nA().p.open('w')",
+        "class A:\n    @classmethod\n    def m(cls): return P('x')\nA.m().open('w')",
+        "class A:\n    def __call__(self): return P('x')\nA()().open('w')",
+        "class A:\n    def __enter__(self): return P('x')\nwith A() as p: p.open('w')",
+        "class A:\n    def __iter__(self): yield P('x')\nfor p in A(): p.open('w')",
+        "class A:\n    def __getitem__(self, i): return P('x')\nA()[0].open('w')",
+        "class A:\n    def __getattr__(self, n): return P('x')\nA().p.open('w')",
+        "class A:\n    def __get__(self, o, t): return P('x')\nclass B: p = A()\nB().p.open('w')",
+        "class A(P): pass\nA('x').open('w')",
+        "class A(P):\n    def m(self): super().open('w')\n    def n(self): self.open('w')",
+        "@dataclass\nclass A:\n    p: P\nA(P('x')).p.open('w')",
+        "class A: pass\nsetattr(A, 'p', P('x'))\nA.p.open('w')",
+        "p = [P('x')]\np[0].open('w')",
+        "p = []\np.append(P('x'))\np[0].open('w')",
+        "p = {}\np['a'] = P('x')\nfor k, v in p.items(): v.open('w')",
+        "p = {'a': P('x')}\np.get('a').open('w')",
+        "for p in {P('x')}: p.open('w')",
+        "for p in [P(n) for n in names]: p.open('w')",
+        "for i, p in enumerate([P('x')]): p.open('w')",
+        "a, (b, p) = 1, (2, P('x'))\np.open('w')",
+        "a, *p = 1, P('x')\np[0].open('w')",
+        "match [1, P('x')]:\n    case [a, p]: p.open('w')",
+        "if (p := P('x')): p.open('w')",
+        "next(iter([P('x')])).open('w')",
+        "from collections import deque\ndeque([P('x')]).popleft().open('w')",
+        "from collections import namedtuple\nN = namedtuple('N', 'p')\nN(P('x')).p.open('w')",
+        "p = P('x')\ntype(p)('y').open('w')",
+        "p = P('x')\np.__class__('y').open('w')",
+        "from contextlib import contextmanager\n@contextmanager\ndef f(): yield P('x')\n\
+         with f() as p: p.open('w')",
+    ] {
+        let attack =
+            format!("from pathlib import Path as P\nfrom dataclasses import dataclass\n{source}");
+        assert!(!texts(&attack).is_empty(), "{source:?}");
+        // The same with a door of the script's own.
+        let own = "class P:\n    def __init__(self, n): pass\n    def open(self, m): pass\n    def read(self): pass";
+        let honest = format!("from dataclasses import dataclass\n{own}\n{source}");
+        assert_eq!(texts(&honest), [""; 0], "{source:?}");
+    }
+}
+
+#[test]
+fn texts_are_followed_through_the_scripts_own_code() {
+    for (source, is_blocked) in [
+        ("def n(): return '__self__'\ngetattr(x, n())", true),
+        ("def n(): return 'name'\ngetattr(x, n())", false),
+        ("d = {'a': 'real', 'b': '__self__'}\ngetattr(x, d['b'])", true),
+        ("d = {'a': 'real', 'b': '__self__'}\ngetattr(x, d['a'])", false),
+        ("class A: n = '__globals__'\ngetattr(x, A.n)", true),
+        ("n = '__self'\nn += '__'\ngetattr(x, n)", true),
+        ("import timeit\ndef t(): return 'import os; os.system(1)'\ntimeit.timeit(t())", true),
+        ("import timeit\ndef t(): return 'sum(range(9))'\ntimeit.timeit(t())", false),
+        ("import timeit\ntimeit.timeit(b64decode(t).decode())", true),
+        ("import timeit\ntimeit.timeit(partial(f, 1))", false),
+        ("import sqlite3\ndef q(): return \"ATTACH 'x' AS y\"\nc.execute(q())", true),
+        ("import sqlite3\ndef q(): return 'select 1'\nc.execute(q())", false),
+        ("import sqlite3\nc.execute(q)", true),
+        ("import sqlite3\nc.execute(f'insert into {t} values (?)', [1])", false),
+        ("import sympy\nd = {'f': sympy.sympify}\nd['f'](\"open('x')\")", true),
+        ("import sympy\nd = {'f': sympy.sympify}\nd['f']('x + 1')", false),
+        ("import sympy\ndef t(): return \"open('x')\"\nsympy.lambdify([], t())", true),
+        ("import pandas as pd\nd = {'x': 'read_csv'}\ngetattr(pd, d['x'])('f')", true),
+        ("import pandas\nw = df.to_csv\nw('x')", true),
+        ("import pandas\nlist(map(df.to_csv, ['x']))", true),
+        ("import pandas\ndf.to_csv(**{'path_or_buf': 'x'})", true),
+        ("import pandas\ndf.to_csv(**{'sep': ';'})", false),
+        ("x = 'a' if y else 'b'\nprint(getattr(x, 'upper')())", false),
+    ] {
+        assert_eq!(!texts(source).is_empty(), is_blocked, "{source:?}: {:?}", texts(source));
+    }
+}
+
+/// A name that is not known is refused where the object leads to others, and nowhere else.
+#[test]
+fn computed_names_are_refused_where_they_lead_out() {
+    for (source, is_blocked) in [
+        ("getattr(print, n)", true),
+        ("getattr(len, q.get())", true),
+        ("def f(): pass\ngetattr(f, n)", true),
+        ("getattr(lambda: 0, n)", true),
+        ("import numpy as np\ngetattr(np, n)", true),
+        ("from fractions import Fraction\ngetattr(Fraction, n)", true),
+        ("def get(o, *p): return getattr(o, ''.join(p))\nget(print, '__se', 'lf__')", true),
+        ("def get(o, n, f=getattr): return f(o, n)\nget(print, '__self__')", true),
+        ("object.__getattribute__(print, n)", true),
+        ("import operator\noperator.attrgetter(n)(x)", true),
+        (
+            "class X:\n    def __init__(self, o): self.o = o\n    def __getattr__(self, n): \
+          return X(getattr(self.o, n.replace('q', '_')))\nX(print).qqselfqq",
+            true,
+        ),
+        ("getattr(getattr(q.get(), q.get()), q.get())", true),
+        ("import os as x, __main__\nvars(__main__)['x'].system('id')", true),
+        ("import os as x, sys\nsys.modules[__name__].x.system('id')", true),
+        ("import os as x\nfrom __main__ import x as y\ny.system('id')", true),
+        ("import __main__\ngetattr(__main__, n)", true),
+        ("import sys\nt = sys.modules[__name__]\nprint(t.__doc__)\nx = 1\nprint(t.x)", false),
+        ("def f(): pass\nf.__class__(c, {})", true),
+        ("def mk(n):\n    def g(o): return getattr(o, n)\n    return g\nmk(q.get())(print)", true),
+        ("from functools import reduce\nreduce(getattr, x.split(','), print)", true),
+        ("from functools import reduce\nreduce(getattr, x.split(','), y)", false),
+        ("try: f()\nexcept E as e: getattr(e.__traceback__, n)", true),
+        (
+            "class P:\n    def __init__(self, o): self.o = o\n    def __getattr__(self, n): \
+          return getattr(self.o, n)\nP([1]).append(2)",
+            false,
+        ),
+        ("vars(random_module_like)", false),
+        ("import random\nvars(random)[n]", true),
+        ("globals()[n]()", true),
+        ("globals()[f'task_{n}']()", false),
+        ("import os as task_os\nglobals()[f'task_{n}']", true),
+        ("import os as x\nfor v in globals().values(): v.system('id')", true),
+        ("getattr(x, n)", false),
+        ("class A:\n    def v(self, n): return getattr(self, 'visit_' + n)", false),
+        ("class A: pass\ngetattr(A(), n)\ngetattr(A, n)", false),
+        ("import math\ngetattr(math, n)(1)\nenv = dict(vars(math))", false),
+        ("import math\ngetattr(getattr(math, n), m)", true),
+        (
+            "import math\nt = {'a': 'sin', 'b': 'cos'}\nfor k, v in t.items(): getattr(math, v)",
+            false,
+        ),
+        ("class M(type): pass\nclass C(metaclass=M): __match_args__ = ('__self__',)", true),
+        ("class C: __match_args__ = ('x', 'y')\nprint(C.__match_args__.index(n))", false),
+        ("class C: __match_args__ = f()", true),
+    ] {
+        assert_eq!(!texts(source).is_empty(), is_blocked, "{source:?}: {:?}", texts(source));
+    }
+}
+
+#[test]
+fn a_danger_is_not_lost_among_many_alternatives() {
+    let many = |of: &str| {
+        let names: String =
+            (0..30).fold(String::new(), |all, n| format!("{all}m{n} if x == {n} else "));
+        format!("import os\nm = {names}{of}\nm.system('id')")
+    };
+    let imports: String = (0..30).fold(String::new(), |all, n| format!("{all}import m{n}\n"));
+    assert!(!texts(&format!("{imports}{}", many("os"))).is_empty());
+    assert_eq!(texts(&format!("{imports}{}", many("m0"))), [""; 0]);
+}
+
+#[test]
+fn texts_in_place_of_types_and_examples_are_judged_however_they_are_put_together() {
+    for (source, is_blocked) in [
+        ("A = \"open('x')\"\ndef f(x: A): pass", true),
+        ("A = 'list[int]'\ndef f(x: A): pass", false),
+        ("def f(x: \"op\" + \"en('x')\"): pass", true),
+        ("p = 'open'\ndef f(x: f\"{p}('x')\"): pass", true),
+        ("f.__annotations__.update(x=\"open('x')\")", true),
+        ("f.__annotations__['x'] = \"open('x')\"", true),
+        ("f.__annotations__['x'] = 'int'", false),
+        ("C = type('C', (), {'__annotations__': {'x': \"open('x')\"}})", true),
+        ("class C:\n    __annotations__ = {'x': \"open('x')\"}", true),
+        ("setattr(f, '__annotations__', {'x': \"open('x')\"})", true),
+        ("A = list[\"open('x')\"]", true),
+        ("from typing import NamedTuple\nNamedTuple('N', [('a', \"open('x')\")])", true),
+        ("from typing import NamedTuple\nNamedTuple('N', [('a', 'int')])", false),
+        ("from typing import TypeVar\nTypeVar('T', bound=\"open('x')\")", true),
+        ("import dataclasses\ndataclasses.make_dataclass('C', [('a', \"open('x')\")])", true),
+        ("import doctest\nf.__doc__ = '>>' + '> open(1)'", true),
+        ("import doctest\nf.__doc__ = text()", true),
+        ("import doctest\nf.__doc__ = '>>' + '> 1 + 1'", false),
+        ("import doctest\n__test__ = {}\n__test__['a'] = '>>' + '> open(1)'", true),
+        ("f.__doc__ = g.__doc__", false),
+    ] {
+        assert_eq!(!texts(source).is_empty(), is_blocked, "{source:?}: {:?}", texts(source));
+    }
+}
+
+#[test]
+fn code_objects_may_be_read_and_classes_of_instances_are_what_they_are() {
+    for (source, is_blocked) in [
+        ("c = f.__code__\nprint(c.co_argcount)", false),
+        ("def f(): pass\nprint(f.__code__.co_varnames, type(f).__name__)", false),
+        ("f.__code__ = c", true),
+        ("c = f.__code__\nc.replace(co_names=('eval',))", true),
+        ("f.__code__.co_consts[1].replace(co_names=('eval',))", true),
+        ("g(f.__code__)", true),
+        ("F = type(lambda: 0)\nF(c, {})", true),
+        ("isinstance(x, type(lambda: 0))", false),
+        ("import tempfile\nt = tempfile.TemporaryFile()\ntype(t.raw)('x', 'w')", true),
+        ("import sqlite3\nC = type(sqlite3.connect(':memory:'))\nC('x')", true),
+        ("import sys\ns = [sys.stdout]\ns[0].buffer.raw.__class__('x')", true),
+        ("from unittest.mock import patch\npatch('os.getcwd').getter().system('id')", true),
+        (
+            "from unittest.mock import patch\nwith patch('builtins.print') as p: print(p.called)",
+            false,
+        ),
+    ] {
+        assert_eq!(!texts(source).is_empty(), is_blocked, "{source:?}: {:?}", texts(source));
+    }
+}
+
+#[test]
+fn what_is_in_memory_stays_so_through_the_scripts_own_code() {
+    for source in [
+        "class A:\n    def __init__(self, t): self.b = io.StringIO(t)\n    def go(self): \
+         return pd.read_csv(self.b)",
+        "def buf(t): return io.StringIO(t)\npd.read_csv(buf('a'))",
+        "d = {'a': io.StringIO('x'), 'b': 'file.csv'}\npd.read_csv(d['a'])",
+        "np.loadtxt(['1 2', '3 4'][1:])\nlines = ['1 2', '3 4']\nnp.loadtxt(lines[1:])",
+        "cfg = {'db': ':memory:', 'log': 'x'}\nsqlite3.connect(cfg['db'])",
+        "class A: DB = ':memory:'\nsqlite3.connect(A.DB)",
+        "import os\nsqlite3.connect(os.environ.get('DB', ':memory:'))",
+        "try:\n    from StringIO import StringIO\nexcept ImportError:\n    from io import StringIO\n\
+         pd.read_csv(StringIO('a,b'))",
+        "import zipfile\nclass A:\n    def __init__(self): self.b = io.BytesIO()\n    def go(self):\n\
+        \x20       with zipfile.ZipFile(self.b, 'w') as z: z.writestr('a', 'b')",
+        "b = io.StringIO() if x else io.BytesIO()\ndf.to_csv(b)",
+    ] {
+        let source =
+            format!("import io, sqlite3\nimport numpy as np\nimport pandas as pd\n{source}");
+        assert_eq!(texts(&source), [""; 0], "{source:?}");
+        let of_file = source
+            .replace("io.StringIO(t)", "t")
+            .replace("io.StringIO('x')", "'x'")
+            .replace("':memory:'", "'x.db'")
+            .replace("StringIO('a,b')", "'a,b'")
+            .replace("io.BytesIO()", "'x.zip'")
+            .replace("['1 2', '3 4']", "'x.txt'");
+        assert!(!texts(&of_file).is_empty(), "{of_file:?}");
     }
 }
 

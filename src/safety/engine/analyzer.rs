@@ -5,13 +5,14 @@
 
 #![expect(clippy::indexing_slicing, reason = "a binding's id is its place in the table")]
 
-use ruff_python_ast::{Expr, ModModule, Stmt};
+use ruff_python_ast::Expr;
 use ruff_text_size::{Ranged as _, TextRange, TextSize};
+use rustc_hash::FxHashMap;
 
 use crate::safety::finding::{FindingKind, RawAnalysis, RawFinding};
 use crate::safety::knowledge::value::Values;
 use crate::safety::rules::Rule;
-use crate::safety::symbols::{self, BindingId, Callers, ScopeId, Symbol, Symbols};
+use crate::safety::symbols::{self, BindingId, ScopeId, Symbol, Symbols};
 use crate::safety::work::Work;
 
 /// The most names that are followed from one to the next.
@@ -36,19 +37,37 @@ pub(super) struct Pass<'w> {
     pub(super) work: &'w Work,
 }
 
+/// A thing whose value is worked out once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Flow {
+    /// The result of a function, by its scope.
+    Result(ScopeId),
+    /// An attribute of a name, by the name's place among all.
+    Attribute(usize),
+    /// The contents of the container of a name, by the same.
+    Contents(usize),
+    /// An expression, in the scope where it is evaluated.
+    Expression(TextRange),
+    /// The script's own namespace.
+    Namespace,
+}
+
 /// The state of knowledge about a binding or symbol.
 #[derive(Debug, Clone)]
 enum Memo<'a> {
-    NotYet,
-    /// Being worked out: it depends on itself.
-    Pending,
+    /// Not worked out, but tried so many times: it depended on what was pending.
+    NotYet(u8),
+    /// Being worked out, as part of so many others: it depends on itself.
+    Pending(usize),
     Done(Values<'a>),
 }
+
+/// The most times that a value is worked out which depends on what is pending then.
+const TRIES_MAX: u8 = 3;
 
 /// The analysis of one syntax tree.
 pub(super) struct Analyzer<'a, 's> {
     source: &'a str,
-    body: &'a [Stmt],
     symbols: &'s Symbols<'a>,
     pass: Pass<'s>,
     /// The scope that is walked, or that the current binding is evaluated in.
@@ -67,22 +86,22 @@ pub(super) struct Analyzer<'a, 's> {
     bindings: Vec<Memo<'a>>,
     /// Values of symbols as a whole.
     whole_symbols: Vec<Memo<'a>>,
-    /// Made when they are first asked for.
-    callers: Option<Callers<'a>>,
+    /// Values that flow otherwise than by names.
+    flows: FxHashMap<Flow, Memo<'a>>,
+    /// The number of those that are being followed.
+    flowing: usize,
+    /// The number of values that are being worked out.
+    pending: usize,
+    /// The outermost of those that the current one needs.
+    needs: usize,
     found: Vec<RawFinding>,
     imports: Vec<String>,
 }
 
 impl<'a, 's> Analyzer<'a, 's> {
-    pub(super) fn new(
-        source: &'a str,
-        module: &'a ModModule,
-        symbols: &'s Symbols<'a>,
-        pass: Pass<'s>,
-    ) -> Self {
+    pub(super) fn new(source: &'a str, symbols: &'s Symbols<'a>, pass: Pass<'s>) -> Self {
         Self {
             source,
-            body: &module.body,
             symbols,
             pass,
             scope: symbols::MODULE,
@@ -91,9 +110,12 @@ impl<'a, 's> Analyzer<'a, 's> {
             unrolled: Vec::new(),
             depth: 0,
             level: 0,
-            bindings: vec![Memo::NotYet; symbols.bindings_len()],
-            whole_symbols: vec![Memo::NotYet; symbols.symbols_len()],
-            callers: None,
+            bindings: vec![Memo::NotYet(0); symbols.bindings_len()],
+            whole_symbols: vec![Memo::NotYet(0); symbols.symbols_len()],
+            flows: FxHashMap::default(),
+            flowing: 0,
+            pending: 0,
+            needs: usize::MAX,
             found: Vec::new(),
             imports: Vec::new(),
         }
@@ -105,10 +127,6 @@ impl<'a, 's> Analyzer<'a, 's> {
 
     pub(super) fn symbols(&self) -> &'s Symbols<'a> {
         self.symbols
-    }
-
-    pub(super) fn callers(&mut self) -> &Callers<'a> {
-        self.callers.get_or_insert_with(|| Callers::of(self.body, self.symbols))
     }
 
     pub(super) fn pass(&self) -> Pass<'s> {
@@ -202,28 +220,78 @@ impl<'a> Analyzer<'a, '_> {
         id: BindingId,
         work: impl FnOnce(&mut Self) -> Values<'a>,
     ) -> Values<'a> {
-        if self.work().is_spent() {
+        self.remembered(|this| &mut this.bindings[id], work)
+    }
+
+    /// Follows a value that flows otherwise than by names, in the same way.
+    pub(super) fn flowing(
+        &mut self,
+        flow: Flow,
+        work: impl FnOnce(&mut Self) -> Values<'a>,
+    ) -> Values<'a> {
+        self.flowing += 1;
+        let values =
+            self.remembered(|this| this.flows.entry(flow).or_insert(Memo::NotYet(0)), work);
+        self.flowing -= 1;
+        values
+    }
+
+    fn remembered(
+        &mut self,
+        memo: impl Fn(&mut Self) -> &mut Memo<'a>,
+        work: impl FnOnce(&mut Self) -> Values<'a>,
+    ) -> Values<'a> {
+        let counted = self.work();
+        if counted.is_spent() {
             return Values::unknown();
         }
-        match &self.bindings[id] {
+        counted.spend(1);
+        let tries = match memo(self) {
             Memo::Done(values) => {
-                self.pass.work.spend(1 + values.weight());
+                counted.spend(values.weight());
                 return values.clone();
             }
-            Memo::Pending => return Values::unknown(),
-            Memo::NotYet => {}
-        }
+            Memo::Pending(place) => {
+                let place = *place;
+                self.needs = self.needs.min(place);
+                return Values::unknown();
+            }
+            Memo::NotYet(tries) => *tries,
+        };
         if self.depth == DEPTH_MAX || self.level > self.pass.level_max {
-            self.report(FindingKind::TooIndirect, None, None);
+            // Only names that stand for names are followed to their end.
+            if self.flowing == 0 {
+                self.report(FindingKind::TooIndirect, None, None);
+            }
             return Values::unknown();
         }
-        self.bindings[id] = Memo::Pending;
-        self.depth += 1;
         let unrolled = std::mem::take(&mut self.unrolled);
-        let values = work(self);
-        self.unrolled = unrolled;
+        self.depth += 1;
+        let values = self.worked_out(memo, tries, work);
         self.depth -= 1;
-        self.bindings[id] = Memo::Done(values.clone());
+        self.unrolled = unrolled;
+        values
+    }
+
+    /// Works a value out, and remembers it unless it depends on something that is still pending.
+    fn worked_out(
+        &mut self,
+        memo: impl Fn(&mut Self) -> &mut Memo<'a>,
+        tries: u8,
+        work: impl FnOnce(&mut Self) -> Values<'a>,
+    ) -> Values<'a> {
+        let place = self.pending;
+        *memo(self) = Memo::Pending(place);
+        let outer_needs = std::mem::replace(&mut self.needs, usize::MAX);
+        self.pending += 1;
+        let values = work(self);
+        self.pending = place;
+        let is_final = self.needs >= place || tries == TRIES_MAX;
+        if is_final {
+            self.needs = usize::MAX;
+        }
+        *memo(self) = if is_final { Memo::Done(values.clone()) } else { Memo::NotYet(tries + 1) };
+        self.needs = self.needs.min(outer_needs);
         values
     }
 
@@ -233,15 +301,16 @@ impl<'a> Analyzer<'a, '_> {
         symbol: &Symbol,
         work: impl FnOnce(&mut Self) -> Values<'a>,
     ) -> Option<Values<'a>> {
-        match &self.whole_symbols[symbol.id] {
-            Memo::Done(values) => return Some(values.clone()),
-            Memo::Pending => return None,
-            Memo::NotYet => {}
+        match self.whole_symbols[symbol.id] {
+            Memo::Done(ref values) => Some(values.clone()),
+            Memo::Pending(place) => {
+                self.needs = self.needs.min(place);
+                None
+            }
+            Memo::NotYet(tries) => {
+                Some(self.worked_out(|this| &mut this.whole_symbols[symbol.id], tries, work))
+            }
         }
-        self.whole_symbols[symbol.id] = Memo::Pending;
-        let values = work(self);
-        self.whole_symbols[symbol.id] = Memo::Done(values.clone());
-        Some(values)
     }
 }
 

@@ -10,10 +10,11 @@ use ruff_text_size::Ranged as _;
 use super::analyzer::Analyzer;
 use super::conditions::Arguments;
 use super::expressions::Role;
+use super::flow::TAKEN;
 use super::is_surely_dangerous_formula;
 use crate::safety::knowledge::index::INDEX;
 use crate::safety::knowledge::value::{ITEMS_MAX, Value, Values};
-use crate::safety::knowledge::{objects, stdlib, texts};
+use crate::safety::knowledge::{objects, texts};
 use crate::safety::rules::{Condition, Special};
 use crate::safety::symbols;
 
@@ -23,23 +24,20 @@ const KEEPS_TEXT: &[&str] = &[
     "append", "debug", "endswith", "error", "execute", "extend", "format", "info", "join",
     "startswith", "warning", "write",
 ];
+/// Builtins that return numbers, truth values or nothing.
+#[rustfmt::skip]
+const PLAIN: &[&str] = &[
+    "abs", "all", "any", "bool", "callable", "complex", "float", "hasattr", "hash", "id", "int",
+    "isinstance", "issubclass", "len", "print", "round",
+];
 /// Builtins that pass their first argument on to nothing …
 const KEEPS_FIRST: &[&str] =
     &["delattr", "getattr", "len", "list", "setattr", "sorted", "tuple", "vars"];
 /// … and those that pass none on.
+#[rustfmt::skip]
 const KEEPS_ALL: &[&str] = &[
-    "bool",
-    "callable",
-    "dir",
-    "format",
-    "hasattr",
-    "help",
-    "id",
-    "isinstance",
-    "issubclass",
-    "print",
-    "repr",
-    "str",
+    "bool", "callable", "dir", "format", "hasattr", "help", "id", "isinstance", "issubclass",
+    "print", "repr", "str",
 ];
 
 impl<'a> Analyzer<'a, '_> {
@@ -52,29 +50,29 @@ impl<'a> Analyzer<'a, '_> {
             }
             func => (None, self.evaluate(func, Role::Callee)),
         };
-        let path: Option<Cow<'a, str>> = match callee.known.first() {
-            Some(Value::Object(path)) => Some(path.clone()),
+        let path: Option<Cow<'a, str>> = callee.known.iter().find_map(|value| match value {
+            Value::Object(path) => Some(path.clone()),
             _ => None,
-        };
+        });
         let builtin = path.as_deref().and_then(|path| path.strip_prefix("builtins."));
+        if self.is_quiet() && builtin.is_some_and(|name| PLAIN.contains(&name)) {
+            return Values::one(Value::Plain);
+        }
         // For the value alone, what is passed to an unknown function does not matter.
-        let is_of_interest = !callee.known.is_empty()
+        let needs_arguments = path.is_some()
+            || callee.known.iter().any(|value| matches!(value, Value::LookUp(_)))
             || base.as_ref().is_some_and(|(base, name)| !base.known.is_empty() || is_getter(name));
-        if self.is_quiet() && !is_of_interest {
-            return Values::unknown();
+        if self.is_quiet() && !needs_arguments {
+            return self.call_own(&callee);
         }
         let arguments = self.arguments(call, path.as_deref());
         if !self.is_quiet() {
             self.check_call(call, &callee, base.as_ref(), &arguments);
+            self.check_special_arguments(call, &arguments);
         }
         if let Some((base, name)) = &base {
             if is_getter(name) {
-                return self.attribute_by_name(
-                    base,
-                    arguments.positional(0),
-                    arguments.positional(1),
-                    expr,
-                );
+                return self.looked_up(base, &arguments, expr);
             }
             if matches!(base.single(), Some(Value::Text(_) | Value::Bytes(_)))
                 && arguments.are_plain()
@@ -85,8 +83,31 @@ impl<'a> Analyzer<'a, '_> {
             if *name == "fromhex" && builtin == Some("bytes.fromhex") {
                 return folded_or_unknown(arguments.positional(0).and_then(texts::from_hex));
             }
+            if base.known.contains(&Value::Globals) && *name != "keys" && !callee.is_look_up() {
+                return self.own_namespace();
+            }
+            if let Some(taken) = of_container(base, name, &arguments) {
+                return taken;
+            }
+            // A text taken apart.
+            if callee.is_open && matches!(*name, "split" | "splitlines") {
+                return Values::container(Values::unknown());
+            }
         }
         self.result(&callee, builtin, &arguments, expr)
+    }
+
+    /// Evaluates `base.__getattribute__(name)`, or the same of the class, with the object before.
+    fn looked_up(
+        &mut self,
+        base: &Values<'a>,
+        arguments: &Arguments<'a>,
+        expr: &'a Expr,
+    ) -> Values<'a> {
+        let is_unbound = arguments.positional(1).is_some();
+        let base = arguments.positional(0).filter(|_| is_unbound).unwrap_or(base).clone();
+        let name = arguments.positional(usize::from(is_unbound));
+        self.attribute_by_name(&base, name, None, expr)
     }
 
     fn arguments(&mut self, call: &'a ExprCall, path: Option<&str>) -> Arguments<'a> {
@@ -95,9 +116,6 @@ impl<'a> Analyzer<'a, '_> {
         let all_are_kept = builtin.is_some_and(|name| KEEPS_ALL.contains(&name));
         // `reduce(getattr, …)` goes down a path of names.
         let reduces = path == Some("functools.reduce");
-        // Whether what is passed decides.
-        let is_judged =
-            builtin == Some("getattr") || path.is_some_and(|path| INDEX.judges_calls_of(path));
         let mut arguments = Arguments::default();
         for (index, argument) in call.arguments.args.iter().enumerate() {
             let is_kept = all_are_kept || (first_is_kept && index == 0);
@@ -107,9 +125,8 @@ impl<'a> Analyzer<'a, '_> {
                 Some("type") => Role::Alias,
                 _ => Role::Value,
             };
-            let values = self.argument(argument, role, is_judged);
+            let values = self.evaluate(argument, role);
             if let Expr::Starred(_) = argument {
-                arguments.has_unpacked = true;
                 // A known list of arguments stands for them.
                 match values.elements().filter(|_| index < ITEMS_MAX) {
                     Some(elements) => {
@@ -124,40 +141,13 @@ impl<'a> Analyzer<'a, '_> {
             }
         }
         for keyword in &call.arguments.keywords {
-            let values = self.argument(&keyword.value, Role::Value, is_judged);
+            let values = self.evaluate(&keyword.value, Role::Value);
             match &keyword.arg {
                 Some(name) => arguments.push(Some(name.as_str()), &keyword.value, values),
-                None => arguments.has_unpacked_keywords = true,
+                None => arguments.push_keywords(&keyword.value, &values),
             }
         }
         arguments
-    }
-
-    /// Evaluates an argument. Where it decides, what the script's calls pass to a parameter counts.
-    fn argument(&mut self, expr: &'a Expr, role: Role, is_judged: bool) -> Values<'a> {
-        let values = self.evaluate(expr, role);
-        if is_judged && values.is_open && !self.is_quiet() {
-            return self.parameter_value(expr).unwrap_or(values);
-        }
-        values
-    }
-
-    /// Evaluates the parameter that `expr` names, if all calls of its function are seen.
-    fn parameter_value(&mut self, expr: &'a Expr) -> Option<Values<'a>> {
-        let Expr::Name(name) = expr else { return None };
-        let function = self.symbols().parameter_of(name.id.as_str(), self.scope())?;
-        if !function.decorator_list.is_empty() || self.symbols().has_dynamic_names {
-            return None;
-        }
-        let calls = self.callers().calls_of(function.name.as_str())?.to_vec();
-        let passed = calls.iter().map(|(_, call)| call.arguments.len());
-        self.work().spend(passed.sum::<usize>() + calls.len() * function.parameters.len());
-        let mut values = Values::default();
-        for (scope, call) in calls {
-            let argument = symbols::argument_for(function, name.id.as_str(), call)?;
-            values.add(self.value_in(argument, scope));
-        }
-        (!values.known.is_empty()).then_some(values)
     }
 
     /// Reports the call if a rule finds it.
@@ -184,10 +174,17 @@ impl<'a> Analyzer<'a, '_> {
                     }
                 }
                 // `os.__dict__.values()` and the like.
-                Value::Namespace(path) if objects::is_dangerous(path) => {
+                Value::Namespace(path) if !objects::is_plain(path) => {
                     self.report_computed(path, call);
                 }
                 Value::Modules => self.report_computed("sys.modules", call),
+                // A method that was given a name.
+                Value::Method(name)
+                    if base.is_none()
+                        && self.check_method(call, &Values::unknown(), name, arguments) =>
+                {
+                    return;
+                }
                 _ => {}
             }
         }
@@ -202,23 +199,56 @@ impl<'a> Analyzer<'a, '_> {
         if callee.known.is_empty()
             && !judges
             && self.symbols().evaluates_texts()
-            && arguments.have_text(&|text| is_surely_dangerous_formula(text, self.work()))
+            && arguments.have_text(&mut |text| is_surely_dangerous_formula(text, self.work()))
             && let Some((rule, _)) = INDEX.calls("sympy").next()
         {
             let name = self.written(call.func.range());
             self.report_call(name, rule, &call.func);
             return;
         }
-        let Some((base, name)) = base else { return };
-        if self.symbols().own_attributes.contains(name) {
-            return;
+        if let Some((base, name)) = base
+            && !self.symbols().own_attributes.contains(name)
+        {
+            self.check_method(call, base, name, arguments);
         }
-        for (rule, condition) in INDEX.methods(name) {
-            if self.holds(*condition, Some(base), arguments) {
-                let name = self.written(call.func.range());
-                self.report_call(name, rule, &call.func);
-                return;
+    }
+
+    /// Reports the call if a rule about methods of this name finds it.
+    fn check_method(
+        &mut self,
+        call: &'a ExprCall,
+        base: &Values<'a>,
+        name: &str,
+        arguments: &Arguments<'a>,
+    ) -> bool {
+        let mut rules = INDEX.methods(name).iter();
+        let holding = rules.find(|(_, on)| self.holds(*on, Some(base), arguments));
+        if let Some((rule, _)) = holding {
+            let name = self.written(call.func.range());
+            self.report_call(name, rule, &call.func);
+        }
+        holding.is_some()
+    }
+
+    /// Judges what becomes a special attribute: of a class, by a dictionary, or by its name.
+    fn check_special_arguments(&mut self, call: &'a ExprCall, arguments: &Arguments<'a>) {
+        for (name, expr, values) in arguments.keywords() {
+            self.check_special(name, values, expr);
+        }
+        if let Expr::Attribute(method) = &*call.func
+            && matches!(method.attr.as_str(), "update" | "setdefault" | "__setitem__")
+            && let Some(name) = symbols::last_name(&method.value)
+        {
+            for (values, expr) in arguments.all().zip(&call.arguments.args) {
+                self.check_special(name, values, expr);
             }
+            for (_, expr, values) in arguments.keywords() {
+                self.check_special(name, values, expr);
+            }
+        } else if let [_, name, value] = &*call.arguments.args
+            && let (Some(name), Some(values)) = (text_literal(name), arguments.positional(2))
+        {
+            self.check_special(name, values, value);
         }
     }
 
@@ -226,6 +256,8 @@ impl<'a> Analyzer<'a, '_> {
     /// internal attribute that a function of the script may ask for.
     fn check_passed(&mut self, call: &'a ExprCall, callee: &Values<'a>, arguments: &Arguments<'a>) {
         let mut is_plain_formula = false;
+        let calls_own_function =
+            callee.known.iter().any(|value| matches!(value, Value::OwnFunction(_)));
         for values in arguments.all() {
             for value in &values.known {
                 match value {
@@ -240,7 +272,27 @@ impl<'a> Analyzer<'a, '_> {
                             is_plain_formula = true;
                         }
                     }
-                    Value::Text(text) if callee.known.contains(&Value::OwnFunction) => {
+                    Value::Method(name) => {
+                        let mut rules = INDEX.methods(name).iter();
+                        let mut refuses = |on: &Condition| match on {
+                            Condition::Always => true,
+                            Condition::TakesTextAt(library, ..)
+                                if !self.symbols().imported.contains(library) =>
+                            {
+                                false
+                            }
+                            Condition::TakesText(_) | Condition::TakesTextAt(..) => {
+                                arguments.all().any(|values| values.any_text(&mut |_| true))
+                            }
+                            Condition::Formula => self.holds(*on, None, arguments),
+                            _ => false,
+                        };
+                        if let Some((rule, _)) = rules.find(|(_, on)| refuses(on)) {
+                            self.report_call((*name).to_owned(), rule, &call.func);
+                            return;
+                        }
+                    }
+                    Value::Text(text) if calls_own_function => {
                         if let Some(rule) = INDEX.attribute(text).filter(|_| text.starts_with("__"))
                         {
                             let name = text.to_string();
@@ -283,12 +335,20 @@ impl<'a> Analyzer<'a, '_> {
                 }
                 Value::Object(path) if path == "importlib.import_module" => {
                     let unknown = Values::unknown();
-                    let (names, is_complete) = first.unwrap_or(&unknown).texts();
+                    let (names, is_complete) = arguments.get(0, "name").unwrap_or(&unknown).texts();
                     let mut modules = Values::only_open(!is_complete);
                     for name in names {
                         modules.add(Values::object(name.to_owned()));
                     }
                     modules
+                }
+                Value::Object(path)
+                    if path == "functools.reduce"
+                        && first == Some(&Values::object("builtins.getattr")) =>
+                {
+                    let names = arguments.positional(1).map(|names| self.any_element(names));
+                    let base = arguments.positional(2).cloned().unwrap_or_default();
+                    self.attribute_by_name(&base, names.as_ref(), None, expr)
                 }
                 Value::Object(path) if path == "inspect.getattr_static" => self.attribute_by_name(
                     first.unwrap_or(&Values::unknown()),
@@ -296,17 +356,27 @@ impl<'a> Analyzer<'a, '_> {
                     None,
                     expr,
                 ),
+                Value::Object(path) if matches!(&**path, "os.getenv" | "os.environ.get") => {
+                    arguments.positional(1).cloned().unwrap_or_default().or_others()
+                }
                 Value::Object(path) if path == "codecs.decode" => folded_or_unknown(
                     first.zip(arguments.positional(1)).and_then(|(t, c)| texts::rot13(t, c)),
                 ),
                 Value::Object(path) => match objects::instance_of(path) {
                     Some(class) => Values::one(Value::Instance(class)),
+                    None if objects::keeps(path) => carried(arguments).or_others(),
                     None => Values::unknown(),
                 },
                 // What a path's methods return is a path or harmless.
                 Value::Instance(class) => Values::one(Value::Instance(class)),
+                Value::OwnFunction(_) | Value::OwnClass(_) | Value::Own(_) => {
+                    self.call_own(&Values::one(value.clone()))
+                }
                 _ => Values::unknown(),
             });
+        }
+        if callee.is_open {
+            values.add(carried(arguments));
         }
         values
     }
@@ -318,12 +388,16 @@ impl<'a> Analyzer<'a, '_> {
         expr: &'a Expr,
     ) -> Values<'a> {
         let Some(first) = arguments.positional(0) else {
-            let is_namespace = matches!(name, "globals" | "locals" | "vars");
-            return if is_namespace { Values::one(Value::Globals) } else { Values::unknown() };
+            return match name {
+                "globals" | "locals" | "vars" => Values::one(Value::Globals),
+                "dict" => arguments.as_map(),
+                "list" | "set" | "tuple" => Values::items(Vec::new()),
+                _ => Values::unknown(),
+            };
         };
         let folded = match name {
             "getattr" => {
-                if arguments.has_unpacked && arguments.positionals().count() < 2 {
+                if arguments.has_unpacked() && arguments.positionals().count() < 2 {
                     let rule = INDEX.special(Special::ComputedName);
                     self.report_reference("getattr".to_owned(), rule, expr.range());
                 }
@@ -333,35 +407,70 @@ impl<'a> Analyzer<'a, '_> {
             }
             "setattr" | "delattr" => {
                 // What is set does not matter, but on what.
-                self.attribute_by_name(first, arguments.positional(1), None, expr);
+                let mut led_to = first.clone();
+                led_to.known.retain(|value| is_module(value));
+                self.attribute_by_name(&led_to, arguments.positional(1), None, expr);
                 None
             }
-            "vars" => match first.known.first() {
-                Some(Value::Object(path)) if path == "builtins.__builtins__" => {
+            "vars" => first.known.iter().find_map(|value| match value {
+                Value::Object(path) if path == "builtins.__builtins__" => {
                     Some(Values::one(Value::Namespace(Cow::Borrowed("builtins"))))
                 }
-                Some(Value::Object(path)) => Some(Values::one(Value::Namespace(path.clone()))),
-                Some(Value::MaybeModule(module)) => {
+                Value::Object(path) => Some(Values::one(Value::Namespace(path.clone()))),
+                Value::MaybeModule(module) => {
                     Some(Values::one(Value::Namespace(Cow::Borrowed(module))))
                 }
                 _ => None,
-            },
-            "type" => match first.single() {
-                Some(Value::Instance(class)) if *class != objects::IN_MEMORY => {
-                    Some(Values::object(*class))
-                }
-                _ => None,
-            },
+            }),
+            "type" if arguments.len() == 1 => Some(class_of(first)),
             "chr" => texts::chr(first),
             "ord" => texts::ord(first),
             "str" if arguments.len() == 1 => texts::display(first).map(Values::text),
             "bytes" if arguments.len() == 1 => texts::bytes(first),
             "reversed" => texts::reversed(first),
-            "list" | "tuple" => first.elements().map(Values::items),
-            "map" if arguments.len() == 2 => Self::mapped(first, arguments.positional(1)),
-            _ => None,
+            _ if PLAIN.contains(&name) => Some(Values::one(Value::Plain)),
+            _ => self.of_elements(name, first, arguments),
         };
         folded_or_unknown(folded)
+    }
+
+    /// Evaluates a builtin that takes or passes on the elements of what it is given.
+    fn of_elements(
+        &mut self,
+        name: &str,
+        first: &Values<'a>,
+        arguments: &Arguments<'a>,
+    ) -> Option<Values<'a>> {
+        Some(match name {
+            "next" => {
+                let mut element = self.any_element(first);
+                element.add(arguments.positional(1).cloned().unwrap_or_default());
+                element
+            }
+            "max" | "min" if arguments.len() == 1 => self.any_element(first),
+            "map" => match Self::mapped(first, arguments.positional(1)) {
+                Some(mapped) if arguments.len() == 2 => mapped,
+                _ => Values::container(self.call_own(first)),
+            },
+            "dict" if first.known.contains(&Value::Globals) => first.clone(),
+            "iter" if first.elements().is_some() => first.clone(),
+            "list" | "tuple" if first.elements().is_some() => Values::items(first.elements()?),
+            "list" | "tuple" | "iter" | "sorted" | "set" | "frozenset" => {
+                Values::container(self.any_element(first))
+            }
+            "filter" => Values::container(self.any_element(arguments.positional(1)?)),
+            "range" => Values::container(Values::one(Value::Plain)),
+            "enumerate" => {
+                let pair = vec![Values::one(Value::Plain), self.any_element(first)];
+                Values::container(Values::items(pair))
+            }
+            "zip" => {
+                let parts: Vec<_> = arguments.positionals().cloned().collect();
+                let parts = parts.iter().map(|part| self.any_element(part)).collect();
+                Values::container(Values::items(parts))
+            }
+            _ => return None,
+        })
     }
 
     /// Evaluates `map(chr, …)` and the like.
@@ -390,7 +499,7 @@ impl<'a> Analyzer<'a, '_> {
         for text in texts {
             values.add(self.member_of(base, text, None));
             if let Some(rule) = INDEX.attribute(text)
-                && !(text == "__subclasses__" && base.single() == Some(&Value::OwnClass))
+                && !(text == "__subclasses__" && matches!(base.single(), Some(Value::OwnClass(_))))
             {
                 let name = text.to_owned();
                 self.report_reference(name, Some(rule), expr.range());
@@ -399,24 +508,121 @@ impl<'a> Analyzer<'a, '_> {
         if let Some(default) = default {
             values.add(default.clone());
         }
-        if !is_complete && let Some((name, special)) = base.known.iter().find_map(hides) {
-            let rule = INDEX.special(special);
+        // What is taken from something unknown by a name that is not known may be anything: the
+        // next step on the way out must not be hidden, too.
+        let is_own = |value: &Value<'_>| matches!(value, Value::Own(_) | Value::OwnClass(_));
+        if name.is_open && name.known.is_empty() && !base.known.iter().any(is_own) {
+            values.add(Values::object(TAKEN));
+        }
+        // A function has no internals of such a name.
+        let is_harmless = |value: &Value<'_>| {
+            matches!(value, Value::OwnFunction(_)) && INDEX.is_no_attribute(name)
+        };
+        if !is_complete
+            && let Some(name) = base.known.iter().filter(|of| !is_harmless(of)).find_map(hides)
+        {
+            let rule = INDEX.special(Special::ComputedName);
             self.report_reference(format!("{name}.…"), rule, expr.range());
         }
         values
     }
 }
 
-/// Returns the object of which no attribute may be taken whose name is not known, with the danger.
-fn hides(value: &Value<'_>) -> Option<(String, Special)> {
+/// Returns what a call of a function that is not known may give back of what it is passed, itself or
+/// in a container: instances whose methods are dangerous.
+fn carried<'a>(arguments: &Arguments<'a>) -> Values<'a> {
+    let mut values = Values::default();
+    for passed in arguments.all() {
+        passed.any(&mut |value| {
+            if matches!(value, Value::Instance(class) if *class != objects::IN_MEMORY) {
+                values.add(Values::one(value.clone()));
+            }
+            false
+        });
+    }
+    if !values.known.is_empty() {
+        values.add(Values::container(values.clone()));
+    }
+    values
+}
+
+/// Returns the classes of what `values` may be.
+fn class_of<'a>(values: &Values<'a>) -> Values<'a> {
+    let mut classes = Values::only_open(values.is_open);
+    // Where it may be something else, it is asked what it is.
+    let is_function = |value: &Value<'_>| matches!(value, Value::OwnFunction(_));
+    let are_functions = !values.is_open && values.known.iter().all(is_function);
+    for value in &values.known {
+        classes.add(match value {
+            Value::Instance(class) => Values::object(*class),
+            Value::Own(class) => Values::one(Value::OwnClass(*class)),
+            Value::OwnFunction(_) if are_functions => Values::object("types.FunctionType"),
+            Value::Object(_) => Values::object("builtins.object").or_others(),
+            _ => Values::unknown(),
+        });
+    }
+    classes
+}
+
+/// Evaluates a method of a container: what it takes out.
+fn of_container<'a>(
+    base: &Values<'a>,
+    name: &str,
+    arguments: &Arguments<'a>,
+) -> Option<Values<'a>> {
+    let is_container =
+        |value: &Value<'_>| matches!(value, Value::Items(_) | Value::Map(_) | Value::Container(_));
+    if !base.known.iter().any(is_container) {
+        return None;
+    }
+    let key = arguments.positional(0).cloned().unwrap_or_else(Values::unknown);
+    let items = || {
+        base.known.iter().filter_map(|value| match value {
+            Value::Map(items) => Some(items),
+            _ => None,
+        })
+    };
+    Some(match name {
+        "get" | "pop" | "popleft" | "popitem" | "setdefault" | "__getitem__" | "__next__" => {
+            let mut item = base.item(&key);
+            item.add(arguments.positional(1).cloned().unwrap_or_default());
+            item
+        }
+        "copy" => base.clone(),
+        "values" if items().count() == base.known.len() => Values::container(
+            items().flat_map(|items| items.iter().map(|(_, value)| value.clone())).collect(),
+        ),
+        "items" if items().count() == base.known.len() => Values::container(
+            items()
+                .flat_map(|items| items.iter())
+                .map(|(key, value)| Values::items(vec![key.clone(), value.clone()]))
+                .collect(),
+        ),
+        "keys" | "__iter__" | "values" => Values::container(base.any_element()),
+        "items" => {
+            let part = base.any_element();
+            Values::container(Values::items(vec![part.clone(), part]))
+        }
+        _ => return None,
+    })
+}
+
+/// Tells whether this is a module, or may be, with dangerous members.
+fn is_module(value: &Value<'_>) -> bool {
     match value {
-        Value::Object(path) if INDEX.is_carrier(path) || INDEX.is_found(path) => {
-            Some((path.to_string(), Special::ComputedName))
-        }
-        Value::Object(path) if stdlib::holds_modules(path) => {
-            Some((path.to_string(), Special::ComputedNameElsewhere))
-        }
-        Value::MaybeModule(module) => Some(((*module).to_owned(), Special::ComputedName)),
+        Value::Object(path) => INDEX.is_carrier(path) || INDEX.is_found(path),
+        Value::MaybeModule(_) => true,
+        _ => false,
+    }
+}
+
+/// Returns the object of which no attribute may be taken whose name is not known: it leads to
+/// others.
+fn hides(value: &Value<'_>) -> Option<String> {
+    match value {
+        Value::Object(path) => Some(objects::shown(path)).filter(|_| !objects::is_plain(path)),
+        Value::MaybeModule(module) => Some((*module).to_owned()),
+        Value::OwnFunction(_) => Some("function".to_owned()),
         _ => None,
     }
 }
@@ -424,6 +630,10 @@ fn hides(value: &Value<'_>) -> Option<(String, Special)> {
 /// Tells whether a method does what `getattr` does.
 fn is_getter(name: &str) -> bool {
     name == "__getattribute__"
+}
+
+fn text_literal(expr: &Expr) -> Option<&str> {
+    expr.as_string_literal_expr().map(|literal| literal.value.to_str())
 }
 
 fn folded_or_unknown(folded: Option<Values<'_>>) -> Values<'_> {

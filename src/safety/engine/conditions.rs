@@ -2,7 +2,9 @@
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "the enums are the parser's, and long")]
 
-use ruff_python_ast::Expr;
+use std::borrow::Cow;
+
+use ruff_python_ast::{Expr, ExprCall};
 use smallvec::SmallVec;
 
 use super::analyzer::Analyzer;
@@ -11,18 +13,20 @@ use crate::safety::knowledge::index::INDEX;
 use crate::safety::knowledge::objects;
 use crate::safety::knowledge::value::{Value, Values};
 use crate::safety::rules::Condition;
-use crate::safety::symbols::elements;
+use crate::safety::symbols::{elements, last_name};
 use crate::safety::work::Judgement;
 
+/// Methods that return texts.
+const TEXT_METHODS: &[&str] =
+    &["decode", "format", "getvalue", "join", "read", "replace", "strip", "translate"];
+
 /// An argument: its name, if it has one, its expression, and its possible values.
-type Argument<'a> = (Option<&'a str>, &'a Expr, Values<'a>);
+type Argument<'a> = (Option<Cow<'a, str>>, &'a Expr, Values<'a>);
 
 /// The arguments of a call.
 #[derive(Debug, Default)]
 pub(super) struct Arguments<'a> {
     evaluated: SmallVec<[Argument<'a>; 4]>,
-    /// True if there is a `*`, behind which there may be any.
-    pub(super) has_unpacked: bool,
     /// The place from which on there may be any argument.
     unknown_from: Option<usize>,
     /// The possible values of those.
@@ -33,7 +37,7 @@ pub(super) struct Arguments<'a> {
 
 impl<'a> Arguments<'a> {
     pub(super) fn push(&mut self, name: Option<&'a str>, expr: &'a Expr, values: Values<'a>) {
-        self.evaluated.push((name, expr, values));
+        self.evaluated.push((name.map(Cow::Borrowed), expr, values));
     }
 
     /// Adds a `*` of which nothing is known.
@@ -44,15 +48,40 @@ impl<'a> Arguments<'a> {
         }
     }
 
+    /// Adds a `**`, of which the keys may be known.
+    pub(super) fn push_keywords(&mut self, expr: &'a Expr, values: &Values<'a>) {
+        let Some(Value::Map(items)) = values.single() else {
+            self.has_unpacked_keywords = true;
+            return;
+        };
+        for (key, value) in items.iter() {
+            match key.as_text() {
+                Some(name) => {
+                    let name = Cow::Owned(name.to_owned());
+                    self.evaluated.push((Some(name), expr, value.clone()));
+                }
+                None => self.has_unpacked_keywords = true,
+            }
+        }
+    }
+
+    /// Returns the keywords as `dict` makes a dictionary of them.
+    pub(super) fn as_map(&self) -> Values<'a> {
+        let items = self
+            .evaluated
+            .iter()
+            .filter_map(|(name, _, values)| Some((Values::text(name.clone()?), values.clone())));
+        let map = Values::map(items.collect());
+        if self.has_unpacked_keywords { Values::container(map.within().or_others()) } else { map }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.evaluated.len()
     }
 
     /// Tells whether there are only positional arguments, all of them known by their place.
     pub(super) fn are_plain(&self) -> bool {
-        !self.has_unpacked
-            && !self.has_unpacked_keywords
-            && self.evaluated.iter().all(|(name, ..)| name.is_none())
+        !self.hides_some() && self.evaluated.iter().all(|(name, ..)| name.is_none())
     }
 
     /// Returns the possible values of each argument.
@@ -71,9 +100,27 @@ impl<'a> Arguments<'a> {
         self.positionals().nth(index)
     }
 
+    /// Tells whether there is a `*` behind which there may be any.
+    pub(super) fn has_unpacked(&self) -> bool {
+        self.unknown_from.is_some()
+    }
+
+    /// Returns the keywords with their values.
+    pub(super) fn keywords(&self) -> impl Iterator<Item = (&str, &'a Expr, &Values<'a>)> {
+        self.evaluated
+            .iter()
+            .filter_map(|(name, expr, values)| Some((name.as_deref()?, *expr, values)))
+    }
+
+    /// Returns the argument at a place, or with a name.
+    pub(super) fn get(&self, index: usize, name: &str) -> Option<&Values<'a>> {
+        let named = self.keywords().find(|(of, ..)| *of == name);
+        named.map(|(_, _, values)| values).or_else(|| self.positional(index))
+    }
+
     /// Tells whether there may be arguments that are not seen.
     fn hides_some(&self) -> bool {
-        self.has_unpacked || self.has_unpacked_keywords
+        self.unknown_from.is_some() || self.has_unpacked_keywords
     }
 
     /// Returns the argument at a place, or with one of these names.
@@ -82,20 +129,20 @@ impl<'a> Arguments<'a> {
         let by_name = self
             .evaluated
             .iter()
-            .filter(move |(name, ..)| name.is_some_and(|name| names.contains(&name)));
+            .filter(move |(name, ..)| name.as_deref().is_some_and(|name| names.contains(&name)));
         positional.into_iter().chain(by_name)
     }
 
     /// Tells whether the argument at a place, or with one of these names, may name a file.
     fn name_file(&self, index: usize, names: &[&str]) -> bool {
         self.hides_some()
-            || self.at_or_named(index, names).any(|(_, expr, values)| {
-                !expr.is_none_literal_expr() && !makes_list(expr) && !is_in_memory(values)
-            })
+            || self
+                .at_or_named(index, names)
+                .any(|(_, expr, values)| !expr.is_none_literal_expr() && !is_in_memory(values))
     }
 
     /// Tells whether one of the texts in an argument is so.
-    pub(super) fn have_text(&self, is: &dyn Fn(&str) -> bool) -> bool {
+    pub(super) fn have_text(&self, is: &mut dyn FnMut(&str) -> bool) -> bool {
         self.evaluated.iter().any(|(_, expr, values)| has_text(expr, values, is))
     }
 
@@ -105,16 +152,26 @@ impl<'a> Arguments<'a> {
         let logs =
             |text: &str| text.split(['.', '_']).any(is_of_log) || text.contains("-output-channel");
         self.hides_some()
-            || self
-                .evaluated
-                .iter()
-                .any(|(name, _, values)| name.is_some_and(logs) || values.texts().0.any(logs))
+            || self.evaluated.iter().any(|(name, _, values)| {
+                name.as_deref().is_some_and(logs) || values.texts().0.any(logs)
+            })
     }
 
-    /// Tells whether the argument at a place, or with one of these names, is known to be a text.
-    fn take_text(&self, index: usize, names: &[&str]) -> bool {
-        let is_text = |v: &Value<'_>| matches!(v, Value::Text(_) | Value::Instance("pathlib.Path"));
-        self.at_or_named(index, names).any(|(_, _, values)| values.known.iter().any(is_text))
+    /// Tells whether the argument at a place, or with this name, is known to be a text.
+    fn is_text(&self, index: usize, name: &str) -> bool {
+        let names = [name];
+        let mut arguments = self.at_or_named(index, &names);
+        arguments.any(|(_, _, values)| values.any_text(&mut |_| true))
+    }
+
+    /// Tells whether the argument at a place, or with one of these names, may be a text.
+    fn take_text(&self, base: Option<&Values<'a>>, index: usize, names: &[&str]) -> bool {
+        // The first argument of a function of a module is another.
+        let is_member = matches!(base.and_then(Values::single), Some(Value::Object(_)));
+        self.hides_some()
+            || self.at_or_named(index, names).any(|(_, _, values)| {
+                if is_member { values.any_text(&mut |_| true) } else { may_be_name(values) }
+            })
     }
 }
 
@@ -131,23 +188,25 @@ impl<'a> Analyzer<'a, '_> {
             Condition::Imported(module) => self.symbols().imported.contains(module),
             Condition::NamesFile(names) => arguments.name_file(0, names),
             Condition::NamesFileAt(place, name) => arguments.name_file(place, &[name]),
-            Condition::TakesText(names) => arguments.take_text(0, names),
+            Condition::IsTextAt(place, name) => arguments.is_text(place, name),
+            Condition::TakesText(names) => arguments.take_text(base, 0, names),
             Condition::TakesTextAt(library, place, name) => {
                 // A function of a module has a row of its own.
                 let is_member =
                     base.is_some_and(|base| matches!(base.known.first(), Some(Value::Object(_))));
                 !is_member
                     && self.symbols().imported.contains(library)
-                    && arguments.take_text(place, &[name])
+                    && arguments.take_text(base, place, &[name])
             }
             Condition::Keyword(names) => {
                 arguments.has_unpacked_keywords
                     || arguments.evaluated.iter().any(|(name, expr, _)| {
-                        name.is_some_and(|name| names.contains(&name)) && !is_off(expr)
+                        name.as_deref().is_some_and(|name| names.contains(&name)) && !is_off(expr)
                     })
             }
             Condition::Given(place) => {
-                arguments.at_or_named(place, &[]).any(|(_, expr, _)| !is_off(expr))
+                let mut given = arguments.at_or_named(place, &[]);
+                given.any(|(_, expr, _)| !is_off(expr))
             }
             Condition::Sets(names) => {
                 names.iter().any(|name| self.symbols().own_attributes.contains(name))
@@ -164,36 +223,35 @@ impl<'a> Analyzer<'a, '_> {
                 !arguments.at_or_named(1, &["Loader"]).any(|(_, _, values)| is_safe_loader(values))
             }
             Condition::DatabaseFile => {
-                arguments.hides_some()
-                    || arguments.at_or_named(0, &["database", "url"]).any(|(_, _, values)| {
-                        // A default that a caller may replace, unseen, is taken for what is meant.
-                        let (texts, _) = values.texts();
-                        let names: Vec<&str> = texts.collect();
-                        names.is_empty() || names.iter().any(|name| !is_memory_database(name))
-                    })
+                let mut names = arguments.at_or_named(0, &["database", "url"]);
+                arguments.hides_some() || names.any(|(_, _, values)| !is_memory(values))
             }
-            Condition::ReachingSql => arguments.positional(0).is_some_and(|values| {
-                let judge =
+            Condition::ReachingSql => {
+                let has_files = self.symbols().imported.contains("sqlite3");
+                let mut judge =
                     |sql: &str| self.work().judge(Judgement::Sql, sql, || reaches_files(sql));
-                values.texts().0.any(judge)
-            }),
+                arguments.positional(0).is_some_and(|sql| {
+                    sql.any_text(&mut judge) || (has_files && is_hidden_text(sql))
+                })
+            }
             Condition::Code => arguments.hides_some() || self.runs_dangerous_code(arguments),
             Condition::Formula => {
-                arguments.have_text(&|text| is_dangerous_formula(text, self.work()))
+                arguments.have_text(&mut |text| is_dangerous_formula(text, self.work()))
             }
             Condition::UnknownFormula => arguments
                 .positional(0)
-                .is_some_and(|values| values.is_open && values.known.is_empty()),
+                .is_some_and(|values| values.is_open && values.texts().0.next().is_none()),
             Condition::ImportsModule => self.imports_module(arguments),
             Condition::FormatsInternals => base
                 .into_iter()
                 .chain(arguments.all())
                 .any(|values| self.texts_name_internals(values)),
+            Condition::UnknownName => {
+                arguments.hides_some() || arguments.positional(0).is_some_and(|of| !of.texts().1)
+            }
             Condition::NamesObject => {
-                arguments.at_or_named(0, &["target"]).any(|(_, _, values)| {
-                    let (mut names, is_complete) = values.texts();
-                    !is_complete || names.any(|name| INDEX.is_found(name))
-                })
+                let mut objects = arguments.at_or_named(0, &["target"]);
+                objects.any(|(_, _, values)| may_name_found(values))
             }
         }
     }
@@ -222,7 +280,12 @@ impl<'a> Analyzer<'a, '_> {
                 return true;
             }
             // A name may be a function; what is put together from texts is one.
-            !is_complete && matches!(expr, Expr::BinOp(_) | Expr::FString(_) | Expr::Subscript(_))
+            let is_text_method = |call: &ExprCall| {
+                last_name(&call.func).is_some_and(|name| TEXT_METHODS.contains(&name))
+            };
+            !is_complete
+                && (matches!(expr, Expr::BinOp(_) | Expr::FString(_) | Expr::Subscript(_))
+                    || expr.as_call_expr().is_some_and(is_text_method))
         })
     }
 
@@ -257,7 +320,7 @@ impl<'a> Analyzer<'a, '_> {
 }
 
 /// Tells whether one of the texts in a literal, or one that is known otherwise, is so.
-pub(super) fn has_text(expr: &Expr, values: &Values<'_>, is: &dyn Fn(&str) -> bool) -> bool {
+pub(super) fn has_text(expr: &Expr, values: &Values<'_>, is: &mut dyn FnMut(&str) -> bool) -> bool {
     let is_so = |part: &Expr| has_text(part, &Values::unknown(), is);
     match expr {
         Expr::Dict(dict) => {
@@ -266,11 +329,7 @@ pub(super) fn has_text(expr: &Expr, values: &Values<'_>, is: &dyn Fn(&str) -> bo
         Expr::Set(set) => set.iter().any(is_so),
         Expr::Tuple(_) | Expr::List(_) => elements(expr).iter().any(is_so),
         Expr::StringLiteral(literal) => is(literal.value.to_str()),
-        _ => values.known.iter().any(|value| match value {
-            Value::Text(text) => is(text),
-            Value::Items(items) => items.iter().flat_map(|item| item.texts().0).any(is),
-            _ => false,
-        }),
+        _ => values.any_text(is),
     }
 }
 
@@ -291,19 +350,53 @@ fn names_tests(values: &Values<'_>) -> bool {
     })
 }
 
+/// Tells whether a text may name an object that a rule finds.
+fn may_name_found(values: &Values<'_>) -> bool {
+    let (mut names, is_complete) = values.texts();
+    !is_complete || names.any(|name| INDEX.is_found(name))
+}
+
 fn is_in_memory(values: &Values<'_>) -> bool {
-    let is_stream = |value: &Value<'_>| match value {
-        Value::Instance(objects::IN_MEMORY) | Value::Items(_) | Value::List => true,
-        Value::Object(path) => path.starts_with("sys.std"),
-        _ => false,
-    };
     !values.is_open && values.known.iter().all(is_stream)
 }
 
-/// Tells whether this is a text taken apart: lines in memory.
-fn makes_list(expr: &Expr) -> bool {
-    matches!(expr, Expr::Call(call) if matches!(&*call.func, Expr::Attribute(method)
-        if matches!(method.attr.as_str(), "split" | "splitlines")))
+fn is_stream(value: &Value<'_>) -> bool {
+    match value {
+        Value::Instance(objects::IN_MEMORY)
+        | Value::Items(_)
+        | Value::Map(_)
+        | Value::Container(_)
+        | Value::Plain => true,
+        Value::Object(path) => path.starts_with("sys.std"),
+        _ => false,
+    }
+}
+
+/// Tells whether this may be the name of a file: a text, or something that is not known.
+fn may_be_name(values: &Values<'_>) -> bool {
+    let is_other = |value: &Value<'_>| match value {
+        Value::Number(_) | Value::Own(_) | Value::OwnClass(_) | Value::OwnFunction(_) => true,
+        value => is_stream(value),
+    };
+    values.is_open || !values.known.iter().all(is_other)
+}
+
+/// Tells whether this is the name of a database in memory. A default that a caller may replace,
+/// unseen, is taken for what is meant.
+fn is_memory(values: &Values<'_>) -> bool {
+    let is_memory = |value: &Value<'_>| match value {
+        Value::Text(name) => is_memory_database(name),
+        value => *value == Value::Plain,
+    };
+    !values.known.is_empty() && values.known.iter().all(is_memory)
+}
+
+/// Tells whether not even the start of a text is known.
+fn is_hidden_text(values: &Values<'_>) -> bool {
+    let is_known = |value: &Value<'_>| {
+        matches!(value, Value::Text(_) | Value::Start(_) | Value::Instance(_) | Value::Own(_))
+    };
+    !values.known.iter().any(is_known)
 }
 
 fn is_off(expr: &Expr) -> bool {

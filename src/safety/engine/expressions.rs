@@ -8,23 +8,26 @@ use std::borrow::Cow;
 
 use ruff_python_ast::visitor::{self, Visitor as _};
 use ruff_python_ast::{
-    Expr, ExprAttribute, ExprBinOp, ExprFString, ExprLambda, ExprName, ExprSubscript, FStringPart,
-    Int, InterpolatedStringElement,
+    Expr, ExprAttribute, ExprBinOp, ExprContext, ExprDict, ExprFString, ExprLambda, ExprName,
+    ExprSubscript, FStringPart, Int, InterpolatedStringElement, StmtAugAssign,
 };
 use ruff_text_size::{Ranged as _, TextRange, TextSize};
 use smallvec::SmallVec;
 
-use super::analyzer::Analyzer;
+use super::analyzer::{Analyzer, Flow};
 use super::is_dangerous_formula;
 use crate::safety::finding::FindingKind;
 use crate::safety::knowledge::index::{INDEX, Verdict, top};
-use crate::safety::knowledge::value::{ITEMS_MAX, Value, Values};
+use crate::safety::knowledge::value::{ITEMS_MAX, START_BYTES_MAX, Value, Values};
 use crate::safety::knowledge::{objects, texts};
 use crate::safety::rules::{Condition, Rule, Special};
-use crate::safety::symbols::{self, Binding, BindingId, ScopeId, Source, Symbol};
+use crate::safety::symbols::{self, Binding, BindingId, ScopeId, ScopeKind, Source, Symbol};
 
 /// The most targets of comprehensions that are unrolled one within the other.
 const UNROLLED_MAX: usize = 2;
+
+/// The most imports that a computed name is compared with.
+const IMPORTS_MAX: usize = 256;
 
 /// The use that is made of the value of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +67,7 @@ impl<'a> Analyzer<'a, '_> {
             }
             Expr::Lambda(lambda) => {
                 self.lambda(lambda);
-                Values::one(Value::OwnFunction)
+                Values::one(Value::OwnFunction(self.symbols().scope_of(expr.range())))
             }
             Expr::ListComp(_) | Expr::Generator(_) | Expr::SetComp(_) | Expr::DictComp(_) => {
                 self.comprehension(expr)
@@ -86,15 +89,20 @@ impl<'a> Analyzer<'a, '_> {
                 .value
                 .as_int()
                 .and_then(Int::as_i64)
-                .map_or_else(Values::unknown, |int| Values::one(Value::Number(int))),
+                .map_or(Values::one(Value::Plain), |int| Values::one(Value::Number(int))),
             Expr::BooleanLiteral(_) | Expr::NoneLiteral(_) | Expr::EllipsisLiteral(_) => {
-                Values::unknown()
+                Values::one(Value::Plain)
             }
+            Expr::Await(awaited) => self.evaluate(&awaited.value, role),
+            Expr::Set(set) => {
+                let elements = set.elts.iter();
+                Values::container(elements.map(|of| self.evaluate(of, Role::Value)).collect())
+            }
+            Expr::Dict(dict) => self.dict(dict),
             Expr::Tuple(_) | Expr::List(_) => {
-                let elements = symbols::elements(expr).iter();
                 // Several types to compare with are only read, too.
                 let role = if role == Role::Harmless { role } else { Role::Value };
-                Values::items(elements.map(|element| self.evaluate(element, role)).collect())
+                self.sequence(symbols::elements(expr), role)
             }
             Expr::BinOp(operation) => self.operation(operation),
             Expr::FString(f_string) => self.f_string(f_string),
@@ -103,7 +111,7 @@ impl<'a> Analyzer<'a, '_> {
                 for comparator in &compare.comparators {
                     self.evaluate(comparator, Role::Harmless);
                 }
-                Values::unknown()
+                Values::one(Value::Plain)
             }
             // Nothing is known of the others, but what is in them has to be checked.
             _ => {
@@ -113,6 +121,44 @@ impl<'a> Analyzer<'a, '_> {
                 Values::unknown()
             }
         }
+    }
+
+    fn sequence(&mut self, elements: &'a [Expr], role: Role) -> Values<'a> {
+        let mut items = Vec::new();
+        let mut is_known = true;
+        for element in elements {
+            let values = self.evaluate(element, role);
+            if !element.is_starred_expr() {
+                items.push(values);
+            } else if let Some(parts) = values.elements() {
+                items.extend(parts);
+            } else {
+                is_known = false;
+                items.push(self.any_element(&values));
+            }
+        }
+        if is_known { Values::items(items) } else { Values::container(items.into_iter().collect()) }
+    }
+
+    fn dict(&mut self, dict: &'a ExprDict) -> Values<'a> {
+        let mut items = Vec::new();
+        let mut others = Values::default();
+        for item in &dict.items {
+            let key = item.key.as_ref().map(|key| self.evaluate(key, Role::Value));
+            let value = self.evaluate(&item.value, Role::Value);
+            if let Some(name) = key.as_ref().and_then(Values::as_text) {
+                self.check_special(name, &value, &item.value);
+            }
+            match key {
+                Some(key) => items.push((key, value)),
+                None => others.add(value.within().or_others()),
+            }
+        }
+        if others.is_open {
+            others.extend(items.into_iter().flat_map(|(key, value)| [key, value]));
+            return Values::container(others);
+        }
+        Values::map(items)
     }
 
     /// Evaluates expressions whose value is that of one of their parts.
@@ -197,6 +243,10 @@ impl<'a> Analyzer<'a, '_> {
         if !is_bound_somewhere && let Some(module) = objects::well_known_module(name) {
             return Values::object(module);
         }
+        // Unbound it is an error.
+        if is_bound_somewhere && stars.modules.is_empty() && !self.symbols().has_dynamic_names {
+            return Values::default();
+        }
         let mut values = Values::unknown();
         values.add(self.star_imported(name));
         values
@@ -234,7 +284,7 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     /// Evaluates what a binding binds its name to.
-    fn binding_value(&mut self, id: BindingId) -> Values<'a> {
+    pub(super) fn binding_value(&mut self, id: BindingId) -> Values<'a> {
         self.following(id, |this| {
             let mut values = this.evaluate_binding(this.symbols().binding(id));
             // Where names change unseen, a text is only one of several.
@@ -245,47 +295,123 @@ impl<'a> Analyzer<'a, '_> {
 
     fn evaluate_binding(&mut self, binding: Binding<'a>) -> Values<'a> {
         let scope = binding.evaluated_in;
-        let mut values = match binding.source {
-            Source::Import("__main__") | Source::Parameter(None, _) | Source::Unknown => {
-                Values::unknown()
-            }
+        let values = match binding.source {
+            Source::Unknown => Values::unknown(),
+            Source::Member("__main__", name) => self.of_script(name),
             Source::Import(module) => Values::object(module),
             Source::Member(module, member) => objects::member(&Values::object(module), member),
             Source::Value(expr) => self.value_in(expr, scope),
-            Source::Item(expr, index) => {
-                let elements = self.value_in(expr, scope).elements();
-                elements.and_then(|e| e.get(index).cloned()).unwrap_or_else(Values::unknown)
+            Source::Item(expr, index) => self.flowing_value(expr, scope).item(&place(index)),
+            Source::Element(expr) => {
+                let over = self.flowing_value(expr, scope);
+                self.any_element(&over)
             }
-            Source::Element(expr) => self.value_in(expr, scope).any_element(),
-            Source::Parameter(Some(default), _) => self.value_in(default, scope).or_others(),
-            Source::Class => Values::one(Value::OwnClass),
-            Source::Function => Values::one(Value::OwnFunction),
+            Source::ElementItem(expr, index) => {
+                let over = self.flowing_value(expr, scope);
+                self.any_element(&over).item(&place(index))
+            }
+            Source::Within(expr) => {
+                let whole = self.flowing_value(expr, scope);
+                let mut values = whole.within();
+                values.add(whole);
+                values.or_others()
+            }
+            Source::Entered(expr) => {
+                let manager = self.value_in(expr, scope);
+                let mut values = self.own_items(&manager, &["__enter__", "__aenter__"]);
+                values.add(manager.entered());
+                values
+            }
+            Source::Augmented(assign) => self.augmented(assign, scope),
+            Source::Parameter(default, function) => self.parameter(binding.name, default, function),
+            Source::Rest(function, is_named) => self.rest_parameter(function, is_named),
+            Source::Field(class, place) => self.field(binding.name, class, place),
+            Source::Definition(range) => self.defined(self.symbols().scope_of(range)),
         };
-        // What is in a list may be changed by its name.
-        if !matches!(binding.source, Source::Value(Expr::Tuple(_))) {
-            for value in &mut values.known {
-                if matches!(value, Value::Items(_)) {
-                    *value = Value::List;
-                }
+        self.with_contents(values, binding)
+    }
+
+    fn defined(&self, scope: ScopeId) -> Values<'a> {
+        let value = match self.symbols().kind(scope) {
+            ScopeKind::Class => Value::OwnClass(scope),
+            ScopeKind::Module | ScopeKind::Function | ScopeKind::Comprehension => {
+                Value::OwnFunction(scope)
             }
-        }
+        };
+        let mut values = Values::one(value);
+        values.is_open = self.is_decorated(scope);
         values
+    }
+
+    /// Adds what is put into a container by its name.
+    fn with_contents(&mut self, values: Values<'a>, binding: Binding<'a>) -> Values<'a> {
+        let changes = |value: &Value<'_>| {
+            matches!(value, Value::Items(_) | Value::Map(_) | Value::Container(_))
+        };
+        let is_tuple = matches!(binding.source, Source::Value(Expr::Tuple(_)));
+        if is_tuple
+            || binding.name.is_empty()
+            || !(values.is_open || values.known.iter().any(changes))
+        {
+            return values;
+        }
+        let Some(put) = self.put_into(binding.name) else { return values };
+        let mut with_put = Values::only_open(values.is_open);
+        // A container of another kind.
+        if values.is_open && !put.known.is_empty() {
+            with_put.add(Values::container(put.clone()));
+        }
+        for value in values.known {
+            if !changes(&value) {
+                with_put.add(Values::one(value));
+                continue;
+            }
+            let mut contents = put.clone();
+            if let Value::Map(items) = &value {
+                items.iter().for_each(|(_, item)| contents.add(item.clone()));
+            }
+            contents.add(Values::one(value).any_element());
+            with_put.add(Values::container(contents));
+        }
+        with_put
+    }
+
+    /// Evaluates `a += b`.
+    fn augmented(&mut self, assign: &'a StmtAugAssign, scope: ScopeId) -> Values<'a> {
+        let added = self.value_in(&assign.value, scope);
+        let Expr::Name(name) = &*assign.target else { return Values::unknown() };
+        let before = self.in_scope(scope, |this| {
+            this.quietly(|this| this.resolve(name.id.as_str(), name.start()))
+        });
+        texts::combined(&before, assign.op, &added).unwrap_or_else(|| {
+            let mut values = Values::unknown();
+            for side in [before, added] {
+                let containers = side.known.into_iter().filter(|value| {
+                    matches!(value, Value::Items(_) | Value::Map(_) | Value::Container(_))
+                });
+                containers.for_each(|value| values.add(Values::one(value)));
+            }
+            values
+        })
+    }
+
+    /// Evaluates what a step of an iteration yields, the script's own iterators included.
+    pub(super) fn any_element(&mut self, over: &Values<'a>) -> Values<'a> {
+        let mut elements = over.any_element();
+        let iterators = self.own_items(over, &["__iter__", "__aiter__", "__next__", "__anext__"]);
+        elements.add(iterators.any_element());
+        elements
     }
 
     /// Evaluates an attribute as it stands in the source: its object, and itself.
     pub(super) fn attribute(&mut self, attribute: &'a ExprAttribute) -> (Values<'a>, Values<'a>) {
         let name = attribute.attr.as_str();
-        // Reading the properties of a code object is harmless.
-        if name.starts_with("co_")
-            && let Expr::Attribute(code) = &*attribute.value
-            && code.attr.as_str() == "__code__"
-        {
-            self.evaluate(&code.value, Role::Base);
-            return (Values::unknown(), Values::unknown());
-        }
         let base = self.evaluate(&attribute.value, Role::Base);
         if !self.is_quiet() {
+            // The properties of a code object may be read.
+            let is_read = name == "__code__" && attribute.ctx == ExprContext::Load;
             if let Some(rule) = INDEX.attribute(name)
+                && !is_read
                 && !self.is_own_attribute(&base, attribute)
             {
                 self.report_reference(name.to_owned(), Some(rule), attribute.range());
@@ -305,7 +431,7 @@ impl<'a> Analyzer<'a, '_> {
     fn is_own_attribute(&self, base: &Values<'a>, attribute: &'a ExprAttribute) -> bool {
         let own = &self.symbols().own_attributes;
         match attribute.attr.as_str() {
-            "__subclasses__" => base.single() == Some(&Value::OwnClass),
+            "__subclasses__" => matches!(base.single(), Some(Value::OwnClass(_))),
             "__self__" => matches!(&*attribute.value, Expr::Attribute(method)
                 if own.contains(method.attr.as_str())),
             name => (!name.starts_with("__") || name == "__import__") && own.contains(name),
@@ -315,20 +441,33 @@ impl<'a> Analyzer<'a, '_> {
     /// Returns the member `name` of what `base` may be; `from` is the base as it stands in the
     /// source.
     pub(super) fn member_of(
-        &self,
+        &mut self,
         base: &Values<'a>,
         name: &str,
         from: Option<&Expr>,
     ) -> Values<'a> {
+        match name {
+            "__code__" => return Values::one(Value::Instance(objects::CODE)),
+            "__traceback__" | "tb_next" => return Values::object("types.TracebackType"),
+            _ => {}
+        }
         let mut values = objects::member(base, name);
+        let is_script =
+            |value: &Value<'_>| matches!(value, Value::Object(path) if path == "__main__");
+        if base.known.iter().any(is_script) {
+            values.add(self.of_script(name));
+        }
+        if let Some(of_own) = self.own_member(base, name) {
+            values.add(of_own);
+        }
         let is_self = from
             .and_then(Expr::as_name_expr)
             .is_some_and(|name| matches!(name.id.as_str(), "self" | "cls"));
         let is_own = self.symbols().own_attributes.contains(name) || is_self;
-        if base.is_open
-            && !is_own
-            && let Some(module) = objects::far_reaching(name)
-        {
+        if !base.is_open || is_own {
+            return values;
+        }
+        if let Some(module) = objects::far_reaching(name) {
             // A formula has no honest use for an attribute of such a name.
             let value = if self.pass().is_formula {
                 Value::Object(Cow::Borrowed(module))
@@ -337,7 +476,30 @@ impl<'a> Analyzer<'a, '_> {
             };
             values.add(Values::one(value));
         }
+        if let Some(method) = INDEX.method(name) {
+            values.add(Values::one(Value::Method(method)));
+        }
         values
+    }
+
+    /// Returns what an attribute of an object of the script may be, if there may be one.
+    fn own_member(&mut self, base: &Values<'a>, name: &str) -> Option<Values<'a>> {
+        let own = base.known.iter().find_map(|value| match value {
+            Value::Own(class) | Value::OwnClass(class) => Some((value, *class)),
+            _ => None,
+        });
+        if own.is_none() && !base.is_open {
+            return None;
+        }
+        let stored = self.attribute_value(name);
+        let Some((own, class)) = own else { return stored.map(Values::or_others) };
+        match (own, name) {
+            (Value::Own(_), "__class__") => return Some(Values::one(Value::OwnClass(class))),
+            _ if stored.is_some() => return stored,
+            _ => {}
+        }
+        let by_name = self.call_method("__getattr__");
+        Some(by_name.unwrap_or_default().or_others())
     }
 
     fn subscript(&mut self, subscript: &'a ExprSubscript) -> Values<'a> {
@@ -351,14 +513,24 @@ impl<'a> Analyzer<'a, '_> {
         if let Some(folded) = texts::sliced(&base, &subscript.slice, &key) {
             return folded;
         }
-        let mut values = Values::only_open(base.is_open);
+        let mut values = self.own_items(&base, &["__getitem__", "__class_getitem__"]);
+        values.is_open |= base.is_open;
         for value in &base.known {
-            if let (Value::Object(path), Some(text)) = (value, key.as_text())
-                && top(path).starts_with("typing")
+            if let Value::Object(path) = value
+                && (top(path).starts_with("typing") || path.starts_with("builtins."))
             {
-                self.check_annotation(text, &subscript.slice);
+                self.check_types(&key, &subscript.slice);
             }
             values.add(match value {
+                Value::Items(_) | Value::Map(_) | Value::Container(_) => {
+                    let container = Values::one(value.clone());
+                    if subscript.slice.is_slice_expr() {
+                        Values::container(container.any_element())
+                    } else {
+                        container.item(&key)
+                    }
+                }
+                Value::Own(_) | Value::OwnClass(_) => Values::default(),
                 Value::Namespace(path) => self.namespace_item(path, &key, subscript.range()),
                 Value::Modules => self.namespace_item("sys.modules", &key, subscript.range()),
                 Value::Globals => self.namespace_item("", &key, subscript.range()),
@@ -389,17 +561,58 @@ impl<'a> Analyzer<'a, '_> {
             values.add(match namespace {
                 "" if text == "__builtins__" => Values::object("builtins.__builtins__"),
                 "" => self.resolve(&text, TextSize::new(u32::MAX)),
-                "sys.modules" if text == "__main__" => Values::unknown(),
+                "__main__" => self.of_script(&text),
                 "sys.modules" => Values::one(Value::Object(text)),
                 module => objects::member_of_object(module, &text),
             });
         }
-        let is_dangerous = objects::is_dangerous(namespace);
-        if !is_complete && is_dangerous {
+        let is_plain = objects::is_plain(namespace) || namespace.is_empty() && self.names_own(key);
+        if !is_complete && !is_plain {
             let rule = objects::rule_of_namespace(namespace);
-            self.report_reference(format!("{namespace}[…]"), rule, at);
+            let name = if namespace.is_empty() { "globals()" } else { namespace };
+            self.report_reference(format!("{name}[…]"), rule, at);
         }
         values
+    }
+
+    /// The values of the script's own namespace: of interest is what was imported.
+    pub(super) fn own_namespace(&mut self) -> Values<'a> {
+        self.flowing(Flow::Namespace, |this| {
+            let end = TextSize::new(u32::MAX);
+            let mut values = Values::unknown();
+            for name in this.symbols().imports.iter().take(IMPORTS_MAX) {
+                let imported = this.in_scope(symbols::MODULE, |this| this.resolve(name, end));
+                let modules = imported.known.iter().filter_map(|value| match value {
+                    Value::Object(path) => objects::far_reaching(path).map(Value::MaybeModule),
+                    _ => None,
+                });
+                values.extend(modules.map(Values::one));
+            }
+            let pair = Values::items(vec![Values::unknown(), values.clone()]);
+            let mut of_either = Values::container(pair);
+            of_either.add(Values::container(values));
+            of_either
+        })
+    }
+
+    /// Evaluates a name of the script itself, as a member of its module.
+    fn of_script(&mut self, name: &str) -> Values<'a> {
+        self.in_scope(symbols::MODULE, |this| this.resolve(name, TextSize::new(u32::MAX)))
+    }
+
+    /// Tells whether a computed name can only be that of something of the script, by its start.
+    pub(super) fn names_own(&self, name: &Values<'a>) -> bool {
+        self.work().spend(self.symbols().imports.len().min(IMPORTS_MAX));
+        let is_own = |start: &str| {
+            !start.starts_with('_')
+                && !self.symbols().imports.iter().any(|of| of.starts_with(start))
+        };
+        !name.is_open
+            && self.symbols().imports.len() < IMPORTS_MAX
+            && name.known.iter().all(|value| match value {
+                Value::Start(start) => is_own(start),
+                value => matches!(value, Value::Text(_)),
+            })
     }
 
     /// Reports what `values` refers to, as far as a rule finds it and its role does not defer it.
@@ -430,17 +643,23 @@ impl<'a> Analyzer<'a, '_> {
 
     fn f_string(&mut self, f_string: &'a ExprFString) -> Values<'a> {
         let mut text = Some(String::new());
+        let mut start = String::new();
         for part in &f_string.value {
             match part {
                 FStringPart::Literal(literal) => texts::push(&mut text, Some(literal.as_str())),
                 FStringPart::FString(f_string) => {
                     for element in &f_string.elements {
+                        if let Some(text) = &text
+                            && start.len() < START_BYTES_MAX
+                        {
+                            start.clone_from(text);
+                        }
                         self.f_string_element(element, &mut text);
                     }
                 }
             }
         }
-        text.map_or_else(Values::unknown, Values::text)
+        text.map_or_else(|| Values::start(&start), Values::text)
     }
 
     fn f_string_element(
@@ -481,6 +700,55 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
+    /// Judges what is assigned to an attribute of a name, as far as the name has a meaning of its
+    /// own.
+    pub(super) fn check_special(&mut self, name: &str, values: &Values<'a>, expr: &'a Expr) {
+        match name {
+            _ if self.is_quiet() => {}
+            "__annotations__" => self.check_types(values, expr),
+            // `case C(a)` takes the attribute of the first name.
+            "__match_args__" => {
+                let names = values.within();
+                let (mut texts, is_complete) = names.texts();
+                if let Some(rule) = texts.find_map(|name| self.attribute_rule(name)) {
+                    self.report_reference(name.to_owned(), Some(rule), expr.range());
+                } else if !is_complete && !values.known.contains(&Value::Items([].into())) {
+                    let rule = INDEX.special(Special::ComputedName);
+                    self.report_reference(name.to_owned(), rule, expr.range());
+                }
+            }
+            "__doc__" | "__test__" if self.symbols().imported.contains("doctest") => {
+                let is_known = !values.is_open && !values.known.is_empty();
+                let is_dangerous = |text: &str| self.has_dangerous_examples(text);
+                if !is_known || values.any_text(&mut { is_dangerous }) {
+                    let rule = INDEX.special(Special::Examples);
+                    self.report_reference("doctest".to_owned(), rule, expr.range());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns the rule about taking an attribute of this name of an object that is not known.
+    pub(super) fn attribute_rule(&self, name: &str) -> Option<&'static Rule> {
+        if self.symbols().own_attributes.contains(name) && !name.starts_with("__") {
+            return None;
+        }
+        let of_method = || INDEX.methods(name).first().map(|(rule, _)| *rule);
+        let of_module =
+            || objects::far_reaching(name).and_then(|_| INDEX.special(Special::ModuleAsValue));
+        INDEX.attribute(name).or_else(of_method).or_else(of_module)
+    }
+
+    /// Reports texts in place of a type, however they were put together.
+    pub(super) fn check_types(&mut self, types: &Values<'a>, expr: &'a Expr) {
+        let mut is_dangerous = |text: &str| is_dangerous_formula(text, self.work());
+        if !self.is_quiet() && types.any_text(&mut is_dangerous) {
+            let rule = INDEX.special(Special::Annotation);
+            self.report_reference("annotation".to_owned(), rule, expr.range());
+        }
+    }
+
     /// Reports a text in place of a type: it is evaluated by whoever asks for the type.
     fn check_annotation(&mut self, text: &str, expr: &'a Expr) {
         if !self.is_quiet() && is_dangerous_formula(text, self.work()) {
@@ -511,8 +779,24 @@ impl<'a> Analyzer<'a, '_> {
         let (parts, generators) = symbols::comprehension(expr);
         let Some(first) = generators.first() else { return Values::unknown() };
         let over = self.iterated(&first.iter);
-        if !self.is_quiet() {
-            self.in_scope_of(expr.range(), |this| {
+        // Of more elements than a sequence keeps, nothing would be known in the end.
+        let elements = over.elements().filter(|all| all.len() <= ITEMS_MAX);
+        let unrolled = match (parts, generators, elements) {
+            // A set has an order of its own.
+            ([Some(element), None], [only], Some(elements))
+                if only.ifs.is_empty() && !expr.is_set_comp_expr() =>
+            {
+                self.unroll(&only.target, elements, element)
+            }
+            _ => None,
+        };
+        if self.is_quiet() && unrolled.is_some() {
+            return unrolled.unwrap_or_default();
+        }
+        let mut values = Values::default();
+        let is_quiet = self.is_quiet();
+        self.in_scope_of(expr.range(), |this| {
+            if !is_quiet {
                 for (index, generator) in generators.iter().enumerate() {
                     this.visit_expr(&generator.target);
                     if index > 0 {
@@ -522,21 +806,12 @@ impl<'a> Analyzer<'a, '_> {
                         this.visit_expr(condition);
                     }
                 }
-                for part in parts.into_iter().flatten() {
-                    this.visit_expr(part);
-                }
-            });
-        }
-        // Of more elements than a sequence keeps, nothing would be known in the end.
-        match (parts, generators, over.elements().filter(|all| all.len() <= ITEMS_MAX)) {
-            // A set has an order of its own.
-            ([Some(element), None], [only], Some(elements))
-                if only.ifs.is_empty() && !expr.is_set_comp_expr() =>
-            {
-                self.unroll(&only.target, elements, element).unwrap_or_else(Values::unknown)
             }
-            _ => Values::unknown(),
-        }
+            for part in parts.into_iter().flatten() {
+                values.add(this.evaluate(part, Role::Value));
+            }
+        });
+        unrolled.unwrap_or_else(|| Values::container(values))
     }
 
     /// Follows a comprehension over a known sequence, so that text put together by one is known.
@@ -557,6 +832,11 @@ impl<'a> Analyzer<'a, '_> {
             self.quietly(|this| elements.into_iter().map(|value| values_of(this, value)).collect());
         Some(Values::items(results))
     }
+}
+
+/// The value of a place in a sequence.
+fn place<'a>(index: usize) -> Values<'a> {
+    i64::try_from(index).map_or_else(|_| Values::unknown(), |at| Values::one(Value::Number(at)))
 }
 
 /// Judges a value that goes where it is not followed: the name to report, and the rule.
@@ -591,10 +871,13 @@ pub(super) fn escaping(
                 .map(|(rule, _)| (objects::shown(path), Some(rule))),
             Verdict::Carrier | Verdict::Clear => None,
         },
+        Value::Instance(objects::CODE) if is_value => {
+            Some(("__code__".to_owned(), INDEX.attribute("__code__")))
+        }
         Value::Modules if is_value => {
             Some(("sys.modules".to_owned(), objects::rule_of_namespace("sys.modules")))
         }
-        Value::Namespace(path) | Value::LookUp(path) if is_value && objects::is_dangerous(path) => {
+        Value::Namespace(path) | Value::LookUp(path) if is_value && !objects::is_plain(path) => {
             Some((format!("{path}.__dict__"), objects::rule_of_namespace(path)))
         }
         _ => None,

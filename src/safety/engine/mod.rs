@@ -14,6 +14,7 @@ mod analyzer;
 mod calls;
 mod conditions;
 mod expressions;
+mod flow;
 mod statements;
 
 use ruff_python_ast::visitor::Visitor as _;
@@ -126,7 +127,7 @@ fn parse_and_walk(source: &str, pass: Pass<'_>) -> RawAnalysis {
 /// Collects everything in `module` that a rule finds, and its imports, in the order of the walk.
 fn walk(module: &ModModule, source: &str, pass: Pass<'_>) -> RawAnalysis {
     let symbols = symbols::build(module);
-    let mut analyzer = Analyzer::new(source, module, &symbols, pass);
+    let mut analyzer = Analyzer::new(source, &symbols, pass);
     analyzer.visit_body(&module.body);
     analyzer.finish()
 }

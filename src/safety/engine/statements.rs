@@ -103,6 +103,7 @@ impl<'a> Visitor<'a> for Analyzer<'a, '_> {
 
     fn visit_annotation(&mut self, expr: &'a Expr) {
         let values = self.as_annotation(|this| this.evaluate(expr, Role::Harmless));
+        self.check_types(&values, expr);
         // The type of functions is a type as any other.
         if let Some((name, rule)) = objects::dangerous(&values)
             && rule.id != "internals/code-objects"
@@ -114,10 +115,7 @@ impl<'a> Visitor<'a> for Analyzer<'a, '_> {
     fn visit_pattern_keyword(&mut self, keyword: &'a PatternKeyword) {
         // `case C(name=…)` takes the attribute `name`.
         let name = keyword.attr.as_str();
-        let of_method = || INDEX.methods(name).first().map(|(rule, _)| *rule);
-        let of_module =
-            || objects::far_reaching(name).and_then(|_| INDEX.special(Special::ModuleAsValue));
-        let rule = INDEX.attribute(name).or_else(of_method).or_else(of_module);
+        let rule = self.attribute_rule(name);
         if rule.is_some() && !self.symbols().own_attributes.contains(name) {
             let range = TextRange::new(keyword.start(), keyword.attr.end());
             self.report_reference(name.to_owned(), rule, range);
@@ -187,19 +185,6 @@ impl<'a> Analyzer<'a, '_> {
 
     /// Evaluates the value of an assignment: what gets a name is found again under it.
     fn assigned(&mut self, value: &'a Expr, targets: &'a [Expr]) {
-        // What is assigned to a function's annotations is evaluated like annotations.
-        let sets_annotations = |target: &Expr| {
-            matches!(target, Expr::Attribute(attribute)
-                if attribute.attr.as_str() == "__annotations__")
-        };
-        if targets.iter().any(sets_annotations) {
-            self.as_annotation(|this| this.assigned_to(value, targets));
-        } else {
-            self.assigned_to(value, targets);
-        }
-    }
-
-    fn assigned_to(&mut self, value: &'a Expr, targets: &'a [Expr]) {
         let literal = symbols::elements(value);
         let is_taken_apart = !literal.is_empty()
             && targets.iter().all(|target| {
@@ -215,7 +200,13 @@ impl<'a> Analyzer<'a, '_> {
         let is_named = targets.iter().all(Expr::is_name_expr);
         // A name in the body of a class is an attribute, and those are not followed.
         let is_followed = is_named && !self.is_in_class();
-        self.evaluate(value, if is_followed { Role::Alias } else { Role::Value });
+        let values = self.evaluate(value, if is_followed { Role::Alias } else { Role::Value });
+        for target in targets {
+            let holder = target.as_subscript_expr().map_or(target, |item| &item.value);
+            if let Some(name) = symbols::last_name(holder) {
+                self.check_special(name, &values, value);
+            }
+        }
     }
 
     /// Reports a text that an item of a matrix is made from: `m[0, 0] = "…"`.
@@ -224,7 +215,7 @@ impl<'a> Analyzer<'a, '_> {
             if matches!(&*item.slice, Expr::Tuple(_) | Expr::NumberLiteral(_) | Expr::Slice(_)));
         if is_item
             && self.symbols().evaluates_texts()
-            && has_text(value, &Values::unknown(), &|text| {
+            && has_text(value, &Values::unknown(), &mut |text| {
                 is_surely_dangerous_formula(text, self.work())
             })
         {

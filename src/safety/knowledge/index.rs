@@ -6,6 +6,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::libraries::{self, Functions, shortened};
 use super::stdlib;
+use super::value::{Value, Values};
 use crate::safety::rules::{self, Condition, Rule, Special, Target};
 
 /// The prepared table.
@@ -239,6 +240,18 @@ impl Index {
         self.attributes.get(name).copied()
     }
 
+    /// Tells whether none of the attributes in the table starts like these texts.
+    pub(crate) fn is_no_attribute(&self, names: &Values<'_>) -> bool {
+        let is_none = |start: &str| {
+            !start.starts_with('_') && !self.attributes.keys().any(|name| name.starts_with(start))
+        };
+        !names.is_open
+            && names.known.iter().all(|value| {
+                matches!(value, Value::Text(_))
+                    || matches!(value, Value::Start(start) if is_none(start))
+            })
+    }
+
     /// Returns the rules for calls of this function, those for everything in its package included.
     pub(crate) fn calls(&self, path: &str) -> impl Iterator<Item = (&'static Rule, Condition)> {
         let exact = self.calls_at_home(path);
@@ -252,6 +265,11 @@ impl Index {
 
     pub(crate) fn methods(&self, name: &str) -> &[(&'static Rule, Condition)] {
         self.methods.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the name of a method, if a row is about methods of this name.
+    pub(crate) fn method(&self, name: &str) -> Option<&'static str> {
+        self.methods.get_key_value(name).map(|(name, _)| *name)
     }
 
     /// Tells whether a method of this name is refused whatever it is called with.

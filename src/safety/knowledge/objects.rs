@@ -15,12 +15,18 @@ use crate::safety::rules::{Rule, Special};
 
 /// The builtins that the analysis knows by itself; those that a rule names come in addition.
 const KNOWN_BUILTINS: &str = "
-    builtins.bool builtins.bytearray builtins.bytes builtins.callable builtins.chr
-    builtins.delattr builtins.dir builtins.format builtins.getattr builtins.globals
-    builtins.hasattr builtins.help builtins.id builtins.int builtins.isinstance
-    builtins.issubclass builtins.len builtins.list builtins.locals builtins.map builtins.object
-    builtins.ord builtins.print builtins.repr builtins.reversed builtins.setattr builtins.sorted
-    builtins.str builtins.tuple builtins.type builtins.vars";
+    builtins.BaseException builtins.Exception builtins.abs builtins.all builtins.any
+    builtins.ascii builtins.bin builtins.bool builtins.bytearray builtins.bytes
+    builtins.callable builtins.chr builtins.classmethod builtins.complex builtins.delattr
+    builtins.dict builtins.dir builtins.divmod builtins.enumerate builtins.filter builtins.float
+    builtins.format builtins.frozenset builtins.getattr builtins.globals builtins.hasattr
+    builtins.hash builtins.help builtins.hex builtins.id builtins.input builtins.int
+    builtins.isinstance builtins.issubclass builtins.iter builtins.len builtins.list
+    builtins.locals builtins.map builtins.max builtins.memoryview builtins.min builtins.next
+    builtins.object builtins.oct builtins.ord builtins.pow builtins.print builtins.property
+    builtins.range builtins.repr builtins.reversed builtins.round builtins.set builtins.setattr
+    builtins.slice builtins.sorted builtins.staticmethod builtins.str builtins.sum
+    builtins.super builtins.tuple builtins.type builtins.vars builtins.zip";
 
 /// Modules that a name means even where the script does not import them.
 #[rustfmt::skip]
@@ -44,10 +50,15 @@ const FAR_REACHING: &[&str] = &[
 const CLASSES: &[(&str, &str)] = &[
     ("io.BytesIO", IN_MEMORY),
     ("io.StringIO", IN_MEMORY),
+    ("StringIO.StringIO", IN_MEMORY),
+    ("cStringIO.StringIO", IN_MEMORY),
     ("tempfile.SpooledTemporaryFile", IN_MEMORY),
     ("tempfile.TemporaryFile", IN_MEMORY),
     ("cProfile.Profile", "cProfile.Profile"),
     ("xml.etree.ElementTree.parse", "xml.etree.ElementTree.ElementTree"),
+    ("sqlite3.connect", "sqlite3.Connection"),
+    ("sqlite3.Connection", "sqlite3.Connection"),
+    ("unittest.mock.patch", "unittest.mock.patch"),
     ("xml.sax.expatreader.create_parser", "xml.sax.xmlreader.XMLReader"),
     ("xml.sax.make_parser", "xml.sax.xmlreader.XMLReader"),
     ("zipfile.ZipFile", "zipfile.ZipFile"),
@@ -65,6 +76,8 @@ const CLASSES: &[(&str, &str)] = &[
     ("xml.etree.cElementTree.ElementTree", "xml.etree.ElementTree.ElementTree"),
 ];
 
+/// The class of code objects.
+pub(crate) const CODE: &str = "types.CodeType";
 /// The class that every stream in memory counts as.
 pub(crate) const IN_MEMORY: &str = "io.BytesIO";
 
@@ -139,6 +152,12 @@ pub(crate) fn member<'a>(base: &Values<'a>, name: &str) -> Values<'a> {
             Value::Namespace(path) => member_of_namespace(path, value, name),
             Value::Modules => member_of_namespace("sys.modules", value, name),
             Value::Globals if looks_up(name) => Values::one(Value::LookUp(Cow::Borrowed(""))),
+            // The engine knows these.
+            Value::Own(_) | Value::OwnClass(_) => Values::default(),
+            Value::OwnFunction(_) if name == "__class__" => Values::object("types.FunctionType"),
+            Value::Text(_) | Value::Items(_) | Value::Map(_) if is_method(name) => {
+                Values::object("builtins.….…").or_others()
+            }
             _ => Values::unknown(),
         });
     }
@@ -149,6 +168,9 @@ pub(crate) fn member<'a>(base: &Values<'a>, name: &str) -> Values<'a> {
 pub(crate) fn member_of_object<'a>(path: &str, name: &str) -> Values<'a> {
     if path == "builtins.__builtins__" {
         return member_of_object("builtins", name);
+    }
+    if matches!(name, "__doc__" | "__module__" | "__name__" | "__qualname__") {
+        return Values::unknown();
     }
     if path.len() + name.len() > PATH_BYTES_MAX {
         // Below what a rule finds, it finds everything.
@@ -199,10 +221,23 @@ fn module_behind(path: &str, attribute: &str) -> Option<&'static str> {
 
 fn member_of_instance<'a>(class: &'static str, name: &str) -> Values<'a> {
     let path = format!("{class}.{name}");
+    match name {
+        "__class__" => return Values::object(class),
+        "co_consts" if class == CODE => {
+            return Values::container(Values::one(Value::Instance(CODE)).or_others());
+        }
+        _ if class == CODE && !name.starts_with("co_") => return Values::object(path),
+        _ => {}
+    }
     if INDEX.has_row(&path) || INDEX.judges_calls_of(&path) {
         return Values::object(path);
     }
     if is_sticky(class) { Values::one(Value::Instance(class)) } else { Values::unknown() }
+}
+
+/// Tells whether texts and containers have a method of this name, which leads out as functions do.
+fn is_method(name: &str) -> bool {
+    matches!(name, "append" | "copy" | "count" | "format" | "get" | "index" | "join" | "upper")
 }
 
 fn member_of_namespace<'a>(path: &str, namespace: &Value<'a>, name: &str) -> Values<'a> {
@@ -218,9 +253,19 @@ fn looks_up(method: &str) -> bool {
     matches!(method, "get" | "pop" | "setdefault" | "__getitem__")
 }
 
-/// Tells whether the members of this namespace are dangerous.
-pub(crate) fn is_dangerous(namespace: &str) -> bool {
-    INDEX.is_carrier(namespace) || namespace == "sys.modules" || stdlib::holds_modules(namespace)
+/// Tells whether what a function of this module makes holds what it is passed.
+pub(crate) fn keeps(path: &str) -> bool {
+    #[rustfmt::skip]
+    const KEEPING: &[&str] = &[
+        "collections", "contextvars", "copy", "dataclasses", "functools", "heapq", "itertools",
+        "operator", "queue", "types", "typing", "weakref",
+    ];
+    KEEPING.contains(&top(path))
+}
+
+/// Tells whether any member of this module may be taken: nothing in it leads to others at once.
+pub(crate) fn is_plain(module: &str) -> bool {
+    matches!(module, "math" | "cmath")
 }
 
 /// Returns the rule about taking any member of this namespace.

@@ -22,6 +22,14 @@ pub(crate) fn combined<'a>(
     op: Operator,
     right: &Values<'a>,
 ) -> Option<Values<'a>> {
+    if op == Operator::Add {
+        match (left.single(), right.single()) {
+            (Some(Value::Text(_)), Some(Value::Text(_))) => {}
+            (Some(Value::Text(start)), _) => return Some(Values::start(start)),
+            (Some(Value::Start(start)), _) => return Some(Values::start(start)),
+            _ => {}
+        }
+    }
     match (left.single()?, op, right.single()?) {
         (Value::Text(left), Operator::Add, Value::Text(right)) => {
             let fits = left.len() + right.len() <= TEXT_BYTES_MAX;

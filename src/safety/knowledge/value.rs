@@ -9,12 +9,18 @@ use std::sync::LazyLock;
 
 use smallvec::SmallVec;
 
+use super::index::{INDEX, Verdict};
+use crate::safety::symbols::ScopeId;
 use crate::safety::work::folding;
 
 /// The most alternatives that are kept for one value; with more it counts as unknown.
 const ALTERNATIVES_MAX: usize = 16;
 /// The longest text that is folded, in bytes: a name of an attribute is short.
 pub(crate) const TEXT_BYTES_MAX: usize = 16 * 1024;
+/// The longest start of a text that is kept, in bytes.
+pub(crate) const START_BYTES_MAX: usize = 64;
+/// The most containers that are kept one in the other.
+const DEPTH_MAX: usize = 2;
 /// The most elements of a sequence that are kept.
 pub(crate) const ITEMS_MAX: usize = 64;
 
@@ -50,6 +56,8 @@ impl PartialEq for Text<'_> {
 pub(crate) enum Value<'a> {
     /// A text.
     Text(Text<'a>),
+    /// A text that starts like this, and of which the rest is not known.
+    Start(Cow<'a, str>),
     /// Bytes.
     Bytes(Rc<[u8]>),
     /// A whole number.
@@ -68,14 +76,52 @@ pub(crate) enum Value<'a> {
     Globals,
     /// `sys.modules`.
     Modules,
-    /// A class that the script defines.
-    OwnClass,
-    /// A function that the script defines.
-    OwnFunction,
+    /// A method of this name, of an object of which nothing is known.
+    Method(&'static str),
+    /// Data that leads nowhere: a truth value, `None`, a number that is not whole.
+    Plain,
+    /// A class that the script defines, by its scope.
+    OwnClass(ScopeId),
+    /// An instance of one.
+    Own(ScopeId),
+    /// A function that the script defines, by its scope.
+    OwnFunction(ScopeId),
     /// A tuple or list of known length.
     Items(Rc<[Values<'a>]>),
-    /// A list that has a name: what is in it may change.
-    List,
+    /// A dictionary with known keys.
+    Map(Rc<[(Values<'a>, Values<'a>)]>),
+    /// A container of any number of these.
+    Container(Rc<Values<'a>>),
+}
+
+impl Value<'_> {
+    /// Tells whether to lose this alternative would be to lose a danger.
+    fn matters(&self) -> bool {
+        match self {
+            Self::Object(path) => !matches!(INDEX.verdict(path), Verdict::Clear),
+            Self::Text(text) => INDEX.attribute(text).is_some(),
+            Self::MaybeModule(_)
+            | Self::Namespace(_)
+            | Self::LookUp(_)
+            | Self::Globals
+            | Self::Modules => true,
+            _ => false,
+        }
+    }
+
+    /// Returns the number of containers, one in the other; those of more than two are not counted.
+    fn depth(&self, most: usize) -> usize {
+        let deepest = |values: &Values<'_>| {
+            values.known.iter().map(|value| value.depth(most - 1)).max().unwrap_or_default()
+        };
+        match self {
+            _ if most == 0 => 0,
+            Self::Items(items) => 1 + items.iter().map(deepest).max().unwrap_or_default(),
+            Self::Map(items) => 1 + items.iter().map(|(_, v)| deepest(v)).max().unwrap_or_default(),
+            Self::Container(values) => 1 + deepest(values),
+            _ => 0,
+        }
+    }
 }
 
 impl Value<'_> {
@@ -84,16 +130,24 @@ impl Value<'_> {
             Self::Text(text) => 1 + folding(text.len()),
             Self::Bytes(bytes) => 1 + folding(bytes.len()),
             Self::Object(path) | Self::Namespace(path) => 2 + path.len() / 64,
-            Self::Items(items) => {
-                let inside = items.iter().flat_map(|item| &item.known);
-                let of_each = inside.map(|value| match value {
-                    Self::Items(_) => 1,
-                    value => value.weight(),
-                });
+            Self::Items(items) => items.len() + items.iter().map(Self::within).sum::<usize>(),
+            Self::Map(items) => {
+                let of_each = items.iter().map(|(key, of)| Self::within(key) + Self::within(of));
                 items.len() + of_each.sum::<usize>()
             }
+            Self::Container(of) => 1 + Self::within(of),
             _ => 1,
         }
+    }
+
+    fn within(values: &Values<'_>) -> usize {
+        let of_each = values.known.iter().map(|value| match value {
+            Value::Items(items) => 1 + items.len() / 4,
+            Value::Map(items) => 1 + items.len() / 2,
+            Value::Container(of) => 1 + of.known.len() / 4,
+            value => value.weight(),
+        });
+        of_each.sum()
     }
 }
 
@@ -162,18 +216,34 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// A sequence of these. Of sequences in sequences in sequences nothing is kept: `x = [x]`, over
-    /// and over, would nest without end.
+    /// A sequence of these.
     pub(crate) fn items(items: Vec<Self>) -> Self {
-        let is_sequence = |value: &Value<'_>| matches!(value, Value::Items(_));
-        let nests = |value: &Value<'_>| match value {
-            Value::Items(items) => items.iter().any(|item| item.known.iter().any(is_sequence)),
-            _ => false,
-        };
-        if items.len() > ITEMS_MAX || items.iter().any(|item| item.known.iter().any(nests)) {
-            Self::unknown()
+        if items.len() > ITEMS_MAX {
+            return Self::container(Self::from_iter(items));
+        }
+        Self::nested(Value::Items(items.into()))
+    }
+
+    /// A container of any number of these.
+    pub(crate) fn container(values: Self) -> Self {
+        Self::nested(Value::Container(values.into()))
+    }
+
+    /// A dictionary of these keys and values.
+    pub(crate) fn map(items: Vec<(Self, Self)>) -> Self {
+        if items.len() > ITEMS_MAX {
+            return Self::container(items.into_iter().flat_map(|(key, of)| [key, of]).collect());
+        }
+        Self::nested(Value::Map(items.into()))
+    }
+
+    /// A container. Of containers in containers in containers nothing is kept: `x = [x]`, over and
+    /// over, would nest without end.
+    fn nested(container: Value<'a>) -> Self {
+        if container.depth(DEPTH_MAX + 1) > DEPTH_MAX {
+            Self::one(Value::Container(Self::unknown().into()))
         } else {
-            Self::one(Value::Items(items.into()))
+            Self::one(container)
         }
     }
 
@@ -190,11 +260,17 @@ impl<'a> Values<'a> {
             if self.known.iter().any(|known| is_same(known, &value)) {
                 continue;
             }
-            if self.known.len() == ALTERNATIVES_MAX {
-                self.is_open = true;
-                return;
+            if self.known.len() < ALTERNATIVES_MAX {
+                self.known.push(value);
+                continue;
             }
-            self.known.push(value);
+            // Which one is lost must not decide.
+            self.is_open = true;
+            if value.matters()
+                && let Some(harmless) = self.known.iter_mut().find(|known| !known.matters())
+            {
+                *harmless = value;
+            }
         }
     }
 
@@ -219,10 +295,23 @@ impl<'a> Values<'a> {
         }
     }
 
+    /// Tells whether this may be a function that looks a name up.
+    pub(crate) fn is_look_up(&self) -> bool {
+        self.known.iter().any(|value| matches!(value, Value::LookUp(_)))
+    }
+
     pub(crate) fn as_number(&self) -> Option<i64> {
         match self.single()? {
             Value::Number(number) => Some(*number),
             _ => None,
+        }
+    }
+
+    /// The start of a text, if that is known and not empty; of two texts, the same.
+    pub(crate) fn start(text: &str) -> Self {
+        match &text[..text.floor_char_boundary(START_BYTES_MAX)] {
+            "" => Self::unknown(),
+            start => Self::one(Value::Start(start.to_owned().into())),
         }
     }
 
@@ -235,6 +324,21 @@ impl<'a> Values<'a> {
             _ => None,
         });
         (texts, is_complete)
+    }
+
+    /// Tells whether one of the texts is such, here or in a container.
+    pub(crate) fn any_text(&self, is_such: &mut dyn FnMut(&str) -> bool) -> bool {
+        self.any(&mut |value| matches!(value, Value::Text(text) if is_such(text)))
+    }
+
+    /// Tells whether one of the alternatives is such, here or in a container.
+    pub(crate) fn any(&self, is_such: &mut dyn FnMut(&Value<'a>) -> bool) -> bool {
+        self.known.iter().any(|value| match value {
+            Value::Items(items) => items.iter().any(|item| item.any(is_such)),
+            Value::Map(items) => items.iter().any(|(key, of)| key.any(is_such) || of.any(is_such)),
+            Value::Container(of) => of.any(is_such),
+            value => is_such(value),
+        })
     }
 
     /// Returns the elements that an iteration over this yields, one after the other, if they are
@@ -260,7 +364,83 @@ impl<'a> Values<'a> {
 
     /// Returns the values that one step of an iteration over this may yield.
     pub(crate) fn any_element(&self) -> Self {
-        self.elements().map_or_else(Self::unknown, Self::from_iter)
+        let mut elements = Self::only_open(self.is_open);
+        for value in &self.known {
+            match value {
+                Value::Items(items) => items.iter().for_each(|item| elements.add(item.clone())),
+                Value::Map(items) => items.iter().for_each(|(key, _)| elements.add(key.clone())),
+                Value::Container(of) => elements.add((**of).clone()),
+                value => match Self::one(value.clone()).elements() {
+                    Some(parts) => parts.into_iter().for_each(|part| elements.add(part)),
+                    None => elements.is_open = true,
+                },
+            }
+        }
+        elements
+    }
+
+    /// Returns what a `with` binds: what a generator yields, and of most objects they themselves.
+    pub(crate) fn entered(&self) -> Self {
+        let is_generator = |value: &Value<'_>| matches!(value, Value::Container(_));
+        let (generators, others): (SmallVec<_>, SmallVec<_>) =
+            self.known.iter().cloned().partition(is_generator);
+        let mut values = Self { known: others, is_open: self.is_open };
+        values.add(Self { known: generators, is_open: false }.any_element());
+        values
+    }
+
+    /// Returns everything that is in the containers of this, and what is in no container.
+    pub(crate) fn within(&self) -> Self {
+        let mut all = Self::only_open(self.is_open);
+        for value in &self.known {
+            match value {
+                Value::Items(items) => items.iter().for_each(|item| all.add(item.within())),
+                Value::Map(items) => {
+                    for (key, of) in items.iter() {
+                        all.add(key.within());
+                        all.add(of.within());
+                    }
+                }
+                Value::Container(of) => all.add(of.within()),
+                value => all.add(Self::one(value.clone())),
+            }
+        }
+        all
+    }
+
+    /// Returns what is at `key` of the containers that this may be.
+    pub(crate) fn item(&self, key: &Self) -> Self {
+        let mut found = Self::only_open(self.is_open);
+        for value in &self.known {
+            match value {
+                Value::Items(items) => {
+                    let length = i64::try_from(items.len()).unwrap_or_default();
+                    let place = key.as_number().map(|at| if at < 0 { at + length } else { at });
+                    match place.and_then(|at| items.get(usize::try_from(at).ok()?)) {
+                        Some(item) => found.add(item.clone()),
+                        None => items.iter().for_each(|item| found.add(item.clone())),
+                    }
+                }
+                Value::Map(items) => {
+                    let are_known = items.iter().all(|(of, _)| of.single().is_some());
+                    // The last of the same key counts.
+                    let same = items.iter().rfind(|(of, _)| of == key && of.single().is_some());
+                    match same.filter(|_| are_known) {
+                        Some((_, item)) => found.add(item.clone()),
+                        None => items.iter().for_each(|(_, item)| found.add(item.clone())),
+                    }
+                }
+                Value::Container(of) => found.add((**of).clone()),
+                _ => found.is_open = true,
+            }
+        }
+        found
+    }
+}
+
+impl Extend<Self> for Values<'_> {
+    fn extend<T: IntoIterator<Item = Self>>(&mut self, all: T) {
+        all.into_iter().for_each(|one| self.add(one));
     }
 }
 

@@ -198,7 +198,10 @@ pub(super) const RULES: &[Rule] = &[
         severity: Severity::Block,
         targets: &[
             Calls("sympy mpmath numexpr pandas.eval pydantic.create_model", Condition::Formula),
-            Calls("typing.ForwardRef", Condition::Formula),
+            Calls("typing.ForwardRef typing.NamedTuple typing.NewType", Condition::Formula),
+            Calls("typing.TypedDict typing.TypeVar pydantic.TypeAdapter", Condition::Formula),
+            Calls("dataclasses.make_dataclass", Condition::Formula),
+            Calls("sympy.lambdify", Condition::Keyword(&["printer"])),
             Methods("query eval subs sympify parse_expr", Condition::Formula),
             Target::Special(Special::Annotation),
             Calls("inspect.get_annotations", Condition::Keyword(&["eval_str"])),
@@ -215,6 +218,9 @@ pub(super) const RULES: &[Rule] = &[
             "import sympy\nm = sympy.zeros(2)\ntype(m)([[\"open('y')\"]])",
             "import mpmath\nmpmath.identify(3.3, [\"open('y')\"])",
             "def f(x: \"__import__('os')\"): pass",
+            "A = \"open('x')\"\ndef f(x: A): pass",
+            "from typing import NamedTuple\nNamedTuple('N', [('a', \"open('x')\")])",
+            "import sympy\nsympy.lambdify([], x, printer=P())",
         ],
         misses: &[
             "import sympy\nsympy.sympify('x**2 + sin(x)')",

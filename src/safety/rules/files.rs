@@ -62,6 +62,7 @@ pub(super) const RULES: &[Rule] = &[
             Objects("codecs.open tokenize.open sys.stdout.buffer.raw sys.stderr.buffer.raw"),
             Objects("sys.stdin.buffer.raw sys.__stdout__.buffer.raw sys.__stderr__.buffer.raw"),
             Objects("sys.stdout.detach sys.stderr.detach sys.__stdout__.detach"),
+            Objects("io.BytesIO.raw"),
             Objects("sys.__stderr__.detach sys.stdout.buffer.detach sys.stderr.buffer.detach"),
         ],
         why: "reads or writes files of the machine",
@@ -73,6 +74,7 @@ pub(super) const RULES: &[Rule] = &[
             "import codecs\ncodecs.open('x')",
             "import tokenize\ntokenize.open('x')",
             "import sys\ntype(sys.stdout.buffer.raw)('x', 'w')",
+            "import tempfile\ntype(tempfile.TemporaryFile().raw)('x', 'w')",
         ],
         misses: &[
             "import io\nio.StringIO('x')",

@@ -4,7 +4,7 @@ use super::{Condition, Rule, Severity, Target};
 
 use Target::{Calls, Methods, Modules, Objects};
 
-const TEXT_OF_CONNECTION: Condition = Condition::TakesTextAt("pandas", 1, "con");
+const TEXT_OF_CONNECTION: Condition = Condition::IsTextAt(1, "con");
 const IN_MEMORY: &str = "io.StringIO or io.BytesIO in place of the file name";
 
 pub(super) const RULES: &[Rule] = &[
@@ -68,6 +68,8 @@ pub(super) const RULES: &[Rule] = &[
             "import pandas as pd\npd.read_csv('x.csv')",
             "import pandas as pd\npd.DataFrame().to_csv('x.csv')",
             "import pandas as pd\npd.DataFrame().to_csv(path_or_buf='x.csv')",
+            "import pandas as pd\npd.DataFrame().to_csv(name)",
+            "import pandas as pd\nwrite = pd.DataFrame().to_csv\nwrite('x.csv')",
             "import networkx as nx\nnx.write_multiline_adjlist(nx.path_graph(2), 'x')",
             "import networkx as nx\n@nx.utils.open_file(0)\ndef f(path): pass",
             "import z3\nz3.set_param('trace_file_name', 'x')",
@@ -81,7 +83,7 @@ pub(super) const RULES: &[Rule] = &[
             "import numpy as np\nfrom io import StringIO\ns = StringIO('1 2')\nnp.loadtxt(s)",
             "import numpy as np\nnp.loadtxt(['1 2', '3 4'])",
             "df.to_csv()",
-            "df.to_csv(buffer)",
+            "import io\nbuffer = io.StringIO()\ndf.to_csv(buffer)",
             "df.to_json(orient='records')",
             "import networkx as nx, io\nb = io.BytesIO()\nnx.write_edgelist(nx.path_graph(3), b)",
             "import z3\ns = z3.Solver()\ns.set('timeout', 100)\nz3.set_param(proof=True)",
@@ -137,7 +139,7 @@ pub(super) const RULES: &[Rule] = &[
             Objects("xml.etree.ElementTree.ElementTree.parse"),
             Objects("xml.sax.handler.feature_external_ges xml.sax.handler.feature_external_pes"),
             Objects("xml.sax.saxutils.prepare_input_source lxml.etree.parse lxml.html.parse"),
-            Methods("setFeature", Condition::TakesText(&["name"])),
+            Methods("setFeature", Condition::IsTextAt(0, "name")),
             Calls("xml.etree.ElementTree.ElementTree", Condition::NamesFileAt(1, "file")),
             Calls("xml.etree.ElementTree.canonicalize", Condition::Keyword(&["from_file"])),
             Objects("py7zr.SevenZipFile docx.Document openpyxl.load_workbook"),

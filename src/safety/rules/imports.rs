@@ -23,6 +23,8 @@ pub(super) const RULES: &[Rule] = &[
             Objects("inspect.getmodule pydantic.PyObject"),
             Calls("importlib.import_module", Condition::ImportsModule),
             Calls("unittest.mock.patch unittest.mock.patch.dict", Condition::NamesObject),
+            Objects("unittest.mock.patch.getter unittest.mock.patch.target"),
+            Methods("getter", Condition::Imported("unittest")),
             Methods("import_string exec_module load_module source_to_code", Condition::Always),
             Modules("imp pkgutil zipimport modulefinder pyclbr py"),
         ],
@@ -41,6 +43,7 @@ pub(super) const RULES: &[Rule] = &[
             "from importlib.metadata import distribution",
             "import networkx.utils.backends as b\nb.entry_points",
             "import pydantic\npydantic.import_module('subprocess')",
+            "from unittest.mock import patch\npatch('os.getcwd').getter().system('id')",
         ],
         misses: &[
             "from importlib.metadata import version\nversion('sympy')",

@@ -181,7 +181,11 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "values/computed-name",
         severity: Severity::Block,
-        targets: &[Target::Special(Special::ComputedName)],
+        targets: &[
+            Target::Special(Special::ComputedName),
+            Calls("operator.attrgetter operator.methodcaller", Condition::UnknownName),
+            Methods("get_field", Condition::UnknownName),
+        ],
         why: "which member is meant cannot be seen",
         remedy: "write the name out",
         matches: &[
@@ -190,11 +194,18 @@ pub(super) const RULES: &[Rule] = &[
             "import os\nfor v in vars(os).values(): v()",
             "import builtins\ngetattr(builtins, f())",
             "__builtins__[n]('1')",
+            "import random\ngetattr(random, n)(1, 2)",
+            "getattr(print, n)",
+            "def f(): pass\ngetattr(f, n)",
+            "globals()[n]",
+            "import operator\noperator.attrgetter(n)(x)",
         ],
         misses: &[
-            "import math\ngetattr(math, n)(1)",
+            "import math\nfor n in ['sin', 'cos']: getattr(math, n)(1)",
             "import os\nfor n in ['getcwd', 'getpid']: getattr(os, n)()",
             "getattr(a, n)",
+            "class A: pass\ngetattr(A(), n)",
+            "import operator\nfor n in ('x', 'y'): operator.attrgetter(n)(a)",
         ],
     },
 ];

@@ -77,8 +77,10 @@ pub enum Condition {
     NamesFile(&'static [&'static str]),
     /// The argument at this place, or this keyword, may name a file.
     NamesFileAt(usize, &'static str),
-    /// The script imports this library, and the argument at this place, or this keyword, is known to
-    /// be a text.
+    /// The argument at this place, or this keyword, is known to be a text.
+    IsTextAt(usize, &'static str),
+    /// The script imports this library, and the argument at this place, or this keyword, may be the
+    /// name of a file.
     TakesTextAt(&'static str, usize, &'static str),
     /// The first argument, or one of these keywords, is known to be a text.
     TakesText(&'static [&'static str]),
@@ -110,6 +112,8 @@ pub enum Condition {
     ImportsModule,
     /// A text names attributes, among them the interpreter's internals or members of other modules.
     FormatsInternals,
+    /// The first argument is the name of an attribute, and is not known.
+    UnknownName,
     /// The first argument, or the keyword `target`, is not the known name of an object that may be
     /// used.
     NamesObject,
@@ -121,10 +125,9 @@ pub enum Condition {
 pub enum Special {
     /// A module of an [`Target::AllBut`] that is used as a value.
     ModuleAsValue,
-    /// An attribute of such a module whose name is computed.
+    /// A computed name of an attribute of an object that leads to others: a module, a function, a
+    /// class from outside.
     ComputedName,
-    /// The same for another module of the standard library.
-    ComputedNameElsewhere,
     /// An encoding declaration other than UTF-8 or ASCII.
     Encoding,
     /// A top-level module whose name starts with an underscore.

@@ -1,7 +1,7 @@
 //! Notes: what honest scripts need, and what cannot be judged here. It is allowed, and worth
 //! knowing.
 
-use super::{Condition, Rule, Severity, Special, Target};
+use super::{Condition, Rule, Severity, Target};
 
 use Target::{Calls, Objects};
 
@@ -27,14 +27,5 @@ pub(super) const RULES: &[Rule] = &[
         remedy: "leave it out: installed packages are found",
         matches: &["import sys\nsys.path.insert(0, '.')"],
         misses: &["import sys\nprint(sys.path)"],
-    },
-    Rule {
-        id: "notes/computed-name",
-        severity: Severity::Note,
-        targets: &[Target::Special(Special::ComputedNameElsewhere)],
-        why: "the module holds other modules, and which member is meant cannot be seen",
-        remedy: "write the name out",
-        matches: &["import random\ngetattr(random, n)(1, 2)"],
-        misses: &["import random\ngetattr(random, 'gauss')(0, 1)", "import math\ngetattr(math, n)"],
     },
 ];

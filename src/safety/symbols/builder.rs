@@ -11,21 +11,38 @@ use std::collections::hash_map::Entry;
 
 use ruff_python_ast::visitor::{self, Visitor};
 use ruff_python_ast::{
-    AnyParameterRef, ElifElseClause, ExceptHandler, Expr, ExprContext, Identifier, MatchCase,
-    ModModule, Parameters, Pattern, Stmt, StmtFunctionDef, TypeParams,
+    AnyParameterRef, ElifElseClause, ExceptHandler, Expr, ExprCall, ExprContext, Identifier,
+    MatchCase, ModModule, Parameters, Pattern, Stmt, TypeParams,
 };
 use ruff_text_size::{Ranged as _, TextRange, TextSize};
 
 use crate::safety::knowledge::index::{INDEX, top};
 
-use super::names::Names;
 use super::{
-    Binding, BindingId, Elsewhere, MODULE, Scope, ScopeId, ScopeKind, Source, Symbol, Symbols,
-    comprehension, elements,
+    Binding, BindingId, Definition, Elsewhere, MODULE, Scope, ScopeId, ScopeKind, Source, Symbol,
+    Symbols, Uses, comprehension, elements, last_name,
 };
 
 /// The most star imports that count for a name that no row names: alternatives of one another.
 const STARS_MAX: usize = 4;
+/// Functions that take or set attributes by names.
+#[rustfmt::skip]
+const MEMBERS_BY_NAME: &[&str] = &[
+    "__getattribute__", "__setattr__", "attrgetter", "get_field", "getattr", "methodcaller",
+    "reduce", "setattr", "vars",
+];
+/// Methods that put their arguments into a container …
+const PUTTING: &[&str] = &["append", "appendleft", "add", "insert", "setdefault", "put"];
+/// … or the elements of these.
+const EXTENDING: &[&str] = &["extend", "update", "extendleft"];
+/// Methods that only read a container …
+const READING: &[&str] = &["get", "items", "keys", "values", "copy", "index", "count"];
+/// … and functions that only read those that they are given.
+#[rustfmt::skip]
+const READERS: &[&str] = &[
+    "all", "any", "dict", "enumerate", "len", "list", "max", "min", "print", "reversed", "set",
+    "sorted", "str", "sum", "tuple", "zip",
+];
 
 /// Builds the symbol table of a script.
 pub(crate) fn build(module: &ModModule) -> Symbols<'_> {
@@ -58,6 +75,12 @@ struct Builder<'a> {
     comprehension: Option<TextRange>,
     /// The innermost scope that is none of a comprehension.
     outside_comprehensions: ScopeId,
+    /// The name that the current expression is given, and the expression.
+    given_name: Option<(&'a Expr, &'a str)>,
+    /// The call whose function or arguments are being visited.
+    passed_to: Option<&'a ExprCall>,
+    /// The subject of the current `match`.
+    matched: Option<&'a Expr>,
     /// Bindings of `nonlocal` names, whose owner may be seen only later.
     nonlocal: Vec<(&'a str, ScopeId, BindingId)>,
     /// The number of times that `globals`, `locals` or `vars` are named …
@@ -68,15 +91,12 @@ struct Builder<'a> {
 
 impl Builder<'_> {
     fn new(range: TextRange) -> Self {
-        let module = Scope {
-            kind: ScopeKind::Module,
-            parent: None,
-            depth: 0,
-            deferred_from: None,
-            names: Names::default(),
-        };
+        let module = Scope::new(ScopeKind::Module, Definition::Other, None);
         Self {
             symbols: Symbols { scopes: vec![module], range, ..Symbols::default() },
+            given_name: None,
+            passed_to: None,
+            matched: None,
             scope: MODULE,
             block: range,
             in_loop: None,
@@ -101,7 +121,8 @@ impl<'a> Visitor<'a> for Builder<'a> {
     fn visit_stmt(&mut self, stmt: &'a Stmt) {
         match stmt {
             Stmt::FunctionDef(function) => {
-                self.bind(function.name.as_str(), Source::Function, stmt.end(), self.scope);
+                let source = Source::Definition(stmt.range());
+                self.bind(function.name.as_str(), source, stmt.end(), self.scope);
                 for decorator in &function.decorator_list {
                     self.visit_decorator(decorator);
                 }
@@ -110,21 +131,24 @@ impl<'a> Visitor<'a> for Builder<'a> {
                     self.visit_annotation(annotation);
                 }
                 let outer = self.scope;
-                self.in_scope(ScopeKind::Function, stmt.range(), |this| {
-                    this.bind_parameters(&function.parameters, Some(function), outer);
+                let definition = Definition::Function(function);
+                self.in_scope(ScopeKind::Function, definition, stmt.range(), |this| {
+                    this.bind_parameters(&function.parameters, outer);
                     this.bind_type_params(function.type_params.as_deref());
                     visitor::walk_body(this, &function.body);
                 });
             }
             Stmt::ClassDef(class) => {
-                self.bind(class.name.as_str(), Source::Class, stmt.end(), self.scope);
+                let source = Source::Definition(stmt.range());
+                self.bind(class.name.as_str(), source, stmt.end(), self.scope);
                 for decorator in &class.decorator_list {
                     self.visit_decorator(decorator);
                 }
                 if let Some(arguments) = &class.arguments {
                     self.visit_arguments(arguments);
                 }
-                self.in_scope(ScopeKind::Class, stmt.range(), |this| {
+                let definition = Definition::Class(class);
+                self.in_scope(ScopeKind::Class, definition, stmt.range(), |this| {
                     this.bind_type_params(class.type_params.as_deref());
                     visitor::walk_body(this, &class.body);
                 });
@@ -132,7 +156,7 @@ impl<'a> Visitor<'a> for Builder<'a> {
             Stmt::TypeAlias(alias) => {
                 self.bind_target(&alias.name, Source::Unknown, stmt.end());
                 // Its value is computed when it is asked for.
-                self.in_scope(ScopeKind::Function, stmt.range(), |this| {
+                self.in_scope(ScopeKind::Function, Definition::Other, stmt.range(), |this| {
                     this.bind_type_params(alias.type_params.as_deref());
                     this.visit_expr(&alias.value);
                 });
@@ -146,6 +170,11 @@ impl<'a> Visitor<'a> for Builder<'a> {
                 self.bind_targets_of(stmt);
                 visitor::walk_stmt(self, stmt);
                 self.in_loop = outer;
+            }
+            Stmt::Match(matching) => {
+                let outer = self.matched.replace(&matching.subject);
+                visitor::walk_stmt(self, stmt);
+                self.matched = outer;
             }
             Stmt::Assert(assert) => {
                 self.visit_part(&assert.test, false);
@@ -167,10 +196,14 @@ impl<'a> Visitor<'a> for Builder<'a> {
                     self.visit_parameters(parameters);
                 }
                 let outer = self.scope;
-                self.in_scope(ScopeKind::Function, expr.range(), |this| {
+                let name = self.given_name.filter(|(given, _)| std::ptr::eq(*given, expr));
+                let name = name.map(|(_, name)| name);
+                let definition = Definition::Lambda(lambda, name, self.passed_to);
+                self.in_scope(ScopeKind::Function, definition, expr.range(), |this| {
                     if let Some(parameters) = &lambda.parameters {
-                        this.bind_parameters(parameters, None, outer);
+                        this.bind_parameters(parameters, outer);
                     }
+                    this.bind_result(Source::Value(&lambda.body), false);
                     this.visit_expr(&lambda.body);
                 });
             }
@@ -193,6 +226,21 @@ impl<'a> Visitor<'a> for Builder<'a> {
                     self.visit_part(comparator, index == 0);
                 }
                 self.count_namespace_use(expr);
+                for comparator in &compare.comparators {
+                    self.count_read(comparator);
+                }
+            }
+            Expr::Yield(_) | Expr::YieldFrom(_) => {
+                match expr {
+                    Expr::Yield(yielded) => {
+                        if let Some(value) = &yielded.value {
+                            self.bind_result(Source::Value(value), true);
+                        }
+                    }
+                    Expr::YieldFrom(from) => self.bind_result(Source::Element(&from.value), true),
+                    _ => {}
+                }
+                visitor::walk_expr(self, expr);
             }
             Expr::Named(named) => {
                 self.bind_walrus(&named.target, &named.value, expr.end());
@@ -200,7 +248,10 @@ impl<'a> Visitor<'a> for Builder<'a> {
             }
             _ => {
                 self.count_namespace_use(expr);
+                self.count_use(expr);
+                let outer = std::mem::replace(&mut self.passed_to, expr.as_call_expr());
                 visitor::walk_expr(self, expr);
+                self.passed_to = outer;
             }
         }
     }
@@ -239,6 +290,7 @@ impl<'a> Visitor<'a> for Builder<'a> {
     }
 
     fn visit_pattern(&mut self, pattern: &'a Pattern) {
+        let source = self.matched.map_or(Source::Unknown, Source::Within);
         let captured = match pattern {
             Pattern::MatchAs(capture) => capture.name.as_ref(),
             Pattern::MatchStar(star) => star.name.as_ref(),
@@ -246,7 +298,7 @@ impl<'a> Visitor<'a> for Builder<'a> {
             _ => None,
         };
         if let Some(name) = captured {
-            self.bind(name.as_str(), Source::Unknown, pattern.start(), self.scope);
+            self.bind(name.as_str(), source, pattern.start(), self.scope);
         }
         visitor::walk_pattern(self, pattern);
     }
@@ -266,6 +318,7 @@ impl<'a> Builder<'a> {
                         None => (top, top),
                     };
                     self.symbols.has_dynamic_names |= module == "__main__";
+                    self.symbols.imports.push(name);
                     self.bind(name, Source::Import(source), stmt.end(), self.scope);
                 }
             }
@@ -282,6 +335,7 @@ impl<'a> Builder<'a> {
                     let name = alias.asname.as_ref().map_or(member, |asname| asname.as_str());
                     let source =
                         if is_relative { Source::Unknown } else { Source::Member(module, member) };
+                    self.symbols.imports.push(name);
                     self.bind(name, source, stmt.end(), self.scope);
                 }
             }
@@ -309,12 +363,28 @@ impl<'a> Builder<'a> {
     /// Binds what a simple statement, or the head of a compound one, binds.
     fn bind_targets_of(&mut self, stmt: &'a Stmt) {
         match stmt {
+            Stmt::Return(returned) => {
+                if let Some(value) = &returned.value {
+                    self.bind_result(Source::Value(value), false);
+                }
+            }
             Stmt::Assign(assign) => {
+                if let [target] = assign.targets.as_slice() {
+                    self.given_name = last_name(target).map(|name| (&*assign.value, name));
+                }
                 for target in &assign.targets {
                     self.bind_target(target, Source::Value(&assign.value), stmt.end());
                 }
             }
             Stmt::AnnAssign(assign) => {
+                let scope = &mut self.symbols.scopes[self.scope];
+                if let (ScopeKind::Class, Expr::Name(name)) = (scope.kind, &*assign.target) {
+                    let source = Source::Field(self.scope, scope.fields);
+                    scope.fields += 1;
+                    let name = name.id.as_str();
+                    let id = self.new_binding(name, source, stmt.end(), self.scope);
+                    self.uses(name).attribute.push(id);
+                }
                 if let Some(value) = &assign.value {
                     self.bind_target(&assign.target, Source::Value(value), stmt.end());
                 } else if self.symbols.scopes[self.scope].kind == ScopeKind::Class {
@@ -328,21 +398,18 @@ impl<'a> Builder<'a> {
                 }
             }
             Stmt::AugAssign(assign) => {
-                self.bind_target(&assign.target, Source::Unknown, stmt.end());
+                self.bind_target(&assign.target, Source::Augmented(assign), stmt.end());
             }
             Stmt::For(for_stmt) => {
                 self.namespace_reads += usize::from(is_namespace(&for_stmt.iter));
-                let source = match &*for_stmt.target {
-                    Expr::Name(_) => Source::Element(&for_stmt.iter),
-                    _ => Source::Unknown,
-                };
+                self.count_read(&for_stmt.iter);
+                let source = Source::Element(&for_stmt.iter);
                 self.bind_in_body(&for_stmt.target, source, &for_stmt.body);
             }
             Stmt::With(with) => {
                 for item in &with.items {
                     if let Some(target) = &item.optional_vars {
-                        // What a file or a lock yields is itself.
-                        let source = Source::Value(&item.context_expr);
+                        let source = Source::Entered(&item.context_expr);
                         self.bind_in_body(target, source, &with.body);
                     }
                 }
@@ -448,14 +515,10 @@ impl<'a> Builder<'a> {
         if self.symbols.scopes[owner].kind == ScopeKind::Class {
             self.symbols.own_attributes.insert(name);
         }
-        let id = self.symbols.bindings.len();
-        self.symbols.bindings.push(Binding {
-            source,
-            evaluated_in,
-            bound_from: from,
-            block: self.block,
-            in_loop: self.in_loop,
-        });
+        let id = self.new_binding(name, source, from, evaluated_in);
+        if self.symbols.scopes[owner].kind == ScopeKind::Class {
+            self.uses(name).attribute.push(id);
+        }
         match elsewhere {
             None => {
                 let starts_block = self.starts_block;
@@ -467,6 +530,111 @@ impl<'a> Builder<'a> {
             }
             Some(Elsewhere::Global) => self.symbol(owner, name).from_elsewhere.push(id),
             Some(Elsewhere::Nonlocal) => self.nonlocal.push((name, stands_in, id)),
+        }
+    }
+
+    fn new_binding(
+        &mut self,
+        name: &'a str,
+        source: Source<'a>,
+        bound_from: TextSize,
+        evaluated_in: ScopeId,
+    ) -> BindingId {
+        let (block, in_loop) = (self.block, self.in_loop);
+        let binding = Binding { name, source, evaluated_in, bound_from, block, in_loop };
+        self.symbols.bindings.push(binding);
+        self.symbols.bindings.len() - 1
+    }
+
+    fn uses(&mut self, name: &'a str) -> &mut Uses<'a> {
+        let id = self.symbols.uses.len();
+        self.symbols.uses.entry(name).or_insert_with(|| Uses { id, ..Uses::default() })
+    }
+
+    /// Binds what the function around returns or yields.
+    fn bind_result(&mut self, source: Source<'a>, is_yielded: bool) {
+        let id = self.new_binding("", source, TextSize::default(), self.scope);
+        let function = &mut self.symbols.scopes[self.outside_comprehensions];
+        // What a generator returns goes nowhere.
+        if is_yielded && !function.is_generator {
+            function.is_generator = true;
+            function.results.clear();
+        }
+        if is_yielded == function.is_generator {
+            function.results.push(id);
+        }
+    }
+
+    /// Binds what is put into the container that `holder` names.
+    fn put_into(&mut self, holder: &'a Expr, source: Source<'a>) {
+        if let Some(name) = last_name(holder) {
+            let id = self.new_binding(name, source, TextSize::default(), self.scope);
+            self.uses(name).contents.push(id);
+        }
+    }
+
+    fn count_read(&mut self, expr: &'a Expr) {
+        if let Some(name) = last_name(expr) {
+            self.uses(name).reads += 1;
+        }
+    }
+
+    /// Counts a use of a name, and collects what the use tells about it.
+    fn count_use(&mut self, expr: &'a Expr) {
+        match expr {
+            Expr::Name(name) if name.ctx == ExprContext::Load => {
+                self.uses(name.id.as_str()).loads += 1;
+            }
+            Expr::Attribute(attribute) => {
+                let name = attribute.attr.as_str();
+                if attribute.ctx == ExprContext::Load {
+                    self.uses(name).loads += 1;
+                }
+                if READING.contains(&name) {
+                    self.count_read(&attribute.value);
+                }
+            }
+            Expr::Subscript(subscript) if subscript.ctx == ExprContext::Load => {
+                self.count_read(&subscript.value);
+            }
+            Expr::Call(call) => self.count_call(call),
+            _ => {}
+        }
+    }
+
+    fn count_call(&mut self, call: &'a ExprCall) {
+        let name = last_name(&call.func).unwrap_or_default();
+        let scope = self.scope;
+        self.uses(name).calls.push((scope, call));
+        let arguments = call.arguments.args.iter();
+        if call.func.is_name_expr() && READERS.contains(&name) {
+            arguments.for_each(|argument| self.count_read(argument));
+            return;
+        }
+        if name == "setattr"
+            && let [_, Expr::StringLiteral(attribute), value] = &*call.arguments.args
+        {
+            let attribute = attribute.value.to_str();
+            let id = self.new_binding(attribute, Source::Value(value), TextSize::default(), scope);
+            self.uses(attribute).attribute.push(id);
+        } else if MEMBERS_BY_NAME.contains(&name) {
+            let names = call.arguments.args.iter().skip(usize::from(name == "getattr"));
+            let is_known = names.take(1).all(Expr::is_string_literal_expr);
+            self.symbols.has_computed_members |= !is_known;
+            self.symbols.has_dynamic_attributes |=
+                matches!(name, "setattr" | "__setattr__" | "vars");
+        }
+        let Expr::Attribute(method) = &*call.func else { return };
+        let keywords = call.arguments.keywords.iter().map(|keyword| &keyword.value);
+        let is_putting = PUTTING.contains(&name);
+        if is_putting || EXTENDING.contains(&name) {
+            for argument in arguments {
+                let put =
+                    if is_putting { Source::Value(argument) } else { Source::Within(argument) };
+                self.put_into(&method.value, put);
+            }
+            keywords.for_each(|value| self.put_into(&method.value, Source::Value(value)));
+            self.count_read(&method.value);
         }
     }
 
@@ -506,46 +674,80 @@ impl<'a> Builder<'a> {
 
     /// Binds the names of an assignment's target.
     fn bind_target(&mut self, target: &'a Expr, source: Source<'a>, from: TextSize) {
+        self.bind_target_in(target, source, from, self.scope);
+    }
+
+    /// Binds the names of a target whose value is evaluated in another scope.
+    fn bind_target_in(
+        &mut self,
+        target: &'a Expr,
+        source: Source<'a>,
+        from: TextSize,
+        evaluated_in: ScopeId,
+    ) {
         match target {
-            Expr::Name(name) => self.bind(name.id.as_str(), source, from, self.scope),
+            Expr::Name(name) => self.bind(name.id.as_str(), source, from, evaluated_in),
             Expr::Tuple(_) | Expr::List(_) => {
-                let targets = elements(target);
+                let elements = elements(target);
                 let is_plain = |parts: &[Expr]| !parts.iter().any(Expr::is_starred_expr);
-                let value = match source {
-                    Source::Value(value) if is_plain(targets) => Some(value),
-                    _ => None,
+                let has_star = !is_plain(elements);
+                let literal = match source {
+                    Source::Value(value) if !has_star => self::elements(value),
+                    _ => &[],
                 };
-                let literal = value.map_or(&[][..], elements);
-                let is_taken_apart = literal.len() == targets.len() && is_plain(literal);
-                for (index, element) in targets.iter().enumerate() {
-                    let part = match value {
-                        Some(_) if is_taken_apart => Source::Value(&literal[index]),
-                        Some(value) => Source::Item(value, index),
-                        None => Source::Unknown,
+                let is_taken_apart = literal.len() == elements.len() && is_plain(literal);
+                for (index, element) in elements.iter().enumerate() {
+                    let part = match source {
+                        Source::Value(_) if is_taken_apart => Source::Value(&literal[index]),
+                        Source::Value(value) if has_star => Source::Within(value),
+                        Source::Value(value) => Source::Item(value, index),
+                        Source::Element(over) if !has_star => Source::ElementItem(over, index),
+                        Source::Element(of)
+                        | Source::Item(of, _)
+                        | Source::ElementItem(of, _)
+                        | Source::Within(of)
+                        | Source::Entered(of) => Source::Within(of),
+                        _ => Source::Unknown,
                     };
-                    self.bind_target(element, part, from);
+                    self.bind_target_in(element, part, from, evaluated_in);
                 }
             }
-            Expr::Starred(starred) => self.bind_target(&starred.value, Source::Unknown, from),
+            Expr::Starred(starred) => {
+                self.bind_target_in(&starred.value, source, from, evaluated_in);
+            }
             Expr::Attribute(attribute) => {
-                self.symbols.own_attributes.insert(attribute.attr.as_str());
+                let name = attribute.attr.as_str();
+                self.symbols.own_attributes.insert(name);
+                let id = self.new_binding(name, source, from, evaluated_in);
+                self.uses(name).attribute.push(id);
+            }
+            Expr::Subscript(subscript) => {
+                self.count_read(&subscript.value);
+                let source = match source {
+                    Source::Value(value) if subscript.slice.is_slice_expr() => {
+                        Source::Element(value)
+                    }
+                    source => source,
+                };
+                self.put_into(&subscript.value, source);
             }
             _ => {}
         }
     }
 
     /// Opens a scope, does `work` in it, and closes it.
-    fn in_scope(&mut self, kind: ScopeKind, range: TextRange, work: impl FnOnce(&mut Self)) {
+    fn in_scope(
+        &mut self,
+        kind: ScopeKind,
+        definition: Definition<'a>,
+        range: TextRange,
+        work: impl FnOnce(&mut Self),
+    ) {
         let parent = &self.symbols.scopes[self.scope];
         let deferred_from =
             parent.deferred_from.or((kind == ScopeKind::Function).then_some(range.start()));
-        let scope = Scope {
-            kind,
-            parent: Some(self.scope),
-            depth: parent.depth + 1,
-            deferred_from,
-            names: Names::default(),
-        };
+        let parent = (self.scope, parent.depth);
+        let scope = Scope { deferred_from, ..Scope::new(kind, definition, Some(parent)) };
         let id = self.symbols.scopes.len();
         self.symbols.scopes.push(scope);
         self.symbols.scope_of.insert(range, id);
@@ -569,18 +771,17 @@ impl<'a> Builder<'a> {
         self.block = outer;
     }
 
-    fn bind_parameters(
-        &mut self,
-        parameters: &'a Parameters,
-        of: Option<&'a StmtFunctionDef>,
-        outer: ScopeId,
-    ) {
-        for parameter in parameters {
-            let source = match parameter {
-                AnyParameterRef::Variadic(_) => Source::Unknown,
-                AnyParameterRef::NonVariadic(_) => Source::Parameter(parameter.default(), of),
-            };
-            self.bind(parameter.name().as_str(), source, parameters.start(), outer);
+    fn bind_parameters(&mut self, parameters: &'a Parameters, outer: ScopeId) {
+        let from = parameters.start();
+        for parameter in parameters.iter_non_variadic_params() {
+            let source = Source::Parameter(parameter.default(), self.scope);
+            self.bind(parameter.name().as_str(), source, from, outer);
+        }
+        if let Some(rest) = &parameters.vararg {
+            self.bind(rest.name.as_str(), Source::Rest(self.scope, false), from, outer);
+        }
+        if let Some(rest) = &parameters.kwarg {
+            self.bind(rest.name.as_str(), Source::Rest(self.scope, true), from, outer);
         }
     }
 
@@ -602,18 +803,13 @@ impl<'a> Builder<'a> {
         }
         let around = self.comprehension;
         self.comprehension = around.or(Some(expr.range()));
-        self.in_scope(ScopeKind::Comprehension, expr.range(), |this| {
+        self.in_scope(ScopeKind::Comprehension, Definition::Other, expr.range(), |this| {
             for (index, generator) in generators.iter().enumerate() {
                 let evaluated_in = if index == 0 { outer } else { this.scope };
-                match &generator.target {
-                    Expr::Name(name) => this.bind(
-                        name.id.as_str(),
-                        Source::Element(&generator.iter),
-                        generator.start(),
-                        evaluated_in,
-                    ),
-                    target => this.bind_target(target, Source::Unknown, generator.start()),
-                }
+                let source = Source::Element(&generator.iter);
+                let from = generator.start();
+                this.bind_target_in(&generator.target, source, from, evaluated_in);
+                this.count_read(&generator.iter);
                 this.visit_expr(&generator.target);
                 if index > 0 {
                     this.visit_expr(&generator.iter);
@@ -681,24 +877,10 @@ fn calls_from(stmt: &Stmt) -> Option<TextSize> {
 
 /// Tells whether evaluating an annotation calls nothing of the script.
 fn is_plain_type(expr: &Expr) -> bool {
+    #[rustfmt::skip]
     const GENERIC: &[&str] = &[
-        "Any",
-        "Callable",
-        "Dict",
-        "Iterable",
-        "Iterator",
-        "List",
-        "Literal",
-        "Optional",
-        "Sequence",
-        "Set",
-        "Tuple",
-        "Union",
-        "dict",
-        "frozenset",
-        "list",
-        "set",
-        "tuple",
+        "Any", "Callable", "Dict", "Iterable", "Iterator", "List", "Literal", "Optional",
+        "Sequence", "Set", "Tuple", "Union", "dict", "frozenset", "list", "set", "tuple",
         "type",
     ];
     match expr {

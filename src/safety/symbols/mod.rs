@@ -11,9 +11,12 @@ mod callers;
 mod names;
 
 pub(super) use builder::build;
-pub(super) use callers::{Callers, argument_for};
+pub(super) use callers::{Passed, argument_for, rest_of};
 
-use ruff_python_ast::{Comprehension, Expr, StmtFunctionDef};
+use ruff_python_ast::{
+    Comprehension, Expr, ExprCall, ExprLambda, Parameters, StmtAugAssign, StmtClassDef,
+    StmtFunctionDef,
+};
 use ruff_text_size::{TextRange, TextSize};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -73,12 +76,22 @@ pub(super) enum Source<'a> {
     Item(&'a Expr, usize),
     /// Any element of the value of an expression: the target of a `for`.
     Element(&'a Expr),
-    /// A parameter, with its default and its function, which a `lambda` has not.
-    Parameter(Option<&'a Expr>, Option<&'a StmtFunctionDef>),
-    /// A class of the script.
-    Class,
-    /// A function of the script.
-    Function,
+    /// An element, by its place, of any element of the value of an expression.
+    ElementItem(&'a Expr, usize),
+    /// Anything in the value of an expression, however deep, or that itself.
+    Within(&'a Expr),
+    /// The object that the value of an expression yields to a `with`.
+    Entered(&'a Expr),
+    /// The result of `a += b`.
+    Augmented(&'a StmtAugAssign),
+    /// A parameter of the function that opens this scope, with its default.
+    Parameter(Option<&'a Expr>, ScopeId),
+    /// The parameter that takes all positional arguments that are left, or all named ones.
+    Rest(ScopeId, bool),
+    /// The argument of a class for an annotated name in its body, by its place among those.
+    Field(ScopeId, usize),
+    /// A class or function of the script, by the place of its definition.
+    Definition(TextRange),
     /// Something else.
     Unknown,
 }
@@ -86,6 +99,8 @@ pub(super) enum Source<'a> {
 /// One place that binds a name.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Binding<'a> {
+    /// The name that is bound: the last one, of an attribute.
+    pub(super) name: &'a str,
     pub(super) source: Source<'a>,
     /// The scope in which the source is evaluated.
     pub(super) evaluated_in: ScopeId,
@@ -126,15 +141,115 @@ enum Elsewhere {
     Nonlocal,
 }
 
+/// The statement or expression that opens a scope.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Definition<'a> {
+    /// Something that has neither parameters nor members.
+    Other,
+    /// A class.
+    Class(&'a StmtClassDef),
+    /// A function.
+    Function(&'a StmtFunctionDef),
+    /// A `lambda`, with the name that it is given, or the call that it stands in.
+    Lambda(&'a ExprLambda, Option<&'a str>, Option<&'a ExprCall>),
+}
+
+impl<'a> Definition<'a> {
+    /// The name by which a function is called.
+    pub(super) fn name(self) -> Option<&'a str> {
+        match self {
+            Self::Other => None,
+            Self::Class(class) => Some(class.name.as_str()),
+            Self::Function(function) => Some(function.name.as_str()),
+            Self::Lambda(_, name, _) => name,
+        }
+    }
+
+    pub(super) fn parameters(self) -> Option<&'a Parameters> {
+        match self {
+            Self::Other | Self::Class(_) => None,
+            Self::Function(function) => Some(&function.parameters),
+            Self::Lambda(lambda, ..) => lambda.parameters.as_deref(),
+        }
+    }
+
+    /// The last names of a function's decorators.
+    pub(super) fn decorators(self) -> impl Iterator<Item = &'a str> {
+        let list = match self {
+            Self::Function(function) => function.decorator_list.as_slice(),
+            Self::Class(class) => class.decorator_list.as_slice(),
+            Self::Other | Self::Lambda(..) => &[],
+        };
+        list.iter().map(|decorator| match &decorator.expression {
+            Expr::Call(call) => last_name(&call.func).unwrap_or_default(),
+            expr => last_name(expr).unwrap_or_default(),
+        })
+    }
+}
+
+/// The uses that a script makes of a name, wherever it stands: as a name or as an attribute.
+#[derive(Debug, Default)]
+pub(super) struct Uses<'a> {
+    /// Its place among all names.
+    pub(super) id: usize,
+    /// The number of times that it is read …
+    loads: usize,
+    /// … of those, where it is only read from …
+    reads: usize,
+    /// … and where it is called.
+    pub(super) calls: Vec<(ScopeId, &'a ExprCall)>,
+    /// The bindings of an attribute of this name.
+    pub(super) attribute: Vec<BindingId>,
+    /// The values that are put into the container of this name.
+    pub(super) contents: Vec<BindingId>,
+}
+
+impl Uses<'_> {
+    /// Tells whether a container of this name may be changed by another name.
+    pub(super) fn is_aliased(&self) -> bool {
+        self.loads > self.reads
+    }
+
+    /// Tells whether a function of this name may be called in another way than by it.
+    pub(super) fn is_passed_on(&self) -> bool {
+        self.loads > self.calls.len()
+    }
+}
+
 #[derive(Debug)]
 struct Scope<'a> {
     kind: ScopeKind,
+    definition: Definition<'a>,
+    /// The values that a function returns or yields.
+    results: Vec<BindingId>,
+    /// True for a function that yields.
+    is_generator: bool,
+    /// The number of annotated names in a class.
+    fields: usize,
     parent: Option<ScopeId>,
     /// The number of scopes around.
     depth: usize,
     /// The start of the outermost function around, if what stands here runs later.
     deferred_from: Option<TextSize>,
     names: Names<'a, Symbol>,
+}
+
+impl<'a> Scope<'a> {
+    fn new(kind: ScopeKind, definition: Definition<'a>, parent: Option<(ScopeId, usize)>) -> Self {
+        let (results, names) = Default::default();
+        let depth = parent.map_or(0, |(_, depth)| depth + 1);
+        Self {
+            kind,
+            definition,
+            results,
+            is_generator: false,
+            fields: 0,
+            parent: parent.map(|(parent, _)| parent),
+            depth,
+            deferred_from: None,
+            names,
+        }
+    }
 }
 
 /// The symbol table of a script.
@@ -146,15 +261,22 @@ pub(super) struct Symbols<'a> {
     /// The whole script.
     range: TextRange,
     scope_of: FxHashMap<TextRange, ScopeId>,
+    uses: Names<'a, Uses<'a>>,
     /// The statements at the top level that may call functions, in order.
     running: Vec<TextSize>,
     pub(super) star_imports: StarImports<'a>,
     /// Attributes that the script itself defines: methods, class variables, assigned ones.
     pub(super) own_attributes: NameSet<'a>,
+    /// The names that imports bind.
+    pub(super) imports: Vec<&'a str>,
     /// The topmost packages of all imports.
     pub(super) imported: NameSet<'a>,
     /// True if names of the script may change in a way that is not seen here.
     pub(super) has_dynamic_names: bool,
+    /// True if members are taken by names that are computed: methods may be called by them.
+    pub(super) has_computed_members: bool,
+    /// True if attributes may be set by names that are computed.
+    pub(super) has_dynamic_attributes: bool,
 }
 
 /// Modules of which everything is imported.
@@ -198,6 +320,29 @@ impl<'a> Symbols<'a> {
 
     pub(super) fn kind(&self, scope: ScopeId) -> ScopeKind {
         self.scopes[scope].kind
+    }
+
+    pub(super) fn definition(&self, scope: ScopeId) -> Definition<'a> {
+        self.scopes[scope].definition
+    }
+
+    /// Returns the scope around another.
+    pub(super) fn parent(&self, scope: ScopeId) -> ScopeId {
+        self.scopes[scope].parent.unwrap_or(MODULE)
+    }
+
+    /// Returns the class in whose body a scope stands.
+    pub(super) fn class_around(&self, scope: ScopeId) -> Option<ScopeId> {
+        self.scopes[scope].parent.filter(|parent| self.scopes[*parent].kind == ScopeKind::Class)
+    }
+
+    /// Returns what a function returns or yields, and whether it yields.
+    pub(super) fn results(&self, scope: ScopeId) -> (&[BindingId], bool) {
+        (&self.scopes[scope].results, self.scopes[scope].is_generator)
+    }
+
+    pub(super) fn uses(&self, name: &str) -> Option<&Uses<'a>> {
+        self.uses.get(name)
     }
 
     /// Looks `name` up as Python does, from `scope` outwards, for a use at `offset`. Calls `found`
@@ -309,38 +454,6 @@ impl<'a> Symbols<'a> {
         (reaching.len() <= REACHING_MAX).then_some(reaching)
     }
 
-    /// Returns the function whose parameter `name` is in `scope`, if nothing else binds the name
-    /// there.
-    pub(super) fn parameter_of(&self, name: &str, scope: ScopeId) -> Option<&'a StmtFunctionDef> {
-        let symbol = self.scopes[scope].names.get(name)?;
-        match (symbol.bindings.as_slice(), symbol.from_elsewhere.as_slice()) {
-            ([only], []) => match self.bindings[*only].source {
-                Source::Parameter(_, function) => function,
-                _ => None,
-            },
-            _ => None,
-        }
-    }
-
-    /// Returns the names that one function, and nothing else in the whole script, has.
-    pub(super) fn functions_defined_once(&self) -> NameSet<'a> {
-        let (mut functions, mut others) = (NameSet::default(), NameSet::default());
-        for scope in &self.scopes {
-            for (name, symbol) in &scope.names {
-                let is_function =
-                    |id: BindingId| matches!(self.bindings[id].source, Source::Function);
-                let is_one = scope.kind != ScopeKind::Class
-                    && symbol.all().count() == 1
-                    && symbol.all().all(is_function);
-                if !is_one || !functions.insert(*name) {
-                    others.insert(*name);
-                }
-            }
-        }
-        functions.retain(|name| !others.contains(name));
-        functions
-    }
-
     /// Returns the place where a symbol is bound first.
     pub(super) fn first_bound(&self, symbol: &Symbol) -> Option<TextSize> {
         symbol.bindings.first().map(|id| self.bindings[*id].bound_from)
@@ -349,6 +462,15 @@ impl<'a> Symbols<'a> {
     fn runs_between(&self, from: TextSize, to: TextSize) -> bool {
         let first = self.running.partition_point(|at| *at < from);
         self.running.get(first).is_some_and(|at| *at < to)
+    }
+}
+
+/// Returns the name of an expression that is a name or an attribute.
+pub(super) fn last_name(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Name(name) => Some(name.id.as_str()),
+        Expr::Attribute(attribute) => Some(attribute.attr.as_str()),
+        _ => None,
     }
 }
 
