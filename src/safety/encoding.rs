@@ -12,7 +12,12 @@ use super::rules::Special;
 /// The declarations that change nothing, in lower case, with `-` for `_`.
 const SAME: &[&str] = &["ascii", "us-ascii", "utf", "utf-8", "utf-8-sig", "utf8"];
 
-/// Finds the declaration of an encoding that is not UTF-8 in the first two lines.
+/// The families of encodings in which all of ASCII is itself, by how their names start.
+const EXTEND_ASCII: &[&str] =
+    &["latin-1", "latin1", "iso-8859-", "iso8859-", "cp125", "windows-125"];
+
+/// Finds the declaration of an encoding in the first two lines in which the source is another
+/// program than in UTF-8.
 ///
 /// Stricter than Python: where it takes a lone carriage return for the end of a line depends on
 /// how it is given the source, so a declaration counts if either reading finds it.
@@ -26,7 +31,7 @@ pub(super) fn declared(source: &str) -> Option<RawFinding> {
         .filter_map(|[first, second]| {
             encoding_in(first).or_else(|| is_blank(first).then(|| encoding_in(second)).flatten())
         })
-        .find(|name| !is_same(name))?;
+        .find(|name| !is_same(name, source))?;
     let offset = declared.as_ptr().addr() - source.as_ptr().addr();
     Some(RawFinding {
         kind: FindingKind::Encoding(declared.to_owned()),
@@ -49,9 +54,10 @@ fn is_blank(line: &str) -> bool {
     line.trim_end_matches('\r').is_empty() || line.starts_with('#')
 }
 
-fn is_same(name: &str) -> bool {
+fn is_same(name: &str, source: &str) -> bool {
     let name = name.to_ascii_lowercase().replace('_', "-");
-    SAME.contains(&name.as_str())
+    let extends_ascii = || EXTEND_ASCII.iter().any(|family| name.starts_with(family));
+    SAME.contains(&name.as_str()) || (source.is_ascii() && extends_ascii())
 }
 
 /// Returns the name that a line declares: `^[ \t\f]*#.*?coding[:=][ \t]*([-_.a-zA-Z0-9]+)`.

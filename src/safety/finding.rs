@@ -1,6 +1,6 @@
 //! Findings: short enough for a model, exact enough to act on.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use ruff_text_size::TextSize;
@@ -10,6 +10,8 @@ use super::rules::{Rule, Severity};
 
 /// The most findings that are listed; a script with more has made its point.
 const FINDINGS_MAX: usize = 20;
+/// The most lines, or runs of lines, that one finding names.
+const RUNS_MAX: usize = 20;
 /// The longest name, in characters, that is repeated back.
 const NAME_CHARS_MAX: usize = 80;
 
@@ -37,6 +39,8 @@ pub struct Finding {
     pub remedy: Option<&'static str>,
     /// The place where it starts; `None` for what concerns the whole source.
     pub position: Option<Position>,
+    /// The lines where it stands, each once, in order.
+    pub lines: Vec<usize>,
 }
 
 /// The result of analysing a script.
@@ -109,7 +113,7 @@ impl Finding {
 
     /// Makes a finding about the whole source.
     pub(super) fn of_source(kind: FindingKind) -> Self {
-        Self { kind, rule: None, remedy: None, position: None }
+        Self { kind, rule: None, remedy: None, position: None, lines: Vec::new() }
     }
 }
 
@@ -119,10 +123,7 @@ impl fmt::Display for Finding {
             return self.fmt_note(rule, f);
         }
         write!(f, "{}", self.kind.statement())?;
-        let mut remarks = Vec::new();
-        if let Some(position) = self.position {
-            remarks.push(format!("line {}", position.line));
-        }
+        let mut remarks = Vec::from_iter(self.shown_lines());
         if let FindingKind::Call { name, written } | FindingKind::NameReference { name, written } =
             &self.kind
             && name != written
@@ -172,10 +173,27 @@ impl Finding {
         {
             write!(f, "{}", shortened(name))?;
         }
-        if let Some(position) = self.position {
-            write!(f, " (line {})", position.line)?;
+        if let Some(lines) = self.shown_lines() {
+            write!(f, " ({lines})")?;
         }
         write!(f, ": {}", rule.why)
+    }
+
+    /// Returns the lines as a finding shows them: `line 3`, `lines 1-25`, `lines 1, 3, 7-9`.
+    fn shown_lines(&self) -> Option<String> {
+        if let [line] = self.lines.as_slice() {
+            return Some(format!("line {line}"));
+        }
+        let mut runs = self.lines.chunk_by(|line, next| line + 1 == *next);
+        let run_of = |run: &[usize]| match run {
+            [first, .., last] => format!("{first}-{last}"),
+            _ => run.iter().map(ToString::to_string).collect(),
+        };
+        let mut shown: Vec<String> = runs.by_ref().take(RUNS_MAX).map(run_of).collect();
+        if runs.next().is_some() {
+            shown.push("…".to_owned());
+        }
+        (!shown.is_empty()).then(|| format!("lines {}", shown.join(", ")))
     }
 }
 
@@ -209,28 +227,47 @@ impl RawAnalysis {
         let Self { mut found, imports, steps } = self;
         // Stable: what has no place in the source keeps its order, behind what has one.
         found.sort_by_key(|found| found.offset.map_or(u32::MAX, |offset| offset.to_u32()));
-        let mut seen = HashSet::new();
-        found.retain(|found| seen.insert(found.kind.clone()));
-        let is_note =
-            |found: &RawFinding| found.rule.is_some_and(|rule| rule.severity == Severity::Note);
-        let (notes, findings) = found.into_iter().partition(is_note);
+        let mut place_of = HashMap::new();
+        let mut folded: Vec<(RawFinding, Vec<TextSize>)> = Vec::new();
+        for one in found {
+            let offset = one.offset;
+            let place = *place_of.entry(one.kind.clone()).or_insert(folded.len());
+            match folded.get_mut(place) {
+                Some((_, offsets)) => offsets.extend(offset),
+                None => folded.push((one, Vec::from_iter(offset))),
+            }
+        }
+        let is_note = |(found, _): &(RawFinding, _)| {
+            found.rule.is_some_and(|rule| rule.severity == Severity::Note)
+        };
+        let (notes, findings) = folded.into_iter().partition(is_note);
         Analysis { findings: cut(findings, source), notes: cut(notes, source), imports, steps }
     }
 }
 
-fn cut(mut found: Vec<RawFinding>, source: &str) -> Vec<Finding> {
+/// Cuts the list, and makes each finding of what was found, with the places where it was.
+fn cut(mut found: Vec<(RawFinding, Vec<TextSize>)>, source: &str) -> Vec<Finding> {
     let more = found.len().saturating_sub(FINDINGS_MAX);
     found.truncate(FINDINGS_MAX);
+    let starts = if found.is_empty() { Vec::new() } else { line_starts(source) };
+    let line_at = |offset: &TextSize| starts.partition_point(|start| *start <= offset.to_usize());
     let mut remedied = HashSet::new();
     let mut findings: Vec<Finding> = found
         .into_iter()
-        .map(|RawFinding { kind, rule, offset }| {
+        .map(|(RawFinding { kind, rule, offset }, offsets)| {
             // A word in a text that is no program says little.
             let is_exact = !matches!(kind, FindingKind::Pattern(_));
             let is_new = rule.filter(|rule| is_exact && remedied.insert(rule.id));
             let remedy = is_new.map(|rule| rule.remedy).filter(|remedy| !remedy.is_empty());
-            let position = offset.map(|offset| position(source, offset));
-            Finding { kind, rule, remedy, position }
+            let mut lines: Vec<usize> = offsets.iter().map(line_at).collect();
+            lines.dedup();
+            let position = offset.zip(lines.first()).map(|(offset, line)| {
+                let start = line.checked_sub(1).and_then(|place| starts.get(place).copied());
+                let before = source.get(start.unwrap_or_default()..offset.to_usize());
+                let column = before.unwrap_or_default().chars().count() + 1;
+                Position { line: *line, column }
+            });
+            Finding { kind, rule, remedy, position, lines }
         })
         .collect();
     if more > 0 {
@@ -239,13 +276,14 @@ fn cut(mut found: Vec<RawFinding>, source: &str) -> Vec<Finding> {
     findings
 }
 
-/// Returns the line and column of the byte at `offset`. `\n`, `\r\n` and `\r` each end a line.
-fn position(source: &str, offset: TextSize) -> Position {
-    let before = source.get(..offset.to_usize()).unwrap_or(source);
-    let line_feeds = before.bytes().filter(|byte| *byte == b'\n').count();
-    let returns = before.bytes().filter(|byte| *byte == b'\r').count();
-    let lone_returns = if returns == 0 { 0 } else { returns - before.matches("\r\n").count() };
-    let line_start = before.rfind(['\n', '\r']).map_or(0, |line_end| line_end + 1);
-    let column = before.get(line_start..).unwrap_or_default().chars().count();
-    Position { line: line_feeds + lone_returns + 1, column: column + 1 }
+/// Returns where each line starts. `\n`, `\r\n` and `\r` each end a line.
+fn line_starts(source: &str) -> Vec<usize> {
+    let bytes = source.as_bytes();
+    let is_end = |at: usize| match bytes.get(at) {
+        Some(b'\n') => true,
+        Some(b'\r') => bytes.get(at + 1) != Some(&b'\n'),
+        _ => false,
+    };
+    let after = (0..bytes.len()).filter(|at| is_end(*at)).map(|at| at + 1);
+    std::iter::once(0).chain(after).collect()
 }

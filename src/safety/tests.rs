@@ -64,7 +64,7 @@ fn findings_name_what_was_resolved_what_was_written_and_the_line_in_source_order
             "import subprocess\r\nsubprocess.run([])\rsubprocess.run([])",
             vec![
                 "Dangerous import detected: subprocess (line 1)",
-                "Dangerous function call: subprocess.run() (line 2)",
+                "Dangerous function call: subprocess.run() (lines 2-3)",
             ],
         ),
         (
@@ -598,7 +598,10 @@ fn names_that_lead_to_names_without_end_are_refused_and_crash_nothing() {
 fn an_encoding_that_is_not_utf_8_is_refused() {
     for (source, is_blocked) in [
         ("# coding: utf-7\n", true),
-        ("#!/usr/bin/python\n# -*- coding: latin-1 -*-\n", true),
+        ("#!/usr/bin/python\n# -*- coding: latin-1 -*-\nx = 'é'\n", true),
+        ("#!/usr/bin/python\n# -*- coding: latin-1 -*-\nx = 'e'\n", false),
+        ("# coding: ISO8859_15\n", false),
+        ("# coding: iso-2022-jp\n", true),
         ("\u{feff}# coding: cp1252\n", true),
         ("# x\r# vim: set fileencoding=gbk :\r", true),
         ("# x\r\n# coding=gbk\r\n", true),
@@ -626,9 +629,28 @@ fn a_source_that_does_not_parse_is_searched_for_patterns() {
     assert_eq!(texts("reopen(x").len(), 1, "a word that only ends in open is not a call of it");
 }
 
+fn safety_notes(source: &str) -> Vec<String> {
+    analyze(source).unwrap().notes.iter().map(ToString::to_string).collect()
+}
+
 #[test]
 fn repeats_are_folded_and_the_list_is_cut() {
-    assert_eq!(texts(&"eval('1')\n".repeat(1000)), ["Dangerous function call: eval() (line 1)"]);
+    let repeated = texts(&"eval('1')\n".repeat(1000));
+    assert_eq!(repeated, ["Dangerous function call: eval() (lines 1-1000)"]);
+    for (lines, expected) in [
+        ("e", "line 1"),
+        ("ee", "line 1"),
+        ("\r\n\r\re", "line 4"),
+        ("\re\r\ne\n\n\ne", "lines 2-3, 6"),
+        ("e\n\ne\n\n\n\nee\ne", "lines 1, 3, 7-8"),
+    ] {
+        let found = texts(&lines.replace('e', "eval('1');"));
+        assert_eq!(found, [format!("Dangerous function call: eval() ({expected})")], "{lines:?}");
+    }
+    let scattered = texts(&"eval('1')\n\n".repeat(50));
+    assert!(scattered[0].ends_with(" 37, 39, …)"), "{scattered:?}");
+    let notes = safety_notes("import sys\nsys.path.insert(0, '.')\nsys.path.insert(0, '.')");
+    assert!(notes[0].starts_with("sys.path.insert (lines 2-3): "), "{notes:?}");
     let many: String = (0..50).fold(String::new(), |all, n| all + &format!("subprocess.f{n}()\n"));
     let found = texts(&many);
     assert_eq!(found.len(), 21);
@@ -859,5 +881,195 @@ fn imports_are_told_by_qualified_names() {
         ("import (", &[]),
     ] {
         assert_eq!(analyze(source).unwrap().imports, expected, "{source}");
+    }
+}
+
+/// More of what the rules find, and of what only looks like it, by rule.
+const EXAMPLES: &[(&str, &[&str], &[&str])] = &[
+    (
+        "execution/import-function",
+        &[
+            "__import__('os.path')",
+            "__import__(name)",
+            "__import__('posix')",
+            "__import__('_io')",
+            "__import__('random')._os.system('id')\n__import__('o' + 's')",
+            "f = {**globals()}\nf['__import__']('os')",
+        ],
+        &[
+            "__import__('math').sqrt(2)",
+            "__import__('doctest').testmod()",
+            "d = {'__import__': 1}\nprint(d['__import__'])",
+        ],
+    ),
+    (
+        "execution/code-modules",
+        &["def f():\n    '''>>> open('x')'''\n__import__('doctest').testmod()"],
+        &[],
+    ),
+    (
+        "execution/code-text",
+        &[
+            "import timeit\nn = input()\nc = f'{n}'\ndef f():\n    n = 1\n    timeit.timeit(f'{c}')",
+            "import timeit\nfor f in ('a', 'open'): timeit.timeit(f'{f}(1)')",
+            "import timeit\ntimeit.timeit(f'{input()}(1)')",
+            "import timeit\ndef g(n): timeit.timeit(f'{n}(1)')\ng('open')",
+            "import timeit\ndef f(): pass\nf.__name__ = x\ntimeit.timeit(f'{f.__name__}()')",
+            "import timeit\ndef open(): pass\ntimeit.timeit(f'{open.__name__}()')",
+            "import timeit\nwhile 1: x = f'{x}'; timeit.timeit(f'{x}')",
+        ],
+        &[
+            "import timeit\ndef f(): pass\ndef g(h, n):\n    c = f'{h.__name__}({n})'\n    \
+             timeit.timeit(f'm.{c}', 'import __main__ as m')\nfor n in (1, 99999999999999999999): g(f, n)",
+            "import timeit\nfor f in ('a', 'b'): timeit.timeit(f'{f}(1)', globals=globals())",
+        ],
+    ),
+    (
+        "execution/evaluated-text",
+        &["import sympy\nsympy.sympify('2 x.__class__')", "df.query('a b.f_globals')"],
+        &["import sympy\nsympy.symbols('a__0, b__:3')", "c.query('select * from __t where a = 1')"],
+    ),
+    (
+        "files/readers",
+        &[],
+        &[
+            "import tracemalloc, json, io\njson.dump({}, io.StringIO())",
+            "import faulthandler\nfaulthandler.enable()",
+        ],
+    ),
+    (
+        "files/data",
+        &[],
+        &["from networkx.readwrite import json_graph\njson_graph.adjacency_data(g)"],
+    ),
+    (
+        "files/databases",
+        &[],
+        &[
+            "import sqlite3 as s\ndef f(c: s.Connection | None, d: list['s.Connection']): pass",
+            "import sqlite3\nfrom typing import *\nx: Callable[[sqlite3.Connection], int] = f",
+        ],
+    ),
+    (
+        "imports/importlib",
+        &[],
+        &[
+            "import os\nfrom unittest.mock import patch\nwith patch.dict(os.environ, {'A': '1'}): pass",
+        ],
+    ),
+    (
+        "imports/private-module",
+        &["import _pytest.pytester"],
+        &["import _heapq\n_heapq.heappush(h, 1)", "import __hello__"],
+    ),
+    (
+        "imports/private-member",
+        &["import bz2\ndef f(x: list[bz2._builtin_open]): pass"],
+        &["import argparse\ndef f(s: 'list' | argparse._SubParsersAction): pass"],
+    ),
+    (
+        "internals/builtins",
+        &["p = print\np.__self__"],
+        &["class A:\n    def f(self): pass\na = A()\nm = a.f\nprint(m.__self__ is a)"],
+    ),
+    (
+        "internals/subclasses",
+        &[
+            "D = object\nC = D\ndef f():\n    class D: pass\n    C.__subclasses__()",
+            "class M(type): pass\nM.__subclasses__(object)",
+            "class M(type): pass\ns = M.__subclasses__\ns(object)",
+            "if 1: XError = object\nXError.__subclasses__()",
+            "globals()['XError'] = object\nXError.__subclasses__()",
+            "def f():\n    global XError\n    XError = object\nf()\nXError.__subclasses__()",
+            "d = {}\nd.update(type.__dict__)\nd['__subclasses__'](object)",
+            "d = {}\nfor k, v in type.__dict__.items(): d[k] = v\nd['__subclasses__'](object)",
+            "def f(cls): return cls.__subclasses__()\nf(object)",
+            "def f(cls): return cls.__subclasses__()\nf(Exception)\ng = f\ng(object)",
+            "def f(cls): return cls.__subclasses__()\nf(Exception)\nglobals()['f'](object)",
+            "class A:\n    def f(self): return self.__subclasses__()\nA.f(object)",
+            "class A:\n    @classmethod\n    def f(cls): return cls.__subclasses__()\nA.f.__func__(object)",
+            "for c in [object]: c.__subclasses__()",
+            "def f(c, d): return f(e, e) if (e := c.__base__) else d.__subclasses__()\nf(int, int)",
+            "def f(c, d):\n    for e in d.__subclasses__(): f(e, object)\nf(int, int)",
+        ],
+        &[
+            "class A:\n    @classmethod\n    def f(cls): return cls.__subclasses__()\nA.f()",
+            "class A: pass\nfor B in A.__subclasses__():\n    for C in B.__subclasses__(): pass",
+            "def f(c):\n    for d in c.__subclasses__(): f(d)\nf(BaseException)",
+            "def f(c): return {e for d in c.__subclasses__() for e in f(d)}\nf(Exception)",
+        ],
+    ),
+    (
+        "internals/code-objects",
+        &[],
+        &["from types import FunctionType\nf: dict[str, FunctionType | None] = {}"],
+    ),
+    (
+        "internals/inspection",
+        &[
+            "import inspect\ninspect.currentframe().f_back.f_builtins",
+            "import inspect\ninspect.stack()[0].frame",
+            "import inspect\ninspect.getclosurevars(f).builtins",
+        ],
+        &[
+            "import inspect\nprint(inspect.currentframe().f_code.co_name)",
+            "import inspect\nprint(inspect.currentframe().f_back.f_lineno)",
+            "import inspect\nprint(inspect.stack()[1].function)",
+            "import inspect\ninspect.getclosurevars(f).nonlocals",
+        ],
+    ),
+    (
+        "internals/format-fields",
+        &[
+            "'{:{0.__globals__}}'.format(x)",
+            "'{{}}{x[a].__globals__}'.format(x=x)",
+            "str.format('{0.__globals__}', f)",
+            "import string\nstring.Formatter().format('{0.__globals__}', f)",
+            "import string\nstring.Formatter().get_field('0.__globals__', (f,), {})",
+            "import logging\nlogging.basicConfig(format='{args[0].__globals__}', style='{')",
+            "import operator\noperator.methodcaller('__subclasses__')(x)",
+            "from functools import reduce\nreduce(getattr, ['__class__', '__globals__'], x)",
+        ],
+        &[
+            "'{}'.format('Did Columbus discover America in 1492? See os.path.')",
+            "'{} __globals__ {{0.__globals__}}'.format('do not touch, I like a pickle.')",
+            "'{}'.format('{0.__globals__}')",
+            "import logging\nlogging.basicConfig(format='%(asctime)s discover %(message)s')",
+            "from functools import reduce\nreduce(lambda a, b: a + b, ['x'], 'see os.path')",
+            "import operator\noperator.methodcaller('replace', '__self__', 'os.path')('x')",
+            "import operator\noperator.attrgetter('name', 'owner.name')(x)",
+        ],
+    ),
+    ("values/module", &["import os\ndef f(x: list[os]): pass"], &[]),
+    ("values/computed-name", &[], &["import random\nnames = set(vars(random))"]),
+    (
+        "process/multiprocessing",
+        &[
+            "import multiprocessing\nmultiprocessing.Pool()",
+            "import multiprocessing as mp\nmp.Process(target=f).start()",
+            "from multiprocessing.pool import Pool",
+            "from multiprocessing.pool import util",
+            "from multiprocessing import shared_memory",
+            "from multiprocessing.pool import ThreadPool\nThreadPool()._ctx.set_executable('x')",
+        ],
+        &[
+            "from multiprocessing.pool import ThreadPool\nThreadPool(4).map(f, range(3))",
+            "from multiprocessing.dummy import Pool\nPool(4).map(f, range(3))",
+            "import multiprocessing\nprint(multiprocessing.cpu_count())",
+        ],
+    ),
+];
+
+#[test]
+fn what_only_looks_dangerous_passes_and_its_siblings_do_not() {
+    for (rule, matches, misses) in EXAMPLES {
+        for source in *matches {
+            let found = analyze(source).unwrap().findings;
+            let is_found = found.iter().any(|finding| finding.rule_id() == Some(rule));
+            assert!(is_found, "{rule} does not find {source:?}: {found:?}");
+        }
+        for source in *misses {
+            assert_eq!(texts(source), [""; 0], "{source:?}");
+        }
     }
 }

@@ -76,6 +76,8 @@ pub(super) struct Analyzer<'a, 's> {
     is_quiet: bool,
     /// True in an annotation, where texts are types.
     is_annotation: bool,
+    /// The number of f-strings, one in the other, whose text is run as code.
+    code_depth: usize,
     /// Targets of comprehensions that are being unrolled, with their current values.
     unrolled: Vec<(&'a str, Values<'a>)>,
     /// The number of names that are being followed.
@@ -107,6 +109,7 @@ impl<'a, 's> Analyzer<'a, 's> {
             scope: symbols::MODULE,
             is_quiet: false,
             is_annotation: false,
+            code_depth: 0,
             unrolled: Vec::new(),
             depth: 0,
             level: 0,
@@ -145,6 +148,10 @@ impl<'a, 's> Analyzer<'a, 's> {
         self.is_quiet
     }
 
+    pub(super) fn code_depth(&self) -> usize {
+        self.code_depth
+    }
+
     pub(super) fn is_annotation(&self) -> bool {
         self.is_annotation
     }
@@ -181,6 +188,14 @@ impl<'a> Analyzer<'a, '_> {
         let outer = std::mem::replace(&mut self.is_annotation, true);
         let done = work(self);
         self.is_annotation = outer;
+        done
+    }
+
+    /// Works for the text alone that an f-string gives to a function that runs it.
+    pub(super) fn as_code<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+        self.code_depth += 1;
+        let done = self.quietly(work);
+        self.code_depth -= 1;
         done
     }
 

@@ -12,7 +12,7 @@ use super::conditions::Arguments;
 use super::expressions::Role;
 use super::flow::TAKEN;
 use super::is_surely_dangerous_formula;
-use crate::safety::knowledge::index::INDEX;
+use crate::safety::knowledge::index::{INDEX, top};
 use crate::safety::knowledge::value::{ITEMS_MAX, Value, Values};
 use crate::safety::knowledge::{objects, texts};
 use crate::safety::rules::{Condition, Special};
@@ -86,6 +86,9 @@ impl<'a> Analyzer<'a, '_> {
             if base.known.contains(&Value::Globals) && *name != "keys" && !callee.is_look_up() {
                 return self.own_namespace();
             }
+            if *name == "__subclasses__" && objects::are_own_classes(base) {
+                return Values::container(base.clone());
+            }
             if let Some(taken) = of_container(base, name, &arguments) {
                 return taken;
             }
@@ -110,6 +113,11 @@ impl<'a> Analyzer<'a, '_> {
         self.attribute_by_name(&base, name, None, expr)
     }
 
+    /// Evaluates what is passed to a function that is judged already.
+    pub(super) fn evaluate_arguments(&mut self, call: &'a ExprCall) {
+        self.arguments(call, None);
+    }
+
     fn arguments(&mut self, call: &'a ExprCall, path: Option<&str>) -> Arguments<'a> {
         let builtin = path.and_then(|path| path.strip_prefix("builtins."));
         let first_is_kept = builtin.is_some_and(|name| KEEPS_FIRST.contains(&name));
@@ -121,6 +129,8 @@ impl<'a> Analyzer<'a, '_> {
             let is_kept = all_are_kept || (first_is_kept && index == 0);
             let role = match builtin {
                 _ if is_kept || (reduces && index == 0) => Role::Harmless,
+                // What a namespace is made a set of is its names.
+                Some("frozenset" | "set") if argument.is_call_expr() => Role::Harmless,
                 // The type of a module is harmless; that of a dangerous object makes others.
                 Some("type") => Role::Alias,
                 _ => Role::Value,
@@ -159,6 +169,9 @@ impl<'a> Analyzer<'a, '_> {
         arguments: &Arguments<'a>,
     ) {
         if let Some((name, rule)) = objects::dangerous(callee) {
+            if self.imports_harmless(callee, arguments.positional(0)) {
+                return;
+            }
             self.report_call(name, rule, &call.func);
             return;
         }
@@ -206,9 +219,12 @@ impl<'a> Analyzer<'a, '_> {
             self.report_call(name, rule, &call.func);
             return;
         }
-        if let Some((base, name)) = base
-            && !self.symbols().own_attributes.contains(name)
-        {
+        let Some((base, name)) = base else { return };
+        // With an argument it is that class's, whatever the base.
+        if *name == "__subclasses__" && arguments.len() > 0 {
+            self.report_reference((*name).to_owned(), INDEX.attribute(name), call.func.range());
+        }
+        if !self.symbols().own_attributes.contains(name) {
             self.check_method(call, base, name, arguments);
         }
     }
@@ -396,6 +412,7 @@ impl<'a> Analyzer<'a, '_> {
             };
         };
         let folded = match name {
+            "__import__" => Some(imported(first, arguments.len() > 1)),
             "getattr" => {
                 if arguments.has_unpacked() && arguments.positionals().count() < 2 {
                     let rule = INDEX.special(Special::ComputedName);
@@ -634,6 +651,20 @@ fn is_getter(name: &str) -> bool {
 
 fn text_literal(expr: &Expr) -> Option<&str> {
     expr.as_string_literal_expr().map(|literal| literal.value.to_str())
+}
+
+/// Evaluates `__import__`: the topmost module, or, with a list of members, perhaps the named one.
+/// What may not be imported so is a finding already.
+fn imported<'a>(name: &Values<'a>, has_more: bool) -> Values<'a> {
+    let (names, is_complete) = name.texts();
+    let mut modules = Values::only_open(!is_complete || has_more);
+    for name in names.filter(|name| objects::is_harmless_module(name)) {
+        modules.add(Values::object(top(name).to_owned()));
+        if has_more {
+            modules.add(Values::object(name.to_owned()));
+        }
+    }
+    modules
 }
 
 fn folded_or_unknown(folded: Option<Values<'_>>) -> Values<'_> {

@@ -8,10 +8,12 @@ use ruff_python_ast::{Expr, ExprCall};
 use smallvec::SmallVec;
 
 use super::analyzer::Analyzer;
+use super::expressions::Role;
 use super::{is_dangerous_code, is_dangerous_formula};
+use crate::safety::knowledge::fields::{format_names_internals, path_names_internals};
 use crate::safety::knowledge::index::INDEX;
-use crate::safety::knowledge::objects;
 use crate::safety::knowledge::value::{Value, Values};
+use crate::safety::knowledge::{objects, stdlib};
 use crate::safety::rules::Condition;
 use crate::safety::symbols::{elements, last_name};
 use crate::safety::work::Judgement;
@@ -157,6 +159,11 @@ impl<'a> Arguments<'a> {
             })
     }
 
+    /// Tells whether there is an argument at a place that is not off.
+    fn give(&self, index: usize) -> bool {
+        self.at_or_named(index, &[]).any(|(_, expr, _)| !is_off(expr))
+    }
+
     /// Tells whether the argument at a place, or with this name, is known to be a text.
     fn is_text(&self, index: usize, name: &str) -> bool {
         let names = [name];
@@ -185,17 +192,17 @@ impl<'a> Analyzer<'a, '_> {
     ) -> bool {
         match condition {
             Condition::Always => true,
-            Condition::Imported(module) => self.symbols().imported.contains(module),
+            Condition::Imported(module) => {
+                self.symbols().imported.contains(module)
+                    && !base.is_some_and(|base| is_member_of_another(base, module))
+            }
             Condition::NamesFile(names) => arguments.name_file(0, names),
             Condition::NamesFileAt(place, name) => arguments.name_file(place, &[name]),
             Condition::IsTextAt(place, name) => arguments.is_text(place, name),
             Condition::TakesText(names) => arguments.take_text(base, 0, names),
             Condition::TakesTextAt(library, place, name) => {
-                // A function of a module has a row of its own.
-                let is_member =
-                    base.is_some_and(|base| matches!(base.known.first(), Some(Value::Object(_))));
-                !is_member
-                    && self.symbols().imported.contains(library)
+                self.symbols().imported.contains(library)
+                    && !base.is_some_and(is_member)
                     && arguments.take_text(base, place, &[name])
             }
             Condition::Keyword(names) => {
@@ -204,17 +211,15 @@ impl<'a> Analyzer<'a, '_> {
                         name.as_deref().is_some_and(|name| names.contains(&name)) && !is_off(expr)
                     })
             }
-            Condition::Given(place) => {
-                let mut given = arguments.at_or_named(place, &[]);
-                given.any(|(_, expr, _)| !is_off(expr))
-            }
+            Condition::Given(place) => arguments.give(place),
             Condition::Sets(names) => {
                 names.iter().any(|name| self.symbols().own_attributes.contains(name))
             }
             Condition::Logs => self.symbols().imported.contains("z3") && arguments.log(),
-            Condition::NamesModule => arguments
-                .at_or_named(0, &[])
-                .any(|(_, _, values)| values.texts().0.any(|name| !may_be_imported(name))),
+            Condition::NamesModule => {
+                let mut modules = arguments.positional(0).into_iter();
+                modules.any(|values| values.texts().0.any(|name| !may_be_imported(name)))
+            }
             Condition::NamesTests => {
                 self.symbols().own_attributes.contains("argv")
                     || arguments.evaluated.iter().any(|(_, _, values)| names_tests(values))
@@ -242,16 +247,17 @@ impl<'a> Analyzer<'a, '_> {
                 .positional(0)
                 .is_some_and(|values| values.is_open && values.texts().0.next().is_none()),
             Condition::ImportsModule => self.imports_module(arguments),
-            Condition::FormatsInternals => base
-                .into_iter()
-                .chain(arguments.all())
-                .any(|values| self.texts_name_internals(values)),
+            Condition::FormatsInternals => self.formats_internals(base, arguments),
+            Condition::NamesAttributes(first, count) => {
+                let mut names = arguments.positionals().skip(first).take(count);
+                names.any(|values| self.names_internals(values))
+            }
             Condition::UnknownName => {
                 arguments.hides_some() || arguments.positional(0).is_some_and(|of| !of.texts().1)
             }
             Condition::NamesObject => {
                 let mut objects = arguments.at_or_named(0, &["target"]);
-                objects.any(|(_, _, values)| may_name_found(values))
+                objects.any(|(_, _, values)| !is_environment(values) && may_name_found(values))
             }
         }
     }
@@ -271,10 +277,16 @@ impl<'a> Analyzer<'a, '_> {
 
     /// Tells whether one of the texts to run is dangerous or not known. A function is judged where
     /// it is defined.
-    fn runs_dangerous_code(&self, arguments: &Arguments<'a>) -> bool {
+    fn runs_dangerous_code(&mut self, arguments: &Arguments<'a>) -> bool {
         let of_interest = arguments.at_or_named(0, &["stmt", "setup"]);
         let second = arguments.at_or_named(1, &[]);
         of_interest.chain(second).any(|(_, expr, values)| {
+            let with_parameters;
+            let mut values = values;
+            if !values.texts().1 && expr.is_f_string_expr() {
+                with_parameters = self.as_code(|this| this.evaluate(expr, Role::Harmless));
+                values = &with_parameters;
+            }
             let (mut texts, is_complete) = values.texts();
             if texts.any(|text| is_dangerous_code(text, self.pass())) {
                 return true;
@@ -289,6 +301,47 @@ impl<'a> Analyzer<'a, '_> {
         })
     }
 
+    /// Tells whether `values` are paths of attributes that name internals, or a list of names that
+    /// are taken one after the other.
+    fn names_internals(&self, values: &Values<'a>) -> bool {
+        values.known.iter().any(|value| match value {
+            Value::Text(text) => {
+                self.work().spend(text.len() / 4);
+                path_names_internals(text, |name| self.is_refused_method(name))
+            }
+            Value::Items(items) => items.iter().flat_map(|item| item.texts().0).any(|part| {
+                let is_module = part.starts_with('_') && objects::far_reaching(part).is_some();
+                is_module || INDEX.attribute(part).is_some()
+            }),
+            _ => false,
+        })
+    }
+
+    /// Tells whether the text that is a format takes one of the interpreter's internals. What is
+    /// formatted is only printed. Of an object of which nothing is known, the first argument may be
+    /// the format: `Formatter().format(…)`, `str.format(…)`.
+    fn formats_internals(&self, base: Option<&Values<'a>>, arguments: &Arguments<'a>) -> bool {
+        let takes = |values: &Values<'_>| values.texts().0.any(|text| self.takes_internals(text));
+        match base {
+            Some(base) if base.texts().0.next().is_some() => takes(base),
+            Some(_) => arguments.positional(0).is_some_and(takes),
+            None => arguments.all().any(takes),
+        }
+    }
+
+    pub(super) fn takes_internals(&self, format: &str) -> bool {
+        self.work().judge(Judgement::Attributes, format, || format_names_internals(format))
+    }
+
+    /// Tells whether a method of this name is refused whatever it is called with.
+    fn is_refused_method(&self, name: &str) -> bool {
+        INDEX.methods(name).iter().any(|(_, condition)| match condition {
+            Condition::Always => true,
+            Condition::Imported(module) => self.symbols().imported.contains(module),
+            _ => false,
+        })
+    }
+
     /// Tells whether the examples that doctest finds in a docstring are dangerous.
     pub(super) fn has_dangerous_examples(&self, docstring: &str) -> bool {
         let mut code = String::new();
@@ -300,22 +353,6 @@ impl<'a> Analyzer<'a, '_> {
             }
         }
         !code.is_empty() && is_dangerous_code(&code, self.pass())
-    }
-
-    /// Tells whether `values` are texts that name internals, or a list of them.
-    fn texts_name_internals(&self, values: &Values<'a>) -> bool {
-        values.known.iter().any(|value| match value {
-            Value::Text(text) => self.names_internals(text),
-            Value::Items(items) => items.iter().flat_map(|item| item.texts().0).any(|part| {
-                let is_module = part.starts_with('_') && objects::far_reaching(part).is_some();
-                is_module || INDEX.attribute(part).is_some()
-            }),
-            _ => false,
-        })
-    }
-
-    pub(super) fn names_internals(&self, text: &str) -> bool {
-        self.work().judge(Judgement::Attributes, text, || objects::names_internals(text))
     }
 }
 
@@ -348,6 +385,20 @@ fn names_tests(values: &Values<'_>) -> bool {
         }),
         _ => false,
     })
+}
+
+/// Tells whether `base` is another module of the standard library than this one.
+fn is_member_of_another(base: &Values<'_>, module: &str) -> bool {
+    matches!(base.single(), Some(Value::Object(path)) if path != module && stdlib::contains(path))
+}
+
+/// Tells whether this is a member of a module: a function of one has a row of its own.
+fn is_member(base: &Values<'_>) -> bool {
+    matches!(base.known.first(), Some(Value::Object(_)))
+}
+
+fn is_environment(values: &Values<'_>) -> bool {
+    matches!(values.single(), Some(Value::Object(path)) if path == "os.environ")
 }
 
 /// Tells whether a text may name an object that a rule finds.

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use ruff_python_ast::visitor::{self, Visitor as _};
 use ruff_python_ast::{
     Expr, ExprAttribute, ExprBinOp, ExprContext, ExprDict, ExprFString, ExprLambda, ExprName,
-    ExprSubscript, FStringPart, Int, InterpolatedStringElement, StmtAugAssign,
+    ExprSubscript, FStringPart, Int, InterpolatedStringElement, Operator, StmtAugAssign,
 };
 use ruff_text_size::{Ranged as _, TextRange, TextSize};
 use smallvec::SmallVec;
@@ -42,6 +42,8 @@ pub(super) enum Role {
     Callee,
     /// Compared, printed, or otherwise only read.
     Harmless,
+    /// Named as a type, which it may be a part of.
+    Annotation,
 }
 
 impl<'a> Analyzer<'a, '_> {
@@ -60,6 +62,7 @@ impl<'a> Analyzer<'a, '_> {
             Expr::Name(name) => self.name(name, expr, role),
             Expr::Attribute(attribute) => {
                 let (_, values) = self.attribute(attribute);
+                self.report_attribute(attribute, role);
                 self.report_escape(values, expr, role)
             }
             Expr::If(_) | Expr::BoolOp(_) | Expr::Named(_) | Expr::Starred(_) => {
@@ -73,7 +76,7 @@ impl<'a> Analyzer<'a, '_> {
                 self.comprehension(expr)
             }
             Expr::Subscript(subscript) => {
-                let values = self.subscript(subscript);
+                let values = self.subscript(subscript, role);
                 self.report_escape(values, expr, role)
             }
             Expr::Call(call) => {
@@ -101,10 +104,15 @@ impl<'a> Analyzer<'a, '_> {
             Expr::Dict(dict) => self.dict(dict),
             Expr::Tuple(_) | Expr::List(_) => {
                 // Several types to compare with are only read, too.
-                let role = if role == Role::Harmless { role } else { Role::Value };
+                let is_passed_on = !matches!(role, Role::Harmless | Role::Annotation);
+                let role = if is_passed_on { Role::Value } else { role };
                 self.sequence(symbols::elements(expr), role)
             }
-            Expr::BinOp(operation) => self.operation(operation),
+            Expr::BinOp(operation) => {
+                // `A | None` is a type.
+                let is_type = role == Role::Annotation && operation.op == Operator::BitOr;
+                self.operation(operation, if is_type { role } else { Role::Value })
+            }
             Expr::FString(f_string) => self.f_string(f_string),
             Expr::Compare(compare) => {
                 self.evaluate(&compare.left, Role::Harmless);
@@ -406,6 +414,9 @@ impl<'a> Analyzer<'a, '_> {
     /// Evaluates an attribute as it stands in the source: its object, and itself.
     pub(super) fn attribute(&mut self, attribute: &'a ExprAttribute) -> (Values<'a>, Values<'a>) {
         let name = attribute.attr.as_str();
+        if self.is_harmless_reading(attribute) {
+            return (Values::unknown(), Values::unknown());
+        }
         let base = self.evaluate(&attribute.value, Role::Base);
         if !self.is_quiet() {
             // The properties of a code object may be read.
@@ -418,24 +429,13 @@ impl<'a> Analyzer<'a, '_> {
             }
             // `format` is dangerous with its text alone, wherever it is called.
             if let Some(rule) = INDEX.formatting(name)
-                && base.texts().0.any(|text| self.names_internals(text))
+                && base.texts().0.any(|text| self.takes_internals(text))
             {
                 self.report_reference(name.to_owned(), Some(rule), attribute.range());
             }
         }
         let values = self.member_of(&base, name, Some(&attribute.value));
         (base, values)
-    }
-
-    /// Tells whether an attribute with the name of an internal one is the script's own.
-    fn is_own_attribute(&self, base: &Values<'a>, attribute: &'a ExprAttribute) -> bool {
-        let own = &self.symbols().own_attributes;
-        match attribute.attr.as_str() {
-            "__subclasses__" => matches!(base.single(), Some(Value::OwnClass(_))),
-            "__self__" => matches!(&*attribute.value, Expr::Attribute(method)
-                if own.contains(method.attr.as_str())),
-            name => (!name.starts_with("__") || name == "__import__") && own.contains(name),
-        }
     }
 
     /// Returns the member `name` of what `base` may be; `from` is the base as it stands in the
@@ -502,11 +502,14 @@ impl<'a> Analyzer<'a, '_> {
         Some(by_name.unwrap_or_default().or_others())
     }
 
-    fn subscript(&mut self, subscript: &'a ExprSubscript) -> Values<'a> {
+    fn subscript(&mut self, subscript: &'a ExprSubscript, role: Role) -> Values<'a> {
         let base = self.evaluate(&subscript.value, Role::Base);
-        let key = self.evaluate(&subscript.slice, Role::Value);
+        let of_key = if role == Role::Annotation { role } else { Role::Value };
+        let key = self.evaluate(&subscript.slice, of_key);
         if let Some(text) = key.as_text().filter(|text| text.starts_with("__"))
             && let Some(rule) = INDEX.attribute(text)
+            // In a dictionary that the script writes out it is a word.
+            && (text == "__builtins__" || !matches!(base.single(), Some(Value::Map(_))))
         {
             self.report_reference(text.to_owned(), Some(rule), subscript.range());
         }
@@ -615,9 +618,18 @@ impl<'a> Analyzer<'a, '_> {
             })
     }
 
+    /// Reports the attribute that is harmless only where it is called, of a class of the script.
+    fn report_attribute(&mut self, attribute: &'a ExprAttribute, role: Role) {
+        let name = attribute.attr.as_str();
+        if name == "__subclasses__" && matches!(role, Role::Value | Role::Alias) {
+            self.report_reference(name.to_owned(), INDEX.attribute(name), attribute.range());
+        }
+    }
+
     /// Reports what `values` refers to, as far as a rule finds it and its role does not defer it.
     fn report_escape(&mut self, values: Values<'a>, expr: &'a Expr, role: Role) -> Values<'a> {
-        if self.is_quiet() || !matches!(role, Role::Value | Role::Alias) {
+        let is_judged = matches!(role, Role::Value | Role::Alias | Role::Annotation);
+        if self.is_quiet() || !is_judged {
             return values;
         }
         if let Some((name, rule)) = values.known.iter().find_map(|value| escaping(value, role)) {
@@ -627,10 +639,10 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     /// Evaluates `+`, `%`, `*` of texts and sequences, and `/` of paths.
-    fn operation(&mut self, operation: &'a ExprBinOp) -> Values<'a> {
+    fn operation(&mut self, operation: &'a ExprBinOp, role: Role) -> Values<'a> {
         // A sum of many terms nests to the left.
-        let left = self.evaluate(&operation.left, Role::Value);
-        let right = self.evaluate(&operation.right, Role::Value);
+        let left = self.evaluate(&operation.left, role);
+        let right = self.evaluate(&operation.right, role);
         for side in [&left, &right] {
             if let Some(Value::Instance(class)) = side.known.first()
                 && objects::is_sticky(class)
@@ -642,43 +654,51 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     fn f_string(&mut self, f_string: &'a ExprFString) -> Values<'a> {
-        let mut text = Some(String::new());
+        let mut whole = vec![String::new()];
         let mut start = String::new();
         for part in &f_string.value {
             match part {
-                FStringPart::Literal(literal) => texts::push(&mut text, Some(literal.as_str())),
+                FStringPart::Literal(literal) => texts::push(&mut whole, &[literal.as_str()]),
                 FStringPart::FString(f_string) => {
                     for element in &f_string.elements {
-                        if let Some(text) = &text
+                        if let [only] = whole.as_slice()
                             && start.len() < START_BYTES_MAX
                         {
-                            start.clone_from(text);
+                            start.clone_from(only);
                         }
-                        self.f_string_element(element, &mut text);
+                        self.f_string_element(element, &mut whole);
                     }
                 }
             }
         }
-        text.map_or_else(|| Values::start(&start), Values::text)
+        if whole.is_empty() {
+            Values::start(&start)
+        } else {
+            whole.into_iter().map(Values::text).collect()
+        }
     }
 
     fn f_string_element(
         &mut self,
         element: &'a InterpolatedStringElement,
-        text: &mut Option<String>,
+        whole: &mut Vec<String>,
     ) {
         match element {
-            InterpolatedStringElement::Literal(literal) => texts::push(text, Some(&literal.value)),
+            InterpolatedStringElement::Literal(literal) => texts::push(whole, &[&literal.value]),
             InterpolatedStringElement::Interpolation(interpolation) => {
-                let values = self.evaluate(&interpolation.expression, Role::Harmless);
+                let values = if self.code_depth() > 0 {
+                    self.part_of_code(&interpolation.expression)
+                } else {
+                    self.evaluate(&interpolation.expression, Role::Harmless)
+                };
                 let is_plain = interpolation.conversion.is_none()
                     && interpolation.format_spec.is_none()
                     && interpolation.debug_text.is_none();
-                let known = texts::display(&values).filter(|_| is_plain);
-                texts::push(text, known.as_deref());
+                let shown = if is_plain { texts::displays(&values) } else { Vec::new() };
+                texts::push(whole, &shown);
                 if let Some(spec) = &interpolation.format_spec {
                     for element in &spec.elements {
-                        self.f_string_element(element, &mut None);
+                        self.f_string_element(element, &mut Vec::new());
                     }
                 }
             }
@@ -844,9 +864,13 @@ pub(super) fn escaping(
     value: &Value<'_>,
     used_as: Role,
 ) -> Option<(String, Option<&'static Rule>)> {
-    let is_value = used_as == Role::Value;
+    // What is named as a type can be had again from where the types are kept: a module leads on
+    // from there, while a class is judged where it is used.
+    let is_type = used_as == Role::Annotation;
+    let is_value = used_as == Role::Value || is_type;
     match value {
         Value::Object(path) => match INDEX.verdict(path) {
+            Verdict::Found(rule) if is_type && is_type_of_others(rule, path) => None,
             Verdict::Found(rule) => Some((objects::shown(path), Some(rule))),
             Verdict::Carrier if is_value => {
                 Some((path.clone().into_owned(), INDEX.special(Special::ModuleAsValue)))
@@ -856,7 +880,7 @@ pub(super) fn escaping(
                 Some((objects::shown(path), INDEX.special(Special::ComputedName)))
             }
             // Without its arguments a function cannot be judged.
-            Verdict::Clear if is_value => INDEX
+            Verdict::Clear if is_value && !is_type => INDEX
                 .calls(path)
                 .find(|(_, condition)| {
                     matches!(
@@ -881,5 +905,16 @@ pub(super) fn escaping(
             Some((format!("{path}.__dict__"), objects::rule_of_namespace(path)))
         }
         _ => None,
+    }
+}
+
+/// Tells whether an object that this rule finds is harmless as a type: the type of functions, or a
+/// private class.
+fn is_type_of_others(rule: &Rule, path: &str) -> bool {
+    let name = path.rsplit('.').next().unwrap_or_default().trim_start_matches('_');
+    match rule.id {
+        "internals/code-objects" => true,
+        "imports/private-member" => name.starts_with(|c: char| c.is_ascii_uppercase()),
+        _ => false,
     }
 }

@@ -191,7 +191,13 @@ impl<'a> Analyzer<'a, '_> {
             let parameters = definition.parameters()?;
             this.work().spend(parameters.len());
             match symbols::argument_for(parameters, name, call, bound) {
-                Passed::Argument(argument) => values.add(this.flowing_value(argument, scope)),
+                Passed::Argument(argument) => {
+                    let is_below =
+                        |this: &mut Self| this.is_below_parameter(argument, name, function);
+                    if !this.in_scope(scope, is_below) {
+                        values.add(this.flowing_value(argument, scope));
+                    }
+                }
                 Passed::Default => uses_default = true,
                 Passed::Unseen => return None,
             }

@@ -15,12 +15,14 @@ mod calls;
 mod conditions;
 mod expressions;
 mod flow;
+mod own;
 mod statements;
 
 use ruff_python_ast::visitor::Visitor as _;
 use ruff_python_ast::{ModModule, PySourceType};
 
 use super::finding::{FindingKind, RawAnalysis, RawFinding};
+use super::knowledge::index::INDEX;
 use super::rules::Severity;
 use super::work::{Judgement, Work};
 use super::{bounds, encoding, fallback, symbols};
@@ -77,11 +79,11 @@ fn does_more_than_compute(text: &str, work: &Work) -> bool {
     let text = text.replace(['@', '`'], " ");
     let text = text.trim();
     if !bounds::is_nested_at_most(text, TEXT_NESTING_MAX) {
-        return text.contains("__");
+        return names_internals(text);
     }
     let parsed = ruff_python_parser::parse_unchecked_source(text, PySourceType::Python);
     if parsed.has_invalid_syntax() {
-        return text.contains("__");
+        return names_internals(text);
     }
     let text_depth = TEXT_DEPTH_MAX;
     let pass = Pass { level_max: TEXT_NESTING_MAX, text_depth, is_formula: true, work };
@@ -95,6 +97,14 @@ fn is_surely_dangerous_formula(text: &str, work: &Work) -> bool {
             !ruff_python_parser::parse_unchecked_source(text.trim(), PySourceType::Python)
                 .has_invalid_syntax()
         })
+}
+
+/// Tells whether a word of a text that does not parse is the name of something internal.
+fn names_internals(text: &str) -> bool {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| {
+        let is_dunder = word.len() > 4 && word.starts_with("__") && word.ends_with("__");
+        is_dunder || INDEX.attribute(word).is_some()
+    })
 }
 
 fn is_blocking(finding: &RawFinding) -> bool {

@@ -102,14 +102,8 @@ impl<'a> Visitor<'a> for Analyzer<'a, '_> {
     }
 
     fn visit_annotation(&mut self, expr: &'a Expr) {
-        let values = self.as_annotation(|this| this.evaluate(expr, Role::Harmless));
+        let values = self.as_annotation(|this| this.evaluate(expr, Role::Annotation));
         self.check_types(&values, expr);
-        // The type of functions is a type as any other.
-        if let Some((name, rule)) = objects::dangerous(&values)
-            && rule.id != "internals/code-objects"
-        {
-            self.report_reference(name, Some(rule), expr.range());
-        }
     }
 
     fn visit_pattern_keyword(&mut self, keyword: &'a PatternKeyword) {

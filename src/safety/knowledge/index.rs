@@ -19,6 +19,13 @@ const OF_EVERY_MODULE: &[&str] =
 /// Parts of names of modules that are programs.
 const ENTRY_POINTS: &[&str] = &["__main__", "cli", "cmdline", "conftest", "tests"];
 
+/// Modules whose name starts with an underscore, and that do no more than public ones.
+#[rustfmt::skip]
+const HARMLESS_PRIVATE: &[&str] = &[
+    "__future__", "__hello__", "__main__", "__phello__", "_bisect", "_collections_abc",
+    "_datetime", "_decimal", "_heapq", "_plotly_utils", "_random", "_statistics", "_struct",
+];
+
 /// The verdict of the rules on a qualified name.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Verdict {
@@ -195,7 +202,7 @@ impl Index {
         if let Verdict::Found(rule) = self.verdict(module) {
             return Some(rule);
         }
-        let is_private = module.starts_with('_') && !matches!(module, "__future__" | "__main__");
+        let is_private = module.starts_with('_') && !HARMLESS_PRIVATE.contains(&top(module));
         is_private.then(|| self.special(Special::PrivateModule)).flatten()
     }
 
@@ -270,13 +277,6 @@ impl Index {
     /// Returns the name of a method, if a row is about methods of this name.
     pub(crate) fn method(&self, name: &str) -> Option<&'static str> {
         self.methods.get_key_value(name).map(|(name, _)| *name)
-    }
-
-    /// Tells whether a method of this name is refused whatever it is called with.
-    pub(crate) fn is_always_refused(&self, name: &str) -> bool {
-        self.methods(name)
-            .iter()
-            .any(|(_, condition)| matches!(condition, Condition::Always | Condition::Imported(_)))
     }
 
     /// Returns the rule about texts that are formatted by a method of this name.

@@ -1,5 +1,6 @@
 //! Knowledge about Python: its values, texts, objects and modules, and the rules about them.
 
+pub(super) mod fields;
 pub(super) mod index;
 mod libraries;
 pub(super) mod objects;

@@ -127,6 +127,17 @@ pub(crate) fn is_sticky(class: &str) -> bool {
     class == "pathlib.Path"
 }
 
+/// Tells whether a module of this name may be imported by a name alone: no row of the rules is about
+/// anything in it, and what others hold of it leads nowhere.
+pub(crate) fn is_harmless_module(name: &str) -> bool {
+    let top = top(name);
+    top != "__main__"
+        && far_reaching(top).is_none()
+        && !INDEX.is_carrier(top)
+        && INDEX.import_rule(top).is_none()
+        && INDEX.import_rule(name).is_none()
+}
+
 /// Returns a qualified name as it is shown: builtins by their name alone.
 pub(crate) fn shown(path: &str) -> String {
     path.strip_prefix("builtins.").unwrap_or(path).to_owned()
@@ -276,6 +287,19 @@ pub(crate) fn rule_of_namespace(namespace: &str) -> Option<&'static Rule> {
     }
 }
 
+/// Tells whether these are classes of the script, or of exceptions: their subclasses are the
+/// script's or exceptions, while those of `object` are every class that there is.
+pub(crate) fn are_own_classes(values: &Values<'_>) -> bool {
+    let is_own = |value: &Value<'_>| match value {
+        Value::OwnClass(_) => true,
+        Value::Object(path) => {
+            matches!(&**path, "builtins.BaseException" | "builtins.Exception")
+        }
+        _ => false,
+    };
+    !values.is_open && !values.known.is_empty() && values.known.iter().all(is_own)
+}
+
 /// Returns the first of the values that a rule finds, with its name.
 pub(crate) fn dangerous(values: &Values<'_>) -> Option<(String, &'static Rule)> {
     values.known.iter().find_map(|value| match value {
@@ -284,20 +308,5 @@ pub(crate) fn dangerous(values: &Values<'_>) -> Option<(String, &'static Rule)> 
             Verdict::Clear | Verdict::Carrier => None,
         },
         _ => None,
-    })
-}
-
-/// Tells whether a text that names attributes names internal ones, members of other modules, or
-/// what no object may be asked for.
-pub(crate) fn names_internals(text: &str) -> bool {
-    let is_part = |c: char| c.is_alphanumeric() || c == '_';
-    let mut parts = text.split(|c| !is_part(c)).filter(|part| !part.is_empty());
-    // A replacement field cannot call.
-    let is_field = text.contains('{');
-    let is_path = !is_field && text.contains('.');
-    parts.any(|part| {
-        INDEX.attribute(part).is_some()
-            || (is_path && far_reaching(part).is_some())
-            || (!is_field && INDEX.is_always_refused(part))
     })
 }

@@ -6,14 +6,34 @@ use ruff_python_ast::{Expr, ExprSlice, Operator};
 
 use super::value::{ITEMS_MAX, TEXT_BYTES_MAX, Value, Values};
 
-/// Appends a known part, or gives up.
-pub(crate) fn push(text: &mut Option<String>, part: Option<&str>) {
-    match (text.as_mut(), part) {
-        (Some(whole), Some(part)) if whole.len() + part.len() <= TEXT_BYTES_MAX => {
-            whole.push_str(part);
+/// The most alternatives of a text that is put together.
+const WHOLES_MAX: usize = 8;
+
+/// Appends each of the parts to each of the alternatives, or gives up: then there are none.
+pub(crate) fn push<T: AsRef<str>>(wholes: &mut Vec<String>, parts: &[T]) {
+    let before: usize = wholes.iter().map(String::len).sum();
+    let added: usize = parts.iter().map(|part| part.as_ref().len()).sum();
+    let bytes = before * parts.len() + added * wholes.len();
+    match parts {
+        [part] if bytes <= TEXT_BYTES_MAX => {
+            for whole in wholes {
+                whole.push_str(part.as_ref());
+            }
         }
-        _ => *text = None,
+        _ if bytes <= TEXT_BYTES_MAX && wholes.len() * parts.len() <= WHOLES_MAX => {
+            let alone = std::mem::take(wholes);
+            for part in parts {
+                wholes.extend(alone.iter().map(|whole| format!("{whole}{}", part.as_ref())));
+            }
+        }
+        _ => wholes.clear(),
     }
+}
+
+/// `str(value)` of each alternative; none unless all are known.
+pub(crate) fn displays(values: &Values<'_>) -> Vec<String> {
+    let shown = values.known.iter().map(|value| display(&Values::one(value.clone())));
+    if values.is_open { Vec::new() } else { shown.collect::<Option<_>>().unwrap_or_default() }
 }
 
 /// `left op right`, of texts, bytes, sequences and numbers.

@@ -17,7 +17,7 @@ pub(super) const RULES: &[Rule] = &[
             Target::Patterns("pickle.loads"),
         ],
         why: HIDDEN,
-        remedy: "json.loads",
+        remedy: "copy.deepcopy for a copy, json.loads for data",
         matches: &[
             "import pickle\npickle.loads(b'')",
             "import pickle as p\np.loads(b'')",

@@ -99,7 +99,7 @@ pub(super) const RULES: &[Rule] = &[
         id: "execution/code-modules",
         severity: Severity::Block,
         targets: &[
-            Modules("code codeop runpy pdb bdb trace py_compile compileall IPython rlcompleter"),
+            Modules("code codeop runpy pdb bdb trace py_compile compileall rlcompleter"),
             Modules("pydoc mpmath.tests mpmath.libmp.exec_py3"),
             Calls("profile.run cProfile.run", Condition::Code),
             Objects("profile.runctx profile.Profile cProfile.runctx cProfile.Profile.run"),
@@ -151,6 +151,15 @@ pub(super) const RULES: &[Rule] = &[
         misses: &["def main(): pass\nmain()", "import unittest\nunittest.main()", "app.main()"],
     },
     Rule {
+        id: "execution/notebooks",
+        severity: Severity::Block,
+        targets: &[Modules("IPython")],
+        why: "belongs to a notebook, and runs code and reads files there",
+        remedy: "print what is to be seen: there is no notebook",
+        matches: &["from IPython.display import display", "import IPython"],
+        misses: &["def display(x): print(x)\ndisplay(1)"],
+    },
+    Rule {
         id: "execution/test-discovery",
         severity: Severity::Block,
         targets: &[
@@ -181,7 +190,7 @@ pub(super) const RULES: &[Rule] = &[
             Objects("timeit.template"),
         ],
         why: "runs a text as code, and the text is dangerous or not known",
-        remedy: "pass a function instead of a text",
+        remedy: "timeit.timeit(lambda: f(x)), a function in place of the text",
         matches: &[
             "import timeit\ntimeit.timeit('import os; os.system(\"id\")')",
             "import timeit\ntimeit.timeit('x' + f())",
@@ -208,7 +217,7 @@ pub(super) const RULES: &[Rule] = &[
             Objects("typing._eval_type"),
         ],
         why: "evaluates a text, and the text does more than compute",
-        remedy: "a formula of names, numbers and operators",
+        remedy: "a formula of names, numbers and operators, without __ around names",
         matches: &[
             "import sympy\nsympy.sympify(\"__import__('os').system('id')\")",
             "from sympy import S\nS('().__class__.__base__.__subclasses__()')",

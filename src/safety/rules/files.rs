@@ -132,7 +132,7 @@ pub(super) const RULES: &[Rule] = &[
         severity: Severity::Block,
         targets: &[AllBut("tempfile", "gettempdir SpooledTemporaryFile TemporaryFile")],
         why: "makes files and folders that have names",
-        remedy: "tempfile.TemporaryFile, or io.BytesIO",
+        remedy: "io.BytesIO or tempfile.TemporaryFile; there is no file to put into a folder",
         matches: &[
             "import tempfile\ntempfile.mkdtemp()",
             "from tempfile import NamedTemporaryFile",
@@ -163,7 +163,7 @@ pub(super) const RULES: &[Rule] = &[
             Objects("configparser.RawConfigParser.read locale.bindtextdomain argparse.FileType"),
             Objects("traceback.FrameSummary traceback.StackSummary traceback.format_list"),
             Objects("traceback.print_list pkgutil.get_data"),
-            Objects("tracemalloc.Snapshot faulthandler.enable faulthandler.dump_traceback"),
+            Objects("tracemalloc.Snapshot"),
             Methods("sourcehook load_verify_locations dump_stats", Condition::Always),
             Methods("get_data set_data", Condition::Imported("importlib")),
             Calls("warnings.formatwarning warnings.showwarning", Condition::Always),
@@ -227,7 +227,7 @@ const OS_HARMLESS: &str = "
     curdir devnull environ environb error extsep fsdecode fsencode fspath get_terminal_size getcwd
     getcwdb getegid getenv getenvb geteuid getgid getloadavg getlogin getpgid getpgrp getpid
     getppid getpriority getrandom getuid isatty linesep name pardir path pathsep process_cpu_count
-    putenv sched_getaffinity sched_yield sep strerror supports_bytes_environ terminal_size times
+    putenv sched_getaffinity sched_yield sep strerror supports_bytes_environ sysconf sysconf_names terminal_size times
     times_result umask uname uname_result unsetenv urandom waitstatus_to_exitcode";
 
 /// Members of `io` that work in memory, and the types of streams.

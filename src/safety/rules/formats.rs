@@ -61,7 +61,7 @@ pub(super) const RULES: &[Rule] = &[
             Methods("savefig", Condition::TakesText(&["fname"])),
         ],
         why: "reads or writes files of the machine",
-        remedy: IN_MEMORY,
+        remedy: "a buffer with a name of its own: buffer = io.StringIO(text), or io.BytesIO(data)",
         matches: &[
             "import numpy as np\nnp.fromfile('x')",
             "import numpy as np\nnp.loadtxt('x.txt')",
@@ -104,7 +104,7 @@ pub(super) const RULES: &[Rule] = &[
             Modules("dbm bsddb lmdb plyvel h5py tables"),
         ],
         why: "reads or writes databases on the disk",
-        remedy: "sqlite3.connect(\":memory:\")",
+        remedy: "sqlite3.connect(\":memory:\"), with the name written there",
         matches: &[
             "import sqlite3\nsqlite3.connect('x.db')",
             "import sqlite3\nc = sqlite3.connect(':memory:')\nc.execute(\"ATTACH 'x.db' AS y\")",

@@ -29,7 +29,7 @@ pub(super) const RULES: &[Rule] = &[
             Modules("imp pkgutil zipimport modulefinder pyclbr py"),
         ],
         why: BY_NAME,
-        remedy: "an import statement, or importlib.metadata.version is allowed",
+        remedy: "an import statement; importlib.metadata.version and patch.dict(os.environ) are allowed",
         matches: &[
             "import importlib\nimportlib.import_module(name)",
             "import importlib\nimportlib.import_module('subpro' + 'cess')",
@@ -108,7 +108,7 @@ pub(super) const RULES: &[Rule] = &[
         severity: Severity::Block,
         targets: &[Target::Special(Special::PrivateModule)],
         why: "private modules hold what the public ones check",
-        remedy: "the public module",
+        remedy: "the public module: threading for _thread",
         matches: &["import _frozen_importlib", "from _operator import add", "import _thread"],
         misses: &["from __future__ import annotations", "import mylib._private"],
     },
@@ -137,7 +137,7 @@ pub(super) const RULES: &[Rule] = &[
         severity: Severity::Block,
         targets: &[Target::Special(Special::Encoding)],
         why: "in another encoding Python reads another program than the one that was analysed",
-        remedy: "leave the declaration out: the script is UTF-8",
+        remedy: "leave the declaration out: the script is read as UTF-8",
         matches: &["# coding: utf-7\nx = 1", "#!/usr/bin/python\n# vim: set fileencoding=gbk :\n"],
         misses: &[
             "# coding: utf-8\nx = 1",

@@ -18,7 +18,7 @@ pub(super) const RULES: &[Rule] = &[
             Attributes("__builtins__ __self__"),
         ],
         why: "holds every builtin, the dangerous ones too",
-        remedy: "call the builtin by its name",
+        remedy: "the builtin or the object by its own name",
         matches: &[
             "b = __builtins__",
             "globals()['__builtins__']",
@@ -42,7 +42,7 @@ pub(super) const RULES: &[Rule] = &[
         severity: Severity::Block,
         targets: &[Attributes("__subclasses__")],
         why: "leads to every class of the interpreter",
-        remedy: "a list of your own classes",
+        remedy: "A.__subclasses__() of your own class A, by its name",
         matches: &["object.__subclasses__()", "().__class__.__base__.__subclasses__()"],
         misses: &[
             "class A: pass\nprint(A.__subclasses__(), A.__bases__)",
@@ -56,6 +56,7 @@ pub(super) const RULES: &[Rule] = &[
         targets: &[
             Attributes("f_globals f_builtins f_locals f_back f_code tb_frame gi_frame gi_code"),
             Attributes("cr_frame cr_code ag_frame ag_code _getframe _current_frames"),
+            Objects("sys._getframe sys._current_frames"),
         ],
         why: LEADS,
         remedy: "traceback.format_exc shows where an error happened",
@@ -77,7 +78,7 @@ pub(super) const RULES: &[Rule] = &[
             Objects("types.FunctionType types.LambdaType types.CodeType types.CellType"),
         ],
         why: "makes or changes functions behind the analysis",
-        remedy: "inspect.signature tells about parameters",
+        remedy: "inspect.signature(f), or f.__code__.co_argcount and the like in one expression",
         matches: &[
             "f.__code__ = g.__code__",
             "f.__code__.replace(co_names=('eval',))",
@@ -129,7 +130,7 @@ pub(super) const RULES: &[Rule] = &[
             Methods("_evaluate", Condition::Always),
         ],
         why: LEADS,
-        remedy: "inspect.signature, getattr with a plain name",
+        remedy: "f.__name__, f.__closure__ and inspect.signature(f) tell about a function f",
         matches: &["import inspect\ninspect.currentframe()", "from inspect import stack"],
         misses: &[
             "import inspect\ninspect.signature(f)",
@@ -142,12 +143,15 @@ pub(super) const RULES: &[Rule] = &[
         severity: Severity::Block,
         targets: &[
             Calls("logging.basicConfig logging.Formatter", Condition::FormatsInternals),
-            Calls("operator.attrgetter operator.methodcaller", Condition::FormatsInternals),
-            Calls("functools.reduce", Condition::FormatsInternals),
-            Methods("format format_map vformat get_field", Condition::FormatsInternals),
+            Methods("format format_map vformat", Condition::FormatsInternals),
+            Calls("operator.attrgetter", Condition::NamesAttributes(0, usize::MAX)),
+            Calls("operator.methodcaller", Condition::NamesAttributes(0, 1)),
+            Methods("get_field", Condition::NamesAttributes(0, 1)),
+            // The names that it goes down: `reduce(getattr, names, start)`.
+            Calls("functools.reduce", Condition::NamesAttributes(1, 1)),
         ],
         why: "a text that names attributes, and names the interpreter's inside",
-        remedy: "format plain values, or write the attribute out",
+        remedy: "plain names, as in {0.name} or attrgetter('name')",
         matches: &[
             "'{0.__init__.__globals__}'.format(x)",
             "import operator\noperator.attrgetter('_os.system')(x)",
@@ -217,13 +221,13 @@ const GC_HARMLESS: &str = "
 
 /// Members of `sys` that describe the interpreter, and what a script is run with.
 const SYS_HARMLESS: &str = "
-    __excepthook__ __stderr__ __stdout__ _git _is_gil_enabled abiflags activate_stack_trampoline
+    __excepthook__ __stderr__ __stdout__ _MEIPASS _git _is_gil_enabled abiflags activate_stack_trampoline
     api_version argv base_exec_prefix base_prefix builtin_module_names byteorder copyright
     displayhook dont_write_bytecode exc_info excepthook exception exec_prefix executable exit
     flags float_info float_repr_style get_asyncgen_hooks get_int_max_str_digits getallocatedblocks
     getdefaultencoding getfilesystemencodeerrors getfilesystemencoding getprofile
     getrecursionlimit getrefcount getsizeof getswitchinterval gettrace hash_info hexversion
-    implementation int_info intern is_finalizing last_exc last_value maxsize maxunicode modules
+    implementation int_info intern is_finalizing last_exc last_value maxint maxsize maxunicode modules
     orig_argv path platform platlibdir prefix ps1 pycache_prefix set_int_max_str_digits
     setrecursionlimit setswitchinterval stderr stdin stdlib_module_names stdout thread_info
     tracebacklimit unraisablehook version version_info warnoptions";

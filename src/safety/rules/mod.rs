@@ -110,10 +110,13 @@ pub enum Condition {
     UnknownFormula,
     /// The first argument is not the known name of a module that may be imported.
     ImportsModule,
-    /// A text names attributes, among them the interpreter's internals or members of other modules.
+    /// A replacement field of the format string takes one of the interpreter's internals.
     FormatsInternals,
     /// The first argument is the name of an attribute, and is not known.
     UnknownName,
+    /// One of the positional arguments from this place on, this many of them, is a path of
+    /// attributes, or a list of such names, with internals or members of other modules among them.
+    NamesAttributes(usize, usize),
     /// The first argument, or the keyword `target`, is not the known name of an object that may be
     /// used.
     NamesObject,

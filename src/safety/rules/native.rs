@@ -15,7 +15,7 @@ pub(super) const RULES: &[Rule] = &[
             Methods("LoadLibrary load_library dlopen", Condition::Always),
         ],
         why: "calls machine code and writes memory past every check of Python",
-        remedy: "compute in Python, or struct packs and unpacks bytes",
+        remedy: "(x + 2**31) % 2**32 - 2**31 for 32 bits, numpy.int32, or struct for bytes",
         matches: &[
             "import ctypes",
             "from ctypes import cdll",

@@ -503,6 +503,26 @@ impl<'a> Builder<'a> {
                 let arguments = call.arguments.args.iter().filter(|expr| is_namespace(expr));
                 self.namespace_reads += arguments.count();
             }
+            Expr::Call(call) => {
+                let name = match &*call.func {
+                    Expr::Name(name) => name.id.as_str(),
+                    Expr::Attribute(attribute) => attribute.attr.as_str(),
+                    _ => "",
+                };
+                // The text that runs there is judged.
+                if matches!(name, "Timer" | "repeat" | "timeit") {
+                    let keywords = call.arguments.keywords.iter();
+                    self.namespace_reads +=
+                        keywords.filter(|keyword| is_namespace(&keyword.value)).count();
+                }
+                // An import by a function is one as well.
+                if matches!(name, "__import__" | "import_module")
+                    && let Some(Expr::StringLiteral(module)) = call.arguments.args.first()
+                {
+                    let module = module.value.to_str();
+                    self.symbols.imported.insert(module.split('.').next().unwrap_or(module));
+                }
+            }
             _ => {}
         }
     }

@@ -1,0 +1,234 @@
+//! The script's own classes and methods, the texts of code that it makes, and the harmless readings
+//! of the interpreter's inside.
+
+#![expect(clippy::wildcard_enum_match_arm, reason = "the enums are the parser's, and long")]
+
+use ruff_python_ast::{Expr, ExprAttribute, ExprCall, ExprName};
+use ruff_text_size::Ranged as _;
+
+use super::analyzer::Analyzer;
+use super::expressions::Role;
+use crate::safety::knowledge::objects;
+use crate::safety::knowledge::value::{Value, Values};
+use crate::safety::symbols::{Binding, ScopeId, Source};
+
+/// The most bindings of a name that are looked at.
+const SOURCES_MAX: usize = 64;
+/// The most f-strings that are followed from one to the next.
+const CODE_DEPTH_MAX: usize = 4;
+
+/// The calls of which something is harmless to read, with its names. All else that there is in a
+/// frame, an entry of the stack or a function's variables leads to every object.
+const READ_OF: &[(&str, &[&str])] = &[
+    ("inspect.currentframe", OF_FRAME),
+    ("sys._getframe", OF_FRAME),
+    ("inspect.stack", &["function", "lineno", "filename", "index", "code_context"]),
+    ("inspect.getclosurevars", &["nonlocals", "unbound"]),
+];
+const OF_FRAME: &[&str] = &["f_lineno", "co_name", "co_qualname", "co_firstlineno", "co_filename"];
+
+/// The names that lead from a method to its function, take an attribute whose name is not seen, or
+/// call a function by its name in a text.
+#[rustfmt::skip]
+const TAKING_OUT: &[&str] = &[
+    "__dict__", "__func__", "__get__", "__getattribute__", "__wrapped__", "attrgetter", "getattr",
+    "globals", "inspect", "locals", "methodcaller", "vars",
+];
+
+impl<'a> Analyzer<'a, '_> {
+    fn uses_any(&self, names: &[&str]) -> bool {
+        names.iter().any(|name| self.symbols().uses(name).is_some())
+    }
+
+    /// Tells whether an attribute with the name of an internal one is the script's own.
+    pub(super) fn is_own_attribute(
+        &mut self,
+        base: &Values<'a>,
+        attribute: &'a ExprAttribute,
+    ) -> bool {
+        match attribute.attr.as_str() {
+            "__subclasses__" => {
+                objects::are_own_classes(base)
+                    && (!self.uses_any(TAKING_OUT)
+                        || self.all_sources_are(&attribute.value, |_, binding| {
+                            matches!(binding.source, Source::Definition(_))
+                        }))
+            }
+            "__self__" => self.is_own_method(&attribute.value),
+            name => {
+                (!name.starts_with("__") || name == "__import__")
+                    && self.symbols().own_attributes.contains(name)
+            }
+        }
+    }
+
+    /// Tells whether `expr` is a method that the script defines, or a name for one.
+    fn is_own_method(&mut self, expr: &Expr) -> bool {
+        let symbols = self.symbols();
+        let is_own = |expr: &Expr| {
+            matches!(expr, Expr::Attribute(method)
+                if symbols.own_attributes.contains(method.attr.as_str()))
+        };
+        is_own(expr)
+            || self.all_sources_are(
+                expr,
+                |_, binding| matches!(binding.source, Source::Value(value) if is_own(value)),
+            )
+    }
+
+    /// Returns the sources of the bindings of a name that a use can see, if it is certain that one
+    /// of them binds it.
+    fn sources_of(&self, name: &ExprName) -> Option<Vec<Binding<'a>>> {
+        let symbols = self.symbols();
+        let mut sources = Vec::new();
+        let (id, at) = (name.id.as_str(), name.start());
+        self.work().spend(symbols.depth(self.scope()));
+        let is_certain = symbols.look_up(id, self.scope(), at, |symbol, is_same_scope| {
+            let source = |id| symbols.binding(id);
+            match symbols.reaching(symbol, at).filter(|_| is_same_scope) {
+                Some(reaching) => sources.extend(reaching.into_iter().map(source)),
+                None => sources.extend(symbol.all().take(SOURCES_MAX + 1).map(source)),
+            }
+        });
+        self.work().spend(sources.len());
+        let are_few = (1..=SOURCES_MAX).contains(&sources.len());
+        (is_certain && !symbols.has_dynamic_names && are_few).then_some(sources)
+    }
+
+    /// Tells whether `expr` is a name, and all that it may be bound to is such.
+    fn all_sources_are(
+        &mut self,
+        expr: &Expr,
+        is_such: impl Fn(&mut Self, Binding<'a>) -> bool,
+    ) -> bool {
+        let Expr::Name(name) = expr else { return false };
+        let Some(sources) = self.sources_of(name) else { return false };
+        let mut sources = sources.into_iter();
+        sources.all(|binding| self.in_scope(binding.evaluated_in, |this| is_such(this, binding)))
+    }
+
+    /// Tells whether `expr` is the target of a loop over the subclasses of a parameter: what a
+    /// function passes on to itself so is no other class than what it was given, or one below.
+    pub(super) fn is_below_parameter(
+        &mut self,
+        expr: &Expr,
+        parameter: &str,
+        function: ScopeId,
+    ) -> bool {
+        self.all_sources_are(expr, |this, binding| match binding.source {
+            Source::Element(Expr::Call(call)) => this.calls_subclasses(call, parameter, function),
+            Source::Element(list) => this.all_sources_are(list, |this, binding| {
+                matches!(binding.source, Source::Value(Expr::Call(call))
+                    if this.calls_subclasses(call, parameter, function))
+            }),
+            _ => false,
+        })
+    }
+
+    fn calls_subclasses(&mut self, call: &ExprCall, parameter: &str, function: ScopeId) -> bool {
+        let Expr::Attribute(method) = &*call.func else { return false };
+        let is_given = |binding: Binding<'a>| {
+            binding.name == parameter
+                && matches!(binding.source, Source::Parameter(_, of) if of == function)
+        };
+        method.attr.as_str() == "__subclasses__"
+            && self.all_sources_are(&method.value, |_, binding| is_given(binding))
+    }
+
+    /// Evaluates what is only read of the interpreter's inside:
+    /// `inspect.currentframe().f_code.co_name`. Returns whether it is that.
+    pub(super) fn is_harmless_reading(&mut self, attribute: &'a ExprAttribute) -> bool {
+        let name = attribute.attr.as_str();
+        if !READ_OF.iter().any(|(_, harmless)| harmless.contains(&name)) {
+            return false;
+        }
+        let Some(call) = source_of_reading(&attribute.value) else { return false };
+        let callee = self.quietly(|this| this.evaluate(&call.func, Role::Callee));
+        let is_read = matches!(callee.single(), Some(Value::Object(path))
+            if READ_OF.iter().any(|(of, harmless)| of == path && harmless.contains(&name)));
+        if is_read {
+            self.evaluate_arguments(call);
+        }
+        is_read
+    }
+
+    /// Tells whether a call of `__import__` names a module that no row of the rules is about.
+    pub(super) fn imports_harmless(
+        &mut self,
+        callee: &Values<'a>,
+        name: Option<&Values<'a>>,
+    ) -> bool {
+        let is_import = |value: &Value<'_>| matches!(value, Value::Object(path) if path == "builtins.__import__");
+        if !callee.known.iter().all(is_import) {
+            return false;
+        }
+        let Some(name) = name else { return false };
+        let (names, is_complete) = name.texts();
+        let names: Vec<&str> = names.collect();
+        let is_harmless = is_complete
+            && !names.is_empty()
+            && names.iter().all(|name| objects::is_harmless_module(name));
+        if is_harmless && !self.is_quiet() {
+            for name in names {
+                self.record_import(name.to_owned());
+            }
+        }
+        is_harmless
+    }
+
+    /// Evaluates a part of an f-string whose text is run as code: a number stands for any, and a
+    /// function of the script has its name.
+    pub(super) fn part_of_code(&mut self, expr: &'a Expr) -> Values<'a> {
+        match expr {
+            Expr::Attribute(name) if name.attr.as_str() == "__name__" => {
+                let of = self.evaluate(&name.value, Role::Harmless);
+                return self.names_of_functions(&of);
+            }
+            Expr::Name(name) if self.code_depth() < CODE_DEPTH_MAX => {
+                if let Some([Binding { source: Source::Value(value), evaluated_in, .. }]) =
+                    self.sources_of(name).as_deref()
+                    && value.is_f_string_expr()
+                {
+                    return self.in_scope(*evaluated_in, |this| {
+                        this.as_code(|this| this.evaluate(value, Role::Harmless))
+                    });
+                }
+            }
+            _ => {}
+        }
+        let mut values = self.evaluate(expr, Role::Harmless);
+        for value in values.known.iter_mut().filter(|value| **value == Value::Plain) {
+            *value = Value::Number(0);
+        }
+        values
+    }
+
+    /// Returns the names of functions, unless the script changes such names.
+    fn names_of_functions(&self, functions: &Values<'a>) -> Values<'a> {
+        let changes = self.symbols().own_attributes.contains("__name__")
+            || self.uses_any(&["setattr", "update_wrapper", "wraps"]);
+        let name = |value: &Value<'a>| match value {
+            Value::OwnFunction(scope) => self.symbols().definition(*scope).name(),
+            _ => None,
+        };
+        let names: Option<Vec<_>> = functions.known.iter().map(name).collect();
+        match names {
+            Some(names) if !changes && !functions.is_open => {
+                names.into_iter().map(Values::text).collect()
+            }
+            _ => Values::unknown(),
+        }
+    }
+}
+
+/// Returns the call behind `.f_back`, `.f_code` and places in a list.
+fn source_of_reading(mut expr: &Expr) -> Option<&ExprCall> {
+    loop {
+        expr = match expr {
+            Expr::Call(call) => return Some(call),
+            Expr::Attribute(of) if matches!(of.attr.as_str(), "f_back" | "f_code") => &of.value,
+            Expr::Subscript(item) if item.slice.is_number_literal_expr() => &item.value,
+            _ => return None,
+        }
+    }
+}
