@@ -532,9 +532,12 @@ impl<'a> Analyzer<'a, '_> {
             values.add(Values::object(TAKEN));
         }
         // A function has no internals of such a name.
-        let is_harmless = |value: &Value<'_>| {
-            matches!(value, Value::OwnFunction(_)) && INDEX.is_no_attribute(name)
+        let is_no_internal = |name: &Value<'_>| {
+            matches!(name, Value::Text(_))
+                || matches!(name, Value::Start(start) if INDEX.starts_no_attribute(start))
         };
+        let is_none = !name.is_open && name.known.iter().all(is_no_internal);
+        let is_harmless = |of: &Value<'_>| is_none && matches!(of, Value::OwnFunction(_));
         if !is_complete
             && let Some(name) = base.known.iter().filter(|of| !is_harmless(of)).find_map(hides)
         {

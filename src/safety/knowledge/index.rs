@@ -6,7 +6,6 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::libraries::{self, Functions, shortened};
 use super::stdlib;
-use super::value::{Value, Values};
 use crate::safety::rules::{self, Condition, Rule, Special, Target};
 
 /// The prepared table.
@@ -247,16 +246,9 @@ impl Index {
         self.attributes.get(name).copied()
     }
 
-    /// Tells whether none of the attributes in the table starts like these texts.
-    pub(crate) fn is_no_attribute(&self, names: &Values<'_>) -> bool {
-        let is_none = |start: &str| {
-            !start.starts_with('_') && !self.attributes.keys().any(|name| name.starts_with(start))
-        };
-        !names.is_open
-            && names.known.iter().all(|value| {
-                matches!(value, Value::Text(_))
-                    || matches!(value, Value::Start(start) if is_none(start))
-            })
+    /// Tells whether no attribute in the table starts like this.
+    pub(crate) fn starts_no_attribute(&self, start: &str) -> bool {
+        !start.starts_with('_') && !self.attributes.keys().any(|name| name.starts_with(start))
     }
 
     /// Returns the rules for calls of this function, those for everything in its package included.
