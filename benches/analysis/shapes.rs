@@ -1,8 +1,8 @@
 //! Sources that are hard on the safety analysis in one way each, at any size. The bench shows how time
 //! grows with them, and a unit test how the steps do.
 
-/// One shape of source: a start, a middle that is repeated, with `#` for the number of the repeat,
-/// and an end.
+/// One shape of source: a start, a middle that is repeated, with `#` for the number of the repeat and
+/// `§` for the one before, and an end.
 pub(crate) struct Shape {
     pub(crate) name: &'static str,
     start: String,
@@ -26,7 +26,7 @@ impl Shape {
 
 /// Returns all shapes.
 pub(crate) fn shapes() -> Vec<Shape> {
-    let tables = SHORT.iter().chain(LONG_TEXTS).chain(MANY_VALUES).chain(DEEP_SCOPES);
+    let tables = [SHORT, LONG_TEXTS, MANY_VALUES, VALUE_FLOWS, DEEP_SCOPES].into_iter().flatten();
     let mut shapes: Vec<Shape> = tables
         .map(|(name, start, middle, end)| Shape {
             name,
@@ -60,7 +60,7 @@ fn expanded(text: &str) -> String {
 }
 
 fn numbered(part: &str, number: usize) -> String {
-    part.replace('#', &number.to_string())
+    part.replace('#', &number.to_string()).replace('§', &number.saturating_sub(1).to_string())
 }
 
 type Row = (&'static str, &'static str, &'static str, &'static str);
@@ -422,6 +422,80 @@ const MANY_VALUES: &[Row] = &[
         "",
     ),
     ("long value of many targets", "(", "a#,", ") = («8:b + »b)\n"),
+];
+
+/// Values that flow through functions, attributes and containers.
+const VALUE_FLOWS: &[Row] = &[
+    ("chain of functions", "", "def f#(x): return f§(x)\n", "f9(1)\n"),
+    ("chain of functions, twice", "", "def f#(x): return f§(x) + f§(x)\n", "f9(1)\n"),
+    (
+        "functions of functions",
+        "",
+        "def f#(x): return g§(x) or g#(x)\ndef g#(x): return f§(x) or f0(x)\n",
+        "",
+    ),
+    (
+        "calls of many parameters",
+        "def f(«300:p#=1,»): return [«300:p#,»]\n«30:f(«300:'a',»)\n»",
+        "f('a', p9='b')\n",
+        "",
+    ),
+    ("decorators of many parameters", "", "@d#\n", "def f(«2000:p#,»): return p1\n"),
+    ("lambdas of lambdas", "f = lambda x: x\n", "f = lambda x, f=f: f(x)\n", "f(1)\n"),
+    ("results of a generator", "def g():\n", "    yield #\n", "for x in g(): print(x)\n"),
+    (
+        "chain of attributes",
+        "class A:\n    def f(self):\n        self.x = []\n",
+        "        self.a# = self.a§\n",
+        "",
+    ),
+    ("attributes by name", "", "setattr(a, 'n#', a.n§)\n", "a.n5\n"),
+    ("one attribute", "", "x.a = f(x.a); x.a\n", ""),
+    ("many bases", "class A: pass\nclass B(«2000:A,»): pass\n", "B().x\n", ""),
+    (
+        "methods of many classes",
+        "",
+        "class C#:\n    def m(self): return self.m()\n    def __getattr__(self, n): return C#().z\n",
+        "C1().q.m()\n",
+    ),
+    (
+        "subclasses of parameters",
+        "",
+        "def f#(c):\n    for d in c.__subclasses__(): f#(d)\nf#(A)\n",
+        "",
+    ),
+    ("container in itself", "d = []\n", "d.append(d)\nd.append('t#')\n", "getattr(d[0], d[1])\n"),
+    ("container put into and used", "d = {}\n", "d['k#'] = 't#'\ngetattr(x, d['k#'])\n", ""),
+    ("containers of containers", "a = [«64:['x#'],»]\nb = [«64:a,»]\n", "sympify(b)\n", ""),
+    (
+        "formulas in containers",
+        "import sympy\na = («64:'x#',»)\nb = («64:a,»)\n",
+        "sympy.sympify(b)\n",
+        "",
+    ),
+    (
+        "items of dictionaries",
+        "a = {«64:'x#': 'y#',»}\nb = {«64:'z#': a,»}\n",
+        "b['z9']['x3']\n",
+        "",
+    ),
+    (
+        "dictionaries put into a container",
+        "a = {«64:'x#': 'y#',»}\nb = {«64:'z#': a,»}\n",
+        "c.append(b)\n",
+        "for v in c: print(getattr(o, v))\n",
+    ),
+    (
+        "known parts of f-strings",
+        "q = 'a' if z else 'b'\n",
+        "x = f'{q}{q}{q}{q}{q!r}{a}b{a}b{a}b{q}{q}'\n",
+        "",
+    ),
+    ("unpacked with a star", "l = [1, 2, 3]\n", "a#, ", "*r = l\n"),
+    ("star patterns", "match x:\n", "    case [a#, *b#]: print(a#, b#)\n", ""),
+    ("imports by unknown names", "", "import m#\nglobals()[n]\n", ""),
+    ("text added to in a loop", "for c in x:\n", "    t += c; t = ''\n", ""),
+    ("joins of results", "", "x = f#(x) if a else [x, f§]\n", ""),
 ];
 
 /// Names that are used deep in scopes.
