@@ -673,6 +673,15 @@ fn the_size_bound_is_a_finding() {
     );
 }
 
+#[test]
+fn a_call_is_one_finding_and_a_text_that_grows_in_a_loop_is_none() {
+    assert_eq!(texts("import sys\nsys._getframe()").len(), 1);
+    let grows = format!("for c in x:\n{}", "    t += c\n    t = ''\n".repeat(100));
+    assert_eq!(texts(&grows), [""; 0]);
+    let changes = format!("import os as t\nfor c in x:\n{}", "    t = t if c else c\n".repeat(100));
+    assert!(!texts(&changes).is_empty());
+}
+
 #[path = "../../benches/analysis/shapes.rs"]
 mod shapes;
 

@@ -10,8 +10,8 @@ use std::collections::HashMap;
 
 /// The steps that every source may take.
 const STEPS_MIN: usize = 400_000;
-/// The steps that each byte of the source allows in addition. Of 63,000 honest scripts, none
-/// takes more than an eighth of its bound.
+/// The steps that each byte of the source allows in addition. Of 61,000 honest scripts, none
+/// takes more than a quarter of its bound.
 const STEPS_PER_BYTE: usize = 3;
 /// The longest part of a text that may be taken apart into its characters, in bytes.
 const TAKEN_APART_BYTES: usize = 1024;

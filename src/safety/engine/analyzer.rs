@@ -359,6 +359,12 @@ impl<'a> Analyzer<'a, '_> {
     /// Reports a call of the function `name`, which the source writes as `callee`.
     pub(super) fn report_call(&mut self, name: String, rule: &'static Rule, callee: &'a Expr) {
         let written = self.written(callee.range());
+        // What is called is one finding, even if its name alone is refused.
+        let is_again = |last: &mut RawFinding| {
+            last.offset == Some(callee.start())
+                && matches!(&last.kind, FindingKind::NameReference { written: of, .. } if *of == written)
+        };
+        self.found.pop_if(is_again);
         self.report(FindingKind::Call { name, written }, Some(rule), Some(callee.start()));
     }
 

@@ -16,7 +16,6 @@ use crate::safety::knowledge::index::{INDEX, top};
 use crate::safety::knowledge::value::{ITEMS_MAX, Value, Values};
 use crate::safety::knowledge::{objects, texts};
 use crate::safety::rules::{Condition, Special};
-use crate::safety::symbols;
 
 /// Methods that evaluate no text, whatever has them.
 #[rustfmt::skip]
@@ -43,6 +42,9 @@ const KEEPS_ALL: &[&str] = &[
 impl<'a> Analyzer<'a, '_> {
     /// Evaluates a call: its result, as far as that is known.
     pub(super) fn call(&mut self, call: &'a ExprCall, expr: &'a Expr) -> Values<'a> {
+        if self.describes_frame(call) {
+            return Values::unknown();
+        }
         let (base, callee) = match &*call.func {
             Expr::Attribute(attribute) => {
                 let (base, callee) = self.attribute(attribute);
@@ -253,7 +255,7 @@ impl<'a> Analyzer<'a, '_> {
         }
         if let Expr::Attribute(method) = &*call.func
             && matches!(method.attr.as_str(), "update" | "setdefault" | "__setitem__")
-            && let Some(name) = symbols::last_name(&method.value)
+            && let Some(name) = self.special_name(&method.value)
         {
             for (values, expr) in arguments.all().zip(&call.arguments.args) {
                 self.check_special(name, values, expr);
@@ -425,7 +427,9 @@ impl<'a> Analyzer<'a, '_> {
             "setattr" | "delattr" => {
                 // What is set does not matter, but on what.
                 let mut led_to = first.clone();
-                led_to.known.retain(|value| is_module(value));
+                led_to
+                    .known
+                    .retain(|value| is_module(value) || matches!(value, Value::OwnFunction(_)));
                 self.attribute_by_name(&led_to, arguments.positional(1), None, expr);
                 None
             }

@@ -444,8 +444,9 @@ fn is_memory(values: &Values<'_>) -> bool {
 
 /// Tells whether not even the start of a text is known.
 fn is_hidden_text(values: &Values<'_>) -> bool {
-    let is_known = |value: &Value<'_>| {
-        matches!(value, Value::Text(_) | Value::Start(_) | Value::Instance(_) | Value::Own(_))
+    let is_known = |value: &Value<'_>| match value {
+        Value::Start(start) => start.trim_start().contains(char::is_whitespace),
+        value => matches!(value, Value::Text(_) | Value::Instance(_) | Value::Own(_)),
     };
     !values.known.iter().any(is_known)
 }

@@ -205,6 +205,11 @@ impl<'a> Analyzer<'a, '_> {
 
     /// Evaluates a name where it is used.
     fn resolve(&mut self, name: &str, offset: TextSize) -> Values<'a> {
+        self.resolve_as(name, offset, true)
+    }
+
+    /// Evaluates a name. If it stands for itself in the end, that may matter.
+    fn resolve_as(&mut self, name: &str, offset: TextSize, matters: bool) -> Values<'a> {
         if let Some(values) = self.target(name) {
             return values.clone();
         }
@@ -222,7 +227,7 @@ impl<'a> Analyzer<'a, '_> {
                         values.add(self.binding_value(id));
                     }
                 }
-                None => values.add(self.any_binding_of(symbol, *is_same_scope)),
+                None => values.add(self.any_binding_of(symbol, matters && *is_same_scope)),
             }
         }
         // What is imported with a star later takes the place of what was bound before.
@@ -274,7 +279,7 @@ impl<'a> Analyzer<'a, '_> {
         modules.sort_unstable();
         modules.dedup();
         for (_, module) in modules {
-            values.add(Values::object(format!("{module}.{name}")));
+            values.add(objects::member_of_object(module, name));
         }
         values
     }
@@ -389,7 +394,7 @@ impl<'a> Analyzer<'a, '_> {
         let added = self.value_in(&assign.value, scope);
         let Expr::Name(name) = &*assign.target else { return Values::unknown() };
         let before = self.in_scope(scope, |this| {
-            this.quietly(|this| this.resolve(name.id.as_str(), name.start()))
+            this.quietly(|this| this.resolve_as(name.id.as_str(), name.start(), false))
         });
         texts::combined(&before, assign.op, &added).unwrap_or_else(|| {
             let mut values = Values::unknown();
@@ -718,6 +723,14 @@ impl<'a> Analyzer<'a, '_> {
             let rule = INDEX.special(Special::Examples);
             self.report_reference("doctest".to_owned(), rule, expr.range());
         }
+    }
+
+    /// Returns the name under which something is assigned or put into `holder`: any dictionary may
+    /// be that of annotations, where the script names that.
+    pub(super) fn special_name(&self, holder: &'a Expr) -> Option<&'a str> {
+        let name = symbols::last_name(holder)?;
+        let is_alias = holder.is_name_expr() && self.symbols().uses("__annotations__").is_some();
+        Some(if is_alias { "__annotations__" } else { name })
     }
 
     /// Judges what is assigned to an attribute of a name, as far as the name has a meaning of its

@@ -10,7 +10,7 @@ use super::analyzer::Analyzer;
 use super::expressions::Role;
 use crate::safety::knowledge::objects;
 use crate::safety::knowledge::value::{Value, Values};
-use crate::safety::symbols::{Binding, ScopeId, Source};
+use crate::safety::symbols::{Binding, ScopeId, Source, last_name};
 
 /// The most bindings of a name that are looked at.
 const SOURCES_MAX: usize = 64;
@@ -152,6 +152,24 @@ impl<'a> Analyzer<'a, '_> {
         is_read
     }
 
+    /// Evaluates `inspect.getfile(inspect.currentframe())`, which reads where a frame stands. Returns
+    /// whether it is that.
+    pub(super) fn describes_frame(&mut self, call: &'a ExprCall) -> bool {
+        let name = last_name(&call.func).unwrap_or_default();
+        if !matches!(name, "getfile" | "getsource") || self.symbols().own_attributes.contains(name)
+        {
+            return false;
+        }
+        let [Expr::Call(frame)] = &*call.arguments.args else { return false };
+        let mut is_member = |expr, paths: &[&str]| {
+            let values = self.quietly(|this| this.evaluate(expr, Role::Callee));
+            matches!(values.single(), Some(Value::Object(path)) if paths.contains(&&**path))
+        };
+        is_member(&call.func, &["inspect.getfile", "inspect.getsource"])
+            && is_member(&frame.func, &["inspect.currentframe", "sys._getframe"])
+            && frame.arguments.is_empty()
+    }
+
     /// Tells whether a call of `__import__` names a module that no row of the rules is about.
     pub(super) fn imports_harmless(
         &mut self,
@@ -187,10 +205,14 @@ impl<'a> Analyzer<'a, '_> {
             Expr::Name(name) if self.code_depth() < CODE_DEPTH_MAX => {
                 if let Some([Binding { source: Source::Value(value), evaluated_in, .. }]) =
                     self.sources_of(name).as_deref()
-                    && value.is_f_string_expr()
+                    && (value.is_f_string_expr() || value.is_attribute_expr())
                 {
+                    let value = *value;
                     return self.in_scope(*evaluated_in, |this| {
-                        this.as_code(|this| this.evaluate(value, Role::Harmless))
+                        this.as_code(|this| match value {
+                            Expr::FString(_) => this.evaluate(value, Role::Harmless),
+                            _ => this.part_of_code(value),
+                        })
                     });
                 }
             }
@@ -206,7 +228,7 @@ impl<'a> Analyzer<'a, '_> {
     /// Returns the names of functions, unless the script changes such names.
     fn names_of_functions(&self, functions: &Values<'a>) -> Values<'a> {
         let changes = self.symbols().own_attributes.contains("__name__")
-            || self.uses_any(&["setattr", "update_wrapper", "wraps"]);
+            || self.uses_any(&["setattr", "__setattr__", "__set__", "update_wrapper", "wraps"]);
         let name = |value: &Value<'a>| match value {
             Value::OwnFunction(scope) => self.symbols().definition(*scope).name(),
             _ => None,

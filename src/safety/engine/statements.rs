@@ -197,7 +197,7 @@ impl<'a> Analyzer<'a, '_> {
         let values = self.evaluate(value, if is_followed { Role::Alias } else { Role::Value });
         for target in targets {
             let holder = target.as_subscript_expr().map_or(target, |item| &item.value);
-            if let Some(name) = symbols::last_name(holder) {
+            if let Some(name) = self.special_name(holder) {
                 self.check_special(name, &values, value);
             }
         }

@@ -226,11 +226,6 @@ impl Index {
         self.calls_at_home(path).is_some()
     }
 
-    /// Tells whether a row names this whole module.
-    pub(crate) fn is_object(&self, path: &str) -> bool {
-        self.objects.contains_key(path)
-    }
-
     /// Returns the rule about bringing in all members of this module.
     pub(crate) fn star_import(&self, path: &str) -> Option<&'static Rule> {
         let of_carrier = self.carriers.get(path).map(|(rule, _)| *rule);

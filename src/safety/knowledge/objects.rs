@@ -154,7 +154,7 @@ pub(crate) fn member<'a>(base: &Values<'a>, name: &str) -> Values<'a> {
                 let path = format!("{module}.{name}");
                 if path == "sys.modules" {
                     Values::one(Value::Modules).or_others()
-                } else if INDEX.has_row(&path) || INDEX.is_object(module) {
+                } else if INDEX.has_row(&path) || INDEX.is_found(&path) {
                     Values::object(path).or_others()
                 } else {
                     Values::unknown()
@@ -193,6 +193,9 @@ pub(crate) fn member_of_object<'a>(path: &str, name: &str) -> Values<'a> {
     }
     if INDEX.has_row(&joined) {
         return Values::object(joined);
+    }
+    if name == "__call__" {
+        return Values::object(path.to_owned());
     }
     if name == "__dict__" {
         return Values::one(Value::Namespace(Cow::Owned(path.to_owned())));

@@ -7,7 +7,7 @@ use ruff_python_ast::{Expr, ExprSlice, Operator};
 use super::value::{ITEMS_MAX, TEXT_BYTES_MAX, Value, Values};
 
 /// The most alternatives of a text that is put together.
-const WHOLES_MAX: usize = 8;
+const WHOLES_MAX: usize = 16;
 
 /// Appends each of the parts to each of the alternatives, or gives up: then there are none.
 pub(crate) fn push<T: AsRef<str>>(wholes: &mut Vec<String>, parts: &[T]) {
@@ -298,7 +298,10 @@ fn text_method<'a>(text: &str, name: &str, arguments: &[Values<'a>]) -> Option<V
             separator => Some(split_to(text.split(separator))),
         },
         ("encode", _) if is_utf8(arguments) => Some(Values::bytes(text.as_bytes().to_vec())),
-        ("format", _) => formatted(text, arguments).map(Values::text),
+        ("format", _) => {
+            let start = || Values::start(text.split('{').next().unwrap_or_default());
+            Some(formatted(text, arguments).map_or_else(start, Values::text))
+        }
         _ => None,
     }
 }

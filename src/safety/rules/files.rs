@@ -39,6 +39,7 @@ pub(super) const RULES: &[Rule] = &[
         matches: &[
             "import os\nos.remove('x')",
             "import os\nos.open('x', 0)",
+            "import os as x\n[*globals().values()][-1].mknod('f')",
             "import os\nos.listdir('/')",
             "from os import *",
             "from os import unlink",

@@ -64,6 +64,7 @@ pub(super) const RULES: &[Rule] = &[
         remedy: "a buffer with a name of its own: buffer = io.StringIO(text), or io.BytesIO(data)",
         matches: &[
             "import numpy as np\nnp.fromfile('x')",
+            "from matplotlib.pylab import *\nsavefig('x')",
             "import numpy as np\nnp.loadtxt('x.txt')",
             "import pandas as pd\npd.read_csv('x.csv')",
             "import pandas as pd\npd.DataFrame().to_csv('x.csv')",

@@ -92,7 +92,7 @@ pub(super) const RULES: &[Rule] = &[
         targets: &[
             Modules("boto3 botocore google.cloud azure kubernetes docker pymongo redis psycopg"),
             Modules("psycopg2 pymysql MySQLdb mysql asyncpg cassandra elasticsearch kafka pika"),
-            Modules("celery huggingface_hub yfinance wikipedia telegram slack_sdk"),
+            Modules("celery huggingface_hub yfinance wikipedia telegram slack_sdk ccxt"),
         ],
         why: "talks to a service on the network",
         remedy: OFFLINE,

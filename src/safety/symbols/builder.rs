@@ -17,6 +17,7 @@ use ruff_python_ast::{
 use ruff_text_size::{Ranged as _, TextRange, TextSize};
 
 use crate::safety::knowledge::index::{INDEX, top};
+use crate::safety::knowledge::stdlib;
 
 use super::{
     Binding, BindingId, Definition, Elsewhere, MODULE, Scope, ScopeId, ScopeKind, Source, Symbol,
@@ -166,7 +167,7 @@ impl<'a> Visitor<'a> for Builder<'a> {
             Stmt::Nonlocal(nonlocal) => self.declare(&nonlocal.names, Elsewhere::Nonlocal),
             Stmt::For(_) | Stmt::While(_) => {
                 let outer = self.in_loop;
-                self.in_loop = outer.or(Some(stmt.range()));
+                self.in_loop = outer.or(Some(repeated(stmt)));
                 self.bind_targets_of(stmt);
                 visitor::walk_stmt(self, stmt);
                 self.in_loop = outer;
@@ -333,6 +334,8 @@ impl<'a> Builder<'a> {
                         continue;
                     }
                     let name = alias.asname.as_ref().map_or(member, |asname| asname.as_str());
+                    // It may be used under another name.
+                    self.uses(member);
                     let source =
                         if is_relative { Source::Unknown } else { Source::Member(module, member) };
                     self.symbols.imports.push(name);
@@ -351,6 +354,10 @@ impl<'a> Builder<'a> {
         entry.insert(place);
         if stars.judged_whole.len() < STARS_MAX && INDEX.judges_calls_of(top(module)) {
             stars.judged_whole.push((place, module));
+        }
+        // What a library has in one module is judged as if it were in the topmost one.
+        if !stdlib::contains(module) {
+            stars.modules.entry(top(module)).or_insert(place);
         }
     }
 
@@ -860,6 +867,23 @@ impl<'a> Builder<'a> {
             });
         }
         self.scope = inner;
+    }
+}
+
+/// Returns the part of a loop that runs more than once: not what a `for` iterates over, where its
+/// target takes nothing.
+fn repeated(stmt: &Stmt) -> TextRange {
+    let is_name = |target: &Expr| {
+        target.is_name_expr()
+            || (!target.is_attribute_expr()
+                && elements(target).iter().all(Expr::is_name_expr)
+                && !elements(target).is_empty())
+    };
+    match stmt {
+        Stmt::For(for_stmt) if is_name(&for_stmt.target) => {
+            TextRange::new(for_stmt.iter.end(), stmt.end())
+        }
+        _ => stmt.range(),
     }
 }
 
