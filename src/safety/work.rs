@@ -39,8 +39,6 @@ pub(super) enum Judgement {
     Sql,
     /// As a formula.
     Formula,
-    /// As Python, by its syntax alone.
-    Syntax,
     /// As code, within so many other texts.
     Code(usize),
 }
@@ -92,7 +90,7 @@ impl Work {
         }
         self.spend(match judgement {
             Judgement::Attributes | Judgement::Sql => text.len() / 4,
-            Judgement::Formula | Judgement::Syntax | Judgement::Code(_) => STARTED + text.len(),
+            Judgement::Formula | Judgement::Code(_) => STARTED + text.len(),
         });
         // What is refused anyway needs no judgement.
         let judged = !self.is_spent() && judge();

@@ -1,9 +1,6 @@
 //! The analysis of one syntax tree: its state, its modes, and its reports.
 //!
-//! The fields are private. A mode is entered by a function that takes what is done in it, and left
-//! when that returns.
-
-#![expect(clippy::indexing_slicing, reason = "a binding's id is its place in the table")]
+//! A mode is entered by a function that takes what is done in it, and left when that returns.
 
 use ruff_python_ast::Expr;
 use ruff_text_size::{Ranged as _, TextRange, TextSize};
@@ -12,7 +9,7 @@ use rustc_hash::FxHashMap;
 use crate::safety::finding::{FindingKind, RawAnalysis, RawFinding};
 use crate::safety::knowledge::value::Values;
 use crate::safety::rules::Rule;
-use crate::safety::symbols::{self, BindingId, ScopeId, Symbol, Symbols};
+use crate::safety::symbols::{self, BindingId, ScopeId, SymbolId, Symbols};
 use crate::safety::work::Work;
 
 /// The most names that are followed from one to the next.
@@ -40,6 +37,10 @@ pub(super) struct Pass<'w> {
 /// A thing whose value is worked out once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Flow {
+    /// One binding of a name.
+    Binding(BindingId),
+    /// All bindings of a name in a scope.
+    Symbol(SymbolId),
     /// The result of a function, by its scope.
     Result(ScopeId),
     /// An attribute of a name, by the name's place among all.
@@ -68,29 +69,23 @@ const TRIES_MAX: u8 = 3;
 /// The analysis of one syntax tree.
 pub(super) struct Analyzer<'a, 's> {
     source: &'a str,
-    symbols: &'s Symbols<'a>,
-    pass: Pass<'s>,
+    pub(super) symbols: &'s Symbols<'a>,
+    pub(super) pass: Pass<'s>,
     /// The scope that is walked, or that the current binding is evaluated in.
-    scope: ScopeId,
+    pub(super) scope: ScopeId,
     /// True while only a value is wanted: nothing is reported.
-    is_quiet: bool,
+    pub(super) is_quiet: bool,
     /// True in an annotation, where texts are types.
-    is_annotation: bool,
+    pub(super) is_annotation: bool,
     /// The number of f-strings, one in the other, whose text is run as code.
-    code_depth: usize,
-    /// Targets of comprehensions that are being unrolled, with their current values.
-    unrolled: Vec<(&'a str, Values<'a>)>,
+    pub(super) code_depth: usize,
     /// The number of names that are being followed.
     depth: usize,
     /// The number of expressions that are being evaluated, one in the other.
     level: usize,
-    /// Values of single bindings.
-    bindings: Vec<Memo<'a>>,
-    /// Values of symbols as a whole.
-    whole_symbols: Vec<Memo<'a>>,
-    /// Values that flow otherwise than by names.
+    /// Values that are worked out once.
     flows: FxHashMap<Flow, Memo<'a>>,
-    /// The number of those that are being followed.
+    /// The number of those that are being followed otherwise than by names.
     flowing: usize,
     /// The number of values that are being worked out.
     pending: usize,
@@ -110,11 +105,8 @@ impl<'a, 's> Analyzer<'a, 's> {
             is_quiet: false,
             is_annotation: false,
             code_depth: 0,
-            unrolled: Vec::new(),
             depth: 0,
             level: 0,
-            bindings: vec![Memo::NotYet(0); symbols.bindings_len()],
-            whole_symbols: vec![Memo::NotYet(0); symbols.symbols_len()],
             flows: FxHashMap::default(),
             flowing: 0,
             pending: 0,
@@ -124,36 +116,12 @@ impl<'a, 's> Analyzer<'a, 's> {
         }
     }
 
-    pub(super) fn finish(self) -> RawAnalysis {
-        RawAnalysis { found: self.found, imports: self.imports, steps: 0 }
-    }
-
-    pub(super) fn symbols(&self) -> &'s Symbols<'a> {
-        self.symbols
-    }
-
-    pub(super) fn pass(&self) -> Pass<'s> {
-        self.pass
-    }
-
     pub(super) fn work(&self) -> &'s Work {
         self.pass.work
     }
 
-    pub(super) fn scope(&self) -> ScopeId {
-        self.scope
-    }
-
-    pub(super) fn is_quiet(&self) -> bool {
-        self.is_quiet
-    }
-
-    pub(super) fn code_depth(&self) -> usize {
-        self.code_depth
-    }
-
-    pub(super) fn is_annotation(&self) -> bool {
-        self.is_annotation
+    pub(super) fn finish(self) -> RawAnalysis {
+        RawAnalysis { found: self.found, imports: self.imports, steps: 0 }
     }
 }
 
@@ -207,53 +175,11 @@ impl<'a> Analyzer<'a, '_> {
         done
     }
 
-    /// Works with one value of a comprehension's target.
-    pub(super) fn with_target<T>(
-        &mut self,
-        name: &'a str,
-        values: Values<'a>,
-        work: impl FnOnce(&mut Self) -> T,
-    ) -> T {
-        self.unrolled.push((name, values));
-        let done = work(self);
-        self.unrolled.pop();
-        done
-    }
-
-    /// The current value of a comprehension's target.
-    pub(super) fn target(&self, name: &str) -> Option<&Values<'a>> {
-        self.unrolled.iter().rev().find(|(of, _)| *of == name).map(|(_, values)| values)
-    }
-
-    pub(super) fn targets_len(&self) -> usize {
-        self.unrolled.len()
-    }
-
-    /// Follows a name to one of its bindings, which `work` evaluates: once, and not within itself.
-    pub(super) fn following(
-        &mut self,
-        id: BindingId,
-        work: impl FnOnce(&mut Self) -> Values<'a>,
-    ) -> Values<'a> {
-        self.remembered(|this| &mut this.bindings[id], work)
-    }
-
-    /// Follows a value that flows otherwise than by names, in the same way.
+    /// Follows a name or another way to a value, which `work` works out: once, and not within
+    /// itself.
     pub(super) fn flowing(
         &mut self,
         flow: Flow,
-        work: impl FnOnce(&mut Self) -> Values<'a>,
-    ) -> Values<'a> {
-        self.flowing += 1;
-        let values =
-            self.remembered(|this| this.flows.entry(flow).or_insert(Memo::NotYet(0)), work);
-        self.flowing -= 1;
-        values
-    }
-
-    fn remembered(
-        &mut self,
-        memo: impl Fn(&mut Self) -> &mut Memo<'a>,
         work: impl FnOnce(&mut Self) -> Values<'a>,
     ) -> Values<'a> {
         let counted = self.work();
@@ -261,42 +187,43 @@ impl<'a> Analyzer<'a, '_> {
             return Values::unknown();
         }
         counted.spend(1);
-        let tries = match memo(self) {
-            Memo::Done(values) => {
+        let tries = match self.flows.get(&flow) {
+            Some(Memo::Done(values)) => {
                 counted.spend(values.weight());
                 return values.clone();
             }
-            Memo::Pending(place) => {
-                let place = *place;
-                self.needs = self.needs.min(place);
+            Some(Memo::Pending(place)) => {
+                self.needs = self.needs.min(*place);
                 return Values::unknown();
             }
-            Memo::NotYet(tries) => *tries,
+            Some(Memo::NotYet(tries)) => *tries,
+            None => 0,
         };
+        let is_by_name = matches!(flow, Flow::Binding(_) | Flow::Symbol(_));
         if self.depth == DEPTH_MAX || self.level > self.pass.level_max {
             // Only names that stand for names are followed to their end.
-            if self.flowing == 0 {
+            if self.flowing == 0 && is_by_name {
                 self.report(FindingKind::TooIndirect, None, None);
             }
             return Values::unknown();
         }
-        let unrolled = std::mem::take(&mut self.unrolled);
-        self.depth += 1;
-        let values = self.worked_out(memo, tries, work);
-        self.depth -= 1;
-        self.unrolled = unrolled;
+        let outer = (self.depth, self.flowing);
+        self.depth += usize::from(!matches!(flow, Flow::Symbol(_)));
+        self.flowing += usize::from(!is_by_name);
+        let values = self.worked_out(flow, tries, work);
+        (self.depth, self.flowing) = outer;
         values
     }
 
     /// Works a value out, and remembers it unless it depends on something that is still pending.
     fn worked_out(
         &mut self,
-        memo: impl Fn(&mut Self) -> &mut Memo<'a>,
+        flow: Flow,
         tries: u8,
         work: impl FnOnce(&mut Self) -> Values<'a>,
     ) -> Values<'a> {
         let place = self.pending;
-        *memo(self) = Memo::Pending(place);
+        self.flows.insert(flow, Memo::Pending(place));
         let outer_needs = std::mem::replace(&mut self.needs, usize::MAX);
         self.pending += 1;
         let values = work(self);
@@ -305,27 +232,15 @@ impl<'a> Analyzer<'a, '_> {
         if is_final {
             self.needs = usize::MAX;
         }
-        *memo(self) = if is_final { Memo::Done(values.clone()) } else { Memo::NotYet(tries + 1) };
+        let memo = if is_final { Memo::Done(values.clone()) } else { Memo::NotYet(tries + 1) };
+        self.flows.insert(flow, memo);
         self.needs = self.needs.min(outer_needs);
         values
     }
 
-    /// Follows a name to all of its bindings, which `work` evaluates. `None` within itself.
-    pub(super) fn following_all(
-        &mut self,
-        symbol: &Symbol,
-        work: impl FnOnce(&mut Self) -> Values<'a>,
-    ) -> Option<Values<'a>> {
-        match self.whole_symbols[symbol.id] {
-            Memo::Done(ref values) => Some(values.clone()),
-            Memo::Pending(place) => {
-                self.needs = self.needs.min(place);
-                None
-            }
-            Memo::NotYet(tries) => {
-                Some(self.worked_out(|this| &mut this.whole_symbols[symbol.id], tries, work))
-            }
-        }
+    /// Tells whether a value is being worked out: it depends on itself.
+    pub(super) fn is_pending(&self, flow: Flow) -> bool {
+        matches!(self.flows.get(&flow), Some(Memo::Pending(_)))
     }
 }
 

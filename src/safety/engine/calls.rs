@@ -11,7 +11,7 @@ use super::analyzer::Analyzer;
 use super::conditions::Arguments;
 use super::expressions::Role;
 use super::flow::TAKEN;
-use super::is_surely_dangerous_formula;
+use super::is_dangerous_formula;
 use crate::safety::knowledge::index::{INDEX, top};
 use crate::safety::knowledge::value::{ITEMS_MAX, Value, Values};
 use crate::safety::knowledge::{objects, texts};
@@ -27,7 +27,7 @@ const KEEPS_TEXT: &[&str] = &[
 #[rustfmt::skip]
 const PLAIN: &[&str] = &[
     "abs", "all", "any", "bool", "callable", "complex", "float", "hasattr", "hash", "id", "int",
-    "isinstance", "issubclass", "len", "print", "round",
+    "isinstance", "issubclass", "len", "ord", "print", "round",
 ];
 /// Builtins that pass their first argument on to nothing …
 const KEEPS_FIRST: &[&str] =
@@ -57,18 +57,18 @@ impl<'a> Analyzer<'a, '_> {
             _ => None,
         });
         let builtin = path.as_deref().and_then(|path| path.strip_prefix("builtins."));
-        if self.is_quiet() && builtin.is_some_and(|name| PLAIN.contains(&name)) {
+        if self.is_quiet && builtin.is_some_and(|name| PLAIN.contains(&name)) {
             return Values::one(Value::Plain);
         }
         // For the value alone, what is passed to an unknown function does not matter.
         let needs_arguments = path.is_some()
             || callee.known.iter().any(|value| matches!(value, Value::LookUp(_)))
             || base.as_ref().is_some_and(|(base, name)| !base.known.is_empty() || is_getter(name));
-        if self.is_quiet() && !needs_arguments {
+        if self.is_quiet && !needs_arguments {
             return self.call_own(&callee);
         }
         let arguments = self.arguments(call, path.as_deref());
-        if !self.is_quiet() {
+        if !self.is_quiet {
             self.check_call(call, &callee, base.as_ref(), &arguments);
             self.check_special_arguments(call, &arguments);
         }
@@ -76,16 +76,13 @@ impl<'a> Analyzer<'a, '_> {
             if is_getter(name) {
                 return self.looked_up(base, &arguments, expr);
             }
-            if matches!(base.single(), Some(Value::Text(_) | Value::Bytes(_)))
+            if let Some(text) = base.as_text()
                 && arguments.are_plain()
             {
                 let positional: Vec<Values<'a>> = arguments.positionals().cloned().collect();
-                return folded_or_unknown(texts::method(base, name, &positional));
+                return folded_or_unknown(texts::method(text, name, &positional));
             }
-            if *name == "fromhex" && builtin == Some("bytes.fromhex") {
-                return folded_or_unknown(arguments.positional(0).and_then(texts::from_hex));
-            }
-            if base.known.contains(&Value::Globals) && *name != "keys" && !callee.is_look_up() {
+            if base.known.iter().any(Value::is_globals) && *name != "keys" && !callee.is_look_up() {
                 return self.own_namespace();
             }
             if *name == "__subclasses__" && objects::are_own_classes(base) {
@@ -189,10 +186,9 @@ impl<'a> Analyzer<'a, '_> {
                     }
                 }
                 // `os.__dict__.values()` and the like.
-                Value::Namespace(path) if !objects::is_plain(path) => {
+                Value::Namespace(path) if !value.is_globals() && !objects::is_plain(path) => {
                     self.report_computed(path, call);
                 }
-                Value::Modules => self.report_computed("sys.modules", call),
                 // A method that was given a name.
                 Value::Method(name)
                     if base.is_none()
@@ -206,15 +202,15 @@ impl<'a> Analyzer<'a, '_> {
         self.check_passed(call, callee, arguments);
         // The SDK's verifiers are given code to judge.
         let judges = base.is_some_and(|(base, name)| {
-            let is_text = |value: &Value<'_>| matches!(value, Value::Text(_) | Value::Bytes(_));
+            let is_text = |value: &Value<'_>| matches!(value, Value::Text(_));
             name.starts_with("verify")
                 || KEEPS_TEXT.contains(name)
                 || base.known.iter().any(is_text)
         });
         if callee.known.is_empty()
             && !judges
-            && self.symbols().evaluates_texts()
-            && arguments.have_text(&mut |text| is_surely_dangerous_formula(text, self.work()))
+            && self.symbols.evaluates_texts()
+            && arguments.have_text(&mut |text| is_dangerous_formula(text, self.work()))
             && let Some((rule, _)) = INDEX.calls("sympy").next()
         {
             let name = self.written(call.func.range());
@@ -226,7 +222,7 @@ impl<'a> Analyzer<'a, '_> {
         if *name == "__subclasses__" && arguments.len() > 0 {
             self.report_reference((*name).to_owned(), INDEX.attribute(name), call.func.range());
         }
-        if !self.symbols().own_attributes.contains(name) {
+        if !self.symbols.own_attributes.contains(name) {
             self.check_method(call, base, name, arguments);
         }
     }
@@ -295,7 +291,7 @@ impl<'a> Analyzer<'a, '_> {
                         let mut refuses = |on: &Condition| match on {
                             Condition::Always => true,
                             Condition::TakesTextAt(library, ..)
-                                if !self.symbols().imported.contains(library) =>
+                                if !self.symbols.imported.contains(library) =>
                             {
                                 false
                             }
@@ -377,9 +373,6 @@ impl<'a> Analyzer<'a, '_> {
                 Value::Object(path) if matches!(&**path, "os.getenv" | "os.environ.get") => {
                     arguments.positional(1).cloned().unwrap_or_default().or_others()
                 }
-                Value::Object(path) if path == "codecs.decode" => folded_or_unknown(
-                    first.zip(arguments.positional(1)).and_then(|(t, c)| texts::rot13(t, c)),
-                ),
                 Value::Object(path) => match objects::instance_of(path) {
                     Some(class) => Values::one(Value::Instance(class)),
                     None if objects::keeps(path) => carried(arguments).or_others(),
@@ -407,7 +400,7 @@ impl<'a> Analyzer<'a, '_> {
     ) -> Values<'a> {
         let Some(first) = arguments.positional(0) else {
             return match name {
-                "globals" | "locals" | "vars" => Values::one(Value::Globals),
+                "globals" | "locals" | "vars" => Values::one(Value::Namespace(Cow::Borrowed(""))),
                 "dict" => arguments.as_map(),
                 "list" | "set" | "tuple" => Values::items(Vec::new()),
                 _ => Values::unknown(),
@@ -444,11 +437,7 @@ impl<'a> Analyzer<'a, '_> {
                 _ => None,
             }),
             "type" if arguments.len() == 1 => Some(class_of(first)),
-            "chr" => texts::chr(first),
-            "ord" => texts::ord(first),
             "str" if arguments.len() == 1 => texts::display(first).map(Values::text),
-            "bytes" if arguments.len() == 1 => texts::bytes(first),
-            "reversed" => texts::reversed(first),
             _ if PLAIN.contains(&name) => Some(Values::one(Value::Plain)),
             _ => self.of_elements(name, first, arguments),
         };
@@ -469,14 +458,11 @@ impl<'a> Analyzer<'a, '_> {
                 element
             }
             "max" | "min" if arguments.len() == 1 => self.any_element(first),
-            "map" => match Self::mapped(first, arguments.positional(1)) {
-                Some(mapped) if arguments.len() == 2 => mapped,
-                _ => Values::container(self.call_own(first)),
-            },
-            "dict" if first.known.contains(&Value::Globals) => first.clone(),
+            "map" => Values::container(self.call_own(first)),
+            "dict" if first.known.iter().any(Value::is_globals) => first.clone(),
             "iter" if first.elements().is_some() => first.clone(),
             "list" | "tuple" if first.elements().is_some() => Values::items(first.elements()?),
-            "list" | "tuple" | "iter" | "sorted" | "set" | "frozenset" => {
+            "list" | "tuple" | "iter" | "sorted" | "reversed" | "set" | "frozenset" => {
                 Values::container(self.any_element(first))
             }
             "filter" => Values::container(self.any_element(arguments.positional(1)?)),
@@ -492,18 +478,6 @@ impl<'a> Analyzer<'a, '_> {
             }
             _ => return None,
         })
-    }
-
-    /// Evaluates `map(chr, …)` and the like.
-    fn mapped(function: &Values<'a>, over: Option<&Values<'a>>) -> Option<Values<'a>> {
-        let Value::Object(path) = function.single()? else { return None };
-        let apply = match path.as_ref() {
-            "builtins.chr" => texts::chr,
-            "builtins.ord" => texts::ord,
-            _ => return None,
-        };
-        let mapped: Option<Vec<_>> = over?.elements()?.iter().map(apply).collect();
-        mapped.map(Values::items)
     }
 
     /// Evaluates `getattr(base, name, default)`.
@@ -594,9 +568,7 @@ fn of_container<'a>(
     name: &str,
     arguments: &Arguments<'a>,
 ) -> Option<Values<'a>> {
-    let is_container =
-        |value: &Value<'_>| matches!(value, Value::Items(_) | Value::Map(_) | Value::Container(_));
-    if !base.known.iter().any(is_container) {
+    if !base.known.iter().any(Value::is_container) {
         return None;
     }
     let key = arguments.positional(0).cloned().unwrap_or_else(Values::unknown);

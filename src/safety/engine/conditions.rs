@@ -126,21 +126,13 @@ impl<'a> Arguments<'a> {
     }
 
     /// Returns the argument at a place, or with one of these names.
-    fn at_or_named(&self, index: usize, names: &[&str]) -> impl Iterator<Item = &Argument<'a>> {
+    fn at_or_named(&self, index: usize, names: &str) -> impl Iterator<Item = &Argument<'a>> {
         let positional = self.evaluated.iter().filter(|(name, ..)| name.is_none()).nth(index);
         let by_name = self
             .evaluated
             .iter()
-            .filter(move |(name, ..)| name.as_deref().is_some_and(|name| names.contains(&name)));
+            .filter(move |(name, ..)| names.split(' ').any(|of| name.as_deref() == Some(of)));
         positional.into_iter().chain(by_name)
-    }
-
-    /// Tells whether the argument at a place, or with one of these names, may name a file.
-    fn name_file(&self, index: usize, names: &[&str]) -> bool {
-        self.hides_some()
-            || self
-                .at_or_named(index, names)
-                .any(|(_, expr, values)| !expr.is_none_literal_expr() && !is_in_memory(values))
     }
 
     /// Tells whether one of the texts in an argument is so.
@@ -159,20 +151,8 @@ impl<'a> Arguments<'a> {
             })
     }
 
-    /// Tells whether there is an argument at a place that is not off.
-    fn give(&self, index: usize) -> bool {
-        self.at_or_named(index, &[]).any(|(_, expr, _)| !is_off(expr))
-    }
-
-    /// Tells whether the argument at a place, or with this name, is known to be a text.
-    fn is_text(&self, index: usize, name: &str) -> bool {
-        let names = [name];
-        let mut arguments = self.at_or_named(index, &names);
-        arguments.any(|(_, _, values)| values.any_text(&mut |_| true))
-    }
-
     /// Tells whether the argument at a place, or with one of these names, may be a text.
-    fn take_text(&self, base: Option<&Values<'a>>, index: usize, names: &[&str]) -> bool {
+    fn take_text(&self, base: Option<&Values<'a>>, index: usize, names: &str) -> bool {
         // The first argument of a function of a module is another.
         let is_member = matches!(base.and_then(Values::single), Some(Value::Object(_)));
         self.hides_some()
@@ -193,17 +173,25 @@ impl<'a> Analyzer<'a, '_> {
         match condition {
             Condition::Always => true,
             Condition::Imported(module) => {
-                self.symbols().imported.contains(module)
+                self.symbols.imported.contains(module)
                     && !base.is_some_and(|base| is_member_of_another(base, module))
             }
-            Condition::NamesFile(names) => arguments.name_file(0, names),
-            Condition::NamesFileAt(place, name) => arguments.name_file(place, &[name]),
-            Condition::IsTextAt(place, name) => arguments.is_text(place, name),
+            Condition::NamesFile(place, names) => {
+                let mut files = arguments.at_or_named(place, names);
+                arguments.hides_some()
+                    || files.any(|(_, expr, values)| {
+                        !expr.is_none_literal_expr() && !is_in_memory(values)
+                    })
+            }
+            Condition::IsTextAt(place, name) => {
+                let mut arguments = arguments.at_or_named(place, name);
+                arguments.any(|(_, _, values)| values.any_text(&mut |_| true))
+            }
             Condition::TakesText(names) => arguments.take_text(base, 0, names),
             Condition::TakesTextAt(library, place, name) => {
-                self.symbols().imported.contains(library)
+                self.symbols.imported.contains(library)
                     && !base.is_some_and(is_member)
-                    && arguments.take_text(base, place, &[name])
+                    && arguments.take_text(base, place, name)
             }
             Condition::Keyword(names) => {
                 arguments.has_unpacked_keywords
@@ -211,28 +199,30 @@ impl<'a> Analyzer<'a, '_> {
                         name.as_deref().is_some_and(|name| names.contains(&name)) && !is_off(expr)
                     })
             }
-            Condition::Given(place) => arguments.give(place),
-            Condition::Sets(names) => {
-                names.iter().any(|name| self.symbols().own_attributes.contains(name))
+            Condition::Given(place) => {
+                arguments.at_or_named(place, "").any(|(_, expr, _)| !is_off(expr))
             }
-            Condition::Logs => self.symbols().imported.contains("z3") && arguments.log(),
+            Condition::Sets(names) => {
+                names.iter().any(|name| self.symbols.own_attributes.contains(name))
+            }
+            Condition::Logs => self.symbols.imported.contains("z3") && arguments.log(),
             Condition::NamesModule => {
                 let mut modules = arguments.positional(0).into_iter();
                 modules.any(|values| values.texts().0.any(|name| !may_be_imported(name)))
             }
             Condition::NamesTests => {
-                self.symbols().own_attributes.contains("argv")
+                self.symbols.own_attributes.contains("argv")
                     || arguments.evaluated.iter().any(|(_, _, values)| names_tests(values))
             }
             Condition::UnsafeLoader => {
-                !arguments.at_or_named(1, &["Loader"]).any(|(_, _, values)| is_safe_loader(values))
+                !arguments.at_or_named(1, "Loader").any(|(_, _, values)| is_safe_loader(values))
             }
             Condition::DatabaseFile => {
-                let mut names = arguments.at_or_named(0, &["database", "url"]);
+                let mut names = arguments.at_or_named(0, "database url");
                 arguments.hides_some() || names.any(|(_, _, values)| !is_memory(values))
             }
             Condition::ReachingSql => {
-                let has_files = self.symbols().imported.contains("sqlite3");
+                let has_files = self.symbols.imported.contains("sqlite3");
                 let mut judge =
                     |sql: &str| self.work().judge(Judgement::Sql, sql, || reaches_files(sql));
                 arguments.positional(0).is_some_and(|sql| {
@@ -256,7 +246,7 @@ impl<'a> Analyzer<'a, '_> {
                 arguments.hides_some() || arguments.positional(0).is_some_and(|of| !of.texts().1)
             }
             Condition::NamesObject => {
-                let mut objects = arguments.at_or_named(0, &["target"]);
+                let mut objects = arguments.at_or_named(0, "target");
                 objects.any(|(_, _, values)| !is_environment(values) && may_name_found(values))
             }
         }
@@ -264,7 +254,7 @@ impl<'a> Analyzer<'a, '_> {
 
     /// Tells whether a module that must not be imported, or is not known, is; and notes which are.
     fn imports_module(&mut self, arguments: &Arguments<'a>) -> bool {
-        let modules = || arguments.at_or_named(0, &["name"]);
+        let modules = || arguments.at_or_named(0, "name");
         for module in modules().flat_map(|(_, _, values)| values.texts().0) {
             self.record_import(module.to_owned());
         }
@@ -278,8 +268,8 @@ impl<'a> Analyzer<'a, '_> {
     /// Tells whether one of the texts to run is dangerous or not known. A function is judged where
     /// it is defined.
     fn runs_dangerous_code(&mut self, arguments: &Arguments<'a>) -> bool {
-        let of_interest = arguments.at_or_named(0, &["stmt", "setup"]);
-        let second = arguments.at_or_named(1, &[]);
+        let of_interest = arguments.at_or_named(0, "stmt setup");
+        let second = arguments.at_or_named(1, "");
         of_interest.chain(second).any(|(_, expr, values)| {
             let with_parameters;
             let mut values = values;
@@ -288,7 +278,7 @@ impl<'a> Analyzer<'a, '_> {
                 values = &with_parameters;
             }
             let (mut texts, is_complete) = values.texts();
-            if texts.any(|text| is_dangerous_code(text, self.pass())) {
+            if texts.any(|text| is_dangerous_code(text, self.pass)) {
                 return true;
             }
             // A name may be a function; what is put together from texts is one.
@@ -337,7 +327,7 @@ impl<'a> Analyzer<'a, '_> {
     fn is_refused_method(&self, name: &str) -> bool {
         INDEX.methods(name).iter().any(|(_, condition)| match condition {
             Condition::Always => true,
-            Condition::Imported(module) => self.symbols().imported.contains(module),
+            Condition::Imported(module) => self.symbols.imported.contains(module),
             _ => false,
         })
     }
@@ -352,7 +342,7 @@ impl<'a> Analyzer<'a, '_> {
                 code.push('\n');
             }
         }
-        !code.is_empty() && is_dangerous_code(&code, self.pass())
+        !code.is_empty() && is_dangerous_code(&code, self.pass)
     }
 }
 

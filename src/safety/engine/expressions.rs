@@ -18,13 +18,10 @@ use super::analyzer::{Analyzer, Flow};
 use super::is_dangerous_formula;
 use crate::safety::finding::FindingKind;
 use crate::safety::knowledge::index::{INDEX, Verdict, top};
-use crate::safety::knowledge::value::{ITEMS_MAX, START_BYTES_MAX, Value, Values};
+use crate::safety::knowledge::value::{MODULES, START_BYTES_MAX, Value, Values};
 use crate::safety::knowledge::{objects, texts};
 use crate::safety::rules::{Condition, Rule, Special};
 use crate::safety::symbols::{self, Binding, BindingId, ScopeId, ScopeKind, Source, Symbol};
-
-/// The most targets of comprehensions that are unrolled one within the other.
-const UNROLLED_MAX: usize = 2;
 
 /// The most imports that a computed name is compared with.
 const IMPORTS_MAX: usize = 256;
@@ -70,7 +67,7 @@ impl<'a> Analyzer<'a, '_> {
             }
             Expr::Lambda(lambda) => {
                 self.lambda(lambda);
-                Values::one(Value::OwnFunction(self.symbols().scope_of(expr.range())))
+                Values::one(Value::OwnFunction(self.symbols.scope_of(expr.range())))
             }
             Expr::ListComp(_) | Expr::Generator(_) | Expr::SetComp(_) | Expr::DictComp(_) => {
                 self.comprehension(expr)
@@ -87,7 +84,6 @@ impl<'a> Analyzer<'a, '_> {
                 self.check_text(literal.value.to_str(), expr);
                 Values::text(literal.value.to_str())
             }
-            Expr::BytesLiteral(literal) => Values::bytes(literal.value.bytes().collect()),
             Expr::NumberLiteral(literal) => literal
                 .value
                 .as_int()
@@ -123,7 +119,7 @@ impl<'a> Analyzer<'a, '_> {
             }
             // Nothing is known of the others, but what is in them has to be checked.
             _ => {
-                if !self.is_quiet() {
+                if !self.is_quiet {
                     visitor::walk_expr(self, expr);
                 }
                 Values::unknown()
@@ -197,7 +193,7 @@ impl<'a> Analyzer<'a, '_> {
 
     fn name(&mut self, name: &'a ExprName, expr: &'a Expr, role: Role) -> Values<'a> {
         let values = self.resolve(name.id.as_str(), name.start());
-        if self.pass().is_formula && role != Role::Callee {
+        if self.pass.is_formula && role != Role::Callee {
             return values;
         }
         self.report_escape(values, expr, role)
@@ -210,13 +206,10 @@ impl<'a> Analyzer<'a, '_> {
 
     /// Evaluates a name. If it stands for itself in the end, that may matter.
     fn resolve_as(&mut self, name: &str, offset: TextSize, matters: bool) -> Values<'a> {
-        if let Some(values) = self.target(name) {
-            return values.clone();
-        }
-        let symbols = self.symbols();
-        self.work().spend(symbols.depth(self.scope()));
+        let symbols = self.symbols;
+        self.work().spend(symbols.depth(self.scope));
         let mut found: SmallVec<[(&Symbol, bool); 2]> = SmallVec::new();
-        let is_certain = symbols.look_up(name, self.scope(), offset, |symbol, is_same_scope| {
+        let is_certain = symbols.look_up(name, self.scope, offset, |symbol, is_same_scope| {
             found.push((symbol, is_same_scope));
         });
         let mut values = Values::default();
@@ -243,7 +236,7 @@ impl<'a> Analyzer<'a, '_> {
 
     /// Evaluates a name that the script does not bind, or may not have bound.
     fn resolve_unbound(&self, name: &str, is_bound_somewhere: bool) -> Values<'a> {
-        let stars = &self.symbols().star_imports;
+        let stars = &self.symbols.star_imports;
         let is_from_re = name == "compile" && stars.modules.contains_key("re");
         if let Some(builtin) = objects::builtin(name)
             && !is_from_re
@@ -257,7 +250,7 @@ impl<'a> Analyzer<'a, '_> {
             return Values::object(module);
         }
         // Unbound it is an error.
-        if is_bound_somewhere && stars.modules.is_empty() && !self.symbols().has_dynamic_names {
+        if is_bound_somewhere && stars.modules.is_empty() && !self.symbols.has_dynamic_names {
             return Values::default();
         }
         let mut values = Values::unknown();
@@ -268,7 +261,7 @@ impl<'a> Analyzer<'a, '_> {
     /// Evaluates a name by the star imports, as far as the rules know what they bring in.
     fn star_imported(&self, name: &str) -> Values<'a> {
         let mut values = Values::only_open(true);
-        let stars = &self.symbols().star_imports;
+        let stars = &self.symbols.star_imports;
         let mut modules: SmallVec<[(usize, &str); 4]> = SmallVec::new();
         for module in objects::modules_with(name) {
             modules.extend(stars.modules.get_key_value(module).map(|(name, at)| (*at, *name)));
@@ -287,21 +280,20 @@ impl<'a> Analyzer<'a, '_> {
     /// Evaluates a name for any time: seen from another scope, or bound so often that its bindings
     /// are not told apart.
     fn any_binding_of(&mut self, symbol: &Symbol, is_crowded: bool) -> Values<'a> {
-        let followed = self
-            .following_all(symbol, |this| symbol.all().map(|id| this.binding_value(id)).collect());
-        if followed.is_none() && is_crowded {
+        let flow = Flow::Symbol(symbol.id);
+        if is_crowded && self.is_pending(flow) {
             // What it was before matters, and is not known.
             self.report(FindingKind::TooIndirect, None, None);
         }
-        followed.unwrap_or_else(Values::unknown)
+        self.flowing(flow, |this| symbol.all().map(|id| this.binding_value(id)).collect())
     }
 
     /// Evaluates what a binding binds its name to.
     pub(super) fn binding_value(&mut self, id: BindingId) -> Values<'a> {
-        self.following(id, |this| {
-            let mut values = this.evaluate_binding(this.symbols().binding(id));
+        self.flowing(Flow::Binding(id), |this| {
+            let mut values = this.evaluate_binding(this.symbols.binding(id));
             // Where names change unseen, a text is only one of several.
-            values.is_open |= this.symbols().has_dynamic_names;
+            values.is_open |= this.symbols.has_dynamic_names;
             values
         })
     }
@@ -339,13 +331,13 @@ impl<'a> Analyzer<'a, '_> {
             Source::Parameter(default, function) => self.parameter(binding.name, default, function),
             Source::Rest(function, is_named) => self.rest_parameter(function, is_named),
             Source::Field(class, place) => self.field(binding.name, class, place),
-            Source::Definition(range) => self.defined(self.symbols().scope_of(range)),
+            Source::Definition(range) => self.defined(self.symbols.scope_of(range)),
         };
         self.with_contents(values, binding)
     }
 
     fn defined(&self, scope: ScopeId) -> Values<'a> {
-        let value = match self.symbols().kind(scope) {
+        let value = match self.symbols.kind(scope) {
             ScopeKind::Class => Value::OwnClass(scope),
             ScopeKind::Module | ScopeKind::Function | ScopeKind::Comprehension => {
                 Value::OwnFunction(scope)
@@ -358,13 +350,10 @@ impl<'a> Analyzer<'a, '_> {
 
     /// Adds what is put into a container by its name.
     fn with_contents(&mut self, values: Values<'a>, binding: Binding<'a>) -> Values<'a> {
-        let changes = |value: &Value<'_>| {
-            matches!(value, Value::Items(_) | Value::Map(_) | Value::Container(_))
-        };
         let is_tuple = matches!(binding.source, Source::Value(Expr::Tuple(_)));
         if is_tuple
             || binding.name.is_empty()
-            || !(values.is_open || values.known.iter().any(changes))
+            || !(values.is_open || values.known.iter().any(Value::is_container))
         {
             return values;
         }
@@ -375,7 +364,7 @@ impl<'a> Analyzer<'a, '_> {
             with_put.add(Values::container(put.clone()));
         }
         for value in values.known {
-            if !changes(&value) {
+            if !value.is_container() {
                 with_put.add(Values::one(value));
                 continue;
             }
@@ -399,10 +388,8 @@ impl<'a> Analyzer<'a, '_> {
         texts::combined(&before, assign.op, &added).unwrap_or_else(|| {
             let mut values = Values::unknown();
             for side in [before, added] {
-                let containers = side.known.into_iter().filter(|value| {
-                    matches!(value, Value::Items(_) | Value::Map(_) | Value::Container(_))
-                });
-                containers.for_each(|value| values.add(Values::one(value)));
+                let containers = side.known.into_iter().filter(Value::is_container);
+                values.extend(containers.map(Values::one));
             }
             values
         })
@@ -423,7 +410,7 @@ impl<'a> Analyzer<'a, '_> {
             return (Values::unknown(), Values::unknown());
         }
         let base = self.evaluate(&attribute.value, Role::Base);
-        if !self.is_quiet() {
+        if !self.is_quiet {
             // The properties of a code object may be read.
             let is_read = name == "__code__" && attribute.ctx == ExprContext::Load;
             if let Some(rule) = INDEX.attribute(name)
@@ -468,13 +455,13 @@ impl<'a> Analyzer<'a, '_> {
         let is_self = from
             .and_then(Expr::as_name_expr)
             .is_some_and(|name| matches!(name.id.as_str(), "self" | "cls"));
-        let is_own = self.symbols().own_attributes.contains(name) || is_self;
+        let is_own = self.symbols.own_attributes.contains(name) || is_self;
         if !base.is_open || is_own {
             return values;
         }
         if let Some(module) = objects::far_reaching(name) {
             // A formula has no honest use for an attribute of such a name.
-            let value = if self.pass().is_formula {
+            let value = if self.pass.is_formula {
                 Value::Object(Cow::Borrowed(module))
             } else {
                 Value::MaybeModule(module)
@@ -530,7 +517,7 @@ impl<'a> Analyzer<'a, '_> {
                 self.check_types(&key, &subscript.slice);
             }
             values.add(match value {
-                Value::Items(_) | Value::Map(_) | Value::Container(_) => {
+                value if value.is_container() => {
                     let container = Values::one(value.clone());
                     if subscript.slice.is_slice_expr() {
                         Values::container(container.any_element())
@@ -540,8 +527,6 @@ impl<'a> Analyzer<'a, '_> {
                 }
                 Value::Own(_) | Value::OwnClass(_) => Values::default(),
                 Value::Namespace(path) => self.namespace_item(path, &key, subscript.range()),
-                Value::Modules => self.namespace_item("sys.modules", &key, subscript.range()),
-                Value::Globals => self.namespace_item("", &key, subscript.range()),
                 // `__builtins__` is a namespace or a module, as it pleases.
                 Value::Object(path) if path == "builtins.__builtins__" => {
                     self.namespace_item("builtins", &key, subscript.range())
@@ -570,7 +555,7 @@ impl<'a> Analyzer<'a, '_> {
                 "" if text == "__builtins__" => Values::object("builtins.__builtins__"),
                 "" => self.resolve(&text, TextSize::new(u32::MAX)),
                 "__main__" => self.of_script(&text),
-                "sys.modules" => Values::one(Value::Object(text)),
+                MODULES => Values::one(Value::Object(text)),
                 module => objects::member_of_object(module, &text),
             });
         }
@@ -588,7 +573,7 @@ impl<'a> Analyzer<'a, '_> {
         self.flowing(Flow::Namespace, |this| {
             let end = TextSize::new(u32::MAX);
             let mut values = Values::unknown();
-            for name in this.symbols().imports.iter().take(IMPORTS_MAX) {
+            for name in this.symbols.imports.iter().take(IMPORTS_MAX) {
                 let imported = this.in_scope(symbols::MODULE, |this| this.resolve(name, end));
                 let modules = imported.known.iter().filter_map(|value| match value {
                     Value::Object(path) => objects::far_reaching(path).map(Value::MaybeModule),
@@ -610,13 +595,12 @@ impl<'a> Analyzer<'a, '_> {
 
     /// Tells whether a computed name can only be that of something of the script, by its start.
     pub(super) fn names_own(&self, name: &Values<'a>) -> bool {
-        self.work().spend(self.symbols().imports.len().min(IMPORTS_MAX));
+        self.work().spend(self.symbols.imports.len().min(IMPORTS_MAX));
         let is_own = |start: &str| {
-            !start.starts_with('_')
-                && !self.symbols().imports.iter().any(|of| of.starts_with(start))
+            !start.starts_with('_') && !self.symbols.imports.iter().any(|of| of.starts_with(start))
         };
         !name.is_open
-            && self.symbols().imports.len() < IMPORTS_MAX
+            && self.symbols.imports.len() < IMPORTS_MAX
             && name.known.iter().all(|value| match value {
                 Value::Start(start) => is_own(start),
                 value => matches!(value, Value::Text(_)),
@@ -634,7 +618,7 @@ impl<'a> Analyzer<'a, '_> {
     /// Reports what `values` refers to, as far as a rule finds it and its role does not defer it.
     fn report_escape(&mut self, values: Values<'a>, expr: &'a Expr, role: Role) -> Values<'a> {
         let is_judged = matches!(role, Role::Value | Role::Alias | Role::Annotation);
-        if self.is_quiet() || !is_judged {
+        if self.is_quiet || !is_judged {
             return values;
         }
         if let Some((name, rule)) = values.known.iter().find_map(|value| escaping(value, role)) {
@@ -643,7 +627,7 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// Evaluates `+`, `%`, `*` of texts and sequences, and `/` of paths.
+    /// Evaluates `+` of texts and sequences, and `/` of paths.
     fn operation(&mut self, operation: &'a ExprBinOp, role: Role) -> Values<'a> {
         // A sum of many terms nests to the left.
         let left = self.evaluate(&operation.left, role);
@@ -691,7 +675,7 @@ impl<'a> Analyzer<'a, '_> {
         match element {
             InterpolatedStringElement::Literal(literal) => texts::push(whole, &[&literal.value]),
             InterpolatedStringElement::Interpolation(interpolation) => {
-                let values = if self.code_depth() > 0 {
+                let values = if self.code_depth > 0 {
                     self.part_of_code(&interpolation.expression)
                 } else {
                     self.evaluate(&interpolation.expression, Role::Harmless)
@@ -712,12 +696,12 @@ impl<'a> Analyzer<'a, '_> {
 
     /// Reports a text that is code where it stands: a type, or an example of doctest.
     fn check_text(&mut self, text: &str, expr: &'a Expr) {
-        if self.is_annotation() {
+        if self.is_annotation {
             self.check_annotation(text, expr);
         }
-        if !self.is_quiet()
+        if !self.is_quiet
             && text.contains(">>> ")
-            && self.symbols().imported.contains("doctest")
+            && self.symbols.imported.contains("doctest")
             && self.has_dangerous_examples(text)
         {
             let rule = INDEX.special(Special::Examples);
@@ -729,7 +713,7 @@ impl<'a> Analyzer<'a, '_> {
     /// be that of annotations, where the script names that.
     pub(super) fn special_name(&self, holder: &'a Expr) -> Option<&'a str> {
         let name = symbols::last_name(holder)?;
-        let is_alias = holder.is_name_expr() && self.symbols().uses("__annotations__").is_some();
+        let is_alias = holder.is_name_expr() && self.symbols.uses("__annotations__").is_some();
         Some(if is_alias { "__annotations__" } else { name })
     }
 
@@ -737,7 +721,7 @@ impl<'a> Analyzer<'a, '_> {
     /// own.
     pub(super) fn check_special(&mut self, name: &str, values: &Values<'a>, expr: &'a Expr) {
         match name {
-            _ if self.is_quiet() => {}
+            _ if self.is_quiet => {}
             "__annotations__" => self.check_types(values, expr),
             // `case C(a)` takes the attribute of the first name.
             "__match_args__" => {
@@ -750,7 +734,7 @@ impl<'a> Analyzer<'a, '_> {
                     self.report_reference(name.to_owned(), rule, expr.range());
                 }
             }
-            "__doc__" | "__test__" if self.symbols().imported.contains("doctest") => {
+            "__doc__" | "__test__" if self.symbols.imported.contains("doctest") => {
                 let is_known = !values.is_open && !values.known.is_empty();
                 let is_dangerous = |text: &str| self.has_dangerous_examples(text);
                 if !is_known || values.any_text(&mut { is_dangerous }) {
@@ -764,7 +748,7 @@ impl<'a> Analyzer<'a, '_> {
 
     /// Returns the rule about taking an attribute of this name of an object that is not known.
     pub(super) fn attribute_rule(&self, name: &str) -> Option<&'static Rule> {
-        if self.symbols().own_attributes.contains(name) && !name.starts_with("__") {
+        if self.symbols.own_attributes.contains(name) && !name.starts_with("__") {
             return None;
         }
         let of_method = || INDEX.methods(name).first().map(|(rule, _)| *rule);
@@ -776,7 +760,7 @@ impl<'a> Analyzer<'a, '_> {
     /// Reports texts in place of a type, however they were put together.
     pub(super) fn check_types(&mut self, types: &Values<'a>, expr: &'a Expr) {
         let mut is_dangerous = |text: &str| is_dangerous_formula(text, self.work());
-        if !self.is_quiet() && types.any_text(&mut is_dangerous) {
+        if !self.is_quiet && types.any_text(&mut is_dangerous) {
             let rule = INDEX.special(Special::Annotation);
             self.report_reference("annotation".to_owned(), rule, expr.range());
         }
@@ -784,7 +768,7 @@ impl<'a> Analyzer<'a, '_> {
 
     /// Reports a text in place of a type: it is evaluated by whoever asks for the type.
     fn check_annotation(&mut self, text: &str, expr: &'a Expr) {
-        if !self.is_quiet() && is_dangerous_formula(text, self.work()) {
+        if !self.is_quiet && is_dangerous_formula(text, self.work()) {
             let rule = INDEX.special(Special::Annotation);
             self.report_reference("annotation".to_owned(), rule, expr.range());
         }
@@ -797,7 +781,7 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     fn lambda(&mut self, lambda: &'a ExprLambda) {
-        if self.is_quiet() {
+        if self.is_quiet {
             return;
         }
         if let Some(parameters) = &lambda.parameters {
@@ -811,59 +795,23 @@ impl<'a> Analyzer<'a, '_> {
     fn comprehension(&mut self, expr: &'a Expr) -> Values<'a> {
         let (parts, generators) = symbols::comprehension(expr);
         let Some(first) = generators.first() else { return Values::unknown() };
-        let over = self.iterated(&first.iter);
-        // Of more elements than a sequence keeps, nothing would be known in the end.
-        let elements = over.elements().filter(|all| all.len() <= ITEMS_MAX);
-        let unrolled = match (parts, generators, elements) {
-            // A set has an order of its own.
-            ([Some(element), None], [only], Some(elements))
-                if only.ifs.is_empty() && !expr.is_set_comp_expr() =>
-            {
-                self.unroll(&only.target, elements, element)
-            }
-            _ => None,
-        };
-        if self.is_quiet() && unrolled.is_some() {
-            return unrolled.unwrap_or_default();
+        let is_quiet = self.is_quiet;
+        if !is_quiet {
+            self.iterated(&first.iter);
         }
-        let mut values = Values::default();
-        let is_quiet = self.is_quiet();
         self.in_scope_of(expr.range(), |this| {
-            if !is_quiet {
-                for (index, generator) in generators.iter().enumerate() {
-                    this.visit_expr(&generator.target);
-                    if index > 0 {
-                        this.iterated(&generator.iter);
-                    }
-                    for condition in &generator.ifs {
-                        this.visit_expr(condition);
-                    }
+            for (index, generator) in generators.iter().enumerate().filter(|_| !is_quiet) {
+                this.visit_expr(&generator.target);
+                if index > 0 {
+                    this.iterated(&generator.iter);
+                }
+                for condition in &generator.ifs {
+                    this.visit_expr(condition);
                 }
             }
-            for part in parts.into_iter().flatten() {
-                values.add(this.evaluate(part, Role::Value));
-            }
-        });
-        unrolled.unwrap_or_else(|| Values::container(values))
-    }
-
-    /// Follows a comprehension over a known sequence, so that text put together by one is known.
-    fn unroll(
-        &mut self,
-        target: &'a Expr,
-        elements: Vec<Values<'a>>,
-        element: &'a Expr,
-    ) -> Option<Values<'a>> {
-        let Expr::Name(name) = target else { return None };
-        if self.targets_len() == UNROLLED_MAX {
-            return None;
-        }
-        let values_of = |this: &mut Self, value| {
-            this.with_target(name.id.as_str(), value, |this| this.evaluate(element, Role::Alias))
-        };
-        let results =
-            self.quietly(|this| elements.into_iter().map(|value| values_of(this, value)).collect());
-        Some(Values::items(results))
+            let parts = parts.into_iter().flatten();
+            Values::container(parts.map(|part| this.evaluate(part, Role::Value)).collect())
+        })
     }
 }
 
@@ -898,8 +846,7 @@ pub(super) fn escaping(
                 .find(|(_, condition)| {
                     matches!(
                         condition,
-                        Condition::NamesFile(_)
-                            | Condition::NamesFileAt(..)
+                        Condition::NamesFile(..)
                             | Condition::DatabaseFile
                             | Condition::ImportsModule
                             | Condition::Code
@@ -911,8 +858,9 @@ pub(super) fn escaping(
         Value::Instance(objects::CODE) if is_value => {
             Some(("__code__".to_owned(), INDEX.attribute("__code__")))
         }
-        Value::Modules if is_value => {
-            Some(("sys.modules".to_owned(), objects::rule_of_namespace("sys.modules")))
+        Value::Namespace(path) if path.is_empty() => None,
+        Value::Namespace(path) if is_value && path == MODULES => {
+            Some((MODULES.to_owned(), objects::rule_of_namespace(MODULES)))
         }
         Value::Namespace(path) | Value::LookUp(path) if is_value && !objects::is_plain(path) => {
             Some((format!("{path}.__dict__"), objects::rule_of_namespace(path)))

@@ -29,7 +29,7 @@ impl<'a> Analyzer<'a, '_> {
     /// The result of a call of a function of the script.
     pub(super) fn function_result(&mut self, function: ScopeId) -> Values<'a> {
         self.flowing(Flow::Result(function), |this| {
-            let (results, yields) = this.symbols().results(function);
+            let (results, yields) = this.symbols.results(function);
             let mut values: Values<'a> = results.iter().map(|id| this.binding_value(*id)).collect();
             if results.is_empty() {
                 values = Values::one(Value::Plain);
@@ -50,7 +50,7 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     fn decorators(&self, definition: ScopeId) -> impl Iterator<Item = &'a str> {
-        let decorators = self.symbols().definition(definition).decorators();
+        let decorators = self.symbols.definition(definition).decorators();
         decorators.inspect(|_| self.work().spend(1))
     }
 
@@ -61,11 +61,11 @@ impl<'a> Analyzer<'a, '_> {
     /// The value of an attribute of this name, of an object of the script; `None` if the script
     /// gives no object such an attribute.
     pub(super) fn attribute_value(&mut self, name: &str) -> Option<Values<'a>> {
-        let uses = self.symbols().uses(name).filter(|uses| !uses.attribute.is_empty())?;
+        let uses = self.symbols.uses(name).filter(|uses| !uses.attribute.is_empty())?;
         Some(self.flowing(Flow::Attribute(uses.id), |this| {
             let stored: Values<'a> =
                 uses.attribute.iter().map(|id| this.binding_value(*id)).collect();
-            let has_dynamic = this.symbols().has_dynamic_attributes;
+            let has_dynamic = this.symbols.has_dynamic_attributes;
             let mut values = Values::only_open(stored.is_open || has_dynamic);
             for value in stored.known {
                 values.add(match value {
@@ -110,9 +110,9 @@ impl<'a> Analyzer<'a, '_> {
     /// An instance of a class of the script, which is one of its bases, too.
     fn instance(&mut self, class: ScopeId) -> Values<'a> {
         let mut values = Values::one(Value::Own(class));
-        let Definition::Class(definition) = self.symbols().definition(class) else { return values };
+        let Definition::Class(definition) = self.symbols.definition(class) else { return values };
         for base in definition.bases() {
-            let of = self.flowing_value(base, self.symbols().parent(class));
+            let of = self.flowing_value(base, self.symbols.parent(class));
             values.is_open |= of.is_open;
             for value in of.known {
                 match value {
@@ -130,7 +130,7 @@ impl<'a> Analyzer<'a, '_> {
 
     /// The contents of the container of this name that are put into it, or may be.
     pub(super) fn put_into(&mut self, name: &str) -> Option<Values<'a>> {
-        let uses = self.symbols().uses(name)?;
+        let uses = self.symbols.uses(name)?;
         if uses.contents.is_empty() && !uses.is_aliased() {
             return None;
         }
@@ -160,7 +160,7 @@ impl<'a> Analyzer<'a, '_> {
         default: Option<&'a Expr>,
         function: ScopeId,
     ) -> Values<'a> {
-        let symbols = self.symbols();
+        let symbols = self.symbols;
         let definition = symbols.definition(function);
         let is_method = symbols.class_around(function).is_some()
             && !self.has_decorator(function, &["staticmethod"]);
@@ -221,7 +221,7 @@ impl<'a> Analyzer<'a, '_> {
     /// The elements of the parameter that takes the positional arguments that are left, or all that
     /// have names.
     pub(super) fn rest_parameter(&mut self, function: ScopeId, is_named: bool) -> Values<'a> {
-        let definition = self.symbols().definition(function);
+        let definition = self.symbols.definition(function);
         let mut values = Values::default();
         let is_seen = self.calls_of(function, |this, call, scope, bound| {
             let positional = symbols::rest_of(definition.parameters()?, call, bound);
@@ -240,7 +240,7 @@ impl<'a> Analyzer<'a, '_> {
     /// The arguments that calls of a class pass for one of its fields.
     pub(super) fn field(&mut self, name: &str, class: ScopeId, place: usize) -> Values<'a> {
         let mut values = Values::default();
-        let symbols = self.symbols();
+        let symbols = self.symbols;
         let Definition::Class(definition) = symbols.definition(class) else { return values };
         let Some(uses) = symbols.uses(definition.name.as_str()) else { return values };
         if definition.decorator_list.is_empty() && definition.bases().is_empty() {
@@ -264,7 +264,7 @@ impl<'a> Analyzer<'a, '_> {
         function: ScopeId,
         mut work: impl FnMut(&mut Self, &'a ExprCall, ScopeId, usize) -> Option<()>,
     ) -> bool {
-        let symbols = self.symbols();
+        let symbols = self.symbols;
         let class = symbols.class_around(function);
         let definition = symbols.definition(function);
         let Some(own_name) = definition.name() else { return false };

@@ -90,15 +90,6 @@ fn does_more_than_compute(text: &str, work: &Work) -> bool {
     walk(parsed.syntax(), text, pass).found.iter().any(is_blocking)
 }
 
-/// Tells whether a text that may be meant for the eyes alone is a dangerous formula.
-fn is_surely_dangerous_formula(text: &str, work: &Work) -> bool {
-    is_dangerous_formula(text, work)
-        && work.judge(Judgement::Syntax, text, || {
-            !ruff_python_parser::parse_unchecked_source(text.trim(), PySourceType::Python)
-                .has_invalid_syntax()
-        })
-}
-
 /// Tells whether a word of a text that does not parse is the name of something internal.
 fn names_internals(text: &str) -> bool {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| {

@@ -37,7 +37,7 @@ const TAKING_OUT: &[&str] = &[
 
 impl<'a> Analyzer<'a, '_> {
     fn uses_any(&self, names: &[&str]) -> bool {
-        names.iter().any(|name| self.symbols().uses(name).is_some())
+        names.iter().any(|name| self.symbols.uses(name).is_some())
     }
 
     /// Tells whether an attribute with the name of an internal one is the script's own.
@@ -57,14 +57,14 @@ impl<'a> Analyzer<'a, '_> {
             "__self__" => self.is_own_method(&attribute.value),
             name => {
                 (!name.starts_with("__") || name == "__import__")
-                    && self.symbols().own_attributes.contains(name)
+                    && self.symbols.own_attributes.contains(name)
             }
         }
     }
 
     /// Tells whether `expr` is a method that the script defines, or a name for one.
     fn is_own_method(&mut self, expr: &Expr) -> bool {
-        let symbols = self.symbols();
+        let symbols = self.symbols;
         let is_own = |expr: &Expr| {
             matches!(expr, Expr::Attribute(method)
                 if symbols.own_attributes.contains(method.attr.as_str()))
@@ -79,11 +79,11 @@ impl<'a> Analyzer<'a, '_> {
     /// Returns the sources of the bindings of a name that a use can see, if it is certain that one
     /// of them binds it.
     fn sources_of(&self, name: &ExprName) -> Option<Vec<Binding<'a>>> {
-        let symbols = self.symbols();
+        let symbols = self.symbols;
         let mut sources = Vec::new();
         let (id, at) = (name.id.as_str(), name.start());
-        self.work().spend(symbols.depth(self.scope()));
-        let is_certain = symbols.look_up(id, self.scope(), at, |symbol, is_same_scope| {
+        self.work().spend(symbols.depth(self.scope));
+        let is_certain = symbols.look_up(id, self.scope, at, |symbol, is_same_scope| {
             let source = |id| symbols.binding(id);
             match symbols.reaching(symbol, at).filter(|_| is_same_scope) {
                 Some(reaching) => sources.extend(reaching.into_iter().map(source)),
@@ -156,8 +156,7 @@ impl<'a> Analyzer<'a, '_> {
     /// whether it is that.
     pub(super) fn describes_frame(&mut self, call: &'a ExprCall) -> bool {
         let name = last_name(&call.func).unwrap_or_default();
-        if !matches!(name, "getfile" | "getsource") || self.symbols().own_attributes.contains(name)
-        {
+        if !matches!(name, "getfile" | "getsource") || self.symbols.own_attributes.contains(name) {
             return false;
         }
         let [Expr::Call(frame)] = &*call.arguments.args else { return false };
@@ -186,7 +185,7 @@ impl<'a> Analyzer<'a, '_> {
         let is_harmless = is_complete
             && !names.is_empty()
             && names.iter().all(|name| objects::is_harmless_module(name));
-        if is_harmless && !self.is_quiet() {
+        if is_harmless && !self.is_quiet {
             for name in names {
                 self.record_import(name.to_owned());
             }
@@ -202,7 +201,7 @@ impl<'a> Analyzer<'a, '_> {
                 let of = self.evaluate(&name.value, Role::Harmless);
                 return self.names_of_functions(&of);
             }
-            Expr::Name(name) if self.code_depth() < CODE_DEPTH_MAX => {
+            Expr::Name(name) if self.code_depth < CODE_DEPTH_MAX => {
                 if let Some([Binding { source: Source::Value(value), evaluated_in, .. }]) =
                     self.sources_of(name).as_deref()
                     && (value.is_f_string_expr() || value.is_attribute_expr())
@@ -227,10 +226,10 @@ impl<'a> Analyzer<'a, '_> {
 
     /// Returns the names of functions, unless the script changes such names.
     fn names_of_functions(&self, functions: &Values<'a>) -> Values<'a> {
-        let changes = self.symbols().own_attributes.contains("__name__")
+        let changes = self.symbols.own_attributes.contains("__name__")
             || self.uses_any(&["setattr", "__setattr__", "__set__", "update_wrapper", "wraps"]);
         let name = |value: &Value<'a>| match value {
-            Value::OwnFunction(scope) => self.symbols().definition(*scope).name(),
+            Value::OwnFunction(scope) => self.symbols.definition(*scope).name(),
             _ => None,
         };
         let names: Option<Vec<_>> = functions.known.iter().map(name).collect();

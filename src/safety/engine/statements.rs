@@ -13,11 +13,11 @@ use ruff_text_size::{Ranged as _, TextRange};
 use super::analyzer::Analyzer;
 use super::conditions::has_text;
 use super::expressions::{Role, escaping};
-use super::is_surely_dangerous_formula;
+use super::is_dangerous_formula;
 use crate::safety::finding::FindingKind;
 use crate::safety::knowledge::index::INDEX;
 use crate::safety::knowledge::objects;
-use crate::safety::knowledge::value::{Value, Values};
+use crate::safety::knowledge::value::{MODULES, Value, Values};
 use crate::safety::rules::{Rule, Special};
 use crate::safety::symbols::{self, ScopeKind};
 
@@ -110,7 +110,7 @@ impl<'a> Visitor<'a> for Analyzer<'a, '_> {
         // `case C(name=…)` takes the attribute `name`.
         let name = keyword.attr.as_str();
         let rule = self.attribute_rule(name);
-        if rule.is_some() && !self.symbols().own_attributes.contains(name) {
+        if rule.is_some() && !self.symbols.own_attributes.contains(name) {
             let range = TextRange::new(keyword.start(), keyword.attr.end());
             self.report_reference(name.to_owned(), rule, range);
         }
@@ -161,9 +161,9 @@ impl<'a> Analyzer<'a, '_> {
         }
         // Annotations see the type parameters; without any it is the scope around.
         let scope = if function.type_params.is_some() {
-            self.symbols().scope_of(function.range())
+            self.symbols.scope_of(function.range())
         } else {
-            self.scope()
+            self.scope
         };
         self.in_scope(scope, |this| {
             this.visit_parameters(&function.parameters);
@@ -208,9 +208,9 @@ impl<'a> Analyzer<'a, '_> {
         let is_item = matches!(target, Expr::Subscript(item)
             if matches!(&*item.slice, Expr::Tuple(_) | Expr::NumberLiteral(_) | Expr::Slice(_)));
         if is_item
-            && self.symbols().evaluates_texts()
+            && self.symbols.evaluates_texts()
             && has_text(value, &Values::unknown(), &mut |text| {
-                is_surely_dangerous_formula(text, self.work())
+                is_dangerous_formula(text, self.work())
             })
         {
             let rule = INDEX.calls("sympy").next().map(|(rule, _)| rule);
@@ -219,7 +219,7 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     fn is_in_class(&self) -> bool {
-        self.symbols().kind(self.scope()) == ScopeKind::Class
+        self.symbols.kind(self.scope) == ScopeKind::Class
     }
 
     fn check_import(&mut self, module: &str, at: TextRange) {
@@ -272,8 +272,8 @@ impl<'a> Analyzer<'a, '_> {
             return Some(rule).filter(|_| !is_type);
         }
         // `from sys import modules` brings in what can reach everything.
-        if members.known.contains(&Value::Modules) {
-            return objects::rule_of_namespace("sys.modules");
+        if members.known.iter().any(|value| matches!(value, Value::Namespace(_))) {
+            return objects::rule_of_namespace(MODULES);
         }
         if !self.is_in_class() {
             return None;

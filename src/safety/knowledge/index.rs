@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::libraries::{self, Functions, shortened};
+use super::libraries::{self, Functions, PATH_BYTES_MAX, shortened};
 use super::stdlib;
 use crate::safety::rules::{self, Condition, Rule, Special, Target};
 
@@ -48,8 +48,6 @@ pub(crate) struct Index {
     special: Vec<(Special, &'static Rule)>,
     /// The topmost modules of all names in the table.
     roots: FxHashSet<&'static str>,
-    /// The length of the longest name that is looked up by its prefixes.
-    longest: usize,
 }
 
 impl Index {
@@ -60,8 +58,6 @@ impl Index {
                 index.insert(rule, *target);
             }
         }
-        let names = index.objects.keys().chain(index.carriers.keys()).chain(&index.holders);
-        index.longest = names.map(|name| name.len()).max().unwrap_or_default();
         index
     }
 
@@ -116,7 +112,7 @@ impl Index {
             } else {
                 // The table is made once, and lasts as long as the program.
                 let path = format!("{module}.{name}").leak();
-                let condition = Condition::NamesFileAt(place, parameter);
+                let condition = Condition::NamesFile(place, parameter);
                 self.calls.entry(path).or_default().push((rule, condition));
             }
         }
@@ -127,7 +123,8 @@ impl Index {
         if !self.roots.contains(top(path)) {
             return self.unnamed(path);
         }
-        let mut prefix = self.short(path);
+        // No row is longer.
+        let mut prefix = &path[..path.floor_char_boundary(PATH_BYTES_MAX)];
         loop {
             if let Some(rule) = self.objects.get(prefix) {
                 return Verdict::Found(rule);
@@ -144,15 +141,6 @@ impl Index {
             let Some(dot) = prefix.rfind('.') else { return self.elsewhere(path) };
             prefix = prefix.get(..dot).unwrap_or_default();
         }
-    }
-
-    /// Cuts a path that is longer than any row down to the parts that may be in the table.
-    fn short<'p>(&self, path: &'p str) -> &'p str {
-        if path.len() <= self.longest {
-            return path;
-        }
-        let within = path.get(..path.floor_char_boundary(self.longest + 1)).unwrap_or_default();
-        within.rfind('.').and_then(|dot| path.get(..dot)).unwrap_or(path)
     }
 
     /// Judges a member by the row about the same name in the topmost module: what `z3.z3.open_log`

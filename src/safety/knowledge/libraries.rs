@@ -8,8 +8,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 /// The lines are described where they are printed.
 const TABLE: &str = include_str!("libraries.txt");
 
-/// The longest path that may name a member in it, in bytes.
-const PATH_BYTES_MAX: usize = 160;
+/// The longest path that may name a member in it, or is followed, in bytes.
+pub(super) const PATH_BYTES_MAX: usize = 160;
 
 static LIBRARIES: LazyLock<Libraries> = LazyLock::new(Libraries::new);
 

@@ -9,24 +9,10 @@ use std::sync::LazyLock;
 use rustc_hash::FxHashMap;
 
 use super::index::{INDEX, Verdict, top};
-use super::value::{Value, Values};
-use super::{libraries, stdlib};
+use super::libraries::{self, PATH_BYTES_MAX};
+use super::stdlib;
+use super::value::{MODULES, Value, Values};
 use crate::safety::rules::{Rule, Special};
-
-/// The builtins that the analysis knows by itself; those that a rule names come in addition.
-const KNOWN_BUILTINS: &str = "
-    builtins.BaseException builtins.Exception builtins.abs builtins.all builtins.any
-    builtins.ascii builtins.bin builtins.bool builtins.bytearray builtins.bytes
-    builtins.callable builtins.chr builtins.classmethod builtins.complex builtins.delattr
-    builtins.dict builtins.dir builtins.divmod builtins.enumerate builtins.filter builtins.float
-    builtins.format builtins.frozenset builtins.getattr builtins.globals builtins.hasattr
-    builtins.hash builtins.help builtins.hex builtins.id builtins.input builtins.int
-    builtins.isinstance builtins.issubclass builtins.iter builtins.len builtins.list
-    builtins.locals builtins.map builtins.max builtins.memoryview builtins.min builtins.next
-    builtins.object builtins.oct builtins.ord builtins.pow builtins.print builtins.property
-    builtins.range builtins.repr builtins.reversed builtins.round builtins.set builtins.setattr
-    builtins.slice builtins.sorted builtins.staticmethod builtins.str builtins.sum
-    builtins.super builtins.tuple builtins.type builtins.vars builtins.zip";
 
 /// Modules that a name means even where the script does not import them.
 #[rustfmt::skip]
@@ -34,9 +20,6 @@ const WELL_KNOWN_MODULES: &[&str] = &[
     "builtins", "ctypes", "importlib", "marshal", "os", "pickle", "shutil", "socket", "subprocess",
     "sys",
 ];
-
-/// The longest qualified name that is followed, in bytes.
-const PATH_BYTES_MAX: usize = 160;
 
 /// Modules that others hold and from which everything can be reached. Looked for behind objects of
 /// which nothing is known as well.
@@ -84,9 +67,9 @@ pub(crate) const IN_MEMORY: &str = "io.BytesIO";
 /// Returns the qualified name of a builtin that the analysis knows.
 pub(crate) fn builtin(name: &str) -> Option<&'static str> {
     static BY_NAME: LazyLock<FxHashMap<&str, &'static str>> = LazyLock::new(|| {
+        let of_python = stdlib::builtins().map(|name| (name, &*format!("builtins.{name}").leak()));
         let named = |path: &'static str| Some((path.strip_prefix("builtins.")?, path));
-        let known = KNOWN_BUILTINS.split_ascii_whitespace();
-        known.chain(INDEX.objects()).filter_map(named).collect()
+        of_python.chain(INDEX.objects().filter_map(named)).collect()
     });
     BY_NAME.get(name).copied()
 }
@@ -152,8 +135,8 @@ pub(crate) fn member<'a>(base: &Values<'a>, name: &str) -> Values<'a> {
             Value::Instance(class) => member_of_instance(class, name),
             Value::MaybeModule(module) => {
                 let path = format!("{module}.{name}");
-                if path == "sys.modules" {
-                    Values::one(Value::Modules).or_others()
+                if path == MODULES {
+                    Values::one(Value::Namespace(Cow::Borrowed(MODULES))).or_others()
                 } else if INDEX.has_row(&path) || INDEX.is_found(&path) {
                     Values::object(path).or_others()
                 } else {
@@ -161,8 +144,6 @@ pub(crate) fn member<'a>(base: &Values<'a>, name: &str) -> Values<'a> {
                 }
             }
             Value::Namespace(path) => member_of_namespace(path, value, name),
-            Value::Modules => member_of_namespace("sys.modules", value, name),
-            Value::Globals if looks_up(name) => Values::one(Value::LookUp(Cow::Borrowed(""))),
             // The engine knows these.
             Value::Own(_) | Value::OwnClass(_) => Values::default(),
             Value::OwnFunction(_) if name == "__class__" => Values::object("types.FunctionType"),
@@ -188,8 +169,8 @@ pub(crate) fn member_of_object<'a>(path: &str, name: &str) -> Values<'a> {
         return Values::object(path.to_owned()).or_others();
     }
     let joined = format!("{path}.{name}");
-    if joined == "sys.modules" {
-        return Values::one(Value::Modules);
+    if joined == MODULES {
+        return Values::one(Value::Namespace(Cow::Borrowed(MODULES)));
     }
     if INDEX.has_row(&joined) {
         return Values::object(joined);
@@ -258,6 +239,7 @@ fn member_of_namespace<'a>(path: &str, namespace: &Value<'a>, name: &str) -> Val
     match name {
         name if looks_up(name) => Values::one(Value::LookUp(Cow::Owned(path.to_owned()))),
         "keys" | "__contains__" | "__len__" => Values::unknown(),
+        _ if path.is_empty() => Values::unknown(),
         _ => Values::one(namespace.clone()),
     }
 }

@@ -3,15 +3,16 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "each method is about some kinds of values")]
 
 use std::borrow::Cow;
-use std::ops::Deref;
 use std::rc::Rc;
-use std::sync::LazyLock;
 
 use smallvec::SmallVec;
 
 use super::index::{INDEX, Verdict};
 use crate::safety::symbols::ScopeId;
 use crate::safety::work::folding;
+
+/// The namespace of all modules that are loaded.
+pub(crate) const MODULES: &str = "sys.modules";
 
 /// The most alternatives that are kept for one value; with more it counts as unknown.
 const ALTERNATIVES_MAX: usize = 16;
@@ -24,42 +25,13 @@ const DEPTH_MAX: usize = 2;
 /// The most elements of a sequence that are kept.
 pub(crate) const ITEMS_MAX: usize = 64;
 
-/// The characters of ASCII, which texts of one character are parts of.
-static ASCII: LazyLock<String> = LazyLock::new(|| ('\0'..='\x7f').collect());
-
-/// A text: a part of the source, or one that was put together, which all its uses share.
-#[derive(Debug, Clone)]
-pub(crate) enum Text<'a> {
-    Literal(&'a str),
-    Folded(Rc<str>),
-}
-
-impl Deref for Text<'_> {
-    type Target = str;
-
-    fn deref(&self) -> &str {
-        match self {
-            Self::Literal(text) => text,
-            Self::Folded(text) => text,
-        }
-    }
-}
-
-impl PartialEq for Text<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        **self == **other
-    }
-}
-
 /// One value that an expression may evaluate to.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value<'a> {
     /// A text.
-    Text(Text<'a>),
+    Text(Cow<'a, str>),
     /// A text that starts like this, and of which the rest is not known.
     Start(Cow<'a, str>),
-    /// Bytes.
-    Bytes(Rc<[u8]>),
     /// A whole number.
     Number(i64),
     /// A module, function or class from outside of the script, by its qualified name.
@@ -68,14 +40,11 @@ pub(crate) enum Value<'a> {
     MaybeModule(&'static str),
     /// An instance of a class from outside, by the class's qualified name.
     Instance(&'static str),
-    /// The namespace (`__dict__`) of a module, by the module's qualified name.
+    /// The namespace (`__dict__`) of a module, by the module's qualified name; [`MODULES`], or of the
+    /// script itself, without a name.
     Namespace(Cow<'a, str>),
     /// The function that looks a key up in such a namespace.
     LookUp(Cow<'a, str>),
-    /// The namespace of the script itself.
-    Globals,
-    /// `sys.modules`.
-    Modules,
     /// A method of this name, of an object of which nothing is known.
     Method(&'static str),
     /// Data that leads nowhere: a truth value, `None`, a number that is not whole.
@@ -94,60 +63,60 @@ pub(crate) enum Value<'a> {
     Container(Rc<Values<'a>>),
 }
 
-impl Value<'_> {
+impl<'a> Value<'a> {
     /// Tells whether to lose this alternative would be to lose a danger.
     fn matters(&self) -> bool {
         match self {
             Self::Object(path) => !matches!(INDEX.verdict(path), Verdict::Clear),
             Self::Text(text) => INDEX.attribute(text).is_some(),
-            Self::MaybeModule(_)
-            | Self::Namespace(_)
-            | Self::LookUp(_)
-            | Self::Globals
-            | Self::Modules => true,
+            Self::MaybeModule(_) | Self::Namespace(_) | Self::LookUp(_) => true,
             _ => false,
         }
     }
 
+    /// Returns what is in a container: the keys and values of a dictionary one after the other.
+    fn parts(&self) -> impl Iterator<Item = &Values<'a>> + Clone {
+        let (items, pairs, all) = match self {
+            Self::Items(items) => (&**items, &[][..], None),
+            Self::Map(pairs) => (&[][..], &**pairs, None),
+            Self::Container(all) => (&[][..], &[][..], Some(&**all)),
+            _ => (&[][..], &[][..], None),
+        };
+        items.iter().chain(pairs.iter().flat_map(|(key, of)| [key, of])).chain(all)
+    }
+
+    /// Tells whether this is the namespace of the script itself.
+    pub(crate) fn is_globals(&self) -> bool {
+        matches!(self, Self::Namespace(path) if path.is_empty())
+    }
+
+    /// Tells whether this holds others.
+    pub(crate) fn is_container(&self) -> bool {
+        matches!(self, Self::Items(_) | Self::Map(_) | Self::Container(_))
+    }
+
     /// Returns the number of containers, one in the other; those of more than two are not counted.
     fn depth(&self, most: usize) -> usize {
-        let deepest = |values: &Values<'_>| {
-            values.known.iter().map(|value| value.depth(most - 1)).max().unwrap_or_default()
-        };
-        match self {
-            _ if most == 0 => 0,
-            Self::Items(items) => 1 + items.iter().map(deepest).max().unwrap_or_default(),
-            Self::Map(items) => 1 + items.iter().map(|(_, v)| deepest(v)).max().unwrap_or_default(),
-            Self::Container(values) => 1 + deepest(values),
-            _ => 0,
+        if most == 0 || !self.is_container() {
+            return 0;
         }
+        let within = self.parts().flat_map(|part| &part.known);
+        1 + within.map(|value| value.depth(most - 1)).max().unwrap_or_default()
     }
-}
 
-impl Value<'_> {
     fn weight(&self) -> usize {
         match self {
             Self::Text(text) => 1 + folding(text.len()),
-            Self::Bytes(bytes) => 1 + folding(bytes.len()),
             Self::Object(path) | Self::Namespace(path) => 2 + path.len() / 64,
-            Self::Items(items) => items.len() + items.iter().map(Self::within).sum::<usize>(),
-            Self::Map(items) => {
-                let of_each = items.iter().map(|(key, of)| Self::within(key) + Self::within(of));
-                items.len() + of_each.sum::<usize>()
+            _ => {
+                let within = self.parts().flat_map(|part| &part.known);
+                let of_each = within.map(|value| match value.parts().count() {
+                    0 => value.weight(),
+                    count => 1 + count / 4,
+                });
+                1 + self.parts().count() + of_each.sum::<usize>()
             }
-            Self::Container(of) => 1 + Self::within(of),
-            _ => 1,
         }
-    }
-
-    fn within(values: &Values<'_>) -> usize {
-        let of_each = values.known.iter().map(|value| match value {
-            Value::Items(items) => 1 + items.len() / 4,
-            Value::Map(items) => 1 + items.len() / 2,
-            Value::Container(of) => 1 + of.known.len() / 4,
-            value => value.weight(),
-        });
-        of_each.sum()
     }
 }
 
@@ -192,28 +161,8 @@ impl<'a> Values<'a> {
     }
 
     pub(crate) fn text(text: impl Into<Cow<'a, str>>) -> Self {
-        let text = match text.into() {
-            Cow::Borrowed(text) => Text::Literal(text),
-            Cow::Owned(text) => Text::Folded(text.into()),
-        };
+        let text = text.into();
         if text.len() > TEXT_BYTES_MAX { Self::unknown() } else { Self::one(Value::Text(text)) }
-    }
-
-    /// The text of one character.
-    fn character(c: char) -> Self {
-        let place = usize::try_from(u32::from(c)).unwrap_or(usize::MAX);
-        match ASCII.get(place..=place) {
-            Some(text) => Self::text(text),
-            None => Self::one(Value::Text(Text::Folded(c.encode_utf8(&mut [0; 4]).into()))),
-        }
-    }
-
-    pub(crate) fn bytes(bytes: Vec<u8>) -> Self {
-        if bytes.len() > TEXT_BYTES_MAX {
-            Self::unknown()
-        } else {
-            Self::one(Value::Bytes(bytes.into()))
-        }
     }
 
     /// A sequence of these.
@@ -334,9 +283,7 @@ impl<'a> Values<'a> {
     /// Tells whether one of the alternatives is such, here or in a container.
     pub(crate) fn any(&self, is_such: &mut dyn FnMut(&Value<'a>) -> bool) -> bool {
         self.known.iter().any(|value| match value {
-            Value::Items(items) => items.iter().any(|item| item.any(is_such)),
-            Value::Map(items) => items.iter().any(|(key, of)| key.any(is_such) || of.any(is_such)),
-            Value::Container(of) => of.any(is_such),
+            value if value.is_container() => value.parts().any(|part| part.any(is_such)),
             value => is_such(value),
         })
     }
@@ -344,19 +291,10 @@ impl<'a> Values<'a> {
     /// Returns the elements that an iteration over this yields, one after the other, if they are
     /// known.
     pub(crate) fn elements(&self) -> Option<Vec<Self>> {
-        self.elements_within(ITEMS_MAX * 4, ITEMS_MAX)
-    }
-
-    /// Returns the elements of a sequence, of a text of at most `text_max` bytes, or of at most
-    /// `bytes_max` bytes.
-    pub(crate) fn elements_within(&self, text_max: usize, bytes_max: usize) -> Option<Vec<Self>> {
         match self.single()? {
             Value::Items(items) => Some(items.to_vec()),
-            Value::Text(text) if text.len() <= text_max => {
-                Some(text.chars().map(Self::character).collect())
-            }
-            Value::Bytes(bytes) if bytes.len() <= bytes_max => {
-                Some(bytes.iter().map(|b| Self::one(Value::Number(i64::from(*b)))).collect())
+            Value::Text(text) if text.len() <= ITEMS_MAX * 4 => {
+                Some(text.chars().map(|c| Self::text(c.to_string())).collect())
             }
             _ => None,
         }
@@ -367,9 +305,8 @@ impl<'a> Values<'a> {
         let mut elements = Self::only_open(self.is_open);
         for value in &self.known {
             match value {
-                Value::Items(items) => items.iter().for_each(|item| elements.add(item.clone())),
-                Value::Map(items) => items.iter().for_each(|(key, _)| elements.add(key.clone())),
-                Value::Container(of) => elements.add((**of).clone()),
+                Value::Items(_) | Value::Container(_) => elements.extend(value.parts().cloned()),
+                Value::Map(items) => elements.extend(items.iter().map(|(key, _)| key.clone())),
                 value => match Self::one(value.clone()).elements() {
                     Some(parts) => parts.into_iter().for_each(|part| elements.add(part)),
                     None => elements.is_open = true,
@@ -393,16 +330,10 @@ impl<'a> Values<'a> {
     pub(crate) fn within(&self) -> Self {
         let mut all = Self::only_open(self.is_open);
         for value in &self.known {
-            match value {
-                Value::Items(items) => items.iter().for_each(|item| all.add(item.within())),
-                Value::Map(items) => {
-                    for (key, of) in items.iter() {
-                        all.add(key.within());
-                        all.add(of.within());
-                    }
-                }
-                Value::Container(of) => all.add(of.within()),
-                value => all.add(Self::one(value.clone())),
+            if value.is_container() {
+                all.extend(value.parts().map(Self::within));
+            } else {
+                all.add(Self::one(value.clone()));
             }
         }
         all
@@ -418,7 +349,7 @@ impl<'a> Values<'a> {
                     let place = key.as_number().map(|at| if at < 0 { at + length } else { at });
                     match place.and_then(|at| items.get(usize::try_from(at).ok()?)) {
                         Some(item) => found.add(item.clone()),
-                        None => items.iter().for_each(|item| found.add(item.clone())),
+                        None => found.extend(items.iter().cloned()),
                     }
                 }
                 Value::Map(items) => {
@@ -427,7 +358,7 @@ impl<'a> Values<'a> {
                     let same = items.iter().rfind(|(of, _)| of == key && of.single().is_some());
                     match same.filter(|_| are_known) {
                         Some((_, item)) => found.add(item.clone()),
-                        None => items.iter().for_each(|(_, item)| found.add(item.clone())),
+                        None => found.extend(items.iter().map(|(_, item)| item.clone())),
                     }
                 }
                 Value::Container(of) => found.add((**of).clone()),

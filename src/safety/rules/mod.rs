@@ -72,18 +72,16 @@ pub enum Condition {
     Always,
     /// The script imports this module.
     Imported(&'static str),
-    /// The first argument, or one of these keywords, may name a file: it is not known to be an
-    /// object in memory.
-    NamesFile(&'static [&'static str]),
-    /// The argument at this place, or this keyword, may name a file.
-    NamesFileAt(usize, &'static str),
+    /// The argument at this place, or one of these keywords, may name a file: it is not known to be
+    /// an object in memory.
+    NamesFile(usize, &'static str),
     /// The argument at this place, or this keyword, is known to be a text.
     IsTextAt(usize, &'static str),
     /// The script imports this library, and the argument at this place, or this keyword, may be the
     /// name of a file.
     TakesTextAt(&'static str, usize, &'static str),
-    /// The first argument, or one of these keywords, is known to be a text.
-    TakesText(&'static [&'static str]),
+    /// The first argument, or this keyword, is known to be a text.
+    TakesText(&'static str),
     /// One of these keywords is given, with anything but `False` or `None`.
     Keyword(&'static [&'static str]),
     /// There is an argument at this place, and it is not `False` or `None`.

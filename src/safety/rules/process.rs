@@ -88,7 +88,6 @@ pub(super) const RULES: &[Rule] = &[
             Target::AllBut("multiprocessing.dummy", "Pool"),
             Target::AllBut("multiprocessing.pool", "ThreadPool"),
             Modules("billiard concurrent.futures.process"),
-            Objects("multiprocessing.Pool multiprocessing.Process multiprocessing.Manager"),
             Objects("concurrent.futures.ProcessPoolExecutor"),
             Methods("set_executable set_forkserver_preload", Condition::Always),
         ],

@@ -47,7 +47,9 @@ const READERS: &[&str] = &[
 
 /// Builds the symbol table of a script.
 pub(crate) fn build(module: &ModModule) -> Symbols<'_> {
-    let mut builder = Builder::new(module.range());
+    let range = module.range();
+    let symbols = Symbols { scopes: vec![Scope::default()], range, ..Symbols::default() };
+    let mut builder = Builder { symbols, block: range, ..Builder::default() };
     for stmt in &module.body {
         builder.symbols.running.extend(calls_from(stmt));
         builder.visit_stmt(stmt);
@@ -64,6 +66,7 @@ pub(crate) fn build(module: &ModModule) -> Symbols<'_> {
     symbols
 }
 
+#[derive(Default)]
 struct Builder<'a> {
     symbols: Symbols<'a>,
     scope: ScopeId,
@@ -88,27 +91,6 @@ struct Builder<'a> {
     namespace_uses: usize,
     /// … and of those that are followed by something that only reads.
     namespace_reads: usize,
-}
-
-impl Builder<'_> {
-    fn new(range: TextRange) -> Self {
-        let module = Scope::new(ScopeKind::Module, Definition::Other, None);
-        Self {
-            symbols: Symbols { scopes: vec![module], range, ..Symbols::default() },
-            given_name: None,
-            passed_to: None,
-            matched: None,
-            scope: MODULE,
-            block: range,
-            in_loop: None,
-            starts_block: false,
-            comprehension: None,
-            outside_comprehensions: MODULE,
-            nonlocal: Vec::new(),
-            namespace_uses: 0,
-            namespace_reads: 0,
-        }
-    }
 }
 
 impl<'a> Visitor<'a> for Builder<'a> {
@@ -226,7 +208,6 @@ impl<'a> Visitor<'a> for Builder<'a> {
                 for (index, comparator) in compare.comparators.iter().enumerate() {
                     self.visit_part(comparator, index == 0);
                 }
-                self.count_namespace_use(expr);
                 for comparator in &compare.comparators {
                     self.count_read(comparator);
                 }
@@ -248,7 +229,6 @@ impl<'a> Visitor<'a> for Builder<'a> {
                 visitor::walk_expr(self, expr);
             }
             _ => {
-                self.count_namespace_use(expr);
                 self.count_use(expr);
                 let outer = std::mem::replace(&mut self.passed_to, expr.as_call_expr());
                 visitor::walk_expr(self, expr);
@@ -311,12 +291,11 @@ impl<'a> Builder<'a> {
             Stmt::Import(import) => {
                 for alias in &import.names {
                     let module = alias.name.as_str();
-                    let top = module.split('.').next().unwrap_or(module);
-                    self.symbols.imported.insert(top);
+                    self.symbols.imported.insert(top(module));
                     // `import a.b` binds `a`.
                     let (name, source) = match &alias.asname {
                         Some(asname) => (asname.as_str(), module),
-                        None => (top, top),
+                        None => (top(module), top(module)),
                     };
                     self.symbols.has_dynamic_names |= module == "__main__";
                     self.symbols.imports.push(name);
@@ -326,7 +305,7 @@ impl<'a> Builder<'a> {
             Stmt::ImportFrom(import) => {
                 let module = import.module.as_ref().map_or("", |module| module.as_str());
                 let is_relative = import.level > 0;
-                self.symbols.imported.insert(module.split('.').next().unwrap_or(module));
+                self.symbols.imported.insert(top(module));
                 for alias in &import.names {
                     let member = alias.name.as_str();
                     if member == "*" {
@@ -408,7 +387,6 @@ impl<'a> Builder<'a> {
                 self.bind_target(&assign.target, Source::Augmented(assign), stmt.end());
             }
             Stmt::For(for_stmt) => {
-                self.namespace_reads += usize::from(is_namespace(&for_stmt.iter));
                 self.count_read(&for_stmt.iter);
                 let source = Source::Element(&for_stmt.iter);
                 self.bind_in_body(&for_stmt.target, source, &for_stmt.body);
@@ -470,64 +448,6 @@ impl<'a> Builder<'a> {
             Expr::Tuple(_) | Expr::List(_) => {
                 for element in elements(target) {
                     self.delete(element);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// Counts uses of the script's own namespace, and those among them that only read it: after
-    /// anything else, a name may stand for something that is not seen here.
-    fn count_namespace_use(&mut self, expr: &'a Expr) {
-        match expr {
-            Expr::Name(name) if matches!(name.id.as_str(), "globals" | "locals") => {
-                self.namespace_uses += 1;
-            }
-            // With an argument it is another object's namespace.
-            Expr::Call(call)
-                if is_name(&call.func, &["vars"]) && call.arguments.args.is_empty() =>
-            {
-                self.namespace_uses += 1;
-            }
-            Expr::Attribute(attribute) => {
-                let is_modules = attribute.attr.as_str() == "modules";
-                self.symbols.has_dynamic_names |= is_modules;
-                let reads = ["get", "items", "keys", "values", "copy"];
-                if is_namespace(&attribute.value) && reads.contains(&attribute.attr.as_str()) {
-                    self.namespace_reads += 1;
-                }
-            }
-            Expr::Subscript(subscript)
-                if is_namespace(&subscript.value) && subscript.ctx == ExprContext::Load =>
-            {
-                self.namespace_reads += 1;
-            }
-            Expr::Compare(compare) => {
-                let comparators = compare.comparators.iter().filter(|expr| is_namespace(expr));
-                self.namespace_reads += comparators.count();
-            }
-            Expr::Call(call) if is_name(&call.func, &["sorted", "list", "len", "print", "set"]) => {
-                let arguments = call.arguments.args.iter().filter(|expr| is_namespace(expr));
-                self.namespace_reads += arguments.count();
-            }
-            Expr::Call(call) => {
-                let name = match &*call.func {
-                    Expr::Name(name) => name.id.as_str(),
-                    Expr::Attribute(attribute) => attribute.attr.as_str(),
-                    _ => "",
-                };
-                // The text that runs there is judged.
-                if matches!(name, "Timer" | "repeat" | "timeit") {
-                    let keywords = call.arguments.keywords.iter();
-                    self.namespace_reads +=
-                        keywords.filter(|keyword| is_namespace(&keyword.value)).count();
-                }
-                // An import by a function is one as well.
-                if matches!(name, "__import__" | "import_module")
-                    && let Some(Expr::StringLiteral(module)) = call.arguments.args.first()
-                {
-                    let module = module.value.to_str();
-                    self.symbols.imported.insert(module.split('.').next().unwrap_or(module));
                 }
             }
             _ => {}
@@ -600,7 +520,15 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// Counts a place where a container, or the script's own namespace, is only read: after anything
+    /// else, a name may stand for something that is not seen here.
     fn count_read(&mut self, expr: &'a Expr) {
+        self.namespace_reads += usize::from(is_namespace(expr));
+        self.count_seen(expr);
+    }
+
+    /// Counts a place where it is seen what becomes of a container.
+    fn count_seen(&mut self, expr: &'a Expr) {
         if let Some(name) = last_name(expr) {
             self.uses(name).reads += 1;
         }
@@ -611,9 +539,12 @@ impl<'a> Builder<'a> {
         match expr {
             Expr::Name(name) if name.ctx == ExprContext::Load => {
                 self.uses(name.id.as_str()).loads += 1;
+                let is_namespace = matches!(name.id.as_str(), "globals" | "locals");
+                self.namespace_uses += usize::from(is_namespace);
             }
             Expr::Attribute(attribute) => {
                 let name = attribute.attr.as_str();
+                self.symbols.has_dynamic_names |= name == "modules";
                 if attribute.ctx == ExprContext::Load {
                     self.uses(name).loads += 1;
                 }
@@ -624,7 +555,12 @@ impl<'a> Builder<'a> {
             Expr::Subscript(subscript) if subscript.ctx == ExprContext::Load => {
                 self.count_read(&subscript.value);
             }
-            Expr::Call(call) => self.count_call(call),
+            Expr::Call(call) => {
+                // With an argument it is another object's namespace.
+                let is_vars = is_name(&call.func, &["vars"]) && is_namespace(expr);
+                self.namespace_uses += usize::from(is_vars);
+                self.count_call(call);
+            }
             _ => {}
         }
     }
@@ -637,6 +573,19 @@ impl<'a> Builder<'a> {
         if call.func.is_name_expr() && READERS.contains(&name) {
             arguments.for_each(|argument| self.count_read(argument));
             return;
+        }
+        match name {
+            // The text that runs there is judged.
+            "Timer" | "repeat" | "timeit" => {
+                call.arguments.keywords.iter().for_each(|keyword| self.count_read(&keyword.value));
+            }
+            // An import by a function is one as well.
+            "__import__" | "import_module" => {
+                if let Some(Expr::StringLiteral(module)) = call.arguments.args.first() {
+                    self.symbols.imported.insert(top(module.value.to_str()));
+                }
+            }
+            _ => {}
         }
         if name == "setattr"
             && let [_, Expr::StringLiteral(attribute), value] = &*call.arguments.args
@@ -661,7 +610,7 @@ impl<'a> Builder<'a> {
                 self.put_into(&method.value, put);
             }
             keywords.for_each(|value| self.put_into(&method.value, Source::Value(value)));
-            self.count_read(&method.value);
+            self.count_seen(&method.value);
         }
     }
 
@@ -749,7 +698,7 @@ impl<'a> Builder<'a> {
                 self.uses(name).attribute.push(id);
             }
             Expr::Subscript(subscript) => {
-                self.count_read(&subscript.value);
+                self.count_seen(&subscript.value);
                 let source = match source {
                     Source::Value(value) if subscript.slice.is_slice_expr() => {
                         Source::Element(value)
@@ -773,8 +722,9 @@ impl<'a> Builder<'a> {
         let parent = &self.symbols.scopes[self.scope];
         let deferred_from =
             parent.deferred_from.or((kind == ScopeKind::Function).then_some(range.start()));
-        let parent = (self.scope, parent.depth);
-        let scope = Scope { deferred_from, ..Scope::new(kind, definition, Some(parent)) };
+        let depth = parent.depth + 1;
+        let parent = Some(self.scope);
+        let scope = Scope { kind, definition, parent, depth, deferred_from, ..Scope::default() };
         let id = self.symbols.scopes.len();
         self.symbols.scopes.push(scope);
         self.symbols.scope_of.insert(range, id);

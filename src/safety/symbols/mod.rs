@@ -8,10 +8,11 @@
 
 mod builder;
 mod callers;
-mod names;
 
 pub(super) use builder::build;
 pub(super) use callers::{Passed, argument_for, rest_of};
+
+use std::collections::{HashMap, HashSet};
 
 use ruff_python_ast::{
     Comprehension, Expr, ExprCall, ExprLambda, Parameters, StmtAugAssign, StmtClassDef,
@@ -20,8 +21,6 @@ use ruff_python_ast::{
 use ruff_text_size::{TextRange, TextSize};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-
-use names::{NameSet, Names};
 
 /// A scope, by its index.
 pub(super) type ScopeId = usize;
@@ -34,9 +33,10 @@ pub(super) type BindingId = usize;
 pub(super) const MODULE: ScopeId = 0;
 
 /// The kind of a scope, in which names can be bound.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum ScopeKind {
     /// The script itself.
+    #[default]
     Module,
     /// The body of a class: not seen from functions in it.
     Class,
@@ -142,9 +142,10 @@ enum Elsewhere {
 }
 
 /// The statement or expression that opens a scope.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) enum Definition<'a> {
     /// Something that has neither parameters nor members.
+    #[default]
     Other,
     /// A class.
     Class(&'a StmtClassDef),
@@ -216,7 +217,7 @@ impl Uses<'_> {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Scope<'a> {
     kind: ScopeKind,
     definition: Definition<'a>,
@@ -231,25 +232,7 @@ struct Scope<'a> {
     depth: usize,
     /// The start of the outermost function around, if what stands here runs later.
     deferred_from: Option<TextSize>,
-    names: Names<'a, Symbol>,
-}
-
-impl<'a> Scope<'a> {
-    fn new(kind: ScopeKind, definition: Definition<'a>, parent: Option<(ScopeId, usize)>) -> Self {
-        let (results, names) = Default::default();
-        let depth = parent.map_or(0, |(_, depth)| depth + 1);
-        Self {
-            kind,
-            definition,
-            results,
-            is_generator: false,
-            fields: 0,
-            parent: parent.map(|(parent, _)| parent),
-            depth,
-            deferred_from: None,
-            names,
-        }
-    }
+    names: HashMap<&'a str, Symbol>,
 }
 
 /// The symbol table of a script.
@@ -261,16 +244,16 @@ pub(super) struct Symbols<'a> {
     /// The whole script.
     range: TextRange,
     scope_of: FxHashMap<TextRange, ScopeId>,
-    uses: Names<'a, Uses<'a>>,
+    uses: HashMap<&'a str, Uses<'a>>,
     /// The statements at the top level that may call functions, in order.
     running: Vec<TextSize>,
     pub(super) star_imports: StarImports<'a>,
     /// Attributes that the script itself defines: methods, class variables, assigned ones.
-    pub(super) own_attributes: NameSet<'a>,
+    pub(super) own_attributes: HashSet<&'a str>,
     /// The names that imports bind.
     pub(super) imports: Vec<&'a str>,
     /// The topmost packages of all imports.
-    pub(super) imported: NameSet<'a>,
+    pub(super) imported: HashSet<&'a str>,
     /// True if names of the script may change in a way that is not seen here.
     pub(super) has_dynamic_names: bool,
     /// True if members are taken by names that are computed: methods may be called by them.
@@ -283,7 +266,7 @@ pub(super) struct Symbols<'a> {
 #[derive(Debug, Default)]
 pub(super) struct StarImports<'a> {
     /// Each with its place among all.
-    pub(super) modules: Names<'a, usize>,
+    pub(super) modules: HashMap<&'a str, usize>,
     /// The first of those of which calls of any member are judged, with their places.
     pub(super) judged_whole: Vec<(usize, &'a str)>,
     /// The place of the last.
@@ -303,14 +286,6 @@ impl<'a> Symbols<'a> {
     /// Tells whether the script imports a library whose methods evaluate texts.
     pub(super) fn evaluates_texts(&self) -> bool {
         self.imported.contains("sympy") || self.imported.contains("mpmath")
-    }
-
-    pub(super) fn bindings_len(&self) -> usize {
-        self.bindings.len()
-    }
-
-    pub(super) fn symbols_len(&self) -> usize {
-        self.names_len
     }
 
     /// Returns the scope that the function, class, `lambda` or comprehension at `range` opens.
