@@ -135,6 +135,19 @@ impl<'a> Arguments<'a> {
         positional.into_iter().chain(by_name)
     }
 
+    /// Tells whether the argument at a place, or with one of these names, is such.
+    fn any_at(&self, index: usize, names: &str, is_such: impl Fn(&Values<'a>) -> bool) -> bool {
+        self.at_or_named(index, names).any(|(.., values)| is_such(values))
+    }
+
+    /// Tells whether the argument at a place, or with one of these names, may name a file.
+    fn name_file(&self, index: usize, names: &str) -> bool {
+        let is_file = |(_, expr, values): &Argument<'a>| {
+            !expr.is_none_literal_expr() && !is_in_memory(values)
+        };
+        self.hides_some() || self.at_or_named(index, names).any(is_file)
+    }
+
     /// Tells whether one of the texts in an argument is so.
     pub(super) fn have_text(&self, is: &mut dyn FnMut(&str) -> bool) -> bool {
         self.evaluated.iter().any(|(_, expr, values)| has_text(expr, values, is))
@@ -156,7 +169,7 @@ impl<'a> Arguments<'a> {
         // The first argument of a function of a module is another.
         let is_member = matches!(base.and_then(Values::single), Some(Value::Object(_)));
         self.hides_some()
-            || self.at_or_named(index, names).any(|(_, _, values)| {
+            || self.any_at(index, names, |values| {
                 if is_member { values.any_text(&mut |_| true) } else { may_be_name(values) }
             })
     }
@@ -176,16 +189,9 @@ impl<'a> Analyzer<'a, '_> {
                 self.symbols.imported.contains(module)
                     && !base.is_some_and(|base| is_member_of_another(base, module))
             }
-            Condition::NamesFile(place, names) => {
-                let mut files = arguments.at_or_named(place, names);
-                arguments.hides_some()
-                    || files.any(|(_, expr, values)| {
-                        !expr.is_none_literal_expr() && !is_in_memory(values)
-                    })
-            }
+            Condition::NamesFile(place, names) => arguments.name_file(place, names),
             Condition::IsTextAt(place, name) => {
-                let mut arguments = arguments.at_or_named(place, name);
-                arguments.any(|(_, _, values)| values.any_text(&mut |_| true))
+                arguments.any_at(place, name, |values| values.any_text(&mut |_| true))
             }
             Condition::TakesText(names) => arguments.take_text(base, 0, names),
             Condition::TakesTextAt(library, place, name) => {
@@ -200,7 +206,7 @@ impl<'a> Analyzer<'a, '_> {
                     })
             }
             Condition::Given(place) => {
-                arguments.at_or_named(place, "").any(|(_, expr, _)| !is_off(expr))
+                arguments.at_or_named(place, "").any(|(_, of, _)| !is_off(of))
             }
             Condition::Sets(names) => {
                 names.iter().any(|name| self.symbols.own_attributes.contains(name))
@@ -214,12 +220,10 @@ impl<'a> Analyzer<'a, '_> {
                 self.symbols.own_attributes.contains("argv")
                     || arguments.evaluated.iter().any(|(_, _, values)| names_tests(values))
             }
-            Condition::UnsafeLoader => {
-                !arguments.at_or_named(1, "Loader").any(|(_, _, values)| is_safe_loader(values))
-            }
+            Condition::UnsafeLoader => !arguments.any_at(1, "Loader", is_safe_loader),
             Condition::DatabaseFile => {
-                let mut names = arguments.at_or_named(0, "database url");
-                arguments.hides_some() || names.any(|(_, _, values)| !is_memory(values))
+                arguments.hides_some()
+                    || arguments.any_at(0, "database url", |values| !is_memory(values))
             }
             Condition::ReachingSql => {
                 let has_files = self.symbols.imported.contains("sqlite3");
@@ -245,10 +249,8 @@ impl<'a> Analyzer<'a, '_> {
             Condition::UnknownName => {
                 arguments.hides_some() || arguments.positional(0).is_some_and(|of| !of.texts().1)
             }
-            Condition::NamesObject => {
-                let mut objects = arguments.at_or_named(0, "target");
-                objects.any(|(_, _, values)| !is_environment(values) && may_name_found(values))
-            }
+            Condition::NamesObject => arguments
+                .any_at(0, "target", |values| !is_environment(values) && may_name_found(values)),
         }
     }
 
