@@ -16,10 +16,8 @@ use crate::safety::work::Work;
 const DEPTH_MAX: usize = 64;
 /// The most findings that are collected; one is enough to refuse.
 const FOUND_MAX: usize = 1_000;
-/// The longest part of the source that a finding repeats, in bytes …
-const WRITTEN_BYTES: usize = 120;
-/// … and that is searched for it, with all its white space.
-const WRITTEN_FROM_BYTES: usize = 1_000;
+/// The longest part of the source that a finding repeats, in bytes with all its white space.
+const WRITTEN_BYTES: usize = 400;
 
 /// The kind of a text that is analysed, and the bounds that hold for it.
 #[derive(Debug, Clone, Copy)]
@@ -292,17 +290,7 @@ impl<'a> Analyzer<'a, '_> {
     /// The source at `range`, on one line and not much of it.
     pub(super) fn written(&self, range: TextRange) -> String {
         let text = self.source.get(range.to_std_range()).unwrap_or_default();
-        let text = text.get(..text.floor_char_boundary(WRITTEN_FROM_BYTES)).unwrap_or_default();
-        let mut written = String::new();
-        for word in text.split_whitespace() {
-            if !written.is_empty() {
-                written.push(' ');
-            }
-            written.push_str(word);
-            if written.len() > WRITTEN_BYTES {
-                break;
-            }
-        }
-        written
+        let text = text.get(..text.floor_char_boundary(WRITTEN_BYTES)).unwrap_or_default();
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
     }
 }

@@ -39,6 +39,9 @@ const KEEPS_ALL: &[&str] = &[
     "print", "repr", "str",
 ];
 
+/// The method that does what `getattr` does.
+const GETTER: &str = "__getattribute__";
+
 impl<'a> Analyzer<'a, '_> {
     /// Evaluates a call: its result, as far as that is known.
     pub(super) fn call(&mut self, call: &'a ExprCall, expr: &'a Expr) -> Values<'a> {
@@ -63,7 +66,7 @@ impl<'a> Analyzer<'a, '_> {
         // For the value alone, what is passed to an unknown function does not matter.
         let needs_arguments = path.is_some()
             || callee.known.iter().any(|value| matches!(value, Value::LookUp(_)))
-            || base.as_ref().is_some_and(|(base, name)| !base.known.is_empty() || is_getter(name));
+            || base.as_ref().is_some_and(|(base, name)| !base.known.is_empty() || *name == GETTER);
         if self.is_quiet && !needs_arguments {
             return self.call_own(&callee);
         }
@@ -73,7 +76,7 @@ impl<'a> Analyzer<'a, '_> {
             self.check_special_arguments(call, &arguments);
         }
         if let Some((base, name)) = &base {
-            if is_getter(name) {
+            if *name == GETTER {
                 return self.looked_up(base, &arguments, expr);
             }
             if let Some(text) = base.as_text()
@@ -621,11 +624,6 @@ fn hides(value: &Value<'_>) -> Option<String> {
         Value::OwnFunction(_) => Some("function".to_owned()),
         _ => None,
     }
-}
-
-/// Tells whether a method does what `getattr` does.
-fn is_getter(name: &str) -> bool {
-    name == "__getattribute__"
 }
 
 fn text_literal(expr: &Expr) -> Option<&str> {

@@ -695,9 +695,9 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     /// Reports a text that is code where it stands: a type, or an example of doctest.
-    fn check_text(&mut self, text: &str, expr: &'a Expr) {
+    fn check_text(&mut self, text: &'a str, expr: &'a Expr) {
         if self.is_annotation {
-            self.check_annotation(text, expr);
+            self.check_types(&Values::one(Value::Text(Cow::Borrowed(text))), expr);
         }
         if !self.is_quiet
             && text.contains(">>> ")
@@ -761,14 +761,6 @@ impl<'a> Analyzer<'a, '_> {
     pub(super) fn check_types(&mut self, types: &Values<'a>, expr: &'a Expr) {
         let mut is_dangerous = |text: &str| is_dangerous_formula(text, self.work());
         if !self.is_quiet && types.any_text(&mut is_dangerous) {
-            let rule = INDEX.special(Special::Annotation);
-            self.report_reference("annotation".to_owned(), rule, expr.range());
-        }
-    }
-
-    /// Reports a text in place of a type: it is evaluated by whoever asks for the type.
-    fn check_annotation(&mut self, text: &str, expr: &'a Expr) {
-        if !self.is_quiet && is_dangerous_formula(text, self.work()) {
             let rule = INDEX.special(Special::Annotation);
             self.report_reference("annotation".to_owned(), rule, expr.range());
         }

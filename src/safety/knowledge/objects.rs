@@ -29,34 +29,24 @@ const FAR_REACHING: &[&str] = &[
     "runpy", "shutil", "subprocess", "sys",
 ];
 
-/// Classes whose instances are followed, and the class that such an instance counts as.
+/// Classes whose instances are followed, and functions that return them, by the class that such an
+/// instance counts as.
 const CLASSES: &[(&str, &str)] = &[
-    ("io.BytesIO", IN_MEMORY),
-    ("io.StringIO", IN_MEMORY),
-    ("StringIO.StringIO", IN_MEMORY),
-    ("cStringIO.StringIO", IN_MEMORY),
-    ("tempfile.SpooledTemporaryFile", IN_MEMORY),
-    ("tempfile.TemporaryFile", IN_MEMORY),
+    (IN_MEMORY, "io.BytesIO io.StringIO StringIO.StringIO cStringIO.StringIO"),
+    (IN_MEMORY, "tempfile.SpooledTemporaryFile tempfile.TemporaryFile"),
     ("cProfile.Profile", "cProfile.Profile"),
-    ("xml.etree.ElementTree.parse", "xml.etree.ElementTree.ElementTree"),
-    ("sqlite3.connect", "sqlite3.Connection"),
-    ("sqlite3.Connection", "sqlite3.Connection"),
-    ("unittest.mock.patch", "unittest.mock.patch"),
-    ("xml.sax.expatreader.create_parser", "xml.sax.xmlreader.XMLReader"),
-    ("xml.sax.make_parser", "xml.sax.xmlreader.XMLReader"),
-    ("zipfile.ZipFile", "zipfile.ZipFile"),
-    ("tarfile.open", "tarfile.TarFile"),
-    ("tarfile.TarFile", "tarfile.TarFile"),
-    ("pathlib.Path", "pathlib.Path"),
-    ("pathlib.PosixPath", "pathlib.Path"),
-    ("pathlib.WindowsPath", "pathlib.Path"),
-    ("pathlib.Path.cwd", "pathlib.Path"),
-    ("pathlib.Path.home", "pathlib.Path"),
-    ("configparser.ConfigParser", "configparser.ConfigParser"),
-    ("configparser.RawConfigParser", "configparser.ConfigParser"),
-    ("configparser.SafeConfigParser", "configparser.ConfigParser"),
+    ("xml.etree.ElementTree.ElementTree", "xml.etree.ElementTree.parse"),
     ("xml.etree.ElementTree.ElementTree", "xml.etree.ElementTree.ElementTree"),
-    ("xml.etree.cElementTree.ElementTree", "xml.etree.ElementTree.ElementTree"),
+    ("xml.etree.ElementTree.ElementTree", "xml.etree.cElementTree.ElementTree"),
+    ("sqlite3.Connection", "sqlite3.connect sqlite3.Connection"),
+    ("unittest.mock.patch", "unittest.mock.patch"),
+    ("xml.sax.xmlreader.XMLReader", "xml.sax.expatreader.create_parser xml.sax.make_parser"),
+    ("zipfile.ZipFile", "zipfile.ZipFile"),
+    ("tarfile.TarFile", "tarfile.open tarfile.TarFile"),
+    ("pathlib.Path", "pathlib.Path pathlib.PosixPath pathlib.WindowsPath pathlib.Path.cwd"),
+    ("pathlib.Path", "pathlib.Path.home"),
+    ("configparser.ConfigParser", "configparser.ConfigParser configparser.RawConfigParser"),
+    ("configparser.ConfigParser", "configparser.SafeConfigParser"),
 ];
 
 /// The class of code objects.
@@ -88,14 +78,16 @@ pub(crate) fn far_reaching(attribute: &str) -> Option<&'static str> {
 
 /// Returns the class of what a call of `path` returns, if its instances are followed.
 pub(crate) fn instance_of(path: &str) -> Option<&'static str> {
-    CLASSES.iter().find(|(class, _)| *class == path).map(|(_, instance)| *instance)
+    let is_such = |(_, makers): &&(_, &str)| makers.split(' ').any(|maker| maker == path);
+    CLASSES.iter().find(is_such).map(|(class, _)| *class)
 }
 
 /// Returns the modules of which a row of the table, or what is known here, names the member `name`.
 pub(crate) fn modules_with(name: &str) -> &'static [&'static str] {
     static BY_MEMBER: LazyLock<FxHashMap<&str, Vec<&'static str>>> = LazyLock::new(|| {
         let mut by_member: FxHashMap<&str, Vec<&'static str>> = FxHashMap::default();
-        for path in INDEX.paths().chain(CLASSES.iter().map(|(class, _)| *class)) {
+        let makers = CLASSES.iter().flat_map(|(_, makers)| makers.split(' '));
+        for path in INDEX.paths().chain(makers) {
             if let Some((module, member)) = path.rsplit_once('.') {
                 by_member.entry(member).or_default().push(module);
             }
