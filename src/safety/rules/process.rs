@@ -160,10 +160,9 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "process/signals",
         severity: Severity::Block,
-        targets: &[
-            Objects("os.kill os.killpg signal.pthread_kill signal.pidfd_send_signal"),
-            Objects("os.pidfd_open"),
-        ],
+        targets: &[Objects(
+            "os.kill os.killpg signal.pthread_kill signal.pidfd_send_signal os.pidfd_open",
+        )],
         why: "signals other processes",
         remedy: "sys.exit ends the script",
         matches: &["import os\nos.kill(1, 9)", "from signal import pthread_kill"],
