@@ -80,7 +80,7 @@ pub(super) struct Analyzer<'a, 's> {
     /// The number of names that are being followed.
     depth: usize,
     /// The number of expressions that are being evaluated, one in the other.
-    level: usize,
+    pub(super) level: usize,
     /// Values that are worked out once.
     flows: FxHashMap<Flow, Memo<'a>>,
     /// The number of those that are being followed otherwise than by names.
@@ -162,14 +162,6 @@ impl<'a> Analyzer<'a, '_> {
         self.code_depth += 1;
         let done = self.quietly(work);
         self.code_depth -= 1;
-        done
-    }
-
-    /// Works one expression deeper.
-    pub(super) fn one_level_deeper<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
-        self.level += 1;
-        let done = work(self);
-        self.level -= 1;
         done
     }
 

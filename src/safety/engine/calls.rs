@@ -115,12 +115,7 @@ impl<'a> Analyzer<'a, '_> {
         self.attribute_by_name(&base, name, None, expr)
     }
 
-    /// Evaluates what is passed to a function that is judged already.
-    pub(super) fn evaluate_arguments(&mut self, call: &'a ExprCall) {
-        self.arguments(call, None);
-    }
-
-    fn arguments(&mut self, call: &'a ExprCall, path: Option<&str>) -> Arguments<'a> {
+    pub(super) fn arguments(&mut self, call: &'a ExprCall, path: Option<&str>) -> Arguments<'a> {
         let builtin = path.and_then(|path| path.strip_prefix("builtins."));
         let first_is_kept = builtin.is_some_and(|name| KEEPS_FIRST.contains(&name));
         let all_are_kept = builtin.is_some_and(|name| KEEPS_ALL.contains(&name));
@@ -190,7 +185,8 @@ impl<'a> Analyzer<'a, '_> {
                 }
                 // `os.__dict__.values()` and the like.
                 Value::Namespace(path) if !value.is_globals() && !objects::is_plain(path) => {
-                    self.report_computed(path, call);
+                    let rule = objects::rule_of_namespace(path);
+                    self.report_reference(format!("{path}[…]"), rule, call.range());
                 }
                 // A method that was given a name.
                 Value::Method(name)
@@ -262,10 +258,10 @@ impl<'a> Analyzer<'a, '_> {
             for (_, expr, values) in arguments.keywords() {
                 self.check_special(name, values, expr);
             }
-        } else if let [_, name, value] = &*call.arguments.args
-            && let (Some(name), Some(values)) = (text_literal(name), arguments.positional(2))
+        } else if let [_, Expr::StringLiteral(name), value] = &*call.arguments.args
+            && let Some(values) = arguments.positional(2)
         {
-            self.check_special(name, values, value);
+            self.check_special(name.value.to_str(), values, value);
         }
     }
 
@@ -321,12 +317,6 @@ impl<'a> Analyzer<'a, '_> {
                 }
             }
         }
-    }
-
-    /// Reports that any member of a namespace may be taken.
-    fn report_computed(&mut self, namespace: &str, call: &'a ExprCall) {
-        let rule = objects::rule_of_namespace(namespace);
-        self.report_reference(format!("{namespace}[…]"), rule, call.range());
     }
 
     /// Evaluates the result of a call.
@@ -624,10 +614,6 @@ fn hides(value: &Value<'_>) -> Option<String> {
         Value::OwnFunction(_) => Some("function".to_owned()),
         _ => None,
     }
-}
-
-fn text_literal(expr: &Expr) -> Option<&str> {
-    expr.as_string_literal_expr().map(|literal| literal.value.to_str())
 }
 
 /// Evaluates `__import__`: the topmost module, or, with a list of members, perhaps the named one.

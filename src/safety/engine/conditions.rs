@@ -199,18 +199,11 @@ impl<'a> Analyzer<'a, '_> {
                     && !base.is_some_and(is_member)
                     && arguments.take_text(base, place, name)
             }
-            Condition::Keyword(names) => {
+            Condition::Given(place, names) => {
                 arguments.has_unpacked_keywords
-                    || arguments.evaluated.iter().any(|(name, expr, _)| {
-                        name.as_deref().is_some_and(|name| names.contains(&name)) && !is_off(expr)
-                    })
+                    || arguments.at_or_named(place, names).any(|(_, expr, _)| !is_off(expr))
             }
-            Condition::Given(place) => {
-                arguments.at_or_named(place, "").any(|(_, of, _)| !is_off(of))
-            }
-            Condition::Sets(names) => {
-                names.iter().any(|name| self.symbols.own_attributes.contains(name))
-            }
+            Condition::Sets(name) => self.symbols.own_attributes.contains(name),
             Condition::Logs => self.symbols.imported.contains("z3") && arguments.log(),
             Condition::NamesModule => {
                 let mut modules = arguments.positional(0).into_iter();
@@ -249,8 +242,7 @@ impl<'a> Analyzer<'a, '_> {
             Condition::UnknownName => {
                 arguments.hides_some() || arguments.positional(0).is_some_and(|of| !of.texts().1)
             }
-            Condition::NamesObject => arguments
-                .any_at(0, "target", |values| !is_environment(values) && may_name_found(values)),
+            Condition::NamesObject => arguments.any_at(0, "target", may_name_found),
         }
     }
 
@@ -389,14 +381,12 @@ fn is_member(base: &Values<'_>) -> bool {
     matches!(base.known.first(), Some(Value::Object(_)))
 }
 
-fn is_environment(values: &Values<'_>) -> bool {
-    matches!(values.single(), Some(Value::Object(path)) if path == "os.environ")
-}
-
-/// Tells whether a text may name an object that a rule finds.
+/// Tells whether a text may name an object that a rule finds. The environment may be changed.
 fn may_name_found(values: &Values<'_>) -> bool {
     let (mut names, is_complete) = values.texts();
-    !is_complete || names.any(|name| INDEX.is_found(name))
+    let is_environment =
+        matches!(values.single(), Some(Value::Object(path)) if path == "os.environ");
+    !is_environment && (!is_complete || names.any(|name| INDEX.is_found(name)))
 }
 
 fn is_in_memory(values: &Values<'_>) -> bool {

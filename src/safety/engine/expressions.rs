@@ -49,7 +49,9 @@ impl<'a> Analyzer<'a, '_> {
         if self.work().is_spent() {
             return Values::unknown();
         }
-        let values = self.one_level_deeper(|this| this.evaluate_one(expr, role));
+        self.level += 1;
+        let values = self.evaluate_one(expr, role);
+        self.level -= 1;
         self.work().spend(1 + values.weight());
         values
     }

@@ -147,7 +147,7 @@ impl<'a> Analyzer<'a, '_> {
         let is_read = matches!(callee.single(), Some(Value::Object(path))
             if READ_OF.iter().any(|(of, harmless)| of == path && harmless.contains(&name)));
         if is_read {
-            self.evaluate_arguments(call);
+            self.arguments(call, None);
         }
         is_read
     }

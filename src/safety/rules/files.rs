@@ -166,10 +166,10 @@ pub(super) const RULES: &[Rule] = &[
             Methods("get_data set_data", Condition::Imported("importlib")),
             Calls("warnings.formatwarning warnings.showwarning", Condition::Always),
             Calls("warnings.warn_explicit", Condition::Always),
-            Calls("argparse.ArgumentParser", Condition::Keyword(PREFIXES)),
-            Calls("argparse.ArgumentParser", Condition::Sets(PREFIXES)),
-            Calls("inspect.getsource inspect.getsourcelines", Condition::Sets(&["__file__"])),
-            Calls("inspect.findsource inspect.getcomments", Condition::Sets(&["__file__"])),
+            Calls("argparse.ArgumentParser", Condition::Given(7, PREFIX)),
+            Calls("argparse.ArgumentParser", Condition::Sets(PREFIX)),
+            Calls("inspect.getsource inspect.getsourcelines", Condition::Sets("__file__")),
+            Calls("inspect.findsource inspect.getcomments", Condition::Sets("__file__")),
             Methods("dump", Condition::Imported("tracemalloc")),
         ],
         why: "reads or writes files of the machine",
@@ -199,7 +199,7 @@ pub(super) const RULES: &[Rule] = &[
         targets: &[
             Objects("logging.FileHandler"),
             Modules("logging.handlers logging.config"),
-            Calls("logging.basicConfig", Condition::Keyword(&["filename"])),
+            Calls("logging.basicConfig", Condition::Given(0, "filename")),
         ],
         why: "writes logs into files or to the network",
         remedy: "logging.basicConfig(level=logging.INFO) logs to stderr",
@@ -216,7 +216,7 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-const PREFIXES: &[&str] = &["fromfile_prefix_chars"];
+const PREFIX: &str = "fromfile_prefix_chars";
 
 /// Members of `os` that only name or describe: names, constants, and facts of this process.
 const OS_HARMLESS: &str = "

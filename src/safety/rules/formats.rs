@@ -142,7 +142,7 @@ pub(super) const RULES: &[Rule] = &[
             Objects("openpyxl.load_workbook"),
             Methods("setFeature", Condition::IsTextAt(0, "name")),
             Calls("xml.etree.ElementTree.ElementTree", Condition::NamesFile(1, "file")),
-            Calls("xml.etree.ElementTree.canonicalize", Condition::Keyword(&["from_file"])),
+            Calls("xml.etree.ElementTree.canonicalize", Condition::Given(2, "from_file")),
             Calls("xml.dom.minidom.parse", Condition::NamesFile(0, "file")),
             Calls("xml.dom.pulldom.parse", Condition::NamesFile(0, "stream_or_string")),
             Modules("xml.etree.ElementInclude xml.dom.expatbuilder"),

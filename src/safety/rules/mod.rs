@@ -82,12 +82,10 @@ pub enum Condition {
     TakesTextAt(&'static str, usize, &'static str),
     /// The first argument, or this keyword, is known to be a text.
     TakesText(&'static str),
-    /// One of these keywords is given, with anything but `False` or `None`.
-    Keyword(&'static [&'static str]),
-    /// There is an argument at this place, and it is not `False` or `None`.
-    Given(usize),
-    /// The script sets an attribute of one of these names itself.
-    Sets(&'static [&'static str]),
+    /// The argument at this place, or one of these keywords, is given, and is not `False` or `None`.
+    Given(usize, &'static str),
+    /// The script sets an attribute of this name itself.
+    Sets(&'static str),
     /// A parameter of Z3 is set that makes it write a log, or is not known.
     Logs,
     /// The first argument is the known name of a module that must not be imported.
