@@ -1060,3 +1060,39 @@ fn what_only_looks_dangerous_passes_and_its_siblings_do_not() {
         }
     }
 }
+
+/// An attack, and what comes close to it and is honest.
+#[test]
+fn what_gets_past_by_another_way_is_found_and_its_honest_sibling_is_not() {
+    for (attack, honest) in [
+        // A comment sign in a text or a quoted name of SQL.
+        (
+            "import sqlite3\nc = sqlite3.connect(':memory:')\n\
+             c.executescript(\"select 'a--b'; attach '/tmp/x' as z\")",
+            "import sqlite3\nc = sqlite3.connect(':memory:')\n\
+             c.executescript(\"select ';attach /* it''s'; select \\\"--\\\"; -- attach 'x'\\nselect 1\")",
+        ),
+        (
+            "import sqlite3\nc = sqlite3.connect(':memory:')\n\
+             c.execute('vacuum/* -- */main into \"x\"')",
+            "import sqlite3\nc = sqlite3.connect(':memory:')\nc.execute('vacuum -- into x')",
+        ),
+        // A text that is put together where it stands.
+        (
+            "from sympy import Matrix\nMatrix([['open(1)' + '']])",
+            "from sympy import Matrix\nMatrix([['x' + '1']])",
+        ),
+        (
+            "from sympy import Matrix\nt = ['open(1)']\nMatrix([t])",
+            "from sympy import Matrix\nt = ['sin(1)']\nMatrix([t])",
+        ),
+        // A name of a module with another in front.
+        (
+            "import importlib\nimportlib.import_module('.request', 'urllib').urlopen(u)",
+            "import importlib\nimportlib.import_module('urllib.parse').quote(u)",
+        ),
+    ] {
+        assert_ne!(texts(attack), [""; 0], "{attack:?}");
+        assert_eq!(texts(honest), [""; 0], "{honest:?}");
+    }
+}

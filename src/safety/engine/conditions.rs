@@ -342,6 +342,9 @@ impl<'a> Analyzer<'a, '_> {
 
 /// Tells whether one of the texts in a literal, or one that is known otherwise, is so.
 pub(super) fn has_text(expr: &Expr, values: &Values<'_>, is: &mut dyn FnMut(&str) -> bool) -> bool {
+    if values.any_text(is) {
+        return true;
+    }
     let is_so = |part: &Expr| has_text(part, &Values::unknown(), is);
     match expr {
         Expr::Dict(dict) => {
@@ -350,7 +353,7 @@ pub(super) fn has_text(expr: &Expr, values: &Values<'_>, is: &mut dyn FnMut(&str
         Expr::Set(set) => set.iter().any(is_so),
         Expr::Tuple(_) | Expr::List(_) => elements(expr).iter().any(is_so),
         Expr::StringLiteral(literal) => is(literal.value.to_str()),
-        _ => values.any_text(is),
+        _ => false,
     }
 }
 
@@ -452,10 +455,14 @@ fn is_memory_database(name: &str) -> bool {
         || name.starts_with("file::memory:?")
 }
 
+/// What is no word of SQL, by its start and its end: comments, texts and quoted names.
+const NO_SQL: &[(&str, &str)] =
+    &[("--", "\n"), ("/*", "*/"), ("'", "'"), ("\"", "\""), ("`", "`"), ("[", "]")];
+
 /// Tells whether a statement attaches another database, writes one, or loads a library.
 fn reaches_files(sql: &str) -> bool {
-    let sql = without_comments(&sql.to_ascii_lowercase());
-    sql.contains("load_extension(")
+    let sql = words_of_sql(&sql.to_ascii_lowercase());
+    sql.contains("load_extension")
         || sql.split(';').any(|statement| {
             let mut words = statement.split(|c: char| !c.is_alphanumeric() && c != '_');
             match words.find(|word| !word.is_empty()) {
@@ -466,23 +473,23 @@ fn reaches_files(sql: &str) -> bool {
         })
 }
 
-fn without_comments(sql: &str) -> String {
-    let mut plain = String::new();
-    let mut rest = sql;
-    while let Some((before, comment)) = rest.split_once("/*") {
-        plain.push_str(before);
-        plain.push(' ');
-        rest = comment.split_once("*/").map_or("", |(_, after)| after);
+fn words_of_sql(mut sql: &str) -> String {
+    let mut words = String::new();
+    while let Some(at) = sql.find(['-', '/', '\'', '"', '`', '[']) {
+        let (before, found) = sql.split_at(at);
+        words.extend([before, " "]);
+        let quoted = NO_SQL.iter().find_map(|(open, close)| {
+            let (_, after) = found.strip_prefix(open)?.split_once(close).unwrap_or_default();
+            Some(after)
+        });
+        sql = quoted.or_else(|| found.get(1..)).unwrap_or_default();
     }
-    plain.push_str(rest);
-    plain
-        .lines()
-        .map(|line| line.split("--").next().unwrap_or_default())
-        .collect::<Vec<_>>()
-        .join(" ")
+    words + sql
 }
 
 fn may_be_imported(module: &str) -> bool {
-    // The script itself is no module to import by a name.
-    !matches!(module, "" | "__main__") && INDEX.import_rule(module).is_none()
+    // The script itself is no module to import by a name; a relative one has another in front.
+    !matches!(module, "" | "__main__")
+        && !module.starts_with('.')
+        && INDEX.import_rule(module).is_none()
 }
