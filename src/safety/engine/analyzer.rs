@@ -205,6 +205,21 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
+    /// Joins a value that has been worked out before to `values`. Returns whether it has been.
+    pub(super) fn join_done(&self, flow: Flow, values: &mut Values<'a>) -> bool {
+        let Some(Memo::Done(of)) = self.flows.get(&flow) else { return false };
+        self.work().spend(1 + of.weight());
+        values.join(of);
+        true
+    }
+
+    /// Keeps the value of an expression that was walked, for whoever asks for it again.
+    pub(super) fn keep(&mut self, expr: &Expr, values: &Values<'a>) {
+        if !self.is_quiet && !expr.is_name_expr() && !expr.is_literal_expr() {
+            self.flows.insert(Flow::Expression(expr.range()), Memo::Done(values.clone()));
+        }
+    }
+
     /// Works a value out, and remembers it unless it depends on something that is still pending.
     fn worked_out(
         &mut self,

@@ -219,7 +219,9 @@ impl<'a> Analyzer<'a, '_> {
             match symbols.reaching(symbol, offset).filter(|_| *is_same_scope) {
                 Some(reaching) => {
                     for id in reaching {
-                        values.add(self.binding_value(id));
+                        if !self.join_done(Flow::Binding(id), &mut values) {
+                            values.add(self.binding_value(id));
+                        }
                     }
                 }
                 None => values.add(self.any_binding_of(symbol, matters && *is_same_scope)),
@@ -307,7 +309,11 @@ impl<'a> Analyzer<'a, '_> {
             Source::Member("__main__", name) => self.of_script(name),
             Source::Import(module) => Values::object(module),
             Source::Member(module, member) => objects::member(&Values::object(module), member),
-            Source::Value(expr) => self.value_in(expr, scope),
+            Source::Value(expr) => {
+                let mut kept = Values::default();
+                let is_kept = self.join_done(Flow::Expression(expr.range()), &mut kept);
+                if is_kept { kept } else { self.value_in(expr, scope) }
+            }
             Source::Item(expr, index) => self.flowing_value(expr, scope).item(&place(index)),
             Source::Element(expr) => {
                 let over = self.flowing_value(expr, scope);
@@ -771,7 +777,9 @@ impl<'a> Analyzer<'a, '_> {
     /// Evaluates what is iterated over: its elements go to the target, wherever that is.
     pub(super) fn iterated(&mut self, expr: &'a Expr) -> Values<'a> {
         let is_display = !symbols::elements(expr).is_empty();
-        self.evaluate(expr, if is_display { Role::Value } else { Role::Alias })
+        let values = self.evaluate(expr, if is_display { Role::Value } else { Role::Alias });
+        self.keep(expr, &values);
+        values
     }
 
     fn lambda(&mut self, lambda: &'a ExprLambda) {

@@ -6,7 +6,7 @@
 use ruff_python_ast::visitor::{self, Visitor};
 use ruff_python_ast::{
     Decorator, Expr, ExprContext, Parameter, Parameters, PatternKeyword, Stmt, StmtFunctionDef,
-    StmtImportFrom, TypeParams,
+    StmtImportFrom, StmtReturn, TypeParams,
 };
 use ruff_text_size::{Ranged as _, TextRange};
 
@@ -69,6 +69,10 @@ impl<'a> Visitor<'a> for Analyzer<'a, '_> {
                 self.visit_expr(&for_stmt.target);
                 self.visit_body(&for_stmt.body);
                 self.visit_body(&for_stmt.orelse);
+            }
+            Stmt::Return(StmtReturn { value: Some(value), .. }) => {
+                let values = self.evaluate(value, Role::Value);
+                self.keep(value, &values);
             }
             Stmt::Expr(statement) => {
                 self.evaluate(&statement.value, Role::Value);
@@ -195,6 +199,7 @@ impl<'a> Analyzer<'a, '_> {
         // A name in the body of a class is an attribute, and those are not followed.
         let is_followed = is_named && !self.is_in_class();
         let values = self.evaluate(value, if is_followed { Role::Alias } else { Role::Value });
+        self.keep(value, &values);
         for target in targets {
             let holder = target.as_subscript_expr().map_or(target, |item| &item.value);
             if let Some(name) = self.special_name(holder) {

@@ -204,13 +204,23 @@ impl<'a> Values<'a> {
 
     /// Adds what `other` may be.
     pub(crate) fn add(&mut self, other: Self) {
+        if self.known.is_empty() {
+            self.known = other.known;
+            self.is_open |= other.is_open;
+        } else {
+            self.join(&other);
+        }
+    }
+
+    /// Adds what `other` may be, and copies only what is new.
+    pub(crate) fn join(&mut self, other: &Self) {
         self.is_open |= other.is_open;
-        for value in other.known {
-            if self.known.iter().any(|known| is_same(known, &value)) {
+        for value in &other.known {
+            if self.known.iter().any(|known| is_same(known, value)) {
                 continue;
             }
             if self.known.len() < ALTERNATIVES_MAX {
-                self.known.push(value);
+                self.known.push(value.clone());
                 continue;
             }
             // Which one is lost must not decide.
@@ -218,7 +228,7 @@ impl<'a> Values<'a> {
             if value.matters()
                 && let Some(harmless) = self.known.iter_mut().find(|known| !known.matters())
             {
-                *harmless = value;
+                *harmless = value.clone();
             }
         }
     }

@@ -24,6 +24,10 @@ use super::{
     Symbols, Uses, comprehension, elements, last_name,
 };
 
+/// The bytes of a short source for each of its different names, by experience …
+const BYTES_OF_NAME: usize = 12;
+/// … and the most names for which there is place from the start.
+const NAMES_MIN: usize = 56;
 /// The most star imports that count for a name that no row names: alternatives of one another.
 const STARS_MAX: usize = 4;
 /// Functions that take or set attributes by names.
@@ -48,7 +52,8 @@ const READERS: &[&str] = &[
 /// Builds the symbol table of a script.
 pub(crate) fn build(module: &ModModule) -> Symbols<'_> {
     let range = module.range();
-    let symbols = Symbols { scopes: vec![Scope::default()], range, ..Symbols::default() };
+    let uses = HashMap::with_capacity((range.len().to_usize() / BYTES_OF_NAME).min(NAMES_MIN));
+    let symbols = Symbols { scopes: vec![Scope::default()], range, uses, ..Symbols::default() };
     let mut builder = Builder { symbols, block: range, ..Builder::default() };
     for stmt in &module.body {
         builder.symbols.running.extend(calls_from(stmt));

@@ -58,7 +58,7 @@ impl Symbol {
 }
 
 /// The bindings that a use can see.
-pub(super) type Reaching = SmallVec<[BindingId; 4]>;
+pub(super) type Reaching = SmallVec<[BindingId; 16]>;
 
 /// The most reaching bindings that are told apart.
 pub(super) const REACHING_MAX: usize = 64;
@@ -198,11 +198,11 @@ pub(super) struct Uses<'a> {
     /// … of those, where it is only read from …
     reads: usize,
     /// … and where it is called.
-    pub(super) calls: Vec<(ScopeId, &'a ExprCall)>,
+    pub(super) calls: SmallVec<[(ScopeId, &'a ExprCall); 1]>,
     /// The bindings of an attribute of this name.
-    pub(super) attribute: Vec<BindingId>,
+    pub(super) attribute: SmallVec<[BindingId; 1]>,
     /// The values that are put into the container of this name.
-    pub(super) contents: Vec<BindingId>,
+    pub(super) contents: SmallVec<[BindingId; 1]>,
 }
 
 impl Uses<'_> {
