@@ -1,8 +1,10 @@
 //! Findings: short enough for a model, exact enough to act on.
 
+use std::cell::LazyCell;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
+use ruff_source_file::{LineIndex, PositionEncoding};
 use ruff_text_size::TextSize;
 
 use super::bounds::{NESTING_MAX, SOURCE_BYTES_MAX};
@@ -249,8 +251,8 @@ impl RawAnalysis {
 fn cut(mut found: Vec<(RawFinding, Vec<TextSize>)>, source: &str) -> Vec<Finding> {
     let more = found.len().saturating_sub(FINDINGS_MAX);
     found.truncate(FINDINGS_MAX);
-    let starts = if found.is_empty() { Vec::new() } else { line_starts(source) };
-    let line_at = |offset: &TextSize| starts.partition_point(|start| *start <= offset.to_usize());
+    let index = LazyCell::new(|| LineIndex::from_source_text(source));
+    let line_at = |offset: &TextSize| index.line_index(*offset).get();
     let mut remedied = HashSet::new();
     let mut findings: Vec<Finding> = found
         .into_iter()
@@ -261,11 +263,9 @@ fn cut(mut found: Vec<(RawFinding, Vec<TextSize>)>, source: &str) -> Vec<Finding
             let remedy = is_new.map(|rule| rule.remedy).filter(|remedy| !remedy.is_empty());
             let mut lines: Vec<usize> = offsets.iter().map(line_at).collect();
             lines.dedup();
-            let position = offset.zip(lines.first()).map(|(offset, line)| {
-                let start = line.checked_sub(1).and_then(|place| starts.get(place).copied());
-                let before = source.get(start.unwrap_or_default()..offset.to_usize());
-                let column = before.unwrap_or_default().chars().count() + 1;
-                Position { line: *line, column }
+            let position = offset.map(|offset| {
+                let place = index.source_location(offset, source, PositionEncoding::Utf32);
+                Position { line: place.line.get(), column: place.character_offset.get() }
             });
             Finding { kind, rule, remedy, position, lines }
         })
@@ -274,16 +274,4 @@ fn cut(mut found: Vec<(RawFinding, Vec<TextSize>)>, source: &str) -> Vec<Finding
         findings.push(Finding::of_source(FindingKind::More(more)));
     }
     findings
-}
-
-/// Returns where each line starts. `\n`, `\r\n` and `\r` each end a line.
-fn line_starts(source: &str) -> Vec<usize> {
-    let bytes = source.as_bytes();
-    let is_end = |at: usize| match bytes.get(at) {
-        Some(b'\n') => true,
-        Some(b'\r') => bytes.get(at + 1) != Some(&b'\n'),
-        _ => false,
-    };
-    let after = (0..bytes.len()).filter(|at| is_end(*at)).map(|at| at + 1);
-    std::iter::once(0).chain(after).collect()
 }

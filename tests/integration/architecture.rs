@@ -46,6 +46,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("ruff_python_ast", &["safety"]),
     ("ruff_python_parser", &["safety"]),
     ("ruff_python_stdlib", &["safety"]),
+    ("ruff_source_file", &["safety"]),
     ("ruff_text_size", &["safety"]),
     ("nix", &["executor", "folder", "governance", "sandbox"]),
     ("landlock", &["sandbox"]),
