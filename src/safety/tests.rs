@@ -1091,6 +1091,50 @@ fn what_gets_past_by_another_way_is_found_and_its_honest_sibling_is_not() {
             "import importlib\nimportlib.import_module('.request', 'urllib').urlopen(u)",
             "import importlib\nimportlib.import_module('urllib.parse').quote(u)",
         ),
+        // A method of an instance, or of its class, as a value.
+        (
+            "import sqlite3\nex = sqlite3.connect(':memory:').execute\nex('attach \"x\" as z')",
+            "import sqlite3\nex = sqlite3.connect(':memory:').execute\nex('select 1')",
+        ),
+        (
+            "import sqlite3\nc = sqlite3.connect(':memory:')\n\
+             list(map(c.execute, ['attach \"x\" as z']))",
+            "import sqlite3\nc = sqlite3.connect(':memory:')\nlist(map(c.execute, ['select 1']))",
+        ),
+        (
+            "import sqlite3\nsqlite3.Connection.execute(c, 'attach \"x\" as z')",
+            "import sqlite3\nsqlite3.Connection.execute(c, 'select 1')",
+        ),
+        (
+            "import pandas as pd\npd.DataFrame.to_csv(df, '/tmp/x')",
+            "import pandas as pd\nprint(pd.DataFrame.to_csv(df))",
+        ),
+        // What does `getattr`'s work, as a value.
+        (
+            "g = len.__getattribute__",
+            "class A:\n    def f(self): return map(self.__getattribute__, n)",
+        ),
+        ("list(map(object.__getattribute__, [len], [n]))", "object.__getattribute__(self, 'n')"),
+        (
+            "import operator\nmap(operator.attrgetter, [n])",
+            "import operator\nmap(operator.attrgetter('n'), x)",
+        ),
+        // A function with a condition, and what it would be called with.
+        (
+            "import argparse, functools\n\
+             functools.partial(argparse.ArgumentParser, fromfile_prefix_chars='%')()",
+            "import argparse, functools\nfunctools.partial(argparse.ArgumentParser, prog='x')()",
+        ),
+        ("list(map(help, ['antigravity']))", "list(map(help, [len]))"),
+        (
+            "from unittest.mock import patch\nfrom functools import partial\n\
+             partial(patch, 'os.getcwd')()",
+            "from unittest.mock import patch\npatch('os.getcwd')",
+        ),
+        (
+            "import operator, pandas\noperator.methodcaller('to_csv', '/tmp/x')(df)",
+            "import operator, pandas\noperator.methodcaller('to_csv', index=False)(df)",
+        ),
     ] {
         assert_ne!(texts(attack), [""; 0], "{attack:?}");
         assert_eq!(texts(honest), [""; 0], "{honest:?}");

@@ -15,7 +15,7 @@ use super::is_dangerous_formula;
 use crate::safety::knowledge::index::{INDEX, top};
 use crate::safety::knowledge::value::{ITEMS_MAX, Value, Values};
 use crate::safety::knowledge::{objects, texts};
-use crate::safety::rules::{Condition, Special};
+use crate::safety::rules::{Condition, Rule, Severity, Special};
 
 /// Methods that evaluate no text, whatever has them.
 #[rustfmt::skip]
@@ -190,7 +190,7 @@ impl<'a> Analyzer<'a, '_> {
                 }
                 // A method that was given a name.
                 Value::Method(name)
-                    if base.is_none()
+                    if base.is_none_or(|(_, of)| of != name)
                         && self.check_method(call, &Values::unknown(), name, arguments) =>
                 {
                     return;
@@ -221,7 +221,14 @@ impl<'a> Analyzer<'a, '_> {
         if *name == "__subclasses__" && arguments.len() > 0 {
             self.report_reference((*name).to_owned(), INDEX.attribute(name), call.func.range());
         }
-        if !self.symbols.own_attributes.contains(name) {
+        if self.symbols.own_attributes.contains(name) {
+            return;
+        }
+        let is_text = |of: &Values<'_>| of.any_text(&mut |_| true);
+        if base.known.iter().any(objects::is_class) && !arguments.positional(0).is_some_and(is_text)
+        {
+            self.check_method(call, &Values::unknown(), name, &arguments.without(0));
+        } else {
             self.check_method(call, base, name, arguments);
         }
     }
@@ -271,36 +278,47 @@ impl<'a> Analyzer<'a, '_> {
         let mut is_plain_formula = false;
         let calls_own_function =
             callee.known.iter().any(|value| matches!(value, Value::OwnFunction(_)));
-        for values in arguments.all() {
+        for (place, values) in arguments.all().enumerate() {
             for value in &values.known {
                 match value {
-                    // The texts are the same for every function that would evaluate them.
-                    Value::Object(path) if !is_plain_formula => {
-                        let formula = INDEX.calls(path).find(|(_, on)| *on == Condition::Formula);
-                        if let Some((rule, on)) = formula {
-                            if self.holds(on, None, arguments) {
+                    Value::Object(path) => {
+                        for (rule, on) in INDEX.calls(path) {
+                            // The texts are the same for every function that would evaluate them.
+                            let is_judged = is_plain_formula && on == Condition::Formula;
+                            if rule.severity == Severity::Block
+                                && !is_judged
+                                && self.holds(on, None, &arguments.without(place))
+                            {
                                 self.report_call(objects::shown(path), rule, &call.func);
                                 return;
                             }
-                            is_plain_formula = true;
+                            is_plain_formula |= on == Condition::Formula;
                         }
                     }
                     Value::Method(name) => {
-                        let mut rules = INDEX.methods(name).iter();
+                        let has_text = arguments.all().any(|of| of.any_text(&mut |_| true));
                         let mut refuses = |on: &Condition| match on {
-                            Condition::Always => true,
+                            Condition::Always | Condition::UnknownName => true,
                             Condition::TakesTextAt(library, ..)
                                 if !self.symbols.imported.contains(library) =>
                             {
                                 false
                             }
-                            Condition::TakesText(_) | Condition::TakesTextAt(..) => {
-                                arguments.all().any(|values| values.any_text(&mut |_| true))
+                            Condition::TakesText(_)
+                            | Condition::TakesTextAt(..)
+                            | Condition::IsTextAt(..) => has_text,
+                            Condition::ReachingSql if has_text => {
+                                arguments.all().any(|values| self.reaches_files(values))
                             }
-                            Condition::Formula => self.holds(*on, None, arguments),
-                            _ => false,
+                            // What the function calls it with is judged there.
+                            Condition::ReachingSql if calls_own_function => false,
+                            _ => self.holds(*on, None, arguments),
                         };
-                        if let Some((rule, _)) = rules.find(|(_, on)| refuses(on)) {
+                        let mut rules = INDEX.methods(name).iter();
+                        let is_blocking = |rule: &Rule| rule.severity == Severity::Block;
+                        if let Some((rule, _)) =
+                            rules.find(|(rule, on)| is_blocking(rule) && refuses(on))
+                        {
                             self.report_call((*name).to_owned(), rule, &call.func);
                             return;
                         }

@@ -14,7 +14,7 @@ use crate::safety::knowledge::fields::{format_names_internals, path_names_intern
 use crate::safety::knowledge::index::INDEX;
 use crate::safety::knowledge::value::{Value, Values};
 use crate::safety::knowledge::{objects, stdlib};
-use crate::safety::rules::Condition;
+use crate::safety::rules::{Condition, Severity};
 use crate::safety::symbols::{elements, last_name};
 use crate::safety::work::Judgement;
 
@@ -26,7 +26,7 @@ const TEXT_METHODS: &[&str] =
 type Argument<'a> = (Option<Cow<'a, str>>, &'a Expr, Values<'a>);
 
 /// The arguments of a call.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(super) struct Arguments<'a> {
     evaluated: SmallVec<[Argument<'a>; 4]>,
     /// The place from which on there may be any argument.
@@ -79,6 +79,15 @@ impl<'a> Arguments<'a> {
 
     pub(super) fn len(&self) -> usize {
         self.evaluated.len()
+    }
+
+    /// Returns the others: those behind `self`, or what a function gets that is passed with them.
+    pub(super) fn without(&self, place: usize) -> Self {
+        let mut others = self.clone();
+        if place < others.evaluated.len() {
+            others.evaluated.remove(place);
+        }
+        others
     }
 
     /// Tells whether there are only positional arguments, all of them known by their place.
@@ -207,7 +216,7 @@ impl<'a> Analyzer<'a, '_> {
             Condition::Logs => self.symbols.imported.contains("z3") && arguments.log(),
             Condition::NamesModule => {
                 let mut modules = arguments.positional(0).into_iter();
-                modules.any(|values| values.texts().0.any(|name| !may_be_imported(name)))
+                modules.any(|values| values.any_text(&mut |name| !may_be_imported(name)))
             }
             Condition::NamesTests => {
                 self.symbols.own_attributes.contains("argv")
@@ -220,11 +229,9 @@ impl<'a> Analyzer<'a, '_> {
             }
             Condition::ReachingSql => {
                 let has_files = self.symbols.imported.contains("sqlite3");
-                let mut judge =
-                    |sql: &str| self.work().judge(Judgement::Sql, sql, || reaches_files(sql));
-                arguments.positional(0).is_some_and(|sql| {
-                    sql.any_text(&mut judge) || (has_files && is_hidden_text(sql))
-                })
+                arguments
+                    .positional(0)
+                    .is_some_and(|sql| self.reaches_files(sql) || has_files && is_hidden_text(sql))
             }
             Condition::Code => arguments.hides_some() || self.runs_dangerous_code(arguments),
             Condition::Formula => {
@@ -236,8 +243,11 @@ impl<'a> Analyzer<'a, '_> {
             Condition::ImportsModule => self.imports_module(arguments),
             Condition::FormatsInternals => self.formats_internals(base, arguments),
             Condition::NamesAttributes(first, count) => {
+                let mut others = arguments.without(0);
+                // A method that is no more than taken gets its arguments elsewhere.
+                others.has_unpacked_keywords |= count > 1;
                 let mut names = arguments.positionals().skip(first).take(count);
-                names.any(|values| self.names_internals(values))
+                names.any(|values| self.names_internals(values, &others))
             }
             Condition::UnknownName => {
                 arguments.hides_some() || arguments.positional(0).is_some_and(|of| !of.texts().1)
@@ -287,11 +297,11 @@ impl<'a> Analyzer<'a, '_> {
 
     /// Tells whether `values` are paths of attributes that name internals, or a list of names that
     /// are taken one after the other.
-    fn names_internals(&self, values: &Values<'a>) -> bool {
+    fn names_internals(&mut self, values: &Values<'a>, others: &Arguments<'a>) -> bool {
         values.known.iter().any(|value| match value {
             Value::Text(text) => {
                 self.work().spend(text.len() / 4);
-                path_names_internals(text, |name| self.is_refused_method(name))
+                path_names_internals(text, |name| self.is_refused_method(name, others))
             }
             Value::Items(items) => items.iter().flat_map(|item| item.texts().0).any(|part| {
                 let is_module = part.starts_with('_') && objects::far_reaching(part).is_some();
@@ -317,13 +327,18 @@ impl<'a> Analyzer<'a, '_> {
         self.work().judge(Judgement::Attributes, format, || format_names_internals(format))
     }
 
-    /// Tells whether a method of this name is refused whatever it is called with.
-    fn is_refused_method(&self, name: &str) -> bool {
-        INDEX.methods(name).iter().any(|(_, condition)| match condition {
-            Condition::Always => true,
-            Condition::Imported(module) => self.symbols.imported.contains(module),
-            _ => false,
-        })
+    /// Tells whether a method of this name is refused with these arguments.
+    fn is_refused_method(&mut self, name: &str, arguments: &Arguments<'a>) -> bool {
+        INDEX
+            .methods(name)
+            .iter()
+            .any(|(rule, on)| rule.severity == Severity::Block && self.holds(*on, None, arguments))
+    }
+
+    /// Tells whether a text in `values` is SQL that reaches files.
+    pub(super) fn reaches_files(&self, values: &Values<'a>) -> bool {
+        let is_such = |sql: &str| self.work().judge(Judgement::Sql, sql, || reaches_files(sql));
+        values.any_text(&mut { is_such })
     }
 
     /// Tells whether the examples that doctest finds in a docstring are dangerous.

@@ -26,6 +26,12 @@ use crate::safety::symbols::{self, Binding, BindingId, ScopeId, ScopeKind, Sourc
 /// The most imports that a computed name is compared with.
 const IMPORTS_MAX: usize = 256;
 
+/// Functions that take attributes by names.
+#[rustfmt::skip]
+const GETTERS: &[&str] = &[
+    "builtins.getattr", "inspect.getattr_static", "operator.attrgetter", "operator.methodcaller",
+];
+
 /// The use that is made of the value of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
@@ -60,8 +66,8 @@ impl<'a> Analyzer<'a, '_> {
         match expr {
             Expr::Name(name) => self.name(name, expr, role),
             Expr::Attribute(attribute) => {
-                let (_, values) = self.attribute(attribute);
-                self.report_attribute(attribute, role);
+                let (base, values) = self.attribute(attribute);
+                self.report_attribute(attribute, &base, role);
                 self.report_escape(values, expr, role)
             }
             Expr::If(_) | Expr::BoolOp(_) | Expr::Named(_) | Expr::Starred(_) => {
@@ -464,6 +470,15 @@ impl<'a> Analyzer<'a, '_> {
             .and_then(Expr::as_name_expr)
             .is_some_and(|name| matches!(name.id.as_str(), "self" | "cls"));
         let is_own = self.symbols.own_attributes.contains(name) || is_self;
+        let has_methods = |value: &Value<'_>| {
+            objects::is_class(value)
+                || matches!(value, Value::Instance(class) if *class != objects::IN_MEMORY)
+        };
+        if let Some(method) = INDEX.method(name).filter(|_| !is_own)
+            && (base.is_open || base.known.iter().any(has_methods))
+        {
+            values.add(Values::one(Value::Method(method)));
+        }
         if !base.is_open || is_own {
             return values;
         }
@@ -475,9 +490,6 @@ impl<'a> Analyzer<'a, '_> {
                 Value::MaybeModule(module)
             };
             values.add(Values::one(value));
-        }
-        if let Some(method) = INDEX.method(name) {
-            values.add(Values::one(Value::Method(method)));
         }
         values
     }
@@ -615,11 +627,20 @@ impl<'a> Analyzer<'a, '_> {
             })
     }
 
-    /// Reports the attribute that is harmless only where it is called, of a class of the script.
-    fn report_attribute(&mut self, attribute: &'a ExprAttribute, role: Role) {
+    /// Reports the attribute that is harmless only where it is called: of a class of the script, or
+    /// with a name that is seen.
+    fn report_attribute(&mut self, attribute: &'a ExprAttribute, base: &Values<'a>, role: Role) {
         let name = attribute.attr.as_str();
-        if name == "__subclasses__" && matches!(role, Role::Value | Role::Alias) {
-            self.report_reference(name.to_owned(), INDEX.attribute(name), attribute.range());
+        let is_own = |value: &Value<'_>| matches!(value, Value::Own(_) | Value::OwnClass(_));
+        let found = match name {
+            "__subclasses__" => INDEX.attribute(name),
+            "__getattribute__" if !base.known.iter().any(is_own) => {
+                INDEX.special(Special::ComputedName)
+            }
+            _ => return,
+        };
+        if matches!(role, Role::Value | Role::Alias) {
+            self.report_reference(name.to_owned(), found, attribute.range());
         }
     }
 
@@ -839,7 +860,7 @@ pub(super) fn escaping(
                 Some((path.clone().into_owned(), INDEX.special(Special::ModuleAsValue)))
             }
             // Called elsewhere, it takes any name of anything.
-            Verdict::Clear if is_value && path == "builtins.getattr" => {
+            Verdict::Clear if is_value && GETTERS.contains(&&**path) => {
                 Some((objects::shown(path), INDEX.special(Special::ComputedName)))
             }
             // Without its arguments a function cannot be judged.
@@ -851,6 +872,7 @@ pub(super) fn escaping(
                         Condition::NamesFile(..)
                             | Condition::DatabaseFile
                             | Condition::ImportsModule
+                            | Condition::NamesObject
                             | Condition::Code
                     )
                 })

@@ -27,7 +27,7 @@ pub(crate) fn format_names_internals(text: &str) -> bool {
 
 /// Tells whether a path of names, as `attrgetter` takes it, names internals, members of other
 /// modules, or a method that no object may be asked for: `is_refused` tells of those.
-pub(crate) fn path_names_internals(path: &str, is_refused: impl Fn(&str) -> bool) -> bool {
+pub(crate) fn path_names_internals(path: &str, mut is_refused: impl FnMut(&str) -> bool) -> bool {
     let is_long = path.contains('.');
     path.split(['.', '[', ']']).any(|part| {
         INDEX.attribute(part).is_some()

@@ -97,6 +97,12 @@ pub(crate) fn modules_with(name: &str) -> &'static [&'static str] {
     BY_MEMBER.get(name).map_or(&[], Vec::as_slice)
 }
 
+/// Tells whether this is a class from outside, by its name.
+pub(crate) fn is_class(value: &Value<'_>) -> bool {
+    let is_named_so = |name: &str| name.starts_with(|c: char| c.is_ascii_uppercase());
+    matches!(value, Value::Object(path) if path.rsplit('.').next().is_some_and(is_named_so))
+}
+
 /// Tells whether what is made from such an instance is one again: the parent of a path is a path.
 pub(crate) fn is_sticky(class: &str) -> bool {
     class == "pathlib.Path"
