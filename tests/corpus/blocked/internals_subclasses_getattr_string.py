@@ -1,4 +1,4 @@
-# rule: internals/subclasses
+# rule: values/computed-name
 # effect: writes
 base = getattr(int, "__ba" + "se__")
 for c in getattr(base, "__sub%s__" % "classes")():

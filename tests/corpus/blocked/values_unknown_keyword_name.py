@@ -1,4 +1,4 @@
-# rule: values/computed-name
+# rule: files/os
 # effect: writes
 import os
 def run(**kw): [getattr(os, k)(v) for k, v in kw.items()]

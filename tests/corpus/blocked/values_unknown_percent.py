@@ -1,4 +1,4 @@
-# rule: files/os
+# rule: values/computed-name
 # effect: writes
 import os
 getattr(os, "%s%s" % ("mk", "nod"))("canary")

@@ -1,4 +1,4 @@
-# rule: files/os
+# rule: values/computed-name
 # effect: writes
 import os
 getattr(os, "math.node".replace("ath.", "k")[:-1])("canary")

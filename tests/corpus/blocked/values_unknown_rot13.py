@@ -1,4 +1,4 @@
-# rule: files/os
+# rule: values/computed-name
 # effect: writes
 import os, codecs
 getattr(os, codecs.decode("zxabq", "rot13"))("canary")
