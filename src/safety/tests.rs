@@ -1061,10 +1061,17 @@ fn what_only_looks_dangerous_passes_and_its_siblings_do_not() {
     }
 }
 
-/// An attack, and what comes close to it and is honest.
+/// Asserts that each attack is found, and what comes close to it and is honest is not.
+fn assert_told_apart(pairs: &[(&str, &str)]) {
+    for (attack, honest) in pairs {
+        assert_ne!(texts(attack), [""; 0], "{attack:?}");
+        assert_eq!(texts(honest), [""; 0], "{honest:?}");
+    }
+}
+
 #[test]
-fn what_gets_past_by_another_way_is_found_and_its_honest_sibling_is_not() {
-    for (attack, honest) in [
+fn sql_texts_and_methods_of_instances_are_judged_and_honest_siblings_pass() {
+    assert_told_apart(&[
         // A comment sign in a text or a quoted name of SQL.
         (
             "import sqlite3\nc = sqlite3.connect(':memory:')\n\
@@ -1109,6 +1116,12 @@ fn what_gets_past_by_another_way_is_found_and_its_honest_sibling_is_not() {
             "import pandas as pd\npd.DataFrame.to_csv(df, '/tmp/x')",
             "import pandas as pd\nprint(pd.DataFrame.to_csv(df))",
         ),
+    ]);
+}
+
+#[test]
+fn functions_that_are_values_are_judged_and_honest_siblings_pass() {
+    assert_told_apart(&[
         // What does `getattr`'s work, as a value.
         (
             "g = len.__getattribute__",
@@ -1135,8 +1148,64 @@ fn what_gets_past_by_another_way_is_found_and_its_honest_sibling_is_not() {
             "import operator, pandas\noperator.methodcaller('to_csv', '/tmp/x')(df)",
             "import operator, pandas\noperator.methodcaller('to_csv', index=False)(df)",
         ),
-    ] {
-        assert_ne!(texts(attack), [""; 0], "{attack:?}");
-        assert_eq!(texts(honest), [""; 0], "{honest:?}");
-    }
+    ]);
+}
+
+#[test]
+fn settings_streams_and_modules_are_judged_and_honest_siblings_pass() {
+    assert_told_apart(&[
+        // Settings by another way than an attribute.
+        (
+            "import argparse\np = argparse.ArgumentParser()\n\
+             setattr(p, 'fromfile_prefix_chars', '%')",
+            "import argparse\np = argparse.ArgumentParser()\nsetattr(p, 'prog', '%')",
+        ),
+        (
+            "import xml.sax\nfor f in json.loads(s): xml.sax.make_parser().setFeature(f, True)",
+            "import xml.sax.handler as h\np.setFeature(h.feature_namespaces, True)",
+        ),
+        // An instance that is made again, and the file below a stream.
+        (
+            "import zipfile\nz = zipfile.ZipFile(io.BytesIO(), 'w')\nz.__init__('/tmp/x', 'w')",
+            "class A(B):\n    def __init__(self): super().__init__('/tmp/x', 'w')",
+        ),
+        (
+            "import logging\nlogging.lastResort.stream.buffer.raw.__class__('/tmp/x', 'w')",
+            "import sys\nsys.stdout.buffer.write(b'x')",
+        ),
+        ("f().stream.buffer.raw.__class__('/tmp/x', 'w')", "f().raw.write(type(x.raw).__name__)"),
+        // A module behind a module.
+        ("e.obj.io.open('/tmp/x', 'w')", "e.obj.io.StringIO('/tmp/x')"),
+        ("e.obj.codecs.open('/tmp/x', 'w')", "e.obj.codecs.encode(x.code.lower(), 'rot13')"),
+        // Members without names.
+        (
+            "import inspect\nb = inspect.getmembers(len, inspect.ismodule)[0][1]\n\
+             dict(inspect.getmembers(b))['eval']",
+            "import inspect, math\nfor n, f in inspect.getmembers(math, inspect.isbuiltin): f(n)",
+        ),
+    ]);
+}
+
+#[test]
+fn the_scripts_own_names_and_texts_of_code_are_judged_and_honest_siblings_pass() {
+    assert_told_apart(&[
+        // What is called `self` and is none.
+        (
+            "import pandas\ndef w(self):\n    f = self.to_csv\n    f('/tmp/x')",
+            "import pandas\nclass A(B):\n    def w(self):\n        f = self.to_csv\n        f('/tmp/x')",
+        ),
+        // A text of code, with what the script around it knows.
+        (
+            "import timeit\ns = json.loads(t)\ntimeit.timeit(s)",
+            "import timeit\ndef b(f): timeit.timeit(f)\nb(len)\nfor s in ['1', 'f()']: timeit.timeit(s)",
+        ),
+        (
+            "import timeit, pandas\ntimeit.timeit('df.to_csv(\"/tmp/x\")', globals=globals())",
+            "import timeit, pandas\ntimeit.timeit('df.to_csv()', globals=globals())",
+        ),
+        (
+            "import pandas\ndf.eval('a.to_csv(\"/tmp/x\")')",
+            "import pandas\ndf.eval('a.str.contains(\"x\")')",
+        ),
+    ]);
 }

@@ -66,7 +66,7 @@ const TRIES_MAX: u8 = 3;
 
 /// The analysis of one syntax tree.
 pub(super) struct Analyzer<'a, 's> {
-    source: &'a str,
+    pub(super) source: &'a str,
     pub(super) symbols: &'s Symbols<'a>,
     pub(super) pass: Pass<'s>,
     /// The scope that is walked, or that the current binding is evaluated in.

@@ -299,11 +299,7 @@ impl<'a> Analyzer<'a, '_> {
                         let has_text = arguments.all().any(|of| of.any_text(&mut |_| true));
                         let mut refuses = |on: &Condition| match on {
                             Condition::Always | Condition::UnknownName => true,
-                            Condition::TakesTextAt(library, ..)
-                                if !self.symbols.imported.contains(library) =>
-                            {
-                                false
-                            }
+                            Condition::TakesTextAt(library, ..) if !self.imports(library) => false,
                             Condition::TakesText(_)
                             | Condition::TakesTextAt(..)
                             | Condition::IsTextAt(..) => has_text,
@@ -381,6 +377,14 @@ impl<'a> Analyzer<'a, '_> {
                     None,
                     expr,
                 ),
+                Value::Object(path) if path.starts_with("inspect.getmembers") => {
+                    // What was taken before may be a module by now.
+                    let mut of = first.cloned().unwrap_or_default();
+                    of.known.retain(|value| *value == Value::Object(TAKEN.into()));
+                    let unknown = Values::unknown();
+                    let member = self.attribute_by_name(&of, Some(&unknown), None, expr);
+                    Values::container(Values::items(vec![unknown, member]))
+                }
                 Value::Object(path) if matches!(&**path, "os.getenv" | "os.environ.get") => {
                     arguments.positional(1).cloned().unwrap_or_default().or_others()
                 }

@@ -8,7 +8,6 @@ use ruff_python_ast::{Expr, ExprCall};
 use smallvec::SmallVec;
 
 use super::analyzer::Analyzer;
-use super::expressions::Role;
 use super::{is_dangerous_code, is_dangerous_formula};
 use crate::safety::knowledge::fields::{format_names_internals, path_names_internals};
 use crate::safety::knowledge::index::INDEX;
@@ -195,8 +194,7 @@ impl<'a> Analyzer<'a, '_> {
         match condition {
             Condition::Always => true,
             Condition::Imported(module) => {
-                self.symbols.imported.contains(module)
-                    && !base.is_some_and(|base| is_member_of_another(base, module))
+                self.imports(module) && !base.is_some_and(|base| is_member_of_another(base, module))
             }
             Condition::NamesFile(place, names) => arguments.name_file(place, names),
             Condition::IsTextAt(place, name) => {
@@ -204,7 +202,7 @@ impl<'a> Analyzer<'a, '_> {
             }
             Condition::TakesText(names) => arguments.take_text(base, 0, names),
             Condition::TakesTextAt(library, place, name) => {
-                self.symbols.imported.contains(library)
+                self.imports(library)
                     && !base.is_some_and(is_member)
                     && arguments.take_text(base, place, name)
             }
@@ -212,8 +210,13 @@ impl<'a> Analyzer<'a, '_> {
                 arguments.has_unpacked_keywords
                     || arguments.at_or_named(place, names).any(|(_, expr, _)| !is_off(expr))
             }
-            Condition::Sets(name) => self.symbols.own_attributes.contains(name),
-            Condition::Logs => self.symbols.imported.contains("z3") && arguments.log(),
+            Condition::Sets(name) => {
+                // By its name in a text as well.
+                self.work().spend(self.source.len() / 64);
+                let is_quoted = |quote| self.source.contains(&format!("{quote}{name}{quote}"));
+                self.symbols.own_attributes.contains(name) || is_quoted('"') || is_quoted('\'')
+            }
+            Condition::Logs => self.imports("z3") && arguments.log(),
             Condition::NamesModule => {
                 let mut modules = arguments.positional(0).into_iter();
                 modules.any(|values| values.any_text(&mut |name| !may_be_imported(name)))
@@ -256,6 +259,12 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
+    /// Tells whether the script imports this library. A text of code sees what the script around it
+    /// imports.
+    pub(super) fn imports(&self, library: &str) -> bool {
+        self.pass.text_depth > 0 || self.symbols.imported.contains(library)
+    }
+
     /// Tells whether a module that must not be imported, or is not known, is; and notes which are.
     fn imports_module(&mut self, arguments: &Arguments<'a>) -> bool {
         let modules = || arguments.at_or_named(0, "name");
@@ -277,8 +286,8 @@ impl<'a> Analyzer<'a, '_> {
         of_interest.chain(second).any(|(_, expr, values)| {
             let with_parameters;
             let mut values = values;
-            if !values.texts().1 && expr.is_f_string_expr() {
-                with_parameters = self.as_code(|this| this.evaluate(expr, Role::Harmless));
+            if !values.texts().1 && (expr.is_f_string_expr() || expr.is_name_expr()) {
+                with_parameters = self.as_code(|this| this.part_of_code(expr));
                 values = &with_parameters;
             }
             let (mut texts, is_complete) = values.texts();
@@ -291,6 +300,7 @@ impl<'a> Analyzer<'a, '_> {
             };
             !is_complete
                 && (matches!(expr, Expr::BinOp(_) | Expr::FString(_) | Expr::Subscript(_))
+                    || (expr.is_name_expr() && values.known.is_empty())
                     || expr.as_call_expr().is_some_and(is_text_method))
         })
     }

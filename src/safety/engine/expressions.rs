@@ -466,21 +466,31 @@ impl<'a> Analyzer<'a, '_> {
         if let Some(of_own) = self.own_member(base, name) {
             values.add(of_own);
         }
-        let is_self = from
-            .and_then(Expr::as_name_expr)
-            .is_some_and(|name| matches!(name.id.as_str(), "self" | "cls"));
-        let is_own = self.symbols.own_attributes.contains(name) || is_self;
         let has_methods = |value: &Value<'_>| {
             objects::is_class(value)
                 || matches!(value, Value::Instance(class) if *class != objects::IN_MEMORY)
         };
-        if let Some(method) = INDEX.method(name).filter(|_| !is_own)
-            && (base.is_open || base.known.iter().any(has_methods))
+        if !(base.is_open || base.known.iter().any(has_methods))
+            || self.symbols.own_attributes.contains(name)
+            || from.is_some_and(|from| self.is_self(from))
         {
+            return values;
+        }
+        if let Some(method) = INDEX.method(name) {
             values.add(Values::one(Value::Method(method)));
         }
-        if !base.is_open || is_own {
+        if !base.is_open {
             return values;
+        }
+        if matches!(name, "detach" | "raw") {
+            values.add(Values::one(Value::Instance(objects::FILE)));
+        }
+        // Most modules hold others: `json.codecs`.
+        if let Some(module) = from.and_then(Expr::as_attribute_expr)
+            && let Some(member) = objects::member_behind(module.attr.as_str(), name)
+            && !self.is_self(&module.value)
+        {
+            values.add(member);
         }
         if let Some(module) = objects::far_reaching(name) {
             // A formula has no honest use for an attribute of such a name.

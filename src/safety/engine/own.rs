@@ -107,6 +107,15 @@ impl<'a> Analyzer<'a, '_> {
         sources.all(|binding| self.in_scope(binding.evaluated_in, |this| is_such(this, binding)))
     }
 
+    /// Tells whether `expr` is the object that a method belongs to.
+    pub(super) fn is_self(&mut self, expr: &Expr) -> bool {
+        matches!(expr, Expr::Name(name) if matches!(name.id.as_str(), "self" | "cls"))
+            && self.all_sources_are(expr, |this, binding| {
+                matches!(binding.source, Source::Parameter(_, function)
+                    if this.symbols.class_around(function).is_some())
+            })
+    }
+
     /// Tells whether `expr` is the target of a loop over the subclasses of a parameter: what a
     /// function passes on to itself so is no other class than what it was given, or one below.
     pub(super) fn is_below_parameter(

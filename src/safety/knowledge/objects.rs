@@ -51,6 +51,8 @@ const CLASSES: &[(&str, &str)] = &[
 
 /// The class of code objects.
 pub(crate) const CODE: &str = "types.CodeType";
+/// The class of what is below the buffer of a stream.
+pub(crate) const FILE: &str = "io.FileIO";
 /// The class that every stream in memory counts as.
 pub(crate) const IN_MEMORY: &str = "io.BytesIO";
 
@@ -95,6 +97,15 @@ pub(crate) fn modules_with(name: &str) -> &'static [&'static str] {
         by_member
     });
     BY_MEMBER.get(name).map_or(&[], Vec::as_slice)
+}
+
+/// Returns what the member `name` of an attribute `module` of an unknown object may be, if that is a
+/// module and a row names the member.
+pub(crate) fn member_behind<'a>(module: &str, name: &str) -> Option<Values<'a>> {
+    let module = INDEX.root(module).filter(|module| stdlib::contains(module))?;
+    let path = format!("{module}.{name}");
+    let has_row = INDEX.has_row(&path) || INDEX.judges_calls_of(&path);
+    (has_row || INDEX.is_carrier(module) && INDEX.is_found(&path)).then(|| Values::object(path))
 }
 
 /// Tells whether this is a class from outside, by its name.
@@ -173,7 +184,10 @@ pub(crate) fn member_of_object<'a>(path: &str, name: &str) -> Values<'a> {
     if INDEX.has_row(&joined) {
         return Values::object(joined);
     }
-    if name == "__call__" {
+    if name == "raw" && path.ends_with(".buffer") {
+        return Values::one(Value::Instance(FILE));
+    }
+    if name == "__call__" || name == "__init__" && INDEX.judges_calls_of(path) {
         return Values::object(path.to_owned());
     }
     if name == "__dict__" {
@@ -215,7 +229,9 @@ fn module_behind(path: &str, attribute: &str) -> Option<&'static str> {
 fn member_of_instance<'a>(class: &'static str, name: &str) -> Values<'a> {
     let path = format!("{class}.{name}");
     match name {
-        "__class__" => return Values::object(class),
+        // What is made again is what its class makes.
+        "__init__" if class == IN_MEMORY => return Values::object(FILE),
+        "__class__" | "__init__" => return Values::object(class),
         "co_consts" if class == CODE => {
             return Values::container(Values::one(Value::Instance(CODE)).or_others());
         }

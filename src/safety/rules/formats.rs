@@ -141,6 +141,8 @@ pub(super) const RULES: &[Rule] = &[
             Objects("lxml.etree.parse lxml.html.parse py7zr.SevenZipFile docx.Document"),
             Objects("openpyxl.load_workbook"),
             Methods("setFeature", Condition::IsTextAt(0, "name")),
+            Methods("setFeature", Condition::UnknownFormula),
+            Objects("xml.sax.handler.all_features"),
             Calls("xml.etree.ElementTree.ElementTree", Condition::NamesFile(1, "file")),
             Calls("xml.etree.ElementTree.canonicalize", Condition::Given(2, "from_file")),
             Calls("xml.dom.minidom.parse", Condition::NamesFile(0, "file")),

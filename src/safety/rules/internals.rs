@@ -127,7 +127,9 @@ pub(super) const RULES: &[Rule] = &[
             Objects("inspect.currentframe inspect.stack inspect.trace inspect.getouterframes"),
             Objects("inspect.getinnerframes inspect.getframeinfo inspect.getattr_static"),
             Objects("inspect.getargvalues inspect.getclosurevars inspect.getgeneratorlocals"),
-            Objects("inspect.getcoroutinelocals traceback.walk_stack traceback.walk_tb"),
+            Objects(
+                "doctest.DocTestFinder inspect.getcoroutinelocals traceback.walk_stack traceback.walk_tb",
+            ),
             Methods("_evaluate", Condition::Always),
         ],
         why: LEADS,

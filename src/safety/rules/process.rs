@@ -77,7 +77,11 @@ pub(super) const RULES: &[Rule] = &[
             "subprocess.run(['id'])",
             "import _posixsubprocess",
         ],
-        misses: &["import subprocesses", "x = 'subprocess'", "self.subprocess.run()"],
+        misses: &[
+            "import subprocesses",
+            "x = 'subprocess'",
+            "class A:\n    def f(self): self.subprocess.run()",
+        ],
     },
     Rule {
         id: "process/multiprocessing",
