@@ -1189,6 +1189,16 @@ fn settings_streams_and_modules_are_judged_and_honest_siblings_pass() {
 #[test]
 fn the_scripts_own_names_and_texts_of_code_are_judged_and_honest_siblings_pass() {
     assert_told_apart(&[
+        // Attributes that a class of a metaclass names for a pattern.
+        (
+            "class M(type): pass\nclass C(metaclass=M): pass\nmatch len:\n    case C(b): pass",
+            "import abc\nclass C(metaclass=abc.ABCMeta):\n    __match_args__ = ('x',)\n\
+             match c:\n    case C(b) | int(b): pass",
+        ),
+        (
+            "class M(type): pass\nC = M('C', (), d)\nmatch len:\n    case C(b): pass",
+            "from collections import namedtuple\nC = namedtuple('C', 'x')\nmatch c:\n    case C(b): pass",
+        ),
         // What is called `self` and is none.
         (
             "import pandas\ndef w(self):\n    f = self.to_csv\n    f('/tmp/x')",

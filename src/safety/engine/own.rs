@@ -10,7 +10,7 @@ use super::analyzer::Analyzer;
 use super::expressions::Role;
 use crate::safety::knowledge::objects;
 use crate::safety::knowledge::value::{Value, Values};
-use crate::safety::symbols::{Binding, ScopeId, Source, last_name};
+use crate::safety::symbols::{Binding, Definition, ScopeId, Source, last_name};
 
 /// The most bindings of a name that are looked at.
 const SOURCES_MAX: usize = 64;
@@ -114,6 +114,25 @@ impl<'a> Analyzer<'a, '_> {
                 matches!(binding.source, Source::Parameter(_, function)
                     if this.symbols.class_around(function).is_some())
             })
+    }
+
+    /// Tells whether a metaclass of the script makes this class, which decides what is an instance.
+    pub(super) fn has_own_metaclass(&mut self, class: &'a Expr) -> bool {
+        let classes = self.quietly(|this| this.evaluate(class, Role::Callee));
+        classes.known.iter().any(|value| match value {
+            Value::Own(_) => true,
+            Value::OwnClass(scope) => {
+                let Definition::Class(class) = self.symbols.definition(*scope) else {
+                    return false;
+                };
+                let arguments = class.arguments.as_deref();
+                arguments.and_then(|of| of.find_keyword("metaclass")).is_some_and(|metaclass| {
+                    let of = self.value_in(&metaclass.value, self.symbols.parent(*scope));
+                    !matches!(of.single(), Some(Value::Object(_)))
+                })
+            }
+            _ => false,
+        })
     }
 
     /// Tells whether `expr` is the target of a loop over the subclasses of a parameter: what a

@@ -5,8 +5,8 @@
 
 use ruff_python_ast::visitor::{self, Visitor};
 use ruff_python_ast::{
-    Decorator, Expr, ExprContext, Parameter, Parameters, PatternKeyword, Stmt, StmtFunctionDef,
-    StmtImportFrom, StmtReturn, TypeParams,
+    Decorator, Expr, ExprContext, Parameter, Parameters, Pattern, PatternKeyword, Stmt,
+    StmtFunctionDef, StmtImportFrom, StmtReturn, TypeParams,
 };
 use ruff_text_size::{Ranged as _, TextRange};
 
@@ -108,6 +108,18 @@ impl<'a> Visitor<'a> for Analyzer<'a, '_> {
     fn visit_annotation(&mut self, expr: &'a Expr) {
         let values = self.as_annotation(|this| this.evaluate(expr, Role::Annotation));
         self.check_types(&values, expr);
+    }
+
+    fn visit_pattern(&mut self, pattern: &'a Pattern) {
+        // `case C(a)` takes the attributes that the class names, or its metaclass.
+        if let Pattern::MatchClass(class) = pattern
+            && !class.arguments.patterns.is_empty()
+            && self.has_own_metaclass(&class.cls)
+        {
+            let rule = INDEX.special(Special::ComputedName);
+            self.report_reference("__match_args__".to_owned(), rule, class.cls.range());
+        }
+        visitor::walk_pattern(self, pattern);
     }
 
     fn visit_pattern_keyword(&mut self, keyword: &'a PatternKeyword) {
