@@ -57,6 +57,11 @@ pub(crate) fn combined<'a>(
             let fits = left.len() + right.len() <= TEXT_BYTES_MAX;
             fits.then(|| Values::text([&**left, right].concat()))
         }
+        (Value::Text(text), Operator::Mult, Value::Number(count)) => {
+            let count = usize::try_from(*count).unwrap_or(0);
+            let fits = text.len().saturating_mul(count) <= TEXT_BYTES_MAX;
+            fits.then(|| Values::text(text.repeat(count)))
+        }
         (Value::Items(left), Operator::Add, Value::Items(right)) => {
             let fits = left.len() + right.len() <= ITEMS_MAX;
             Some(if fits { Values::items([&**left, &**right].concat()) } else { Values::unknown() })
