@@ -6,7 +6,7 @@
 //! source is long has to be counted.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 /// The steps that every source may take.
 const STEPS_MIN: usize = 400_000;

@@ -4,7 +4,7 @@
 
 use ruff_python_ast::Expr;
 use ruff_text_size::{Ranged as _, TextRange, TextSize};
-use rustc_hash::FxHashMap;
+use foldhash::HashMap;
 
 use crate::safety::finding::{FindingKind, RawAnalysis, RawFinding};
 use crate::safety::knowledge::value::Values;
@@ -82,7 +82,7 @@ pub(super) struct Analyzer<'a, 's> {
     /// The number of expressions that are being evaluated, one in the other.
     pub(super) level: usize,
     /// Values that are worked out once.
-    flows: FxHashMap<Flow, Memo<'a>>,
+    flows: HashMap<Flow, Memo<'a>>,
     /// The number of those that are being followed otherwise than by names.
     flowing: usize,
     /// The number of values that are being worked out.
@@ -105,7 +105,7 @@ impl<'a, 's> Analyzer<'a, 's> {
             code_depth: 0,
             depth: 0,
             level: 0,
-            flows: FxHashMap::default(),
+            flows: HashMap::default(),
             flowing: 0,
             pending: 0,
             needs: usize::MAX,

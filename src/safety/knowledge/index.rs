@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use foldhash::{HashMap, HashSet};
 
 use super::libraries::{self, Functions, PATH_BYTES_MAX, shortened};
 use super::stdlib;
@@ -38,16 +38,16 @@ pub(crate) enum Verdict {
 
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    objects: FxHashMap<&'static str, &'static Rule>,
-    carriers: FxHashMap<&'static str, (&'static Rule, FxHashSet<&'static str>)>,
+    objects: HashMap<&'static str, &'static Rule>,
+    carriers: HashMap<&'static str, (&'static Rule, HashSet<&'static str>)>,
     /// Modules of which only what other rows name is dangerous.
-    holders: FxHashSet<&'static str>,
-    attributes: FxHashMap<&'static str, &'static Rule>,
-    calls: FxHashMap<&'static str, Vec<(&'static Rule, Condition)>>,
-    methods: FxHashMap<&'static str, Vec<(&'static Rule, Condition)>>,
+    holders: HashSet<&'static str>,
+    attributes: HashMap<&'static str, &'static Rule>,
+    calls: HashMap<&'static str, Vec<(&'static Rule, Condition)>>,
+    methods: HashMap<&'static str, Vec<(&'static Rule, Condition)>>,
     special: Vec<(Special, &'static Rule)>,
     /// The topmost modules of all names in the table.
-    roots: FxHashSet<&'static str>,
+    roots: HashSet<&'static str>,
 }
 
 impl Index {

@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use foldhash::{HashMap, HashSet};
 
 /// The lines are described where they are printed.
 const TABLE: &str = include_str!("libraries.txt");
@@ -27,9 +27,9 @@ pub(super) struct Functions {
 #[derive(Debug, Default)]
 struct Libraries {
     /// By library: its own members that are called as a module of the standard library is.
-    own: FxHashMap<&'static str, FxHashSet<&'static str>>,
+    own: HashMap<&'static str, HashSet<&'static str>>,
     /// By path: the place where an object that a library holds is at home.
-    homes: FxHashMap<String, &'static str>,
+    homes: HashMap<String, &'static str>,
 }
 
 impl Libraries {

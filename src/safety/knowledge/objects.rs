@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use rustc_hash::FxHashMap;
+use foldhash::HashMap;
 
 use super::index::{INDEX, Verdict, top};
 use super::libraries::{self, PATH_BYTES_MAX};
@@ -58,7 +58,7 @@ pub(crate) const IN_MEMORY: &str = "io.BytesIO";
 
 /// Returns the qualified name of a builtin that the analysis knows.
 pub(crate) fn builtin(name: &str) -> Option<&'static str> {
-    static BY_NAME: LazyLock<FxHashMap<&str, &'static str>> = LazyLock::new(|| {
+    static BY_NAME: LazyLock<HashMap<&str, &'static str>> = LazyLock::new(|| {
         let of_python = stdlib::builtins().map(|name| (name, &*format!("builtins.{name}").leak()));
         let named = |path: &'static str| Some((path.strip_prefix("builtins.")?, path));
         of_python.chain(INDEX.objects().filter_map(named)).collect()
@@ -86,8 +86,8 @@ pub(crate) fn instance_of(path: &str) -> Option<&'static str> {
 
 /// Returns the modules of which a row of the table, or what is known here, names the member `name`.
 pub(crate) fn modules_with(name: &str) -> &'static [&'static str] {
-    static BY_MEMBER: LazyLock<FxHashMap<&str, Vec<&'static str>>> = LazyLock::new(|| {
-        let mut by_member: FxHashMap<&str, Vec<&'static str>> = FxHashMap::default();
+    static BY_MEMBER: LazyLock<HashMap<&str, Vec<&'static str>>> = LazyLock::new(|| {
+        let mut by_member: HashMap<&str, Vec<&'static str>> = HashMap::default();
         let makers = CLASSES.iter().flat_map(|(_, makers)| makers.split(' '));
         for path in INDEX.paths().chain(makers) {
             if let Some((module, member)) = path.rsplit_once('.') {

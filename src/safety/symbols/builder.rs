@@ -6,7 +6,7 @@
 )]
 #![expect(clippy::wildcard_enum_match_arm, reason = "the enums are the parser's, and long")]
 
-use std::collections::HashMap;
+use foldhash::{HashMap, HashMapExt as _};
 use std::collections::hash_map::Entry;
 
 use ruff_python_ast::visitor::{self, Visitor};
@@ -59,7 +59,7 @@ pub(crate) fn build(module: &ModModule) -> Symbols<'_> {
         builder.symbols.running.extend(calls_from(stmt));
         builder.visit_stmt(stmt);
     }
-    let mut owners = HashMap::new();
+    let mut owners = HashMap::default();
     for (name, scope, id) in std::mem::take(&mut builder.nonlocal) {
         let owner =
             *owners.entry((name, scope)).or_insert_with(|| builder.enclosing_owner(name, scope));

@@ -12,14 +12,13 @@ mod callers;
 pub(super) use builder::build;
 pub(super) use callers::{Passed, argument_for, rest_of};
 
-use std::collections::{HashMap, HashSet};
+use foldhash::{HashMap, HashSet};
 
 use ruff_python_ast::{
     Comprehension, Expr, ExprCall, ExprLambda, Parameters, StmtAugAssign, StmtClassDef,
     StmtFunctionDef,
 };
 use ruff_text_size::{TextRange, TextSize};
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 /// A scope, by its index.
@@ -243,7 +242,7 @@ pub(super) struct Symbols<'a> {
     names_len: usize,
     /// The whole script.
     range: TextRange,
-    scope_of: FxHashMap<TextRange, ScopeId>,
+    scope_of: HashMap<TextRange, ScopeId>,
     uses: HashMap<&'a str, Uses<'a>>,
     /// The statements at the top level that may call functions, in order.
     running: Vec<TextSize>,
