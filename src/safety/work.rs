@@ -5,8 +5,8 @@
 //! one value joined, or a few bytes of a text folded or judged. Whatever may cost more than the
 //! source is long has to be counted.
 
-use std::cell::{Cell, RefCell};
 use foldhash::HashMap;
+use std::cell::{Cell, RefCell};
 
 /// The steps that every source may take.
 const STEPS_MIN: usize = 400_000;
@@ -48,7 +48,6 @@ pub(super) enum Judgement {
 pub(super) struct Work {
     steps: Cell<usize>,
     max: usize,
-    /// Not by the fast hash of the other tables, for which texts with the same hash can be made.
     judged: RefCell<HashMap<Judgement, HashMap<Box<str>, bool>>>,
 }
 

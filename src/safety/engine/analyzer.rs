@@ -2,9 +2,12 @@
 //!
 //! A mode is entered by a function that takes what is done in it, and left when that returns.
 
+#![expect(clippy::indexing_slicing, reason = "a binding's id is its place in the table")]
+#![expect(clippy::wildcard_enum_match_arm, reason = "names are what is followed most")]
+
+use foldhash::HashMap;
 use ruff_python_ast::Expr;
 use ruff_text_size::{Ranged as _, TextRange, TextSize};
-use foldhash::HashMap;
 
 use crate::safety::finding::{FindingKind, RawAnalysis, RawFinding};
 use crate::safety::knowledge::value::Values;
@@ -83,6 +86,8 @@ pub(super) struct Analyzer<'a, 's> {
     pub(super) level: usize,
     /// Values that are worked out once.
     flows: HashMap<Flow, Memo<'a>>,
+    /// Those of bindings, and behind them those of symbols, by their place.
+    named: Vec<Memo<'a>>,
     /// The number of those that are being followed otherwise than by names.
     flowing: usize,
     /// The number of values that are being worked out.
@@ -106,6 +111,7 @@ impl<'a, 's> Analyzer<'a, 's> {
             depth: 0,
             level: 0,
             flows: HashMap::default(),
+            named: vec![Memo::NotYet(0); symbols.bindings_len() + symbols.names_len()],
             flowing: 0,
             pending: 0,
             needs: usize::MAX,
@@ -177,17 +183,16 @@ impl<'a> Analyzer<'a, '_> {
             return Values::unknown();
         }
         counted.spend(1);
-        let tries = match self.flows.get(&flow) {
-            Some(Memo::Done(values)) => {
+        let tries = match *self.memo(flow) {
+            Memo::Done(ref values) => {
                 counted.spend(values.weight());
                 return values.clone();
             }
-            Some(Memo::Pending(place)) => {
-                self.needs = self.needs.min(*place);
+            Memo::Pending(place) => {
+                self.needs = self.needs.min(place);
                 return Values::unknown();
             }
-            Some(Memo::NotYet(tries)) => *tries,
-            None => 0,
+            Memo::NotYet(tries) => tries,
         };
         let is_by_name = matches!(flow, Flow::Binding(_) | Flow::Symbol(_));
         if self.depth == DEPTH_MAX || self.level > self.pass.level_max {
@@ -205,10 +210,20 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
+    /// Returns what is known of a value that is worked out once.
+    fn memo(&mut self, flow: Flow) -> &mut Memo<'a> {
+        match flow {
+            Flow::Binding(id) => &mut self.named[id],
+            Flow::Symbol(id) => &mut self.named[self.symbols.bindings_len() + id],
+            _ => self.flows.entry(flow).or_insert(Memo::NotYet(0)),
+        }
+    }
+
     /// Joins a value that has been worked out before to `values`. Returns whether it has been.
-    pub(super) fn join_done(&self, flow: Flow, values: &mut Values<'a>) -> bool {
-        let Some(Memo::Done(of)) = self.flows.get(&flow) else { return false };
-        self.work().spend(1 + of.weight());
+    pub(super) fn join_done(&mut self, flow: Flow, values: &mut Values<'a>) -> bool {
+        let counted = self.work();
+        let Memo::Done(of) = self.memo(flow) else { return false };
+        counted.spend(1 + of.weight());
         values.join(of);
         true
     }
@@ -228,7 +243,7 @@ impl<'a> Analyzer<'a, '_> {
         work: impl FnOnce(&mut Self) -> Values<'a>,
     ) -> Values<'a> {
         let place = self.pending;
-        self.flows.insert(flow, Memo::Pending(place));
+        *self.memo(flow) = Memo::Pending(place);
         let outer_needs = std::mem::replace(&mut self.needs, usize::MAX);
         self.pending += 1;
         let values = work(self);
@@ -238,14 +253,14 @@ impl<'a> Analyzer<'a, '_> {
             self.needs = usize::MAX;
         }
         let memo = if is_final { Memo::Done(values.clone()) } else { Memo::NotYet(tries + 1) };
-        self.flows.insert(flow, memo);
+        *self.memo(flow) = memo;
         self.needs = self.needs.min(outer_needs);
         values
     }
 
     /// Tells whether a value is being worked out: it depends on itself.
-    pub(super) fn is_pending(&self, flow: Flow) -> bool {
-        matches!(self.flows.get(&flow), Some(Memo::Pending(_)))
+    pub(super) fn is_pending(&mut self, flow: Flow) -> bool {
+        matches!(self.memo(flow), Memo::Pending(_))
     }
 }
 

@@ -80,8 +80,12 @@ pub(crate) fn far_reaching(attribute: &str) -> Option<&'static str> {
 
 /// Returns the class of what a call of `path` returns, if its instances are followed.
 pub(crate) fn instance_of(path: &str) -> Option<&'static str> {
-    let is_such = |(_, makers): &&(_, &str)| makers.split(' ').any(|maker| maker == path);
-    CLASSES.iter().find(is_such).map(|(class, _)| *class)
+    static BY_MAKER: LazyLock<HashMap<&str, &'static str>> = LazyLock::new(|| {
+        let of_class =
+            |&(class, makers): &(_, &'static str)| makers.split(' ').map(move |of| (of, class));
+        CLASSES.iter().flat_map(of_class).collect()
+    });
+    BY_MAKER.get(path).copied()
 }
 
 /// Returns the modules of which a row of the table, or what is known here, names the member `name`.

@@ -3,6 +3,7 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "each method is about some kinds of values")]
 
 use std::borrow::Cow;
+use std::mem::discriminant;
 use std::rc::Rc;
 
 use smallvec::SmallVec;
@@ -108,6 +109,7 @@ impl<'a> Value<'a> {
         match self {
             Self::Text(text) => 1 + folding(text.len()),
             Self::Object(path) | Self::Namespace(path) => 2 + path.len() / 64,
+            _ if !self.is_container() => 1,
             _ => {
                 let within = self.parts().flat_map(|part| &part.known);
                 let of_each = within.map(|value| match value.parts().count() {
@@ -121,7 +123,11 @@ impl<'a> Value<'a> {
 }
 
 /// Tells whether two values are surely the same. Sequences are not compared in depth.
+#[inline]
 fn is_same<'a>(one: &Value<'a>, other: &Value<'a>) -> bool {
+    if discriminant(one) != discriminant(other) {
+        return false;
+    }
     match (one, other) {
         (Value::Items(one), Value::Items(other)) => {
             Rc::ptr_eq(one, other) || (one.is_empty() && other.is_empty())
@@ -215,6 +221,10 @@ impl<'a> Values<'a> {
     /// Adds what `other` may be, and copies only what is new.
     pub(crate) fn join(&mut self, other: &Self) {
         self.is_open |= other.is_open;
+        if self.known.is_empty() {
+            self.known.clone_from(&other.known);
+            return;
+        }
         for value in &other.known {
             if self.known.iter().any(|known| is_same(known, value)) {
                 continue;

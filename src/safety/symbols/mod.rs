@@ -278,6 +278,15 @@ impl<'a> Symbols<'a> {
         self.scopes[scope].depth
     }
 
+    pub(super) fn bindings_len(&self) -> usize {
+        self.bindings.len()
+    }
+
+    /// Returns the number of symbols.
+    pub(super) fn names_len(&self) -> usize {
+        self.names_len
+    }
+
     pub(super) fn binding(&self, id: BindingId) -> Binding<'a> {
         self.bindings[id]
     }
