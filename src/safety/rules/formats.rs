@@ -2,7 +2,7 @@
 
 use super::{Condition, Rule, Severity, Target};
 
-use Target::{Calls, Methods, Modules, Objects};
+use Target::{Attributes, Calls, Methods, Modules, Objects};
 
 const TEXT_OF_CONNECTION: Condition = Condition::IsTextAt(1, "con");
 const IN_MEMORY: &str = "io.StringIO or io.BytesIO in place of the file name";
@@ -22,6 +22,10 @@ pub(super) const RULES: &[Rule] = &[
             Calls("gzip.open bz2.open bz2.BZ2File lzma.open", Condition::NamesFile(0, "filename")),
             Calls("lzma.LZMAFile", Condition::NamesFile(0, "filename")),
             Calls("gzip.GzipFile", Condition::NamesFile(0, "filename fileobj")),
+            Calls(
+                "zipfile.is_zipfile tarfile.is_tarfile",
+                Condition::NamesFile(0, "filename name"),
+            ),
             Modules("zipapp"),
             Methods("extractall", Condition::Always),
         ],
@@ -33,6 +37,7 @@ pub(super) const RULES: &[Rule] = &[
             "import io, zipfile\nz = zipfile.ZipFile(io.BytesIO(), 'w')\nz.write('x')",
             "import tarfile\ntarfile.open('x')",
             "import bz2\nf = bz2.BZ2File\nf('x', 'w')",
+            "import zipfile\nzipfile.is_zipfile('x')",
         ],
         misses: &[
             "import gzip\ngzip.compress(b'x')",
@@ -52,7 +57,7 @@ pub(super) const RULES: &[Rule] = &[
             Modules("pandas.io scipy.datasets scipy.io sympy.utilities.codegen z3.z3core"),
             Objects("z3.Z3_append_log z3.Z3_eval_smtlib2_string z3.Z3_fixedpoint_from_file"),
             Objects("z3.Z3_global_param_set z3.Z3_open_log z3.Z3_optimize_from_file"),
-            Objects("z3.Z3_parse_smtlib2_file z3.Z3_solver_from_file jinja2.FileSystemLoader"),
+            Objects("z3.Z3_parse_smtlib2_file z3.Z3_solver_from_file"),
             Calls("z3.set_param z3.set_option z3.parse_smt2_string", Condition::Logs),
             Methods("parse_file from_file", Condition::Imported("z3")),
             Methods("set from_string", Condition::Logs),
@@ -83,6 +88,7 @@ pub(super) const RULES: &[Rule] = &[
             "import numpy as np\nfrom io import StringIO\ns = StringIO('1 2')\nnp.loadtxt(s)",
             "import numpy as np\nnp.loadtxt(['1 2', '3 4'])",
             "df.to_csv()",
+            "import pandas as pd\ndf.agg(['sum', 'mean'])\ndf.agg('max')",
             "import io\nbuffer = io.StringIO()\ndf.to_csv(buffer)",
             "df.to_json(orient='records')",
             "import networkx as nx, io\nb = io.BytesIO()\nnx.write_edgelist(nx.path_graph(3), b)",
@@ -94,12 +100,15 @@ pub(super) const RULES: &[Rule] = &[
         severity: Severity::Block,
         targets: &[
             Calls("sqlite3.connect sqlite3.Connection", Condition::DatabaseFile),
-            Calls("sqlalchemy.create_engine sqlmodel.create_engine", Condition::DatabaseFile),
+            Calls("sqlalchemy.create_engine", Condition::DatabaseFile),
             Calls("sqlalchemy.create_async_engine sqlalchemy.text", Condition::ReachingSql),
+            Objects("sqlalchemy.engine_from_config sqlalchemy.create_pool_from_url"),
+            Attributes("dbapi loaded_dbapi import_dbapi"),
+            Calls("pandas.read_sql pandas.read_sql_query", Condition::ReachingSql),
             Calls("pandas.read_sql pandas.read_sql_query", TEXT_OF_CONNECTION),
             Calls("pandas.read_sql_table", TEXT_OF_CONNECTION),
             Methods("to_sql", TEXT_OF_CONNECTION),
-            Methods("execute executescript executemany", Condition::ReachingSql),
+            Methods("exec_driver_sql execute executescript executemany", Condition::ReachingSql),
             Methods("enable_load_extension load_extension", Condition::Always),
             Modules("dbm bsddb lmdb plyvel h5py tables"),
         ],
@@ -112,6 +121,8 @@ pub(super) const RULES: &[Rule] = &[
             "import dbm",
             "import sqlalchemy as sa\nsa.create_engine('sqlite:///x.db')",
             "import pandas as pd\npd.read_sql('select 1', 'sqlite:///x.db')",
+            "import pandas as pd\npd.read_sql(\"ATTACH 'x' AS y\", c)",
+            "import sqlalchemy as sa\nsa.create_engine('sqlite://').dialect.dbapi",
             "from sqlite3.dbapi2 import Connection\nConnection('x.db')",
         ],
         misses: &[

@@ -17,8 +17,8 @@ pub(super) const RULES: &[Rule] = &[
             AllBut("importlib.util", "find_spec"),
             Methods("create_module locate_file", Condition::Always),
             Methods("get_code get_source", Condition::Imported("importlib")),
-            Objects("sympy.import_module pandas.compat six._import_module six.moves"),
-            Objects("jinja2.import_module jinja2.ModuleLoader jinja2.PackageLoader"),
+            Objects("sympy.import_module pandas.compat networkx.lazy_imports xml.dom.domreg"),
+            Objects("sympy._import sympy.MODULES sympy.utilities.source"),
             Objects("pydantic.ImportString pydantic.types.ImportString sqlalchemy.dialects"),
             Objects("inspect.getmodule pydantic.PyObject"),
             Calls("importlib.import_module", Condition::ImportsModule),
@@ -26,6 +26,7 @@ pub(super) const RULES: &[Rule] = &[
             Objects("unittest.mock.patch.getter unittest.mock.patch.target"),
             Methods("getter", Condition::Imported("unittest")),
             Methods("import_string exec_module load_module source_to_code", Condition::Always),
+            Methods("read_module _get_module_from_name load_backend_module", Condition::Always),
             Modules("imp pkgutil zipimport modulefinder pyclbr py"),
         ],
         why: BY_NAME,
@@ -43,6 +44,7 @@ pub(super) const RULES: &[Rule] = &[
             "from importlib.metadata import distribution",
             "import networkx.utils.backends as b\nb.entry_points",
             "import pydantic\npydantic.import_module('subprocess')",
+            "import networkx as nx\nnx.lazy_imports._lazy_import('os')",
             "from unittest.mock import patch\npatch('os.getcwd').getter().system('id')",
         ],
         misses: &[
@@ -53,24 +55,50 @@ pub(super) const RULES: &[Rule] = &[
             "import importlib.util\nimportlib.util.find_spec('sympy')",
             "from importlib.util import find_spec",
             "from unittest.mock import patch\npatch('builtins.print')",
+            "import matplotlib\nmatplotlib.use('Agg')",
+            "import pandas as pd\npd.set_option('display.max_rows', 9)",
         ],
     },
     Rule {
         id: "imports/libraries",
         severity: Severity::Block,
         targets: &[
-            Modules("annotated_doc boolean certifi charset_normalizer contourpy coverage"),
+            Modules("annotated_doc boolean certifi charset_normalizer click contourpy coverage"),
             Modules("cyclonedx fontTools fqdn h11 idna iniconfig isoduration kiwisolver"),
             Modules("jsonschema_specifications license_expression multipart opentelemetry"),
             Modules("packageurl passlib pkg_resources pluggy py_serializable pygments rpds"),
-            Modules("python_multipart referencing rfc3339_validator rfc3986_validator sniffio"),
-            Modules("rfc3987_syntax sqlglot.executor truststore tzdata uri_template"),
-            Objects("jsonschema.RefResolver lark.Lark.open lark.Lark.open_from_package lark.lark"),
+            Modules("lark matplotlib.backends.registry matplotlib.ft2font matplotlib.texmanager"),
+            Modules("pydantic.v1 python_multipart referencing rfc3339_validator sniffio"),
+            Modules("rfc3986_validator rfc3987_syntax six sqlglot.executor sqlmodel starlette"),
+            Modules("truststore tzdata uri_template"),
+            AllBut("PIL", PIL_HARMLESS),
+            AllBut("fastapi", FASTAPI_HARMLESS),
+            AllBut("jinja2", "StrictUndefined Template TemplateError Undefined UndefinedError"),
+            AllBut("jsonschema", JSONSCHEMA_HARMLESS),
+            AllBut("pytest", PYTEST_HARMLESS),
+            Objects("fastapi.responses.FileResponse"),
+            Methods("compile_expression compile_templates dump from_string", OF_TEMPLATES),
         ],
         why: "what other packages are built on; parts of it reach files, modules or the network",
         remedy: "compute with the standard library, SymPy or NumPy",
-        matches: &["import pkg_resources", "from jsonschema import RefResolver"],
-        misses: &["import click, arrow, holidays", "import jsonschema\njsonschema.validate(x, y)"],
+        matches: &[
+            "import pkg_resources",
+            "import click",
+            "from jsonschema import RefResolver",
+            "from PIL import ImageShow",
+            "import pytest\npytest.importorskip('os').system('id')",
+            "from fastapi.responses import FileResponse",
+            "from jinja2 import Environment",
+            "import jinja2\njinja2.Template('x').stream().dump('y')",
+        ],
+        misses: &[
+            "import arrow, holidays",
+            "import jsonschema\njsonschema.validate(x, y)",
+            "from PIL import Image, ImageDraw",
+            "import pytest\n@pytest.mark.parametrize('x', [1])\ndef f(x): pytest.approx(x)",
+            "from fastapi import FastAPI\nfrom fastapi.responses import HTMLResponse",
+            "import jinja2\njinja2.Template('{{ a }} + {{ b }}').render(a=1, b=2)",
+        ],
     },
     Rule {
         id: "imports/modules",
@@ -147,6 +175,29 @@ pub(super) const RULES: &[Rule] = &[
         ],
     },
 ];
+
+const OF_TEMPLATES: Condition = Condition::Imported("jinja2");
+
+/// Modules of `PIL` that work on images in memory: the others open files, start viewers or import
+/// modules by their names.
+const PIL_HARMLESS: &str = "
+    ExifTags Image ImageChops ImageColor ImageDraw ImageEnhance ImageFilter ImageFont ImageMorph
+    ImageOps ImagePalette ImageStat ImageTk ImageTransform UnidentifiedImageError";
+
+/// Members of `fastapi` that describe a server, which nothing starts.
+const FASTAPI_HARMLESS: &str = "
+    APIRouter BackgroundTasks Body Cookie Depends FastAPI File Form HTTPException Header Path Query
+    Request Response Security UploadFile WebSocket responses status";
+
+/// Members of `jsonschema` that check a document against a schema.
+const JSONSCHEMA_HARMLESS: &str = "
+    Draft201909Validator Draft202012Validator Draft3Validator Draft4Validator Draft6Validator
+    Draft7Validator ErrorTree FormatChecker SchemaError ValidationError exceptions validate";
+
+/// Members of `pytest` that tests are written with.
+const PYTEST_HARMLESS: &str = "
+    ExitCode RaisesGroup approx deprecated_call exit fail fixture main mark param raises skip
+    warns xfail";
 
 /// Members of `importlib.metadata` that describe packages.
 const METADATA_HARMLESS: &str = "

@@ -22,7 +22,11 @@ pub(super) const RULES: &[Rule] = &[
             "import _cffi_backend",
             "import numpy as np\nnp.ctypeslib.load_library('x', '/')",
         ],
-        misses: &["import struct\nstruct.pack('<I', 1)", "ctypes = 1\nprint(ctypes)"],
+        misses: &[
+            "import struct\nstruct.pack('<I', 1)",
+            "ctypes = 1\nprint(ctypes)",
+            "import numpy as np\nprint(np.zeros(3).__array_interface__['data'])",
+        ],
     },
     Rule {
         id: "native/memory-maps",

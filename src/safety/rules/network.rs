@@ -23,9 +23,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "network/urllib",
         severity: Severity::Block,
-        targets: &[Modules(
-            "urllib.request urllib.robotparser urllib2 urllib3 six.moves.urllib.request",
-        )],
+        targets: &[Modules("urllib.request urllib.robotparser urllib2 urllib3")],
         why: TALKS,
         remedy: "put the data into the script, or urllib.parse is allowed",
         matches: &[
