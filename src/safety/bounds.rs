@@ -22,10 +22,6 @@ pub const NESTING_MAX: usize = 3_000;
 /// build, and a thread's default stack is 2 MiB.
 pub(super) const NESTING_SHALLOW_MAX: usize = 100;
 
-/// The longest source that is scanned by its bytes first: in nearly all longer ones is something that
-/// only the lexer can tell.
-const SCANNED_BYTES: usize = 16 * 1024;
-
 /// The stack for nesting up to [`NESTING_MAX`]: 42 KiB a level, where a debug build was seen to
 /// need 9. Only the pages that are touched cost memory.
 const LARGE_STACK_BYTES: usize = 128 * 1024 * 1024;
@@ -44,9 +40,6 @@ pub(super) enum Nesting {
 /// Estimates how deep the syntax tree of `source` will be: never too low by more than a small
 /// constant factor, which the stack sizes above cover.
 pub(super) fn nesting(source: &str) -> Nesting {
-    if source.len() <= SCANNED_BYTES && is_surely_shallow(source) == Some(true) {
-        return Nesting::Shallow;
-    }
     match deepest(source, NESTING_MAX) {
         0..=NESTING_SHALLOW_MAX => Nesting::Shallow,
         depth if depth <= NESTING_MAX => Nesting::Deep,
@@ -67,105 +60,6 @@ pub(super) fn deepest(source: &str, enough: usize) -> usize {
         deepest = deepest.max(depth.after(kind));
     }
     deepest
-}
-
-/// Tells by its bytes whether a source is shallow for sure, in a fraction of the time that the lexer
-/// takes: the same estimate, in which what may be a keyword is one. `None` where the bytes alone do
-/// not tell what is text and what is code.
-pub(super) fn is_surely_shallow(source: &str) -> Option<bool> {
-    let bytes = source.as_bytes();
-    let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
-    let length_of = |from: usize, is_such: &dyn Fn(&u8) -> bool| {
-        bytes.get(from..).map_or(0, |rest| rest.iter().take_while(|byte| is_such(byte)).count())
-    };
-    let indented = |from| length_of(from, &|byte| matches!(byte, b' ' | b'\t'));
-    let mut depth = Depth { blocks: indented(0), ..Depth::default() };
-    let mut at = 0;
-    while let Some(byte) = bytes.get(at) {
-        let start = at;
-        at += 1;
-        let mut within = 0;
-        let kind = match byte {
-            b' ' | b'\t' => continue,
-            b'#' => {
-                at += length_of(at, &|byte| !matches!(byte, b'\n' | b'\r'));
-                continue;
-            }
-            b'\n' if depth.outer.is_empty() => {
-                // Each block takes at least one column.
-                depth.blocks = indented(at);
-                TokenKind::Newline
-            }
-            b'\n' => TokenKind::NonLogicalNewline,
-            b'"' | b'\'' => {
-                let prefix = bytes.get(..start)?.iter().rev().take_while(|byte| is_word(byte));
-                let is_interpolated = prefix.clone().any(|byte| b"fFtT".contains(byte));
-                (at, within) = after_text(bytes, start, is_interpolated)?;
-                TokenKind::Plus
-            }
-            byte if is_word(byte) => {
-                at += length_of(at, &is_word);
-                let word = bytes.get(start..at)?;
-                match word {
-                    b"lambda" => TokenKind::Lambda,
-                    // `0or 1`: a keyword may follow a number.
-                    [b'0'..=b'9', rest @ ..] if !rest.iter().all(u8::is_ascii_digit) => {
-                        TokenKind::Plus
-                    }
-                    _ if word.len() <= 8 && word.iter().all(u8::is_ascii_alphabetic) => {
-                        TokenKind::Plus
-                    }
-                    _ => TokenKind::Name,
-                }
-            }
-            b'(' | b'[' | b'{' => TokenKind::Lpar,
-            b')' | b']' | b'}' => TokenKind::Rpar,
-            b',' => TokenKind::Comma,
-            b';' => TokenKind::Semi,
-            b'\\' => return None,
-            b'!'..=b'~' => TokenKind::Plus,
-            _ => return None,
-        };
-        if depth.after(kind) + within > NESTING_SHALLOW_MAX {
-            return Some(false);
-        }
-    }
-    Some(true)
-}
-
-/// Returns the place behind the text whose first quote is at `start`, and how deep it nests at most.
-/// `None` where the lexer has to tell: of an interpolated one with braces, quotes or escapes in its
-/// expressions, or over several lines.
-fn after_text(bytes: &[u8], start: usize, is_interpolated: bool) -> Option<(usize, usize)> {
-    let rest = bytes.get(start..)?;
-    let is_long = matches!(rest, [a, b, c, ..] if a == b && b == c);
-    let quote = rest.get(..if is_long { 3 } else { 1 })?;
-    let mut at = start + quote.len();
-    // The text itself, and the first brace.
-    let mut within = if is_interpolated { 4 } else { 0 };
-    // The brackets that are open in an expression, with its brace.
-    let mut open = 0_usize;
-    loop {
-        let rest = bytes.get(at..)?;
-        let byte = rest.first()?;
-        if rest.starts_with(quote) && open == 0 {
-            return Some((at + quote.len(), within));
-        }
-        match byte {
-            b'\n' | b'\r' if !is_long || is_interpolated => return None,
-            b'\\' if !is_interpolated => at += 1,
-            b'\\' if open == 0 && !matches!(rest.get(1)?, b'{' | b'}' | b'N') => at += 1,
-            b'\\' => return None,
-            b'{' if is_interpolated && open == 0 => open = 1,
-            b'(' | b'[' if open > 0 => open += 1,
-            b')' | b']' if open > 0 => open = open.checked_sub(1).filter(|open| *open > 0)?,
-            b'}' if is_interpolated => open = open.checked_sub(1).filter(|open| *open == 0)?,
-            b'{' | b'"' | b'\'' | b'#' if open > 0 => return None,
-            _ => {}
-        }
-        within += usize::from(open > 0 && !byte.is_ascii_alphanumeric()) * 4;
-        at += 1;
-    }
 }
 
 /// Tells whether `source` nests at most `max` levels, by the same estimate.

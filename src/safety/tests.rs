@@ -852,37 +852,6 @@ fn nesting_beyond_the_bound_is_a_finding_and_honest_data_is_not() {
     assert_eq!(texts(&elifs), [""; 0]);
 }
 
-/// Whatever pieces a source is made of, and however often each is repeated.
-#[test]
-fn a_source_that_its_bytes_tell_to_be_shallow_is_so_by_its_tokens() {
-    #[rustfmt::skip]
-    const PIECES: &[&str] = &[
-        "(", ")", "[", "]", "{", "}", "a", "1", "0or", " or ", "lambda:", "not ", "-", ".b", ",",
-        ":", " ", "\n", "\n ", "\n  ", "\r", ";", "#", "'", "\"", "'''", "\"\"\"", "f'", "f\"",
-        "rf'''", "t'", "r'", "{a", "{(", "[0]", "}}", "{{", "\\", "\\'", "\\N{", "!r", "if x:",
-        "é", "\t", "x = ",
-    ];
-    let mut state = 1_u64;
-    let mut random = |below: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
-        usize::try_from(state >> 33).unwrap() % below
-    };
-    let mut shallow = 0;
-    for _ in 0..60_000 {
-        let mut source = String::new();
-        for _ in 0..=random(12) {
-            let times = [1, 1, 1, 2, 40, 120][random(6)];
-            source.push_str(&PIECES[random(PIECES.len())].repeat(times));
-        }
-        if bounds::is_surely_shallow(&source) == Some(true) {
-            shallow += 1;
-            let deepest = bounds::deepest(&source, NESTING_MAX);
-            assert!(deepest <= bounds::NESTING_SHALLOW_MAX, "{deepest}: {source:?}");
-        }
-    }
-    assert!(shallow > 1_000, "{shallow}");
-}
-
 #[test]
 fn imports_are_told_by_qualified_names() {
     for (source, expected) in [
