@@ -8,6 +8,7 @@ use std::{io, thread};
 
 use ruff_python_ast::token::TokenKind;
 use ruff_python_parser::{Mode, lexer};
+use ruff_python_stdlib::keyword;
 
 /// The longest script that is analysed, in bytes.
 pub const SOURCE_BYTES_MAX: usize = 1024 * 1024;
@@ -21,6 +22,9 @@ pub const NESTING_MAX: usize = 3_000;
 /// The deepest nesting that is analysed on the caller's stack: it takes below 1 MiB in a debug
 /// build, and a thread's default stack is 2 MiB.
 pub(super) const NESTING_SHALLOW_MAX: usize = 100;
+
+/// The longest script that may be judged by its signs alone, in bytes.
+const SHORT_BYTES_MAX: usize = 2048;
 
 /// The stack for nesting up to [`NESTING_MAX`]: 42 KiB a level, where a debug build was seen to
 /// need 9. Only the pages that are touched cost memory.
@@ -40,11 +44,43 @@ pub(super) enum Nesting {
 /// Estimates how deep the syntax tree of `source` will be: never too low by more than a small
 /// constant factor, which the stack sizes above cover.
 pub(super) fn nesting(source: &str) -> Nesting {
+    if is_surely_shallow(source) {
+        return Nesting::Shallow;
+    }
     match deepest(source, NESTING_MAX) {
         0..=NESTING_SHALLOW_MAX => Nesting::Shallow,
         depth if depth <= NESTING_MAX => Nesting::Deep,
         _ => Nesting::TooDeep,
     }
+}
+
+/// Tells whether `source` is so short and has so few signs and keywords that the estimate cannot be
+/// high: most scripts are, and need no pass over their tokens.
+pub(super) fn is_surely_shallow(source: &str) -> bool {
+    if source.len() > SHORT_BYTES_MAX {
+        return false;
+    }
+    // An opening bracket or quote is a link of the chain around it and a level of its own; any
+    // other sign or keyword is one of these at most.
+    let signs: usize = source
+        .bytes()
+        .map(|byte| match byte {
+            b'(' | b'[' | b'{' | b'"' | b'\'' => 2,
+            b'_' => 0,
+            byte if byte.is_ascii_alphanumeric() || byte.is_ascii_whitespace() => 0,
+            _ => 1,
+        })
+        .sum();
+    let words = source.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let keywords = words.filter(|word| is_token(word)).count();
+    // What the lexer adds by itself: the end of the last line, and of what is not closed.
+    let added = 4;
+    signs + keywords + added <= NESTING_SHALLOW_MAX
+}
+
+/// Tells whether the lexer makes a token of its own of this word.
+fn is_token(word: &str) -> bool {
+    keyword::is_keyword(word) || matches!(word, "case" | "lazy" | "match" | "type")
 }
 
 /// Returns the estimate for `source`, which is read no further once `enough` is passed.

@@ -836,6 +836,28 @@ fn no_worst_case_source_crashes_the_analysis() {
 }
 
 #[test]
+fn what_is_surely_shallow_is_shallow() {
+    let mut shallow = 0;
+    let mut check = |source: &str| {
+        if bounds::is_surely_shallow(source) {
+            let depth = bounds::deepest(source, usize::MAX);
+            assert!(depth <= bounds::NESTING_SHALLOW_MAX, "{depth}: {source:?}");
+            shallow += 1;
+        }
+    };
+    for (start, middle, end) in WORST {
+        for count in 0..200 {
+            check(&format!("{start}{}{end}", middle.repeat(count)));
+        }
+    }
+    for rule in rules::all() {
+        rule.matches.iter().chain(rule.misses).for_each(|snippet| check(snippet));
+    }
+    assert!(shallow > 1_000, "{shallow}");
+    assert!(!bounds::is_surely_shallow(&"-".repeat(100)));
+}
+
+#[test]
 fn nesting_beyond_the_bound_is_a_finding_and_honest_data_is_not() {
     let expected = "Code nested too deeply: more than 3000 levels; split long chains and nests";
     for (start, middle, end) in
