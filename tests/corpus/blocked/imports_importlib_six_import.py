@@ -1,4 +1,4 @@
-# rule: imports/importlib
+# rule: imports/libraries
 # effect: writes
 from six import _import_module as g
 g("os").mknod("canary")
