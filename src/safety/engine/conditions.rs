@@ -480,7 +480,7 @@ fn is_memory_database(name: &str) -> bool {
         || name.starts_with("file::memory:?")
 }
 
-/// What is no word of SQL, by its start and its end: comments, texts and quoted names.
+/// Comments, texts and quoted names of SQL, by their start and their end: no words.
 const NO_SQL: &[(&str, &str)] =
     &[("--", "\n"), ("/*", "*/"), ("'", "'"), ("\"", "\""), ("`", "`"), ("[", "]")];
 
