@@ -835,6 +835,15 @@ fn no_worst_case_source_crashes_the_analysis() {
     }
 }
 
+/// Pieces of sources, of which some say to the lexer what another is.
+#[rustfmt::skip]
+const PIECES: &[&str] = &[
+    "(", ")", "[", "]", "{", "}", "a", "1", "0or", " or ", "lambda:", "not ", "-", ".b", ",", ":",
+    " ", "\n", "\n ", "\n  ", "\r", "\r ", ";", "#", "'", "\"", "'''", "\"\"\"", "f'", "f\"",
+    "rf'''", "t'", "r'", "{a", "{(", "[0]", "}}", "{{", "\\", "\\'", "\\N{", "\\\n ", "!r", "if x:",
+    "é", "\t", "x = ", "f'{d[\"k\"]}'", "f\"{x:.2f}\"", "{x:)", "\u{c}", "×",
+];
+
 #[test]
 fn what_is_surely_shallow_is_shallow() {
     let mut shallow = 0;
@@ -853,7 +862,20 @@ fn what_is_surely_shallow_is_shallow() {
     for rule in rules::all() {
         rule.matches.iter().chain(rule.misses).for_each(|snippet| check(snippet));
     }
-    assert!(shallow > 1_000, "{shallow}");
+    // Whatever pieces a source is made of, and however often each is repeated.
+    let mut state = 1_u64;
+    let mut random = |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
+        usize::try_from(state >> 33).unwrap() % below
+    };
+    for _ in 0..60_000 {
+        let pieces = (0..=random(12)).map(|_| {
+            let times = [1, 1, 1, 2, 40, 120][random(6)];
+            PIECES[random(PIECES.len())].repeat(times)
+        });
+        check(&pieces.collect::<String>());
+    }
+    assert!(shallow > 3_000, "{shallow}");
     assert!(!bounds::is_surely_shallow(&"-".repeat(100)));
 }
 
