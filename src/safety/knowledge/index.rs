@@ -36,12 +36,20 @@ pub(crate) enum Verdict {
     Carrier,
 }
 
+/// What the table says about an object.
+#[derive(Debug)]
+enum Row {
+    /// It is found, and all below it.
+    Object(&'static Rule),
+    /// A module of which every member is found but these.
+    Carrier(&'static Rule, HashSet<&'static str>),
+    /// A module of which only what other rows name is dangerous.
+    Holder,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    objects: HashMap<&'static str, &'static Rule>,
-    carriers: HashMap<&'static str, (&'static Rule, HashSet<&'static str>)>,
-    /// Modules of which only what other rows name is dangerous.
-    holders: HashSet<&'static str>,
+    rows: HashMap<&'static str, Row>,
     attributes: HashMap<&'static str, &'static Rule>,
     calls: HashMap<&'static str, Vec<(&'static Rule, Condition)>>,
     methods: HashMap<&'static str, Vec<(&'static Rule, Condition)>>,
@@ -65,17 +73,17 @@ impl Index {
         match target {
             Target::Modules(names) | Target::Objects(names) => {
                 for name in names.split_ascii_whitespace() {
-                    self.objects.insert(name, rule);
+                    self.rows.insert(name, Row::Object(rule));
                     self.roots.insert(top(name));
                 }
             }
             Target::AllBut(module, harmless) => {
                 let harmless = harmless.split_ascii_whitespace().collect();
-                self.carriers.insert(module, (rule, harmless));
+                self.rows.insert(module, Row::Carrier(rule, harmless));
                 self.roots.insert(top(module));
             }
             Target::Holder(module) => {
-                self.holders.insert(module);
+                self.rows.insert(module, Row::Holder);
                 self.roots.insert(top(module));
             }
             Target::Attributes(names) => {
@@ -126,17 +134,17 @@ impl Index {
         // No row is longer.
         let mut prefix = &path[..path.floor_char_boundary(PATH_BYTES_MAX)];
         loop {
-            if let Some(rule) = self.objects.get(prefix) {
-                return Verdict::Found(rule);
-            }
-            if let Some((rule, harmless)) = self.carriers.get(prefix) {
-                let Some(below) = path.get(prefix.len() + 1..) else { return Verdict::Carrier };
-                let member = top(below);
-                let is_harmless = harmless.contains(member) || OF_EVERY_MODULE.contains(&member);
-                return if is_harmless { Verdict::Clear } else { Verdict::Found(rule) };
-            }
-            if self.holders.contains(prefix) && prefix.len() == path.len() {
-                return Verdict::Carrier;
+            match self.rows.get(prefix) {
+                Some(Row::Object(rule)) => return Verdict::Found(rule),
+                Some(Row::Carrier(rule, harmless)) => {
+                    let Some(below) = path.get(prefix.len() + 1..) else { return Verdict::Carrier };
+                    let member = top(below);
+                    let is_harmless =
+                        harmless.contains(member) || OF_EVERY_MODULE.contains(&member);
+                    return if is_harmless { Verdict::Clear } else { Verdict::Found(rule) };
+                }
+                Some(Row::Holder) if prefix.len() == path.len() => return Verdict::Carrier,
+                Some(Row::Holder) | None => {}
             }
             let Some(dot) = prefix.rfind('.') else { return self.elsewhere(path) };
             prefix = prefix.get(..dot).unwrap_or_default();
@@ -146,8 +154,10 @@ impl Index {
     /// Judges a member by the row about the same name in the topmost module: what `z3.z3.open_log`
     /// names is at home elsewhere, too.
     fn elsewhere(&self, path: &str) -> Verdict {
-        let rule = shortened(path).and_then(|path| self.objects.get(path.as_str()));
-        rule.map_or_else(|| self.unnamed(path), |rule| Verdict::Found(rule))
+        match shortened(path).and_then(|path| self.rows.get(path.as_str())) {
+            Some(Row::Object(rule)) => Verdict::Found(rule),
+            Some(Row::Carrier(..) | Row::Holder) | None => self.unnamed(path),
+        }
     }
 
     /// Judges what no row names by the parts of its name: private ones, and those of programs.
@@ -180,7 +190,7 @@ impl Index {
 
     /// Tells whether a row of the table names exactly this object.
     pub(crate) fn has_row(&self, path: &str) -> bool {
-        self.objects.contains_key(path) || self.carriers.contains_key(path)
+        matches!(self.rows.get(path), Some(Row::Object(_) | Row::Carrier(..)))
     }
 
     /// Returns the rule against importing this module: one that finds it, or the one against
@@ -195,13 +205,15 @@ impl Index {
 
     /// Returns the objects and functions that rows of the table name.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &'static str> {
-        let paths = self.objects.keys().chain(self.carriers.keys()).chain(self.calls.keys());
-        paths.copied()
+        let is_named = |(_, row): &(_, &Row)| !matches!(row, Row::Holder);
+        let of_rows = self.rows.iter().filter(is_named).map(|(path, _)| path);
+        of_rows.chain(self.calls.keys()).copied()
     }
 
     /// Returns the objects that rows of the table name.
     pub(crate) fn objects(&self) -> impl Iterator<Item = &'static str> {
-        self.objects.keys().copied()
+        let is_object = |(_, row): &(_, &Row)| matches!(row, Row::Object(_));
+        self.rows.iter().filter(is_object).map(|(path, _)| *path)
     }
 
     /// Tells whether a rule finds this object.
@@ -216,13 +228,15 @@ impl Index {
 
     /// Returns the rule about bringing in all members of this module.
     pub(crate) fn star_import(&self, path: &str) -> Option<&'static Rule> {
-        let of_carrier = self.carriers.get(path).map(|(rule, _)| *rule);
-        let is_holder = self.holders.contains(path);
-        of_carrier.or_else(|| is_holder.then(|| self.special(Special::ModuleAsValue)).flatten())
+        match self.rows.get(path)? {
+            Row::Object(_) => None,
+            Row::Carrier(rule, _) => Some(rule),
+            Row::Holder => self.special(Special::ModuleAsValue),
+        }
     }
 
     pub(crate) fn is_carrier(&self, path: &str) -> bool {
-        self.carriers.contains_key(path) || self.holders.contains(path)
+        matches!(self.rows.get(path), Some(Row::Carrier(..) | Row::Holder))
     }
 
     pub(crate) fn attribute(&self, name: &str) -> Option<&'static Rule> {
@@ -236,8 +250,10 @@ impl Index {
 
     /// Returns the rules for calls of this function, those for everything in its package included.
     pub(crate) fn calls(&self, path: &str) -> impl Iterator<Item = (&'static Rule, Condition)> {
-        let exact = self.calls_at_home(path);
-        let package = self.calls.get(top(path)).filter(|_| path.contains('.'));
+        let root = self.root(top(path));
+        let exact = root.and_then(|_| self.calls_at_home(path));
+        let package = root.filter(|root| root.len() < path.len());
+        let package = package.and_then(|package| self.calls.get(package));
         exact.into_iter().chain(package).flatten().copied()
     }
 

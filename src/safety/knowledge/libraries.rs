@@ -5,6 +5,8 @@ use std::sync::LazyLock;
 
 use foldhash::{HashMap, HashSet};
 
+use super::index::top;
+
 /// The lines are described where they are printed.
 const TABLE: &str = include_str!("libraries.txt");
 
@@ -77,6 +79,9 @@ pub(super) fn is_own(library: &str, member: &str) -> bool {
 /// Returns the place where the object that a library holds under this path is at home.
 pub(super) fn home(path: &str) -> Option<&'static str> {
     let homes = &LIBRARIES.homes;
+    if !contains(top(path)) {
+        return None;
+    }
     homes.get(path).or_else(|| homes.get(&shortened(path)?)).copied()
 }
 
