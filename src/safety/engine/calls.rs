@@ -23,21 +23,24 @@ const KEEPS_TEXT: &[&str] = &[
     "append", "debug", "endswith", "error", "execute", "extend", "format", "info", "join",
     "startswith", "warning", "write",
 ];
-/// Builtins that return numbers, truth values or nothing.
+/// Tells whether a builtin returns a number, a truth value or nothing.
 #[rustfmt::skip]
-const PLAIN: &[&str] = &[
-    "abs", "all", "any", "bool", "callable", "complex", "float", "hasattr", "hash", "id", "int",
-    "isinstance", "issubclass", "len", "ord", "print", "round",
-];
-/// Builtins that pass their first argument on to nothing …
-const KEEPS_FIRST: &[&str] =
-    &["delattr", "getattr", "len", "list", "setattr", "sorted", "tuple", "vars"];
-/// … and those that pass none on.
+fn is_plain(builtin: &str) -> bool {
+    matches!(builtin,
+        "abs" | "all" | "any" | "bool" | "callable" | "complex" | "float" | "hasattr" | "hash"
+        | "id" | "int" | "isinstance" | "issubclass" | "len" | "ord" | "print" | "round")
+}
+
+/// Tells whether a builtin passes its argument at this place on to nothing.
 #[rustfmt::skip]
-const KEEPS_ALL: &[&str] = &[
-    "bool", "callable", "dir", "format", "hasattr", "help", "id", "isinstance", "issubclass",
-    "print", "repr", "str",
-];
+fn keeps(builtin: &str, place: usize) -> bool {
+    match builtin {
+        "delattr" | "getattr" | "len" | "list" | "setattr" | "sorted" | "tuple" | "vars" => place == 0,
+        "bool" | "callable" | "dir" | "format" | "hasattr" | "help" | "id" | "isinstance"
+        | "issubclass" | "print" | "repr" | "str" => true,
+        _ => false,
+    }
+}
 
 /// The method that does what `getattr` does.
 const GETTER: &str = "__getattribute__";
@@ -60,7 +63,7 @@ impl<'a> Analyzer<'a, '_> {
             _ => None,
         });
         let builtin = path.as_deref().and_then(|path| path.strip_prefix("builtins."));
-        if self.is_quiet && builtin.is_some_and(|name| PLAIN.contains(&name)) {
+        if self.is_quiet && builtin.is_some_and(is_plain) {
             return Values::one(Value::Plain);
         }
         // For the value alone, what is passed to an unknown function does not matter.
@@ -117,13 +120,11 @@ impl<'a> Analyzer<'a, '_> {
 
     pub(super) fn arguments(&mut self, call: &'a ExprCall, path: Option<&str>) -> Arguments<'a> {
         let builtin = path.and_then(|path| path.strip_prefix("builtins."));
-        let first_is_kept = builtin.is_some_and(|name| KEEPS_FIRST.contains(&name));
-        let all_are_kept = builtin.is_some_and(|name| KEEPS_ALL.contains(&name));
         // `reduce(getattr, …)` goes down a path of names.
         let reduces = path == Some("functools.reduce");
         let mut arguments = Arguments::default();
         for (index, argument) in call.arguments.args.iter().enumerate() {
-            let is_kept = all_are_kept || (first_is_kept && index == 0);
+            let is_kept = builtin.is_some_and(|name| keeps(name, index));
             let role = match builtin {
                 _ if is_kept || (reduces && index == 0) => Role::Harmless,
                 // What a namespace is made a set of is its names.
@@ -453,7 +454,7 @@ impl<'a> Analyzer<'a, '_> {
             }),
             "type" if arguments.len() == 1 => Some(class_of(first)),
             "str" if arguments.len() == 1 => texts::display(first).map(Values::text),
-            _ if PLAIN.contains(&name) => Some(Values::one(Value::Plain)),
+            _ if is_plain(name) => Some(Values::one(Value::Plain)),
             _ => self.of_elements(name, first, arguments),
         };
         folded_or_unknown(folded)

@@ -118,10 +118,12 @@ impl<'a> Analyzer<'a, '_> {
                 self.operation(operation, if is_type { role } else { Role::Value })
             }
             Expr::FString(f_string) => self.f_string(f_string),
+            Expr::Compare(_) if self.is_quiet => Values::one(Value::Plain),
             Expr::Compare(compare) => {
-                self.evaluate(&compare.left, Role::Harmless);
-                for comparator in &compare.comparators {
-                    self.evaluate(comparator, Role::Harmless);
+                // The value of a name that is only compared does not matter.
+                let sides = std::iter::once(&*compare.left).chain(&compare.comparators);
+                for side in sides.filter(|side| !side.is_name_expr()) {
+                    self.evaluate(side, Role::Harmless);
                 }
                 Values::one(Value::Plain)
             }
@@ -222,7 +224,7 @@ impl<'a> Analyzer<'a, '_> {
         });
         let mut values = Values::default();
         for (symbol, is_same_scope) in &found {
-            match symbols.reaching(symbol, offset).filter(|_| *is_same_scope) {
+            match is_same_scope.then(|| symbols.reaching(symbol, offset)).flatten() {
                 Some(reaching) => {
                     for id in reaching {
                         if !self.join_done(Flow::Binding(id), &mut values) {
@@ -272,6 +274,9 @@ impl<'a> Analyzer<'a, '_> {
     fn star_imported(&self, name: &str) -> Values<'a> {
         let mut values = Values::only_open(true);
         let stars = &self.symbols.star_imports;
+        if stars.modules.is_empty() {
+            return values;
+        }
         let mut modules: SmallVec<[(usize, &str); 4]> = SmallVec::new();
         for module in objects::modules_with(name) {
             modules.extend(stars.modules.get_key_value(module).map(|(name, at)| (*at, *name)));
@@ -434,7 +439,8 @@ impl<'a> Analyzer<'a, '_> {
                 self.report_reference(name.to_owned(), Some(rule), attribute.range());
             }
             // `format` is dangerous with its text alone, wherever it is called.
-            if let Some(rule) = INDEX.formatting(name)
+            if !base.known.is_empty()
+                && let Some(rule) = INDEX.formatting(name)
                 && base.texts().0.any(|text| self.takes_internals(text))
             {
                 self.report_reference(name.to_owned(), Some(rule), attribute.range());
@@ -739,8 +745,8 @@ impl<'a> Analyzer<'a, '_> {
             self.check_types(&Values::one(Value::Text(Cow::Borrowed(text))), expr);
         }
         if !self.is_quiet
-            && text.contains(">>> ")
             && self.symbols.imported.contains("doctest")
+            && text.contains(">>> ")
             && self.has_dangerous_examples(text)
         {
             let rule = INDEX.special(Special::Examples);

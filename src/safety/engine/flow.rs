@@ -187,6 +187,7 @@ impl<'a> Analyzer<'a, '_> {
             }
         }
         let mut uses_default = false;
+        let asks_for_subclasses = symbols.uses("__subclasses__").is_some();
         let is_seen = self.calls_of(function, |this, call, scope, bound| {
             let parameters = definition.parameters()?;
             this.work().spend(parameters.len());
@@ -194,7 +195,7 @@ impl<'a> Analyzer<'a, '_> {
                 Passed::Argument(argument) => {
                     let is_below =
                         |this: &mut Self| this.is_below_parameter(argument, name, function);
-                    if !this.in_scope(scope, is_below) {
+                    if !asks_for_subclasses || !this.in_scope(scope, is_below) {
                         values.add(this.flowing_value(argument, scope));
                     }
                 }

@@ -85,7 +85,7 @@ impl<'a> Analyzer<'a, '_> {
         self.work().spend(symbols.depth(self.scope));
         let is_certain = symbols.look_up(id, self.scope, at, |symbol, is_same_scope| {
             let source = |id| symbols.binding(id);
-            match symbols.reaching(symbol, at).filter(|_| is_same_scope) {
+            match is_same_scope.then(|| symbols.reaching(symbol, at)).flatten() {
                 Some(reaching) => sources.extend(reaching.into_iter().map(source)),
                 None => sources.extend(symbol.all().take(SOURCES_MAX + 1).map(source)),
             }
@@ -166,11 +166,11 @@ impl<'a> Analyzer<'a, '_> {
     /// Evaluates what is only read of the interpreter's inside:
     /// `inspect.currentframe().f_code.co_name`. Returns whether it is that.
     pub(super) fn is_harmless_reading(&mut self, attribute: &'a ExprAttribute) -> bool {
+        let Some(call) = source_of_reading(&attribute.value) else { return false };
         let name = attribute.attr.as_str();
         if !READ_OF.iter().any(|(_, harmless)| harmless.contains(&name)) {
             return false;
         }
-        let Some(call) = source_of_reading(&attribute.value) else { return false };
         let callee = self.quietly(|this| this.evaluate(&call.func, Role::Callee));
         let is_read = matches!(callee.single(), Some(Value::Object(path))
             if READ_OF.iter().any(|(of, harmless)| of == path && harmless.contains(&name)));

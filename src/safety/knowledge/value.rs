@@ -137,12 +137,25 @@ fn is_same<'a>(one: &Value<'a>, other: &Value<'a>) -> bool {
 }
 
 /// All values that an expression may evaluate to, as far as they are known.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Default, PartialEq)]
 pub(crate) struct Values<'a> {
     /// The known alternatives.
     pub(crate) known: SmallVec<[Value<'a>; 1]>,
     /// True if there may be others.
     pub(crate) is_open: bool,
+}
+
+impl Clone for Values<'_> {
+    #[inline]
+    fn clone(&self) -> Self {
+        // Most have one alternative, or none.
+        let known = match self.known.as_slice() {
+            [] => SmallVec::new(),
+            [one] => SmallVec::from_buf([one.clone()]),
+            _ => self.known.clone(),
+        };
+        Self { known, is_open: self.is_open }
+    }
 }
 
 impl<'a> Values<'a> {
@@ -153,7 +166,7 @@ impl<'a> Values<'a> {
 
     /// Exactly this value.
     pub(crate) fn one(value: Value<'a>) -> Self {
-        Self { known: SmallVec::from_iter([value]), is_open: false }
+        Self { known: SmallVec::from_buf([value]), is_open: false }
     }
 
     /// No known alternative yet, and perhaps unknown ones.
@@ -222,7 +235,7 @@ impl<'a> Values<'a> {
     pub(crate) fn join(&mut self, other: &Self) {
         self.is_open |= other.is_open;
         if self.known.is_empty() {
-            self.known.clone_from(&other.known);
+            self.known = other.clone().known;
             return;
         }
         for value in &other.known {

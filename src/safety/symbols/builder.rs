@@ -26,33 +26,17 @@ use super::{
 
 /// The bytes of a short source for each of its different names, by experience …
 const BYTES_OF_NAME: usize = 12;
-/// … and the most names for which there is place from the start.
+/// … the names up to which a source is short, and the bytes for each in a longer one.
 const NAMES_MIN: usize = 56;
+const BYTES_OF_NAME_LONG: usize = 64;
 /// The most star imports that count for a name that no row names: alternatives of one another.
 const STARS_MAX: usize = 4;
-/// Functions that take or set attributes by names.
-#[rustfmt::skip]
-const MEMBERS_BY_NAME: &[&str] = &[
-    "__getattribute__", "__setattr__", "attrgetter", "get_field", "getattr", "methodcaller",
-    "reduce", "setattr", "vars",
-];
-/// Methods that put their arguments into a container …
-const PUTTING: &[&str] = &["append", "appendleft", "add", "insert", "setdefault", "put"];
-/// … or the elements of these.
-const EXTENDING: &[&str] = &["extend", "update", "extendleft"];
-/// Methods that only read a container …
-const READING: &[&str] = &["get", "items", "keys", "values", "copy", "index", "count"];
-/// … and functions that only read those that they are given.
-#[rustfmt::skip]
-const READERS: &[&str] = &[
-    "all", "any", "dict", "enumerate", "len", "list", "max", "min", "print", "reversed", "set",
-    "sorted", "str", "sum", "tuple", "zip",
-];
-
 /// Builds the symbol table of a script.
 pub(crate) fn build(module: &ModModule) -> Symbols<'_> {
     let range = module.range();
-    let uses = HashMap::with_capacity((range.len().to_usize() / BYTES_OF_NAME).min(NAMES_MIN));
+    let bytes = range.len().to_usize();
+    let names = (bytes / BYTES_OF_NAME).min(NAMES_MIN).max(bytes / BYTES_OF_NAME_LONG);
+    let uses = HashMap::with_capacity(names);
     let symbols = Symbols { scopes: vec![Scope::default()], range, uses, ..Symbols::default() };
     let mut builder = Builder { symbols, block: range, ..Builder::default() };
     for stmt in &module.body {
@@ -553,7 +537,9 @@ impl<'a> Builder<'a> {
                 if attribute.ctx == ExprContext::Load {
                     self.uses(name).loads += 1;
                 }
-                if READING.contains(&name) {
+                // Methods that only read a container.
+                if matches!(name, "get" | "items" | "keys" | "values" | "copy" | "index" | "count")
+                {
                     self.count_read(&attribute.value);
                 }
             }
@@ -575,7 +561,12 @@ impl<'a> Builder<'a> {
         let scope = self.scope;
         self.uses(name).calls.push((scope, call));
         let arguments = call.arguments.args.iter();
-        if call.func.is_name_expr() && READERS.contains(&name) {
+        // Functions that only read the containers that they are given.
+        #[rustfmt::skip]
+        let only_reads = matches!(name,
+            "all" | "any" | "dict" | "enumerate" | "len" | "list" | "max" | "min" | "print"
+            | "reversed" | "set" | "sorted" | "str" | "sum" | "tuple" | "zip");
+        if only_reads && call.func.is_name_expr() {
             arguments.for_each(|argument| self.count_read(argument));
             return;
         }
@@ -592,13 +583,18 @@ impl<'a> Builder<'a> {
             }
             _ => {}
         }
+        // Functions that take or set attributes by names.
+        #[rustfmt::skip]
+        let takes_members = matches!(name,
+            "__getattribute__" | "__setattr__" | "attrgetter" | "get_field" | "getattr"
+            | "methodcaller" | "reduce" | "setattr" | "vars");
         if name == "setattr"
             && let [_, Expr::StringLiteral(attribute), value] = &*call.arguments.args
         {
             let attribute = attribute.value.to_str();
             let id = self.new_binding(attribute, Source::Value(value), TextSize::default(), scope);
             self.uses(attribute).attribute.push(id);
-        } else if MEMBERS_BY_NAME.contains(&name) {
+        } else if takes_members {
             let names = call.arguments.args.iter().skip(usize::from(name == "getattr"));
             let is_known = names.take(1).all(Expr::is_string_literal_expr);
             self.symbols.has_computed_members |= !is_known;
@@ -607,8 +603,10 @@ impl<'a> Builder<'a> {
         }
         let Expr::Attribute(method) = &*call.func else { return };
         let keywords = call.arguments.keywords.iter().map(|keyword| &keyword.value);
-        let is_putting = PUTTING.contains(&name);
-        if is_putting || EXTENDING.contains(&name) {
+        // Methods that put their arguments into a container, or the elements of these.
+        let is_putting =
+            matches!(name, "append" | "appendleft" | "add" | "insert" | "setdefault" | "put");
+        if is_putting || matches!(name, "extend" | "update" | "extendleft") {
             for argument in arguments {
                 let put =
                     if is_putting { Source::Value(argument) } else { Source::Within(argument) };
