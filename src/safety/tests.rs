@@ -400,6 +400,14 @@ fn texts_are_followed_through_the_scripts_own_code() {
         ("n = '__self'\nn += '__'\ngetattr(x, n)", true),
         ("import timeit\ndef t(): return 'import os; os.system(1)'\ntimeit.timeit(t())", true),
         ("import timeit\ndef t(): return 'sum(range(9))'\ntimeit.timeit(t())", false),
+        (
+            "import timeit\ndef f(s, /, **k): timeit.timeit(s)\nf('import os; os.system(1)', s='1')",
+            true,
+        ),
+        (
+            "import timeit\ndef f(s, /, **k): timeit.timeit(s)\nf('1', s='import os; os.system(1)')",
+            false,
+        ),
         ("import timeit\ntimeit.timeit(b64decode(t).decode())", true),
         ("import timeit\ntimeit.timeit(partial(f, 1))", false),
         ("import sqlite3\ndef q(): return \"ATTACH 'x' AS y\"\nc.execute(q())", true),

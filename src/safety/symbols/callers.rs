@@ -22,7 +22,10 @@ pub(crate) fn argument_for<'a>(
 ) -> Passed<'a> {
     let keywords = &call.arguments.keywords;
     let is_named = |arg: &ruff_python_ast::Identifier| arg.as_str() == name;
-    let named = keywords.iter().find(|keyword| keyword.arg.as_ref().is_some_and(is_named));
+    // A keyword of the name of a positional-only parameter is another, for the `**`.
+    let is_positional = parameters.posonlyargs.iter().any(|of| of.name().as_str() == name);
+    let mut keywords_for = keywords.iter().filter(|_| !is_positional);
+    let named = keywords_for.find(|keyword| keyword.arg.as_ref().is_some_and(is_named));
     if let Some(named) = named {
         return Passed::Argument(&named.value);
     }
@@ -36,7 +39,7 @@ pub(crate) fn argument_for<'a>(
             _ => {}
         }
     }
-    let has_unpacked = keywords.iter().any(|keyword| keyword.arg.is_none());
+    let has_unpacked = !is_positional && keywords.iter().any(|keyword| keyword.arg.is_none());
     if has_unpacked { Passed::Unseen } else { Passed::Default }
 }
 
