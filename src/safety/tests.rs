@@ -870,6 +870,17 @@ fn what_is_surely_shallow_is_shallow() {
     for rule in rules::all() {
         rule.matches.iter().chain(rule.misses).for_each(|snippet| check(snippet));
     }
+    // Where it would be wrong to take a part of an expression for a text, or blanks for none.
+    for start in ["f\"{([')']}", "f\"{'}'", "f\"{x:)}{(", "f'{a['b']", "rf'\\{", "'\\''f'{", "1f'{"]
+    {
+        check(&format!("{start}{}\"", "[".repeat(200)));
+        check(&format!("{start}{}'", "[".repeat(200)));
+    }
+    for end in ["\n", "\r", "\n\u{c}", "\n\\\n"] {
+        let blocks = (0..120).map(|level| format!("{end}{}if x:", " ".repeat(level)));
+        check(&blocks.collect::<String>());
+    }
+    check(&"1if 0else ".repeat(150));
     // Whatever pieces a source is made of, and however often each is repeated.
     let mut state = 1_u64;
     let mut random = |below: usize| {
