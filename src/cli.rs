@@ -6,6 +6,7 @@ mod check;
 mod doctor;
 mod output;
 mod policy;
+mod python_api;
 mod runs;
 mod table;
 mod token;
@@ -121,6 +122,10 @@ enum Command {
     /// It is in `QWED_MCP_DATA_DIR`.
     #[command(subcommand)]
     Runs(runs::Command),
+    /// Answer the calls of the Python package `qwed_mcp`, a line of JSON each
+    ///
+    /// The package starts this by itself.
+    PythonApi,
 }
 
 /// The form of what a command prints.
@@ -147,6 +152,7 @@ pub fn run() -> ExitCode {
         Command::Token(command) => usage_if_store_unusable(token::run(&command, &settings())),
         Command::Audit(command) => usage_if_store_unusable(audit::run(&command, &settings())),
         Command::Runs(command) => usage_if_store_unusable(runs::run(&command, &settings())),
+        Command::PythonApi => python_api::answer(),
     };
     match result {
         Ok(code) => code,

@@ -49,12 +49,15 @@ const NOT_RUN: &[(&str, &str)] = &[
 
 const REPLIES: Other = Other::Test("replies_are_what_the_documents_show");
 
+const PYTHON: Other = Other::Script("test_its_samples_print_what_they_say");
+
 /// Blocks that no command prints: the page, their beginning, and what checks them.
 const OTHERS: &[(&str, &str, Other)] = &[
     ("README.md", "use qwed_mcp::", Other::Doctest),
     ("docs/ARCHITECTURE.md", "stdin → transport", Other::Picture),
     ("docs/ARCHITECTURE.md", "src/\n  main.rs", Other::Picture),
     ("docs/AIBOM.md", "{\n  \"timestamp\"", Other::Test("the_bill_of_the_documents_is_real")),
+    ("docs/PYTHON.md", "from qwed_mcp", PYTHON),
     ("docs/SKILL_MANIFESTS.md", "{\n  \"name\"", Other::File("skill.json")),
     (
         "docs/GOVERNED_TOOLS.md",
@@ -80,6 +83,8 @@ enum Other {
     File(&'static str),
     /// A test with this name.
     Test(&'static str),
+    /// A test with this name of the installed Python package.
+    Script(&'static str),
 }
 
 /// Parts of an output that differ from run to run: a name, a pattern, and a replacement.
@@ -225,6 +230,10 @@ fn every_sample_is_run_or_listed() {
     for &(page, start, other) in OTHERS {
         let has = blocks.iter().any(|block| block.page == page && block.text.starts_with(start));
         assert!(has, "not in {page}: {start}");
+        if let Other::Script(name) = other {
+            let tests = read("tests/install/package.py");
+            assert!(tests.contains(&format!("def {name}(")), "no test {name}");
+        }
         if let Other::Test(name) = other {
             let tests = [
                 read("tests/integration/supply_chain.rs"),

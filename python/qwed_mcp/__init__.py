@@ -1,0 +1,17 @@
+"""QWED-MCP for Python: the documents' classes, and the server under its old module names.
+
+`qwed_mcp.security` has `RiskBasedExecutionGateway` and `SkillProvenanceGuard`, `qwed_mcp.observability.aibom` has
+`AIBOMGenerator`. They are thin over the program `qwed-mcp` that is installed beside this package.
+`python -m qwed_mcp` starts the server.
+"""
+
+from importlib.metadata import PackageNotFoundError, version
+
+from ._program import main
+
+try:
+    __version__ = version("qwed-mcp")
+except PackageNotFoundError:  # not installed: this is the source
+    __version__ = "0+source"
+
+__all__ = ["__version__", "main"]

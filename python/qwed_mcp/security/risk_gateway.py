@@ -1,0 +1,42 @@
+"""The gateway that decides calls of tools before they are made."""
+
+import os
+from typing import Any, Mapping, Optional, TypedDict
+
+from .. import _program
+
+
+class _Decision(TypedDict):
+    verified: bool
+    status: str
+    risk_level: str
+    verification_id: str
+    normalized_arguments: "dict[str, Any]"
+    message: str
+
+
+class Decision(_Decision, total=False):
+    """A decision. `error_code` is there where it is no, `notes` where the analysis has something to add."""
+
+    error_code: str
+    notes: "list[str]"
+
+
+class RiskBasedExecutionGateway:
+    """Decides calls of the tools `execute_python_code` and `verification_status`. Runs nothing."""
+
+    def evaluate_and_route(self, tool_name: str, arguments: Optional[Mapping[str, Any]]) -> Decision:
+        """Returns the decision about one call.
+
+        `QWED_MCP_TRUSTED_CODE_EXECUTION` of this process, read at each call, says whether code may run at all.
+
+        Raises ValueError where the arguments cannot be written as JSON: no MCP client could send them.
+        """
+        trusted = os.environ.get("QWED_MCP_TRUSTED_CODE_EXECUTION", "").lower() == "true"
+        decision: Decision = _program.call(
+            "evaluate_and_route",
+            tool_name=tool_name,
+            arguments=dict(arguments or {}),
+            trusted_code_execution=trusted,
+        )
+        return decision

@@ -1,0 +1,92 @@
+//! `qwed-mcp python-api`: the calls of the Python package `qwed_mcp`, which are thin over this.
+//!
+//! A request is a line of JSON, `{"call": NAME, …arguments}`; the reply is a line of JSON,
+//! `{"result": …}` or `{"error": TEXT}`, in the order of the requests. The end of the input ends the
+//! program. The arguments and results are those of the documents' Python classes.
+
+use std::io::{self, BufRead as _, Write as _};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, anyhow};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::aibom::AiBom;
+use crate::config::AdminGate;
+use crate::gateway::{Arguments, RiskBasedExecutionGateway};
+use crate::provenance::SkillProvenanceGuard;
+
+/// A call of the Python package.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "call", rename_all = "snake_case", deny_unknown_fields)]
+enum Call {
+    /// `RiskBasedExecutionGateway.evaluate_and_route`.
+    EvaluateAndRoute {
+        tool_name: String,
+        arguments: Arguments,
+        /// True if the caller's `QWED_MCP_TRUSTED_CODE_EXECUTION` lets code run.
+        trusted_code_execution: bool,
+    },
+    /// `SkillProvenanceGuard.verify_skill`.
+    VerifySkill { manifest: Map<String, Value>, guard: Guard },
+    /// `SkillProvenanceGuard(…)`: are its entries of use?
+    CheckGuard { guard: Guard },
+    /// `AIBOMGenerator.generate_manifest`.
+    GenerateManifest {
+        llm_model: String,
+        qwed_engines_used: Vec<String>,
+        mcp_tools_used: Vec<String>,
+    },
+}
+
+/// The arguments of `SkillProvenanceGuard(…)`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Guard {
+    trusted_registries: Option<Vec<String>>,
+    trusted_domains: Vec<String>,
+    require_digest: bool,
+}
+
+impl Guard {
+    fn build(&self) -> anyhow::Result<SkillProvenanceGuard> {
+        let guard = SkillProvenanceGuard::new()
+            .with_trusted_domains(&self.trusted_domains)
+            .map_err(|error| anyhow!("trusted_domains: {error}"))?
+            .require_digest(self.require_digest);
+        let Some(registries) = &self.trusted_registries else { return Ok(guard) };
+        let guard = guard.with_trusted_registries(registries);
+        guard.map_err(|error| anyhow!("trusted_registries: {error}"))
+    }
+}
+
+/// Answers the calls on standard input until it ends.
+pub(super) fn answer() -> anyhow::Result<ExitCode> {
+    let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
+    let mut line = String::new();
+    while input.read_line(&mut line).context("failed to read a call")? > 0 {
+        let reply = match reply(&line) {
+            Ok(result) => json!({ "result": result }),
+            Err(error) => json!({ "error": format!("{error:#}") }),
+        };
+        writeln!(output, "{reply}").context("failed to write a result")?;
+        output.flush().context("failed to write a result")?;
+        line.clear();
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Carries out the call that a line holds.
+fn reply(line: &str) -> anyhow::Result<Value> {
+    Ok(match serde_json::from_str(line)? {
+        Call::EvaluateAndRoute { tool_name, arguments, trusted_code_execution } => {
+            let gate = if trusted_code_execution { AdminGate::Open } else { AdminGate::Closed };
+            json!(RiskBasedExecutionGateway::new(gate).evaluate_and_route(&tool_name, arguments))
+        }
+        Call::VerifySkill { manifest, guard } => json!(guard.build()?.verify_skill(&manifest)),
+        Call::CheckGuard { guard } => guard.build().map(|_| Value::Null)?,
+        Call::GenerateManifest { llm_model, qwed_engines_used, mcp_tools_used } => {
+            json!(AiBom::from_names(llm_model, qwed_engines_used, mcp_tools_used)?)
+        }
+    })
+}

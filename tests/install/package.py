@@ -1,0 +1,264 @@
+#!/usr/bin/env python3
+"""The Python package `qwed_mcp`, as it is installed in the environment that runs this.
+
+    ENVIRONMENT/bin/python tests/install/package.py --peer PEER/bin/python
+
+PEER is an environment with the Python implementation, 0.2.2, whose answers to the same calls have to be equal where
+they are not made by chance or by the clock. The exit code is 1 if a test fails.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import threading
+import unittest
+
+import qwed_mcp
+from qwed_mcp import _program
+from qwed_mcp.observability.aibom import AIBOMGenerator
+from qwed_mcp.security import RiskBasedExecutionGateway, SkillProvenanceGuard
+
+GATE = "QWED_MCP_TRUSTED_CODE_EXECUTION"
+SKILL = {
+    "name": "my-skill",
+    "version": "1.0.0",
+    "source_url": "https://github.com/org/skill",
+    "registry": "github.com",
+    "digest": "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+    "download_count": 150,
+}
+
+# Calls whose whole results are equal, but for ids and times. Findings of code are worded otherwise; there the decision
+# counts.
+CALLS = [
+    ["gateway", "execute_python_code", {"code": "print('hello world')", "background": False}],
+    ["gateway", "execute_python_code", {"code": "print(1)"}],
+    ["gateway", "execute_python_code", {"code": "print(1)", "background": True, "more": [1, None, "ü"]}],
+    ["gateway", "execute_python_code", {"code": "print(1)", "background": "yes"}],
+    ["gateway", "execute_python_code", {"code": "   "}],
+    ["gateway", "execute_python_code", {"code": 7}],
+    ["gateway", "execute_python_code", {}],
+    ["gateway", "execute_python_code", None],
+    ["gateway", "verification_status", {"job_id": "123E4567-e89b-12d3-a456-426614174000"}],
+    ["gateway", "verification_status", {"job_id": "123"}],
+    ["gateway", "verification_status", {"job_id": ""}],
+    ["gateway", "verification_status", None],
+    ["guard", {}, SKILL],
+    ["guard", {}, {**SKILL, "registry": "clawdhub.com"}],
+    ["guard", {}, {**SKILL, "download_count": 5000}],
+    ["guard", {"require_digest": False}, {key: value for key, value in SKILL.items() if key != "digest"}],
+    ["guard", {"trusted_registries": ["skills.example.org"]}, {**SKILL, "registry": "skills.example.org"}],
+    ["guard", {"trusted_registries": []}, SKILL],
+    ["guard", {"trusted_domains": ["example.org"]}, {**SKILL, "source_url": "https://code.example.org/skill"}],
+    ["guard", {}, {}],
+    ["bill", "gpt-4o", ["qwed_tax.TaxVerifier", "qwed_legal.FairnessGuard"], ["execute_python_code"]],
+    ["bill", "モデル \u2028 \"x\"", [], []],
+    ["bill", "m", None, None],
+]
+CODE = ["import os\nos.system('id')", "eval('1')", "import subprocess as s; s.run(['id'])", "print(1", "from os import popen as op; op('id')"]
+
+ASK = """
+import json, sys
+from qwed_mcp.observability.aibom import AIBOMGenerator
+from qwed_mcp.security import RiskBasedExecutionGateway, SkillProvenanceGuard
+sets = lambda options: {name: set(value) if isinstance(value, list) else value for name, value in options.items()}
+answer = {
+    "gateway": lambda tool, arguments: RiskBasedExecutionGateway().evaluate_and_route(tool, arguments),
+    "guard": lambda options, manifest: SkillProvenanceGuard(**sets(options)).verify_skill(manifest),
+    "bill": lambda *names: AIBOMGenerator().generate_manifest(*names),
+}
+json.dump([answer[kind](*arguments) for kind, *arguments in json.load(sys.stdin)], sys.stdout)
+"""
+
+peer = ""
+
+
+def answers(python: str, calls: list, gate: str) -> list:
+    done = subprocess.run(
+        [python, "-c", ASK], input=json.dumps(calls), capture_output=True, text=True, env={**os.environ, GATE: gate}
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def without_chance(answer: dict) -> dict:
+    answer = dict(answer)
+    if "verification_id" in answer:
+        assert re.fullmatch("[0-9a-f]{64}", answer["verification_id"])
+        answer["verification_id"] = "…"
+    if "timestamp" in answer:
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00", answer["timestamp"])
+        answer["timestamp"] = "…"
+    return answer
+
+
+class BesideThePythonImplementation(unittest.TestCase):
+    def test_results_are_equal(self):
+        for gate in ["true", "True", "false", "1", ""]:
+            both = [answers(python, CALLS, gate) for python in (sys.executable, peer)]
+            for call, ours, theirs in zip(CALLS, *both, strict=True):
+                with self.subTest(call=call, gate=gate):
+                    self.assertEqual(without_chance(ours), without_chance(theirs))
+
+    def test_decisions_about_code_are_equal(self):
+        calls = [["gateway", "execute_python_code", {"code": code}] for code in CODE]
+        both = [answers(python, calls, "true") for python in (sys.executable, peer)]
+        for code, ours, theirs in zip(CODE, *both, strict=True):
+            with self.subTest(code=code):
+                self.assertEqual(set(ours), set(theirs))
+                for field in ["verified", "status", "risk_level", "error_code", "normalized_arguments"]:
+                    self.assertEqual(ours[field], theirs[field])
+
+    def test_an_empty_model_is_refused_with_the_same_words(self):
+        program = "from qwed_mcp.observability.aibom import AIBOMGenerator\nAIBOMGenerator.generate_manifest('')"
+        both = [
+            subprocess.run([python, "-c", program], capture_output=True, text=True).stderr.splitlines()[-1]
+            for python in (sys.executable, peer)
+        ]
+        self.assertEqual(*both)
+        self.assertEqual(both[0], "ValueError: llm_model must be a non-empty string")
+
+
+class TheProgramBehindIt(unittest.TestCase):
+    def decide(self, name="nope"):
+        return RiskBasedExecutionGateway().evaluate_and_route(name, {})["message"]
+
+    def test_the_gate_is_read_at_each_call(self):
+        gateway, arguments = RiskBasedExecutionGateway(), {"code": "print(1)"}
+        before = os.environ.pop(GATE, None)
+        try:
+            closed = gateway.evaluate_and_route("execute_python_code", arguments)
+            os.environ[GATE] = "true"
+            opened = gateway.evaluate_and_route("execute_python_code", arguments)
+        finally:
+            os.environ.pop(GATE, None)
+            if before is not None:
+                os.environ[GATE] = before
+        self.assertEqual([closed["verified"], opened["verified"]], [False, True])
+        self.assertNotEqual(closed["verification_id"], opened["verification_id"])
+
+    def test_what_is_no_json_is_a_value_error(self):
+        gateway = RiskBasedExecutionGateway()
+        circle: list = []
+        circle.append(circle)
+        for value in [object(), float("nan"), b"x", circle, "\ud800", {("a",): 1}]:
+            with self.subTest(value=repr(value)), self.assertRaises(ValueError):
+                gateway.evaluate_and_route("execute_python_code", {"code": value})
+        for manifest in [[], "x", None]:
+            with self.subTest(manifest=manifest), self.assertRaises(ValueError):
+                SkillProvenanceGuard().verify_skill(manifest)  # type: ignore[arg-type]
+        with self.assertRaisesRegex(ValueError, "trusted_domains: 'a b' is not simply a host"):
+            SkillProvenanceGuard(trusted_domains={"a b"})
+        self.assertIn("nope", self.decide())
+
+    def test_a_large_script_is_answered(self):
+        code = "x = 1\n" * 150_000
+        decision = RiskBasedExecutionGateway().evaluate_and_route("execute_python_code", {"code": code})
+        self.assertEqual(decision["normalized_arguments"]["code"], code)
+
+    def test_threads_get_their_own_answers(self):
+        wrong = []
+
+        def ask(number):
+            for turn in range(100):
+                name = f"tool_{number}_{turn}"
+                if f"'{name}'" not in self.decide(name):
+                    wrong.append(name)
+
+        threads = [threading.Thread(target=ask, args=[number]) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
+
+    def test_one_process_is_kept_and_a_dead_one_is_replaced(self):
+        self.decide()
+        first = _program._process._process
+        self.decide()
+        self.assertIs(_program._process._process, first)
+        os.kill(first.pid, signal.SIGKILL)
+        first.wait()
+        self.assertIn("nope", self.decide())
+        self.assertIsNot(_program._process._process, first)
+
+    def test_a_program_that_dies_in_a_call_is_an_error_and_the_next_call_is_answered(self):
+        self.decide()
+        process = _program._process._process
+        os.kill(process.pid, signal.SIGSTOP)
+        threading.Timer(0.2, os.kill, [process.pid, signal.SIGKILL]).start()
+        with self.assertRaisesRegex(RuntimeError, "ended before it answered"):
+            self.decide()
+        self.assertIn("nope", self.decide())
+
+    def test_a_fork_has_a_process_of_its_own(self):
+        self.decide()
+        parents = _program._process._process
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                has_none = _program._process._process is None
+                code = 0 if has_none and "child" in self.decide("child") else 2
+            finally:
+                _program._process.end()
+                os._exit(code)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        self.assertIs(_program._process._process, parents)
+        self.assertIn("parent", self.decide("parent"))
+
+    def test_the_process_ends_with_its_parent_however_that_ends(self):
+        program = (
+            "import os, signal, sys\n"
+            "from qwed_mcp import _program\n"
+            "from qwed_mcp.security import RiskBasedExecutionGateway\n"
+            "RiskBasedExecutionGateway().evaluate_and_route('nope', {})\n"
+            "print(_program._process._process.pid, flush=True)\n"
+        )
+        for end in ["", "os.kill(os.getpid(), signal.SIGKILL)", "os._exit(3)", "raise SystemExit(4)"]:
+            with self.subTest(end=end):
+                done = subprocess.run([sys.executable, "-c", program + end], capture_output=True, text=True)
+                pid = int(done.stdout)
+                # It sees the end of its input; nothing else has to happen.
+                for _ in range(1000):
+                    if not pathlib.Path(f"/proc/{pid}").exists():
+                        break
+                    threading.Event().wait(0.02)
+                else:
+                    self.fail("the program goes on")
+
+    def test_a_program_on_the_path_is_not_taken(self):
+        self.assertEqual(pathlib.Path(_program.find_program()).parent, pathlib.Path(sys.executable).parent)
+
+    def test_the_old_module_names_start_the_program(self):
+        for module in ["qwed_mcp", "qwed_mcp.server"]:
+            done = subprocess.run([sys.executable, "-m", module, "--version"], capture_output=True, text=True)
+            self.assertEqual((done.stdout, done.stderr), (f"qwed-mcp {qwed_mcp.__version__}\n", ""), module)
+        done = subprocess.run([sys.executable, "-c", "from qwed_mcp import main; main()"], input="", text=True)
+        self.assertEqual(done.returncode, 0)
+
+
+class TheDocumentation(unittest.TestCase):
+    def test_its_samples_print_what_they_say(self):
+        text = (pathlib.Path(__file__).parents[2] / "docs/PYTHON.md").read_text()
+        samples = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+        self.assertGreaterEqual(len(samples), 3)
+        for sample in samples:
+            expected = re.findall(r"^print\(.*\)  # (.*)$", sample, re.MULTILINE)
+            self.assertEqual(len(expected), sample.count("print("), sample)
+            environment = {**os.environ, GATE: "true"}
+            done = subprocess.run([sys.executable, "-c", sample], capture_output=True, text=True, env=environment)
+            self.assertEqual((done.stdout.splitlines(), done.stderr), (expected, ""), sample)
+
+
+if __name__ == "__main__":
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--peer", required=True)
+    options, rest = arguments.parse_known_args()
+    peer = options.peer
+    unittest.main(argv=[sys.argv[0], *rest])
