@@ -4,6 +4,7 @@ mod aibom;
 mod audit;
 mod check;
 mod doctor;
+mod manual;
 mod output;
 mod policy;
 mod python_api;
@@ -20,6 +21,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
@@ -102,6 +104,12 @@ enum Command {
         /// The form of the output
         #[arg(long, value_enum, default_value = "text")]
         format: Format,
+        /// Print the `AppArmor` profile that this program needs on Ubuntu, and nothing else
+        ///
+        /// `qwed-mcp doctor --apparmor-profile | sudo tee /etc/apparmor.d/qwed-mcp` and `sudo
+        /// apparmor_parser --replace /etc/apparmor.d/qwed-mcp` put it to use.
+        #[arg(long, conflicts_with = "format")]
+        apparmor_profile: bool,
     },
     /// Look at the policy file of the governed tools
     #[command(subcommand)]
@@ -122,6 +130,18 @@ enum Command {
     /// It is in `QWED_MCP_DATA_DIR`.
     #[command(subcommand)]
     Runs(runs::Command),
+    /// Print what completes commands and options in a shell
+    ///
+    /// For example: qwed-mcp completions bash > ~/.local/share/bash-completion/completions/qwed-mcp
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Write the manual pages into a folder
+    ManPages {
+        /// The folder, which has to be there
+        folder: PathBuf,
+    },
     /// Answer the calls of the Python package `qwed_mcp`, a line of JSON each
     ///
     /// The package starts this by itself.
@@ -147,11 +167,14 @@ pub fn run() -> ExitCode {
         Command::Check { files, format } => check::check(&files, format),
         Command::VerifySkill(options) => verify_skill::verify(&options),
         Command::Aibom(options) => aibom::print(&options),
-        Command::Doctor { format } => doctor::diagnose(&settings(), format),
+        Command::Doctor { apparmor_profile: true, .. } => doctor::print_apparmor_profile(),
+        Command::Doctor { format, .. } => doctor::diagnose(&settings(), format),
         Command::Policy(command) => policy::run(&command, &settings()),
         Command::Token(command) => usage_if_store_unusable(token::run(&command, &settings())),
         Command::Audit(command) => usage_if_store_unusable(audit::run(&command, &settings())),
         Command::Runs(command) => usage_if_store_unusable(runs::run(&command, &settings())),
+        Command::Completions { shell } => manual::print_completions(shell),
+        Command::ManPages { folder } => manual::write_pages(&folder),
         Command::PythonApi => python_api::answer(),
     };
     match result {

@@ -1,5 +1,6 @@
 //! `qwed-mcp doctor`: everything that a script needs, and remedies for what is missing.
 
+mod apparmor;
 mod governed;
 
 use std::fmt::Write as _;
@@ -18,6 +19,12 @@ use crate::sandbox::{Layer, Limits, Tier};
 use governed::Governed;
 
 const OPEN_THE_GATE: &str = "set QWED_MCP_TRUSTED_CODE_EXECUTION=true";
+
+/// Prints the `AppArmor` profile of this program.
+pub(super) fn print_apparmor_profile() -> anyhow::Result<ExitCode> {
+    print("the profile", &apparmor::profile()?)?;
+    Ok(ExitCode::SUCCESS)
+}
 
 /// Prints the environment of scripts, and where there is a policy, that of tests. The exit code says
 /// whether code can run: with a policy, a gate that is shut is the admin's choice.

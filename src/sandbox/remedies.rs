@@ -27,9 +27,9 @@ const FORBIDDING_SETTINGS: [ForbiddingSetting; 3] = [
     ForbiddingSetting {
         file: "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
         forbids: |value| value == "1",
-        remedy: "give qwed-mcp an AppArmor profile that allows userns (Ubuntu: a file in \
-                 /etc/apparmor.d with `profile qwed-mcp /path/to/qwed-mcp flags=(unconfined) \
-                 { userns, }`), or run: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
+        remedy: "allow it in AppArmor: qwed-mcp doctor --apparmor-profile | sudo tee \
+                 /etc/apparmor.d/qwed-mcp && sudo apparmor_parser --replace \
+                 /etc/apparmor.d/qwed-mcp",
     },
 ];
 

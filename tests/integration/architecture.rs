@@ -42,6 +42,8 @@ const ORDER: &[&str] = &[
 /// Which folders may name a crate.
 const OWNERS: &[(&str, &[&str])] = &[
     ("clap", &["cli"]),
+    ("clap_complete", &["cli"]),
+    ("clap_mangen", &["cli"]),
     ("rmcp", &["server", "transport"]),
     ("ruff_python_ast", &["safety"]),
     ("ruff_python_parser", &["safety"]),

@@ -1,0 +1,59 @@
+//! `qwed-mcp doctor --apparmor-profile`: the profile with which Ubuntu lets this program make user
+//! namespaces.
+//!
+//! Since 23.10, Ubuntu refuses them to programs without a profile that allows `userns`
+//! (`kernel.apparmor_restrict_unprivileged_userns`). A profile is bound to a path: apparmor.d(5).
+
+use std::path::Path;
+
+use anyhow::Context as _;
+
+/// Returns the profile of this program, at the path that it has now.
+pub(super) fn profile() -> anyhow::Result<String> {
+    let program = std::env::current_exe().and_then(|program| program.canonicalize());
+    of(&program.context("the path of this program is not known")?)
+}
+
+/// Returns the profile of the program at `path`, which has no links in it.
+fn of(path: &Path) -> anyhow::Result<String> {
+    let text = path.to_str().filter(|text| !text.contains(char::is_control));
+    let text = text.context("AppArmor cannot name the path of this program: move it")?;
+    let mut quoted = String::new();
+    for character in text.chars() {
+        // What stands for several names in a path, variables and quotes.
+        if r#"\"*?[]{}^@"#.contains(character) {
+            quoted.push('\\');
+        }
+        quoted.push(character);
+    }
+    Ok(format!(
+        "# Lets qwed-mcp make user namespaces, in which it runs scripts. Made by: qwed-mcp doctor \
+         --apparmor-profile\n\
+         abi <abi/4.0>,\n\
+         include <tunables/global>\n\
+         \n\
+         profile qwed-mcp \"{quoted}\" flags=(unconfined) {{\n  \
+           userns,\n  \
+           include if exists <local/qwed-mcp>\n\
+         }}\n"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_names_the_path_and_nothing_that_it_could_stand_for() {
+        let profile = of(Path::new("/home/ada/my tools/qwed-mcp")).unwrap();
+        let line = "\nprofile qwed-mcp \"/home/ada/my tools/qwed-mcp\" flags=(unconfined) {\n";
+        assert!(profile.contains(line), "{profile}");
+        assert!(profile.contains("\n  userns,\n"), "{profile}");
+
+        let profile = of(Path::new(r#"/opt/*/{a,b}/"c"/@{HOME}"#)).unwrap();
+        let line = r#"profile qwed-mcp "/opt/\*/\{a,b\}/\"c\"/\@\{HOME\}" flags"#;
+        assert!(profile.contains(line), "{profile}");
+
+        assert!(of(Path::new("/opt/a\nprofile x /bin/sh flags=(unconfined) { }/b")).is_err());
+    }
+}
