@@ -4,6 +4,7 @@ mod aibom;
 mod audit;
 mod check;
 mod doctor;
+mod install;
 mod manual;
 mod output;
 mod policy;
@@ -111,6 +112,12 @@ enum Command {
         #[arg(long, conflicts_with = "format")]
         apparmor_profile: bool,
     },
+    /// Put this server into the configurations of MCP clients
+    ///
+    /// Without a client it lists those that are found, and changes nothing. A file that cannot be read
+    /// is left alone; of one that is changed there is a backup beside it. The exit code is 0, or 1 if
+    /// a file could not be changed, or 2 for arguments that do not fit.
+    Install(install::Options),
     /// Look at the policy file of the governed tools
     #[command(subcommand)]
     Policy(policy::Command),
@@ -169,6 +176,7 @@ pub fn run() -> ExitCode {
         Command::Aibom(options) => aibom::print(&options),
         Command::Doctor { apparmor_profile: true, .. } => doctor::print_apparmor_profile(),
         Command::Doctor { format, .. } => doctor::diagnose(&settings(), format),
+        Command::Install(options) => install::run(&options),
         Command::Policy(command) => policy::run(&command, &settings()),
         Command::Token(command) => usage_if_store_unusable(token::run(&command, &settings())),
         Command::Audit(command) => usage_if_store_unusable(audit::run(&command, &settings())),

@@ -27,6 +27,7 @@
 //! | module | responsibility | feature |
 //! |---|---|---|
 //! | `cli` | the command line; the only exit codes | `server` |
+//! | `clients` | the configurations of MCP clients, and this server's entry in them | `server` |
 //! | `server` | the side that an MCP client sees: tools, the line of a call, replies, the end of a connection | `server` |
 //! | `transport` | JSON-RPC over stdio, bounded in every direction | `server` |
 //! | `jobs` | background jobs: states, slots, queue, expiry | `server` |
@@ -112,6 +113,8 @@ mod canonical_json;
 #[cfg(feature = "server")]
 #[doc(hidden)]
 pub mod cli;
+#[cfg(feature = "server")]
+mod clients;
 #[cfg(feature = "server")]
 pub mod config;
 #[cfg(feature = "server")]

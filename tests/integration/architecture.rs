@@ -21,6 +21,7 @@ tests! {
 const ORDER: &[&str] = &[
     "main",
     "cli",
+    "clients",
     "server",
     "transport",
     "jobs",
@@ -54,8 +55,10 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("landlock", &["sandbox"]),
     ("rustix", &["executor", "sandbox"]),
     ("seccompiler", &["sandbox"]),
+    ("jsonc_parser", &["clients"]),
     ("rusqlite", &["governance"]),
     ("toml", &["governance"]),
+    ("toml_edit", &["clients"]),
 ];
 
 /// The circles that there are within a module, and the reason.

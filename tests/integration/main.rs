@@ -24,6 +24,7 @@ mod examples;
 mod execution;
 mod governance_store;
 mod governed;
+mod install;
 mod lifecycle;
 mod probe;
 mod requirements;
@@ -52,6 +53,7 @@ fn main() -> std::process::ExitCode {
         execution::warm::tests(),
         governance_store::tests(),
         governed::tests(),
+        install::tests(),
         lifecycle::tests(),
         probe::tests(),
         requirements::tests(),

@@ -128,43 +128,8 @@ impl ServerBuilder {
             Some(path) => builder.variable("PATH", &path),
             None => builder,
         };
-        let mut command = builder.command();
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let stdin = child.stdin.take();
-        let stdout = BufReader::new(child.stdout.take().unwrap());
-        let mut stderr = child.stderr.take().unwrap();
-        let (lines, received) = mpsc::channel();
-        thread::spawn(move || {
-            for line in stdout.split(b'\n') {
-                let Ok(line) = line else { return };
-                // Nothing but JSON-RPC is ever on stdout: whatever comes is checked here.
-                let message = serde_json::from_slice(&line)
-                    .map_err(|error| format!("{error} in {:?}", String::from_utf8_lossy(&line)));
-                if lines.send(message).is_err() {
-                    return;
-                }
-            }
-        });
-        let log = thread::spawn(move || {
-            let mut log = Vec::new();
-            let _ = stderr.read_to_end(&mut log);
-            String::from_utf8_lossy(&log).into_owned()
-        });
-        McpProcess {
-            child,
-            stdin,
-            received,
-            log: Some(log),
-            unclaimed: VecDeque::new(),
-            last_id: 0,
-            scratch,
-            _program: builder.program,
-        }
+        let command = builder.command();
+        McpProcess::of(command, scratch, builder.program)
     }
 
     /// Starts the server and does the handshake of the current revision with a handshake.
@@ -226,6 +191,52 @@ impl CallResult {
 }
 
 impl McpProcess {
+    /// Starts a server as a client does that knows nothing but a command.
+    pub(crate) fn of_command(mut command: Command) -> Self {
+        let scratch = Scratch::new();
+        command.env("TMPDIR", scratch.path());
+        Self::of(command, scratch, None)
+    }
+
+    fn of(mut command: Command, scratch: Scratch, program: Option<PublicCopy>) -> Self {
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdin = child.stdin.take();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut stderr = child.stderr.take().unwrap();
+        let (lines, received) = mpsc::channel();
+        thread::spawn(move || {
+            for line in stdout.split(b'\n') {
+                let Ok(line) = line else { return };
+                // Nothing but JSON-RPC is ever on stdout: whatever comes is checked here.
+                let message = serde_json::from_slice(&line)
+                    .map_err(|error| format!("{error} in {:?}", String::from_utf8_lossy(&line)));
+                if lines.send(message).is_err() {
+                    return;
+                }
+            }
+        });
+        let log = thread::spawn(move || {
+            let mut log = Vec::new();
+            let _ = stderr.read_to_end(&mut log);
+            String::from_utf8_lossy(&log).into_owned()
+        });
+        Self {
+            child,
+            stdin,
+            received,
+            log: Some(log),
+            unclaimed: VecDeque::new(),
+            last_id: 0,
+            scratch,
+            _program: program,
+        }
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }

@@ -1,0 +1,459 @@
+//! `qwed-mcp install`: this server's entry in the configurations of MCP clients.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueEnum};
+
+use super::USAGE;
+use super::output::print;
+use super::table::Table;
+use crate::clients::{
+    ALLOW_CODE, Action, CLIENTS, Change, Client, Effect, Format, Launch, Note, PYTHON, Places,
+    Request, ServerName, Writing, client, is_program, launch, link, snippet, state,
+};
+
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
+pub(super) struct Options {
+    /// The clients whose files are changed
+    #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',', value_parser = clients())]
+    client: Vec<&'static Client>,
+    /// Change the file of the project in the current folder, not the user's
+    #[arg(long)]
+    project: bool,
+    /// Allow scripts to run (`QWED_MCP_TRUSTED_CODE_EXECUTION=true`)
+    #[arg(long, conflicts_with = "remove")]
+    allow_code: bool,
+    /// The interpreter of scripts (`QWED_MCP_PYTHON`)
+    #[arg(long, value_name = "PATH", conflicts_with = "remove")]
+    python: Option<PathBuf>,
+    /// The name of the entry; without this `qwed`, or the one that an entry of this server has
+    #[arg(long)]
+    name: Option<ServerName>,
+    /// Show what would change, and change nothing
+    #[arg(long, requires = "client")]
+    dry_run: bool,
+    /// Take the entry of this server out
+    #[arg(long, requires = "client")]
+    remove: bool,
+    /// Print the entry, and change nothing
+    #[arg(long, value_name = "FORM", conflicts_with_all = ["remove", "dry_run", "project"])]
+    print: Option<Form>,
+}
+
+/// The form of an entry that is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// For the files of most clients
+    Json,
+    /// For the file of Codex
+    Toml,
+    /// A link that opens Cursor or VS Code
+    Link,
+}
+
+fn clients() -> impl TypedValueParser<Value = &'static Client> {
+    let values = CLIENTS.iter().map(|client| PossibleValue::new(client.name).help(client.title));
+    PossibleValuesParser::new(values).try_map(|name| client(&name).ok_or("there is no such client"))
+}
+
+pub(super) fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    let is_macos = cfg!(target_os = "macos");
+    let places = Places::from_lookup(|name| std::env::var_os(name), is_macos)?;
+    let project = options.project.then(std::env::current_dir).transpose();
+    let project = project.context("failed to find the current folder")?;
+    if options.client.is_empty() && options.print.is_none() {
+        if options.allow_code || options.python.is_some() || options.name.is_some() {
+            tracing::error!("name the clients to change with --client");
+            return Ok(ExitCode::from(USAGE));
+        }
+        return list(&places, project.as_deref());
+    }
+    let variables = match variables(options) {
+        Ok(variables) => variables,
+        Err(python) => {
+            tracing::error!("--python: {} is no program", python.display());
+            return Ok(ExitCode::from(USAGE));
+        }
+    };
+    let program = std::env::current_exe().and_then(|program| program.canonicalize());
+    let program = program.context("failed to find the path of this program")?;
+    let action = if options.remove { Ok(None) } else { launch(&program, &places).map(Some) };
+    let launch = match action {
+        Ok(launch) => launch,
+        Err(error) => {
+            tracing::error!("{error}");
+            return Ok(ExitCode::FAILURE);
+        }
+    };
+    let job = Job { options, places: &places, project, launch, variables };
+    match options.print {
+        Some(form) => job.print(form),
+        None => job.change(),
+    }
+}
+
+/// Returns the variables that flags name, or the interpreter that is none.
+fn variables(options: &Options) -> Result<Vec<(String, String)>, PathBuf> {
+    let mut variables = Vec::new();
+    if options.allow_code {
+        variables.push((ALLOW_CODE.to_owned(), "true".to_owned()));
+    }
+    if let Some(python) = &options.python {
+        // Its links stay: the one in a virtual environment is what makes it that environment's.
+        let path = std::path::absolute(python).ok().filter(|path| is_program(path));
+        let path = path.and_then(|path| path.into_os_string().into_string().ok());
+        variables.push((PYTHON.to_owned(), path.ok_or_else(|| python.clone())?));
+    }
+    Ok(variables)
+}
+
+/// Prints the clients that are found, and the entries of this server in their files.
+fn list(places: &Places, project: Option<&Path>) -> anyhow::Result<ExitCode> {
+    let mut table = Table::new([("CLIENT", 14), ("ENTRY", 5), ("CODE", 4), ("FILE", 0)]);
+    let (mut missing, mut problems, mut found) = (Vec::new(), String::new(), 0);
+    for client in CLIENTS {
+        if project.is_some() && client.project.is_empty() {
+            continue;
+        }
+        let state = match state(client, places, project) {
+            Ok(state) => state,
+            Err(error) => {
+                // Writing to a text does not fail.
+                let _ = writeln!(problems, "{}: {error}", client.name);
+                continue;
+            }
+        };
+        if !state.is_found {
+            missing.push(client.name);
+            continue;
+        }
+        found += 1;
+        let file = state.file.display().to_string();
+        match state.entries {
+            _ if client.format == Format::Yaml => table.row([client.name, "?", "?", &file]),
+            Ok(entries) if entries.is_empty() => table.row([client.name, "-", "-", &file]),
+            Ok(entries) => {
+                for entry in entries {
+                    let older = if entry.is_of_older_version { " (0.2.x)" } else { "" };
+                    let name = format!("{}{older}", entry.name);
+                    let code = if entry.allows_code { "on" } else { "off" };
+                    table.row([client.name, &name, code, &file]);
+                }
+            }
+            Err(error) => {
+                let _ = writeln!(problems, "{}: {error}", client.name);
+                table.row([client.name, "?", "?", &file]);
+            }
+        }
+    }
+    let mut text = String::new();
+    if found > 0 {
+        let _ = writeln!(text, "{table}");
+    }
+    if !missing.is_empty() {
+        let _ = writeln!(text, "Not found here: {}.", missing.join(", "));
+    }
+    text.push_str("Nothing was changed: `qwed-mcp install --client NAME` adds the entry.\n");
+    text.push_str(&problems);
+    print("the clients", &text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the command line asks for.
+struct Job<'a> {
+    options: &'a Options,
+    places: &'a Places,
+    project: Option<PathBuf>,
+    /// `None` for a removal.
+    launch: Option<Launch>,
+    variables: Vec<(String, String)>,
+}
+
+impl Job<'_> {
+    fn print(&self, form: Form) -> anyhow::Result<ExitCode> {
+        let Some(launch) = &self.launch else { return Ok(ExitCode::from(USAGE)) };
+        let default = |names: &[&str]| names.iter().filter_map(|name| client(name)).collect();
+        let clients: Vec<&Client> = match (self.options.client.as_slice(), form) {
+            ([], Form::Json) => default(&["claude-desktop"]),
+            ([], Form::Toml) => default(&["codex"]),
+            ([], Form::Link) => default(&["cursor", "vscode"]),
+            (named, _) => named.to_vec(),
+        };
+        let name = self.name();
+        let mut text = String::new();
+        for client in clients {
+            let fits = match form {
+                Form::Json => client.format == Format::Json,
+                Form::Toml => client.format == Format::Toml,
+                Form::Link => true,
+            };
+            if !fits {
+                tracing::error!("the file of {} has another format", client.title);
+                return Ok(ExitCode::from(USAGE));
+            }
+            if form == Form::Link {
+                match link(client, &name, launch, &self.variables) {
+                    Ok(link) => text.extend([link.as_str(), "\n"]),
+                    Err(error) => {
+                        tracing::error!("{error}");
+                        return Ok(ExitCode::from(USAGE));
+                    }
+                }
+            } else {
+                text.push_str(&snippet(client, &name, launch, &self.variables, self.places));
+            }
+        }
+        print("the entry", &text)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn change(&self) -> anyhow::Result<ExitCode> {
+        let mut notes = Notes::default();
+        let mut has_failed = false;
+        for client in &self.options.client {
+            if let (Writing::PrintOnly(why), Some(launch)) = (client.writing, &self.launch) {
+                let entry = snippet(client, &self.name(), launch, &self.variables, self.places);
+                let title = client.title;
+                let text = format!(
+                    "{title}: add this to its file, which is not changed: {why}\n\n{entry}\n"
+                );
+                print("the entry", &text)?;
+                notes.has_entry = true;
+                continue;
+            }
+            if let Err(error) = self.change_one(client, &mut notes) {
+                tracing::error!("{}: {error}", client.title);
+                has_failed = true;
+            }
+        }
+        print("what to know", &notes.text(self))?;
+        Ok(if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+
+    fn change_one(&self, client: &Client, notes: &mut Notes) -> anyhow::Result<()> {
+        let action = match &self.launch {
+            Some(launch) => Action::Install { launch, variables: &self.variables },
+            None => Action::Remove,
+        };
+        let name = self.options.name.as_ref();
+        let request = Request { action, name, project: self.project.as_deref() };
+        let change = Change::prepare(client, request, self.places)?;
+        let mut text = format!("{}: {}\n", client.title, change.file.display());
+        // Before anything is written.
+        text.push_str(&change.diff);
+        print("the change", &text)?;
+        let is_made = !self.options.dry_run && !change.is_nothing();
+        let backup = if is_made { change.make(client)? } else { None };
+        let mut text = outcome(&change, self.options.dry_run);
+        if let Some(backup) = backup {
+            let _ = write!(text, " The old file is {}.", backup.display());
+        }
+        text.push_str("\n\n");
+        print("the change", &text)?;
+        notes.take(client, &change);
+        Ok(())
+    }
+
+    fn name(&self) -> ServerName {
+        let name = self.options.name.clone();
+        name.unwrap_or_else(ServerName::usual)
+    }
+}
+
+/// Returns what a change did, or would do.
+fn outcome(change: &Change, is_dry: bool) -> String {
+    let name = &change.name;
+    let verb = if is_dry { "would be" } else { "is" };
+    let by = match &change.by_claude {
+        Some(claude) => format!(", by {}", claude.display()),
+        None => String::new(),
+    };
+    match &change.effect {
+        Effect::Add => format!("`{name}` {verb} added{by}."),
+        Effect::Update => format!("`{name}` {verb} changed."),
+        Effect::TakeOver { command, .. } => {
+            format!("`{name}`, which started `{command}`, {verb} taken over.")
+        }
+        Effect::AlreadyThere => format!("`{name}` is already there; nothing to change."),
+        Effect::Remove => format!("`{name}` {verb} removed{by}."),
+        Effect::Absent => "There is no entry of this server; nothing to change.".to_owned(),
+    }
+}
+
+/// What there is to know once all files are changed.
+#[derive(Debug, Default)]
+struct Notes {
+    /// The titles of the clients that have an entry now, or have one no more.
+    changed: Vec<&'static str>,
+    lines: Vec<String>,
+    is_gate_shut: bool,
+    /// Whether an entry was written or printed.
+    has_entry: bool,
+}
+
+impl Notes {
+    fn take(&mut self, client: &Client, change: &Change) {
+        if !change.is_nothing() {
+            self.changed.push(client.title);
+            self.has_entry = true;
+        }
+        let is_removal = matches!(change.effect, Effect::Remove | Effect::Absent);
+        self.is_gate_shut |= !is_removal && !change.allows_code;
+        if let Effect::TakeOver { python: Some(python), .. } = &change.effect {
+            self.lines.push(format!(
+                "{}: scripts ran with the packages of {python}; `--python {python}` keeps them.",
+                client.title
+            ));
+        }
+        if !change.others.is_empty() {
+            self.lines.push(format!(
+                "{}: this server is also there as {}; `--remove --name NAME` takes an entry out.",
+                client.title,
+                change.others.join(", ")
+            ));
+        }
+        if change.is_on_windows && !is_removal {
+            self.lines.push(format!(
+                "{}: the entry starts WSL from Windows, which was not tried on Windows.",
+                client.title
+            ));
+        }
+    }
+
+    fn text(mut self, job: &Job<'_>) -> String {
+        if let Some(note) = job.launch.as_ref().and_then(note).filter(|_| self.has_entry) {
+            self.lines.push(note);
+        }
+        if job.launch.is_some() && !self.changed.is_empty() {
+            if job.project.is_some() {
+                self.lines.push(
+                    "The file of a project is shared, and the path in it is that of this machine."
+                        .to_owned(),
+                );
+            }
+            if job.project.is_some() && job.options.allow_code {
+                self.lines.push(
+                    "Everyone who takes this file and approves the server allows scripts to run."
+                        .to_owned(),
+                );
+            }
+            if self.is_gate_shut {
+                self.lines.push(
+                    "Scripts are analysed, and none runs: `--allow-code` allows that.".to_owned(),
+                );
+            }
+        }
+        if let Some(launch) = job.launch.as_ref().filter(|_| self.has_entry) {
+            let (setting, profile) = (Path::new(APPARMOR_RESTRICTS), Path::new(APPARMOR_PROFILE));
+            self.lines.extend(restricted_namespaces(launch, setting, profile));
+        }
+        if !self.changed.is_empty() && !job.options.dry_run {
+            let clients = self.changed.join(", ");
+            self.lines.push(format!("Restart {clients}: the file is read at the start."));
+        }
+        self.lines.push(String::new());
+        self.lines.join("\n")
+    }
+}
+
+/// Returns what there is to know about the command of the entry.
+fn note(launch: &Launch) -> Option<String> {
+    let command = &launch.command;
+    Some(match launch.note.as_ref()? {
+        Note::ByUvx { program, why } => format!(
+            "{} does not stay where it is ({why}), so the entry starts it by {command}, which may \
+             download it at the first start. `uv tool install \"qwed-mcp[sdk]\"` gives it a place.",
+            program.display()
+        ),
+        Note::ByLink { program, why } => {
+            format!("The entry has {command}, which leads to {} ({why}).", program.display())
+        }
+        Note::Versioned { why } => {
+            format!("The path in the entry ends with this version ({why}); run this again then.")
+        }
+        Note::BuildFolder => {
+            format!("{command} is in a folder of builds: the entry is as good as the last build.")
+        }
+    })
+}
+
+/// The setting of Ubuntu by which user namespaces take a profile.
+const APPARMOR_RESTRICTS: &str = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns";
+/// The profile that gives them, where an admin has put it.
+const APPARMOR_PROFILE: &str = "/etc/apparmor.d/qwed-mcp";
+
+/// Returns what an admin has to do before scripts can run on Ubuntu: a profile is bound to a path.
+fn restricted_namespaces(launch: &Launch, setting: &Path, profile: &Path) -> Option<String> {
+    let read = |file: &Path| fs::read_to_string(file).unwrap_or_default();
+    if read(setting).trim() != "1" {
+        return None;
+    }
+    if let Some(Note::ByUvx { .. }) = launch.note {
+        return Some(
+            "Ubuntu gives the sandbox to programs that stay where they are: run `uv tool install \
+             \"qwed-mcp[sdk]\"`, and this again from there."
+                .to_owned(),
+        );
+    }
+    let command = &launch.command;
+    // Quoted there, as paths may have spaces.
+    let is_known = read(profile).contains(&format!("\"{command}\""))
+        || read(profile).contains(&format!(" {command} "));
+    (!is_known).then(|| {
+        let program = quoted(command);
+        let place = profile.display();
+        format!(
+            "Ubuntu keeps this program from its sandbox until an admin runs: {program} doctor \
+             --apparmor-profile | sudo tee {place} && sudo apparmor_parser --replace {place}"
+        )
+    })
+}
+
+/// Returns a path as a word of a shell.
+fn quoted(path: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
+    if path.chars().all(is_plain) {
+        path.to_owned()
+    } else {
+        format!("'{}'", path.replace('\'', "'\\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_admin_is_asked_for_where_apparmor_restricts_namespaces() {
+        let folder = tempfile::tempdir().unwrap();
+        let (setting, profile) = (folder.path().join("setting"), folder.path().join("profile"));
+        let launch = |command: &str, note| Launch {
+            command: command.to_owned(),
+            arguments: Vec::new(),
+            note,
+        };
+        let program = launch("/opt/my tools/qwed-mcp", None);
+        assert_eq!(restricted_namespaces(&program, &setting, &profile), None);
+        fs::write(&setting, "0\n").unwrap();
+        assert_eq!(restricted_namespaces(&program, &setting, &profile), None);
+        fs::write(&setting, "1\n").unwrap();
+        let text = restricted_namespaces(&program, &setting, &profile).unwrap();
+        let command = "'/opt/my tools/qwed-mcp' doctor --apparmor-profile | sudo tee ";
+        assert!(text.contains(command), "{text}");
+        fs::write(&profile, "profile qwed-mcp /usr/bin/qwed-mcp flags=(unconfined) {\n").unwrap();
+        assert!(restricted_namespaces(&program, &setting, &profile).is_some());
+        let packaged = launch("/usr/bin/qwed-mcp", None);
+        assert_eq!(restricted_namespaces(&packaged, &setting, &profile), None);
+        fs::write(&profile, "profile qwed-mcp \"/opt/my tools/qwed-mcp\" flags\n").unwrap();
+        assert_eq!(restricted_namespaces(&program, &setting, &profile), None);
+        let note = Note::ByUvx { program: "/x".into(), why: "it is in the cache of uv" };
+        let text = restricted_namespaces(&launch("/bin/uvx", Some(note)), &setting, &profile);
+        assert!(text.unwrap().contains("stay where they are"));
+    }
+}

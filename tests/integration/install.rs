@@ -1,0 +1,781 @@
+//! `install`: each client's file in each state, and a server that is started from what was written.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::harness::{McpProcess, PublicCopy, binary, is_public, ordinary_user, python};
+
+tests! {
+    needs [Sandbox]:
+        a_server_started_from_a_written_file_runs_scripts;
+    needs [Root]:
+        files_of_others_are_left_alone_and_root_keeps_their_owner;
+    needs []:
+        a_missing_file_is_made_and_an_empty_one_is_filled,
+        an_entry_is_added_once_and_removed_again,
+        an_entry_of_an_older_version_is_taken_over,
+        another_server_of_the_same_name_is_left_alone,
+        what_cannot_be_read_is_left_alone,
+        what_may_not_be_written_is_left_alone,
+        links_are_followed_and_dangling_ones_left_alone,
+        the_gate_stays_as_it_was_unless_a_flag_opens_it,
+        a_dry_run_and_prints_change_nothing,
+        the_list_says_what_is_there_and_changes_nothing,
+        one_bad_file_does_not_keep_others_from_theirs,
+        a_program_that_does_not_stay_is_not_named,
+        claude_code_changes_its_own_file,
+        claude_desktop_on_windows_is_reached_from_wsl,
+        a_kill_at_any_moment_leaves_a_whole_file;
+}
+
+/// The clients whose files are written: their file below the home folder, and below a project.
+const CLIENTS: [(&str, &str, Option<&str>); 12] = [
+    ("claude-desktop", ".config/Claude/claude_desktop_config.json", None),
+    ("claude-code", ".claude.json", Some(".mcp.json")),
+    ("cursor", ".cursor/mcp.json", Some(".cursor/mcp.json")),
+    ("vscode", ".config/Code/User/mcp.json", Some(".vscode/mcp.json")),
+    ("windsurf", ".codeium/windsurf/mcp_config.json", None),
+    ("zed", ".config/zed/settings.json", Some(".zed/settings.json")),
+    ("codex", ".codex/config.toml", Some(".codex/config.toml")),
+    ("gemini-cli", ".gemini/settings.json", Some(".gemini/settings.json")),
+    ("copilot-cli", ".copilot/mcp-config.json", Some(".mcp.json")),
+    ("opencode", ".config/opencode/opencode.json", Some("opencode.json")),
+    (
+        "cline",
+        ".config/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
+        None,
+    ),
+    ("kiro", ".kiro/settings/mcp.json", Some(".kiro/settings/mcp.json")),
+];
+
+/// The variable that opens the admin gate.
+const GATE: &str = "QWED_MCP_TRUSTED_CODE_EXECUTION";
+
+/// The client's object of servers.
+fn key(client: &str) -> &'static str {
+    match client {
+        "vscode" => "servers",
+        "zed" => "context_servers",
+        "codex" => "mcp_servers",
+        "opencode" => "mcp",
+        _ => "mcpServers",
+    }
+}
+
+/// A user with a home folder, who is no other than the tests' unless these are root's.
+struct User {
+    home: TempDir,
+    program: Option<PublicCopy>,
+    number: Option<u32>,
+    variables: Vec<(&'static str, String)>,
+}
+
+impl User {
+    /// An ordinary user.
+    fn new() -> Self {
+        let number = ordinary_user(24_617);
+        let program =
+            (number.is_some() && !is_public(&binary())).then(|| PublicCopy::new(&binary()));
+        let user = Self { program, number, ..Self::of_tests() };
+        user.give(user.home.path());
+        user
+    }
+
+    /// The user of the tests.
+    fn of_tests() -> Self {
+        let home = tempfile::tempdir().unwrap();
+        // The tests' own folders are temporary ones.
+        let temporary = ("QWED_MCP_TEST_TEMPORARY", String::new());
+        Self { home, program: None, number: None, variables: vec![temporary] }
+    }
+
+    fn give(&self, path: &Path) {
+        if let Some(number) = self.number {
+            std::os::unix::fs::lchown(path, Some(number), Some(number)).unwrap();
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        // What is written and printed has no links in it.
+        self.home.path().canonicalize().unwrap().join(name)
+    }
+
+    /// Makes a file of this user's, and its folders.
+    fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        self.make_folders(path.parent().unwrap());
+        fs::write(&path, content).unwrap();
+        self.give(&path);
+        path
+    }
+
+    fn make_folders(&self, folder: &Path) {
+        if !folder.exists() {
+            self.make_folders(folder.parent().unwrap());
+            fs::create_dir(folder).unwrap();
+            self.give(folder);
+        }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let program = self.program.as_ref().map_or_else(binary, PublicCopy::path);
+        let mut command = Command::new(program);
+        command.arg("install").args(arguments).env_clear().current_dir(self.home.path());
+        command.env("HOME", self.path("")).env("PATH", self.path("bin"));
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        if let Some(number) = self.number {
+            command.uid(number).gid(number);
+        }
+        command
+    }
+
+    fn install(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).stdin(Stdio::null()).output().unwrap()
+    }
+
+    /// Runs `install`, which has to succeed, and returns what it prints.
+    fn done(&self, arguments: &[&str]) -> String {
+        let output = self.install(arguments);
+        let log = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {log}");
+        assert!(log.is_empty(), "{arguments:?}: {log}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Runs `install`, which has to fail with exit code 1, and returns what it logs.
+    fn refused(&self, arguments: &[&str]) -> String {
+        let output = self.install(arguments);
+        let log = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {output:?}");
+        assert!(!log.contains("panicked"), "{log}");
+        log
+    }
+
+    /// The paths of all files below the home folder, with their content, modes and owners.
+    fn snapshot(&self) -> BTreeSet<(PathBuf, u32, u32, Vec<u8>)> {
+        let mut entries = BTreeSet::new();
+        let mut folders = vec![self.path("")];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                let metadata = path.symlink_metadata().unwrap();
+                let content = match metadata.file_type() {
+                    kind if kind.is_dir() => {
+                        folders.push(path.clone());
+                        Vec::new()
+                    }
+                    kind if kind.is_file() => fs::read(&path).unwrap(),
+                    kind if kind.is_symlink() => {
+                        fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes()
+                    }
+                    _ => Vec::new(),
+                };
+                entries.insert((path, metadata.mode(), metadata.uid(), content));
+            }
+        }
+        entries
+    }
+}
+
+/// The backups beside a file, oldest first.
+fn backups(file: &Path) -> Vec<PathBuf> {
+    let start = format!("{}.qwed-backup-", file.file_name().unwrap().to_str().unwrap());
+    let names = fs::read_dir(file.parent().unwrap()).unwrap().map(|entry| entry.unwrap());
+    let mut backups: Vec<PathBuf> = names
+        .filter(|entry| entry.file_name().to_str().unwrap().starts_with(&start))
+        .map(|entry| entry.path())
+        .collect();
+    backups.sort();
+    backups
+}
+
+/// A file with another server, in the client's format.
+fn with_other(client: &str) -> String {
+    if client == "codex" {
+        return "model = 'x' # mine\n\n[mcp_servers.other]\ncommand = 'x'\n".to_owned();
+    }
+    let key = key(client);
+    format!(
+        "{{\n\t// mine\n\t\"theme\": \"dark\",\n\t\"{key}\": {{\n\t\t\"other\": {{ \"command\": \"x\" }}, \
+         /* here */\n\t}},\n}}\n"
+    )
+}
+
+fn a_missing_file_is_made_and_an_empty_one_is_filled() {
+    let user = User::new();
+    for (client, file, _) in CLIENTS {
+        let path = user.path(file);
+        assert!(!path.exists());
+        let text = user.done(&["--client", client]);
+        assert!(text.contains("--- /dev/null\n") && text.contains("`qwed` is added"), "{text}");
+        let made = fs::read(&path).unwrap();
+        assert_eq!(path.metadata().unwrap().mode() & 0o7777, 0o600, "{client}");
+        assert!(backups(&path).is_empty(), "{client}");
+        fs::write(&path, "").unwrap();
+        user.done(&["--client", client]);
+        assert_eq!(fs::read(&path).unwrap(), made, "{client}");
+        assert!(backups(&path).is_empty(), "{client}");
+    }
+}
+
+fn an_entry_is_added_once_and_removed_again() {
+    let user = User::new();
+    for (client, user_file, project_file) in CLIENTS {
+        let scopes = [(user_file, None), (project_file.unwrap_or(user_file), Some("--project"))];
+        for (file, flag) in scopes {
+            if flag.is_some() && project_file.is_none() {
+                let log = user.refused(&["--client", client, "--project"]);
+                assert!(log.contains("it has no file for a project"), "{log}");
+                continue;
+            }
+            let before = with_other(client);
+            let path = user.write(file, &before);
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+            let arguments: Vec<&str> = ["--client", client].into_iter().chain(flag).collect();
+            let text = user.done(&arguments);
+            assert!(text.contains("@@ ") && text.contains("`qwed` is added"), "{text}");
+            let after = fs::read_to_string(&path).unwrap();
+            assert!(after.contains("qwed-mcp"), "{after}");
+            assert_eq!(path.metadata().unwrap().mode() & 0o7777, 0o640, "{client}");
+            let kept = backups(&path);
+            assert_eq!(kept.len(), 1, "{client}: {kept:?}");
+            assert_eq!(fs::read_to_string(&kept[0]).unwrap(), before);
+            assert_eq!(kept[0].metadata().unwrap().mode() & 0o7777, 0o600);
+            assert!(text.contains(kept[0].to_str().unwrap()), "{text}");
+
+            let all = user.snapshot();
+            let text = user.done(&arguments);
+            assert!(text.contains("already there"), "{text}");
+            assert_eq!(user.snapshot(), all, "{client}");
+
+            let removal: Vec<&str> = arguments.iter().copied().chain(["--remove"]).collect();
+            let text = user.done(&removal);
+            assert!(text.contains("`qwed` is removed"), "{text}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), before, "{client}");
+            let all = user.snapshot();
+            let text = user.done(&removal);
+            assert!(text.contains("There is no entry of this server"), "{text}");
+            assert_eq!(user.snapshot(), all, "{client}");
+            for backup in backups(&path) {
+                fs::remove_file(backup).unwrap();
+            }
+            fs::remove_file(path).unwrap();
+        }
+    }
+}
+
+fn an_entry_of_an_older_version_is_taken_over() {
+    let user = User::new();
+    for (client, file, _) in CLIENTS {
+        for (command, arguments) in [
+            ("qwed-mcp", json!([])),
+            ("uvx", json!(["qwed-mcp"])),
+            ("/usr/bin/python3", json!(["-m", "qwed_mcp.server"])),
+        ] {
+            let before = match client {
+                "codex" => format!(
+                    "[mcp_servers.qwed-verification]\ncommand = \"{command}\"\nargs = {arguments}\n\
+                     timeout = 7\n\n[mcp_servers.qwed-verification.env]\nQWED_MCP_MEMORY_MB = \"512\"\n"
+                ),
+                "opencode" => {
+                    let mut words = vec![json!(command)];
+                    words.extend(arguments.as_array().unwrap().iter().cloned());
+                    let entry = json!({ "command": words, "timeout": 7,
+                        "environment": { "QWED_MCP_MEMORY_MB": "512" } });
+                    json!({ "mcp": { "qwed-verification": entry } }).to_string()
+                }
+                _ => {
+                    let entry = json!({ "command": command, "args": arguments, "timeout": 7,
+                        "env": { "QWED_MCP_MEMORY_MB": "512" } });
+                    json!({ key(client): { "qwed-verification": entry } }).to_string()
+                }
+            };
+            let path = user.write(file, &before);
+            let text = user.done(&["--client", client]);
+            assert!(text.contains("is taken over"), "{text}");
+            let keeps = "`--python /usr/bin/python3` keeps them";
+            assert_eq!(text.contains(keeps), command.starts_with('/'), "{text}");
+            let after = fs::read_to_string(&path).unwrap();
+            assert_eq!(
+                after.matches("qwed-verification").count(),
+                before.matches("qwed-verification").count()
+            );
+            for kept in ["512", "timeout", "/qwed-mcp\""] {
+                assert!(after.contains(kept), "{client}: {after}");
+            }
+            assert!(!after.contains("TRUSTED") && !after.contains("-m\""), "{after}");
+            // Under another name, if somebody wants it.
+            fs::write(&path, &before).unwrap();
+            user.done(&["--client", client, "--name", "mine"]);
+            let renamed = fs::read_to_string(&path).unwrap();
+            assert_eq!(renamed.replace("mine", "qwed-verification"), after);
+        }
+    }
+}
+
+fn another_server_of_the_same_name_is_left_alone() {
+    let user = User::new();
+    for (client, file, _) in CLIENTS {
+        let other = with_other(client).replace("other", "qwed");
+        let path = user.write(file, &other);
+        let all = user.snapshot();
+        let log = user.refused(&["--client", client]);
+        assert!(log.contains("is another server (x); choose another name with --name"), "{log}");
+        assert!(log.contains(path.to_str().unwrap()), "{log}");
+        let log = user.refused(&["--client", client, "--remove", "--name", "qwed"]);
+        assert!(log.contains("is another server"), "{log}");
+        let text = user.done(&["--client", client, "--remove"]);
+        assert!(text.contains("There is no entry of this server"), "{text}");
+        assert_eq!(user.snapshot(), all, "{client}");
+        user.done(&["--client", client, "--name", "qwed-2"]);
+        user.done(&["--client", client, "--remove"]);
+        assert_eq!(fs::read_to_string(&path).unwrap(), other, "{client}");
+    }
+}
+
+fn what_cannot_be_read_is_left_alone() {
+    let user = User::new();
+    let huge = format!("// {}\n", "x".repeat(17 * 1024 * 1024));
+    for (client, file, _) in CLIENTS {
+        let is_toml = client == "codex";
+        let key = key(client);
+        let place = |line: usize, column: usize| format!("line {line}, column {column}: ");
+        let broken = if is_toml { "a = 1\nb = [" } else { "{\n  \"a\": 1\n  \"b\": 2 }" };
+        let of_broken = if is_toml { place(2, 6) } else { place(2, 9) };
+        let wrong = if is_toml { format!("{key} = 1\n") } else { format!("{{ \"{key}\": [] }}") };
+        for (content, expected) in [
+            (broken.as_bytes(), of_broken.as_str()),
+            (b"\n\xff\xfe", "line 2, column 1: the file is not UTF-8"),
+            (wrong.as_bytes(), "is not an object"),
+            (huge.as_bytes(), "is larger than 16 MiB"),
+        ] {
+            let path = user.write(file, content);
+            let all = user.snapshot();
+            for arguments in [&["--client", client][..], &["--client", client, "--remove"]] {
+                let log = user.refused(arguments);
+                assert!(log.contains(expected), "{client}: {log}");
+                assert!(log.contains(path.to_str().unwrap()), "{client}: {log}");
+            }
+            assert!(user.snapshot() == all, "{client}: {expected}");
+        }
+        let path = user.path(file);
+        for make in [
+            |path: &Path| fs::create_dir(path).unwrap(),
+            |path: &Path| mkfifo(path, Mode::from_bits_truncate(0o666)).unwrap(),
+        ] {
+            fs::remove_file(&path).or_else(|_| fs::remove_dir(&path)).unwrap();
+            make(&path);
+            let all = user.snapshot();
+            let log = user.refused(&["--client", client]);
+            assert!(log.contains("is not a regular file"), "{client}: {log}");
+            assert_eq!(user.snapshot(), all, "{client}");
+        }
+        fs::remove_file(&path).unwrap();
+    }
+}
+
+fn what_may_not_be_written_is_left_alone() {
+    let user = User::new();
+    for (client, file, _) in CLIENTS {
+        let path = user.write(file, with_other(client));
+        let folder = path.parent().unwrap();
+        for (changed, mode, expected) in [
+            (path.as_path(), 0o444, "is read-only"),
+            (path.as_path(), 0o000, "failed to open"),
+            (folder, 0o555, "failed to write beside"),
+        ] {
+            let usual = changed.metadata().unwrap().permissions();
+            fs::set_permissions(changed, fs::Permissions::from_mode(mode)).unwrap();
+            let all = user.snapshot();
+            let log = user.refused(&["--client", client]);
+            assert!(log.contains(expected), "{client}: {log}");
+            assert_eq!(user.snapshot(), all, "{client}");
+            fs::set_permissions(changed, usual).unwrap();
+        }
+        fs::remove_file(&path).unwrap();
+        if folder != user.path("") {
+            // A new file, in a folder that is not ours to change.
+            fs::set_permissions(folder, fs::Permissions::from_mode(0o555)).unwrap();
+            let log = user.refused(&["--client", client]);
+            assert!(log.contains("failed to write beside"), "{client}: {log}");
+            fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+    }
+}
+
+fn links_are_followed_and_dangling_ones_left_alone() {
+    let user = User::new();
+    for (client, file, _) in CLIENTS {
+        let link = user.path(file);
+        user.make_folders(link.parent().unwrap());
+        let target = user.path(&format!("dotfiles/{client}/file"));
+        symlink(&target, &link).unwrap();
+        let all = user.snapshot();
+        let log = user.refused(&["--client", client]);
+        assert!(log.contains("is a link that leads to no file"), "{client}: {log}");
+        assert_eq!(user.snapshot(), all, "{client}");
+        let target = user.write(&format!("dotfiles/{client}/file"), with_other(client));
+        user.done(&["--client", client]);
+        assert_eq!(fs::read_link(&link).unwrap(), target, "{client}");
+        assert!(fs::read_to_string(&target).unwrap().contains("qwed-mcp"), "{client}");
+        assert_eq!(backups(&target).len(), 1, "{client}");
+        assert!(backups(&link).is_empty(), "{client}");
+        fs::remove_file(&link).unwrap();
+        symlink(&link, &link).unwrap();
+        let log = user.refused(&["--client", client]);
+        assert!(log.contains("failed to follow"), "{client}: {log}");
+        fs::remove_file(&link).unwrap();
+    }
+    // A folder that is a link, too.
+    let elsewhere = user.path("elsewhere");
+    user.make_folders(&elsewhere);
+    fs::remove_dir_all(user.path(".cursor")).unwrap();
+    symlink(&elsewhere, user.path(".cursor")).unwrap();
+    user.done(&["--client", "cursor"]);
+    assert!(elsewhere.join("mcp.json").is_file());
+    assert!(user.path(".cursor").is_symlink());
+}
+
+fn files_of_others_are_left_alone_and_root_keeps_their_owner() {
+    let user = User::new();
+    let root = User::of_tests();
+    for (client, file, _) in CLIENTS {
+        let path = user.write(file, with_other(client));
+        chown(&path, Some(0), Some(0)).unwrap();
+        let all = user.snapshot();
+        let log = user.refused(&["--client", client]);
+        assert!(log.contains("belongs to another user"), "{client}: {log}");
+        assert_eq!(user.snapshot(), all, "{client}");
+
+        let path = root.write(file, with_other(client));
+        chown(&path, Some(24_618), Some(24_619)).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o664)).unwrap();
+        root.done(&["--client", client]);
+        let metadata = path.metadata().unwrap();
+        assert_eq!((metadata.uid(), metadata.gid()), (24_618, 24_619), "{client}");
+        assert_eq!(metadata.mode() & 0o7777, 0o664, "{client}");
+        let backup = backups(&path).remove(0).metadata().unwrap();
+        assert_eq!((backup.uid(), backup.mode() & 0o7777), (24_618, 0o600), "{client}");
+    }
+}
+
+fn the_gate_stays_as_it_was_unless_a_flag_opens_it() {
+    let user = User::new();
+    for (client, file, _) in CLIENTS {
+        let text = user.done(&["--client", client]);
+        assert!(text.contains("none runs: `--allow-code` allows that"), "{text}");
+        let read = || fs::read_to_string(user.path(file)).unwrap();
+        assert!(!read().contains(GATE), "{client}");
+        let text = user.done(&["--client", client, "--allow-code"]);
+        assert!(!text.contains("none runs"), "{text}");
+        let open = read();
+        assert_eq!(open.matches(GATE).count(), 1, "{open}");
+        // It takes a person to shut it.
+        let text = user.done(&["--client", client]);
+        assert!(text.contains("already there") && !text.contains("none runs"), "{text}");
+        assert_eq!(read(), open);
+        // A value that somebody has written stays, as long as no flag is about it.
+        let shut = open.replace("\"true\"", "\"false\"");
+        fs::write(user.path(file), &shut).unwrap();
+        let text = user.done(&["--client", client, "--python", "/bin/sh"]);
+        assert!(text.contains("`qwed` is changed"), "{text}");
+        let now = read();
+        assert!(now.contains("\"false\"") && now.contains("\"/bin/sh\""), "{now}");
+        user.done(&["--client", client, "--allow-code"]);
+        assert_eq!(read().matches("\"true\"").count(), open.matches("\"true\"").count());
+    }
+    let output = user.install(&["--client", "cursor", "--python", "/nonexistent/python"]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+fn a_dry_run_and_prints_change_nothing() {
+    let user = User::new();
+    for (client, file, _) in CLIENTS {
+        user.write(file, with_other(client));
+        let all = user.snapshot();
+        let text = user.done(&["--client", client, "--dry-run", "--allow-code"]);
+        assert!(text.contains("@@ ") && text.contains("`qwed` would be added"), "{text}");
+        // The values of others may be keys.
+        assert!(!text.contains("dark"), "{text}");
+        assert_eq!(user.snapshot(), all, "{client}");
+        let form = if client == "codex" { "toml" } else { "json" };
+        let printed = user.done(&["--client", client, "--print", form, "--allow-code"]);
+        assert_eq!(user.snapshot(), all, "{client}");
+        // What is printed is what a new file gets.
+        fs::remove_file(user.path(file)).unwrap();
+        user.done(&["--client", client, "--allow-code"]);
+        assert_eq!(printed, fs::read_to_string(user.path(file)).unwrap(), "{client}");
+    }
+    for client in ["goose", "antigravity"] {
+        let all = user.snapshot();
+        let text = user.done(&["--client", client, "--python", "/bin/sh"]);
+        assert!(text.contains("which is not changed") && text.contains("\"/bin/sh\""), "{text}");
+        assert_eq!(user.snapshot(), all, "{client}");
+    }
+    let links = user.done(&["--print", "link", "--allow-code"]);
+    let (cursor, code) = links.trim().split_once('\n').unwrap();
+    assert!(cursor.starts_with("cursor://anysphere.cursor-deeplink/mcp/install?name=qwed&config="));
+    assert!(code.starts_with("vscode:mcp/install?%7B"), "{code}");
+    for arguments in [
+        &["--client", "zed", "--print", "link"][..],
+        &["--client", "zed", "--print", "toml"],
+        &["--client", "nobody"],
+        &["--allow-code"],
+        &["--remove"],
+        &["--client", "zed", "--name", "a b"],
+    ] {
+        assert_eq!(user.install(arguments).status.code(), Some(2), "{arguments:?}");
+    }
+}
+
+fn the_list_says_what_is_there_and_changes_nothing() {
+    let user = User::new();
+    user.done(&["--client", "cursor", "--allow-code"]);
+    user.write(".config/zed/settings.json", "{\n  oops\n}");
+    user.write(".codex/config.toml", "[mcp_servers.qwed-verification]\ncommand = \"qwed-mcp\"\n");
+    user.write(".kiro/settings/mcp.json", "");
+    let all = user.snapshot();
+    let text = user.done(&[]);
+    assert_eq!(user.snapshot(), all);
+    for row in [
+        r"(?m)^cursor +qwed +on +\S+/.cursor/mcp.json$",
+        r"(?m)^codex +qwed-verification \(0\.2\.x\) +off +\S+/.codex/config.toml$",
+        r"(?m)^kiro +- +- ",
+        r"(?m)^zed +\? +\? ",
+        r"(?m)^zed: \S+/settings.json: line 2, column 3: ",
+        r"(?m)^Not found here: claude-desktop, claude-code, vscode, ",
+        "Nothing was changed",
+    ] {
+        assert!(regex::Regex::new(row).unwrap().is_match(&text), "{row}\n{text}");
+    }
+}
+
+fn one_bad_file_does_not_keep_others_from_theirs() {
+    let user = User::new();
+    user.write(".cursor/mcp.json", "oops");
+    let log = user.refused(&["--client", "cursor", "kiro", "--client", "codex,zed"]);
+    assert!(log.contains("Cursor: "), "{log}");
+    for file in [".kiro/settings/mcp.json", ".codex/config.toml", ".config/zed/settings.json"] {
+        assert!(user.path(file).is_file(), "{file}");
+    }
+}
+
+/// Makes a program of the user's on their `PATH`.
+fn make_program(user: &User, name: &str, script: &str) -> PathBuf {
+    let path = user.write(&format!("bin/{name}"), format!("#!/bin/sh\n{script}"));
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+fn a_program_that_does_not_stay_is_not_named() {
+    let mut user = User::new();
+    let program = user.program.as_ref().map_or_else(binary, PublicCopy::path);
+    let folder = program.canonicalize().unwrap().parent().unwrap().to_str().unwrap().to_owned();
+    user.variables = vec![("QWED_MCP_TEST_TEMPORARY", folder)];
+    let all = user.snapshot();
+    // There may be a uvx for all users on this machine.
+    let output = user.install(&["--client", "cursor"]);
+    if output.status.code() == Some(1) {
+        let log = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            log.contains("it is in a temporary folder") && log.contains("uv tool install"),
+            "{log}"
+        );
+        assert_eq!(user.snapshot(), all);
+    }
+    let uvx = make_program(&user, "uvx", "exit 1\n");
+    let _ = fs::remove_file(user.path(".cursor/mcp.json"));
+    let text = user.done(&["--client", "cursor"]);
+    assert!(text.contains("does not stay where it is (it is in a temporary folder)"), "{text}");
+    let written: Value =
+        serde_json::from_slice(&fs::read(user.path(".cursor/mcp.json")).unwrap()).unwrap();
+    let requirement = format!("qwed-mcp[sdk]=={}", env!("CARGO_PKG_VERSION"));
+    assert_eq!(
+        written["mcpServers"]["qwed"],
+        json!({ "command": uvx, "args": ["--from", requirement, "qwed-mcp"] })
+    );
+}
+
+/// A `claude` that does what the real one does to the user's file, and keeps its arguments.
+const CLAUDE: &str = r#"printf '%s\n' "$@" > "$HOME/arguments"
+case "$2" in
+add-json) printf '{ "numStartups": 7, "mcpServers": { "%s": %s } }' "$3" "$4" > "$HOME/.claude.json";;
+remove) printf '{ "numStartups": 8, "mcpServers": {} }' > "$HOME/.claude.json";;
+esac
+"#;
+
+fn claude_code_changes_its_own_file() {
+    let user = User::new();
+    let claude = make_program(&user, "claude", CLAUDE);
+    let file = user.write(".claude.json", "{ \"numStartups\": 6 }");
+    let text = user.done(&["--client", "claude-code", "--dry-run"]);
+    assert!(text.contains(&format!("would be added, by {}", claude.display())), "{text}");
+    assert!(!user.path("arguments").exists());
+    user.done(&["--client", "claude-code", "--allow-code"]);
+    let arguments = fs::read_to_string(user.path("arguments")).unwrap();
+    let words: Vec<&str> = arguments.lines().collect();
+    assert_eq!(
+        [words[0], words[1], words[2], words[4], words[5]],
+        ["mcp", "add-json", "qwed", "--scope", "user"]
+    );
+    let entry: Value = serde_json::from_str(words[3]).unwrap();
+    assert_eq!(entry["type"], "stdio");
+    assert_eq!(entry["env"], json!({ "QWED_MCP_TRUSTED_CODE_EXECUTION": "true" }));
+    assert!(fs::read_to_string(&file).unwrap().contains("\"numStartups\": 7"));
+    assert_eq!(fs::read(&backups(&file)[0]).unwrap(), b"{ \"numStartups\": 6 }");
+
+    // A change is ours: its values are not for a command line.
+    fs::remove_file(user.path("arguments")).unwrap();
+    user.done(&["--client", "claude-code", "--python", "/bin/sh"]);
+    assert!(!user.path("arguments").exists());
+    assert!(fs::read_to_string(&file).unwrap().contains("/bin/sh"));
+
+    user.done(&["--client", "claude-code", "--remove"]);
+    let arguments = fs::read_to_string(user.path("arguments")).unwrap();
+    assert_eq!(arguments, "mcp\nremove\nqwed\n--scope\nuser\n");
+    // The file of a project is no state of it.
+    fs::remove_file(user.path("arguments")).unwrap();
+    user.done(&["--client", "claude-code", "--project"]);
+    assert!(!user.path("arguments").exists());
+
+    // One that fails, or does something else, is told.
+    make_program(&user, "claude", "echo no such scope >&2; exit 3\n");
+    let log = user.refused(&["--client", "claude-code"]);
+    assert!(log.contains("`claude mcp add-json` failed: no such scope"), "{log}");
+    make_program(&user, "claude", "exit 0\n");
+    let log = user.refused(&["--client", "claude-code"]);
+    assert!(log.contains("the entry is not as it was asked for"), "{log}");
+    // Its folder is where it says.
+    let mut user = user;
+    fs::remove_file(user.path("bin/claude")).unwrap();
+    user.variables.push(("CLAUDE_CONFIG_DIR", user.path("elsewhere").to_str().unwrap().to_owned()));
+    user.done(&["--client", "claude-code"]);
+    assert!(user.path("elsewhere/.claude.json").is_file());
+}
+
+fn claude_desktop_on_windows_is_reached_from_wsl() {
+    let mut user = User::new();
+    user.variables.push(("WSL_DISTRO_NAME", "Debian".to_owned()));
+    let drive = user.path("drive");
+    user.make_folders(&drive);
+    make_program(&user, "cmd.exe", "printf 'C:\\\\Users\\\\Ann\\\\AppData\\\\Roaming\\r\\n'\n");
+    let windows = "C:\\\\Users\\\\Ann\\\\AppData\\\\Roaming";
+    let wslpath =
+        format!("test \"$2\" = '{}' && echo {}\n", windows.replace("\\\\", "\\"), drive.display());
+    make_program(&user, "wslpath", &wslpath);
+    let file = drive.join("Claude/claude_desktop_config.json");
+    let text = user.done(&["--client", "claude-desktop", "--allow-code"]);
+    assert!(text.contains("which was not tried on Windows"), "{text}");
+    let read = || -> Value { serde_json::from_slice(&fs::read(&file).unwrap()).unwrap() };
+    let program =
+        user.program.as_ref().map_or_else(binary, PublicCopy::path).canonicalize().unwrap();
+    let entry = read()["mcpServers"]["qwed"].take();
+    assert_eq!(
+        entry,
+        json!({
+            "command": "wsl.exe",
+            "args": [
+                "-d", "Debian", "--exec", "env", "QWED_MCP_TRUSTED_CODE_EXECUTION=true", program,
+            ],
+        })
+    );
+    // The variables in the arguments stay, too.
+    user.done(&["--client", "claude-desktop", "--python", "/bin/sh"]);
+    let arguments = read()["mcpServers"]["qwed"]["args"].take();
+    assert_eq!(
+        arguments,
+        json!([
+            "-d",
+            "Debian",
+            "--exec",
+            "env",
+            "QWED_MCP_TRUSTED_CODE_EXECUTION=true",
+            "QWED_MCP_PYTHON=/bin/sh",
+            program,
+        ])
+    );
+    assert!(user.done(&["--client", "claude-desktop"]).contains("already there"));
+    // Other clients are those in WSL.
+    user.done(&["--client", "cursor"]);
+    assert!(user.path(".cursor/mcp.json").is_file());
+    make_program(&user, "cmd.exe", "echo %APPDATA%\n");
+    let log = user.refused(&["--client", "claude-desktop"]);
+    assert!(log.contains("Windows did not name its folder of settings"), "{log}");
+}
+
+fn a_kill_at_any_moment_leaves_a_whole_file() {
+    let user = User::new();
+    let before = format!("// {}\n{}", "x".repeat(2_000_000), with_other("cursor"));
+    let path = user.write(".cursor/mcp.json", &before);
+    let started = Instant::now();
+    user.done(&["--client", "cursor"]);
+    let whole = started.elapsed();
+    let after = fs::read(&path).unwrap();
+    let (mut old, mut new) = (0, 0);
+    for step in 0..60_u32 {
+        for backup in backups(&path) {
+            fs::remove_file(backup).unwrap();
+        }
+        fs::write(&path, &before).unwrap();
+        let mut child = user
+            .command(&["--client", "cursor"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let moment = whole * (step % 30 + 1) / 25;
+        std::thread::sleep(moment.min(Duration::from_secs(2)));
+        let _ = child.kill();
+        child.wait().unwrap();
+        let now = fs::read(&path).unwrap();
+        if now == after {
+            new += 1;
+        } else {
+            assert!(
+                now == before.as_bytes(),
+                "step {step}: the file is neither the old one nor the new one"
+            );
+            old += 1;
+        }
+        // A backup is whole from the moment on when it has its name.
+        for backup in backups(&path) {
+            assert!(fs::read(backup).unwrap() == before.as_bytes(), "step {step}");
+        }
+    }
+    assert!(old > 0, "{old} {new}");
+}
+
+fn a_server_started_from_a_written_file_runs_scripts() {
+    let user = User::of_tests();
+    let python = python().to_str().unwrap();
+    let text =
+        user.done(&["--client", "claude-code", "--project", "--allow-code", "--python", python]);
+    assert!(text.contains("`qwed` is added"), "{text}");
+    let written: Value =
+        serde_json::from_slice(&fs::read(user.path(".mcp.json")).unwrap()).unwrap();
+    let entry = &written["mcpServers"]["qwed"];
+    assert_eq!(entry["type"], "stdio");
+    let mut command = Command::new(entry["command"].as_str().unwrap());
+    command.args(entry["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()));
+    // As a client does: its own environment is small, and the entry's is added.
+    command.env_clear().env("PATH", "/usr/bin:/bin").current_dir(user.home.path());
+    for (name, value) in entry["env"].as_object().unwrap() {
+        command.env(name, value.as_str().unwrap());
+    }
+    let mut server = McpProcess::of_command(command);
+    server.initialize("2025-11-25");
+    let reply = server.execute("print(6 * 7)");
+    assert!(!reply.is_error, "{reply:?}");
+    assert!(reply.text().starts_with("STDOUT:\n42\n"), "{reply:?}");
+    server.finish();
+}
