@@ -29,11 +29,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::aibom::Session;
 use crate::config::{self, Settings};
+use crate::data_folder::{self, NoDataFolder};
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 use crate::executor::WarmExecutor;
 use crate::executor::{Executor, OneShotExecutor, Untrusted, orphans, secrecy};
 use crate::gateway::{Arguments, Tool};
-use crate::governance::{self, Governance, NoDataFolder, PolicyFile, Store, StoreError};
+use crate::governance::{self, Governance, PolicyFile, Store, StoreError};
 use crate::jobs::RequestKey;
 use crate::logging;
 use crate::provenance::SkillProvenanceGuard;
@@ -247,7 +248,7 @@ fn govern(
     executor: Arc<dyn Executor>,
     session: Option<Arc<Session>>,
 ) -> anyhow::Result<Arc<Governance>> {
-    let folder = governance::data_folder(settings.data_dir.as_deref())?;
+    let folder = data_folder::data_folder(settings.data_dir.as_deref())?;
     let store = Store::open(&folder).context("the governed tools cannot be offered")?;
     store.record_older_tokens().context("the governed tools cannot be offered")?;
     let governance = Governance::new(settings, policy, &folder, store, executor, session);

@@ -40,6 +40,7 @@
 //! | `provenance` | trust in a skill manifest | `provenance` |
 //! | `aibom` | the AI bill of materials: which model, engines and tools had a part | `aibom` |
 //! | `config`, `logging` | the environment as typed settings; logs to stderr | `server` |
+//! | `data_folder`, `strict_modes` | the folder of what stays; files that are the admin's alone | `server` |
 //! | `folder` | folders that scripts write into, listed, read and removed by descriptors | `server` |
 //! | `canonical_json`, `secret` | leaves | |
 //!
@@ -118,6 +119,8 @@ mod clients;
 #[cfg(feature = "server")]
 pub mod config;
 #[cfg(feature = "server")]
+mod data_folder;
+#[cfg(feature = "server")]
 mod executor;
 #[cfg(feature = "server")]
 mod folder;
@@ -141,6 +144,8 @@ mod sandbox;
 mod secret;
 #[cfg(feature = "server")]
 mod server;
+#[cfg(feature = "server")]
+mod strict_modes;
 #[cfg(feature = "server")]
 mod transport;
 

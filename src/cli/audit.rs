@@ -17,10 +17,11 @@ use super::Format;
 use super::output::{document, print};
 use super::token::span;
 use crate::config::Settings;
+use crate::data_folder::data_folder;
 use crate::governance::{
     AUDIT_ROWS_MAX, Artifacts, ArtifactsVerification, AuditEvent, AuditFilter, AuditHash,
     AuditVerification, ClockStep, FlawedToken, IntegrityError, KnownHead, RunDifference,
-    RunIdStart, Store, TokenFlaw, UserName, data_folder, verify_artifacts,
+    RunIdStart, Store, TokenFlaw, UserName, verify_artifacts,
 };
 
 #[derive(Debug, Subcommand)]

@@ -14,9 +14,10 @@ use super::output::{document, print};
 use super::table::{Table, printable};
 use super::{Format, USAGE};
 use crate::config::Settings;
+use crate::data_folder::data_folder;
 use crate::governance::{
     Artifacts, Evidence, IntegrityError, RUNS_LISTED_MAX, Retained, RetentionError, RunEntry,
-    RunState, Served, Store, StoreError, apply_retention, data_folder, evidence, retention_of,
+    RunState, Served, Store, StoreError, apply_retention, evidence, retention_of,
 };
 use crate::logging::Causes;
 

@@ -14,9 +14,8 @@ use super::Format;
 use super::output::{document, print};
 use super::table::Table;
 use crate::config::Settings;
-use crate::governance::{
-    Revoked, Role, Store, TokenId, TokenRecord, UserName, data_folder, time_text,
-};
+use crate::data_folder::data_folder;
+use crate::governance::{Revoked, Role, Store, TokenId, TokenRecord, UserName, time_text};
 
 /// The longest life of a token: ten years.
 const SPAN_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);

@@ -6,7 +6,6 @@
 //! | file | what it is |
 //! |---|---|
 //! | `store`, `tokens`, `audit` | the database: who may call, and what was done |
-//! | `strict_modes` | whether files of the admin's are the admin's alone |
 //! | `roles`, `user_name` | what callers may do, and how they are called |
 //! | `policy`, `budget` | what the admin allows, and what one call may take |
 //! | `pytest`, `run`, `python` | the run: its arguments, its sandbox, its end; what it is made with |
@@ -23,7 +22,6 @@ mod audit;
 mod budget;
 mod call;
 mod conclusion;
-mod data_folder;
 mod evidence;
 mod integrity;
 mod plain_text;
@@ -37,7 +35,6 @@ mod roles;
 mod run;
 mod script_audit;
 mod store;
-mod strict_modes;
 mod summary;
 #[cfg(test)]
 mod tests;
@@ -69,7 +66,6 @@ pub(crate) use audit::{
     FlawedToken, KnownHead, RunIdStart, TokenFlaw,
 };
 pub(crate) use call::GovernedCall;
-pub(crate) use data_folder::{FolderState, NoDataFolder, data_folder};
 pub(crate) use evidence::Evidence;
 pub(crate) use integrity::{
     ArtifactsVerification, IntegrityError, RunDifference, Served, evidence, verify_artifacts,
@@ -79,7 +75,6 @@ pub(crate) use refusal::Refusal;
 pub(crate) use reply::{Block, GovernedReply};
 pub(crate) use roles::{GovernedTool, ReadTool, Role};
 pub(crate) use store::{Store, StoreError, time_text};
-pub(crate) use strict_modes::require_protected;
 pub(crate) use token_file::own_token;
 pub(crate) use tokens::{Revoked, TokenId, TokenRecord, TokenState};
 pub(crate) use upkeep::{apply_retention, retention_of};

@@ -13,8 +13,8 @@ use thiserror::Error;
 
 use super::artifacts::Retention;
 use super::roles::GovernedTool;
-use super::strict_modes::Unprotected;
 use crate::config::{MEMORY_MB_DEFAULT, MEMORY_MB_MAX, MEMORY_MB_MIN};
+use crate::strict_modes::Unprotected;
 use document::{Document, Section};
 
 pub(crate) use check::PolicyCheck;

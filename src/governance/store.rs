@@ -19,7 +19,7 @@ use rand::rngs::SysError;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
 use thiserror::Error;
 
-use super::strict_modes::{Unprotected, require_protected};
+use crate::strict_modes::{Unprotected, require_protected};
 
 use writer::Writer;
 

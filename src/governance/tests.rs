@@ -955,17 +955,6 @@ fn append_takes() {
 }
 
 #[test]
-fn the_data_folder_is_the_configured_one_or_an_absolute_one_of_the_user() {
-    let configured = Path::new("/srv/qwed");
-    assert_eq!(data_folder(Some(configured)), Ok(configured.to_owned()));
-    let own = |folder: &str| data_folder::own(Path::new(folder));
-    assert_eq!(own("/home/ana/.local/share"), Ok("/home/ana/.local/share/qwed-mcp".into()));
-    for relative in [".local/share", "", "~/.local/share"] {
-        assert_eq!(own(relative), Err(NoDataFolder), "{relative}");
-    }
-}
-
-#[test]
 fn each_flaw_alone_makes_a_log_not_intact() {
     let (_folder, store) = log_of(1);
     let intact = store.verify_audit(None).unwrap();
@@ -1092,24 +1081,4 @@ fn tokens_of_an_older_store_are_watched_from_when_it_is_opened_to_write() {
     assert_eq!(compared(&store), json!({ "same": 1, "older": [], "flawed": [] }));
     database(folder.path()).execute_batch("UPDATE tokens SET user = 'eve'").unwrap();
     assert_eq!(compared(&store)["flawed"][0]["flaw"], "changed");
-}
-
-#[test]
-fn a_folder_is_private_if_it_is_this_users_and_closed_to_others() {
-    let folder = tempfile::tempdir().unwrap();
-    for (mode, is_private) in
-        [(0o700, true), (0o500, true), (0o750, false), (0o710, false), (0o701, false)]
-    {
-        fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode)).unwrap();
-        let state = FolderState::of(folder.path()).unwrap();
-        assert_eq!((state.mode, state.is_private), (mode, is_private), "{mode:o}");
-    }
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
-    fs::write(folder.path().join("file"), "").unwrap();
-    assert!(FolderState::of(&folder.path().join("file")).is_err());
-    if nix::unistd::geteuid().is_root() {
-        std::os::unix::fs::chown(folder.path(), Some(4321), None).unwrap();
-        let state = FolderState::of(folder.path()).unwrap();
-        assert_eq!((state.owner, state.is_private), (4321, false));
-    }
 }

@@ -6,12 +6,11 @@ use chrono::Utc;
 use serde_json::{Value, json};
 
 use crate::config::Settings;
+use crate::data_folder::{FolderState, data_folder};
 use crate::executor::{Diagnosis, OneShotExecutor};
-use crate::governance::{
-    FolderState, PolicyCheck, PolicyError, Store, TokenRecord, TokenState, data_folder, own_token,
-    require_protected,
-};
+use crate::governance::{PolicyCheck, PolicyError, Store, TokenRecord, TokenState, own_token};
 use crate::sandbox::Tier;
+use crate::strict_modes::require_protected;
 
 /// The diagnosis of the governed tools, where a policy is configured.
 pub(super) struct Governed {

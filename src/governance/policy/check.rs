@@ -4,8 +4,8 @@ use std::path::Path;
 
 use super::file::{explained, require_outside, text};
 use super::{GovernedTool, Policy, PolicyError};
-use crate::governance::strict_modes::require_protected;
 use crate::sandbox::may_be_readable;
+use crate::strict_modes::require_protected;
 
 /// The result of a check.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use crate::executor::{Untrusted, UntrustedFolder};
-use crate::governance::strict_modes::require_protected;
+use crate::strict_modes::require_protected;
 
 use super::{POLICY_BYTES_MAX, Policy, PolicyError};
 
