@@ -4,6 +4,7 @@ mod aibom;
 mod audit;
 mod check;
 mod doctor;
+mod env;
 mod install;
 mod manual;
 mod output;
@@ -119,6 +120,12 @@ enum Command {
     /// is left alone; of one that is changed there is a backup beside it. The exit code is 0, or 1 if
     /// a file could not be changed, or 2 for arguments that do not fit.
     Install(install::Options),
+    /// Make, list and remove environments for scripts, with the QWED packages
+    ///
+    /// They are in the data folder. The exit code is 0, or 1 if nothing was done, or 2 if the data folder
+    /// cannot be used.
+    #[command(subcommand)]
+    Env(env::Command),
     /// Look at the policy file of the governed tools
     #[command(subcommand)]
     Policy(policy::Command),
@@ -178,6 +185,7 @@ pub fn run() -> ExitCode {
         Command::Doctor { apparmor_profile: true, .. } => doctor::print_apparmor_profile(),
         Command::Doctor { format, .. } => doctor::diagnose(&settings(), format),
         Command::Install(options) => install::run(&options),
+        Command::Env(command) => usage_if_store_unusable(env::run(command, &settings())),
         Command::Policy(command) => policy::run(&command, &settings()),
         Command::Token(command) => usage_if_store_unusable(token::run(&command, &settings())),
         Command::Audit(command) => usage_if_store_unusable(audit::run(&command, &settings())),

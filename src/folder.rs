@@ -239,6 +239,15 @@ impl Folder {
         Ok(unlinkat(&self.0, name, UnlinkatFlags::RemoveDir)?)
     }
 
+    /// Waits until everything in the file system of this folder is on the disk.
+    pub(crate) fn sync_file_system(&self) -> io::Result<()> {
+        #[cfg(target_os = "linux")]
+        nix::unistd::syncfs(&self.0)?;
+        #[cfg(not(target_os = "linux"))]
+        nix::unistd::sync();
+        Ok(())
+    }
+
     /// Waits until the names in this folder are on the disk.
     pub(crate) fn sync(&self) -> io::Result<()> {
         Ok(fsync(&self.0)?)

@@ -34,6 +34,7 @@
 //! | `runs` | one run of a script: written down, run, accounted for, written down | `server` |
 //! | `governance` | governed tools: tokens, roles, policy, budget, audit, artifacts, the pytest run | `server` |
 //! | `executor` | runs what was authorised; every process is dead when a run has ended | `server` |
+//! | `environments` | virtual environments for scripts: made, listed, removed | `server` |
 //! | `gateway` | yes or no, why, and under which id | `server` |
 //! | `sandbox` | the kernel's limits on a run: tiers, the plan, the launch that enforces it | `server` |
 //! | `safety` | dangerous calls in a script: analysis of the syntax tree | `safety` |
@@ -120,6 +121,8 @@ mod clients;
 pub mod config;
 #[cfg(feature = "server")]
 mod data_folder;
+#[cfg(feature = "server")]
+mod environments;
 #[cfg(feature = "server")]
 mod executor;
 #[cfg(feature = "server")]

@@ -13,7 +13,8 @@ use super::Format;
 use super::output::{document, print};
 use crate::config::{AdminGate, SandboxMode, Settings};
 use crate::executor::{
-    Diagnosis, FindError, HomeExposure, LayerState, Obstacle, OneShotExecutor, Unusable,
+    Diagnosis, FoundInterpreter, HomeExposure, LayerState, Obstacle, OneShotExecutor, Source,
+    Unusable,
 };
 use crate::sandbox::{Layer, Limits, Tier};
 use governed::Governed;
@@ -80,12 +81,20 @@ fn rows(settings: &Settings, diagnosis: &Diagnosis) -> Vec<(&'static str, String
     rows.push((
         "interpreter",
         match &diagnosis.interpreter {
-            Ok((program, version)) => format!("{} (Python {version})", program.display()),
+            Ok(FoundInterpreter { program, version, .. }) => {
+                format!("{} (Python {version})", program.display())
+            }
             Err(error) => format!("NONE: {error}"),
         },
     ));
-    let tried = diagnosis.interpreter.as_ref().err().map_or(&[][..], FindError::tried);
-    rows.extend(tried.iter().map(|unusable| ("", unusable.to_string())));
+    let unusable = match &diagnosis.interpreter {
+        Ok(found) => {
+            rows.push(("found by", source_text(&found.source)));
+            &found.passed_over
+        }
+        Err(error) => error.tried(),
+    };
+    rows.extend(unusable.iter().map(|unusable| ("", unusable.to_string())));
     rows.extend(diagnosis.exposures.iter().map(|HomeExposure { origin, folder }| {
         ("home folder", format!("READABLE by scripts: {origin} names {}", folder.display()))
     }));
@@ -97,7 +106,9 @@ fn rows(settings: &Settings, diagnosis: &Diagnosis) -> Vec<(&'static str, String
         rows.push(("packages", "unknown: they are looked for from inside the sandbox".to_owned()));
     } else {
         rows.push(("packages", list(&there.collect::<Vec<_>>())));
-        rows.push(("not installed", list(&missing.collect::<Vec<_>>())));
+        let remedy = packages_remedy(diagnosis).map(|remedy| format!(". Remedy: {remedy}"));
+        let missing = list(&missing.collect::<Vec<_>>());
+        rows.push(("not installed", missing + &remedy.unwrap_or_default()));
     }
     rows.push((
         "admin gate",
@@ -133,6 +144,53 @@ fn rows(settings: &Settings, diagnosis: &Diagnosis) -> Vec<(&'static str, String
         rows.push(("memory bound by", memory_bound_text(diagnosis)));
     }
     rows
+}
+
+/// Returns the reason why an interpreter is the one for scripts, with what would come first.
+fn source_text(source: &Source) -> String {
+    const UNSET: &str = "QWED_MCP_PYTHON is not set";
+    const NOT_MADE: &str = "`qwed-mcp env create` has made none that can be used";
+    match source {
+        Source::Configured => "QWED_MCP_PYTHON".to_owned(),
+        Source::Made(name) => {
+            format!("{name}, the newest environment of `qwed-mcp env create`; {UNSET}")
+        }
+        Source::BesideProgram => {
+            format!("the virtual environment that this program is in; {UNSET}, {NOT_MADE}")
+        }
+        Source::VirtualEnv => {
+            format!(
+                "VIRTUAL_ENV; {UNSET}, {NOT_MADE}, and this program is in no virtual environment"
+            )
+        }
+        Source::Path => format!("PATH; {UNSET}, {NOT_MADE}, and there is no virtual environment"),
+    }
+}
+
+/// Returns the same for programs.
+fn source_word(source: &Source) -> &'static str {
+    match source {
+        Source::Configured => "configured",
+        Source::Made(_) => "environment",
+        Source::BesideProgram => "beside_program",
+        Source::VirtualEnv => "virtual_env",
+        Source::Path => "path",
+    }
+}
+
+/// Returns how packages that are missing can be had, if any are.
+fn packages_remedy(diagnosis: &Diagnosis) -> Option<&'static str> {
+    let is_any_missing = diagnosis.packages.values().any(Option::is_none);
+    let source = &diagnosis.interpreter.as_ref().ok()?.source;
+    is_any_missing.then_some(match source {
+        Source::Configured => {
+            "install them for the interpreter that QWED_MCP_PYTHON names, or run `qwed-mcp env \
+             create` and leave that out"
+        }
+        Source::Made(_) | Source::BesideProgram | Source::VirtualEnv | Source::Path => {
+            "run `qwed-mcp env create`"
+        }
+    })
 }
 
 /// Returns the name of the row with the reason why a tier is unavailable.
@@ -234,7 +292,12 @@ fn object(
         "refusal": diagnosis.refusal,
         "admin_gate": if settings.admin_gate == AdminGate::Open { "open" } else { "closed" },
         "interpreter": match &diagnosis.interpreter {
-            Ok((program, version)) => json!({ "program": program, "version": version }),
+            Ok(FoundInterpreter { program, version, source, passed_over }) => json!({
+                "program": program,
+                "version": version,
+                "source": source_word(source),
+                "passed_over": passed_over.iter().map(tried).collect::<Vec<_>>(),
+            }),
             Err(error) => json!({
                 "error": error.to_string(),
                 "tried": error.tried().iter().map(tried).collect::<Vec<_>>(),
@@ -242,6 +305,7 @@ fn object(
         },
         "home_readable_by": diagnosis.exposures.iter().map(exposure).collect::<Vec<_>>(),
         "packages": diagnosis.packages,
+        "packages_remedy": packages_remedy(diagnosis),
         "sandbox": {
             "mode": mode(settings.sandbox),
             "tier": diagnosis.tier,

@@ -111,7 +111,7 @@ impl Containment {
     pub(super) async fn get(&self, executor: &OneShotExecutor) -> Result<&Contained, NotContained> {
         self.found
             .get_or_try_init(|| async {
-                let interpreter = self.finder.interpreter().await?;
+                let interpreter = &self.finder.found().await?.interpreter;
                 let mut tried = Vec::new();
                 for tier in acceptable_tiers(self.mode) {
                     match self.try_tier(*tier, interpreter, executor).await {

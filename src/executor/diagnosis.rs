@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde_json::{Value, json};
+use thiserror::Error;
+use tokio_util::sync::CancellationToken;
 
 use crate::aibom::{InstalledPackages, Package};
 use crate::config::SandboxMode;
@@ -11,7 +14,10 @@ use crate::sandbox::{Layer, Limits, Tier, supported_abi};
 
 use super::containment::{Contained, NotContained};
 use super::obstacle::Obstacle;
-use super::{Ending, FindError, HomeExposure, NotForProject, OneShotExecutor, Outcome};
+use super::{
+    Ending, FindError, HomeExposure, NotForProject, OneShotExecutor, Outcome, RunLimits, Source,
+    Unusable,
+};
 
 /// The packages that verification scripts import: module, distribution.
 const PACKAGES: [(&str, &str); 8] = [
@@ -25,10 +31,22 @@ const PACKAGES: [(&str, &str); 8] = [
     ("qwed_sdk", "qwed"),
 ];
 
+/// Returns the modules that verification scripts import.
+pub(crate) fn verification_modules() -> impl Iterator<Item = &'static str> {
+    PACKAGES.into_iter().map(|(module, _)| module)
+}
+
 /// A line of what [`PACKAGES_SCRIPT`] prints.
 type FoundPackage = (String, Option<String>, Option<String>);
 
 const PYTEST_SCRIPT: &str = "import pytest\nprint(pytest.__version__)";
+
+/// Imports the modules that are named before this text.
+const IMPORTS_SCRIPT: &str =
+    "import importlib\nfor name in NAMES:\n    importlib.import_module(name)\n";
+
+/// The time for all imports: the first ones of new files read them from the disk.
+const IMPORTS_TIMEOUT: Duration = Duration::from_secs(300);
 
 const PACKAGES_SCRIPT: &str = include_str!("python/packages.py");
 
@@ -43,11 +61,23 @@ const LAYERS: [Layer; 7] = [
     Layer::Seccomp,
 ];
 
+/// The reason why packages are not known to work.
+#[derive(Debug, Error)]
+pub(crate) enum PackagesError {
+    #[error("its interpreter does not work: {}", .0.tried().first().map_or_else(|| .0.to_string(), Unusable::to_string))]
+    Interpreter(FindError),
+    #[error("its packages cannot be imported: {0}")]
+    Import(String),
+    /// No script can run here, whatever its interpreter is.
+    #[error("its packages were not imported, as no script can run here: {reason}")]
+    NotTried { version: String, reason: String },
+}
+
 /// The state of everything that scripts need.
 #[derive(Debug)]
 pub(crate) struct Diagnosis {
-    /// The interpreter and its version.
-    pub(crate) interpreter: Result<(PathBuf, String), FindError>,
+    /// The interpreter.
+    pub(crate) interpreter: Result<FoundInterpreter, FindError>,
     /// The reasons why scripts can read the home folder, if they can.
     pub(crate) exposures: Vec<HomeExposure>,
     /// The distributions that scripts can import, with their versions; `None` for one that they
@@ -69,6 +99,16 @@ pub(crate) struct Diagnosis {
     pub(crate) refusal: Option<String>,
 }
 
+/// The interpreter for scripts.
+#[derive(Debug)]
+pub(crate) struct FoundInterpreter {
+    pub(crate) program: PathBuf,
+    pub(crate) version: String,
+    pub(crate) source: Source,
+    /// Those that come first, and cannot be used.
+    pub(crate) passed_over: Vec<Unusable>,
+}
+
 /// The state of a layer for scripts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LayerState {
@@ -88,10 +128,15 @@ pub(crate) enum LayerState {
 impl OneShotExecutor {
     /// Looks at everything that a script would need.
     pub(crate) async fn diagnose(&self) -> Diagnosis {
-        let (interpreter, exposures) = match self.interpreter().await {
+        let (interpreter, exposures) = match self.found().await {
             Ok(found) => {
-                let program = found.reach.program.clone();
-                (Ok((program, found.version.clone())), found.exposures.clone())
+                let interpreter = FoundInterpreter {
+                    program: found.interpreter.reach.program.clone(),
+                    version: found.interpreter.version.clone(),
+                    source: found.source.clone(),
+                    passed_over: found.passed_over.clone(),
+                };
+                (Ok(interpreter), found.interpreter.exposures.clone())
             }
             Err(error) => (Err(error), Vec::new()),
         };
@@ -144,6 +189,39 @@ impl OneShotExecutor {
             Ending::Exited(_) | Ending::TimedOut | Ending::OutOfMemory | Ending::Cancelled => {
                 let reason = stderr.text.trim_end().lines().last();
                 Err(reason.unwrap_or("it does not come to its end").to_owned())
+            }
+        }
+    }
+
+    /// Imports those of the modules of verification scripts whose distribution `is_there`, inside of the
+    /// sandbox, and returns the version of the interpreter.
+    pub(crate) async fn try_packages(
+        &self,
+        is_there: impl Fn(&str) -> bool,
+    ) -> Result<String, PackagesError> {
+        let found = self.found().await.map_err(PackagesError::Interpreter)?;
+        let version = found.interpreter.version.clone();
+        let contained = match self.contained().await {
+            Ok(contained) => contained,
+            Err(NotContained::FindInterpreter(error)) => {
+                return Err(PackagesError::Interpreter(error));
+            }
+            Err(NotContained::Sandbox(missing)) => {
+                return Err(PackagesError::NotTried { version, reason: missing.to_string() });
+            }
+        };
+        let there = PACKAGES.iter().filter(|(_, distribution)| is_there(distribution));
+        let modules: Vec<&str> = there.map(|(module, _)| *module).collect();
+        let script = format!("NAMES = {}\n{IMPORTS_SCRIPT}", json!(modules));
+        let limits = RunLimits::of_script(IMPORTS_TIMEOUT);
+        let run = self.supervise(contained, &script, limits, &CancellationToken::new()).await;
+        let outcome = run.map_err(|error| PackagesError::Import(error.to_string()))?;
+        match outcome.ending {
+            Ending::Exited(0) => Ok(version),
+            Ending::Exited(_) | Ending::TimedOut | Ending::OutOfMemory | Ending::Cancelled => {
+                let said = outcome.stderr.text.trim_end().lines().last().unwrap_or_default();
+                let code = outcome.ending.exit_code();
+                Err(PackagesError::Import(format!("{said} (return code {code})")))
             }
         }
     }

@@ -8,9 +8,10 @@ use thiserror::Error;
 use tokio::sync::OnceCell;
 
 use crate::config::Settings;
+use crate::environments::{Environments, InUse};
 
 use super::probe::{Interpreter, ProbeError, Unusable, probe};
-use super::untrusted::Untrusted;
+use super::untrusted::{Untrusted, UntrustedFolder};
 
 /// An error that leaves the server without an interpreter. Names no path: clients see it. The log
 /// has the details.
@@ -29,6 +30,12 @@ pub(crate) enum FindError {
          ask the admin to make its virtual environment elsewhere (QWED_MCP_PYTHON)"
     )]
     InWorkspace(Unusable),
+    /// Somebody else could have put code into it.
+    #[error(
+        "the environment of `qwed-mcp env create` can be changed by others than the server's user, so \
+         it is not used; ask the admin to look at the server's log"
+    )]
+    EnvironmentUnprotected(Unusable),
     /// Whose code must not run is not known.
     #[error(
         "no interpreter is started, as it is not known where the workspace is, whose code must not \
@@ -38,7 +45,7 @@ pub(crate) enum FindError {
     /// Everything was tried.
     #[error(
         "no Python 3.8 or later was found in VIRTUAL_ENV or on PATH. \
-         Set QWED_MCP_PYTHON to the absolute path of one"
+         Set QWED_MCP_PYTHON to the absolute path of one, or run `qwed-mcp env create`"
     )]
     NotFound(Vec<Unusable>),
 }
@@ -47,13 +54,39 @@ impl FindError {
     /// Returns the candidates that were tried, for the admin.
     pub(crate) fn tried(&self) -> &[Unusable] {
         match self {
-            Self::Configured(unusable) | Self::InWorkspace(unusable) => {
-                std::slice::from_ref(unusable)
-            }
+            Self::Configured(unusable)
+            | Self::InWorkspace(unusable)
+            | Self::EnvironmentUnprotected(unusable) => std::slice::from_ref(unusable),
             Self::WorkspaceUnknown(_) => &[],
             Self::NotFound(unusable) => unusable,
         }
     }
+}
+
+/// The reason why an interpreter is the one for scripts. The first of these that there is is taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// `QWED_MCP_PYTHON`.
+    Configured,
+    /// The newest environment that `qwed-mcp env create` made, by its name.
+    Made(String),
+    /// The virtual environment that the program is in.
+    BesideProgram,
+    /// `VIRTUAL_ENV`.
+    VirtualEnv,
+    /// `PATH`.
+    Path,
+}
+
+/// The interpreter for scripts, and how it was found.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) interpreter: Interpreter,
+    pub(super) source: Source,
+    /// Those that come first, and cannot be used.
+    pub(super) passed_over: Vec<Unusable>,
+    /// Keeps the environment that it is in.
+    _in_use: Option<InUse>,
 }
 
 /// Finds the interpreter at the first call, and remembers it. A failure is not remembered: what is
@@ -61,50 +94,60 @@ impl FindError {
 #[derive(Debug)]
 pub(super) struct InterpreterFinder {
     configured: Option<OsString>,
+    /// Absent without a data folder.
+    environments: Option<Environments>,
     virtual_env: Option<PathBuf>,
     untrusted: Untrusted,
-    found: OnceCell<Interpreter>,
+    found: OnceCell<Found>,
 }
 
 impl InterpreterFinder {
     pub(super) fn new(settings: &Settings, untrusted: Untrusted) -> Self {
         Self {
             configured: settings.python.clone(),
+            environments: Environments::of(settings).ok(),
             virtual_env: settings.virtual_env.clone(),
             untrusted,
             found: OnceCell::new(),
         }
     }
 
-    /// Returns the interpreter: `QWED_MCP_PYTHON` if set, else that of `VIRTUAL_ENV`, else
-    /// `python3`, else `python` on `PATH`.
-    pub(super) async fn interpreter(&self) -> Result<&Interpreter, FindError> {
+    /// Returns the interpreter: `QWED_MCP_PYTHON` if set, else that of the newest environment that
+    /// `qwed-mcp env create` made, else that of the virtual environment which the program is in, else
+    /// that of `VIRTUAL_ENV`, else `python3`, else `python` on `PATH`.
+    pub(super) async fn found(&self) -> Result<&Found, FindError> {
         self.found.get_or_try_init(|| self.find()).await
     }
 
-    async fn find(&self) -> Result<Interpreter, FindError> {
+    async fn find(&self) -> Result<Found, FindError> {
         let untrusted = self.untrusted.clone();
         // It may look at files of the admin's.
         let untrusted = tokio::task::spawn_blocking(move || untrusted.folder()).await;
         let untrusted = untrusted.unwrap_or_else(|_| Err("internal error".to_owned()));
         let untrusted = untrusted.map_err(FindError::WorkspaceUnknown)?;
         if let Some(configured) = &self.configured {
-            let found = probe(Path::new(configured), untrusted.as_ref()).await;
-            return found.map_err(|unusable| {
-                tracing::warn!("QWED_MCP_PYTHON cannot be used: {unusable}");
-                if matches!(unusable.error, ProbeError::InWorkspace) {
-                    FindError::InWorkspace(unusable)
-                } else {
-                    FindError::Configured(unusable)
-                }
-            });
+            return self.find_configured(Path::new(configured), untrusted.as_ref()).await;
         }
+        let environments = self.environments.clone();
+        let made = tokio::task::spawn_blocking(move || made(environments.as_ref())).await;
+        let mut made = made.unwrap_or(Ok(None))?;
+        let candidate = |in_use: &InUse| {
+            (in_use.environment.python(), Source::Made(in_use.environment.name.clone()))
+        };
         let of_virtual_env = self.virtual_env.as_ref().map(|root| root.join("bin").join("python"));
-        let on_path = ["python3", "python"].map(PathBuf::from);
-        let mut tried = Vec::new();
-        for candidate in of_virtual_env.into_iter().chain(on_path) {
+        let candidates = [
+            made.as_ref().map(candidate),
+            beside_program().map(|python| (python, Source::BesideProgram)),
+            of_virtual_env.map(|python| (python, Source::VirtualEnv)),
+        ];
+        let on_path = ["python3", "python"].map(|name| (PathBuf::from(name), Source::Path));
+        let mut passed_over = Vec::new();
+        for (candidate, source) in candidates.into_iter().flatten().chain(on_path) {
             match probe(&candidate, untrusted.as_ref()).await {
-                Ok(interpreter) => return Ok(interpreter),
+                Ok(interpreter) => {
+                    let in_use = made.take_if(|_| matches!(source, Source::Made(_)));
+                    return Ok(Found { interpreter, source, passed_over, _in_use: in_use });
+                }
                 // To take the next one would be to run tests without what they need.
                 Err(unusable) if matches!(unusable.error, ProbeError::InWorkspace) => {
                     tracing::warn!("no interpreter: {unusable}");
@@ -112,13 +155,59 @@ impl InterpreterFinder {
                 }
                 Err(unusable) => {
                     tracing::info!("not usable: {unusable}");
-                    tried.push(unusable);
+                    passed_over.push(unusable);
                 }
             }
         }
-        for unusable in &tried {
+        for unusable in &passed_over {
             tracing::warn!("no interpreter: {unusable}");
         }
-        Err(FindError::NotFound(tried))
+        Err(FindError::NotFound(passed_over))
     }
+
+    async fn find_configured(
+        &self,
+        configured: &Path,
+        untrusted: Option<&UntrustedFolder>,
+    ) -> Result<Found, FindError> {
+        let environments = self.environments.as_ref();
+        let in_use = environments.and_then(|environments| environments.holding(configured));
+        match probe(configured, untrusted).await {
+            Ok(interpreter) => Ok(Found {
+                interpreter,
+                source: Source::Configured,
+                passed_over: Vec::new(),
+                _in_use: in_use,
+            }),
+            Err(unusable) => {
+                tracing::warn!("QWED_MCP_PYTHON cannot be used: {unusable}");
+                Err(if matches!(unusable.error, ProbeError::InWorkspace) {
+                    FindError::InWorkspace(unusable)
+                } else {
+                    FindError::Configured(unusable)
+                })
+            }
+        }
+    }
+}
+
+/// Returns the newest environment that `env create` made, which is kept from here on.
+fn made(environments: Option<&Environments>) -> Result<Option<InUse>, FindError> {
+    let newest = environments.map_or(Ok(None), Environments::newest);
+    newest.map_err(|unusable| {
+        let error = ProbeError::Unprotected(unusable.reason.to_string());
+        let unusable = Unusable::new(&unusable.path, error);
+        tracing::warn!("no interpreter: {unusable}");
+        FindError::EnvironmentUnprotected(unusable)
+    })
+}
+
+/// Returns the interpreter of the virtual environment that this program is in, as its own file, whatever
+/// links it was started by. Only a virtual environment was made for it: beside a program in `/usr/bin` is
+/// the system's Python.
+fn beside_program() -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?.canonicalize().ok()?;
+    let folder = program.parent()?;
+    let is_environment = folder.parent()?.join("pyvenv.cfg").is_file();
+    is_environment.then(|| folder.join("python"))
 }

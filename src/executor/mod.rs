@@ -40,8 +40,10 @@ mod untrusted;
 mod warm;
 
 pub(crate) use containment::NotContained;
-pub(crate) use diagnosis::{Diagnosis, LayerState};
-pub(crate) use interpreter::FindError;
+pub(crate) use diagnosis::{
+    Diagnosis, FoundInterpreter, LayerState, PackagesError, verification_modules,
+};
+pub(crate) use interpreter::{FindError, Source};
 pub(crate) use limits::RunLimits;
 pub(crate) use obstacle::{Obstacle, Ready, SandboxUnavailable, StepDown};
 pub(crate) use one_shot::OneShotExecutor;
@@ -107,6 +109,8 @@ pub(crate) trait Executor: Send + Sync + 'static {
 /// An interpreter that scripts and tests run in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Installation {
+    /// The reason why it is this one.
+    pub(crate) source: Source,
     pub(crate) program: PathBuf,
     /// As `platform.python_version()` has it.
     pub(crate) version: String,

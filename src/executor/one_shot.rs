@@ -16,10 +16,9 @@ use crate::gateway::AuthorizedScript;
 use crate::sandbox::{GroupOrder, LaunchError, Tier};
 
 use super::containment::{Contained, Containment, NotContained};
-use super::interpreter::FindError;
+use super::interpreter::{FindError, Found};
 use super::limits::{END_PATIENCE, OWN_SCRIPT_TIMEOUT, REMOVAL_PATIENCE};
 use super::outcome::{Ending, Outcome, Start};
-use super::probe::Interpreter;
 use super::run_groups::{MemoryBound, RunGroups};
 use super::supervised::{Cause, End, Supervised, log_removal};
 use super::supervisors::{Listed, Supervisors};
@@ -64,9 +63,9 @@ impl OneShotExecutor {
     }
 
     /// Returns the interpreter for scripts, whether or not they can be contained.
-    pub(super) async fn interpreter(&self) -> Result<&Interpreter, FindError> {
+    pub(super) async fn found(&self) -> Result<&Found, FindError> {
         self.groups.find().await;
-        self.containment.finder.interpreter().await
+        self.containment.finder.found().await
     }
 
     /// Returns the containment of a run; `None` if that is cancelled before.
@@ -159,7 +158,7 @@ impl OneShotExecutor {
 
         let (stdout, stderr) = (stdout.finish(), stderr.finish());
         let (tier, start) = (Some(tier), Start::Cold);
-        Ok(Outcome { ending, stdout, stderr, duration, tier, memory_bound, start })
+        Ok(Outcome { ending, stdout, stderr, duration, tier, memory_bound, start, advice: None })
     }
 
     /// Waits until a supervisor has removed its run's folder. Where that takes long, it goes on by
@@ -236,8 +235,10 @@ impl Executor for OneShotExecutor {
 
     fn installation(&self) -> BoxFuture<'_, Option<Installation>> {
         Box::pin(async move {
-            let interpreter = self.interpreter().await.ok()?;
+            let found = self.found().await.ok()?;
+            let interpreter = &found.interpreter;
             Some(Installation {
+                source: found.source.clone(),
                 program: interpreter.reach.program.clone(),
                 version: interpreter.version.clone(),
                 packages: interpreter.packages.clone(),

@@ -20,6 +20,8 @@ pub(crate) struct Outcome {
     pub(crate) memory_bound: Option<MemoryBound>,
     /// The origin of the run's interpreter.
     pub(crate) start: Start,
+    /// A remark for whoever wrote the script.
+    pub(crate) advice: Option<String>,
 }
 
 /// The origin of a run's interpreter.
@@ -42,6 +44,7 @@ impl Outcome {
             tier: None,
             memory_bound: None,
             start: Start::Cold,
+            advice: None,
         }
     }
 

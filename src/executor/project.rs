@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError};
 
 use thiserror::Error;
 
+use crate::environments;
 use crate::sandbox::{Plan, PlanError, Tier};
 
 use super::ProjectRun;
@@ -33,8 +34,12 @@ impl Contained {
         let (reach, readable) = (&interpreter.reach, &readable.collect::<Vec<_>>());
         let plan = Plan::new(plan.tier, plan.landlock_abi, reach, readable, project.memory_mb)
             .map_err(|error| NotForProject::of(&error, &project.workspace))?;
-        let is_open =
-            |path: &PathBuf| path.starts_with(&project.closed) || project.closed.starts_with(path);
+        // Environments are made for scripts and tests to read.
+        let environments = project.closed.join(environments::FOLDER);
+        let is_open = |path: &PathBuf| {
+            let is_within = path.starts_with(&project.closed) && !path.starts_with(&environments);
+            is_within || project.closed.starts_with(path)
+        };
         if plan.readable.iter().any(is_open) {
             return Err(NotForProject::Writable);
         }

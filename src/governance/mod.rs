@@ -15,7 +15,7 @@
 //! | `refusal`, `reply`, `plain_text` | what the caller hears |
 //! | `script_audit` | `execute_python_code` in the audit log |
 //!
-//! This folder is the only one that names `rusqlite` and `toml`.
+//! This folder is the only one that names `rusqlite`.
 
 mod artifacts;
 mod audit;

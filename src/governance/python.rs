@@ -15,7 +15,7 @@ const INFO_ENDINGS: [&str; 2] = [".dist-info", ".egg-info"];
 /// Looks at what is installed. Nothing is started for that: what an interpreter loads when it starts
 /// may be the workspace's, which could then say anything.
 pub(super) async fn python(executor: &dyn Executor, workspace: &Path) -> Option<PythonRecord> {
-    let Installation { program, version, packages } = executor.installation().await?;
+    let Installation { program, version, packages, .. } = executor.installation().await?;
     let workspace = UntrustedFolder::new(workspace)?;
     let pytest = blocking(move || version_in("pytest", &packages, &workspace)).await.ok()?;
     Some(PythonRecord { program: program.to_string_lossy().into_owned(), version, pytest })

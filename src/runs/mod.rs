@@ -4,6 +4,7 @@
 //! script to the executor. A run whose start cannot be written to the audit log is not made, and
 //! nobody hears of the outcome of one whose end cannot be.
 
+mod missing_module;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +20,7 @@ use crate::aibom::{self, Session};
 use crate::executor::{Executor, Outcome, RunError, RunLimits};
 use crate::gateway::AuthorizedScript;
 use crate::governance::Governance;
+use missing_module::{Dependencies, advice, missing_module};
 
 /// The funnel that every run of a script goes through.
 pub(crate) struct Runs {
@@ -75,6 +77,7 @@ impl Runs {
         cancel: CancellationToken,
     ) -> Result<Outcome, ScriptError> {
         let id = script.verification_id().clone();
+        let dependencies = Dependencies::of(script.source().as_str());
         let engines = aibom::engines(script.imports().iter().map(String::as_str));
         if let Some(governance) = &self.governance {
             governance.script_started(&id).await.map_err(|_| ScriptError::NotAudited)?;
@@ -98,7 +101,18 @@ impl Runs {
             let written = governance.script_ended(&id, &outcome).await;
             written.map_err(|_| ScriptError::EndNotAudited)?;
         }
-        Ok(outcome?)
+        let mut outcome = outcome?;
+        if let Some(module) = missing_module(&outcome) {
+            outcome.advice = self.advice(module, dependencies).await;
+        }
+        Ok(outcome)
+    }
+
+    /// Returns what is said about a module that is not installed, where its interpreter is known.
+    async fn advice(&self, module: String, dependencies: Dependencies) -> Option<String> {
+        let installation = self.executor.installation().await?;
+        let advice = move || advice(&module, &dependencies, &installation);
+        tokio::task::spawn_blocking(advice).await.ok()
     }
 
     /// Tells the session which engines a run used. Their versions are looked up at once: when the

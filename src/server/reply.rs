@@ -68,7 +68,11 @@ impl Reply {
     ) -> Self {
         match run {
             Ok(outcome) => Self {
-                texts: synchronous_texts(&outcome, timeout),
+                texts: [
+                    synchronous_texts(&outcome, timeout),
+                    Vec::from_iter(outcome.advice.clone()),
+                ]
+                .concat(),
                 is_error: !outcome.is_result(),
                 execution: Some(figures(&outcome)),
                 ..Self::empty(record)
@@ -121,7 +125,7 @@ impl Reply {
                 reply.is_error = !matches!(&end, JobEnd::Ran(outcome) if outcome.is_result());
                 if let JobEnd::Ran(outcome) = &end {
                     reply.execution = Some(figures(outcome));
-                    behind = printed_before_timeout(outcome);
+                    behind = printed_before_timeout(outcome).or_else(|| outcome.advice.clone());
                 }
                 format!("Status: {status}\n\nResult:\n{result}")
             }

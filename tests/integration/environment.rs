@@ -86,8 +86,9 @@ fn the_interpreter_is_found_in_the_documented_order_and_shims_are_resolved() {
     let executable = "import sys\nprint(sys.executable)";
     let expected = format!("STDOUT:\n{}\n\nExecution completed successfully.", python().display());
 
-    let mut server =
-        ServerBuilder::new().without("QWED_MCP_PYTHON").variable("PATH", &path).connect();
+    let server = ServerBuilder::new().without("QWED_MCP_PYTHON").variable("PATH", &path);
+    let data = folder.path().join("data");
+    let mut server = server.variable("XDG_DATA_HOME", data.to_str().unwrap()).connect();
     for _ in 0..3 {
         assert_eq!(server.execute(executable).text(), expected);
     }
@@ -97,6 +98,7 @@ fn the_interpreter_is_found_in_the_documented_order_and_shims_are_resolved() {
     // VIRTUAL_ENV comes before PATH, and QWED_MCP_PYTHON, also by name, before both.
     let environment = python().parent().unwrap().parent().unwrap();
     let server = ServerBuilder::new().without("QWED_MCP_PYTHON").variable("PATH", &path);
+    let server = server.variable("XDG_DATA_HOME", data.to_str().unwrap());
     let mut server = server.variable("VIRTUAL_ENV", environment.to_str().unwrap()).connect();
     assert_eq!(server.execute(executable).text(), expected);
     server.finish();

@@ -20,6 +20,7 @@ mod decisions;
 mod documents;
 mod ends;
 mod environment;
+mod environments;
 mod examples;
 mod execution;
 mod governance_store;
@@ -47,6 +48,7 @@ fn main() -> std::process::ExitCode {
         documents::tests(),
         ends::tests(),
         environment::tests(),
+        environments::tests(),
         examples::tests(),
         execution::tests(),
         execution::cold::tests(),

@@ -140,6 +140,7 @@ impl Spare {
             tier: Some(Tier::T3),
             memory_bound: Some(memory_bound),
             start: Start::Warm,
+            advice: None,
         })
     }
 

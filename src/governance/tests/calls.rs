@@ -13,7 +13,7 @@ use super::*;
 use crate::config::{AdminGate, Settings};
 use crate::executor::fake::FakeExecutor;
 use crate::executor::{
-    Captured, Ending, Installation, NotForProject, Outcome, ProjectRun, Ran, RunError,
+    Captured, Ending, Installation, NotForProject, Outcome, ProjectRun, Ran, RunError, Source,
 };
 use crate::gateway::tests::verified;
 use crate::gateway::{ErrorCode, Evaluation, RiskBasedExecutionGateway};
@@ -530,6 +530,7 @@ async fn a_machine_without_pytest_is_not_what_the_run_says_but_what_the_server_s
             fs::create_dir(packages.path().join("pytest-9.0.2.dist-info")).unwrap();
         }
         executor.installation = has_python.then(|| Installation {
+            source: Source::Path,
             program: "/usr/bin/python3".into(),
             version: "3.13.1".to_owned(),
             packages: vec![packages.path().to_owned()],

@@ -17,7 +17,7 @@ pub(crate) use processes::{
     FORK_SERVER_PROCESSES, Scratch, alive_with_marker, descendants, has_threads, is_alive,
     open_descriptors, resident_kibibytes, status_of,
 };
-pub(crate) use python::{public_packages, public_python, python};
+pub(crate) use python::{public_packages, public_python, python, uv};
 pub(crate) use suite::{Test, run};
 
 use std::path::{Path, PathBuf};

@@ -165,3 +165,28 @@ fn run(command: &mut Command) {
 fn say(line: &str) {
     eprintln!("{line}");
 }
+
+/// The version of uv that tests run.
+const UV: &str = "uv==0.13.9";
+
+/// The uv of the tests, which is installed below `target/` when it is not there.
+pub(crate) fn uv() -> &'static Path {
+    static INSTALLED: OnceLock<PathBuf> = OnceLock::new();
+    INSTALLED.get_or_init(|| {
+        let folder = root().join("target/uv");
+        let (program, stamp) = (folder.join("bin/uv"), folder.join("installed.txt"));
+        let is_there = || fs::read_to_string(&stamp).is_ok_and(|installed| installed == UV);
+        fs::create_dir_all(root().join("target")).unwrap();
+        let lock = File::create(root().join("target/uv.lock")).unwrap();
+        lock.lock().unwrap();
+        if !is_there() {
+            say(&format!("installing {UV} in target/uv"));
+            let _ = fs::remove_dir_all(&folder);
+            run(Command::new(python()).args(["-m", "venv"]).arg(&folder));
+            let pip = ["-m", "pip", "install", "--disable-pip-version-check", "--progress-bar=off"];
+            run(Command::new(folder.join("bin/python")).args(pip).arg(UV));
+            fs::write(&stamp, UV).unwrap();
+        }
+        program
+    })
+}

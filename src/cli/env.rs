@@ -1,0 +1,344 @@
+//! `qwed-mcp env`: environments for scripts, with the QWED packages.
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::Format;
+use super::output::{document, print};
+use super::table::Table;
+use super::token::seconds;
+use crate::config::Settings;
+use crate::environments::{
+    Builder, ChangeError, Environment, Environments, Lock, Order, Progress, PythonWanted, Removal,
+    Requirement, Turn,
+};
+use crate::executor::{OneShotExecutor, PackagesError};
+use crate::governance::time_text;
+
+/// The width to which a line of progress on a terminal is cut.
+const LINE_CHARS_MAX: usize = 78;
+
+/// The exit code of a process that Ctrl-C ended, as shells have it.
+const INTERRUPTED: u8 = 130;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Make an environment with the QWED packages, in locked versions
+    ///
+    /// It is used from the next start of a server on. What was used before stays until the new one
+    /// is complete.
+    Create(Create),
+    /// List the environments, the newest one first, which is the one that is used
+    List {
+        /// The form of the output
+        #[arg(long, value_enum, default_value = "text")]
+        format: Format,
+    },
+    /// Remove an environment, or all of them
+    Remove {
+        /// Its name, as `list` has it; without one, all are removed
+        name: Option<String>,
+    },
+    /// Print the folder of the environment that is used
+    Path,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Create {
+    /// The Python to have in it: a version such as 3.13, or the absolute path of an interpreter
+    #[arg(long, value_name = "VERSION")]
+    python: Option<PythonWanted>,
+    /// A package to add, by its name on PyPI, such as polars or 'polars>=1'; may be repeated
+    #[arg(long, value_name = "PACKAGE")]
+    with: Vec<Requirement>,
+    /// A lock file to install in place of the QWED packages, with versions and hashes
+    #[arg(long, value_name = "FILE")]
+    lock: Option<PathBuf>,
+    /// Download nothing: take what uv has in its cache, and what `UV_FIND_LINKS` or `PIP_FIND_LINKS` name
+    #[arg(long)]
+    offline: bool,
+}
+
+pub(super) fn run(command: Command, settings: &Settings) -> anyhow::Result<ExitCode> {
+    let environments = Environments::of(settings)?;
+    match command {
+        Command::Create(options) => create(options, &environments, settings),
+        Command::List { format } => list(&environments, format),
+        Command::Remove { name } => remove(name.as_deref(), &environments),
+        Command::Path => path(&environments),
+    }
+}
+
+fn create(
+    options: Create,
+    environments: &Environments,
+    settings: &Settings,
+) -> anyhow::Result<ExitCode> {
+    let lock = match &options.lock {
+        Some(file) => Lock::read(file)
+            .with_context(|| format!("{} is no lock file that can be used", file.display()))?,
+        None => Lock::sdk().context("the lock of this program cannot be used")?,
+    };
+    let Create { python, with, offline, .. } = options;
+    let python = python.unwrap_or(PythonWanted::Any);
+    let order = Order { lock, with, python, is_offline: offline };
+    super::orphans::adopt().context("failed to become a child subreaper")?;
+    let turn = environments.turn()?;
+    turn.clean_up()?;
+    let before = environments.list()?;
+    let mut display = Display::new();
+    let made = super::runtime()?.block_on(async {
+        tokio::select! {
+            made = make(&turn, &order, settings, &mut display) => made.map(Some),
+            () = interrupted() => Ok(None),
+        }
+    });
+    display.clear();
+    let Some(environment) = made.context(UNCHANGED)? else {
+        tracing::error!("interrupted: nothing was changed");
+        return Ok(ExitCode::from(INTERRUPTED));
+    };
+    let kept = turn.clean_up()?;
+    Display::say(&format!("Made {} in {}", environment.name, seconds_since(display.begun)));
+    for name in kept {
+        Display::say(&format!(
+            "{name} is in use by a server that runs, and stays until it has ended"
+        ));
+    }
+    for left_out in left_out(before.first(), &environment) {
+        Display::say(&format!(
+            "{left_out} was in the environment before; --with {left_out} adds it"
+        ));
+    }
+    Display::say(hint(settings));
+    print("the environment", &format!("{}\n", environment.path.display()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+const UNCHANGED: &str = "no environment was made, and nothing was changed";
+
+/// Makes an environment, tries it, and makes it visible.
+async fn make(
+    turn: &Turn<'_>,
+    order: &Order,
+    settings: &Settings,
+    display: &mut Display,
+) -> anyhow::Result<Environment> {
+    let draft = Builder::new(turn).build(order, &mut |progress| display.show(progress)).await?;
+    display.show(Progress::Step("Importing the packages in the sandbox"));
+    let settings = Settings { python: Some(draft.python().into()), ..settings.clone() };
+    let untrusted = super::untrusted(super::policy(&settings).as_ref());
+    let executor = OneShotExecutor::new(&settings, untrusted);
+    let python = match executor.try_packages(|distribution| draft.has(distribution)).await {
+        Ok(python) => python,
+        Err(PackagesError::NotTried { version, reason }) => {
+            let error = PackagesError::NotTried { version: version.clone(), reason };
+            tracing::warn!("{error}");
+            version
+        }
+        Err(error @ (PackagesError::Interpreter(_) | PackagesError::Import(_))) => {
+            return Err(error.into());
+        }
+    };
+    Ok(draft.complete(python)?)
+}
+
+/// Waits for a signal that asks this process to end.
+async fn interrupted() {
+    let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+    let signals = kinds.map(|kind| {
+        Box::pin(async move {
+            match signal(kind) {
+                Ok(mut signal) => drop(signal.recv().await),
+                // It ends the process then, as it does by default.
+                Err(_) => std::future::pending().await,
+            }
+        })
+    });
+    futures_util::future::select_all(signals).await;
+}
+
+/// Returns the packages that somebody asked for before, and not now.
+fn left_out(before: Option<&Environment>, now: &Environment) -> Vec<String> {
+    let asked_before = before.map(|before| before.marker.with.clone()).unwrap_or_default();
+    let is_there = |text: &String| {
+        let requirement: Option<Requirement> = text.parse().ok();
+        requirement.is_none_or(|it| now.marker.packages.contains_key(it.name()))
+    };
+    asked_before.into_iter().filter(|text| !is_there(text)).collect()
+}
+
+/// Returns what remains to be done.
+fn hint(settings: &Settings) -> &'static str {
+    if settings.python.is_some() {
+        "It is used where QWED_MCP_PYTHON is not set; it is set here"
+    } else if settings.data_dir.is_some() {
+        "It is used by servers that have the same QWED_MCP_DATA_DIR, from their next start on"
+    } else if std::env::var_os("XDG_DATA_HOME").is_some() {
+        "It is used by servers that have the same XDG_DATA_HOME, which clients may not pass on, from their \
+         next start on"
+    } else {
+        "It is used by servers of this user from their next start on; `qwed-mcp doctor` shows it"
+    }
+}
+
+fn list(environments: &Environments, format: Format) -> anyhow::Result<ExitCode> {
+    clean_up_if_free(environments)?;
+    let all = environments.list()?;
+    let text = match format {
+        Format::Text => as_table(environments, &all),
+        Format::Json => {
+            let object = |environment| as_json(environments, environment);
+            document(json!({ "environments": all.iter().map(object).collect::<Vec<_>>() }))
+        }
+    };
+    print("the environments", &text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Removes what is left of environments that were not completed, unless one is being made right now.
+fn clean_up_if_free(environments: &Environments) -> anyhow::Result<()> {
+    if !environments.path().exists() {
+        return Ok(());
+    }
+    match environments.turn().and_then(|turn| turn.clean_up()) {
+        Ok(_) | Err(ChangeError::Busy { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn remove(name: Option<&str>, environments: &Environments) -> anyhow::Result<ExitCode> {
+    let turn = environments.turn()?;
+    turn.clean_up()?;
+    let all = environments.list()?;
+    let chosen: Vec<&Environment> =
+        all.iter().filter(|it| name.is_none_or(|name| name == it.name)).collect();
+    if let (Some(name), true) = (name, chosen.is_empty()) {
+        tracing::error!("there is no environment {name}; see `qwed-mcp env list`");
+        return Ok(ExitCode::FAILURE);
+    }
+    let mut code = ExitCode::SUCCESS;
+    for environment in chosen {
+        let name = &environment.name;
+        match turn.remove(environment)? {
+            Removal::Removed => print("what was done", &format!("{name} is removed\n"))?,
+            Removal::InUse => {
+                tracing::error!("{name} is in use by a server that runs; end it first");
+                code = ExitCode::FAILURE;
+            }
+        }
+    }
+    Ok(code)
+}
+
+fn path(environments: &Environments) -> anyhow::Result<ExitCode> {
+    let Some(newest) = environments.newest()? else {
+        tracing::error!("there is no environment; `qwed-mcp env create` makes one");
+        return Ok(ExitCode::FAILURE);
+    };
+    print("the environment", &format!("{}\n", newest.environment.path.display()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn as_table(environments: &Environments, all: &[Environment]) -> String {
+    let mut table = Table::new([
+        ("NAME", 6),
+        ("STATE", 6),
+        ("CREATED", 20),
+        ("PYTHON", 7),
+        ("PACKAGES", 8),
+        ("WITH", 0),
+    ]);
+    for environment in all {
+        let marker = &environment.marker;
+        let with = if marker.with.is_empty() { "-".to_owned() } else { marker.with.join(", ") };
+        let packages = marker.packages.len().to_string();
+        let kind = if marker.is_sdk { "QWED" } else { "own lock" };
+        table.row([
+            &environment.name,
+            if environments.is_in_use(environment) { "in use" } else { "free" },
+            &seconds(&time_text(marker.created)),
+            &marker.python,
+            &format!("{packages} ({kind})"),
+            &with,
+        ]);
+    }
+    table.to_string()
+}
+
+fn as_json(environments: &Environments, environment: &Environment) -> Value {
+    let Environment { name, path, marker } = environment;
+    json!({
+        "name": name,
+        "path": path,
+        "in_use": environments.is_in_use(environment),
+        "created": time_text(marker.created),
+        "python": marker.python,
+        "tool": marker.tool,
+        "sdk": marker.is_sdk,
+        "lock_sha256": marker.lock_sha256,
+        "with": marker.with,
+        "packages": marker.packages,
+    })
+}
+
+/// Progress on standard error: a line that is renewed on a terminal, else a line for each step.
+struct Display {
+    is_terminal: bool,
+    step: String,
+    begun: Instant,
+}
+
+impl Display {
+    fn new() -> Self {
+        let is_terminal = io::stderr().is_terminal();
+        Self { is_terminal, step: String::new(), begun: Instant::now() }
+    }
+
+    fn show(&mut self, progress: Progress<'_>) {
+        match progress {
+            Progress::Step(step) => {
+                step.clone_into(&mut self.step);
+                if !self.is_terminal {
+                    Self::say(&format!("{step} …"));
+                }
+            }
+            Progress::Line(_) if !self.is_terminal => {}
+            Progress::Line(line) => self.renew(line),
+        }
+        if self.is_terminal && matches!(progress, Progress::Step(_)) {
+            self.renew("");
+        }
+    }
+
+    /// Writes the line of a terminal anew.
+    fn renew(&self, detail: &str) {
+        let time = seconds_since(self.begun);
+        let line = format!("{} ({time}) {}", self.step, detail.trim());
+        let line: String = line.chars().take(LINE_CHARS_MAX).collect();
+        // Nothing depends on it.
+        let _ = write!(io::stderr(), "\r\x1b[K{line}");
+    }
+
+    /// Removes the line of a terminal.
+    fn clear(&self) {
+        if self.is_terminal {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+
+    fn say(line: &str) {
+        let _ = writeln!(io::stderr(), "{line}");
+    }
+}
+
+fn seconds_since(begun: Instant) -> String {
+    format!("{} s", begun.elapsed().as_secs())
+}

@@ -1,0 +1,186 @@
+//! The making of an environment: aside, step by step, and made visible by its marker.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use super::listing::{ChangeError, Environment, Turn};
+use super::lock::Lock;
+use super::marker::{MARKER, Made, Marker};
+use super::package::{Requirement, normalised};
+use super::step::Progress;
+use super::tool::{Job, PythonWanted, Tool, ToolError};
+
+/// The marker before it is one.
+const MARKER_BEGUN: &str = "qwed-env.json.new";
+/// The lock as it was understood, and the versions that what is added has to keep to.
+const LOCK_FILE: &str = "requirements.lock";
+const CONSTRAINTS_FILE: &str = "constraints.txt";
+/// The packages that are added.
+const REQUIREMENTS_FILE: &str = "requirements.in";
+
+/// The environment that is to be made.
+#[derive(Debug)]
+pub(crate) struct Order {
+    pub(crate) lock: Lock,
+    pub(crate) with: Vec<Requirement>,
+    pub(crate) python: PythonWanted,
+    /// Nothing is downloaded.
+    pub(crate) is_offline: bool,
+}
+
+/// An error that leaves no environment.
+#[derive(Debug, Error)]
+pub(crate) enum BuildError {
+    #[error(transparent)]
+    Change(#[from] ChangeError),
+    #[error(transparent)]
+    Tool(#[from] ToolError),
+    #[error("failed to write {file}")]
+    Write { file: PathBuf, source: io::Error },
+}
+
+/// The maker of environments.
+#[derive(Debug)]
+pub(crate) struct Builder<'t> {
+    turn: &'t Turn<'t>,
+}
+
+/// An environment without a marker: it does not exist, and is removed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Draft<'t> {
+    turn: &'t Turn<'t>,
+    name: String,
+    path: PathBuf,
+    made: Made,
+    is_complete: bool,
+}
+
+impl<'t> Builder<'t> {
+    pub(crate) fn new(turn: &'t Turn<'t>) -> Self {
+        Self { turn }
+    }
+
+    /// Makes an environment, all but its marker. Dropping the future removes it.
+    pub(crate) async fn build(
+        &self,
+        order: &Order,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<Draft<'t>, BuildError> {
+        let tool = Tool::find(&order.python).await?;
+        let mut draft = self.begin(order, &tool)?;
+        let lock = self.turn.share().map_err(|source| draft.unwritten(MARKER, source))?;
+        let folder = &draft.path;
+        let job = Job { folder, turn: &lock, is_offline: order.is_offline };
+        progress(Progress::Step(&format!("Making {} with {}", draft.name, tool.as_text())));
+        tool.make(&job, progress).await?;
+
+        let mut locked = order.lock.clone();
+        if !order.with.is_empty() {
+            let with: Vec<&str> = order.with.iter().map(Requirement::as_str).collect();
+            let constraints = draft.write(CONSTRAINTS_FILE, &order.lock.constraints())?;
+            let requirements = draft.write(REQUIREMENTS_FILE, &(with.join("\n") + "\n"))?;
+            progress(Progress::Step(&format!("Resolving {}", with.join(", "))));
+            let resolved = tool.resolve(&job, &requirements, &constraints, progress).await?;
+            locked = locked.with(&resolved);
+        }
+        let lock_file = draft.write(LOCK_FILE, &locked.text())?;
+        let names = locked.names().len();
+        progress(Progress::Step(&format!("Installing up to {names} packages")));
+        tool.install(&job, &lock_file, progress).await?;
+
+        progress(Progress::Step("Compiling"));
+        job.compile(progress).await?;
+        draft.made.packages = installed(&draft.path);
+        Ok(draft)
+    }
+
+    /// Makes an empty folder.
+    fn begin(&self, order: &Order, tool: &Tool) -> Result<Draft<'t>, BuildError> {
+        let name = self.turn.next_name()?;
+        let path = self.turn.environments().path().join(&name);
+        let created = self.turn.folder.create_folder(&name);
+        created.map_err(|source| ChangeError::CreateFolder { folder: path.clone(), source })?;
+        let made = Made {
+            python: String::new(),
+            tool: tool.as_text(),
+            is_sdk: order.lock.is_sdk(),
+            lock_sha256: order.lock.sha256(),
+            with: order.with.iter().map(ToString::to_string).collect(),
+            packages: BTreeMap::new(),
+        };
+        let name = name.to_string_lossy().into_owned();
+        Ok(Draft { turn: self.turn, name, path, made, is_complete: false })
+    }
+}
+
+impl Draft<'_> {
+    /// Returns its interpreter.
+    pub(crate) fn python(&self) -> PathBuf {
+        self.path.join("bin/python")
+    }
+
+    /// Returns whether this package is in it.
+    pub(crate) fn has(&self, distribution: &str) -> bool {
+        self.made.packages.contains_key(&normalised(distribution))
+    }
+
+    /// Makes the environment visible, of which it was tried that its interpreter, of this version, works.
+    pub(crate) fn complete(mut self, python: String) -> Result<Environment, BuildError> {
+        self.made.python = python;
+        let marker = Marker::new(self.made.clone());
+        let write = || {
+            let folder = self.turn.folder.folder(OsStr::new(&self.name))?;
+            // What it vouches for is on the disk before it is.
+            folder.sync_file_system()?;
+            let mut file = folder.create_file(OsStr::new(MARKER_BEGUN))?;
+            file.write_all(&marker.to_bytes())?;
+            file.sync_all()?;
+            folder.rename(OsStr::new(MARKER_BEGUN), &folder, OsStr::new(MARKER))?;
+            folder.sync()?;
+            self.turn.folder.sync()
+        };
+        write().map_err(|source| self.unwritten(MARKER, source))?;
+        self.is_complete = true;
+        Ok(Environment { name: self.name.clone(), path: self.path.clone(), marker })
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<PathBuf, BuildError> {
+        let file = self.path.join(name);
+        fs::write(&file, text).map_err(|source| self.unwritten(name, source))?;
+        Ok(file)
+    }
+
+    fn unwritten(&self, name: &str, source: io::Error) -> BuildError {
+        BuildError::Write { file: self.path.join(name), source }
+    }
+}
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        if self.is_complete {
+            return;
+        }
+        // Where it stays, the next one who has the turn removes it.
+        if let Err(error) = self.turn.remove_tree(&self.name) {
+            tracing::debug!(%error, "a half-made environment is left");
+        }
+    }
+}
+
+/// Returns the packages of an environment by the names of the folders that describe them.
+fn installed(environment: &Path) -> BTreeMap<String, String> {
+    let libraries = fs::read_dir(environment.join("lib")).into_iter().flatten().flatten();
+    let folders = libraries.map(|library| library.path().join("site-packages"));
+    let entries = folders.filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
+    let package = |entry: fs::DirEntry| {
+        let name = entry.file_name().into_string().ok()?;
+        let (name, version) = name.strip_suffix(".dist-info")?.split_once('-')?;
+        Some((normalised(name), version.to_owned()))
+    };
+    entries.filter_map(package).collect()
+}

@@ -1,0 +1,291 @@
+//! The environments that there are: the newest one, its users, and the removal of those without any.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use nix::libc::O_NOFOLLOW;
+use thiserror::Error;
+
+use super::marker::{MARKER, Marker};
+use crate::config::Settings;
+use crate::data_folder::{NoDataFolder, data_folder};
+use crate::folder::{Folder, Kind};
+use crate::strict_modes::{Unprotected, require_protected};
+
+/// The folder of the environments, in the data folder.
+pub(crate) const FOLDER: &str = "environments";
+
+/// The file whose lock has the process that makes or removes environments.
+const LOCK: &str = ".lock";
+
+/// The names of environments begin so; a number follows.
+const NAME: &str = "env-";
+
+/// The most names in the folder: there are as many environments as there are versions in use.
+const NAMES_MAX: usize = 10_000;
+
+/// The tries to use an environment of which somebody asks whether it is in use, and the pause between two.
+const TRIES_MAX: u32 = 50;
+const TRY_PAUSE: Duration = Duration::from_millis(10);
+
+/// The environments of this user.
+#[derive(Debug, Clone)]
+pub(crate) struct Environments {
+    path: PathBuf,
+}
+
+/// An environment that is complete.
+#[derive(Debug, Clone)]
+pub(crate) struct Environment {
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
+    pub(crate) marker: Marker,
+}
+
+impl Environment {
+    /// Returns its interpreter.
+    pub(crate) fn python(&self) -> PathBuf {
+        self.path.join("bin/python")
+    }
+}
+
+/// An environment in use: it is not removed as long as this lives.
+#[derive(Debug)]
+pub(crate) struct InUse {
+    pub(crate) environment: Environment,
+    _lock: File,
+}
+
+/// A complete environment that must not be used, and the reason.
+#[derive(Debug, Clone, Error)]
+#[error("{reason}")]
+pub(crate) struct Unusable {
+    pub(crate) path: PathBuf,
+    pub(crate) reason: Unprotected,
+}
+
+/// An error in making or removing environments.
+#[derive(Debug, Error)]
+pub(crate) enum ChangeError {
+    #[error("failed to create {folder}")]
+    CreateFolder { folder: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Unprotected(#[from] Unprotected),
+    #[error("failed to use {file}, by which processes take turns")]
+    Turn { file: PathBuf, source: io::Error },
+    #[error(
+        "another process is making or removing environments in {folder}; try again when it has ended"
+    )]
+    Busy { folder: PathBuf },
+    #[error("failed to look into {folder}")]
+    List { folder: PathBuf, source: io::Error },
+    #[error("failed to remove {folder}")]
+    Remove { folder: PathBuf, source: io::Error },
+}
+
+/// The outcome of a removal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Removal {
+    Removed,
+    /// A server uses it.
+    InUse,
+}
+
+impl Environments {
+    /// Finds the place of the environments; it need not be there.
+    pub(crate) fn of(settings: &Settings) -> Result<Self, NoDataFolder> {
+        let data = data_folder(settings.data_dir.as_deref())?;
+        // The names of its interpreters have to be the same wherever they are used.
+        let data = std::path::absolute(&data).map_err(|_| NoDataFolder)?;
+        Ok(Self { path: data.join(FOLDER) })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the newest complete environment, which stays as long as the caller keeps it.
+    pub(crate) fn newest(&self) -> Result<Option<InUse>, Unusable> {
+        let mut numbers = self.numbers().unwrap_or_default();
+        numbers.sort_unstable_by(|a, b| b.cmp(a));
+        let Some(found) = numbers.into_iter().find_map(|number| self.take(&name_of(number))) else {
+            return Ok(None);
+        };
+        let path = &found.environment.path;
+        let protected = require_protected(&path.join(MARKER));
+        protected.map_err(|reason| Unusable { path: path.clone(), reason })?;
+        Ok(Some(found))
+    }
+
+    /// Returns the environment that a program is in, if it is one of these.
+    pub(crate) fn holding(&self, program: &Path) -> Option<InUse> {
+        let name = program.strip_prefix(&self.path).ok()?.iter().next()?.to_str()?;
+        number_of(name)?;
+        self.take(name)
+    }
+
+    /// Returns the complete environments, the newest one first.
+    pub(crate) fn list(&self) -> Result<Vec<Environment>, ChangeError> {
+        let mut numbers = self.numbers().map_err(|source| self.unlisted(source))?;
+        numbers.sort_unstable_by(|a, b| b.cmp(a));
+        let open = |number| self.open(&name_of(number)).map(|(environment, _)| environment);
+        Ok(numbers.into_iter().filter_map(open).collect())
+    }
+
+    /// Returns whether a server uses this environment.
+    pub(crate) fn is_in_use(&self, environment: &Environment) -> bool {
+        let lock = self.open(&environment.name);
+        lock.is_some_and(|(_, file)| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
+    }
+
+    /// Takes the turn to make and remove environments; makes their folder if it is not there.
+    pub(crate) fn turn(&self) -> Result<Turn<'_>, ChangeError> {
+        let mut builder = DirBuilder::new();
+        let created = builder.recursive(true).mode(0o700).create(&self.path);
+        created
+            .map_err(|source| ChangeError::CreateFolder { folder: self.path.clone(), source })?;
+        require_protected(&self.path)?;
+        let file = self.path.join(LOCK);
+        let turn = |source| ChangeError::Turn { file: file.clone(), source };
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).mode(0o600).custom_flags(O_NOFOLLOW);
+        let lock = options.open(&file).map_err(turn)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(ChangeError::Busy { folder: self.path.clone() });
+            }
+            Err(TryLockError::Error(source)) => return Err(turn(source)),
+        }
+        let folder = Folder::open(&self.path).map_err(|source| self.unlisted(source))?;
+        Ok(Turn { environments: self, folder, lock })
+    }
+
+    /// Opens a complete environment, and holds it.
+    fn take(&self, name: &str) -> Option<InUse> {
+        let (environment, file) = self.open(name)?;
+        // Whoever asks whether it is in use has the lock for a moment.
+        let mut tries_left = TRIES_MAX;
+        while let Err(error) = file.try_lock_shared() {
+            if tries_left == 0 || matches!(error, TryLockError::Error(_)) {
+                return None;
+            }
+            tries_left -= 1;
+            thread::sleep(TRY_PAUSE);
+        }
+        // Whoever removes it takes the marker away first.
+        let is_there = file.metadata().is_ok_and(|marker| marker.nlink() > 0);
+        is_there.then_some(InUse { environment, _lock: file })
+    }
+
+    fn open(&self, name: &str) -> Option<(Environment, File)> {
+        let path = self.path.join(name);
+        let file = Folder::open(&self.path).ok()?.folder(OsStr::new(name)).ok()?;
+        let file = file.file(OsStr::new(MARKER)).ok()?;
+        let marker = Marker::read(&file).ok()?;
+        Some((Environment { name: name.to_owned(), path, marker }, file))
+    }
+
+    /// Returns the numbers of all environments, complete or not.
+    fn numbers(&self) -> io::Result<Vec<u32>> {
+        let names = match Folder::open(&self.path).and_then(|folder| folder.names(NAMES_MAX)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            names => names?,
+        };
+        Ok(names.iter().filter_map(|name| number_of(name.to_str()?)).collect())
+    }
+
+    fn unlisted(&self, source: io::Error) -> ChangeError {
+        ChangeError::List { folder: self.path.clone(), source }
+    }
+}
+
+fn name_of(number: u32) -> String {
+    format!("{NAME}{number}")
+}
+
+/// Returns the number in the name of an environment.
+fn number_of(name: &str) -> Option<u32> {
+    let number = name.strip_prefix(NAME)?.parse().ok()?;
+    (name_of(number) == name).then_some(number)
+}
+
+/// The turn to make and remove environments, which one process has at a time.
+#[derive(Debug)]
+pub(crate) struct Turn<'e> {
+    environments: &'e Environments,
+    pub(super) folder: Folder,
+    lock: File,
+}
+
+impl Turn<'_> {
+    /// Removes what was begun and not completed, and what has a newer one and no user. Returns the names
+    /// of what has a user.
+    pub(crate) fn clean_up(&self) -> Result<Vec<String>, ChangeError> {
+        let complete = self.environments.list()?;
+        let is_complete = |name: &str| complete.iter().any(|environment| environment.name == name);
+        let numbers = self.environments.numbers();
+        let numbers = numbers.map_err(|source| self.environments.unlisted(source))?;
+        for name in numbers.into_iter().map(name_of).filter(|name| !is_complete(name)) {
+            // Links and files of such a name are not from here.
+            if self.folder.stat(OsStr::new(&name)).is_ok_and(|stat| stat.kind == Kind::Folder) {
+                self.remove_tree(&name)?;
+            }
+        }
+        let mut kept = Vec::new();
+        for older in complete.iter().skip(1) {
+            match self.remove(older)? {
+                Removal::Removed => {}
+                Removal::InUse => kept.push(older.name.clone()),
+            }
+        }
+        Ok(kept)
+    }
+
+    /// Removes an environment that nobody uses.
+    pub(crate) fn remove(&self, environment: &Environment) -> Result<Removal, ChangeError> {
+        let failed = |source| ChangeError::Remove { folder: environment.path.clone(), source };
+        let Some((_, marker)) = self.environments.open(&environment.name) else {
+            self.remove_tree(&environment.name)?;
+            return Ok(Removal::Removed);
+        };
+        match marker.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(Removal::InUse),
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        // From here on it does not exist, however far this gets.
+        let folder = self.folder.folder(OsStr::new(&environment.name)).map_err(failed)?;
+        folder.remove_file(OsStr::new(MARKER)).and_then(|()| folder.sync()).map_err(failed)?;
+        self.remove_tree(&environment.name)?;
+        Ok(Removal::Removed)
+    }
+
+    /// Returns the name of the next environment, above those of all that there are.
+    pub(super) fn next_name(&self) -> Result<OsString, ChangeError> {
+        let numbers = self.environments.numbers();
+        let numbers = numbers.map_err(|source| self.environments.unlisted(source))?;
+        Ok(name_of(numbers.into_iter().max().unwrap_or(0).saturating_add(1)).into())
+    }
+
+    /// Returns a second handle of the lock: whoever has it is waited for, too.
+    pub(super) fn share(&self) -> io::Result<File> {
+        self.lock.try_clone()
+    }
+
+    pub(super) fn environments(&self) -> &Environments {
+        self.environments
+    }
+
+    pub(super) fn remove_tree(&self, name: &str) -> Result<(), ChangeError> {
+        self.folder.remove_tree(OsStr::new(name)).map_err(|source| {
+            let folder = self.environments.path.join(name);
+            ChangeError::Remove { folder, source }
+        })
+    }
+}

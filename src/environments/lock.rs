@@ -1,0 +1,364 @@
+//! Locked packages: exact versions, and the hashes of the files that may be installed for them.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
+use thiserror::Error;
+
+use super::package::{is_name, is_version, normalised};
+
+/// The QWED packages, with all that they need. `tests/environments/lock` makes it.
+const SDK: &str = include_str!("requirements.lock");
+
+/// The largest lock file: that of the QWED packages has a quarter of a megabyte.
+const LOCK_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// The hashes that pip takes.
+const HASHES: [(&str, usize); 3] = [("sha256:", 64), ("sha384:", 96), ("sha512:", 128)];
+
+/// The packages of an environment, as a lock file has them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Lock {
+    pins: Vec<Pin>,
+    is_sdk: bool,
+}
+
+/// A package in one version, where `marker` holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Pin {
+    /// With extras, if there are any.
+    name: String,
+    version: String,
+    marker: Option<String>,
+    hashes: Vec<String>,
+}
+
+/// The report of pip on the packages that it would install.
+#[derive(Deserialize)]
+struct Report {
+    install: Vec<Reported>,
+}
+
+#[derive(Deserialize)]
+struct Reported {
+    metadata: Metadata,
+    download_info: DownloadInfo,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    name: String,
+    version: String,
+}
+
+#[derive(Deserialize)]
+struct DownloadInfo {
+    archive_info: ArchiveInfo,
+}
+
+#[derive(Deserialize)]
+struct ArchiveInfo {
+    /// The algorithm, `=`, and the digits.
+    hash: String,
+}
+
+impl Reported {
+    fn pin(self) -> Option<Pin> {
+        let (name, version) = (self.metadata.name, self.metadata.version);
+        let hash = self.download_info.archive_info.hash.replacen('=', ":", 1);
+        Pin::parse(&format!("{name}=={version} --hash={hash}"))
+    }
+}
+
+/// An error of a lock file.
+#[derive(Debug, Error)]
+pub(crate) enum LockError {
+    #[error("it cannot be read")]
+    Read(#[source] io::Error),
+    #[error("it is larger than {LOCK_BYTES_MAX} bytes")]
+    TooLarge,
+    #[error("it is not UTF-8")]
+    NotText,
+    #[error(
+        "line {0}: expected NAME==VERSION and its hashes, as `uv pip compile --generate-hashes` \
+         writes them; options, addresses and paths are not taken"
+    )]
+    Line(usize),
+    #[error("it names no packages")]
+    Empty,
+}
+
+impl Lock {
+    /// Returns the lock of the QWED packages.
+    pub(crate) fn sdk() -> Result<Self, LockError> {
+        Ok(Self { is_sdk: true, ..Self::parse(SDK)? })
+    }
+
+    /// Reads a lock file of the admin's.
+    pub(crate) fn read(file: &Path) -> Result<Self, LockError> {
+        let mut bytes = Vec::new();
+        let opened = File::open(file).map_err(LockError::Read)?;
+        opened.take(LOCK_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(LockError::Read)?;
+        if u64::try_from(bytes.len()).is_ok_and(|count| count > LOCK_BYTES_MAX) {
+            return Err(LockError::TooLarge);
+        }
+        Self::parse(&String::from_utf8(bytes).map_err(|_| LockError::NotText)?)
+    }
+
+    /// Returns whether these are the QWED packages that the program brings.
+    pub(crate) fn is_sdk(&self) -> bool {
+        self.is_sdk
+    }
+
+    /// Returns the names of the packages.
+    pub(crate) fn names(&self) -> BTreeSet<String> {
+        self.pins.iter().map(Pin::package).collect()
+    }
+
+    /// Returns the text that pip and uv read: what was understood, and nothing else.
+    pub(super) fn text(&self) -> String {
+        self.lines(|pin| {
+            let hashes = pin.hashes.iter().flat_map(|hash| [" --hash=", hash]);
+            hashes.collect()
+        })
+    }
+
+    /// Returns the versions alone, to which what is added has to keep.
+    pub(super) fn constraints(&self) -> String {
+        // Extras are not taken in constraints.
+        let bare = |pin: &Pin| {
+            let name = pin.name.split('[').next().unwrap_or_default().to_owned();
+            Pin { name, ..pin.clone() }
+        };
+        let pins = self.pins.iter().map(bare).collect();
+        Self { pins, is_sdk: false }.lines(|_| String::new())
+    }
+
+    /// Returns these packages and those that were resolved beside them. What is in both has the hashes that
+    /// it has here.
+    pub(super) fn with(&self, resolved: &Self) -> Self {
+        let is_resolved = |pin: &Pin| resolved.pins.iter().any(|other| other.is_of(pin));
+        let kept = self.pins.iter().filter(|pin| !is_resolved(pin)).cloned();
+        let known = |pin: &Pin| {
+            let same = self.pins.iter().find(|own| own.is_of(pin) && own.version == pin.version);
+            same.map(|own| Pin { marker: None, ..own.clone() })
+        };
+        let added = resolved.pins.iter().map(|pin| known(pin).unwrap_or_else(|| pin.clone()));
+        Self { pins: kept.chain(added).collect(), is_sdk: self.is_sdk }
+    }
+
+    /// Reads the report of `pip install --dry-run`.
+    pub(super) fn of_report(report: &[u8]) -> Option<Self> {
+        let report: Report = serde_json::from_slice(report).ok()?;
+        let pins = report.install.into_iter().map(Reported::pin).collect::<Option<Vec<_>>>()?;
+        Some(Self { pins, is_sdk: false })
+    }
+
+    /// Returns the hash by which the lock of an environment is known.
+    pub(super) fn sha256(&self) -> String {
+        hex::encode(Sha256::digest(self.text()))
+    }
+
+    fn lines(&self, end: impl Fn(&Pin) -> String) -> String {
+        let mut text = String::new();
+        for pin in &self.pins {
+            let marker = pin.marker.as_ref().map(|marker| format!(" ; {marker}"));
+            let (marker, end) = (marker.unwrap_or_default(), end(pin));
+            // Writing to a text does not fail.
+            let _ = writeln!(text, "{}=={}{marker}{end}", pin.name, pin.version);
+        }
+        text
+    }
+
+    fn parse(text: &str) -> Result<Self, LockError> {
+        let mut pins = Vec::new();
+        let mut entry = String::new();
+        let mut start = 1;
+        for (number, line) in text.lines().enumerate().map(|(index, line)| (index + 1, line)) {
+            let line = without_comment(line).trim();
+            if entry.is_empty() {
+                start = number;
+            }
+            if let Some(begun) = line.strip_suffix('\\') {
+                entry.push_str(begun);
+                entry.push(' ');
+                continue;
+            }
+            entry.push_str(line);
+            if !entry.trim().is_empty() {
+                pins.push(Pin::parse(entry.trim()).ok_or(LockError::Line(start))?);
+            }
+            entry.clear();
+        }
+        if !entry.trim().is_empty() {
+            return Err(LockError::Line(start));
+        }
+        if pins.is_empty() {
+            return Err(LockError::Empty);
+        }
+        Ok(Self { pins, is_sdk: false })
+    }
+}
+
+/// Returns a line without the comment at its end: `#` begins one at the start of a word.
+fn without_comment(line: &str) -> &str {
+    let is_comment = |(at, _): &(usize, &str)| {
+        *at == 0 || line.get(..*at).is_some_and(|before| before.ends_with([' ', '\t']))
+    };
+    let comment = line.match_indices('#').find(is_comment);
+    comment.and_then(|(at, _)| line.get(..at)).unwrap_or(line)
+}
+
+impl Pin {
+    /// Returns the name without extras, as indexes compare it.
+    fn package(&self) -> String {
+        normalised(self.name.split('[').next().unwrap_or(&self.name))
+    }
+
+    fn is_of(&self, other: &Self) -> bool {
+        self.package() == other.package()
+    }
+
+    fn parse(entry: &str) -> Option<Self> {
+        let (requirement, hashes) = entry.split_once(" --hash=")?;
+        let hashes: Vec<String> =
+            hashes.split(" --hash=").map(|hash| hash.trim().to_owned()).collect();
+        let (pinned, marker) = match requirement.split_once(';') {
+            Some((pinned, marker)) => (pinned, Some(marker.trim().to_owned())),
+            None => (requirement, None),
+        };
+        let (name, version) = pinned.split_once("==")?;
+        let (name, version) = (name.trim(), version.trim());
+        let is_marked = marker.as_deref().is_none_or(is_marker);
+        let is_pinned = is_name_with_extras(name) && is_version(version) && !version.contains('*');
+        let is_sound = is_pinned && is_marked && hashes.iter().all(|hash| is_hash(hash));
+        is_sound.then(|| Self {
+            name: name.to_owned(),
+            version: version.to_owned(),
+            marker,
+            hashes,
+        })
+    }
+}
+
+fn is_name_with_extras(text: &str) -> bool {
+    match text.split_once('[') {
+        None => is_name(text),
+        Some((name, extras)) => {
+            let extras = extras.strip_suffix(']').unwrap_or_default();
+            is_name(name) && extras.split(',').all(|extra| is_name(extra.trim()))
+        }
+    }
+}
+
+/// Returns whether it can be a marker (PEP 508): words, texts, comparisons, brackets.
+fn is_marker(text: &str) -> bool {
+    let is_of_marker = |c: char| c.is_ascii_alphanumeric() || " _.'\"=<>!~()*,+-".contains(c);
+    !text.is_empty() && text.chars().all(is_of_marker) && !text.contains("--")
+}
+
+fn is_hash(text: &str) -> bool {
+    HASHES.iter().any(|(algorithm, digits)| {
+        text.strip_prefix(algorithm).is_some_and(|hash| {
+            hash.len() == *digits && hash.chars().all(|c| c.is_ascii_hexdigit())
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HASH: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+    #[test]
+    fn what_was_understood_is_what_is_installed() {
+        let text = format!(
+            "# made by uv\n\nNumPy==2.4.6 ; python_version >= '3.11' \\\n    --hash={HASH} \\\n    \
+             --hash={HASH}\n    # via qwed\nqwed[all]==8.0.0 --hash={HASH}  # why\n"
+        );
+        let lock = Lock::parse(&text).unwrap();
+        assert_eq!(
+            lock.text(),
+            format!(
+                "NumPy==2.4.6 ; python_version >= '3.11' --hash={HASH} --hash={HASH}\n\
+                 qwed[all]==8.0.0 --hash={HASH}\n"
+            )
+        );
+        assert_eq!(lock.constraints(), "NumPy==2.4.6 ; python_version >= '3.11'\nqwed==8.0.0\n");
+        assert_eq!(lock.names(), BTreeSet::from(["numpy".to_owned(), "qwed".to_owned()]));
+        assert_eq!(Lock::parse(&lock.text()).unwrap(), lock);
+        assert!(!lock.is_sdk());
+    }
+
+    #[test]
+    fn a_line_that_is_anything_else_is_refused() {
+        let good = format!("a==1 --hash={HASH}");
+        for (text, line) in [
+            ("a==1".to_owned(), 1),
+            (format!("{good}\n-r other.txt"), 2),
+            (format!("{good}\n\n--index-url https://example.org/simple"), 3),
+            (format!("-e . --hash={HASH}"), 1),
+            (format!("./a==1 --hash={HASH}"), 1),
+            (format!("a @ https://example.org/a.whl --hash={HASH}"), 1),
+            (format!("a>=1 --hash={HASH}"), 1),
+            (format!("a==1.* --hash={HASH}"), 1),
+            ("a==1 --hash=md5:0123".to_owned(), 1),
+            (format!("a==1 --hash={HASH}0"), 1),
+            (format!("a==1 --hash={HASH} --no-binary=a"), 1),
+            (format!("a==1 ; os_name == 'posix' --config-settings=x --hash={HASH}"), 1),
+            (format!("a==1 \\\n --hash={HASH} \\"), 1),
+        ] {
+            assert!(matches!(Lock::parse(&text), Err(LockError::Line(n)) if n == line), "{text}");
+        }
+        assert!(matches!(Lock::parse("# nothing\n"), Err(LockError::Empty)));
+    }
+
+    #[test]
+    fn what_is_added_keeps_the_hashes_of_the_lock() {
+        let other = HASH.replace('0', "f");
+        let lock = Lock::parse(&format!(
+            "a==1 ; os_name == 'nt' --hash={HASH}\nb_x==2 ; os_name == 'posix' --hash={HASH}\nc==3 --hash={HASH}\n"
+        ));
+        let resolved = Lock::parse(&format!(
+            "a==9 --hash={other}\nB.x==2 --hash={other}\nd==4 --hash={other}\n"
+        ));
+        assert_eq!(
+            lock.unwrap().with(&resolved.unwrap()).text(),
+            format!(
+                "c==3 --hash={HASH}\na==9 --hash={other}\nb_x==2 --hash={HASH}\nd==4 --hash={other}\n"
+            )
+        );
+    }
+
+    #[test]
+    fn the_report_of_pip_is_a_lock() {
+        let report = |hash: &str| {
+            let package = serde_json::json!({
+                "metadata": { "name": "a", "version": "1.0" },
+                "download_info": { "url": "file:///a.whl", "archive_info": { "hash": hash } },
+            });
+            serde_json::json!({ "version": "1", "install": [package] }).to_string()
+        };
+        let hash = HASH.replace(':', "=");
+        let lock = Lock::of_report(report(&hash).as_bytes()).unwrap();
+        assert_eq!(lock.text(), format!("a==1.0 --hash={HASH}\n"));
+        assert_eq!(Lock::of_report(report("sha256=0").as_bytes()), None);
+        assert_eq!(Lock::of_report(b"{}"), None);
+    }
+
+    #[test]
+    fn the_lock_of_the_program_has_what_scripts_import() {
+        let lock = Lock::sdk().unwrap();
+        assert!(lock.is_sdk() && lock.sha256().len() == 64);
+        let names = lock.names();
+        for line in include_str!("requirements.in").lines().filter(|line| !line.starts_with('#')) {
+            assert!(names.contains(line), "{line}");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The packages that an admin adds, by name.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+/// The longest requirement: a name, and some conditions on its version.
+const REQUIREMENT_CHARS_MAX: usize = 200;
+
+/// The comparisons of versions (PEP 440), each before those that it begins with.
+const COMPARISONS: [&str; 8] = ["===", "==", "~=", "!=", "<=", ">=", "<", ">"];
+
+/// A package by its name, perhaps with extras and conditions on its version: no address, no path and no
+/// option, which could come from anywhere and run anything.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Requirement {
+    name: String,
+    text: String,
+}
+
+/// An error of a requirement that is none.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(
+    "expected the name of a package, and conditions on its version if any, such as polars or polars>=1,<2"
+)]
+pub(crate) struct InvalidRequirement;
+
+impl Requirement {
+    /// Returns the name, as indexes have it.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns whether it is for the package of this name, however that is written.
+    pub(crate) fn is_for(&self, name: &str) -> bool {
+        normalised(name) == self.name
+    }
+
+    /// Returns the whole requirement, without spaces.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Returns it as a word of a command line.
+    pub(crate) fn quoted(&self) -> String {
+        let is_plain = self.text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.=".contains(c));
+        if is_plain { self.text.clone() } else { format!("'{}'", self.text) }
+    }
+}
+
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl FromStr for Requirement {
+    type Err = InvalidRequirement;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text.len() > REQUIREMENT_CHARS_MAX {
+            return Err(InvalidRequirement);
+        }
+        let text: String = text.chars().filter(|c| *c != ' ').collect();
+        let end = text.find(|c: char| !is_of_name(c)).unwrap_or(text.len());
+        let (name, rest) = text.split_at(end);
+        let conditions = match rest.strip_prefix('[') {
+            None => rest,
+            Some(rest) => {
+                let (extras, conditions) = rest.split_once(']').ok_or(InvalidRequirement)?;
+                extras.split(',').all(is_name).then_some(conditions).ok_or(InvalidRequirement)?
+            }
+        };
+        let are_conditions = conditions.is_empty() || conditions.split(',').all(is_condition);
+        if !is_name(name) || !are_conditions {
+            return Err(InvalidRequirement);
+        }
+        Ok(Self { name: normalised(name), text })
+    }
+}
+
+fn is_of_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "._-".contains(c)
+}
+
+/// Returns whether it can be the name of a package (PEP 508).
+pub(super) fn is_name(text: &str) -> bool {
+    let is_end = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+    is_end(text.chars().next()) && is_end(text.chars().next_back()) && text.chars().all(is_of_name)
+}
+
+fn is_condition(text: &str) -> bool {
+    let version = COMPARISONS.iter().find_map(|comparison| text.strip_prefix(comparison));
+    version.is_some_and(is_version)
+}
+
+/// Returns whether it can be a version.
+pub(super) fn is_version(text: &str) -> bool {
+    let is_of_version = |c: char| c.is_ascii_alphanumeric() || ".*+!-_".contains(c);
+    !text.is_empty() && text.chars().all(is_of_version)
+}
+
+/// Returns the name of a package as indexes compare it (PEP 503).
+pub(super) fn normalised(name: &str) -> String {
+    let parts = name.split(['-', '_', '.']).filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join("-").to_ascii_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_requirement_is_a_name_and_conditions() {
+        for (text, name, kept) in [
+            ("polars", "polars", "polars"),
+            ("Zope.Interface", "zope-interface", "Zope.Interface"),
+            ("polars >= 1, <2", "polars", "polars>=1,<2"),
+            ("pandas[excel,html]==2.*", "pandas", "pandas[excel,html]==2.*"),
+            ("a===1.0+local", "a", "a===1.0+local"),
+            ("x~=1!2.0", "x", "x~=1!2.0"),
+        ] {
+            let requirement: Requirement = text.parse().unwrap();
+            assert_eq!((requirement.name(), requirement.as_str()), (name, kept), "{text}");
+        }
+        for text in [
+            "",
+            "-r",
+            "--index-url=https://example.org",
+            "-e.",
+            ".",
+            "./polars",
+            "/tmp/polars.whl",
+            "polars.whl/..",
+            "polars @ https://example.org/polars.whl",
+            "git+https://example.org/polars",
+            "https://example.org/polars",
+            "polars; os_name == 'posix'",
+            "polars>=1;",
+            "polars>",
+            "polars==1,",
+            "polars[",
+            "polars[]",
+            "polars[-x]",
+            "polars\n-r other",
+            "polars\t",
+            "polars=1",
+            "_polars",
+            "polars-",
+            "pölars",
+            "'polars'",
+            "$(id)",
+            &"p".repeat(201),
+        ] {
+            assert_eq!(text.parse::<Requirement>(), Err(InvalidRequirement), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_requirement_is_quoted_where_a_shell_reads_more_into_it() {
+        let quoted = |text: &str| text.parse::<Requirement>().unwrap().quoted();
+        assert_eq!(quoted("polars==1.0"), "polars==1.0");
+        assert_eq!(quoted("polars>=1"), "'polars>=1'");
+        assert_eq!(quoted("polars[x]"), "'polars[x]'");
+    }
+}

@@ -1,0 +1,221 @@
+//! A step of making an environment: a program of somebody else's, its output as progress, and its end.
+
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+/// The longest step: hundreds of megabytes over a slow line.
+const STEP_TIMEOUT: Duration = Duration::from_secs(3600);
+
+/// The most lines of a step's output that are kept: its end, which says why it failed.
+const LINES_MAX: usize = 12;
+/// The most characters of a line that are kept.
+const LINE_CHARS_MAX: usize = 300;
+
+/// The variables that a step has not, and the reasons.
+const WITHHELD: [(&str, &str); 14] = [
+    ("QWED_", "tokens are among them"),
+    ("PYTHONHOME", "another Python's standard library"),
+    ("PYTHONPATH", "packages that would not be in the environment"),
+    ("PYTHONSTARTUP", "code of somebody else's"),
+    ("PYTHONDONTWRITEBYTECODE", "scripts cannot compile what they import"),
+    ("VIRTUAL_ENV", "another environment"),
+    ("CONDA_PREFIX", "another environment"),
+    ("PIP_TARGET", "another place"),
+    ("PIP_PREFIX", "another place"),
+    ("PIP_ROOT", "another place"),
+    ("PIP_USER", "another place"),
+    ("PIP_NO_BINARY", "code of packages would run"),
+    ("UV_NO_BINARY", "code of packages would run"),
+    ("UV_SYSTEM_PYTHON", "another environment"),
+];
+
+/// An event of a step, for people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress<'t> {
+    /// A step begins.
+    Step(&'t str),
+    /// A line of its output.
+    Line(&'t str),
+}
+
+/// An error of a step.
+#[derive(Debug, Error)]
+pub(crate) enum StepError {
+    #[error("{program} cannot be started")]
+    Start { program: String, source: io::Error },
+    #[error("{program} ended with {status}{}", said(.lines))]
+    Failed { program: String, status: ExitStatus, lines: Vec<String> },
+    #[error("{program} was ended after {} s{}", STEP_TIMEOUT.as_secs(), said(.lines))]
+    Timeout { program: String, lines: Vec<String> },
+}
+
+impl StepError {
+    /// Returns the end of its output.
+    pub(super) fn lines(&self) -> &[String] {
+        match self {
+            Self::Start { .. } => &[],
+            Self::Failed { lines, .. } | Self::Timeout { lines, .. } => lines,
+        }
+    }
+}
+
+fn said(lines: &[String]) -> String {
+    if lines.is_empty() { String::new() } else { format!(". It wrote:\n  {}", lines.join("\n  ")) }
+}
+
+/// Creates the command of a program, without what would lead it elsewhere.
+pub(super) fn command(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars_os() {
+        let bytes = name.as_encoded_bytes();
+        if WITHHELD.iter().any(|(start, _)| bytes.starts_with(start.as_bytes())) {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+/// Runs a step to its end, and returns what it wrote last. Dropping the future kills it, with what it has
+/// started.
+///
+/// Its standard input is `lock`: the turn is not over before the step is, even if this process is killed.
+pub(super) async fn run(
+    mut command: Command,
+    lock: File,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<Vec<String>, StepError> {
+    let program = command.as_std().get_program().to_string_lossy().into_owned();
+    command.stdin(lock).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let started = command.spawn();
+    let mut group = match started {
+        Ok(child) => Group { child, is_over: false },
+        Err(source) => return Err(StepError::Start { program, source }),
+    };
+    // The command has the lock too.
+    drop(command);
+    let (stdout, stderr) = (group.child.stdout.take(), group.child.stderr.take());
+    let mut output = Output::default();
+    let ended = timeout(STEP_TIMEOUT, async {
+        output.follow(stdout, stderr, progress).await;
+        group.child.wait().await
+    });
+    let ended = ended.await;
+    let lines = output.lines.into();
+    match ended {
+        Err(_) => Err(StepError::Timeout { program, lines }),
+        Ok(Err(source)) => Err(StepError::Start { program, source }),
+        Ok(Ok(status)) if status.success() => {
+            group.is_over = true;
+            Ok(lines)
+        }
+        Ok(Ok(status)) => {
+            group.is_over = true;
+            Err(StepError::Failed { program, status, lines })
+        }
+    }
+}
+
+/// A process and those that it has started, which are killed when this is dropped before its end.
+struct Group {
+    child: Child,
+    is_over: bool,
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let id = self.child.id().and_then(|id| i32::try_from(id).ok());
+        if let Some(id) = id.filter(|_| !self.is_over) {
+            // It may have ended meanwhile, and nobody has waited for it: the number is still its own.
+            let _ = killpg(Pid::from_raw(id), Signal::SIGKILL);
+        }
+    }
+}
+
+/// The end of what a step writes.
+#[derive(Default)]
+struct Output {
+    lines: VecDeque<String>,
+}
+
+impl Output {
+    /// Reads both streams to their end.
+    async fn follow(
+        &mut self,
+        stdout: Option<impl AsyncRead + Unpin>,
+        stderr: Option<impl AsyncRead + Unpin>,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) {
+        let (mut stdout, mut stderr) = (Stream::new(stdout), Stream::new(stderr));
+        while !(stdout.is_over() && stderr.is_over()) {
+            let lines = tokio::select! {
+                lines = stdout.lines(), if !stdout.is_over() => lines,
+                lines = stderr.lines(), if !stderr.is_over() => lines,
+            };
+            for line in lines {
+                progress(Progress::Line(&line));
+                if self.lines.len() == LINES_MAX {
+                    self.lines.pop_front();
+                }
+                self.lines.push_back(line);
+            }
+        }
+    }
+}
+
+/// A stream, and the beginning of its next line.
+struct Stream<R> {
+    reader: Option<R>,
+    begun: Vec<u8>,
+}
+
+impl<R: AsyncRead + Unpin> Stream<R> {
+    fn new(reader: Option<R>) -> Self {
+        Self { reader, begun: Vec::new() }
+    }
+
+    fn is_over(&self) -> bool {
+        self.reader.is_none()
+    }
+
+    /// Returns the lines that the next bytes complete; the last one at the end.
+    async fn lines(&mut self) -> Vec<String> {
+        let mut bytes = [0; 4096];
+        let count = match &mut self.reader {
+            Some(reader) => reader.read(&mut bytes).await.unwrap_or(0),
+            None => 0,
+        };
+        let mut lines = Vec::new();
+        for byte in bytes.iter().take(count) {
+            // A progress bar renews its line.
+            if matches!(byte, b'\n' | b'\r') {
+                lines.extend(text(&std::mem::take(&mut self.begun)));
+            } else if self.begun.len() < 4 * LINE_CHARS_MAX {
+                self.begun.push(*byte);
+            }
+        }
+        if count == 0 {
+            self.reader = None;
+            lines.extend(text(&self.begun));
+        }
+        lines
+    }
+}
+
+/// Returns a line as text that does nothing to a terminal, if there is any.
+fn text(line: &[u8]) -> Option<String> {
+    let line = String::from_utf8_lossy(line);
+    let shown: String =
+        line.trim_end().chars().filter(|c| !c.is_control()).take(LINE_CHARS_MAX).collect();
+    (!shown.trim().is_empty()).then_some(shown)
+}

@@ -1,0 +1,411 @@
+//! The programs that make environments: uv where it is there, else Python's own `venv` and pip.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::str::FromStr;
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use super::lock::Lock;
+use super::step::{Progress, StepError, command, run};
+
+/// The oldest Python that the QWED packages support.
+pub(super) const VERSION_MIN: (u32, u32) = (3, 10);
+/// The newest minor version that is looked for by its own name.
+const MINOR_MAX: u32 = 16;
+
+/// The places of uv besides `PATH`, below the home folder: its own installer's, Cargo's.
+const UV_IN_HOME: [&str; 2] = [".local/bin", ".cargo/bin"];
+/// The places of Homebrew, which programs with a window do not have on their `PATH`.
+const UV_ELSEWHERE: [&str; 3] =
+    ["/opt/homebrew/bin", "/usr/local/bin", "/home/linuxbrew/.linuxbrew/bin"];
+
+/// The time in which a program says its version.
+const VERSION_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Prints the version of an interpreter. `-S` and `-I`: no code of anybody's but Python's own runs.
+const ASK: [&str; 4] =
+    ["-I", "-S", "-c", "import sys; print('Python %d.%d.%d' % sys.version_info[:3])"];
+
+/// Compiles what was installed: scripts cannot, as they write nothing there. Without `.pth` files, whose
+/// lines are code.
+const COMPILE: [&str; 10] =
+    ["-I", "-S", "-W", "ignore", "-m", "compileall", "-qq", "-j", "0", "lib"];
+
+/// A package that is not built runs its own code to be.
+const ONLY_WHEELS: [&str; 2] = ["--only-binary", ":all:"];
+
+/// The words of `python -m venv` where Debian and its kin have split off a part of it.
+const NO_ENSUREPIP: &str = "ensurepip is not available";
+
+/// The Python that an environment is to have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum PythonWanted {
+    /// Any that the packages support.
+    Any,
+    /// This one: `3.13`, `3.13.1`.
+    Version(u32, u32, Option<u32>),
+    /// The one that this program is.
+    Program(PathBuf),
+}
+
+/// An error in finding a program to make environments with.
+#[derive(Debug, Error)]
+pub(crate) enum ToolError {
+    #[error(
+        "there is neither uv, which brings Python, nor {0} on PATH; install one of them \
+         (https://docs.astral.sh/uv)"
+    )]
+    NoPython(String),
+    #[error(
+        "{python} cannot make environments with pip in them: on Debian and Ubuntu, \
+         `apt install python{version}-venv`; or install uv (https://docs.astral.sh/uv)"
+    )]
+    NoEnsurepip { python: String, version: String },
+    #[error("the virtual environment cannot be made")]
+    Make(#[source] StepError),
+    #[error("what is to be added cannot be resolved")]
+    Resolve(#[source] StepError),
+    #[error("the versions of what is to be added are not known")]
+    Unresolved,
+    #[error("the packages cannot be installed")]
+    Install(#[source] StepError),
+    #[error("the packages cannot be compiled")]
+    Compile(#[source] StepError),
+}
+
+impl FromStr for PythonWanted {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text.starts_with('/') {
+            return Ok(Self::Program(text.into()));
+        }
+        let expected = "expected a version such as 3.13, or the absolute path of an interpreter";
+        let numbers: Option<Vec<u32>> = text.split('.').map(|part| part.parse().ok()).collect();
+        let version = match numbers.as_deref() {
+            Some([major, minor]) => (*major, *minor, None),
+            Some([major, minor, micro]) => (*major, *minor, Some(*micro)),
+            Some(_) | None => return Err(expected.to_owned()),
+        };
+        if (version.0, version.1) < VERSION_MIN {
+            let (major, minor) = VERSION_MIN;
+            return Err(format!("the QWED packages need Python {major}.{minor} or later"));
+        }
+        Ok(Self::Version(version.0, version.1, version.2))
+    }
+}
+
+impl PythonWanted {
+    /// Returns it as uv has it, and people.
+    fn as_text(&self) -> String {
+        match self {
+            Self::Any => format!(">={}.{}", VERSION_MIN.0, VERSION_MIN.1),
+            Self::Version(major, minor, None) => format!("{major}.{minor}"),
+            Self::Version(major, minor, Some(micro)) => format!("{major}.{minor}.{micro}"),
+            Self::Program(program) => program.display().to_string(),
+        }
+    }
+
+    /// Returns whether an interpreter of this version is one of those.
+    fn fits(&self, (major, minor, micro): (u32, u32, u32)) -> bool {
+        match self {
+            Self::Any | Self::Program(_) => (major, minor) >= VERSION_MIN,
+            Self::Version(a, b, c) => {
+                (*a, *b) == (major, minor) && c.is_none_or(|wanted| wanted == micro)
+            }
+        }
+    }
+
+    /// Returns the names that such an interpreter may have.
+    fn names(&self) -> Vec<PathBuf> {
+        match self {
+            Self::Any => {
+                let versions =
+                    (VERSION_MIN.1..=MINOR_MAX).rev().map(|minor| format!("python3.{minor}"));
+                let names = ["python3".to_owned()].into_iter().chain(versions);
+                names.chain(["python".to_owned()]).map(PathBuf::from).collect()
+            }
+            Self::Version(major, minor, _) => {
+                let own = format!("python{major}.{minor}");
+                [own, "python3".to_owned(), "python".to_owned()].map(PathBuf::from).into()
+            }
+            Self::Program(program) => vec![program.clone()],
+        }
+    }
+}
+
+/// The program that makes an environment.
+#[derive(Debug, Clone)]
+pub(super) enum Tool {
+    Uv { program: PathBuf, version: String, python: PythonWanted },
+    Venv { python: PathBuf, version: (u32, u32, u32) },
+}
+
+impl Tool {
+    /// Finds uv, or a Python that is what is wanted.
+    pub(super) async fn find(python: &PythonWanted) -> Result<Self, ToolError> {
+        for program in uv_places() {
+            if let Some(version) = answer(&program, &["--version"], "uv ").await {
+                let version = version.split(' ').next().unwrap_or_default().to_owned();
+                return Ok(Self::Uv { program, version, python: python.clone() });
+            }
+        }
+        for name in python.names() {
+            for program in on_path(&name) {
+                let version = answer(&program, &ASK, "Python ").await.and_then(|it| parsed(&it));
+                if let Some(version) = version.filter(|version| python.fits(*version)) {
+                    return Ok(Self::Venv { python: program, version });
+                }
+            }
+        }
+        let wanted = match python {
+            PythonWanted::Program(program) => program.display().to_string(),
+            PythonWanted::Any | PythonWanted::Version(..) => format!("Python {}", python.as_text()),
+        };
+        Err(ToolError::NoPython(wanted))
+    }
+
+    /// Returns its name and version.
+    pub(super) fn as_text(&self) -> String {
+        match self {
+            Self::Uv { version, .. } => format!("uv {version}"),
+            Self::Venv { version: (major, minor, micro), .. } => {
+                format!("venv of Python {major}.{minor}.{micro}")
+            }
+        }
+    }
+
+    /// Makes a virtual environment in an empty folder.
+    pub(super) async fn make(
+        &self,
+        job: &Job<'_>,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<(), ToolError> {
+        let make = match self {
+            Self::Uv { program, python, .. } => {
+                let mut make = job.uv(program, &["venv", "--no-project", "--python"]);
+                make.arg(python.as_text()).arg(job.folder);
+                make
+            }
+            Self::Venv { python, .. } => {
+                let mut make = job.command(python);
+                make.args(["-I", "-m", "venv"]).arg(job.folder);
+                make
+            }
+        };
+        match run(make, job.lock()?, progress).await {
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.explained(error)),
+        }
+    }
+
+    /// Returns the error of making an environment, in our words where the cause is known.
+    fn explained(&self, error: StepError) -> ToolError {
+        let is_split = error.lines().iter().any(|line| line.contains(NO_ENSUREPIP));
+        match self {
+            Self::Venv { python, version: (major, minor, _) } if is_split => {
+                let python = python.display().to_string();
+                ToolError::NoEnsurepip { python, version: format!("{major}.{minor}") }
+            }
+            Self::Uv { .. } | Self::Venv { .. } => ToolError::Make(error),
+        }
+    }
+
+    /// Finds the versions of packages that fit the constraints, and their hashes.
+    pub(super) async fn resolve(
+        &self,
+        job: &Job<'_>,
+        requirements: &Path,
+        constraints: &Path,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<Lock, ToolError> {
+        let found = job.folder.join("resolved");
+        let mut resolve = match self {
+            Self::Uv { program, .. } => {
+                let mut resolve = job.uv(program, &["pip", "compile", "--python"]);
+                resolve.arg(job.python()).args(["--generate-hashes", "--no-header"]);
+                resolve.args(["--no-annotate", "--output-file"]).arg(&found).arg(requirements);
+                resolve
+            }
+            Self::Venv { .. } => {
+                let mut resolve = job.pip();
+                resolve.args(["--quiet", "--dry-run", "--ignore-installed", "--report"]);
+                resolve.arg(&found).arg("-r").arg(requirements);
+                resolve
+            }
+        };
+        resolve.args(ONLY_WHEELS).arg("--constraint").arg(constraints);
+        run(resolve, job.lock()?, progress).await.map_err(ToolError::Resolve)?;
+        let lock = match self {
+            Self::Uv { .. } => Lock::read(&found).ok(),
+            Self::Venv { .. } => fs::read(&found).ok().and_then(|report| Lock::of_report(&report)),
+        };
+        lock.ok_or(ToolError::Unresolved)
+    }
+
+    /// Installs what is locked: wheels only, so that no code of theirs runs. Once for an environment, as
+    /// each start of its interpreter runs the `.pth` files that are in it.
+    pub(super) async fn install(
+        &self,
+        job: &Job<'_>,
+        lock: &Path,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<(), ToolError> {
+        let mut install = match self {
+            Self::Uv { program, .. } => {
+                let mut install = job.uv(program, &["pip", "install", "--python"]);
+                install.arg(job.python());
+                install
+            }
+            Self::Venv { .. } => {
+                let mut install = job.pip();
+                install.args(["--no-compile", "--progress-bar", "off"]);
+                install
+            }
+        };
+        install.args(ONLY_WHEELS).args(["--require-hashes", "-r"]).arg(lock);
+        let installed = run(install, job.lock()?, progress).await;
+        installed.map(drop).map_err(ToolError::Install)
+    }
+}
+
+/// The place of an environment that is being made, and how.
+pub(super) struct Job<'j> {
+    pub(super) folder: &'j Path,
+    pub(super) turn: &'j File,
+    pub(super) is_offline: bool,
+}
+
+impl Job<'_> {
+    pub(super) fn python(&self) -> PathBuf {
+        self.folder.join("bin/python")
+    }
+
+    /// Compiles everything. Packages have files that do not compile: no error.
+    pub(super) async fn compile(
+        &self,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<(), ToolError> {
+        let mut compile = self.command(self.python());
+        compile.args(COMPILE);
+        match run(compile, self.lock()?, progress).await {
+            Ok(_) | Err(StepError::Failed { .. }) => Ok(()),
+            Err(error @ (StepError::Start { .. } | StepError::Timeout { .. })) => {
+                Err(ToolError::Compile(error))
+            }
+        }
+    }
+
+    fn lock(&self) -> Result<File, ToolError> {
+        let cloned = self.turn.try_clone();
+        let failed = |source| StepError::Start { program: "the next step".to_owned(), source };
+        cloned.map_err(failed).map_err(ToolError::Make)
+    }
+
+    /// Creates a command that looks at no settings of the current folder.
+    fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = command(program);
+        command.current_dir(self.folder);
+        command
+    }
+
+    fn pip(&self) -> Command {
+        let mut command = self.command(self.python());
+        command.args(["-I", "-m", "pip", "--disable-pip-version-check", "--no-input", "install"]);
+        command.args(self.is_offline.then_some("--no-index"));
+        command
+    }
+
+    fn uv(&self, program: &Path, arguments: &[&str]) -> Command {
+        let mut command = self.command(program);
+        command.args(["--color", "never", "--no-progress"]);
+        command.args(self.is_offline.then_some("--offline")).args(arguments);
+        command
+    }
+}
+
+/// Returns the places where uv may be, in their order.
+fn uv_places() -> Vec<PathBuf> {
+    let mut places = on_path(Path::new("uv"));
+    let home = etcetera::home_dir().ok().filter(|home| home.is_absolute());
+    let in_home = home.iter().flat_map(|home| UV_IN_HOME.map(|folder| home.join(folder)));
+    let elsewhere = UV_ELSEWHERE.map(PathBuf::from);
+    places.extend(
+        in_home.chain(elsewhere).map(|folder| folder.join("uv")).filter(|it| is_program(it)),
+    );
+    places
+}
+
+/// Returns the programs of this name in the absolute entries of `PATH`, or the one that a path names.
+fn on_path(name: &Path) -> Vec<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let entries = std::env::split_paths(&path).filter(|entry| entry.is_absolute());
+    // What is joined with an absolute path is that.
+    let mut found: Vec<PathBuf> =
+        entries.map(|entry| entry.join(name)).filter(|it| is_program(it)).collect();
+    if found.is_empty() && name.is_absolute() && is_program(name) {
+        found.push(name.to_owned());
+    }
+    found
+}
+
+fn is_program(path: &Path) -> bool {
+    path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 > 0)
+}
+
+/// Asks a program for its version, and returns what follows `start`.
+async fn answer(program: &Path, arguments: &[&str], start: &str) -> Option<String> {
+    let mut ask = command(program);
+    ask.args(arguments).current_dir("/").stdin(Stdio::null()).stderr(Stdio::null());
+    let output = timeout(VERSION_TIMEOUT, ask.kill_on_drop(true).output()).await.ok()?.ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    let text = text.trim().strip_prefix(start).filter(|_| output.status.success())?;
+    Some(text.to_owned())
+}
+
+/// Parses a version of Python.
+fn parsed(version: &str) -> Option<(u32, u32, u32)> {
+    let mut numbers = version.split('.').map(|part| part.parse().ok());
+    Some((numbers.next()??, numbers.next()??, numbers.next()??))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interpreter_is_wanted_by_its_version_or_its_path() {
+        let version = |text: &str| text.parse::<PythonWanted>();
+        assert_eq!(version("3.13"), Ok(PythonWanted::Version(3, 13, None)));
+        assert_eq!(version("3.13.1"), Ok(PythonWanted::Version(3, 13, Some(1))));
+        assert_eq!(
+            version("/usr/bin/python3"),
+            Ok(PythonWanted::Program("/usr/bin/python3".into()))
+        );
+        assert!(version("3.9").is_err_and(|error| error.contains("3.10 or later")));
+        for text in
+            ["", "3", "python3.13", "3.x", ">=3.10", "3.13.1.2", "-3.13", "bin/python", "3.13 "]
+        {
+            assert!(version(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn an_interpreter_fits_what_is_wanted() {
+        let wanted = PythonWanted::Version(3, 13, None);
+        assert!(wanted.fits((3, 13, 0)) && wanted.fits((3, 13, 9)) && !wanted.fits((3, 12, 9)));
+        let exact = PythonWanted::Version(3, 13, Some(1));
+        assert!(exact.fits((3, 13, 1)) && !exact.fits((3, 13, 2)));
+        assert!(PythonWanted::Any.fits((3, 10, 0)) && !PythonWanted::Any.fits((3, 9, 18)));
+        assert_eq!(wanted.names()[0], Path::new("python3.13"));
+        assert_eq!(PythonWanted::Any.names()[0], Path::new("python3"));
+        assert_eq!((parsed("3.13.0"), parsed("3.13"), parsed("x")), (Some((3, 13, 0)), None, None));
+    }
+}

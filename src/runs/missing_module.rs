@@ -1,0 +1,264 @@
+//! The answer to a script that imports what is not installed: what is, and the admin's command.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::environments::Requirement;
+use crate::executor::{Ending, Installation, Outcome, Source, verification_modules};
+
+/// The start of Python's last line when a module is not found.
+const NOT_FOUND: &str = "ModuleNotFoundError: No module named '";
+
+/// The longest name of a module that is answered.
+const NAME_CHARS_MAX: usize = 100;
+/// The most modules that are named: who reads them pays for each.
+const MODULES_MAX: usize = 40;
+/// The most dependencies of a script that are named.
+const DEPENDENCIES_MAX: usize = 10;
+
+/// Modules that no script is written for.
+const TOOLS: [&str; 4] = ["pip", "setuptools", "pkg_resources", "wheel"];
+
+/// The packages that a script says it needs, in the header that PEP 723 describes.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Dependencies(Vec<Requirement>);
+
+#[derive(Deserialize)]
+struct Header {
+    #[serde(default)]
+    dependencies: Vec<String>,
+}
+
+impl Dependencies {
+    /// Reads the header of a script; what is none has no dependencies.
+    pub(super) fn of(source: &str) -> Self {
+        let mut lines = source.lines().skip_while(|line| line.trim_end() != "# /// script").skip(1);
+        let mut header = String::new();
+        let is_closed = lines.by_ref().map_while(|line| line.strip_prefix('#')).any(|line| {
+            let is_end = line.trim_end() == " ///";
+            if !is_end {
+                header.push_str(line.strip_prefix(' ').unwrap_or(line));
+                header.push('\n');
+            }
+            is_end
+        });
+        let header: Option<Header> = toml::from_str(&header).ok().filter(|_| is_closed);
+        let named = header.map(|header| header.dependencies).unwrap_or_default();
+        // Addresses are among them, which are not for an admin to copy.
+        let named = named.iter().filter_map(|text| text.parse().ok());
+        Self(named.take(DEPENDENCIES_MAX).collect())
+    }
+}
+
+/// Returns the module that a script did not find, if that is what ended it.
+pub(super) fn missing_module(outcome: &Outcome) -> Option<String> {
+    if outcome.ending != Ending::Exited(1) {
+        return None;
+    }
+    let line = outcome.stderr.text.trim_end().lines().next_back()?;
+    let (name, _) = line.strip_prefix(NOT_FOUND)?.split_once('\'')?;
+    let is_name = name.split('.').all(is_identifier) && name.len() <= NAME_CHARS_MAX;
+    is_name.then(|| name.to_owned())
+}
+
+fn is_identifier(text: &str) -> bool {
+    text.starts_with(|c: char| c == '_' || c.is_alphabetic())
+        && text.chars().all(|c| c == '_' || c.is_alphanumeric())
+}
+
+/// Returns what a model is told about a module that is missing. Looks at folders, and starts nothing.
+pub(super) fn advice(
+    module: &str,
+    Dependencies(dependencies): &Dependencies,
+    installation: &Installation,
+) -> String {
+    let installed = modules(&installation.packages);
+    let top = module.split('.').next().unwrap_or(module);
+    if installed.contains(top) && top != module {
+        return format!("{top} is installed for scripts, and has no module {module}.");
+    }
+    let known = verification_modules().filter(|known| installed.contains(*known));
+    let known: Vec<&str> = known.collect();
+    let others = installed.iter().map(String::as_str).filter(|other| !known.contains(other));
+    let all: Vec<&str> = known.iter().copied().chain(others).collect();
+    let listed = all.iter().take(MODULES_MAX).copied().collect::<Vec<_>>().join(", ");
+    let more = match all.len().saturating_sub(MODULES_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let there = if all.is_empty() { "nothing".to_owned() } else { listed };
+    let there = format!(
+        "{module} is not installed for scripts. What can be imported, besides the standard library: \
+         {there}{more}."
+    );
+    let missing = dependencies.iter().filter(|it| !has_distribution(&installation.packages, it));
+    let missing: Vec<&Requirement> = missing.collect();
+    let remedy = remedy(&missing, &installation.source);
+    format!("{there} {remedy}")
+}
+
+fn remedy(missing: &[&Requirement], source: &Source) -> String {
+    let names: Vec<&str> = missing.iter().map(|it| it.as_str()).collect();
+    let words: Vec<String> = missing.iter().map(|it| format!("--with {}", it.quoted())).collect();
+    let (names, words) = (names.join(", "), words.join(" "));
+    match (source, missing.is_empty()) {
+        (Source::Configured, true) => "The admin can install the package that brings it for the \
+                                       interpreter that QWED_MCP_PYTHON names."
+            .to_owned(),
+        (Source::Configured, false) => format!(
+            "The script's header asks for {names}; the admin can install that for the interpreter that \
+             QWED_MCP_PYTHON names."
+        ),
+        (_, true) => "The admin can add the package that brings it: `qwed-mcp env create --with \
+                      PACKAGE`."
+            .to_owned(),
+        (_, false) => format!(
+            "The script's header asks for {names}; the admin can add that: `qwed-mcp env create {words}`."
+        ),
+    }
+}
+
+/// Returns the modules in the folders of installed packages, by their names.
+fn modules(folders: &[PathBuf]) -> BTreeSet<String> {
+    let entries = folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
+    let module = |entry: fs::DirEntry| module_of(&entry.path());
+    entries.filter_map(module).collect()
+}
+
+/// Returns the module that an entry of such a folder is, if scripts are written for it.
+fn module_of(entry: &Path) -> Option<String> {
+    let file = entry.file_name()?.to_str()?;
+    let name = match file.split_once('.') {
+        None => entry.join("__init__.py").is_file().then_some(file)?,
+        Some((name, end)) => (end == "py" || end.ends_with("so")).then_some(name)?,
+    };
+    let is_for_scripts = is_identifier(name) && !name.starts_with('_') && !TOOLS.contains(&name);
+    is_for_scripts.then(|| name.to_owned())
+}
+
+/// Returns whether a package is installed, in whatever version.
+fn has_distribution(folders: &[PathBuf], requirement: &Requirement) -> bool {
+    let entries = folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
+    entries.into_iter().any(|entry| {
+        let name = entry.file_name();
+        let name = name.to_str().and_then(|name| name.strip_suffix(".dist-info"));
+        let name = name.and_then(|name| name.split_once('-'));
+        name.is_some_and(|(name, _)| requirement.is_for(name))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::executor::Captured;
+
+    fn failed(stderr: &str) -> Outcome {
+        let stderr = Captured { text: stderr.to_owned(), ..Captured::default() };
+        Outcome { ending: Ending::Exited(1), stderr, ..Outcome::never_started() }
+    }
+
+    #[test]
+    fn a_missing_module_is_what_ended_the_script() {
+        let traceback = "Traceback (most recent call last):\n  File \"<verification>\", line 1\n";
+        for (line, module) in [
+            ("ModuleNotFoundError: No module named 'polars'", Some("polars")),
+            ("ModuleNotFoundError: No module named 'qwed_new.engines'", Some("qwed_new.engines")),
+            ("ModuleNotFoundError: No module named 'z3.x'; 'z3' is not a package", Some("z3.x")),
+            ("ModuleNotFoundError: No module named 'a b'", None),
+            ("ModuleNotFoundError: No module named '`id`'", None),
+            ("ModuleNotFoundError: No module named ''", None),
+            ("ModuleNotFoundError: none", None),
+            ("ValueError: ModuleNotFoundError: No module named 'polars'", None),
+            ("", None),
+        ] {
+            let found = missing_module(&failed(&format!("{traceback}{line}\n")));
+            assert_eq!(found.as_deref(), module, "{line}");
+        }
+        let caught = failed("ModuleNotFoundError: No module named 'polars'\nanother line");
+        assert_eq!(missing_module(&caught), None);
+        let killed = Outcome {
+            ending: Ending::TimedOut,
+            ..failed("ModuleNotFoundError: No module named 'x'")
+        };
+        assert_eq!(missing_module(&killed), None);
+    }
+
+    #[test]
+    fn the_header_of_a_script_names_its_dependencies() {
+        let of = |source: &str| {
+            let Dependencies(found) = Dependencies::of(source);
+            found.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let header = "\"\"\"x\"\"\"\n# /// script\n# requires-python = \">=3.11\"\n# dependencies = [\n#   \
+                      \"polars >= 1\",\n#   'rich',\n#   \"x @ https://example.org/x.whl\",\n# ]\n# ///\nimport polars\n";
+        assert_eq!(of(header), ["polars>=1", "rich"]);
+        for source in [
+            "import polars",
+            "# /// script\n# dependencies = ['a']\nimport a\n# ///",
+            "# /// script\n# dependencies = 7\n# ///",
+            "# /// script\n# dependencies = ['a'\n# ///",
+            "# /// other\n# dependencies = ['a']\n# ///",
+            "# /// script\n#dependencies = ['a']\n",
+        ] {
+            assert_eq!(of(source), Vec::<String>::new(), "{source}");
+        }
+        let many = "'a',".repeat(50);
+        assert_eq!(of(&format!("# /// script\n# dependencies = [{many}]\n# ///")).len(), 10);
+    }
+
+    #[test]
+    fn what_is_there_is_told_and_the_admins_command() {
+        let folder = tempfile::tempdir().unwrap();
+        let packages = folder.path().to_owned();
+        for name in ["sympy", "zoo", "pip", "_private", "no_package", "zoo-1.0.dist-info"] {
+            fs::create_dir(packages.join(name)).unwrap();
+            if name != "no_package" {
+                fs::write(packages.join(name).join("__init__.py"), "").unwrap();
+            }
+        }
+        for file in ["six.py", "native.cpython-313-x86_64-linux-gnu.so", "x.pth", "README.txt"] {
+            fs::write(packages.join(file), "").unwrap();
+        }
+        let installation = |source| Installation {
+            source,
+            program: "/python".into(),
+            version: "3.13.0".to_owned(),
+            packages: vec![packages.clone(), "/nonexistent".into()],
+        };
+        let none = Dependencies::default();
+        let there = "What can be imported, besides the standard library: sympy, native, six, zoo.";
+        assert_eq!(
+            advice("polars", &none, &installation(Source::Path)),
+            format!(
+                "polars is not installed for scripts. {there} The admin can add the package that brings \
+                 it: `qwed-mcp env create --with PACKAGE`."
+            )
+        );
+        let asked =
+            Dependencies::of("# /// script\n# dependencies = ['polars>=1', 'Zoo', 'rich']\n# ///");
+        assert_eq!(
+            advice("polars", &asked, &installation(Source::Path)),
+            format!(
+                "polars is not installed for scripts. {there} The script's header asks for polars>=1, \
+                 rich; the admin can add that: `qwed-mcp env create --with 'polars>=1' --with rich`."
+            )
+        );
+        let configured = advice("polars", &none, &installation(Source::Configured));
+        assert!(
+            configured.ends_with("for the interpreter that QWED_MCP_PYTHON names."),
+            "{configured}"
+        );
+        assert_eq!(
+            advice("zoo.lions", &none, &installation(Source::Path)),
+            "zoo is installed for scripts, and has no module zoo.lions."
+        );
+        for number in 0..50 {
+            fs::write(packages.join(format!("m{number}.py")), "").unwrap();
+        }
+        let long = advice("polars", &none, &installation(Source::Path));
+        assert!(long.contains(": sympy, m0, m1, ") && long.contains(" and 14 more."), "{long}");
+    }
+}

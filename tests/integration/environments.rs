@@ -1,0 +1,827 @@
+//! Environments for scripts: `env create` and its kin, and the interpreter that is found.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+use crate::harness::{ServerBuilder, binary, eventually, python, root, uv};
+
+tests! {
+    needs [Sandbox]:
+        an_environment_is_made_with_uv,
+        an_environment_is_made_with_venv_and_pip,
+        the_real_packages_are_imported_and_used,
+        an_environment_that_a_server_uses_stays_until_it_has_ended,
+        packages_are_wheels_that_the_lock_has_and_that_can_be_imported,
+        the_program_of_a_virtual_environment_takes_its_interpreter,
+        the_newest_complete_environment_is_taken,
+        an_environment_that_others_can_change_is_not_used,
+        a_missing_module_is_answered_with_what_is_there;
+    needs [Root, Tier3]:
+        a_full_disk_leaves_no_environment;
+    needs [Python]:
+        interrupted_at_any_point_it_leaves_no_environment,
+        killed_at_any_point_it_leaves_no_environment,
+        one_process_at_a_time_makes_environments,
+        what_cannot_be_made_is_told,
+        arguments_that_are_none_are_refused;
+    needs []:
+        the_lock_has_the_versions_that_the_tests_have;
+}
+
+/// A name of a package that leaves a mark wherever an interpreter with it is started.
+const TELL_TALE: &str = "tell_tale";
+
+/// The wait for what is under way.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A home folder, a data folder, and wheels in place of the network.
+struct Fixture {
+    folder: tempfile::TempDir,
+    variables: Vec<(String, String)>,
+}
+
+impl Fixture {
+    /// With uv and a Python on `PATH`.
+    fn with_uv() -> Self {
+        let fixture = Self::with_pip();
+        symlink(uv(), fixture.at("bin/uv")).unwrap();
+        fixture
+    }
+
+    /// With a Python on `PATH`.
+    fn with_pip() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["home", "bin", "wheels", "marks"] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        let variables = [
+            ("HOME", at("home")),
+            ("XDG_DATA_HOME", at("data")),
+            ("PATH", format!("{}:/usr/bin:/bin", at("bin"))),
+            ("UV_FIND_LINKS", at("wheels")),
+            ("UV_PYTHON_DOWNLOADS", "never".to_owned()),
+            ("PIP_FIND_LINKS", at("wheels")),
+            ("QWED_MCP_LOG", "warn".to_owned()),
+        ];
+        let variables = variables.map(|(name, value)| (name.to_owned(), value)).into();
+        let fixture = Self { folder, variables };
+        symlink(python().canonicalize().unwrap(), fixture.at("bin/python3")).unwrap();
+        fixture.wheel("tiny_one", "1.0", "", &[("tiny_one/__init__.py", "value = 42\n")]);
+        let mark = fixture.at("marks/mark").display().to_string();
+        let code = format!("try:\n    open({mark:?}, 'w').close()\nexcept OSError:\n    pass\n");
+        let files = [("tell_tale.py", code.as_str()), ("tell_tale.pth", "import tell_tale\n")];
+        fixture.wheel(TELL_TALE, "1.0", "", &files);
+        fixture.wheel("tiny_two", "2.0", "tiny-one<2", &[("tiny_two/__init__.py", "value = 7\n")]);
+        fixture.write_lock(&["tiny_one-1.0", "tell_tale-1.0"]);
+        fixture
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn environments(&self) -> PathBuf {
+        self.at("data/qwed-mcp/environments")
+    }
+
+    /// The names of environments, complete or not.
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.environments()).into_iter().flatten().flatten();
+        let names = entries.map(|entry| entry.file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.filter(|name| !name.starts_with('.')).collect();
+        names.sort();
+        names
+    }
+
+    /// Makes a wheel with these files.
+    fn wheel(&self, name: &str, version: &str, requires: &str, files: &[(&str, &str)]) {
+        let program = "\
+import base64, hashlib, json, sys, zipfile
+folder, name, version, requires, files = json.load(sys.stdin)
+info = f'{name}-{version}.dist-info'
+metadata = f'Metadata-Version: 2.1\\nName: {name}\\nVersion: {version}\\n'
+metadata += f'Requires-Dist: {requires}\\n' if requires else ''
+files.append([f'{info}/METADATA', metadata])
+files.append([f'{info}/WHEEL', 'Wheel-Version: 1.0\\nGenerator: test\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n'])
+record = ''
+with zipfile.ZipFile(f'{folder}/{name}-{version}-py3-none-any.whl', 'w') as wheel:
+    for path, text in files:
+        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).decode().rstrip('=')
+        record += f'{path},sha256={digest},{len(text.encode())}\\n'
+        wheel.writestr(path, text)
+    wheel.writestr(f'{info}/RECORD', record + f'{info}/RECORD,,\\n')
+";
+        let order = json!([self.at("wheels"), name, version, requires, files]).to_string();
+        let mut command = Command::new(python());
+        let mut child = command.args(["-I", "-c", program]).stdin(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(order.as_bytes()).unwrap();
+        assert!(child.wait().unwrap().success());
+    }
+
+    /// Writes the lock of these wheels.
+    fn write_lock(&self, wheels: &[&str]) {
+        let program = "\
+import hashlib, sys
+for wheel in sys.argv[2:]:
+    name, version = wheel.split('-')
+    data = open(f'{sys.argv[1]}/{wheel}-py3-none-any.whl', 'rb').read()
+    print(f'{name}=={version} \\\\\\n    --hash=sha256:{hashlib.sha256(data).hexdigest()}')
+";
+        let mut command = Command::new(python());
+        command.args(["-I", "-c", program]).arg(self.at("wheels")).args(wheels);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        fs::write(self.at("lock"), output.stdout).unwrap();
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(binary());
+        command.env_clear().args(arguments).stdin(Stdio::null());
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// The arguments of `env create` with the lock of this fixture.
+    fn create(&self) -> Vec<String> {
+        let lock = self.at("lock").to_str().unwrap().to_owned();
+        ["env", "create", "--offline", "--lock", &lock].map(str::to_owned).into()
+    }
+
+    /// Makes an environment, and returns its folder and what was said.
+    #[track_caller]
+    fn created(&self, more: &[&str]) -> (PathBuf, String) {
+        let arguments = self.create();
+        let arguments: Vec<&str> =
+            arguments.iter().map(String::as_str).chain(more.iter().copied()).collect();
+        let output = self.run(&arguments);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        let folder = String::from_utf8(output.stdout).unwrap();
+        (PathBuf::from(folder.trim_end()), said)
+    }
+
+    /// Fails to make an environment, and returns what was said.
+    #[track_caller]
+    fn not_created(&self, more: &[&str]) -> String {
+        let before = self.listed();
+        let arguments = self.create();
+        let arguments: Vec<&str> =
+            arguments.iter().map(String::as_str).chain(more.iter().copied()).collect();
+        let output = self.run(&arguments);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "");
+        assert!(said.contains("no environment was made, and nothing was changed: "), "{said}");
+        assert_eq!(self.listed(), before);
+        assert_eq!(self.names().len(), before.len(), "{said}");
+        said
+    }
+
+    fn listed(&self) -> Vec<Value> {
+        let output = self.run(&["env", "list", "--format", "json"]);
+        assert!(output.status.success(), "{output:?}");
+        let list: Value = serde_json::from_slice(&output.stdout).unwrap();
+        list["environments"].as_array().unwrap().clone()
+    }
+
+    fn server(&self) -> ServerBuilder {
+        let server = ServerBuilder::new().without("QWED_MCP_PYTHON");
+        let variables = self.variables.iter().filter(|(name, _)| name != "QWED_MCP_LOG");
+        variables.fold(server, |server, (name, value)| server.variable(name, value))
+    }
+
+    /// What `doctor` says of the interpreter.
+    fn interpreter(&self) -> Value {
+        let output = self.server().command().args(["doctor", "--format", "json"]).output().unwrap();
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        report["interpreter"].clone()
+    }
+
+    fn prepend(&mut self, name: &str, value: &str) {
+        self.variables.retain(|(known, _)| known != name);
+        self.variables.push((name.to_owned(), value.to_owned()));
+    }
+
+    /// Writes a program in the folder that comes first on `PATH`.
+    fn program(&self, name: &str, text: &str) {
+        let path = self.at("bin").join(name);
+        let _ = fs::remove_file(&path);
+        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// Has uv wait for ever at the commands that have this word in them.
+    fn stop_uv_at(&self, word: &str) {
+        let stop = format!(
+            "case \"$*\" in *' {word} '*) echo $$ > {0}/reached; exec sleep 600;; esac\nexec {1} \"$@\"",
+            self.folder.path().display(),
+            uv().display()
+        );
+        self.program("uv", &stop);
+    }
+
+    /// Waits until uv waits, and returns its process.
+    fn reached(&self) -> Pid {
+        let file = self.at("reached");
+        let read = || fs::read_to_string(&file).unwrap_or_default().trim().parse().ok();
+        eventually(PATIENCE, || read().is_some()).expect("uv is reached");
+        let uv = read().unwrap();
+        fs::remove_file(file).unwrap();
+        Pid::from_raw(uv)
+    }
+
+    fn start(&self) -> Child {
+        let mut command = self.command(&[]);
+        command.args(self.create()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    }
+}
+
+fn is_alive(process: Pid) -> bool {
+    kill(process, None).is_ok()
+}
+
+fn is_made_and_used(fixture: &Fixture, tool: &str) {
+    let (folder, said) = fixture.created(&["--with", "tiny-two>=2"]);
+    assert_eq!(folder, fixture.environments().join("env-1"));
+    assert!(said.contains("Making env-1 with ") && said.contains("Made env-1 in "), "{said}");
+    assert!(!said.contains('\r') && !said.contains('\u{1b}'), "a pipe gets plain lines: {said}");
+    assert!(!fixture.at("marks/mark").exists(), "code of a package ran outside of the sandbox");
+    let output = fixture.run(&["env", "path"]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{}\n", folder.display()));
+
+    let listed = &fixture.listed()[0];
+    assert!(listed["tool"].as_str().unwrap().starts_with(tool), "{listed}");
+    assert_eq!(listed["with"], json!(["tiny-two>=2"]));
+    assert_eq!((&listed["in_use"], &listed["sdk"]), (&json!(false), &json!(false)));
+    let packages = listed["packages"].as_object().unwrap();
+    let versions = ["tiny-one", "tiny-two", "tell-tale"].map(|name| packages[name].clone());
+    assert_eq!(versions, ["1.0", "2.0", "1.0"].map(Value::from));
+    let table = fixture.run(&["env", "list"]);
+    let table = String::from_utf8(table.stdout).unwrap();
+    assert!(table.starts_with("NAME ") && table.contains("\nenv-1 "), "{table}");
+
+    // It comes before VIRTUAL_ENV and PATH.
+    let other = python().parent().unwrap().parent().unwrap().to_str().unwrap();
+    let mut server = fixture.server().variable("VIRTUAL_ENV", other).connect();
+    let code = "import sys, tiny_one, tiny_two\nprint(tiny_one.value, tiny_two.value, sys.executable, tiny_one.__cached__)";
+    let result = server.execute(code);
+    let python = folder.join("bin/python");
+    let start = format!("STDOUT:\n42 7 {} ", python.display());
+    assert!(result.text().starts_with(&start), "{}", result.text());
+    server.finish();
+    let interpreter = fixture.interpreter();
+    assert_eq!(interpreter["source"], "environment");
+    assert_eq!(interpreter["program"], python.to_str().unwrap());
+    assert!(!fixture.at("marks/mark").exists(), "code of a package ran outside of the sandbox");
+    // What scripts import is compiled.
+    let library = fs::read_dir(folder.join("lib")).unwrap().next().unwrap().unwrap().path();
+    let compiled = fs::read_dir(library.join("site-packages/tiny_one/__pycache__")).unwrap();
+    assert_eq!(compiled.count(), 1);
+
+    // The control: that code does run where the interpreter is started plainly.
+    assert!(Command::new(&python).args(["-c", "pass"]).status().unwrap().success());
+    assert!(fixture.at("marks/mark").exists());
+
+    let output = fixture.run(&["env", "remove", "env-2"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("there is no environment env-2"));
+    assert!(fixture.run(&["env", "remove"]).status.success());
+    assert_eq!(fixture.names(), Vec::<String>::new());
+    assert_eq!(fixture.run(&["env", "path"]).status.code(), Some(1));
+}
+
+fn an_environment_is_made_with_uv() {
+    is_made_and_used(&Fixture::with_uv(), "uv ");
+}
+
+fn an_environment_is_made_with_venv_and_pip() {
+    is_made_and_used(&Fixture::with_pip(), "venv of Python 3.");
+}
+
+/// With packages of the program's own lock, from PyPI.
+fn the_real_packages_are_imported_and_used() {
+    let mut fixture = Fixture::with_uv();
+    fixture.variables.retain(|(name, _)| !name.ends_with("FIND_LINKS"));
+    fixture.prepend("UV_CACHE_DIR", root().join("target/uv-cache").to_str().unwrap());
+    for (name, value) in std::env::vars() {
+        // What this machine needs to reach PyPI.
+        if ["SSL_", "UV_", "HTTP_", "HTTPS_", "http", "NO_PROXY"]
+            .iter()
+            .any(|it| name.starts_with(it))
+        {
+            fixture.prepend(&name, &value);
+        }
+    }
+    let lock = fs::read_to_string(root().join("src/environments/requirements.lock")).unwrap();
+    let entries = lock.split('\n').fold(Vec::<String>::new(), |mut entries, line| {
+        match entries.last_mut() {
+            Some(entry) if line.starts_with(' ') => *entry = format!("{entry}\n{line}"),
+            _ => entries.push(line.to_owned()),
+        }
+        entries
+    });
+    let wanted = ["sympy==", "mpmath==", "z3-solver=="];
+    let chosen = entries.into_iter().filter(|it| wanted.iter().any(|name| it.starts_with(name)));
+    let chosen: Vec<String> = chosen.collect();
+    assert_eq!(chosen.len(), 3);
+    fs::write(fixture.at("lock"), chosen.join("\n")).unwrap();
+    let lock = fixture.at("lock");
+    let output = fixture.run(&["env", "create", "--lock", lock.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut server = fixture.server().connect();
+    let code = "import sympy, z3\nprint(sympy.integrate(sympy.Symbol('x')), z3.simplify(z3.IntVal(6) * 7))";
+    assert_eq!(
+        server.execute(code).text(),
+        "STDOUT:\nx**2/2 42\n\nExecution completed successfully."
+    );
+    server.finish();
+}
+
+fn an_environment_that_a_server_uses_stays_until_it_has_ended() {
+    let fixture = Fixture::with_uv();
+    let (first, _) = fixture.created(&["--with", "tiny-two"]);
+    let mut server = fixture.server().connect();
+    let code = "import sys, tiny_one\nprint(sys.prefix, tiny_one.value)";
+    let expected = |folder: &Path| {
+        format!("STDOUT:\n{} 42\n\nExecution completed successfully.", folder.display())
+    };
+    assert_eq!(server.execute(code).text(), expected(&first));
+    assert_eq!(fixture.listed()[0]["in_use"], true);
+
+    let (second, said) = fixture.created(&[]);
+    assert!(
+        said.contains("env-1 is in use by a server that runs, and stays until it has ended"),
+        "{said}"
+    );
+    assert!(
+        said.contains("tiny-two was in the environment before; --with tiny-two adds it"),
+        "{said}"
+    );
+    assert_eq!(fixture.names(), ["env-1", "env-2"]);
+    assert_eq!(server.execute(code).text(), expected(&first));
+    let mut other = fixture.server().connect();
+    assert_eq!(other.execute(code).text(), expected(&second));
+    other.finish();
+    let output = fixture.run(&["env", "remove", "env-1"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("env-1 is in use by a server that runs; end it first"), "{said}");
+    assert_eq!(server.execute(code).text(), expected(&first));
+    server.finish();
+    assert_eq!(fixture.listed().len(), 1);
+    assert_eq!(fixture.names(), ["env-2"]);
+
+    // One that is named by its path is kept too.
+    let python = second.join("bin/python").to_str().unwrap().to_owned();
+    let mut server = fixture.server().variable("QWED_MCP_PYTHON", &python).connect();
+    assert_eq!(server.execute(code).text(), expected(&second));
+    assert_eq!(fixture.run(&["env", "remove"]).status.code(), Some(1));
+    server.finish();
+    fixture.created(&[]);
+    assert_eq!(fixture.names(), ["env-3"]);
+}
+
+fn packages_are_wheels_that_the_lock_has_and_that_can_be_imported() {
+    for fixture in [Fixture::with_uv(), Fixture::with_pip()] {
+        fixture.created(&[]);
+        // A package whose own code would have to run to install it.
+        let source = fixture.at("source_only-1.0");
+        fs::create_dir(&source).unwrap();
+        let ran = fixture.at("marks/setup");
+        let setup = format!(
+            "open({:?}, 'w').close()\nfrom setuptools import setup\nsetup(name='source_only', version='1.0')\n",
+            ran.display().to_string()
+        );
+        fs::write(source.join("setup.py"), setup).unwrap();
+        fs::write(
+            source.join("PKG-INFO"),
+            "Metadata-Version: 2.1\nName: source_only\nVersion: 1.0\n",
+        )
+        .unwrap();
+        let packed = Command::new("tar")
+            .args(["-czf"])
+            .arg(fixture.at("wheels/source_only-1.0.tar.gz"))
+            .args(["-C", fixture.folder.path().to_str().unwrap(), "source_only-1.0"])
+            .status();
+        assert!(packed.unwrap().success());
+        let said = fixture.not_created(&["--with", "source_only"]);
+        assert!(said.contains("what is to be added cannot be resolved: "), "{said}");
+        assert!(!ran.exists(), "{said}");
+
+        // A file that is not the one that was locked.
+        let lock = fs::read_to_string(fixture.at("lock")).unwrap();
+        let (start, digits) = lock.split_once("sha256:").unwrap();
+        let other = format!("{start}sha256:{}{}", "0".repeat(8), &digits[8..]);
+        fs::write(fixture.at("lock"), other).unwrap();
+        let said = fixture.not_created(&[]);
+        assert!(
+            said.contains("the packages cannot be installed: ") && said.contains("It wrote:"),
+            "{said}"
+        );
+
+        // One that does not do.
+        fixture.wheel("sympy", "1.0", "", &[("sympy.py", "raise RuntimeError('broken sympy')\n")]);
+        fixture.write_lock(&["tiny_one-1.0", "sympy-1.0"]);
+        let said = fixture.not_created(&[]);
+        assert!(
+            said.contains("its packages cannot be imported: RuntimeError: broken sympy"),
+            "{said}"
+        );
+        assert_eq!(fixture.names(), ["env-1"]);
+    }
+}
+
+fn the_program_of_a_virtual_environment_takes_its_interpreter() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    for name in ["own", "other"] {
+        let made =
+            Command::new(python()).args(["-m", "venv", "--without-pip"]).arg(at(name)).status();
+        assert!(made.unwrap().success());
+    }
+    fs::copy(binary(), at("own/bin/qwed-mcp")).unwrap();
+    fs::create_dir_all(at("usr/bin")).unwrap();
+    fs::create_dir(at("elsewhere")).unwrap();
+    fs::copy(binary(), at("usr/bin/qwed-mcp")).unwrap();
+    // Not made for it: the Python of a system.
+    let marked = format!("#!/bin/sh\ntouch {}\n", at("mark").display());
+    fs::write(at("usr/bin/python"), marked).unwrap();
+    fs::set_permissions(at("usr/bin/python"), fs::Permissions::from_mode(0o755)).unwrap();
+    symlink(at("own/bin/qwed-mcp"), at("elsewhere/link")).unwrap();
+    symlink("link", at("elsewhere/qwed-mcp")).unwrap();
+
+    let run = |program: &str, variables: &[(&str, &str)]| {
+        let mut command = Command::new(at(program));
+        command.env_clear().env("PATH", "/usr/bin:/bin").env("XDG_DATA_HOME", at("data"));
+        command.envs(variables.iter().copied()).args(["doctor", "--format", "json"]);
+        let output = command.output().unwrap();
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        report["interpreter"].clone()
+    };
+    let other = at("other").to_str().unwrap().to_owned();
+    for program in ["own/bin/qwed-mcp", "elsewhere/qwed-mcp"] {
+        for variables in [&[][..], &[("VIRTUAL_ENV", other.as_str())]] {
+            let found = run(program, variables);
+            let expected = at("own/bin/python").canonicalize().unwrap();
+            let program = Path::new(found["program"].as_str().unwrap());
+            assert_eq!(
+                program,
+                folder.path().canonicalize().unwrap().join("own/bin/python"),
+                "{found}"
+            );
+            assert_eq!(program.canonicalize().unwrap(), expected);
+            assert_eq!(found["source"], "beside_program", "{found}");
+        }
+        // What is set comes first.
+        let configured = at("other/bin/python").to_str().unwrap().to_owned();
+        let found = run(program, &[("QWED_MCP_PYTHON", &configured)]);
+        assert_eq!(
+            (&found["program"], &found["source"]),
+            (&json!(configured), &json!("configured"))
+        );
+    }
+    let found = run("usr/bin/qwed-mcp", &[("VIRTUAL_ENV", &other)]);
+    assert_eq!(found["source"], "virtual_env", "{found}");
+    assert!(!at("mark").exists());
+
+    // An interpreter that is gone is passed over, and told.
+    fs::remove_file(at("own/bin/python")).unwrap();
+    let found = run("own/bin/qwed-mcp", &[("VIRTUAL_ENV", &other)]);
+    assert_eq!(found["source"], "virtual_env", "{found}");
+    assert!(found["passed_over"][0]["why"].as_str().unwrap().contains("does not start"), "{found}");
+}
+
+fn the_newest_complete_environment_is_taken() {
+    let fixture = Fixture::with_uv();
+    let (first, _) = fixture.created(&[]);
+    let expect = |folder: &Path| {
+        let found = fixture.interpreter();
+        assert_eq!(found["program"], folder.join("bin/python").to_str().unwrap(), "{found}");
+        assert_eq!(found["source"], "environment");
+    };
+    // Copies of it: virtual environments stay valid for their own interpreter.
+    let copy = |name: &str| {
+        let to = fixture.environments().join(name);
+        let copied = Command::new("cp").arg("-a").args([&first, &to]).status();
+        assert!(copied.unwrap().success());
+        to
+    };
+    let tenth = copy("env-10");
+    expect(&tenth);
+    let marker = |name: &str| fixture.environments().join(name).join("qwed-env.json");
+    for (name, marked) in [
+        ("env-11", None),
+        ("env-12", Some("")),
+        ("env-13", Some("{}")),
+        ("env-14", Some("{\"format\": 2}")),
+        ("env-x", Some("{}")),
+        ("env-015", None),
+    ] {
+        copy(name);
+        match marked {
+            None if name == "env-015" => {}
+            None => fs::remove_file(marker(name)).unwrap(),
+            Some(text) => fs::write(marker(name), text).unwrap(),
+        }
+    }
+    copy("env-20");
+    fs::remove_file(marker("env-20")).unwrap();
+    symlink(marker("env-10"), marker("env-20")).unwrap();
+    symlink(&tenth, fixture.environments().join("env-21")).unwrap();
+    expect(&tenth);
+    // What is not complete is removed; what has another name is nobody's.
+    assert_eq!(fixture.listed().len(), 1);
+    assert_eq!(fixture.names(), ["env-015", "env-10", "env-21", "env-x"]);
+    assert!(tenth.join("bin/python").exists());
+}
+
+fn an_environment_that_others_can_change_is_not_used() {
+    let fixture = Fixture::with_uv();
+    let (folder, _) = fixture.created(&[]);
+    let mode = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    for path in [&folder, &fixture.environments()] {
+        mode(path, 0o777);
+        let mut server = fixture.server().connect();
+        let result = server.execute("print(1)");
+        assert_eq!(
+            result.text(),
+            "Execution error: the environment of `qwed-mcp env create` can be changed by others than the \
+             server's user, so it is not used; ask the admin to look at the server's log."
+        );
+        let log = server.finish();
+        assert!(log.contains("mode 0777") && log.contains(path.to_str().unwrap()), "{log}");
+        let found = fixture.interpreter();
+        assert!(found["tried"][0]["why"].as_str().unwrap().contains("mode 0777"), "{found}");
+        assert_eq!(fixture.run(&["env", "path"]).status.code(), Some(1));
+        mode(path, 0o700);
+    }
+    mode(&fixture.environments(), 0o770);
+    let output = fixture.command(&[]).args(fixture.create()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("has mode 0770") && said.contains("chmod go-w"), "{said}");
+    assert_eq!(fixture.names(), ["env-1"]);
+}
+
+fn a_missing_module_is_answered_with_what_is_there() {
+    let fixture = Fixture::with_uv();
+    fixture.created(&[]);
+    let mut server = fixture.server().connect();
+    let there = "What can be imported, besides the standard library: tell_tale, tiny_one.";
+    let plain = format!(
+        "polars is not installed for scripts. {there} The admin can add the package that brings it: \
+         `qwed-mcp env create --with PACKAGE`."
+    );
+    let header =
+        "# /// script\n# dependencies = [\"polars>=1\", \"tiny-one\"]\n# ///\nimport polars";
+    let with_header = format!(
+        "polars is not installed for scripts. {there} The script's header asks for polars>=1; the admin \
+         can add that: `qwed-mcp env create --with 'polars>=1'`."
+    );
+    for (code, advice) in [
+        ("import polars", plain.as_str()),
+        (header, &with_header),
+        (
+            "import tiny_one.three",
+            "tiny_one is installed for scripts, and has no module tiny_one.three.",
+        ),
+    ] {
+        let result = server.execute(code);
+        assert!(!result.is_error && result.execution()["exit_code"] == 1, "{result:?}");
+        assert!(result.texts[0].ends_with("\n\nExecution failed with return code 1"), "{result:?}");
+        assert_eq!(result.texts[1..], [advice], "{result:?}");
+        let job = server.place(code);
+        let result = server.wait_for_job(&job);
+        assert!(result.texts[0].starts_with("Status: failed\n\nResult:\nSTDERR:\n"), "{result:?}");
+        assert_eq!(result.texts[1..], [advice], "{result:?}");
+    }
+    let caught =
+        server.execute("try:\n    import polars\nexcept ImportError:\n    print('without')");
+    assert_eq!(caught.text(), "STDOUT:\nwithout\n\nExecution completed successfully.");
+    server.finish();
+}
+
+fn a_full_disk_leaves_no_environment() {
+    for (fixture, size) in [(Fixture::with_uv(), "4m"), (Fixture::with_pip(), "40m")] {
+        let filler = "x".repeat(32 << 20);
+        fixture.wheel("large", "1.0", "", &[("large.py", &format!("text = '{filler}'\n"))]);
+        fixture.write_lock(&["large-1.0"]);
+        fs::create_dir(fixture.at("data")).unwrap();
+        // A disk of its own, which nobody sees afterwards.
+        let script = "mount -t tmpfs -o size=$1,mode=700 none \"$2\" || exit 99\ndata=$2\nshift 2\n\
+                      \"$@\"\necho code=$?\nls -A \"$data/qwed-mcp/environments\"";
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount", "sh", "-c", script, "sh", size]);
+        command.arg(fixture.at("data")).arg(binary()).args(fixture.create()).env_clear();
+        command.envs(fixture.variables.iter().map(|(name, value)| (name, value)));
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "code=1\n.lock\n", "{said}");
+        assert!(said.contains("No space left on device"), "{said}");
+        assert!(said.contains("no environment was made, and nothing was changed: "), "{said}");
+    }
+}
+
+fn interrupted_at_any_point_it_leaves_no_environment() {
+    let fixture = Fixture::with_uv();
+    fixture.created(&[]);
+    for (word, signal) in
+        [("venv", Signal::SIGINT), ("install", Signal::SIGTERM), ("install", Signal::SIGHUP)]
+    {
+        fixture.stop_uv_at(word);
+        let child = fixture.start();
+        let uv = fixture.reached();
+        assert_eq!(fixture.names(), ["env-1", "env-2"], "it is made aside");
+        let output = fixture.run(&["env", "path"]);
+        assert!(String::from_utf8_lossy(&output.stdout).ends_with("env-1\n"));
+        kill(Pid::from_raw(child.id().try_into().unwrap()), signal).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(130), "{said}");
+        assert!(said.contains("interrupted: nothing was changed"), "{said}");
+        assert_eq!(fixture.names(), ["env-1"]);
+        eventually(PATIENCE, || !is_alive(uv)).expect("uv is killed");
+    }
+}
+
+fn killed_at_any_point_it_leaves_no_environment() {
+    let fixture = Fixture::with_uv();
+    fixture.created(&[]);
+    for word in ["venv", "install"] {
+        fixture.stop_uv_at(word);
+        let mut child = fixture.start();
+        let uv = fixture.reached();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // As long as what it started goes on, nobody else begins, and nothing is removed.
+        let output = fixture.command(&[]).args(fixture.create()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("another process is making or removing environments"), "{said}");
+        assert_eq!(fixture.listed().len(), 1);
+        assert_eq!(fixture.names(), ["env-1", "env-2"]);
+        kill(uv, Signal::SIGKILL).unwrap();
+        let is_removed = || fixture.listed().len() == 1 && fixture.names() == ["env-1"];
+        eventually(PATIENCE, is_removed).expect("the lock is free");
+    }
+    // And wherever else it is at that moment.
+    symlink(uv(), fixture.at("bin/real")).unwrap();
+    fs::remove_file(fixture.at("bin/uv")).unwrap();
+    fs::rename(fixture.at("bin/real"), fixture.at("bin/uv")).unwrap();
+    let mut wait = Duration::from_millis(20);
+    loop {
+        let mut child = fixture.start();
+        std::thread::sleep(wait);
+        let _ = child.kill();
+        let is_complete = child.wait().unwrap().success();
+        let output = fixture.run(&["env", "path"]);
+        let newest = String::from_utf8(output.stdout).unwrap();
+        let python = Path::new(newest.trim_end()).join("bin/python");
+        let used = Command::new(&python).args(["-I", "-c", "import tiny_one"]).status();
+        assert!(used.unwrap().success(), "{newest}");
+        if is_complete {
+            break;
+        }
+        wait = wait * 8 / 5;
+    }
+    let is_removed = || fixture.listed().len() == 1 && fixture.names().len() == 1;
+    eventually(PATIENCE, is_removed).expect("what was left is removed");
+}
+
+fn one_process_at_a_time_makes_environments() {
+    let fixture = Fixture::with_uv();
+    fixture.stop_uv_at("install");
+    let child = fixture.start();
+    let uv = fixture.reached();
+    for arguments in [fixture.create(), ["env", "remove"].map(str::to_owned).into()] {
+        let output = fixture.command(&[]).args(arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        let folder = fixture.environments().display().to_string();
+        let expected =
+            format!("another process is making or removing environments in {folder}; try again");
+        assert!(said.contains(&expected), "{said}");
+    }
+    assert_eq!(fixture.listed().len(), 0);
+    assert_eq!(fixture.names(), ["env-1"]);
+    kill(uv, Signal::SIGKILL).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        said.contains("the packages cannot be installed: ") && said.contains("signal: 9"),
+        "{said}"
+    );
+    assert_eq!(fixture.names(), Vec::<String>::new());
+}
+
+fn what_cannot_be_made_is_told() {
+    // Nothing is there to be installed.
+    for mut fixture in [Fixture::with_uv(), Fixture::with_pip()] {
+        let empty = fixture.at("empty").to_str().unwrap().to_owned();
+        fs::create_dir(&empty).unwrap();
+        fixture.prepend("UV_FIND_LINKS", &empty);
+        fixture.prepend("PIP_FIND_LINKS", &empty);
+        let said = fixture.not_created(&[]);
+        assert!(
+            said.contains("the packages cannot be installed: ") && said.contains("tiny"),
+            "{said}"
+        );
+        // And nobody to ask.
+        for (name, value) in [
+            ("UV_DEFAULT_INDEX", "http://127.0.0.1:9/simple"),
+            ("UV_HTTP_RETRIES", "0"),
+            ("PIP_INDEX_URL", "http://127.0.0.1:9/simple"),
+            ("PIP_RETRIES", "0"),
+        ] {
+            fixture.prepend(name, value);
+        }
+        let lock = fixture.at("lock");
+        let output = fixture.run(&["env", "create", "--lock", lock.to_str().unwrap()]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("127.0.0.1:9"), "{said}");
+        assert_eq!(fixture.names(), Vec::<String>::new());
+    }
+
+    let fixture = Fixture::with_pip();
+    let python3 = python().canonicalize().unwrap();
+    let debian = format!(
+        "case \"$*\" in *'-m venv'*) echo 'The virtual environment was not created successfully because \
+         ensurepip is not available.'; exit 1;; esac\nexec {} \"$@\"",
+        python3.display()
+    );
+    fixture.program("python3", &debian);
+    let said = fixture.not_created(&[]);
+    assert!(said.contains("apt install python3.") && said.contains("-venv"), "{said}");
+
+    fixture.program("python3", "echo Python 3.9.2");
+    let said = fixture.not_created(&["--python", "3.99"]);
+    assert!(
+        said.contains("there is neither uv, which brings Python, nor Python 3.99 on PATH"),
+        "{said}"
+    );
+}
+
+fn arguments_that_are_none_are_refused() {
+    let fixture = Fixture::with_uv();
+    let lock = fixture.at("lock");
+    let text = fs::read_to_string(&lock).unwrap();
+    fs::write(&lock, format!("{text}--index-url https://example.org\n")).unwrap();
+    let output = fixture.command(&[]).args(fixture.create()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("is no lock file that can be used: line 5: expected NAME==VERSION"),
+        "{said}"
+    );
+    for arguments in [
+        ["--with", "https://example.org/x.whl"],
+        ["--with=-r", "x"],
+        ["--with", "./x"],
+        ["--python", "3.9"],
+        ["--python", "python3"],
+    ] {
+        let output = fixture.command(&["env", "create"]).args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+    }
+    assert!(!fixture.environments().exists());
+}
+
+fn the_lock_has_the_versions_that_the_tests_have() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
+    let lock = read("src/environments/requirements.lock");
+    let pins: Vec<&str> = lock.lines().filter_map(|line| line.split([' ', '\\']).next()).collect();
+    let has_name = |name: &str| pins.iter().any(|pin| pin.split("==").next() == Some(name));
+    let mut shared = 0;
+    for line in read("tests/requirements.txt").lines().filter(|line| !line.starts_with('#')) {
+        let name = line.split(['=', '[']).next().unwrap();
+        if has_name(name) {
+            shared += 1;
+            assert!(
+                pins.contains(&line),
+                "{line}: run tests/environments/lock, or take a version of it"
+            );
+        }
+    }
+    assert!(shared >= 8, "{shared}");
+    for name in
+        read("src/environments/requirements.in").lines().filter(|line| !line.starts_with('#'))
+    {
+        assert!(has_name(name), "{name}: run tests/environments/lock");
+    }
+}
