@@ -5,13 +5,15 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::harness::{public_python, python};
+use crate::harness::{ServerBuilder, binary, is_root, public_python, python};
 
 use super::{Governed, assert_refused, call_as, counted, quoted, run_id, run_pytest, text};
 
 tests! {
     needs [Sandbox]:
         an_interpreter_of_the_workspace_is_refused_before_it_is_asked_anything,
+        an_environment_of_the_workspace_is_refused_before_it_is_asked_anything,
+        an_environment_in_the_data_folder_is_for_tests_to_read,
         a_shim_does_not_look_into_the_workspace,
         a_workspace_of_traps_runs_inside_only,
         nothing_is_started_where_nothing_would_hold_it;
@@ -83,6 +85,128 @@ fn an_interpreter_of_the_workspace_is_refused_before_it_is_asked_anything() {
             server.finish();
             assert!(!marker.exists(), "{variables:?}: code of the workspace ran outside");
         }
+    }
+}
+
+/// Writes the marker of a complete environment.
+fn mark_as_complete(environment: &Path) {
+    let marker = serde_json::json!({
+        "format": 1, "created": "2026-11-22T21:00:00Z", "python": "3.13.0", "tool": "uv", "qwed_mcp": "0.3.0",
+        "is_sdk": false, "lock_sha256": "", "with": [], "packages": {},
+    });
+    fs::write(environment.join("qwed-env.json"), marker.to_string()).unwrap();
+}
+
+/// The ways in which an interpreter outside of the workspace runs code of it.
+#[derive(Clone, Copy)]
+enum Way {
+    Link,
+    Script,
+    Home,
+}
+
+impl Way {
+    const ALL: [Self; 3] = [Self::Link, Self::Script, Self::Home];
+
+    /// Makes an environment that leads to an interpreter of the workspace.
+    fn plant(self, environment: &Path, of_workspace: &Path, marker: &Path) {
+        let python = environment.join("bin/python");
+        fs::create_dir_all(environment.join("bin")).unwrap();
+        let mut home = Path::new("/usr/bin");
+        match self {
+            Self::Link => symlink(of_workspace, &python).unwrap(),
+            Self::Script => {
+                fs::write(&python, format!("#!{}\n", of_workspace.display())).unwrap();
+                fs::set_permissions(&python, fs::Permissions::from_mode(0o755)).unwrap();
+            }
+            Self::Home => {
+                tell_tale(&python, marker);
+                home = of_workspace.parent().unwrap();
+            }
+        }
+        let settings = format!("home = {}\n", home.display());
+        fs::write(environment.join("pyvenv.cfg"), settings).unwrap();
+        // The control: it is a program that leaves the mark.
+        assert!(Command::new(&python).args(["-c", "pass"]).status().unwrap().success());
+        assert!(marker.exists(), "{}", python.display());
+        fs::remove_file(marker).unwrap();
+    }
+}
+
+/// The program in a virtual environment, and what `env create` made.
+fn an_environment_of_the_workspace_is_refused_before_it_is_asked_anything() {
+    let governed = Governed::new("ledger");
+    let marker = governed.beside("escaped");
+    let of_workspace = governed.workspace.join(".venv/bin/python");
+    tell_tale(&of_workspace, &marker);
+    let refused = |server: &dyn Fn() -> ServerBuilder, what: &str| {
+        for gate in ["true", "false"] {
+            let server = server().variable("QWED_MCP_TRUSTED_CODE_EXECUTION", gate);
+            let mut server = server.warm("").without("QWED_MCP_PYTHON").connect();
+            let reply = run_pytest(&mut server, &governed.admin, "tests");
+            let message = "Sandbox violation: the interpreter is in the workspace";
+            assert_refused(&reply, -32006, "SANDBOX_VIOLATION", message);
+            let result = server.execute("print(1)");
+            assert!(result.is_error, "{what}: {:?}", result.texts);
+            server.finish();
+            assert!(!marker.exists(), "{what}: code of the workspace ran outside");
+        }
+    };
+    // The program in an environment of the workspace, and a link to it from elsewhere.
+    fs::write(governed.workspace.join(".venv/pyvenv.cfg"), "home = /usr/bin\n").unwrap();
+    let program = governed.workspace.join(".venv/bin/qwed-mcp");
+    fs::copy(binary(), &program).unwrap();
+    symlink(&program, governed.beside("qwed-mcp")).unwrap();
+    for program in [program, governed.beside("qwed-mcp")] {
+        refused(&|| governed.server().started_by(&program), &program.display().to_string());
+    }
+    for (number, way) in (1..).zip(Way::ALL) {
+        let beside = governed.beside("elsewhere").join(number.to_string());
+        way.plant(&beside, &of_workspace, &marker);
+        let program = beside.join("bin/qwed-mcp");
+        fs::copy(binary(), &program).unwrap();
+        refused(&|| governed.server().started_by(&program), &program.display().to_string());
+    }
+    for (number, way) in (1..).zip(Way::ALL) {
+        // The newest one is taken.
+        let made = governed.data.join(format!("environments/env-{number}"));
+        way.plant(&made, &of_workspace, &marker);
+        mark_as_complete(&made);
+        refused(&|| governed.server(), &made.display().to_string());
+    }
+    // The data folder in the workspace.
+    let inside = governed.workspace.join(".data");
+    let copied = Command::new("cp").arg("-R").args([&governed.data, &inside]).status();
+    assert!(copied.unwrap().success());
+    fs::write(inside.join("environments/env-3/pyvenv.cfg"), "home = /usr/bin\n").unwrap();
+    let data = inside.to_str().unwrap();
+    refused(&|| governed.server().variable("QWED_MCP_DATA_DIR", data), data);
+}
+
+fn an_environment_in_the_data_folder_is_for_tests_to_read() {
+    let governed = Governed::new("ledger");
+    let made = governed.data.join("environments/env-1");
+    let interpreter = environment(&made, &governed.beside("nothing"));
+    mark_as_complete(&made);
+    let tests = format!(
+        "import sys, pytest\n\ndef test_where():\n    assert sys.executable == {}\n\n\
+         def test_store():\n    for name in ('governance.db', 'artifacts/x', 'governance.lock'):\n        \
+         with pytest.raises(OSError):\n            open({} + '/' + name)\n\n\
+         def test_write():\n    with pytest.raises(OSError):\n        open({} + '/x', 'w')\n",
+        quoted(&interpreter),
+        quoted(&governed.data),
+        quoted(&made),
+    );
+    fs::write(governed.workspace.join("tests/test_where.py"), tests).unwrap();
+    for lacks in ["", "namespaces"] {
+        let server = governed.server().without("QWED_MCP_PYTHON");
+        let mut server = server.variable("QWED_MCP_TEST_KERNEL_LACKS", lacks).connect();
+        let reply = run_pytest(&mut server, &governed.user, "tests/test_where.py");
+        // Root's folders are closed to those who its scripts are at tier 2.
+        if lacks.is_empty() || !is_root() {
+            assert!(counted(&reply).starts_with("3 passed in "), "{lacks}: {reply}");
+        }
+        server.finish();
     }
 }
 

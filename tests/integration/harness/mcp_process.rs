@@ -32,6 +32,8 @@ pub(crate) struct ServerBuilder {
     user: Option<u32>,
     /// The binary, where that user cannot reach the checkout.
     program: Option<PublicCopy>,
+    /// The path to start it by, if not its own.
+    path: Option<PathBuf>,
 }
 
 impl ServerBuilder {
@@ -43,7 +45,8 @@ impl ServerBuilder {
 
     /// A server as [`Self::new`] has it, with another interpreter.
     pub(crate) fn of_interpreter(python: &Path) -> Self {
-        let mut builder = Self { variables: Vec::new(), folder: None, user: None, program: None };
+        let (folder, user, program, path) = (None, None, None, None);
+        let mut builder = Self { variables: Vec::new(), folder, user, program, path };
         if !is_root() {
             // Tests count descriptors and look for leaks.
             builder = builder.variable("QWED_MCP_TEST_DUMPABLE", "1");
@@ -76,6 +79,12 @@ impl ServerBuilder {
         self
     }
 
+    /// Starts a copy of the binary, or a link to one.
+    pub(crate) fn started_by(mut self, path: &Path) -> Self {
+        self.path = Some(path.to_owned());
+        self
+    }
+
     pub(crate) fn variable(mut self, name: &str, value: &str) -> Self {
         self.variables.retain(|(known, _)| known != name);
         self.variables.push((name.to_owned(), value.to_owned()));
@@ -95,7 +104,8 @@ impl ServerBuilder {
 
     /// The command, for tests that look at the process themselves.
     pub(crate) fn command(&self) -> Command {
-        let mut command = Command::new(self.program.as_ref().map_or_else(binary, PublicCopy::path));
+        let own = || self.program.as_ref().map_or_else(binary, PublicCopy::path);
+        let mut command = Command::new(self.path.clone().unwrap_or_else(own));
         command.env_clear().envs(self.variables.iter().map(|(name, value)| (name, value)));
         if let Some(user) = self.user {
             command.uid(user).gid(user);
