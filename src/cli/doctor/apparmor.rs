@@ -54,6 +54,10 @@ mod tests {
         let line = r#"profile qwed-mcp "/opt/\*/\{a,b\}/\"c\"/\@\{HOME\}" flags"#;
         assert!(profile.contains(line), "{profile}");
 
+        // The package for Debian and Ubuntu brings the same.
+        let packaged = include_str!("../../../packaging/deb/apparmor");
+        assert_eq!(of(Path::new("/usr/bin/qwed-mcp")).unwrap(), packaged);
+
         assert!(of(Path::new("/opt/a\nprofile x /bin/sh flags=(unconfined) { }/b")).is_err());
     }
 }
