@@ -21,6 +21,7 @@ use crate::environments::{
 };
 use crate::executor::{OneShotExecutor, PackagesError};
 use crate::governance::time_text;
+use crate::logging::Causes;
 
 /// The width to which a line of progress on a terminal is cut.
 const LINE_CHARS_MAX: usize = 78;
@@ -105,8 +106,12 @@ fn create(
         tracing::error!("interrupted: nothing was changed");
         return Ok(ExitCode::from(INTERRUPTED));
     };
-    let kept = turn.clean_up()?;
     Display::say(&format!("Made {} in {}", environment.name, seconds_since(display.begun)));
+    // It is made, whatever becomes of the older ones.
+    let kept = turn.clean_up().unwrap_or_else(|error| {
+        tracing::warn!(error = %Causes(&error), "older environments are not removed");
+        Vec::new()
+    });
     for name in kept {
         Display::say(&format!(
             "{name} is in use by a server that runs, and stays until it has ended"

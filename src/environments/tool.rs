@@ -59,7 +59,7 @@ pub(crate) enum PythonWanted {
 #[derive(Debug, Error)]
 pub(crate) enum ToolError {
     #[error(
-        "there is neither uv, which brings Python, nor {0} on PATH; install one of them \
+        "there is neither uv, which brings Python, nor {0}; install one of them \
          (https://docs.astral.sh/uv)"
     )]
     NoPython(String),
@@ -166,8 +166,13 @@ impl Tool {
             }
         }
         let wanted = match python {
-            PythonWanted::Program(program) => program.display().to_string(),
-            PythonWanted::Any | PythonWanted::Version(..) => format!("Python {}", python.as_text()),
+            PythonWanted::Program(program) => {
+                let (major, minor) = VERSION_MIN;
+                format!("Python {major}.{minor} or later at {}", program.display())
+            }
+            PythonWanted::Any | PythonWanted::Version(..) => {
+                format!("Python {} on PATH", python.as_text())
+            }
         };
         Err(ToolError::NoPython(wanted))
     }
@@ -261,7 +266,8 @@ impl Tool {
         let mut install = match self {
             Self::Uv { program, .. } => {
                 let mut install = job.uv(program, &["pip", "install", "--python"]);
-                install.arg(job.python());
+                // To compile, it would start the interpreter with what is installed.
+                install.arg(job.python()).arg("--no-compile-bytecode");
                 install
             }
             Self::Venv { .. } => {

@@ -283,6 +283,14 @@ fn is_made_and_used(fixture: &Fixture, tool: &str) {
     let start = format!("STDOUT:\n42 7 {} ", python.display());
     assert!(result.text().starts_with(&start), "{}", result.text());
     server.finish();
+    let report = fixture.server().command().arg("doctor").output().unwrap();
+    let report = String::from_utf8(report.stdout).unwrap();
+    for line in [
+        "\nfound by          env-1, the newest environment of `qwed-mcp env create`; QWED_MCP_PYTHON is not set\n",
+        "sympy, z3-solver. Remedy: run `qwed-mcp env create`\n",
+    ] {
+        assert!(report.contains(line), "{report}");
+    }
     let interpreter = fixture.interpreter();
     assert_eq!(interpreter["source"], "environment");
     assert_eq!(interpreter["program"], python.to_str().unwrap());
@@ -402,16 +410,16 @@ fn packages_are_wheels_that_the_lock_has_and_that_can_be_imported() {
         let source = fixture.at("source_only-1.0");
         fs::create_dir(&source).unwrap();
         let ran = fixture.at("marks/setup");
-        let setup = format!(
-            "open({:?}, 'w').close()\nfrom setuptools import setup\nsetup(name='source_only', version='1.0')\n",
-            ran.display().to_string()
-        );
-        fs::write(source.join("setup.py"), setup).unwrap();
-        fs::write(
-            source.join("PKG-INFO"),
-            "Metadata-Version: 2.1\nName: source_only\nVersion: 1.0\n",
-        )
-        .unwrap();
+        // It is its own build system: nothing else is needed to build it.
+        let backend = format!("open({:?}, 'w').close()\n", ran.display().to_string());
+        let project =
+            "[build-system]\nrequires = []\nbuild-backend = \"backend\"\nbackend-path = [\".\"]\n";
+        let metadata = "Metadata-Version: 2.1\nName: source_only\nVersion: 1.0\n";
+        for (file, text) in
+            [("backend.py", &*backend), ("pyproject.toml", project), ("PKG-INFO", metadata)]
+        {
+            fs::write(source.join(file), text).unwrap();
+        }
         let packed = Command::new("tar")
             .args(["-czf"])
             .arg(fixture.at("wheels/source_only-1.0.tar.gz"))
