@@ -23,16 +23,15 @@ tests! {
         a_test_run_prints_what_the_documents_show;
 }
 
+const INSTALLS: &str = "writes to the home folder; `tests/install/run` does it in an empty one";
 const AS_ROOT: &str = "takes root, and changes the machine";
 
 /// Commands that are not run, and the reasons. Their output, if the page shows any, is not compared.
 const NOT_RUN: &[(&str, &str)] = &[
     ("cargo test", "runs this test; `.ci/run readme_test` runs it"),
     ("cargo build", "every check does that"),
-    ("cargo install --locked --path .", "takes minutes and the network"),
-    ("python3 -m venv ~/.qwed-venv", "writes to the home folder"),
-    ("~/.qwed-venv/bin/pip install sympy z3-solver qwed", "takes the network"),
-    ("claude mcp add --env QWED_MCP_TRUSTED_CODE_EXECUTION", "another program, which is not here"),
+    ("uv tool install \"qwed-mcp[sdk]\"", INSTALLS),
+    ("qwed-mcp install --client claude-code --allow-code", INSTALLS),
     ("sudo install -d /etc/qwed", AS_ROOT),
     ("useradd --system", AS_ROOT),
     ("install -m 0755 /home/ada/.cargo/bin/qwed-mcp", AS_ROOT),
