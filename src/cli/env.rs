@@ -298,35 +298,37 @@ fn as_json(environments: &Environments, environment: &Environment) -> Value {
 struct Display {
     is_terminal: bool,
     step: String,
+    /// The last line of its output.
+    detail: String,
     begun: Instant,
 }
 
 impl Display {
     fn new() -> Self {
         let is_terminal = io::stderr().is_terminal();
-        Self { is_terminal, step: String::new(), begun: Instant::now() }
+        Self { is_terminal, step: String::new(), detail: String::new(), begun: Instant::now() }
     }
 
     fn show(&mut self, progress: Progress<'_>) {
         match progress {
             Progress::Step(step) => {
                 step.clone_into(&mut self.step);
+                self.detail.clear();
                 if !self.is_terminal {
                     Self::say(&format!("{step} …"));
                 }
             }
-            Progress::Line(_) if !self.is_terminal => {}
-            Progress::Line(line) => self.renew(line),
+            Progress::Line(line) => line.trim().clone_into(&mut self.detail),
+            Progress::Tick => {}
         }
-        if self.is_terminal && matches!(progress, Progress::Step(_)) {
-            self.renew("");
+        if self.is_terminal {
+            self.renew();
         }
     }
 
     /// Writes the line of a terminal anew.
-    fn renew(&self, detail: &str) {
-        let time = seconds_since(self.begun);
-        let line = format!("{} ({time}) {}", self.step, detail.trim());
+    fn renew(&self) {
+        let line = format!("{} ({}) {}", self.step, seconds_since(self.begun), self.detail);
         let line: String = line.chars().take(LINE_CHARS_MAX).collect();
         // Nothing depends on it.
         let _ = write!(io::stderr(), "\r\x1b[K{line}");

@@ -12,10 +12,13 @@ use nix::unistd::Pid;
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, Command};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// The longest step: hundreds of megabytes over a slow line.
 const STEP_TIMEOUT: Duration = Duration::from_secs(3600);
+
+/// The time after which somebody who waits is shown that a silent step goes on.
+const TICK: Duration = Duration::from_secs(1);
 
 /// The most lines of a step's output that are kept: its end, which says why it failed.
 const LINES_MAX: usize = 12;
@@ -47,6 +50,8 @@ pub(crate) enum Progress<'t> {
     Step(&'t str),
     /// A line of its output.
     Line(&'t str),
+    /// It goes on.
+    Tick,
 }
 
 /// An error of a step.
@@ -161,6 +166,10 @@ impl Output {
             let lines = tokio::select! {
                 lines = stdout.lines(), if !stdout.is_over() => lines,
                 lines = stderr.lines(), if !stderr.is_over() => lines,
+                () = sleep(TICK) => {
+                    progress(Progress::Tick);
+                    continue;
+                }
             };
             for line in lines {
                 progress(Progress::Line(&line));

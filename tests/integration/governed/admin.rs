@@ -288,9 +288,12 @@ fn the_object_of_doctor_has_these_members_and_no_others() {
         "can_run": false,
         "refusal": null,
         "admin_gate": "closed",
-        "interpreter": { "program": "…", "version": "…" },
+        "interpreter": {
+            "program": "…", "version": "…", "source": "configured", "passed_over": [],
+        },
         "home_readable_by": [],
         "packages": "…",
+        "packages_remedy": null,
         "sandbox": {
             "mode": "required", "tier": "T3", "step_down": [], "landlock_abi": "…",
             "layers": layers.map(|layer| json!({ "layer": layer, "state": "enforced" })),
