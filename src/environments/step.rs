@@ -50,7 +50,7 @@ pub(crate) enum Progress<'t> {
     Step(&'t str),
     /// A line of its output.
     Line(&'t str),
-    /// It goes on.
+    /// The step goes on.
     Tick,
 }
 

@@ -19,6 +19,10 @@ const MODULES_MAX: usize = 40;
 /// The most dependencies of a script that are named.
 const DEPENDENCIES_MAX: usize = 10;
 
+/// Modules that scripts are written for, besides the verification libraries: they are named before what was
+/// installed because something else needs it.
+const USUAL: [&str; 6] = ["matplotlib", "mpmath", "networkx", "pandas", "pytest", "scipy"];
+
 /// Modules that no script is written for.
 const TOOLS: [&str; 4] = ["pip", "setuptools", "pkg_resources", "wheel"];
 
@@ -80,7 +84,7 @@ pub(super) fn advice(
     if installed.contains(top) && top != module {
         return format!("{top} is installed for scripts, and has no module {module}.");
     }
-    let known = verification_modules().filter(|known| installed.contains(*known));
+    let known = verification_modules().chain(USUAL).filter(|known| installed.contains(*known));
     let known: Vec<&str> = known.collect();
     let others = installed.iter().map(String::as_str).filter(|other| !known.contains(other));
     let all: Vec<&str> = known.iter().copied().chain(others).collect();
@@ -219,7 +223,9 @@ mod tests {
                 fs::write(packages.join(name).join("__init__.py"), "").unwrap();
             }
         }
-        for file in ["six.py", "native.cpython-313-x86_64-linux-gnu.so", "x.pth", "README.txt"] {
+        for file in
+            ["scipy.py", "six.py", "native.cpython-313-x86_64-linux-gnu.so", "x.pth", "README.txt"]
+        {
             fs::write(packages.join(file), "").unwrap();
         }
         let installation = |source| Installation {
@@ -229,7 +235,8 @@ mod tests {
             packages: vec![packages.clone(), "/nonexistent".into()],
         };
         let none = Dependencies::default();
-        let there = "What can be imported, besides the standard library: sympy, native, six, zoo.";
+        let there =
+            "What can be imported, besides the standard library: sympy, scipy, native, six, zoo.";
         assert_eq!(
             advice("polars", &none, &installation(Source::Path)),
             format!(
@@ -259,6 +266,6 @@ mod tests {
             fs::write(packages.join(format!("m{number}.py")), "").unwrap();
         }
         let long = advice("polars", &none, &installation(Source::Path));
-        assert!(long.contains(": sympy, m0, m1, ") && long.contains(" and 14 more."), "{long}");
+        assert!(long.contains(": sympy, scipy, m0, ") && long.contains(" and 15 more."), "{long}");
     }
 }
