@@ -132,7 +132,14 @@ pub(crate) fn state(
     project: Option<&Path>,
 ) -> Result<State, ChangeError> {
     let file = file_of(client, places, project)?.path;
-    let is_found = places.has(client, &file);
+    // The folder of a project's file says nothing about the client.
+    let is_found = match project {
+        None => places.has(client, &file),
+        Some(_) => {
+            file.symlink_metadata().is_ok()
+                || places.user_file(client).is_some_and(|file| places.has(client, &file))
+        }
+    };
     let entries = entries(client, &file).map(|servers| {
         let ours = servers.into_iter().filter_map(|server| {
             let command = CommandLine::of(&server.members).filter(CommandLine::is_ours)?;
@@ -210,7 +217,7 @@ impl Change {
                 let operation = Operation::Put { rename_from, name: &target.name, edits: &edits };
                 let entry = entry(&edits);
                 allows |= allows_code(&entry);
-                (document.edited(operation).map_err(failed)?, texts(&entry), entry)
+                (document.edited(operation).map_err(failed)?, wanted.shown(), entry)
             }
             Action::Remove if target.server.is_none() => (bytes.to_vec(), vec![], Value::Null),
             Action::Remove => {
@@ -224,8 +231,8 @@ impl Change {
         let diff = if effect.is_nothing() {
             String::new()
         } else {
-            let shown: Vec<String> =
-                shown.into_iter().chain(known.iter().flat_map(CommandLine::words)).collect();
+            let known = known.iter().flat_map(CommandLine::shown).map(str::to_owned);
+            let shown: Vec<String> = shown.into_iter().chain(known).collect();
             difference(&original, &new, &shown)
         };
         // A change of an entry is ours: it would take two of its commands, and the values of the
@@ -312,20 +319,5 @@ fn allows_code(members: &Value) -> bool {
         let value = members.get(name).and_then(|variables| variables.get(ALLOW_CODE));
         value.and_then(Value::as_str).is_some_and(is_true)
     });
-    let line = CommandLine::of(members);
-    let mut words = line.iter().flat_map(CommandLine::words);
-    in_environment
-        || words.any(|word| {
-            word.split_once('=').is_some_and(|(name, value)| name == ALLOW_CODE && is_true(value))
-        })
-}
-
-/// Returns all texts in a value.
-fn texts(value: &Value) -> Vec<String> {
-    match value {
-        Value::String(text) => vec![text.clone()],
-        Value::Array(values) => values.iter().flat_map(texts).collect(),
-        Value::Object(members) => members.values().flat_map(texts).collect(),
-        Value::Null | Value::Bool(_) | Value::Number(_) => Vec::new(),
-    }
+    in_environment || CommandLine::of(members).is_some_and(|line| line.sets_true(ALLOW_CODE))
 }

@@ -127,9 +127,21 @@ impl CommandLine {
             .then_some(program.as_str())
     }
 
-    /// Returns the program and its arguments.
-    pub(super) fn words(&self) -> impl Iterator<Item = String> {
-        self.0.iter().cloned()
+    /// Returns the program.
+    pub(super) fn program(&self) -> &str {
+        self.0.first().map_or("", String::as_str)
+    }
+
+    /// Returns the words that are shown to people: not those that may have a secret in them.
+    pub(super) fn shown(&self) -> impl Iterator<Item = &str> {
+        let is_shown = |word: &&str| !word.contains('=') && !word.contains("://");
+        self.0.iter().map(String::as_str).filter(is_shown)
+    }
+
+    /// Returns whether it sets a variable to the word `true`, as entries for WSL do.
+    pub(super) fn sets_true(&self, name: &str) -> bool {
+        let is_true = |value: &str| value.eq_ignore_ascii_case("true");
+        self.assignments().iter().any(|(known, value)| known == name && is_true(value))
     }
 
     /// Returns the variables that it sets with `env`, as entries for WSL do.
@@ -142,7 +154,7 @@ impl CommandLine {
 
 impl fmt::Display for CommandLine {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0.join(" "))
+        formatter.write_str(&self.shown().collect::<Vec<_>>().join(" "))
     }
 }
 
@@ -172,6 +184,17 @@ pub(super) struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
+    /// Returns the texts of the entry that are no secret: those of flags, and of this program.
+    pub(super) fn shown(&self) -> Vec<String> {
+        let Launch { command, arguments, .. } = self.launch;
+        let assignments = self.variables.iter().map(|(name, value)| format!("{name}={value}"));
+        let values = self.variables.iter().map(|(_, value)| value.clone());
+        let known = ["stdio", "custom", "local", "*", "wsl.exe", "-d", "--exec", "env"];
+        let known = known.into_iter().chain(self.distribution).map(str::to_owned);
+        let launch = [command.clone()].into_iter().chain(arguments.iter().cloned());
+        known.chain(launch).chain(assignments).chain(values).collect()
+    }
+
     /// Returns the changes that make an entry as wanted: of a new one, or of one that starts `known`.
     pub(super) fn edits(&self, shape: Shape, known: Option<&CommandLine>) -> Vec<Edit> {
         let mut words = vec![self.launch.command.clone()];
@@ -277,6 +300,14 @@ mod tests {
             let older = line.as_ref().is_some_and(CommandLine::is_of_older_version);
             assert_eq!(older, is_older, "{members}");
         }
+    }
+
+    #[test]
+    fn words_that_may_be_secrets_are_not_shown() {
+        let words =
+            ["--exec", "env", "QWED_MCP_AUTH_TOKEN=x", "--index", "https://a:b@c", "qwed-mcp"];
+        let line = CommandLine::of(&json!({ "command": "wsl.exe", "args": words })).unwrap();
+        assert_eq!(line.to_string(), "wsl.exe --exec env --index qwed-mcp");
     }
 
     #[test]

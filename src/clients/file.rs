@@ -145,10 +145,10 @@ impl Original {
         Ok(backup)
     }
 
-    /// Keeps a copy of the file beside it, and returns its path; `None` where there is no file.
+    /// Keeps a copy of the file beside it, and returns its path; `None` where there is nothing in it.
     pub(super) fn keep_copy(&self) -> Result<Option<PathBuf>, FileError> {
         let folder = self.path.parent().unwrap_or(Path::new("/"));
-        let content = self.content.as_ref();
+        let content = self.content.as_ref().filter(|content| !content.bytes.is_empty());
         content.map(|content| self.back_up(folder, content)).transpose()
     }
 

@@ -110,13 +110,14 @@ impl Places {
         })
     }
 
-    /// Returns the folder that the system empties and that has a path in it.
-    pub(super) fn temporary_folder_of(&self, path: &Path) -> Option<&Path> {
-        let is_above = |folder: &&PathBuf| {
+    /// Returns whether a path is in a folder that the system empties. A home folder there lives as
+    /// long as the configurations in it.
+    pub(super) fn is_temporary(&self, path: &Path) -> bool {
+        let is_in = |path: &Path, folder: &Path| {
             path.starts_with(folder)
                 || folder.canonicalize().is_ok_and(|folder| path.starts_with(folder))
         };
-        self.temporary.iter().find(is_above).map(PathBuf::as_path)
+        self.temporary.iter().any(|folder| is_in(path, folder)) && !is_in(path, &self.home)
     }
 
     fn path_of(&self, place: Place) -> PathBuf {

@@ -84,7 +84,7 @@ const PASSING: &[Passing] = &[
         instead: Instead::Fetch,
     },
     Passing {
-        fits: |path, places| places.temporary_folder_of(path).is_some(),
+        fits: |path, places| places.is_temporary(path),
         why: "it is in a temporary folder",
         instead: Instead::Fetch,
     },
@@ -149,7 +149,7 @@ pub(crate) fn launch(program: &Path, places: &Places) -> Result<Launch, ProgramE
 fn uvx(places: &Places) -> Option<PathBuf> {
     let beside = places.uv.as_ref().map(|uv| uv.with_file_name("uvx"));
     let beside = beside.filter(|uvx| super::places::is_program(uvx));
-    let stays = |uvx: &PathBuf| places.temporary_folder_of(uvx).is_none();
+    let stays = |uvx: &PathBuf| !places.is_temporary(uvx);
     beside.filter(stays).or_else(|| places.installed_program("uvx").filter(stays))
 }
 
@@ -159,7 +159,6 @@ fn text(path: &Path) -> Result<String, ProgramError> {
 
 #[cfg(test)]
 mod tests {
-    use std::ffi::OsString;
     use std::os::unix::fs::{PermissionsExt as _, symlink};
     use std::{fs, slice};
 
@@ -170,7 +169,10 @@ mod tests {
             Some(match name {
                 "HOME" => home.into(),
                 "PATH" => home.join("bin").into_os_string(),
-                "QWED_MCP_TEST_TEMPORARY" => OsString::from("/fleeting"),
+                "QWED_MCP_TEST_TEMPORARY" => {
+                    let folders = ["/fleeting".as_ref(), home.parent().unwrap()];
+                    std::env::join_paths(folders).unwrap()
+                }
                 _ => return None,
             })
         };
@@ -212,11 +214,15 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let home = home.path().canonicalize().unwrap();
         let places = places(&home);
-        for path in ["/usr/bin/qwed-mcp", "/home/a/.local/share/uv/tools/qwed-mcp/bin/qwed-mcp"] {
-            let command = path.to_owned();
+        // Also where the home folder itself is in a temporary one.
+        let own = home.join(".local/share/uv/tools/qwed-mcp/bin/qwed-mcp");
+        for path in [Path::new("/usr/bin/qwed-mcp"), &own] {
+            let command = path.to_str().unwrap().to_owned();
             let expected = Launch { command, arguments: Vec::new(), note: None };
-            assert_eq!(launch(Path::new(path), &places), Ok(expected));
+            assert_eq!(launch(path, &places), Ok(expected));
         }
+        let beside = home.with_file_name("other/qwed-mcp");
+        assert!(launch(&beside, &places).is_err(), "{}", beside.display());
         let build = launch(Path::new("/home/a/q/target/debug/qwed-mcp"), &places).unwrap();
         assert_eq!(build.note, Some(Note::BuildFolder));
         let program = home.join("Cellar/qwed-mcp/0.3.0/bin/qwed-mcp");

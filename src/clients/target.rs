@@ -53,7 +53,7 @@ impl<'a> Target<'a> {
             (Some(_), None) if !ours.is_empty() => Self::only(&ours, is_removal, file)?,
             (Some(_), None) | (None, Some(_)) if is_removal => None,
             (Some(same), _) => {
-                let program = line(same).and_then(|line| line.words().next());
+                let program = line(same).map(|line| line.program().to_owned());
                 let command = program.unwrap_or_else(|| "without a command".to_owned());
                 let (file, name) = (file.to_owned(), same.name.clone());
                 return Err(TargetError::Foreign { file, name, command });

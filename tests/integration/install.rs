@@ -35,7 +35,9 @@ tests! {
         a_program_that_does_not_stay_is_not_named,
         claude_code_changes_its_own_file,
         claude_desktop_on_windows_is_reached_from_wsl,
-        a_kill_at_any_moment_leaves_a_whole_file;
+        two_clients_share_the_file_of_a_project,
+        a_kill_at_any_moment_leaves_a_whole_file,
+        an_end_in_the_middle_of_any_write_leaves_a_whole_file;
 }
 
 /// The clients whose files are written: their file below the home folder, and below a project.
@@ -753,6 +755,68 @@ fn a_kill_at_any_moment_leaves_a_whole_file() {
         }
     }
     assert!(old > 0, "{old} {new}");
+}
+
+/// A limit of the size of files ends each write at its byte: by a signal, and by an error as on a full
+/// disk.
+fn an_end_in_the_middle_of_any_write_leaves_a_whole_file() {
+    let user = User::new();
+    let before = format!("// {}\n{}", "x".repeat(40_000), with_other("cursor"));
+    let path = user.write(".cursor/mcp.json", &before);
+    user.done(&["--client", "cursor"]);
+    let after = fs::read(&path).unwrap();
+    let program = user.program.as_ref().map_or_else(binary, PublicCopy::path);
+    let (mut killed, mut failed, mut done) = (0, 0, 0);
+    for blocks in [0, 1, 20, 60, 77, 78, 79, 80, 81, 200] {
+        for trap in ["", "trap '' XFSZ; "] {
+            fs::remove_dir_all(user.path(".cursor")).unwrap();
+            user.write(".cursor/mcp.json", &before);
+            // Blocks of 512 bytes, as POSIX has them.
+            let script = format!("{trap}ulimit -f {blocks}; exec \"$0\" install --client cursor");
+            let mut command = Command::new("/bin/sh");
+            command.args(["-c", &script]).arg(&program).env_clear();
+            command.envs(
+                user.command(&[]).get_envs().filter_map(|(name, value)| Some((name, value?))),
+            );
+            if let Some(number) = user.number {
+                command.uid(number).gid(number);
+            }
+            let output = command.current_dir(user.home.path()).output().unwrap();
+            let now = fs::read(&path).unwrap();
+            match output.status.code() {
+                None => killed += 1,
+                Some(0) => done += 1,
+                Some(code) => {
+                    assert_eq!(code, 1, "{output:?}");
+                    failed += 1;
+                    let log = String::from_utf8_lossy(&output.stderr);
+                    assert!(log.contains("failed to write beside"), "{log}");
+                    // Nothing is left of the attempt.
+                    let names = fs::read_dir(path.parent().unwrap()).unwrap().count();
+                    assert_eq!(names, 1, "{blocks}");
+                }
+            }
+            let expected = if output.status.success() { &after } else { before.as_bytes() };
+            assert!(now == expected, "{blocks} {:?}", output.status);
+            for backup in backups(&path) {
+                assert!(fs::read(backup).unwrap() == before.as_bytes(), "{blocks}");
+            }
+        }
+    }
+    assert!(killed > 3 && failed > 3 && done > 1, "{killed} {failed} {done}");
+}
+
+fn two_clients_share_the_file_of_a_project() {
+    let user = User::new();
+    user.done(&["--client", "claude-code", "copilot-cli", "--project"]);
+    let read =
+        || -> Value { serde_json::from_slice(&fs::read(user.path(".mcp.json")).unwrap()).unwrap() };
+    let entry = read()["mcpServers"]["qwed"].take();
+    assert_eq!((&entry["type"], &entry["tools"]), (&json!("stdio"), &json!(["*"])));
+    let text = user.done(&["--client", "copilot-cli", "claude-code", "--project"]);
+    assert_eq!(text.matches("already there").count(), 2, "{text}");
+    user.done(&["--client", "copilot-cli", "claude-code", "--project", "--remove"]);
+    assert_eq!(read(), json!({ "mcpServers": {} }));
 }
 
 fn a_server_started_from_a_written_file_runs_scripts() {
