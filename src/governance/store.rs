@@ -42,6 +42,9 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// meet the short while in which a busy writer is between two transactions.
 const BUSY_PAUSE: Duration = Duration::from_millis(2);
 
+/// The tries to look at a file that comes and goes.
+const PROTECTION_TRIES_MAX: u32 = 100;
+
 /// The tokens and the audit log. A handle: clones are the same store.
 ///
 /// All methods block on the disk, but [`Store::submit`].
@@ -153,10 +156,7 @@ impl Store {
     /// Opens the store in `folder`, for commands that have nothing to do where there is none.
     pub(crate) fn open_existing(folder: &Path) -> Result<Self, StoreError> {
         for name in OWN_FILES {
-            let file = folder.join(name);
-            if exists(&file) {
-                require_protected(&file)?;
-            }
+            require_protected_if_there(&folder.join(name))?;
         }
         Self::open_whosever(folder)
     }
@@ -255,6 +255,21 @@ pub(crate) fn time_text(time: DateTime<Utc>) -> String {
 /// Tells whether there is anything, a dangling link too.
 fn exists(file: &Path) -> bool {
     file.symlink_metadata().is_ok()
+}
+
+/// Fails if others can change a file that is there. `SQLite` removes its own when the last one closes the
+/// database, and the next one makes them again: so it may go at any moment.
+fn require_protected_if_there(file: &Path) -> Result<(), Unprotected> {
+    let mut tries_left = PROTECTION_TRIES_MAX;
+    loop {
+        if !exists(file) {
+            return Ok(());
+        }
+        match require_protected(file) {
+            Err(Unprotected::Unknown { .. }) if tries_left > 0 => tries_left -= 1,
+            looked_at => return looked_at,
+        }
+    }
 }
 
 /// Makes an empty store beside its place, and moves it there when it is complete. Whoever comes

@@ -167,6 +167,23 @@ fn many_that_start_at_once_share_one_store() {
 }
 
 #[test]
+fn stores_come_and_go_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(Store::open(folder.path()).unwrap());
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..200 {
+                    // Whoever is the last one to close it removes the journal.
+                    let store = Store::open_existing(folder.path()).unwrap();
+                    store.tokens().unwrap();
+                }
+            });
+        }
+    });
+}
+
+#[test]
 fn a_token_opens_until_it_expires_or_is_revoked() {
     let (folder, store) = store();
     let day = Duration::from_secs(86_400);
