@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 
 use super::USAGE;
 use super::output::print;
-use super::table::Table;
+use super::table::{Table, printable};
 use crate::clients::{
     ALLOW_CODE, Action, CLIENTS, Change, Client, Effect, Format, Launch, Note, PYTHON, Places,
     Request, ServerName, Writing, client, is_program, launch, link, snippet, state,
@@ -161,7 +161,7 @@ fn list(places: &Places, project: Option<&Path>) -> anyhow::Result<ExitCode> {
     }
     text.push_str("Nothing was changed: `qwed-mcp install --client NAME` adds the entry.\n");
     text.push_str(&problems);
-    print("the clients", &text)?;
+    show("the clients", &text)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -232,7 +232,7 @@ impl Job<'_> {
                 has_failed = true;
             }
         }
-        print("what to know", &notes.text(self))?;
+        show("what to know", &notes.text(self))?;
         Ok(if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 
@@ -247,7 +247,7 @@ impl Job<'_> {
         let mut text = format!("{}: {}\n", client.title, change.file.display());
         // Before anything is written.
         text.push_str(&change.diff);
-        print("the change", &text)?;
+        show("the change", &text)?;
         let is_made = !self.options.dry_run && !change.is_nothing();
         let backup = if is_made { change.make(client)? } else { None };
         let mut text = outcome(&change, self.options.dry_run);
@@ -255,7 +255,7 @@ impl Job<'_> {
             let _ = write!(text, " The old file is {}.", backup.display());
         }
         text.push_str("\n\n");
-        print("the change", &text)?;
+        show("the change", &text)?;
         notes.take(client, &change);
         Ok(())
     }
@@ -264,6 +264,16 @@ impl Job<'_> {
         let name = self.options.name.clone();
         name.unwrap_or_else(ServerName::usual)
     }
+}
+
+/// Prints a text without what a terminal obeys: names and commands in it are from files of others.
+fn show(subject: &str, text: &str) -> anyhow::Result<()> {
+    let mut shown = String::new();
+    for line in text.split_inclusive(['\n', '\t']) {
+        let words = line.trim_end_matches(['\n', '\t']);
+        shown.extend([&printable(words), line.get(words.len()..).unwrap_or_default()]);
+    }
+    print(subject, &shown)
 }
 
 /// Returns what a change did, or would do.

@@ -7,7 +7,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::claude::{self, ClaudeError};
-use super::client::{Client, Writing};
+use super::client::{Client, Format, Writing};
 use super::diff::unified;
 use super::document::{Document, Operation};
 use super::edit::{EditError, Server};
@@ -233,7 +233,7 @@ impl Change {
         } else {
             let known = known.iter().flat_map(CommandLine::shown).map(str::to_owned);
             let shown: Vec<String> = shown.into_iter().chain(known).collect();
-            difference(&original, &new, &shown)
+            difference(client.format, &original, &new, &shown)
         };
         // A change of an entry is ours: it would take two of its commands, and the values of the
         // entry in their arguments, where every user of the machine can read them.
@@ -306,10 +306,10 @@ fn effect(
     }
 }
 
-fn difference(original: &Original, new: &[u8], shown: &[String]) -> String {
+fn difference(format: Format, original: &Original, new: &[u8], shown: &[String]) -> String {
     let before = original.bytes().map(String::from_utf8_lossy);
     let name = original.path().display().to_string();
-    unified(&name, before.as_deref(), &String::from_utf8_lossy(new), shown)
+    unified(&name, format, before.as_deref(), &String::from_utf8_lossy(new), shown)
 }
 
 /// Returns whether an entry, in any client's shape, opens the admin gate.

@@ -97,12 +97,9 @@ impl CommandLine {
     pub(super) fn is_ours(&self) -> bool {
         let Some((program, arguments)) = self.0.split_first() else { return false };
         let stem = stem(program);
-        let names_module = |words: &[String]| matches!(words, [option, module] if option == "-m" && MODULES.contains(&module.as_str()));
-        let runs_module = arguments.windows(2).any(names_module)
-            || arguments.iter().any(|argument| {
-                let argument = argument.replace('\\', "/");
-                MODULE_FILES.iter().any(|file| argument.ends_with(file))
-            });
+        let is_module = |words: &[String]| matches!(words, [option, module] if option == "-m" && names_module(module));
+        let runs_module = arguments.windows(2).any(is_module)
+            || arguments.iter().any(|argument| names_module_file(argument));
         let is_python =
             ["python", "pypy"].iter().any(|name| stem.starts_with(name)) || stem == "py";
         let is_launcher = LAUNCHERS.iter().any(|(name, _)| *name == stem);
@@ -132,10 +129,20 @@ impl CommandLine {
         self.0.first().map_or("", String::as_str)
     }
 
-    /// Returns the words that are shown to people: not those that may have a secret in them.
+    /// Returns the words that are shown to people: the program, what names this one, and the names of
+    /// options. Any other may be a secret.
     pub(super) fn shown(&self) -> impl Iterator<Item = &str> {
-        let is_shown = |word: &&str| !word.contains('=') && !word.contains("://");
-        self.0.iter().map(String::as_str).filter(is_shown)
+        let words = self.0.iter().map(String::as_str).enumerate();
+        let is_shown = |(at, word): &(usize, &str)| {
+            let is_plain = !word.contains('=') && !word.contains("://");
+            let is_known = is_option(word)
+                || LAUNCHERS.iter().any(|(name, _)| *name == stem(word))
+                || names_program(word)
+                || names_module(word)
+                || names_module_file(word);
+            is_plain && (*at == 0 || is_known)
+        };
+        words.filter(is_shown).map(|(_, word)| word)
     }
 
     /// Returns whether it sets a variable to the word `true`, as entries for WSL do.
@@ -171,6 +178,24 @@ fn names_program(word: &str) -> bool {
         rest.is_empty() || rest.starts_with(['[', '=', '@', '<', '>', '~', '!', ' '])
     });
     is_requirement || stem(word) == PROGRAM
+}
+
+/// Returns true for a module of 0.2.x that is the server.
+fn names_module(word: &str) -> bool {
+    MODULES.contains(&word)
+}
+
+/// Returns true for the file of such a module.
+fn names_module_file(word: &str) -> bool {
+    let word = word.replace('\\', "/");
+    MODULE_FILES.iter().any(|file| word.ends_with(file))
+}
+
+/// Returns true for the name of an option, without a value.
+fn is_option(word: &str) -> bool {
+    let is_of_name = |c: char| c.is_ascii_lowercase() || c == '-';
+    let is_short = word.len() == 2 && word.starts_with('-');
+    is_short || word.strip_prefix("--").is_some_and(|name| name.chars().all(is_of_name))
 }
 
 /// What flags say about the entry.
@@ -308,6 +333,9 @@ mod tests {
             ["--exec", "env", "QWED_MCP_AUTH_TOKEN=x", "--index", "https://a:b@c", "qwed-mcp"];
         let line = CommandLine::of(&json!({ "command": "wsl.exe", "args": words })).unwrap();
         assert_eq!(line.to_string(), "wsl.exe --exec env --index qwed-mcp");
+        let words = ["-I", "-m", "qwed_mcp", "--auth-token", "s1", "-ps2", "--S3", "s4/qwed-mcpx"];
+        let line = CommandLine::of(&json!({ "command": "/v/bin/python", "args": words })).unwrap();
+        assert_eq!(line.to_string(), "/v/bin/python -I -m qwed_mcp --auth-token");
     }
 
     #[test]

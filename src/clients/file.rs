@@ -9,6 +9,8 @@ use chrono::Utc;
 use tempfile::{Builder, NamedTempFile};
 use thiserror::Error;
 
+use super::attributes::Attributes;
+
 /// The largest file that is edited: the state of Claude Code, which grows for years, has some MiB.
 const BYTES_MAX: u64 = 16 * 1024 * 1024;
 
@@ -71,6 +73,7 @@ struct Content {
     mode: u32,
     owner: u32,
     group: u32,
+    attributes: Attributes,
 }
 
 impl Original {
@@ -109,8 +112,8 @@ impl Original {
         self.content.as_ref().map(|content| content.bytes.as_slice())
     }
 
-    /// Replaces the file by one with these bytes, with its mode, owner and group, and returns the
-    /// backup of the old one, unless it was empty. Whatever ends this, the file is the old one or the new one.
+    /// Replaces the file by one with these bytes, with its mode, owner, group, access control list and
+    /// attributes, and returns the backup of the old one, unless it was empty. Whatever ends this, the file is the old one or the new one.
     pub(super) fn replace(&self, bytes: &[u8], scope: Scope) -> Result<Option<PathBuf>, FileError> {
         let folder = self.path.parent().unwrap_or(Path::new("/"));
         let Some(content) = &self.content else {
@@ -170,7 +173,7 @@ impl Original {
         Ok(file)
     }
 
-    /// Gives a file the owner and the group of the original, and a mode.
+    /// Gives a file the owner, the group and the attributes of the original, and a mode.
     fn take_over(&self, content: &Content, file: &File, mode: u32) -> Result<(), FileError> {
         let now = file.metadata().map_err(self.failed("look at the copy of"))?;
         let owner = (now.uid() != content.owner).then_some(content.owner);
@@ -183,6 +186,9 @@ impl Original {
                 self.failed("keep the group of")(error)
             })?;
         }
+        let kept = content.attributes.put_on(file);
+        kept.map_err(self.failed("keep the access control list and the attributes of"))?;
+        // With a list, this is its mask, too.
         let mode = fs::Permissions::from_mode(mode);
         file.set_permissions(mode).map_err(self.failed("keep the mode of"))?;
         file.sync_all().map_err(self.failed("write beside"))
@@ -246,6 +252,7 @@ impl Content {
         if (metadata.dev(), metadata.ino()) != (before.dev(), before.ino()) {
             return Err(FileError::Changed(path.to_owned()));
         }
+        let attributes = Attributes::read(&file).map_err(failed("look at"))?;
         let mut bytes = Vec::new();
         file.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed("read"))?;
         if u64::try_from(bytes.len()).is_ok_and(|length| length > BYTES_MAX) {
@@ -258,6 +265,7 @@ impl Content {
             mode: metadata.mode() & 0o7777,
             owner: metadata.uid(),
             group: metadata.gid(),
+            attributes,
         })
     }
 }
@@ -312,6 +320,56 @@ mod tests {
         fs::remove_file(&path).unwrap();
         assert!(matches!(gone.replace(b"ours", Scope::User), Err(FileError::Changed(_))));
         assert_eq!(names(), 0);
+    }
+
+    /// An access control list, as the kernel has it: of the owner, user 24601, the group, and the mask.
+    #[cfg(all(target_os = "linux", not(qwed_portable)))]
+    fn access_list(rights: u8) -> Vec<u8> {
+        let entries = [(1_u16, 6, u32::MAX), (2, rights, 24_601), (4, 0, u32::MAX)];
+        let entries = entries.into_iter().chain([(16, rights, u32::MAX), (32, 0, u32::MAX)]);
+        let bytes = entries.flat_map(|(tag, rights, id)| {
+            [&tag.to_le_bytes()[..], &[rights, 0], &id.to_le_bytes()].concat()
+        });
+        2_u32.to_le_bytes().into_iter().chain(bytes).collect()
+    }
+
+    #[test]
+    #[cfg(all(target_os = "linux", not(qwed_portable)))]
+    fn the_access_control_list_and_attributes_stay_and_none_is_inherited() {
+        use rustix::fs::{XattrFlags, fgetxattr, setxattr};
+        use rustix::io::Errno;
+
+        const LIST: &str = "system.posix_acl_access";
+        const INHERITED: &str = "system.posix_acl_default";
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.json");
+        fs::write(&path, "old").unwrap();
+        let set = |path: &Path, name: &str, value: &[u8]| {
+            setxattr(path, name, value, XattrFlags::empty()).unwrap();
+        };
+        let value = |path: &Path, name: &str| {
+            let mut bytes = [0; 100];
+            let length = fgetxattr(File::open(path).unwrap(), name, &mut bytes[..])?;
+            Ok::<_, Errno>(bytes[..length].to_vec())
+        };
+        set(&path, "user.note", b"kept");
+        set(&path, LIST, &access_list(4));
+        let replace = || {
+            let original = Original::read(&path).unwrap();
+            original.replace(b"new", Scope::User).unwrap().unwrap()
+        };
+        let backup = replace();
+        assert_eq!(value(&path, LIST), Ok(access_list(4)));
+        assert_eq!(value(&path, "user.note"), Ok(b"kept".to_vec()));
+        // Nobody but the owner has any right to the backup.
+        assert_eq!(backup.metadata().unwrap().mode() & 0o7777, PRIVATE);
+
+        set(folder.path(), INHERITED, &access_list(6));
+        rustix::fs::removexattr(&path, LIST).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        replace();
+        assert_eq!(value(&path, LIST), Err(Errno::NODATA));
+        assert_eq!(path.metadata().unwrap().mode() & 0o7777, 0o640);
     }
 
     #[test]

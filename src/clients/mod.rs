@@ -4,6 +4,9 @@
 //! It changes one entry of a file and nothing else: what it cannot read, it leaves alone. It decides
 //! nothing about what the server may do: a permission that is in no flag is in no entry.
 
+#[cfg_attr(all(target_os = "linux", not(qwed_portable)), path = "attributes.rs")]
+#[cfg_attr(not(all(target_os = "linux", not(qwed_portable))), path = "no_attributes.rs")]
+mod attributes;
 mod change;
 mod claude;
 mod client;

@@ -67,7 +67,7 @@ const OWNERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("landlock", &["sandbox"]),
-    ("rustix", &["executor", "sandbox"]),
+    ("rustix", &["clients", "executor", "sandbox"]),
     ("seccompiler", &["sandbox"]),
     ("jsonc_parser", &["clients"]),
     ("rusqlite", &["governance"]),

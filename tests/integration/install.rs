@@ -36,6 +36,7 @@ tests! {
         claude_code_changes_its_own_file,
         claude_desktop_on_windows_is_reached_from_wsl,
         two_clients_share_the_file_of_a_project,
+        what_a_file_says_is_no_order_to_a_terminal_and_stays_a_secret,
         a_kill_at_any_moment_leaves_a_whole_file,
         an_end_in_the_middle_of_any_write_leaves_a_whole_file;
 }
@@ -804,6 +805,35 @@ fn an_end_in_the_middle_of_any_write_leaves_a_whole_file() {
         }
     }
     assert!(killed > 3 && failed > 3 && done > 1, "{killed} {failed} {done}");
+}
+
+fn what_a_file_says_is_no_order_to_a_terminal_and_stays_a_secret() {
+    let user = User::new();
+    let file = ".cursor/mcp.json";
+    let argument = json!({ "args": ["-m", "qwed_mcp.server", "--token", "hidden1"] });
+    let with = |command: &str| {
+        let mut entry = argument.clone();
+        entry["command"] = json!(command);
+        entry["env"] = json!({ "\u{1b}[2J": "hidden2" });
+        entry
+    };
+    let name = "a\u{1b}]0;b\u{7}";
+    let servers = json!({ name: with("/v\u{1b}[31m/bin/python3"), "\u{9b}c": with("qwed-mcp") });
+    let comment = "\u{1b}[2J don't: hidden3";
+    let text = json!({ "mcpServers": servers }).to_string();
+    // A string that begins in a comment.
+    let text = text.replacen('{', &format!("{{ /* {comment} */ "), 1);
+    for project in [&["--client", "cursor"][..], &["--client", "cursor", "--dry-run"], &[]] {
+        user.write(file, &text);
+        let said = user.done(project);
+        let harmful = |c: &char| c.is_control() && !matches!(c, '\n' | '\t');
+        assert_eq!(said.chars().find(harmful), None, "{said}");
+        assert!(!said.contains("hidden"), "{said}");
+        assert!(said.contains("b\\u{7}"), "{said}");
+    }
+    user.write(file, &text);
+    let log = user.refused(&["--client", "cursor", "--remove"]);
+    assert!(log.contains("more than one entry") && !log.contains('\u{1b}'), "{log}");
 }
 
 fn two_clients_share_the_file_of_a_project() {
