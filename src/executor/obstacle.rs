@@ -181,3 +181,25 @@ pub(crate) struct StepDown {
     /// True if such machines are known not to have more.
     pub(crate) is_expected: bool,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_refusal_on_ubuntu_is_that_of_the_documents() {
+        let refused = std::io::Error::from_raw_os_error(nix::libc::EACCES);
+        let error = SandboxUnavailable {
+            mode: SandboxMode::Required,
+            tried: vec![
+                (Tier::T3, Obstacle::Launch(LaunchError::MapIdentity(refused.into()))),
+                (Tier::T2, Obstacle::Landlock { needed: 6, present: 4 }),
+            ],
+        };
+        let page = include_str!("../../docs/TROUBLESHOOTING.md").replace('\n', " ");
+        assert!(
+            page.contains(&format!("BLOCKED_ADMIN_POLICY: {error} (verification_id=…)")),
+            "{error}"
+        );
+    }
+}
