@@ -42,6 +42,10 @@ pub(crate) enum BuildError {
     Tool(#[from] ToolError),
     #[error("failed to write {file}")]
     Write { file: PathBuf, source: io::Error },
+    #[error(
+        "these are not in the environment after their installation: {0}; the settings of pip or uv may          lead them elsewhere (target, prefix, dry-run)"
+    )]
+    Elsewhere(String),
 }
 
 /// The maker of environments.
@@ -96,7 +100,13 @@ impl<'t> Builder<'t> {
         progress(Progress::Step("Compiling"));
         job.compile(progress).await?;
         draft.made.packages = installed(&draft.path);
-        Ok(draft)
+        let mut missing = locked.unconditional_names();
+        missing.retain(|name| !draft.made.packages.contains_key(name));
+        if missing.is_empty() {
+            Ok(draft)
+        } else {
+            Err(BuildError::Elsewhere(missing.into_iter().collect::<Vec<_>>().join(", ")))
+        }
     }
 
     /// Makes an empty folder.

@@ -120,6 +120,11 @@ impl Lock {
         self.pins.iter().map(Pin::package).collect()
     }
 
+    /// Returns the names of the packages that every environment of this lock has.
+    pub(super) fn unconditional_names(&self) -> BTreeSet<String> {
+        self.pins.iter().filter(|pin| pin.marker.is_none()).map(Pin::package).collect()
+    }
+
     /// Returns the text that pip and uv read: what was understood, and nothing else.
     pub(super) fn text(&self) -> String {
         self.lines(|pin| {

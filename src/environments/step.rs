@@ -26,7 +26,7 @@ const LINES_MAX: usize = 12;
 const LINE_CHARS_MAX: usize = 300;
 
 /// The variables that a step has not, and the reasons.
-const WITHHELD: [(&str, &str); 14] = [
+const WITHHELD: [(&str, &str); 24] = [
     ("QWED_", "tokens are among them"),
     ("PYTHONHOME", "another Python's standard library"),
     ("PYTHONPATH", "packages that would not be in the environment"),
@@ -38,9 +38,19 @@ const WITHHELD: [(&str, &str); 14] = [
     ("PIP_PREFIX", "another place"),
     ("PIP_ROOT", "another place"),
     ("PIP_USER", "another place"),
+    ("PIP_PYTHON", "another environment"),
+    ("PIP_DRY_RUN", "nothing would be installed"),
+    ("PIP_NO_DEPS", "what is added would come without what it needs"),
+    ("PIP_REQUIREMENT", "packages that are not asked for"),
+    ("PIP_EDITABLE", "packages that are not asked for"),
     ("PIP_NO_BINARY", "code of packages would run"),
     ("UV_NO_BINARY", "code of packages would run"),
     ("UV_SYSTEM_PYTHON", "another environment"),
+    ("UV_PROJECT", "settings of a project"),
+    ("UV_WORKING_DIR", "settings of a project"),
+    ("UV_VENV_SEED", "packages that are not asked for"),
+    ("UV_LINK_MODE", "links that lead out of the environment"),
+    ("UV_COMPILE_BYTECODE", "uv takes it for a contradiction to its flag"),
 ];
 
 /// An event of a step, for people.

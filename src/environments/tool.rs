@@ -315,7 +315,7 @@ impl Job<'_> {
         cloned.map_err(failed).map_err(ToolError::Make)
     }
 
-    /// Creates a command that looks at no settings of the current folder.
+    /// Creates a command that looks at nothing in the current folder.
     fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = command(program);
         command.current_dir(self.folder);
@@ -331,7 +331,8 @@ impl Job<'_> {
 
     fn uv(&self, program: &Path, arguments: &[&str]) -> Command {
         let mut command = self.command(program);
-        command.args(["--color", "never", "--no-progress"]);
+        // It looks for settings of projects from the current folder upwards.
+        command.current_dir("/").args(["--color", "never", "--no-progress"]);
         command.args(self.is_offline.then_some("--offline")).args(arguments);
         command
     }

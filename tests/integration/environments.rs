@@ -20,6 +20,7 @@ tests! {
         the_real_packages_are_imported_and_used,
         an_environment_that_a_server_uses_stays_until_it_has_ended,
         packages_are_wheels_that_the_lock_has_and_that_can_be_imported,
+        settings_of_pip_and_uv_do_not_lead_packages_elsewhere,
         the_program_of_a_virtual_environment_takes_its_interpreter,
         the_newest_complete_environment_is_taken,
         an_environment_that_others_can_change_is_not_used,
@@ -709,6 +710,71 @@ fn killed_at_any_point_it_leaves_no_environment() {
     }
     let is_removed = || fixture.listed().len() == 1 && fixture.names().len() == 1;
     eventually(PATIENCE, is_removed).expect("what was left is removed");
+}
+
+fn settings_of_pip_and_uv_do_not_lead_packages_elsewhere() {
+    let (elsewhere, pip, uv) = ("elsewhere", Fixture::with_pip(), Fixture::with_uv());
+    let target = |fixture: &Fixture| fixture.at(elsewhere).display().to_string();
+    let other = pip.at("other");
+    let made = Command::new(python()).args(["-m", "venv", "--without-pip"]).arg(&other).status();
+    assert!(made.unwrap().success());
+    let requirement = pip.at("requirement");
+    fs::write(&requirement, "tiny-two==2.0\n").unwrap();
+    let of_uv = format!("[pip]\ntarget = {:?}\n", target(&uv));
+    // That of a project above the environment is not looked at.
+    fs::write(uv.at("uv.toml"), &of_uv).unwrap();
+    let of_project = uv.at("project");
+    fs::create_dir(&of_project).unwrap();
+    fs::write(of_project.join("uv.toml"), &of_uv).unwrap();
+    for (mut fixture, settings) in [
+        (
+            pip,
+            vec![
+                ("PIP_PYTHON", other.join("bin/python")),
+                ("PIP_DRY_RUN", "1".into()),
+                ("PIP_NO_DEPS", "1".into()),
+                ("PIP_REQUIREMENT", requirement),
+            ],
+        ),
+        (
+            uv,
+            vec![
+                ("UV_PROJECT", of_project.clone()),
+                ("UV_WORKING_DIR", of_project),
+                ("UV_COMPILE_BYTECODE", "1".into()),
+                ("UV_LINK_MODE", "symlink".into()),
+            ],
+        ),
+    ] {
+        for (name, value) in settings {
+            fixture.prepend(name, value.to_str().unwrap());
+        }
+        let (folder, _) = fixture.created(&["--with", "tiny-two"]);
+        let packages = fixture.listed()[0]["packages"].clone();
+        let versions = ["tiny-one", "tiny-two", "tell-tale"].map(|name| packages[name].clone());
+        assert_eq!(versions, ["1.0", "2.0", "1.0"].map(Value::from));
+        let library = fs::read_dir(folder.join("lib")).unwrap().next().unwrap().unwrap().path();
+        let module = library.join("site-packages/tiny_one/__init__.py");
+        assert!(module.symlink_metadata().unwrap().is_file());
+
+        // The user's own configuration is, and what it leads elsewhere is missed.
+        let of_pip = format!("[install]\ntarget = {}\n", target(&fixture));
+        let of_uv = format!("[pip]\ntarget = {:?}\n", target(&fixture));
+        for (file, text) in
+            [("home/.config/pip/pip.conf", of_pip), ("home/.config/uv/uv.toml", of_uv)]
+        {
+            let file = fixture.at(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
+        }
+        let said = fixture.not_created(&[]);
+        assert!(
+            said.contains(
+                "these are not in the environment after their installation: tell-tale, tiny-one; "
+            ),
+            "{said}"
+        );
+    }
 }
 
 fn one_process_at_a_time_makes_environments() {
