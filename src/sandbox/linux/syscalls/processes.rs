@@ -5,7 +5,9 @@
 use nix::libc;
 
 use super::PROGRAM_FD;
-use super::table::Rule::{AbsentForScripts, Allow, ByRun, Deny, DenyIf, DenyInOneProcess};
+#[cfg(target_arch = "x86_64")]
+use super::table::Rule::{AbsentForScripts, DenyInOneProcess};
+use super::table::Rule::{Allow, ByRun, Deny, DenyIf};
 use super::table::{
     Condition, Row, RunConditions, has_bit, is, is_not, is_not_program_path, lacks_bit, not_null,
     rows,

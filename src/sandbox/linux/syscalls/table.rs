@@ -40,6 +40,10 @@ pub(super) enum Rule {
     /// so that every file of the user could be changed by its path.
     DenyAtTier2,
     /// Denied where the run has to stay one process.
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        expect(dead_code, reason = "other architectures fork by `clone` alone")
+    )]
     DenyInOneProcess,
     /// Denied and answered by conditions that depend on the run.
     ByRun(&'static RunConditions),
