@@ -60,7 +60,7 @@ class _Process:
         """
         try:
             request = json.dumps({"call": name, **arguments}, allow_nan=False).encode("ascii")
-        except TypeError as error:
+        except (TypeError, RecursionError) as error:
             raise ValueError(f"the arguments cannot be written as JSON: {error}") from error
         with self._lock:
             reply = self._ask(request)
@@ -90,9 +90,14 @@ class _Process:
         process = self._process
         if process is None or process.poll() is not None:
             self._end()
-            # No buffers: a fork would have a copy of what is in them.
+            # No buffers: a fork would have a copy of what is in them. A session of its own: Ctrl-C is for this
+            # process, which may go on, and its threads wait for answers.
             process = subprocess.Popen(
-                [find_program(), "python-api"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+                [find_program(), "python-api"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                bufsize=0,
+                start_new_session=True,
             )
             self._process = process
         return process

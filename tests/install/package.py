@@ -146,8 +146,11 @@ class TheProgramBehindIt(unittest.TestCase):
         gateway = RiskBasedExecutionGateway()
         circle: list = []
         circle.append(circle)
-        for value in [object(), float("nan"), b"x", circle, "\ud800", {("a",): 1}]:
-            with self.subTest(value=repr(value)), self.assertRaises(ValueError):
+        deep: list = []
+        for _ in range(100_000):
+            deep = [deep]
+        for value in [object(), float("nan"), b"x", circle, "\ud800", {("a",): 1}, deep]:
+            with self.subTest(value=type(value)), self.assertRaises(ValueError):
                 gateway.evaluate_and_route("execute_python_code", {"code": value})
         for manifest in [[], "x", None]:
             with self.subTest(manifest=manifest), self.assertRaises(ValueError):
@@ -195,6 +198,24 @@ class TheProgramBehindIt(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, "ended before it answered"):
             self.decide()
         self.assertIn("nope", self.decide())
+
+    def test_an_interrupt_is_for_its_caller_alone(self):
+        program = (
+            "import os, signal\n"
+            "from qwed_mcp import _program\n"
+            "from qwed_mcp.security import RiskBasedExecutionGateway\n"
+            "ask = RiskBasedExecutionGateway().evaluate_and_route\n"
+            "ask('nope', {})\n"
+            "first = _program._process._process\n"
+            "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+            "os.killpg(0, signal.SIGINT)\n"
+            "ask('nope', {})\n"
+            "print(_program._process._process is first and first.poll() is None)\n"
+        )
+        for _ in range(5):
+            command = [sys.executable, "-c", program]
+            done = subprocess.run(command, capture_output=True, text=True, start_new_session=True)
+            self.assertEqual((done.stdout, done.returncode), ("True\n", 0), done.stderr)
 
     def test_a_fork_has_a_process_of_its_own(self):
         self.decide()
