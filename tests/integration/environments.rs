@@ -678,7 +678,9 @@ fn killed_at_any_point_it_leaves_no_environment() {
         let uv = fixture.reached();
         child.kill().unwrap();
         child.wait().unwrap();
-        // As long as what it started goes on, nobody else begins, and nothing is removed.
+        // As long as what it started goes on, nobody else begins, and nothing is removed. One that did
+        // would not wait for this uv.
+        fs::remove_file(fixture.at("bin/uv")).unwrap();
         let output = fixture.command(&[]).args(fixture.create()).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(said.contains("another process is making or removing environments"), "{said}");
@@ -690,7 +692,6 @@ fn killed_at_any_point_it_leaves_no_environment() {
     }
     // And wherever else it is at that moment.
     symlink(uv(), fixture.at("bin/real")).unwrap();
-    fs::remove_file(fixture.at("bin/uv")).unwrap();
     fs::rename(fixture.at("bin/real"), fixture.at("bin/uv")).unwrap();
     let mut wait = Duration::from_millis(20);
     loop {
