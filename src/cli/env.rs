@@ -92,7 +92,7 @@ fn create(
     let order = Order { lock, with, python, is_offline: offline };
     super::orphans::adopt().context("failed to become a child subreaper")?;
     let turn = environments.turn()?;
-    turn.clean_up()?;
+    clean_up(&turn);
     let before = environments.list()?;
     let mut display = Display::new();
     let made = super::runtime()?.block_on(async {
@@ -107,12 +107,7 @@ fn create(
         return Ok(ExitCode::from(INTERRUPTED));
     };
     Display::say(&format!("Made {} in {}", environment.name, seconds_since(display.begun)));
-    // It is made, whatever becomes of the older ones.
-    let kept = turn.clean_up().unwrap_or_else(|error| {
-        tracing::warn!(error = %Causes(&error), "older environments are not removed");
-        Vec::new()
-    });
-    for name in kept {
+    for name in clean_up(&turn) {
         Display::say(&format!(
             "{name} is in use by a server that runs, and stays until it has ended"
         ));
@@ -208,20 +203,33 @@ fn list(environments: &Environments, format: Format) -> anyhow::Result<ExitCode>
     Ok(ExitCode::SUCCESS)
 }
 
-/// Removes what is left of environments that were not completed, unless one is being made right now.
+/// Removes what was not completed and what is older than the newest one, and returns the names of those
+/// that are in use. What cannot be removed is never used, and in nobody's way.
+fn clean_up(turn: &Turn<'_>) -> Vec<String> {
+    turn.clean_up().unwrap_or_else(|error| {
+        tracing::warn!(error = %Causes(&error), "older environments are not removed");
+        Vec::new()
+    })
+}
+
+/// Cleans up, unless an environment is being made right now.
 fn clean_up_if_free(environments: &Environments) -> anyhow::Result<()> {
     if !environments.path().exists() {
         return Ok(());
     }
-    match environments.turn().and_then(|turn| turn.clean_up()) {
-        Ok(_) | Err(ChangeError::Busy { .. }) => Ok(()),
+    match environments.turn() {
+        Ok(turn) => {
+            clean_up(&turn);
+            Ok(())
+        }
+        Err(ChangeError::Busy { .. }) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
 
 fn remove(name: Option<&str>, environments: &Environments) -> anyhow::Result<ExitCode> {
     let turn = environments.turn()?;
-    turn.clean_up()?;
+    clean_up(&turn);
     let all = environments.list()?;
     let chosen: Vec<&Environment> =
         all.iter().filter(|it| name.is_none_or(|name| name == it.name)).collect();

@@ -43,7 +43,8 @@ pub(crate) enum BuildError {
     #[error("failed to write {file}")]
     Write { file: PathBuf, source: io::Error },
     #[error(
-        "these are not in the environment after their installation: {0}; the settings of pip or uv may          lead them elsewhere (target, prefix, dry-run)"
+        "these are not in the environment after their installation: {0}; the settings of pip or uv may \
+         lead them elsewhere (target, prefix, dry-run)"
     )]
     Elsewhere(String),
 }

@@ -26,7 +26,8 @@ tests! {
         an_environment_that_others_can_change_is_not_used,
         a_missing_module_is_answered_with_what_is_there;
     needs [Root, Tier3]:
-        a_full_disk_leaves_no_environment;
+        a_full_disk_leaves_no_environment,
+        what_cannot_be_removed_is_in_nobodys_way;
     needs [Python]:
         interrupted_at_any_point_it_leaves_no_environment,
         killed_at_any_point_it_leaves_no_environment,
@@ -645,6 +646,25 @@ fn a_full_disk_leaves_no_environment() {
         assert!(said.contains("No space left on device"), "{said}");
         assert!(said.contains("no environment was made, and nothing was changed: "), "{said}");
     }
+}
+
+fn what_cannot_be_removed_is_in_nobodys_way() {
+    let fixture = Fixture::with_uv();
+    let half_made = fixture.environments().join("env-7/x");
+    fs::create_dir_all(&half_made).unwrap();
+    // Nobody removes the place of a file system.
+    let script = "mount -t tmpfs none \"$1\" || exit 99\nshift\n\"$@\" || exit 98\n\
+                  \"$0\" env list || exit 97\n\"$0\" env remove env-8";
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--mount", "sh", "-c", script]).arg(binary());
+    command.arg(&half_made).arg(binary()).args(fixture.create()).env_clear();
+    command.envs(fixture.variables.iter().map(|(name, value)| (name, value)));
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(printed.contains("env-8 ") && printed.contains("env-8 is removed"), "{printed}");
+    assert!(said.contains("older environments are not removed") && said.contains("busy"), "{said}");
 }
 
 fn interrupted_at_any_point_it_leaves_no_environment() {
