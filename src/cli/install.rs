@@ -253,6 +253,7 @@ impl Job<'_> {
         let mut text = outcome(&change, self.options.dry_run);
         if let Some(backup) = backup {
             let _ = write!(text, " The old file is {}.", backup.display());
+            notes.has_backup = true;
         }
         text.push_str("\n\n");
         show("the change", &text)?;
@@ -305,6 +306,7 @@ struct Notes {
     is_gate_shut: bool,
     /// Whether an entry was written or printed.
     has_entry: bool,
+    has_backup: bool,
 }
 
 impl Notes {
@@ -339,6 +341,12 @@ impl Notes {
     fn text(mut self, job: &Job<'_>) -> String {
         if let Some(note) = job.launch.as_ref().and_then(note).filter(|_| self.has_entry) {
             self.lines.push(note);
+        }
+        if job.project.is_some() && self.has_backup {
+            self.lines.push(
+                "The old file of a project may have keys in it: keep it out of the repository."
+                    .to_owned(),
+            );
         }
         if job.launch.is_some() && !self.changed.is_empty() {
             if job.project.is_some() {

@@ -255,6 +255,8 @@ fn an_entry_is_added_once_and_removed_again() {
             assert_eq!(fs::read_to_string(&kept[0]).unwrap(), before);
             assert_eq!(kept[0].metadata().unwrap().mode() & 0o7777, 0o600);
             assert!(text.contains(kept[0].to_str().unwrap()), "{text}");
+            let advice = "may have keys in it: keep it out of the repository";
+            assert_eq!(text.contains(advice), flag.is_some(), "{text}");
 
             let all = user.snapshot();
             let text = user.done(&arguments);
