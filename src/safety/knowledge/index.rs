@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use foldhash::{HashMap, HashSet};
 
 use super::libraries::{self, Functions, PATH_BYTES_MAX, shortened};
-use super::stdlib;
+use super::{stdlib, top};
 use crate::safety::rules::{self, Condition, Rule, Special, Target};
 
 /// The prepared table.
@@ -285,9 +285,4 @@ impl Index {
     pub(crate) fn root(&self, name: &str) -> Option<&'static str> {
         self.roots.get(name).copied()
     }
-}
-
-/// Returns the part before the first dot.
-pub(crate) fn top(path: &str) -> &str {
-    path.split_once('.').map_or(path, |(top, _)| top)
 }

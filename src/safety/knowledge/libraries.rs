@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use foldhash::{HashMap, HashSet};
 
-use super::index::top;
+use super::top;
 
 /// The lines are described where they are printed.
 const TABLE: &str = include_str!("libraries.txt");

@@ -7,3 +7,8 @@ pub(super) mod objects;
 pub(super) mod stdlib;
 pub(super) mod texts;
 pub(super) mod value;
+
+/// Returns the part before the first dot.
+pub(super) fn top(path: &str) -> &str {
+    path.split_once('.').map_or(path, |(top, _)| top)
+}

@@ -8,10 +8,10 @@ use std::sync::LazyLock;
 
 use foldhash::HashMap;
 
-use super::index::{INDEX, Verdict, top};
+use super::index::{INDEX, Verdict};
 use super::libraries::{self, PATH_BYTES_MAX};
-use super::stdlib;
 use super::value::{MODULES, Value, Values};
+use super::{stdlib, top};
 use crate::safety::rules::{Rule, Special};
 
 /// Modules that a name means even where the script does not import them.

@@ -16,8 +16,9 @@ use ruff_python_ast::{
 };
 use ruff_text_size::{Ranged as _, TextRange, TextSize};
 
-use crate::safety::knowledge::index::{INDEX, top};
+use crate::safety::knowledge::index::INDEX;
 use crate::safety::knowledge::stdlib;
+use crate::safety::knowledge::top;
 
 use super::{
     Binding, BindingId, Definition, Elsewhere, MODULE, Scope, ScopeId, ScopeKind, Source, Symbol,
