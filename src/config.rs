@@ -124,6 +124,8 @@ pub struct Settings {
     pub warm_idle: Option<Duration>,
     /// The modules that warm interpreters have loaded (`QWED_MCP_PRELOAD`, separated by commas).
     pub preload: Vec<String>,
+    /// True if the figures of scripts come back as pictures (`QWED_MCP_PICTURES`).
+    pub pictures: bool,
     /// `VIRTUAL_ENV`: the root of an activated virtual environment.
     pub virtual_env: Option<PathBuf>,
     /// `QWED_SKILL_MANIFEST`: the manifest to validate before the server answers anything.
@@ -190,9 +192,10 @@ impl Settings {
             kernel_lacks: variables.kernel_lacks(),
             dumpable: variables.test_switch("QWED_MCP_TEST_DUMPABLE").is_some(),
             python: variables.present("QWED_MCP_PYTHON"),
-            warm: variables.warm(),
+            warm: variables.is_on("QWED_MCP_WARM"),
             warm_idle: variables.warm_idle(),
             preload: variables.preload(),
+            pictures: variables.is_on("QWED_MCP_PICTURES"),
             virtual_env: variables.path("VIRTUAL_ENV"),
             skill_manifest: variables.path("QWED_SKILL_MANIFEST"),
             aibom: variables.path("QWED_MCP_AIBOM"),
@@ -304,13 +307,14 @@ impl<L: Fn(&str) -> Option<OsString>> Variables<L> {
         mode
     }
 
-    fn warm(&mut self) -> bool {
+    /// Returns a switch that is on unless the admin says off.
+    fn is_on(&mut self, name: &str) -> bool {
         let parse = |text: &str| match text.to_ascii_lowercase().as_str() {
             "on" => Some(true),
             "off" => Some(false),
             _ => None,
         };
-        self.parsed("QWED_MCP_WARM", true, parse, "neither on nor off; taking it as on")
+        self.parsed(name, true, parse, "neither on nor off; taking it as on")
     }
 
     fn warm_idle(&mut self) -> Option<Duration> {

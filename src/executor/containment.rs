@@ -43,6 +43,8 @@ impl Contained {
         group: Option<&GroupOrder>,
     ) -> io::Result<Vec<u8>> {
         let Interpreter { bootstrap, environment, .. } = &self.interpreter;
+        let wants_pictures: &[u8] = if limits.takes_pictures { b"+" } else { b"-" };
+        let input = [bootstrap, wants_pictures, source.as_bytes()];
         let order = Order {
             plan: self.plan.clone(),
             role: Role::Script,
@@ -50,9 +52,9 @@ impl Contained {
             environment: environment.clone(),
             cpu_seconds: (limits.timeout + CPU_GRACE + Duration::from_millis(999)).as_secs(),
             group: group.cloned(),
-            input_bytes: bootstrap.len() + source.len(),
+            input_bytes: input.iter().map(|part| part.len()).sum(),
         };
-        order.to_bytes(&[bootstrap, source.as_bytes()])
+        order.to_bytes(&input)
     }
 
     /// Returns the summary for callers.

@@ -35,11 +35,13 @@ pub(crate) struct RunLimits {
     pub(crate) timeout: Duration,
     /// The most bytes of stdout, and of stderr.
     pub(crate) output_bytes_max: usize,
+    /// True if the figures of the script are wanted.
+    pub(crate) takes_pictures: bool,
 }
 
 impl RunLimits {
     /// Returns the bounds of a script that may take this long.
     pub(crate) fn of_script(timeout: Duration) -> Self {
-        Self { timeout, output_bytes_max: OUTPUT_BYTES_MAX }
+        Self { timeout, output_bytes_max: OUTPUT_BYTES_MAX, takes_pictures: false }
     }
 }

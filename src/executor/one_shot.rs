@@ -34,6 +34,8 @@ pub(crate) struct OneShotExecutor {
     pub(super) untrusted: Untrusted,
     pub(super) supervisors: Supervisors,
     pub(super) groups: Arc<RunGroups>,
+    /// True if the figures of scripts are wanted.
+    pub(super) takes_pictures: bool,
     /// Places for folders whose removal goes on behind the result of their run.
     removals: Arc<Semaphore>,
 }
@@ -50,6 +52,7 @@ impl OneShotExecutor {
             untrusted,
             supervisors: Supervisors::default(),
             groups: Arc::new(RunGroups::new(settings.kernel_lacks.control_groups)),
+            takes_pictures: settings.pictures,
             removals: Arc::new(Semaphore::new(REMOVALS_MAX)),
         }
     }
@@ -123,8 +126,8 @@ impl OneShotExecutor {
         let message = contained
             .order(source, &scratch, limits, group.as_ref())
             .map_err(RunError::StartSupervisor)?;
-        let mut supervised = Supervised::start(&self.supervisors, limits.output_bytes_max)
-            .map_err(RunError::StartSupervisor)?;
+        let mut supervised =
+            Supervised::start(&self.supervisors, limits).map_err(RunError::StartSupervisor)?;
         let cause = tokio::select! {
             cause = supervised.follow(&message) => cause,
             () = sleep_until((started + limits.timeout).into()) => Cause::TimedOut,
@@ -149,16 +152,24 @@ impl OneShotExecutor {
                 return Err(RunError::DoesNotEnd);
             }
         };
-        let Supervised { supervisor, listed, stdout, stderr, .. } = supervised;
+        let Supervised { supervisor, listed, stdout, stderr, pictures, .. } = supervised;
         let duration = started.elapsed();
         let is_capped = stdout.is_capped() || stderr.is_capped();
         // Without a folder it has ended by now.
         self.wait_for_removal(supervisor, listed).await;
         let ending = ending(cause, is_capped, report)?;
 
-        let (stdout, stderr) = (stdout.finish(), stderr.finish());
-        let (tier, start) = (Some(tier), Start::Cold);
-        Ok(Outcome { ending, stdout, stderr, duration, tier, memory_bound, start, advice: None })
+        Ok(Outcome {
+            ending,
+            stdout: stdout.finish(),
+            stderr: stderr.finish(),
+            pictures: pictures.finish(),
+            duration,
+            tier: Some(tier),
+            memory_bound,
+            start: Start::Cold,
+            advice: None,
+        })
     }
 
     /// Waits until a supervisor has removed its run's folder. Where that takes long, it goes on by
@@ -208,6 +219,7 @@ impl Executor for OneShotExecutor {
                 return Ok(Outcome::never_started());
             };
             let source = without_byte_order_mark(script.source().as_str());
+            let limits = RunLimits { takes_pictures: self.takes_pictures, ..limits };
             self.supervise(contained, source, limits, &cancel).await
         })
     }

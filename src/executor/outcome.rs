@@ -1,10 +1,11 @@
 //! The outcome of a run: its end, and its output.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::sandbox::Tier;
 
-use super::MemoryBound;
+use super::{MemoryBound, Pictures};
 
 /// The end of a run.
 #[derive(Debug)]
@@ -12,6 +13,8 @@ pub(crate) struct Outcome {
     pub(crate) ending: Ending,
     pub(crate) stdout: Captured,
     pub(crate) stderr: Captured,
+    /// The figures of the script, as far as they are wanted.
+    pub(crate) pictures: Arc<Pictures>,
     /// From the start of the run until its last process was dead.
     pub(crate) duration: Duration,
     /// The tier that held the run; `None` if it never started.
@@ -40,6 +43,7 @@ impl Outcome {
             ending: Ending::Cancelled,
             stdout: Captured::default(),
             stderr: Captured::default(),
+            pictures: Arc::default(),
             duration: Duration::ZERO,
             tier: None,
             memory_bound: None,
@@ -65,9 +69,9 @@ impl Outcome {
         [self.stdout.text.as_str(), self.stderr.text.as_str()].join("\n")
     }
 
-    /// Returns the size of the output in bytes.
+    /// Returns the size of the output in bytes, with the pictures as they are sent.
     pub(crate) fn output_bytes(&self) -> usize {
-        self.stdout.text.len() + self.stderr.text.len()
+        self.stdout.text.len() + self.stderr.text.len() + self.pictures.encoded_bytes()
     }
 }
 

@@ -1,6 +1,11 @@
 //! A stream of the script, read up to the cap.
 
+#[cfg(all(target_os = "linux", not(qwed_portable)))]
+use std::os::fd::AsFd as _;
+
 use tokio::io::{AsyncRead, AsyncReadExt as _};
+#[cfg(all(target_os = "linux", not(qwed_portable)))]
+use tokio::net::unix::pipe;
 
 use super::outcome::Captured;
 
@@ -68,22 +73,9 @@ impl<R: AsyncRead + Unpin> Capture<R> {
         self.end == Some(ReadEnd::Capped)
     }
 
-    /// Returns whether there is room for more, and more may come.
-    pub(super) fn has_room(&self) -> bool {
-        self.end.is_none()
-    }
-
-    pub(super) fn stream(&self) -> &R {
-        &self.stream
-    }
-
-    /// Adds what was read from the stream elsewhere.
-    pub(super) fn push(&mut self, bytes: &[u8]) {
-        self.bytes.extend_from_slice(bytes);
-        if self.bytes.len() > self.bytes_max {
-            self.bytes.truncate(self.bytes_max);
-            self.end = Some(ReadEnd::Capped);
-        }
+    /// Returns what was read, as it came.
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
     }
 
     pub(super) fn finish(self) -> Captured {
@@ -97,6 +89,29 @@ impl<R: AsyncRead + Unpin> Capture<R> {
         }
         text.truncate(text.trim_end().len());
         Captured { text, is_truncated }
+    }
+}
+
+#[cfg(all(target_os = "linux", not(qwed_portable)))]
+impl Capture<pipe::Receiver> {
+    /// Takes what has been written, without waiting for more.
+    pub(super) fn read_what_is_there(&mut self) {
+        let mut block = [0; 16 * 1024];
+        while self.end.is_none() {
+            // Not by the runtime, which may not have heard of what has just been written.
+            match nix::unistd::read(self.stream.as_fd(), &mut block) {
+                Ok(count @ 1..) => self.push(block.get(..count).unwrap_or_default()),
+                Ok(0) | Err(_) => return,
+            }
+        }
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        if self.bytes.len() > self.bytes_max {
+            self.bytes.truncate(self.bytes_max);
+            self.end = Some(ReadEnd::Capped);
+        }
     }
 }
 

@@ -36,14 +36,20 @@ const STDERR_CHARS_MAX: usize = 1000;
 
 /// The bootstrap, which runs before a script. Compiled once: that takes longer than all it does.
 const BOOTSTRAP: &str = concat!(
+    include_str!("python/pictures.py"),
+    "\n\n",
     include_str!("python/bootstrap.py"),
+    // Behind it come one byte, which says whether pictures are wanted, and the script.
+    "\npictures = 20 if main['script'].read(1) == b'+' else None",
     "\nsource = main['script'].read()",
     "\nmain.pop('script').close()",
-    "\nexec(bootstrap()(source), globals().pop('main'))\n"
+    "\nexec(bootstrap(pictures=pictures)(source), globals().pop('main'))\n"
 );
 
 /// The fork server, whose children do the same before a script.
 const FORK_SERVER: &str = concat!(
+    include_str!("python/pictures.py"),
+    "\n\n",
     include_str!("python/bootstrap.py"),
     "\n\n",
     include_str!("python/heap.py"),

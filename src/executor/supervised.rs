@@ -1,5 +1,6 @@
 //! The server's side of one run: what it hears from the supervisor, and from Python.
 
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -10,9 +11,11 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::{Child, ChildStderr, ChildStdout};
 use tokio::time::timeout;
 
-use super::limits::{DRAIN_TIMEOUT, END_PATIENCE};
+use super::limits::{DRAIN_TIMEOUT, END_PATIENCE, RunLimits};
 use super::output::Capture;
+use super::picture_channel::PictureChannel;
 use super::supervisors::{Listed, Supervisors, Unended, pair, supervisor_command};
+use crate::sandbox::passing;
 use crate::sandbox::report::{LEFT_BEHIND, REPORT_BYTES_MAX, Report};
 
 /// The longest silence of a supervisor before it counts as stopped.
@@ -48,14 +51,15 @@ pub(super) struct Supervised {
     report: Vec<u8>,
     pub(super) stdout: Capture<ChildStdout>,
     pub(super) stderr: Capture<ChildStderr>,
+    pub(super) pictures: PictureChannel,
 }
 
 impl Supervised {
-    pub(super) fn start(
-        supervisors: &Supervisors,
-        output_bytes_max: usize,
-    ) -> std::io::Result<Self> {
+    pub(super) fn start(supervisors: &Supervisors, limits: RunLimits) -> std::io::Result<Self> {
         let (ours, theirs) = pair()?;
+        let (pictures, pictures_end) = PictureChannel::new(limits.takes_pictures)?;
+        passing::send(&ours, pictures_end.as_ref().map(OwnedFd::as_fd))?;
+        drop(pictures_end);
         let (from_supervisor, to_supervisor) = ours.into_split();
         let mut command = supervisor_command(theirs)?;
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -68,14 +72,15 @@ impl Supervised {
             to_supervisor: Some(to_supervisor),
             from_supervisor,
             report: Vec::new(),
-            stdout: Capture::new(stdout, output_bytes_max),
-            stderr: Capture::new(stderr, output_bytes_max),
+            stdout: Capture::new(stdout, limits.output_bytes_max),
+            stderr: Capture::new(stderr, limits.output_bytes_max),
+            pictures,
         })
     }
 
     /// Hands the script over and reads what comes back, until the report or until a cap.
     pub(super) async fn follow(&mut self, message: &[u8]) -> Cause {
-        let Self { to_supervisor, from_supervisor, report, stdout, stderr, .. } = self;
+        let Self { to_supervisor, from_supervisor, report, stdout, stderr, pictures, .. } = self;
         let hand_over = async {
             if let Some(to_supervisor) = to_supervisor {
                 // If this fails the supervisor is gone, and that is what reading will find.
@@ -87,6 +92,7 @@ impl Supervised {
             () = receive(from_supervisor, report) => Cause::Reported,
             () = stdout.until_capped() => Cause::Capped,
             () = stderr.until_capped() => Cause::Capped,
+            never = pictures.read() => match never {},
             () = hand_over => Cause::Reported,
         }
     }
@@ -101,7 +107,8 @@ impl Supervised {
         }
         // Half a report is one that it was killed over.
         let Ok(report) = serde_json::from_slice(&self.report) else { return End::SupervisorDied };
-        let drain = async { tokio::join!(self.stdout.read(), self.stderr.read()) };
+        let pictures = self.pictures.read_to_end();
+        let drain = async { tokio::join!(self.stdout.read(), self.stderr.read(), pictures) };
         // What holds the output open longer than this is no process of the run.
         let _ = timeout(DRAIN_TIMEOUT, drain).await;
         End::Reported(report)

@@ -148,6 +148,7 @@ impl Governance {
             limits: RunLimits {
                 timeout,
                 output_bytes_max: usize::try_from(output_bytes).unwrap_or(usize::MAX),
+                takes_pictures: false,
             },
         }
     }

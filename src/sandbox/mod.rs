@@ -26,6 +26,7 @@ mod links;
 #[cfg_attr(not(all(target_os = "linux", not(qwed_portable))), path = "portable.rs")]
 mod linux;
 mod order;
+pub(crate) mod passing;
 mod plan;
 mod remedies;
 pub(crate) mod report;

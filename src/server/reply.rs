@@ -4,11 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use rmcp::model::{CallToolResult, ContentBlock, MetaObject};
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::executor::{Captured, Ending, Outcome, Start, StepDown};
+use crate::executor::{
+    Captured, Ending, LeftOut, Outcome, PICTURE_BYTES_MAX, PICTURES_MAX, Picture, Pictures, Start,
+    StepDown,
+};
 use crate::gateway::{DecisionRecord, JobId};
 use crate::governance::Refusal;
 use crate::jobs::{JobEnd, JobState, PlaceError};
@@ -28,6 +32,12 @@ const MEMORY_LIMIT: &str = "The memory limit of the sandbox ended it. Use less m
 const JOBS_LIVE: &str = "Jobs live as long as the server process that placed them, and for one hour \
                          after their last change. A client that starts a new server for each call \
                          has to run scripts with background=false.";
+/// The type of the pictures' blocks.
+const PICTURE_TYPE: &str = "image/png";
+const PICTURE_KIB_MAX: usize = PICTURE_BYTES_MAX / 1024;
+/// Only what a script has sent in place of a figure's picture.
+const UNUSABLE_PICTURE: &str =
+    "A picture was left out: it is no PNG of at most 4096 × 4096 pixels.";
 const JOB_CANCELLED: &str = "Job was cancelled.";
 
 /// The answer to a call.
@@ -38,6 +48,8 @@ pub(crate) struct Reply {
     /// `true` if there is no result: the call was refused, could not be carried out, or did not come to
     /// its end. A script that ended by itself is a result whatever its exit code.
     pub(crate) is_error: bool,
+    /// The pictures behind them.
+    pub(crate) pictures: Arc<Pictures>,
     decision: Value,
     execution: Option<Value>,
     /// The share of the room for replies that this one has until it is written.
@@ -71,10 +83,12 @@ impl Reply {
                 texts: [
                     synchronous_texts(&outcome, timeout),
                     Vec::from_iter(outcome.advice.clone()),
+                    Vec::from_iter(left_out(&outcome)),
                 ]
                 .concat(),
                 is_error: !outcome.is_result(),
                 execution: Some(figures(&outcome)),
+                pictures: outcome.pictures,
                 ..Self::empty(record)
             },
             Err(error) => {
@@ -111,11 +125,11 @@ impl Reply {
         timeout: Duration,
     ) -> Self {
         let mut reply = Self::empty(record);
-        let mut behind = None;
+        let mut behind = Vec::new();
         let text = match state {
             None => {
                 reply.is_error = true;
-                behind = Some(JOBS_LIVE.to_owned());
+                behind.push(JOBS_LIVE.to_owned());
                 format!("Error: Job ID '{id}' not found or expired.")
             }
             Some(JobState::Queued) => "Status: queued...".to_owned(),
@@ -125,7 +139,10 @@ impl Reply {
                 reply.is_error = !matches!(&end, JobEnd::Ran(outcome) if outcome.is_result());
                 if let JobEnd::Ran(outcome) = &end {
                     reply.execution = Some(figures(outcome));
-                    behind = printed_before_timeout(outcome).or_else(|| outcome.advice.clone());
+                    behind
+                        .extend(printed_before_timeout(outcome).or_else(|| outcome.advice.clone()));
+                    behind.extend(left_out(outcome));
+                    reply.pictures = Arc::clone(&outcome.pictures);
                 }
                 format!("Status: {status}\n\nResult:\n{result}")
             }
@@ -172,7 +189,11 @@ impl Reply {
         if let Some(execution) = self.execution {
             meta.insert(EXECUTION_KEY.to_owned(), execution);
         }
-        let blocks = self.texts.into_iter().map(ContentBlock::text).collect();
+        let texts = self.texts.into_iter().map(ContentBlock::text);
+        let pictures = self.pictures.all.iter();
+        let pictures = pictures
+            .map(|picture| ContentBlock::image(BASE64_STANDARD.encode(&picture.png), PICTURE_TYPE));
+        let blocks = texts.chain(pictures).collect();
         let mut result = if self.is_error {
             CallToolResult::error(blocks)
         } else {
@@ -185,6 +206,7 @@ impl Reply {
     fn empty(record: &DecisionRecord) -> Self {
         Self {
             texts: Vec::new(),
+            pictures: Arc::default(),
             is_error: false,
             decision: record.without_arguments(),
             execution: None,
@@ -292,8 +314,26 @@ fn not_run(error: &ScriptError) -> String {
     format!("Execution error: {error}.")
 }
 
+/// Returns a line for each picture that is left out.
+fn left_out(outcome: &Outcome) -> Option<String> {
+    let line = |left_out: &LeftOut| match left_out {
+        LeftOut::TooLarge { label, bytes } => {
+            let kibibytes = bytes.div_ceil(1024);
+            format!(
+                "{label} was left out: it has {kibibytes} KiB, and a picture {PICTURE_KIB_MAX} at most."
+            )
+        }
+        LeftOut::TooMany(count) => {
+            format!("{count} more pictures were left out: a run has {PICTURES_MAX} at most.")
+        }
+        LeftOut::Unusable => UNUSABLE_PICTURE.to_owned(),
+    };
+    let lines: Vec<String> = outcome.pictures.left_out.iter().map(line).collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
 fn figures(outcome: &Outcome) -> Value {
-    json!({
+    let mut figures = json!({
         "exit_code": outcome.ending.exit_code(),
         "duration_ms": outcome.duration_ms(),
         "timed_out": outcome.ending == Ending::TimedOut,
@@ -302,5 +342,17 @@ fn figures(outcome: &Outcome) -> Value {
         "sandbox": outcome.tier.map(Tier::as_str),
         "memory_bound": outcome.memory_bound,
         "warm": outcome.start == Start::Warm,
+    });
+    let pictures: Vec<Value> = outcome.pictures.all.iter().enumerate().map(picture).collect();
+    if !pictures.is_empty() {
+        figures["pictures"] = pictures.into();
+    }
+    figures
+}
+
+fn picture((index, picture): (usize, &Picture)) -> Value {
+    let Picture { png, width, height, sha256 } = picture;
+    json!({
+        "index": index, "bytes": png.len(), "width": width, "height": height, "sha256": sha256,
     })
 }

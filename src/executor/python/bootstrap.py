@@ -1,7 +1,8 @@
-def bootstrap(compile=None):
+def bootstrap(compile=None, pictures=None):
     # Prepares for a script to run as `python script.py` would run a file, named "<verification>":
     # lines in tracebacks, nothing of this function left behind. Returns a function that makes the
-    # script's code of its bytes. `compile` is the builtin where its first use is over.
+    # script's code of its bytes. `compile` is the builtin where its first use is over; `pictures` is
+    # the descriptor that takes the script's figures, if they are wanted.
     import os, sys
 
     source = ""
@@ -107,6 +108,8 @@ def bootstrap(compile=None):
                     return spec
             return None
 
+    if pictures is not None:
+        Seeds.waiting.update(picture_seeds(pictures))
     for module in list(Seeds.waiting):
         # A .pth file may have imported it already.
         if module in sys.modules:

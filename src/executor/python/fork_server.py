@@ -18,6 +18,8 @@ def serve(stream):
     PIDFD_OPEN, LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 434, 444, 445, 446
     # A child's end of the server's socket, by which it reports that the script has ended.
     CONTROL = 3
+    # The descriptor that takes a child's pictures, where they are wanted.
+    PICTURES = 4
     # All descriptors of this process are below.
     DESCRIPTORS_MAX = 1024
     CAPABILITIES_MAX = 64
@@ -200,7 +202,7 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
         program = struct.pack("HxxxxxxP", len(instructions) // 8, ctypes.addressof(buffer))
         return ctypes.create_string_buffer(program, len(program)), buffer
 
-    def confine(stdout, stderr, control, null):
+    def confine(stdout, stderr, control, pictures, null):
         uid, gid = confinement["uid"], confinement["gid"]
         # A group and a session of its own, as a script has that is started alone.
         os.setsid()
@@ -218,7 +220,9 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
         os.dup2(stdout, 1)
         os.dup2(stderr, 2)
         os.dup2(control, CONTROL, inheritable=False)
-        os.closerange(CONTROL + 1, DESCRIPTORS_MAX)
+        for descriptor in pictures:
+            os.dup2(descriptor, PICTURES, inheritable=False)
+        os.closerange(CONTROL + 1 + len(pictures), DESCRIPTORS_MAX)
 
         for name, most in confinement["limits"]:
             kind = getattr(resource, name)
@@ -444,10 +448,10 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
             requests.sendall(b"%s %d\n" % (children.pop(pid), code))
         if not select.select([requests], [], [], 0)[0]:
             continue
-        name, descriptors = receive(requests, 16, 4)
-        if len(descriptors) != 4:
+        name, descriptors = receive(requests, 16, 5)
+        if len(descriptors) < 4:
             os._exit(0)
-        stdout, stderr, control, lifeline = descriptors
+        stdout, stderr, control, lifeline, *pictures = descriptors
         send(init_maker, b"+", lifeline)
         _, (init,) = receive(init_maker, 1, 1)
         try:
@@ -471,9 +475,9 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
         requests.detach()
         init_maker.detach()
         own_number = os.getpid()
-        confine(stdout, stderr, control, null)
+        confine(stdout, stderr, control, pictures, null)
         reseed()
-        code_of = bootstrap(compile)
+        code_of = bootstrap(compile, PICTURES if pictures else None)
         rehearse(code_of)
         os.write(CONTROL, b"+")
         source = await_script()

@@ -2,8 +2,8 @@
 //!
 //! It is launched by a supervisor of its own, like a script, but as [`Role::ForkServer`]. Its
 //! standard output is a socket: the server sends a name of 16 bytes and four descriptors for each
-//! child that it wants (stdout, stderr, the child's control, its init's lifeline), and the fork
-//! server answers with a line when a child has ended: the name and the exit code.
+//! child that it wants (stdout, stderr, the child's control, its init's lifeline), a fifth one where
+//! pictures are wanted, and the fork server answers with a line when a child has ended: the name and the exit code.
 
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
@@ -35,8 +35,8 @@ use super::super::one_shot::OneShotExecutor;
 use super::super::run_groups::RunGroups;
 use super::super::supervisors::{Listed, Supervisors, pair, supervisor_command};
 use super::super::untrusted::UntrustedFolder;
-use crate::sandbox::MemoryWatch;
 use crate::sandbox::report::{REPORT_BYTES_MAX, Report};
+use crate::sandbox::{MemoryWatch, passing};
 
 /// The longest time in which the modules are loaded: seconds, on a slow disk.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(120);
@@ -101,6 +101,8 @@ pub(super) struct ForkServer {
     pub(super) groups: Arc<RunGroups>,
     /// The folders that modules are loaded from, and when each was changed before that.
     pub(super) package_folders: Vec<(PathBuf, Option<SystemTime>)>,
+    /// True if children send the figures of their scripts.
+    pub(super) takes_pictures: bool,
     /// The folder of which nothing was loaded.
     pub(super) untrusted: Option<UntrustedFolder>,
     /// The supervisor kills all of it when this closes.
@@ -161,6 +163,7 @@ impl ForkServer {
         let (plan, groups) = (plan.clone(), Arc::clone(&alone.groups));
         let order = order.to_bytes(&input).map_err(ForkServerError::StartSupervisor)?;
         let (mut control, theirs) = pair().map_err(ForkServerError::StartSupervisor)?;
+        passing::send(&control, None).map_err(ForkServerError::StartSupervisor)?;
         let (requests, output) = pair().map_err(ForkServerError::StartSupervisor)?;
         let (mut supervisor, listed) = supervisor_command(theirs)
             .and_then(|mut command| {
@@ -198,6 +201,7 @@ impl ForkServer {
             plan,
             groups,
             package_folders,
+            takes_pictures: alone.takes_pictures,
             untrusted,
             _control: control,
         })
@@ -212,12 +216,12 @@ impl ForkServer {
     /// the fork server dies before.
     pub(super) async fn fork(
         &self,
-        descriptors: [OwnedFd; 4],
+        descriptors: Vec<OwnedFd>,
     ) -> io::Result<oneshot::Receiver<i32>> {
         let name: Name = *Uuid::new_v4().as_bytes();
         let (sender, ended) = oneshot::channel();
         self.running.lock().insert(name, sender);
-        let numbers: [RawFd; 4] = descriptors.each_ref().map(OwnedFd::as_raw_fd);
+        let numbers: Vec<RawFd> = descriptors.iter().map(OwnedFd::as_raw_fd).collect();
         let ask = || {
             let rights = [ControlMessage::ScmRights(&numbers)];
             let parts = [IoSlice::new(&name)];

@@ -1,7 +1,7 @@
 //! One child of a fork server, from the server's side: a spare, then a run.
 
 use std::io::{self, IoSliceMut};
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -22,6 +22,7 @@ use crate::sandbox::Tier;
 use super::super::limits::{DRAIN_TIMEOUT, END_PATIENCE, OUTPUT_BYTES_MAX, RunLimits};
 use super::super::outcome::{Ending, Outcome, Start};
 use super::super::output::Capture;
+use super::super::picture_channel::PictureChannel;
 use super::super::run_groups::MemoryBound;
 use super::super::supervisors::pair;
 use super::fork_server::ForkServer;
@@ -52,6 +53,7 @@ pub(super) struct Spare {
     ended: oneshot::Receiver<i32>,
     stdout: Capture<pipe::Receiver>,
     stderr: Capture<pipe::Receiver>,
+    pictures: PictureChannel,
     /// The child and its process 1, as this process numbers them.
     python: Pid,
     init: Pid,
@@ -71,12 +73,15 @@ impl Spare {
         for socket in [&control, &lifeline] {
             setsockopt(socket, sockopt::PassCred, &true)?;
         }
-        let ended = server.fork([stdout_end, stderr_end, control_end, lifeline_end]).await?;
+        let (pictures, pictures_end) = PictureChannel::new(server.takes_pictures)?;
+        let mut descriptors = vec![stdout_end, stderr_end, control_end, lifeline_end];
+        descriptors.extend(pictures_end);
+        let ended = server.fork(descriptors).await?;
         let init = ready_pid(&lifeline).await?;
         let python = ready_pid(&control).await?;
         let group = SpareGroup::enter(&server.groups, &server.plan, python).await?;
         let (lifeline, server) = (Some(lifeline), Arc::clone(server));
-        Ok(Self { control, lifeline, ended, stdout, stderr, python, init, group, server })
+        Ok(Self { control, lifeline, ended, stdout, stderr, pictures, python, init, group, server })
     }
 
     /// Returns whether the child still waits for a script.
@@ -103,6 +108,7 @@ impl Spare {
             Cause::Finished(code) => {
                 self.stdout.read_what_is_there();
                 self.stderr.read_what_is_there();
+                self.pictures.read_what_is_there();
                 Some(code)
             }
             Cause::Lost => return Err(NoOutcome::Lost),
@@ -136,6 +142,7 @@ impl Spare {
             ending,
             stdout,
             stderr,
+            pictures: self.pictures.finish(),
             duration: started.elapsed(),
             tier: Some(Tier::T3),
             memory_bound: Some(memory_bound),
@@ -151,7 +158,8 @@ impl Spare {
 
     /// Reads until nobody has the streams any more: everything that was killed is dead.
     async fn read_the_rest(&mut self) {
-        let rest = async { tokio::join!(self.stdout.read(), self.stderr.read()) };
+        let pictures = self.pictures.read_to_end();
+        let rest = async { tokio::join!(self.stdout.read(), self.stderr.read(), pictures) };
         // Other processes of the run may take longer to give their memory back than the first one;
         // what they have written is there by now.
         let _ = timeout(DRAIN_TIMEOUT, rest).await;
@@ -159,7 +167,7 @@ impl Spare {
 
     /// Hands the script over and reads what comes back, until there is a reason to stop.
     async fn follow(&mut self, source: &str) -> Cause {
-        let Self { control, ended, stdout, stderr, python, init, server, .. } = self;
+        let Self { control, ended, stdout, stderr, pictures, python, init, server, .. } = self;
         let (mut from_child, mut to_child) = control.split();
         let hand_over = async {
             let size = u64::try_from(source.len()).unwrap_or(u64::MAX).to_le_bytes();
@@ -196,6 +204,7 @@ impl Spare {
             code = &mut *ended => code.map_or(Cause::Lost, Cause::Ended),
             () = stdout.until_capped() => Cause::Capped,
             () = stderr.until_capped() => Cause::Capped,
+            never = pictures.read() => match never {},
             () = too_much_memory => Cause::OutOfMemory,
             () = hand_over => Cause::Lost,
         }
@@ -273,20 +282,6 @@ async fn ready_pid(socket: &UnixStream) -> io::Result<Pid> {
         writer.ok_or_else(|| io::ErrorKind::InvalidData.into())
     };
     socket.async_io(Interest::READABLE, receive).await
-}
-
-impl Capture<pipe::Receiver> {
-    /// Takes what has been written, without waiting for more.
-    fn read_what_is_there(&mut self) {
-        let mut block = [0; 16 * 1024];
-        while self.has_room() {
-            // Not by the runtime, which may not have heard of what has just been written.
-            match nix::unistd::read(self.stream().as_fd(), &mut block) {
-                Ok(count @ 1..) => self.push(block.get(..count).unwrap_or_default()),
-                Ok(0) | Err(_) => return,
-            }
-        }
-    }
 }
 
 #[cfg(test)]

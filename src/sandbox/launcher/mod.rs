@@ -33,7 +33,7 @@ use super::linux::syscalls::{self, Becomes, Filtered, PROGRAM_FD};
 use super::linux::{READY, capabilities, signal_scope};
 use super::order::PYTHON_COMMAND;
 use super::plan::Programs;
-use super::{LaunchError, Order, Plan, Role, SIGNAL_SCOPE_ABI, Tier};
+use super::{LaunchError, Order, Plan, Role, SIGNAL_SCOPE_ABI, Tier, passing};
 use confinement::Confinement;
 
 /// The hidden first argument that makes our binary the launcher of a run.
@@ -69,7 +69,11 @@ fn carry_out(mut supervisor: &UnixStream, proc: &Path) -> Result<Never, LaunchEr
     let user = RunUser::of_server();
     let own_process = OwnProcess::open(proc)?;
     supervisor.write_all(&READY).or_fail(LaunchError::StartLauncher)?;
+    let pictures = passing::receive(supervisor).or_fail(LaunchError::StartLauncher)?;
     let (order, input) = Order::receive(supervisor).or_fail(LaunchError::StartLauncher)?;
+    // Open until this process becomes Python, which has it from then on.
+    let numbered = pictures.as_ref().map(passing::hand_down).transpose();
+    let _numbered = numbered.or_fail(LaunchError::PrepareProcess)?;
     prefer_for_oom_killer(&own_process);
     match order.role {
         Role::Script if order.plan.tier == Tier::Off => become_unconfined(&order, &input, parent),

@@ -1,7 +1,7 @@
 //! The supervisor's part of a launch: namespaces, file tree, and the two processes of our own.
 
 use std::io::{Read as _, Write as _};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -20,7 +20,7 @@ use crate::sandbox::init::INIT_ARGUMENT;
 use crate::sandbox::launcher::LAUNCHER_ARGUMENT;
 use crate::sandbox::linux::identity::{OwnProcess, RunUser};
 use crate::sandbox::linux::{READY, SignalScope, capabilities};
-use crate::sandbox::{ControlGroup, LaunchError, NOBODY, Order, SIGNAL_SCOPE_ABI, Tier};
+use crate::sandbox::{ControlGroup, LaunchError, NOBODY, Order, SIGNAL_SCOPE_ABI, Tier, passing};
 
 /// The host name inside the run.
 const HOST_NAME: &str = "sandbox";
@@ -55,12 +55,16 @@ pub(crate) struct Init {
 }
 
 /// Starts Python as `order` says, with `input` as its standard input and this process's standard
-/// output and error.
+/// output and error. It alone has `pictures` afterwards.
 ///
 /// This process changes for good: at tier 3 it is in the run's file tree afterwards, with the run's
 /// network, host name and shared memory; at the others its signals stay within the run, where the
 /// kernel can do that.
-pub(crate) fn launch(order: &Order, input: &[u8]) -> Result<Launched, LaunchError> {
+pub(crate) fn launch(
+    order: &Order,
+    input: &[u8],
+    pictures: Option<OwnedFd>,
+) -> Result<Launched, LaunchError> {
     let message = order.to_bytes(&[input]).or_fail(LaunchError::StoreScript)?;
     // Before the machine's tree is left; it is ended last if anything fails.
     let group = order.group.as_ref().map(ControlGroup::create).transpose();
@@ -79,7 +83,7 @@ pub(crate) fn launch(order: &Order, input: &[u8]) -> Result<Launched, LaunchErro
         let scope = if has_scope { Some(SignalScope::enter()?) } else { None };
         let launcher = start_launcher("/proc")?;
         launcher.join(group.as_ref())?;
-        let python = launcher.become_python(&message)?;
+        let python = launcher.become_python(&message, pictures)?;
         return Ok(Launched { python, init: None, scope, group });
     }
     create_namespaces(user)?;
@@ -99,7 +103,7 @@ pub(crate) fn launch(order: &Order, input: &[u8]) -> Result<Launched, LaunchErro
     launcher.wait_ready(LaunchError::StartLauncher)?;
     tree.enter()?;
     launcher.join(group.as_ref())?;
-    let python = launcher.become_python(&message)?;
+    let python = launcher.become_python(&message, pictures)?;
     let Starting { process, socket } = init;
     let init = Init { pid: process.release(), _lifeline: socket };
     Ok(Launched { python, init: Some(init), scope: None, group })
@@ -189,9 +193,15 @@ impl Starting {
     }
 
     /// Sends a launcher its order, and returns when it has become Python.
-    fn become_python(mut self, message: &[u8]) -> Result<Pid, LaunchError> {
+    fn become_python(
+        mut self,
+        message: &[u8],
+        pictures: Option<OwnedFd>,
+    ) -> Result<Pid, LaunchError> {
         // If this fails the launcher has ended, and says below why.
-        let _ = self.socket.write_all(message);
+        let _ = passing::send(&self.socket, pictures.as_ref().map(OwnedFd::as_fd))
+            .and_then(|()| self.socket.write_all(message));
+        drop(pictures);
         let mut answer = Vec::new();
         let read = (&self.socket).take(ERROR_BYTES_MAX).read_to_end(&mut answer);
         // Its end of the socket closes when it executes Python. Before that it has said that it

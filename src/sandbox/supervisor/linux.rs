@@ -6,7 +6,7 @@ pub(in crate::sandbox) mod file_tree;
 mod launch;
 
 use std::io;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -57,7 +57,11 @@ pub(super) fn prepare() -> io::Result<()> {
 }
 
 /// Starts Python, with as many layers around it as the plan wants.
-pub(super) fn start(order: &Order, input: &[u8]) -> Result<Run, LaunchError> {
+pub(super) fn start(
+    order: &Order,
+    input: &[u8],
+    pictures: Option<OwnedFd>,
+) -> Result<Run, LaunchError> {
     // Before the launch: it may leave no /proc.
     let memory = match order.plan.tier {
         Tier::Off => None,
@@ -70,7 +74,7 @@ pub(super) fn start(order: &Order, input: &[u8]) -> Result<Run, LaunchError> {
     };
     // Before the launch too: it leaves nothing of the machine's tree.
     let copy_out = CopyOut::prepare(order).or_fail(LaunchError::CreateScratch)?;
-    let Launched { python, init, scope, group } = launch(order, input)?;
+    let Launched { python, init, scope, group } = launch(order, input, pictures)?;
     Ok(Run { python, init, scope, group, ended: None, memory, copy_out })
 }
 

@@ -14,11 +14,11 @@ mod scratch;
 
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
-use super::{LaunchError, Order, Tier};
+use super::{LaunchError, Order, Tier, passing};
 
 use self::scratch::Scratch;
 pub(crate) use self::scratch::{create_locked, sweep};
@@ -47,11 +47,15 @@ fn carry_out_order() -> io::Result<bool> {
     platform::close_inherited();
     let mut control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut scratch = None;
-    let report = match Order::receive(&control) {
-        Ok((order, input)) => match prepare_and_start(&order, &input, &mut scratch) {
-            Ok(run) => run.watch(&control),
-            Err(error) => Report::NotStarted(error),
-        },
+    let received = passing::receive(&control)
+        .and_then(|pictures| Order::receive(&control).map(|order| (order, pictures)));
+    let report = match received {
+        Ok(((order, input), pictures)) => {
+            match prepare_and_start(&order, &input, pictures, &mut scratch) {
+                Ok(run) => run.watch(&control),
+                Err(error) => Report::NotStarted(error),
+            }
+        }
         // The server changed its mind before it had said everything.
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Report::Killed,
         Err(error) => return Err(error),
@@ -68,6 +72,7 @@ fn carry_out_order() -> io::Result<bool> {
 fn prepare_and_start(
     order: &Order,
     input: &[u8],
+    pictures: Option<OwnedFd>,
     scratch: &mut Option<Scratch>,
 ) -> Result<platform::Run, LaunchError> {
     platform::prepare().or_fail(LaunchError::PrepareProcess)?;
@@ -78,7 +83,7 @@ fn prepare_and_start(
     }
     let null = File::options().write(true).open("/dev/null");
     let null = null.or_fail(LaunchError::PrepareProcess)?;
-    let mut run = platform::start(order, input)?;
+    let mut run = platform::start(order, input, pictures)?;
     // The server takes the end of the output as the end of the run's last process.
     let closed = nix::unistd::dup2_stdout(&null).and_then(|()| nix::unistd::dup2_stderr(&null));
     if let Err(error) = closed {

@@ -5,6 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
@@ -18,7 +19,7 @@ use nix::unistd::{Pid, setsid};
 use crate::sandbox::error::OrFail as _;
 use crate::sandbox::order::PYTHON_COMMAND;
 use crate::sandbox::report::Report;
-use crate::sandbox::{LaunchError, Order, Tier};
+use crate::sandbox::{LaunchError, Order, Tier, passing};
 
 enum Event {
     PythonEnded(io::Result<i32>),
@@ -36,10 +37,17 @@ pub(super) fn prepare() -> io::Result<()> {
 }
 
 /// Starts Python with the rights of the server's user, if the admin wants it so.
-pub(super) fn start(order: &Order, input: &[u8]) -> Result<Run, LaunchError> {
+pub(super) fn start(
+    order: &Order,
+    input: &[u8],
+    pictures: Option<OwnedFd>,
+) -> Result<Run, LaunchError> {
     if order.plan.tier > Tier::Off {
         return Err(LaunchError::UnsupportedSystem);
     }
+    // Open as long as Python is being started.
+    let numbered = pictures.as_ref().map(passing::hand_down).transpose();
+    let _numbered = numbered.or_fail(LaunchError::PrepareProcess)?;
     let input = unlinked_file(input, &order.scratch).or_fail(LaunchError::StoreScript)?;
     Ok(Run { python: start_bare(order, input.into())? })
 }

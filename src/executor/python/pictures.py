@@ -1,0 +1,176 @@
+def picture_seeds(channel):
+    # Sends the figures of a script to the server by the descriptor `channel`: those that `plt.show`
+    # shows, those that `savefig` saves under a plain name, and those that are open at the end.
+    # Returns what is to be done with modules of matplotlib when they have been imported.
+    #
+    # It runs in the script's process, with no right and no time that the script does not have. The
+    # server trusts nothing of what comes.
+    import os, sys
+
+    PICTURES_MAX, BYTES_MAX, SIDE_MAX = 4, 512 * 1024, 4096
+    LABEL_BYTES_MAX = 80
+    # What is drawn again is a little smaller than it would have to be.
+    MARGIN = 0.9
+    SIGNATURE = b"\x89PNG\r\n\x1a\n"
+    # The options of a saved figure that hold when it is drawn again.
+    LOOKS = ("bbox_extra_artists", "bbox_inches", "dpi", "edgecolor", "facecolor", "pad_inches",
+             "transparent")
+
+    own_number = os.getpid()
+    # The pictures that were sent, or were too large; those that were too many.
+    count = omitted = 0
+    # By name: a figure, what was on it, and its picture or the bytes that it would have.
+    saved = {}
+    # Figure.savefig as matplotlib has it.
+    save = None
+
+    def send(kind, content):
+        rest = memoryview(kind + len(content).to_bytes(4, "little") + content)
+        while rest:
+            rest = rest[os.write(channel, rest):]
+
+    def send_picture(label, picture):
+        nonlocal count
+        count += 1
+        if isinstance(picture, bytes):
+            send(b"P", picture)
+        else:
+            label = label.encode("utf-8", "replace")[:LABEL_BYTES_MAX]
+            send(b"L", picture.to_bytes(8, "little") + label)
+
+    def report(label, error):
+        # Nothing of a figure makes a run fail.
+        try:
+            print("%s could not be drawn: %r" % (label, error), file=sys.stderr)
+        except BaseException:
+            pass
+
+    def side(png):
+        # The longer one, by the header.
+        return max(int.from_bytes(png[16:20], "big"), int.from_bytes(png[20:24], "big"))
+
+    def fits(png):
+        return png.startswith(SIGNATURE) and len(png) <= BYTES_MAX and side(png) <= SIDE_MAX
+
+    def draw(figure, options):
+        # Returns the picture, or the bytes that it has although it was drawn once more, smaller.
+        import io
+
+        # As savefig() takes it.
+        dpi = options.get("dpi") or sys.modules["matplotlib"].rcParams["savefig.dpi"]
+        dpi = figure.dpi if dpi == "figure" else dpi
+        # Nothing is drawn that is known to be too large.
+        dpi = min(dpi, SIDE_MAX / max(figure.get_size_inches()))
+        for is_last in (False, True):
+            buffer = io.BytesIO()
+            save(figure, buffer, **dict(options, format="png", dpi=dpi))
+            picture = buffer.getvalue()
+            if fits(picture):
+                return picture
+            least = min((BYTES_MAX / len(picture)) ** 0.5, SIDE_MAX / side(picture))
+            dpi *= min(1, least) * MARGIN
+        return len(picture)
+
+    def content_of(figure):
+        parts = figure.get_children()
+        return parts + [part for axes in figure.axes for part in axes.get_children()]
+
+    def is_saved(figure):
+        # As it is now: another plot may have been drawn on it since.
+        now = content_of(figure)
+        for other, before, _ in saved.values():
+            if other is figure and len(before) == len(now):
+                if all(a is b for a, b in zip(before, now)):
+                    return True
+        return False
+
+    def note_saved(figure, name, options):
+        nonlocal omitted
+        is_plain = isinstance(name, str) and os.path.basename(name) == name
+        if not is_plain or not name.lower().endswith((".png", ".svg")):
+            return
+        # What is saved again under its name is one picture: the last one.
+        saved.pop(name, None)
+        if count + len(saved) >= PICTURES_MAX:
+            omitted += 1
+            return
+        with open(name, "rb") as file:
+            picture = file.read(BYTES_MAX + 1)
+        if not fits(picture):
+            # Too large, or no PNG: few clients show an SVG, and no model sees one.
+            looks = {key: options[key] for key in LOOKS if key in options}
+            picture = draw(figure, looks)
+        saved[name] = figure, content_of(figure), picture
+
+    def send_open():
+        nonlocal omitted
+        managers = sys.modules["matplotlib._pylab_helpers"].Gcf.figs
+        for number in sorted(managers):
+            label = "Figure %s" % number
+            try:
+                figure = managers[number].canvas.figure
+                is_blank = not figure.axes and len(figure.get_children()) < 2
+                if is_blank or is_saved(figure):
+                    continue
+                if count >= PICTURES_MAX:
+                    omitted += 1
+                    continue
+                send_picture(label, draw(figure, {"dpi": figure.dpi}))
+            except BaseException as error:
+                report(label, error)
+
+    def send_all():
+        # A child of the script's own has the descriptor too.
+        if os.getpid() != own_number:
+            return
+        try:
+            for name, (_, _, picture) in saved.items():
+                send_picture(name, picture)
+            # Those that were saved are looked for here.
+            if "matplotlib.pyplot" in sys.modules:
+                send_open()
+        finally:
+            saved.clear()
+
+    def finish():
+        try:
+            send_all()
+            if omitted and os.getpid() == own_number:
+                send(b"O", omitted.to_bytes(4, "little"))
+        except BaseException as error:
+            report("What is left of the figures", error)
+
+    def seed_figure(module):
+        nonlocal save
+        import atexit, functools
+
+        save = module.Figure.savefig
+
+        @functools.wraps(save)
+        def savefig(self, fname, *arguments, **options):
+            result = save(self, fname, *arguments, **options)
+            try:
+                if isinstance(fname, (str, os.PathLike)):
+                    note_saved(self, os.fspath(fname), options)
+            except Exception as error:
+                report("What was saved", error)
+            return result
+
+        module.Figure.savefig = savefig
+        # Before what matplotlib has registered, which closes all figures: last in, first out.
+        atexit.register(finish)
+
+    def seed_pyplot(module):
+        def show(*arguments, **options):
+            # What does not wait, such as plt.pause(), leaves the figures open.
+            block = options.get("block", arguments[0] if arguments else None)
+            if block if block is not None else not module.isinteractive():
+                try:
+                    send_all()
+                except Exception as error:
+                    report("What was shown", error)
+                module.close("all")
+
+        module.show = show
+
+    return {"matplotlib.figure": seed_figure, "matplotlib.pyplot": seed_pyplot}
