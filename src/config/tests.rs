@@ -24,6 +24,7 @@ fn an_empty_environment_gives_the_documented_defaults() {
             code_analysis: CodeAnalysis::On,
             python: None,
             warm: true,
+            pictures: true,
             warm_idle: Some(Duration::from_secs(1800)),
             preload: settings.preload.clone(),
             virtual_env: None,

@@ -303,6 +303,7 @@ impl<'a> Analyzer<'a, '_> {
                             Condition::Always | Condition::UnknownName => true,
                             Condition::TakesTextAt(library, ..) if !self.imports(library) => false,
                             Condition::TakesText(_)
+                            | Condition::SavesElsewhere(_)
                             | Condition::TakesTextAt(..)
                             | Condition::IsTextAt(..) => has_text,
                             Condition::ReachingSql if has_text => {

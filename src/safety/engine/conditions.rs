@@ -156,6 +156,16 @@ impl<'a> Arguments<'a> {
         self.hides_some() || self.at_or_named(index, names).any(is_file)
     }
 
+    /// Tells whether the first argument, or the one with this name, is known to be the plain name of a
+    /// picture.
+    fn name_pictures(&self, name: &str) -> bool {
+        let is_picture = |(.., values): &Argument<'a>| {
+            let (mut texts, is_complete) = values.texts();
+            is_complete && !values.known.is_empty() && texts.all(is_picture_name)
+        };
+        !self.hides_some() && self.at_or_named(0, name).all(is_picture)
+    }
+
     /// Tells whether one of the texts in an argument is so.
     pub(super) fn have_text(&self, is: &mut dyn FnMut(&str) -> bool) -> bool {
         self.evaluated.iter().any(|(_, expr, values)| has_text(expr, values, is))
@@ -197,6 +207,10 @@ impl<'a> Analyzer<'a, '_> {
                 self.imports(module) && !base.is_some_and(|base| is_member_of_another(base, module))
             }
             Condition::NamesFile(place, names) => arguments.name_file(place, names),
+            Condition::SavesElsewhere(name) => match base {
+                Some(_) => arguments.take_text(base, 0, name) && !arguments.name_pictures(name),
+                None => arguments.name_file(0, name) && !arguments.name_pictures(name),
+            },
             Condition::IsTextAt(place, name) => {
                 arguments.any_at(place, name, |values| values.any_text(&mut |_| true))
             }
@@ -431,6 +445,16 @@ fn is_stream(value: &Value<'_>) -> bool {
         Value::Object(path) => path.starts_with("sys.std"),
         _ => false,
     }
+}
+
+/// Tells whether this is the name of a picture right in the current folder, which is the script's own.
+fn is_picture_name(name: &str) -> bool {
+    let is_plain = |c: char| c.is_alphanumeric() || " _-.,()+=".contains(c);
+    let has_ending = [".png", ".svg"].iter().any(|ending| name.ends_with(ending));
+    has_ending
+        && !name.starts_with(['.', '-', ' '])
+        && name.len() <= 100
+        && name.chars().all(is_plain)
 }
 
 /// Tells whether this may be the name of a file: a text, or something that is not known.

@@ -887,6 +887,7 @@ pub(super) fn escaping(
                     matches!(
                         condition,
                         Condition::NamesFile(..)
+                            | Condition::SavesElsewhere(_)
                             | Condition::DatabaseFile
                             | Condition::ImportsModule
                             | Condition::NamesObject

@@ -25,6 +25,9 @@ const HARMLESS_PRIVATE: &[&str] = &[
     "_datetime", "_decimal", "_heapq", "_plotly_utils", "_random", "_statistics", "_struct",
 ];
 
+/// Functions of libraries that open a file, and that rows of their own judge.
+const HAVE_OWN_ROWS: [&str; 1] = ["savefig"];
+
 /// The verdict of the rules on a qualified name.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Verdict {
@@ -114,6 +117,9 @@ impl Index {
         let Functions { module, place, parameter, names } = *functions;
         self.roots.insert(top(module));
         for name in names.split(' ') {
+            if HAVE_OWN_ROWS.contains(&name.trim_start_matches('.')) {
+                continue;
+            }
             if let Some(method) = name.strip_prefix('.') {
                 let condition = Condition::TakesTextAt(top(module), place, parameter);
                 self.methods.entry(method).or_default().push((rule, condition));

@@ -75,6 +75,9 @@ pub enum Condition {
     /// The argument at this place, or one of these keywords, may name a file: it is not known to be
     /// an object in memory.
     NamesFile(usize, &'static str),
+    /// The first argument, or this keyword, may name a file, and is not known to be the plain name of
+    /// a picture in the script's own folder.
+    SavesElsewhere(&'static str),
     /// The argument at this place, or this keyword, is known to be a text.
     IsTextAt(usize, &'static str),
     /// The script imports this library, and the argument at this place, or this keyword, may be the
