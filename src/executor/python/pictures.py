@@ -115,6 +115,9 @@ def picture_seeds(channel):
                 if count >= PICTURES_MAX:
                     omitted += 1
                     continue
+                if figure.canvas.callbacks.callbacks.get("draw_event"):
+                    # An animation makes its first picture when the figure is drawn on a screen.
+                    figure.canvas.draw()
                 send_picture(label, draw(figure, {"dpi": figure.dpi}))
             except BaseException as error:
                 report(label, error)
