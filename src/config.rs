@@ -37,7 +37,7 @@ const PRELOAD_DEFAULT: &str = "
     dataclasses datetime decimal enum fractions functools hashlib heapq inspect io itertools json
     locale logging math numbers operator os pathlib pprint random re secrets statistics string
     struct sys tempfile textwrap time traceback types typing unittest uuid warnings zoneinfo
-    numpy sympy z3 qwed_legal qwed_finance qwed_ucp qwed_new
+    numpy sympy z3 qwed_legal qwed_finance qwed_ucp qwed_new matplotlib.pyplot
 ";
 
 /// The memory of a run when the admin says nothing else, in MiB: enough for `SymPy`, Z3 and `NumPy`

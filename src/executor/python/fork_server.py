@@ -125,6 +125,16 @@ z3.simplify(a + a)
 import qwed_legal
 qwed_legal.DeadlineGuard(country="US").verify("2026-01-15", "30 business days", "2026-02-14")
 """,
+            # Fonts are looked for, glyphs and ticks made, and the compressor of pictures loaded. The figures
+            # of scripts are numbered from one all the same.
+            "matplotlib.pyplot": """
+import io, matplotlib.pyplot as plt
+figure, axes = plt.subplots()
+axes.plot([1, 2], [0.5, -4], label="a"); axes.bar([1, 2], [3, 4]); axes.set_title("a 1"); axes.legend()
+axes.set_xlabel("$x^2$"); axes.grid(True)
+figure.savefig(io.BytesIO(), format="png")
+plt.close(figure)
+""",
             "numpy": """
 import numpy as n, numpy.linalg, numpy.random
 n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.fft.fft(n.ones(2))
