@@ -177,7 +177,7 @@ fn size_of(header: &[u8]) -> Option<(u32, u32)> {
 mod tests {
     use super::*;
 
-    fn chunk(kind: &[u8; 4], content: &[u8]) -> Vec<u8> {
+    fn chunk(kind: &[u8], content: &[u8]) -> Vec<u8> {
         let length = u32::try_from(content.len()).unwrap().to_be_bytes();
         [&length[..], kind, content, b"crc!"].concat()
     }

@@ -40,11 +40,12 @@ pub(super) fn receive(socket: impl AsFd) -> io::Result<Option<OwnedFd>> {
     if received.bytes == 0 {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    let mut descriptors = rights.drain().filter_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
-        _ => None,
-    });
-    let descriptor = descriptors.next();
+    let mut descriptor = None;
+    for message in rights.drain() {
+        if let RecvAncillaryMessage::ScmRights(mut descriptors) = message {
+            descriptor = descriptors.next();
+        }
+    }
     if let Some(descriptor) = &descriptor {
         // Not every system does it while it receives. This process has no other thread.
         fcntl_setfd(descriptor, FdFlags::CLOEXEC)?;

@@ -333,6 +333,7 @@ fn left_out(outcome: &Outcome) -> Option<String> {
 }
 
 fn figures(outcome: &Outcome) -> Value {
+    let pictures: Vec<Value> = outcome.pictures.all.iter().enumerate().map(picture).collect();
     let mut figures = json!({
         "exit_code": outcome.ending.exit_code(),
         "duration_ms": outcome.duration_ms(),
@@ -343,9 +344,8 @@ fn figures(outcome: &Outcome) -> Value {
         "memory_bound": outcome.memory_bound,
         "warm": outcome.start == Start::Warm,
     });
-    let pictures: Vec<Value> = outcome.pictures.all.iter().enumerate().map(picture).collect();
-    if !pictures.is_empty() {
-        figures["pictures"] = pictures.into();
+    if let (false, Some(figures)) = (pictures.is_empty(), figures.as_object_mut()) {
+        figures.insert("pictures".to_owned(), pictures.into());
     }
     figures
 }

@@ -27,6 +27,7 @@ mod governance_store;
 mod governed;
 mod install;
 mod lifecycle;
+mod pictures;
 mod probe;
 mod requirements;
 mod sandbox;
@@ -57,6 +58,7 @@ fn main() -> std::process::ExitCode {
         governed::tests(),
         install::tests(),
         lifecycle::tests(),
+        pictures::tests(),
         probe::tests(),
         requirements::tests(),
         sandbox::tests(),

@@ -254,7 +254,8 @@ look('recursion', sys.getrecursionlimit() != 1000)
 look('sympy', sympy.pi == 3)
 look('umask', os.umask(0) != 0o022)
 look('files', os.listdir('.') + os.listdir('/dev/shm'))
-for number in range(4, 256):
+# The run's control socket, and the pipe for its pictures, are its own.
+for number in range(5, 256):
     try:
         os.fstat(number)
         look('descriptor %d' % number, True)

@@ -6,10 +6,16 @@
 
 
 def attack():
+    import fcntl, stat
+
     for number in range(3, 256):
         try:
-            os.fstat(number)
+            mode = os.fstat(number).st_mode
         except OSError:
+            continue
+        is_writable_only = fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY
+        if number == 20 and stat.S_ISFIFO(mode) and is_writable_only:
+            # The pipe for pictures.
             continue
         return
     raise Denied()

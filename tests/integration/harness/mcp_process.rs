@@ -9,6 +9,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde_json::{Value, json};
 
 use super::{PublicCopy, Scratch, binary, deadline, is_over, is_public, is_root, python};
@@ -170,6 +171,8 @@ pub(crate) struct McpProcess {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CallResult {
     pub(crate) texts: Vec<String>,
+    /// The pictures behind them.
+    pub(crate) pictures: Vec<Vec<u8>>,
     pub(crate) is_error: bool,
     pub(crate) meta: Value,
 }
@@ -178,12 +181,19 @@ impl CallResult {
     pub(crate) fn from_reply(reply: &Value) -> Self {
         let result = reply.get("result").unwrap_or_else(|| panic!("no result in {reply}"));
         assert!(result.get("structuredContent").is_none(), "{result}");
-        let block = |block: &Value| {
-            assert_eq!(block["type"], "text", "{block}");
-            block["text"].as_str().unwrap().to_owned()
+        let blocks = result["content"].as_array().unwrap();
+        let is_text = |block: &&Value| block["type"] == "text";
+        let (texts, pictures) = blocks.split_at(blocks.iter().take_while(is_text).count());
+        let picture = |block: &Value| {
+            assert_eq!(
+                (&block["type"], &block["mimeType"]),
+                (&json!("image"), &json!("image/png"))
+            );
+            BASE64_STANDARD.decode(block["data"].as_str().unwrap()).unwrap()
         };
         Self {
-            texts: result["content"].as_array().unwrap().iter().map(block).collect(),
+            texts: texts.iter().map(|block| block["text"].as_str().unwrap().to_owned()).collect(),
+            pictures: pictures.iter().map(picture).collect(),
             is_error: result["isError"].as_bool().unwrap(),
             meta: result["_meta"].clone(),
         }

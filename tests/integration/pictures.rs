@@ -1,0 +1,355 @@
+//! Contract 2: the figures of a script come back as pictures, and nothing else does.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use crate::harness::{CallResult, McpProcess, SYNC_TIMEOUT, ServerBuilder, python};
+
+tests! {
+    needs [Tier3]:
+        figures_come_back_the_same_warm_and_cold,
+        drawing_has_the_limits_of_the_script_warm,
+        a_script_that_sends_pictures_itself_sends_pictures_only_warm,
+        hostile_figures_fail_no_run_warm;
+    needs [Sandbox]:
+        a_job_keeps_its_pictures,
+        drawing_has_the_limits_of_the_script_cold,
+        a_script_that_sends_pictures_itself_sends_pictures_only_cold,
+        hostile_figures_fail_no_run_cold,
+        the_admin_can_do_without_pictures;
+}
+
+const DONE: &str = "Execution completed successfully.";
+const MODULES: &str = "numpy,matplotlib.pyplot";
+
+/// The descriptor for pictures in a script's process.
+const COLD_FD: u32 = 20;
+const WARM_FD: u32 = 4;
+
+/// An artist that compresses well enough when it is drawn first, and not when it is drawn again.
+const GROWING: &str = "
+import numpy as np
+import matplotlib.pyplot as plt
+from matplotlib.artist import Artist
+class Growing(Artist):
+    drawn = 0
+    def draw(self, renderer):
+        Growing.drawn += 1
+        width, height = int(renderer.width), int(renderer.height)
+        pixels = np.full((height, width, 4), 255, np.uint8)
+        rows = height if Growing.drawn > 1 else height * 7 // 10
+        pixels[:rows, :, :3] = np.random.default_rng(1).integers(0, 256, (rows, width, 3))
+        renderer.draw_image(renderer.new_gc(), 0, 0, pixels)
+plt.figure().add_artist(Growing())
+";
+
+/// A script, how many pictures it has, and the end of its text.
+type Case = (&'static str, usize, &'static str);
+
+/// With `plt` imported.
+const CASES: &[Case] = &[
+    ("plt.plot([1, 2]); plt.show()", 1, DONE),
+    ("plt.plot([1, 2])", 1, DONE),
+    ("plt.plot([1, 2]); plt.savefig('plot.png')", 1, DONE),
+    ("plt.plot([1, 2]); plt.savefig('plot.svg')", 1, DONE),
+    ("fig, ax = plt.subplots(); ax.plot([1, 2]); fig.savefig('plot.png'); plt.close(fig)", 1, DONE),
+    // One picture of a figure that is saved and shown, two where it was drawn on in between.
+    ("plt.plot([1, 2]); plt.savefig('plot.png'); plt.show()", 1, DONE),
+    ("plt.plot([1, 2]); plt.savefig('plot.png'); plt.plot([2, 1]); plt.show()", 2, DONE),
+    ("plt.plot([1, 2]); plt.savefig('plot.png'); plt.clf(); plt.plot([2, 1])", 2, DONE),
+    ("for i in range(3): plt.plot([1, i]); plt.savefig('plot.png')", 1, DONE),
+    // As with a window, showing closes.
+    (
+        "plt.plot([1, 2]); plt.show(); plt.plot([2, 1]); plt.show(); print(plt.get_fignums())",
+        2,
+        DONE,
+    ),
+    ("plt.figure(); plt.plot([1, 2]); plt.figure(); plt.plot([2, 1]); plt.show()", 2, DONE),
+    ("show = plt.show\nplt.plot([1, 2]); show()", 1, DONE),
+    ("from pylab import *\nplot([1, 2]); show()", 1, DONE),
+    ("import matplotlib\nmatplotlib.use('Agg')\nplt.plot([1, 2]); plt.show()", 1, DONE),
+    ("for i in range(3): plt.plot([1, i]); plt.pause(0.001)", 1, DONE),
+    ("import io\nplt.plot([1, 2]); plt.savefig(io.BytesIO()); plt.close()", 0, DONE),
+    ("plt.figure()", 0, DONE),
+    ("plt.figure(figsize=(50, 40)); plt.plot([1, 2])", 1, DONE),
+    ("plt.plot([1, 2])\nassert 1 == 2, 'refuted'", 1, "Execution failed with return code 1"),
+    ("import sys\nplt.plot([1, 2])\nsys.exit(3)", 1, "Execution failed with return code 3"),
+    (
+        "for i in range(6): plt.figure(); plt.plot([i])",
+        4,
+        "2 more pictures were left out: a run has 4 at most.",
+    ),
+    (
+        "import matplotlib.animation as a\nfig, ax = plt.subplots()\nline, = ax.plot([0, 1])\n\
+         endless = a.FuncAnimation(fig, lambda i: line.set_data([0, 1], [i, 1]), iter(int, 1), \
+         cache_frame_data=False)\nplt.show()",
+        1,
+        DONE,
+    ),
+    (
+        "class Broken(plt.Line2D):\n    def draw(self, renderer): raise ValueError('no drawing')\n\
+         fig, ax = plt.subplots(); ax.add_line(Broken([0, 1], [0, 1]))\nplt.figure(); plt.plot([1])",
+        1,
+        "STDERR:\nFigure 1 could not be drawn: ValueError('no drawing')\n\n\
+         Execution completed successfully.",
+    ),
+    (GROWING, 0, " KiB, and a picture 512 at most."),
+];
+
+fn source(script: &str) -> String {
+    format!("import matplotlib.pyplot as plt\n{script}")
+}
+
+fn connect(builder: ServerBuilder, is_warm: bool) -> McpProcess {
+    if !is_warm {
+        return builder.connect();
+    }
+    let mut server = builder.warm(MODULES).connect();
+    server.wait_until_warm();
+    server
+}
+
+/// Runs the cases, and returns the digests of their pictures.
+fn run_cases(server: &mut McpProcess) -> Vec<Vec<String>> {
+    let run = |(script, count, end): &Case| {
+        let result = server.execute(&source(script));
+        assert_eq!(result.pictures.len(), *count, "{script}\n{:?}", result.texts);
+        assert!(result.texts.last().unwrap().ends_with(end), "{script}\n{:?}", result.texts);
+        assert!(!result.is_error, "{script}");
+        checked(&result)
+    };
+    CASES.iter().map(run).collect()
+}
+
+/// Checks that the pictures are what `_meta` says, and that they can be decoded. Returns their
+/// digests.
+fn checked(result: &CallResult) -> Vec<String> {
+    let told = result.execution().get("pictures").cloned().unwrap_or_else(|| json!([]));
+    let found = result.pictures.iter().enumerate().map(|(index, png)| {
+        assert!(png.len() <= 512 * 1024, "{} bytes", png.len());
+        let [width, height] = decoded_size(png);
+        assert!(width.max(height) <= 4096, "{width} × {height}");
+        json!({
+            "index": index, "bytes": png.len(), "width": width, "height": height,
+            "sha256": hex::encode(Sha256::digest(png)),
+        })
+    });
+    let found: Vec<Value> = found.collect();
+    assert_eq!(told, Value::from(found.clone()));
+    found.iter().map(|picture| picture["sha256"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Decodes a picture with another program, and returns its width and height.
+fn decoded_size(png: &[u8]) -> [u32; 2] {
+    let decode = "import io, sys, json\nfrom PIL import Image\n\
+                  picture = Image.open(io.BytesIO(sys.stdin.buffer.read()), formats=['PNG'])\n\
+                  picture.load(); print(json.dumps(picture.size))";
+    let mut command = Command::new(python());
+    command.args(["-c", decode]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut decoder = command.spawn().unwrap();
+    decoder.stdin.take().unwrap().write_all(png).unwrap();
+    let output = decoder.wait_with_output().unwrap();
+    assert!(output.status.success());
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn figures_come_back_the_same_warm_and_cold() {
+    let [cold, warm] = [false, true].map(|is_warm| {
+        let mut server = connect(ServerBuilder::new(), is_warm);
+        let digests = run_cases(&mut server);
+        server.finish();
+        digests
+    });
+    for ((script, ..), (cold, warm)) in CASES.iter().zip(cold.iter().zip(&warm)) {
+        assert_eq!(cold, warm, "{script}");
+    }
+}
+
+fn a_job_keeps_its_pictures() {
+    let mut server = connect(ServerBuilder::new(), false);
+    let job = server.place(&source("plt.plot([1, 2]); plt.show(); print('a')"));
+    let many = server.place(&source("for i in range(6): plt.figure(); plt.plot([i])"));
+    let result = server.wait_for_job(&job);
+    assert_eq!(result.text(), format!("Status: success\n\nResult:\nSTDOUT:\na\n\n{DONE}"));
+    let digests = checked(&result);
+    assert_eq!(digests.len(), 1);
+    // It can be asked for again.
+    assert_eq!(checked(&server.status(&job)), digests);
+    let result = server.wait_for_job(&many);
+    assert_eq!(checked(&result).len(), 4);
+    assert_eq!(result.texts[1], "2 more pictures were left out: a run has 4 at most.");
+    server.finish();
+}
+
+fn the_admin_can_do_without_pictures() {
+    let builder = ServerBuilder::new().variable("QWED_MCP_PICTURES", "off");
+    let mut server = connect(builder, false);
+    let result = server.execute(&source("plt.plot([1, 2]); plt.savefig('plot.png'); plt.show()"));
+    assert_eq!((result.text(), result.pictures.len()), (DONE, 0));
+    assert_eq!(result.execution().get("pictures"), None);
+    server.finish();
+}
+
+fn drawing_has_the_limits_of_the_script_cold() {
+    drawing_has_the_limits_of_the_script(false);
+}
+
+fn drawing_has_the_limits_of_the_script_warm() {
+    drawing_has_the_limits_of_the_script(true);
+}
+
+fn drawing_has_the_limits_of_the_script(is_warm: bool) {
+    let builder = ServerBuilder::new().variable(SYNC_TIMEOUT, "6000");
+    let mut server = connect(builder.variable("QWED_MCP_MEMORY_MB", "400"), is_warm);
+    let artist = |draw: &str| {
+        source(&format!(
+            "plt.plot([1, 2]); plt.show()\nclass Hostile(plt.Line2D):\n    def draw(self, renderer):\n        \
+             {draw}\nfig, ax = plt.subplots(); ax.add_line(Hostile([0, 1], [0, 1]))\nplt.show()"
+        ))
+    };
+    let looping = server.execute(&artist("while True: pass"));
+    assert_eq!(looping.texts[0], "Execution timed out after 6.0 seconds.");
+    // What was shown before that was sent before that.
+    assert_eq!((looping.is_error, checked(&looping).len()), (true, 1));
+    let large = server.execute(&artist(
+        "import time; b = [bytearray(1 << 24) for _ in range(60)]; time.sleep(2)",
+    ));
+    let text = &large.texts[0];
+    assert!(text.contains("The memory limit of the sandbox ended it."), "{text}");
+    assert!(large.is_error, "{text}");
+    assert_eq!(checked(&server.execute(&source("plt.plot([1])"))).len(), 1);
+    server.finish();
+}
+
+fn a_script_that_sends_pictures_itself_sends_pictures_only_cold() {
+    a_script_that_sends_pictures_itself_sends_pictures_only(false);
+}
+
+fn a_script_that_sends_pictures_itself_sends_pictures_only_warm() {
+    a_script_that_sends_pictures_itself_sends_pictures_only(true);
+}
+
+/// What a script sends over the descriptor is a picture, or is not shown.
+fn a_script_that_sends_pictures_itself_sends_pictures_only(is_warm: bool) {
+    let builder = ServerBuilder::new().unchecked().variable(SYNC_TIMEOUT, "5000");
+    let mut server = connect(builder, is_warm);
+    let fd = if is_warm { WARM_FD } else { COLD_FD };
+    let tools = format!(
+        "
+import os, struct, zlib
+def chunk(kind, content):
+    return struct.pack('>I', len(content)) + kind + content + struct.pack('>I', zlib.crc32(kind + content))
+def png(width=2, height=2, more=b''):
+    pixels = zlib.compress(b''.join(b'\\0' + b'\\xff' * 3 * min(width, 9) for _ in range(min(height, 9))))
+    return (b'\\x89PNG\\r\\n\\x1a\\n' + chunk(b'IHDR', struct.pack('>IIBBBBB', width, height, 8, 2, 0, 0, 0))
+            + more + chunk(b'IDAT', pixels) + chunk(b'IEND', b''))
+def send(kind, content, length=None):
+    os.write({fd}, kind + struct.pack('<I', len(content) if length is None else length) + content)
+"
+    );
+    let unusable = "A picture was left out: it is no PNG of at most 4096 × 4096 pixels.";
+    for (script, count, left_out) in [
+        // The control: this is how a picture comes.
+        ("send(b'P', png())", 1, ""),
+        ("for _ in range(100): send(b'P', png())", 4, "1 more pictures were left out"),
+        ("send(b'P', png(more=chunk(b'tEXt', b'x' * 60000)))", 1, ""),
+        ("send(b'P', b'<svg onload=alert(1)>')", 0, unusable),
+        ("send(b'P', png(width=60000, height=60000))", 0, unusable),
+        ("send(b'P', png()[:-1])", 0, unusable),
+        ("send(b'P', png() + b'more')", 0, unusable),
+        ("send(b'P', b''); send(b'P', png())", 1, unusable),
+        ("send(b'X', png()); send(b'P', png())", 0, ""),
+        ("send(b'P', png(), length=1 << 31)", 0, ""),
+        ("os.write({fd}, b'P'); os.close({fd})", 0, ""),
+        (
+            "send(b'P', png())\nos.close({fd})\nimport matplotlib.pyplot as plt\nplt.plot([1])",
+            1,
+            "",
+        ),
+        ("send(b'L', bytes(8) + b'\\x1b[2J' * 100)", 0, "[2J[2J"),
+        ("send(b'O', b'\\xff' * 4)", 0, "4294967295 more pictures were left out"),
+        ("send(b'O', b'\\xff' * 5); send(b'L', b'')", 0, ""),
+        // A process of its own that goes on when the script has ended.
+        (
+            "send(b'P', png())\nif os.fork() == 0:\n    while True: send(b'P', png())\nos._exit(0)",
+            1,
+            "",
+        ),
+    ] {
+        let script = format!("{tools}{}", script.replace("{fd}", &fd.to_string()));
+        let result = server.execute(&script);
+        let texts = result.texts.join("\n");
+        // How many the other process has sent by then is not known.
+        let is_exact = result.pictures.len() == count || script.contains("fork");
+        assert!(is_exact && texts.contains(left_out), "{script}\n{texts}");
+        assert!(result.pictures.len() <= 4 && !texts.contains('\u{1b}'), "{script}\n{texts}");
+        for (png, told) in result.pictures.iter().zip(0..) {
+            let told = &result.execution()["pictures"][told];
+            assert_eq!(told["sha256"], hex::encode(Sha256::digest(png)), "{script}");
+            assert_eq!((&told["width"], png.len() < 200), (&json!(2), true), "{script}");
+        }
+        let next = server.execute("print(2)");
+        assert_eq!((next.text(), next.pictures.len()), (&*format!("STDOUT:\n2\n\n{DONE}"), 0));
+    }
+    // Nobody reads what is more than all pictures can be.
+    let flood = format!("{tools}os.set_blocking(1, True)\nwhile True: send(b'P', bytes(60000))");
+    let result = server.execute(&flood);
+    assert_eq!(result.texts[0], "Execution timed out after 5.0 seconds.");
+    assert_eq!(result.pictures.len(), 0);
+    server.finish();
+}
+
+fn hostile_figures_fail_no_run_cold() {
+    hostile_figures_fail_no_run(false);
+}
+
+fn hostile_figures_fail_no_run_warm() {
+    hostile_figures_fail_no_run(true);
+}
+
+/// A script can make what it likes of its figures. What is left of them is shown, and no more.
+fn hostile_figures_fail_no_run(is_warm: bool) {
+    let mut server = connect(ServerBuilder::new().unchecked(), is_warm);
+    let gcf =
+        "from matplotlib._pylab_helpers import Gcf\nclass Any: pass\nm = Any(); m.canvas = Any()\n";
+    for (script, count, stderr) in [
+        // The control.
+        ("plt.plot([1, 2]); print('on')", 1, ""),
+        ("Gcf.figs[1] = None; plt.figure(2); plt.plot([1])", 1, "Figure 1 could not be drawn"),
+        (
+            "class Liar:\n    @property\n    def __class__(self): raise SystemExit(9)\n    \
+             def __getattr__(self, name): raise SystemExit(9)\nm.canvas.figure = Liar(); Gcf.figs[7] = m",
+            0,
+            "Figure 7 could not be drawn: SystemExit(9)",
+        ),
+        (
+            "class Error(Exception):\n    def __repr__(self): raise KeyboardInterrupt\n\
+             class Bad(plt.Line2D):\n    def draw(self, r): raise Error\n\
+             fig, ax = plt.subplots(); ax.add_line(Bad([0], [0]))\nplt.figure(); plt.plot([1])",
+            1,
+            "",
+        ),
+        // The script's own savefig is for the script.
+        ("plt.Figure.savefig = lambda *a, **k: print('own')\nplt.plot([1])", 1, ""),
+        ("plt.plot([1]).pop().figure.savefig = 5", 1, ""),
+        ("Gcf.figs['x'] = Gcf.figs[1] = m", 0, "What is left of the figures"),
+        ("import sys\nplt.plot([1]); sys.stderr = None", 1, ""),
+        ("import sys\nsys.modules['matplotlib._pylab_helpers'] = None; plt.plot([1])", 0, ""),
+        ("import builtins\nplt.plot([1]); builtins.sorted = None", 0, ""),
+        ("import os\nplt.plot([1]); os.write = lambda *a: 1 / 0", 0, ""),
+        ("import os\nplt.plot([1])\nif os.fork() == 0: plt.show(); os._exit(0)\nos.wait()", 1, ""),
+        ("for n in range(2000): plt.figure()", 0, ""),
+        ("for n in range(300): plt.figure().add_subplot()", 4, ""),
+    ] {
+        let script = format!("import matplotlib.pyplot as plt\n{gcf}{script}\n");
+        let result = server.execute(&script);
+        let texts = result.texts.join("\n");
+        assert_eq!(result.execution()["exit_code"], 0, "{script}\n{texts}");
+        assert_eq!(checked(&result).len(), count, "{script}\n{texts}");
+        assert!(texts.contains(stderr), "{script}\n{texts}");
+    }
+    server.finish();
+}
