@@ -8,6 +8,7 @@ mod env;
 mod install;
 mod manual;
 mod output;
+mod pictures;
 mod policy;
 mod python_api;
 mod runs;
@@ -76,6 +77,12 @@ enum Command {
     Run {
         /// The script, or - for standard input
         file: PathBuf,
+        /// Write the pictures of the script into this folder
+        ///
+        /// As picture-1.png and so on; the folder is made where there is none. Without this, terminals
+        /// that can show them do.
+        #[arg(long, value_name = "DIR")]
+        pictures: Option<PathBuf>,
     },
     /// Say what the safety analysis finds in scripts, without running them
     ///
@@ -178,7 +185,7 @@ pub fn run() -> ExitCode {
     logging::start(&config::log_filter());
     let result = match command {
         Command::Serve => serve_client(),
-        Command::Run { file } => run_script(&file),
+        Command::Run { file, pictures } => run_script(&file, pictures.as_deref()),
         Command::Check { files, format } => check::check(&files, format),
         Command::VerifySkill(options) => verify_skill::verify(&options),
         Command::Aibom(options) => aibom::print(&options),
@@ -282,7 +289,7 @@ fn verify_skill(manifest: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn run_script(file: &Path) -> anyhow::Result<ExitCode> {
+fn run_script(file: &Path, folder: Option<&Path>) -> anyhow::Result<ExitCode> {
     let code = match read_script(file) {
         Ok(code) => code,
         Err(error) => {
@@ -316,6 +323,7 @@ fn run_script(file: &Path) -> anyhow::Result<ExitCode> {
         let mut text = reply.texts.join("\n\n");
         text.push('\n');
         io::stdout().write_all(text.as_bytes()).context("failed to print the result")?;
+        pictures::deliver(&reply.pictures, folder)?;
         Ok(if reply.has_succeeded() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     })
 }

@@ -232,6 +232,11 @@ pub(crate) fn no_colours() -> bool {
     std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
 }
 
+/// Reads a variable by which a terminal says what it is.
+pub(crate) fn terminal(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
 /// The variables, and what is to be said about their values.
 struct Variables<L> {
     lookup: L,

@@ -12,7 +12,8 @@ tests! {
     needs [Tier3]:
         run_prints_the_text_of_the_call_and_tells_success_by_its_exit_code;
     needs [Sandbox]:
-        the_examples_run;
+        the_examples_run,
+        run_writes_the_pictures_of_the_script;
     needs [Python]:
         a_script_that_cannot_be_read_is_a_usage_error;
     needs []:
@@ -61,6 +62,35 @@ fn run_prints_the_text_of_the_call_and_tells_success_by_its_exit_code() {
         assert_eq!(output.status.code(), Some(code), "{text}");
         assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
     }
+}
+
+fn run_writes_the_pictures_of_the_script() {
+    let folder = tempfile::tempdir().unwrap();
+    let pictures = folder.path().join("made/here");
+    let script = "import matplotlib.pyplot as plt\nfor i in range(2): plt.figure(); plt.plot([i])";
+    let arguments = ["run", "-", "--pictures", pictures.to_str().unwrap()];
+    let output = run(&ServerBuilder::new(), &arguments, script);
+    assert_eq!(
+        (output.status.code(), &*output.stdout),
+        (Some(0), &b"Execution completed successfully.\n"[..])
+    );
+    let told = String::from_utf8(output.stderr).unwrap();
+    for name in ["picture-1.png", "picture-2.png"] {
+        let path = pictures.join(name);
+        assert!(fs::read(&path).unwrap().starts_with(b"\x89PNG\r\n\x1a\n"));
+        assert!(told.contains(&format!("{} (640 × 480)\n", path.display())), "{told}");
+    }
+    assert_eq!(fs::read_dir(&pictures).unwrap().count(), 2);
+    // Where nobody asks for them, and no terminal shows them, standard output is the text alone.
+    let output = run(&ServerBuilder::new(), &["run", "-"], script);
+    assert_eq!(&*output.stdout, b"Execution completed successfully.\n");
+    assert_eq!(&*output.stderr, b"2 pictures; --pictures DIR writes them there\n");
+    // A folder that cannot be made is an error, behind the text.
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    let output =
+        run(&ServerBuilder::new(), &["run", "-", "--pictures", file.to_str().unwrap()], script);
+    assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(1), false));
 }
 
 fn a_script_that_cannot_be_read_is_a_usage_error() {

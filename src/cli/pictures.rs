@@ -1,0 +1,148 @@
+//! The pictures of a script at a shell: files in a folder, or shown by the terminal.
+//!
+//! A picture is passed on as it came. Terminals that need pixels (Sixel) are not served: this process
+//! has all rights of its user, and does not decode what a script has made.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::Path;
+
+use anyhow::Context as _;
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+
+use crate::config::terminal;
+use crate::executor::{Picture, Pictures};
+
+/// A way to have a terminal show a PNG.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Protocol {
+    /// <https://sw.kovidgoyal.net/kitty/graphics-protocol/>
+    Kitty,
+    /// <https://iterm2.com/documentation-images.html>
+    ITerm2,
+}
+
+/// The terminals that show pictures, by a variable of theirs.
+const TERMINALS: [(&str, &str, Protocol); 6] = [
+    ("TERM", "xterm-kitty", Protocol::Kitty),
+    ("TERM", "xterm-ghostty", Protocol::Kitty),
+    ("TERM_PROGRAM", "ghostty", Protocol::Kitty),
+    ("TERM_PROGRAM", "iTerm.app", Protocol::ITerm2),
+    ("TERM_PROGRAM", "WezTerm", Protocol::ITerm2),
+    ("TERM_PROGRAM", "mintty", Protocol::ITerm2),
+];
+
+/// The most characters of one command of kitty's protocol.
+const KITTY_CHUNK_BYTES: usize = 4096;
+
+/// Writes the pictures into `folder`, or shows them on standard output where that is a terminal that
+/// can; else says on standard error that there are some.
+pub(super) fn deliver(pictures: &Pictures, folder: Option<&Path>) -> anyhow::Result<()> {
+    if let Some(folder) = folder {
+        return write(&pictures.all, folder);
+    }
+    let protocol = io::stdout().is_terminal().then(|| protocol(terminal)).flatten();
+    match (protocol, pictures.all.len()) {
+        (_, 0) => {}
+        (Some(protocol), _) => {
+            let shown: String =
+                pictures.all.iter().map(|picture| show(picture, protocol)).collect();
+            io::stdout().write_all(shown.as_bytes()).context("failed to show the pictures")?;
+        }
+        (None, count) => {
+            let noun = if count == 1 { "picture" } else { "pictures" };
+            let hint = format!("{count} {noun}; --pictures DIR writes them there\n");
+            // Nobody may be there to read it.
+            let _ = io::stderr().write_all(hint.as_bytes());
+        }
+    }
+    Ok(())
+}
+
+fn write(pictures: &[Picture], folder: &Path) -> anyhow::Result<()> {
+    if pictures.is_empty() {
+        return Ok(());
+    }
+    let failed = |path: &Path| format!("failed to write {}", path.display());
+    fs::create_dir_all(folder).with_context(|| failed(folder))?;
+    for (number, picture) in (1..).zip(pictures) {
+        let path = folder.join(format!("picture-{number}.png"));
+        fs::write(&path, &picture.png).with_context(|| failed(&path))?;
+        let line = format!("{} ({} × {})\n", path.display(), picture.width, picture.height);
+        let _ = io::stderr().write_all(line.as_bytes());
+    }
+    Ok(())
+}
+
+/// Returns the protocol of the terminal whose variables `lookup` has.
+fn protocol(lookup: impl Fn(&str) -> Option<String>) -> Option<Protocol> {
+    // What is between here and the terminal passes neither on.
+    let is_multiplexed = lookup("TMUX").is_some() || lookup("STY").is_some();
+    let is = |name: &str, value: &str| lookup(name).is_some_and(|found| found == value);
+    let found = TERMINALS.iter().find(|(name, value, _)| is(name, value));
+    found.filter(|_| !is_multiplexed).map(|(.., protocol)| *protocol)
+}
+
+/// Returns the commands by which a terminal shows a picture.
+fn show(picture: &Picture, protocol: Protocol) -> String {
+    let encoded = BASE64_STANDARD.encode(&picture.png);
+    match protocol {
+        Protocol::ITerm2 => {
+            let bytes = picture.png.len();
+            format!("\x1b]1337;File=inline=1;size={bytes}:{encoded}\x07\n")
+        }
+        Protocol::Kitty => {
+            let mut text = String::new();
+            let mut rest = encoded.as_str();
+            let mut keys = "a=T,f=100,";
+            while !rest.is_empty() {
+                let (chunk, behind) = rest.split_at(rest.len().min(KITTY_CHUNK_BYTES));
+                let goes_on = u8::from(!behind.is_empty());
+                // Writing to a text does not fail.
+                let _ = write!(text, "\x1b_G{keys}m={goes_on};{chunk}\x1b\\");
+                (rest, keys) = (behind, "");
+            }
+            text.push('\n');
+            text
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terminals_are_known_by_their_variables() {
+        for (variables, expected) in [
+            (&[("TERM", "xterm-kitty")][..], Some(Protocol::Kitty)),
+            (&[("TERM", "xterm-256color"), ("TERM_PROGRAM", "iTerm.app")], Some(Protocol::ITerm2)),
+            (&[("TERM", "xterm-256color")], None),
+            (&[("TERM", "xterm-kitty"), ("TMUX", "/tmp/tmux,1,0")], None),
+            (&[], None),
+        ] {
+            let lookup = |name: &str| {
+                variables
+                    .iter()
+                    .find(|(known, _)| *known == name)
+                    .map(|(_, value)| (*value).to_owned())
+            };
+            assert_eq!(protocol(lookup), expected, "{variables:?}");
+        }
+    }
+
+    #[test]
+    fn a_picture_is_shown_as_it_came() {
+        let png = vec![0xff; 4096];
+        let picture = Picture { png, width: 1, height: 1, sha256: String::new() };
+        let encoded = BASE64_STANDARD.encode(&picture.png);
+        let shown = show(&picture, Protocol::ITerm2);
+        assert_eq!(shown, format!("\x1b]1337;File=inline=1;size=4096:{encoded}\x07\n"));
+        let (first, second) = encoded.split_at(4096);
+        assert_eq!(
+            show(&picture, Protocol::Kitty),
+            format!("\x1b_Ga=T,f=100,m=1;{first}\x1b\\\x1b_Gm=0;{second}\x1b\\\n")
+        );
+    }
+}
