@@ -37,8 +37,11 @@ const PRELOAD_DEFAULT: &str = "
     dataclasses datetime decimal enum fractions functools hashlib heapq inspect io itertools json
     locale logging math numbers operator os pathlib pprint random re secrets statistics string
     struct sys tempfile textwrap time traceback types typing unittest uuid warnings zoneinfo
-    numpy sympy z3 qwed_legal qwed_finance qwed_ucp qwed_new matplotlib.pyplot
+    numpy sympy z3 qwed_legal qwed_finance qwed_ucp qwed_new
 ";
+
+/// What scripts that draw use besides; a fork of an interpreter with it is slower.
+const PRELOAD_FOR_DRAWING: &str = "matplotlib.pyplot";
 
 /// The memory of a run when the admin says nothing else, in MiB: enough for `SymPy`, Z3 and `NumPy`
 /// together, six times over.
@@ -124,6 +127,8 @@ pub struct Settings {
     pub warm_idle: Option<Duration>,
     /// The modules that warm interpreters have loaded (`QWED_MCP_PRELOAD`, separated by commas).
     pub preload: Vec<String>,
+    /// What those of scripts that draw have loaded besides.
+    pub(crate) preload_for_drawing: Vec<String>,
     /// True if the figures of scripts come back as pictures (`QWED_MCP_PICTURES`).
     pub pictures: bool,
     /// `VIRTUAL_ENV`: the root of an activated virtual environment.
@@ -195,6 +200,11 @@ impl Settings {
             warm: variables.is_on("QWED_MCP_WARM"),
             warm_idle: variables.warm_idle(),
             preload: variables.preload(),
+            // The admin's list is for all scripts.
+            preload_for_drawing: match (variables.lookup)("QWED_MCP_PRELOAD") {
+                Some(_) => Vec::new(),
+                None => vec![PRELOAD_FOR_DRAWING.to_owned()],
+            },
             pictures: variables.is_on("QWED_MCP_PICTURES"),
             virtual_env: variables.path("VIRTUAL_ENV"),
             skill_manifest: variables.path("QWED_SKILL_MANIFEST"),

@@ -27,6 +27,7 @@ fn an_empty_environment_gives_the_documented_defaults() {
             pictures: true,
             warm_idle: Some(Duration::from_secs(1800)),
             preload: settings.preload.clone(),
+            preload_for_drawing: vec!["matplotlib.pyplot".to_owned()],
             virtual_env: None,
             skill_manifest: None,
             aibom: None,

@@ -2,15 +2,17 @@
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::harness::{CallResult, McpProcess, SYNC_TIMEOUT, ServerBuilder, python};
+use crate::harness::{CallResult, McpProcess, SYNC_TIMEOUT, ServerBuilder, eventually, python};
 
 tests! {
     needs [Tier3]:
         figures_come_back_the_same_warm_and_cold,
+        scripts_that_draw_have_an_interpreter_of_their_own,
         drawing_has_the_limits_of_the_script_warm,
         a_script_that_sends_pictures_itself_sends_pictures_only_warm,
         hostile_figures_fail_no_run_warm;
@@ -352,4 +354,27 @@ fn hostile_figures_fail_no_run(is_warm: bool) {
         assert!(texts.contains(stderr), "{script}\n{texts}");
     }
     server.finish();
+}
+
+/// Once a script has drawn, an interpreter is kept warm that has what drawing needs; until then the
+/// others do, and they go on being there.
+fn scripts_that_draw_have_an_interpreter_of_their_own() {
+    let builder = ServerBuilder::new().unchecked().variable("QWED_MCP_WARM", "on");
+    let mut server = builder.without("QWED_MCP_PRELOAD").connect();
+    server.wait_until_warm();
+    let is_loaded = "import sys\nprint('matplotlib.pyplot' in sys.modules)";
+    let told = |is_loaded: &str| format!("STDOUT:\n{is_loaded}\n\n{DONE}");
+    let draws = "import sys\nloaded = 'matplotlib.pyplot' in sys.modules\n\
+                 import matplotlib.pyplot as plt\nplt.plot([1, 2])\nprint(loaded)";
+    let first = server.execute(draws);
+    assert_eq!((first.text(), first.pictures.len()), (&*told("False"), 1));
+    let mut server = std::cell::RefCell::new(server);
+    let is_ready = || {
+        let result = server.borrow_mut().execute(draws);
+        assert_eq!(checked(&result), checked(&first));
+        result.text() == told("True") && result.execution()["warm"] == true
+    };
+    assert!(eventually(Duration::from_secs(60), is_ready).is_some());
+    assert_eq!(server.get_mut().execute(is_loaded).text(), told("False"));
+    server.into_inner().finish();
 }

@@ -8,6 +8,9 @@
 //! `fork_server` starts the process and talks to it, `spare` is one of its children from the
 //! server's side, `pool` keeps some of them ready. On any failure the script runs alone, in a new
 //! interpreter. Tier 3 only.
+//!
+//! Scripts that draw have a fork server of their own, from the first one on: what drawing needs makes
+//! every fork slower.
 
 mod fork_server;
 mod pool;
@@ -42,15 +45,23 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 /// The longest wait for a spare child before the script is started alone.
 const SPARE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The libraries whose scripts draw, by their topmost modules.
+const DRAWING: [&str; 4] = ["matplotlib", "mpl_toolkits", "pylab", "seaborn"];
+
 /// Runs each script in a child of a fork server, or alone in a new interpreter.
 #[derive(Debug)]
 pub(crate) struct WarmExecutor {
-    inner: Arc<Inner>,
+    alone: Arc<OneShotExecutor>,
+    /// The fork server of most scripts.
+    usual: Arc<Keeper>,
+    /// That of scripts that draw, where it loads more than the usual one.
+    drawing: Option<Arc<Keeper>>,
 }
 
+/// The keeper of one fork server, which starts it, and starts it again.
 #[derive(Debug)]
-struct Inner {
-    alone: OneShotExecutor,
+struct Keeper {
+    alone: Arc<OneShotExecutor>,
     loading: Loading,
     /// The time that the fork server stays without a call; `None` is for ever.
     idle: Option<Duration>,
@@ -91,20 +102,21 @@ impl WarmExecutor {
     /// Makes an executor for the interpreter and the sandbox that the settings want. Nothing of the
     /// `untrusted` folder runs outside of that, nor in a fork server.
     pub(crate) fn new(settings: &Settings, untrusted: Untrusted) -> Self {
-        let longest = settings.sync_timeout.max(settings.background_timeout);
-        Self {
-            inner: Arc::new(Inner {
-                alone: OneShotExecutor::new(settings, untrusted),
-                loading: Loading {
-                    modules: settings.preload.clone(),
-                    cpu_seconds: (longest + CPU_GRACE + Duration::from_millis(999)).as_secs(),
-                },
-                idle: settings.warm_idle,
-                state: Mutex::new(State::Absent),
-                closing: CancellationToken::new(),
-                tasks: TaskTracker::new(),
-            }),
-        }
+        let alone = Arc::new(OneShotExecutor::new(settings, untrusted));
+        let keeper =
+            |modules: Vec<String>| Arc::new(Keeper::new(Arc::clone(&alone), settings, modules));
+        let more = &settings.preload_for_drawing;
+        let drawing = (!more.is_empty()).then(|| keeper([&settings.preload[..], more].concat()));
+        Self { usual: keeper(settings.preload.clone()), drawing, alone }
+    }
+
+    /// Returns the best fork server for a script that is ready. A better one is started for later
+    /// scripts.
+    fn pool(&self, script: &AuthorizedScript) -> Option<(&Arc<Keeper>, Arc<Pool>)> {
+        let is_drawing = |name: &str| DRAWING.contains(&name.split('.').next().unwrap_or(name));
+        let draws = script.imports().iter().any(|name| is_drawing(name));
+        let drawing = self.drawing.iter().filter(|_| draws);
+        drawing.chain([&self.usual]).find_map(|keeper| Some((keeper, keeper.pool()?)))
     }
 
     async fn run_script(
@@ -113,14 +125,14 @@ impl WarmExecutor {
         limits: RunLimits,
         cancel: CancellationToken,
     ) -> Result<Outcome, RunError> {
-        if let Some(pool) = self.inner.pool() {
+        if let Some((keeper, pool)) = self.pool(&script) {
             let spare = tokio::select! {
                 spare = timeout(SPARE_TIMEOUT, pool.take()) => spare.ok().flatten(),
                 () = cancel.cancelled() => return Ok(Outcome::never_started()),
             };
             // Until the result is there, no other child is made without need.
             if let Some((spare, _busy)) = spare {
-                let supervisors = &self.inner.alone.supervisors;
+                let supervisors = &self.alone.supervisors;
                 supervisors.require_ended()?;
                 let source = without_byte_order_mark(script.source().as_str());
                 match spare.run(source, limits, &cancel).await {
@@ -143,18 +155,31 @@ impl WarmExecutor {
                             tracing::warn!("a killed script has ended at last");
                         });
                         // With its fork server it is killed once more.
-                        self.inner.retire(&pool, State::after(&pool));
+                        keeper.retire(&pool, State::after(&pool));
                         return Err(RunError::DoesNotEnd);
                     }
                 }
             }
-            self.inner.retire(&pool, State::after(&pool));
+            keeper.retire(&pool, State::after(&pool));
         }
-        self.inner.alone.run(script, limits, cancel).await
+        self.alone.run(script, limits, cancel).await
     }
 }
 
-impl Inner {
+impl Keeper {
+    fn new(alone: Arc<OneShotExecutor>, settings: &Settings, modules: Vec<String>) -> Self {
+        let longest = settings.sync_timeout.max(settings.background_timeout);
+        let cpu_seconds = (longest + CPU_GRACE + Duration::from_millis(999)).as_secs();
+        Self {
+            alone,
+            loading: Loading { modules, cpu_seconds },
+            idle: settings.warm_idle,
+            state: Mutex::new(State::Absent),
+            closing: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -171,6 +196,13 @@ impl Inner {
         *state = State::Starting;
         self.tasks.spawn(Arc::clone(self).start());
         None
+    }
+
+    /// Has everything end. Its tasks are to be waited for.
+    fn close(&self) {
+        self.closing.cancel();
+        *self.state() = State::Closed;
+        self.tasks.close();
     }
 
     /// Makes sure that `pool` is not used again.
@@ -208,8 +240,8 @@ impl Inner {
             (_, Some(pool)) => {
                 if let Some(idle) = self.idle {
                     // Not tracked: it only sleeps, and holds nothing.
-                    let (inner, pool) = (Arc::downgrade(&self), Arc::downgrade(&pool));
-                    tokio::spawn(let_go_when_idle(inner, pool, idle));
+                    let (keeper, pool) = (Arc::downgrade(&self), Arc::downgrade(&pool));
+                    tokio::spawn(let_go_when_idle(keeper, pool, idle));
                 }
                 *state = State::Ready(pool);
             }
@@ -219,14 +251,14 @@ impl Inner {
 }
 
 /// Retires `pool` when it was not used for `idle`.
-async fn let_go_when_idle(inner: Weak<Inner>, pool: Weak<Pool>, idle: Duration) {
+async fn let_go_when_idle(keeper: Weak<Keeper>, pool: Weak<Pool>, idle: Duration) {
     loop {
         let Some(current) = pool.upgrade() else { return };
         let remaining = current.idle_remaining(idle);
         if remaining.is_zero() {
-            let Some(inner) = inner.upgrade() else { return };
+            let Some(keeper) = keeper.upgrade() else { return };
             tracing::info!("the fork server was idle and is let go");
-            return inner.retire(&current, State::Absent);
+            return keeper.retire(&current, State::Absent);
         }
         drop(current);
         sleep(remaining).await;
@@ -244,33 +276,34 @@ impl Executor for WarmExecutor {
     }
 
     fn readiness(&self) -> BoxFuture<'_, Readiness> {
-        self.inner.alone.readiness()
+        self.alone.readiness()
     }
 
     fn run_project(&self, project: ProjectRun, cancel: CancellationToken) -> BoxFuture<'_, Ran> {
-        self.inner.alone.run_project(project, cancel)
+        self.alone.run_project(project, cancel)
     }
 
     fn installation(&self) -> BoxFuture<'_, Option<Installation>> {
-        self.inner.alone.installation()
+        self.alone.installation()
     }
 
     fn inventory(&self, modules: Vec<String>) -> BoxFuture<'_, Option<InstalledPackages>> {
-        self.inner.alone.inventory(modules)
+        self.alone.inventory(modules)
     }
 
     fn warm_up(&self) {
         // The call that comes first starts it otherwise.
-        let _ = self.inner.pool();
+        let _ = self.usual.pool();
     }
 
     fn shut_down(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
-            self.inner.closing.cancel();
-            *self.inner.state() = State::Closed;
-            self.inner.tasks.close();
-            self.inner.tasks.wait().await;
-            self.inner.alone.groups.close();
+            let keepers = || self.drawing.iter().chain([&self.usual]);
+            keepers().for_each(|keeper| keeper.close());
+            for keeper in keepers() {
+                keeper.tasks.wait().await;
+            }
+            self.alone.groups.close();
         })
     }
 }
