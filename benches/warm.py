@@ -61,6 +61,24 @@ JOBS, JOBS_RATIO = 60, 5.0
 POLL_S = 0.005
 WARM_TIMEOUT_S = 60.0
 
+# A plot of a line with a title, and the same where matplotlib has drawn before, once a line of standard input.
+PLOT = """import matplotlib.pyplot as plt
+plt.plot(range(10), [x * x for x in range(10)])
+plt.title("squares")
+plt.show()"""
+PLAIN_PLOT = """
+import io, sys, time
+for line in sys.stdin:
+    began = time.perf_counter()
+    import matplotlib.pyplot as plt
+    plt.plot(range(10), [x * x for x in range(10)])
+    plt.title("squares")
+    plt.savefig(io.BytesIO())
+    plt.close()
+    print((time.perf_counter() - began) * 1000, flush=True)
+"""
+PLOT_RATIO = 1.3
+
 # The parent loads what the fork server loads by default, as far as these scripts need it.
 LIMIT = """
 import gc, os, sys, time
@@ -129,6 +147,7 @@ def measure(bench: Bench, rounds: int) -> None:
         jobs(servers, max(1, rounds // 20))
         limit(bench, warm, rounds)
         memory(warm)
+        plots(bench, warm, cold, max(3, rounds // 3))
     phases(bench, rounds)
 
 
@@ -225,6 +244,54 @@ def limit(bench: Bench, warm: Server, rounds: int) -> None:
     ours = median([warm.run_script(PRINT, "1") for _ in range(rounds)])
     print(f"fork, run and exit of the same interpreter, nothing else: {physical:.2f} ms; a warm call: {ours:.2f} ms, "
           f"ratio {ours / physical:.2f} (below 1: forked ahead, told before its memory is torn down)")
+
+
+def plots(bench: Bench, warm: Server, cold: Server, rounds: int) -> None:
+    """A plot, from the call to the picture, beside the same drawing in plain Python that has drawn before."""
+    deadline = time.monotonic() + WARM_TIMEOUT_S
+    while plot(warm)[1]["duration_ms"] * 2 > plot(cold)[1]["duration_ms"]:
+        if time.monotonic() > deadline:
+            raise NotMeasured("no interpreter with matplotlib gets warm")
+        time.sleep(0.5)
+    environment = {"PATH": bench.environment["PATH"], "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    samples: dict[str, list[float]] = {"warm": [], "cold": [], "plain": [], "new": []}
+    command = [str(bench.interpreter), "-c", PLAIN_PLOT]
+    with tempfile.TemporaryDirectory(prefix="qwed-mcp-bench-") as home:
+        environment["HOME"] = home
+        options = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": environment}
+        with subprocess.Popen(command, **options) as plain:
+            draw_plainly(plain)
+            for _ in range(rounds):
+                samples["warm"].append(plot(warm)[0])
+                samples["plain"].append(draw_plainly(plain))
+                samples["cold"].append(plot(cold)[0])
+                began = time.perf_counter()
+                subprocess.run(command, input="\n", capture_output=True, text=True, env=environment, check=True)
+                samples["new"].append((time.perf_counter() - began) * 1000)
+            plain.stdin.close()
+    medians = {name: median(took) for name, took in samples.items()}
+    least = min(samples["warm"]) / min(samples["plain"])
+    ratio = medians["warm"] / medians["plain"]
+    print(f"a plot: warm {medians['warm']:.0f} ms, cold {medians['cold']:.0f}; plain Python that has drawn before "
+          f"{medians['plain']:.0f}, a new one {medians['new']:.0f}; ratio of warm to the former {ratio:.2f} "
+          f"(of the quickest {least:.2f}), to the latter {medians['warm'] / medians['new']:.2f}; "
+          f"{PLOT_RATIO:g}: {'met' if least <= PLOT_RATIO else 'MISSED'}")
+
+
+def plot(server: Server) -> tuple[float, dict]:
+    """Draws, and returns how long it took, in ms, and what the server says of the run."""
+    began = time.perf_counter()
+    result = server.request("tools/call", {"name": "execute_python_code", "arguments": {"code": PLOT}})
+    took = (time.perf_counter() - began) * 1000
+    if [block["type"] for block in result["content"]] != ["text", "image"]:
+        raise NotMeasured(f"no picture: {result}")
+    return took, result["_meta"]["qwed.ai/execution"]
+
+
+def draw_plainly(plain: subprocess.Popen) -> float:
+    plain.stdin.write("\n")
+    plain.stdin.flush()
+    return float(plain.stdout.readline())
 
 
 def phases(bench: Bench, rounds: int) -> None:

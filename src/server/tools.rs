@@ -56,7 +56,7 @@ const EXECUTION_DESCRIPTION: &str = concat!(
      check a claim: print the evidence and assert what must hold; an assertion that fails is a \
      result too. Imports: ",
     rules!(),
-    ". Limits: 30 seconds, 1 MB of output. With background=true a longer script's job_id comes back \
+    ". matplotlib's plt.show() and savefig(\"plot.png\") return pictures. Limits: 30 seconds, 1 MB of output. With background=true a longer script's job_id comes back \
      at once; poll verification_status. Jobs live as long as this server process."
 );
 
