@@ -11,6 +11,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 
+use super::output::print;
 use crate::config::terminal;
 use crate::executor::{Picture, Pictures};
 
@@ -48,7 +49,7 @@ pub(super) fn deliver(pictures: &Pictures, folder: Option<&Path>) -> anyhow::Res
         (Some(protocol), _) => {
             let shown: String =
                 pictures.all.iter().map(|picture| show(picture, protocol)).collect();
-            io::stdout().write_all(shown.as_bytes()).context("failed to show the pictures")?;
+            print("the pictures", &shown)?;
         }
         (None, count) => {
             let noun = if count == 1 { "picture" } else { "pictures" };

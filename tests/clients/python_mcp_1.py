@@ -50,7 +50,9 @@ class Connection:
                 raise
             await self._cancel_last_call()
             raise ClientTimedOut from error
-        return Reply(result.isError, [block.text for block in result.content], result.meta or {})
+        texts = [block.text for block in result.content if block.type == "text"]
+        pictures = [(block.mimeType, block.data) for block in result.content if block.type == "image"]
+        return Reply(result.isError, texts, result.meta or {}, pictures)
 
     async def _cancel_last_call(self) -> None:
         """This SDK gives up silently and hides the request ids; a host that wants to stop the work has to send

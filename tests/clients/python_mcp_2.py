@@ -56,7 +56,9 @@ class Connection:
             if timeout is None or error.code != REQUEST_TIMEOUT:
                 raise
             raise ClientTimedOut from error
-        return Reply(result.is_error, [block.text for block in result.content], dict(result.meta or {}))
+        texts = [block.text for block in result.content if block.type == "text"]
+        pictures = [(block.mime_type, block.data) for block in result.content if block.type == "image"]
+        return Reply(result.is_error, texts, dict(result.meta or {}), pictures)
 
 
 @asynccontextmanager

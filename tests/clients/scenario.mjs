@@ -4,14 +4,16 @@
 // An adapter is a function from `{command, args, env}` to a connection:
 //   protocolVersion, serverName, instructions
 //   listTools()                                   the tools as on the wire
-//   call(tool, args, {timeoutMs, onProgress})     {isError, texts, meta}; rejects with `ClientTimedOut`
+//   call(tool, args, {timeoutMs, onProgress})     {isError, texts, pictures, meta}; rejects with `ClientTimedOut`
 //   close()
 
 import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
 import { mkdirSync, readFileSync } from 'node:fs';
 import { constants } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { inflateSync } from 'node:zlib';
 
 import { Recording, descendants } from './recording.mjs';
 import { Report, equal, show } from './report.mjs';
@@ -33,6 +35,7 @@ const SLEEPING = 'import time\ntime.sleep(20)';
 const LONG_RUNNING = "import time\ntime.sleep(2.5)\nprint('rested')";
 const BACKGROUND = 'import time\ntime.sleep(0.7)\nprint(6*7)';
 const ENDLESS_BACKGROUND = 'import time\ntime.sleep(60)';
+const PLOT = 'import matplotlib.pyplot as plt\nplt.plot([1, 2, 3], [1, 4, 9])\nplt.show()';
 const UUID = '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}';
 export const JOB_PLACED = new RegExp(
   `^Verification order is being placed for the request (${UUID})\\.` +
@@ -89,6 +92,7 @@ export async function run(client, protocolVersion, connect) {
   await checkClose(report, 'with a job running', busy.recordings);
 
   await checkGoverned(report, connect, binary, recordings);
+  await checkPicture(report, connect, binary, recordings);
   process.exit(report.failed ? 1 : 0);
 }
 
@@ -124,6 +128,38 @@ async function checkGoverned(report, connect, binary, recordings) {
     );
     await checkClose(report, `of governed tools ${name}`, server.recordings);
   }
+}
+
+// A plot, by an interpreter that has matplotlib.
+async function checkPicture(report, connect, binary, recordings) {
+  const server = recordedServer(binary, join(recordings, 'picture'));
+  server.env.QWED_MCP_PYTHON = process.env.GOVERNED_PYTHON;
+  await report.check(
+    'a plot comes back as a picture that can be decoded',
+    () =>
+      connected(connect, server, async (connection) => {
+        const reply = await connection.call('execute_python_code', { code: PLOT });
+        equal('texts', reply.texts, ['Execution completed successfully.']);
+        equal('types of pictures', reply.pictures.map((block) => block.mimeType), ['image/png']);
+        const png = Buffer.from(reply.pictures[0].data, 'base64');
+        const [told] = reply.meta[EXECUTION_KEY].pictures;
+        equal('SHA-256', createHash('sha256').update(png).digest('hex'), told.sha256);
+        equal('bytes', png.length, told.bytes);
+        equal('bytes of pixels', pixelsOf(png).length, told.height * (1 + 4 * told.width));
+      }),
+    SESSION_SECONDS_MAX,
+  );
+  await checkClose(report, 'after a plot', server.recordings);
+}
+
+// The rows of a PNG, each with a byte for its filter.
+function pixelsOf(png) {
+  const packed = [];
+  for (let at = 8; at < png.length; at += 12 + png.readUInt32BE(at)) {
+    const isData = png.toString('latin1', at + 4, at + 8) === 'IDAT';
+    if (isData) packed.push(png.subarray(at + 8, at + 8 + png.readUInt32BE(at)));
+  }
+  return inflateSync(Buffer.concat(packed));
 }
 
 // The connection is closed at the end whatever happens in `use`, as with a context manager.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import os
 import re
 import sys
 import time
+import zlib
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
@@ -38,6 +41,7 @@ SLEEPING = "import time\ntime.sleep(20)"
 LONG_RUNNING = "import time\ntime.sleep(2.5)\nprint('rested')"
 BACKGROUND = "import time\ntime.sleep(0.7)\nprint(6*7)"
 ENDLESS_BACKGROUND = "import time\ntime.sleep(60)"
+PLOT = "import matplotlib.pyplot as plt\nplt.plot([1, 2, 3], [1, 4, 9])\nplt.show()"
 JOB_PLACED = re.compile(
     r"Verification order is being placed for the request"
     r" ([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\."
@@ -51,11 +55,12 @@ class ClientTimedOut(Exception):
 
 @dataclass
 class Reply:
-    """A tool result. `meta` is its `_meta`."""
+    """A tool result. `meta` is its `_meta`; a picture is its type and its bytes as base64."""
 
     is_error: bool
     texts: list[str]
     meta: dict[str, Any] = field(default_factory=dict)
+    pictures: list[tuple[str, str]] = field(default_factory=list)
 
 
 class Connection(Protocol):
@@ -134,6 +139,7 @@ async def run(client: str, protocol_version: str, connect: Connect) -> int:
     await check_close(report, "with a job running", server.recordings)
 
     await check_governed(report, connect, binary, recordings)
+    await check_picture(report, connect, binary, recordings)
     return 1 if report.failed else 0
 
 
@@ -155,6 +161,34 @@ async def check_governed(report: Report, connect: Connect, binary: str, recordin
                 else:
                     assert token and reply.texts[0].startswith("Status: passed, exit code 0\n1 passed in "), reply
         await check_close(report, f"of governed tools {name}", server.recordings)
+
+
+async def check_picture(report: Report, connect: Connect, binary: str, recordings: Path) -> None:
+    """A plot, by an interpreter that has matplotlib."""
+    server = Server.recorded(binary, recordings / "picture")
+    server.env["QWED_MCP_PYTHON"] = os.environ["GOVERNED_PYTHON"]
+    async with report.check("a plot comes back as a picture that can be decoded", SESSION_SECONDS_MAX):
+        async with connect(server) as connection:
+            reply = await connection.call("execute_python_code", {"code": PLOT})
+            equal("texts", reply.texts, ["Execution completed successfully."])
+            equal("types of pictures", [kind for kind, _ in reply.pictures], ["image/png"])
+            png = base64.b64decode(reply.pictures[0][1], validate=True)
+            told = reply.meta[EXECUTION_KEY]["pictures"][0]
+            equal("SHA-256", hashlib.sha256(png).hexdigest(), told["sha256"])
+            equal("bytes", len(png), told["bytes"])
+            equal("bytes of pixels", len(pixels_of(png)), told["height"] * (1 + 4 * told["width"]))
+    await check_close(report, "after a plot", server.recordings)
+
+
+def pixels_of(png: bytes) -> bytes:
+    """The rows of a PNG, each with a byte for its filter."""
+    packed, at = b"", 8
+    while at < len(png):
+        length = int.from_bytes(png[at : at + 4], "big")
+        if png[at + 4 : at + 8] == b"IDAT":
+            packed += png[at + 8 : at + 8 + length]
+        at += 12 + length
+    return zlib.decompress(packed)
 
 
 def governed_folder() -> Path:

@@ -27,7 +27,8 @@ async function connect({ command, args, env }) {
         const result = await client.callTool({ name: tool, arguments: toolArguments }, undefined, options);
         return {
           isError: result.isError ?? false,
-          texts: result.content.map((block) => block.text),
+          texts: result.content.filter((block) => block.type === 'text').map((block) => block.text),
+          pictures: result.content.filter((block) => block.type === 'image'),
           meta: result._meta ?? {},
         };
       } catch (error) {
