@@ -175,7 +175,10 @@ fn size_of(header: &[u8]) -> Option<(u32, u32)> {
 
 #[cfg(test)]
 mod tests {
+    use base64::prelude::{BASE64_STANDARD, Engine as _};
+
     use super::*;
+    use crate::executor::Outcome;
 
     fn chunk(kind: &[u8], content: &[u8]) -> Vec<u8> {
         let length = u32::try_from(content.len()).unwrap().to_be_bytes();
@@ -274,6 +277,15 @@ mod tests {
             expected(Pictures::from_frames(&[&frames, garbage].concat()));
         }
         assert_eq!(Pictures::from_frames(b""), Pictures::default());
+    }
+
+    #[test]
+    fn pictures_count_as_output() {
+        let pictures = Pictures::from_frames(&framed(b'P', &simple()));
+        let bytes = pictures.encoded_bytes();
+        let outcome = Outcome { pictures: pictures.into(), ..Outcome::never_started() };
+        assert_eq!(bytes, BASE64_STANDARD.encode(simple()).len());
+        assert_eq!(outcome.output_bytes(), bytes);
     }
 
     #[test]

@@ -82,11 +82,19 @@ fn entry(
 
 /// Returns the measurements of a run for the audit log.
 pub(super) fn figures(outcome: &Outcome) -> Value {
-    json!({
+    let figures = json!({
         "exit_code": outcome.ending.exit_code(),
         "duration_ms": outcome.duration_ms(),
         "tier": outcome.tier.map(Tier::as_str),
-    })
+    });
+    let mut figures = details(&figures);
+    // The digests of what a client got to see; the pictures themselves are not kept.
+    let pictures: Vec<&str> =
+        outcome.pictures.all.iter().map(|picture| picture.sha256.as_str()).collect();
+    if !pictures.is_empty() {
+        figures.insert("pictures".to_owned(), json!(pictures));
+    }
+    figures.into()
 }
 
 /// Converts an object into the details of an entry.

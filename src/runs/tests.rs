@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::config::Settings;
-use crate::executor::Ending;
 use crate::executor::fake::FakeExecutor;
+use crate::executor::{Ending, Picture, Pictures};
 use crate::gateway::Grant;
 use crate::gateway::tests::granted;
 use crate::governance::{AuditFilter, PolicyFile, Store};
@@ -111,6 +111,22 @@ async fn a_run_is_written_down_then_made_then_accounted_for_then_written_down() 
     harness.runs.shut_down().await;
     let bill = serde_json::to_value(harness.session.manifest()).unwrap();
     assert!(bill.to_string().contains("3.11.2"), "{bill}");
+}
+
+#[tokio::test]
+async fn the_log_has_the_digests_of_pictures() {
+    let harness = harness(|_, _| {
+        let sha256 = "a".repeat(64);
+        let picture = Picture { png: b"png".to_vec(), width: 1, height: 1, sha256 };
+        let pictures = Pictures { all: vec![picture], left_out: Vec::new() };
+        Ok(Outcome { pictures: Arc::new(pictures), ..finished() })
+    });
+    assert!(harness.run().await.is_ok());
+    let filter = AuditFilter { limit: 100, ..AuditFilter::default() };
+    let rows = harness.store.audit_rows(&filter).unwrap();
+    let ended = rows.iter().find(|row| row.event == "SANDBOX_EXEC").unwrap();
+    let details: Value = serde_json::from_str(&ended.details).unwrap();
+    assert_eq!(details["pictures"], json!(["a".repeat(64)]));
 }
 
 #[tokio::test]
