@@ -61,13 +61,13 @@ impl std::error::Error for SandboxUnavailable {}
 
 impl fmt::Display for SandboxUnavailable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Scripts cannot run: {}.", self.reasons(Obstacle::for_clients))?;
+        // One sentence: a model is to pass it on, not to act on it.
+        write!(f, "Scripts cannot run: {}; ", self.reasons(Obstacle::for_clients))?;
         let remedy = self.tried.iter().find_map(|(_, obstacle)| obstacle.remedy_for_clients());
         if let Some(remedy) = remedy {
-            let (first, rest) = remedy.split_at(1);
-            write!(f, " {}{rest}.", first.to_uppercase())?;
+            write!(f, "{remedy}; ")?;
         }
-        f.write_str(" Run `qwed-mcp doctor` for details.")
+        f.write_str("`qwed-mcp doctor` tells the admin more.")
     }
 }
 

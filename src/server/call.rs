@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::aibom::Session;
-use crate::config::{AdminGate, SandboxMode, Settings};
+use crate::config::{AdminGate, Settings};
 use crate::executor::{Executor, Outcome, RunLimits, StepDown, Turns};
 use crate::gateway::{
     Arguments, AuthorizedScript, Decision, DecisionRecord, Evaluation, Grant,
@@ -23,6 +23,7 @@ use crate::runs::Runs;
 use crate::secret::Secret;
 
 use super::reply::{Reply, ReplyRoom};
+use super::tools::{ToldLimits, tools};
 
 /// Scripts up to this size are analysed in place, which takes below a millisecond; larger ones on
 /// another thread, so that nobody waits for it.
@@ -41,8 +42,10 @@ pub(crate) struct Server {
     turns: Turns,
     sync_limits: RunLimits,
     replies: ReplyRoom,
-    /// The sandbox that the admin wants.
-    pub(super) sandbox: SandboxMode,
+    /// The tools about scripts, as clients are told of them.
+    pub(super) tools: [rmcp::model::Tool; 2],
+    /// The limits of scripts, as models are told them.
+    pub(super) told_limits: ToldLimits,
     /// The reason why scripts run at a lower tier than they could, once that is known.
     step_down: OnceLock<StepDown>,
     /// `true` once a model has read that reason.
@@ -84,7 +87,8 @@ impl Server {
             turns: Turns::new(settings.sync_concurrency),
             sync_limits: RunLimits::of_script(settings.sync_timeout),
             replies: ReplyRoom::default(),
-            sandbox: settings.sandbox,
+            tools: tools(settings),
+            told_limits: ToldLimits::of(settings),
             step_down: OnceLock::new(),
             is_step_down_told: AtomicBool::new(false),
             governance,

@@ -24,7 +24,7 @@ use crate::transport::Slot;
 use super::call::{Caller, Server};
 use super::governed;
 use super::progress::with_progress;
-use super::tools::{SERVER_NAME, SERVER_TITLE, governed_tools, instructions, tools};
+use super::tools::{SERVER_NAME, SERVER_TITLE, governed_tools, instructions};
 
 /// The time for which a client may keep the list of tools: it changes with the binary only.
 const TOOLS_TTL_MS: u64 = 3_600_000;
@@ -115,7 +115,7 @@ fn name_server(meta: &mut MetaObject) {
 impl Handler {
     /// Returns the tools that there are.
     fn tools(&self) -> Vec<Tool> {
-        let mut all = tools(self.server.sandbox).to_vec();
+        let mut all = self.server.tools.to_vec();
         if self.server.governance.is_some() {
             all.extend_from_slice(governed_tools());
         }
@@ -138,7 +138,10 @@ impl ServerHandler for Handler {
     fn get_info(&self) -> ServerConfig {
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
             .with_server_info(implementation())
-            .with_instructions(instructions(self.server.governance.is_some()))
+            .with_instructions(instructions(
+                self.server.told_limits,
+                self.server.governance.is_some(),
+            ))
     }
 
     /// Whatever was asked before: from here on there is the era with `initialize`, in the version that

@@ -1,11 +1,12 @@
 //! The texts and schemas of the server and its tools for clients: one table.
 
+use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
 
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 
-use crate::config::SandboxMode;
+use crate::config::{SandboxMode, Settings};
 use crate::gateway;
 use crate::governance::{GovernedTool, ReadTool};
 
@@ -14,66 +15,98 @@ pub(super) const SERVER_NAME: &str = "qwed-mcp";
 pub(super) const SERVER_TITLE: &str = "QWED verification";
 
 /// The rules of a script, as they stand in the instructions and in the description.
-macro_rules! rules {
-    () => {
-        "the standard library and, where installed, sympy, z3, numpy, qwed_legal, qwed_finance, \
-         qwed_ucp, qwed_new.guards, qwed_sdk. Not allowed: eval, exec, compile, __import__, \
-         importlib, files (open, pathlib, os), subprocess, multiprocessing, network, ctypes, \
-         pickle.loads. Put data into the script. A blocked call says why; change the script and try \
-         again. Each call is a new process"
-    };
-}
+const RULES: &str = "the standard library and, where installed, sympy, z3, numpy, qwed_legal, \
+                     qwed_finance, qwed_ucp, qwed_new.guards, qwed_sdk. Not allowed: eval, exec, \
+                     compile, __import__, importlib, files (open, pathlib, os), subprocess, \
+                     multiprocessing, network, ctypes, pickle.loads. Put data into the script. A refusal \
+                     says what to change; try again. Each call is a new process";
 
-/// The start of the instructions, which a model reads before it sees any tool. Below 800
-/// characters: it is in every context.
-const INSTRUCTIONS: &str = concat!(
-    "Check a claim by writing a Python script that proves or refutes it, and run it with \
-     execute_python_code. Print what you find and assert what must hold: exit code 0 means that \
-     nothing failed. Scripts may import ",
-    rules!(),
-);
-
-/// The end of the instructions where there are these tools only.
-const SCRIPTS_ONLY: &str = ": nothing is kept between calls, standard input is empty. Limits: 30 \
-                            seconds, 1 MB of output. For longer scripts set background=true and \
-                            poll verification_status with the job_id until the status is final.";
+/// The start of the instructions, which a model reads before it sees any tool. With the rules and the rest
+/// below 800 characters: they are in every context.
+const PURPOSE: &str = "Check a claim by writing a Python script that proves or refutes it, and run it with \
+                       execute_python_code. Print what you find and assert what must hold: exit code 0 \
+                       means that nothing failed. Scripts may import ";
 
 /// The end of the instructions where there are the governed tools, too.
-const WITH_TESTS: &str = "\
-. Limits: 30 seconds, 1 MB of output; longer with background=true and \
-verification_status. run_pytest runs the project's tests; get_evidence, list_artifacts and \
-get_artifact_content read past runs.";
+const WITH_TESTS: &str = "run_pytest runs the project's tests; get_evidence, list_artifacts and \
+                          get_artifact_content read past runs.";
 
-/// Returns the instructions for the tools that there are.
-pub(super) fn instructions(is_governed: bool) -> String {
-    format!("{INSTRUCTIONS}{}", if is_governed { WITH_TESTS } else { SCRIPTS_ONLY })
+/// The limits of scripts, as a model is told them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ToldLimits {
+    background_seconds: u64,
+    /// `None` where nothing bounds it.
+    memory_mb: Option<u64>,
 }
 
-/// The sentence of the documents, and the rules for who sees no instructions: many frameworks show
-/// them to no model. Below 900 characters.
-const EXECUTION_DESCRIPTION: &str = concat!(
-    "Execute Python code in a sandboxed subprocess with access to all QWED SDK libraries. Use it to \
-     check a claim: print the evidence and assert what must hold; an assertion that fails is a \
-     result too. Imports: ",
-    rules!(),
-    ". matplotlib's plt.show() and savefig(\"plot.png\") return pictures. Limits: 30 seconds, 1 MB of output. With background=true a longer script's job_id comes back \
-     at once; poll verification_status. Jobs live as long as this server process."
-);
+impl ToldLimits {
+    /// Returns the limits that the settings set.
+    pub(super) fn of(settings: &Settings) -> Self {
+        let is_bounded = settings.sandbox != SandboxMode::Off;
+        Self {
+            // Below a second it is none that a script could be written for.
+            background_seconds: settings.background_timeout.as_secs().max(1),
+            memory_mb: is_bounded.then_some(settings.memory_mb),
+        }
+    }
 
-const RUN_ID: &str = "The run_id that run_pytest returned.";
-
-/// Returns the tools in the order in which they are listed. `mode` decides what their annotations say.
-pub(super) fn tools(mode: SandboxMode) -> &'static [Tool] {
-    static CLOSED_WORLD: LazyLock<[Tool; 2]> = LazyLock::new(|| list(false));
-    static OPEN_WORLD: LazyLock<[Tool; 2]> = LazyLock::new(|| list(true));
-    match mode {
-        // Every tier of the sandbox denies sockets.
-        SandboxMode::Required | SandboxMode::Strict | SandboxMode::Degraded => &*CLOSED_WORLD,
-        SandboxMode::Off => &*OPEN_WORLD,
+    fn text(self) -> String {
+        let memory = match self.memory_mb {
+            Some(mb) if mb % 1024 == 0 => format!("{} GiB memory, ", mb / 1024),
+            Some(mb) => format!("{mb} MiB memory, "),
+            None => String::new(),
+        };
+        let seconds = self.background_seconds;
+        format!("30 seconds ({seconds} with background=true), {memory}1 MB output")
     }
 }
 
-fn list(is_open_world: bool) -> [Tool; 2] {
+/// Returns the instructions for the tools that there are.
+pub(super) fn instructions(limits: ToldLimits, is_governed: bool) -> String {
+    let limits = limits.text();
+    if is_governed {
+        return format!(
+            "{PURPOSE}{RULES}. Limits: {limits}; poll verification_status. {WITH_TESTS}"
+        );
+    }
+    format!(
+        "{PURPOSE}{RULES}: nothing is kept, standard input is empty. Limits: {limits}. A background call \
+         returns a job_id: poll verification_status until the status is final."
+    )
+}
+
+/// Returns the sentence of the documents, and the rules for who sees no instructions: many frameworks show
+/// them to no model. Below 900 characters.
+fn execution_description(limits: ToldLimits) -> String {
+    format!(
+        "Execute Python code in a sandboxed subprocess with access to all QWED SDK libraries. Use it to \
+         check a claim: print the evidence and assert what must hold; an assertion that fails is a \
+         result too. Imports: {RULES}. matplotlib's plt.show() and savefig(\"plot.png\") return pictures. \
+          Limits: {}. A background call returns a job_id at once: poll \
+         verification_status. Jobs live as long as this server process.",
+        limits.text()
+    )
+}
+
+/// Returns the same for the other tool.
+fn status_description(limits: ToldLimits) -> String {
+    format!(
+        "Check the execution status and output of a background verification task dispatched via \
+         execute_python_code with background=true. Poll until the status is success, failed, cancelled \
+         or timed_out: a job may run for {} seconds, and may wait for others before. Jobs live as long \
+         as this server process, and for one hour after their last change.",
+        limits.background_seconds
+    )
+}
+
+const RUN_ID: &str = "The run_id that run_pytest returned.";
+
+/// Returns the tools in the order in which they are listed. The settings decide what their annotations and
+/// descriptions say.
+pub(super) fn tools(settings: &Settings) -> [Tool; 2] {
+    // Every tier of the sandbox denies sockets.
+    let is_open_world = settings.sandbox == SandboxMode::Off;
+    let limits = ToldLimits::of(settings);
     let script = "The complete Python script.";
     let background = "Return a job_id at once and run the script in the background; poll it with \
                       verification_status.";
@@ -81,7 +114,7 @@ fn list(is_open_world: bool) -> [Tool; 2] {
     [
         tool(
             gateway::Tool::ExecutePythonCode.name(),
-            EXECUTION_DESCRIPTION,
+            execution_description(limits),
             &["code"],
             json!({
                 "code": property("string", script),
@@ -95,7 +128,7 @@ fn list(is_open_world: bool) -> [Tool; 2] {
         ),
         tool(
             gateway::Tool::VerificationStatus.name(),
-            "Returns the state of a background verification, and its result once it has ended.",
+            status_description(limits),
             &["job_id"],
             json!({ "job_id": property("string", job_id) }),
             reading("State of a background verification"),
@@ -186,7 +219,7 @@ fn get_artifact_content() -> Tool {
 /// are clients that reject either.
 fn tool(
     name: &'static str,
-    description: &'static str,
+    description: impl Into<Cow<'static, str>>,
     required: &[&str],
     properties: Value,
     annotations: ToolAnnotations,
@@ -220,23 +253,63 @@ mod tests {
 
     #[test]
     fn the_instructions_are_short_and_the_schemas_plain() {
+        let longest = |name: &str| match name {
+            "QWED_MCP_BACKGROUND_TIMEOUT" => Some("600".into()),
+            "QWED_MCP_MEMORY_MB" => Some("1048575".into()),
+            _ => None,
+        };
+        let (settings, _) = Settings::from_lookup(longest);
+        let tools = tools(&settings);
         for is_governed in [false, true] {
-            let told = instructions(is_governed);
+            let told = instructions(ToldLimits::of(&settings), is_governed);
             assert!(told.chars().count() < 800, "{}", told.chars().count());
             let names_tool = |tool: &Tool| told.contains(&*tool.name);
-            assert!(tools(SandboxMode::Required).iter().all(names_tool), "{told}");
+            assert!(tools.iter().all(names_tool), "{told}");
             assert_eq!(governed_tools().iter().all(names_tool), is_governed, "{told}");
         }
-        let all = tools(SandboxMode::Required).iter().chain(governed_tools());
-        for tool in all {
+        for tool in tools.iter().chain(governed_tools()) {
             let description = tool.description.as_deref().unwrap();
             assert!(description.chars().count() < 900, "{}: {}", tool.name, description.len());
             assert!(tool.title.is_some(), "{}", tool.name);
         }
-        let tools = serde_json::to_string(tools(SandboxMode::Required)).unwrap();
+        let tools = serde_json::to_string(&tools).unwrap();
         assert!(!tools.contains("$schema") && !tools.contains("\"type\":["));
         assert!(!tools.contains("outputSchema"));
         let governed = serde_json::to_string(governed_tools()).unwrap();
         assert!(!governed.contains("$schema") && !governed.contains("\"type\":["));
+    }
+
+    #[test]
+    fn the_limits_are_told_as_they_are_set() {
+        let told = |variables: &[(&str, &str)]| {
+            let value = |name: &str| variables.iter().find(|(known, _)| *known == name);
+            let (settings, _) = Settings::from_lookup(|name| Some(value(name)?.1.into()));
+            let [execution, status] = tools(&settings);
+            let text = |tool: Tool| tool.description.unwrap().into_owned();
+            let instructions = instructions(ToldLimits::of(&settings), false);
+            [instructions, text(execution), text(status)]
+        };
+        for (variables, limits, status) in [
+            (
+                &[][..],
+                "Limits: 30 seconds (120 with background=true), 1 GiB memory, 1 MB output",
+                "may run for 120 seconds",
+            ),
+            (
+                &[("QWED_MCP_BACKGROUND_TIMEOUT", "300.5"), ("QWED_MCP_MEMORY_MB", "1500")],
+                "Limits: 30 seconds (300 with background=true), 1500 MiB memory, 1 MB output",
+                "may run for 300 seconds",
+            ),
+            (
+                &[("QWED_MCP_SANDBOX", "off")],
+                "Limits: 30 seconds (120 with background=true), 1 MB output",
+                "may run for 120 seconds",
+            ),
+        ] {
+            let [instructions, execution, polling] = told(variables);
+            assert!(instructions.contains(limits), "{instructions}");
+            assert!(execution.contains(limits), "{execution}");
+            assert!(polling.contains(status), "{polling}");
+        }
     }
 }

@@ -409,7 +409,8 @@ fn without_a_sandbox_that_the_admin_takes_no_code_runs() {
             assert_eq!(result.texts[1], "Error code: QWED-MCP-RISK-009");
             let text = &result.texts[0];
             assert!(text.starts_with("BLOCKED_ADMIN_POLICY: Scripts cannot run: "), "{text}");
-            assert!(text.contains(". Run `qwed-mcp doctor` for details."), "{text}");
+            assert!(text.contains("; `qwed-mcp doctor` tells the admin more. (ver"), "{text}");
+            assert_eq!(text.matches(". ").count(), 1, "one sentence: {text}");
             // A model is not told how to have less of it.
             assert!(!text.contains("QWED_MCP_SANDBOX"), "{text}");
             assert_eq!(result.meta["qwed.ai/execution"], Value::Null);
@@ -482,13 +483,13 @@ fn what_the_admin_lists_can_be_read_and_has_to_be_there() {
         assert!(text.starts_with("STDOUT:\n0.075"), "{text}");
         assert!(!listing.contains("other"), "{listing}");
         for (path, reason, remedy) in [
-            ("/no/such/folder", "is not there", "Correct or remove it"),
-            ("/proc", "cannot be opened to scripts", "List folders below / that are not in"),
+            ("/no/such/folder", "is not there", "correct or remove it"),
+            ("/proc", "cannot be opened to scripts", "list folders below / that are not in"),
             // It is there, in the folder in which tests run; the server is told nothing of that.
-            ("tests", "is not an absolute path", "Write it from / on"),
+            ("tests", "is not an absolute path", "write it from / on"),
         ] {
             let (text, _) = run(path, lacks);
-            let told = format!("run: an entry of QWED_MCP_READ_PATHS {reason}. {remedy}");
+            let told = format!("run: an entry of QWED_MCP_READ_PATHS {reason}; {remedy}");
             assert_eq!(text.matches(&told).count(), 1, "{text}");
             assert!(!text.contains(path) || path == "/proc", "{text}");
         }

@@ -171,8 +171,8 @@ fn a_setting_that_is_wrong_is_told_once_and_as_what_it_is() {
     for _ in 0..2 {
         let result = server.execute("print(1)");
         let message = "BLOCKED_ADMIN_POLICY: Scripts cannot run: an entry of QWED_MCP_READ_PATHS is \
-                       not an absolute path. Write it from / on; ~ and variables are not expanded. \
-                       Run `qwed-mcp doctor` for details. (verification_id=";
+                       not an absolute path; write it from / on; ~ and variables are not expanded; \
+                       `qwed-mcp doctor` tells the admin more. (verification_id=";
         assert!(result.texts[0].starts_with(message), "{:?}", result.texts);
     }
     let log = server.finish();
@@ -198,7 +198,7 @@ fn a_folder_for_temporary_files_that_cannot_be_used_is_named_as_the_reason() {
         let text = String::from_utf8(run.stdout).unwrap();
         let told = format!("run: the folder for temporary files (TMPDIR) {problem}");
         assert!(text.contains(&told) && text.contains("QWED-MCP-RISK-009"), "{text}");
-        assert!(text.contains(". Set TMPDIR to a folder that the server may write to."), "{text}");
+        assert!(text.contains("; set TMPDIR to a folder that the server may write to."), "{text}");
         assert!(!text.contains(folder.path().to_str().unwrap()), "{text}");
         let log = String::from_utf8(run.stderr).unwrap();
         let told = format!("TMPDIR is {value}, which {problem}");
