@@ -4,6 +4,7 @@
 //! never stops the server: the default is taken and a [`SettingsWarning`] says so, as the documents
 //! ask for.
 
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -166,11 +167,13 @@ pub struct SettingsWarning(String);
 impl Settings {
     /// Reads the settings of this process's environment.
     pub fn from_env() -> (Self, Vec<SettingsWarning>) {
-        Self::from_lookup(|name| std::env::var_os(name))
+        Self::from_lookup(std::env::var_os)
     }
 
     /// Reads the settings from `lookup`, which returns a variable's value by its name.
-    pub fn from_lookup(lookup: impl Fn(&str) -> Option<OsString>) -> (Self, Vec<SettingsWarning>) {
+    pub fn from_lookup(
+        lookup: impl Fn(&'static str) -> Option<OsString>,
+    ) -> (Self, Vec<SettingsWarning>) {
         let mut variables = Variables { lookup, warnings: Vec::new() };
         let settings = Self {
             admin_gate: match variables.text("QWED_MCP_TRUSTED_CODE_EXECUTION") {
@@ -232,9 +235,29 @@ impl Settings {
     }
 }
 
+/// The variable of the log's filter.
+const LOG: &str = "QWED_MCP_LOG";
+
 /// Reads the filter of the log, which is wanted before the other settings (`QWED_MCP_LOG`).
 pub(crate) fn log_filter() -> String {
-    std::env::var("QWED_MCP_LOG").unwrap_or_default()
+    std::env::var(LOG).unwrap_or_default()
+}
+
+/// Returns the names of all variables that set up the program.
+pub(crate) fn variables() -> Vec<&'static str> {
+    let asked = RefCell::new(vec![LOG]);
+    // Every setting is looked up, whatever the others are.
+    let _ = Settings::from_lookup(|name| {
+        asked.borrow_mut().push(name);
+        None
+    });
+    asked.into_inner()
+}
+
+/// Returns whether a variable has a name as ours have.
+pub(crate) fn is_own_variable(name: &str) -> bool {
+    let rest = name.strip_prefix("QWED").unwrap_or_default();
+    ["_MCP_", "_SKILL_"].iter().any(|start| rest.starts_with(start))
 }
 
 /// Returns true if the user wants text without colours (`NO_COLOR`, see <https://no-color.org>).
@@ -253,21 +276,21 @@ struct Variables<L> {
     warnings: Vec<SettingsWarning>,
 }
 
-impl<L: Fn(&str) -> Option<OsString>> Variables<L> {
-    fn present(&self, name: &str) -> Option<OsString> {
+impl<L: Fn(&'static str) -> Option<OsString>> Variables<L> {
+    fn present(&self, name: &'static str) -> Option<OsString> {
         (self.lookup)(name).filter(|value| !value.is_empty())
     }
 
-    fn text(&self, name: &str) -> Option<String> {
+    fn text(&self, name: &'static str) -> Option<String> {
         self.present(name)?.into_string().ok()
     }
 
-    fn path(&self, name: &str) -> Option<PathBuf> {
+    fn path(&self, name: &'static str) -> Option<PathBuf> {
         self.present(name).map(PathBuf::from)
     }
 
     /// Returns a variable that only tests may set. Release builds do not have these switches.
-    fn test_switch(&self, name: &str) -> Option<OsString> {
+    fn test_switch(&self, name: &'static str) -> Option<OsString> {
         if cfg!(debug_assertions) { (self.lookup)(name) } else { None }
     }
 
@@ -275,7 +298,7 @@ impl<L: Fn(&str) -> Option<OsString>> Variables<L> {
     /// nothing, `default` too, with the warning that the value `is` something.
     fn parsed<T>(
         &mut self,
-        name: &str,
+        name: &'static str,
         default: T,
         parse: impl FnOnce(&str) -> Option<T>,
         is: &str,
@@ -288,7 +311,7 @@ impl<L: Fn(&str) -> Option<OsString>> Variables<L> {
     }
 
     /// Returns a whole number within `range`.
-    fn number<N>(&mut self, name: &str, range: RangeInclusive<N>, default: N) -> N
+    fn number<N>(&mut self, name: &'static str, range: RangeInclusive<N>, default: N) -> N
     where
         N: Copy + Display + FromStr + PartialOrd,
     {
@@ -388,7 +411,7 @@ impl<L: Fn(&str) -> Option<OsString>> Variables<L> {
         }
     }
 
-    fn test_ms(&self, name: &str, default: Duration) -> Duration {
+    fn test_ms(&self, name: &'static str, default: Duration) -> Duration {
         let value = self.test_switch(name).and_then(|value| value.into_string().ok());
         value.and_then(|value| value.parse().ok()).map_or(default, Duration::from_millis)
     }

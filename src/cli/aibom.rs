@@ -53,10 +53,15 @@ pub(super) fn print(options: &Options) -> anyhow::Result<ExitCode> {
 
 /// Logs at the start of a session that its bill could not be written at the end.
 pub(super) fn warn_if_unusable(file: &Path) {
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-    if !folder.is_none_or(Path::is_dir) {
-        tracing::error!("QWED_MCP_AIBOM: there is no folder for {}", file.display());
+    if let Err(reason) = require_usable(file) {
+        tracing::error!("QWED_MCP_AIBOM: {reason} for {}", file.display());
     }
+}
+
+/// Returns the reason why a bill could not be written, as far as can be seen before.
+pub(super) fn require_usable(file: &Path) -> Result<(), String> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if folder.is_none_or(Path::is_dir) { Ok(()) } else { Err("there is no folder".to_owned()) }
 }
 
 /// Writes the bill of a session that has ended.

@@ -2,6 +2,7 @@
 
 mod apparmor;
 mod governed;
+mod setup;
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -18,6 +19,7 @@ use crate::executor::{
 };
 use crate::sandbox::{Layer, Limits, Tier};
 use governed::Governed;
+use setup::Setup;
 
 const OPEN_THE_GATE: &str = "set QWED_MCP_TRUSTED_CODE_EXECUTION=true";
 
@@ -38,6 +40,7 @@ pub(super) fn diagnose(settings: &Settings, format: Format) -> anyhow::Result<Ex
         let governed = Governed::look(settings, &executor, &diagnosis).await;
         (diagnosis, governed)
     });
+    let setup = Setup::look(settings);
     let is_open = settings.admin_gate == AdminGate::Open;
     let can_run = diagnosis.refusal.is_none() && is_open;
     let is_well = match &governed {
@@ -45,20 +48,26 @@ pub(super) fn diagnose(settings: &Settings, format: Format) -> anyhow::Result<Ex
         Some(governed) => governed.reasons.is_empty() && (can_run || !is_open),
     };
     let text = match format {
-        Format::Text => text(settings, &diagnosis, governed.as_ref(), can_run),
-        Format::Json => document(object(settings, &diagnosis, governed.as_ref(), can_run)),
+        Format::Text => text(settings, &diagnosis, governed.as_ref(), &setup, can_run),
+        Format::Json => {
+            let mut object = object(settings, &diagnosis, governed.as_ref(), can_run);
+            setup.add_to(&mut object);
+            document(object)
+        }
     };
     print("the diagnosis", &text)?;
-    Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if is_well && setup.refusal().is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn text(
     settings: &Settings,
     diagnosis: &Diagnosis,
     governed: Option<&Governed>,
+    setup: &Setup,
     can_run: bool,
 ) -> String {
     let mut rows = rows(settings, diagnosis);
+    rows.extend(setup.rows());
     rows.extend(governed.iter().flat_map(|governed| governed.rows()));
     let mut text = format!("qwed-mcp {}\n\n", env!("CARGO_PKG_VERSION"));
     for (name, value) in rows {
@@ -73,6 +82,7 @@ fn text(
     };
     let verdict = governed.map(Governed::verdict);
     text.extend(verdict.map(|verdict| verdict + "\n"));
+    text.extend(setup.refusal().map(|why| format!("The server does not start: {why}\n")));
     text
 }
 
@@ -84,7 +94,7 @@ fn rows(settings: &Settings, diagnosis: &Diagnosis) -> Vec<(&'static str, String
             Ok(FoundInterpreter { program, version, .. }) => {
                 format!("{} (Python {version})", program.display())
             }
-            Err(error) => format!("NONE: {error}"),
+            Err(_) => "NONE".to_owned(),
         },
     ));
     let unusable = match &diagnosis.interpreter {
@@ -126,24 +136,41 @@ fn rows(settings: &Settings, diagnosis: &Diagnosis) -> Vec<(&'static str, String
             format!("{obstacle}; scripts run at {tier}{}", remedy.unwrap_or_default()),
         ));
     }
-    for (layer, state) in &diagnosis.layers {
-        rows.push((
-            layer.as_str(),
-            match state {
-                LayerState::Enforced => format!("enforced: {}", detail(*layer, diagnosis)),
-                LayerState::Missing { why, remedy } => {
-                    let remedy = remedy.as_ref().map(|remedy| format!(". Remedy: {remedy}"));
-                    format!("MISSING: {why}{}", remedy.unwrap_or_default())
-                }
-                LayerState::NotTried(why) => format!("not tried: {why}"),
-            },
-        ));
+    if let Some(user) = &diagnosis.script_user {
+        rows.push(("scripts run as", user.to_string()));
     }
+    rows.extend(layer_rows(diagnosis));
     if let Some(limits) = &diagnosis.limits {
         rows.push(("limits", limits_text(limits, diagnosis.tier)));
         rows.push(("memory bound by", memory_bound_text(diagnosis)));
     }
     rows
+}
+
+/// Returns a row for each layer, or one where all of them were not tried for one reason.
+fn layer_rows(diagnosis: &Diagnosis) -> Vec<(&'static str, String)> {
+    let not_tried = |(_, state): &(Layer, LayerState)| match state {
+        LayerState::NotTried(why) => Some(*why),
+        LayerState::Enforced | LayerState::Missing { .. } => None,
+    };
+    let first = diagnosis.layers.first().and_then(not_tried);
+    if let Some(why) = first
+        && diagnosis.layers.iter().all(|layer| not_tried(layer) == first)
+    {
+        return vec![("layers", format!("not tried: {why}"))];
+    }
+    let row = |(layer, state): &(Layer, LayerState)| {
+        let text = match state {
+            LayerState::Enforced => format!("enforced: {}", detail(*layer, diagnosis)),
+            LayerState::Missing { why, remedy } => {
+                let remedy = remedy.as_ref().map(|remedy| format!(". Remedy: {remedy}"));
+                format!("MISSING: {why}{}", remedy.unwrap_or_default())
+            }
+            LayerState::NotTried(why) => format!("not tried: {why}"),
+        };
+        (layer.as_str(), text)
+    };
+    diagnosis.layers.iter().map(row).collect()
 }
 
 /// Returns the reason why an interpreter is the one for scripts, with what would come first.
@@ -221,7 +248,7 @@ fn detail(layer: Layer, diagnosis: &Diagnosis) -> String {
     match layer {
         Layer::Namespaces => "user, pid, mount, net, ipc, uts".to_owned(),
         Layer::FileTree => "read-only, only what is listed; private scratch folder".to_owned(),
-        Layer::Identity => "never root: the server's user, or where that is root, 65534".to_owned(),
+        Layer::Identity => "never root".to_owned(),
         Layer::ResourceLimits => "each process's own (setrlimit)".to_owned(),
         Layer::Capabilities => "none, and none can be gained (no_new_privs)".to_owned(),
         Layer::Landlock => format!("ABI {}, every right of it", diagnosis.landlock_abi),
@@ -304,6 +331,7 @@ fn object(
             }),
         },
         "home_readable_by": diagnosis.exposures.iter().map(exposure).collect::<Vec<_>>(),
+        "script_user": diagnosis.script_user,
         "packages": diagnosis.packages,
         "packages_remedy": packages_remedy(diagnosis),
         "sandbox": {

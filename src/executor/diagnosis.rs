@@ -1,16 +1,19 @@
 //! The diagnosis of this machine for the admin: the interpreter, and the sandbox that scripts get.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use nix::unistd::{Uid, User, geteuid};
+use serde::Serialize;
 use serde_json::{Value, json};
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
 use crate::aibom::{InstalledPackages, Package};
 use crate::config::SandboxMode;
-use crate::sandbox::{Layer, Limits, Tier, supported_abi};
+use crate::sandbox::{Layer, Limits, Tier, script_user, supported_abi};
 
 use super::containment::{Contained, NotContained};
 use super::obstacle::Obstacle;
@@ -85,6 +88,8 @@ pub(crate) struct Diagnosis {
     pub(crate) packages: BTreeMap<String, Option<String>>,
     /// The tier that scripts get.
     pub(crate) tier: Option<Tier>,
+    /// The user that they run as, where they can.
+    pub(crate) script_user: Option<ScriptUser>,
     /// Better tiers that the admin takes and scripts do not get, best one first, and why not.
     pub(crate) passed_over: Vec<(Tier, Obstacle)>,
     /// The layers, each with whether scripts have it.
@@ -107,6 +112,34 @@ pub(crate) struct FoundInterpreter {
     pub(crate) source: Source,
     /// Those that come first, and cannot be used.
     pub(crate) passed_over: Vec<Unusable>,
+}
+
+/// The user that scripts run as.
+#[derive(Debug, Serialize)]
+pub(crate) struct ScriptUser {
+    id: u32,
+    name: Option<String>,
+    /// Whether that is the server's user.
+    #[serde(skip)]
+    is_servers: bool,
+}
+
+impl ScriptUser {
+    fn at(tier: Tier) -> Self {
+        let id = script_user(tier);
+        let name = User::from_uid(Uid::from_raw(id)).ok().flatten().map(|user| user.name);
+        Self { id, name, is_servers: id == geteuid().as_raw() }
+    }
+}
+
+impl fmt::Display for ScriptUser {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let reason = if self.is_servers { "the server's user" } else { "the server is root" };
+        match &self.name {
+            Some(name) => write!(f, "{name} (uid {}): {reason}", self.id),
+            None => write!(f, "uid {}: {reason}", self.id),
+        }
+    }
 }
 
 /// The state of a layer for scripts.
@@ -140,7 +173,12 @@ impl OneShotExecutor {
             }
             Err(error) => (Err(error), Vec::new()),
         };
-        let (contained, refusal) = match self.contained().await {
+        let contained = match &interpreter {
+            Ok(_) => self.contained().await,
+            // It would be looked for once more.
+            Err(error) => Err(NotContained::FindInterpreter(error.clone())),
+        };
+        let (contained, refusal) = match contained {
             Ok(contained) => (Some(contained), None),
             Err(error) => (None, Some(error)),
         };
@@ -158,6 +196,7 @@ impl OneShotExecutor {
                 None => BTreeMap::new(),
             },
             tier,
+            script_user: tier.map(ScriptUser::at),
             passed_over: contained.map_or_else(Vec::new, |contained| contained.passed_over.clone()),
             layers: layers(tier, obstacles, self.containment.mode),
             limits: contained.map(|contained| contained.plan.limits),

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 
-use super::{GroupLimits, GroupOrder};
+use super::{GroupLimits, GroupOrder, Tier};
 
 /// Tells that this system has no kernel sandbox that the server knows.
 pub(crate) const IS_SUPPORTED: bool = false;
@@ -11,6 +11,11 @@ pub(crate) const IS_SUPPORTED: bool = false;
 /// Returns the Landlock ABI: there is none.
 pub(crate) fn supported_abi() -> u8 {
     0
+}
+
+/// Returns the number of the user that scripts of this process run as.
+pub(crate) fn script_user(_tier: Tier) -> u32 {
+    nix::unistd::geteuid().as_raw()
 }
 
 /// The control groups of a server, of which there are none.

@@ -11,7 +11,7 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::Mode;
 use nix::unistd::{Gid, Uid, getegid, geteuid, setgroups, setresgid, setresuid, write};
 
-use super::{LaunchError, NOBODY, OrFail as _};
+use super::{LaunchError, NOBODY, OrFail as _, Tier};
 
 /// The user of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +33,14 @@ impl RunUser {
             Err(_) => true,
         };
         if geteuid().is_root() && maps_nobody() { Self::Nobody } else { Self::Server }
+    }
+}
+
+/// Returns the number of the user that scripts of this process run as.
+pub(crate) fn script_user(tier: Tier) -> u32 {
+    match RunUser::of_server() {
+        RunUser::Nobody if tier > Tier::Off => NOBODY,
+        RunUser::Nobody | RunUser::Server => geteuid().as_raw(),
     }
 }
 

@@ -9,6 +9,7 @@ pub(super) mod signal_scope;
 pub(super) mod syscalls;
 
 pub(crate) use control_group::{ControlGroup, ControlGroups};
+pub(crate) use identity::script_user;
 pub(crate) use memory::{Look, MemoryWatch, WATCH_INTERVAL};
 pub(crate) use signal_scope::SignalScope;
 

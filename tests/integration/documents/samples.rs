@@ -103,6 +103,7 @@ const VOLATILE: &[(&str, &str, &str)] = &[
     ("duration", r"in \d+\.\d\d s\b", "in {seconds} s"),
     ("size of a file", r"\(\d+ bytes\)", "({size} bytes)"),
     ("Landlock of this kernel", r"enforced: ABI \d+", "enforced: ABI {n}"),
+    ("user", r"(?m)^scripts run as .*$", "scripts run as {user}"),
     ("control groups of this machine", r"(?m)^memory bound by .*$", "memory bound by {what}"),
     ("marks of a traceback, which depend on Python", r"(?m)^[ ^~]*\^[ ^~]*\n", ""),
     ("milliseconds", r#""duration_ms": \d+"#, "\"duration_ms\": {ms}"),

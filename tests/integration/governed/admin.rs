@@ -291,6 +291,12 @@ fn the_object_of_doctor_has_these_members_and_no_others() {
         "interpreter": {
             "program": "…", "version": "…", "source": "configured", "passed_over": [],
         },
+        "can_start": true,
+        "skill_manifest": null,
+        "aibom": null,
+        "token_unused": false,
+        "unknown_variables": [],
+        "script_user": { "id": "…", "name": "…" },
         "home_readable_by": [],
         "packages": "…",
         "packages_remedy": null,
@@ -339,6 +345,7 @@ fn redact_the_machine(told: &mut Value) {
         "/interpreter/version" | "/governance/pytest/version" => version(value),
         "/packages" => packages(value),
         "/control_groups" => controls(value),
+        "/script_user/name" => value.is_string() || value.is_null(),
         _ => value.is_u64(),
     };
     for pointer in [
@@ -347,6 +354,8 @@ fn redact_the_machine(told: &mut Value) {
         "/packages",
         "/sandbox/landlock_abi",
         "/control_groups",
+        "/script_user/id",
+        "/script_user/name",
         "/governance/pytest/version",
         "/governance/data_folder/owner",
     ] {

@@ -1,0 +1,163 @@
+//! The rest of a server's set-up, besides what scripts run in: files that it reads and writes, and variables
+//! that it does not know.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use strsim::damerau_levenshtein;
+
+use super::super::aibom;
+use crate::config::{Settings, is_own_variable, variables};
+use crate::logging::Causes;
+use crate::provenance::SkillProvenanceGuard;
+
+/// A name is taken for another one if at most one letter of so many is different.
+const LETTERS_PER_DIFFERENCE: usize = 3;
+
+/// The set-up, and what is wrong with it.
+pub(super) struct Setup {
+    /// The skill manifest, and the reason why no server starts with it.
+    manifest: Option<(PathBuf, Result<(), String>)>,
+    /// The file of the bill of materials, and the reason why it cannot be written.
+    bill: Option<(PathBuf, Result<(), String>)>,
+    /// A token that nothing uses.
+    has_unused_token: bool,
+    unknown: Vec<Unknown>,
+}
+
+/// A variable that means nothing here.
+struct Unknown {
+    name: String,
+    /// What is probably meant.
+    like: Option<&'static str>,
+}
+
+impl Setup {
+    /// Looks at the set-up of a server with these settings.
+    pub(super) fn look(settings: &Settings) -> Self {
+        let manifest = settings.skill_manifest.clone().map(|file| {
+            let verification = SkillProvenanceGuard::new().verify_file(&file, None);
+            let trusted = match verification {
+                Ok(verification) if verification.verified => Ok(()),
+                Ok(verification) => Err(verification.message),
+                Err(error) => Err(Causes(&error).to_string()),
+            };
+            (file, trusted)
+        });
+        let bill = settings.aibom.clone().map(|file| {
+            let usable = aibom::require_usable(&file);
+            (file, usable)
+        });
+        let has_token = settings.auth_token.is_some() || settings.auth_token_file.is_some();
+        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        let unknown = unknown(names, &variables());
+        let has_unused_token = has_token && settings.policy.is_none();
+        Self { manifest, bill, has_unused_token, unknown }
+    }
+
+    /// Returns the reason why no server starts, if there is one.
+    pub(super) fn refusal(&self) -> Option<String> {
+        let (file, trusted) = self.manifest.as_ref()?;
+        let reason = trusted.as_ref().err()?;
+        Some(format!("the skill manifest {} is not trusted: {reason}", file.display()))
+    }
+
+    /// Returns the rows for people.
+    pub(super) fn rows(&self) -> Vec<(&'static str, String)> {
+        let mut rows = Vec::new();
+        if let Some((file, trusted)) = &self.manifest {
+            let file = file.display();
+            rows.push((
+                "skill manifest",
+                match trusted {
+                    Ok(()) => format!("{file}: trusted"),
+                    Err(reason) => format!("{file}: NOT TRUSTED: {reason}"),
+                },
+            ));
+        }
+        if let Some((file, usable)) = &self.bill {
+            let file = file.display();
+            rows.push((
+                "bill of materials",
+                match usable {
+                    Ok(()) => format!("{file}, at the end of a session"),
+                    Err(reason) => format!("{file}: CANNOT BE WRITTEN: {reason}"),
+                },
+            ));
+        }
+        if self.has_unused_token {
+            let text = "NOT USED: a token is set, and without QWED_MCP_POLICY there is nothing to call \
+                        with it";
+            rows.push(("token", text.to_owned()));
+        }
+        for Unknown { name, like } in &self.unknown {
+            let meant = like.map(|like| format!("; {like} is probably meant")).unwrap_or_default();
+            rows.push(("variable", format!("NOT KNOWN: {name}{meant}")));
+        }
+        rows
+    }
+
+    /// Adds the same for programs.
+    pub(super) fn add_to(&self, object: &mut Value) {
+        let unknown = self.unknown.iter();
+        let unknown = unknown.map(|Unknown { name, like }| json!({ "name": name, "like": like }));
+        let manifest = self.manifest.as_ref().map(|(file, trusted)| {
+            json!({ "file": file, "trusted": trusted.is_ok(), "why": trusted.as_ref().err() })
+        });
+        let bill = self.bill.as_ref().map(|(file, usable)| {
+            json!({ "file": file, "usable": usable.is_ok(), "why": usable.as_ref().err() })
+        });
+        let fields = [
+            ("can_start", json!(self.refusal().is_none())),
+            ("skill_manifest", json!(manifest)),
+            ("aibom", json!(bill)),
+            ("token_unused", json!(self.has_unused_token)),
+            ("unknown_variables", unknown.collect()),
+        ];
+        if let Some(object) = object.as_object_mut() {
+            object.extend(fields.map(|(name, value)| (name.to_owned(), value)));
+        }
+    }
+}
+
+/// Returns those of `names` that look like variables of ours, and are none.
+fn unknown(names: impl Iterator<Item = String>, known: &[&'static str]) -> Vec<Unknown> {
+    let is_unknown = |name: &String| is_own_variable(name) && !known.contains(&name.as_str());
+    let unknown = names.filter(is_unknown).map(|name| {
+        let distance = |other: &str| damerau_levenshtein(&name, other);
+        let nearest = known.iter().copied().min_by_key(|other| distance(other));
+        let letters = name.trim_start_matches("QWED_").trim_start_matches("MCP_").len();
+        let is_like = |other: &&str| distance(other) * LETTERS_PER_DIFFERENCE <= letters;
+        let like = nearest.filter(is_like);
+        Unknown { name, like }
+    });
+    let mut unknown: Vec<_> = unknown.collect();
+    unknown.sort_by(|a, b| a.name.cmp(&b.name));
+    unknown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variable_that_is_misspelt_is_told_with_the_one_that_is_meant() {
+        let known = variables();
+        for (name, expected) in [
+            ("QWED_MCP_PYHTON", Some(Some("QWED_MCP_PYTHON"))),
+            ("QWED_MCP_PYTHON", None),
+            ("QWED_MCP_LOG", None),
+            ("QWED_MCP_TRUSTED_EXECUTION", Some(Some("QWED_MCP_TRUSTED_CODE_EXECUTION"))),
+            ("QWED_MCP_SKILL_MANIFEST", Some(Some("QWED_SKILL_MANIFEST"))),
+            ("QWED_SKILL_MANIFST", Some(Some("QWED_SKILL_MANIFEST"))),
+            ("QWED_MCP_memory_mb", Some(None)),
+            ("QWED_MCP_XYZ", Some(None)),
+            ("QWED_API_KEY", None),
+            ("PATH", None),
+        ] {
+            let found = unknown(std::iter::once(name.to_owned()), &known);
+            let found = found.first().map(|unknown| unknown.like);
+            assert_eq!(found, expected, "{name}");
+        }
+    }
+}
