@@ -11,23 +11,24 @@ mod output;
 mod pictures;
 mod policy;
 mod python_api;
+mod run;
 mod runs;
 mod table;
 mod token;
 mod verify_skill;
+mod welcome;
 
-use std::io::{self, IsTerminal as _, Read as _, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anstream::ColorChoice;
 use anyhow::Context as _;
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
-use tokio_util::sync::CancellationToken;
 
 use crate::aibom::Session;
 use crate::config::{self, Settings};
@@ -35,12 +36,10 @@ use crate::data_folder::{self, NoDataFolder};
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 use crate::executor::WarmExecutor;
 use crate::executor::{Executor, OneShotExecutor, Untrusted, orphans, secrecy};
-use crate::gateway::{Arguments, Tool};
 use crate::governance::{self, Governance, PolicyFile, Store, StoreError};
-use crate::jobs::RequestKey;
-use crate::logging;
+use crate::logging::{self, Reader};
 use crate::provenance::SkillProvenanceGuard;
-use crate::server::{Caller, Server, serve};
+use crate::server::{Server, serve};
 
 /// The time for which threads that are blocked on standard input may hold up the end of the process.
 const RUNTIME_SHUTDOWN: Duration = Duration::from_millis(50);
@@ -56,12 +55,15 @@ MCP server that lets a language model check its own claims with Python scripts.
 
 Without a command it serves an MCP client on standard input and output; that is what a client's
 configuration starts. Settings come from environment variables: QWED_MCP_TRUSTED_CODE_EXECUTION=true
-allows code to run, QWED_MCP_PYTHON names the interpreter. docs/CONFIGURATION.md of the
-source lists all of them.";
+allows code to run, QWED_MCP_PYTHON names the interpreter. All of them, and everything else:
+https://github.com/QWED-AI/qwed-mcp/tree/main/docs";
 
 #[derive(Parser)]
 #[command(name = "qwed-mcp", version, about = "Governed Python verification over MCP", long_about = LONG_ABOUT)]
 struct CommandLine {
+    /// Colours: `auto` has them on a terminal, unless `NO_COLOR` is set
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value = "auto")]
+    color: Colours,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -70,20 +72,11 @@ struct CommandLine {
 enum Command {
     /// Serve an MCP client on standard input and output (the default)
     Serve,
-    /// Run a script as a client's call would, and print the same text
+    /// Run a script as a client's call would, and show what it prints
     ///
-    /// The exit code is 0 if the script ran and succeeded, 1 if it failed or was blocked, 2 if it
-    /// could not be read.
-    Run {
-        /// The script, or - for standard input
-        file: PathBuf,
-        /// Write the pictures of the script into this folder
-        ///
-        /// As picture-1.png and so on; the folder is made where there is none. Without this, terminals
-        /// that can show them do.
-        #[arg(long, value_name = "DIR")]
-        pictures: Option<PathBuf>,
-    },
+    /// The exit code is the script's own; 124 if its time was up, 125 if it could not be run, 126 if it was
+    /// refused, 127 if it could not be read, 128 and the number of a signal that ended it, 130 for Ctrl-C.
+    Run(run::Options),
     /// Say what the safety analysis finds in scripts, without running them
     ///
     /// The exit code is 0 if nothing was found, 1 if a script would be blocked, 2 if one could not
@@ -170,6 +163,24 @@ enum Command {
     PythonApi,
 }
 
+/// The use of colours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Colours {
+    Auto,
+    Always,
+    Never,
+}
+
+impl Colours {
+    fn choice(self) -> ColorChoice {
+        match self {
+            Self::Auto => ColorChoice::Auto,
+            Self::Always => ColorChoice::Always,
+            Self::Never => ColorChoice::Never,
+        }
+    }
+}
+
 /// The form of what a command prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
@@ -181,11 +192,60 @@ enum Format {
 
 /// Carries out the command line, and returns the exit code of the process.
 pub fn run() -> ExitCode {
-    let command = CommandLine::parse().command.unwrap_or(Command::Serve);
-    logging::start(&config::log_filter());
+    let CommandLine { color, command } = match CommandLine::try_parse() {
+        Ok(command_line) => command_line,
+        Err(error) => return print_usage(&error),
+    };
+    color.choice().write_global();
+    let reader = match command {
+        None if welcome::is_person() => Reader::Person,
+        None | Some(Command::Serve | Command::PythonApi) => Reader::Admin,
+        Some(_) => Reader::Person,
+    };
+    logging::start(&config::log_filter(), reader);
     let result = match command {
+        None if welcome::is_person() => welcome::print_welcome(),
+        None => serve_client(),
+        Some(command) => carry_out(command),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            tracing::error!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints the help that was asked for, or what is wrong with the arguments.
+fn print_usage(error: &clap::Error) -> ExitCode {
+    // What can be understood of them: what else is there may be what is wrong.
+    let lenient = CommandLine::command().ignore_errors(true);
+    let lenient = lenient.disable_help_flag(true).disable_version_flag(true);
+    let understood = lenient.try_get_matches().ok();
+    let color =
+        understood.as_ref().and_then(|it| it.try_get_one::<Colours>("color").ok().flatten());
+    color.unwrap_or(&Colours::Auto).choice().write_global();
+    let text = error.render().ansi().to_string();
+    // There is no other place to say it.
+    let _ = if error.use_stderr() {
+        anstream::stderr().write_all(text.as_bytes())
+    } else {
+        anstream::stdout().write_all(text.as_bytes())
+    };
+    let is_run = understood.is_some_and(|it| it.subcommand_name() == Some("run"));
+    match u8::try_from(error.exit_code()) {
+        // The script's own may be the same.
+        Ok(USAGE) if is_run => ExitCode::from(run::USAGE),
+        Ok(code) => ExitCode::from(code),
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn carry_out(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
         Command::Serve => serve_client(),
-        Command::Run { file, pictures } => run_script(&file, pictures.as_deref()),
+        Command::Run(options) => Ok(run::run(&options)),
         Command::Check { files, format } => check::check(&files, format),
         Command::VerifySkill(options) => verify_skill::verify(&options),
         Command::Aibom(options) => aibom::print(&options),
@@ -200,13 +260,6 @@ pub fn run() -> ExitCode {
         Command::Completions { shell } => manual::print_completions(shell),
         Command::ManPages { folder } => manual::write_pages(&folder),
         Command::PythonApi => python_api::answer(),
-    };
-    match result {
-        Ok(code) => code,
-        Err(error) => {
-            tracing::error!("{error:#}");
-            ExitCode::FAILURE
-        }
     }
 }
 
@@ -222,7 +275,7 @@ fn usage_if_store_unusable(result: anyhow::Result<ExitCode>) -> anyhow::Result<E
 }
 
 fn serve_client() -> anyhow::Result<ExitCode> {
-    if io::stdin().is_terminal() {
+    if welcome::is_person() {
         tracing::warn!("serving MCP on a terminal; an MCP client should start this, see --help");
     }
     let mut settings = settings();
@@ -287,45 +340,6 @@ fn verify_skill(manifest: &Path) -> anyhow::Result<()> {
     }
     tracing::info!(skill = verification.skill_name, "skill manifest is trusted");
     Ok(())
-}
-
-fn run_script(file: &Path, folder: Option<&Path>) -> anyhow::Result<ExitCode> {
-    let code = match read_script(file) {
-        Ok(code) => code,
-        Err(error) => {
-            let error =
-                anyhow::Error::new(error).context(format!("failed to read {}", file.display()));
-            tracing::error!("{error:#}");
-            return Ok(ExitCode::from(USAGE));
-        }
-    };
-    let settings = settings();
-    // One script: nothing would come of keeping anything warm.
-    let untrusted = untrusted(policy(&settings).as_ref());
-    let executor = Arc::new(OneShotExecutor::new(&settings, untrusted));
-    with_server(Server::new(&settings, executor, None, None), |runtime, server| {
-        let cancel = CancellationToken::new();
-        let request = RequestKey("run".to_owned());
-        let waits_for_turn = Arc::default();
-        let caller = Caller { request, cancel: cancel.clone(), token: None, waits_for_turn };
-        let arguments = Arguments::from_iter([("code".to_owned(), json!(code))]);
-        let reply = runtime.block_on(async {
-            let call = server.call(Tool::ExecutePythonCode.name(), arguments, caller);
-            tokio::pin!(call);
-            tokio::select! {
-                reply = &mut call => reply,
-                _ = tokio::signal::ctrl_c() => {
-                    cancel.cancel();
-                    call.await
-                }
-            }
-        });
-        let mut text = reply.texts.join("\n\n");
-        text.push('\n');
-        io::stdout().write_all(text.as_bytes()).context("failed to print the result")?;
-        pictures::deliver(&reply.pictures, folder)?;
-        Ok(if reply.has_succeeded() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-    })
 }
 
 fn read_script(file: &Path) -> io::Result<String> {

@@ -260,11 +260,6 @@ pub(crate) fn is_own_variable(name: &str) -> bool {
     ["_MCP_", "_SKILL_"].iter().any(|start| rest.starts_with(start))
 }
 
-/// Returns true if the user wants text without colours (`NO_COLOR`, see <https://no-color.org>).
-pub(crate) fn no_colours() -> bool {
-    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
-}
-
 /// Reads a variable by which a terminal says what it is.
 pub(crate) fn terminal(name: &str) -> Option<String> {
     std::env::var(name).ok()

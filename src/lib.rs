@@ -43,6 +43,7 @@
 //! | `config`, `logging` | the environment as typed settings; logs to stderr | `server` |
 //! | `data_folder`, `strict_modes` | the folder of what stays; files that are the admin's alone | `server` |
 //! | `folder` | folders that scripts write into, listed, read and removed by descriptors | `server` |
+//! | `terminal` | what a person's terminal is sent | `server` |
 //! | `canonical_json`, `secret` | leaves | |
 //!
 //! The feature `server` is on by default, and brings the other three. A library takes what it needs:
@@ -149,6 +150,8 @@ mod secret;
 mod server;
 #[cfg(feature = "server")]
 mod strict_modes;
+#[cfg(feature = "server")]
+mod terminal;
 #[cfg(feature = "server")]
 mod transport;
 

@@ -2,18 +2,36 @@
 //!
 //! The filter is `QWED_MCP_LOG`, in the syntax `LEVEL` or `TARGET=LEVEL,…` (for example
 //! `qwed_mcp=info`). Quiet by default. Code, output and secrets appear at `debug` and `trace` only.
+//!
+//! A server's log has times and places, for an admin who reads it later. What the other commands have to say,
+//! a person reads at once: `error: …`.
 
 use std::error::Error;
 use std::fmt;
 
+use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer as _;
 use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// Starts logging with this filter. One that does not parse is answered with a warning and the
+use crate::terminal::Label;
+
+/// The reader of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reader {
+    /// An admin, of the log of a server.
+    Admin,
+    /// The person who typed a command.
+    Person,
+}
+
+/// Starts logging for `reader`, with this filter. One that does not parse is answered with a warning and the
 /// default.
-pub(crate) fn start(wanted: &str) {
+pub(crate) fn start(wanted: &str, reader: Reader) {
     let parsed = match wanted.trim() {
         "" => Ok(Targets::new()),
         filter => filter.parse::<Targets>(),
@@ -27,10 +45,14 @@ pub(crate) fn start(wanted: &str) {
         // It warns of every error reply and informs of every notification, which is noise here.
         filter = filter.with_target("rmcp", LevelFilter::ERROR);
     }
-    let layer = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
-        .with_ansi(false)
-        .with_filter(filter);
+    let layer = tracing_subscriber::fmt::layer().with_ansi(false);
+    let layer = match reader {
+        Reader::Admin => layer.with_writer(std::io::stderr).with_filter(filter).boxed(),
+        Reader::Person => {
+            let layer = layer.event_format(ForPersons).with_writer(anstream::stderr);
+            layer.with_filter(filter).boxed()
+        }
+    };
     if tracing_subscriber::registry().with(layer).try_init().is_err() {
         // An embedding program has its own subscriber; its choice stands.
         return;
@@ -39,6 +61,33 @@ pub(crate) fn start(wanted: &str) {
         tracing::warn!(
             "QWED_MCP_LOG does not parse; expected for example: qwed_mcp=info,rmcp=warn"
         );
+    }
+}
+
+/// The form of events for persons.
+struct ForPersons;
+
+impl<S, N> FormatEvent<S, N> for ForPersons
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'w> FormatFields<'w> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut text = String::new();
+        context.format_fields(Writer::new(&mut text), event)?;
+        let label = match *event.metadata().level() {
+            Level::ERROR => Label::Error,
+            Level::WARN => Label::Warning,
+            Level::INFO => Label::Log("info"),
+            Level::DEBUG => Label::Log("debug"),
+            Level::TRACE => Label::Log("trace"),
+        };
+        writer.write_str(&label.line(&text))
     }
 }
 

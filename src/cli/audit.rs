@@ -14,7 +14,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 
 use super::Format;
-use super::output::{document, print};
+use super::output::{document, print, unless_closed};
 use super::token::span;
 use crate::config::Settings;
 use crate::data_folder::data_folder;
@@ -171,7 +171,7 @@ fn export(store: &Store) -> anyhow::Result<ExitCode> {
             .and_then(|()| out.write_all(b"\n"));
         if printed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
-    printed.and_then(|()| out.flush()).context("failed to print the rows")?;
+    unless_closed(printed.and_then(|()| out.flush())).context("failed to print the rows")?;
     Ok(ExitCode::SUCCESS)
 }
 

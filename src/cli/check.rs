@@ -3,16 +3,16 @@
 mod sarif;
 
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anstyle::Style;
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use super::output::{document, print};
-use crate::config::no_colours;
 use crate::safety::{self, Analysis, Finding, Severity};
+use crate::terminal::{BOLD, DIM, Label, visible};
 
 /// The form of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -32,7 +32,7 @@ struct Checked {
     analysis: Analysis,
 }
 
-/// Analyses the files and prints the findings. The exit code is 0 if there are none, 1 if there is
+/// Analyses the files and prints the findings, or that there are none. The exit code is 0 if there are none, 1 if there is
 /// one, and 2 if a file could not be read or analysed.
 pub(super) fn check(files: &[PathBuf], format: CheckFormat) -> anyhow::Result<ExitCode> {
     let mut checked = Vec::new();
@@ -43,13 +43,13 @@ pub(super) fn check(files: &[PathBuf], format: CheckFormat) -> anyhow::Result<Ex
         match analyze(file) {
             Ok(analysis) => checked.push(Checked { name, analysis }),
             Err(error) => {
-                tracing::error!("failed to check {name}: {error:#}");
+                tracing::error!("{name}: {error:#}");
                 has_failed = true;
             }
         }
     }
     let text = match format {
-        CheckFormat::Text => as_text(&checked, has_colours()),
+        CheckFormat::Text => as_text(&checked),
         CheckFormat::Json => document(as_json(&checked)),
         CheckFormat::Sarif => format!("{:#}\n", sarif::log(&checked)),
     };
@@ -63,14 +63,8 @@ fn analyze(file: &Path) -> anyhow::Result<Analysis> {
     Ok(safety::analyze(&source)?)
 }
 
-fn has_colours() -> bool {
-    io::stdout().is_terminal() && !no_colours()
-}
-
-fn as_text(checked: &[Checked], has_colours: bool) -> String {
-    let painted = |code: &str, text: &str| {
-        if has_colours { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
-    };
+fn as_text(checked: &[Checked]) -> String {
+    let painted = |style: Style, text: &str| format!("{style}{}{style:#}", visible(text));
     let mut text = String::new();
     for Checked { name, analysis } in checked {
         for (finding, severity) in findings_of(analysis) {
@@ -79,14 +73,23 @@ fn as_text(checked: &[Checked], has_colours: bool) -> String {
                 None => name.clone(),
             };
             let label = match severity {
-                Severity::Block => painted("1;31", "blocked"),
-                Severity::Note => painted("1;36", "note"),
+                Severity::Block => painted(Label::Error.style(), "blocked"),
+                Severity::Note => painted(Label::Note.style(), "note"),
             };
-            let place = painted("1", &place);
-            let rule = finding.rule_id().map(|id| painted("2", &format!(" [{id}]")));
+            let place = painted(BOLD, &place);
+            let rule = finding.rule_id().map(|id| painted(DIM, &format!(" [{id}]")));
             // Writing to a string cannot fail.
+            let finding = visible(&finding.to_string());
             let _ = writeln!(text, "{place}: {label}: {finding}{}", rule.unwrap_or_default());
         }
+    }
+    let is_clean = checked.iter().all(|file| file.analysis.findings.is_empty());
+    if is_clean && !checked.is_empty() {
+        let files = match checked.len() {
+            1 => "1 script".to_owned(),
+            files => format!("{files} scripts"),
+        };
+        let _ = writeln!(text, "{files} checked: nothing is blocked");
     }
     text
 }

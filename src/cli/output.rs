@@ -13,8 +13,18 @@ pub(super) fn document(mut object: Value) -> String {
     format!("{object:#}\n")
 }
 
-/// Prints a text; an error names it by `subject`.
+/// Prints a text, whose colours the output may not have; an error names it by `subject`. A reader who has
+/// gone has read enough: that is no error.
 pub(super) fn print(subject: &str, text: &str) -> anyhow::Result<()> {
-    let printed = io::stdout().write_all(text.as_bytes());
-    printed.with_context(|| format!("failed to print {subject}"))
+    let mut stdout = anstream::stdout();
+    let printed = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    unless_closed(printed).with_context(|| format!("failed to print {subject}"))
+}
+
+/// Returns the result of writing to a pipe, whose reader may have gone.
+pub(super) fn unless_closed(written: io::Result<()>) -> io::Result<()> {
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
 }

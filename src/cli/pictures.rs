@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -14,6 +14,7 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 use super::output::print;
 use crate::config::terminal;
 use crate::executor::{Picture, Pictures};
+use crate::terminal::Label;
 
 /// A way to have a terminal show a PNG.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,9 +54,7 @@ pub(super) fn deliver(pictures: &Pictures, folder: Option<&Path>) -> anyhow::Res
         }
         (None, count) => {
             let noun = if count == 1 { "picture" } else { "pictures" };
-            let hint = format!("{count} {noun}; --pictures DIR writes them there\n");
-            // Nobody may be there to read it.
-            let _ = io::stderr().write_all(hint.as_bytes());
+            Label::Note.say(format_args!("{count} {noun}; --pictures DIR writes them there"));
         }
     }
     Ok(())
@@ -70,8 +69,8 @@ fn write(pictures: &[Picture], folder: &Path) -> anyhow::Result<()> {
     for (number, picture) in (1..).zip(pictures) {
         let path = folder.join(format!("picture-{number}.png"));
         fs::write(&path, &picture.png).with_context(|| failed(&path))?;
-        let line = format!("{} ({} × {})\n", path.display(), picture.width, picture.height);
-        let _ = io::stderr().write_all(line.as_bytes());
+        let Picture { width, height, .. } = picture;
+        Label::Note.say(format_args!("{} ({width} × {height})", path.display()));
     }
     Ok(())
 }

@@ -18,8 +18,8 @@ use crate::sandbox::{Layer, Limits, Tier, script_user, supported_abi};
 use super::containment::{Contained, NotContained};
 use super::obstacle::Obstacle;
 use super::{
-    Ending, FindError, HomeExposure, NotForProject, OneShotExecutor, Outcome, RunLimits, Source,
-    Unusable,
+    Echo, Ending, FindError, HomeExposure, NotForProject, OneShotExecutor, Outcome, RunLimits,
+    Source, Unusable,
 };
 
 /// The packages that verification scripts import: module, distribution.
@@ -253,7 +253,8 @@ impl OneShotExecutor {
         let modules: Vec<&str> = there.map(|(module, _)| *module).collect();
         let script = format!("NAMES = {}\n{IMPORTS_SCRIPT}", json!(modules));
         let limits = RunLimits::of_script(IMPORTS_TIMEOUT);
-        let run = self.supervise(contained, &script, limits, &CancellationToken::new()).await;
+        let (cancel, echo) = (CancellationToken::new(), Echo::default());
+        let run = self.supervise(contained, &script, limits, &cancel, &echo).await;
         let outcome = run.map_err(|error| PackagesError::Import(error.to_string()))?;
         match outcome.ending {
             Ending::Exited(0) => Ok(version),

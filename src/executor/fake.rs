@@ -10,7 +10,7 @@ use crate::aibom::InstalledPackages;
 use crate::gateway::AuthorizedScript;
 use crate::sandbox::Tier;
 
-use super::{Executor, Installation, Outcome, ProjectRun, Ran, Readiness, Ready, RunLimits};
+use super::{Echo, Executor, Installation, Outcome, ProjectRun, Ran, Readiness, Ready, RunLimits};
 
 type Act =
     dyn Fn(AuthorizedScript, RunLimits, CancellationToken) -> BoxFuture<'static, Ran> + Send + Sync;
@@ -75,6 +75,7 @@ impl Executor for FakeExecutor {
         script: AuthorizedScript,
         limits: RunLimits,
         cancel: CancellationToken,
+        _echo: Echo,
     ) -> BoxFuture<'_, Ran> {
         self.runs.fetch_add(1, Ordering::Relaxed);
         (self.act)(script, limits, cancel)

@@ -19,6 +19,7 @@
 mod canary;
 mod containment;
 mod diagnosis;
+mod echo;
 #[cfg(test)]
 pub(crate) mod fake;
 mod interpreter;
@@ -45,6 +46,7 @@ pub(crate) use containment::NotContained;
 pub(crate) use diagnosis::{
     Diagnosis, FoundInterpreter, LayerState, PackagesError, verification_modules,
 };
+pub(crate) use echo::{Echo, Stream};
 pub(crate) use interpreter::{FindError, Source};
 pub(crate) use limits::RunLimits;
 pub(crate) use obstacle::{Obstacle, Ready, SandboxUnavailable, StepDown};
@@ -72,7 +74,8 @@ use crate::sandbox::LaunchError;
 
 /// A way to run scripts.
 pub(crate) trait Executor: Send + Sync + 'static {
-    /// Runs `script` within `limits` until it ends or `cancel` is cancelled.
+    /// Runs `script` within `limits` until it ends or `cancel` is cancelled; what it prints goes to `echo`
+    /// while it runs.
     ///
     /// The future must be polled to its end: dropping it kills the run, but nobody then waits until
     /// its processes are dead.
@@ -81,6 +84,7 @@ pub(crate) trait Executor: Send + Sync + 'static {
         script: AuthorizedScript,
         limits: RunLimits,
         cancel: CancellationToken,
+        echo: Echo,
     ) -> BoxFuture<'_, Ran>;
 
     /// Runs a project's own code within its limits until it ends or `cancel` is cancelled. Like

@@ -16,6 +16,7 @@ use crate::gateway::AuthorizedScript;
 use crate::sandbox::{GroupOrder, LaunchError, Tier};
 
 use super::containment::{Contained, Containment, NotContained};
+use super::echo::Echo;
 use super::interpreter::{FindError, Found};
 use super::limits::{END_PATIENCE, OWN_SCRIPT_TIMEOUT, REMOVAL_PATIENCE};
 use super::outcome::{Ending, Outcome, Start};
@@ -82,7 +83,8 @@ impl OneShotExecutor {
     /// Runs a script of the server's own, for as long as those may take.
     pub(super) async fn supervise_own(&self, contained: &Contained, script: &str) -> Ran {
         let limits = RunLimits::of_script(OWN_SCRIPT_TIMEOUT);
-        self.supervise(contained, script, limits, &CancellationToken::new()).await
+        let (cancel, echo) = (CancellationToken::new(), Echo::default());
+        self.supervise(contained, script, limits, &cancel, &echo).await
     }
 
     /// Supervises one run, from the start of its supervisor until its last process is dead.
@@ -92,17 +94,18 @@ impl OneShotExecutor {
         source: &str,
         limits: RunLimits,
         cancel: &CancellationToken,
+        echo: &Echo,
     ) -> Result<Outcome, RunError> {
         let started = Instant::now();
         let group = self.groups.order(&contained.plan);
-        let run = self.supervise_in(contained, source, limits, cancel, group).await;
+        let run = self.supervise_in(contained, source, limits, cancel, echo, group).await;
         match run {
             // Nothing was started. What bounds runs without groups is there all the same.
             Err(RunError::StartPython(LaunchError::JoinControlGroup(error))) => {
                 self.groups.pause(&error.to_string());
                 let timeout = limits.timeout.saturating_sub(started.elapsed());
                 let limits = RunLimits { timeout, ..limits };
-                self.supervise_in(contained, source, limits, cancel, None).await
+                self.supervise_in(contained, source, limits, cancel, echo, None).await
             }
             run => run,
         }
@@ -115,6 +118,7 @@ impl OneShotExecutor {
         source: &str,
         limits: RunLimits,
         cancel: &CancellationToken,
+        echo: &Echo,
         group: Option<GroupOrder>,
     ) -> Result<Outcome, RunError> {
         self.supervisors.require_ended()?;
@@ -126,8 +130,8 @@ impl OneShotExecutor {
         let message = contained
             .order(source, &scratch, limits, group.as_ref())
             .map_err(RunError::StartSupervisor)?;
-        let mut supervised =
-            Supervised::start(&self.supervisors, limits).map_err(RunError::StartSupervisor)?;
+        let mut supervised = Supervised::start(&self.supervisors, limits, echo)
+            .map_err(RunError::StartSupervisor)?;
         let cause = tokio::select! {
             cause = supervised.follow(&message) => cause,
             () = sleep_until((started + limits.timeout).into()) => Cause::TimedOut,
@@ -213,6 +217,7 @@ impl Executor for OneShotExecutor {
         script: AuthorizedScript,
         limits: RunLimits,
         cancel: CancellationToken,
+        echo: Echo,
     ) -> BoxFuture<'_, Ran> {
         Box::pin(async move {
             let Some(contained) = self.contained_for_run(&cancel).await? else {
@@ -220,7 +225,7 @@ impl Executor for OneShotExecutor {
             };
             let source = without_byte_order_mark(script.source().as_str());
             let limits = RunLimits { takes_pictures: self.takes_pictures, ..limits };
-            self.supervise(contained, source, limits, &cancel).await
+            self.supervise(contained, source, limits, &cancel, &echo).await
         })
     }
 
@@ -241,7 +246,8 @@ impl Executor for OneShotExecutor {
                 return Ok(Outcome::never_started());
             };
             let contained = contained.for_project(&project)?;
-            self.supervise(&contained, &project.source, project.limits, &cancel).await
+            let echo = Echo::default();
+            self.supervise(&contained, &project.source, project.limits, &cancel, &echo).await
         })
     }
 

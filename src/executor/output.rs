@@ -7,6 +7,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 use tokio::net::unix::pipe;
 
+use super::echo::{Echo, Stream};
 use super::outcome::Captured;
 
 /// Returns the notice behind a stream that was cut at this many bytes.
@@ -23,6 +24,8 @@ pub(super) struct Capture<R> {
     bytes: Vec<u8>,
     bytes_max: usize,
     end: Option<ReadEnd>,
+    /// Who hears what is read, and as what.
+    listener: Option<(Stream, Echo)>,
 }
 
 /// The reason why reading stopped.
@@ -36,7 +39,12 @@ pub(super) enum ReadEnd {
 
 impl<R: AsyncRead + Unpin> Capture<R> {
     pub(super) fn new(stream: R, bytes_max: usize) -> Self {
-        Self { stream, bytes: Vec::new(), bytes_max, end: None }
+        Self { stream, bytes: Vec::new(), bytes_max, end: None, listener: None }
+    }
+
+    /// Passes on what is read from now on, as output of this name.
+    pub(super) fn pass_on_to(&mut self, name: Stream, echo: &Echo) {
+        self.listener = Some((name, echo.clone()));
     }
 
     /// Reads until the end of the stream, or until there is more than the cap. An error of the
@@ -48,14 +56,11 @@ impl<R: AsyncRead + Unpin> Capture<R> {
             }
             // One byte more than the cap tells a full stream from one that goes on.
             let room = (self.bytes_max + 1).saturating_sub(self.bytes.len());
+            let known = self.bytes.len();
             let mut limited = (&mut self.stream).take(u64::try_from(room).unwrap_or(u64::MAX));
             match limited.read_buf(&mut self.bytes).await {
                 Ok(0) | Err(_) => self.end = Some(ReadEnd::Eof),
-                Ok(_) if self.bytes.len() > self.bytes_max => {
-                    self.bytes.truncate(self.bytes_max);
-                    self.end = Some(ReadEnd::Capped);
-                }
-                Ok(_) => {}
+                Ok(_) => self.keep_what_fits(known),
             }
         }
     }
@@ -76,6 +81,17 @@ impl<R: AsyncRead + Unpin> Capture<R> {
     /// Returns what was read, as it came.
     pub(super) fn into_bytes(self) -> Vec<u8> {
         self.bytes
+    }
+
+    /// Cuts the stream at the cap, and passes on what is new: from the byte `known` on.
+    fn keep_what_fits(&mut self, known: usize) {
+        if self.bytes.len() > self.bytes_max {
+            self.bytes.truncate(self.bytes_max);
+            self.end = Some(ReadEnd::Capped);
+        }
+        if let Some((name, echo)) = &self.listener {
+            echo.pass_on(*name, self.bytes.get(known..).unwrap_or_default());
+        }
     }
 
     pub(super) fn finish(self) -> Captured {
@@ -107,16 +123,16 @@ impl Capture<pipe::Receiver> {
     }
 
     fn push(&mut self, bytes: &[u8]) {
+        let known = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
-        if self.bytes.len() > self.bytes_max {
-            self.bytes.truncate(self.bytes_max);
-            self.end = Some(ReadEnd::Capped);
-        }
+        self.keep_what_fits(known);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
     use super::*;
 
     async fn capture(bytes: &[u8]) -> (Captured, ReadEnd) {
@@ -142,5 +158,26 @@ mod tests {
             assert_eq!((captured.text, reached), (text, end), "{bytes:?}");
             assert_eq!(captured.is_truncated, end == ReadEnd::Capped);
         }
+    }
+
+    #[tokio::test]
+    async fn what_is_read_is_passed_on_as_far_as_the_cap() {
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let listener = Arc::clone(&heard);
+        let echo = Echo::to(move |stream, bytes| {
+            assert_eq!(stream, Stream::Stderr);
+            listener.lock().unwrap().extend_from_slice(bytes);
+        });
+        let mut capture = Capture::new(&b"12345"[..], 8);
+        capture.pass_on_to(Stream::Stderr, &echo);
+        assert!(!echo.has_begun());
+        capture.read().await;
+        assert_eq!(*heard.lock().unwrap(), b"12345");
+        assert!(echo.has_begun());
+        let mut capture = Capture::new(&b"123456789"[..], 8);
+        capture.pass_on_to(Stream::Stderr, &echo);
+        capture.read().await;
+        assert_eq!(*heard.lock().unwrap(), b"1234512345678");
+        assert!(capture.is_capped());
     }
 }

@@ -11,6 +11,7 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::{Child, ChildStderr, ChildStdout};
 use tokio::time::timeout;
 
+use super::echo::{Echo, Stream};
 use super::limits::{DRAIN_TIMEOUT, END_PATIENCE, RunLimits};
 use super::output::Capture;
 use super::picture_channel::PictureChannel;
@@ -55,7 +56,11 @@ pub(super) struct Supervised {
 }
 
 impl Supervised {
-    pub(super) fn start(supervisors: &Supervisors, limits: RunLimits) -> std::io::Result<Self> {
+    pub(super) fn start(
+        supervisors: &Supervisors,
+        limits: RunLimits,
+        echo: &Echo,
+    ) -> std::io::Result<Self> {
         let (ours, theirs) = pair()?;
         let (pictures, pictures_end) = PictureChannel::new(limits.takes_pictures)?;
         passing::send(&ours, pictures_end.as_ref().map(OwnedFd::as_fd))?;
@@ -66,14 +71,18 @@ impl Supervised {
         let (mut supervisor, listed) = supervisors.start(&mut command)?;
         let piped = supervisor.stdout.take().zip(supervisor.stderr.take());
         let (stdout, stderr) = piped.ok_or(std::io::ErrorKind::BrokenPipe)?;
+        let mut stdout = Capture::new(stdout, limits.output_bytes_max);
+        let mut stderr = Capture::new(stderr, limits.output_bytes_max);
+        stdout.pass_on_to(Stream::Stdout, echo);
+        stderr.pass_on_to(Stream::Stderr, echo);
         Ok(Self {
             supervisor,
             listed,
             to_supervisor: Some(to_supervisor),
             from_supervisor,
             report: Vec::new(),
-            stdout: Capture::new(stdout, limits.output_bytes_max),
-            stderr: Capture::new(stderr, limits.output_bytes_max),
+            stdout,
+            stderr,
             pictures,
         })
     }

@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::executor::{Ending, RunLimits};
+use crate::executor::{Echo, Ending, RunLimits};
 use crate::gateway::{AuthorizedScript, JobId};
 use crate::runs::Runs;
 
@@ -217,7 +217,7 @@ impl Shared {
     }
 
     async fn run(&self, script: AuthorizedScript, cancel: CancellationToken) -> JobEnd {
-        match self.runs.run(script, self.limits.run, cancel).await {
+        match self.runs.run(script, self.limits.run, cancel, Echo::default()).await {
             Ok(outcome) if outcome.ending == Ending::Cancelled => JobEnd::Cancelled,
             Ok(outcome) => JobEnd::Ran(Arc::new(outcome)),
             Err(error) => JobEnd::NotRun(Arc::new(error)),

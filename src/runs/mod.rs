@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::aibom::{self, Session};
-use crate::executor::{Executor, Outcome, RunError, RunLimits};
+use crate::executor::{Echo, Executor, Outcome, RunError, RunLimits};
 use crate::gateway::AuthorizedScript;
 use crate::governance::Governance;
 use missing_module::{Dependencies, advice, missing_module};
@@ -61,8 +61,8 @@ impl Runs {
         Self { executor, governance, session, lookups: TaskTracker::new() }
     }
 
-    /// Runs `script` within `limits` until it ends or `cancel` is cancelled. A panic of the executor
-    /// is an error like any other.
+    /// Runs `script` within `limits` until it ends or `cancel` is cancelled; what it prints goes to `echo`
+    /// while it runs. A panic of the executor is an error like any other.
     ///
     /// Poll the future to its end: dropping it kills the run, but nobody then waits until its processes
     /// are dead, or writes its end down.
@@ -75,6 +75,7 @@ impl Runs {
         script: AuthorizedScript,
         limits: RunLimits,
         cancel: CancellationToken,
+        echo: Echo,
     ) -> Result<Outcome, ScriptError> {
         let id = script.verification_id().clone();
         let dependencies = Dependencies::of(script.source().as_str());
@@ -82,7 +83,7 @@ impl Runs {
         if let Some(governance) = &self.governance {
             governance.script_started(&id).await.map_err(|_| ScriptError::NotAudited)?;
         }
-        let run = async { self.executor.run(script, limits, cancel).await };
+        let run = async { self.executor.run(script, limits, cancel, echo).await };
         let outcome = AssertUnwindSafe(run).catch_unwind().await;
         let outcome = outcome.unwrap_or(Err(RunError::Panicked));
         match &outcome {

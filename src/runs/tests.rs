@@ -54,7 +54,8 @@ fn harness(
 impl Harness {
     async fn run(&self) -> Result<Outcome, ScriptError> {
         let limits = RunLimits::of_script(Duration::from_secs(1));
-        self.runs.run(script(), limits, CancellationToken::new()).await
+        let echo = Echo::default();
+        self.runs.run(script(), limits, CancellationToken::new(), echo).await
     }
 
     fn engines(&self) -> Value {

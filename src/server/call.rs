@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::aibom::Session;
 use crate::config::{AdminGate, Settings};
-use crate::executor::{Executor, Outcome, RunLimits, StepDown, Turns};
+use crate::executor::{Echo, Executor, Outcome, RunLimits, StepDown, Turns};
 use crate::gateway::{
     Arguments, AuthorizedScript, Decision, DecisionRecord, Evaluation, Grant,
     RiskBasedExecutionGateway, Tool,
@@ -67,6 +67,8 @@ pub(crate) struct Caller {
     pub(crate) token: Option<Secret>,
     /// Is set as long as the call waits for its turn.
     pub(crate) waits_for_turn: Arc<AtomicBool>,
+    /// Hears what a synchronous script prints, while it runs.
+    pub(crate) echo: Echo,
 }
 
 impl Server {
@@ -160,7 +162,7 @@ impl Server {
         let cancel = caller.cancel.clone();
         let turn = self.turns.take(&caller.waits_for_turn, &cancel).await;
         let Some(_turn) = turn else { return Reply::cancelled(record) };
-        let run = self.runs.run(script, self.sync_limits, cancel).await;
+        let run = self.runs.run(script, self.sync_limits, cancel, caller.echo.clone()).await;
         // Within the turn: while nobody reads replies, nothing more is run for them.
         let room = self.replies.room_for(run.as_ref().map_or(0, Outcome::output_bytes)).await;
         let reply = Reply::ran(record, run, self.sync_limits.timeout);
@@ -252,6 +254,7 @@ mod tests {
     use super::*;
     use crate::executor::fake::FakeExecutor;
     use crate::executor::{Ending, Outcome};
+    use crate::server::CallEnd;
 
     fn server(never_ready: bool) -> (Arc<FakeExecutor>, Server) {
         let mut fake = FakeExecutor::new(|_, _, _| {
@@ -268,7 +271,8 @@ mod tests {
 
     async fn call(server: &Server, background: bool, cancel: CancellationToken) -> Reply {
         let request = RequestKey("1".to_owned());
-        let caller = Caller { request, cancel, token: None, waits_for_turn: Arc::default() };
+        let (waits_for_turn, echo) = (Arc::default(), Echo::default());
+        let caller = Caller { request, cancel, token: None, waits_for_turn, echo };
         let arguments = json!({ "code": "print(1)", "background": background });
         let arguments = arguments.as_object().unwrap().clone();
         server.call("execute_python_code", arguments, caller).await
@@ -291,7 +295,7 @@ mod tests {
         // The same call of a caller who stays.
         let (executor, server) = server(false);
         let reply = call(&server, false, CancellationToken::new()).await;
-        assert!(reply.has_succeeded(), "{reply:?}");
+        assert_eq!(reply.end, CallEnd::Ran(Ending::Exited(0)), "{reply:?}");
         assert_eq!(executor.runs(), 1);
     }
 }

@@ -16,6 +16,7 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
+use crate::executor::Echo;
 use crate::governance::{Governance, GovernedCall, GovernedTool};
 use crate::jobs::RequestKey;
 use crate::secret::Secret;
@@ -70,7 +71,8 @@ impl Handler {
         let cancel = context.ct.clone();
         let waits_for_turn: Arc<AtomicBool> = Arc::default();
         let waits = Arc::clone(&waits_for_turn);
-        let caller = Caller { request: request_key(&context.id), cancel, token, waits_for_turn };
+        let (key, echo) = (request_key(&context.id), Echo::default());
+        let caller = Caller { request: key, cancel, token, waits_for_turn, echo };
         let call = self.server.call(&request.name, arguments, caller);
         let mut reply = with_progress(&context, &waits, call).await;
         if let (Some(slot), Some(room)) = (context.extensions.get::<Slot>(), reply.room.take()) {

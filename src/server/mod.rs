@@ -13,4 +13,5 @@ mod serve;
 mod tools;
 
 pub(crate) use call::{Caller, Server};
+pub(crate) use reply::{CallEnd, Reply};
 pub(crate) use serve::serve;

@@ -40,6 +40,19 @@ const UNUSABLE_PICTURE: &str =
     "A picture was left out: it is no PNG of at most 4096 × 4096 pixels.";
 const JOB_CANCELLED: &str = "Job was cancelled.";
 
+/// The end of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CallEnd {
+    /// It was refused.
+    Refused,
+    /// It was allowed, and its script could not be run.
+    NotRun,
+    /// Its script was run, or cancelled.
+    Ran(Ending),
+    /// It was answered without a run.
+    Answered,
+}
+
 /// The answer to a call.
 #[derive(Debug)]
 pub(crate) struct Reply {
@@ -52,6 +65,10 @@ pub(crate) struct Reply {
     pub(crate) pictures: Arc<Pictures>,
     decision: Value,
     execution: Option<Value>,
+    /// The end of the call.
+    pub(crate) end: CallEnd,
+    /// The texts for somebody who has seen what the script printed: where there was a run.
+    pub(crate) remarks: Vec<String>,
     /// The share of the room for replies that this one has until it is written.
     pub(crate) room: Option<OwnedSemaphorePermit>,
 }
@@ -63,13 +80,13 @@ impl Reply {
         let mut texts = vec![format!("{status}: {message} (verification_id={verification_id})")];
         // People are told to look for the code in their client.
         texts.extend(record.error_code.map(|code| format!("Error code: {code}")));
-        Self { texts, is_error: true, ..Self::empty(record) }
+        Self { texts, is_error: true, end: CallEnd::Refused, ..Self::empty(record) }
     }
 
     /// Creates the reply to a call that could not be written to the audit log, and so was not made.
     pub(super) fn not_audited(record: &DecisionRecord, refusal: &Refusal) -> Self {
         let texts = vec![format!("Execution error: {refusal}")];
-        Self { texts, is_error: true, ..Self::empty(record) }
+        Self { texts, is_error: true, end: CallEnd::NotRun, ..Self::empty(record) }
     }
 
     /// Creates the reply to a synchronous run.
@@ -79,27 +96,31 @@ impl Reply {
         timeout: Duration,
     ) -> Self {
         match run {
-            Ok(outcome) => Self {
-                texts: [
-                    synchronous_texts(&outcome, timeout),
-                    Vec::from_iter(outcome.advice.clone()),
-                    Vec::from_iter(left_out(&outcome)),
-                ]
-                .concat(),
-                is_error: !outcome.is_result(),
-                execution: Some(figures(&outcome)),
-                pictures: outcome.pictures,
-                ..Self::empty(record)
-            },
+            Ok(outcome) => {
+                let behind: Vec<String> =
+                    outcome.advice.iter().cloned().chain(left_out(&outcome)).collect();
+                Self {
+                    texts: [synchronous_texts(&outcome, timeout), behind.clone()].concat(),
+                    is_error: !outcome.is_result(),
+                    execution: Some(figures(&outcome)),
+                    end: CallEnd::Ran(outcome.ending),
+                    remarks: [remarks(&outcome, timeout), behind].concat(),
+                    pictures: outcome.pictures,
+                    ..Self::empty(record)
+                }
+            }
             Err(error) => {
-                Self { texts: vec![not_run(&error)], is_error: true, ..Self::empty(record) }
+                let (texts, end) = (vec![not_run(&error)], CallEnd::NotRun);
+                Self { texts, is_error: true, end, ..Self::empty(record) }
             }
         }
     }
 
     /// Creates the reply to a caller who no longer waits.
     pub(super) fn cancelled(record: &DecisionRecord) -> Self {
-        Self { texts: vec![CANCELLED.to_owned()], is_error: true, ..Self::empty(record) }
+        let texts = vec![CANCELLED.to_owned()];
+        let end = CallEnd::Ran(Ending::Cancelled);
+        Self { remarks: texts.clone(), texts, is_error: true, end, ..Self::empty(record) }
     }
 
     /// Creates the reply to a background job that was placed, or was not.
@@ -161,10 +182,12 @@ impl Reply {
         let StepDown { reason, is_expected } = step_down;
         if !is_expected && !was_told.swap(true, Ordering::Relaxed) {
             let lacks = if tier == Tier::T2.as_str() { "" } else { " and without Landlock" };
-            self.texts.push(format!(
+            let text = format!(
                 "This script ran at tier {tier} of the sandbox, without its own file tree{lacks}, \
                  because {reason}; the admin can run `qwed-mcp doctor`."
-            ));
+            );
+            self.texts.push(text.clone());
+            self.remarks.push(text);
         }
         execution.insert("sandbox_reason".to_owned(), json!(reason));
         self
@@ -175,10 +198,12 @@ impl Reply {
         Self { room, ..self }
     }
 
-    /// Returns `true` if a script ran, and ended with exit code 0.
-    pub(crate) fn has_succeeded(&self) -> bool {
-        let exit_code = self.execution.as_ref().and_then(|execution| execution.get("exit_code"));
-        !self.is_error && exit_code.is_some_and(|code| *code == 0)
+    /// Converts the reply into the result as it goes over the wire, after a handshake.
+    pub(crate) fn into_json(self) -> serde_json::Result<Value> {
+        let mut result = serde_json::to_value(self.into_result())?;
+        // Of the stateless protocol only.
+        result.as_object_mut().and_then(|result| result.remove("resultType"));
+        Ok(result)
     }
 
     /// Converts the reply into the result that MCP has. No `structuredContent`: there are clients
@@ -210,6 +235,8 @@ impl Reply {
             is_error: false,
             decision: record.without_arguments(),
             execution: None,
+            end: CallEnd::Answered,
+            remarks: Vec::new(),
             room: None,
         }
     }
@@ -279,14 +306,41 @@ fn printed_before_timeout(outcome: &Outcome) -> Option<String> {
 fn synchronous_texts(outcome: &Outcome, timeout: Duration) -> Vec<String> {
     match outcome.ending {
         Ending::Exited(_) | Ending::OutOfMemory => vec![finished_text(outcome)],
-        Ending::Cancelled => vec![CANCELLED.to_owned()],
-        Ending::TimedOut => {
-            let seconds = timeout.as_secs_f64();
-            let mut texts = vec![format!("Execution timed out after {seconds:.1} seconds.")];
-            texts.extend(printed_before_timeout(outcome));
-            texts
-        }
+        Ending::Cancelled => cut(CANCELLED.to_owned(), outcome),
+        Ending::TimedOut => cut(timed_out(timeout), outcome),
     }
+}
+
+/// Returns the reason of an end before its time, and what was printed until then.
+fn cut(reason: String, outcome: &Outcome) -> Vec<String> {
+    let printed = printed(outcome);
+    let printed = (!printed.is_empty()).then(|| printed.join("\n\n"));
+    [Some(reason), printed].into_iter().flatten().collect()
+}
+
+fn timed_out(timeout: Duration) -> String {
+    format!("Execution timed out after {:.1} seconds.", timeout.as_secs_f64())
+}
+
+/// Returns what there is to say about a run to somebody who has seen its output and has its exit code.
+fn remarks(outcome: &Outcome, timeout: Duration) -> Vec<String> {
+    match outcome.ending {
+        Ending::Exited(0..) => Vec::new(),
+        Ending::Exited(code) => {
+            let notices = [&outcome.stdout, &outcome.stderr].into_iter().filter_map(notice);
+            let end = format!("Execution failed with return code {code}");
+            notices.map(str::to_owned).chain([end]).collect()
+        }
+        Ending::OutOfMemory => vec![MEMORY_LIMIT.to_owned()],
+        Ending::Cancelled => vec![CANCELLED.to_owned()],
+        Ending::TimedOut => vec![timed_out(timeout)],
+    }
+}
+
+/// Returns the notice behind a stream that was cut.
+fn notice(captured: &Captured) -> Option<&str> {
+    let (_, notice) = captured.text.rsplit_once("\n\n")?;
+    captured.is_truncated.then_some(notice)
 }
 
 /// Returns the word for how a job ended, and its result.

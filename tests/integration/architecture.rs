@@ -41,10 +41,14 @@ const ORDER: &[&str] = &[
     "config",
     "secret",
     "logging",
+    "terminal",
 ];
 
 /// Which folders may name a crate.
 const OWNERS: &[(&str, &[&str])] = &[
+    ("anstream", &["cli", "logging", "terminal"]),
+    ("anstyle", &["cli", "terminal"]),
+    ("strsim", &["cli"]),
     ("clap", &["cli"]),
     ("clap_complete", &["cli"]),
     ("clap_mangen", &["cli"]),

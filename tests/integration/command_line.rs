@@ -10,12 +10,13 @@ use crate::harness::{ServerBuilder, binary, root};
 
 tests! {
     needs [Tier3]:
-        run_prints_the_text_of_the_call_and_tells_success_by_its_exit_code;
+        run_takes_a_script_from_a_file_and_from_standard_input;
     needs [Sandbox]:
         the_examples_run,
         run_writes_the_pictures_of_the_script;
     needs [Python]:
         a_script_that_cannot_be_read_is_a_usage_error;
+        the_examples_run;
     needs []:
         version_help_and_unknown_arguments,
         a_supervisor_without_a_server_ends,
@@ -40,27 +41,18 @@ fn output_of(command: &mut Command, input: &str) -> Output {
     child.wait_with_output().unwrap()
 }
 
-fn run_prints_the_text_of_the_call_and_tells_success_by_its_exit_code() {
+fn run_takes_a_script_from_a_file_and_from_standard_input() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("script.py");
     fs::write(&file, "print('from a file')").unwrap();
-    let file = file.to_str().unwrap();
-    let open = ServerBuilder::new();
-    let closed = ServerBuilder::new().without("QWED_MCP_TRUSTED_CODE_EXECUTION");
-    let ran = "Execution completed successfully.\n";
-    for (builder, argument, input, start, end, code) in [
-        (&open, file, "", "STDOUT:\nfrom a file\n\n", ran, 0),
-        (&open, "-", "print('from stdin')", "STDOUT:\nfrom stdin\n\n", ran, 0),
-        (&open, "-", "1/0", "STDERR:\nTraceback", "Execution failed with return code 1\n", 1),
-        (&open, "-", "exec('1')", "BLOCKED: QWED", "Error code: QWED-MCP-RISK-005\n", 1),
-        (&open, "-", "  ", "BLOCKED: Missing", "Error code: QWED-MCP-RISK-003\n", 1),
-        (&closed, file, "", "BLOCKED_ADMIN_POLICY: ", "Error code: QWED-MCP-RISK-006\n", 1),
+    for (argument, input, printed) in [
+        (file.to_str().unwrap(), "", "from a file\n"),
+        ("-", "print('from stdin')", "from stdin\n"),
     ] {
-        let output = run(builder, &["run", argument], input);
-        let text = String::from_utf8(output.stdout).unwrap();
-        assert!(text.starts_with(start) && text.ends_with(end), "{text}");
-        assert_eq!(output.status.code(), Some(code), "{text}");
+        let output = run(&ServerBuilder::new(), &["run", argument], input);
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), printed);
         assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(0));
     }
 }
 
@@ -70,40 +62,24 @@ fn run_writes_the_pictures_of_the_script() {
     let script = "import matplotlib.pyplot as plt\nfor i in range(2): plt.figure(); plt.plot([i])";
     let arguments = ["run", "-", "--pictures", pictures.to_str().unwrap()];
     let output = run(&ServerBuilder::new(), &arguments, script);
-    assert_eq!(
-        (output.status.code(), &*output.stdout),
-        (Some(0), &b"Execution completed successfully.\n"[..])
-    );
+    assert_eq!((output.status.code(), &*output.stdout), (Some(0), &b""[..]));
     let told = String::from_utf8(output.stderr).unwrap();
     for name in ["picture-1.png", "picture-2.png"] {
         let path = pictures.join(name);
         assert!(fs::read(&path).unwrap().starts_with(b"\x89PNG\r\n\x1a\n"));
-        assert!(told.contains(&format!("{} (640 × 480)\n", path.display())), "{told}");
+        assert!(told.contains(&format!("note: {} (640 × 480)\n", path.display())), "{told}");
     }
     assert_eq!(fs::read_dir(&pictures).unwrap().count(), 2);
-    // Where nobody asks for them, and no terminal shows them, standard output is the text alone.
+    // Where nobody asks for them, and no terminal shows them, standard output is the script's alone.
     let output = run(&ServerBuilder::new(), &["run", "-"], script);
-    assert_eq!(&*output.stdout, b"Execution completed successfully.\n");
-    assert_eq!(&*output.stderr, b"2 pictures; --pictures DIR writes them there\n");
-    // A folder that cannot be made is an error, behind the text.
+    assert_eq!(&*output.stdout, b"");
+    assert_eq!(&*output.stderr, b"note: 2 pictures; --pictures DIR writes them there\n");
+    // A folder that cannot be made is an error.
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
     let output =
         run(&ServerBuilder::new(), &["run", "-", "--pictures", file.to_str().unwrap()], script);
-    assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(1), false));
-}
-
-fn a_script_that_cannot_be_read_is_a_usage_error() {
-    let folder = tempfile::tempdir().unwrap();
-    let binary_file = folder.path().join("binary.py");
-    fs::write(&binary_file, b"\xff\xfe").unwrap();
-    for file in ["/nonexistent.py", folder.path().to_str().unwrap(), binary_file.to_str().unwrap()]
-    {
-        let output = run(&ServerBuilder::new(), &["run", file], "");
-        assert_eq!(output.status.code(), Some(2), "{file}");
-        assert!(output.stdout.is_empty());
-        assert!(String::from_utf8_lossy(&output.stderr).contains(file), "{file}");
-    }
+    assert_eq!(output.status.code(), Some(125));
 }
 
 fn version_help_and_unknown_arguments() {
@@ -173,8 +149,11 @@ fn check_tells_what_it_cannot_read_and_still_checks_the_rest() {
     for arguments in [["absent.py", "bad.py"], ["absent.py", "good.py"]] {
         let output = check(&files, &arguments, "");
         assert_eq!(output.status.code(), Some(2));
-        assert!(String::from_utf8(output.stderr).unwrap().contains("failed to check absent.py"));
-        assert_eq!(output.stdout.is_empty(), arguments[1] == "good.py");
+        assert!(
+            String::from_utf8(output.stderr).unwrap().contains("error: absent.py: No such file")
+        );
+        let is_clean = output.stdout == b"1 script checked: nothing is blocked\n";
+        assert_eq!(is_clean, arguments[1] == "good.py");
     }
     // A usage error is one too.
     assert_eq!(check(&[], &[], "").status.code(), Some(2));

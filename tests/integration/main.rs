@@ -34,6 +34,7 @@ mod sandbox;
 mod soak;
 mod step_down;
 mod supply_chain;
+mod terminal;
 mod warm;
 mod wire;
 
@@ -65,6 +66,7 @@ fn main() -> std::process::ExitCode {
         soak::tests(),
         step_down::tests(),
         supply_chain::tests(),
+        terminal::tests(),
         warm::tests(),
         wire::tests(),
     ];

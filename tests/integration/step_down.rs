@@ -195,12 +195,13 @@ fn a_folder_for_temporary_files_that_cannot_be_used_is_named_as_the_reason() {
     ] {
         let builder = server("").variable("TMPDIR", value);
         let run = builder.command().arg("run").arg(&script).output().unwrap();
-        let text = String::from_utf8(run.stdout).unwrap();
+        assert_eq!((run.status.code(), &run.stdout[..]), (Some(126), &[][..]));
+        let log = String::from_utf8(run.stderr).unwrap();
+        let text = log.split_once("error: BLOCKED").unwrap().1;
         let told = format!("run: the folder for temporary files (TMPDIR) {problem}");
         assert!(text.contains(&told) && text.contains("QWED-MCP-RISK-009"), "{text}");
-        assert!(text.contains("; set TMPDIR to a folder that the server may write to."), "{text}");
+        assert!(text.contains("; set TMPDIR to a folder that the server may write to;"), "{text}");
         assert!(!text.contains(folder.path().to_str().unwrap()), "{text}");
-        let log = String::from_utf8(run.stderr).unwrap();
         let told = format!("TMPDIR is {value}, which {problem}");
         assert_eq!(log.matches(&told).count(), 1, "{log}");
         let report = doctor(&builder, &[]);

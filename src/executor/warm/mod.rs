@@ -35,7 +35,7 @@ use self::spare::NoOutcome;
 use super::limits::CPU_GRACE;
 use super::one_shot::without_byte_order_mark;
 use super::{
-    Executor, Installation, OneShotExecutor, Outcome, ProjectRun, Ran, Readiness, RunError,
+    Echo, Executor, Installation, OneShotExecutor, Outcome, ProjectRun, Ran, Readiness, RunError,
     RunLimits, Untrusted,
 };
 
@@ -124,6 +124,7 @@ impl WarmExecutor {
         script: AuthorizedScript,
         limits: RunLimits,
         cancel: CancellationToken,
+        echo: Echo,
     ) -> Result<Outcome, RunError> {
         if let Some((keeper, pool)) = self.pool(&script) {
             let spare = tokio::select! {
@@ -135,8 +136,12 @@ impl WarmExecutor {
                 let supervisors = &self.alone.supervisors;
                 supervisors.require_ended()?;
                 let source = without_byte_order_mark(script.source().as_str());
-                match spare.run(source, limits, &cancel).await {
+                match spare.run(source, limits, &cancel, &echo).await {
                     Ok(outcome) => return Ok(outcome),
+                    Err(NoOutcome::Lost) if echo.has_begun() => {
+                        keeper.retire(&pool, State::after(&pool));
+                        return Err(RunError::SupervisorDied);
+                    }
                     // Nobody has seen anything of it: it can be run again.
                     Err(NoOutcome::Lost) => {
                         tracing::warn!("the fork server died; running the script alone");
@@ -162,7 +167,7 @@ impl WarmExecutor {
             }
             keeper.retire(&pool, State::after(&pool));
         }
-        self.alone.run(script, limits, cancel).await
+        self.alone.run(script, limits, cancel, echo).await
     }
 }
 
@@ -271,8 +276,9 @@ impl Executor for WarmExecutor {
         script: AuthorizedScript,
         limits: RunLimits,
         cancel: CancellationToken,
+        echo: Echo,
     ) -> BoxFuture<'_, Ran> {
-        Box::pin(self.run_script(script, limits, cancel))
+        Box::pin(self.run_script(script, limits, cancel, echo))
     }
 
     fn readiness(&self) -> BoxFuture<'_, Readiness> {

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::sandbox::Tier;
 
+use super::super::echo::{Echo, Stream};
 use super::super::limits::{DRAIN_TIMEOUT, END_PATIENCE, OUTPUT_BYTES_MAX, RunLimits};
 use super::super::outcome::{Ending, Outcome, Start};
 use super::super::output::Capture;
@@ -96,8 +97,11 @@ impl Spare {
         source: &str,
         limits: RunLimits,
         cancel: &CancellationToken,
+        echo: &Echo,
     ) -> Result<Outcome, NoOutcome> {
         let started = Instant::now();
+        self.stdout.pass_on_to(Stream::Stdout, echo);
+        self.stderr.pass_on_to(Stream::Stderr, echo);
         let cause = tokio::select! {
             cause = self.follow(source) => cause,
             () = sleep_until((started + limits.timeout).into()) => Cause::TimedOut,

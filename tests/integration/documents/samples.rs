@@ -56,6 +56,11 @@ const OTHERS: &[(&str, &str, Other)] = &[
     ("README.md", "use qwed_mcp::", Other::Doctest),
     ("docs/ARCHITECTURE.md", "stdin → transport", Other::Picture),
     ("docs/ARCHITECTURE.md", "src/\n  main.rs", Other::Picture),
+    (
+        "docs/COMMAND_LINE.md",
+        "$ qwed-mcp\n",
+        Other::Test("the_recorded_session_is_what_a_terminal_shows"),
+    ),
     ("docs/AIBOM.md", "{\n  \"timestamp\"", Other::Test("the_bill_of_the_documents_is_real")),
     ("docs/PYTHON.md", "from qwed_mcp", PYTHON),
     ("docs/SKILL_MANIFESTS.md", "{\n  \"name\"", Other::File("skill.json")),
@@ -245,6 +250,7 @@ fn every_sample_is_run_or_listed() {
                 read("tests/integration/supply_chain.rs"),
                 read("tests/integration/documents/samples.rs"),
                 read("src/executor/obstacle.rs"),
+                read("tests/integration/terminal.rs"),
             ];
             assert!(
                 tests.iter().any(|file| file.contains(&format!("fn {name}"))),
@@ -326,6 +332,8 @@ fn commands_print_what_the_documents_show() {
                     let place = format!("{}:{}: {command}", page.name, block.line);
                     if shown.trim().is_empty() {
                         assert!(has_succeeded, "{place}\n{printed}{log}");
+                    } else if difference(&shown, &format!("{printed}{log}")).is_none() {
+                        compared += 1;
                     } else if let Some(difference) = difference(&shown, &printed) {
                         panic!("{place}\n{difference}\n\nlog:\n{log}");
                     } else {

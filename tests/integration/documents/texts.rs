@@ -27,7 +27,8 @@ const FOREIGN: [(&str, &str); 3] = [
 ];
 
 /// Attributes and macros whose text a person reads.
-const SPEAKERS: [&str; 6] = ["#[error(", "error!(", "warn!(", "context(", "bail!(", "failed("];
+const SPEAKERS: [&str; 7] =
+    ["#[error(", "error!(", "warn!(", ".say(", "context(", "bail!(", "failed("];
 
 /// A text of a source, with `{}` for what is put in.
 pub(super) struct Literal {

@@ -8,6 +8,7 @@ mod outside;
 mod patience;
 mod processes;
 mod python;
+mod terminal;
 
 pub(crate) use machine::Need;
 pub(crate) use mcp_process::{CallResult, McpProcess, SYNC_TIMEOUT, ServerBuilder};
@@ -19,6 +20,7 @@ pub(crate) use processes::{
 };
 pub(crate) use python::{public_packages, public_python, python, uv};
 pub(crate) use suite::{Test, run};
+pub(crate) use terminal::Terminal;
 
 use std::path::{Path, PathBuf};
 

@@ -1,0 +1,243 @@
+//! `qwed-mcp run`: one script, as a client's call would run it, for a person who looks on.
+//!
+//! What the script prints goes to the streams of the same name while it runs. What there is to say about the
+//! run goes to standard error, and its end is the exit code.
+
+mod screen;
+
+use std::io::{self, IsTerminal as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::json;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use super::output::print;
+use super::pictures;
+use crate::executor::{Echo, Ending, OneShotExecutor};
+use crate::gateway::{Arguments, Tool};
+use crate::jobs::RequestKey;
+use crate::server::{CallEnd, Caller, Reply, Server};
+use crate::terminal::Label;
+use screen::{Printed, Screen};
+
+/// The longest time that can be asked for: that of the longest background job.
+const SECONDS_MAX: f64 = 600.0;
+
+/// The exit codes that are none of the script's. Above those of most scripts, as env(1), timeout(1) and
+/// `docker run` have them.
+mod code {
+    /// The time was up.
+    pub(super) const TIMED_OUT: u8 = 124;
+    /// The script was allowed, and could not be run; or the arguments do not fit.
+    pub(super) const NOT_RUN: u8 = 125;
+    /// The gateway refused it.
+    pub(super) const REFUSED: u8 = 126;
+    /// There is no script.
+    pub(super) const UNREADABLE: u8 = 127;
+    /// A signal ended it: this and its number.
+    pub(super) const SIGNAL: u8 = 128;
+    /// Ctrl-C: SIGINT.
+    pub(super) const INTERRUPTED: u8 = SIGNAL + 2;
+    /// A limit of the sandbox, or the cap of the output: SIGKILL.
+    pub(super) const KILLED: u8 = SIGNAL + 9;
+    /// Nobody reads the output: SIGPIPE.
+    pub(super) const UNREAD: u8 = SIGNAL + 13;
+}
+
+/// The exit code for arguments that do not fit: apart from the script's own.
+pub(super) const USAGE: u8 = code::NOT_RUN;
+
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    /// The script, or - for standard input
+    file: PathBuf,
+    /// The time that the script may take: up to 600 seconds
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    timeout: Option<Duration>,
+    /// Print the result of the call as a client gets it, once the script has ended
+    #[arg(long)]
+    json: bool,
+    /// Write the pictures of the script into this folder
+    ///
+    /// As picture-1.png and so on; the folder is made where there is none. Without this, terminals
+    /// that can show them do.
+    #[arg(long, value_name = "DIR")]
+    pictures: Option<PathBuf>,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds| *seconds > 0.0 && *seconds <= SECONDS_MAX);
+    let seconds = seconds.ok_or_else(|| format!("not a number above 0, up to {SECONDS_MAX}"))?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}
+
+/// Runs the script of the options. An error is one of ours: the script was not run, or not to its end.
+pub(super) fn run(options: &Options) -> ExitCode {
+    run_script(options).unwrap_or_else(|error| {
+        tracing::error!("{error:#}");
+        ExitCode::from(code::NOT_RUN)
+    })
+}
+
+fn run_script(options: &Options) -> anyhow::Result<ExitCode> {
+    let Options { file, timeout, json, pictures } = options;
+    if file == Path::new("-") && io::stdin().is_terminal() {
+        Label::Note.say("reading a script from the terminal; Ctrl-D on a line of its own ends it");
+    }
+    let code = match super::read_script(file) {
+        Ok(code) => code,
+        Err(error) => {
+            Label::Error.say(format_args!("{}: {error}", file.display()));
+            return Ok(ExitCode::from(code::UNREADABLE));
+        }
+    };
+    let mut settings = super::settings();
+    settings.sync_timeout = timeout.unwrap_or(settings.sync_timeout);
+    // One script: nothing would come of keeping anything warm.
+    let untrusted = super::untrusted(super::policy(&settings).as_ref());
+    let executor = Arc::new(OneShotExecutor::new(&settings, untrusted));
+    let server = Server::new(&settings, executor, None, None);
+    super::with_server(server, |runtime, server| {
+        runtime.block_on(call(&server, code, *json, pictures.as_deref()))
+    })
+}
+
+/// Calls the tool, and shows what comes of it.
+async fn call(
+    server: &Server,
+    code: String,
+    is_json: bool,
+    folder: Option<&Path>,
+) -> anyhow::Result<ExitCode> {
+    let mut interrupts = signal(SignalKind::interrupt())?;
+    let cancel = CancellationToken::new();
+    let screen = Screen::open(&cancel);
+    let caller = Caller {
+        request: RequestKey("run".to_owned()),
+        cancel: cancel.clone(),
+        token: None,
+        waits_for_turn: Arc::default(),
+        echo: if is_json { Echo::default() } else { screen.echo() },
+    };
+    let arguments = Arguments::from_iter([("code".to_owned(), json!(code))]);
+    let call = server.call(Tool::ExecutePythonCode.name(), arguments, caller);
+    tokio::pin!(call);
+    let (reply, is_interrupted) = tokio::select! {
+        reply = &mut call => (reply, false),
+        _ = interrupts.recv() => {
+            cancel.cancel();
+            let Some(reply) = unless_interrupted(&mut interrupts, call).await else {
+                return Ok(ExitCode::from(code::INTERRUPTED));
+            };
+            (reply, true)
+        }
+    };
+    // A terminal that is held up may take any time.
+    let printed = tokio::task::spawn_blocking(move || screen.close(is_interrupted));
+    let Some(printed) = unless_interrupted(&mut interrupts, printed).await else {
+        return Ok(ExitCode::from(code::INTERRUPTED));
+    };
+    let Printed { is_unread, elapsed } = printed??;
+    if is_unread {
+        return Ok(ExitCode::from(code::UNREAD));
+    }
+    let code = if is_interrupted { code::INTERRUPTED } else { exit_code(reply.end) };
+    if !is_json || folder.is_some() {
+        pictures::deliver(&reply.pictures, folder)?;
+    }
+    if is_json {
+        print("the result", &format!("{:#}\n", reply.into_json()?))?;
+    } else {
+        tell(&reply, elapsed);
+    }
+    Ok(ExitCode::from(code))
+}
+
+/// Waits for something, or until somebody does not want to wait for it: then what runs ends with this process.
+async fn unless_interrupted<T>(
+    interrupts: &mut Signal,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    tokio::select! {
+        done = work => Some(done),
+        _ = interrupts.recv() => None,
+    }
+}
+
+fn exit_code(end: CallEnd) -> u8 {
+    match end {
+        CallEnd::Refused => code::REFUSED,
+        CallEnd::NotRun | CallEnd::Answered => code::NOT_RUN,
+        CallEnd::Ran(Ending::TimedOut) => code::TIMED_OUT,
+        CallEnd::Ran(Ending::Cancelled) => code::INTERRUPTED,
+        CallEnd::Ran(Ending::OutOfMemory) => code::KILLED,
+        CallEnd::Ran(Ending::Exited(code @ 0..)) => u8::try_from(code).unwrap_or(u8::MAX),
+        CallEnd::Ran(Ending::Exited(signal)) => {
+            let number = u8::try_from(signal.unsigned_abs()).unwrap_or_default();
+            code::SIGNAL.saturating_add(number)
+        }
+    }
+}
+
+/// Tells the person what the script did not print itself.
+fn tell(reply: &Reply, elapsed: Duration) {
+    let (label, texts) = match reply.end {
+        CallEnd::Ran(Ending::Exited(0..)) => (Label::Note, &reply.remarks),
+        CallEnd::Ran(_) => (Label::Error, &reply.remarks),
+        CallEnd::Refused | CallEnd::NotRun | CallEnd::Answered => (Label::Error, &reply.texts),
+    };
+    let labels = std::iter::once(label).chain(std::iter::repeat(Label::Note));
+    for (label, text) in labels.zip(texts) {
+        label.say(text);
+    }
+    if let CallEnd::Ran(Ending::Exited(code @ 0..)) = reply.end {
+        screen::say_end(code, elapsed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_bounded() {
+        for (text, expected) in [
+            ("1", Some(1000)),
+            ("0.25", Some(250)),
+            ("600", Some(600_000)),
+            ("600.1", None),
+            ("0", None),
+            ("-1", None),
+            ("nan", None),
+            ("inf", None),
+            ("1m", None),
+            ("", None),
+        ] {
+            let found = seconds(text).ok();
+            assert_eq!(found, expected.map(Duration::from_millis), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_script_is_apart_from_ours() {
+        for (end, expected) in [
+            (CallEnd::Ran(Ending::Exited(0)), 0),
+            (CallEnd::Ran(Ending::Exited(7)), 7),
+            (CallEnd::Ran(Ending::Exited(255)), 255),
+            (CallEnd::Ran(Ending::Exited(-11)), 139),
+            (CallEnd::Ran(Ending::Exited(-9)), 137),
+            (CallEnd::Ran(Ending::OutOfMemory), 137),
+            (CallEnd::Ran(Ending::TimedOut), 124),
+            (CallEnd::Ran(Ending::Cancelled), 130),
+            (CallEnd::NotRun, 125),
+            (CallEnd::Refused, 126),
+        ] {
+            assert_eq!(exit_code(end), expected, "{end:?}");
+        }
+    }
+}

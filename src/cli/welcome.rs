@@ -1,0 +1,52 @@
+//! What `qwed-mcp` says to a person who starts it where an MCP client should.
+
+use std::io::{self, IsTerminal as _};
+use std::process::ExitCode;
+
+use serde_json::json;
+
+use super::output::print;
+use crate::terminal::BOLD;
+
+/// Returns whether a person has started the program, and not a client: those have pipes.
+pub(super) fn is_person() -> bool {
+    io::stdin().is_terminal()
+}
+
+/// Prints what the program is, and how a client gets to know it.
+pub(super) fn print_welcome() -> anyhow::Result<ExitCode> {
+    let program = std::env::current_exe().and_then(|program| program.canonicalize());
+    let program =
+        program.map_or_else(|_| "qwed-mcp".into(), |program| program.display().to_string());
+    let entry = json!({ "mcpServers": { "qwed": {
+        "command": program,
+        "env": { "QWED_MCP_TRUSTED_CODE_EXECUTION": "true" },
+    } } });
+    let version = env!("CARGO_PKG_VERSION");
+    let repository = env!("CARGO_PKG_REPOSITORY");
+    let text = format!(
+        "{BOLD}qwed-mcp {version}{BOLD:#}: an MCP server that lets a language model check its own claims \
+         with Python scripts.\n\
+         \n\
+         An MCP client starts it and talks to it over pipes; on a terminal there is nothing to type. To \
+         put it\n\
+         into the configurations of clients:\n\
+         \n  \
+           {BOLD}qwed-mcp install{BOLD:#}                              lists the clients that are found\n  \
+           {BOLD}qwed-mcp install --client NAME --allow-code{BOLD:#}   adds the server to one of them\n\
+         \n\
+         or by hand, as most clients have it:\n\
+         \n\
+         {entry:#}\n\
+         \n\
+         Without a client:\n\
+         \n  \
+           {BOLD}qwed-mcp doctor{BOLD:#}     says what scripts run in, and what is missing\n  \
+           {BOLD}qwed-mcp run FILE{BOLD:#}   runs a script as a client's call would\n  \
+           {BOLD}qwed-mcp --help{BOLD:#}     lists all commands\n\
+         \n\
+         {repository}\n"
+    );
+    print("the welcome", &text)?;
+    Ok(ExitCode::SUCCESS)
+}

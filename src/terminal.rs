@@ -1,0 +1,175 @@
+//! What a person's terminal is sent: colours where it can have them, and nothing that it obeys from
+//! anybody else.
+
+use std::fmt;
+use std::io::Write as _;
+
+use anstyle::{AnsiColor, Effects, Style};
+
+/// The kind of a line for a person.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Label {
+    Error,
+    Warning,
+    Note,
+    /// Of the log: `info` and below.
+    Log(&'static str),
+}
+
+/// Something dim: what matters less than what is around it.
+pub(crate) const DIM: Style = Style::new().effects(Effects::DIMMED);
+
+/// Something that names what a line is about.
+pub(crate) const BOLD: Style = Style::new().bold();
+
+impl Label {
+    /// Returns the style of the word.
+    pub(crate) fn style(self) -> Style {
+        match self {
+            Self::Error => AnsiColor::Red.on_default().bold(),
+            Self::Warning => AnsiColor::Yellow.on_default().bold(),
+            Self::Note => AnsiColor::Cyan.on_default().bold(),
+            Self::Log(_) => DIM,
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+            Self::Note => "note",
+            Self::Log(level) => level,
+        }
+    }
+
+    /// Returns a line with the word before the text. The text may be anybody's.
+    pub(crate) fn line(self, text: &str) -> String {
+        let (style, word) = (self.style(), self.word());
+        format!("{style}{word}:{style:#} {}\n", visible(&without_error_numbers(text)))
+    }
+
+    /// Says something to the person, on standard error.
+    pub(crate) fn say(self, text: impl fmt::Display) {
+        // Nothing depends on it, and there is no other place to say so.
+        let _ = anstream::stderr().write_all(self.line(&text.to_string()).as_bytes());
+    }
+}
+
+/// Returns the text with everything made visible that a terminal would obey, or that would reorder what a
+/// person reads: control characters but tab, line feed and carriage return, and bidirectional controls.
+pub(crate) fn visible(text: &str) -> String {
+    let mut visible = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_obeyed(c) {
+            visible.extend(c.escape_unicode());
+        } else {
+            visible.push(c);
+        }
+    }
+    visible
+}
+
+fn is_obeyed(c: char) -> bool {
+    match c {
+        '\t' | '\n' | '\r' => false,
+        // Unicode's Bidi_Control.
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+            true
+        }
+        c => c.is_control(),
+    }
+}
+
+/// Bytes that come in pieces, as [`visible`] text.
+#[derive(Debug, Default)]
+pub(crate) struct VisibleBytes {
+    /// The beginning of a character.
+    begun: Vec<u8>,
+}
+
+impl VisibleBytes {
+    /// Returns what is complete of the bytes so far and was not returned before.
+    pub(crate) fn next(&mut self, bytes: &[u8]) -> String {
+        let mut all = std::mem::take(&mut self.begun);
+        all.extend_from_slice(bytes);
+        let mut text = String::with_capacity(all.len());
+        let mut chunks = all.utf8_chunks().peekable();
+        while let Some(chunk) = chunks.next() {
+            text.push_str(chunk.valid());
+            let is_begun = chunks.peek().is_none()
+                && std::str::from_utf8(chunk.invalid()).is_err_and(|e| e.error_len().is_none());
+            if is_begun {
+                self.begun = chunk.invalid().to_vec();
+            } else if !chunk.invalid().is_empty() {
+                text.push(char::REPLACEMENT_CHARACTER);
+            }
+        }
+        visible(&text)
+    }
+
+    /// Returns what stands for a character that never came to its end.
+    pub(crate) fn end(&mut self) -> &'static str {
+        if std::mem::take(&mut self.begun).is_empty() { "" } else { "\u{fffd}" }
+    }
+}
+
+/// Removes the numbers that the standard library puts behind the errors of the system.
+fn without_error_numbers(text: &str) -> String {
+    const START: &str = " (os error ";
+    let mut parts = text.split(START);
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let rest = part.trim_start_matches(|c: char| c.is_ascii_digit());
+        match rest.strip_prefix(')') {
+            Some(rest) if rest.len() + 1 < part.len() => plain.push_str(rest),
+            Some(_) | None => {
+                plain.push_str(START);
+                plain.push_str(part);
+            }
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_a_terminal_obeys_gets_through() {
+        for (text, expected) in [
+            ("a\tb\r\nc é e\u{301} 日本", "a\tb\r\nc é e\u{301} 日本"),
+            ("\x1b[31mred\x1b]0;title\x07", "\\u{1b}[31mred\\u{1b}]0;title\\u{7}"),
+            ("\u{9b}2J\u{8}\u{7f}\u{0}", "\\u{9b}2J\\u{8}\\u{7f}\\u{0}"),
+            ("\u{202e}\u{2066}\u{200f}", "\\u{202e}\\u{2066}\\u{200f}"),
+        ] {
+            assert_eq!(visible(text), expected);
+            // However it is cut.
+            for cut in 0..=text.len() {
+                let (first, second) = text.as_bytes().split_at(cut);
+                let mut bytes = VisibleBytes::default();
+                let pieces = [bytes.next(first), bytes.next(second), bytes.end().to_owned()];
+                assert_eq!(pieces.concat(), expected, "{cut}");
+            }
+        }
+        let mut bytes = VisibleBytes::default();
+        assert_eq!(bytes.next(b"a\xff\xc3"), "a\u{fffd}");
+        assert_eq!(bytes.next(b"\xa9\xe2\x82"), "é");
+        assert_eq!(bytes.next(b"x\xe2"), "\u{fffd}x");
+        assert_eq!(bytes.end(), "\u{fffd}");
+        assert_eq!(bytes.end(), "");
+    }
+
+    #[test]
+    fn a_line_has_no_numbers_of_errors() {
+        let line = |text: &str| anstream::adapter::strip_str(&Label::Error.line(text)).to_string();
+        for (text, expected) in [
+            ("no.py: No such file or directory (os error 2)", "no.py: No such file or directory"),
+            ("a (os error 2): b (os error 13) c", "a: b c"),
+            ("a (os error x) (os error ) (os error 2", "a (os error x) (os error ) (os error 2"),
+            ("\x1b[2J.py: it is not there", "\\u{1b}[2J.py: it is not there"),
+        ] {
+            assert_eq!(line(text), format!("error: {expected}\n"));
+        }
+    }
+}

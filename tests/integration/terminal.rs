@@ -1,0 +1,566 @@
+//! The command line as a person has it: what is shown while it happens, on a terminal and in a pipe, and
+//! the exit codes.
+
+use std::fs;
+use std::io::{self, BufRead as _, BufReader, Read as _};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use regex::Regex;
+use serde_json::{Value, json};
+
+use crate::harness::{
+    Scratch, ServerBuilder, Terminal, alive_with_marker, binary, eventually, root,
+};
+
+tests! {
+    needs [Tier3]:
+        the_exit_code_of_run_is_the_scripts_own_or_says_why_there_is_none,
+        output_is_shown_while_the_script_runs_and_kept_when_it_is_interrupted,
+        a_script_may_take_the_time_that_is_asked_for_and_no_more,
+        the_result_for_programs_is_that_of_the_wire,
+        what_a_script_prints_does_nothing_to_a_terminal,
+        the_time_is_shown_while_a_script_runs_on_a_terminal,
+        ctrl_c_ends_a_run_and_keeps_what_was_printed,
+        a_script_is_typed_into_a_terminal,
+        a_reader_who_has_gone_ends_a_run,
+        the_recorded_session_is_what_a_terminal_shows;
+    needs [Python]:
+        doctor_looks_at_the_rest_of_the_set_up;
+    needs []:
+        the_program_alone_on_a_terminal_says_what_it_is,
+        errors_are_for_persons,
+        what_is_misspelt_is_told_with_what_is_like_it,
+        colours_are_for_terminals_and_those_who_want_them,
+        a_reader_who_has_gone_is_no_error;
+}
+
+/// A script in a file of its own.
+fn script(folder: &Path, source: &str) -> String {
+    let file = folder.join("script.py");
+    fs::write(&file, source).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+/// The exit code of a process, the shell's for one that a signal has ended.
+#[track_caller]
+fn assert_output(output: &Output, stdout: &str, stderr: &str, code: i32, case: &str) {
+    let found = (text(&output.stdout), text(&output.stderr), output.status.code());
+    assert_eq!(found, (stdout, stderr, Some(code)), "{case}");
+}
+
+fn the_exit_code_of_run_is_the_scripts_own_or_says_why_there_is_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = ServerBuilder::new;
+    let raise = "import sys\nprint('out')\nprint('err', file=sys.stderr)\nsys.exit(7)";
+    for (source, stdout, stderr, code) in [
+        ("print('a')\nprint('b', end='')", "a\nb", "", 0),
+        ("", "", "error: BLOCKED: Missing required", 126),
+        (raise, "out\n", "err\n", 7),
+        ("import sys\nsys.exit('why')", "", "why\n", 1),
+        ("eval('1')", "", "error: BLOCKED: QWED blocked python execution: Dangerous", 126),
+        (
+            "print('x' * 2_000_000)",
+            "xxx",
+            "error: [WARNING: OUTPUT TRUNCATED DUE TO 1MB SIZE CAP. PROCESS TERMINATED.]\nnote: \
+             Execution failed with return code -9\n",
+            137,
+        ),
+        ("import nowhere", "", "Traceback (most recent call last):\n", 1),
+    ] {
+        let file = script(folder.path(), source);
+        let output = open().command().args(["run", &file]).output().unwrap();
+        let (printed, told) = (text(&output.stdout), text(&output.stderr));
+        let is_cut = stdout == "xxx";
+        assert!(if is_cut { printed.len() == 1 << 20 } else { printed == stdout }, "{source}");
+        assert!(told.starts_with(stderr), "{source}: {told}");
+        assert_eq!(output.status.code(), Some(code), "{source}: {told}");
+        if code == 126 {
+            assert!(told.contains("\nnote: Error code: QWED-MCP-RISK-00"), "{told}");
+        }
+        if source.contains("nowhere") {
+            assert!(told.contains("\nnote: nowhere is not installed for scripts."), "{told}");
+        }
+    }
+    let file = script(folder.path(), "print(1)");
+    let without = |name: &str| open().without(name).command();
+    for (mut command, stderr, code) in [
+        (without("QWED_MCP_TRUSTED_CODE_EXECUTION"), "error: BLOCKED_ADMIN_POLICY: Python", 126),
+        (
+            open().variable("QWED_MCP_READ_PATHS", "relative").command(),
+            "error: BLOCKED_ADMIN_POLICY: Scripts cannot run: an entry of",
+            126,
+        ),
+        (
+            open().variable("QWED_MCP_PYTHON", "/nonexistent/python").command(),
+            "error: Execution error: the interpreter that QWED_MCP_PYTHON names",
+            125,
+        ),
+    ] {
+        let output = command.args(["run", &file]).output().unwrap();
+        let told = text(&output.stderr);
+        // The log is before it.
+        assert!(told.starts_with(stderr) || told.contains(&format!("\n{stderr}")), "{told}");
+        assert_eq!((text(&output.stdout), output.status.code()), ("", Some(code)), "{told}");
+    }
+    let file = script(folder.path(), "import os\nos.kill(os.getpid(), 11)");
+    let output = open().unchecked().command().args(["run", &file]).output().unwrap();
+    let told = "error: Execution failed with return code -11\n";
+    assert_output(&output, "", told, 128 + 11, "a signal");
+    for arguments in [&["run"][..], &["run", "--nonsense", "x"], &["run", "a", "b"]] {
+        let output = open().command().args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(125), "{arguments:?}: {output:?}");
+    }
+}
+
+fn output_is_shown_while_the_script_runs_and_kept_when_it_is_interrupted() {
+    let (folder, scratch) = (tempfile::tempdir().unwrap(), Scratch::new());
+    let source = "import sys, time\nprint('begun')\nprint('too', file=sys.stderr)\ntime.sleep(100)";
+    let file = script(folder.path(), source);
+    let path = format!("{}:{}", std::env::var("PATH").unwrap(), scratch.path().display());
+    let builder = ServerBuilder::new().variable("PATH", &path);
+    let builder = builder.variable("TMPDIR", scratch.path().to_str().unwrap());
+    let mut command = builder.command();
+    command.args(["run", &file]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let (mut line, mut error) = (String::new(), String::new());
+    stdout.read_line(&mut line).unwrap();
+    stderr.read_line(&mut error).unwrap();
+    assert_eq!((line.as_str(), error.as_str()), ("begun\n", "too\n"));
+    assert!(child.try_wait().unwrap().is_none(), "it goes on");
+    assert!(!alive_with_marker(scratch.path()).is_empty(), "the script runs");
+    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    stdout.read_to_string(&mut line).unwrap();
+    stderr.read_to_string(&mut error).unwrap();
+    assert_eq!(line, "begun\n");
+    assert_eq!(error, "too\nerror: Execution was cancelled.\n");
+    let is_gone = || alive_with_marker(scratch.path()).is_empty();
+    assert!(eventually(Duration::from_secs(5), is_gone).is_some(), "an orphan is left");
+}
+
+fn a_script_may_take_the_time_that_is_asked_for_and_no_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = script(folder.path(), "import time\nprint('begun')\ntime.sleep(100)");
+    let run = |seconds: &str| {
+        let builder = ServerBuilder::new();
+        builder.command().args(["run", "--timeout", seconds, &file]).output().unwrap()
+    };
+    let told = "error: Execution timed out after 1.5 seconds.\n";
+    assert_output(&run("1.5"), "begun\n", told, 124, "1.5");
+    for seconds in ["601", "0", "-1", "1m"] {
+        let output = run(seconds);
+        assert_eq!(output.status.code(), Some(125), "{seconds}");
+        assert!(text(&output.stderr).starts_with("error: "), "{seconds}: {output:?}");
+    }
+}
+
+fn the_result_for_programs_is_that_of_the_wire() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = ServerBuilder::new().connect();
+    for source in ["import sys\nprint(1)\nsys.exit(3)", "eval('1')", "import nowhere"] {
+        let call = json!({ "name": "execute_python_code", "arguments": { "code": source } });
+        let mut wire = server.request("tools/call", &call)["result"].take();
+        let file = script(folder.path(), source);
+        let output =
+            ServerBuilder::new().command().args(["run", "--json", &file]).output().unwrap();
+        let mut printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(text(&output.stderr), "", "{source}");
+        for result in [&mut wire, &mut printed] {
+            let id = result["_meta"]["qwed.ai/decision"]["verification_id"].take();
+            if let Some(figures) = result["_meta"].get_mut("qwed.ai/execution") {
+                figures["duration_ms"].take();
+            }
+            let first = &mut result["content"][0]["text"];
+            let text = first.as_str().unwrap().replace(id.as_str().unwrap(), "{id}");
+            *first = json!(text);
+        }
+        assert_eq!(printed, wire, "{source}");
+        let code = [(3, "exit"), (126, "eval"), (1, "nowhere")]
+            .into_iter()
+            .find_map(|(code, word)| source.contains(word).then_some(code));
+        assert_eq!(output.status.code(), code, "{source}");
+    }
+    server.finish();
+    let file = script(folder.path(), "import time\nprint('begun')\ntime.sleep(100)");
+    let arguments = ["run", "--json", "--timeout", "1", &file];
+    let output = ServerBuilder::new().command().args(arguments).output().unwrap();
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(result["content"][1]["text"], "STDOUT:\nbegun");
+    assert_eq!((&result["isError"], output.status.code()), (&json!(true), Some(124)));
+}
+
+/// Runs a script on a terminal, and returns what was shown and the exit code.
+fn run_on_terminal(source: &str, variables: &[(&str, &str)]) -> (String, Option<i32>) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = script(folder.path(), source);
+    let mut builder = ServerBuilder::new();
+    for (name, value) in variables {
+        builder = builder.variable(name, value);
+    }
+    let (shown, status) = Terminal::start(builder.command().args(["run", &file])).finish();
+    (shown, status.code())
+}
+
+fn what_a_script_prints_does_nothing_to_a_terminal() {
+    let source = "import sys\n\
+        print('\\x1b]0;title\\x07\\x1b[2J\\x1b[31mred\\u202e \\x9b5n é')\n\
+        print('\\x1b[A\\x1b[2Kno error', file=sys.stderr)\n\
+        sys.stdout.flush()\n\
+        sys.stdout.buffer.write(b'\\xff\\xe2\\x82')";
+    let (shown, code) = run_on_terminal(source, &[("NO_COLOR", "1")]);
+    assert_eq!(code, Some(0));
+    let clock = Regex::new("running for \\d+ s\r|\r\x1b\\[K").unwrap();
+    let shown = clock.replace_all(&shown, "");
+    assert!(!shown.contains('\x1b') && !shown.contains('\x07'), "{shown:?}");
+    for seen in [
+        "\\u{1b}]0;title\\u{7}\\u{1b}[2J\\u{1b}[31mred\\u{202e} \\u{9b}5n é\n",
+        "\\u{1b}[A\\u{1b}[2Kno error\n",
+        "\u{fffd}\nexit code 0, ",
+    ] {
+        assert!(shown.contains(seen), "{seen} in {shown:?}");
+    }
+    // A file gets what was printed.
+    let folder = tempfile::tempdir().unwrap();
+    let file = script(folder.path(), source);
+    let output = ServerBuilder::new().command().args(["run", &file]).output().unwrap();
+    assert!(output.stdout.starts_with(b"\x1b]0;title\x07\x1b[2J"), "{output:?}");
+    assert!(output.stdout.ends_with(b"\xff\xe2\x82"), "{output:?}");
+    // Nor does a refusal: the analysis names what stands in the source.
+    let name = "x\x1b[2J.py";
+    fs::write(folder.path().join(name), "eval('1')").unwrap();
+    let mut check = Command::new(binary());
+    check.args(["check", name, "y\x1b[2J.py"]).current_dir(&folder);
+    let output = check.output().unwrap();
+    let all = format!("{}{}", text(&output.stdout), text(&output.stderr));
+    assert!(!all.contains('\x1b') && all.contains("x\\u{1b}[2J.py:1:1: "), "{all:?}");
+    assert!(all.contains("error: y\\x1b[2J.py: No such file or directory\n"), "{all:?}");
+}
+
+fn the_time_is_shown_while_a_script_runs_on_a_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = "import time\nprint('begun')\ntime.sleep(100)";
+    let file = script(folder.path(), source);
+    let mut terminal = Terminal::start(ServerBuilder::new().command().args(["run", &file]));
+    terminal.wait_for("begun\n");
+    terminal.wait_for("running for ");
+    terminal.press("\x03");
+    terminal.finish();
+    // Not in the middle of a line of the script, and not in a file.
+    let file =
+        script(folder.path(), "import time\nprint('begun', end='', flush=True)\ntime.sleep(3)");
+    let (shown, _) = Terminal::start(ServerBuilder::new().command().args(["run", &file])).finish();
+    let (_, rest) = shown.split_once("begun").unwrap();
+    assert!(!rest.contains("running for ") && rest.contains("exit code 0, "), "{shown:?}");
+    assert!(rest.starts_with('\n'), "the end is on a line of its own: {shown:?}");
+    let output = ServerBuilder::new().command().args(["run", &file]).output().unwrap();
+    assert_output(&output, "begun", "", 0, "in a pipe");
+}
+
+fn ctrl_c_ends_a_run_and_keeps_what_was_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = script(folder.path(), "import time\nprint('begun')\ntime.sleep(100)");
+    let mut terminal = Terminal::start(ServerBuilder::new().command().args(["run", &file]));
+    terminal.wait_for("begun\n");
+    terminal.press("\x03");
+    let (shown, status) = terminal.finish();
+    assert_eq!(status.code(), Some(130), "{shown:?}");
+    assert!(shown.contains("begun\n") && shown.contains("Execution was cancelled."), "{shown:?}");
+}
+
+fn a_script_is_typed_into_a_terminal() {
+    let mut terminal = Terminal::start(ServerBuilder::new().command().args(["run", "-"]));
+    terminal.wait_for("Ctrl-D");
+    terminal.press("print(6 * 7)\n\x04");
+    let (shown, status) = terminal.finish();
+    assert!(shown.contains("\n42\n") && status.success(), "{shown:?}");
+}
+
+/// A pipe that nobody reads.
+fn closed_pipe() -> Stdio {
+    let (reader, writer) = io::pipe().unwrap();
+    drop(reader);
+    writer.into()
+}
+
+fn a_reader_who_has_gone_ends_a_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = script(folder.path(), "import time\nprint('begun')\ntime.sleep(100)");
+    let mut command = ServerBuilder::new().command();
+    let child = command.args(["run", &file]).stdout(closed_pipe()).stderr(Stdio::piped()).spawn();
+    let output = child.unwrap().wait_with_output().unwrap();
+    assert_output(&output, "", "", 141, "run");
+}
+
+fn a_reader_who_has_gone_is_no_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = script(folder.path(), "eval('1')");
+    for (arguments, code) in [
+        (&["--help"][..], 0),
+        (&["--version"], 0),
+        (&["check", &file], 1),
+        (&["aibom", "--llm-model", "m"], 0),
+        (&["completions", "bash"], 0),
+        (&["doctor", "--apparmor-profile"], 0),
+    ] {
+        let mut command = Command::new(binary());
+        command.args(arguments).stdout(closed_pipe()).stderr(Stdio::piped());
+        let output = command.spawn().unwrap().wait_with_output().unwrap();
+        assert_output(&output, "", "", code, &arguments.join(" "));
+    }
+}
+
+fn the_program_alone_on_a_terminal_says_what_it_is() {
+    let (shown, status) = Terminal::start(&Command::new(binary())).finish();
+    assert_eq!(status.code(), Some(0), "{shown}");
+    let program = binary();
+    for told in ["qwed-mcp install", "\"mcpServers\"", program.to_str().unwrap(), "qwed-mcp run"] {
+        assert!(shown.contains(told), "{told} in {shown}");
+    }
+    // A client has pipes, and is served.
+    let output = Command::new(binary()).stdin(Stdio::null()).output().unwrap();
+    assert_output(&output, "", "", 0, "a client");
+    // Who wants to talk to the server by hand can.
+    let mut terminal = Terminal::start(Command::new(binary()).arg("serve"));
+    terminal.wait_for("serving MCP on a terminal");
+    terminal.press("\x04");
+    assert!(terminal.finish().1.success());
+}
+
+fn errors_are_for_persons() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |path: &str| folder.path().join(path).to_str().unwrap().to_owned();
+    fs::write(at("binary.py"), b"\xff\xfe").unwrap();
+    fs::write(at("good.py"), "print(1)").unwrap();
+    let (data, missing, binary_file) = (at("data"), at("missing"), at("binary.py"));
+    for (arguments, stdout, stderr, code) in [
+        (&["run", "no.py"][..], "", "error: no.py: No such file or directory\n".to_owned(), 127),
+        (&["run", "."], "", "error: .: Is a directory\n".to_owned(), 127),
+        (
+            &["run", &binary_file],
+            "",
+            format!("error: {binary_file}: stream did not contain valid UTF-8\n"),
+            127,
+        ),
+        (
+            &["check", "no.py", "good.py"],
+            "1 script checked: nothing is blocked\n",
+            "error: no.py: No such file or directory\n".to_owned(),
+            2,
+        ),
+        (
+            &["check", "good.py", "good.py"],
+            "2 scripts checked: nothing is blocked\n",
+            String::new(),
+            0,
+        ),
+        (
+            &["token", "revoke", "3"],
+            "",
+            format!("error: there is no {data}/governance.db; `qwed-mcp token create` makes it\n"),
+            2,
+        ),
+    ] {
+        let mut command = Command::new(binary());
+        command.args(arguments).current_dir(&folder).env_clear();
+        let output = command.env("QWED_MCP_DATA_DIR", &data).output().unwrap();
+        assert_output(&output, stdout, &stderr, code, &arguments.join(" "));
+    }
+    // A warning about a setting is one too, and no line of a log.
+    let mut command = Command::new(binary());
+    command.args(["env", "list"]).env_clear().env("QWED_MCP_MEMORY_MB", "x");
+    let output = command.env("QWED_MCP_DATA_DIR", &missing).output().unwrap();
+    let told = text(&output.stderr);
+    assert!(told.starts_with("warning: QWED_MCP_MEMORY_MB is not a whole number"), "{told}");
+}
+
+fn what_is_misspelt_is_told_with_what_is_like_it() {
+    for (arguments, tip) in [
+        (&["docter"][..], "'doctor'"),
+        (&["rnu", "x.py"], "'run"),
+        (&["run", "--josn", "x.py"], "'--json'"),
+        (&["check", "--format", "jsn", "x.py"], "'json'"),
+        (&["token", "lst"], "'list'"),
+        (&["--color", "allways", "doctor"], "'always'"),
+    ] {
+        let output = Command::new(binary()).args(arguments).output().unwrap();
+        let told = text(&output.stderr);
+        let line = told.lines().find(|line| line.trim_start().starts_with("tip: "));
+        assert!(line.is_some_and(|line| line.contains(tip)), "{arguments:?}: {told}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+fn colours_are_for_terminals_and_those_who_want_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = script(folder.path(), "eval('1')");
+    let run = |is_terminal: bool, arguments: &[&str], no_color: Option<&str>| {
+        let mut command = Command::new(binary());
+        command.args(arguments).env_clear();
+        if let Some(value) = no_color {
+            command.env("NO_COLOR", value);
+        }
+        if is_terminal {
+            return Terminal::start(&command).finish().0;
+        }
+        let output = command.output().unwrap();
+        format!("{}{}", text(&output.stdout), text(&output.stderr))
+    };
+    let check = ["check", &file];
+    let cases: [(bool, &[&str], Option<&str>, bool); 10] = [
+        (true, &[], None, true),
+        (true, &[], Some("1"), false),
+        (true, &[], Some(""), true),
+        (true, &["--color", "never"], None, false),
+        (true, &["--color=always"], Some("1"), true),
+        (false, &[], None, false),
+        (false, &["--color", "always"], None, true),
+        (false, &["--color", "always"], Some("1"), true),
+        (false, &["--color", "auto"], None, false),
+        (false, &["--color", "never"], None, false),
+    ];
+    for (is_terminal, options, no_color, has_colours) in cases {
+        // What was found, an error, what is wrong with the arguments, and help.
+        for command in [&check[..], &["check", "/nonexistent.py"], &["docter"], &["--help"]] {
+            let shown = run(is_terminal, &[options, command].concat(), no_color);
+            let case = format!("{is_terminal} {options:?} {no_color:?} {command:?}: {shown:?}");
+            assert_eq!(shown.contains('\x1b'), has_colours, "{case}");
+        }
+    }
+}
+
+fn doctor_looks_at_the_rest_of_the_set_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (manifest, bill) = (at("skill.json"), at("missing/bill.json"));
+    let builder = || ServerBuilder::new().variable("QWED_MCP_PYHTON", "/usr/bin/python3");
+    let builder = || builder().variable("QWED_SKILL_MANIFEST", &manifest);
+    let builder = || builder().variable("QWED_MCP_AIBOM", &bill);
+    let builder = || builder().variable("QWED_MCP_AUTH_TOKEN", "unused");
+    let output = builder().command().arg("doctor").output().unwrap();
+    let report = text(&output.stdout);
+    for told in [
+        format!("\nskill manifest    {manifest}: NOT TRUSTED: it cannot be read: No such file"),
+        format!("\nbill of materials {bill}: CANNOT BE WRITTEN: there is no folder\n"),
+        "\ntoken             NOT USED: ".to_owned(),
+        "\nvariable          NOT KNOWN: QWED_MCP_PYHTON; QWED_MCP_PYTHON is probably meant\n"
+            .to_owned(),
+        format!("\nThe server does not start: the skill manifest {manifest} is not trusted: "),
+    ] {
+        assert!(report.contains(&told), "{told} in {report}");
+    }
+    assert_eq!(output.status.code(), Some(1));
+    assert!(!report.contains("unused"), "a token is a secret: {report}");
+    let output = builder().command().args(["doctor", "--format", "json"]).output().unwrap();
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told["can_start"], false);
+    assert_eq!(told["skill_manifest"]["trusted"], false);
+    assert_eq!(
+        told["aibom"],
+        json!({ "file": bill, "usable": false, "why": "there is no folder" })
+    );
+    assert_eq!(told["token_unused"], true);
+    assert_eq!(
+        told["unknown_variables"],
+        json!([{ "name": "QWED_MCP_PYHTON", "like": "QWED_MCP_PYTHON" }])
+    );
+    let user = nix::unistd::geteuid().as_raw();
+    // Nobody, where root gives itself up.
+    let expected = if told["script_user"].is_null() || user == 0 { 65534 } else { user };
+    if told["sandbox"]["tier"] != Value::Null {
+        assert_eq!(told["script_user"]["id"], expected, "{told}");
+    }
+    // A server does what doctor says.
+    let output = builder().command().stdin(Stdio::null()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+}
+
+/// The parts of a recording that differ from time to time, and what stands for them.
+const VOLATILE: [(&str, &str); 9] = [
+    (r#""command": "[^"]+""#, "\"command\": {program}"),
+    (r"\x1b\[[0-9;]*m", ""),
+    (r"running for \d+ s\r", ""),
+    (r"\r\x1b\[K", ""),
+    // The clock clears the line that it is in, if there is time for it.
+    (r"\^C\n?", "^C\n"),
+    (r", \d+\.\d s\n", ", {seconds} s\n"),
+    (r"\b[0-9a-f]{64}\b", "{hash}"),
+    (r#""duration_ms": \d+"#, "\"duration_ms\": {ms}"),
+    (r#""memory_bound": "[^"]+""#, "\"memory_bound\": {}"),
+];
+
+fn normalised(text: &str) -> String {
+    let mut text = text.to_owned();
+    for (pattern, name) in VOLATILE {
+        text = Regex::new(pattern).unwrap().replace_all(&text, name).into_owned();
+    }
+    // Where a version of Python marks a place of a line is its own.
+    text.lines()
+        .filter(|line| !line.contains('^') || line.starts_with("^C"))
+        .fold(String::new(), |text, line| text + line.trim_end() + "\n")
+}
+
+/// A command of the recording and all that is below it.
+fn recorded() -> Vec<(String, String)> {
+    let page = fs::read_to_string(root().join("docs/COMMAND_LINE.md")).unwrap();
+    let (_, section) = page.split_once("\n## A session").unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let mut commands: Vec<(String, String)> = Vec::new();
+    let mut is_inside = false;
+    for line in section.lines() {
+        if line.starts_with("```") {
+            is_inside = !is_inside;
+        } else if let Some(command) = line.strip_prefix("$ ").filter(|_| is_inside) {
+            commands.push((command.to_owned(), String::new()));
+        } else if let Some((_, shown)) = commands.last_mut().filter(|_| is_inside) {
+            shown.push_str(line);
+            shown.push('\n');
+        }
+    }
+    assert!(commands.len() >= 10, "{}", commands.len());
+    commands
+}
+
+/// The commands of the recording, once more on a terminal. `^C` and `^D` stand for keys: what is above one
+/// has to be there before it is pressed, and lines above `^D` are typed.
+fn the_recorded_session_is_what_a_terminal_shows() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("bin")).unwrap();
+    std::os::unix::fs::symlink(binary(), folder.path().join("bin/qwed-mcp")).unwrap();
+    let path = format!("{}/bin:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    let mut differences = Vec::new();
+    for (line, recorded) in recorded() {
+        let builder = ServerBuilder::new().variable("PATH", &path);
+        let prepared = builder.command();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &line]).current_dir(&folder);
+        shell.envs(prepared.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let mut terminal = Terminal::start(&shell);
+        let mut expected = recorded.clone();
+        if let Some((above, below)) = recorded.split_once("^C") {
+            terminal.wait_for(above.lines().last().unwrap_or_default());
+            terminal.press("\x03");
+            expected = format!("{above}^C{below}");
+        } else if let Some((above, below)) = recorded.split_once("^D\n") {
+            let (note, typed) = above.split_once('\n').unwrap();
+            terminal.wait_for(note.split_once(": ").unwrap().1);
+            terminal.press(&format!("{typed}\x04"));
+            expected = format!("{above}{below}");
+        }
+        let (shown, _) = terminal.finish();
+        let (expected, shown) = (normalised(&expected), normalised(&shown));
+        if expected != shown {
+            differences.push(format!("$ {line}\nrecorded:\n{expected}\nshown:\n{shown}\n"));
+        }
+    }
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
