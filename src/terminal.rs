@@ -1,4 +1,4 @@
-//! What a person's terminal is sent: colours where it can have them, and nothing that it obeys from
+//! The text for a person's terminal: colours where it can have them, and nothing that it obeys from
 //! anybody else.
 
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What `qwed-mcp` says to a person who starts it where an MCP client should.
+//! The words of `qwed-mcp` to a person who starts it in place of an MCP client.
 
 use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;

@@ -119,7 +119,7 @@ pub(crate) struct FoundInterpreter {
 pub(crate) struct ScriptUser {
     id: u32,
     name: Option<String>,
-    /// Whether that is the server's user.
+    /// `true` if that is the server's user.
     #[serde(skip)]
     is_servers: bool,
 }

@@ -1,4 +1,4 @@
-//! What a script prints, for whoever looks on while it runs.
+//! The output of a script, for whoever looks on while it runs.
 
 use std::fmt;
 use std::sync::Arc;

@@ -28,7 +28,7 @@ pub(super) struct Setup {
 /// A variable that means nothing here.
 struct Unknown {
     name: String,
-    /// What is probably meant.
+    /// The variable that is probably meant.
     like: Option<&'static str>,
 }
 

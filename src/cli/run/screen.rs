@@ -1,4 +1,4 @@
-//! Where a person sees a script's output: its two streams, and on a terminal the time so far.
+//! The output of a script as a person sees it: its two streams, and on a terminal the time so far.
 //!
 //! A thread of its own writes, so that a terminal that is held up (Ctrl-S, a pager) holds up neither the script
 //! nor the clock of its limits. What waits to be written is bounded by the caps of the streams.
@@ -30,7 +30,7 @@ pub(super) struct Screen {
 
 /// The end of the output.
 pub(super) struct Printed {
-    /// Whether a reader has gone before the end.
+    /// `true` if a reader has gone before the end.
     pub(super) is_unread: bool,
     /// The time since the screen was opened.
     pub(super) elapsed: Duration,
@@ -75,7 +75,7 @@ pub(super) fn say_end(code: i32, elapsed: Duration) {
     }
 }
 
-/// What was heard and is not written yet.
+/// Output that was heard and is not written yet.
 #[derive(Default)]
 struct Waiting {
     state: Mutex<State>,
@@ -130,10 +130,10 @@ struct Writer {
     stdout: Sink<io::Stdout>,
     stderr: Sink<io::Stderr>,
     opened: Instant,
-    /// Whether there can be a line with the time.
+    /// `true` where there can be a line with the time.
     has_clock: bool,
     is_clock_shown: bool,
-    /// Whether the cursor of the terminal is where a line begins.
+    /// `true` while the cursor of the terminal is where a line begins.
     is_at_line_start: bool,
     /// The end of the readers.
     error: Option<io::Error>,
@@ -142,7 +142,7 @@ struct Writer {
 /// One stream, and how its bytes are shown.
 struct Sink<W> {
     stream: W,
-    /// Where it is a terminal.
+    /// The filter in front of a terminal; `None` where the stream is none.
     visible: Option<VisibleBytes>,
 }
 
