@@ -10,7 +10,7 @@ use anstyle::Style;
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use super::output::{document, print};
+use super::output::{document, print, print_styled};
 use crate::safety::{self, Analysis, Finding, Severity};
 use crate::terminal::{BOLD, DIM, Label, visible};
 
@@ -48,12 +48,11 @@ pub(super) fn check(files: &[PathBuf], format: CheckFormat) -> anyhow::Result<Ex
             }
         }
     }
-    let text = match format {
-        CheckFormat::Text => as_text(&checked),
-        CheckFormat::Json => document(as_json(&checked)),
-        CheckFormat::Sarif => format!("{:#}\n", sarif::log(&checked)),
-    };
-    print("what was found", &text)?;
+    match format {
+        CheckFormat::Text => print_styled("what was found", &as_text(&checked)),
+        CheckFormat::Json => print("what was found", &document(as_json(&checked))),
+        CheckFormat::Sarif => print("what was found", &format!("{:#}\n", sarif::log(&checked))),
+    }?;
     let has_findings = checked.iter().any(|file| !file.analysis.findings.is_empty());
     Ok(ExitCode::from(if has_failed { super::USAGE } else { u8::from(has_findings) }))
 }

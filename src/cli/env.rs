@@ -22,6 +22,7 @@ use crate::environments::{
 use crate::executor::{OneShotExecutor, PackagesError};
 use crate::governance::time_text;
 use crate::logging::Causes;
+use crate::terminal::visible;
 
 /// The width to which a line of progress on a terminal is cut.
 const LINE_CHARS_MAX: usize = 78;
@@ -337,7 +338,7 @@ impl Display {
     /// Writes the line of a terminal anew.
     fn renew(&self) {
         let line = format!("{} ({}) {}", self.step, seconds_since(self.begun), self.detail);
-        let line: String = line.chars().take(LINE_CHARS_MAX).collect();
+        let line: String = visible(&line).chars().take(LINE_CHARS_MAX).collect();
         // Nothing depends on it.
         let _ = write!(io::stderr(), "\r\x1b[K{line}");
     }

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
-use super::output::print;
-use crate::terminal::BOLD;
+use super::output::print_styled;
+use crate::terminal::{BOLD, visible};
 
 /// Returns whether a person has started the program, and not a client: those have pipes.
 pub(super) fn is_person() -> bool {
@@ -16,8 +16,8 @@ pub(super) fn is_person() -> bool {
 /// Prints what the program is, and how a client gets to know it.
 pub(super) fn print_welcome() -> anyhow::Result<ExitCode> {
     let program = std::env::current_exe().and_then(|program| program.canonicalize());
-    let program =
-        program.map_or_else(|_| "qwed-mcp".into(), |program| program.display().to_string());
+    let program = program
+        .map_or_else(|_| "qwed-mcp".into(), |program| visible(&program.display().to_string()));
     let entry = json!({ "mcpServers": { "qwed": {
         "command": program,
         "env": { "QWED_MCP_TRUSTED_CODE_EXECUTION": "true" },
@@ -47,6 +47,6 @@ pub(super) fn print_welcome() -> anyhow::Result<ExitCode> {
          \n\
          {repository}\n"
     );
-    print("the welcome", &text)?;
+    print_styled("the welcome", &text)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -479,6 +479,11 @@ fn doctor_looks_at_the_rest_of_the_set_up() {
     if told["sandbox"]["tier"] != Value::Null {
         assert_eq!(told["script_user"]["id"], expected, "{told}");
     }
+    // Whose words they are: a terminal is shown what it would obey.
+    let manifest = ServerBuilder::new().variable("QWED_SKILL_MANIFEST", "/no\x1b[2J");
+    let (shown, _) = Terminal::start(manifest.command().arg("doctor")).finish();
+    let told = "skill manifest    /no\\u{1b}[2J: NOT TRUSTED";
+    assert!(shown.contains(told) && !shown.contains('\x1b'), "{shown:?}");
     // A server does what doctor says.
     let output = builder().command().stdin(Stdio::null()).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
