@@ -14,9 +14,6 @@ tests! {
     needs [Sandbox]:
         the_examples_run,
         run_writes_the_pictures_of_the_script;
-    needs [Python]:
-        a_script_that_cannot_be_read_is_a_usage_error;
-        the_examples_run;
     needs []:
         version_help_and_unknown_arguments,
         a_supervisor_without_a_server_ends,
