@@ -166,7 +166,8 @@ pub use aibom::{AiBom, AiBomGenerator};
 pub use config::AdminGate;
 #[cfg(feature = "server")]
 pub use gateway::{
-    DecisionRecord, ErrorCode, RiskBasedExecutionGateway, RiskLevel, Status, VerificationId,
+    DecisionFinding, DecisionRecord, ErrorCode, RiskBasedExecutionGateway, RiskLevel, Status,
+    VerificationId,
 };
 #[cfg(feature = "provenance")]
 pub use provenance::SkillProvenanceGuard;

@@ -5,7 +5,14 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::safety::{Finding, FindingKind};
+
 use super::{Arguments, Tool, VerificationId};
+
+/// The most findings of one decision.
+const FINDINGS_MAX: usize = 20;
+/// The most lines of one finding.
+const LINES_MAX: usize = 20;
 
 /// The documented fields of a decision.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -32,6 +39,50 @@ pub struct DecisionRecord {
     /// The notes of the safety analysis on what it saw and allows.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// The findings of the safety analysis that block the script, at most 20.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<DecisionFinding>,
+}
+
+/// A finding of the safety analysis, for programs: the message has it in words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct DecisionFinding {
+    /// The rule, `family/name`; `None` where no rule found it (the source does not parse …).
+    pub rule: Option<&'static str>,
+    /// The line where it starts, counted from 1; `None` for what concerns the whole source.
+    pub line: Option<usize>,
+    /// The column where it starts, in characters, counted from 1.
+    pub column: Option<usize>,
+    /// The statement, without places and without the alternative.
+    pub message: String,
+    /// The alternative to write.
+    pub instead: Option<&'static str>,
+    /// The lines where it stands, at most 20; only where it is more than one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lines: Vec<usize>,
+}
+
+impl DecisionFinding {
+    /// Returns the first findings of an analysis; their number alone is no finding.
+    pub(super) fn of(findings: &[Finding]) -> Vec<Self> {
+        let is_listed = |finding: &&Finding| !matches!(finding.kind, FindingKind::More(_));
+        findings.iter().filter(is_listed).take(FINDINGS_MAX).map(Self::from).collect()
+    }
+}
+
+impl From<&Finding> for DecisionFinding {
+    fn from(finding: &Finding) -> Self {
+        let lines = if finding.lines.len() > 1 { finding.lines.as_slice() } else { &[] };
+        Self {
+            rule: finding.rule_id(),
+            line: finding.position.map(|position| position.line),
+            column: finding.position.map(|position| position.column),
+            message: finding.statement(),
+            instead: finding.alternative(),
+            lines: lines.iter().copied().take(LINES_MAX).collect(),
+        }
+    }
 }
 
 impl DecisionRecord {
@@ -52,13 +103,14 @@ impl DecisionRecord {
             message: String::new(),
             error_code: None,
             notes: Vec::new(),
+            findings: Vec::new(),
         }
     }
 
     /// Turns the record into a refusal; the id stays.
     pub(super) fn refused(self, status: Status, code: ErrorCode, message: String) -> Self {
-        let (error_code, notes) = (Some(code), Vec::new());
-        Self { verified: false, status, message, error_code, notes, ..self }
+        let (error_code, notes, findings) = (Some(code), Vec::new(), Vec::new());
+        Self { verified: false, status, message, error_code, notes, findings, ..self }
     }
 
     /// Returns the record as JSON without the arguments, which the client knows already.
@@ -76,6 +128,9 @@ impl DecisionRecord {
             }
             if !self.notes.is_empty() {
                 fields.insert("notes".to_owned(), json!(self.notes));
+            }
+            if !self.findings.is_empty() {
+                fields.insert("findings".to_owned(), json!(self.findings));
             }
         }
         value

@@ -17,7 +17,7 @@ mod tool;
 mod verification_id;
 mod verified;
 
-pub use decision::{DecisionRecord, ErrorCode, RiskLevel, Status};
+pub use decision::{DecisionFinding, DecisionRecord, ErrorCode, RiskLevel, Status};
 pub(crate) use job_id::JobId;
 pub(crate) use script::{AuthorizedScript, SourceCode};
 pub(crate) use tool::Tool;
@@ -122,7 +122,7 @@ impl RiskBasedExecutionGateway {
         match policy.tool {
             Some(Tool::ExecutePythonCode) => match self.evaluate_execution(policy, arguments) {
                 Ok(verified) => Evaluation::Verified(verified),
-                Err(record) => refused(record),
+                Err(record) => refused(*record),
             },
             Some(Tool::VerificationStatus) => match arguments::job_id(arguments) {
                 Ok(job_id) => {
@@ -144,11 +144,12 @@ impl RiskBasedExecutionGateway {
         &self,
         policy: &ToolPolicy,
         arguments: Arguments,
-    ) -> Result<Verified, DecisionRecord> {
+    ) -> Result<Verified, Box<DecisionRecord>> {
         let (source, background) =
-            arguments::execution(arguments).map_err(|invalid| invalid.refuse(policy))?;
+            arguments::execution(arguments).map_err(|invalid| Box::new(invalid.refuse(policy)))?;
         let record = policy.verify(arguments::normalized_execution(&source, background));
         let (mut issues, mut notes, mut imports) = (Vec::new(), Vec::new(), Vec::new());
+        let mut findings = Vec::new();
         match self.code_analysis {
             CodeAnalysis::On => match safety::analyze(source.as_str()) {
                 Ok(analysis) => {
@@ -157,6 +158,7 @@ impl RiskBasedExecutionGateway {
                     };
                     (issues, notes) = (texts(&analysis.findings), texts(&analysis.notes));
                     imports = analysis.imports;
+                    findings = DecisionFinding::of(&analysis.findings);
                 }
                 Err(error) => issues.push(format!("verification error: {error}")),
             },
@@ -164,13 +166,15 @@ impl RiskBasedExecutionGateway {
         }
         if !issues.is_empty() {
             let message = format!("QWED blocked python execution: {}", issues.join("; "));
-            return Err(record.refused(Status::Blocked, ErrorCode::UnsafeCode, message));
+            let record = record.refused(Status::Blocked, ErrorCode::UnsafeCode, message);
+            return Err(Box::new(DecisionRecord { findings, ..record }));
         }
         if self.admin_gate == AdminGate::Closed {
             let message = "Python execution was verified, but server policy keeps code execution \
                            disabled until QWED_MCP_TRUSTED_CODE_EXECUTION=true.";
             let status = Status::BlockedAdminPolicy;
-            return Err(record.refused(status, ErrorCode::AdminGateClosed, message.to_owned()));
+            let record = record.refused(status, ErrorCode::AdminGateClosed, message.to_owned());
+            return Err(Box::new(record));
         }
         let record = DecisionRecord { notes, ..record };
         Ok(Verified::new(record, source, imports, background))

@@ -237,3 +237,51 @@ fn a_blocked_call_is_not_verified_and_says_so_to_clients() {
         assert_eq!((&told["verified"], &told["error_code"]), (&json!(expected.0), &expected.1));
     }
 }
+
+#[test]
+fn findings_are_there_for_programs_too() {
+    let found = |code: &str| {
+        let record = decide(AdminGate::Open, "execute_python_code", &json!({ "code": code }));
+        record.without_arguments().get("findings").cloned().unwrap_or(Value::Null)
+    };
+    let found_twice = found("import os\nos.system('a')\nx = 'é'; eval(x)\nos.system('b')");
+    let remedy = "ast.literal_eval for data, sympy.sympify for formulas";
+    assert_eq!(
+        found_twice,
+        json!([
+            {
+                "rule": "process/os-system", "line": 2, "column": 1, "lines": [2, 4],
+                "message": "Dangerous function call: os.system()", "instead": "do the work in Python"
+            },
+            {
+                "rule": "execution/eval", "line": 3, "column": 10,
+                "message": "Dangerous function call: eval()", "instead": remedy
+            }
+        ])
+    );
+    // Each says what to write instead, also where the text says so once.
+    let of_one_rule = found("import subprocess\nfrom subprocess import run");
+    let all = of_one_rule.as_array().unwrap();
+    assert!(all.len() == 2 && all[0]["instead"] == all[1]["instead"], "{of_one_rule}");
+    assert!(all[0]["instead"].is_string(), "{of_one_rule}");
+    // No rule, no remedy.
+    let broken = found("def f(:\n  eval(1)");
+    assert!(broken[0]["rule"].is_null() && broken[0]["instead"].is_null(), "{broken}");
+    assert!(broken[0]["line"] == 1 && broken[0]["message"].as_str().is_some(), "{broken}");
+    // Bounded, in number and in lines.
+    let names = ["system", "popen", "execv", "execl", "execve", "execvp", "fork", "kill", "remove"];
+    let more =
+        ["unlink", "rename", "rmdir", "mkdir", "symlink", "link", "chmod", "chown", "putenv"];
+    let others = ["spawnl", "spawnv", "spawnle", "spawnve", "startfile", "posix_spawn", "truncate"];
+    let calls = names.iter().chain(&more).chain(&others).map(|name| format!("os.{name}()\n"));
+    let many = calls.fold("import os\n".to_owned(), |all, call| all + &call);
+    assert_eq!(found(&many).as_array().unwrap().len(), 20);
+    let repeated = found(&"eval('1')\n".repeat(100));
+    assert_eq!(repeated[0]["lines"].as_array().unwrap().len(), 20);
+    // Nothing where nothing was found, and where the reason is another.
+    assert_eq!(found("print(1)"), Value::Null);
+    assert_eq!(found(""), Value::Null);
+    let closed = json!({ "code": "print(1)" });
+    let closed = decide(AdminGate::Closed, "execute_python_code", &closed);
+    assert!(closed.error_code.is_some() && closed.findings.is_empty());
+}

@@ -113,6 +113,17 @@ impl Finding {
         self.rule.map(|rule| rule.id)
     }
 
+    /// Returns what was found, without places and without the alternative.
+    pub fn statement(&self) -> String {
+        self.kind.statement()
+    }
+
+    /// Returns the alternative of its rule, also where `remedy` leaves it to an earlier finding.
+    pub fn alternative(&self) -> Option<&'static str> {
+        let rule = self.rule.filter(|_| self.kind.is_exact())?;
+        (!rule.remedy.is_empty()).then_some(rule.remedy)
+    }
+
     /// Makes a finding about the whole source.
     pub(super) fn of_source(kind: FindingKind) -> Self {
         Self { kind, rule: None, remedy: None, position: None, lines: Vec::new() }
@@ -143,6 +154,11 @@ impl fmt::Display for Finding {
 }
 
 impl FindingKind {
+    /// Returns whether it is about a program: a word in a text that is none says little.
+    fn is_exact(&self) -> bool {
+        !matches!(self, Self::Pattern(_))
+    }
+
     /// Returns the first words of a finding that blocks.
     fn statement(&self) -> String {
         match self {
@@ -257,9 +273,7 @@ fn cut(mut found: Vec<(RawFinding, Vec<TextSize>)>, source: &str) -> Vec<Finding
     let mut findings: Vec<Finding> = found
         .into_iter()
         .map(|(RawFinding { kind, rule, offset }, offsets)| {
-            // A word in a text that is no program says little.
-            let is_exact = !matches!(kind, FindingKind::Pattern(_));
-            let is_new = rule.filter(|rule| is_exact && remedied.insert(rule.id));
+            let is_new = rule.filter(|rule| kind.is_exact() && remedied.insert(rule.id));
             let remedy = is_new.map(|rule| rule.remedy).filter(|remedy| !remedy.is_empty());
             let mut lines: Vec<usize> = offsets.iter().map(line_at).collect();
             lines.dedup();
