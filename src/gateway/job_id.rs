@@ -18,7 +18,7 @@ impl JobId {
     }
 
     /// Parses a UUID in its canonical form, in either case; no braces, no URN, no bare digits.
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         // Of the forms that the crate parses, only the canonical one has this length.
         if text.len() != CANONICAL_LEN {
             return None;

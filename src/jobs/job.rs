@@ -2,8 +2,25 @@
 
 use std::sync::Arc;
 
-use crate::executor::Outcome;
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+
+use crate::executor::{Ending, Outcome};
+use crate::gateway::JobId;
 use crate::runs::ScriptError;
+
+/// A job as it is now. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Job {
+    pub(crate) id: JobId,
+    pub(crate) state: JobState,
+    /// The decision that permits it, as clients see it.
+    pub(crate) decision: Arc<Value>,
+    pub(crate) created_at: DateTime<Utc>,
+    pub(crate) changed_at: DateTime<Utc>,
+    /// The time until which it is kept, if nothing changes.
+    pub(crate) expires_at: DateTime<Utc>,
+}
 
 /// The state of a job. Changes go one way: queued, running, ended; a job that is cancelled while it
 /// waits skips the middle.
@@ -25,6 +42,15 @@ impl JobState {
             Self::Queued | Self::Running | Self::Ended(JobEnd::NotRun(_) | JobEnd::Cancelled) => 0,
         }
     }
+
+    /// Returns the documented word.
+    pub(crate) fn as_str(&self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Ended(end) => end.as_str(),
+        }
+    }
 }
 
 /// The end of a job. Cheap to clone.
@@ -36,4 +62,20 @@ pub(crate) enum JobEnd {
     NotRun(Arc<ScriptError>),
     /// Was cancelled.
     Cancelled,
+}
+
+impl JobEnd {
+    /// Returns the documented word.
+    pub(crate) fn as_str(&self) -> &'static str {
+        match self {
+            Self::Cancelled => "cancelled",
+            Self::NotRun(_) => "failed",
+            Self::Ran(outcome) => match outcome.ending {
+                Ending::Exited(0) => "success",
+                Ending::Exited(_) | Ending::OutOfMemory => "failed",
+                Ending::Cancelled => "cancelled",
+                Ending::TimedOut => "timed_out",
+            },
+        }
+    }
 }

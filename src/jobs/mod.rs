@@ -8,5 +8,5 @@ mod registry;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use job::{JobEnd, JobState};
+pub(crate) use job::{Job, JobEnd, JobState};
 pub(crate) use registry::{JobLimits, JobRegistry, PlaceError, RequestKey};

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
+use serde_json::Value;
 use thiserror::Error;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
@@ -14,7 +16,7 @@ use crate::executor::{Echo, Ending, RunLimits};
 use crate::gateway::{AuthorizedScript, JobId};
 use crate::runs::Runs;
 
-use super::job::{JobEnd, JobState};
+use super::job::{Job, JobEnd, JobState};
 
 /// Bounds of the registry.
 #[derive(Debug, Clone, Copy)]
@@ -80,15 +82,32 @@ struct Shared {
     runs: Arc<Runs>,
     limits: JobLimits,
     slots: Semaphore,
-    jobs: Mutex<HashMap<JobId, Job>>,
+    jobs: Mutex<HashMap<JobId, Entry>>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
 
-struct Job {
+struct Entry {
     state: JobState,
-    placed_by: RequestKey,
+    decision: Arc<Value>,
+    created_at: DateTime<Utc>,
+    changed_at: DateTime<Utc>,
+    /// `None` for a job that lives on without its request.
+    placed_by: Option<RequestKey>,
     cancel: CancellationToken,
+}
+
+impl Entry {
+    fn job(&self, id: JobId, ttl: Duration) -> Job {
+        Job {
+            id,
+            state: self.state.clone(),
+            decision: Arc::clone(&self.decision),
+            created_at: self.created_at,
+            changed_at: self.changed_at,
+            expires_at: self.changed_at + ttl,
+        }
+    }
 }
 
 impl JobRegistry {
@@ -104,7 +123,8 @@ impl JobRegistry {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Places `script` behind those that wait already.
+    /// Places `script`, which `decision` permits, behind those that wait already. Cancelling the request
+    /// `placed_by` cancels it.
     ///
     /// # Errors
     ///
@@ -112,33 +132,53 @@ impl JobRegistry {
     pub(crate) fn place(
         &self,
         script: AuthorizedScript,
-        placed_by: RequestKey,
-    ) -> Result<JobId, PlaceError> {
+        decision: Value,
+        placed_by: Option<RequestKey>,
+    ) -> Result<Job, PlaceError> {
         let id = JobId::fresh();
         let cancel = self.shared.stop.child_token();
+        let now = Utc::now();
+        let entry = Entry {
+            state: JobState::Queued,
+            decision: Arc::new(decision),
+            created_at: now,
+            changed_at: now,
+            placed_by,
+            cancel: cancel.clone(),
+        };
+        let job = entry.job(id, self.shared.limits.ttl);
         {
             let mut jobs = self.shared.lock();
             self.shared.limits.check(&jobs)?;
-            let state = JobState::Queued;
-            jobs.insert(id, Job { state, placed_by, cancel: cancel.clone() });
+            jobs.insert(id, entry);
         }
         let shared = Arc::clone(&self.shared);
         self.shared.tasks.spawn(async move {
             shared.live(id, script, cancel).await;
             shared.lock().remove(&id);
         });
-        Ok(id)
+        Ok(job)
     }
 
-    /// Returns the state of a job; `None` if there is no such job, or no longer.
-    pub(crate) fn state(&self, id: JobId) -> Option<JobState> {
-        self.shared.lock().get(&id).map(|job| job.state.clone())
+    /// Returns a job; `None` if there is no such job, or no longer.
+    pub(crate) fn job(&self, id: JobId) -> Option<Job> {
+        self.shared.lock().get(&id).map(|entry| entry.job(id, self.shared.limits.ttl))
+    }
+
+    /// Cancels a job, unless it has ended. Returns whether there is such a job.
+    pub(crate) fn cancel(&self, id: JobId) -> bool {
+        let jobs = self.shared.lock();
+        let entry = jobs.get(&id);
+        if let Some(entry) = entry {
+            entry.cancel.cancel();
+        }
+        entry.is_some()
     }
 
     /// Cancels the jobs that the request placed and that have not ended.
     pub(crate) fn cancel_placed_by(&self, request: &RequestKey) {
         for job in self.shared.lock().values() {
-            if job.placed_by == *request {
+            if job.placed_by.as_ref() == Some(request) {
                 job.cancel.cancel();
             }
         }
@@ -163,7 +203,7 @@ impl JobRegistry {
 }
 
 impl JobLimits {
-    fn check(&self, jobs: &HashMap<JobId, Job>) -> Result<(), PlaceError> {
+    fn check(&self, jobs: &HashMap<JobId, Entry>) -> Result<(), PlaceError> {
         let (mut active, mut output_bytes) = (0, 0);
         for job in jobs.values() {
             active += usize::from(!matches!(job.state, JobState::Ended(_)));
@@ -227,10 +267,11 @@ impl Shared {
     fn set(&self, id: JobId, state: JobState) {
         if let Some(job) = self.lock().get_mut(&id) {
             job.state = state;
+            job.changed_at = Utc::now();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<JobId, Job>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<JobId, Entry>> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::time::sleep;
 
 use crate::executor::fake::FakeExecutor;
@@ -42,11 +43,12 @@ fn script(seconds: u64) -> AuthorizedScript {
 }
 
 fn place(registry: &JobRegistry, seconds: u64) -> Result<JobId, PlaceError> {
-    registry.place(script(seconds), RequestKey(seconds.to_string()))
+    let placed_by = Some(RequestKey(seconds.to_string()));
+    registry.place(script(seconds), Value::Null, placed_by).map(|job| job.id)
 }
 
 fn name(registry: &JobRegistry, id: JobId) -> &'static str {
-    match registry.state(id) {
+    match registry.job(id).map(|job| job.state) {
         None => "unknown",
         Some(JobState::Queued) => "queued",
         Some(JobState::Running) => "running",

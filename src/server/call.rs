@@ -14,11 +14,11 @@ use crate::aibom::Session;
 use crate::config::{AdminGate, Settings};
 use crate::executor::{Echo, Executor, Outcome, RunLimits, StepDown, Turns};
 use crate::gateway::{
-    Arguments, AuthorizedScript, Decision, DecisionRecord, Evaluation, Grant,
+    Arguments, AuthorizedScript, Decision, DecisionRecord, Evaluation, Grant, JobId,
     RiskBasedExecutionGateway, Tool,
 };
 use crate::governance::{Governance, GovernedCall, GovernedReply, Refusal};
-use crate::jobs::{JobLimits, JobRegistry, JobState, RequestKey};
+use crate::jobs::{Job, JobLimits, JobRegistry, JobState, RequestKey};
 use crate::runs::Runs;
 use crate::secret::Secret;
 
@@ -65,6 +65,8 @@ pub(crate) struct Caller {
     pub(crate) cancel: CancellationToken,
     /// The token that the caller presents.
     pub(crate) token: Option<Secret>,
+    /// `true` if the caller takes a task in place of the result of a background call.
+    pub(crate) takes_tasks: bool,
     /// Is set as long as the call waits for its turn.
     pub(crate) waits_for_turn: Arc<AtomicBool>,
     /// Hears what a synchronous script prints, while it runs.
@@ -129,16 +131,32 @@ impl Server {
                 Reply::cancelled(&record)
             }
             Grant::ExecuteInBackground(script) => {
-                Reply::placed(&record, self.jobs.place(script, caller.request))
+                // Cancelling a request that was answered with a task must not cancel the task.
+                let placed_by = (!caller.takes_tasks).then_some(caller.request);
+                let placed = self.jobs.place(script, record.without_arguments(), placed_by);
+                Reply::placed(&record, placed, caller.takes_tasks)
             }
             Grant::JobStatus(id) => {
-                let state = self.jobs.state(id);
-                let room = self.replies.room_for(state.as_ref().map_or(0, JobState::output_bytes));
-                let room = room.await;
-                let reply = Reply::job_status(&record, id, state, self.jobs.timeout());
+                let job = self.jobs.job(id);
+                let room = self.replies.room_for(job.as_ref().map_or(0, output_bytes)).await;
+                let reply = Reply::job_status(&record, id, job.as_ref(), self.jobs.timeout());
                 self.with_step_down(reply).in_room(room)
             }
         }
+    }
+
+    /// Returns a job, and where it has ended the reply to a caller who had waited for it.
+    pub(crate) async fn task(&self, id: JobId) -> Option<(Job, Option<Reply>)> {
+        let job = self.jobs.job(id)?;
+        let room = self.replies.room_for(output_bytes(&job)).await;
+        let reply = match &job.state {
+            JobState::Queued | JobState::Running => None,
+            JobState::Ended(end) => {
+                let reply = Reply::task_result(&job, end, self.jobs.timeout());
+                Some(self.with_step_down(reply).in_room(room))
+            }
+        };
+        Some((job, reply))
     }
 
     /// Carries out the call of a governed tool, if it may be.
@@ -165,7 +183,7 @@ impl Server {
         let run = self.runs.run(script, self.sync_limits, cancel, caller.echo.clone()).await;
         // Within the turn: while nobody reads replies, nothing more is run for them.
         let room = self.replies.room_for(run.as_ref().map_or(0, Outcome::output_bytes)).await;
-        let reply = Reply::ran(record, run, self.sync_limits.timeout);
+        let reply = Reply::ran(record, run.as_ref(), self.sync_limits.timeout);
         self.with_step_down(reply).in_room(room)
     }
 
@@ -247,6 +265,10 @@ impl Server {
     }
 }
 
+fn output_bytes(job: &Job) -> usize {
+    job.state.output_bytes()
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -271,8 +293,14 @@ mod tests {
 
     async fn call(server: &Server, background: bool, cancel: CancellationToken) -> Reply {
         let request = RequestKey("1".to_owned());
-        let (waits_for_turn, echo) = (Arc::default(), Echo::default());
-        let caller = Caller { request, cancel, token: None, waits_for_turn, echo };
+        let caller = Caller {
+            request,
+            cancel,
+            token: None,
+            takes_tasks: false,
+            waits_for_turn: Arc::default(),
+            echo: Echo::default(),
+        };
         let arguments = json!({ "code": "print(1)", "background": background });
         let arguments = arguments.as_object().unwrap().clone();
         server.call("execute_python_code", arguments, caller).await

@@ -6,10 +6,12 @@ use std::sync::atomic::AtomicBool;
 
 use futures_util::FutureExt as _;
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult,
-    CancelledNotificationParam, CustomRequest, CustomResult, Implementation,
-    InitializeRequestParams, InitializeResult, ListToolsResult, MetaObject, PaginatedRequestParams,
-    ProtocolVersion, RequestId, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
+    CacheScope, CallToolRequestParams, CallToolResponse, CancelTaskParams,
+    CancelledNotificationParam, CustomRequest, CustomResult, DiscoverResult, GetTaskParams,
+    GetTaskResult, InitializeRequestParams, InitializeResult, ListResourceTemplatesResult,
+    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams,
+    ReadResourceResponse, ReadResourceResult, RequestId, ServerCapabilities, ServerConfig,
+    SubscriptionFilter, TASKS_EXTENSION_ID, Tool, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -23,15 +25,14 @@ use crate::secret::Secret;
 use crate::transport::Slot;
 
 use super::call::{Caller, Server};
-use super::governed;
 use super::progress::with_progress;
-use super::tools::{SERVER_NAME, SERVER_TITLE, governed_tools, instructions};
+use super::reply::Reply;
+use super::tools::{governed_tools, instructions};
+use super::{card, governed, identity, tasks};
 
-/// The time for which a client may keep the list of tools: it changes with the binary only.
-const TOOLS_TTL_MS: u64 = 3_600_000;
-
-/// The `_meta` key under which a result of the stateless protocol names its server (MCP 2026-07-28).
-const SERVER_INFO_KEY: &str = "io.modelcontextprotocol/serverInfo";
+/// The time for which a client may keep lists, the page and what it discovered: they change with the
+/// binary and its settings only.
+const LISTS_TTL_MS: u64 = 3_600_000;
 
 /// The `_meta` key under which a caller names its model, for the bill of materials.
 const MODEL_KEY: &str = "qwed.ai/model";
@@ -71,14 +72,20 @@ impl Handler {
         let cancel = context.ct.clone();
         let waits_for_turn: Arc<AtomicBool> = Arc::default();
         let waits = Arc::clone(&waits_for_turn);
-        let (key, echo) = (request_key(&context.id), Echo::default());
-        let caller = Caller { request: key, cancel, token, waits_for_turn, echo };
+        let caller = Caller {
+            request: request_key(&context.id),
+            cancel,
+            token,
+            takes_tasks: takes_tasks(&context),
+            waits_for_turn,
+            echo: Echo::default(),
+        };
         let call = self.server.call(&request.name, arguments, caller);
         let mut reply = with_progress(&context, &waits, call).await;
         if let (Some(slot), Some(room)) = (context.extensions.get::<Slot>(), reply.room.take()) {
             slot.hold(room);
         }
-        Ok(with_server_info(reply.into_result(), &context).into())
+        Ok(reply.into_response())
     }
 
     async fn answer_governed(
@@ -94,24 +101,8 @@ impl Handler {
             slot.hold(room);
         }
         let reply = reply.map_err(|refusal| governed::error(run_id, &refusal))?;
-        Ok(with_server_info(governed::result(reply), context).into())
+        Ok(governed::result(reply).into())
     }
-}
-
-/// Adds who answers to a result, which a client without a handshake knows from nowhere else.
-fn with_server_info(
-    mut result: CallToolResult,
-    context: &RequestContext<RoleServer>,
-) -> CallToolResult {
-    if is_stateless(context) {
-        name_server(result.meta.get_or_insert_default());
-    }
-    result
-}
-
-fn name_server(meta: &mut MetaObject) {
-    let info = serde_json::to_value(implementation()).unwrap_or_default();
-    meta.insert(SERVER_INFO_KEY.to_owned(), info);
 }
 
 impl Handler {
@@ -138,12 +129,16 @@ impl Handler {
 
 impl ServerHandler for Handler {
     fn get_info(&self) -> ServerConfig {
-        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
-            .with_server_info(implementation())
-            .with_instructions(instructions(
-                self.server.told_limits,
-                self.server.governance.is_some(),
-            ))
+        let capabilities = ServerCapabilities::builder()
+            .enable_extensions_with(card::extension())
+            .enable_resources()
+            .enable_tools()
+            .enable_tasks()
+            .build();
+        let is_governed = self.server.governance.is_some();
+        ServerConfig::new(capabilities)
+            .with_server_info(identity::implementation())
+            .with_instructions(instructions(self.server.told_limits, is_governed))
     }
 
     /// Whatever was asked before: from here on there is the era with `initialize`, in the version that
@@ -153,7 +148,11 @@ impl ServerHandler for Handler {
         mut request: InitializeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, ErrorData> {
-        let result = self.negotiate_initialize(&request)?;
+        let mut result = self.negotiate_initialize(&request)?;
+        // Tasks are declared by each request, which those of this era cannot.
+        if let Some(extensions) = &mut result.capabilities.extensions {
+            extensions.remove(TASKS_EXTENSION_ID);
+        }
         request.protocol_version = result.protocol_version.clone();
         context.peer.set_peer_info(request);
         Ok(result)
@@ -164,12 +163,96 @@ impl ServerHandler for Handler {
         _request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let mut tools = ListToolsResult::with_all_items(self.tools());
-        if !is_stateless(&context) {
+        let tools = ListToolsResult::with_all_items(self.tools());
+        if !identity::is_stateless(&context) {
             return Ok(tools);
         }
-        name_server(tools.meta.get_or_insert_default());
-        Ok(tools.with_ttl_ms(TOOLS_TTL_MS).with_cache_scope(CacheScope::Public))
+        Ok(tools.with_ttl_ms(LISTS_TTL_MS).with_cache_scope(CacheScope::Public))
+    }
+
+    async fn discover(
+        &self,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<DiscoverResult, ErrorData> {
+        let versions = self.supported_protocol_versions().into_owned();
+        let mut discovered = DiscoverResult::from_server_info(versions, self.get_info());
+        discovered.ttl_ms = LISTS_TTL_MS;
+        discovered.cache_scope = CacheScope::Public;
+        Ok(discovered)
+    }
+
+    async fn list_resources(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let page = card::resource(identity::icons());
+        let resources = ListResourcesResult::with_all_items(vec![page]);
+        if !identity::is_stateless(&context) {
+            return Ok(resources);
+        }
+        Ok(resources.with_ttl_ms(LISTS_TTL_MS).with_cache_scope(CacheScope::Public))
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        let none = ListResourceTemplatesResult::default();
+        if !identity::is_stateless(&context) {
+            return Ok(none);
+        }
+        Ok(none.with_ttl_ms(LISTS_TTL_MS).with_cache_scope(CacheScope::Public))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        if request.uri != card::URI {
+            let message = format!("Resource not found: {}", shortened(&request.uri));
+            return Err(ErrorData::resource_not_found(message, None));
+        }
+        let page = ReadResourceResult::new(vec![card::contents()]);
+        if !identity::is_stateless(&context) {
+            return Ok(page.into());
+        }
+        Ok(page.with_ttl_ms(LISTS_TTL_MS).with_cache_scope(CacheScope::Public).into())
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        let id = tasks::id(&request.task_id)?;
+        let (job, mut reply) = self.server.task(id).await.ok_or_else(tasks::not_found)?;
+        let room = reply.as_mut().and_then(|reply| reply.room.take());
+        if let (Some(slot), Some(room)) = (context.extensions.get::<Slot>(), room) {
+            slot.hold(room);
+        }
+        Ok(GetTaskResult::new(tasks::detailed(&job, reply.map(Reply::into_result))))
+    }
+
+    /// Takes the answers to questions, of which no task has any.
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let id = tasks::id(&request.task_id)?;
+        self.server.jobs.job(id).map(drop).ok_or_else(tasks::not_found)
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let id = tasks::id(&request.task_id)?;
+        if self.server.jobs.cancel(id) { Ok(()) } else { Err(tasks::not_found()) }
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
@@ -236,12 +319,11 @@ impl ServerHandler for Handler {
     }
 }
 
-fn implementation() -> Implementation {
-    Implementation::new(SERVER_NAME, env!("CARGO_PKG_VERSION")).with_title(SERVER_TITLE)
-}
-
-fn is_stateless(context: &RequestContext<RoleServer>) -> bool {
-    context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
+/// Returns whether this one request may be answered with a task. What a client declared in a handshake
+/// does not count.
+fn takes_tasks(context: &RequestContext<RoleServer>) -> bool {
+    identity::is_stateless(context)
+        && context.meta.client_capabilities().is_some_and(|client| client.supports_tasks())
 }
 
 fn request_key(id: &RequestId) -> RequestKey {

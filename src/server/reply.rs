@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use rmcp::model::{CallToolResult, ContentBlock, MetaObject};
+use rmcp::model::{
+    CallToolResponse, CallToolResult, ContentBlock, CreateTaskResult, MetaObject, Task,
+};
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -15,14 +17,18 @@ use crate::executor::{
 };
 use crate::gateway::{DecisionRecord, JobId};
 use crate::governance::Refusal;
-use crate::jobs::{JobEnd, JobState, PlaceError};
+use crate::jobs::{Job, JobEnd, JobState, PlaceError};
 use crate::runs::ScriptError;
 use crate::sandbox::Tier;
+
+use super::tasks;
 
 /// The `_meta` key under which every result tells its decision.
 const DECISION_KEY: &str = "qwed.ai/decision";
 /// The `_meta` key under which the result of a run tells its figures.
 const EXECUTION_KEY: &str = "qwed.ai/execution";
+/// The `_meta` key under which a result about a background job tells its state.
+const JOB_KEY: &str = "qwed.ai/job";
 
 const CANCELLED: &str = "Execution was cancelled.";
 /// Behind the return code -9, which alone would not say what killed the run.
@@ -69,6 +75,9 @@ pub(crate) struct Reply {
     pub(crate) end: CallEnd,
     /// The texts for somebody who has seen what the script printed: where there was a run.
     pub(crate) remarks: Vec<String>,
+    job: Option<Value>,
+    /// The task to answer with, in place of a result.
+    task: Option<Task>,
     /// The share of the room for replies that this one has until it is written.
     pub(crate) room: Option<OwnedSemaphorePermit>,
 }
@@ -92,26 +101,44 @@ impl Reply {
     /// Creates the reply to a synchronous run.
     pub(super) fn ran(
         record: &DecisionRecord,
-        run: Result<Outcome, ScriptError>,
+        run: Result<&Outcome, &ScriptError>,
         timeout: Duration,
     ) -> Self {
+        Self::of_run(record.without_arguments(), run, timeout)
+    }
+
+    /// Creates the result of a task: that of the same run if somebody had waited for it.
+    pub(super) fn task_result(job: &Job, end: &JobEnd, timeout: Duration) -> Self {
+        let decision = Value::clone(&job.decision);
+        let reply = match end {
+            JobEnd::Ran(outcome) => Self::of_run(decision, Ok(outcome), timeout),
+            JobEnd::NotRun(error) => Self::of_run(decision, Err(error), timeout),
+            JobEnd::Cancelled => {
+                let texts = vec![CANCELLED.to_owned()];
+                Self { texts, is_error: true, ..Self::decided(decision) }
+            }
+        };
+        Self { job: Some(job_figures(job)), ..reply }
+    }
+
+    fn of_run(decision: Value, run: Result<&Outcome, &ScriptError>, timeout: Duration) -> Self {
         match run {
             Ok(outcome) => {
                 let behind: Vec<String> =
-                    outcome.advice.iter().cloned().chain(left_out(&outcome)).collect();
+                    outcome.advice.iter().cloned().chain(left_out(outcome)).collect();
                 Self {
-                    texts: [synchronous_texts(&outcome, timeout), behind.clone()].concat(),
+                    texts: [synchronous_texts(outcome, timeout), behind.clone()].concat(),
                     is_error: !outcome.is_result(),
-                    execution: Some(figures(&outcome)),
+                    execution: Some(figures(outcome)),
                     end: CallEnd::Ran(outcome.ending),
-                    remarks: [remarks(&outcome, timeout), behind].concat(),
-                    pictures: outcome.pictures,
-                    ..Self::empty(record)
+                    remarks: [remarks(outcome, timeout), behind].concat(),
+                    pictures: Arc::clone(&outcome.pictures),
+                    ..Self::decided(decision)
                 }
             }
             Err(error) => {
-                let (texts, end) = (vec![not_run(&error)], CallEnd::NotRun);
-                Self { texts, is_error: true, end, ..Self::empty(record) }
+                let (texts, end) = (vec![not_run(error)], CallEnd::NotRun);
+                Self { texts, is_error: true, end, ..Self::decided(decision) }
             }
         }
     }
@@ -123,31 +150,43 @@ impl Reply {
         Self { remarks: texts.clone(), texts, is_error: true, end, ..Self::empty(record) }
     }
 
-    /// Creates the reply to a background job that was placed, or was not.
-    pub(super) fn placed(record: &DecisionRecord, placed: Result<JobId, PlaceError>) -> Self {
-        let (text, is_error) = match placed {
-            Ok(job_id) => (
-                format!(
-                    "Verification order is being placed for the request {job_id}. Check back \
-                     using the 'verification_status' tool."
-                ),
-                false,
-            ),
-            Err(error) => (error.to_string(), true),
+    /// Creates the reply to a background job that was placed, or was not. A caller who `takes_tasks`
+    /// hears of it as a task.
+    pub(super) fn placed(
+        record: &DecisionRecord,
+        placed: Result<Job, PlaceError>,
+        takes_tasks: bool,
+    ) -> Self {
+        let job = match placed {
+            Ok(job) => job,
+            Err(error) => {
+                let texts = vec![error.to_string()];
+                return Self { texts, is_error: true, ..Self::empty(record) };
+            }
         };
-        Self { texts: vec![text], is_error, ..Self::empty(record) }
+        let text = format!(
+            "Verification order is being placed for the request {}. Check back using the \
+             'verification_status' tool.",
+            job.id
+        );
+        Self {
+            texts: vec![text],
+            job: Some(job_figures(&job)),
+            task: takes_tasks.then(|| tasks::task(&job)),
+            ..Self::empty(record)
+        }
     }
 
     /// Creates the reply about the state of a background job.
     pub(super) fn job_status(
         record: &DecisionRecord,
         id: JobId,
-        state: Option<JobState>,
+        job: Option<&Job>,
         timeout: Duration,
     ) -> Self {
-        let mut reply = Self::empty(record);
+        let mut reply = Self { job: job.map(job_figures), ..Self::empty(record) };
         let mut behind = Vec::new();
-        let text = match state {
+        let text = match job.map(|job| &job.state) {
             None => {
                 reply.is_error = true;
                 behind.push(JOBS_LIVE.to_owned());
@@ -156,9 +195,9 @@ impl Reply {
             Some(JobState::Queued) => "Status: queued...".to_owned(),
             Some(JobState::Running) => "Status: running...".to_owned(),
             Some(JobState::Ended(end)) => {
-                let (status, result) = job_result(&end, timeout);
-                reply.is_error = !matches!(&end, JobEnd::Ran(outcome) if outcome.is_result());
-                if let JobEnd::Ran(outcome) = &end {
+                let (status, result) = (end.as_str(), job_result(end, timeout));
+                reply.is_error = !matches!(end, JobEnd::Ran(outcome) if outcome.is_result());
+                if let JobEnd::Ran(outcome) = end {
                     reply.execution = Some(figures(outcome));
                     behind
                         .extend(printed_before_timeout(outcome).or_else(|| outcome.advice.clone()));
@@ -206,14 +245,18 @@ impl Reply {
         Ok(result)
     }
 
+    /// Converts the reply into what MCP answers a call with.
+    pub(super) fn into_response(mut self) -> CallToolResponse {
+        match self.task.take() {
+            Some(task) => CreateTaskResult::new(task).with_meta(self.meta()).into(),
+            None => self.into_result().into(),
+        }
+    }
+
     /// Converts the reply into the result that MCP has. No `structuredContent`: there are clients
     /// that then hide the text from the model.
-    pub(super) fn into_result(self) -> CallToolResult {
-        let mut meta = MetaObject::new();
-        meta.insert(DECISION_KEY.to_owned(), self.decision);
-        if let Some(execution) = self.execution {
-            meta.insert(EXECUTION_KEY.to_owned(), execution);
-        }
+    pub(super) fn into_result(mut self) -> CallToolResult {
+        let meta = self.meta();
         let texts = self.texts.into_iter().map(ContentBlock::text);
         let pictures = self.pictures.all.iter();
         let pictures = pictures
@@ -228,15 +271,34 @@ impl Reply {
         result
     }
 
+    /// Takes out what is said to programs.
+    fn meta(&mut self) -> MetaObject {
+        let mut meta = MetaObject::new();
+        meta.insert(DECISION_KEY.to_owned(), self.decision.take());
+        let others = [(EXECUTION_KEY, self.execution.take()), (JOB_KEY, self.job.take())];
+        for (key, value) in others {
+            if let Some(value) = value {
+                meta.insert(key.to_owned(), value);
+            }
+        }
+        meta
+    }
+
     fn empty(record: &DecisionRecord) -> Self {
+        Self::decided(record.without_arguments())
+    }
+
+    fn decided(decision: Value) -> Self {
         Self {
             texts: Vec::new(),
             pictures: Arc::default(),
             is_error: false,
-            decision: record.without_arguments(),
+            decision,
             execution: None,
             end: CallEnd::Answered,
             remarks: Vec::new(),
+            job: None,
+            task: None,
             room: None,
         }
     }
@@ -343,22 +405,20 @@ fn notice(captured: &Captured) -> Option<&str> {
     captured.is_truncated.then_some(notice)
 }
 
-/// Returns the word for how a job ended, and its result.
-fn job_result(end: &JobEnd, timeout: Duration) -> (&'static str, String) {
+/// Returns the text of what a job ended with.
+fn job_result(end: &JobEnd, timeout: Duration) -> String {
     match end {
-        JobEnd::Cancelled => ("cancelled", JOB_CANCELLED.to_owned()),
-        JobEnd::NotRun(error) => ("failed", not_run(error)),
+        JobEnd::Cancelled => JOB_CANCELLED.to_owned(),
+        JobEnd::NotRun(error) => not_run(error),
         JobEnd::Ran(outcome) => match outcome.ending {
-            Ending::Exited(0) => ("success", finished_text(outcome)),
-            Ending::Exited(_) | Ending::OutOfMemory => ("failed", finished_text(outcome)),
-            Ending::Cancelled => ("cancelled", JOB_CANCELLED.to_owned()),
+            Ending::Exited(_) | Ending::OutOfMemory => finished_text(outcome),
+            Ending::Cancelled => JOB_CANCELLED.to_owned(),
             Ending::TimedOut => {
                 let seconds = timeout.as_secs_f64();
-                let text = format!(
+                format!(
                     "Background verification timed out after {seconds:.0} seconds. Process \
                      terminated to prevent resource exhaustion."
-                );
-                ("timed_out", text)
+                )
             }
         },
     }
@@ -384,6 +444,15 @@ fn left_out(outcome: &Outcome) -> Option<String> {
     };
     let lines: Vec<String> = outcome.pictures.left_out.iter().map(line).collect();
     (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
+fn job_figures(job: &Job) -> Value {
+    json!({
+        "job_id": job.id.to_string(),
+        "status": job.state.as_str(),
+        "created_at": tasks::timestamp(job.created_at),
+        "expires_at": tasks::timestamp(job.expires_at),
+    })
 }
 
 fn figures(outcome: &Outcome) -> Value {

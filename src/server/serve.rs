@@ -16,6 +16,7 @@ use crate::transport::{ConnectionEvents, StdioTransport, hung_up};
 
 use super::call::Server;
 use super::handler::Handler;
+use super::signature::Signed;
 
 /// The time for calls in flight when the client has closed its side. The SDKs wait two seconds before
 /// they send SIGTERM.
@@ -91,7 +92,7 @@ where
     R: AsyncRead + Unpin + Send + 'static,
     W: AsyncWrite + Unpin + Send + 'static,
 {
-    let running = serve_directly_with_ct(handler, transport, None, cancel);
+    let running = serve_directly_with_ct(Signed(handler), transport, None, cancel);
     if let Err(error) = running.waiting().await {
         tracing::error!(%error, "the connection stopped unexpectedly");
     }

@@ -10,9 +10,7 @@ use crate::config::{SandboxMode, Settings};
 use crate::gateway;
 use crate::governance::{GovernedTool, ReadTool};
 
-/// The name that clients show.
-pub(super) const SERVER_NAME: &str = "qwed-mcp";
-pub(super) const SERVER_TITLE: &str = "QWED verification";
+use super::{card, identity};
 
 /// The rules of a script, as they stand in the instructions and in the description.
 const RULES: &str = "the standard library and, where installed, sympy, z3, numpy, qwed_legal, \
@@ -125,14 +123,16 @@ pub(super) fn tools(settings: &Settings) -> [Tool; 2] {
                 .destructive(true)
                 .idempotent(false)
                 .open_world(is_open_world),
-        ),
+        )
+        .with_meta(card::tool_meta()),
         tool(
             gateway::Tool::VerificationStatus.name(),
             status_description(limits),
             &["job_id"],
             json!({ "job_id": property("string", job_id) }),
             reading("State of a background verification"),
-        ),
+        )
+        .with_meta(card::tool_meta()),
     ]
 }
 
@@ -232,7 +232,7 @@ fn tool(
     }
     let mut tool = Tool::new(name, description, Arc::new(schema));
     tool.title.clone_from(&annotations.title);
-    tool.with_annotations(annotations)
+    tool.with_annotations(annotations).with_icons(identity::icons())
 }
 
 fn property(kind: &str, description: &str) -> Value {

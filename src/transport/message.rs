@@ -31,15 +31,22 @@ const INTEGER_EXACT_END: f64 = 9_007_199_254_740_992.0;
 
 /// The methods of this server, in either era. Whatever else is asked for is not found, with whatever
 /// parameters.
-const METHODS: [&str; 6] = [
+const METHODS: [&str; 12] = [
     "initialize",
     "ping",
+    "resources/list",
+    "resources/read",
+    "resources/templates/list",
     "server/discover",
     "subscriptions/listen",
-    TOOL_LIST_METHOD,
+    "tasks/cancel",
+    "tasks/get",
+    "tasks/update",
+    "tools/list",
     TOOL_CALL_METHOD,
 ];
-const TOOL_LIST_METHOD: &str = "tools/list";
+/// The methods that answer with a list, each of one page.
+const LIST_METHODS: [&str; 3] = ["resources/list", "resources/templates/list", "tools/list"];
 const TOOL_CALL_METHOD: &str = "tools/call";
 
 /// The `_meta` key under which a call may have its token.
@@ -218,7 +225,7 @@ fn request(
     let has_cursor = |params: &RawValue| {
         serde_json::from_str::<Page<'_>>(params.get()).is_ok_and(|page| page.cursor.is_some())
     };
-    if method == TOOL_LIST_METHOD && params.is_some_and(has_cursor) {
+    if LIST_METHODS.contains(&method) && params.is_some_and(has_cursor) {
         let message = "Invalid cursor: the list has one page, and none was given out";
         return Err(ProtocolError::invalid_params(id, message));
     }

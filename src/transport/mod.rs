@@ -152,7 +152,9 @@ where
             "ping" => !is_stateless,
             // Whoever sends what the handshake takes means it.
             "initialize" => !(is_stateless && is_custom),
-            "subscriptions/listen" => is_stateless || (version.is_none() && !self.is_initialized),
+            "subscriptions/listen" | "tasks/get" | "tasks/update" | "tasks/cancel" => {
+                is_stateless || (version.is_none() && !self.is_initialized)
+            }
             _ => true,
         };
         // rmcp answers first that there is no such version.

@@ -34,6 +34,7 @@ mod sandbox;
 mod soak;
 mod step_down;
 mod supply_chain;
+mod tasks;
 mod terminal;
 mod warm;
 mod wire;
@@ -66,6 +67,7 @@ fn main() -> std::process::ExitCode {
         soak::tests(),
         step_down::tests(),
         supply_chain::tests(),
+        tasks::tests(),
         terminal::tests(),
         warm::tests(),
         wire::tests(),

@@ -103,6 +103,7 @@ fn assert_met(server: &mut McpProcess, rows: &[Row]) {
     assert!(unmet.is_empty(), "{} of {}:\n{}", unmet.len(), rows.len(), unmet.join("\n"));
 }
 
+const PAGE: &str = "ui://qwed-mcp/verification.html";
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
@@ -159,6 +160,7 @@ fn the_stateless_era_is_as_specified() {
         results_of_the_stateless_era(),
         tools_of_the_stateless_era(),
         metadata_of_the_stateless_era(),
+        resources_of_the_stateless_era(),
         methods_of_the_stateless_era(),
         calls_of_the_stateless_era(),
         messages_of_the_stateless_era(),
@@ -198,6 +200,9 @@ fn results_of_the_stateless_era() -> Vec<Row> {
     for (method, params) in [
         ("server/discover", json!({})),
         ("tools/list", json!({})),
+        ("resources/list", json!({})),
+        ("resources/templates/list", json!({})),
+        ("resources/read", json!({ "uri": PAGE })),
         ("tools/call", running("print(1)")),
         ("tools/call", running("eval('1')")),
         ("tools/call", json!({ "name": "nope" })),
@@ -214,6 +219,84 @@ fn results_of_the_stateless_era() -> Vec<Row> {
                 let info = &reply["result"]["_meta"]["io.modelcontextprotocol/serverInfo"];
                 info["name"] == "qwed-mcp" && info["version"].is_string()
             }),
+        ));
+    }
+    rows
+}
+
+/// What the server declares; tasks in the stateless era only.
+fn capabilities(is_stateless: bool) -> Value {
+    let mut extensions = json!({ "io.modelcontextprotocol/ui": {} });
+    if is_stateless {
+        extensions["io.modelcontextprotocol/tasks"] = json!({});
+    }
+    json!({ "extensions": extensions, "resources": {}, "tools": {} })
+}
+
+fn resources_of_the_stateless_era() -> Vec<Row> {
+    let read = |uri: &str| stateless(json!({ "uri": uri }));
+    let mut rows = vec![
+        Row::new(
+            "server/resources, reading",
+            "a resource MUST have its uri, and a text or a blob",
+            reply("resources/read", read(PAGE), |reply| {
+                let contents = &reply["result"]["contents"];
+                contents.as_array().is_some_and(|all| all.len() == 1)
+                    && contents[0]["uri"] == PAGE
+                    && contents[0]["mimeType"] == "text/html;profile=mcp-app"
+                    && contents[0]["text"]
+                        .as_str()
+                        .is_some_and(|text| text.starts_with("<!doctype html>"))
+            }),
+        ),
+        Row::new(
+            "server/resources, error handling",
+            "a resource that there is not SHOULD be -32602",
+            error("resources/read", read("ui://qwed-mcp/other.html"), -32602),
+        ),
+        Row::new(
+            "MCP Apps, ui",
+            "the page of a tool MUST be at a ui:// address that resources/read has, and a tool says who calls it",
+            reply("tools/list", stateless(json!({})), |reply| {
+                let ui = json!({ "resourceUri": PAGE, "visibility": ["model"] });
+                let tools = reply["result"]["tools"].as_array().unwrap();
+                tools.iter().all(|tool| {
+                    tool["_meta"]["ui"] == ui && tool["_meta"]["ui/resourceUri"] == PAGE
+                })
+            }),
+        ),
+        Row::new(
+            "schema, Implementation and Icon",
+            "who discovers the server sees its title, website and icons, which are its own",
+            reply("server/discover", stateless(json!({})), |reply| {
+                let info = &reply["result"]["_meta"]["io.modelcontextprotocol/serverInfo"];
+                let is_own =
+                    |icon: &Value| icon["src"].as_str().unwrap().starts_with("data:image/");
+                info["title"] == "QWED verification"
+                    && info["websiteUrl"] == "https://docs.qwedai.com"
+                    && info["icons"].as_array().is_some_and(|icons| icons.iter().all(is_own))
+                    && info["icons"][0]["mimeType"] == "image/png"
+                    && reply["result"]["ttlMs"] == 3_600_000
+                    && reply["result"]["cacheScope"] == "public"
+            }),
+        ),
+    ];
+    for (method, params) in [
+        ("resources/list", json!({})),
+        ("resources/templates/list", json!({})),
+        ("resources/read", json!({ "uri": PAGE })),
+    ] {
+        rows.push(Row::new(
+            "utilities/caching",
+            format!("ttlMs and cacheScope MUST be in the result of {method}"),
+            reply(method, stateless(params), has_caching_hints),
+        ));
+    }
+    for method in ["resources/list", "resources/templates/list"] {
+        rows.push(Row::new(
+            "utilities/pagination",
+            format!("an invalid cursor of {method} SHOULD be refused with -32602"),
+            error(method, stateless(json!({ "cursor": "x" })), -32602),
         ));
     }
     rows
@@ -257,7 +340,7 @@ fn tools_of_the_stateless_era() -> Vec<Row> {
             "server/tools, capabilities",
             "servers with tools MUST declare the capability",
             reply("server/discover", stateless(json!({})), |reply| {
-                reply["result"]["capabilities"] == json!({ "tools": {} })
+                reply["result"]["capabilities"] == capabilities(true)
             }),
         ),
         Row::new(
@@ -328,8 +411,6 @@ fn methods_of_the_stateless_era() -> Vec<Row> {
         ("roots/list", json!({})),
         ("foo/bar", json!({})),
         ("prompts/list", json!({})),
-        ("resources/list", json!({})),
-        ("resources/templates/list", json!({})),
         ("completion/complete", json!({})),
     ] {
         rows.push(Row::new(
@@ -743,7 +824,7 @@ fn lifecycle() -> Vec<Row> {
         "the server MUST respond with its capabilities and who it is",
         reply("initialize", hello("2025-11-25"), |reply| {
             let result = &reply["result"];
-            result["capabilities"] == json!({ "tools": {} })
+            result["capabilities"] == capabilities(false)
                 && result["serverInfo"]["name"] == "qwed-mcp"
                 && result["serverInfo"]["version"].is_string()
                 && result["instructions"].is_string()
@@ -857,10 +938,9 @@ def test_it():
         "server/tools, embedded resources",
         "servers with embedded resources SHOULD have the capability resources",
         reply("initialize", hello("2025-11-25"), |reply| {
-            reply["result"]["capabilities"] == json!({ "tools": {} })
+            reply["result"]["capabilities"] == capabilities(false)
         }),
-    )
-    .differs("artifacts take a token, which resources/read has no place for");
+    );
     let codes = Row::new(
         "basic, error codes",
         "codes of one's own MUST NOT be allocated between -32000 and -32019",

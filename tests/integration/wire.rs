@@ -73,7 +73,7 @@ fn lines_that_are_no_request_are_answered_and_the_server_lives_on() {
         (b"{\"jsonrpc\":\"2.0\",\"id\":{},\"method\":\"ping\"}", (-32600, null.clone())),
         (b"{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"no/such/method\"}", (-32601, json!(5))),
         (b"{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"prompts/list\"}", (-32601, json!(5))),
-        (b"{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"resources/list\"}", (-32601, json!(5))),
+        (b"{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"resources/read\"}", (-32602, json!(5))),
         (
             b"{\"jsonrpc\":\"2.0\",\"id\":\"s\",\"method\":\"tools/call\",\"params\":{}}",
             (-32602, json!("s")),
@@ -257,8 +257,15 @@ fn initialize_after_stateless_requests_opens_the_era_with_a_handshake() {
 
 fn a_method_that_there_is_not_is_not_found_whatever_its_parameters() {
     let mut server = ServerBuilder::new().start();
-    let methods =
-        ["logging/setLevel", "prompts/list", "resources/list", "roots/list", "tasks/get", "x"];
+    let methods = [
+        "logging/setLevel",
+        "prompts/list",
+        "resources/subscribe",
+        "roots/list",
+        "tasks/list",
+        "tasks/result",
+        "x",
+    ];
     let params =
         [json!({}), json!({ "level": "info" }), json!({ "_meta": stateless_meta() }), json!(7)];
     for is_initialized in [false, true] {
@@ -397,7 +404,16 @@ fn every_revision_with_a_handshake_is_negotiated() {
         let result = server.initialize(asked);
         assert_eq!(result["protocolVersion"], answered, "{asked}");
         assert_eq!(result["serverInfo"]["name"], "qwed-mcp");
-        assert_eq!(result["capabilities"], json!({ "tools": {} }));
+        assert!(
+            result["capabilities"]["tools"].is_object()
+                && result["capabilities"]["resources"].is_object()
+        );
+        assert!(
+            result["serverInfo"]["icons"][0]["src"]
+                .as_str()
+                .unwrap()
+                .starts_with("data:image/png;base64,")
+        );
         assert!(result["instructions"].as_str().unwrap().chars().count() < 800);
         let tools = server.request("tools/list", &json!({}));
         assert!(tools["result"].get("ttlMs").is_none(), "{tools}");

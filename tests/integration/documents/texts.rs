@@ -20,7 +20,8 @@ tests! {
 }
 
 /// Texts of the page that are no text of ours, and whose they are.
-const FOREIGN: [(&str, &str); 3] = [
+const FOREIGN: [(&str, &str); 4] = [
+    ("Missing required client capability", "rmcp"),
     ("request _meta is missing or has malformed required fields:", "rmcp"),
     ("Unsupported protocol version", "rmcp"),
     ("ulimit -n", "a command of shells"),

@@ -1,0 +1,88 @@
+//! The page that hosts show beside a call (MCP Apps, `io.modelcontextprotocol/ui`, SEP-1865).
+//!
+//! It is one file without a dependency, which asks for nothing on the network and shows what it is
+//! sent as text. It can call no tool: the tools are the model's alone.
+
+use rmcp::model::{
+    ExtensionCapabilities, Icon, JsonObject, MetaObject, Resource, ResourceContents,
+};
+use serde_json::{Value, json};
+
+/// The identifier of the extension.
+const EXTENSION_ID: &str = "io.modelcontextprotocol/ui";
+/// The address of the page.
+pub(super) const URI: &str = "ui://qwed-mcp/verification.html";
+const MIME_TYPE: &str = "text/html;profile=mcp-app";
+const TITLE: &str = "Verification";
+const PAGE: &str = include_str!("card.html");
+
+/// Returns the extension as the server declares it, without settings.
+pub(super) fn extension() -> ExtensionCapabilities {
+    ExtensionCapabilities::from([(EXTENSION_ID.to_owned(), JsonObject::new())])
+}
+
+/// Returns what a tool says of its page: where it is, and that only a model calls the tool.
+pub(super) fn tool_meta() -> MetaObject {
+    let ui = json!({ "resourceUri": URI, "visibility": ["model"] });
+    // The second is what hosts from before the extension read.
+    meta([("ui", ui), ("ui/resourceUri", json!(URI))])
+}
+
+/// Returns the page's entry in the list of resources.
+pub(super) fn resource(icons: Vec<Icon>) -> Resource {
+    Resource::new(URI, "verification")
+        .with_title(TITLE)
+        .with_description("What a verification came to: verdict, findings, output and script.")
+        .with_mime_type(MIME_TYPE)
+        .with_size(PAGE.len().try_into().unwrap_or(u64::MAX))
+        .with_icons(icons)
+}
+
+/// Returns the page. Without a `csp` hosts give it no network at all.
+pub(super) fn contents() -> ResourceContents {
+    let ui = json!({ "prefersBorder": true });
+    ResourceContents::text(PAGE, URI).with_mime_type(MIME_TYPE).with_meta(meta([("ui", ui)]))
+}
+
+fn meta<const N: usize>(entries: [(&str, Value); N]) -> MetaObject {
+    let mut meta = MetaObject::new();
+    for (key, value) in entries {
+        meta.insert(key.to_owned(), value);
+    }
+    meta
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_is_small_and_asks_for_nothing_and_shows_text_only() {
+        assert!(PAGE.len() < 16 * 1024, "{} bytes", PAGE.len());
+        for (word, why) in [
+            ("innerHTML", "makes elements of text"),
+            ("outerHTML", "makes elements of text"),
+            ("insertAdjacent", "makes elements of text"),
+            ("document.write", "makes elements of text"),
+            ("srcdoc", "makes elements of text"),
+            ("DOMParser", "makes elements of text"),
+            ("createContextualFragment", "makes elements of text"),
+            ("eval(", "runs text"),
+            ("Function(", "runs text"),
+            ("fetch(", "asks the network"),
+            ("XMLHttpRequest", "asks the network"),
+            ("WebSocket", "asks the network"),
+            ("sendBeacon", "asks the network"),
+            ("http:", "names another host"),
+            ("https:", "names another host"),
+            ("@import", "asks for a style"),
+            ("<link", "asks for a file"),
+            ("<iframe", "asks for a page"),
+            ("tools/call", "calls a tool"),
+            ("localStorage", "keeps something"),
+        ] {
+            assert!(!PAGE.contains(word), "{word} {why}");
+        }
+        assert!(PAGE.contains("default-src 'none'"));
+    }
+}

@@ -1,0 +1,38 @@
+//! The server's own name, and the protocol that a request is of.
+
+use rmcp::RoleServer;
+use rmcp::model::{Icon, Implementation, ProtocolVersion};
+use rmcp::service::RequestContext;
+
+/// The name that clients show.
+const NAME: &str = "qwed-mcp";
+const TITLE: &str = "QWED verification";
+const WEBSITE: &str = env!("CARGO_PKG_HOMEPAGE");
+
+/// The icon as `packaging/mcpb/draw-icon` draws it. Clients that show any know PNG; it needs no network.
+const ICON: &str = concat!("data:image/png;base64,", include_str!("icon.base64"));
+const ICON_SIZE: &str = "48x48";
+
+/// Returns all that there is to know of the server.
+pub(super) fn implementation() -> Implementation {
+    brief()
+        .with_description(env!("CARGO_PKG_DESCRIPTION"))
+        .with_website_url(WEBSITE)
+        .with_icons(icons())
+}
+
+/// Returns the icon, in the sizes that there are.
+pub(super) fn icons() -> Vec<Icon> {
+    let icon = Icon::new(ICON).with_mime_type("image/png").with_sizes(vec![ICON_SIZE.to_owned()]);
+    vec![icon]
+}
+
+/// Returns the name and the version: what is in each result.
+pub(super) fn brief() -> Implementation {
+    Implementation::new(NAME, env!("CARGO_PKG_VERSION")).with_title(TITLE)
+}
+
+/// Returns whether a request is one of the protocol that has no handshake.
+pub(super) fn is_stateless(context: &RequestContext<RoleServer>) -> bool {
+    context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
+}
