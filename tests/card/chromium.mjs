@@ -1,0 +1,97 @@
+// Chromium, driven by its own protocol over a pipe.
+
+import { spawn } from 'node:child_process';
+
+export class Chromium {
+  #process;
+  #next = 1;
+  #waiting = new Map();
+  #contexts = new Map();
+  #errors = [];
+
+  static async start(profile) {
+    const chromium = new Chromium();
+    const flags = [
+      '--headless=new', '--remote-debugging-pipe', '--no-first-run', '--disable-gpu', '--hide-scrollbars',
+      '--disable-dev-shm-usage', '--mute-audio', `--user-data-dir=${profile}`,
+      // The card's frame in the process of its host, where one connection sees both.
+      '--disable-features=IsolateSandboxedIframes', '--disable-site-isolation-trials',
+      // Nothing of the network is there.
+      '--host-resolver-rules=MAP * ~NOTFOUND', '--disable-background-networking',
+    ];
+    // Chromium's own sandbox does not start as root; the pages are ours.
+    if (process.getuid() === 0) flags.push('--no-sandbox');
+    chromium.#process = spawn('chromium', flags, { stdio: ['ignore', 'ignore', 'ignore', 'pipe', 'pipe'] });
+    chromium.#listen(chromium.#process.stdio[4]);
+    const { targetInfos } = await chromium.#send('Target.getTargets');
+    const { targetId } = targetInfos.find(({ type }) => type === 'page');
+    const { sessionId } = await chromium.#send('Target.attachToTarget', { targetId, flatten: true });
+    chromium.session = sessionId;
+    for (const domain of ['Page', 'Runtime', 'Accessibility']) await chromium.send(`${domain}.enable`);
+    return chromium;
+  }
+
+  send(method, params = {}) {
+    return this.#send(method, params, this.session);
+  }
+
+  // Evaluates an expression in the page, or in the frame within it.
+  async evaluate(expression, { inFrame = false } = {}) {
+    const contextId = inFrame ? await this.#frame() : undefined;
+    const { result, exceptionDetails } = await this.send('Runtime.evaluate', {
+      expression, contextId, awaitPromise: true, returnByValue: true,
+    });
+    if (exceptionDetails) throw new Error(exceptionDetails.exception?.description ?? exceptionDetails.text);
+    return result.value;
+  }
+
+  // The exceptions since the last time.
+  errors() {
+    return this.#errors.splice(0);
+  }
+
+  async close() {
+    const ended = new Promise((resolve) => this.#process.once('exit', resolve));
+    this.#process.kill();
+    await ended;
+  }
+
+  async #frame() {
+    const { frameTree } = await this.send('Page.getFrameTree');
+    const id = frameTree.childFrames?.[0]?.frame.id;
+    return this.#contexts.get(id);
+  }
+
+  #send(method, params = {}, sessionId = undefined) {
+    const id = this.#next++;
+    this.#process.stdio[3].write(`${JSON.stringify({ id, method, params, sessionId })}\0`);
+    return new Promise((resolve, reject) => this.#waiting.set(id, { resolve, reject, method }));
+  }
+
+  #listen(stream) {
+    let rest = [];
+    stream.on('data', (chunk) => {
+      let end;
+      while ((end = chunk.indexOf(0)) >= 0) {
+        this.#take(JSON.parse(Buffer.concat([...rest, chunk.subarray(0, end)])));
+        rest = [];
+        chunk = chunk.subarray(end + 1);
+      }
+      rest.push(chunk);
+    });
+    stream.on('error', () => {});
+  }
+
+  #take({ id, method, params, result, error }) {
+    if (method === 'Runtime.executionContextCreated') {
+      const { id: context, auxData } = params.context;
+      if (auxData.isDefault) this.#contexts.set(auxData.frameId, context);
+    } else if (method === 'Runtime.exceptionThrown') {
+      this.#errors.push(params.exceptionDetails.exception?.description ?? params.exceptionDetails.text);
+    }
+    const waiting = this.#waiting.get(id);
+    this.#waiting.delete(id);
+    if (error) waiting?.reject(new Error(`${waiting.method}: ${error.message}`));
+    else waiting?.resolve(result);
+  }
+}
