@@ -175,11 +175,11 @@ await report.check('a script that ends: nothing failed, its output, its picture'
     equal('pictures', await all('img', 'alt'), ['Picture 1 of 1, drawn by the script']);
     equal('width of the picture', await all('img', 'naturalWidth'), [640]);
     equal('hidden', [await isShown('findings'), await isShown('err'), await isShown('notes')], [false, false, false]);
-    equal('names', await all('dt'), ['Exit code', 'Time', 'Sandbox', 'Start']);
+    equal('names', await all('dt'), ['Exit code', 'Time', 'Sandbox']);
     equal('marked', (await all('.marked')).length, 0);
-    const [code, , tier, start] = await all('dd');
-    equal('facts', [code, start], ['0', 'cold']);
-    assert.match(tier, /^[A-Z]\d?/i);
+    const [code, time, tier] = await all('dd');
+    equal('exit code', code, '0');
+    assert.match(`${time} ${tier}`, /^[\d.]+ m?s (T\d|off)$/);
     assert.match(await text('footer'), /^Receipt a1b2[a-d0-9]+\nVerification [0-9a-f]{64}$/);
     const overflows = await chromium.evaluate('document.documentElement.scrollWidth > innerWidth', { inFrame: true });
     equal('overflows', overflows, false);
@@ -274,7 +274,10 @@ await report.check('without _meta, which not every host passes on, it says the s
     for (const id of ['out', 'err', 'notes', 'script']) if (await isShown(id)) shown.push(id);
     equal(`sections of ${script}`, shown, sections);
     equal('facts', await all('dt'), script === 'refused' ? ['Code'] : []);
-    if (script === 'refused') equal('marked', (await all('#script .marked')).length, 2);
+    if (script === 'refused') {
+      equal('marked', (await all('#script .marked')).length, 2);
+      assert.match(await text('header p'), /^Dangerous function call: os\.system\(\) \(line 5\), .*formulas$/);
+    }
   }
   // Whatever else a host hands over.
   for (const result of [{}, { content: [] }, { content: [{ type: 'text', text: '' }] }, { content: [{ type: 'resource', resource: { uri: 'x:y', text: '' } }] },
@@ -352,7 +355,7 @@ await report.check('controls and characters that turn text around are shown as w
   // The control: they are in the result.
   for (const character of ['\u202e', '\u2066', '\x07', '\x1b', '\u200b']) assert.ok(raw.includes(character));
   await showResult(code + ' # \u202e\u2066', result);
-  equal('output', await text('#out pre'), 'a\u27e8U+202E\u27e9b\u27e8U+2066\u27e9cred\u2407\u241b]0;title\u2407\u27e8U+200B\u27e9z');
+  equal('output', await text('#out pre'), 'a\u27e8U+202E\u27e9b\u27e8U+2066\u27e9cred\u27e8U+0007\u27e9\u27e8U+001B\u27e9]0;title\u27e8U+0007\u27e9\u27e8U+200B\u27e9z');
   const page = await chromium.evaluate('document.body.textContent', { inFrame: true });
   assert.ok(!/[\x00-\x08\x0e-\x1f\u202a-\u202e\u2066-\u2069]/.test(page.replace(/[^]*<\/?script/, '')));
   await screenshot('controls');
