@@ -189,12 +189,14 @@ fn whatever_the_script_did_its_task_is_completed() {
 fn a_task_is_cancelled_by_its_own_request_only() {
     let mut server = ServerBuilder::new().start();
     let code = "import time\ntime.sleep(60)";
-    let request = server.start_request("tools/call", &with_tasks(background(code)));
+    let mut call = with_tasks(background(code));
+    call["_meta"]["progressToken"] = json!("p");
+    let request = server.start_request("tools/call", &call);
     let id = id_of(&server.reply(request)["result"]);
     until(|| get(&mut server, &id)["statusMessage"] == "running");
-    // Whoever cancels the request that was answered with it.
+    // Neither does the request that was answered with it cancel it, nor is there progress of it.
     server.cancel(request);
-    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(server.next_message(Duration::from_millis(1200)), None);
     assert_eq!(get(&mut server, &id)["status"], "working");
     let acknowledged = ask(&mut server, "tasks/cancel", &id);
     assert!(is_acknowledged(&acknowledged), "{acknowledged}");
