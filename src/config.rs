@@ -341,7 +341,7 @@ impl<L: Fn(&'static str) -> Option<OsString>> Variables<L> {
     }
 
     /// Returns a switch that is on unless the admin says off.
-    fn is_on(&mut self, name: &str) -> bool {
+    fn is_on(&mut self, name: &'static str) -> bool {
         let parse = |text: &str| match text.to_ascii_lowercase().as_str() {
             "on" => Some(true),
             "off" => Some(false),

@@ -5,13 +5,13 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{self, IsTerminal as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::path::Path;
 
 use anyhow::Context as _;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 
-use super::output::print;
+use super::output::unless_closed;
 use crate::config::terminal;
 use crate::executor::{Picture, Pictures};
 use crate::terminal::Label;
@@ -50,7 +50,10 @@ pub(super) fn deliver(pictures: &Pictures, folder: Option<&Path>) -> anyhow::Res
         (Some(protocol), _) => {
             let shown: String =
                 pictures.all.iter().map(|picture| show(picture, protocol)).collect();
-            print("the pictures", &shown)?;
+            // Its orders for the terminal are this program's own.
+            let mut stdout = io::stdout();
+            let written = stdout.write_all(shown.as_bytes()).and_then(|()| stdout.flush());
+            unless_closed(written).context("failed to print the pictures")?;
         }
         (None, count) => {
             let noun = if count == 1 { "picture" } else { "pictures" };

@@ -121,6 +121,7 @@ async fn call(
         request: RequestKey("run".to_owned()),
         cancel: cancel.clone(),
         token: None,
+        takes_tasks: false,
         waits_for_turn: Arc::default(),
         echo: if is_json { Echo::default() } else { screen.echo() },
     };

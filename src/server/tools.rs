@@ -29,6 +29,9 @@ const PURPOSE: &str = "Check a claim by writing a Python script that proves or r
 const WITH_TESTS: &str = "run_pytest runs the project's tests; get_evidence, list_artifacts and \
                           get_artifact_content read past runs.";
 
+/// How a script gets pictures into its result.
+const PICTURES: &str = " matplotlib's plt.show() and savefig(\"plot.png\") return pictures.";
+
 /// The limits of scripts, as a model is told them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ToldLimits {
@@ -75,14 +78,14 @@ pub(super) fn instructions(limits: ToldLimits, is_governed: bool) -> String {
 
 /// Returns the sentence of the documents, and the rules for who sees no instructions: many frameworks show
 /// them to no model. Below 900 characters.
-fn execution_description(limits: ToldLimits) -> String {
+fn execution_description(settings: &Settings) -> String {
+    let pictures = if settings.pictures { PICTURES } else { "" };
     format!(
         "Execute Python code in a sandboxed subprocess with access to all QWED SDK libraries. Use it to \
          check a claim: print the evidence and assert what must hold; an assertion that fails is a \
-         result too. Imports: {RULES}. matplotlib's plt.show() and savefig(\"plot.png\") return pictures. \
-          Limits: {}. A background call returns a job_id at once: poll \
-         verification_status. Jobs live as long as this server process.",
-        limits.text()
+         result too. Imports: {RULES}.{pictures} Limits: {}. A background call returns a job_id at once: \
+         poll verification_status. Jobs live as long as this server process.",
+        ToldLimits::of(settings).text()
     )
 }
 
@@ -104,7 +107,6 @@ const RUN_ID: &str = "The run_id that run_pytest returned.";
 pub(super) fn tools(settings: &Settings) -> [Tool; 2] {
     // Every tier of the sandbox denies sockets.
     let is_open_world = settings.sandbox == SandboxMode::Off;
-    let limits = ToldLimits::of(settings);
     let script = "The complete Python script.";
     let background = "Return a job_id at once and run the script in the background; poll it with \
                       verification_status.";
@@ -112,7 +114,7 @@ pub(super) fn tools(settings: &Settings) -> [Tool; 2] {
     [
         tool(
             gateway::Tool::ExecutePythonCode.name(),
-            execution_description(limits),
+            execution_description(settings),
             &["code"],
             json!({
                 "code": property("string", script),
@@ -127,7 +129,7 @@ pub(super) fn tools(settings: &Settings) -> [Tool; 2] {
         .with_meta(card::tool_meta()),
         tool(
             gateway::Tool::VerificationStatus.name(),
-            status_description(limits),
+            status_description(ToldLimits::of(settings)),
             &["job_id"],
             json!({ "job_id": property("string", job_id) }),
             reading("State of a background verification"),
