@@ -46,7 +46,7 @@ pub(super) fn start(
         return Err(LaunchError::UnsupportedSystem);
     }
     // Open as long as Python is being started.
-    let numbered = pictures.as_ref().map(passing::hand_down).transpose();
+    let numbered = pictures.map(|pictures| passing::hand_down(&pictures)).transpose();
     let _numbered = numbered.or_fail(LaunchError::PrepareProcess)?;
     let input = unlinked_file(input, &order.scratch).or_fail(LaunchError::StoreScript)?;
     Ok(Run { python: start_bare(order, input.into())? })
