@@ -41,7 +41,7 @@ const PRELOAD_DEFAULT: &str = "
     numpy sympy z3 qwed_legal qwed_finance qwed_ucp qwed_new
 ";
 
-/// What scripts that draw use besides; a fork of an interpreter with it is slower.
+/// The module that scripts that draw use besides; a fork of an interpreter with it is slower.
 const PRELOAD_FOR_DRAWING: &str = "matplotlib.pyplot";
 
 /// The memory of a run when the admin says nothing else, in MiB: enough for `SymPy`, Z3 and `NumPy`
@@ -128,7 +128,7 @@ pub struct Settings {
     pub warm_idle: Option<Duration>,
     /// The modules that warm interpreters have loaded (`QWED_MCP_PRELOAD`, separated by commas).
     pub preload: Vec<String>,
-    /// What those of scripts that draw have loaded besides.
+    /// The modules that those of scripts that draw have loaded besides.
     pub(crate) preload_for_drawing: Vec<String>,
     /// True if the figures of scripts come back as pictures (`QWED_MCP_PICTURES`).
     pub pictures: bool,

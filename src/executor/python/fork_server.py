@@ -230,6 +230,7 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
         os.dup2(stdout, 1)
         os.dup2(stderr, 2)
         os.dup2(control, CONTROL, inheritable=False)
+        # What came for this child has higher numbers: the fork server keeps the lowest open itself.
         for descriptor in pictures:
             os.dup2(descriptor, PICTURES, inheritable=False)
         os.closerange(CONTROL + 1 + len(pictures), DESCRIPTORS_MAX)

@@ -54,7 +54,7 @@ pub(crate) struct WarmExecutor {
     alone: Arc<OneShotExecutor>,
     /// The fork server of most scripts.
     usual: Arc<Keeper>,
-    /// That of scripts that draw, where it loads more than the usual one.
+    /// The fork server of scripts that draw, where it loads more than the usual one.
     drawing: Option<Arc<Keeper>>,
 }
 
