@@ -280,6 +280,13 @@ mod tests {
     }
 
     #[test]
+    fn both_sides_have_the_same_limits() {
+        let kibibytes = PICTURE_BYTES_MAX / 1024;
+        let limits = format!("= {PICTURES_MAX}, {kibibytes} * 1024, {PICTURE_SIDE_MAX}\n");
+        assert!(include_str!("python/pictures.py").contains(&limits), "{limits}");
+    }
+
+    #[test]
     fn pictures_count_as_output() {
         let pictures = Pictures::from_frames(&framed(b'P', &simple()));
         let bytes = pictures.encoded_bytes();
