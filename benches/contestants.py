@@ -24,7 +24,8 @@ from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PEER = REPOSITORY / "target" / "peer"
-REQUIREMENTS = ["qwed-mcp==0.2.2", "mcp<2", "z3-solver==5.1.0.0", "qwed-legal==0.5.1", "numpy==2.4.6"]
+REQUIREMENTS = ["qwed-mcp==0.2.2", "mcp<2", "z3-solver==5.1.0.0", "qwed-legal==0.5.1", "numpy==2.4.6",
+                "matplotlib==3.11.2"]
 PEER_PACKAGES_SHOWN = ("qwed-mcp", "mcp", "sympy", "z3-solver", "qwed-legal")
 
 ROUNDS_SMOKE = 5

@@ -8,8 +8,8 @@ each of them runs the same script once, with a pause before, so that a busy mome
 reply is checked. The table says for each script how many times faster warm is, and whether the target is met.
 
 Then: calls without a pause; jobs in the background, five at a time; the physical limit, which is fork, run and exit of
-the same interpreter with the same modules, without a server and without a sandbox; and memory. A missed target is
-information; a server that does not run warm, or a wrong answer, is an error with exit code 1.
+the same interpreter with the same modules, without a server and without a sandbox; memory; and a plot, beside plain
+Python that draws the same. A missed target is information; a server that does not run warm, or a wrong answer, is an error with exit code 1.
 
 Linux only, Python 3.11 or newer, nothing outside the standard library. The Python implementation is installed below
 `target/peer/`, as for `side_by_side.py`.
