@@ -9,7 +9,8 @@ reply is checked. The table says for each script how many times faster warm is, 
 
 Then: calls without a pause; jobs in the background, five at a time; the physical limit, which is fork, run and exit of
 the same interpreter with the same modules, without a server and without a sandbox; memory; and a plot, beside plain
-Python that draws the same. A missed target is information; a server that does not run warm, or a wrong answer, is an error with exit code 1.
+Python that draws the same. A missed target is information; a server that does not run warm, or a wrong answer, is an
+error with exit code 1.
 
 Linux only, Python 3.11 or newer, nothing outside the standard library. The Python implementation is installed below
 `target/peer/`, as for `side_by_side.py`.

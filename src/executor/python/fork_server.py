@@ -1,5 +1,5 @@
 def serve(stream):
-    # One trusted process for each interpreter. It loads the modules of verifications, and forks a child
+    # One trusted process for each list of modules. It loads those of verifications, and forks a child
     # for each script; the child takes every right away from itself and then waits for the script.
     # Only a child returns from here, with the script's code and with the function that ends it.
     #
@@ -125,8 +125,8 @@ z3.simplify(a + a)
 import qwed_legal
 qwed_legal.DeadlineGuard(country="US").verify("2026-01-15", "30 business days", "2026-02-14")
 """,
-            # Fonts are looked for, glyphs and ticks made, and the compressor of pictures loaded. The figures
-            # of scripts are numbered from one all the same.
+            # Fonts are looked for, glyphs and ticks made, and the compressor is loaded. The figures of
+            # scripts are numbered from one all the same.
             "matplotlib.pyplot": """
 import io, matplotlib.pyplot as plt
 figure, axes = plt.subplots()

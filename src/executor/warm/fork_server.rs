@@ -2,8 +2,9 @@
 //!
 //! It is launched by a supervisor of its own, like a script, but as [`Role::ForkServer`]. Its
 //! standard output is a socket: the server sends a name of 16 bytes and four descriptors for each
-//! child that it wants (stdout, stderr, the child's control, its init's lifeline), a fifth one where
-//! pictures are wanted, and the fork server answers with a line when a child has ended: the name and the exit code.
+//! child that it wants (stdout, stderr, the child's control, its init's lifeline), a fifth one
+//! where pictures are wanted, and the fork server answers with a line when a child has ended: the
+//! name and the exit code.
 
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
