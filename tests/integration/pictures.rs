@@ -204,7 +204,7 @@ fn drawing_has_the_limits_of_the_script_warm() {
 }
 
 fn drawing_has_the_limits_of_the_script(is_warm: bool) {
-    let builder = ServerBuilder::new().variable(SYNC_TIMEOUT, "6000");
+    let builder = ServerBuilder::new().variable(SYNC_TIMEOUT, "20000");
     let mut server = connect(builder.variable("QWED_MCP_MEMORY_MB", "400"), is_warm);
     let artist = |draw: &str| {
         source(&format!(
@@ -213,7 +213,7 @@ fn drawing_has_the_limits_of_the_script(is_warm: bool) {
         ))
     };
     let looping = server.execute(&artist("while True: pass"));
-    assert_eq!(looping.texts[0], "Execution timed out after 6.0 seconds.");
+    assert_eq!(looping.texts[0], "Execution timed out after 20.0 seconds.");
     // What was shown before that was sent before that.
     assert_eq!((looping.is_error, checked(&looping).len()), (true, 1));
     let large = server.execute(&artist(
@@ -236,7 +236,7 @@ fn a_script_that_sends_pictures_itself_sends_pictures_only_warm() {
 
 /// What a script sends over the descriptor is a picture, or is not shown.
 fn a_script_that_sends_pictures_itself_sends_pictures_only(is_warm: bool) {
-    let builder = ServerBuilder::new().unchecked().variable(SYNC_TIMEOUT, "5000");
+    let builder = ServerBuilder::new().unchecked().variable(SYNC_TIMEOUT, "10000");
     let mut server = connect(builder, is_warm);
     let fd = if is_warm { WARM_FD } else { COLD_FD };
     let tools = format!(
@@ -299,7 +299,7 @@ def send(kind, content, length=None):
     // Nobody reads what is more than all pictures can be.
     let flood = format!("{tools}os.set_blocking(1, True)\nwhile True: send(b'P', bytes(60000))");
     let result = server.execute(&flood);
-    assert_eq!(result.texts[0], "Execution timed out after 5.0 seconds.");
+    assert_eq!(result.texts[0], "Execution timed out after 10.0 seconds.");
     assert_eq!(result.pictures.len(), 0);
     server.finish();
 }
