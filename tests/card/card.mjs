@@ -197,6 +197,16 @@ await report.check('a claim that does not hold: refuted, with the counterexample
   equal('facts', (await all('dd'))[0], '1');
   assert.match(await text('#err pre'), /AssertionError: n = 40/);
   equal('marked', await all('.marked', 'firstChild.textContent'), ['    assert is_prime(value), f"n = {n}: {value} is not prime"']);
+  for (const [code, title, lead] of [
+    ['assert 1 > 2', 'Refuted', 'An assertion of the script does not hold.'],
+    ['assert 1 > 2, "first\\n\\nValueError: second"', 'Refuted', 'first\n\nValueError: second'],
+    ['try:\n    assert False, "x"\nexcept AssertionError as e:\n    raise ValueError("y") from e', 'The script failed', 'ValueError: y'],
+    ['print("AssertionError: z")\nraise SystemExit(2)', 'The script failed', ''],
+    ['import sys\nsys.exit("why")', 'The script failed', 'why'],
+  ]) {
+    await showResult(code, await call(code));
+    equal(`verdict of ${code}`, await said(), [title, lead]);
+  }
 });
 
 await report.check('a refusal: the findings with what to write instead, and their lines marked', async () => {
@@ -217,6 +227,20 @@ await report.check('a refusal: the findings with what to write instead, and thei
     // Not by colour alone, and not for eyes alone.
     equal('said', (await all('#script .said', 'textContent')).length, 2);
   }
+  // Far down in a long script, whatever its lines end with: in sight, and without a second bar to scroll.
+  const long = `${'x = 1\r\n'.repeat(300)}eval("1")\r\n${'y = 2\r\n'.repeat(300)}`;
+  await showResult(long, await call(long));
+  await screenshot('refused-long');
+  equal('marked', await all('#script .marked', 'firstChild.textContent'), ['eval("1")']);
+  equal('lines', (await all('#script code')).length, 601);
+  const seen = await chromium.evaluate(`(() => {
+    const [box, line] = [document.querySelector('#script pre'), document.querySelector('.marked')].map((e) => e.getBoundingClientRect());
+    const root = document.documentElement;
+    return [line.top >= box.top && line.bottom <= box.bottom, root.scrollHeight <= innerHeight, root.scrollWidth <= innerWidth];
+  })()`, { inFrame: true });
+  equal('in sight', seen, [true, true, true]);
+  // The numbers of lines stand in one line.
+  equal('high lines', (await all('#script code', 'offsetHeight')).filter((height) => height > 25), []);
 });
 
 await report.check('out of time, and what was printed until then', async () => {
@@ -239,6 +263,14 @@ await report.check('1 MiB of output: its start and its end, in a box that the ke
   assert.match(shown, /characters left out here/);
   assert.match(shown, /PROCESS TERMINATED\.\]$/);
   equal('tabindex', await all('#out pre', 'tabIndex'), [0]);
+  const press = async (key, windowsVirtualKeyCode) => {
+    for (const type of ['rawKeyDown', 'keyUp']) await chromium.send('Input.dispatchKeyEvent', { type, key, code: key, windowsVirtualKeyCode });
+    await settled();
+  };
+  await press('Tab', 9);
+  equal('in focus', await chromium.evaluate('document.activeElement.parentElement.id', { inFrame: true }), 'out');
+  await press('PageDown', 34);
+  await until('the box has scrolled', () => chromium.evaluate('document.activeElement.scrollTop > 0', { inFrame: true }));
   const { nodes } = await chromium.send('Accessibility.getFullAXTree', { frameId: await frameId() });
   const named = nodes.filter(({ role }) => ['main', 'region', 'status', 'heading'].includes(role?.value)).map(({ role, name }) => `${role.value} ${name?.value}`);
   for (const landmark of ['heading Too much output', 'heading Output', 'region Output', 'heading Script']) assert.ok(named.includes(landmark), `${landmark} in ${named}`);

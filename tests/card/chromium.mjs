@@ -21,7 +21,7 @@ export class Chromium {
     ];
     // Chromium's own sandbox does not start as root; the pages are ours.
     if (process.getuid() === 0) flags.push('--no-sandbox');
-    chromium.#process = spawn('chromium', flags, { stdio: ['ignore', 'ignore', 'ignore', 'pipe', 'pipe'] });
+    chromium.#process = spawn(process.env.CHROMIUM, flags, { stdio: ['ignore', 'ignore', 'ignore', 'pipe', 'pipe'] });
     chromium.#listen(chromium.#process.stdio[4]);
     const { targetInfos } = await chromium.#send('Target.getTargets');
     const { targetId } = targetInfos.find(({ type }) => type === 'page');

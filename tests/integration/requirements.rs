@@ -224,7 +224,7 @@ fn results_of_the_stateless_era() -> Vec<Row> {
     rows
 }
 
-/// What the server declares; tasks in the stateless era only.
+/// The capabilities that the server declares: tasks in the stateless era only.
 fn capabilities(is_stateless: bool) -> Value {
     let mut extensions = json!({ "io.modelcontextprotocol/ui": {} });
     if is_stateless {

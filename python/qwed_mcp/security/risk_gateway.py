@@ -6,6 +6,20 @@ from typing import Any, Mapping, Optional, TypedDict
 from .. import _program
 
 
+class _Finding(TypedDict):
+    rule: Optional[str]
+    line: Optional[int]
+    column: Optional[int]
+    message: str
+    instead: Optional[str]
+
+
+class Finding(_Finding, total=False):
+    """A reason why a script must not run. `lines` is there where it stands in more than one."""
+
+    lines: "list[int]"
+
+
 class _Decision(TypedDict):
     verified: bool
     status: str
@@ -16,10 +30,11 @@ class _Decision(TypedDict):
 
 
 class Decision(_Decision, total=False):
-    """A decision. `error_code` is there where it is no, `notes` where the analysis has something to add."""
+    """A decision: `error_code` where it is no, `findings` where the analysis says so, `notes` where it allows and remarks."""
 
     error_code: str
     notes: "list[str]"
+    findings: "list[Finding]"
 
 
 class RiskBasedExecutionGateway:
