@@ -383,7 +383,7 @@ impl<'a> Analyzer<'a, '_> {
         if values.is_open && !put.known.is_empty() {
             with_put.add(Values::container(put.clone()));
         }
-        for value in values.known {
+        for value in values.known.iter().cloned() {
             if !value.is_container() {
                 with_put.add(Values::one(value));
                 continue;
@@ -408,8 +408,8 @@ impl<'a> Analyzer<'a, '_> {
         texts::combined(&before, assign.op, &added).unwrap_or_else(|| {
             let mut values = Values::unknown();
             for side in [before, added] {
-                let containers = side.known.into_iter().filter(Value::is_container);
-                values.extend(containers.map(Values::one));
+                let containers = side.known.iter().filter(|value| value.is_container());
+                values.extend(containers.cloned().map(Values::one));
             }
             values
         })

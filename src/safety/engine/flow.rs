@@ -67,7 +67,7 @@ impl<'a> Analyzer<'a, '_> {
                 uses.attribute.iter().map(|id| this.binding_value(*id)).collect();
             let has_dynamic = this.symbols.has_dynamic_attributes;
             let mut values = Values::only_open(stored.is_open || has_dynamic);
-            for value in stored.known {
+            for value in stored.known.iter().cloned() {
                 values.add(match value {
                     Value::OwnFunction(of)
                         if this.has_decorator(of, &["property", "cached_property"]) =>
@@ -114,9 +114,9 @@ impl<'a> Analyzer<'a, '_> {
         for base in definition.bases() {
             let of = self.flowing_value(base, self.symbols.parent(class));
             values.is_open |= of.is_open;
-            for value in of.known {
+            for value in &of.known {
                 match value {
-                    Value::Object(path) => match objects::instance_of(&path) {
+                    Value::Object(path) => match objects::instance_of(path) {
                         Some(of) => values.add(Values::one(Value::Instance(of))),
                         None => values.is_open |= path != "builtins.object",
                     },

@@ -246,8 +246,12 @@ impl<'a> Analyzer<'a, '_> {
             _ => {}
         }
         let mut values = self.evaluate(expr, Role::Harmless);
-        for value in values.known.iter_mut().filter(|value| **value == Value::Plain) {
-            *value = Value::Number(0);
+        if values.known.contains(&Value::Plain) {
+            let shown = |value: &Value<'a>| match value {
+                Value::Plain => Value::Number(0),
+                value => value.clone(),
+            };
+            values.known = values.known.iter().map(shown).collect();
         }
         values
     }
