@@ -12,7 +12,7 @@ use ruff_text_size::Ranged as _;
 use super::analyzer::{Analyzer, Flow};
 use crate::safety::knowledge::objects;
 use crate::safety::knowledge::value::{Value, Values};
-use crate::safety::symbols::{self, Definition, Passed, ScopeId};
+use crate::safety::symbols::{self, Binding, Definition, Passed, ScopeId};
 
 /// The most calls of one function that are looked at.
 const CALLS_MAX: usize = 32;
@@ -129,8 +129,9 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     /// The contents of the container of this name that are put into it, or may be.
-    pub(super) fn put_into(&mut self, name: &str) -> Option<Values<'a>> {
-        let uses = self.symbols.uses(name)?;
+    pub(super) fn put_into(&mut self, binding: &Binding<'a>) -> Option<Values<'a>> {
+        let symbols = self.symbols;
+        let uses = symbols.uses_of(binding);
         if uses.contents.is_empty() && !uses.is_aliased() {
             return None;
         }
