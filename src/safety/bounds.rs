@@ -50,6 +50,43 @@ pub(super) fn nesting(source: &str) -> Nesting {
     }
 }
 
+/// A byte of a word, which may be a keyword …
+const WORD: u8 = 1;
+/// … a sign that is no more than a link of a chain …
+const LINK: u8 = 2;
+/// … one outside of texts that has to be looked at …
+const OTHER: u8 = 4;
+/// … one in a text that has to be …
+const IN_TEXT: u8 = 8;
+/// … and one that ends a line.
+const LINE: u8 = 16;
+
+/// The kinds of each byte.
+#[expect(clippy::indexing_slicing, clippy::as_conversions, reason = "a row for each byte")]
+static KINDS: [u8; 256] = {
+    let mut kinds = [LINK; 256];
+    let mut byte = 0_u8;
+    loop {
+        kinds[byte as usize] = match byte {
+            b' ' | b'\t' => 0,
+            b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'_' => WORD,
+            b'\n' | b'\r' => OTHER | IN_TEXT | LINE,
+            b'"' | b'\'' | b'\\' | b'{' | b'}' => OTHER | IN_TEXT,
+            b'\x0c' | b'#' | b',' | b';' | b'(' | b'[' | b')' | b']' => OTHER,
+            _ => LINK,
+        };
+        if byte == u8::MAX {
+            break kinds;
+        }
+        byte += 1;
+    }
+};
+
+#[expect(clippy::indexing_slicing, reason = "the table has a row for each byte")]
+fn is_kind(byte: u8, kind: u8) -> bool {
+    KINDS[usize::from(byte)] & kind != 0
+}
+
 /// Tells by its bytes that `source` is shallow, in a fraction of the time that the lexer takes: by the
 /// same estimate, in which any word may be a keyword. False as well where only the lexer can tell.
 pub(super) fn is_surely_shallow(source: &str) -> bool {
@@ -57,58 +94,64 @@ pub(super) fn is_surely_shallow(source: &str) -> bool {
     let mut depth = Depth { blocks: length_of(bytes, 0, is_blank), ..Depth::default() };
     // What the lexer adds by itself: the end of the last line, and of what is not closed.
     let added = 4;
+    let find_lambda = |from: usize| {
+        // Telling that there is none takes a fraction of the time.
+        let rest = source.get(from..).filter(|rest| rest.contains("lambda"))?;
+        Some(from + rest.find("lambda")?)
+    };
+    let from_here = |lambda: Option<usize>, at| match lambda {
+        Some(place) if place < at => find_lambda(at),
+        _ => lambda,
+    };
+    let mut lambda = find_lambda(0);
     let mut at = 0;
-    while let Some(byte) = bytes.get(at) {
+    loop {
+        at += depth.after_links(bytes.get(at..).unwrap_or_default());
+        while let Some(place) = lambda.filter(|place| *place < at) {
+            depth.innermost.lambdas += 1;
+            lambda = find_lambda(place + 1);
+        }
         let start = at;
         at += 1;
         let mut within = 0;
-        let kind = match byte {
-            b' ' | b'\t' => continue,
-            b'#' => {
-                at += length_of(bytes, at, |byte| !matches!(byte, b'\n' | b'\r'));
+        let before = depth.estimate();
+        let kind = match bytes.get(start) {
+            Some(b'#') => {
+                at += length_of(bytes, at, |byte| !is_kind(byte, LINE));
+                lambda = from_here(lambda, at);
                 continue;
             }
-            b'\n' | b'\r' if !depth.outer.is_empty() => continue,
-            b'\n' | b'\r' => {
+            Some(b'\n' | b'\r') if !depth.outer.is_empty() => continue,
+            Some(b'\n' | b'\r') => {
                 // Each block takes at least one column.
                 depth.blocks = length_of(bytes, at, is_blank);
                 TokenKind::Newline
             }
-            b'\\' if bytes.get(at) == Some(&b'\n') => {
+            Some(b'\\') if bytes.get(at) == Some(&b'\n') => {
                 at += 1;
                 depth.blocks = depth.blocks.max(length_of(bytes, at, is_blank));
                 continue;
             }
-            b'\\' | b'\x0c' => return false,
-            b'"' | b'\'' => {
+            Some(b'"' | b'\'') => {
                 let before = bytes.get(start.saturating_sub(2)..start).unwrap_or_default();
                 let prefix = before.iter().rev().take_while(|byte| is_word(**byte));
                 let is_interpolated = prefix.into_iter().any(|byte| b"fFtT".contains(byte));
                 let Some(text) = after_text(bytes, start, is_interpolated) else { return false };
                 (at, within) = text;
+                lambda = from_here(lambda, at);
                 TokenKind::Plus
             }
-            byte if is_word(*byte) => {
-                at += length_of(bytes, at, is_word);
-                match bytes.get(start..at).unwrap_or_default() {
-                    b"lambda" => TokenKind::Lambda,
-                    // `0or 1`: a keyword may follow a number.
-                    [b'0'..=b'9', ..] => TokenKind::Plus,
-                    word if word.len() > 8 || word.contains(&b'_') => continue,
-                    _ => TokenKind::Plus,
-                }
-            }
-            b'(' | b'[' | b'{' => TokenKind::Lpar,
-            b')' | b']' | b'}' => TokenKind::Rpar,
-            b',' => TokenKind::Comma,
-            b';' => TokenKind::Semi,
-            _ => TokenKind::Plus,
+            Some(b'(' | b'[' | b'{') => TokenKind::Lpar,
+            Some(b')' | b']' | b'}') => TokenKind::Rpar,
+            Some(b',') => TokenKind::Comma,
+            Some(b';') => TokenKind::Semi,
+            Some(_) => return false,
+            None => return before + added <= NESTING_SHALLOW_MAX,
         };
-        if depth.after(kind) + within + added > NESTING_SHALLOW_MAX {
+        if before.max(depth.after(kind)) + within + added > NESTING_SHALLOW_MAX {
             return false;
         }
     }
-    true
 }
 
 /// Returns the place behind the text whose first quote is at `start`, and how deep it nests at most.
@@ -126,9 +169,7 @@ fn after_text(bytes: &[u8], start: usize, is_interpolated: bool) -> Option<(usiz
     let mut inner = None;
     loop {
         if open == 0 {
-            at += length_of(bytes, at, |byte| {
-                !matches!(byte, b'"' | b'\'' | b'\\' | b'\n' | b'\r' | b'{' | b'}')
-            });
+            at += length_of(bytes, at, |byte| !is_kind(byte, IN_TEXT));
         }
         let rest = bytes.get(at..)?;
         let byte = rest.first()?;
@@ -287,6 +328,29 @@ impl Depth {
             | TokenKind::Colon => {}
             _ => self.innermost.chain += 1,
         }
+        self.estimate()
+    }
+
+    /// Takes the words, blanks and signs up to the next byte that has to be looked at, and returns how
+    /// many bytes those are. Nothing branches on what they are.
+    #[expect(clippy::indexing_slicing, reason = "the table has a row for each byte")]
+    fn after_links(&mut self, bytes: &[u8]) -> usize {
+        let (mut last, mut links, mut count) = (0, 0, 0);
+        for byte in bytes {
+            let kind = KINDS[usize::from(*byte)];
+            if kind & OTHER != 0 {
+                break;
+            }
+            // A word counts where it starts.
+            links += usize::from((kind & LINK) / LINK + (kind & !last & WORD));
+            last = kind;
+            count += 1;
+        }
+        self.innermost.chain += links;
+        count
+    }
+
+    fn estimate(&self) -> usize {
         self.blocks + self.outer_sum + self.innermost.depth()
     }
 }

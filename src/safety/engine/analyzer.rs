@@ -64,6 +64,15 @@ enum Memo<'a> {
     Done(Values<'a>),
 }
 
+/// The state to put back when a value has been worked out, and the times that it was tried before.
+struct Begun {
+    place: usize,
+    tries: u8,
+    needs: usize,
+    depth: usize,
+    flowing: usize,
+}
+
 /// The most times that a value is worked out which depends on what is pending then.
 const TRIES_MAX: u8 = 3;
 
@@ -72,6 +81,8 @@ pub(super) struct Analyzer<'a, 's> {
     pub(super) source: &'a str,
     pub(super) symbols: &'s Symbols<'a>,
     pub(super) pass: Pass<'s>,
+    /// True if the script imports doctest.
+    pub(super) has_doctest: bool,
     /// The scope that is walked, or that the current binding is evaluated in.
     pub(super) scope: ScopeId,
     /// True while only a value is wanted: nothing is reported.
@@ -84,10 +95,14 @@ pub(super) struct Analyzer<'a, 's> {
     depth: usize,
     /// The number of expressions that are being evaluated, one in the other.
     pub(super) level: usize,
-    /// Values that are worked out once.
-    flows: HashMap<Flow, Memo<'a>>,
-    /// Those of bindings, and behind them those of symbols, by their place.
-    named: Vec<Memo<'a>>,
+    /// Values that are worked out once …
+    memos: Vec<Memo<'a>>,
+    /// … their places there from one on: of bindings, symbols, results, and what goes by names …
+    places: Vec<usize>,
+    /// … of expressions …
+    expressions: HashMap<TextRange, usize>,
+    /// … and of the script's own namespace.
+    namespace: usize,
     /// The number of those that are being followed otherwise than by names.
     flowing: usize,
     /// The number of values that are being worked out.
@@ -100,18 +115,25 @@ pub(super) struct Analyzer<'a, 's> {
 
 impl<'a, 's> Analyzer<'a, 's> {
     pub(super) fn new(source: &'a str, symbols: &'s Symbols<'a>, pass: Pass<'s>) -> Self {
+        let places = symbols.bindings_len()
+            + symbols.symbols_len()
+            + symbols.scopes_len()
+            + 2 * symbols.names_len();
         Self {
             source,
             symbols,
             pass,
+            has_doctest: symbols.imported.contains("doctest"),
             scope: symbols::MODULE,
             is_quiet: false,
             is_annotation: false,
             code_depth: 0,
             depth: 0,
             level: 0,
-            flows: HashMap::default(),
-            named: vec![Memo::NotYet(0); symbols.bindings_len() + symbols.names_len()],
+            memos: Vec::with_capacity(symbols.bindings_len()),
+            places: vec![0; places],
+            expressions: HashMap::default(),
+            namespace: 0,
             flowing: 0,
             pending: 0,
             needs: usize::MAX,
@@ -178,19 +200,32 @@ impl<'a> Analyzer<'a, '_> {
         flow: Flow,
         work: impl FnOnce(&mut Self) -> Values<'a>,
     ) -> Values<'a> {
+        match self.begin(flow) {
+            Ok(begun) => {
+                let values = work(self);
+                self.end(&begun, values)
+            }
+            Err(values) => values,
+        }
+    }
+
+    /// Begins to work a value out, or returns what is known without.
+    #[inline(never)]
+    fn begin(&mut self, flow: Flow) -> Result<Begun, Values<'a>> {
         let counted = self.work();
         if counted.is_spent() {
-            return Values::unknown();
+            return Err(Values::unknown());
         }
         counted.spend(1);
-        let tries = match *self.memo(flow) {
+        let place = self.place(flow);
+        let tries = match self.memos[place] {
             Memo::Done(ref values) => {
                 counted.spend(values.weight());
-                return values.clone();
+                return Err(values.clone());
             }
             Memo::Pending(place) => {
                 self.needs = self.needs.min(place);
-                return Values::unknown();
+                return Err(Values::unknown());
             }
             Memo::NotYet(tries) => tries,
         };
@@ -200,72 +235,94 @@ impl<'a> Analyzer<'a, '_> {
             if self.flowing == 0 && is_by_name {
                 self.report(FindingKind::TooIndirect, None, None);
             }
-            return Values::unknown();
+            return Err(Values::unknown());
         }
-        let outer = (self.depth, self.flowing);
+        let Self { needs, depth, flowing, .. } = *self;
+        let begun = Begun { place, tries, needs, depth, flowing };
         self.depth += usize::from(!matches!(flow, Flow::Symbol(_)));
         self.flowing += usize::from(!is_by_name);
-        let values = self.worked_out(flow, tries, work);
-        (self.depth, self.flowing) = outer;
+        self.memos[place] = Memo::Pending(self.pending);
+        self.needs = usize::MAX;
+        self.pending += 1;
+        Ok(begun)
+    }
+
+    /// Remembers a value that is worked out, unless it depends on something that is still pending.
+    #[inline(never)]
+    fn end(&mut self, begun: &Begun, values: Values<'a>) -> Values<'a> {
+        self.pending -= 1;
+        let is_final = self.needs >= self.pending || begun.tries == TRIES_MAX;
+        if is_final {
+            self.needs = usize::MAX;
+        }
+        self.memos[begun.place] =
+            if is_final { Memo::Done(values.clone()) } else { Memo::NotYet(begun.tries + 1) };
+        self.needs = self.needs.min(begun.needs);
+        (self.depth, self.flowing) = (begun.depth, begun.flowing);
         values
     }
 
-    /// Returns what is known of a value that is worked out once.
-    fn memo(&mut self, flow: Flow) -> &mut Memo<'a> {
-        match flow {
-            Flow::Binding(id) => &mut self.named[id],
-            Flow::Symbol(id) => &mut self.named[self.symbols.bindings_len() + id],
-            _ => self.flows.entry(flow).or_insert(Memo::NotYet(0)),
+    /// Returns the place of what is known of a value that is worked out once.
+    fn place(&mut self, flow: Flow) -> usize {
+        let symbols = self.symbols.bindings_len();
+        let results = symbols + self.symbols.symbols_len();
+        let names = results + self.symbols.scopes_len();
+        let place = match flow {
+            Flow::Binding(id) => &mut self.places[id],
+            Flow::Symbol(id) => &mut self.places[symbols + id],
+            Flow::Result(scope) => &mut self.places[results + scope],
+            Flow::Attribute(name) => &mut self.places[names + 2 * name],
+            Flow::Contents(name) => &mut self.places[names + 2 * name + 1],
+            Flow::Expression(range) => self.expressions.entry(range).or_default(),
+            Flow::Namespace => &mut self.namespace,
+        };
+        if *place == 0 {
+            self.memos.push(Memo::NotYet(0));
+            *place = self.memos.len();
         }
+        *place - 1
     }
 
     /// Joins a value that has been worked out before to `values`. Returns whether it has been.
     pub(super) fn join_done(&mut self, flow: Flow, values: &mut Values<'a>) -> bool {
         let counted = self.work();
-        let Memo::Done(of) = self.memo(flow) else { return false };
+        let Some(of) = self.done(flow) else { return false };
         counted.spend(1 + of.weight());
         values.join(of);
         true
     }
 
-    /// Keeps the value of an expression that was walked, for whoever asks for it again.
-    pub(super) fn keep(&mut self, expr: &Expr, values: &Values<'a>) {
-        if !self.is_quiet && !expr.is_name_expr() && !expr.is_literal_expr() {
-            self.flows.insert(Flow::Expression(expr.range()), Memo::Done(values.clone()));
+    /// Returns the value of a binding or expression, if it has been worked out.
+    fn done(&self, flow: Flow) -> Option<&Values<'a>> {
+        let place = match flow {
+            Flow::Binding(id) => self.places[id],
+            Flow::Expression(range) => *self.expressions.get(&range)?,
+            _ => 0,
+        };
+        match self.memos.get(place.checked_sub(1)?)? {
+            Memo::Done(values) => Some(values),
+            Memo::NotYet(_) | Memo::Pending(_) => None,
         }
     }
 
-    /// Works a value out, and remembers it unless it depends on something that is still pending.
-    fn worked_out(
-        &mut self,
-        flow: Flow,
-        tries: u8,
-        work: impl FnOnce(&mut Self) -> Values<'a>,
-    ) -> Values<'a> {
-        let place = self.pending;
-        *self.memo(flow) = Memo::Pending(place);
-        let outer_needs = std::mem::replace(&mut self.needs, usize::MAX);
-        self.pending += 1;
-        let values = work(self);
-        self.pending = place;
-        let is_final = self.needs >= place || tries == TRIES_MAX;
-        if is_final {
-            self.needs = usize::MAX;
+    /// Keeps the value of an expression that was walked, for whoever asks for it again.
+    pub(super) fn keep(&mut self, expr: &Expr, values: &Values<'a>) {
+        if !self.is_quiet && !expr.is_name_expr() && !expr.is_literal_expr() {
+            let place = self.place(Flow::Expression(expr.range()));
+            self.memos[place] = Memo::Done(values.clone());
         }
-        let memo = if is_final { Memo::Done(values.clone()) } else { Memo::NotYet(tries + 1) };
-        *self.memo(flow) = memo;
-        self.needs = self.needs.min(outer_needs);
-        values
     }
 
     /// Tells whether a value is being worked out: it depends on itself.
     pub(super) fn is_pending(&mut self, flow: Flow) -> bool {
-        matches!(self.memo(flow), Memo::Pending(_))
+        let place = self.place(flow);
+        matches!(self.memos[place], Memo::Pending(_))
     }
 }
 
 /// The reports.
 impl<'a> Analyzer<'a, '_> {
+    #[cold]
     pub(super) fn report(
         &mut self,
         kind: FindingKind,
@@ -279,6 +336,7 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     /// Reports a use of the object `name` at `range`, unless only a value is wanted.
+    #[cold]
     pub(super) fn report_reference(
         &mut self,
         name: String,
@@ -292,6 +350,7 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     /// Reports a call of the function `name`, which the source writes as `callee`.
+    #[cold]
     pub(super) fn report_call(&mut self, name: String, rule: &'static Rule, callee: &'a Expr) {
         let written = self.written(callee.range());
         // What is called is one finding, even if its name alone is refused.

@@ -22,7 +22,7 @@ use crate::safety::knowledge::top;
 use crate::safety::knowledge::value::{MODULES, START_BYTES_MAX, Value, Values};
 use crate::safety::knowledge::{objects, texts};
 use crate::safety::rules::{Condition, Rule, Special};
-use crate::safety::symbols::{self, Binding, BindingId, ScopeId, ScopeKind, Source, Symbol};
+use crate::safety::symbols::{self, Binding, BindingId, ScopeId, ScopeKind, Source, Symbol, Uses};
 
 /// The most imports that a computed name is compared with.
 const IMPORTS_MAX: usize = 256;
@@ -139,7 +139,7 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     fn sequence(&mut self, elements: &'a [Expr], role: Role) -> Values<'a> {
-        let mut items = Vec::new();
+        let mut items = Vec::with_capacity(elements.len());
         let mut is_known = true;
         for element in elements {
             let values = self.evaluate(element, role);
@@ -156,7 +156,7 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     fn dict(&mut self, dict: &'a ExprDict) -> Values<'a> {
-        let mut items = Vec::new();
+        let mut items = Vec::with_capacity(dict.items.len());
         let mut others = Values::default();
         for item in &dict.items {
             let key = item.key.as_ref().map(|key| self.evaluate(key, Role::Value));
@@ -203,7 +203,8 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     fn name(&mut self, name: &'a ExprName, expr: &'a Expr, role: Role) -> Values<'a> {
-        let values = self.resolve(name.id.as_str(), name.start());
+        let known = self.symbols.known_here(name);
+        let values = self.resolve_as(name.id.as_str(), known, name.start(), true);
         if self.pass.is_formula && role != Role::Callee {
             return values;
         }
@@ -212,19 +213,33 @@ impl<'a> Analyzer<'a, '_> {
 
     /// Evaluates a name where it is used.
     fn resolve(&mut self, name: &str, offset: TextSize) -> Values<'a> {
-        self.resolve_as(name, offset, true)
+        self.resolve_as(name, self.symbols.known(name), offset, true)
     }
 
     /// Evaluates a name. If it stands for itself in the end, that may matter.
-    fn resolve_as(&mut self, name: &str, offset: TextSize, matters: bool) -> Values<'a> {
+    fn resolve_as(
+        &mut self,
+        name: &str,
+        known: Option<&Uses<'a>>,
+        offset: TextSize,
+        matters: bool,
+    ) -> Values<'a> {
         let symbols = self.symbols;
         self.work().spend(symbols.depth(self.scope));
         let mut found: SmallVec<[(&Symbol, bool); 2]> = SmallVec::new();
-        let is_certain = symbols.look_up(name, self.scope, offset, |symbol, is_same_scope| {
+        let is_certain = symbols.look_up(known, self.scope, offset, |symbol, is_same_scope| {
             found.push((symbol, is_same_scope));
         });
         let mut values = Values::default();
         for (symbol, is_same_scope) in &found {
+            if *is_same_scope && let Some(only) = symbol.only() {
+                if symbols.reaches(only, offset)
+                    && !self.join_done(Flow::Binding(only), &mut values)
+                {
+                    values.add(self.binding_value(only));
+                }
+                continue;
+            }
             match is_same_scope.then(|| symbols.reaching(symbol, offset)).flatten() {
                 Some(reaching) => {
                     for id in reaching {
@@ -237,8 +252,9 @@ impl<'a> Analyzer<'a, '_> {
             }
         }
         // What is imported with a star later takes the place of what was bound before.
-        let first = found.first().and_then(|(symbol, _)| symbols.first_bound(symbol));
-        if is_certain && symbols.star_imports.last > first {
+        let is_later =
+            |last| found.first().and_then(|(symbol, _)| symbols.first_bound(symbol)) < Some(last);
+        if is_certain && symbols.star_imports.last.is_some_and(is_later) {
             values.add(self.star_imported(name));
         }
         if !is_certain {
@@ -314,7 +330,7 @@ impl<'a> Analyzer<'a, '_> {
         })
     }
 
-    fn evaluate_binding(&mut self, binding: Binding<'a>) -> Values<'a> {
+    fn evaluate_binding(&mut self, binding: &Binding<'a>) -> Values<'a> {
         let scope = binding.evaluated_in;
         let values = match binding.source {
             Source::Unknown => Values::unknown(),
@@ -369,7 +385,7 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     /// Adds what is put into a container by its name.
-    fn with_contents(&mut self, values: Values<'a>, binding: Binding<'a>) -> Values<'a> {
+    fn with_contents(&mut self, values: Values<'a>, binding: &Binding<'a>) -> Values<'a> {
         let is_tuple = matches!(binding.source, Source::Value(Expr::Tuple(_)));
         if is_tuple
             || binding.name.is_empty()
@@ -377,13 +393,16 @@ impl<'a> Analyzer<'a, '_> {
         {
             return values;
         }
-        let Some(put) = self.put_into(binding.name) else { return values };
+        let Some(put) = self.put_into(binding) else { return values };
+        if put.known.is_empty() && !values.known.iter().any(Value::is_container) {
+            return values;
+        }
         let mut with_put = Values::only_open(values.is_open);
         // A container of another kind.
         if values.is_open && !put.known.is_empty() {
             with_put.add(Values::container(put.clone()));
         }
-        for value in values.known {
+        for value in values.known.iter().cloned() {
             if !value.is_container() {
                 with_put.add(Values::one(value));
                 continue;
@@ -403,13 +422,16 @@ impl<'a> Analyzer<'a, '_> {
         let added = self.value_in(&assign.value, scope);
         let Expr::Name(name) = &*assign.target else { return Values::unknown() };
         let before = self.in_scope(scope, |this| {
-            this.quietly(|this| this.resolve_as(name.id.as_str(), name.start(), false))
+            this.quietly(|this| {
+                let known = this.symbols.known(name.id.as_str());
+                this.resolve_as(name.id.as_str(), known, name.start(), false)
+            })
         });
         texts::combined(&before, assign.op, &added).unwrap_or_else(|| {
             let mut values = Values::unknown();
             for side in [before, added] {
-                let containers = side.known.into_iter().filter(Value::is_container);
-                values.extend(containers.map(Values::one));
+                let containers = side.known.iter().filter(|value| value.is_container());
+                values.extend(containers.cloned().map(Values::one));
             }
             values
         })
@@ -746,7 +768,7 @@ impl<'a> Analyzer<'a, '_> {
             self.check_types(&Values::one(Value::Text(Cow::Borrowed(text))), expr);
         }
         if !self.is_quiet
-            && self.symbols.imported.contains("doctest")
+            && self.has_doctest
             && text.contains(">>> ")
             && self.has_dangerous_examples(text)
         {
@@ -780,7 +802,7 @@ impl<'a> Analyzer<'a, '_> {
                     self.report_reference(name.to_owned(), rule, expr.range());
                 }
             }
-            "__doc__" | "__test__" if self.symbols.imported.contains("doctest") => {
+            "__doc__" | "__test__" if self.has_doctest => {
                 let is_known = !values.is_open && !values.known.is_empty();
                 let is_dangerous = |text: &str| self.has_dangerous_examples(text);
                 if !is_known || values.any_text(&mut { is_dangerous }) {

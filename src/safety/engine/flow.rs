@@ -12,7 +12,7 @@ use ruff_text_size::Ranged as _;
 use super::analyzer::{Analyzer, Flow};
 use crate::safety::knowledge::objects;
 use crate::safety::knowledge::value::{Value, Values};
-use crate::safety::symbols::{self, Definition, Passed, ScopeId};
+use crate::safety::symbols::{self, Binding, Definition, Passed, ScopeId};
 
 /// The most calls of one function that are looked at.
 const CALLS_MAX: usize = 32;
@@ -67,7 +67,7 @@ impl<'a> Analyzer<'a, '_> {
                 uses.attribute.iter().map(|id| this.binding_value(*id)).collect();
             let has_dynamic = this.symbols.has_dynamic_attributes;
             let mut values = Values::only_open(stored.is_open || has_dynamic);
-            for value in stored.known {
+            for value in stored.known.iter().cloned() {
                 values.add(match value {
                     Value::OwnFunction(of)
                         if this.has_decorator(of, &["property", "cached_property"]) =>
@@ -114,9 +114,9 @@ impl<'a> Analyzer<'a, '_> {
         for base in definition.bases() {
             let of = self.flowing_value(base, self.symbols.parent(class));
             values.is_open |= of.is_open;
-            for value in of.known {
+            for value in &of.known {
                 match value {
-                    Value::Object(path) => match objects::instance_of(&path) {
+                    Value::Object(path) => match objects::instance_of(path) {
                         Some(of) => values.add(Values::one(Value::Instance(of))),
                         None => values.is_open |= path != "builtins.object",
                     },
@@ -129,8 +129,9 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     /// The contents of the container of this name that are put into it, or may be.
-    pub(super) fn put_into(&mut self, name: &str) -> Option<Values<'a>> {
-        let uses = self.symbols.uses(name)?;
+    pub(super) fn put_into(&mut self, binding: &Binding<'a>) -> Option<Values<'a>> {
+        let symbols = self.symbols;
+        let uses = symbols.uses_of(binding);
         if uses.contents.is_empty() && !uses.is_aliased() {
             return None;
         }

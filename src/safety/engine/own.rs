@@ -5,12 +5,13 @@
 
 use ruff_python_ast::{Expr, ExprAttribute, ExprCall, ExprName};
 use ruff_text_size::Ranged as _;
+use smallvec::SmallVec;
 
 use super::analyzer::Analyzer;
 use super::expressions::Role;
 use crate::safety::knowledge::objects;
 use crate::safety::knowledge::value::{Value, Values};
-use crate::safety::symbols::{Binding, Definition, ScopeId, Source, last_name};
+use crate::safety::symbols::{Binding, BindingId, Definition, ScopeId, Source, last_name};
 
 /// The most bindings of a name that are looked at.
 const SOURCES_MAX: usize = 64;
@@ -78,18 +79,18 @@ impl<'a> Analyzer<'a, '_> {
 
     /// Returns the sources of the bindings of a name that a use can see, if it is certain that one
     /// of them binds it.
-    fn sources_of(&self, name: &ExprName) -> Option<Vec<Binding<'a>>> {
+    fn sources_of(&self, name: &ExprName) -> Option<SmallVec<[BindingId; 4]>> {
         let symbols = self.symbols;
-        let mut sources = Vec::new();
-        let (id, at) = (name.id.as_str(), name.start());
+        let mut sources = SmallVec::new();
+        let at = name.start();
         self.work().spend(symbols.depth(self.scope));
-        let is_certain = symbols.look_up(id, self.scope, at, |symbol, is_same_scope| {
-            let source = |id| symbols.binding(id);
-            match is_same_scope.then(|| symbols.reaching(symbol, at)).flatten() {
-                Some(reaching) => sources.extend(reaching.into_iter().map(source)),
-                None => sources.extend(symbol.all().take(SOURCES_MAX + 1).map(source)),
-            }
-        });
+        let is_certain =
+            symbols.look_up(symbols.known_here(name), self.scope, at, |symbol, is_same_scope| {
+                match is_same_scope.then(|| symbols.reaching(symbol, at)).flatten() {
+                    Some(reaching) => sources.extend(reaching),
+                    None => sources.extend(symbol.all().take(SOURCES_MAX + 1)),
+                }
+            });
         self.work().spend(sources.len());
         let are_few = (1..=SOURCES_MAX).contains(&sources.len());
         (is_certain && !symbols.has_dynamic_names && are_few).then_some(sources)
@@ -99,12 +100,14 @@ impl<'a> Analyzer<'a, '_> {
     fn all_sources_are(
         &mut self,
         expr: &Expr,
-        is_such: impl Fn(&mut Self, Binding<'a>) -> bool,
+        is_such: impl Fn(&mut Self, &Binding<'a>) -> bool,
     ) -> bool {
         let Expr::Name(name) = expr else { return false };
         let Some(sources) = self.sources_of(name) else { return false };
-        let mut sources = sources.into_iter();
-        sources.all(|binding| self.in_scope(binding.evaluated_in, |this| is_such(this, binding)))
+        sources.into_iter().all(|id| {
+            let binding = self.symbols.binding(id);
+            self.in_scope(binding.evaluated_in, |this| is_such(this, binding))
+        })
     }
 
     /// Tells whether `expr` is the object that a method belongs to.
@@ -155,7 +158,7 @@ impl<'a> Analyzer<'a, '_> {
 
     fn calls_subclasses(&mut self, call: &ExprCall, parameter: &str, function: ScopeId) -> bool {
         let Expr::Attribute(method) = &*call.func else { return false };
-        let is_given = |binding: Binding<'a>| {
+        let is_given = |binding: &Binding<'a>| {
             binding.name == parameter
                 && matches!(binding.source, Source::Parameter(_, of) if of == function)
         };
@@ -230,8 +233,9 @@ impl<'a> Analyzer<'a, '_> {
                 return self.names_of_functions(&of);
             }
             Expr::Name(name) if self.code_depth < CODE_DEPTH_MAX => {
-                if let Some([Binding { source: Source::Value(value), evaluated_in, .. }]) =
-                    self.sources_of(name).as_deref()
+                if let Some([only]) = self.sources_of(name).as_deref()
+                    && let Binding { source: Source::Value(value), evaluated_in, .. } =
+                        self.symbols.binding(*only)
                     && (value.is_f_string_expr() || value.is_attribute_expr())
                 {
                     let value = *value;
@@ -246,8 +250,12 @@ impl<'a> Analyzer<'a, '_> {
             _ => {}
         }
         let mut values = self.evaluate(expr, Role::Harmless);
-        for value in values.known.iter_mut().filter(|value| **value == Value::Plain) {
-            *value = Value::Number(0);
+        if values.known.contains(&Value::Plain) {
+            let shown = |value: &Value<'a>| match value {
+                Value::Plain => Value::Number(0),
+                value => value.clone(),
+            };
+            values.known = values.known.iter().map(shown).collect();
         }
         values
     }

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use foldhash::{HashMap, HashSet};
 
 use super::libraries::{self, Functions, PATH_BYTES_MAX, shortened};
-use super::{stdlib, top};
+use super::{before_dot, behind_dot, stdlib, top};
 use crate::safety::rules::{self, Condition, Rule, Special, Target};
 
 /// The prepared table.
@@ -152,8 +152,8 @@ impl Index {
                 Some(Row::Holder) if prefix.len() == path.len() => return Verdict::Carrier,
                 Some(Row::Holder) | None => {}
             }
-            let Some(dot) = prefix.rfind('.') else { return self.elsewhere(path) };
-            prefix = prefix.get(..dot).unwrap_or_default();
+            let Some((shorter, _)) = behind_dot(prefix) else { return self.elsewhere(path) };
+            prefix = shorter;
         }
     }
 
@@ -172,7 +172,7 @@ impl Index {
         let is_entry_point = |part: &str| ENTRY_POINTS.contains(&part);
         let is_of_interest =
             |part: &str| is_private(part) || is_entry_point(part) || part == "main";
-        let Some((top, below)) = path.split_once('.') else { return Verdict::Clear };
+        let Some((top, below)) = before_dot(path) else { return Verdict::Clear };
         if !below.split('.').any(is_of_interest) {
             return Verdict::Clear;
         }

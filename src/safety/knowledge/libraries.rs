@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use foldhash::{HashMap, HashSet};
 
-use super::top;
+use super::{before_dot, behind_dot, top};
 
 /// The lines are described where they are printed.
 const TABLE: &str = include_str!("libraries.txt");
@@ -87,6 +87,6 @@ pub(super) fn home(path: &str) -> Option<&'static str> {
 
 /// Returns the path without the modules between the topmost one and the member.
 pub(super) fn shortened(path: &str) -> Option<String> {
-    let (top, below) = path.split_once('.').filter(|_| path.len() <= PATH_BYTES_MAX)?;
-    below.rsplit_once('.').map(|(_, member)| format!("{top}.{member}"))
+    let (top, below) = before_dot(path).filter(|_| path.len() <= PATH_BYTES_MAX)?;
+    behind_dot(below).map(|(_, member)| [top, ".", member].concat())
 }

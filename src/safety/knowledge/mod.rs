@@ -10,5 +10,17 @@ pub(super) mod value;
 
 /// Returns the part before the first dot.
 pub(super) fn top(path: &str) -> &str {
-    path.split_once('.').map_or(path, |(top, _)| top)
+    before_dot(path).map_or(path, |(top, _)| top)
+}
+
+/// Takes a path apart at its first dot. A search that is made for long texts takes longer.
+fn before_dot(path: &str) -> Option<(&str, &str)> {
+    let dot = path.bytes().position(|byte| byte == b'.')?;
+    Some((path.get(..dot)?, path.get(dot + 1..)?))
+}
+
+/// Takes a path apart at its last dot.
+fn behind_dot(path: &str) -> Option<(&str, &str)> {
+    let dot = path.bytes().rposition(|byte| byte == b'.')?;
+    Some((path.get(..dot)?, path.get(dot + 1..)?))
 }

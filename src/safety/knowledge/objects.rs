@@ -11,7 +11,7 @@ use foldhash::HashMap;
 use super::index::{INDEX, Verdict};
 use super::libraries::{self, PATH_BYTES_MAX};
 use super::value::{MODULES, Value, Values};
-use super::{stdlib, top};
+use super::{behind_dot, stdlib, top};
 use crate::safety::rules::{Rule, Special};
 
 /// Modules that a name means even where the script does not import them.
@@ -107,7 +107,7 @@ pub(crate) fn modules_with(name: &str) -> &'static [&'static str] {
 /// module and a row names the member.
 pub(crate) fn member_behind<'a>(module: &str, name: &str) -> Option<Values<'a>> {
     let module = INDEX.root(module).filter(|module| stdlib::contains(module))?;
-    let path = format!("{module}.{name}");
+    let path = [module, ".", name].concat();
     let has_row = INDEX.has_row(&path) || INDEX.judges_calls_of(&path);
     (has_row || INDEX.is_carrier(module) && INDEX.is_found(&path)).then(|| Values::object(path))
 }
@@ -115,7 +115,8 @@ pub(crate) fn member_behind<'a>(module: &str, name: &str) -> Option<Values<'a>> 
 /// Tells whether this is a class from outside, by its name.
 pub(crate) fn is_class(value: &Value<'_>) -> bool {
     let is_named_so = |name: &str| name.starts_with(|c: char| c.is_ascii_uppercase());
-    matches!(value, Value::Object(path) if path.rsplit('.').next().is_some_and(is_named_so))
+    matches!(value, Value::Object(path)
+        if is_named_so(behind_dot(path).map_or(path, |(_, name)| name)))
 }
 
 /// Tells whether what is made from such an instance is one again: the parent of a path is a path.
@@ -147,7 +148,7 @@ pub(crate) fn member<'a>(base: &Values<'a>, name: &str) -> Values<'a> {
             Value::Object(path) => member_of_object(path, name),
             Value::Instance(class) => member_of_instance(class, name),
             Value::MaybeModule(module) => {
-                let path = format!("{module}.{name}");
+                let path = [module, ".", name].concat();
                 if path == MODULES {
                     Values::one(Value::Namespace(Cow::Borrowed(MODULES))).or_others()
                 } else if INDEX.has_row(&path) || INDEX.is_found(&path) {
@@ -181,7 +182,7 @@ pub(crate) fn member_of_object<'a>(path: &str, name: &str) -> Values<'a> {
         // Below what a rule finds, it finds everything.
         return Values::object(path.to_owned()).or_others();
     }
-    let joined = format!("{path}.{name}");
+    let joined = [path, ".", name].concat();
     if joined == MODULES {
         return Values::one(Value::Namespace(Cow::Borrowed(MODULES)));
     }
@@ -207,7 +208,8 @@ pub(crate) fn member_of_object<'a>(path: &str, name: &str) -> Values<'a> {
 /// others that they import.
 fn module_behind(path: &str, attribute: &str) -> Option<&'static str> {
     // The streams of `sys` have methods with names of modules.
-    if path.rsplit('.').next() == Some(attribute) || path.starts_with("sys.") {
+    let name = behind_dot(path).map_or(path, |(_, name)| name);
+    if name == attribute || path.starts_with("sys.") {
         return None;
     }
     // Arrays have an attribute of this name; modules have the module.
@@ -231,7 +233,7 @@ fn module_behind(path: &str, attribute: &str) -> Option<&'static str> {
 }
 
 fn member_of_instance<'a>(class: &'static str, name: &str) -> Values<'a> {
-    let path = format!("{class}.{name}");
+    let path = [class, ".", name].concat();
     match name {
         // What is made again is what its class makes.
         "__init__" if class == IN_MEMORY => return Values::object(FILE),

@@ -4,9 +4,8 @@
 
 use std::borrow::Cow;
 use std::mem::discriminant;
+use std::ops::Deref;
 use std::rc::Rc;
-
-use smallvec::SmallVec;
 
 use super::index::{INDEX, Verdict};
 use crate::safety::symbols::ScopeId;
@@ -105,20 +104,23 @@ impl<'a> Value<'a> {
         1 + within.map(|value| value.depth(most - 1)).max().unwrap_or_default()
     }
 
+    #[inline]
     fn weight(&self) -> usize {
         match self {
             Self::Text(text) => 1 + folding(text.len()),
             Self::Object(path) | Self::Namespace(path) => 2 + path.len() / 64,
-            _ if !self.is_container() => 1,
-            _ => {
-                let within = self.parts().flat_map(|part| &part.known);
-                let of_each = within.map(|value| match value.parts().count() {
-                    0 => value.weight(),
-                    count => 1 + count / 4,
-                });
-                1 + self.parts().count() + of_each.sum::<usize>()
-            }
+            _ if self.is_container() => self.weight_of_container(),
+            _ => 1,
         }
+    }
+
+    fn weight_of_container(&self) -> usize {
+        let within = self.parts().flat_map(|part| &part.known);
+        let of_each = within.map(|value| match value.parts().count() {
+            0 => value.weight(),
+            count => 1 + count / 4,
+        });
+        1 + self.parts().count() + of_each.sum::<usize>()
     }
 }
 
@@ -136,26 +138,93 @@ fn is_same<'a>(one: &Value<'a>, other: &Value<'a>) -> bool {
     }
 }
 
-/// All values that an expression may evaluate to, as far as they are known.
-#[derive(Debug, Default, PartialEq)]
-pub(crate) struct Values<'a> {
-    /// The known alternatives.
-    pub(crate) known: SmallVec<[Value<'a>; 1]>,
-    /// True if there may be others.
-    pub(crate) is_open: bool,
+/// The known alternatives of a value. Most have one or none; several are only passed on most often.
+#[derive(Debug, Clone, Default)]
+pub(crate) enum Known<'a> {
+    #[default]
+    None,
+    One(Value<'a>),
+    Many(Rc<Many<'a>>),
 }
 
-impl Clone for Values<'_> {
-    #[inline]
-    fn clone(&self) -> Self {
-        // Most have one alternative, or none.
-        let known = match self.known.as_slice() {
-            [] => SmallVec::new(),
-            [one] => SmallVec::from_buf([one.clone()]),
-            _ => self.known.clone(),
+/// Several alternatives, and what all of them weigh.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Many<'a> {
+    values: Vec<Value<'a>>,
+    weight: usize,
+}
+
+impl<'a> Known<'a> {
+    /// Adds one more, at the end.
+    fn push(&mut self, value: Value<'a>) {
+        *self = match std::mem::take(self) {
+            Self::None => Self::One(value),
+            Self::One(first) => {
+                let weight = first.weight() + value.weight();
+                let mut values = Vec::with_capacity(4);
+                values.extend([first, value]);
+                Self::Many(Rc::new(Many { values, weight }))
+            }
+            Self::Many(mut many) => {
+                let Many { values, weight } = Rc::make_mut(&mut many);
+                *weight += value.weight();
+                values.push(value);
+                Self::Many(many)
+            }
         };
-        Self { known, is_open: self.is_open }
     }
+
+    /// Keeps those that are such.
+    pub(crate) fn retain(&mut self, is_such: impl Fn(&Value<'a>) -> bool) {
+        if !self.iter().all(&is_such) {
+            *self = self.iter().filter(|value| is_such(value)).cloned().collect();
+        }
+    }
+}
+
+impl<'a> Deref for Known<'a> {
+    type Target = [Value<'a>];
+
+    #[inline]
+    fn deref(&self) -> &[Value<'a>] {
+        match self {
+            Self::None => &[],
+            Self::One(value) => std::slice::from_ref(value),
+            Self::Many(many) => &many.values,
+        }
+    }
+}
+
+impl PartialEq for Known<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl<'k, 'a> IntoIterator for &'k Known<'a> {
+    type Item = &'k Value<'a>;
+    type IntoIter = std::slice::Iter<'k, Value<'a>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<'a> FromIterator<Value<'a>> for Known<'a> {
+    fn from_iter<T: IntoIterator<Item = Value<'a>>>(all: T) -> Self {
+        let mut known = Self::None;
+        all.into_iter().for_each(|value| known.push(value));
+        known
+    }
+}
+
+/// All values that an expression may evaluate to, as far as they are known.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Values<'a> {
+    /// The known alternatives.
+    pub(crate) known: Known<'a>,
+    /// True if there may be others.
+    pub(crate) is_open: bool,
 }
 
 impl<'a> Values<'a> {
@@ -166,12 +235,12 @@ impl<'a> Values<'a> {
 
     /// Exactly this value.
     pub(crate) fn one(value: Value<'a>) -> Self {
-        Self { known: SmallVec::from_buf([value]), is_open: false }
+        Self { known: Known::One(value), is_open: false }
     }
 
     /// No known alternative yet, and perhaps unknown ones.
     pub(crate) fn only_open(is_open: bool) -> Self {
-        Self { known: SmallVec::new(), is_open }
+        Self { known: Known::None, is_open }
     }
 
     /// A module, function or class from outside of the script, by its qualified name.
@@ -223,7 +292,7 @@ impl<'a> Values<'a> {
 
     /// Adds what `other` may be.
     pub(crate) fn add(&mut self, other: Self) {
-        if self.known.is_empty() {
+        if matches!(self.known, Known::None) {
             self.known = other.known;
             self.is_open |= other.is_open;
         } else {
@@ -234,11 +303,16 @@ impl<'a> Values<'a> {
     /// Adds what `other` may be, and copies only what is new.
     pub(crate) fn join(&mut self, other: &Self) {
         self.is_open |= other.is_open;
-        if self.known.is_empty() {
-            self.known = other.clone().known;
-            return;
+        match (&self.known, &other.known) {
+            (_, Known::None) => {}
+            (Known::None, _) => self.known = other.known.clone(),
+            (Known::Many(one), Known::Many(other)) if Rc::ptr_eq(one, other) => {}
+            _ => self.join_each(&other.known),
         }
-        for value in &other.known {
+    }
+
+    fn join_each(&mut self, others: &Known<'a>) {
+        for value in others {
             if self.known.iter().any(|known| is_same(known, value)) {
                 continue;
             }
@@ -249,9 +323,11 @@ impl<'a> Values<'a> {
             // Which one is lost must not decide.
             self.is_open = true;
             if value.matters()
-                && let Some(harmless) = self.known.iter_mut().find(|known| !known.matters())
+                && let Some(place) = self.known.iter().position(|known| !known.matters())
             {
-                *harmless = value.clone();
+                let known = self.known.iter().enumerate();
+                let known = known.map(|(at, of)| if at == place { value } else { of });
+                self.known = known.cloned().collect();
             }
         }
     }
@@ -259,13 +335,17 @@ impl<'a> Values<'a> {
     /// Returns the steps that it takes to copy, join or fold this.
     #[inline]
     pub(crate) fn weight(&self) -> usize {
-        self.known.iter().map(Value::weight).sum()
+        match &self.known {
+            Known::None => 0,
+            Known::One(value) => value.weight(),
+            Known::Many(many) => many.weight,
+        }
     }
 
     /// Returns the value, if there is exactly one.
     pub(crate) fn single(&self) -> Option<&Value<'a>> {
-        match self.known.as_slice() {
-            [value] if !self.is_open => Some(value),
+        match &self.known {
+            Known::One(value) if !self.is_open => Some(value),
             _ => None,
         }
     }
@@ -352,10 +432,11 @@ impl<'a> Values<'a> {
     /// Returns what a `with` binds: what a generator yields, and of most objects they themselves.
     pub(crate) fn entered(&self) -> Self {
         let is_generator = |value: &Value<'_>| matches!(value, Value::Container(_));
-        let (generators, others): (SmallVec<_>, SmallVec<_>) =
-            self.known.iter().cloned().partition(is_generator);
-        let mut values = Self { known: others, is_open: self.is_open };
-        values.add(Self { known: generators, is_open: false }.any_element());
+        let mut values = self.clone();
+        values.known.retain(|value| !is_generator(value));
+        let mut generators = Self { is_open: false, ..self.clone() };
+        generators.known.retain(is_generator);
+        values.add(generators.any_element());
         values
     }
 

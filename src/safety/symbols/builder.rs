@@ -12,7 +12,7 @@ use std::collections::hash_map::Entry;
 use ruff_python_ast::visitor::{self, Visitor};
 use ruff_python_ast::{
     AnyParameterRef, ElifElseClause, ExceptHandler, Expr, ExprCall, ExprContext, Identifier,
-    MatchCase, ModModule, Parameters, Pattern, Stmt, TypeParams,
+    MatchCase, ModModule, NodeIndex, Parameters, Pattern, Stmt, TypeParams,
 };
 use ruff_text_size::{Ranged as _, TextRange, TextSize};
 
@@ -37,8 +37,14 @@ pub(crate) fn build(module: &ModModule) -> Symbols<'_> {
     let range = module.range();
     let bytes = range.len().to_usize();
     let names = (bytes / BYTES_OF_NAME).min(NAMES_MIN).max(bytes / BYTES_OF_NAME_LONG);
-    let uses = HashMap::with_capacity(names);
-    let symbols = Symbols { scopes: vec![Scope::default()], range, uses, ..Symbols::default() };
+    let symbols = Symbols {
+        scopes: vec![Scope::default()],
+        range,
+        names: HashMap::with_capacity(names),
+        uses: Vec::with_capacity(names),
+        named: Vec::with_capacity(names),
+        ..Symbols::default()
+    };
     let mut builder = Builder { symbols, block: range, ..Builder::default() };
     for stmt in &module.body {
         builder.symbols.running.extend(calls_from(stmt));
@@ -358,8 +364,7 @@ impl<'a> Builder<'a> {
                     let source = Source::Field(self.scope, scope.fields);
                     scope.fields += 1;
                     let name = name.id.as_str();
-                    let id = self.new_binding(name, source, stmt.end(), self.scope);
-                    self.uses(name).attribute.push(id);
+                    self.bind_attribute(name, source, stmt.end(), self.scope);
                 }
                 if let Some(value) = &assign.value {
                     self.bind_target(&assign.target, Source::Value(value), stmt.end());
@@ -446,51 +451,73 @@ impl<'a> Builder<'a> {
 
     fn bind(&mut self, name: &'a str, source: Source<'a>, from: TextSize, evaluated_in: ScopeId) {
         let stands_in = self.scope;
-        let elsewhere =
-            self.symbols.scopes[stands_in].names.get(name).and_then(|symbol| symbol.elsewhere);
+        let known = self.name(name);
+        let symbol = self.symbols.uses[known].symbol_in(stands_in);
+        let elsewhere = symbol.and_then(|symbol| self.symbols.named[symbol].elsewhere);
         let owner = if elsewhere.is_some() { MODULE } else { stands_in };
+        let id = self.new_binding((name, known), source, from, evaluated_in);
         if self.symbols.scopes[owner].kind == ScopeKind::Class {
             self.symbols.own_attributes.insert(name);
-        }
-        let id = self.new_binding(name, source, from, evaluated_in);
-        if self.symbols.scopes[owner].kind == ScopeKind::Class {
             self.uses(name).attribute.push(id);
         }
         match elsewhere {
             None => {
                 let starts_block = self.starts_block;
-                let symbol = self.symbol(owner, name);
+                let symbol = self.symbol_of(owner, known);
                 symbol.bindings.push(id);
                 if starts_block {
                     symbol.starting_blocks.push(id);
                 }
             }
-            Some(Elsewhere::Global) => self.symbol(owner, name).from_elsewhere.push(id),
+            Some(Elsewhere::Global) => self.symbol_of(owner, known).from_elsewhere.push(id),
             Some(Elsewhere::Nonlocal) => self.nonlocal.push((name, stands_in, id)),
         }
     }
 
     fn new_binding(
         &mut self,
-        name: &'a str,
+        (name, known): (&'a str, usize),
         source: Source<'a>,
         bound_from: TextSize,
         evaluated_in: ScopeId,
     ) -> BindingId {
         let (block, in_loop) = (self.block, self.in_loop);
-        let binding = Binding { name, source, evaluated_in, bound_from, block, in_loop };
+        let binding = Binding { name, known, source, evaluated_in, bound_from, block, in_loop };
         self.symbols.bindings.push(binding);
         self.symbols.bindings.len() - 1
     }
 
+    fn bind_attribute(
+        &mut self,
+        name: &'a str,
+        source: Source<'a>,
+        from: TextSize,
+        evaluated_in: ScopeId,
+    ) {
+        let known = self.uses(name).id;
+        let id = self.new_binding((name, known), source, from, evaluated_in);
+        self.symbols.uses[known].attribute.push(id);
+    }
+
     fn uses(&mut self, name: &'a str) -> &mut Uses<'a> {
-        let id = self.symbols.uses.len();
-        self.symbols.uses.entry(name).or_insert_with(|| Uses { id, ..Uses::default() })
+        let id = self.name(name);
+        let uses = &mut self.symbols.uses[id];
+        uses.is_used = true;
+        uses
+    }
+
+    /// Returns the place of a name among all, to which it is added if it is not there.
+    fn name(&mut self, name: &'a str) -> usize {
+        let Symbols { names, uses, .. } = &mut self.symbols;
+        *names.entry(name).or_insert_with(|| {
+            uses.push(Uses { id: uses.len(), ..Uses::default() });
+            uses.len() - 1
+        })
     }
 
     /// Binds what the function around returns or yields.
     fn bind_result(&mut self, source: Source<'a>, is_yielded: bool) {
-        let id = self.new_binding("", source, TextSize::default(), self.scope);
+        let id = self.new_binding(("", 0), source, TextSize::default(), self.scope);
         let function = &mut self.symbols.scopes[self.outside_comprehensions];
         // What a generator returns goes nowhere.
         if is_yielded && !function.is_generator {
@@ -505,8 +532,9 @@ impl<'a> Builder<'a> {
     /// Binds what is put into the container that `holder` names.
     fn put_into(&mut self, holder: &'a Expr, source: Source<'a>) {
         if let Some(name) = last_name(holder) {
-            let id = self.new_binding(name, source, TextSize::default(), self.scope);
-            self.uses(name).contents.push(id);
+            let known = self.uses(name).id;
+            let id = self.new_binding((name, known), source, TextSize::default(), self.scope);
+            self.symbols.uses[known].contents.push(id);
         }
     }
 
@@ -528,7 +556,11 @@ impl<'a> Builder<'a> {
     fn count_use(&mut self, expr: &'a Expr) {
         match expr {
             Expr::Name(name) if name.ctx == ExprContext::Load => {
-                self.uses(name.id.as_str()).loads += 1;
+                let uses = self.uses(name.id.as_str());
+                uses.loads += 1;
+                if let Ok(id) = u32::try_from(uses.id) {
+                    name.node_index.set(NodeIndex::from(id));
+                }
                 let is_namespace = matches!(name.id.as_str(), "globals" | "locals");
                 self.namespace_uses += usize::from(is_namespace);
             }
@@ -593,8 +625,7 @@ impl<'a> Builder<'a> {
             && let [_, Expr::StringLiteral(attribute), value] = &*call.arguments.args
         {
             let attribute = attribute.value.to_str();
-            let id = self.new_binding(attribute, Source::Value(value), TextSize::default(), scope);
-            self.uses(attribute).attribute.push(id);
+            self.bind_attribute(attribute, Source::Value(value), TextSize::default(), scope);
         } else if takes_members {
             let names = call.arguments.args.iter().skip(usize::from(name == "getattr"));
             let is_known = names.take(1).all(Expr::is_string_literal_expr);
@@ -620,17 +651,27 @@ impl<'a> Builder<'a> {
 
     /// Returns the symbol of a name in a scope, which is made if it is not there.
     fn symbol(&mut self, scope: ScopeId, name: &'a str) -> &mut Symbol {
-        let id = self.symbols.names_len;
-        let entry = self.symbols.scopes[scope].names.entry(name);
-        let symbol = entry.or_insert_with(|| Symbol { id, ..Symbol::default() });
-        self.symbols.names_len += usize::from(symbol.id == id);
-        symbol
+        let name = self.name(name);
+        self.symbol_of(scope, name)
+    }
+
+    fn symbol_of(&mut self, scope: ScopeId, name: usize) -> &mut Symbol {
+        let Symbols { named, uses, .. } = &mut self.symbols;
+        let uses = &mut uses[name];
+        let id = uses.symbol_in(scope).unwrap_or_else(|| {
+            let id = named.len();
+            named.push(Symbol { id, ..Symbol::default() });
+            let place = uses.symbols.partition_point(|(of, _)| *of < scope);
+            uses.symbols.insert(place, (scope, id));
+            id
+        });
+        &mut named[id]
     }
 
     /// Puts the bindings of each symbol into source order.
     fn put_in_order(&mut self) {
-        let Symbols { scopes, bindings, .. } = &mut self.symbols;
-        for symbol in scopes.iter_mut().flat_map(|scope| scope.names.values_mut()) {
+        let Symbols { named, bindings, .. } = &mut self.symbols;
+        for symbol in named {
             symbol.bindings.sort_by_key(|id| bindings[*id].bound_from);
             let in_loops = symbol.bindings.iter().copied();
             symbol.in_loops = in_loops.filter(|id| bindings[*id].in_loop.is_some()).collect();
@@ -639,11 +680,13 @@ impl<'a> Builder<'a> {
 
     /// Finds the function around `scope` that binds `name`.
     fn enclosing_owner(&self, name: &str, scope: ScopeId) -> ScopeId {
-        let mut next = self.symbols.scopes[scope].parent;
+        let Symbols { scopes, named, names, uses, .. } = &self.symbols;
+        let Some(uses) = names.get(name).map(|id| &uses[*id]) else { return MODULE };
+        let mut next = scopes[scope].parent;
         while let Some(id) = next {
-            let current = &self.symbols.scopes[id];
+            let current = &scopes[id];
             if current.kind == ScopeKind::Function
-                && current.names.get(name).is_some_and(|symbol| symbol.elsewhere.is_none())
+                && uses.symbol_in(id).is_some_and(|symbol| named[symbol].elsewhere.is_none())
             {
                 return id;
             }
@@ -698,8 +741,7 @@ impl<'a> Builder<'a> {
             Expr::Attribute(attribute) => {
                 let name = attribute.attr.as_str();
                 self.symbols.own_attributes.insert(name);
-                let id = self.new_binding(name, source, from, evaluated_in);
-                self.uses(name).attribute.push(id);
+                self.bind_attribute(name, source, from, evaluated_in);
             }
             Expr::Subscript(subscript) => {
                 self.count_seen(&subscript.value);

@@ -15,7 +15,7 @@ pub(super) use callers::{Passed, argument_for, rest_of};
 use foldhash::{HashMap, HashSet};
 
 use ruff_python_ast::{
-    Comprehension, Expr, ExprCall, ExprLambda, Parameters, StmtAugAssign, StmtClassDef,
+    Comprehension, Expr, ExprCall, ExprLambda, ExprName, Parameters, StmtAugAssign, StmtClassDef,
     StmtFunctionDef,
 };
 use ruff_text_size::{TextRange, TextSize};
@@ -49,6 +49,14 @@ impl Symbol {
     /// Returns all of its bindings.
     pub(super) fn all(&self) -> impl Iterator<Item = BindingId> + '_ {
         self.bindings.iter().chain(&self.from_elsewhere).copied()
+    }
+
+    /// Returns its binding, if it has only one.
+    pub(super) fn only(&self) -> Option<BindingId> {
+        match (self.bindings.as_slice(), self.from_elsewhere.as_slice()) {
+            ([only], []) => Some(*only),
+            _ => None,
+        }
     }
 
     fn is_bound(&self) -> bool {
@@ -100,6 +108,8 @@ pub(super) enum Source<'a> {
 pub(super) struct Binding<'a> {
     /// The name that is bound: the last one, of an attribute.
     pub(super) name: &'a str,
+    /// The place of that name among all.
+    known: usize,
     pub(super) source: Source<'a>,
     /// The scope in which the source is evaluated.
     pub(super) evaluated_in: ScopeId,
@@ -192,6 +202,10 @@ impl<'a> Definition<'a> {
 pub(super) struct Uses<'a> {
     /// Its place among all names.
     pub(super) id: usize,
+    /// True if it is more than bound.
+    is_used: bool,
+    /// The scopes that know it, in order, each with its symbol there.
+    symbols: SmallVec<[(ScopeId, SymbolId); 1]>,
     /// The number of times that it is read …
     loads: usize,
     /// … of those, where it is only read from …
@@ -205,6 +219,16 @@ pub(super) struct Uses<'a> {
 }
 
 impl Uses<'_> {
+    /// Returns the symbol of this name in a scope.
+    fn symbol_in(&self, scope: ScopeId) -> Option<SymbolId> {
+        let symbols = self.symbols.as_slice();
+        let place = match symbols {
+            [(only, _)] => usize::from(*only != scope),
+            _ => symbols.partition_point(|(of, _)| *of < scope),
+        };
+        symbols.get(place).filter(|(of, _)| *of == scope).map(|(_, symbol)| *symbol)
+    }
+
     /// Tells whether a container of this name may be changed by another name.
     pub(super) fn is_aliased(&self) -> bool {
         self.loads > self.reads
@@ -231,7 +255,6 @@ struct Scope<'a> {
     depth: usize,
     /// The start of the outermost function around, if what stands here runs later.
     deferred_from: Option<TextSize>,
-    names: HashMap<&'a str, Symbol>,
 }
 
 /// The symbol table of a script.
@@ -239,11 +262,13 @@ struct Scope<'a> {
 pub(super) struct Symbols<'a> {
     scopes: Vec<Scope<'a>>,
     bindings: Vec<Binding<'a>>,
-    names_len: usize,
+    named: Vec<Symbol>,
     /// The whole script.
     range: TextRange,
     scope_of: HashMap<TextRange, ScopeId>,
-    uses: HashMap<&'a str, Uses<'a>>,
+    names: HashMap<&'a str, usize>,
+    /// The uses of each name, and where it is bound.
+    uses: Vec<Uses<'a>>,
     /// The statements at the top level that may call functions, in order.
     running: Vec<TextSize>,
     pub(super) star_imports: StarImports<'a>,
@@ -283,12 +308,21 @@ impl<'a> Symbols<'a> {
     }
 
     /// Returns the number of symbols.
-    pub(super) fn names_len(&self) -> usize {
-        self.names_len
+    pub(super) fn symbols_len(&self) -> usize {
+        self.named.len()
     }
 
-    pub(super) fn binding(&self, id: BindingId) -> Binding<'a> {
-        self.bindings[id]
+    pub(super) fn scopes_len(&self) -> usize {
+        self.scopes.len()
+    }
+
+    /// Returns the number of names.
+    pub(super) fn names_len(&self) -> usize {
+        self.uses.len()
+    }
+
+    pub(super) fn binding(&self, id: BindingId) -> &Binding<'a> {
+        &self.bindings[id]
     }
 
     /// Tells whether the script imports a library whose methods evaluate texts.
@@ -324,29 +358,49 @@ impl<'a> Symbols<'a> {
         (&self.scopes[scope].results, self.scopes[scope].is_generator)
     }
 
-    pub(super) fn uses(&self, name: &str) -> Option<&Uses<'a>> {
-        self.uses.get(name)
+    /// Returns the uses of the name that is bound.
+    pub(super) fn uses_of(&self, binding: &Binding<'a>) -> &Uses<'a> {
+        &self.uses[binding.known]
     }
 
-    /// Looks `name` up as Python does, from `scope` outwards, for a use at `offset`. Calls `found`
+    pub(super) fn uses(&self, name: &str) -> Option<&Uses<'a>> {
+        self.known(name).filter(|uses| uses.is_used)
+    }
+
+    /// Returns what is known of a name.
+    pub(super) fn known(&self, name: &str) -> Option<&Uses<'a>> {
+        self.names.get(name).map(|id| &self.uses[*id])
+    }
+
+    /// Returns what is known of the name that stands here.
+    pub(super) fn known_here(&self, name: &ExprName) -> Option<&Uses<'a>> {
+        let id = name.node_index.load().as_u32().and_then(|id| usize::try_from(id).ok());
+        id.map_or_else(|| self.known(name.id.as_str()), |id| self.uses.get(id))
+    }
+
+    /// Looks a name up as Python does, from `scope` outwards, for a use at `offset`. Calls `found`
     /// with the symbol of each scope that binds it, and whether it is `scope` itself, until it is
     /// certain that it is bound. Returns whether it is.
     pub(super) fn look_up<'s>(
         &'s self,
-        name: &str,
+        known: Option<&Uses<'a>>,
         scope: ScopeId,
         offset: TextSize,
         mut found: impl FnMut(&'s Symbol, bool),
     ) -> bool {
+        let Some(uses) = known else { return false };
+        let Some((outermost, _)) = uses.symbols.first() else { return false };
         let mut next = Some(scope);
-        while let Some(id) = next {
+        // A scope comes after those around it.
+        while let Some(id) = next.filter(|id| id >= outermost) {
             let current = &self.scopes[id];
             next = current.parent;
+            let Some(symbol) = uses.symbol_in(id) else { continue };
             // A class's names are seen in its own body only.
             if current.kind == ScopeKind::Class && id != scope {
                 continue;
             }
-            let Some(symbol) = current.names.get(name) else { continue };
+            let symbol = &self.named[symbol];
             // At the top level, `global` changes nothing.
             if let Some(elsewhere) = symbol.elsewhere.filter(|_| id != MODULE) {
                 if matches!(elsewhere, Elsewhere::Global) {
@@ -392,7 +446,7 @@ impl<'a> Symbols<'a> {
         let used_at = deferred_from.unwrap_or(offset);
         // One of the first is as good as any; none of them means that it is not certain.
         symbol.bindings.iter().take(REACHING_MAX).any(|id| {
-            let binding = self.bindings[*id];
+            let binding = &self.bindings[*id];
             if !binding.block.contains_inclusive(used_at) {
                 return false;
             }
@@ -402,6 +456,14 @@ impl<'a> Symbols<'a> {
                     && binding.block == self.range
                     && !self.runs_between(used_at, binding.bound_from))
         })
+    }
+
+    /// Tells whether a use at `offset` in the same scope can see the only binding of a symbol.
+    pub(super) fn reaches(&self, id: BindingId, offset: TextSize) -> bool {
+        let binding = &self.bindings[id];
+        // In a loop, what stands later may have run before.
+        binding.bound_from <= offset
+            || binding.in_loop.is_some_and(|range| range.contains_inclusive(offset))
     }
 
     /// Returns the bindings of `symbol` that a use at `offset` in the same scope can see; `None` if
