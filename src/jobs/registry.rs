@@ -26,7 +26,7 @@ pub(crate) struct JobLimits {
     /// The most jobs that wait. At two minutes each, five at a time, the last of them waits 40
     /// minutes.
     pub(crate) queue_len_max: usize,
-    /// The most output of ended jobs that is kept; one job has 2 MiB at most.
+    /// The most output of ended jobs that is kept; one job has 5 MiB at most, with its pictures.
     pub(crate) output_bytes_max: usize,
     /// The most jobs that are known, whatever their state.
     pub(crate) jobs_max: usize,

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::harness::{CallResult, McpProcess, SYNC_TIMEOUT, ServerBuilder, eventually, python};
+use crate::sandbox::of_user;
 
 tests! {
     needs [Tier3]:
@@ -16,6 +17,9 @@ tests! {
         drawing_has_the_limits_of_the_script_warm,
         a_script_that_sends_pictures_itself_sends_pictures_only_warm,
         hostile_figures_fail_no_run_warm;
+    needs [Tier2, Tier3, PublicPackages]:
+        figures_come_back_at_every_tier,
+        a_script_that_sends_pictures_itself_sends_pictures_only_at_tier_2;
     needs [Sandbox]:
         a_job_keeps_its_pictures,
         drawing_has_the_limits_of_the_script_cold,
@@ -77,6 +81,20 @@ const CASES: &[Case] = &[
     ("import io\nplt.plot([1, 2]); plt.savefig(io.BytesIO()); plt.close()", 0, DONE),
     ("plt.figure()", 0, DONE),
     ("plt.figure(figsize=(50, 40)); plt.plot([1, 2])", 1, DONE),
+    // Gigabytes, if they were drawn as large as they say.
+    (
+        "plt.rcParams['savefig.bbox'] = 'tight'\nplt.plot([1, 2]); plt.xlim(0, 1)\n\
+         plt.text(30, 60, 'far away'); plt.show()",
+        1,
+        DONE,
+    ),
+    (
+        "import matplotlib.animation as a\nfig, ax = plt.subplots(figsize=(300, 300))\n\
+         line, = ax.plot([0, 1])\n\
+         large = a.FuncAnimation(fig, lambda i: line.set_data([0, 1], [i, 1]), 2)",
+        1,
+        DONE,
+    ),
     ("plt.plot([1, 2])\nassert 1 == 2, 'refuted'", 1, "Execution failed with return code 1"),
     ("import sys\nplt.plot([1, 2])\nsys.exit(3)", 1, "Execution failed with return code 3"),
     (
@@ -170,6 +188,42 @@ fn figures_come_back_the_same_warm_and_cold() {
     }
 }
 
+/// Below tier 3 too, where the descriptor comes by other launchers.
+fn figures_come_back_at_every_tier() {
+    let script = "plt.plot([1, 2]); plt.savefig('a.svg'); plt.plot([2, 1]); plt.show(); print('a')";
+    let tiers = [
+        ("T3", &[("QWED_MCP_SANDBOX", "strict")][..]),
+        ("T2", AT_TIER_2),
+        (
+            "T1",
+            &[
+                ("QWED_MCP_TEST_KERNEL_LACKS", "namespaces,landlock"),
+                ("QWED_MCP_SANDBOX", "degraded"),
+            ],
+        ),
+        ("off", &[("QWED_MCP_SANDBOX", "off")]),
+    ];
+    let found = tiers.map(|(tier, variables)| {
+        let mut server = at_tier(variables).connect();
+        let result = server.execute(&source(script));
+        assert_eq!(result.execution()["sandbox"], tier, "{:?}", result.texts);
+        assert_eq!(result.texts[0], format!("STDOUT:\na\n\n{DONE}"), "{tier}");
+        let digests = checked(&result);
+        assert_eq!(digests.len(), 2, "{tier}");
+        server.finish();
+        digests
+    });
+    assert!(found.iter().all(|digests| *digests == found[0]), "{found:?}");
+}
+
+const AT_TIER_2: &[(&str, &str)] = &[("QWED_MCP_TEST_KERNEL_LACKS", "namespaces")];
+
+/// A server with these variables, whose scripts can be another user's.
+fn at_tier(variables: &[(&str, &str)]) -> ServerBuilder {
+    let builder = of_user(ServerBuilder::new(), None);
+    variables.iter().fold(builder, |builder, (name, value)| builder.variable(name, value))
+}
+
 fn a_job_keeps_its_pictures() {
     let mut server = connect(ServerBuilder::new(), false);
     let job = server.place(&source("plt.plot([1, 2]); plt.show(); print('a')"));
@@ -227,16 +281,20 @@ fn drawing_has_the_limits_of_the_script(is_warm: bool) {
 }
 
 fn a_script_that_sends_pictures_itself_sends_pictures_only_cold() {
-    a_script_that_sends_pictures_itself_sends_pictures_only(false);
+    a_script_that_sends_pictures_itself_sends_pictures_only(ServerBuilder::new(), false);
 }
 
 fn a_script_that_sends_pictures_itself_sends_pictures_only_warm() {
-    a_script_that_sends_pictures_itself_sends_pictures_only(true);
+    a_script_that_sends_pictures_itself_sends_pictures_only(ServerBuilder::new(), true);
+}
+
+fn a_script_that_sends_pictures_itself_sends_pictures_only_at_tier_2() {
+    a_script_that_sends_pictures_itself_sends_pictures_only(at_tier(AT_TIER_2), false);
 }
 
 /// What a script sends over the descriptor is a picture, or is not shown.
-fn a_script_that_sends_pictures_itself_sends_pictures_only(is_warm: bool) {
-    let builder = ServerBuilder::new().unchecked().variable(SYNC_TIMEOUT, "10000");
+fn a_script_that_sends_pictures_itself_sends_pictures_only(builder: ServerBuilder, is_warm: bool) {
+    let builder = builder.unchecked().variable(SYNC_TIMEOUT, "10000");
     let mut server = connect(builder, is_warm);
     let fd = if is_warm { WARM_FD } else { COLD_FD };
     let tools = format!(
@@ -271,7 +329,7 @@ def send(kind, content, length=None):
             1,
             "",
         ),
-        ("send(b'L', bytes(8) + b'\\x1b[2J' * 100)", 0, "[2J[2J"),
+        ("send(b'L', bytes(8) + b'\\x1b[2J' * 100)", 0, "A picture was left out: it has 0 KiB"),
         ("send(b'O', b'\\xff' * 4)", 0, "4294967295 more pictures were left out"),
         ("send(b'O', b'\\xff' * 5); send(b'L', b'')", 0, ""),
         // A process of its own that goes on when the script has ended.

@@ -52,15 +52,17 @@ def picture_seeds(channel):
     def fits(png):
         return png.startswith(SIGNATURE) and len(png) <= BYTES_MAX and side(png) <= SIDE_MAX
 
+    def bounded(figure, dpi):
+        # Nothing is drawn that is known to be too large.
+        return min(dpi, SIDE_MAX / max(figure.get_size_inches()))
+
     def draw(figure, options):
         # Returns the picture, or the bytes that it has although it was drawn once more, smaller.
         import io
 
         # As savefig() takes it.
         dpi = options.get("dpi") or sys.modules["matplotlib"].rcParams["savefig.dpi"]
-        dpi = figure.dpi if dpi == "figure" else dpi
-        # Nothing is drawn that is known to be too large.
-        dpi = min(dpi, SIDE_MAX / max(figure.get_size_inches()))
+        dpi = bounded(figure, figure.dpi if dpi == "figure" else dpi)
         for is_last in (False, True):
             buffer = io.BytesIO()
             save(figure, buffer, **dict(options, format="png", dpi=dpi))
@@ -115,10 +117,13 @@ def picture_seeds(channel):
                 if count >= PICTURES_MAX:
                     omitted += 1
                     continue
+                figure.dpi = bounded(figure, figure.dpi)
                 if figure.canvas.callbacks.callbacks.get("draw_event"):
                     # An animation makes its first picture when the figure is drawn on a screen.
                     figure.canvas.draw()
-                send_picture(label, draw(figure, {"dpi": figure.dpi}))
+                # As a window has it: all of it, and nothing beside it. What "savefig.bbox" makes of
+                # something far outside has no bound; None would stand for that.
+                send_picture(label, draw(figure, {"dpi": figure.dpi, "bbox_inches": False}))
             except BaseException as error:
                 report(label, error)
 
