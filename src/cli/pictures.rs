@@ -63,12 +63,17 @@ pub(super) fn deliver(pictures: &Pictures, folder: Option<&Path>) -> anyhow::Res
     Ok(())
 }
 
+/// Makes the folder that pictures will be written into: no script has to be run for a folder that there
+/// cannot be.
+pub(super) fn make_folder(folder: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(folder).with_context(|| failed(folder))
+}
+
+fn failed(path: &Path) -> String {
+    format!("failed to write {}", path.display())
+}
+
 fn write(pictures: &[Picture], folder: &Path) -> anyhow::Result<()> {
-    if pictures.is_empty() {
-        return Ok(());
-    }
-    let failed = |path: &Path| format!("failed to write {}", path.display());
-    fs::create_dir_all(folder).with_context(|| failed(folder))?;
     for (number, picture) in (1..).zip(pictures) {
         let path = folder.join(format!("picture-{number}.png"));
         fs::write(&path, &picture.png).with_context(|| failed(&path))?;
@@ -98,7 +103,8 @@ fn show(picture: &Picture, protocol: Protocol) -> String {
         Protocol::Kitty => {
             let mut text = String::new();
             let mut rest = encoded.as_str();
-            let mut keys = "a=T,f=100,";
+            // q=2: no answer, which the shell would take for something that was typed.
+            let mut keys = "a=T,f=100,q=2,";
             while !rest.is_empty() {
                 let (chunk, behind) = rest.split_at(rest.len().min(KITTY_CHUNK_BYTES));
                 let goes_on = u8::from(!behind.is_empty());
@@ -145,7 +151,7 @@ mod tests {
         let (first, second) = encoded.split_at(4096);
         assert_eq!(
             show(&picture, Protocol::Kitty),
-            format!("\x1b_Ga=T,f=100,m=1;{first}\x1b\\\x1b_Gm=0;{second}\x1b\\\n")
+            format!("\x1b_Ga=T,f=100,q=2,m=1;{first}\x1b\\\x1b_Gm=0;{second}\x1b\\\n")
         );
     }
 }

@@ -85,7 +85,7 @@ pub(super) fn run(options: &Options) -> ExitCode {
 }
 
 fn run_script(options: &Options) -> anyhow::Result<ExitCode> {
-    let Options { file, timeout, json, pictures } = options;
+    let Options { file, timeout, json, pictures: folder } = options;
     if file == Path::new("-") && io::stdin().is_terminal() {
         Label::Note.say("reading a script from the terminal; Ctrl-D on a line of its own ends it");
     }
@@ -96,6 +96,9 @@ fn run_script(options: &Options) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::from(code::UNREADABLE));
         }
     };
+    if let Some(folder) = folder {
+        pictures::make_folder(folder)?;
+    }
     let mut settings = super::settings();
     settings.sync_timeout = timeout.unwrap_or(settings.sync_timeout);
     // One script: nothing would come of keeping anything warm.
@@ -103,7 +106,7 @@ fn run_script(options: &Options) -> anyhow::Result<ExitCode> {
     let executor = Arc::new(OneShotExecutor::new(&settings, untrusted));
     let server = Server::new(&settings, executor, None, None);
     super::with_server(server, |runtime, server| {
-        runtime.block_on(call(&server, code, *json, pictures.as_deref()))
+        runtime.block_on(call(&server, code, *json, folder.as_deref()))
     })
 }
 
@@ -148,15 +151,37 @@ async fn call(
         return Ok(ExitCode::from(code::UNREAD));
     }
     let code = if is_interrupted { code::INTERRUPTED } else { exit_code(reply.end) };
-    if !is_json || folder.is_some() {
-        pictures::deliver(&reply.pictures, folder)?;
-    }
-    if is_json {
-        print("the result", &format!("{:#}\n", reply.into_json()?))?;
-    } else {
-        tell(&reply, elapsed);
-    }
+    let folder = folder.map(Path::to_owned);
+    // Here too, and a folder may be on a disk that does not answer.
+    let shown = tokio::task::spawn_blocking(move || {
+        if is_json {
+            show_json(reply, folder.as_deref())
+        } else {
+            show(&reply, folder.as_deref(), elapsed)
+        }
+    });
+    let Some(shown) = unless_interrupted(&mut interrupts, shown).await else {
+        return Ok(ExitCode::from(code::INTERRUPTED));
+    };
+    shown??;
     Ok(ExitCode::from(code))
+}
+
+/// Shows the pictures and the end of a run. Whatever becomes of the first, the end is told.
+fn show(reply: &Reply, folder: Option<&Path>, elapsed: Duration) -> anyhow::Result<()> {
+    let delivered = pictures::deliver(&reply.pictures, folder);
+    tell(reply, elapsed);
+    delivered
+}
+
+/// Prints the result, and writes the pictures where they are wanted besides.
+fn show_json(reply: Reply, folder: Option<&Path>) -> anyhow::Result<()> {
+    let pictures = Arc::clone(&reply.pictures);
+    print("the result", &format!("{:#}\n", reply.into_json()?))?;
+    match folder {
+        Some(_) => pictures::deliver(&pictures, folder),
+        None => Ok(()),
+    }
 }
 
 /// Waits for something, or until somebody does not want to wait for it: then what runs ends with this process.

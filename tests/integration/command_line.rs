@@ -1,19 +1,25 @@
 //! The command line: what a person sees without a client.
 
+use std::cell::RefCell;
 use std::fs;
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use crate::harness::{ServerBuilder, binary, root};
+use crate::harness::{ServerBuilder, binary, eventually, root};
 
 tests! {
     needs [Tier3]:
         run_takes_a_script_from_a_file_and_from_standard_input;
     needs [Sandbox]:
         the_examples_run,
-        run_writes_the_pictures_of_the_script;
+        run_writes_the_pictures_of_the_script,
+        pictures_that_cannot_be_written_are_an_error_besides_the_result;
     needs []:
         version_help_and_unknown_arguments,
         a_supervisor_without_a_server_ends,
@@ -71,12 +77,65 @@ fn run_writes_the_pictures_of_the_script() {
     let output = run(&ServerBuilder::new(), &["run", "-"], script);
     assert_eq!(&*output.stdout, b"");
     assert_eq!(&*output.stderr, b"note: 2 pictures; --pictures DIR writes them there\n");
-    // A folder that cannot be made is an error.
+    // Beside the result for programs, in which they are too.
+    let arguments = ["run", "-", "--json", "--pictures", pictures.to_str().unwrap()];
+    let output = run(&ServerBuilder::new(), &arguments, script);
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for (block, number) in result["content"].as_array().unwrap()[1..].iter().zip(1..) {
+        let png = BASE64_STANDARD.decode(block["data"].as_str().unwrap()).unwrap();
+        assert_eq!(fs::read(pictures.join(format!("picture-{number}.png"))).unwrap(), png);
+    }
+}
+
+/// Whatever becomes of the pictures, nothing that the script said is lost; and for a folder that there
+/// cannot be, nothing is run.
+fn pictures_that_cannot_be_written_are_an_error_besides_the_result() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nprint('computed')\n\
+                  assert False, 'refuted'";
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
     let output =
         run(&ServerBuilder::new(), &["run", "-", "--pictures", file.to_str().unwrap()], script);
-    assert_eq!(output.status.code(), Some(125));
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((&*output.stdout, output.status.code()), (&b""[..], Some(125)), "{told}");
+    let expected = format!("error: failed to write {}: File exists\n", file.display());
+    assert_eq!(told, expected);
+
+    let taken = folder.path().join("picture-1.png");
+    fs::create_dir(&taken).unwrap();
+    let failed = format!("error: failed to write {}: Is a directory\n", taken.display());
+    let arguments = ["run", "-", "--pictures", folder.path().to_str().unwrap()];
+    let output = run(&ServerBuilder::new(), &arguments, script);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((&*output.stdout, output.status.code()), (&b"computed\n"[..], Some(125)), "{told}");
+    assert!(told.contains("AssertionError: refuted\n") && told.ends_with(&failed), "{told}");
+    let output = run(&ServerBuilder::new(), &[&arguments[..], &["--json"]].concat(), script);
+    let told = String::from_utf8(output.stderr).unwrap();
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(result["_meta"]["qwed.ai/execution"]["exit_code"], 1);
+    assert_eq!((&*told, output.status.code()), (&*failed, Some(125)));
+
+    // A file that nobody reads takes for ever, or until somebody does not want to wait.
+    fs::remove_dir(&taken).unwrap();
+    nix::unistd::mkfifo(&taken, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let file = folder.path().join("script.py");
+    fs::write(&file, script).unwrap();
+    let mut command = ServerBuilder::new().command();
+    command.args(["run", file.to_str().unwrap(), "--json", "--pictures"]).arg(folder.path());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    while line != "}\n" {
+        line.clear();
+        assert_ne!(stdout.read_line(&mut line).unwrap(), 0);
+    }
+    assert!(child.try_wait().unwrap().is_none());
+    kill(Pid::from_raw(child.id().try_into().unwrap()), Signal::SIGINT).unwrap();
+    let child = RefCell::new(child);
+    let has_ended = || child.borrow_mut().try_wait().unwrap().is_some();
+    assert!(eventually(Duration::from_secs(30), has_ended).is_some());
+    assert_eq!(child.into_inner().wait().unwrap().code(), Some(130));
 }
 
 fn version_help_and_unknown_arguments() {
