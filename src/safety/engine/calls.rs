@@ -252,6 +252,30 @@ impl<'a> Analyzer<'a, '_> {
         holding.is_some()
     }
 
+    /// Reports a decorator that a rule finds as a call with an argument that is not known.
+    pub(super) fn check_decorating(&mut self, expr: &'a Expr, decorator: &Values<'a>) {
+        let mut arguments = Arguments::default();
+        arguments.push(None, expr, Values::unknown());
+        for value in &decorator.known {
+            let rule = match value {
+                Value::Object(path) => {
+                    let mut rules = INDEX.calls(path);
+                    rules.find(|(_, on)| self.holds(*on, None, &arguments)).map(|(rule, _)| rule)
+                }
+                Value::Method(name) => {
+                    let (base, mut rules) = (Values::unknown(), INDEX.methods(name).iter());
+                    let holding = rules.find(|(_, on)| self.holds(*on, Some(&base), &arguments));
+                    holding.map(|(rule, _)| *rule)
+                }
+                _ => None,
+            };
+            if let Some(rule) = rule {
+                let name = self.written(expr.range());
+                return self.report_call(name, rule, expr);
+            }
+        }
+    }
+
     /// Judges what becomes a special attribute: of a class, by a dictionary, or by its name.
     fn check_special_arguments(&mut self, call: &'a ExprCall, arguments: &Arguments<'a>) {
         for (name, expr, values) in arguments.keywords() {

@@ -484,6 +484,13 @@ impl<'a> Analyzer<'a, '_> {
         match name {
             "__code__" => return Values::one(Value::Instance(objects::CODE)),
             "__traceback__" | "tb_next" => return Values::object("types.TracebackType"),
+            // A method by other names of its own.
+            "__call__" | "__func__" | "__get__" | "__wrapped__" => {
+                let is_method = |value: &&Value<'a>| matches!(value, Value::Method(_));
+                if let Some(method) = base.known.iter().find(is_method) {
+                    return Values::one(method.clone());
+                }
+            }
             _ => {}
         }
         let mut values = objects::member(base, name);

@@ -35,9 +35,7 @@ impl<'a> Visitor<'a> for Analyzer<'a, '_> {
             Stmt::ImportFrom(import) if import.level == 0 => self.check_import_from(import),
             Stmt::FunctionDef(function) => self.function(function),
             Stmt::ClassDef(class) => {
-                for decorator in &class.decorator_list {
-                    self.visit_decorator(decorator);
-                }
+                self.visit_decorators(&class.decorator_list);
                 if let Some(arguments) = &class.arguments {
                     self.visit_arguments(arguments);
                 }
@@ -133,13 +131,6 @@ impl<'a> Visitor<'a> for Analyzer<'a, '_> {
         visitor::walk_pattern_keyword(self, keyword);
     }
 
-    fn visit_decorator(&mut self, decorator: &'a Decorator) {
-        let values = self.evaluate(&decorator.expression, Role::Callee);
-        if let Some((name, rule)) = objects::dangerous(&values) {
-            self.report_call(name, rule, &decorator.expression);
-        }
-    }
-
     fn visit_parameter(&mut self, parameter: &'a Parameter) {
         if let Some(annotation) = &parameter.annotation {
             self.visit_annotation(annotation);
@@ -171,10 +162,20 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    fn function(&mut self, function: &'a StmtFunctionDef) {
-        for decorator in &function.decorator_list {
-            self.visit_decorator(decorator);
+    fn visit_decorators(&mut self, decorators: &'a [Decorator]) {
+        for (place, decorator) in decorators.iter().enumerate() {
+            let values = self.evaluate(&decorator.expression, Role::Callee);
+            if let Some((name, rule)) = objects::dangerous(&values) {
+                self.report_call(name, rule, &decorator.expression);
+            } else if place + 1 < decorators.len() {
+                // It gets what the ones below have made of the definition: anything.
+                self.check_decorating(&decorator.expression, &values);
+            }
         }
+    }
+
+    fn function(&mut self, function: &'a StmtFunctionDef) {
+        self.visit_decorators(&function.decorator_list);
         // Annotations see the type parameters; without any it is the scope around.
         let scope = if function.type_params.is_some() {
             self.symbols.scope_of(function.range())

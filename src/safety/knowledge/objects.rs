@@ -192,7 +192,9 @@ pub(crate) fn member_of_object<'a>(path: &str, name: &str) -> Values<'a> {
     if name == "raw" && path.ends_with(".buffer") {
         return Values::one(Value::Instance(FILE));
     }
-    if name == "__call__" || name == "__init__" && INDEX.judges_calls_of(path) {
+    if matches!(name, "__call__" | "__wrapped__")
+        || name == "__init__" && INDEX.judges_calls_of(path)
+    {
         return Values::object(path.to_owned());
     }
     if name == "__dict__" {

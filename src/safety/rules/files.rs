@@ -33,7 +33,12 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "files/os",
         severity: Severity::Block,
-        targets: &[AllBut("os", OS_HARMLESS)],
+        // A plain name of a picture is one of the scratch folder, as long as that is the current one.
+        targets: &[
+            AllBut("os", OS_HARMLESS),
+            Objects("contextlib.chdir"),
+            Methods("chdir", Condition::Always),
+        ],
         why: "os reaches files, processes and the machine",
         remedy: "os.path for names, os.environ.get and os.getcwd are allowed",
         matches: &[
@@ -44,6 +49,8 @@ pub(super) const RULES: &[Rule] = &[
             "from os import *",
             "from os import unlink",
             "import os.path\nos.path.os.rmdir('x')",
+            "from contextlib import chdir as go\nwith go('/tmp'): pass",
+            "import pytest\npytest.MonkeyPatch().chdir('/tmp')",
         ],
         misses: &[
             "import os\nos.path.join('a', 'b')",
@@ -52,6 +59,7 @@ pub(super) const RULES: &[Rule] = &[
             "import os.path as p\np.basename('a/b')",
             "import os\nprint(hasattr(os, 'fork'))",
             "import os\ndef f(): return os.getpid()",
+            "class Shell:\n    def chdir(self, to): self.at = to\nShell().chdir('/tmp')",
         ],
     },
     Rule {

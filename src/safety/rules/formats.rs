@@ -119,6 +119,10 @@ pub(super) const RULES: &[Rule] = &[
             "import matplotlib.pyplot as plt\nlist(map(plt.savefig, ['plot.png']))",
             "fig.savefig('plot.png' if x else '/tmp/plot.png')",
             "from pylab import savefig\nsavefig('/tmp/plot.png')",
+            "fig.savefig.__call__('/tmp/plot.png')",
+            "type(fig).savefig.__get__(fig)('/tmp/plot.png')",
+            "def name(f): return '/tmp/plot.png'\n@fig.savefig\n@name\ndef f(): pass",
+            "import matplotlib.pyplot as plt\n@plt.savefig\n@name\nclass C: pass",
         ],
         misses: &[
             "import matplotlib.pyplot as plt\nplt.savefig('plot.png')",
@@ -128,6 +132,7 @@ pub(super) const RULES: &[Rule] = &[
             "from matplotlib.pylab import *\nsavefig('x.png')",
             "import io, matplotlib.pyplot as plt\nplt.savefig(io.BytesIO(), format='png')",
             "fig.savefig('plot.png' if x else 'other.svg')",
+            "fig.savefig.__call__('plot.png')",
         ],
     },
     Rule {
