@@ -89,6 +89,24 @@ const CASES: &[Case] = &[
         DONE,
     ),
     (
+        "plt.plot([1, 2]); plt.xlim(0, 1); plt.text(30, 60, 'far away')\n\
+         plt.savefig('plot.svg', bbox_inches='tight')",
+        1,
+        DONE,
+    ),
+    (
+        "from matplotlib.transforms import Bbox\nplt.figure(figsize=(300, 9)); plt.plot([1, 2])\n\
+         plt.savefig('a.svg', bbox_inches='tight', pad_inches=99)\n\
+         plt.savefig('b.svg', bbox_inches=Bbox([[0, 0], [400, 400]]))\nplt.savefig('c.svg', dpi=9000)",
+        3,
+        DONE,
+    ),
+    (
+        "plt.plot([1, 2]); plt.savefig('plot.svg', bbox_inches='tight', pad_inches='layout')",
+        1,
+        DONE,
+    ),
+    (
         "import matplotlib.animation as a\nfig, ax = plt.subplots(figsize=(300, 300))\n\
          line, = ax.plot([0, 1])\n\
          large = a.FuncAnimation(fig, lambda i: line.set_data([0, 1], [i, 1]), 2)",

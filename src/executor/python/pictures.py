@@ -15,6 +15,8 @@ def picture_seeds(channel):
     # The options of a saved figure that hold when it is drawn again.
     LOOKS = ("bbox_extra_artists", "bbox_inches", "dpi", "edgecolor", "facecolor", "pad_inches",
              "transparent")
+    # All of a figure, and nothing beside it. None would stand for the setting "savefig.bbox".
+    WINDOW = {"bbox_inches": False}
 
     own_number = os.getpid()
     # The pictures that were sent, or were too large; those that were too many.
@@ -52,9 +54,26 @@ def picture_seeds(channel):
     def fits(png):
         return png.startswith(SIGNATURE) and len(png) <= BYTES_MAX and side(png) <= SIDE_MAX
 
-    def bounded(figure, dpi):
+    def bounded(figure, dpi, options):
         # Nothing is drawn that is known to be too large.
-        return min(dpi, SIDE_MAX / max(figure.get_size_inches()))
+        dpi = min(dpi, SIDE_MAX / max(figure.get_size_inches()))
+        settings = sys.modules["matplotlib"].rcParams
+        box = options.get("bbox_inches")
+        box = settings["savefig.bbox"] if box is None else box
+        if not box:
+            return dpi
+        # A part of it, or it and more: something may be far outside.
+        pad = options.get("pad_inches")
+        pad = settings["savefig.pad_inches"] if pad is None else pad
+        if box == "tight":
+            own = figure.dpi
+            figure.dpi = min(own, dpi)
+            try:
+                box = figure.get_tightbbox(bbox_extra_artists=options.get("bbox_extra_artists"))
+            finally:
+                figure.dpi = own
+        side = max(box.width, box.height)
+        return min(dpi, SIDE_MAX / (side if isinstance(pad, str) else side + 2 * pad))
 
     def draw(figure, options):
         # Returns the picture, or the bytes that it has although it was drawn once more, smaller.
@@ -62,7 +81,7 @@ def picture_seeds(channel):
 
         # As savefig() takes it.
         dpi = options.get("dpi") or sys.modules["matplotlib"].rcParams["savefig.dpi"]
-        dpi = bounded(figure, figure.dpi if dpi == "figure" else dpi)
+        dpi = bounded(figure, figure.dpi if dpi == "figure" else dpi, options)
         for is_last in (False, True):
             buffer = io.BytesIO()
             save(figure, buffer, **dict(options, format="png", dpi=dpi))
@@ -117,13 +136,11 @@ def picture_seeds(channel):
                 if count >= PICTURES_MAX:
                     omitted += 1
                     continue
-                figure.dpi = bounded(figure, figure.dpi)
+                figure.dpi = bounded(figure, figure.dpi, WINDOW)
                 if figure.canvas.callbacks.callbacks.get("draw_event"):
                     # An animation makes its first picture when the figure is drawn on a screen.
                     figure.canvas.draw()
-                # As a window has it: all of it, and nothing beside it. What "savefig.bbox" makes of
-                # something far outside has no bound; None would stand for that.
-                send_picture(label, draw(figure, {"dpi": figure.dpi, "bbox_inches": False}))
+                send_picture(label, draw(figure, dict(WINDOW, dpi=figure.dpi)))
             except BaseException as error:
                 report(label, error)
 
