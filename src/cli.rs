@@ -18,7 +18,8 @@ mod token;
 mod verify_skill;
 mod welcome;
 
-use std::io::{self, Read as _, Write as _};
+use std::fs::File;
+use std::io::{self, Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -46,6 +47,9 @@ const RUNTIME_SHUTDOWN: Duration = Duration::from_millis(50);
 
 /// The most findings of a skill manifest that are logged; a hostile one has any number.
 const FINDINGS_LOGGED_MAX: usize = 50;
+
+/// The most bytes of a script that are read, to say how large it is: more than the analysis takes.
+const SCRIPT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// The exit code of a usage error, as clap has it.
 const USAGE: u8 = 2;
@@ -342,14 +346,17 @@ fn verify_skill(manifest: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Reads a script from a file, or from standard input. What is too large for one is told by the analysis; what
+/// has no end, here.
 fn read_script(file: &Path) -> io::Result<String> {
-    if file == Path::new("-") {
-        let mut code = String::new();
-        io::stdin().read_to_string(&mut code)?;
-        Ok(code)
-    } else {
-        std::fs::read_to_string(file)
+    let source: &mut dyn Read =
+        if file == Path::new("-") { &mut io::stdin() } else { &mut File::open(file)? };
+    let mut code = String::new();
+    source.take(SCRIPT_BYTES_MAX + 1).read_to_string(&mut code)?;
+    if u64::try_from(code.len()).unwrap_or(u64::MAX) > SCRIPT_BYTES_MAX {
+        return Err(io::ErrorKind::FileTooLarge.into());
     }
+    Ok(code)
 }
 
 /// Reads the settings from the environment, and logs those that cannot be used.

@@ -211,6 +211,12 @@ fn check_tells_what_it_cannot_read_and_still_checks_the_rest() {
         let is_clean = output.stdout == b"1 script checked: nothing is blocked\n";
         assert_eq!(is_clean, arguments[1] == "good.py");
     }
+    // Nor what has no end.
+    for (command, code) in [("check", 2), ("run", 127)] {
+        let output = run(&ServerBuilder::new(), &[command, "/dev/zero"], "");
+        assert_eq!(output.status.code(), Some(code), "{command}");
+        assert_eq!(&*output.stderr, b"error: /dev/zero: file too large\n", "{command}");
+    }
     // A usage error is one too.
     assert_eq!(check(&[], &[], "").status.code(), Some(2));
     assert_eq!(check(&files, &["good.py", "--format", "xml"], "").status.code(), Some(2));
