@@ -1,6 +1,8 @@
 // Chromium, driven by its own protocol over a pipe.
 
 import { spawn } from 'node:child_process';
+import { closeSync, openSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 
 export class Chromium {
   #process;
@@ -8,6 +10,7 @@ export class Chromium {
   #waiting = new Map();
   #contexts = new Map();
   #errors = [];
+  #ended;
 
   static async start(profile) {
     const chromium = new Chromium();
@@ -21,7 +24,15 @@ export class Chromium {
     ];
     // Chromium's own sandbox does not start as root; the pages are ours.
     if (process.getuid() === 0) flags.push('--no-sandbox');
-    chromium.#process = spawn(process.env.CHROMIUM, flags, { stdio: ['ignore', 'ignore', 'ignore', 'pipe', 'pipe'] });
+    // What it complains about: said only where it ends.
+    const complaints = join(profile, '..', 'chromium.log');
+    const log = openSync(complaints, 'w');
+    chromium.#process = spawn(process.env.CHROMIUM, flags, { stdio: ['ignore', log, log, 'pipe', 'pipe'] });
+    closeSync(log);
+    chromium.#process.once('error', (error) => chromium.#end(error));
+    chromium.#process.once('exit', (code, signal) =>
+      chromium.#end(new Error(`chromium ended (${signal ?? code}):\n${readFileSync(complaints, 'utf8').slice(-2000)}`)));
+    chromium.#process.stdio[3].on('error', () => {});
     chromium.#listen(chromium.#process.stdio[4]);
     const { targetInfos } = await chromium.#send('Target.getTargets');
     const { targetId } = targetInfos.find(({ type }) => type === 'page');
@@ -63,9 +74,17 @@ export class Chromium {
   }
 
   #send(method, params = {}, sessionId = undefined) {
+    if (this.#ended) return Promise.reject(this.#ended);
     const id = this.#next++;
     this.#process.stdio[3].write(`${JSON.stringify({ id, method, params, sessionId })}\0`);
     return new Promise((resolve, reject) => this.#waiting.set(id, { resolve, reject, method }));
+  }
+
+  // Nobody waits for a browser that is no more.
+  #end(error) {
+    this.#ended = error;
+    for (const { reject } of this.#waiting.values()) reject(error);
+    this.#waiting.clear();
   }
 
   #listen(stream) {
