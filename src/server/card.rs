@@ -38,9 +38,12 @@ pub(super) fn resource(icons: Vec<Icon>) -> Resource {
         .with_icons(icons)
 }
 
-/// Returns the page. Without a `csp` hosts give it no network at all.
+/// Returns the page, with the policy that a host is to give it: no network at all.
 pub(super) fn contents() -> ResourceContents {
-    let ui = json!({ "prefersBorder": true });
+    let csp = json!({
+        "connectDomains": [], "resourceDomains": [], "frameDomains": [], "baseUriDomains": [],
+    });
+    let ui = json!({ "csp": csp, "prefersBorder": true });
     ResourceContents::text(PAGE, URI).with_mime_type(MIME_TYPE).with_meta(meta([("ui", ui)]))
 }
 
@@ -54,7 +57,24 @@ fn meta<const N: usize>(entries: [(&str, Value); N]) -> MetaObject {
 
 #[cfg(test)]
 mod tests {
+    use base64::prelude::{BASE64_STANDARD, Engine as _};
+    use sha2::{Digest as _, Sha256};
+
     use super::*;
+
+    #[test]
+    fn the_pages_policy_names_its_own_script_and_no_other() {
+        let (_, behind) = PAGE.split_once("<script>").unwrap();
+        let (script, end) = behind.split_once("</script>").unwrap();
+        assert_eq!(end, "\n");
+        let hash = BASE64_STANDARD.encode(Sha256::digest(script));
+        let policy = format!(
+            "content=\"default-src 'none'; script-src 'sha256-{hash}'; style-src 'unsafe-inline'; \
+             img-src data:; base-uri 'none'; form-action 'none'\""
+        );
+        assert!(PAGE.contains(&policy), "the head of the page has to have {policy}");
+        assert_eq!(PAGE.matches("Content-Security-Policy").count(), 1);
+    }
 
     #[test]
     fn the_page_is_small_and_asks_for_nothing_and_shows_text_only() {
@@ -83,6 +103,5 @@ mod tests {
         ] {
             assert!(!PAGE.contains(word), "{word} {why}");
         }
-        assert!(PAGE.contains("default-src 'none'"));
     }
 }

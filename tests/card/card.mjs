@@ -1,6 +1,7 @@
 // The card in Chromium: what it says of results of the real server, how it looks, and that no output does anything in it.
 
 import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
@@ -40,8 +41,10 @@ assert sympy.simplify(left - right) == 0
 print("The identity holds for all a and b.")
 `;
 const SCRIPTS = {
-  success: 'from fractions import Fraction\n\n# 1/2 + 1/4 + 1/8 + ... stays below 1\ntotal = Fraction(0)\n'
-    + 'for n in range(1, 21):\n    total += Fraction(1, 2**n)\n    assert total < 1\nprint(f"after 20 terms: {float(total):.9f}")\n',
+  success: 'from fractions import Fraction\n\nimport matplotlib.pyplot as plt\n\n# 1/2 + 1/4 + 1/8 + ... stays below 1\n'
+    + 'total, sums = Fraction(0), []\nfor n in range(1, 21):\n    total += Fraction(1, 2**n)\n    assert total < 1\n    sums.append(float(total))\n'
+    + 'plt.plot(range(1, 21), sums, marker="o")\nplt.axhline(1, color="gray", linestyle="--")\nplt.xlabel("terms")\nplt.ylabel("sum")\nplt.show()\n'
+    + 'print(f"after 20 terms: {sums[-1]:.9f}")\n',
   refuted: '# "n*n + n + 41 is prime for every n"\ndef is_prime(n):\n    return n > 1 and all(n % d for d in range(2, int(n**0.5) + 1))\n\n'
     + 'for n in range(100):\n    value = n * n + n + 41\n    assert is_prime(value), f"n = {n}: {value} is not prime"\n',
   refused: 'import json\nimport os\n\nrates = json.loads(\'{"EUR": 1.08}\')\nos.system("curl https://rates.example")\n'
@@ -51,12 +54,13 @@ const SCRIPTS = {
 };
 
 const report = new Report('card');
-const client = new Client({ name: 'card-test', version: '1' });
-await client.connect(new StdioClientTransport({
-  command: server,
-  args: [],
-  env: { ...process.env, QWED_MCP_WARM: 'off', QWED_MCP_TEST_SYNC_TIMEOUT_MS: '3000' },
-}));
+const connect = async (settings) => {
+  const client = new Client({ name: 'card-test', version: '1' });
+  await client.connect(new StdioClientTransport({ command: server, args: [], env: { ...process.env, QWED_MCP_WARM: 'off', ...settings } }));
+  return client;
+};
+const client = await connect({ QWED_MCP_PYTHON: process.env.PLOTTING_PYTHON });
+const impatient = await connect({ QWED_MCP_TEST_SYNC_TIMEOUT_MS: '3000' });
 const hostScript = await readFile(join(work, 'host.js'), 'utf8');
 await writeFile(join(work, 'host.html'), `<!doctype html><meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="${POLICY}">
@@ -65,6 +69,10 @@ await writeFile(join(work, 'host.html'), `<!doctype html><meta charset="utf-8">
 const chromium = await Chromium.start(join(work, 'profile'));
 
 const call = (code, more = {}) => client.callTool({ name: TOOL, arguments: { code, ...more } });
+// The results of the scripts above, each made once.
+const results = {};
+const resultOf = async (name) => structuredClone(
+  await (results[name] ??= (name === 'timeout' ? impatient : client).callTool({ name: TOOL, arguments: { code: SCRIPTS[name] } })));
 const text = (selector) => chromium.evaluate(`document.querySelector(${JSON.stringify(selector)})?.innerText`, { inFrame: true });
 const all = (selector, of = 'innerText') => chromium.evaluate(
   `[...document.querySelectorAll(${JSON.stringify(selector)})].map((element) => element.${of})`, { inFrame: true });
@@ -111,22 +119,6 @@ async function screenshot(name) {
   await writeFile(join(work, 'screenshots', `${name}.png`), Buffer.from(data, 'base64'));
 }
 
-// A picture as a script draws one: made here, by the browser.
-async function plot() {
-  await chromium.send('Page.navigate', { url: 'about:blank' });
-  return chromium.evaluate(`(() => {
-    const canvas = Object.assign(document.createElement('canvas'), { width: 640, height: 360 });
-    const pen = canvas.getContext('2d');
-    pen.fillStyle = '#fff'; pen.fillRect(0, 0, 640, 360);
-    pen.strokeStyle = '#333'; pen.strokeRect(60, 20, 550, 290);
-    pen.fillStyle = '#333'; pen.font = '13px sans-serif'; pen.fillText('terms', 315, 345); pen.fillText('sum of the series', 70, 40);
-    pen.lineWidth = 2; pen.strokeStyle = '#1f77b4'; pen.beginPath();
-    for (let n = 0; n <= 20; n++) pen.lineTo(60 + n * 27.5, 310 - 270 * (1 - 2 ** -n));
-    pen.stroke();
-    return canvas.toDataURL('image/png').split(',')[1];
-  })()`);
-}
-
 let card;
 
 await report.check('the server lists the page, and gives it in one piece, small and for no network', async () => {
@@ -134,7 +126,8 @@ await report.check('the server lists the page, and gives it in one piece, small 
   equal('resources', resources.map(({ uri, mimeType }) => [uri, mimeType]), [[URI, 'text/html;profile=mcp-app']]);
   const { contents } = await client.readResource({ uri: URI });
   equal('contents', contents.map(({ uri, mimeType }) => [uri, mimeType]), [[URI, 'text/html;profile=mcp-app']]);
-  equal('ui', contents[0]._meta.ui, { prefersBorder: true });
+  const csp = { connectDomains: [], resourceDomains: [], frameDomains: [], baseUriDomains: [] };
+  equal('ui', contents[0]._meta.ui, { csp, prefersBorder: true });
   card = contents[0].text;
   assert.ok(Buffer.byteLength(card) < 16 * 1024, `${Buffer.byteLength(card)} bytes`);
   for (const tool of (await client.listTools()).tools) {
@@ -163,9 +156,8 @@ await report.check('before anything is known it says so, and while the model wri
 });
 
 await report.check('a script that ends: nothing failed, its output, its picture', async () => {
-  const data = await plot();
-  const result = await call(SCRIPTS.success);
-  result.content = [...result.content.filter(({ type }) => type !== 'image'), { type: 'image', mimeType: 'image/png', data }];
+  const result = await resultOf('success');
+  equal('blocks', result.content.map(({ type }) => type), ['text', 'image']);
   result._meta['qwed.ai/receipt'] = { sha256: 'a1b2c3d4'.repeat(8) };
   for (const [name, more] of [['light', {}], ['dark', { hostContext: { theme: 'dark' } }], ['host', { hostContext: DARK_HOST }], ['phone', { width: 360 }]]) {
     await showResult(SCRIPTS.success, result, more);
@@ -189,7 +181,7 @@ await report.check('a script that ends: nothing failed, its output, its picture'
 });
 
 await report.check('a claim that does not hold: refuted, with the counterexample first', async () => {
-  const result = await call(SCRIPTS.refuted);
+  const result = await resultOf('refuted');
   equal('isError', result.isError ?? false, false);
   await showResult(SCRIPTS.refuted, result);
   await screenshot('refuted');
@@ -210,7 +202,7 @@ await report.check('a claim that does not hold: refuted, with the counterexample
 });
 
 await report.check('a refusal: the findings with what to write instead, and their lines marked', async () => {
-  const result = await call(SCRIPTS.refused);
+  const result = await resultOf('refused');
   const { findings } = result._meta['qwed.ai/decision'];
   equal('findings', findings.map(({ rule, line, column }) => [typeof rule, line, column]), [['string', 5, 1], ['string', 6, 8]]);
   for (const [name, more] of [['light', {}], ['dark', { hostContext: { theme: 'dark' } }], ['phone', { width: 360 }]]) {
@@ -244,7 +236,7 @@ await report.check('a refusal: the findings with what to write instead, and thei
 });
 
 await report.check('out of time, and what was printed until then', async () => {
-  const result = await call(SCRIPTS.timeout);
+  const result = await resultOf('timeout');
   await showResult(SCRIPTS.timeout, result);
   await screenshot('timeout');
   equal('verdict', await said(), ['Out of time', 'Execution timed out after 3.0 seconds.']);
@@ -252,7 +244,7 @@ await report.check('out of time, and what was printed until then', async () => {
 });
 
 await report.check('1 MiB of output: its start and its end, in a box that the keys reach', async () => {
-  const result = await call(SCRIPTS.flood);
+  const result = await resultOf('flood');
   assert.ok(result.content[0].text.length > 1024 * 1024);
   await showResult(SCRIPTS.flood, result);
   await screenshot('flood');
@@ -294,16 +286,16 @@ await report.check('a job in the background, and its end', async () => {
 
 await report.check('without _meta, which not every host passes on, it says the same', async () => {
   for (const [script, title, sections] of [
-    ['success', 'Nothing failed', ['out', 'script']], ['refuted', 'Refuted', ['err', 'script']],
+    ['success', 'Nothing failed', ['pictures', 'out', 'script']], ['refuted', 'Refuted', ['err', 'script']],
     ['refused', 'Refused, nothing ran', ['script']], ['timeout', 'Out of time', ['out', 'script']],
     ['flood', 'Too much output', ['out', 'script']],
   ]) {
-    const { content, isError } = await call(SCRIPTS[script]);
+    const { content, isError } = await resultOf(script);
     await showResult(SCRIPTS[script], { content, isError });
     await screenshot(`plain-${script}`);
     equal('title', await text('h1'), title);
     const shown = [];
-    for (const id of ['out', 'err', 'notes', 'script']) if (await isShown(id)) shown.push(id);
+    for (const id of ['pictures', 'out', 'err', 'notes', 'script']) if (await isShown(id)) shown.push(id);
     equal(`sections of ${script}`, shown, sections);
     equal('facts', await all('dt'), script === 'refused' ? ['Code'] : []);
     if (script === 'refused') {
@@ -332,6 +324,13 @@ const heard = async () => {
   await new Promise((done) => setTimeout(done, 150));
   return chromium.evaluate('window.heard.filter((said) => said === "attack").length');
 };
+// The page with another script: under a policy that lets it alone run, as the server's page has it, or everything in it.
+const SCRIPT_POLICY = /(?<=script-src )'sha256-[\w+/=]+'/;
+const strict = (page) => {
+  const [, script] = /<script>([^]*)<\/script>/.exec(page);
+  return page.replace(SCRIPT_POLICY, `'sha256-${createHash('sha256').update(script).digest('base64')}'`);
+};
+const lax = (page) => page.replace(SCRIPT_POLICY, "'unsafe-inline'");
 // The same page, but what is text there is taken for HTML.
 const careless = () => {
   const broken = card.replace('child.textContent = visible(text)', 'child.append(document.createRange().createContextualFragment(text))')
@@ -349,7 +348,7 @@ for (const [name, attack] of Object.entries(ATTACKS)) {
     const all = {
       ...result,
       content: [...result.content, { type: 'text', text: attack }],
-      _meta: { ...result._meta, 'qwed.ai/decision': { ...result._meta['qwed.ai/decision'], findings: [finding], notes: [attack] }, 'qwed.ai/receipt': attack },
+      _meta: { ...result._meta, 'qwed.ai/decision': { ...result._meta['qwed.ai/decision'], findings: [finding], notes: [attack] }, 'qwed.ai/receipt': { sha256: attack } },
     };
     for (const shown of [result, all]) {
       await showResult(code, shown);
@@ -358,26 +357,44 @@ for (const [name, attack] of Object.entries(ATTACKS)) {
     }
     equal('elements', await chromium.evaluate('document.querySelectorAll("main script, main img, main iframe, main details, section svg").length', { inFrame: true }), 0);
     if (name === 'script') await screenshot('attack');
-    // The control.
-    await open({ html: careless(), steps: [['sendToolInput', { arguments: { code } }], ['sendToolResult', result]] }).catch(() => {});
-    assert.ok(await heard() > 0, 'the attack does not work at all');
+    // The page's policy holds even where its script does not, and without it the attack works.
+    for (const [html, count] of [[strict(careless()), 0], [lax(careless()), 1]]) {
+      await open({ html, steps: [['sendToolInput', { arguments: { code } }], ['sendToolResult', result]] }).catch(() => {});
+      assert.match(await text('h1'), /^Refuted$/);
+      equal('heard by a careless page', Math.min(1, await heard()), count);
+    }
   });
 }
 
+const picture = (mimeType, data) => ({ content: [{ type: 'image', mimeType, data }] });
+
 await report.check('a picture that is a page runs nothing, and its type is looked at', async () => {
   const data = Buffer.from(ATTACKS.svg).toString('base64');
-  const picture = (mimeType, data) => ({ content: [{ type: 'image', mimeType, data }] });
-  await showResult('pass', picture('image/svg+xml', data));
-  equal('pictures', [(await all('img')).length, await heard()], [1, 0]);
-  for (const [mimeType, bytes] of [['text/html', data], ['image/png"onerror="x', data], ['image/svg+xml', `,${ATTACKS.svg}`], [undefined, data]]) {
-    await showResult('pass', picture(mimeType ?? '', bytes));
-    equal(`pictures of ${mimeType}`, [(await all('img')).length, await heard()], [0, 0]);
+  for (const [mimeType, bytes] of [
+    ['image/svg+xml', data], ['text/html', data], ['image/png"onerror="x', data], ['', data], ['image/png', `,${ATTACKS.svg}`],
+    ['image/png', ''], ['javascript:image/png', data], ['image/png', `javascript:${SHOUT}`], ['image/png;x', data],
+  ]) {
+    await showResult('pass', picture(mimeType, bytes));
+    equal(`pictures of ${mimeType} ${bytes.slice(0, 20)}`, [(await all('img')).length, await heard()], [0, 0]);
+  }
+  // What is no picture says so, in place of an image.
+  for (const bytes of [data, 'iVBORw0KGgo=', '====', 'a']) {
+    await showResult('pass', picture('image/png', bytes));
+    await until('the image has failed', async () => (await all('img')).length === 0);
+    equal('instead', [await all('#pictures li'), await heard()], [['A picture that cannot be shown.'], 0]);
   }
   // The control: the same drawing as a part of the page.
-  const inlined = card.replace('picture.src =', `box.append(document.createRange().createContextualFragment(atob(data)));\n    picture.src =`);
-  assert.notEqual(inlined, card);
-  await open({ html: inlined, steps: [['sendToolInput', { arguments: {} }], ['sendToolResult', picture('image/svg+xml', data)]] });
+  const inlined = lax(card).replace('picture.src =', `box.append(document.createRange().createContextualFragment(atob(data)));\n    picture.src =`);
+  assert.notEqual(inlined, lax(card));
+  await open({ html: inlined, steps: [['sendToolInput', { arguments: {} }], ['sendToolResult', picture('image/png', data)]] });
   assert.ok(await heard() > 0, 'the attack does not work at all');
+});
+
+await report.check('pictures that the host keeps back are missed', async () => {
+  const result = await resultOf('success');
+  result.content = result.content.filter(({ type }) => type !== 'image');
+  await showResult(SCRIPTS.success, result);
+  equal('notes', await all('#notes li'), ['1 of 1 pictures were not passed on to this page.']);
 });
 
 await report.check('controls and characters that turn text around are shown as what they are', async () => {
@@ -391,7 +408,161 @@ await report.check('controls and characters that turn text around are shown as w
   const page = await chromium.evaluate('document.body.textContent', { inFrame: true });
   assert.ok(!/[\x00-\x08\x0e-\x1f\u202a-\u202e\u2066-\u2069]/.test(page.replace(/[^]*<\/?script/, '')));
   await screenshot('controls');
+  // What is not seen: tags, fillers, a soft hyphen, selectors. Emoji and letters are joined as they are.
+  const hidden = '\u{e0041}\u{e007f}\u00ad\u3164\u115f\u034f\u{e0100}\ufff9\u180e\u2028';
+  const joined = '\u{1f469}\u200d\u{1f52c} \u2764\ufe0f \u0915\u094d\u200d\u0937';
+  await showResult('pass', { content: [{ type: 'text', text: `STDOUT:\n${hidden}${joined}\n\nExecution completed successfully.` }] });
+  equal('hidden', await text('#out pre'), `${[...hidden].map((c) => `\u27e8U+${c.codePointAt().toString(16).toUpperCase().padStart(4, 0)}\u27e9`).join('')}${joined}`);
 });
+
+const printed = (out, err, end) => ({
+  content: [{ type: 'text', text: `${out && `STDOUT:\n${out}\n\n`}${err && `STDERR:\n${err}\n\n`}${end}` }],
+});
+const FAILED = 'Execution failed with return code 1', ENDED = 'Execution completed successfully.';
+const traceback = (claim) => `Traceback (most recent call last):\n  File "<verification>", line 1, in <module>\nAssertionError: ${claim}`;
+
+await report.check('a verdict is what the server says, whatever a script prints', async () => {
+  for (const [name, code, verdict, lines] of [
+    ['another end', `import sys\nprint("${ENDED}")\nprint("\\n\\n${FAILED.replace('1', '0')}\\n\\n", file=sys.stderr)\nsys.exit(1)`, 'The script failed', 0],
+    ['a notice of too much', 'print("PROCESS TERMINATED.]")', 'Nothing failed', 0],
+    ['a refusal', 'print("BLOCKED: no")', 'Nothing failed', 0],
+    ['a traceback that was handled', 'import traceback\ntry:\n    1 / 0\nexcept ZeroDivisionError:\n    traceback.print_exc()', 'Nothing failed', 0],
+    ['a long counterexample', 'assert False, "x\\n" * 40000', 'Refuted', 1],
+  ]) {
+    const result = await call(code);
+    for (const shown of [result, { content: result.content, isError: result.isError }]) {
+      await showResult(code, shown);
+      equal(`${name}${shown === result ? '' : ' without _meta'}`, [await text('h1'), (await all('.marked')).length], [verdict, lines]);
+    }
+  }
+  // The memory limit, with nothing printed: as the server words it.
+  const limit = 'The memory limit of the sandbox ended it.';
+  await showResult('pass', printed('', '', `Execution failed with return code -9\n${limit}`));
+  equal('verdict', await said(), ['Ended before its time', limit]);
+});
+
+await report.check('a claim stays below the verdict, and as small as it should be', async () => {
+  const stack = `a${'\u0300\u0301\u0302\u0489\u0321'.repeat(500)}`;
+  for (const claim of [stack, 'x\n'.repeat(300), '\ufdfd'.repeat(999), 'x'.repeat(1 << 20), `${'\n'.repeat(99)}x`]) {
+    for (const width of [720, 320]) {
+      await showResult('assert False', printed('', traceback(claim), FAILED), { width });
+      equal('title', await text('h1'), 'Refuted');
+      const [over, height, wide] = await chromium.evaluate(`(() => {
+        const [title, lead] = ['h1', 'header p'].map((of) => document.querySelector(of));
+        const isClipped = getComputedStyle(lead).overflow === 'hidden';
+        return [!isClipped || title.getBoundingClientRect().bottom > lead.getBoundingClientRect().top, lead.offsetHeight,
+          document.documentElement.scrollWidth > innerWidth];
+      })()`, { inFrame: true });
+      equal(`over, wide at ${width}`, [over, wide], [false, false]);
+      assert.ok(height <= 270, `${height} px`);
+    }
+  }
+});
+
+await report.check('values of wrong types, from a server or a host, break nothing', async () => {
+  const strange = [null, true, 7, -1e99, '', [], [[]], {}, { length: 3 }, { toString: 1, valueOf: 1 }, JSON.parse('{"__proto__":{"polluted":1}}')];
+  const MEMBERS = {
+    decision: ['status', 'message', 'findings', 'notes', 'error_code', 'verification_id'], job: ['status', 'job_id'],
+    execution: ['exit_code', 'duration_ms', 'timed_out', 'stdout_truncated', 'stderr_truncated', 'sandbox', 'pictures'], receipt: ['sha256'],
+  };
+  const content = [{ type: 'text', text: `STDOUT:\nx\n\n${ENDED}` }];
+  const metas = strange.flatMap((value) => [
+    ...Object.entries(MEMBERS).flatMap(([key, members]) => [{ [key]: value }, ...members.map((member) => ({ [key]: { [member]: value } }))]),
+    { decision: { status: 'BLOCKED', findings: [value, { line: value, lines: value, message: value, instead: value, rule: value }] } },
+  ]).map((meta) => Object.fromEntries(Object.entries(meta).map(([key, value]) => [`qwed.ai/${key}`, value])));
+  const results = [
+    ...metas.map((_meta) => ({ content, _meta })),
+    ...strange.flatMap((value) => [
+      { content: value }, { content: [value] }, { content: [{ type: 'text', text: value }] }, { content, _meta: value },
+      { content: [{ type: 'image', mimeType: 'image/png', data: value }] }, { content: [{ type: value, mimeType: value }] },
+    ]),
+  ];
+  const messages = [
+    ...results.map((result) => ['ui/notifications/tool-result', result]),
+    ...strange.flatMap((value) => [
+      ...['tool-input', 'tool-input-partial', 'tool-result', 'tool-cancelled', 'host-context-changed'].map((name) => [`ui/notifications/${name}`, value]),
+      ...['tool-input', 'tool-input-partial'].flatMap((name) => [
+        [`ui/notifications/${name}`, { arguments: value }], [`ui/notifications/${name}`, { arguments: { code: value, background: value } }],
+      ]),
+      ['ui/notifications/tool-cancelled', { reason: value }], ['ui/notifications/host-context-changed', { theme: value, styles: value }],
+      ['ui/notifications/host-context-changed', { styles: { variables: value } }],
+      ['ui/notifications/host-context-changed', { styles: { variables: { '--font-sans': value } } }],
+      [value, {}], ['toString', {}], ['__proto__', {}], ['constructor', {}],
+    ]),
+  ];
+  // Past the bridge, which looks at what it sends.
+  await open({ steps: [['sendToolInput', { arguments: { code: 'pass' } }]] });
+  const titles = await chromium.evaluate(`(async () => {
+    const titles = [];
+    for (const [method, params] of ${JSON.stringify(messages)}) {
+      document.querySelector('h1').textContent = '';
+      dispatchEvent(new MessageEvent('message', { source: parent, data: { jsonrpc: '2.0', method, params } }));
+      await new Promise((done) => requestAnimationFrame(done));
+      if (method?.endsWith?.('tool-result')) titles.push(document.querySelector('h1').textContent);
+    }
+    for (const data of ${JSON.stringify(strange)}) dispatchEvent(new MessageEvent('message', { source: parent, data }));
+    return titles;
+  })()`, { inFrame: true });
+  equal('exceptions', chromium.errors(), []);
+  equal('results without a verdict', titles.filter((title) => title === '').length, 0);
+  equal('polluted', await chromium.evaluate('({}).polluted === undefined', { inFrame: true }), true);
+  // And it goes on.
+  await chromium.evaluate(`bridge.sendToolResult(${JSON.stringify({ content })})`);
+  await settled();
+  equal('title', await text('h1'), 'Nothing failed');
+}, 60);
+
+await report.check('variables of the host are variables, and fetch nothing', async () => {
+  const variables = {
+    display: 'none', 'background-image': 'url(https://host.example/a)', '--color-background-primary': 'url(https://host.example/b)',
+    '--color-text-primary': 'red; display: none', '--font-sans': 'x} body { display: none', '--border-radius-md': 'calc(', '': 'x',
+  };
+  await showResult(SCRIPTS.refuted, await resultOf('refuted'), { hostContext: { theme: 'light', styles: { variables } } });
+  equal('is shown', await chromium.evaluate('document.querySelector("h1").checkVisibility()', { inFrame: true }), true);
+  equal('asked for', await chromium.evaluate('performance.getEntriesByType("resource").length', { inFrame: true }), 0);
+});
+
+await report.check('lines in a refusal end, however many it says there are', async () => {
+  const lines = '(lines 99999999999999999999-999999999999999999999, 1-999999, 3)';
+  await showResult('x = 1\n'.repeat(9), { content: [{ type: 'text', text: `BLOCKED: call of f${lines}` }], isError: true });
+  equal('title', await text('h1'), 'Refused, nothing ran');
+  equal('marked', (await all('.marked')).length, 9);
+});
+
+await report.check('1 MiB of anything, and a script of thousands of pieces, are shown at once', async () => {
+  const whole = 1 << 20;
+  for (const [name, result] of Object.entries({
+    lines: printed('abcdefgh 1234567\n'.repeat(whole / 17), '', ENDED), 'one line': printed('a'.repeat(whole), '', ENDED),
+    'line ends': printed('\n'.repeat(whole), '', ENDED), escapes: printed('\x1b['.repeat(whole / 2), '', ENDED),
+    controls: printed('', '\x01'.repeat(whole), FAILED), claim: printed('', traceback('ab\n'.repeat(whole / 3)), FAILED),
+    frames: printed('', '  File "<verification>", line 1\n'.repeat(whole / 32), FAILED), stacks: printed('a\u0301'.repeat(whole / 2), '', ENDED),
+  })) {
+    await within(1500, name, [['tool-result', result]]);
+    assert.ok(await chromium.evaluate('document.querySelectorAll("*").length', { inFrame: true }) < 100);
+  }
+  for (const code of ['x'.repeat(whole), 'x\n'.repeat(whole / 2), `${'x'.repeat(99)}\n`.repeat(whole / 100)]) {
+    await within(1500, 'script', [['tool-input', { arguments: { code } }]]);
+    assert.ok(await chromium.evaluate('document.querySelectorAll("*").length', { inFrame: true }) < 1600);
+  }
+  const code = 'value = value + 1 # nothing\n'.repeat(1500);
+  const pieces = Array.from({ length: 3000 }, (_, index) => ['tool-input-partial', { arguments: { code: code.slice(0, 14 * index) } }]);
+  await within(3000, 'pieces', pieces);
+}, 60);
+
+// Shows what the card is sent, and looks at how long the page was busy with it.
+async function within(millisecondsMax, name, messages) {
+  await open({ steps: [] });
+  const milliseconds = await chromium.evaluate(`(async () => {
+    const messages = ${JSON.stringify(messages)};
+    const begun = performance.now();
+    for (const [method, params] of messages)
+      dispatchEvent(new MessageEvent('message', { source: parent, data: { jsonrpc: '2.0', method: 'ui/notifications/' + method, params } }));
+    await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+    return performance.now() - begun;
+  })()`, { inFrame: true });
+  if (process.env.TIMES) console.error(`${name}: ${Math.round(milliseconds)} ms`);
+  assert.ok(milliseconds < millisecondsMax, `${name}: ${milliseconds} ms`);
+}
 
 await report.check('it hears its host only', async () => {
   const fake = { jsonrpc: '2.0', method: 'ui/notifications/tool-cancelled', params: { reason: 'not the host' } };
@@ -410,7 +581,7 @@ await report.check('it hears its host only', async () => {
 });
 
 await report.check('it follows the look of its host, ends when asked to, and asks for nothing', async () => {
-  const result = await call(SCRIPTS.success);
+  const result = await resultOf('success');
   await showResult(SCRIPTS.success, result);
   const ground = () => chromium.evaluate('getComputedStyle(document.body).backgroundColor', { inFrame: true });
   const before = await ground();
@@ -423,10 +594,9 @@ await report.check('it follows the look of its host, ends when asked to, and ask
 });
 
 await report.check('text has the contrast of WCAG AA, light and dark', async () => {
-  const results = [[SCRIPTS.success, await call(SCRIPTS.success)], [SCRIPTS.refuted, await call(SCRIPTS.refuted)], [SCRIPTS.refused, await call(SCRIPTS.refused)]];
   for (const theme of ['light', 'dark']) {
-    for (const [code, result] of results) {
-      await showResult(code, result, { hostContext: { theme } });
+    for (const name of ['success', 'refuted', 'refused']) {
+      await showResult(SCRIPTS[name], await resultOf(name), { hostContext: { theme } });
       const low = await chromium.evaluate(`(${lowContrast})()`, { inFrame: true });
       equal(`low contrast, ${theme}`, low, []);
     }
@@ -463,4 +633,5 @@ async function frameId() {
 
 await chromium.close();
 await client.close();
+await impatient.close();
 process.exit(report.failed ? 1 : 0);
