@@ -8,6 +8,7 @@ model. docs/CLIENTS.md says the same for people.
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 import uuid
@@ -21,7 +22,7 @@ import anyio
 
 from recording import Recording
 from report import Report, equal
-from scenario import JOB_PLACED, Server, governed_env
+from scenario import JOB_PLACED, PLOT, Server, governed_env
 
 # Every call of a session with a timeout has it, also one that has to succeed on a busy machine.
 CLIENT_TIMEOUT_SECONDS = 3
@@ -69,6 +70,8 @@ class Conversation:
     tools: dict[str, str] = field(default_factory=dict)
     instructions: str = ""
     shown: list[Any] = field(default_factory=list)
+    # The pictures among that, as base64.
+    pictures: list[str] = field(default_factory=list)
     end: str = ""
 
 
@@ -113,6 +116,7 @@ async def run(framework: Framework, *further: Callable[[Scenario], Awaitable[Non
         check_what_is_told,
         check_refuted_claims,
         check_refusal,
+        check_picture,
         check_background_job,
         check_unknown_job,
         check_timeout,
@@ -228,6 +232,28 @@ async def check_refusal(scenario: Scenario) -> None:
             shown, end = await converse(agent, execute(BLOCKED_SCRIPT), execute("print(6*7)"))
         equal("shown", shown, [framework.error(*BLOCKED), framework.result(PROVED)])
         equal("end", end, DONE)
+
+
+async def check_picture(scenario: Scenario) -> None:
+    """A plot, by an interpreter that has matplotlib."""
+    python = os.environ["GOVERNED_PYTHON"]
+    async with scenario.check("the model is shown a plot, byte for byte", QWED_MCP_PYTHON=python) as server:
+        async with scenario.framework.connect(server) as agent:
+
+            async def decide(shown: list[Any]) -> Call | None:
+                return None if shown else execute(PLOT)
+
+            conversation = await agent.converse(decide)
+        equal("end", conversation.end, DONE)
+        contents = [
+            message["result"]["content"]
+            for recording in Recording.all_in(server.recordings)
+            for message in recording.received
+            if "content" in message.get("result", {})
+        ]
+        drawn = [block["data"] for content in contents for block in content if block["type"] == "image"]
+        equal("pictures on the wire", len(drawn), 1)
+        assert conversation.pictures == drawn, f"shown are {[text[:40] for text in conversation.pictures]}"
 
 
 async def check_background_job(scenario: Scenario) -> None:

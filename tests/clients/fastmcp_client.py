@@ -30,7 +30,10 @@ class Host:
                 result = await self._client.call_tool(
                     call.tool, call.arguments, raise_on_error=self._raise_on_error
                 )
-                shown = ["error" if result.is_error else "result", *(block.text for block in result.content)]
+                shown = ["error" if result.is_error else "result", *(block.text for block in result.content if block.type == "text")]
+                conversation.pictures += [
+                    block.data for block in result.content if block.type == "image" and block.mime_type == "image/png"
+                ]
                 assert result.data is None, f"structured content: {result.data!r}"
             except (ToolError, MCPError) as error:
                 shown = [type(error).__name__, str(error)]

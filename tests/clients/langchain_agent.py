@@ -57,6 +57,12 @@ class ScriptedModel(BaseChatModel):
     async def _agenerate(self, messages: list[BaseMessage], *_, **__) -> ChatResult:
         conversation = self.conversation
         conversation.shown = [[m.status, *blocks(m)] for m in messages if isinstance(m, ToolMessage)]
+        conversation.pictures = [
+            block["base64"]
+            for _, *shown in conversation.shown
+            for block in shown
+            if isinstance(block, dict) and block["type"] == "image" and block["mime_type"] == "image/png"
+        ]
         conversation.instructions = "\n".join(m.text for m in messages if isinstance(m, SystemMessage))
         call = await self.decide(conversation.shown)
         if call:

@@ -29,6 +29,12 @@ class ScriptedModel(Model):
         items = [] if isinstance(input, str) else input
         conversation = self._conversation
         conversation.shown = [item["output"] for item in items if item.get("type") == "function_call_output"]
+        blocks = [block for output in conversation.shown if isinstance(output, list) for block in output]
+        conversation.pictures = [
+            block["image_url"].removeprefix("data:image/png;base64,")
+            for block in blocks
+            if block["type"] == "input_image"
+        ]
         conversation.tools = {tool.name: tool.description for tool in tools}
         conversation.instructions = system_instructions or ""
         call = await self._decide(conversation.shown)

@@ -1,5 +1,6 @@
 """An agent of pydantic-ai, with its `MCPToolset` and a `FunctionModel`."""
 
+import base64
 import json
 import sys
 from collections.abc import AsyncIterator
@@ -11,7 +12,14 @@ from fastmcp.client.transports import StdioTransport
 from pydantic_ai import Agent
 from pydantic_ai.exceptions import AgentRunError
 from pydantic_ai.mcp import MCPToolset
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai.messages import (
+    BinaryContent,
+    ModelMessage,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+)
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from agent_scenario import (
@@ -45,6 +53,14 @@ class PydanticAgent:
             # The outcome says whether the agent counts it as a retry.
             conversation.shown = [
                 [part.outcome, part.model_response_str()] for part in parts if isinstance(part, ToolReturnPart)
+            ]
+            contents = [part.content for part in parts if isinstance(part, ToolReturnPart)]
+            conversation.pictures = [
+                base64.b64encode(item.data).decode()
+                for content in contents
+                if isinstance(content, list)
+                for item in content
+                if isinstance(item, BinaryContent) and item.media_type == "image/png"
             ]
             conversation.tools = {tool.name: tool.description or "" for tool in info.function_tools}
             conversation.instructions = info.instructions or ""
