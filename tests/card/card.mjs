@@ -119,6 +119,13 @@ async function screenshot(name) {
   await writeFile(join(work, 'screenshots', `${name}.png`), Buffer.from(data, 'base64'));
 }
 
+// Results as the server words them.
+const printed = (out, err, end) => ({
+  content: [{ type: 'text', text: `${out && `STDOUT:\n${out}\n\n`}${err && `STDERR:\n${err}\n\n`}${end}` }],
+});
+const FAILED = 'Execution failed with return code 1', ENDED = 'Execution completed successfully.';
+const traceback = (claim) => `Traceback (most recent call last):\n  File "<verification>", line 1, in <module>\nAssertionError: ${claim}`;
+
 let card;
 
 await report.check('the server lists the page, and gives it in one piece, small and for no network', async () => {
@@ -268,6 +275,21 @@ await report.check('1 MiB of output: its start and its end, in a box that the ke
   for (const landmark of ['heading Too much output', 'heading Output', 'region Output', 'heading Script']) assert.ok(named.includes(landmark), `${landmark} in ${named}`);
 });
 
+await report.check('a box that scrolls only since the page is narrow is reached by the keys too', async () => {
+  await showResult('pass', printed(`${'word '.repeat(14)}\n`.repeat(14), '', ENDED));
+  equal('wide', await all('#out pre', 'tabIndex'), [-1]);
+  await chromium.send('Emulation.setDeviceMetricsOverride', { width: 320, height: 900, deviceScaleFactor: 1, mobile: false });
+  await settled();
+  equal('narrow', [await all('#out pre', 'tabIndex'), await all('#out pre', 'role'), await all('#out pre', 'ariaLabel')], [[0], ['region'], ['Output']]);
+});
+
+await report.check('a host may put its own policy and script before the page', async () => {
+  const before = `<head><meta http-equiv="Content-Security-Policy" content="${POLICY}"><script>window.wasBefore = true</script></head>`;
+  const html = card.replace(/<html[^>]*>/, (tag) => `${tag}\n${before}`);
+  await open({ html, steps: [['sendToolInput', { arguments: { code: 'pass' } }], ['sendToolResult', printed('x', '', ENDED)]] });
+  equal('shown', [await text('h1'), await chromium.evaluate('wasBefore', { inFrame: true })], ['Nothing failed', true]);
+});
+
 await report.check('a job in the background, and its end', async () => {
   const placed = await call(SCRIPTS.refuted, { background: true });
   const { job_id: job } = placed._meta['qwed.ai/job'];
@@ -414,12 +436,6 @@ await report.check('controls and characters that turn text around are shown as w
   await showResult('pass', { content: [{ type: 'text', text: `STDOUT:\n${hidden}${joined}\n\nExecution completed successfully.` }] });
   equal('hidden', await text('#out pre'), `${[...hidden].map((c) => `\u27e8U+${c.codePointAt().toString(16).toUpperCase().padStart(4, 0)}\u27e9`).join('')}${joined}`);
 });
-
-const printed = (out, err, end) => ({
-  content: [{ type: 'text', text: `${out && `STDOUT:\n${out}\n\n`}${err && `STDERR:\n${err}\n\n`}${end}` }],
-});
-const FAILED = 'Execution failed with return code 1', ENDED = 'Execution completed successfully.';
-const traceback = (claim) => `Traceback (most recent call last):\n  File "<verification>", line 1, in <module>\nAssertionError: ${claim}`;
 
 await report.check('a verdict is what the server says, whatever a script prints', async () => {
   for (const [name, code, verdict, lines] of [
