@@ -5,6 +5,7 @@ use super::{Condition, Rule, Severity, Target};
 use Target::{Attributes, Calls, Methods, Modules, Objects};
 
 const TEXT_OF_CONNECTION: Condition = Condition::IsTextAt(1, "con");
+const TO_FILE: Condition = Condition::TakesTextAt("matplotlib", 0, "filename_or_obj outfile");
 const IN_MEMORY: &str = "io.StringIO or io.BytesIO in place of the file name";
 
 pub(super) const RULES: &[Rule] = &[
@@ -99,6 +100,12 @@ pub(super) const RULES: &[Rule] = &[
         targets: &[
             Calls("matplotlib.savefig pylab.savefig", Condition::SavesElsewhere("fname")),
             Methods("savefig", Condition::SavesElsewhere("fname")),
+            // What the table of libraries does not have: methods that pass a name on to others.
+            Methods("print_ps print_eps print_gif print_jpg print_jpeg print_tif", TO_FILE),
+            Methods("print_tiff print_webp print_avif", TO_FILE),
+            Methods("setup saving", Condition::TakesTextAt("matplotlib", 1, "outfile")),
+            Calls("matplotlib.image.thumbnail", Condition::NamesFile(0, "infile")),
+            Calls("matplotlib.image.thumbnail", Condition::NamesFile(1, "thumbfile")),
         ],
         why: "writes files of the machine",
         remedy: "a plain name in quotes that ends in .png or .svg, as in savefig(\"plot.png\"): it comes \
@@ -120,6 +127,10 @@ pub(super) const RULES: &[Rule] = &[
             "fig.savefig('plot.png' if x else '/tmp/plot.png')",
             "from pylab import savefig\nsavefig('/tmp/plot.png')",
             "fig.savefig.__call__('/tmp/plot.png')",
+            "import matplotlib.pyplot as plt\nplt.figure().canvas.print_ps('/tmp/plot.ps')",
+            "import matplotlib.animation as a\na.PillowWriter().setup(fig, '/tmp/plot.gif')",
+            "import matplotlib.animation as a\nwith a.PillowWriter().saving(fig, name, 100): pass",
+            "import io, matplotlib.image as i\ni.thumbnail(io.BytesIO(b'x'), '/tmp/plot.png')",
             "type(fig).savefig.__get__(fig)('/tmp/plot.png')",
             "def name(f): return '/tmp/plot.png'\n@fig.savefig\n@name\ndef f(): pass",
             "import matplotlib.pyplot as plt\n@plt.savefig\n@name\nclass C: pass",
@@ -133,6 +144,8 @@ pub(super) const RULES: &[Rule] = &[
             "import io, matplotlib.pyplot as plt\nplt.savefig(io.BytesIO(), format='png')",
             "fig.savefig('plot.png' if x else 'other.svg')",
             "fig.savefig.__call__('plot.png')",
+            "import io, matplotlib.pyplot as plt\nb = io.BytesIO()\nplt.gcf().canvas.print_jpg(b)",
+            "test.setup(1, 'a name')",
         ],
     },
     Rule {
