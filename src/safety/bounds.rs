@@ -40,7 +40,7 @@ pub(super) enum Nesting {
 /// Estimates how deep the syntax tree of `source` will be: never too low by more than a small
 /// constant factor, which the stack sizes above cover.
 pub(super) fn nesting(source: &str) -> Nesting {
-    if is_surely_shallow(source) {
+    if is_surely_within(source, NESTING_SHALLOW_MAX) {
         return Nesting::Shallow;
     }
     match deepest(source, NESTING_MAX) {
@@ -87,9 +87,10 @@ fn is_kind(byte: u8, kind: u8) -> bool {
     KINDS[usize::from(byte)] & kind != 0
 }
 
-/// Tells by its bytes that `source` is shallow, in a fraction of the time that the lexer takes: by the
-/// same estimate, in which any word may be a keyword. False as well where only the lexer can tell.
-pub(super) fn is_surely_shallow(source: &str) -> bool {
+/// Tells by its bytes that `source` nests at most `max` levels, in a fraction of the time that the
+/// lexer takes: by the same estimate, in which any word may be a keyword. False as well where only
+/// the lexer can tell.
+pub(super) fn is_surely_within(source: &str, max: usize) -> bool {
     let bytes = source.as_bytes();
     let mut depth = Depth { blocks: length_of(bytes, 0, is_blank), ..Depth::default() };
     // What the lexer adds by itself: the end of the last line, and of what is not closed.
@@ -146,9 +147,9 @@ pub(super) fn is_surely_shallow(source: &str) -> bool {
             Some(b',') => TokenKind::Comma,
             Some(b';') => TokenKind::Semi,
             Some(_) => return false,
-            None => return before + added <= NESTING_SHALLOW_MAX,
+            None => return before + added <= max,
         };
-        if before.max(depth.after(kind)) + within + added > NESTING_SHALLOW_MAX {
+        if before.max(depth.after(kind)) + within + added > max {
             return false;
         }
     }
@@ -235,7 +236,7 @@ pub(super) fn deepest(source: &str, enough: usize) -> usize {
 
 /// Tells whether `source` nests at most `max` levels, by the same estimate.
 pub(super) fn is_nested_at_most(source: &str, max: usize) -> bool {
-    deepest(source, max) <= max
+    is_surely_within(source, max) || deepest(source, max) <= max
 }
 
 /// Does `work` on a thread whose stack holds nesting up to [`NESTING_MAX`]. The inner result is

@@ -856,10 +856,12 @@ const PIECES: &[&str] = &[
 fn what_is_surely_shallow_is_shallow() {
     let mut shallow = 0;
     let mut check = |source: &str| {
-        if bounds::is_surely_shallow(source) {
-            let depth = bounds::deepest(source, usize::MAX);
-            assert!(depth <= bounds::NESTING_SHALLOW_MAX, "{depth}: {source:?}");
-            shallow += 1;
+        for max in [40, bounds::NESTING_SHALLOW_MAX] {
+            if bounds::is_surely_within(source, max) {
+                let depth = bounds::deepest(source, usize::MAX);
+                assert!(depth <= max, "{depth}: {source:?}");
+                shallow += 1;
+            }
         }
     };
     for (start, middle, end) in WORST {
@@ -894,8 +896,8 @@ fn what_is_surely_shallow_is_shallow() {
         });
         check(&pieces.collect::<String>());
     }
-    assert!(shallow > 3_000, "{shallow}");
-    assert!(!bounds::is_surely_shallow(&"-".repeat(100)));
+    assert!(shallow > 6_000, "{shallow}");
+    assert!(!bounds::is_surely_within(&"-".repeat(100), bounds::NESTING_SHALLOW_MAX));
 }
 
 #[test]

@@ -5,7 +5,7 @@
 #![expect(clippy::indexing_slicing, reason = "a binding's id is its place in the table")]
 #![expect(clippy::wildcard_enum_match_arm, reason = "names are what is followed most")]
 
-use foldhash::HashMap;
+use foldhash::{HashMap, HashMapExt as _};
 use ruff_python_ast::Expr;
 use ruff_text_size::{Ranged as _, TextRange, TextSize};
 
@@ -130,9 +130,9 @@ impl<'a, 's> Analyzer<'a, 's> {
             code_depth: 0,
             depth: 0,
             level: 0,
-            memos: Vec::with_capacity(symbols.bindings_len()),
+            memos: Vec::with_capacity(2 * symbols.bindings_len()),
             places: vec![0; places],
-            expressions: HashMap::default(),
+            expressions: HashMap::with_capacity(symbols.bindings_len() / 2),
             namespace: 0,
             flowing: 0,
             pending: 0,

@@ -59,11 +59,11 @@ impl<'a> Analyzer<'a, '_> {
             }
             func => (None, self.evaluate(func, Role::Callee)),
         };
-        let path: Option<Cow<'a, str>> = callee.known.iter().find_map(|value| match value {
-            Value::Object(path) => Some(path.clone()),
+        let path = callee.known.iter().find_map(|value| match value {
+            Value::Object(path) => Some(&**path),
             _ => None,
         });
-        let builtin = path.as_deref().and_then(|path| path.strip_prefix("builtins."));
+        let builtin = path.and_then(|path| path.strip_prefix("builtins."));
         if self.is_quiet && builtin.is_some_and(is_plain) {
             return Values::one(Value::Plain);
         }
@@ -74,7 +74,7 @@ impl<'a> Analyzer<'a, '_> {
         if self.is_quiet && !needs_arguments {
             return self.call_own(&callee);
         }
-        let arguments = self.arguments(call, path.as_deref());
+        let arguments = self.arguments(call, path);
         if !self.is_quiet {
             self.check_call(call, &callee, base.as_ref(), &arguments);
             self.check_special_arguments(call, &arguments);
@@ -410,7 +410,7 @@ impl<'a> Analyzer<'a, '_> {
                     of.known.retain(|value| *value == Value::Object(TAKEN.into()));
                     let unknown = Values::unknown();
                     let member = self.attribute_by_name(&of, Some(&unknown), None, expr);
-                    Values::container(Values::items(vec![unknown, member]))
+                    Values::container(Values::items([unknown, member]))
                 }
                 Value::Object(path) if matches!(&**path, "os.getenv" | "os.environ.get") => {
                     arguments.positional(1).cloned().unwrap_or_default().or_others()
@@ -444,7 +444,7 @@ impl<'a> Analyzer<'a, '_> {
             return match name {
                 "globals" | "locals" | "vars" => Values::one(Value::Namespace(Cow::Borrowed(""))),
                 "dict" => arguments.as_map(),
-                "list" | "set" | "tuple" => Values::items(Vec::new()),
+                "list" | "set" | "tuple" => Values::items([]),
                 _ => Values::unknown(),
             };
         };
@@ -510,13 +510,12 @@ impl<'a> Analyzer<'a, '_> {
             "filter" => Values::container(self.any_element(arguments.positional(1)?)),
             "range" => Values::container(Values::one(Value::Plain)),
             "enumerate" => {
-                let pair = vec![Values::one(Value::Plain), self.any_element(first)];
+                let pair = [Values::one(Value::Plain), self.any_element(first)];
                 Values::container(Values::items(pair))
             }
             "zip" => {
-                let parts: Vec<_> = arguments.positionals().cloned().collect();
-                let parts = parts.iter().map(|part| self.any_element(part)).collect();
-                Values::container(Values::items(parts))
+                let parts = arguments.positionals().map(|part| self.any_element(part));
+                Values::container(Values::items(parts.collect::<Vec<_>>()))
             }
             _ => return None,
         })
@@ -633,13 +632,13 @@ fn of_container<'a>(
         "items" if items().count() == base.known.len() => Values::container(
             items()
                 .flat_map(|items| items.iter())
-                .map(|(key, value)| Values::items(vec![key.clone(), value.clone()]))
+                .map(|(key, value)| Values::items([key.clone(), value.clone()]))
                 .collect(),
         ),
         "keys" | "__iter__" | "values" => Values::container(base.any_element()),
         "items" => {
             let part = base.any_element();
-            Values::container(Values::items(vec![part.clone(), part]))
+            Values::container(Values::items([part.clone(), part]))
         }
         _ => return None,
     })

@@ -367,7 +367,7 @@ impl<'a> Analyzer<'a, '_> {
 
     /// Tells whether the examples that doctest finds in a docstring are dangerous.
     pub(super) fn has_dangerous_examples(&self, docstring: &str) -> bool {
-        let mut code = String::new();
+        let mut code = String::with_capacity(docstring.len());
         for line in docstring.lines() {
             let line = line.trim_start();
             if let Some(line) = line.strip_prefix(">>> ").or_else(|| line.strip_prefix("... ")) {

@@ -5,6 +5,7 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "the enums are the parser's, and long")]
 
 use std::borrow::Cow;
+use std::rc::Rc;
 
 use ruff_python_ast::visitor::{self, Visitor as _};
 use ruff_python_ast::{
@@ -139,6 +140,10 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     fn sequence(&mut self, elements: &'a [Expr], role: Role) -> Values<'a> {
+        if !elements.iter().any(Expr::is_starred_expr) {
+            let items = elements.iter().map(|element| self.evaluate(element, role));
+            return Values::items(items.collect::<Rc<[_]>>());
+        }
         let mut items = Vec::with_capacity(elements.len());
         let mut is_known = true;
         for element in elements {
@@ -226,41 +231,40 @@ impl<'a> Analyzer<'a, '_> {
     ) -> Values<'a> {
         let symbols = self.symbols;
         self.work().spend(symbols.depth(self.scope));
-        let mut found: SmallVec<[(&Symbol, bool); 2]> = SmallVec::new();
-        let is_certain = symbols.look_up(known, self.scope, offset, |symbol, is_same_scope| {
-            found.push((symbol, is_same_scope));
-        });
         let mut values = Values::default();
-        for (symbol, is_same_scope) in &found {
-            if *is_same_scope && let Some(only) = symbol.only() {
-                if symbols.reaches(only, offset)
-                    && !self.join_done(Flow::Binding(only), &mut values)
-                {
-                    values.add(self.binding_value(only));
+        let mut first = None;
+        let is_certain = symbols.look_up(known, self.scope, offset, |symbol, is_same_scope| {
+            first.get_or_insert(symbol);
+            if is_same_scope && let Some(only) = symbol.only() {
+                if symbols.reaches(only, offset) {
+                    self.join_binding(only, &mut values);
                 }
-                continue;
+                return;
             }
             match is_same_scope.then(|| symbols.reaching(symbol, offset)).flatten() {
                 Some(reaching) => {
                     for id in reaching {
-                        if !self.join_done(Flow::Binding(id), &mut values) {
-                            values.add(self.binding_value(id));
-                        }
+                        self.join_binding(id, &mut values);
                     }
                 }
-                None => values.add(self.any_binding_of(symbol, matters && *is_same_scope)),
+                None => values.add(self.any_binding_of(symbol, matters && is_same_scope)),
             }
-        }
+        });
         // What is imported with a star later takes the place of what was bound before.
-        let is_later =
-            |last| found.first().and_then(|(symbol, _)| symbols.first_bound(symbol)) < Some(last);
+        let is_later = |last| first.and_then(|symbol| symbols.first_bound(symbol)) < Some(last);
         if is_certain && symbols.star_imports.last.is_some_and(is_later) {
             values.add(self.star_imported(name));
         }
         if !is_certain {
-            values.add(self.resolve_unbound(name, !found.is_empty()));
+            values.add(self.resolve_unbound(name, first.is_some()));
         }
         values
+    }
+
+    fn join_binding(&mut self, id: BindingId, values: &mut Values<'a>) {
+        if !self.join_done(Flow::Binding(id), values) {
+            values.add(self.binding_value(id));
+        }
     }
 
     /// Evaluates a name that the script does not bind, or may not have bound.
@@ -647,7 +651,7 @@ impl<'a> Analyzer<'a, '_> {
                 });
                 values.extend(modules.map(Values::one));
             }
-            let pair = Values::items(vec![Values::unknown(), values.clone()]);
+            let pair = Values::items([Values::unknown(), values.clone()]);
             let mut of_either = Values::container(pair);
             of_either.add(Values::container(values));
             of_either

@@ -133,5 +133,5 @@ pub(crate) fn method<'a>(text: &str, name: &str, arguments: &[Values<'a>]) -> Op
 
 fn split_to<'a, 't>(parts: impl Iterator<Item = &'t str>) -> Values<'a> {
     let parts = parts.take(ITEMS_MAX + 1).map(|part| Values::text(part.to_owned()));
-    Values::items(parts.collect())
+    Values::items(parts.collect::<Vec<_>>())
 }

@@ -7,6 +7,8 @@ use std::mem::discriminant;
 use std::ops::Deref;
 use std::rc::Rc;
 
+use smallvec::SmallVec;
+
 use super::index::{INDEX, Verdict};
 use crate::safety::symbols::ScopeId;
 use crate::safety::work::folding;
@@ -106,10 +108,14 @@ impl<'a> Value<'a> {
 
     #[inline]
     fn weight(&self) -> usize {
+        if self.is_container() { self.weight_of_container() } else { self.weight_of_one() }
+    }
+
+    #[inline]
+    fn weight_of_one(&self) -> usize {
         match self {
             Self::Text(text) => 1 + folding(text.len()),
             Self::Object(path) | Self::Namespace(path) => 2 + path.len() / 64,
-            _ if self.is_container() => self.weight_of_container(),
             _ => 1,
         }
     }
@@ -117,7 +123,7 @@ impl<'a> Value<'a> {
     fn weight_of_container(&self) -> usize {
         let within = self.parts().flat_map(|part| &part.known);
         let of_each = within.map(|value| match value.parts().count() {
-            0 => value.weight(),
+            0 => value.weight_of_one(),
             count => 1 + count / 4,
         });
         1 + self.parts().count() + of_each.sum::<usize>()
@@ -150,7 +156,7 @@ pub(crate) enum Known<'a> {
 /// Several alternatives, and what all of them weigh.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Many<'a> {
-    values: Vec<Value<'a>>,
+    values: SmallVec<[Value<'a>; 4]>,
     weight: usize,
 }
 
@@ -161,8 +167,7 @@ impl<'a> Known<'a> {
             Self::None => Self::One(value),
             Self::One(first) => {
                 let weight = first.weight() + value.weight();
-                let mut values = Vec::with_capacity(4);
-                values.extend([first, value]);
+                let values = SmallVec::from_iter([first, value]);
                 Self::Many(Rc::new(Many { values, weight }))
             }
             Self::Many(mut many) => {
@@ -254,11 +259,12 @@ impl<'a> Values<'a> {
     }
 
     /// A sequence of these.
-    pub(crate) fn items(items: Vec<Self>) -> Self {
+    pub(crate) fn items(items: impl Into<Rc<[Self]>>) -> Self {
+        let items = items.into();
         if items.len() > ITEMS_MAX {
-            return Self::container(Self::from_iter(items));
+            return Self::container(items.iter().cloned().collect());
         }
-        Self::nested(Value::Items(items.into()))
+        Self::nested(Value::Items(items))
     }
 
     /// A container of any number of these.
@@ -406,9 +412,10 @@ impl<'a> Values<'a> {
     pub(crate) fn elements(&self) -> Option<Vec<Self>> {
         match self.single()? {
             Value::Items(items) => Some(items.to_vec()),
-            Value::Text(text) if text.len() <= ITEMS_MAX * 4 => {
-                Some(text.chars().map(|c| Self::text(c.to_string())).collect())
-            }
+            Value::Text(text) if text.len() <= ITEMS_MAX * 4 => Some(match text {
+                Cow::Borrowed(text) => text.split_inclusive(|_| true).map(Self::text).collect(),
+                Cow::Owned(text) => text.chars().map(|c| Self::text(c.to_string())).collect(),
+            }),
             _ => None,
         }
     }

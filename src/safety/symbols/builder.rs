@@ -43,6 +43,7 @@ pub(crate) fn build(module: &ModModule) -> Symbols<'_> {
         names: HashMap::with_capacity(names),
         uses: Vec::with_capacity(names),
         named: Vec::with_capacity(names),
+        bindings: Vec::with_capacity(2 * names),
         ..Symbols::default()
     };
     let mut builder = Builder { symbols, block: range, ..Builder::default() };
