@@ -45,6 +45,8 @@ impl Outside {
         }
         let mut victim = Command::new("sleep");
         victim.arg("600").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        // Not this process's: where that is number 1, killpg(2) takes it for all processes there are.
+        victim.process_group(0);
         if let Some(user) = user {
             victim.uid(user).gid(user);
             for name in [
