@@ -60,6 +60,7 @@ LARGE_LINES_MAX = 6
 
 RESULT = "result"
 PARSE, REQUEST, METHOD, PARAMS, BUSY, VERSION = -32700, -32600, -32601, -32602, -32603, -32022
+CAPABILITY = -32021
 ENDS = ["quiet", "quiet", "quiet", "in the middle", "in the middle", "half a line", "SIGTERM", "nobody reads", "full"]
 
 PREFIX = "io.modelcontextprotocol/"
@@ -206,6 +207,7 @@ class Life:
             (self._malformed_call, 10),
             (self._run, 6),
             (self._listen, 6),
+            (self._task, 6),
             (self._initialize, 2),
             (self._unknown, 8),
             (self._malformed, 6),
@@ -316,6 +318,21 @@ class Life:
         allowed = {"none": none, "legacy": {METHOD}, "unknown": {VERSION}}.get(meta, {PARAMS})
         return self._build("subscriptions/listen", params, allowed)
 
+    def _task(self) -> bytes:
+        """A request about a task that there is not."""
+        meta = self._meta()
+        method = self.dice.choice(["tasks/get", "tasks/update", "tasks/cancel"])
+        name = self.dice.choice([str(uuid.UUID(int=self.dice.getrandbits(128))), "", "x" * 5000])
+        params = self._params({"taskId": name, "inputResponses": {}}, meta)
+        modern = {CAPABILITY}
+        if meta == "modern" and self.dice.random() < 0.5:
+            extensions = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+            params["_meta"] = {**METAS[meta], PREFIX + "clientCapabilities": extensions}
+            modern = {PARAMS}
+        none = {"closed": {PARAMS}, "opening": {PARAMS, METHOD}, "open": {METHOD}}[self.era]
+        allowed = {"none": none, "legacy": {METHOD}, "unknown": {VERSION}, "modern": modern}.get(meta, {PARAMS})
+        return self._build(method, params, allowed)
+
     def _initialize(self) -> bytes:
         if self.dice.random() < 0.4:
             return self._build("initialize", self.dice.choice([{}, {"protocolVersion": 7}, None]), {PARAMS})
@@ -325,7 +342,7 @@ class Life:
         return self._build("initialize", {**HELLO, "protocolVersion": version}, {RESULT})
 
     def _unknown(self) -> bytes:
-        methods = ["", "x" * 300, "prompts/list", "tasks/get", "Ping", "tools/call ", "rpc.discover", "é\0"]
+        methods = ["", "x" * 300, "prompts/list", "tasks/list", "Ping", "tools/call ", "rpc.discover", "é\0"]
         method = self.dice.choice(methods)
         params = self.dice.choice([None, {}, [], 7, "x", {"_meta": METAS["modern"]}])
         return self._build(method, json.dumps(params) if params is not None else None, {METHOD})
