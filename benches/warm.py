@@ -219,9 +219,9 @@ def jobs(servers: dict[str, Server], rounds: int) -> None:
           f"{JOBS_RATIO:g} times: {'met' if ratio >= JOBS_RATIO else 'MISSED'}")
 
 
-def run_jobs(server: Server) -> None:
+def run_jobs(server: Server, script: str = PRINT) -> None:
     """Places all jobs at once, and asks for the last ones until they have ended."""
-    arguments = [{"code": PRINT, "background": True}] * JOBS
+    arguments = [{"code": script, "background": True}] * JOBS
     _, texts = server.call_tool_pipelined("execute_python_code", arguments)
     waiting = [re.search(r"[0-9a-f-]{36}", text)[0] for text in texts]
     while waiting:

@@ -237,10 +237,13 @@ fn print_usage(error: &clap::Error) -> ExitCode {
     } else {
         anstream::stdout().write_all(text.as_bytes())
     };
-    let is_run = understood.is_some_and(|it| it.subcommand_name() == Some("run"));
+    let run = understood.as_ref().and_then(|it| it.subcommand_matches("run"));
     match u8::try_from(error.exit_code()) {
         // The script's own may be the same.
-        Ok(USAGE) if is_run => ExitCode::from(run::USAGE),
+        Ok(USAGE) if let Some(run) = run => {
+            let file = run.try_get_one::<PathBuf>("batch");
+            ExitCode::from(run::usage(file.is_ok_and(|file| file.is_some())))
+        }
         Ok(code) => ExitCode::from(code),
         Err(_) => ExitCode::FAILURE,
     }
@@ -349,14 +352,25 @@ fn verify_skill(manifest: &Path) -> anyhow::Result<()> {
 /// Reads a script from a file, or from standard input. What is too large for one is told by the analysis; what
 /// has no end, here.
 fn read_script(file: &Path) -> io::Result<String> {
+    let mut code = String::new();
+    read_bounded(file, SCRIPT_BYTES_MAX, |source| source.read_to_string(&mut code))?;
+    Ok(code)
+}
+
+/// Has a file, or standard input for `-`, read by `read`, which returns the number of bytes. More than
+/// `bytes_max` are an error.
+fn read_bounded(
+    file: &Path,
+    bytes_max: u64,
+    read: impl FnOnce(&mut dyn Read) -> io::Result<usize>,
+) -> io::Result<()> {
     let source: &mut dyn Read =
         if file == Path::new("-") { &mut io::stdin() } else { &mut File::open(file)? };
-    let mut code = String::new();
-    source.take(SCRIPT_BYTES_MAX + 1).read_to_string(&mut code)?;
-    if u64::try_from(code.len()).unwrap_or(u64::MAX) > SCRIPT_BYTES_MAX {
+    let length = read(&mut source.take(bytes_max + 1))?;
+    if u64::try_from(length).unwrap_or(u64::MAX) > bytes_max {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
-    Ok(code)
+    Ok(())
 }
 
 /// Reads the settings from the environment, and logs those that cannot be used.

@@ -33,16 +33,21 @@ const WARM_IDLE_SECONDS_DEFAULT: u32 = 1800;
 
 /// The modules that verifications use; those that are not installed are left out. Without
 /// `qwed_sdk`: with all that it loads, a fork takes twice as long.
-const PRELOAD_DEFAULT: &str = "
-    abc argparse ast base64 bisect calendar cmath collections collections.abc contextlib copy csv
+const PRELOAD_LIGHT: &str = "
+    __future__ abc argparse ast base64 bisect calendar cmath collections collections.abc contextlib copy csv
     dataclasses datetime decimal enum fractions functools hashlib heapq inspect io itertools json
     locale logging math numbers operator os pathlib pprint random re secrets statistics string
     struct sys tempfile textwrap time traceback types typing unittest uuid warnings zoneinfo
-    numpy sympy z3 qwed_legal qwed_finance qwed_ucp qwed_new
 ";
 
-/// The module that scripts that draw use besides; a fork of an interpreter with it is slower.
+/// The libraries that verifications use besides; a fork of an interpreter with them is slower.
+const PRELOAD_HEAVY: &str = "numpy sympy z3 qwed_legal qwed_finance qwed_ucp qwed_new";
+
+/// The module that scripts that draw use on top of them; a fork with it is slower still.
 const PRELOAD_FOR_DRAWING: &str = "matplotlib.pyplot";
+
+/// The most runs of one fork server. Nothing is known to add up in it; this is for what is not known.
+const FORK_SERVER_RUNS_MAX: u64 = 20_000;
 
 /// The memory of a run when the admin says nothing else, in MiB: enough for `SymPy`, Z3 and `NumPy`
 /// together, six times over.
@@ -65,7 +70,8 @@ pub enum AdminGate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SandboxMode {
-    /// All layers (tier 3), or where there are no namespaces all others (tier 2). The default.
+    /// All layers (tier 3), or where there are no namespaces all others (tier 2); on macOS Seatbelt. The
+    /// default.
     Required,
     /// All layers.
     Strict,
@@ -116,6 +122,9 @@ pub struct Settings {
     pub(crate) code_analysis: CodeAnalysis,
     /// Parts of the kernel that tests pretend are missing.
     pub(crate) kernel_lacks: KernelLacks,
+    /// A folder with stand-ins for the parts of macOS that hold a script: only in tests
+    /// (`QWED_MCP_TEST_APPLE_PARTS`), and only debug builds let them.
+    pub(crate) apple_parts: Option<PathBuf>,
     /// True if other processes of the user may look into this one: only in tests that do
     /// (`QWED_MCP_TEST_DUMPABLE`), and only debug builds let them.
     pub(crate) dumpable: bool,
@@ -126,10 +135,12 @@ pub struct Settings {
     /// The time for which they are kept without a call (`QWED_MCP_WARM_IDLE_SECONDS`); `None` is for
     /// ever.
     pub warm_idle: Option<Duration>,
-    /// The modules that warm interpreters have loaded (`QWED_MCP_PRELOAD`, separated by commas).
-    pub preload: Vec<String>,
-    /// The modules that those of scripts that draw have loaded besides.
-    pub(crate) preload_for_drawing: Vec<String>,
+    /// The modules that warm interpreters have loaded (`QWED_MCP_PRELOAD`, separated by commas): a
+    /// list for each kind of them, of what it has on top of the one before. The admin's list is one.
+    pub preload: Vec<Vec<String>>,
+    /// The most runs of one fork server: fewer in tests (`QWED_MCP_TEST_FORK_SERVER_RUNS`), and only
+    /// debug builds let them.
+    pub(crate) fork_server_runs_max: u64,
     /// True if the figures of scripts come back as pictures (`QWED_MCP_PICTURES`).
     pub pictures: bool,
     /// `VIRTUAL_ENV`: the root of an activated virtual environment.
@@ -198,16 +209,13 @@ impl Settings {
                 None => CodeAnalysis::On,
             },
             kernel_lacks: variables.kernel_lacks(),
+            apple_parts: variables.test_switch("QWED_MCP_TEST_APPLE_PARTS").map(PathBuf::from),
             dumpable: variables.test_switch("QWED_MCP_TEST_DUMPABLE").is_some(),
             python: variables.present("QWED_MCP_PYTHON"),
             warm: variables.is_on("QWED_MCP_WARM"),
             warm_idle: variables.warm_idle(),
             preload: variables.preload(),
-            // The admin's list is for all scripts.
-            preload_for_drawing: match (variables.lookup)("QWED_MCP_PRELOAD") {
-                Some(_) => Vec::new(),
-                None => vec![PRELOAD_FOR_DRAWING.to_owned()],
-            },
+            fork_server_runs_max: variables.fork_server_runs_max(),
             pictures: variables.is_on("QWED_MCP_PICTURES"),
             virtual_env: variables.path("VIRTUAL_ENV"),
             skill_manifest: variables.path("QWED_SKILL_MANIFEST"),
@@ -362,8 +370,9 @@ impl<L: Fn(&'static str) -> Option<OsString>> Variables<L> {
     }
 
     /// An empty list is a choice too: an interpreter that has loaded nothing.
-    fn preload(&mut self) -> Vec<String> {
-        let default = || PRELOAD_DEFAULT.split_ascii_whitespace().map(str::to_owned).collect();
+    fn preload(&mut self) -> Vec<Vec<String>> {
+        let names = |list: &str| list.split_ascii_whitespace().map(str::to_owned).collect();
+        let default = || [PRELOAD_LIGHT, PRELOAD_HEAVY, PRELOAD_FOR_DRAWING].map(names).into();
         let Some(value) = (self.lookup)("QWED_MCP_PRELOAD") else { return default() };
         let is_name = |name: &str| {
             name.split('.').all(|part| {
@@ -374,12 +383,20 @@ impl<L: Fn(&'static str) -> Option<OsString>> Variables<L> {
         let value = value.into_string().unwrap_or_else(|_| "not UTF-8".to_owned());
         let names = value.split(',').map(str::trim).filter(|name| !name.is_empty());
         if names.clone().all(is_name) {
-            return names.map(str::to_owned).collect();
+            // For all scripts.
+            return vec![names.map(str::to_owned).collect()];
         }
         let warning = "QWED_MCP_PRELOAD is not a list of module names with commas between them; \
                        using the default";
         self.warnings.push(SettingsWarning(warning.to_owned()));
         default()
+    }
+
+    /// `QWED_MCP_TEST_FORK_SERVER_RUNS`: a number.
+    fn fork_server_runs_max(&self) -> u64 {
+        let fewer = self.test_switch("QWED_MCP_TEST_FORK_SERVER_RUNS");
+        let fewer = fewer.and_then(|value| value.to_str()?.parse().ok());
+        fewer.unwrap_or(FORK_SERVER_RUNS_MAX)
     }
 
     fn background_timeout(&mut self) -> Duration {

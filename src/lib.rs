@@ -31,6 +31,7 @@
 //! | `server` | the side that an MCP client sees: tools, the line of a call, replies, the end of a connection | `server` |
 //! | `transport` | JSON-RPC over stdio, bounded in every direction | `server` |
 //! | `jobs` | background jobs: states, slots, queue, expiry | `server` |
+//! | `batch` | a file of scripts, a line in, a line out | `server` |
 //! | `runs` | one run of a script: written down, run, accounted for, written down | `server` |
 //! | `governance` | governed tools: tokens, roles, policy, budget, audit, artifacts, the pytest run | `server` |
 //! | `executor` | runs what was authorised; every process is dead when a run has ended | `server` |
@@ -111,6 +112,8 @@
 
 #[cfg(feature = "aibom")]
 pub mod aibom;
+#[cfg(feature = "server")]
+mod batch;
 #[cfg(feature = "aibom")]
 mod canonical_json;
 #[cfg(feature = "server")]

@@ -1,7 +1,7 @@
 """QWED-MCP for Python: the documents' classes, and the server under its old module names.
 
 `qwed_mcp.security` has `RiskBasedExecutionGateway` and `SkillProvenanceGuard`, `qwed_mcp.observability.aibom` has
-`AIBOMGenerator`. They are thin over the program `qwed-mcp` that is installed beside this package.
+`AIBOMGenerator`, `qwed_mcp.client` runs scripts and judges them. They are thin over the program `qwed-mcp` that is installed beside this package.
 `python -m qwed_mcp` starts the server.
 """
 

@@ -226,6 +226,7 @@ fn failed_row(tier: Tier) -> &'static str {
         Tier::T3 => "T3 failed:",
         Tier::T2 => "T2 failed:",
         Tier::T1 => "T1 failed:",
+        Tier::Seatbelt => "seatbelt failed:",
         Tier::Off => "off failed:",
     }
 }
@@ -253,6 +254,9 @@ fn detail(layer: Layer, diagnosis: &Diagnosis) -> String {
         Layer::Capabilities => "none, and none can be gained (no_new_privs)".to_owned(),
         Layer::Landlock => format!("ABI {}, every right of it", diagnosis.landlock_abi),
         Layer::Seccomp => "allow list; no sockets, no new programs".to_owned(),
+        Layer::Seatbelt => {
+            "one process; no network, no other program, no service of the system".to_owned()
+        }
         Layer::Start => String::new(),
     }
 }
@@ -267,6 +271,12 @@ fn limits_text(limits: &Limits, tier: Option<Tier>) -> String {
             "{memory} MiB memory, {processes} more processes than there are on the machine, \
              {open_files} open files, {file} MiB a file"
         ),
+        Some(Tier::Seatbelt) => format!(
+            "{memory} MiB memory, 1 process, {open_files} open files, {file} MiB a file; {} MiB and {} \
+             files of scratch, looked at 4 times a second",
+            limits.scratch_bytes / MIB,
+            limits.scratch_inodes
+        ),
         Some(Tier::T3) => format!(
             "{memory} MiB memory, {processes} processes, {open_files} open files, {file} MiB a \
              file, {} MiB and {} files of scratch",
@@ -279,6 +289,9 @@ fn limits_text(limits: &Limits, tier: Option<Tier>) -> String {
 fn memory_bound_text(diagnosis: &Diagnosis) -> String {
     match &diagnosis.control_groups {
         _ if diagnosis.tier == Some(Tier::Off) => "nothing".to_owned(),
+        _ if diagnosis.tier == Some(Tier::Seatbelt) => {
+            "the kernel (footprint of the process, set by taskpolicy), and tried out".to_owned()
+        }
         Ok(controls) => format!("{controls}, and a watch"),
         Err(why) => format!("a watch, without a control group: {why}"),
     }

@@ -3,6 +3,7 @@
 //! What the script prints goes to the streams of the same name while it runs. What there is to say about the
 //! run goes to standard error, and its end is the exit code.
 
+mod batch;
 mod screen;
 
 use std::io::{self, IsTerminal as _};
@@ -18,8 +19,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::output::print;
 use super::pictures;
+use crate::config::Settings;
 use crate::executor::{Echo, Ending, OneShotExecutor};
-use crate::gateway::{Arguments, Tool};
+use crate::gateway::{Arguments, Stdin, Tool};
 use crate::jobs::RequestKey;
 use crate::server::{CallEnd, Caller, Reply, Server};
 use crate::terminal::Label;
@@ -27,6 +29,9 @@ use screen::{Printed, Screen};
 
 /// The longest time that can be asked for: that of the longest background job.
 const SECONDS_MAX: f64 = 600.0;
+
+/// The most that a script can read from its standard input: as much as a line of a batch may have.
+const STDIN_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// The exit codes that are none of the script's. Above those of most scripts, as env(1), timeout(1) and
 /// `docker run` have them.
@@ -47,27 +52,37 @@ mod code {
     pub(super) const KILLED: u8 = SIGNAL + 9;
     /// Nobody reads the output: SIGPIPE.
     pub(super) const UNREAD: u8 = SIGNAL + 13;
+    /// SIGTERM.
+    pub(super) const TERMINATED: u8 = SIGNAL + 15;
 }
 
-/// The exit code for arguments that do not fit: apart from the script's own.
-pub(super) const USAGE: u8 = code::NOT_RUN;
+/// The exit code for arguments that do not fit: apart from the script's own, where there is one script.
+pub(super) fn usage(is_batch: bool) -> u8 {
+    if is_batch { batch::USAGE } else { code::NOT_RUN }
+}
 
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// The script, or - for standard input
-    file: PathBuf,
+    #[arg(required_unless_present = "batch")]
+    file: Option<PathBuf>,
     /// The time that the script may take: up to 600 seconds
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
     /// Print the result of the call as a client gets it, once the script has ended
     #[arg(long)]
     json: bool,
+    /// What the script reads from its standard input, which is empty otherwise: a file of up to 4 MiB, or -
+    #[arg(long, value_name = "FILE", conflicts_with = "batch")]
+    stdin: Option<PathBuf>,
     /// Write the pictures of the script into this folder
     ///
     /// As picture-1.png and so on; the folder is made where there is none. Without this, terminals
     /// that can show them do.
     #[arg(long, value_name = "DIR")]
     pictures: Option<PathBuf>,
+    #[command(flatten)]
+    batch: batch::Options,
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -78,42 +93,59 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 /// Runs the script of the options. An error is one of ours: the script was not run, or not to its end.
 pub(super) fn run(options: &Options) -> ExitCode {
-    run_script(options).unwrap_or_else(|error| {
+    let mut settings = super::settings();
+    settings.sync_timeout = options.timeout.unwrap_or(settings.sync_timeout);
+    if let Some(file) = &options.batch.batch {
+        return batch::run(file, settings, &options.batch);
+    }
+    run_script(options, &settings).unwrap_or_else(|error| {
         tracing::error!("{error:#}");
         ExitCode::from(code::NOT_RUN)
     })
 }
 
-fn run_script(options: &Options) -> anyhow::Result<ExitCode> {
-    let Options { file, timeout, json, pictures: folder } = options;
+fn run_script(options: &Options, settings: &Settings) -> anyhow::Result<ExitCode> {
+    let Options { file, json, pictures: folder, .. } = options;
+    let file = file.as_deref().unwrap_or(Path::new("-"));
     if file == Path::new("-") && io::stdin().is_terminal() {
         Label::Note.say("reading a script from the terminal; Ctrl-D on a line of its own ends it");
     }
+    let unreadable = |file: &Path, error: io::Error| {
+        Label::Error.say(format_args!("{}: {error}", file.display()));
+        Ok(ExitCode::from(code::UNREADABLE))
+    };
     let code = match super::read_script(file) {
         Ok(code) => code,
-        Err(error) => {
-            Label::Error.say(format_args!("{}: {error}", file.display()));
-            return Ok(ExitCode::from(code::UNREADABLE));
-        }
+        Err(error) => return unreadable(file, error),
+    };
+    let stdin = match options.stdin.as_deref().map(|file| (file, read_stdin(file))) {
+        None => Stdin::default(),
+        Some((_, Ok(stdin))) => stdin,
+        Some((file, Err(error))) => return unreadable(file, error),
     };
     if let Some(folder) = folder {
         pictures::make_folder(folder)?;
     }
-    let mut settings = super::settings();
-    settings.sync_timeout = timeout.unwrap_or(settings.sync_timeout);
     // One script: nothing would come of keeping anything warm.
-    let untrusted = super::untrusted(super::policy(&settings).as_ref());
-    let executor = Arc::new(OneShotExecutor::new(&settings, untrusted));
-    let server = Server::new(&settings, executor, None, None);
+    let untrusted = super::untrusted(super::policy(settings).as_ref());
+    let executor = Arc::new(OneShotExecutor::new(settings, untrusted));
+    let server = Server::new(settings, executor, None, None);
     super::with_server(server, |runtime, server| {
-        runtime.block_on(call(&server, code, *json, folder.as_deref()))
+        runtime.block_on(call(&server, (code, stdin), *json, folder.as_deref()))
     })
+}
+
+/// Reads what a script is to read.
+fn read_stdin(file: &Path) -> io::Result<Stdin> {
+    let mut bytes = Vec::new();
+    super::read_bounded(file, STDIN_BYTES_MAX, |source| source.read_to_end(&mut bytes))?;
+    Ok(bytes.as_slice().into())
 }
 
 /// Calls the tool, and shows what comes of it.
 async fn call(
     server: &Server,
-    code: String,
+    (code, stdin): (String, Stdin),
     is_json: bool,
     folder: Option<&Path>,
 ) -> anyhow::Result<ExitCode> {
@@ -127,6 +159,7 @@ async fn call(
         takes_tasks: false,
         waits_for_turn: Arc::default(),
         echo: if is_json { Echo::default() } else { screen.echo() },
+        stdin,
     };
     let arguments = Arguments::from_iter([("code".to_owned(), json!(code))]);
     let call = server.call(Tool::ExecutePythonCode.name(), arguments, caller);

@@ -20,6 +20,7 @@ fn an_empty_environment_gives_the_documented_defaults() {
             memory_mb: 1024,
             read_paths: Vec::new(),
             kernel_lacks: KernelLacks::default(),
+            apple_parts: None,
             dumpable: false,
             code_analysis: CodeAnalysis::On,
             python: None,
@@ -27,7 +28,7 @@ fn an_empty_environment_gives_the_documented_defaults() {
             pictures: true,
             warm_idle: Some(Duration::from_secs(1800)),
             preload: settings.preload.clone(),
-            preload_for_drawing: vec!["matplotlib.pyplot".to_owned()],
+            fork_server_runs_max: 20_000,
             virtual_env: None,
             skill_manifest: None,
             aibom: None,
@@ -134,7 +135,10 @@ fn warm_interpreters_are_kept_for_a_while_and_load_what_is_listed() {
         assert_eq!((settings.warm_idle, found.len()), (expected, warnings), "{value:?}");
     }
     let default = read(&[]).0.preload;
-    assert!(default.contains(&"sympy".to_owned()), "{default:?}");
+    let [light, heavy, drawing] = &default[..] else { panic!("{default:?}") };
+    assert!(light.contains(&"json".to_owned()), "{light:?}");
+    assert!(heavy.contains(&"sympy".to_owned()), "{heavy:?}");
+    assert_eq!(drawing, &["matplotlib.pyplot"]);
     for (value, expected, warnings) in [
         ("", Some(&[][..]), 0),
         (" math, numpy.random,", Some(&["math", "numpy.random"]), 0),
@@ -142,7 +146,7 @@ fn warm_interpreters_are_kept_for_a_while_and_load_what_is_listed() {
         ("math.", None, 1),
     ] {
         let (settings, found) = read(&[("QWED_MCP_PRELOAD", value)]);
-        let expected = expected.map(|names| names.iter().map(ToString::to_string).collect());
+        let expected = expected.map(|names| vec![names.iter().map(ToString::to_string).collect()]);
         assert_eq!(settings.preload, expected.unwrap_or_else(|| default.clone()), "{value:?}");
         assert_eq!(found.len(), warnings, "{value:?}");
     }

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use nix::unistd::User;
 use serde_json::json;
 use thiserror::Error;
 use uuid::Uuid;
@@ -13,12 +14,17 @@ use crate::sandbox::{IS_SUPPORTED, NOBODY, Tier, supervisor};
 /// The attempts, each a function, and what prints those that worked.
 const ATTEMPTS: &str = include_str!("python/canary.py");
 
+/// Those of macOS alone, which come before these.
+const MACOS_ATTEMPTS: &str = include_str!("python/canary_macos.py");
+
 /// Returns the known gaps of a tier: attempts that work although the tier is enforced, and are
 /// documented.
 fn known_gaps(tier: Tier) -> &'static [&'static str] {
     match tier {
         Tier::T3 => &[],
-        Tier::T2 => &["find_file"],
+        // Seatbelt answers what is not there and what is closed differently, so that a path is there can be
+        // told; whether its metadata is closed differs.
+        Tier::T2 | Tier::Seatbelt => &["find_file"],
         // Without Landlock and namespaces files and processes are open to the script.
         Tier::T1 | Tier::Off => &[
             "read_file",
@@ -82,15 +88,20 @@ pub(super) struct Canary {
 
 impl Canary {
     /// Puts the file into the place for temporary files. Dropping the canary removes it.
-    pub(super) fn new(program: &Path) -> Result<Self, TemporaryFolderError> {
+    ///
+    /// `library` is that of macOS whose calls it tries, where the sandbox is Seatbelt.
+    pub(super) fn new(
+        program: &Path,
+        library: Option<&Path>,
+    ) -> Result<Self, TemporaryFolderError> {
         let parent = temporary_folder()?;
-        Self::new_in(&parent, program).map_err(|error| TemporaryFolderError {
+        Self::new_in(&parent, program, library).map_err(|error| TemporaryFolderError {
             folder: parent,
             problem: format!("cannot be written to: {error}"),
         })
     }
 
-    fn new_in(parent: &Path, program: &Path) -> io::Result<Self> {
+    fn new_in(parent: &Path, program: &Path, library: Option<&Path>) -> io::Result<Self> {
         // A folder of its own: the folder for temporary files is the sandbox's as well.
         let folder = parent.join(format!("qwed-mcp-canary-{}", Uuid::new_v4().simple()));
         let lock = supervisor::create_locked(&folder)?;
@@ -102,8 +113,11 @@ impl Canary {
             "file": file,
             "server": std::process::id(),
             "program": program,
+            "library": library.unwrap_or(Path::new("")),
+            "home": home(),
         });
-        canary.script = format!("TARGETS = {targets}\n{ATTEMPTS}");
+        let of_system = if library.is_some() { MACOS_ATTEMPTS } else { "" };
+        canary.script = format!("TARGETS = {targets}\n{of_system}\n{ATTEMPTS}");
         Ok(canary)
     }
 
@@ -114,6 +128,12 @@ impl Canary {
         opened.retain(|way| !known_gaps(tier).contains(&way.as_str()));
         Some(opened)
     }
+}
+
+/// Returns the home folder of the server's user.
+fn home() -> PathBuf {
+    let user = User::from_uid(nix::unistd::geteuid()).ok().flatten();
+    user.map(|user| user.dir).unwrap_or_default()
 }
 
 impl Drop for Canary {
@@ -143,7 +163,7 @@ mod tests {
     #[test]
     fn the_folder_is_private_and_locked_as_long_as_the_canary_lives() {
         let parent = tempfile::tempdir().unwrap();
-        let canary = Canary::new_in(parent.path(), Path::new("/usr/bin/python3")).unwrap();
+        let canary = Canary::new_in(parent.path(), Path::new("/usr/bin/python3"), None).unwrap();
         let folder = canary.folder.clone();
         let mode = fs::metadata(&folder).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o700);

@@ -10,10 +10,12 @@ use tokio::sync::OnceCell;
 
 use crate::config::{KernelLacks, SandboxMode, Settings};
 use crate::sandbox::{
-    GroupOrder, IS_SUPPORTED, LaunchError, Order, Plan, Role, Tier, supported_abi,
+    GroupOrder, HAS_SEATBELT, IS_SUPPORTED, LaunchError, Order, Plan, Role, SeatbeltOrder, Tier,
+    supported_abi,
 };
 
 use super::canary::{Canary, temporary_folder};
+use super::given::Given;
 use super::interpreter::{FindError, InterpreterFinder};
 use super::limits::CPU_GRACE;
 use super::obstacle::{Obstacle, Ready, SandboxUnavailable, StepDown};
@@ -21,6 +23,9 @@ use super::outcome::Ending;
 use super::probe::Interpreter;
 use super::untrusted::{Untrusted, UntrustedFolder};
 use super::{OneShotExecutor, RunError, RunLimits};
+
+/// The memory limit that is tried out: more than an interpreter needs, and soon exceeded.
+const TRIED_MEMORY_BYTES: u64 = 128 * 1024 * 1024;
 
 /// An interpreter and the plan by which its scripts are contained.
 #[derive(Debug, Clone)]
@@ -31,30 +36,53 @@ pub(crate) struct Contained {
     pub(super) passed_over: Vec<(Tier, Obstacle)>,
     /// The last workspace of which nothing is in the interpreter: that takes a hundred looks.
     pub(super) outside_of: Arc<Mutex<Option<UntrustedFolder>>>,
+    /// Stand-ins of tests for the parts of macOS.
+    pub(super) apple_parts: Option<PathBuf>,
 }
 
 impl Contained {
-    /// Returns the order for one run of `source`, as the bytes that a supervisor reads.
+    /// Returns the order for one run of what is `given`, as the bytes that a supervisor reads.
     pub(super) fn order(
         &self,
-        source: &str,
+        given: Given<'_>,
         scratch: &Path,
         limits: RunLimits,
         group: Option<&GroupOrder>,
     ) -> io::Result<Vec<u8>> {
-        let Interpreter { bootstrap, environment, .. } = &self.interpreter;
+        let Interpreter { bootstrap, entry, environment, .. } = &self.interpreter;
         let wants_pictures: &[u8] = if limits.takes_pictures { b"+" } else { b"-" };
-        let input = [bootstrap, wants_pictures, source.as_bytes()];
+        let lengths = given.lengths();
+        let seatbelt = self.seatbelt();
+        let entry: &[u8] = if seatbelt.is_some() { entry } else { b"" };
+        let script = given.source.as_bytes();
+        let input = [entry, bootstrap, wants_pictures, &lengths, script, given.stdin];
         let order = Order {
-            plan: self.plan.clone(),
+            plan: self.plan_for(limits),
             role: Role::Script,
             scratch: scratch.to_owned(),
             environment: environment.clone(),
             cpu_seconds: (limits.timeout + CPU_GRACE + Duration::from_millis(999)).as_secs(),
             group: group.cloned(),
+            seatbelt,
             input_bytes: input.iter().map(|part| part.len()).sum(),
         };
         order.to_bytes(&input)
+    }
+
+    /// Returns the plan of a run with these limits.
+    pub(super) fn plan_for(&self, limits: RunLimits) -> Plan {
+        let of_script = self.plan.limits;
+        let limits =
+            limits.memory_mb.map_or(of_script, |memory_mb| of_script.lowered_to(memory_mb));
+        Plan { limits, ..self.plan.clone() }
+    }
+
+    /// Returns the parts of macOS that hold its scripts, where that is what holds them.
+    fn seatbelt(&self) -> Option<SeatbeltOrder> {
+        let Interpreter { entry, program_file, .. } = &self.interpreter;
+        let order =
+            || SeatbeltOrder::new(self.apple_parts.as_deref(), program_file.clone(), entry.len());
+        (self.plan.tier == Tier::Seatbelt).then(order)
     }
 
     /// Returns the summary for callers.
@@ -90,6 +118,7 @@ pub(super) struct Containment {
     read_paths: Vec<PathBuf>,
     memory_mb: u64,
     kernel_lacks: KernelLacks,
+    apple_parts: Option<PathBuf>,
     found: OnceCell<Contained>,
     /// The last failure that was logged.
     logged: Mutex<String>,
@@ -103,6 +132,7 @@ impl Containment {
             read_paths: settings.read_paths.clone(),
             memory_mb: settings.memory_mb,
             kernel_lacks: settings.kernel_lacks,
+            apple_parts: settings.apple_parts.clone(),
             found: OnceCell::new(),
             logged: Mutex::default(),
         }
@@ -153,8 +183,14 @@ impl Containment {
         interpreter: &Interpreter,
         executor: &OneShotExecutor,
     ) -> Result<Contained, Obstacle> {
-        if tier > Tier::Off && !IS_SUPPORTED {
-            return Err(Obstacle::Launch(LaunchError::UnsupportedSystem));
+        if tier > Tier::Off && !IS_SUPPORTED && !(HAS_SEATBELT && tier == Tier::Seatbelt) {
+            let is_less = HAS_SEATBELT && tier > Tier::Seatbelt;
+            let missing = if is_less {
+                LaunchError::LessThanAllLayers
+            } else {
+                LaunchError::UnsupportedSystem
+            };
+            return Err(Obstacle::Launch(missing));
         }
         temporary_folder()?;
         let KernelLacks { namespaces, landlock, file_tree, .. } = self.kernel_lacks;
@@ -179,7 +215,8 @@ impl Containment {
         }
         let interpreter = interpreter.clone();
         let (passed_over, outside_of) = (Vec::new(), Arc::default());
-        let contained = Contained { interpreter, plan, passed_over, outside_of };
+        let apple_parts = self.apple_parts.clone();
+        let contained = Contained { interpreter, plan, passed_over, outside_of, apple_parts };
         if tier == Tier::Off {
             return Ok(contained);
         }
@@ -187,7 +224,8 @@ impl Containment {
         // tried yet.
         let mut isolated = contained.clone();
         isolated.plan.is_isolated = true;
-        let canary = Canary::new(&contained.plan.program)?;
+        let library = contained.seatbelt().map(|seatbelt| seatbelt.library);
+        let canary = Canary::new(&contained.plan.program, library.as_deref())?;
         let outcome = match executor.supervise_own(&isolated, &canary.script).await {
             Ok(outcome) => outcome,
             Err(RunError::StartPython(error)) => return Err(Obstacle::Launch(error)),
@@ -195,7 +233,10 @@ impl Containment {
         };
         let escapes = Canary::escapes(tier, &outcome.stdout.text);
         match escapes.filter(|_| outcome.ending == Ending::Exited(0)) {
-            Some(escapes) if escapes.is_empty() => Ok(contained),
+            Some(escapes) if escapes.is_empty() => {
+                try_memory_limit(isolated, executor).await?;
+                Ok(contained)
+            }
             Some(escapes) => Err(Obstacle::Escaped(escapes)),
             None => {
                 tracing::warn!(stderr = outcome.stderr.text, "the test script failed");
@@ -203,6 +244,25 @@ impl Containment {
                 Err(Obstacle::NotTried(format!("it ended with code {code}")))
             }
         }
+    }
+}
+
+/// Has a script take more memory than it may, where a system's own account is all that bounds it: a limit
+/// that is set and does not hold would be noticed by nobody.
+async fn try_memory_limit(
+    mut isolated: Contained,
+    executor: &OneShotExecutor,
+) -> Result<(), Obstacle> {
+    if isolated.plan.tier != Tier::Seatbelt {
+        return Ok(());
+    }
+    isolated.plan.limits.memory_bytes = TRIED_MEMORY_BYTES;
+    let script = format!("block = b'x' * {}", 3 * TRIED_MEMORY_BYTES);
+    match executor.supervise_own(&isolated, &script).await {
+        Ok(outcome) if outcome.ending == Ending::OutOfMemory => Ok(()),
+        Ok(_) => Err(Obstacle::Escaped(vec!["exceed_memory".to_owned()])),
+        Err(RunError::StartPython(error)) => Err(Obstacle::Launch(error)),
+        Err(error) => Err(Obstacle::NotTried(error.to_string())),
     }
 }
 
@@ -228,6 +288,7 @@ fn log_step_down(tier: Tier, passed_over: &[(Tier, Obstacle)]) {
 fn acceptable_tiers(mode: SandboxMode) -> &'static [Tier] {
     match mode {
         SandboxMode::Strict => &[Tier::T3],
+        SandboxMode::Required | SandboxMode::Degraded if HAS_SEATBELT => &[Tier::Seatbelt],
         SandboxMode::Required => &[Tier::T3, Tier::T2],
         SandboxMode::Degraded => &[Tier::T3, Tier::T2, Tier::T1],
         SandboxMode::Off => &[Tier::Off],

@@ -16,6 +16,7 @@ use crate::config::SandboxMode;
 use crate::sandbox::{Layer, Limits, Tier, script_user, supported_abi};
 
 use super::containment::{Contained, NotContained};
+use super::given::Given;
 use super::obstacle::Obstacle;
 use super::{
     Echo, Ending, FindError, HomeExposure, NotForProject, OneShotExecutor, Outcome, RunLimits,
@@ -53,7 +54,12 @@ const IMPORTS_TIMEOUT: Duration = Duration::from_secs(300);
 
 const PACKAGES_SCRIPT: &str = include_str!("python/packages.py");
 
+/// The layers of macOS, in the order in which a run passes them.
+#[cfg(not(all(target_os = "linux", not(qwed_portable))))]
+const LAYERS: [Layer; 2] = [Layer::ResourceLimits, Layer::Seatbelt];
+
 /// The layers of the sandbox, in the order in which a run passes them.
+#[cfg(all(target_os = "linux", not(qwed_portable)))]
 const LAYERS: [Layer; 7] = [
     Layer::Namespaces,
     Layer::FileTree,
@@ -203,6 +209,7 @@ impl OneShotExecutor {
             control_groups: match tier {
                 // Something has been run, so they were looked for.
                 Some(Tier::T1 | Tier::T2 | Tier::T3) => self.groups.describe(),
+                Some(Tier::Seatbelt) => Err("macOS has none".to_owned()),
                 Some(Tier::Off) => Err("nothing is bounded without a sandbox".to_owned()),
                 None => Err("nothing can run".to_owned()),
             },
@@ -254,7 +261,7 @@ impl OneShotExecutor {
         let script = format!("NAMES = {}\n{IMPORTS_SCRIPT}", json!(modules));
         let limits = RunLimits::of_script(IMPORTS_TIMEOUT);
         let (cancel, echo) = (CancellationToken::new(), Echo::default());
-        let run = self.supervise(contained, &script, limits, &cancel, &echo).await;
+        let run = self.supervise(contained, Given::source(&script), limits, &cancel, &echo).await;
         let outcome = run.map_err(|error| PackagesError::Import(error.to_string()))?;
         match outcome.ending {
             Ending::Exited(0) => Ok(version),
@@ -269,7 +276,7 @@ impl OneShotExecutor {
     /// Returns whether an interpreter may be started just to see which packages it has: installed
     /// ones may load code of the workspace, which has to be held to its files.
     fn may_look_inside(&self, contained: &Contained) -> bool {
-        contained.plan.tier >= Tier::T2 || self.untrusted.is_none()
+        contained.plan.tier >= Tier::Seatbelt || self.untrusted.is_none()
     }
 
     /// Returns the packages that a script can import.

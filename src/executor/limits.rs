@@ -37,11 +37,13 @@ pub(crate) struct RunLimits {
     pub(crate) output_bytes_max: usize,
     /// True if the figures of the script are wanted.
     pub(crate) takes_pictures: bool,
+    /// The memory of all its processes together, in MiB, where that is less than scripts may have.
+    pub(crate) memory_mb: Option<u64>,
 }
 
 impl RunLimits {
     /// Returns the bounds of a script that may take this long.
     pub(crate) fn of_script(timeout: Duration) -> Self {
-        Self { timeout, output_bytes_max: OUTPUT_BYTES_MAX, takes_pictures: false }
+        Self { timeout, output_bytes_max: OUTPUT_BYTES_MAX, takes_pictures: false, memory_mb: None }
     }
 }

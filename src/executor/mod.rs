@@ -22,6 +22,7 @@ mod diagnosis;
 mod echo;
 #[cfg(test)]
 pub(crate) mod fake;
+mod given;
 mod interpreter;
 mod limits;
 mod obstacle;

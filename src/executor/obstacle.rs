@@ -5,7 +5,7 @@ use std::fmt;
 use thiserror::Error;
 
 use crate::config::SandboxMode;
-use crate::sandbox::{self, LaunchError, Layer, PlanError, Tier};
+use crate::sandbox::{self, HAS_SEATBELT, LaunchError, Layer, PlanError, Tier};
 
 use super::canary::TemporaryFolderError;
 
@@ -29,12 +29,18 @@ impl SandboxUnavailable {
         let is_of_settings = self.tried.iter().any(|(_, obstacle)| obstacle.is_of_settings());
         if !is_of_settings {
             text += " To do with less: ";
+            // What macOS has less of is nothing.
+            let degraded = if HAS_SEATBELT {
+                ""
+            } else {
+                "QWED_MCP_SANDBOX=degraded (system call filter and limits only) or "
+            };
             text += match self.mode {
                 SandboxMode::Strict => "QWED_MCP_SANDBOX=required (takes less than all layers), ",
                 SandboxMode::Required | SandboxMode::Degraded | SandboxMode::Off => "",
             };
-            text += "QWED_MCP_SANDBOX=degraded (system call filter and limits only) or \
-                     QWED_MCP_SANDBOX=off (nothing holds the script).";
+            text += degraded;
+            text += "QWED_MCP_SANDBOX=off (nothing holds the script).";
         }
         text
     }

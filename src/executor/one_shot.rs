@@ -17,6 +17,7 @@ use crate::sandbox::{GroupOrder, LaunchError, Tier};
 
 use super::containment::{Contained, Containment, NotContained};
 use super::echo::Echo;
+use super::given::Given;
 use super::interpreter::{FindError, Found};
 use super::limits::{END_PATIENCE, OWN_SCRIPT_TIMEOUT, REMOVAL_PATIENCE};
 use super::outcome::{Ending, Outcome, Start};
@@ -84,28 +85,28 @@ impl OneShotExecutor {
     pub(super) async fn supervise_own(&self, contained: &Contained, script: &str) -> Ran {
         let limits = RunLimits::of_script(OWN_SCRIPT_TIMEOUT);
         let (cancel, echo) = (CancellationToken::new(), Echo::default());
-        self.supervise(contained, script, limits, &cancel, &echo).await
+        self.supervise(contained, Given::source(script), limits, &cancel, &echo).await
     }
 
     /// Supervises one run, from the start of its supervisor until its last process is dead.
     pub(super) async fn supervise(
         &self,
         contained: &Contained,
-        source: &str,
+        given: Given<'_>,
         limits: RunLimits,
         cancel: &CancellationToken,
         echo: &Echo,
     ) -> Result<Outcome, RunError> {
         let started = Instant::now();
-        let group = self.groups.order(&contained.plan);
-        let run = self.supervise_in(contained, source, limits, cancel, echo, group).await;
+        let group = self.groups.order(&contained.plan_for(limits));
+        let run = self.supervise_in(contained, given, limits, cancel, echo, group).await;
         match run {
             // Nothing was started. What bounds runs without groups is there all the same.
             Err(RunError::StartPython(LaunchError::JoinControlGroup(error))) => {
                 self.groups.pause(&error.to_string());
                 let timeout = limits.timeout.saturating_sub(started.elapsed());
                 let limits = RunLimits { timeout, ..limits };
-                self.supervise_in(contained, source, limits, cancel, echo, None).await
+                self.supervise_in(contained, given, limits, cancel, echo, None).await
             }
             run => run,
         }
@@ -115,7 +116,7 @@ impl OneShotExecutor {
     async fn supervise_in(
         &self,
         contained: &Contained,
-        source: &str,
+        given: Given<'_>,
         limits: RunLimits,
         cancel: &CancellationToken,
         echo: &Echo,
@@ -126,9 +127,9 @@ impl OneShotExecutor {
         let name = format!("qwed-mcp-{}", Uuid::new_v4().simple());
         let scratch = std::env::temp_dir().join(name);
         let tier = contained.plan.tier;
-        let memory_bound = (tier > Tier::Off).then(|| MemoryBound::of_run(group.as_ref()));
+        let memory_bound = (tier > Tier::Off).then(|| MemoryBound::of_run(tier, group.as_ref()));
         let message = contained
-            .order(source, &scratch, limits, group.as_ref())
+            .order(given, &scratch, limits, group.as_ref())
             .map_err(RunError::StartSupervisor)?;
         let mut supervised = Supervised::start(&self.supervisors, limits, echo)
             .map_err(RunError::StartSupervisor)?;
@@ -223,9 +224,8 @@ impl Executor for OneShotExecutor {
             let Some(contained) = self.contained_for_run(&cancel).await? else {
                 return Ok(Outcome::never_started());
             };
-            let source = without_byte_order_mark(script.source().as_str());
             let limits = RunLimits { takes_pictures: self.takes_pictures, ..limits };
-            self.supervise(contained, source, limits, &cancel, &echo).await
+            self.supervise(contained, Given::to(&script), limits, &cancel, &echo).await
         })
     }
 
@@ -247,7 +247,8 @@ impl Executor for OneShotExecutor {
             };
             let contained = contained.for_project(&project)?;
             let echo = Echo::default();
-            self.supervise(&contained, &project.source, project.limits, &cancel, &echo).await
+            let given = Given::source(&project.source);
+            self.supervise(&contained, given, project.limits, &cancel, &echo).await
         })
     }
 
@@ -292,10 +293,4 @@ fn ending(cause: Cause, is_capped: bool, report: Report) -> Result<Ending, RunEr
             Ok(Ending::Exited(Ending::KILLED))
         }
     }
-}
-
-/// Removes a byte order mark: Python takes one at the start of a file, and not at the start of a
-/// string.
-pub(super) fn without_byte_order_mark(source: &str) -> &str {
-    source.strip_prefix('\u{feff}').unwrap_or(source)
 }

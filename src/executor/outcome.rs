@@ -101,7 +101,7 @@ impl Ending {
     }
 
     /// The exit code of what was killed: SIGKILL.
-    pub(super) const KILLED: i32 = -9;
+    pub(crate) const KILLED: i32 = -9;
 
     /// Returns the exit code that is reported.
     pub(crate) fn exit_code(self) -> i32 {

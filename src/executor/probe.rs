@@ -11,7 +11,7 @@ use thiserror::Error;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use crate::sandbox::Reach;
+use crate::sandbox::{HAS_SEATBELT, Reach};
 
 use super::limits::PROBE_TIMEOUT;
 use super::untrusted::UntrustedFolder;
@@ -39,12 +39,19 @@ const BOOTSTRAP: &str = concat!(
     include_str!("python/pictures.py"),
     "\n\n",
     include_str!("python/bootstrap.py"),
-    // Behind it come one byte, which says whether pictures are wanted, and the script.
+    // Behind it come one byte, which says whether pictures are wanted, two lengths, and as much of the
+    // script and of what that reads.
     "\npictures = 20 if main['script'].read(1) == b'+' else None",
-    "\nsource = main['script'].read()",
+    "\nlengths = [int.from_bytes(main['script'].read(8), 'little') for _ in range(2)]",
+    "\nsource, stdin = map(main['script'].read, lengths)",
     "\nmain.pop('script').close()",
-    "\nexec(bootstrap(pictures=pictures)(source), globals().pop('main'))\n"
+    "\ncode_of = bootstrap(pictures=pictures)",
+    "\nif stdin: give_stdin(stdin)",
+    "\nexec(code_of(source), globals().pop('main'))\n"
 );
+
+/// The code by which Python enters the sandbox of macOS, before the bootstrap.
+const ENTRY: &str = include_str!("python/seatbelt.py");
 
 /// The fork server, whose children do the same before a script.
 const FORK_SERVER: &str = concat!(
@@ -79,6 +86,10 @@ pub(super) struct Interpreter {
     pub(super) bootstrap: Vec<u8>,
     /// The fork server's.
     pub(super) fork_server: Vec<u8>,
+    /// That by which it enters the sandbox of macOS; empty elsewhere.
+    pub(super) entry: Vec<u8>,
+    /// The file that runs, where the program that is called only executes that (macOS).
+    pub(super) program_file: Option<PathBuf>,
     /// As `platform.python_version()` has it.
     pub(super) version: String,
     /// The program, and what it reads.
@@ -162,9 +173,11 @@ pub(crate) enum ProbeError {
 #[derive(Deserialize)]
 struct Answer {
     executable: PathBuf,
+    /// The file that runs, on macOS.
+    file: Option<PathBuf>,
     version_info: (u32, u32),
     version: String,
-    /// [`BOOTSTRAP`] and [`FORK_SERVER`], marshalled; `None` where the version is too old.
+    /// [`BOOTSTRAP`], [`FORK_SERVER`] and [`ENTRY`], marshalled; none where the version is too old.
     codes: Vec<String>,
     loader: Option<PathBuf>,
     own: Vec<PathBuf>,
@@ -190,6 +203,7 @@ pub(super) async fn probe(
     // -I: nothing in the current folder or in PYTHONPATH changes the answer.
     // -S: nor does an installed package.
     command.args(["-I", "-S", "-W", "ignore", "-c", PROBE, BOOTSTRAP, FORK_SERVER]);
+    command.args(HAS_SEATBELT.then_some(ENTRY));
     let is_withheld = |name: &OsString, value: &OsString| {
         let bytes = name.as_encoded_bytes();
         WITHHELD_PREFIXES.iter().any(|prefix| bytes.starts_with(prefix.as_bytes()))
@@ -258,9 +272,11 @@ fn interpreter(output: &Output) -> Result<Interpreter, ProbeError> {
     }
     let code_of = |digits: &String| hex::decode(digits).map_err(|_| ProbeError::NotPython);
     let codes = answer.codes.iter().map(code_of).collect::<Result<Vec<_>, _>>()?;
-    let Ok([bootstrap, fork_server]) = <[Vec<u8>; 2]>::try_from(codes) else {
+    let mut codes = codes.into_iter();
+    let (Some(bootstrap), Some(fork_server)) = (codes.next(), codes.next()) else {
         return Err(ProbeError::NotPython);
     };
+    let entry = codes.next().unwrap_or_default();
     if !answer.executable.is_absolute() {
         return Err(ProbeError::NotPython);
     }
@@ -280,9 +296,13 @@ fn interpreter(output: &Output) -> Result<Interpreter, ProbeError> {
     let paths = [answer.paths, answer.named_in_pth_files, python_path].concat();
     let reach = Reach { program: answer.executable, loader: answer.loader, paths };
     let (version, own) = (answer.version, answer.own);
+    let real = reach.program.canonicalize().ok();
+    let program_file = answer.file.filter(|file| file.canonicalize().ok() != real);
     Ok(Interpreter {
         bootstrap,
         fork_server,
+        entry,
+        program_file,
         version,
         reach,
         own,

@@ -48,7 +48,13 @@ impl Contained {
         let is_replaced = |name: &str| project.environment.iter().any(|(new, _)| new == name);
         interpreter.environment.retain(|(name, _)| !is_replaced(name));
         interpreter.environment.extend(project.environment.iter().cloned());
-        Ok(Self { interpreter, plan, passed_over: Vec::new(), outside_of: Arc::default() })
+        Ok(Self {
+            interpreter,
+            plan,
+            passed_over: Vec::new(),
+            outside_of: Arc::default(),
+            apple_parts: self.apple_parts.clone(),
+        })
     }
 }
 

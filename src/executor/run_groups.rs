@@ -29,11 +29,17 @@ pub(crate) enum MemoryBound {
     /// The supervisor, which looks again and again.
     #[serde(rename = "watch")]
     Watch,
+    /// macOS: the kernel, by the memory that its process has written to.
+    #[serde(rename = "footprint")]
+    Footprint,
 }
 
 impl MemoryBound {
     /// Returns the bound of a run for which this group was ordered.
-    pub(super) fn of_run(group: Option<&GroupOrder>) -> Self {
+    pub(super) fn of_run(tier: Tier, group: Option<&GroupOrder>) -> Self {
+        if tier == Tier::Seatbelt {
+            return Self::Footprint;
+        }
         match group.and_then(|group| group.limits.memory_bytes) {
             Some(_) => Self::ControlGroup,
             None => Self::Watch,

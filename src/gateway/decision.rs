@@ -71,6 +71,13 @@ impl DecisionFinding {
     }
 }
 
+impl DecisionFinding {
+    /// Returns what was found by no rule and at no place.
+    pub(super) fn of_text(message: String) -> Self {
+        Self { rule: None, line: None, column: None, message, instead: None, lines: Vec::new() }
+    }
+}
+
 impl From<&Finding> for DecisionFinding {
     fn from(finding: &Finding) -> Self {
         let lines = if finding.lines.len() > 1 { finding.lines.as_slice() } else { &[] };

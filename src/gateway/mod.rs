@@ -4,12 +4,16 @@
 //! the admin gate they are the gateway's own; code that passes them is `Verified`. The sandbox has
 //! the last word: `Verified::confirm` alone makes the `Grant` to run code, without which the
 //! executor runs nothing. The gateway never runs anything itself.
+//!
+//! `reporting` is the other gateway, of batches whose admin has asked for `--analysis report`. A server has
+//! none, so no client's call ever gets there.
 
 mod arguments;
 mod decision;
 mod job_id;
 mod migration;
 mod policy;
+mod reporting;
 mod script;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -19,7 +23,8 @@ mod verified;
 
 pub use decision::{DecisionFinding, DecisionRecord, ErrorCode, RiskLevel, Status};
 pub(crate) use job_id::JobId;
-pub(crate) use script::{AuthorizedScript, SourceCode};
+pub(crate) use reporting::ReportingGateway;
+pub(crate) use script::{AuthorizedScript, SourceCode, Stdin};
 pub(crate) use tool::Tool;
 pub use verification_id::VerificationId;
 pub(crate) use verified::{Decision, Grant, Verified};
@@ -148,36 +153,60 @@ impl RiskBasedExecutionGateway {
         let (source, background) =
             arguments::execution(arguments).map_err(|invalid| Box::new(invalid.refuse(policy)))?;
         let record = policy.verify(arguments::normalized_execution(&source, background));
-        let (mut issues, mut notes, mut imports) = (Vec::new(), Vec::new(), Vec::new());
-        let mut findings = Vec::new();
-        match self.code_analysis {
-            CodeAnalysis::On => match safety::analyze(source.as_str()) {
-                Ok(analysis) => {
-                    let texts = |findings: &[Finding]| -> Vec<String> {
-                        findings.iter().map(Finding::to_string).collect()
-                    };
-                    (issues, notes) = (texts(&analysis.findings), texts(&analysis.notes));
-                    imports = analysis.imports;
-                    findings = DecisionFinding::of(&analysis.findings);
-                }
-                Err(error) => issues.push(format!("verification error: {error}")),
-            },
-            CodeAnalysis::Off => {}
-        }
+        let Analysed { issues, notes, imports, findings } = match self.code_analysis {
+            CodeAnalysis::On => Analysed::of(&source),
+            CodeAnalysis::Off => Analysed::default(),
+        };
         if !issues.is_empty() {
             let message = format!("QWED blocked python execution: {}", issues.join("; "));
             let record = record.refused(Status::Blocked, ErrorCode::UnsafeCode, message);
             return Err(Box::new(DecisionRecord { findings, ..record }));
         }
-        if self.admin_gate == AdminGate::Closed {
-            let message = "Python execution was verified, but server policy keeps code execution \
-                           disabled until QWED_MCP_TRUSTED_CODE_EXECUTION=true.";
-            let status = Status::BlockedAdminPolicy;
-            let record = record.refused(status, ErrorCode::AdminGateClosed, message.to_owned());
-            return Err(Box::new(record));
-        }
+        let record = self.admin_gate.pass(record)?;
         let record = DecisionRecord { notes, ..record };
         Ok(Verified::new(record, source, imports, background))
+    }
+}
+
+/// What the analysis has to say of a script.
+#[derive(Debug, Default)]
+struct Analysed {
+    /// What is wrong with it, in words.
+    issues: Vec<String>,
+    notes: Vec<String>,
+    imports: Vec<String>,
+    findings: Vec<DecisionFinding>,
+}
+
+impl Analysed {
+    fn of(source: &SourceCode) -> Self {
+        let texts = |findings: &[Finding]| findings.iter().map(Finding::to_string).collect();
+        match safety::analyze(source.as_str()) {
+            Ok(analysis) => Self {
+                issues: texts(&analysis.findings),
+                notes: texts(&analysis.notes),
+                findings: DecisionFinding::of(&analysis.findings),
+                imports: analysis.imports,
+            },
+            Err(error) => {
+                Self { issues: vec![format!("verification error: {error}")], ..Self::default() }
+            }
+        }
+    }
+}
+
+impl AdminGate {
+    /// Refuses a script that is safe where the admin lets none run.
+    fn pass(self, record: DecisionRecord) -> Result<DecisionRecord, Box<DecisionRecord>> {
+        match self {
+            Self::Open => Ok(record),
+            Self::Closed => {
+                let message = "Python execution was verified, but server policy keeps code execution \
+                               disabled until QWED_MCP_TRUSTED_CODE_EXECUTION=true.";
+                let (status, code) = (Status::BlockedAdminPolicy, ErrorCode::AdminGateClosed);
+                Err(Box::new(record.refused(status, code, message.to_owned())))
+            }
+        }
     }
 }
 

@@ -17,8 +17,11 @@ impl ToolPolicy {
     }
 }
 
+/// The row of scripts.
+pub(super) const EXECUTION: ToolPolicy = ToolPolicy::of(Tool::ExecutePythonCode, RiskLevel::High);
+
 const POLICIES: &[ToolPolicy] = &[
-    ToolPolicy::of(Tool::ExecutePythonCode, RiskLevel::High),
+    EXECUTION,
     ToolPolicy::of(Tool::VerificationStatus, RiskLevel::Low),
     // The one row without a tool lets tests reach that branch in the real binary. Release builds do
     // not have it.

@@ -28,13 +28,31 @@ impl fmt::Debug for SourceCode {
     }
 }
 
+/// What a script reads from its standard input. Cheap to clone, and never shown by `Debug` either.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(crate) struct Stdin(Arc<[u8]>);
+
+impl From<&[u8]> for Stdin {
+    fn from(bytes: &[u8]) -> Self {
+        Self(bytes.into())
+    }
+}
+
+impl fmt::Debug for Stdin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Stdin({} bytes)", self.0.len())
+    }
+}
+
 /// A script that may be run. Only [`Verified::confirm`](super::Verified::confirm) makes one, and an
-/// executor takes nothing else.
-#[derive(Debug)]
+/// executor takes nothing else. A clone is the same permission, for a script that is run once for each of its
+/// tests.
+#[derive(Debug, Clone)]
 pub(crate) struct AuthorizedScript {
     source: SourceCode,
     imports: Arc<[String]>,
     verification_id: VerificationId,
+    stdin: Stdin,
 }
 
 impl AuthorizedScript {
@@ -43,7 +61,17 @@ impl AuthorizedScript {
         imports: Vec<String>,
         verification_id: VerificationId,
     ) -> Self {
-        Self { source, imports: imports.into(), verification_id }
+        Self { source, imports: imports.into(), verification_id, stdin: Stdin::default() }
+    }
+
+    /// Gives the script something to read from its standard input, which is empty otherwise.
+    pub(crate) fn with_stdin(self, stdin: Stdin) -> Self {
+        Self { stdin, ..self }
+    }
+
+    /// Returns what the script reads from its standard input.
+    pub(crate) fn stdin(&self) -> &[u8] {
+        &self.stdin.0
     }
 
     /// Returns the script's text.

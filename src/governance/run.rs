@@ -149,6 +149,7 @@ impl Governance {
                 timeout,
                 output_bytes_max: usize::try_from(output_bytes).unwrap_or(usize::MAX),
                 takes_pictures: false,
+                memory_mb: None,
             },
         }
     }

@@ -71,6 +71,8 @@ pub(crate) enum Layer {
     Landlock,
     /// `seccomp(2)`.
     Seccomp,
+    /// The sandbox of macOS.
+    Seatbelt,
     /// No layer: the machinery around them.
     Start,
 }
@@ -132,6 +134,14 @@ pub(crate) enum LaunchError {
     RestrictSignals(String),
     #[error("seccomp does not filter system calls: {0}")]
     FilterCalls(String),
+    #[error("all layers are Linux's: macOS has Seatbelt, which is less")]
+    LessThanAllLayers,
+    #[error("the memory limit of the run could not be set: {0}")]
+    LimitMemory(OsError),
+    #[error("Python ended before it was in the sandbox")]
+    EndedBeforeSandbox,
+    #[error("Seatbelt does not hold the process: {0}")]
+    EnterSeatbelt(String),
     #[error("the interpreter did not start: {0}")]
     Execute(OsError),
 }
@@ -142,6 +152,7 @@ impl Layer {
         match self {
             Self::Namespaces | Self::FileTree => Tier::T3,
             Self::Landlock => Tier::T2,
+            Self::Seatbelt => Tier::Seatbelt,
             Self::Identity
             | Self::ResourceLimits
             | Self::Capabilities
@@ -160,6 +171,7 @@ impl Layer {
             Self::Capabilities => "capabilities",
             Self::Landlock => "Landlock",
             Self::Seccomp => "seccomp",
+            Self::Seatbelt => "Seatbelt",
             Self::Start => "start",
         }
     }
@@ -194,12 +206,16 @@ impl LaunchError {
             | Self::LayOutRoot { .. }
             | Self::EnterRoot(_) => Layer::FileTree,
             Self::DropIdentity(_) => Layer::Identity,
-            Self::LimitResources(_) | Self::WatchMemory(_) | Self::JoinControlGroup(_) => {
-                Layer::ResourceLimits
-            }
+            Self::LimitResources(_)
+            | Self::LimitMemory(_)
+            | Self::WatchMemory(_)
+            | Self::JoinControlGroup(_) => Layer::ResourceLimits,
             Self::DropCapabilities(_) | Self::ForbidPrivileges(_) => Layer::Capabilities,
             Self::RestrictFiles(_) | Self::RestrictSignals(_) => Layer::Landlock,
             Self::FilterCalls(_) => Layer::Seccomp,
+            Self::EnterSeatbelt(_) | Self::EndedBeforeSandbox | Self::LessThanAllLayers => {
+                Layer::Seatbelt
+            }
             Self::UnsupportedSystem
             | Self::PrepareProcess(_)
             | Self::CreateScratch(_)

@@ -9,6 +9,8 @@
 //! launcher     own user → rlimits → capabilities 0 → no_new_privs → Landlock → seccomp → Python
 //! ```
 //!
+//! On macOS there are other ones, and one process of the run (`macos`).
+//!
 //! Each step has its own variant of [`LaunchError`], and a step that fails ends the launch: there
 //! is no best effort here. Which layers a run has is its [`Tier`]; nothing in here decides which
 //! tier is enough, that is the admin's [`SandboxMode`](crate::config::SandboxMode).
@@ -25,6 +27,8 @@ mod links;
 // The interface to Linux of all the rest; on other systems `portable` stands in for it.
 #[cfg_attr(not(all(target_os = "linux", not(qwed_portable))), path = "portable.rs")]
 mod linux;
+#[cfg(any(test, not(all(target_os = "linux", not(qwed_portable)))))]
+mod macos;
 mod order;
 pub(crate) mod passing;
 mod plan;
@@ -38,7 +42,7 @@ pub(crate) use error::{LaunchError, Layer};
 pub(crate) use launcher::supported_abi;
 pub(crate) use links::{leads_through, places_on_the_way};
 pub(crate) use linux::*;
-pub(crate) use order::{GroupLimits, GroupOrder, Order, Role};
+pub(crate) use order::{GroupLimits, GroupOrder, Order, Role, SeatbeltOrder};
 pub(crate) use plan::{ArtifactFolder, Limits, Plan, PlanError, Reach, may_be_readable};
 pub(crate) use remedies::remedy;
 pub(crate) use tier::{SIGNAL_SCOPE_ABI, Tier};
@@ -56,6 +60,8 @@ pub fn process_of_a_run() -> Option<ExitCode> {
             supervisor::sweep(Path::new(&arguments.next()?));
             Some(ExitCode::SUCCESS)
         }
+        #[cfg(not(all(target_os = "linux", not(qwed_portable))))]
+        macos::launcher::LAUNCHER_ARGUMENT => Some(macos::launcher::become_python()),
         #[cfg(all(target_os = "linux", not(qwed_portable)))]
         launcher::LAUNCHER_ARGUMENT => {
             let proc = arguments.next().unwrap_or_else(|| "/proc".into());

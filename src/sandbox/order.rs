@@ -1,7 +1,7 @@
 //! The order for a run, as it goes from the server to the supervisor, and on to the launcher.
 
 use std::io::{self, BufRead as _, BufReader, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -38,8 +38,42 @@ pub(crate) struct Order {
     pub(crate) cpu_seconds: u64,
     /// The control group to make for the run.
     pub(crate) group: Option<GroupOrder>,
+    /// What macOS needs besides.
+    pub(crate) seatbelt: Option<SeatbeltOrder>,
     /// The bytes that follow: the bootstrap's marshalled code, and the script.
     pub(crate) input_bytes: usize,
+}
+
+/// The parts of macOS that hold a run, and where they are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SeatbeltOrder {
+    /// The program that sets the memory limit of another one.
+    pub(crate) taskpolicy: PathBuf,
+    /// The library with the calls of the sandbox.
+    pub(crate) library: PathBuf,
+    /// The file that the interpreter really is, where the one that is called only executes that.
+    pub(crate) program_file: Option<PathBuf>,
+    /// The first bytes of the input: the marshalled code by which Python enters the sandbox.
+    pub(crate) entry_bytes: usize,
+}
+
+impl SeatbeltOrder {
+    /// Returns the order for macOS itself; tests have a folder with stand-ins.
+    pub(crate) fn new(
+        stand_ins: Option<&Path>,
+        program_file: Option<PathBuf>,
+        entry_bytes: usize,
+    ) -> Self {
+        let place = |name, path: &str| {
+            stand_ins.map_or_else(|| PathBuf::from(path), |folder| folder.join(name))
+        };
+        Self {
+            taskpolicy: place("taskpolicy", "/usr/sbin/taskpolicy"),
+            library: place("library", "/usr/lib/libSystem.B.dylib"),
+            program_file,
+            entry_bytes,
+        }
+    }
 }
 
 /// A control group that is to be made.

@@ -25,11 +25,18 @@ const SYSTEM_PATHS: [SystemPath; 10] = [
     SystemPath { path: "/usr/lib64", why: "shared libraries" },
     SystemPath { path: "/usr/local/lib", why: "shared libraries and Python packages" },
     SystemPath { path: "/etc/ld.so.cache", why: "where the dynamic loader looks first" },
-    SystemPath { path: "/etc/ld-musl-x86_64.path", why: "the same, with musl" },
+    SystemPath { path: MUSL_PATHS, why: "the same, with musl" },
     SystemPath { path: "/etc/alternatives", why: "links to shared libraries, on Debian" },
     SystemPath { path: "/etc/localtime", why: "the time zone" },
     SystemPath { path: "/usr/share/zoneinfo", why: "time zones" },
 ];
+
+/// The file in which musl's dynamic loader looks for folders, which has its architecture in its name.
+const MUSL_PATHS: &str = if cfg!(target_arch = "aarch64") {
+    "/etc/ld-musl-aarch64.path"
+} else {
+    "/etc/ld-musl-x86_64.path"
+};
 
 /// Package managers that keep each package in a folder of its own: a program there needs all of
 /// them, and all of them are public.
@@ -145,6 +152,16 @@ impl Limits {
             scratch_bytes: 128 * MIB,
             scratch_inodes: 4096,
             shared_memory_bytes: 64 * MIB,
+        }
+    }
+
+    /// Returns these limits with less memory, if that is less.
+    pub(crate) fn lowered_to(self, memory_mb: u64) -> Self {
+        let Self { memory_bytes, address_space_bytes, .. } = Self::with_memory(memory_mb);
+        Self {
+            memory_bytes: memory_bytes.min(self.memory_bytes),
+            address_space_bytes: address_space_bytes.min(self.address_space_bytes),
+            ..self
         }
     }
 }

@@ -1,12 +1,18 @@
-//! The stand-in for `linux` on systems without a kernel sandbox that the server knows.
+//! The stand-in for `linux` on other systems: macOS, whose sandbox is in `macos`, and those without a
+//! kernel sandbox that the server knows.
 
 use std::convert::Infallible;
 use std::io;
 
+use super::error::OsError;
 use super::{GroupLimits, GroupOrder, Tier};
 
-/// Tells that this system has no kernel sandbox that the server knows.
+/// Tells that this system is not Linux, with its tiers.
 pub(crate) const IS_SUPPORTED: bool = false;
+
+/// Tells whether this system has Seatbelt; debug builds for tests have stand-ins for it.
+pub(crate) const HAS_SEATBELT: bool =
+    cfg!(any(target_os = "macos", all(target_os = "linux", debug_assertions)));
 
 /// Returns the Landlock ABI: there is none.
 pub(crate) fn supported_abi() -> u8 {
@@ -43,6 +49,12 @@ impl ControlGroups {
 /// One control group, of which there are none.
 #[derive(Debug)]
 pub(crate) struct ControlGroup(Infallible);
+
+impl From<rustix::io::Errno> for OsError {
+    fn from(error: rustix::io::Errno) -> Self {
+        io::Error::from(error).into()
+    }
+}
 
 impl ControlGroup {
     pub(crate) fn orphaned(_order: &GroupOrder) -> Option<Self> {

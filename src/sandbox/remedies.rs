@@ -58,10 +58,26 @@ pub(crate) fn remedy(error: &LaunchError) -> &'static str {
             "the server needs a /proc that lists the children of each process \
              (CONFIG_PROC_CHILDREN)"
         }
+        Layer::ResourceLimits if matches!(error, LaunchError::LimitMemory(_)) => {
+            "macOS 14 or later is needed, with its /usr/sbin/taskpolicy"
+        }
         Layer::ResourceLimits | Layer::Capabilities => {
             "the limits of the server's own process are below what a run needs; see ulimit -a"
         }
+        Layer::Seatbelt => seatbelt_remedy(error),
         Layer::Start => start_remedy(error),
+    }
+}
+
+fn seatbelt_remedy(error: &LaunchError) -> &'static str {
+    if *error == LaunchError::LessThanAllLayers {
+        "QWED_MCP_SANDBOX=required takes Seatbelt; for all layers use Linux, in a virtual machine"
+    } else if *error == LaunchError::EndedBeforeSandbox {
+        "macOS 14 or later is needed, whose /usr/sbin/taskpolicy takes -m, and a Python with ctypes that \
+         starts with -S"
+    } else {
+        "a process that is in a sandbox cannot enter another one: start the server outside of that of an app, \
+         of a coding agent or of a build; if it is in none, please report this with the version of macOS"
     }
 }
 

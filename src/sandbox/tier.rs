@@ -15,6 +15,9 @@ pub(crate) enum Tier {
     Off,
     /// rlimits, no capabilities, seccomp. Files are open to the script.
     T1,
+    /// macOS: Seatbelt, and limits. One process, that cannot fork.
+    #[serde(rename = "seatbelt")]
+    Seatbelt,
     /// As [`Self::T1`], and Landlock with its scopes (ABI 6, Linux 6.12).
     T2,
     /// As [`Self::T2`] with Landlock of any ABI, and namespaces: a file tree, process numbers,
@@ -30,7 +33,7 @@ impl Tier {
     /// around the files.
     pub(crate) fn landlock_abi_min(self) -> u8 {
         match self {
-            Self::Off | Self::T1 => 0,
+            Self::Off | Self::T1 | Self::Seatbelt => 0,
             Self::T2 => SIGNAL_SCOPE_ABI,
             Self::T3 => 1,
         }
@@ -41,6 +44,7 @@ impl Tier {
         match self {
             Self::Off => "off",
             Self::T1 => "T1",
+            Self::Seatbelt => "seatbelt",
             Self::T2 => "T2",
             Self::T3 => "T3",
         }

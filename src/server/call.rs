@@ -15,7 +15,7 @@ use crate::config::{AdminGate, Settings};
 use crate::executor::{Echo, Executor, Outcome, RunLimits, StepDown, Turns};
 use crate::gateway::{
     Arguments, AuthorizedScript, Decision, DecisionRecord, Evaluation, Grant, JobId,
-    RiskBasedExecutionGateway, Tool,
+    RiskBasedExecutionGateway, Stdin, Tool,
 };
 use crate::governance::{Governance, GovernedCall, GovernedReply, Refusal};
 use crate::jobs::{Job, JobLimits, JobRegistry, JobState, RequestKey};
@@ -71,6 +71,8 @@ pub(crate) struct Caller {
     pub(crate) waits_for_turn: Arc<AtomicBool>,
     /// Hears what a synchronous script prints, while it runs.
     pub(crate) echo: Echo,
+    /// What a synchronous script reads: nothing, but for `qwed-mcp run`.
+    pub(crate) stdin: Stdin,
 }
 
 impl Server {
@@ -180,6 +182,7 @@ impl Server {
         let cancel = caller.cancel.clone();
         let turn = self.turns.take(&caller.waits_for_turn, &cancel).await;
         let Some(_turn) = turn else { return Reply::cancelled(record) };
+        let script = script.with_stdin(caller.stdin.clone());
         let run = self.runs.run(script, self.sync_limits, cancel, caller.echo.clone()).await;
         // Within the turn: while nobody reads replies, nothing more is run for them.
         let room = self.replies.room_for(run.as_ref().map_or(0, Outcome::output_bytes)).await;
@@ -300,6 +303,7 @@ mod tests {
             takes_tasks: false,
             waits_for_turn: Arc::default(),
             echo: Echo::default(),
+            stdin: Stdin::default(),
         };
         let arguments = json!({ "code": "print(1)", "background": background });
         let arguments = arguments.as_object().unwrap().clone();

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use crate::executor::Echo;
+use crate::gateway::Stdin;
 use crate::governance::{Governance, GovernedCall, GovernedTool};
 use crate::jobs::RequestKey;
 use crate::secret::Secret;
@@ -79,6 +80,7 @@ impl Handler {
             takes_tasks: takes_tasks(&context),
             waits_for_turn,
             echo: Echo::default(),
+            stdin: Stdin::default(),
         };
         let call = self.server.call(&request.name, arguments, caller);
         let mut reply = with_progress(&context, &waits, call).await;

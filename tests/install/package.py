@@ -8,6 +8,8 @@ they are not made by chance or by the clock. The exit code is 1 if a test fails.
 """
 
 import argparse
+import asyncio
+import importlib
 import json
 import os
 import pathlib
@@ -17,9 +19,11 @@ import subprocess
 import sys
 import threading
 import unittest
+from unittest import mock
 
 import qwed_mcp
 from qwed_mcp import _program
+from qwed_mcp.client import AsyncVerifier, StartError, Verifier
 from qwed_mcp.observability.aibom import AIBOMGenerator
 from qwed_mcp.security import RiskBasedExecutionGateway, SkillProvenanceGuard
 
@@ -264,6 +268,33 @@ class TheProgramBehindIt(unittest.TestCase):
             self.assertEqual((done.stdout, done.stderr), (f"qwed-mcp {qwed_mcp.__version__}\n", ""), module)
         done = subprocess.run([sys.executable, "-c", "from qwed_mcp import main; main()"], input="", text=True)
         self.assertEqual(done.returncode, 0)
+
+
+class TheClient(unittest.TestCase):
+    """That the wheel has it, with its program. `tests/pipelines/run` tries it thoroughly."""
+
+    def test_scripts_are_judged(self):
+        with mock.patch.dict(os.environ, {GATE: "true"}), Verifier(workers=2) as verifier:
+            results = list(verifier.map(["print(1)", {"code": "print(input())", "stdin": "a", "expect": "b"}, "eval('1')"]))
+        self.assertEqual([(result.status, result.passed) for result in results], [("ok", True), ("ok", False), ("blocked", False)])
+
+    def test_a_shut_gate_is_an_error_and_no_answer(self):
+        with mock.patch.dict(os.environ), Verifier() as verifier:
+            os.environ.pop(GATE, None)
+            with self.assertRaisesRegex(StartError, GATE):
+                verifier.run("print(1)")
+
+    def test_asyncio(self):
+        async def ask():
+            async with AsyncVerifier() as verifier:
+                return (await verifier.run("print(1)")).stdout
+
+        with mock.patch.dict(os.environ, {GATE: "true"}):
+            self.assertEqual(asyncio.run(ask()), "1")
+
+    def test_ray_is_an_extra_that_is_named_where_it_is_missing(self):
+        with self.assertRaisesRegex(ModuleNotFoundError, r"pip install 'qwed-mcp\[ray\]'"):
+            importlib.import_module("qwed_mcp.client.ray")
 
 
 class TheDocumentation(unittest.TestCase):

@@ -5,11 +5,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
+use std::process::Stdio;
 use std::time::Duration;
 
+use serde_json::{Value, json};
+
 use crate::harness::{
-    CallResult, FORK_SERVER_PROCESSES, McpProcess, Outside, SYNC_TIMEOUT, ServerBuilder,
+    CallResult, FORK_SERVER_PROCESSES, McpProcess, Outside, SYNC_TIMEOUT, Scratch, ServerBuilder,
     alive_with_marker, eventually, is_root, ordinary_user, public_python, root,
 };
 
@@ -18,6 +22,7 @@ tests! {
         the_suite_is_complete;
     needs [Root, Tier3]:
         nothing_gets_out_of_tier_3_as_root,
+        nothing_gets_out_of_a_batch_that_reports,
         nothing_gets_out_of_a_warm_interpreter_as_root;
     needs [Tier3ForUsers]:
         nothing_gets_out_of_tier_3_as_an_ordinary_user,
@@ -213,6 +218,73 @@ fn run_all(containment: Containment, user: Option<u32>) {
         assert!(emptied.is_some(), "{:?}", server.scratch.entries());
         server.finish();
     }
+}
+
+/// The batch whose scripts nothing but the kernel holds, as it is in a release: the analysis is on.
+fn nothing_gets_out_of_a_batch_that_reports() {
+    let mut outside = Outside::new(None);
+    let scratch = Scratch::new();
+    let folder = scratch.path().to_str().unwrap();
+    let builder = ServerBuilder::new()
+        .variable("QWED_MCP_PYTHON", public_python().unwrap().to_str().unwrap())
+        .variable("QWED_MCP_MEMORY_MB", "512")
+        .variable("QWED_MCP_TEST_DUMPABLE", "1")
+        .variable("TMPDIR", folder)
+        .variable("PATH", &format!("{}:{folder}", std::env::var("PATH").unwrap()));
+    let mut command = builder.command();
+    command.args([
+        "run",
+        "--batch",
+        "-",
+        "--analysis",
+        "report",
+        "--timeout",
+        "100",
+        "--workers",
+        "1",
+    ]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut batch = command.spawn().unwrap();
+    let mut lines = batch.stdin.take().unwrap();
+    let mut answers = BufReader::new(batch.stdout.take().unwrap()).lines();
+    let (mut wrong, mut ran) = (Vec::new(), 0);
+    for (number, case) in cases().into_iter().enumerate() {
+        let expected = expected(&case, Containment::T3, None).unwrap();
+        let code = outside.filled_in(&case.code, batch.id(), &format!("b{number}x{}", batch.id()));
+        let timeout = if expected.contains("timed out") { 4 } else { 100 };
+        writeln!(lines, "{}", json!({ "id": case.name, "code": code, "timeout": timeout }))
+            .unwrap();
+        let answer: Value = serde_json::from_str(&answers.next().unwrap().unwrap()).unwrap();
+        assert_eq!((&answer["id"], &answer["analysis"]), (&json!(case.name), &json!("report")));
+        ran += 1;
+        let printed =
+            [answer["stdout"].as_str(), answer["stderr"].as_str()].map(Option::unwrap_or_default);
+        let said = printed.join("\n");
+        let said = said.lines().rev().find_map(|line| line.strip_prefix("RESULT "));
+        let reached = match (said, answer["status"].as_str().unwrap()) {
+            (Some(said), _) => said.to_owned(),
+            (None, "timeout") => "timed out".to_owned(),
+            (None, "memory") => "memory limit".to_owned(),
+            (None, _) => format!("exit {}", answer["exit_code"]),
+        };
+        if !expected.split(" | ").any(|expected| expected == reached) {
+            wrong.push(format!("{}: {reached} instead of {expected}\n{answer}", case.name));
+        }
+        let left = alive_with_marker(scratch.path());
+        if !left.is_empty() {
+            wrong.push(format!("{}: {left:?} are left", case.name));
+        }
+        if !outside.is_untouched() {
+            wrong.push(format!("{}: it changed what is outside", case.name));
+            break;
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {ran}:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(ran > 100, "{ran}");
+    drop(lines);
+    assert_eq!(batch.wait().unwrap().code(), Some(0));
+    let is_empty = || scratch.entries().is_empty();
+    assert!(eventually(Duration::from_secs(120), is_empty).is_some(), "{:?}", scratch.entries());
 }
 
 /// What the case must come to, if it is one for this user.

@@ -14,6 +14,7 @@ mod harness;
 mod abuse;
 mod architecture;
 mod background;
+mod batch;
 mod command_line;
 mod corpus;
 mod decisions;
@@ -44,6 +45,7 @@ fn main() -> std::process::ExitCode {
         abuse::tests(),
         architecture::tests(),
         background::tests(),
+        batch::tests(),
         command_line::tests(),
         corpus::tests(),
         corpus::tests_of_versions(),

@@ -27,6 +27,8 @@ tests! {
         the_socket_of_a_run_is_of_no_use_to_the_script,
         limits_hold_and_the_next_call_is_warm_and_clean,
         a_fork_server_that_dies_is_replaced_and_no_call_is_lost,
+        a_worn_fork_server_hands_over_without_a_cold_run,
+        scripts_with_light_imports_have_an_interpreter_of_their_own,
         a_module_that_starts_a_thread_or_fails_leaves_scripts_cold_or_warm_but_right,
         numbers_are_computed_as_in_a_new_interpreter,
         children_that_cannot_get_ready_do_not_hold_calls_up,
@@ -730,11 +732,73 @@ fn two_thousand_calls_with_faults_get_their_own_results() {
         }
     }
     server.wait_until_warm();
+    assert_at_rest(&server);
+    server.finish();
+}
+
+/// A fork server that has done its part goes on until its successor is ready, and is ended then.
+fn a_worn_fork_server_hands_over_without_a_cold_run() {
+    let mut server =
+        builder().variable("QWED_MCP_TEST_FORK_SERVER_RUNS", "60").warm("json").connect();
+    server.wait_until_warm();
+    let supervisor = |server: &McpProcess| descendants(server.pid()).first().copied();
+    let first = supervisor(&server);
+    let mut successors = std::collections::BTreeSet::new();
+    let begun = Instant::now();
+    // Not more than a worn one may run; waiting for a successor is what makes calls few.
+    let mut calls = 0;
+    while successors.len() < 3 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{successors:?}");
+        let result = server.execute(&format!("print({calls})"));
+        assert_eq!(result.text(), format!("STDOUT:\n{calls}\n\nExecution completed successfully."));
+        assert_eq!(result.execution()["warm"], true, "{calls}");
+        calls += 1;
+        std::thread::sleep(Duration::from_millis(10));
+        successors.extend(supervisor(&server).filter(|pid| Some(*pid) != first));
+    }
+    assert_at_rest(&server);
+    server.finish();
+}
+
+/// Scripts that import nothing heavy have an interpreter that has nothing heavy loaded. Others have
+/// theirs, and until it is ready they import what they need.
+fn scripts_with_light_imports_have_an_interpreter_of_their_own() {
+    let warm = |builder: ServerBuilder| {
+        builder.without("QWED_MCP_PRELOAD").variable("QWED_MCP_WARM", "on").connect()
+    };
+    let mut server = warm(ServerBuilder::new());
+    server.wait_until_warm();
+    // Loading it takes some tenths of a second of the processor; that it is loaded, none.
+    let heavy = "import time\nbegan = time.process_time()\nimport sympy\n\
+                 print(time.process_time() - began < 0.05, sympy.prime(4))";
+    let server = std::cell::RefCell::new(server);
+    let is_loaded = || {
+        let result = server.borrow_mut().execute(heavy);
+        assert_eq!(result.execution()["warm"], true);
+        let told = result.text();
+        assert!(told.contains("\nFalse 7\n") || told.contains("\nTrue 7\n"), "{told}");
+        told.contains("True")
+    };
+    assert!(eventually(Duration::from_secs(60), is_loaded).is_some());
+    server.into_inner().finish();
+
+    // What its syntax tells is unknown here, and what it does is the same.
+    let mut server = warm(builder());
+    server.wait_until_warm();
+    let hidden = "import sys\nprint('numpy' in sys.modules, 'json' in sys.modules)\n\
+                  import numpy, sympy\nprint(numpy.arange(3).sum(), sympy.prime(4))";
+    let result = server.execute(hidden);
+    assert_eq!(result.text(), "STDOUT:\nFalse True\n3 7\n\nExecution completed successfully.");
+    assert_eq!(result.execution()["warm"], true);
+    server.finish();
+}
+
+/// Waits until there are the processes of warm interpreters, and no others.
+fn assert_at_rest(server: &McpProcess) {
     let is_at_rest = || descendants(server.pid()).len() == AT_REST;
     assert!(
         eventually(Duration::from_secs(10), is_at_rest).is_some(),
         "{:?}",
         descendants(server.pid())
     );
-    server.finish();
 }

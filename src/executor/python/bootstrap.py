@@ -1,3 +1,20 @@
+def give_stdin(data):
+    # Has the script read this from its standard input: a file of its scratch folder that has no name any
+    # more. Nobody has to write while it reads, and it can only read.
+    import os
+
+    name = ".stdin"
+    writer = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    reader = os.open(name, os.O_RDONLY)
+    os.unlink(name)
+    os.dup2(reader, 0)
+    os.close(reader)
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(writer, rest) :]
+    os.close(writer)
+
+
 def bootstrap(compile=None, pictures=None):
     # Prepares for a script to run as `python script.py` would run a file, named "<verification>":
     # lines in tracebacks, nothing of this function left behind. Returns a function that makes the
@@ -21,6 +38,7 @@ def bootstrap(compile=None, pictures=None):
 
     def code_of(script):
         nonlocal source
+        begin()
         source = str(script, "utf-8")
         if "linecache" not in Seeds.waiting:
             seed_linecache(sys.modules["linecache"])
@@ -108,8 +126,12 @@ def bootstrap(compile=None, pictures=None):
                     return spec
             return None
 
+    def begin():
+        pass
+
     if pictures is not None:
-        Seeds.waiting.update(picture_seeds(pictures))
+        seeds, begin = picture_seeds(pictures)
+        Seeds.waiting.update(seeds)
     for module in list(Seeds.waiting):
         # A .pth file may have imported it already.
         if module in sys.modules:

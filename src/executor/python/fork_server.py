@@ -49,13 +49,16 @@ def serve(stream):
         rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", descriptor))
         channel.sendmsg([message], [rights])
 
-    def drop_capabilities():
+    def empty_bounding_set():
         for number in range(CAPABILITIES_MAX):
             # The kernel knows fewer, and says so for the first that it does not know.
             if libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0) < 0:
                 break
-        header = struct.pack("Ii", 0x20080522, 0)
-        checked(libc.capset(header, struct.pack("6I", 0, 0, 0, 0, 0, 0)))
+
+    no_capabilities = struct.pack("Ii", 0x20080522, 0), bytes(24)
+
+    def drop_capabilities():
+        checked(libc.capset(*no_capabilities))
 
     # --- process 1 of each child's process numbers ---
 
@@ -64,6 +67,8 @@ def serve(stream):
         # a socket for each init, and gives a descriptor of the init back.
         _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)
         itself = system_call(PIDFD_OPEN, os.getpid(), 0)
+        # Inits have the same, and no program is ever executed.
+        empty_bounding_set()
         while True:
             _, descriptors = receive(channel, 1, 1)
             if not descriptors:
@@ -233,30 +238,46 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
         # What came for this child has higher numbers: the fork server keeps the lowest open itself.
         for descriptor in pictures:
             os.dup2(descriptor, PICTURES, inheritable=False)
-        os.closerange(CONTROL + 1 + len(pictures), DESCRIPTORS_MAX)
 
-        for name, most in confinement["limits"]:
-            kind = getattr(resource, name)
-            hard = resource.getrlimit(kind)[1]
-            most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        for kind, most in limits:
             resource.setrlimit(kind, (most, most))
+        empty_bounding_set()
         drop_capabilities()
         checked(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
         # Every page of the run takes a fault, by which its memory is watched.
         checked(libc.prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0))
 
-        landlock = confinement["landlock"]
-        handled = landlock["handled"][: landlock["handled_count"]]
-        attributes = struct.pack("%dQ" % len(handled), *handled)
-        ruleset = system_call(LANDLOCK_CREATE, attributes, len(attributes), 0)
-        for path, access in landlock["rules"]:
-            beneath = os.open(path, os.O_PATH | os.O_CLOEXEC)
-            system_call(LANDLOCK_ADD, ruleset, 1, struct.pack("=Qi", access, beneath), 0)
-            os.close(beneath)
+        ruleset = system_call(LANDLOCK_CREATE, *landlock_handled, 0)
+        for access, beneath in landlock_rules:
+            if isinstance(beneath, str):
+                # A file system of this child.
+                opened = os.open(beneath, os.O_PATH | os.O_CLOEXEC)
+                system_call(LANDLOCK_ADD, ruleset, 1, struct.pack("=Qi", access, opened), 0)
+                os.close(opened)
+            else:
+                system_call(LANDLOCK_ADD, ruleset, 1, beneath, 0)
         system_call(LANDLOCK_RESTRICT, ruleset, 0)
-        os.close(ruleset)
+        # With the files that the rules name.
+        os.closerange(CONTROL + 1 + len(pictures), DESCRIPTORS_MAX)
         for program, _ in filters:
             system_call(SECCOMP, 1, 0, program)
+
+    def least_limits():
+        # What this process may have less of, no child gets more of.
+        for name, most in confinement["limits"]:
+            kind = getattr(resource, name)
+            hard = resource.getrlimit(kind)[1]
+            yield kind, most if hard == resource.RLIM_INFINITY else min(most, hard)
+
+    def open_rules():
+        # What is the same for every child is opened once; a file system of its own it opens itself.
+        own = [folder for folder, _ in confinement["own_folders"]]
+        for path, access in confinement["landlock"]["rules"]:
+            if path in own:
+                yield access, path
+            else:
+                beneath = os.open(path, os.O_PATH | os.O_CLOEXEC)
+                yield access, struct.pack("=Qi", access, beneath)
 
     def generators():
         # Every one that a module has made for itself, besides that of `random`.
@@ -296,8 +317,8 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
                 size -= len(part)
             return b"".join(parts)
 
-        (size,) = struct.unpack("<Q", read(8))
-        return read(size)
+        lengths = struct.unpack("<QQ", read(16))
+        return [read(length) for length in lengths]
 
     # --- the end of a script ---
 
@@ -411,6 +432,10 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
     theirs.close()
 
     filters = [sock_fprog(bytes.fromhex(digits)) for digits in confinement["filters"]]
+    limits, landlock_rules = list(least_limits()), list(open_rules())
+    handled = confinement["landlock"]["handled"][: confinement["landlock"]["handled_count"]]
+    handled = struct.pack("%dQ" % len(handled), *handled)
+    landlock_handled = handled, len(handled)
     kept = load(options["modules"])
     # The builtins that the bootstrap and the end of a script use, whatever the script makes of them.
     # The first use of compile() makes the classes of all nodes.
@@ -425,6 +450,8 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
     sys.stdout.flush()
     sys.stderr.flush()
     random_generators = generators()
+    # What it prepares is the same in every child.
+    code_of = bootstrap(compile, PICTURES if options["takes_pictures"] else None)
     gc.collect()
     with read_own("maps") as maps:
         settle_heap(libc, maps)
@@ -488,15 +515,16 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
         own_number = os.getpid()
         confine(stdout, stderr, control, pictures, null)
         reseed()
-        code_of = bootstrap(compile, PICTURES if pictures else None)
         rehearse(code_of)
         os.write(CONTROL, b"+")
-        source = await_script()
+        source, stdin = await_script()
+        if stdin:
+            give_stdin(stdin)
     except BaseException as error:
         print("a child could not be confined: %r" % error, file=sys.stderr, flush=True)
         os._exit(1)
-    # It would be taken down with this frame, in every child.
-    Ending.kept = kept
+    # What this function holds would be taken down with it, in every child.
+    Ending.kept = sys._getframe()
     return code_of(source), Ending()
 
 

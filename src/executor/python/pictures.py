@@ -1,7 +1,8 @@
 def picture_seeds(channel):
     # Sends the figures of a script to the server by the descriptor `channel`: those that `plt.show`
     # shows, those that `savefig` saves under a plain name, and those that are open at the end.
-    # Returns what is to be done with modules of matplotlib when they have been imported.
+    # Returns what is to be done with modules of matplotlib when they have been imported, and what is
+    # to be called when the script begins.
     #
     # It runs in the script's process, with no right and no time that the script does not have. The
     # server trusts nothing of what comes.
@@ -18,7 +19,8 @@ def picture_seeds(channel):
     # All of a figure, and nothing beside it. None would stand for the setting "savefig.bbox".
     WINDOW = {"bbox_inches": False}
 
-    own_number = os.getpid()
+    # Of the process that runs the script.
+    own_number = None
     # The pictures that were sent, or were too large; those that were too many.
     count = omitted = 0
     # By name: a figure, what was on it, and its picture or the bytes that it would have.
@@ -198,4 +200,8 @@ def picture_seeds(channel):
 
         module.show = show
 
-    return {"matplotlib.figure": seed_figure, "matplotlib.pyplot": seed_pyplot}
+    def begin():
+        nonlocal own_number
+        own_number = os.getpid()
+
+    return {"matplotlib.figure": seed_figure, "matplotlib.pyplot": seed_pyplot}, begin

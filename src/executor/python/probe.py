@@ -62,12 +62,14 @@ def named_in_pth_files(folder):
 
 def loaded_files():
     # The files that are mapped, and the names by which the loader found them: links among them
-    # have to be there too. Nothing where there is no /proc.
+    # have to be there too. Nothing where there is neither a /proc nor macOS' list.
     for name in WITH_LIBRARIES:
         try:
             __import__(name)
         except Exception:
             pass
+    if sys.platform == "darwin":
+        return loaded_images()
     try:
         with open("/proc/self/maps", errors="surrogateescape") as maps:
             files = {line.rstrip("\n").split(None, 5)[5] for line in maps if "/" in line}
@@ -79,6 +81,35 @@ def loaded_files():
         names = {link for path in files for link in links_beside(path)}
     own = os.path.realpath(sys.executable)
     return {path for path in files | names if path != own and os.path.isfile(path)}
+
+
+def loaded_images():
+    # As macOS' loader lists them (mach-o/dyld.h). Those of the system have no file.
+    try:
+        import ctypes
+
+        library = ctypes.CDLL(None)
+        library._dyld_get_image_name.restype = ctypes.c_char_p
+        names = [library._dyld_get_image_name(i) for i in range(library._dyld_image_count())]
+    except Exception:
+        return set()
+    own = os.path.realpath(sys.executable)
+    paths = {os.fsdecode(name) for name in names if name}
+    return {path for path in paths if path != own and os.path.isfile(path)}
+
+
+def running_file():
+    # Python of a framework starts as a program that executes another one (libproc.h: proc_pidpath).
+    if sys.platform != "darwin":
+        return None
+    try:
+        import ctypes
+
+        buffer = ctypes.create_string_buffer(4096)
+        length = ctypes.CDLL(None).proc_pidpath(os.getpid(), buffer, 4096)
+    except Exception:
+        return None
+    return os.fsdecode(buffer.value) if length > 0 else None
 
 
 def names_of_libraries():
@@ -126,6 +157,7 @@ def answer():
     sources = sys.argv[1:] if sys.version_info >= (3, 8) else []
     return {
         "executable": sys.executable,
+        "file": running_file(),
         "version_info": sys.version_info[:2],
         "version": sys.version.split()[0],
         "codes": [

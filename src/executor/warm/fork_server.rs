@@ -145,8 +145,9 @@ impl ForkServer {
         // Before anything is loaded: what is changed meanwhile is a change.
         let folders = plan.readable.iter().map(|folder| (folder.clone(), modified_at(folder)));
         let package_folders = folders.collect();
-        let mut options = json!({ "modules": loading.modules }).to_string();
-        options.push('\n');
+        let takes_pictures = alone.takes_pictures;
+        let options = json!({ "modules": loading.modules, "takes_pictures": takes_pictures });
+        let options = format!("{options}\n");
         let input = [&contained.interpreter.fork_server[..], options.as_bytes()];
         let order = Order {
             plan: plan.clone(),
@@ -157,6 +158,7 @@ impl ForkServer {
             cpu_seconds: loading.cpu_seconds,
             // Its children have one each.
             group: None,
+            seatbelt: None,
             input_bytes: input.iter().map(|part| part.len()).sum(),
         };
         // Where memory cannot be watched, better no fork server than one whose runs all end at once.
@@ -202,7 +204,7 @@ impl ForkServer {
             plan,
             groups,
             package_folders,
-            takes_pictures: alone.takes_pictures,
+            takes_pictures,
             untrusted,
             _control: control,
         })

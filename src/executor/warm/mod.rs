@@ -9,9 +9,10 @@
 //! server's side, `pool` keeps some of them ready. On any failure the script runs alone, in a new
 //! interpreter. Tier 3 only.
 //!
-//! Scripts that draw have a fork server of their own, from the first one on: what drawing needs makes
-//! every fork slower.
+//! The more a fork server has loaded, the longer each fork takes. So there are several, each with
+//! more than the one before, and a script gets the first that has what it imports (`choice`).
 
+mod choice;
 mod fork_server;
 mod pool;
 mod spare;
@@ -21,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -30,32 +31,27 @@ use crate::config::Settings;
 use crate::gateway::AuthorizedScript;
 
 use self::fork_server::{ForkServer, ForkServerError, Loading};
-use self::pool::Pool;
+use self::pool::{Fitness, Pool};
 use self::spare::NoOutcome;
+use super::given::Given;
 use super::limits::CPU_GRACE;
-use super::one_shot::without_byte_order_mark;
 use super::{
     Echo, Executor, Installation, OneShotExecutor, Outcome, ProjectRun, Ran, Readiness, RunError,
     RunLimits, Untrusted,
 };
 
+/// The fork servers that are started with the server, of those that there are.
+const WARMED_UP_MAX: usize = 2;
+
 /// The time without a fork server after one could not be started.
 const RETRY_INTERVAL: Duration = Duration::from_secs(60);
-
-/// The longest wait for a spare child before the script is started alone.
-const SPARE_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// The libraries whose scripts draw, by their topmost modules.
-const DRAWING: [&str; 4] = ["matplotlib", "mpl_toolkits", "pylab", "seaborn"];
 
 /// Runs each script in a child of a fork server, or alone in a new interpreter.
 #[derive(Debug)]
 pub(crate) struct WarmExecutor {
     alone: Arc<OneShotExecutor>,
-    /// The fork server of most scripts.
-    usual: Arc<Keeper>,
-    /// The fork server of scripts that draw, where it loads more than the usual one.
-    drawing: Option<Arc<Keeper>>,
+    /// One or more; each loads more than the one before.
+    keepers: Vec<Arc<Keeper>>,
 }
 
 /// The keeper of one fork server, which starts it, and starts it again.
@@ -63,6 +59,8 @@ pub(crate) struct WarmExecutor {
 struct Keeper {
     alone: Arc<OneShotExecutor>,
     loading: Loading,
+    /// The most runs of one fork server.
+    runs_max: u64,
     /// The time that the fork server stays without a call; `None` is for ever.
     idle: Option<Duration>,
     state: Mutex<State>,
@@ -77,13 +75,25 @@ enum State {
     Absent,
     /// There will be one.
     Starting,
-    Ready(Arc<Pool>),
+    Ready(Arc<Pool>, Succession),
     /// Start-up failed; no retry before `until`.
     Unavailable {
         until: Instant,
     },
     /// The server ends.
     Closed,
+}
+
+/// The state of the fork server that comes after one that is worn.
+#[derive(Debug, Clone, Copy)]
+enum Succession {
+    NotDue,
+    /// There will be one; until then the worn one goes on.
+    Starting,
+    /// Start-up failed; no retry before `until`.
+    Unavailable {
+        until: Instant,
+    },
 }
 
 impl State {
@@ -103,20 +113,23 @@ impl WarmExecutor {
     /// `untrusted` folder runs outside of that, nor in a fork server.
     pub(crate) fn new(settings: &Settings, untrusted: Untrusted) -> Self {
         let alone = Arc::new(OneShotExecutor::new(settings, untrusted));
-        let keeper =
-            |modules: Vec<String>| Arc::new(Keeper::new(Arc::clone(&alone), settings, modules));
-        let more = &settings.preload_for_drawing;
-        let drawing = (!more.is_empty()).then(|| keeper([&settings.preload[..], more].concat()));
-        Self { usual: keeper(settings.preload.clone()), drawing, alone }
+        let keeper = |count: usize| {
+            let modules = settings.preload.iter().take(count).flatten().cloned().collect();
+            Arc::new(Keeper::new(Arc::clone(&alone), settings, modules))
+        };
+        Self { keepers: (1..=settings.preload.len()).map(keeper).collect(), alone }
     }
 
-    /// Returns the best fork server for a script that is ready. A better one is started for later
-    /// scripts.
+    /// Returns the best fork server for a script that is ready: the first that has loaded what the
+    /// script imports, else one that has loaded more, else less. The first is started for later
+    /// scripts where it is not there.
     fn pool(&self, script: &AuthorizedScript) -> Option<(&Arc<Keeper>, Arc<Pool>)> {
-        let is_drawing = |name: &str| DRAWING.contains(&name.split('.').next().unwrap_or(name));
-        let draws = script.imports().iter().any(|name| is_drawing(name));
-        let drawing = self.drawing.iter().filter(|_| draws);
-        drawing.chain([&self.usual]).find_map(|keeper| Some((keeper, keeper.pool()?)))
+        let loaded: Vec<_> =
+            self.keepers.iter().map(|keeper| &keeper.loading.modules[..]).collect();
+        let (less, enough) = self.keepers.split_at(choice::of(script.imports(), &loaded));
+        let best = enough.first().and_then(|keeper| Some((keeper, keeper.pool()?)));
+        let mut others = enough.iter().skip(1).chain(less.iter().rev());
+        best.or_else(|| others.find_map(|keeper| Some((keeper, keeper.ready()?))))
     }
 
     async fn run_script(
@@ -128,15 +141,14 @@ impl WarmExecutor {
     ) -> Result<Outcome, RunError> {
         if let Some((keeper, pool)) = self.pool(&script) {
             let spare = tokio::select! {
-                spare = timeout(SPARE_TIMEOUT, pool.take()) => spare.ok().flatten(),
+                spare = pool.take() => spare,
                 () = cancel.cancelled() => return Ok(Outcome::never_started()),
             };
             // Until the result is there, no other child is made without need.
             if let Some((spare, _busy)) = spare {
                 let supervisors = &self.alone.supervisors;
                 supervisors.require_ended()?;
-                let source = without_byte_order_mark(script.source().as_str());
-                match spare.run(source, limits, &cancel, &echo).await {
+                match spare.run(Given::to(&script), limits, &cancel, &echo).await {
                     Ok(outcome) => return Ok(outcome),
                     Err(NoOutcome::Lost) if echo.has_begun() => {
                         keeper.retire(&pool, State::after(&pool));
@@ -178,6 +190,7 @@ impl Keeper {
         Self {
             alone,
             loading: Loading { modules, cpu_seconds },
+            runs_max: settings.fork_server_runs_max,
             idle: settings.warm_idle,
             state: Mutex::new(State::Absent),
             closing: CancellationToken::new(),
@@ -189,18 +202,55 @@ impl Keeper {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the pool, if it is ready. If there is none, one is started for later calls.
+    /// Returns the pool, if it is ready. If there is none, or it is worn, one is started for later
+    /// calls.
     fn pool(self: &Arc<Self>) -> Option<Arc<Pool>> {
+        let (pool, is_wanted) = self.look();
+        if is_wanted {
+            self.tasks.spawn(Arc::clone(self).start());
+        }
+        pool
+    }
+
+    /// Returns the pool, if it is ready, and starts nothing.
+    fn ready(&self) -> Option<Arc<Pool>> {
+        match &*self.state() {
+            State::Ready(pool, _) if pool.fitness(self.runs_max) != Fitness::Outdated => {
+                Some(Arc::clone(pool))
+            }
+            State::Ready(..)
+            | State::Absent
+            | State::Starting
+            | State::Unavailable { .. }
+            | State::Closed => None,
+        }
+    }
+
+    /// Returns the pool, if it is ready, and whether the caller has to start another.
+    fn look(&self) -> (Option<Arc<Pool>>, bool) {
         let mut state = self.state();
-        match &*state {
-            State::Ready(pool) if pool.is_usable() => return Some(Arc::clone(pool)),
-            State::Unavailable { until } if Instant::now() < *until => return None,
-            State::Starting | State::Closed => return None,
-            State::Ready(_) | State::Unavailable { .. } | State::Absent => {}
+        match &mut *state {
+            State::Ready(pool, succession) => match pool.fitness(self.runs_max) {
+                Fitness::Fit => return (Some(Arc::clone(pool)), false),
+                Fitness::Worn => {
+                    let is_wanted = match succession {
+                        Succession::NotDue => true,
+                        Succession::Starting => false,
+                        Succession::Unavailable { until } => Instant::now() >= *until,
+                    };
+                    if is_wanted {
+                        *succession = Succession::Starting;
+                    }
+                    return (Some(Arc::clone(pool)), is_wanted);
+                }
+                Fitness::Outdated => {}
+            },
+            State::Unavailable { until } if Instant::now() < *until => return (None, false),
+            State::Starting | State::Closed => return (None, false),
+            State::Unavailable { .. } | State::Absent => {}
         }
         *state = State::Starting;
-        self.tasks.spawn(Arc::clone(self).start());
-        None
+        (None, true)
     }
 
     /// Has everything end. Its tasks are to be waited for.
@@ -213,8 +263,12 @@ impl Keeper {
     /// Makes sure that `pool` is not used again.
     fn retire(&self, pool: &Arc<Pool>, next: State) {
         let mut state = self.state();
-        if matches!(&*state, State::Ready(current) if Arc::ptr_eq(current, pool)) {
-            *state = next;
+        if let State::Ready(current, succession) = &*state
+            && Arc::ptr_eq(current, pool)
+        {
+            // One is on its way.
+            *state =
+                if matches!(succession, Succession::Starting) { State::Starting } else { next };
         }
     }
 
@@ -240,7 +294,7 @@ impl Keeper {
             }
         };
         let mut state = self.state();
-        match (&*state, pool) {
+        match (&mut *state, pool) {
             (State::Closed, _) => {}
             (_, Some(pool)) => {
                 if let Some(idle) = self.idle {
@@ -248,7 +302,10 @@ impl Keeper {
                     let (keeper, pool) = (Arc::downgrade(&self), Arc::downgrade(&pool));
                     tokio::spawn(let_go_when_idle(keeper, pool, idle));
                 }
-                *state = State::Ready(pool);
+                *state = State::Ready(pool, Succession::NotDue);
+            }
+            (State::Ready(_, succession), None) => {
+                *succession = Succession::Unavailable { until: Instant::now() + RETRY_INTERVAL };
             }
             (_, None) => *state = State::unavailable(),
         }
@@ -298,15 +355,24 @@ impl Executor for WarmExecutor {
     }
 
     fn warm_up(&self) {
-        // The call that comes first starts it otherwise.
-        let _ = self.usual.pool();
+        // The call that comes first starts it otherwise. One after the other: the first, which most
+        // scripts can use, is ready as soon as can be. Those of scripts that draw start theirs.
+        let keepers: Vec<_> = self.keepers.iter().take(WARMED_UP_MAX).cloned().collect();
+        if let Some(first) = self.keepers.first() {
+            first.tasks.spawn(async move {
+                for keeper in keepers {
+                    if keeper.look().1 {
+                        keeper.start().await;
+                    }
+                }
+            });
+        }
     }
 
     fn shut_down(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
-            let keepers = || self.drawing.iter().chain([&self.usual]);
-            keepers().for_each(|keeper| keeper.close());
-            for keeper in keepers() {
+            self.keepers.iter().for_each(|keeper| keeper.close());
+            for keeper in &self.keepers {
                 keeper.tasks.wait().await;
             }
             self.alone.groups.close();

@@ -1,6 +1,7 @@
 //! Spare children, forked and confined ahead of the scripts that they will run.
 
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -27,10 +28,12 @@ const FAILURES_MAX: usize = 5;
 /// The pause after a child that did not get ready.
 const FAILURE_PAUSE: Duration = Duration::from_millis(50);
 
-/// The most scripts of a fork server, and its longest life. Nothing is known to add up in it; this
-/// is for what is not known.
-const RUNS_MAX: u64 = 20_000;
+/// The longest life of a fork server. Nothing is known to add up in it; this is for what is not known.
 const AGE_MAX: Duration = Duration::from_secs(6 * 60 * 60);
+
+/// The longest time without a new spare while a script waits for one; then the script is started
+/// alone. Many scripts that wait for each other are no reason for that.
+const SPARE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The interval between two looks at whether the installed packages have changed.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -45,9 +48,22 @@ struct Demand {
     spares: AtomicUsize,
     runs: AtomicUsize,
     has_changed: Notify,
+    /// When the last spare was made.
+    last_made: Mutex<Option<Instant>>,
 }
 
 impl Demand {
+    fn note_spare(&self) {
+        self.spares.fetch_add(1, Ordering::Relaxed);
+        *self.last_made.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    /// Returns the time since a spare was made, or since `began` if that is later.
+    fn without_spare(&self, began: Instant) -> Duration {
+        let made = *self.last_made.lock().unwrap_or_else(PoisonError::into_inner);
+        made.map_or(began, |made| made.max(began)).elapsed()
+    }
+
     /// Returns when a spare is worth making.
     async fn wait(&self) {
         let wanted = async {
@@ -73,6 +89,29 @@ impl Drop for Busy {
     fn drop(&mut self) {
         self.0.runs.fetch_sub(1, Ordering::Relaxed);
         self.0.has_changed.notify_waiters();
+    }
+}
+
+/// The state of a fork server that lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fitness {
+    Fit,
+    /// It has done its part, and is used until its successor is there.
+    Worn,
+    /// Not to be used again: packages were installed since, and a new interpreter would load something
+    /// else; or no successor came for as long again as it was to live.
+    Outdated,
+}
+
+impl Fitness {
+    fn of(runs: u64, runs_max: u64, age: Duration) -> Self {
+        if runs >= runs_max.saturating_mul(2) || age >= AGE_MAX * 2 {
+            Self::Outdated
+        } else if runs >= runs_max || age >= AGE_MAX {
+            Self::Worn
+        } else {
+            Self::Fit
+        }
     }
 }
 
@@ -121,11 +160,23 @@ impl Pool {
         }
     }
 
-    /// Returns a spare child, as soon as there is one. `None` if the fork server has died.
-    /// Cancel-safe.
+    /// Returns a spare child, as soon as there is one. `None` if the fork server has died or makes
+    /// none. Cancel-safe.
     pub(super) async fn take(&self) -> Option<(Spare, Busy)> {
         self.runs.fetch_add(1, Ordering::Relaxed);
-        *self.last_used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        let began = Instant::now();
+        *self.last_used.lock().unwrap_or_else(PoisonError::into_inner) = began;
+        let mut taken = pin!(self.next_spare());
+        loop {
+            let patience = SPARE_TIMEOUT.checked_sub(self.demand.without_spare(began))?;
+            // The place in the queue is kept.
+            if let Ok(spare) = timeout(patience, &mut taken).await {
+                return spare;
+            }
+        }
+    }
+
+    async fn next_spare(&self) -> Option<(Spare, Busy)> {
         let mut spares = self.spares.lock().await;
         loop {
             let mut spare = spares.recv().await?;
@@ -145,9 +196,8 @@ impl Pool {
         self.has_served.load(Ordering::Relaxed)
     }
 
-    /// Returns whether scripts may still be run here. Not if packages were installed since: a new
-    /// interpreter would load something else.
-    pub(super) fn is_usable(&self) -> bool {
+    /// Returns whether scripts may still be run here.
+    pub(super) fn fitness(&self, runs_max: u64) -> Fitness {
         let mut packages = self.packages.lock().unwrap_or_else(PoisonError::into_inner);
         if packages.looked.elapsed() >= LOOK_INTERVAL {
             packages.looked = Instant::now();
@@ -156,9 +206,11 @@ impl Pool {
             packages.have_changed = now.folder().as_ref() != Ok(before)
                 || packages.folders.iter().any(|(folder, at)| modified_at(folder) != *at);
         }
-        !packages.have_changed
-            && self.runs.load(Ordering::Relaxed) < RUNS_MAX
-            && self.started.elapsed() < AGE_MAX
+        if packages.have_changed {
+            Fitness::Outdated
+        } else {
+            Fitness::of(self.runs.load(Ordering::Relaxed), runs_max, self.started.elapsed())
+        }
     }
 
     /// Returns the rest of `idle` since the last call.
@@ -182,7 +234,7 @@ async fn make_spares(server: Arc<ForkServer>, demand: Arc<Demand>, spares: mpsc:
             Ok(Ok(spare)) => {
                 tracing::debug!(duration = ?started.elapsed(), "a child is ready");
                 failures_left = FAILURES_MAX;
-                demand.spares.fetch_add(1, Ordering::Relaxed);
+                demand.note_spare();
                 if spares.send(spare).await.is_err() {
                     return;
                 }
@@ -195,6 +247,27 @@ async fn make_spares(server: Arc<ForkServer>, demand: Arc<Demand>, spares: mpsc:
             }
             Ok(Err(_)) => return,
             Err(_) => return tracing::warn!("a child of the fork server does not get ready"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worn_fork_server_goes_on_for_as_long_again() {
+        let nearly = |age: Duration| age.saturating_sub(Duration::from_secs(1));
+        for (runs, age, expected) in [
+            (0, Duration::ZERO, Fitness::Fit),
+            (9, nearly(AGE_MAX), Fitness::Fit),
+            (10, Duration::ZERO, Fitness::Worn),
+            (0, AGE_MAX, Fitness::Worn),
+            (19, nearly(AGE_MAX * 2), Fitness::Worn),
+            (20, Duration::ZERO, Fitness::Outdated),
+            (0, AGE_MAX * 2, Fitness::Outdated),
+        ] {
+            assert_eq!(Fitness::of(runs, 10, age), expected, "{runs} {age:?}");
         }
     }
 }

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::sandbox::Tier;
 
 use super::super::echo::{Echo, Stream};
+use super::super::given::Given;
 use super::super::limits::{DRAIN_TIMEOUT, END_PATIENCE, OUTPUT_BYTES_MAX, RunLimits};
 use super::super::outcome::{Ending, Outcome, Start};
 use super::super::output::Capture;
@@ -90,20 +91,21 @@ impl Spare {
         matches!(self.ended.try_recv(), Err(TryRecvError::Empty))
     }
 
-    /// Runs `source` until it ends, within `limits`. Returns as soon as its output is complete; by
+    /// Runs what is `given` until it ends, within `limits`. Returns as soon as its output is complete; by
     /// then the kill of all that is left of it is under way.
     pub(super) async fn run(
         mut self,
-        source: &str,
+        given: Given<'_>,
         limits: RunLimits,
         cancel: &CancellationToken,
         echo: &Echo,
     ) -> Result<Outcome, NoOutcome> {
         let started = Instant::now();
+        let memory_bytes = self.memory_bytes(limits).await;
         self.stdout.pass_on_to(Stream::Stdout, echo);
         self.stderr.pass_on_to(Stream::Stderr, echo);
         let cause = tokio::select! {
-            cause = self.follow(source) => cause,
+            cause = self.follow(given, memory_bytes) => cause,
             () = sleep_until((started + limits.timeout).into()) => Cause::TimedOut,
             () = cancel.cancelled() => Cause::Cancelled,
         };
@@ -155,6 +157,18 @@ impl Spare {
         })
     }
 
+    /// Returns the memory that a run may have, and has its control group hold to it.
+    async fn memory_bytes(&mut self, limits: RunLimits) -> u64 {
+        let usual = self.server.plan.limits;
+        let limits = limits.memory_mb.map_or(usual, |memory_mb| usual.lowered_to(memory_mb));
+        if limits.memory_bytes < usual.memory_bytes
+            && let Some(group) = self.group.take()
+        {
+            self.group = group.lowered_by(usual.memory_bytes - limits.memory_bytes).await;
+        }
+        limits.memory_bytes
+    }
+
     /// Ends the run with its process 1.
     fn kill(&mut self) {
         drop(self.lifeline.take());
@@ -170,12 +184,11 @@ impl Spare {
     }
 
     /// Hands the script over and reads what comes back, until there is a reason to stop.
-    async fn follow(&mut self, source: &str) -> Cause {
-        let Self { control, ended, stdout, stderr, pictures, python, init, server, .. } = self;
+    async fn follow(&mut self, given: Given<'_>, memory_bytes: u64) -> Cause {
+        let Self { control, ended, stdout, stderr, pictures, python, init, .. } = self;
         let (mut from_child, mut to_child) = control.split();
         let hand_over = async {
-            let size = u64::try_from(source.len()).unwrap_or(u64::MAX).to_le_bytes();
-            let message = [&size[..], source.as_bytes()].concat();
+            let message = [&given.lengths()[..], given.source.as_bytes(), given.stdin].concat();
             // If this fails the child has died, and that is what reading will find.
             let _ = to_child.write_all(&message).await;
             std::future::pending::<()>().await;
@@ -198,7 +211,7 @@ impl Spare {
             // Not at once: most runs are over by then.
             sleep(WATCH_INTERVAL).await;
             // Without a watch there is no run.
-            if let Ok(watch) = MemoryWatch::new(server.plan.limits.memory_bytes) {
+            if let Ok(watch) = MemoryWatch::new(memory_bytes) {
                 has_too_much_memory(watch, *python, Some(*init)).await;
             }
         };

@@ -16,6 +16,8 @@ use super::super::run_groups::{MemoryBound, RunGroups};
 #[derive(Debug)]
 pub(super) struct SpareGroup {
     group: Option<ControlGroup>,
+    /// The bound of its memory, where it has one.
+    memory_bytes: Option<u64>,
     memory_bound: MemoryBound,
     groups: Arc<RunGroups>,
 }
@@ -29,13 +31,14 @@ impl SpareGroup {
         python: Pid,
     ) -> io::Result<Option<Self>> {
         let Some(order) = groups.order(plan) else { return Ok(None) };
-        let memory_bound = MemoryBound::of_run(Some(&order));
+        let memory_bound = MemoryBound::of_run(plan.tier, Some(&order));
         let of_spare = Arc::clone(groups);
         // Whoever waits for it may be gone when it is there.
         let entered = spawn_blocking(move || {
             let group = ControlGroup::create(&order)?;
             let entered = group.add(python);
-            let made = Self { group: Some(group), memory_bound, groups: of_spare };
+            let memory_bytes = order.limits.memory_bytes;
+            let made = Self { group: Some(group), memory_bytes, memory_bound, groups: of_spare };
             entered.map(|()| made)
         });
         match entered.await.map_err(io::Error::from).flatten() {
@@ -46,6 +49,20 @@ impl SpareGroup {
                 Ok(None)
             }
         }
+    }
+
+    /// Returns the group with less memory: for a script that asks for less than others have.
+    pub(super) async fn lowered_by(self, bytes: u64) -> Option<Self> {
+        let lowered = spawn_blocking(move || {
+            if let (Some(group), Some(memory_bytes)) = (&self.group, self.memory_bytes)
+                && let Err(error) = group.limit_memory(memory_bytes.saturating_sub(bytes))
+            {
+                // The watch has the bound that is documented.
+                tracing::warn!(%error, "a control group keeps its bound");
+            }
+            self
+        });
+        lowered.await.ok()
     }
 
     /// Returns the bound of the memory of a run in the group.

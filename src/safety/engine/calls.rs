@@ -177,10 +177,7 @@ impl<'a> Analyzer<'a, '_> {
         for value in &callee.known {
             match value {
                 Value::Object(path) => {
-                    let rules = INDEX.calls(path);
-                    let holding = rules.filter(|(_, on)| self.holds(*on, None, arguments));
-                    // What blocks comes before what is only worth knowing.
-                    if let Some((rule, _)) = holding.max_by_key(|(rule, _)| rule.severity) {
+                    if let Some(rule) = self.rule_of_call(path, arguments) {
                         self.report_call(objects::shown(path), rule, &call.func);
                         return;
                     }
@@ -243,13 +240,30 @@ impl<'a> Analyzer<'a, '_> {
         name: &str,
         arguments: &Arguments<'a>,
     ) -> bool {
-        let mut rules = INDEX.methods(name).iter();
-        let holding = rules.find(|(_, on)| self.holds(*on, Some(base), arguments));
-        if let Some((rule, _)) = holding {
+        let rule = self.rule_of_method(name, base, arguments);
+        if let Some(rule) = rule {
             let name = self.written(call.func.range());
             self.report_call(name, rule, &call.func);
         }
-        holding.is_some()
+        rule.is_some()
+    }
+
+    /// Returns the rule that finds a call of the function with this path. What blocks comes before what
+    /// is only worth knowing.
+    fn rule_of_call(&mut self, path: &str, arguments: &Arguments<'a>) -> Option<&'static Rule> {
+        let rules = INDEX.calls(path).filter(|(_, on)| self.holds(*on, None, arguments));
+        rules.map(|(rule, _)| rule).max_by_key(|rule| rule.severity)
+    }
+
+    /// Returns the rule that finds a call of a method of this name.
+    fn rule_of_method(
+        &mut self,
+        name: &str,
+        base: &Values<'a>,
+        arguments: &Arguments<'a>,
+    ) -> Option<&'static Rule> {
+        let mut rules = INDEX.methods(name).iter();
+        rules.find(|(_, on)| self.holds(*on, Some(base), arguments)).map(|(rule, _)| *rule)
     }
 
     /// Reports a decorator that a rule finds as a call with an argument that is not known.
@@ -258,15 +272,8 @@ impl<'a> Analyzer<'a, '_> {
         arguments.push(None, expr, Values::unknown());
         for value in &decorator.known {
             let rule = match value {
-                Value::Object(path) => {
-                    let mut rules = INDEX.calls(path);
-                    rules.find(|(_, on)| self.holds(*on, None, &arguments)).map(|(rule, _)| rule)
-                }
-                Value::Method(name) => {
-                    let (base, mut rules) = (Values::unknown(), INDEX.methods(name).iter());
-                    let holding = rules.find(|(_, on)| self.holds(*on, Some(&base), &arguments));
-                    holding.map(|(rule, _)| *rule)
-                }
+                Value::Object(path) => self.rule_of_call(path, &arguments),
+                Value::Method(name) => self.rule_of_method(name, &Values::unknown(), &arguments),
                 _ => None,
             };
             if let Some(rule) = rule {

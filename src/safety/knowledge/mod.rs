@@ -4,7 +4,7 @@ pub(super) mod fields;
 pub(super) mod index;
 mod libraries;
 pub(super) mod objects;
-pub(super) mod stdlib;
+pub(crate) mod stdlib;
 pub(super) mod texts;
 pub(super) mod value;
 

@@ -43,7 +43,7 @@ pub(super) fn rows(limits: &Limits, tier: Tier, cpu_seconds: u64) -> [(Resource,
 fn processes(limits: &Limits, tier: Tier) -> u64 {
     let others = match tier {
         Tier::T3 => 0,
-        Tier::T2 | Tier::T1 | Tier::Off => {
+        Tier::T2 | Tier::Seatbelt | Tier::T1 | Tier::Off => {
             sysinfo().map_or(0, |machine| u64::from(machine.process_count()))
         }
     };

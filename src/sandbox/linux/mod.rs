@@ -23,6 +23,9 @@ use super::{LaunchError, NOBODY, Plan, Tier};
 /// Tells that this system has a kernel sandbox that the server knows.
 pub(crate) const IS_SUPPORTED: bool = true;
 
+/// Tells that this system has no Seatbelt, which is that of macOS.
+pub(crate) const HAS_SEATBELT: bool = false;
+
 /// Devices without state, and whether they may be written.
 pub(super) const DEVICES: [(&str, bool); 3] =
     [("/dev/null", true), ("/dev/zero", false), ("/dev/urandom", false)];

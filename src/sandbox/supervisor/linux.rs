@@ -65,6 +65,8 @@ pub(super) fn start(
     // Before the launch: it may leave no /proc.
     let memory = match order.plan.tier {
         Tier::Off => None,
+        // That of another system.
+        Tier::Seatbelt => return Err(LaunchError::UnsupportedSystem),
         // The server watches over each of its children.
         _ if order.role == Role::ForkServer => None,
         Tier::T1 | Tier::T2 | Tier::T3 => {

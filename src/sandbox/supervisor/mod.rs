@@ -11,6 +11,8 @@
 #[cfg_attr(not(all(target_os = "linux", not(qwed_portable))), path = "portable.rs")]
 pub(super) mod platform;
 mod scratch;
+#[cfg(not(all(target_os = "linux", not(qwed_portable))))]
+mod seatbelt;
 
 use std::fs::File;
 use std::io::{self, Write as _};

@@ -1,7 +1,7 @@
-//! Unix systems without the kernel parts that the sandbox is made of: the run is Python's process
-//! group, and only where the admin wants no sandbox.
+//! Unix systems that are not Linux. On macOS a run is one process in Seatbelt (`seatbelt`). Without a
+//! sandbox, where the admin wants none, the run is Python's process group.
 //!
-//! A script that leaves its process group outlives the run here. On Linux it does not.
+//! A script without a sandbox that leaves its process group outlives the run here. On Linux it does not.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -16,6 +16,7 @@ use std::thread;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, setsid};
 
+use super::seatbelt;
 use crate::sandbox::error::OrFail as _;
 use crate::sandbox::order::PYTHON_COMMAND;
 use crate::sandbox::report::Report;
@@ -42,6 +43,9 @@ pub(super) fn start(
     input: &[u8],
     pictures: Option<OwnedFd>,
 ) -> Result<Run, LaunchError> {
+    if order.plan.tier == Tier::Seatbelt {
+        return seatbelt::start(order, input, pictures).map(Run::Seatbelt);
+    }
     if order.plan.tier > Tier::Off {
         return Err(LaunchError::UnsupportedSystem);
     }
@@ -49,7 +53,7 @@ pub(super) fn start(
     let numbered = pictures.map(|pictures| passing::hand_down(&pictures)).transpose();
     let _numbered = numbered.or_fail(LaunchError::PrepareProcess)?;
     let input = unlinked_file(input, &order.scratch).or_fail(LaunchError::StoreScript)?;
-    Ok(Run { python: start_bare(order, input.into())? })
+    Ok(Run::Bare(start_bare(order, input.into())?))
 }
 
 /// Starts Python with the rights of the server's user, because the admin wants it so.
@@ -78,56 +82,67 @@ fn unlinked_file(content: &[u8], folder: &Path) -> io::Result<File> {
 }
 
 /// The processes of the run.
-pub(super) struct Run {
-    python: Child,
+pub(super) enum Run {
+    /// One process, in the sandbox.
+    Seatbelt(seatbelt::Run),
+    /// A process group, with the rights of the server's user.
+    Bare(Child),
 }
 
 impl Run {
-    /// Waits until Python ends or the server wants the end; then kills what is left of the group.
+    /// Waits until Python ends or the server wants the end; then kills what is left.
     pub(super) fn watch(self, control: &UnixStream) -> Report {
+        let python = match self {
+            Self::Seatbelt(run) => return run.watch(control),
+            Self::Bare(python) => python,
+        };
         // A process number is an int everywhere.
-        let group = Pid::from_raw(i32::try_from(self.python.id()).unwrap_or(i32::MAX));
-        self.wait(group, control).unwrap_or_else(|_| {
+        let group = Pid::from_raw(i32::try_from(python.id()).unwrap_or(i32::MAX));
+        wait(python, group, control).unwrap_or_else(|_| {
             // A failed wait is no reason to leave anything running.
             let _ = killpg(group, Signal::SIGKILL);
             Report::Killed
         })
     }
 
-    fn wait(self, group: Pid, control: &UnixStream) -> io::Result<Report> {
-        let Self { mut python } = self;
-        let (events, received) = mpsc::sync_channel(2);
-
-        let ended = events.clone();
-        thread::spawn(move || {
-            let status = python.wait().map(|status| {
-                status.code().or_else(|| status.signal().map(|signal| -signal)).unwrap_or(-1)
-            });
-            // The receiver is gone when the server has closed first.
-            let _ = ended.send(Event::PythonEnded(status));
-        });
-        let mut control = control.try_clone()?;
-        thread::spawn(move || {
-            // The server says nothing more than by closing its side.
-            let _ = control.read(&mut [0]);
-            let _ = events.send(Event::ServerClosed);
-        });
-
-        let event = received.recv().map_err(io::Error::other)?;
-        // The group may be empty by now.
-        let _ = killpg(group, Signal::SIGKILL);
-        match event {
-            Event::PythonEnded(code) => Ok(Report::Exited(code?)),
-            Event::ServerClosed => {
-                // Only a report that comes after Python's end is true.
-                let _ = received.recv();
-                Ok(Report::Killed)
+    /// Kills the run.
+    pub(super) fn end(&mut self) {
+        match self {
+            Self::Seatbelt(run) => run.end(),
+            Self::Bare(python) => {
+                let _ = python.kill();
             }
         }
     }
+}
 
-    /// Kills the run without waiting for anything.
-    pub(super) fn end(&mut self) {
-        let _ = self.python.kill();
+fn wait(mut python: Child, group: Pid, control: &UnixStream) -> io::Result<Report> {
+    let (events, received) = mpsc::sync_channel(2);
+
+    let ended = events.clone();
+    thread::spawn(move || {
+        let status = python.wait().map(|status| {
+            status.code().or_else(|| status.signal().map(|signal| -signal)).unwrap_or(-1)
+        });
+        // The receiver is gone when the server has closed first.
+        let _ = ended.send(Event::PythonEnded(status));
+    });
+    let mut control = control.try_clone()?;
+    thread::spawn(move || {
+        // The server says nothing more than by closing its side.
+        let _ = control.read(&mut [0]);
+        let _ = events.send(Event::ServerClosed);
+    });
+
+    let event = received.recv().map_err(io::Error::other)?;
+    // The group may be empty by now.
+    let _ = killpg(group, Signal::SIGKILL);
+    match event {
+        Event::PythonEnded(code) => Ok(Report::Exited(code?)),
+        Event::ServerClosed => {
+            // Only a report that comes after Python's end is true.
+            let _ = received.recv();
+            Ok(Report::Killed)
+        }
     }
 }

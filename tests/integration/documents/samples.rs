@@ -51,6 +51,8 @@ const REPLIES: Other = Other::Test("replies_are_what_the_documents_show");
 
 const PYTHON: Other = Other::Script("test_its_samples_print_what_they_say");
 
+const PIPELINES: Other = Other::Script("test_the_samples_print_what_they_say");
+
 /// Blocks that no command prints: the page, their beginning, and what checks them.
 const OTHERS: &[(&str, &str, Other)] = &[
     ("README.md", "use qwed_mcp::", Other::Doctest),
@@ -62,7 +64,10 @@ const OTHERS: &[(&str, &str, Other)] = &[
         Other::Test("the_recorded_session_is_what_a_terminal_shows"),
     ),
     ("docs/AIBOM.md", "{\n  \"timestamp\"", Other::Test("the_bill_of_the_documents_is_real")),
+    ("docs/BATCHES.md", "{\"id\":\"sum\"", Other::File("scripts.jsonl")),
     ("docs/PYTHON.md", "from qwed_mcp", PYTHON),
+    ("docs/PIPELINES.md", "from qwed_mcp", PIPELINES),
+    ("docs/PIPELINES.md", "import ray", Other::Script("check_the_document")),
     ("docs/SKILL_MANIFESTS.md", "{\n  \"name\"", Other::File("skill.json")),
     (
         "docs/GOVERNED_TOOLS.md",
@@ -93,7 +98,7 @@ enum Other {
     File(&'static str),
     /// A test with this name.
     Test(&'static str),
-    /// A test with this name of the installed Python package.
+    /// A test with this name of the Python package, installed or with frameworks.
     Script(&'static str),
 }
 
@@ -111,7 +116,7 @@ const VOLATILE: &[(&str, &str, &str)] = &[
     ("user", r"(?m)^scripts run as .*$", "scripts run as {user}"),
     ("control groups of this machine", r"(?m)^memory bound by .*$", "memory bound by {what}"),
     ("marks of a traceback, which depend on Python", r"(?m)^[ ^~]*\^[ ^~]*\n", ""),
-    ("milliseconds", r#""duration_ms": \d+"#, "\"duration_ms\": {ms}"),
+    ("milliseconds", r#""(duration|queue)_ms":( ?)\d+"#, "\"${1}_ms\":$2{ms}"),
     (
         "what bounds memory here, and whether it is warm",
         r#""(memory_bound|warm)": [^,\n]+"#,
@@ -242,8 +247,9 @@ fn every_sample_is_run_or_listed() {
         let has = blocks.iter().any(|block| block.page == page && block.text.starts_with(start));
         assert!(has, "not in {page}: {start}");
         if let Other::Script(name) = other {
-            let tests = read("tests/install/package.py");
-            assert!(tests.contains(&format!("def {name}(")), "no test {name}");
+            let tests = ["install/package.py", "pipelines/client.py", "pipelines/ray_cluster.py"];
+            let mut tests = tests.map(|file| read(format!("tests/{file}"))).into_iter();
+            assert!(tests.any(|file| file.contains(&format!("def {name}("))), "no test {name}");
         }
         if let Other::Test(name) = other {
             let tests = [

@@ -116,6 +116,11 @@ impl ControlGroup {
         read(&self.folder, "cgroup.procs")
     }
 
+    /// Bounds the memory of a group that was made with a bound, anew.
+    pub(crate) fn limit_memory(&self, bytes: u64) -> io::Result<()> {
+        self.limit("memory.max", bytes)
+    }
+
     fn limit(&self, file: &str, value: u64) -> io::Result<()> {
         write(&self.folder, file, &value.to_string())
     }

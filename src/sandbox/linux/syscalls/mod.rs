@@ -220,7 +220,7 @@ pub(crate) fn compile(run: Filtered) -> Result<Filters, LaunchError> {
     Ok(Filters {
         arguments: by_arguments(denied, libc::EPERM)?,
         answers: if answered.is_empty() { Vec::new() } else { by_arguments(answered, 0)? },
-        numbers: checked_length(number_filter(&verdicts))?,
+        numbers: checked_length(number_filter(&verdicts)?)?,
         program_path,
     })
 }
@@ -340,7 +340,8 @@ fn checked_length(program: BpfProgram) -> Result<BpfProgram, LaunchError> {
 }
 
 /// Makes a program that looks up the number of a call. Neighbouring numbers mostly share a verdict,
-/// so it compares with the first number of each run, from the highest run to the lowest.
+/// so it searches for the run that the number is in, by halves: when the kernel installs a filter, it
+/// goes through it once for each number.
 ///
 /// The highest run is the x32 ABI, whose numbers carry a bit that no call of the 64-bit ABI has
 /// (CVE-2014-0038 was such a call). Nothing else would notice it: both ABIs have the same
@@ -348,26 +349,38 @@ fn checked_length(program: BpfProgram) -> Result<BpfProgram, LaunchError> {
 ///
 /// It does not look at the architecture, which is the argument filter's task: that kills for any
 /// other architecture, and nothing that this program returns is stricter.
-fn number_filter(verdicts: &BTreeMap<u32, Verdict>) -> BpfProgram {
+fn number_filter(verdicts: &BTreeMap<u32, Verdict>) -> Result<BpfProgram, LaunchError> {
     const X32_SYSCALL_BIT: u32 = 0x4000_0000;
     // The number is the first field of `struct seccomp_data`.
     const NUMBER_OFFSET: u32 = 0;
-    // Written out, because the constants of `libc` have a type that would need a conversion.
-    const LOAD_WORD: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS
-    const JUMP_IF_AT_LEAST: u16 = 0x35; // BPF_JMP | BPF_JGE | BPF_K
-    const RETURN: u16 = 0x06; // BPF_RET | BPF_K
 
     let mut program = vec![sock_filter { code: LOAD_WORD, jt: 0, jf: 0, k: NUMBER_OFFSET }];
-    for (first, verdict) in runs(verdicts, X32_SYSCALL_BIT).into_iter().rev() {
-        program.extend([
-            sock_filter { code: JUMP_IF_AT_LEAST, jt: 0, jf: 1, k: first },
-            sock_filter { code: RETURN, jt: 0, jf: 0, k: u32::from(verdict.action()) },
-        ]);
-    }
-    // Not reached, since the lowest run begins at 0; the kernel wants a return at the end.
-    let otherwise = u32::from(Verdict::Kill.action());
-    program.push(sock_filter { code: RETURN, jt: 0, jf: 0, k: otherwise });
-    program
+    program.extend(search(&runs(verdicts, X32_SYSCALL_BIT))?);
+    Ok(program)
+}
+
+// Written out, because the constants of `libc` have a type that would need a conversion.
+const LOAD_WORD: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS
+const JUMP_IF_AT_LEAST: u16 = 0x35; // BPF_JMP | BPF_JGE | BPF_K
+const RETURN: u16 = 0x06; // BPF_RET | BPF_K
+
+/// Returns the instructions that find the verdict of the loaded number among these runs.
+fn search(runs: &[(u32, Verdict)]) -> Result<BpfProgram, LaunchError> {
+    let (lower, upper) = runs.split_at(runs.len() / 2);
+    let [(first, _), ..] = upper else {
+        // There is a run for every number, so that nothing comes here.
+        return Err(failed("find a verdict for every number"));
+    };
+    let [(_, verdict)] = runs else {
+        let lower = search(lower)?;
+        // A jump is over at most 255 instructions: there may be about as many runs.
+        let over = u8::try_from(lower.len()).map_err(|_| failed("jump over half of the runs"))?;
+        let mut program = vec![sock_filter { code: JUMP_IF_AT_LEAST, jt: over, jf: 0, k: *first }];
+        program.extend(lower);
+        program.extend(search(upper)?);
+        return Ok(program);
+    };
+    Ok(vec![sock_filter { code: RETURN, jt: 0, jf: 0, k: u32::from(verdict.action()) }])
 }
 
 /// Returns the first number and the verdict of each run, ascending; numbers that no row names are

@@ -167,7 +167,8 @@ pub(super) static ROWS: &[Row] = rows! {
     SYS_pidfd_send_signal: Deny, "signals across namespaces by a handle";
 };
 
-/// Calls that only `x86_64` still has.
+/// Calls that only programs for `x86_64` make. `aarch64` has `getrlimit` and `setrlimit` too, and answers there
+/// that it has not: libraries take `prlimit64`.
 #[cfg(target_arch = "x86_64")]
 pub(super) static LEGACY_ROWS: &[Row] = rows! {
     SYS_arch_prctl: Allow, "every thread's start sets its base register";

@@ -4,10 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use nix::libc;
+use seccompiler::sock_filter;
 
 use super::Verdict::{Answer, Kill, Pass, Refuse, Unknown};
 use super::table::{Row, Rule};
-use super::{Becomes, Filtered, INSTRUCTIONS_MAX, compile, files, processes, rows, runs};
+use super::{
+    Becomes, Filtered, INSTRUCTIONS_MAX, JUMP_IF_AT_LEAST, LOAD_WORD, RETURN, compile, files,
+    processes, rows, runs,
+};
 
 /// A script at tier 3, which is to be started.
 const SCRIPT: Filtered =
@@ -105,11 +109,38 @@ fn runs_cover_all_numbers() {
     );
 }
 
+/// The result of a number filter for a call, as the kernel comes to it.
+fn result_of(program: &[sock_filter], number: u32) -> u32 {
+    assert_eq!((program[0].code, program[0].k), (LOAD_WORD, 0));
+    let mut at = 1;
+    loop {
+        let instruction = &program[at];
+        at += 1;
+        match instruction.code {
+            RETURN => return instruction.k,
+            JUMP_IF_AT_LEAST if number >= instruction.k => at += usize::from(instruction.jt),
+            JUMP_IF_AT_LEAST => at += usize::from(instruction.jf),
+            code => panic!("instruction {code:#x}"),
+        }
+    }
+}
+
 #[test]
-fn the_number_filter_kills_x32_first() {
-    let filters = compile(SCRIPT).unwrap();
-    assert_eq!(filters.numbers[1].k, 0x4000_0000);
-    assert_eq!(filters.numbers[2].k, libc::SECCOMP_RET_KILL_PROCESS);
+fn the_number_filter_finds_the_verdict_of_every_number() {
+    const X32: u32 = 0x4000_0000;
+    for run in [SCRIPT, LONE_SCRIPT, PROJECT] {
+        let filters = compile(run).unwrap();
+        let verdicts: BTreeMap<u32, _> =
+            rows().map(|row| (u32::try_from(row.call).unwrap(), run.verdict(row))).collect();
+        let edges = [X32 - 1, X32, X32 + 1, X32 + 60, u32::MAX];
+        for number in (0..2000).chain(edges) {
+            let is_x32 = number >= X32;
+            let otherwise = if is_x32 { Kill } else { Unknown };
+            let verdict = verdicts.get(&number).copied().unwrap_or(otherwise);
+            let expected = u32::from(verdict.action());
+            assert_eq!(result_of(&filters.numbers, number), expected, "{run:?} {number}");
+        }
+    }
 }
 
 #[test]

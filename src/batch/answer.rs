@@ -1,0 +1,236 @@
+//! What is answered to a line of a batch.
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::executor::{Ending, Outcome, Start};
+use crate::gateway::{DecisionFinding, VerificationId};
+
+/// What became of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Status {
+    /// The script ended with exit code 0.
+    Ok,
+    /// It ended with another exit code, or by a signal.
+    Failed,
+    /// Its time was up.
+    Timeout,
+    /// It printed more than it may.
+    OutputCap,
+    /// It had more memory than it may.
+    Memory,
+    /// The analysis found something: it was not run.
+    Blocked,
+    /// The line is no script: nothing was run.
+    Invalid,
+    /// The batch was interrupted before it ended.
+    Cancelled,
+    /// This machine could not run it. Nothing is said of the script.
+    InfraError,
+}
+
+impl Status {
+    /// Every status, in the order in which they are counted up.
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Ok,
+        Self::Failed,
+        Self::Timeout,
+        Self::OutputCap,
+        Self::Memory,
+        Self::Blocked,
+        Self::Invalid,
+        Self::Cancelled,
+        Self::InfraError,
+    ];
+
+    /// Returns the documented word.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Failed => "failed",
+            Self::Timeout => "timeout",
+            Self::OutputCap => "output_cap",
+            Self::Memory => "memory",
+            Self::Blocked => "blocked",
+            Self::Invalid => "invalid",
+            Self::Cancelled => "cancelled",
+            Self::InfraError => "infra_error",
+        }
+    }
+
+    /// Returns the status of a run that ended so.
+    pub(super) fn of(outcome: &Outcome) -> Self {
+        let is_capped = outcome.stdout.is_truncated || outcome.stderr.is_truncated;
+        match outcome.ending {
+            Ending::TimedOut => Self::Timeout,
+            Ending::Cancelled => Self::Cancelled,
+            Ending::OutOfMemory => Self::Memory,
+            Ending::Exited(_) if is_capped => Self::OutputCap,
+            Ending::Exited(0) => Self::Ok,
+            Ending::Exited(_) => Self::Failed,
+        }
+    }
+
+    /// Returns the verdict on a script; `None` where it had no chance.
+    pub(super) fn verdict(self, is_as_expected: bool) -> Option<bool> {
+        match self {
+            Self::Ok => Some(is_as_expected),
+            Self::Failed | Self::Timeout | Self::OutputCap | Self::Memory | Self::Blocked => {
+                Some(false)
+            }
+            Self::Invalid | Self::Cancelled | Self::InfraError => None,
+        }
+    }
+}
+
+/// An answer, as it is written.
+#[derive(Debug, Serialize)]
+pub(super) struct Answer {
+    pub(super) id: String,
+    pub(super) status: Status,
+    /// `null` where nothing can be said.
+    pub(super) passed: Option<bool>,
+    /// Of the first run that did not pass, or of the last one.
+    #[serde(flatten)]
+    pub(super) end: Option<RunEnd>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) duration_ms: Option<u64>,
+    pub(super) queue_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) verification_id: Option<VerificationId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) code_sha256: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) findings: Vec<DecisionFinding>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) tests: Vec<TestAnswer>,
+    /// The reason why there is no run, or no outcome.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) error: Option<String>,
+    pub(super) attempt: u8,
+    /// `report` where what the analysis finds stops nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) analysis: Option<&'static str>,
+    /// The number of a line that was not understood.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) line: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) meta: Option<Box<RawValue>>,
+}
+
+/// The end of a run, as it is written.
+#[derive(Debug, Serialize)]
+pub(super) struct RunEnd {
+    pub(super) exit_code: i32,
+    pub(super) stdout: String,
+    pub(super) stderr: String,
+    /// The streams that were cut off.
+    pub(super) truncated: Vec<&'static str>,
+    pub(super) warm: bool,
+}
+
+impl RunEnd {
+    pub(super) fn of(outcome: Outcome) -> Self {
+        let streams = [("stdout", &outcome.stdout), ("stderr", &outcome.stderr)];
+        let cut_off = streams.into_iter().filter(|(_, captured)| captured.is_truncated);
+        Self {
+            exit_code: outcome.ending.exit_code(),
+            truncated: cut_off.map(|(name, _)| name).collect(),
+            warm: outcome.start == Start::Warm,
+            stdout: outcome.stdout.text,
+            stderr: outcome.stderr.text,
+        }
+    }
+}
+
+/// The answer to one test.
+#[derive(Debug, Serialize)]
+pub(super) struct TestAnswer {
+    pub(super) status: Status,
+    pub(super) passed: Option<bool>,
+    pub(super) duration_ms: u64,
+}
+
+impl Answer {
+    /// Returns whether this machine may be to blame, and not the script: it could not be run, or SIGKILL ended it,
+    /// which nothing here had sent. The kernel does that where memory is short.
+    pub(super) fn is_worth_another_try(&self) -> bool {
+        let is_killed = self.end.as_ref().is_some_and(|end| end.exit_code == Ending::KILLED);
+        match self.status {
+            Status::InfraError => true,
+            Status::Failed => is_killed,
+            Status::Ok
+            | Status::Timeout
+            | Status::OutputCap
+            | Status::Memory
+            | Status::Blocked
+            | Status::Invalid
+            | Status::Cancelled => false,
+        }
+    }
+
+    /// Returns an answer that says nothing but a status.
+    pub(super) fn bare(id: String, status: Status) -> Self {
+        Self {
+            id,
+            status,
+            passed: status.verdict(false),
+            end: None,
+            duration_ms: None,
+            queue_ms: 0,
+            verification_id: None,
+            code_sha256: None,
+            findings: Vec::new(),
+            tests: Vec::new(),
+            error: None,
+            attempt: 1,
+            analysis: None,
+            line: None,
+            meta: None,
+        }
+    }
+}
+
+/// Returns whether a script printed what was expected: but for white space at the end of lines, and of the
+/// text.
+pub(super) fn is_as_expected(printed: &str, expected: &str) -> bool {
+    let lines = |text: &'_ str| -> Vec<String> {
+        text.trim_end().lines().map(|line| line.trim_end().to_owned()).collect()
+    };
+    printed == expected || lines(printed) == lines(expected)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn white_space_at_the_end_of_lines_is_not_compared() {
+        for (printed, expected, is_same) in [
+            ("7", "7\n", true),
+            ("7", "7", true),
+            ("1 \n2", "1\n2\n\n", true),
+            ("1\r\n2", "1\n2", true),
+            ("", "\n", true),
+            (" 7", "7", false),
+            ("7 8", "7  8", false),
+            ("1\n\n2", "1\n2", false),
+            ("7", "", false),
+        ] {
+            assert_eq!(is_as_expected(printed, expected), is_same, "{printed:?} {expected:?}");
+        }
+    }
+
+    #[test]
+    fn a_status_is_a_verdict_only_where_the_script_had_its_chance() {
+        for status in Status::ALL {
+            let is_verdict = !matches!(status.as_str(), "infra_error" | "cancelled" | "invalid");
+            assert_eq!(status.verdict(true).is_some(), is_verdict, "{status:?}");
+            assert_eq!(status.verdict(true) == Some(true), status == Status::Ok, "{status:?}");
+            assert_ne!(status.verdict(false), Some(true), "{status:?}");
+            let written = serde_json::to_value(status).unwrap();
+            assert_eq!(written, status.as_str());
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! What a line of a batch asks for, from bytes to types.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::config::MEMORY_MB_MIN;
+
+/// The longest id. It is kept as a hash; this bounds what is written in every line of the answers.
+const ID_BYTES_MAX: usize = 512;
+
+/// The most tests of one script: each is a run, and the line's answer has an entry for each.
+const TESTS_MAX: usize = 1000;
+
+/// The most a script may take that asks for nothing less.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    /// The time of each run.
+    pub(crate) timeout: Duration,
+    /// The memory of each run, in MiB.
+    pub(crate) memory_mb: u64,
+}
+
+/// The part of the lines that is run here: those whose number leaves a remainder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Shard {
+    index: u64,
+    count: u64,
+}
+
+impl Shard {
+    /// All lines.
+    pub(crate) const WHOLE: Self = Self { index: 0, count: 1 };
+
+    /// Returns whether the line of this number, counted from 1, is in this part.
+    pub(super) fn has(self, number: u64) -> bool {
+        number.wrapping_sub(1) % self.count == self.index
+    }
+}
+
+impl FromStr for Shard {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let numbers = text.split_once('/');
+        let numbers =
+            numbers.and_then(|(index, count)| Some((index.parse().ok()?, count.parse().ok()?)));
+        match numbers {
+            Some((index, count)) if index < count => Ok(Self { index, count }),
+            Some(_) | None => {
+                Err("not i/n with i from 0 to n - 1, such as 0/8 for the first of eight parts"
+                    .to_owned())
+            }
+        }
+    }
+}
+
+/// A script to be run, with all that its line says of it.
+#[derive(Debug)]
+pub(super) struct Ask {
+    pub(super) id: String,
+    pub(super) code: String,
+    /// One run each; a line without tests is one.
+    pub(super) tests: Vec<Test>,
+    /// `true` if the line has tests of its own.
+    pub(super) has_tests: bool,
+    pub(super) bounds: Bounds,
+    pub(super) meta: Option<Box<RawValue>>,
+}
+
+/// One run of a script.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Test {
+    /// What the script reads from its standard input.
+    #[serde(default)]
+    pub(super) stdin: String,
+    /// What it is to print; `None` where nothing is expected.
+    pub(super) stdout: Option<String>,
+}
+
+/// A line that is no script, and why.
+#[derive(Debug)]
+pub(super) struct Invalid {
+    pub(super) number: u64,
+    /// The line's own, as far as it can be read.
+    pub(super) id: String,
+    pub(super) reason: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    id: Option<Id>,
+    code: String,
+    stdin: Option<String>,
+    timeout: Option<f64>,
+    memory_mb: Option<u64>,
+    expect: Option<Expectation>,
+    tests: Option<Vec<Test>>,
+    meta: Option<Box<RawValue>>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "the id is neither a text nor a whole number")]
+enum Id {
+    Text(String),
+    Number(i64),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Expectation {
+    stdout: String,
+}
+
+/// What is read of a line that cannot be taken: its id.
+#[derive(Deserialize)]
+struct Named {
+    id: Id,
+}
+
+impl Id {
+    fn into_text(self) -> String {
+        match self {
+            Self::Text(text) => text,
+            Self::Number(number) => number.to_string(),
+        }
+    }
+}
+
+impl Ask {
+    /// Parses the line of this number.
+    pub(super) fn parse(number: u64, line: &[u8], most: Bounds) -> Result<Self, Invalid> {
+        // Of an array, the values would be taken in the order of the fields.
+        if !line.trim_ascii_start().starts_with(b"{") {
+            let reason = "the line is no JSON object".to_owned();
+            return Err(Invalid { number, id: number.to_string(), reason });
+        }
+        let parsed = serde_json::from_slice::<Line>(line).map_err(|error| error.to_string());
+        let taken = parsed.and_then(|line| Self::of(number, line, most));
+        taken.map_err(|reason| {
+            let named = serde_json::from_slice::<Named>(line).map(|it| it.id.into_text());
+            let id = named.ok().filter(|id| is_id(id)).unwrap_or_else(|| number.to_string());
+            Invalid { number, id, reason }
+        })
+    }
+
+    fn of(number: u64, line: Line, most: Bounds) -> Result<Self, String> {
+        let Line { id, code, stdin, timeout, memory_mb, expect, tests, meta } = line;
+        let id = id.map_or_else(|| number.to_string(), Id::into_text);
+        if !is_id(&id) {
+            return Err(format!("the id is empty, or longer than {ID_BYTES_MAX} bytes"));
+        }
+        if code.trim().is_empty() {
+            return Err("the code is empty".to_owned());
+        }
+        let has_tests = tests.is_some();
+        let tests = match tests {
+            Some(_) if stdin.is_some() || expect.is_some() => {
+                return Err(
+                    "stdin and expect have their places in the tests, where there are tests"
+                        .to_owned(),
+                );
+            }
+            Some(tests) if tests.is_empty() || tests.len() > TESTS_MAX => {
+                return Err(format!("{} tests; 1 to {TESTS_MAX} can be run", tests.len()));
+            }
+            Some(tests) if tests.iter().any(|test| test.stdout.is_none()) => {
+                return Err("a test has no stdout to compare with".to_owned());
+            }
+            Some(tests) => tests,
+            None => {
+                let (stdin, stdout) = (stdin.unwrap_or_default(), expect.map(|it| it.stdout));
+                vec![Test { stdin, stdout }]
+            }
+        };
+        let bounds = Bounds {
+            timeout: timeout.map_or(Ok(most.timeout), |it| below_timeout(it, most.timeout))?,
+            memory_mb: memory_mb
+                .map_or(Ok(most.memory_mb), |it| below_memory(it, most.memory_mb))?,
+        };
+        Ok(Self { id, code, tests, has_tests, bounds, meta })
+    }
+}
+
+fn is_id(id: &str) -> bool {
+    !id.is_empty() && id.len() <= ID_BYTES_MAX
+}
+
+fn below_timeout(seconds: f64, most: Duration) -> Result<Duration, String> {
+    let asked = Duration::try_from_secs_f64(seconds).ok().filter(|asked| !asked.is_zero());
+    asked.filter(|asked| *asked <= most).ok_or_else(|| {
+        let most = most.as_secs_f64();
+        format!("timeout: {seconds} is not above 0 and up to {most}, which --timeout can change")
+    })
+}
+
+fn below_memory(memory_mb: u64, most: u64) -> Result<u64, String> {
+    if (MEMORY_MB_MIN.min(most)..=most).contains(&memory_mb) {
+        return Ok(memory_mb);
+    }
+    Err(format!("memory_mb: {memory_mb} is not from {MEMORY_MB_MIN} to {most}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOST: Bounds = Bounds { timeout: Duration::from_secs(30), memory_mb: 1024 };
+
+    fn parse(line: &str) -> Result<Ask, Invalid> {
+        Ask::parse(7, line.as_bytes(), MOST)
+    }
+
+    #[test]
+    fn only_the_code_is_needed() {
+        let ask = parse(r#"{"code":"print(1)"}"#).unwrap();
+        assert_eq!((ask.id.as_str(), ask.code.as_str()), ("7", "print(1)"));
+        assert_eq!(ask.tests, [Test { stdin: String::new(), stdout: None }]);
+        assert!(!ask.has_tests && ask.meta.is_none());
+        assert_eq!((ask.bounds.timeout, ask.bounds.memory_mb), (MOST.timeout, MOST.memory_mb));
+    }
+
+    #[test]
+    fn everything_that_a_line_can_say_is_taken() {
+        let ask = parse(
+            r#"{"id":"a/1","code":"1","stdin":"3 4\n","timeout":0.5,"memory_mb":256,
+                "expect":{"stdout":"7\n"},"meta":{"z":1,"a":[2.50]}}"#,
+        );
+        let ask = ask.unwrap();
+        let test = Test { stdin: "3 4\n".to_owned(), stdout: Some("7\n".to_owned()) };
+        assert_eq!((ask.id.as_str(), ask.tests), ("a/1", vec![test]));
+        assert_eq!((ask.bounds.timeout.as_millis(), ask.bounds.memory_mb), (500, 256));
+        // As it came: neither sorted nor rounded.
+        assert_eq!(ask.meta.unwrap().get(), r#"{"z":1,"a":[2.50]}"#);
+        let ask =
+            parse(r#"{"id":12,"code":"1","tests":[{"stdout":"1"},{"stdin":"2","stdout":"3"}]}"#);
+        let ask = ask.unwrap();
+        assert_eq!((ask.id.as_str(), ask.tests.len(), ask.has_tests), ("12", 2, true));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_told_with_the_id_that_it_has() {
+        for (line, id, reason) in [
+            ("{", "7", "EOF"),
+            ("[1]", "7", "no JSON object"),
+            (r#"["x","print(1)"]"#, "7", "no JSON object"),
+            ("\u{1}", "7", "no JSON object"),
+            (r#"{"id":"x"}"#, "x", "missing field `code`"),
+            (r#"{"id":"x","code":" "}"#, "x", "the code is empty"),
+            (r#"{"id":"x","code":1}"#, "x", "invalid type"),
+            (r#"{"id":"x","code":"1","extra":1}"#, "x", "unknown field `extra`"),
+            (r#"{"id":1.5,"code":"1"}"#, "7", "neither a text nor a whole number"),
+            (r#"{"id":"","code":"1"}"#, "7", "the id is empty"),
+            (r#"{"id":"x","code":"1","timeout":31}"#, "x", "timeout: 31"),
+            (r#"{"id":"x","code":"1","timeout":0}"#, "x", "timeout: 0"),
+            (r#"{"id":"x","code":"1","timeout":-1}"#, "x", "timeout: -1"),
+            (r#"{"id":"x","code":"1","memory_mb":2048}"#, "x", "memory_mb: 2048"),
+            (r#"{"id":"x","code":"1","memory_mb":1}"#, "x", "memory_mb: 1"),
+            (r#"{"id":"x","code":"1","tests":[]}"#, "x", "0 tests"),
+            (r#"{"id":"x","code":"1","tests":[{}]}"#, "x", "no stdout"),
+            (r#"{"id":"x","code":"1","stdin":"","tests":[{"stdout":""}]}"#, "x", "in the tests"),
+            (r#"{"id":"x","code":"1","expect":{"stdout":"","stderr":""}}"#, "x", "unknown field"),
+        ] {
+            let invalid = parse(line).unwrap_err();
+            assert_eq!((invalid.number, invalid.id.as_str()), (7, id), "{line}");
+            assert!(invalid.reason.contains(reason), "{line}: {}", invalid.reason);
+        }
+        let invalid = Ask::parse(3, b"{\"code\":\"\xff\"}", MOST).unwrap_err();
+        assert_eq!(invalid.id, "3");
+    }
+
+    #[test]
+    fn each_line_is_in_one_shard() {
+        for count in 1..5_u64 {
+            let shards = (0..count).map(|index| format!("{index}/{count}").parse().unwrap());
+            let shards: Vec<Shard> = shards.collect();
+            for number in 1..20 {
+                assert_eq!(shards.iter().filter(|shard| shard.has(number)).count(), 1, "{number}");
+            }
+        }
+        for text in ["8/8", "1", "0/0", "-1/2", "a/b", "1/2/3", ""] {
+            assert!(text.parse::<Shard>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The lines of the input, read within bounds by a thread of their own.
+
+use std::io::{self, BufRead, BufReader, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::Shard;
+
+/// The longest line: a script of 1 MiB, which is the most that is analysed, with its tests.
+pub(super) const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// The lines that wait for a worker.
+const LINES_AHEAD: usize = 4;
+
+/// A line of the input, as it is there.
+#[derive(Debug)]
+pub(super) struct RawLine {
+    /// Counted from 1.
+    pub(super) number: u64,
+    /// `None` if it is too long.
+    pub(super) bytes: Option<Vec<u8>>,
+}
+
+/// The input of a batch, on its way.
+#[derive(Debug)]
+pub(crate) struct Input {
+    lines: mpsc::Receiver<RawLine>,
+    ended: oneshot::Receiver<io::Result<()>>,
+    read: Arc<AtomicU64>,
+}
+
+/// The end of the input: the whole of it, or an error.
+pub(crate) type InputEnd = io::Result<()>;
+
+impl Input {
+    /// Starts to read `source`. `read` is told how many bytes have been.
+    pub(crate) fn open(
+        source: Box<dyn Read + Send>,
+        shard: Shard,
+        read: Arc<AtomicU64>,
+    ) -> io::Result<Self> {
+        let (sender, lines) = mpsc::channel(LINES_AHEAD);
+        let (end, ended) = oneshot::channel();
+        let counted = Arc::clone(&read);
+        thread::Builder::new().name("input".to_owned()).spawn(move || {
+            // Whoever does not want to know has gone.
+            let _ = end.send(read_lines(BufReader::new(source), shard, &sender, &counted));
+        })?;
+        Ok(Self { lines, ended, read })
+    }
+
+    /// Returns the next line; `None` at the end. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Option<RawLine> {
+        self.lines.recv().await
+    }
+
+    /// Returns how the input ended, once there are no more lines.
+    pub(super) async fn end(self) -> InputEnd {
+        self.ended
+            .await
+            .unwrap_or_else(|_| Err(io::Error::other("the reader stopped unexpectedly")))
+    }
+
+    /// Returns the number of bytes read so far.
+    pub(super) fn bytes_read(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
+    }
+}
+
+fn read_lines(
+    mut source: impl BufRead,
+    shard: Shard,
+    lines: &mpsc::Sender<RawLine>,
+    read: &AtomicU64,
+) -> io::Result<()> {
+    let mut number = 0;
+    loop {
+        let mut bytes = Vec::new();
+        let length = read_line(&mut source, &mut bytes, LINE_BYTES_MAX)?;
+        if length == 0 {
+            return Ok(());
+        }
+        number += 1;
+        read.fetch_add(length, Ordering::Relaxed);
+        let bytes = (bytes.len() <= LINE_BYTES_MAX).then_some(bytes);
+        let is_blank = bytes.as_ref().is_some_and(|bytes| bytes.trim_ascii().is_empty());
+        if is_blank || !shard.has(number) {
+            continue;
+        }
+        if lines.blocking_send(RawLine { number, bytes }).is_err() {
+            return Ok(());
+        }
+    }
+}
+
+/// Reads a line into `line`, as far as that and one byte more; what is longer is read past. Returns the length of
+/// all of it, 0 at the end.
+pub(super) fn read_line(
+    source: &mut impl BufRead,
+    line: &mut Vec<u8>,
+    bytes_max: usize,
+) -> io::Result<u64> {
+    let mut length = 0_u64;
+    loop {
+        let part = match source.fill_buf() {
+            Ok(part) => part,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        let end = part.iter().position(|byte| *byte == b'\n');
+        let (text, used) = match end {
+            Some(end) => (part.get(..end).unwrap_or_default(), end + 1),
+            None => (part, part.len()),
+        };
+        let room = (bytes_max + 1).saturating_sub(line.len()).min(text.len());
+        line.extend_from_slice(text.get(..room).unwrap_or_default());
+        source.consume(used);
+        length += u64::try_from(used).unwrap_or(u64::MAX);
+        if end.is_some() || used == 0 {
+            return Ok(length);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(text: &[u8], bytes_max: usize) -> Vec<(u64, Vec<u8>)> {
+        let mut source = BufReader::with_capacity(3, text);
+        let mut found = Vec::new();
+        loop {
+            let mut line = Vec::new();
+            match read_line(&mut source, &mut line, bytes_max).unwrap() {
+                0 => return found,
+                length => found.push((length, line)),
+            }
+        }
+    }
+
+    #[test]
+    fn lines_are_read_within_their_bound() {
+        let found = lines(b"ab\n\nabcdefgh\nx", 4);
+        let expected = [(3, &b"ab"[..]), (1, b""), (9, b"abcde"), (1, b"x")];
+        assert_eq!(found, expected.map(|(length, line)| (length, line.to_vec())));
+        assert_eq!(lines(b"", 4), []);
+    }
+
+    #[tokio::test]
+    async fn blank_lines_and_other_shards_are_counted_and_left_out() {
+        let text = b"{1}\n\n{3}\n{4}\n  \n{6}";
+        let read = Arc::<AtomicU64>::default();
+        let shard = "1/2".parse().unwrap();
+        let mut input = Input::open(Box::new(&text[..]), shard, read).unwrap();
+        let mut numbers = Vec::new();
+        while let Some(line) = input.next().await {
+            numbers.push((line.number, line.bytes.unwrap()));
+        }
+        assert_eq!(numbers, [(4, b"{4}".to_vec()), (6, b"{6}".to_vec())]);
+        assert_eq!(input.bytes_read(), 19);
+        input.end().await.unwrap();
+    }
+}

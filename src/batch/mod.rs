@@ -1,0 +1,25 @@
+//! A file of scripts, each run once: a line in, a line out.
+//!
+//! `input` reads lines within bounds, `ask` is what one of them asks for, `pump` hands as many as there are
+//! workers to the `verifier`, which takes each through the same decision and the same funnel as a client's
+//! call, and `output` writes the `answer`s down. `answered` knows which lines an earlier run has answered,
+//! `summary` counts.
+
+mod answer;
+mod answered;
+mod ask;
+mod input;
+mod memory;
+mod output;
+mod pump;
+mod summary;
+mod verifier;
+
+pub(crate) use answer::Status;
+pub(crate) use ask::{Bounds, Shard};
+pub(crate) use input::Input;
+pub(crate) use memory::available_memory_bytes;
+pub(crate) use output::Output;
+pub(crate) use pump::{Ended, Pump, Pumped};
+pub(crate) use summary::{Progress, RunBy, Summary};
+pub(crate) use verifier::{Analysis, Verifier};

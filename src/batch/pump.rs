@@ -1,0 +1,227 @@
+//! The heart of a batch: as many lines under way as there are workers, each answered once.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+
+use super::answer::Answer;
+use super::answered::{Answered, Ids};
+use super::ask::{Ask, Invalid};
+use super::input::{Input, InputEnd, LINE_BYTES_MAX, RawLine};
+use super::output::Writer;
+use super::{Bounds, Output, Progress, Status, Verifier};
+
+/// The most answers that wait for one before them, and the most bytes of them: no line is begun beyond.
+const ORDERED_ANSWERS_MAX: u64 = 10_000;
+const ORDERED_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// The interval between two looks at the progress.
+const TICK: Duration = Duration::from_secs(1);
+
+/// A batch that is about to begin.
+pub(crate) struct Pump {
+    pub(crate) verifier: Arc<Verifier>,
+    pub(crate) bounds: Bounds,
+    pub(crate) workers: usize,
+    /// Answers are in the order of the lines.
+    pub(crate) is_ordered: bool,
+    /// Cancelled when no more lines are to be begun, and what runs is to end.
+    pub(crate) stop: CancellationToken,
+}
+
+/// The end of a batch.
+#[derive(Debug)]
+pub(crate) struct Pumped {
+    pub(crate) progress: Progress,
+    pub(crate) ended: Ended,
+}
+
+/// The reason why a batch ended.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// All lines were answered.
+    Complete,
+    /// Somebody wanted it to.
+    Stopped,
+    /// The input cannot be read any further.
+    Input(io::Error),
+    /// The answers cannot be written any more.
+    Output(io::Error),
+}
+
+/// What a line is, at a first look.
+enum Taken {
+    Ask(Ask),
+    /// It needs no run.
+    Answered(Answer),
+    /// An earlier run has answered it.
+    Skipped,
+}
+
+/// The answers on their way to the writer.
+struct Answers {
+    writer: Writer,
+    progress: Progress,
+    order: Option<Order>,
+    /// Cancelled lines are told where nothing can be resumed.
+    tells_cancelled: bool,
+}
+
+/// Answers that wait for one before them.
+#[derive(Default)]
+struct Order {
+    /// The lines that were begun, and those that are written.
+    begun: u64,
+    written: u64,
+    waiting: BTreeMap<u64, Option<Vec<u8>>>,
+    bytes: usize,
+}
+
+impl Pump {
+    /// Answers every line of `input` that `output` has no answer for. `show` sees the progress each second.
+    pub(crate) async fn run(
+        &self,
+        mut input: Input,
+        output: Output,
+        mut show: impl FnMut(&Progress),
+    ) -> io::Result<Pumped> {
+        let tells_cancelled = !output.can_be_resumed();
+        let (writer, answered) = output.start()?;
+        let order = self.is_ordered.then(Order::default);
+        let mut answers = Answers { writer, progress: Progress::new(), order, tells_cancelled };
+        let (mut running, mut ids) = (JoinSet::new(), Ids::default());
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut has_more = true;
+        while has_more || !running.is_empty() {
+            let is_taking = has_more && !self.stop.is_cancelled() && running.len() < self.workers;
+            tokio::select! {
+                biased;
+                () = answers.writer.failed(), if !self.stop.is_cancelled() => self.stop.cancel(),
+                () = self.stop.cancelled(), if has_more => has_more = false,
+                Some(ended) = running.join_next(), if !running.is_empty() => {
+                    let (place, answer) = ended.map_err(io::Error::from)?;
+                    answers.take(place, answer).await;
+                }
+                _ = ticks.tick() => show(&answers.progress),
+                line = input.next(), if is_taking && answers.has_room() => match line {
+                    None => has_more = false,
+                    Some(line) => {
+                        answers.progress.bytes_read = input.bytes_read();
+                        match self.look_at(&line, &mut ids, &answered) {
+                            Taken::Skipped => answers.progress.skipped += 1,
+                            Taken::Answered(answer) => {
+                                let place = answers.begin();
+                                answers.take(place, answer).await;
+                            }
+                            Taken::Ask(ask) => {
+                                let (place, stop) = (answers.begin(), self.stop.clone());
+                                let (verifier, taken) = (Arc::clone(&self.verifier), Instant::now());
+                                running.spawn(async move {
+                                    (place, verifier.answer(ask, taken, stop).await)
+                                });
+                            }
+                        }
+                    }
+                },
+            }
+        }
+        let end = if self.stop.is_cancelled() { None } else { Some(input.end().await) };
+        show(&answers.progress);
+        let Answers { writer, progress, .. } = answers;
+        let ended = ended(end, writer.finish().await);
+        Ok(Pumped { progress, ended })
+    }
+
+    /// Returns what is to be done with a line.
+    fn look_at(&self, line: &RawLine, ids: &mut Ids, answered: &Answered) -> Taken {
+        let number = line.number;
+        if answered.has_line(number) {
+            return Taken::Skipped;
+        }
+        let ask = if let Some(bytes) = &line.bytes {
+            Ask::parse(number, bytes, self.bounds)
+        } else {
+            let reason = format!("the line is longer than {} MiB", LINE_BYTES_MAX / (1024 * 1024));
+            Err(Invalid { number, id: number.to_string(), reason })
+        };
+        match ask {
+            Ok(ask) if !ids.insert(&ask.id) => {
+                let reason = "another line before it has the same id".to_owned();
+                Taken::Answered(Invalid { number, id: ask.id, reason }.into())
+            }
+            Ok(ask) if answered.has_id(&ask.id) => Taken::Skipped,
+            Ok(ask) => Taken::Ask(ask),
+            Err(invalid) => Taken::Answered(invalid.into()),
+        }
+    }
+}
+
+/// Returns why a batch ended; `input` is `None` where that was not read to its end.
+fn ended(input: Option<InputEnd>, output: io::Result<()>) -> Ended {
+    match (input, output) {
+        (_, Err(error)) => Ended::Output(error),
+        (Some(Err(error)), Ok(())) => Ended::Input(error),
+        (Some(Ok(())), Ok(())) => Ended::Complete,
+        (None, Ok(())) => Ended::Stopped,
+    }
+}
+
+impl Answers {
+    /// Returns whether another line may be begun.
+    fn has_room(&self) -> bool {
+        self.order.as_ref().is_none_or(|order| {
+            order.begun - order.written < ORDERED_ANSWERS_MAX && order.bytes < ORDERED_BYTES_MAX
+        })
+    }
+
+    /// Returns the place of a line that is begun among all of them.
+    fn begin(&mut self) -> u64 {
+        self.order.as_mut().map_or(0, |order| {
+            order.begun += 1;
+            order.begun - 1
+        })
+    }
+
+    /// Has an answer written, when it is its turn.
+    async fn take(&mut self, place: u64, answer: Answer) {
+        let is_told = answer.status != Status::Cancelled || self.tells_cancelled;
+        if is_told {
+            self.progress.count(&answer);
+        }
+        let line = is_told.then(|| to_line(&answer));
+        let Some(order) = &mut self.order else {
+            if let Some(line) = line {
+                self.writer.write(line).await;
+            }
+            return;
+        };
+        order.bytes += line.as_ref().map_or(0, Vec::len);
+        order.waiting.insert(place, line);
+        while let Some(line) = order.waiting.remove(&order.written) {
+            order.written += 1;
+            order.bytes -= line.as_ref().map_or(0, Vec::len);
+            if let Some(line) = line {
+                self.writer.write(line).await;
+            }
+        }
+    }
+}
+
+impl From<Invalid> for Answer {
+    fn from(Invalid { number, id, reason }: Invalid) -> Self {
+        Self { error: Some(reason), line: Some(number), ..Self::bare(id, Status::Invalid) }
+    }
+}
+
+fn to_line(answer: &Answer) -> Vec<u8> {
+    // What was parsed or captured can be written as JSON.
+    let mut line = serde_json::to_vec(answer).unwrap_or_default();
+    line.push(b'\n');
+    line
+}

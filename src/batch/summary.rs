@@ -1,0 +1,171 @@
+//! What is counted while a batch runs, and what is said of it at its end.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use super::answer::Answer;
+use super::{Analysis, Status};
+
+/// The figures of a batch so far.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    started: Instant,
+    counts: [u64; Status::ALL.len()],
+    /// Verdicts that are good.
+    pub(crate) passed: u64,
+    /// Lines that an earlier run had answered.
+    pub(crate) skipped: u64,
+    /// Bytes of the input that were read.
+    pub(crate) bytes_read: u64,
+    durations: Durations,
+}
+
+/// How a batch is run, as far as its figures depend on it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RunBy {
+    pub(crate) workers: usize,
+    /// The most memory of each script, in MiB.
+    pub(crate) memory_mb: u64,
+    pub(crate) analysis: Analysis,
+}
+
+/// The end of a batch, for programs.
+#[derive(Debug, Serialize)]
+pub(crate) struct Summary {
+    /// Lines that were answered by this run.
+    pub(crate) lines: u64,
+    pub(crate) statuses: BTreeMap<&'static str, u64>,
+    pub(crate) passed: u64,
+    pub(crate) skipped: u64,
+    pub(crate) seconds: f64,
+    pub(crate) scripts_per_second: f64,
+    /// Of the time of runs, in milliseconds.
+    pub(crate) p50_ms: f64,
+    pub(crate) p99_ms: f64,
+    pub(crate) workers: usize,
+    pub(crate) memory_mb: u64,
+    /// `report` where what the analysis found stopped nothing.
+    pub(crate) analysis: &'static str,
+    /// `true` if the whole input was answered.
+    pub(crate) complete: bool,
+}
+
+impl Progress {
+    pub(super) fn new() -> Self {
+        Self {
+            started: Instant::now(),
+            counts: [0; Status::ALL.len()],
+            passed: 0,
+            skipped: 0,
+            bytes_read: 0,
+            durations: Durations::default(),
+        }
+    }
+
+    pub(super) fn count(&mut self, answer: &Answer) {
+        let counts = Status::ALL.iter().zip(&mut self.counts);
+        counts.filter(|(status, _)| **status == answer.status).for_each(|(_, count)| *count += 1);
+        self.passed += u64::from(answer.passed == Some(true));
+        if let Some(milliseconds) = answer.duration_ms {
+            self.durations.add(milliseconds);
+        }
+    }
+
+    /// Returns how many lines have this status.
+    pub(crate) fn of(&self, status: Status) -> u64 {
+        let counts = Status::ALL.iter().zip(&self.counts);
+        counts.filter(|(one, _)| **one == status).map(|(_, count)| count).sum()
+    }
+
+    /// Returns how many lines were answered.
+    pub(crate) fn lines(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// Returns the time so far.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Returns the lines a second so far.
+    #[expect(clippy::cast_precision_loss, clippy::as_conversions, reason = "a rate for people")]
+    pub(crate) fn rate(&self) -> f64 {
+        self.lines() as f64 / self.elapsed().as_secs_f64().max(f64::MIN_POSITIVE)
+    }
+
+    /// Returns the figures at the end.
+    pub(crate) fn summary(&self, run: &RunBy, complete: bool) -> Summary {
+        let counts = Status::ALL.iter().zip(&self.counts).filter(|(_, count)| **count > 0);
+        Summary {
+            lines: self.lines(),
+            statuses: counts.map(|(status, count)| (status.as_str(), *count)).collect(),
+            passed: self.passed,
+            skipped: self.skipped,
+            seconds: rounded(self.elapsed().as_secs_f64()),
+            scripts_per_second: rounded(self.rate()),
+            p50_ms: self.durations.quantile(50),
+            p99_ms: self.durations.quantile(99),
+            workers: run.workers,
+            memory_mb: run.memory_mb,
+            analysis: match run.analysis {
+                Analysis::Blocks => "default",
+                Analysis::Reports => "report",
+            },
+            complete,
+        }
+    }
+}
+
+fn rounded(figure: f64) -> f64 {
+    (figure * 1000.0).round() / 1000.0
+}
+
+/// A count of durations: each millisecond of its own up to 64 ms, above that within a part in 32.
+#[derive(Debug, Default)]
+struct Durations(BTreeMap<u64, u64>);
+
+impl Durations {
+    fn add(&mut self, milliseconds: u64) {
+        // The six highest bits of it.
+        let dropped = (u64::BITS - milliseconds.leading_zeros()).saturating_sub(6);
+        *self.0.entry(milliseconds >> dropped << dropped).or_default() += 1;
+    }
+
+    /// Returns the duration that so many percent do not exceed.
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::as_conversions,
+        reason = "milliseconds for people"
+    )]
+    fn quantile(&self, percent: u64) -> f64 {
+        let total: u64 = self.0.values().sum();
+        let wanted = (total * percent).div_ceil(100);
+        let mut seen = 0;
+        let found = self.0.iter().find(|(_, count)| {
+            seen += **count;
+            seen >= wanted
+        });
+        found.map_or(0.0, |(milliseconds, _)| *milliseconds as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_those_of_what_was_counted() {
+        let mut durations = Durations::default();
+        assert_eq!(durations.quantile(50).to_bits(), 0.0_f64.to_bits());
+        (1..=50).for_each(|milliseconds| durations.add(milliseconds));
+        assert!((durations.quantile(50) - 25.0).abs() < f64::EPSILON);
+        assert!((durations.quantile(99) - 50.0).abs() < f64::EPSILON);
+        (0..1000).for_each(|_| durations.add(123_456));
+        assert!((durations.quantile(99) / 123_456.0 - 1.0).abs() < 1.0 / 32.0);
+        // Bounded, however many there are.
+        (0..1_000_000).for_each(|milliseconds| durations.add(milliseconds));
+        assert!(durations.0.len() < 600);
+    }
+}

@@ -1,0 +1,373 @@
+//! `qwed-mcp run --batch`: the scripts of a file, a line each.
+//!
+//! Answers go to standard output or to a file; everything else that is said, to standard error.
+
+use std::fs::{File, Metadata};
+use std::io::{self, IsTerminal as _, Read, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread::available_parallelism;
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use super::code;
+use crate::batch::{
+    Analysis, Bounds, Ended, Input, Output, Progress, Pump, Pumped, RunBy, Shard, Status, Summary,
+    Verifier, available_memory_bytes,
+};
+use crate::config::{AdminGate, SandboxMode, Settings};
+use crate::executor::{Executor, orphans};
+use crate::terminal::Label;
+
+/// The exit codes of a batch.
+mod end {
+    /// Some lines have no verdict, or no answer.
+    pub(super) const SOME_UNANSWERED: u8 = 1;
+    /// The input cannot be used; or the arguments do not fit.
+    pub(super) const UNUSABLE: u8 = 2;
+}
+
+/// The exit code for arguments that do not fit.
+pub(in super::super) const USAGE: u8 = end::UNUSABLE;
+
+/// The most workers: more than this only fight for the processors.
+const WORKERS_MAX: i64 = 256;
+
+/// The bar by the bytes of the input; without these, what turns instead of it.
+const BAR: &str = "{bar:30} {percent}%  {msg}, {eta} left";
+const SPINNER: &str = "{spinner} {msg}";
+
+#[derive(Debug, Args)]
+#[group(id = "batch_options")]
+pub(super) struct Options {
+    /// Run the scripts of a file, a line of JSON each, or - for standard input
+    ///
+    /// A line has the `code`, and may have id, stdin, timeout, `memory_mb`, expect, tests and meta. Each is answered
+    /// by a line. The exit code is 0 if all were answered, 1 if this machine could not run some of them, 2 if
+    /// nothing could be done, 130 for Ctrl-C.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["file", "json", "pictures"])]
+    pub(super) batch: Option<PathBuf>,
+    /// Write the answers of a batch to this file
+    #[arg(long, value_name = "FILE", requires = "batch")]
+    output: Option<PathBuf>,
+    /// Go on with the output of a batch that did not come to its end
+    #[arg(long, requires = "output")]
+    resume: bool,
+    /// The scripts of a batch that run at the same time [default: the number of processors]
+    #[arg(long, value_name = "N", requires = "batch", value_parser = clap::value_parser!(u16).range(1..=WORKERS_MAX))]
+    workers: Option<u16>,
+    /// The memory that each script of a batch may have, in MiB: up to that of the settings
+    #[arg(long, value_name = "MB", requires = "batch", value_parser = clap::value_parser!(u64).range(crate::config::MEMORY_MB_MIN..))]
+    memory_mb: Option<u64>,
+    /// Answer a batch in the order of its lines
+    #[arg(long, requires = "batch")]
+    ordered: bool,
+    /// Run no more tests of a script once one has failed
+    #[arg(long, requires = "batch")]
+    fail_fast: bool,
+    /// Take one part of a batch's lines: 0/8 is the first of eight
+    #[arg(long, value_name = "I/N", requires = "batch")]
+    shard: Option<Shard>,
+    /// What is done with what the analysis finds in the scripts of a batch
+    #[arg(long, value_enum, requires = "batch", default_value = "default")]
+    analysis: AnalysisWord,
+    /// The progress of a batch
+    #[arg(long, value_enum, requires = "batch", default_value = "auto")]
+    progress: Shown,
+    /// Write the figures of a batch to this file, as JSON
+    #[arg(long, value_name = "FILE", requires = "batch")]
+    summary: Option<PathBuf>,
+}
+
+/// The form of the progress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Shown {
+    /// A bar on a terminal, nothing elsewhere
+    Auto,
+    /// A line of JSON each second, on standard error
+    Json,
+    /// Nothing
+    None,
+}
+
+/// What is done with findings, as an admin says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum AnalysisWord {
+    /// They block the script, as for clients
+    Default,
+    /// DANGEROUS: they are reported, and the script RUNS. Nothing but the kernel's sandbox holds it, so all of
+    /// that (tier 3) is demanded. For pipelines whose scripts use files and exec freely
+    Report,
+}
+
+impl AnalysisWord {
+    fn analysis(self) -> Analysis {
+        match self {
+            Self::Default => Analysis::Blocks,
+            Self::Report => Analysis::Reports,
+        }
+    }
+}
+
+/// Runs the scripts of `file`.
+pub(super) fn run(file: &Path, mut settings: Settings, options: &Options) -> ExitCode {
+    let memory_mb = options.memory_mb.unwrap_or(settings.memory_mb);
+    if memory_mb > settings.memory_mb {
+        let most = settings.memory_mb;
+        return unusable(format_args!(
+            "--memory-mb {memory_mb} is more than the {most} that QWED_MCP_MEMORY_MB allows"
+        ));
+    }
+    settings.memory_mb = memory_mb;
+    if settings.admin_gate == AdminGate::Closed {
+        return unusable("nothing is run until QWED_MCP_TRUSTED_CODE_EXECUTION=true allows it");
+    }
+    match options.analysis.analysis() {
+        Analysis::Blocks => {}
+        Analysis::Reports => {
+            settings.sandbox = SandboxMode::Strict;
+            Label::Warning.say(
+                "--analysis report: scripts RUN whatever the analysis finds in them; the kernel's sandbox alone \
+                 holds them",
+            );
+        }
+    }
+    run_lines(file, &settings, options).unwrap_or_else(|error| unusable(format_args!("{error:#}")))
+}
+
+fn unusable(reason: impl std::fmt::Display) -> ExitCode {
+    Label::Error.say(reason);
+    ExitCode::from(end::UNUSABLE)
+}
+
+fn run_lines(file: &Path, settings: &Settings, options: &Options) -> anyhow::Result<ExitCode> {
+    let in_file = |path: &Path| format!("{}", path.display());
+    let source = match file.to_str() {
+        Some("-") => None,
+        Some(_) | None => Some(File::open(file).with_context(|| in_file(file))?),
+    };
+    let output = match &options.output {
+        None => Output::stdout(),
+        Some(path) => {
+            Output::open(path, options.resume, source.as_ref()).with_context(|| in_file(path))?
+        }
+    };
+    let shard = options.shard.unwrap_or(Shard::WHOLE);
+    // Of a pipe, nobody knows it.
+    let size = source.as_ref().and_then(|file| file.metadata().ok()).filter(Metadata::is_file);
+    let size = size.map(|metadata| metadata.len());
+    let read: Box<dyn Read + Send> = match source {
+        Some(source) => Box::new(source),
+        None => Box::new(io::stdin()),
+    };
+    let input = Input::open(read, shard, Arc::default())?;
+    let processors = available_parallelism().map_or(1, usize::from);
+    let run_by = RunBy {
+        workers: options.workers.map_or(processors, usize::from),
+        memory_mb: settings.memory_mb,
+        analysis: options.analysis.analysis(),
+    };
+    tell_memory(&run_by);
+    orphans::adopt().context("failed to become a child subreaper")?;
+    let runtime = super::super::runtime()?;
+    let ended = runtime.block_on(pump(input, output, (run_by, size), settings, options));
+    // The thread that reads may be blocked for ever.
+    runtime.shutdown_timeout(super::super::RUNTIME_SHUTDOWN);
+    ended
+}
+
+/// Answers all lines, unless somebody interrupts it.
+async fn pump(
+    input: Input,
+    output: Output,
+    (run_by, size): (RunBy, Option<u64>),
+    settings: &Settings,
+    options: &Options,
+) -> anyhow::Result<ExitCode> {
+    let mut interrupts = signal(SignalKind::interrupt())?;
+    let mut terminations = signal(SignalKind::terminate())?;
+    let untrusted = super::super::untrusted(super::super::policy(settings).as_ref());
+    let executor = super::super::executor(settings, untrusted);
+    require_ready(executor.as_ref()).await?;
+    executor.warm_up();
+    let verifier = Arc::new(Verifier::new(settings, executor, run_by.analysis, options.fail_fast));
+    let stop = CancellationToken::new();
+    let pump = Pump {
+        verifier: Arc::clone(&verifier),
+        bounds: Bounds { timeout: settings.sync_timeout, memory_mb: settings.memory_mb },
+        workers: run_by.workers,
+        is_ordered: options.ordered,
+        stop: stop.clone(),
+    };
+    let shown = ShownProgress::new(options.progress, size);
+    let show = |progress: &Progress| shown.show(progress);
+    let work = async {
+        let pumped = pump.run(input, output, show).await;
+        verifier.shut_down().await;
+        pumped
+    };
+    tokio::pin!(work);
+    let mut signalled = None;
+    let pumped = loop {
+        let number = tokio::select! {
+            pumped = &mut work => break pumped?,
+            _ = interrupts.recv() => code::INTERRUPTED,
+            _ = terminations.recv() => code::TERMINATED,
+        };
+        if signalled.replace(number).is_some() {
+            // What runs ends with this process.
+            return Ok(ExitCode::from(number));
+        }
+        Label::Note.say("ending what runs; once more ends this at once");
+        stop.cancel();
+    };
+    shown.clear();
+    conclude(&pumped, &run_by, signalled, options)
+}
+
+/// Tells how much memory scripts may take, and whether that is there.
+fn tell_memory(RunBy { workers, memory_mb, .. }: &RunBy) {
+    let wanted = memory_mb.saturating_mul(u64::try_from(*workers).unwrap_or(u64::MAX));
+    let Some(available) = available_memory_bytes().map(|bytes| bytes / (1024 * 1024)) else {
+        return Label::Note.say(format_args!("{workers} workers, up to {memory_mb} MiB each"));
+    };
+    let memory = format!("{workers} workers, up to {memory_mb} MiB each; {available} MiB are free");
+    if wanted <= available {
+        return Label::Note.say(memory);
+    }
+    Label::Warning.say(format_args!(
+        "{memory}: where scripts take all they may, this machine runs out of memory, and what the kernel then kills \
+         may be any of them; --workers or --memory-mb make it fit"
+    ));
+}
+
+/// Finds out whether anything can be run, before a line is read.
+async fn require_ready(executor: &dyn Executor) -> anyhow::Result<()> {
+    let ready = executor.readiness().await.map_err(|missing| anyhow::anyhow!("{missing}"))?;
+    anyhow::ensure!(ready.is_some(), "there is no Python to run scripts in; see `qwed-mcp doctor`");
+    Ok(())
+}
+
+/// Tells the end of a batch, and returns its exit code.
+fn conclude(
+    pumped: &Pumped,
+    run_by: &RunBy,
+    signalled: Option<u8>,
+    options: &Options,
+) -> anyhow::Result<ExitCode> {
+    let Pumped { progress, ended } = pumped;
+    let is_complete = matches!(ended, Ended::Complete);
+    let summary = progress.summary(run_by, is_complete);
+    if let Some(path) = &options.summary {
+        let text = format!("{:#}\n", serde_json::to_value(&summary)?);
+        std::fs::write(path, text).with_context(|| format!("--summary {}", path.display()))?;
+    }
+    tell_summary(&summary);
+    if run_by.analysis == Analysis::Reports {
+        Label::Warning.say("--analysis report: findings stopped no script of these");
+    }
+    let resumed = match &options.output {
+        Some(_) => "; the same command with --resume goes on where it ended",
+        None => "",
+    };
+    Ok(ExitCode::from(match ended {
+        Ended::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => code::UNREAD,
+        Ended::Output(error) => {
+            Label::Error.say(format_args!("the answers cannot be written: {error}{resumed}"));
+            end::SOME_UNANSWERED
+        }
+        Ended::Input(error) => {
+            Label::Error.say(format_args!("the input cannot be read: {error}{resumed}"));
+            end::UNUSABLE
+        }
+        Ended::Stopped => {
+            Label::Note.say(format_args!("interrupted{resumed}"));
+            signalled.unwrap_or(code::INTERRUPTED)
+        }
+        Ended::Complete if progress.of(Status::InfraError) > 0 => end::SOME_UNANSWERED,
+        Ended::Complete => 0,
+    }))
+}
+
+fn tell_summary(summary: &Summary) {
+    let Summary { lines, passed, seconds, scripts_per_second, p50_ms, p99_ms, skipped, .. } =
+        summary;
+    let statuses = summary.statuses.iter().map(|(status, count)| format!("{count} {status}"));
+    let statuses = statuses.collect::<Vec<_>>().join(", ");
+    let skipped = if *skipped > 0 { format!(", {skipped} answered before") } else { String::new() };
+    Label::Note.say(format_args!(
+        "{lines} lines ({statuses}{skipped}), {passed} passed, {seconds:.1} s, {scripts_per_second:.1} a second; \
+         runs took {p50_ms} ms (half of them at most), {p99_ms} ms (99 of 100)"
+    ));
+}
+
+/// The progress, in the form that was asked for.
+enum ShownProgress {
+    Bar(ProgressBar),
+    Json,
+    None,
+}
+
+impl ShownProgress {
+    /// `size` is that of the input, in bytes, where it is known.
+    fn new(shown: Shown, size: Option<u64>) -> Self {
+        match shown {
+            Shown::Json => Self::Json,
+            Shown::Auto if io::stderr().is_terminal() => {
+                let bar = size.map_or_else(ProgressBar::no_length, ProgressBar::new);
+                let form = if size.is_some() { BAR } else { SPINNER };
+                // The form is a constant.
+                bar.set_style(
+                    ProgressStyle::with_template(form)
+                        .unwrap_or_else(|_| ProgressStyle::default_bar()),
+                );
+                Self::Bar(bar)
+            }
+            Shown::Auto | Shown::None => Self::None,
+        }
+    }
+
+    fn show(&self, progress: &Progress) {
+        match self {
+            Self::None => {}
+            Self::Json => tell_progress(progress),
+            Self::Bar(bar) => {
+                let Progress { passed, skipped, bytes_read, .. } = progress;
+                let (lines, rate) = (progress.lines(), progress.rate());
+                let infra = progress.of(Status::InfraError);
+                let infra =
+                    if infra > 0 { format!(", {infra} infra_error") } else { String::new() };
+                let before =
+                    if *skipped > 0 { format!(", {skipped} before") } else { String::new() };
+                bar.set_message(format!(
+                    "{lines} done{before}, {passed} passed{infra}, {rate:.0} a second"
+                ));
+                bar.set_position(*bytes_read);
+            }
+        }
+    }
+
+    fn clear(&self) {
+        if let Self::Bar(bar) = self {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn tell_progress(progress: &Progress) {
+    let line = serde_json::json!({
+        "done": progress.lines(),
+        "passed": progress.passed,
+        "skipped": progress.skipped,
+        "infra_error": progress.of(Status::InfraError),
+        "rate": (progress.rate() * 10.0).round() / 10.0,
+        "seconds": progress.elapsed().as_secs(),
+    });
+    // Nothing depends on it.
+    let _ = writeln!(io::stderr(), "{line}");
+}

@@ -1,0 +1,36 @@
+//! What a script is given: its own text, and what it reads.
+
+use crate::gateway::AuthorizedScript;
+
+/// The two things that Python gets of a run.
+#[derive(Clone, Copy)]
+pub(super) struct Given<'a> {
+    pub(super) source: &'a str,
+    /// What the script reads from its standard input.
+    pub(super) stdin: &'a [u8],
+}
+
+impl<'a> Given<'a> {
+    /// Returns what a script is given that may be run. Its byte order mark is none of it: Python takes one
+    /// at the start of a file, and not at the start of a string.
+    pub(super) fn to(script: &'a AuthorizedScript) -> Self {
+        let source = script.source().as_str();
+        let source = source.strip_prefix('\u{feff}').unwrap_or(source);
+        Self { source, stdin: script.stdin() }
+    }
+
+    /// Returns a script that reads nothing.
+    pub(super) fn source(source: &'a str) -> Self {
+        Self { source, stdin: &[] }
+    }
+
+    /// Returns the lengths of both, as they go before them.
+    pub(super) fn lengths(&self) -> [u8; 16] {
+        let length = |bytes: &[u8]| u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_le_bytes();
+        let mut lengths = [0; 16];
+        let (of_source, of_stdin) = lengths.split_at_mut(8);
+        of_source.copy_from_slice(&length(self.source.as_bytes()));
+        of_stdin.copy_from_slice(&length(self.stdin));
+        lengths
+    }
+}

@@ -1,0 +1,142 @@
+# Ways out that there are on macOS only, or that are tried in another way there. Put before canary.py.
+
+
+def system_library():
+    import ctypes
+
+    return ctypes.CDLL(TARGETS["library"], use_errno=True)
+
+
+def found(result):
+    # What went well is a way out; what did not is an error, as everywhere else.
+    if not result:
+        raise OSError
+
+
+def connect_to_internet():
+    # A socket by itself reaches nothing, and Seatbelt may let one be made. This sends nothing either.
+    import _socket
+
+    _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM).connect(("127.0.0.1", 9))
+
+
+def listen():
+    import _socket
+
+    _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM).bind(("127.0.0.1", 0))
+
+
+def connect_to_service():
+    # The system's resolver of names, to which everybody may connect.
+    import _socket
+
+    _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM).connect("/private/var/run/mDNSResponder")
+
+
+def make_process():
+    import os
+
+    if os.fork() == 0:
+        os._exit(0)
+
+
+def spawn_program():
+    import os
+
+    os.posix_spawn(TARGETS["program"], [TARGETS["program"], "-S", "-c", ""], {})
+
+
+def replace_program():
+    # Where it works nothing of this script is left, and its list is never printed.
+    import os
+
+    os.execv(TARGETS["program"], [TARGETS["program"], "-S", "-c", ""])
+
+
+def raise_mac_limit():
+    import resource
+
+    kinds = (resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC, resource.RLIMIT_CPU, resource.RLIMIT_FSIZE)
+    if all(resource.getrlimit(kind)[1] != resource.RLIM_INFINITY for kind in kinds):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 1048576))
+
+
+def list_home():
+    import os
+
+    found(os.listdir(TARGETS["home"]))
+
+
+def signal_another():
+    # launchd, of another user: denied in any case; a process of the same user is signal_server.
+    import os
+
+    os.kill(1, 0)
+
+
+def read_server_arguments():
+    # kern.procargs2: arguments and environment of a process of the same user.
+    import ctypes
+
+    try:
+        call = system_library().sysctl
+    except AttributeError:
+        raise OSError
+    name = (ctypes.c_int * 3)(1, 49, TARGETS["server"])
+    buffer = ctypes.create_string_buffer(1 << 18)
+    size = ctypes.c_size_t(len(buffer))
+    found(call(name, 3, buffer, ctypes.byref(size), None, ctypes.c_size_t(0)) == 0)
+
+
+def look_up_service():
+    # The pasteboard, by the port of launchd that every process has.
+    import ctypes
+
+    try:
+        library = system_library()
+        port = ctypes.c_uint.in_dll(library, "bootstrap_port")
+        call = library.bootstrap_look_up
+    except (AttributeError, ValueError):
+        raise OSError
+    service = ctypes.c_uint()
+    found(call(port, b"com.apple.pasteboard.1", ctypes.byref(service)) == 0)
+
+
+def map_own_code():
+    # A file of the script's own as code.
+    import mmap, os
+
+    with open("code", "wb") as file:
+        file.write(bytes(mmap.PAGESIZE))
+    try:
+        with open("code", "rb") as file:
+            mmap.mmap(
+                file.fileno(), mmap.PAGESIZE, flags=mmap.MAP_PRIVATE,
+                prot=mmap.PROT_READ | mmap.PROT_EXEC,
+            ).close()
+    finally:
+        os.unlink("code")
+
+
+def make_named_pipe():
+    import os, stat
+
+    os.mknod("pipe", stat.S_IFIFO | 0o600)
+    os.unlink("pipe")
+
+
+MORE_WAYS = {
+    "internet_socket": connect_to_internet,
+    "internet_listener": listen,
+    "local_socket": connect_to_service,
+    "make_process": make_process,
+    "spawn_program": spawn_program,
+    "raise_limit": raise_mac_limit,
+    "list_home": list_home,
+    "signal_another": signal_another,
+    "read_server_arguments": read_server_arguments,
+    "look_up_service": look_up_service,
+    "map_own_code": map_own_code,
+    "make_named_pipe": make_named_pipe,
+    "execute_program": replace_program,
+}

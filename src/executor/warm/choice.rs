@@ -1,0 +1,67 @@
+//! The choice of a fork server for a script, by what the script imports.
+//!
+//! A wrong choice costs time and nothing else: what a fork server has not loaded, its child imports.
+
+use crate::safety::is_in_standard_library;
+
+/// The libraries whose scripts draw, by their topmost modules.
+const DRAWING: [&str; 4] = ["matplotlib", "mpl_toolkits", "pylab", "seaborn"];
+
+/// Returns the index of the fork server for a script with these imports. `loaded` has the modules of
+/// each, and each has those of the one before.
+///
+/// It is the first that has loaded all of them, but for standard modules, most of which are loaded in
+/// no time. Where none has, it is the last that is not for drawing: other packages are likely to need
+/// what that has.
+pub(super) fn of(imports: &[String], loaded: &[&[String]]) -> usize {
+    let imported: Vec<&str> = imports.iter().map(|name| topmost(name)).collect();
+    let last = loaded.len().saturating_sub(1);
+    let drawing = loaded
+        .iter()
+        .position(|modules| modules.iter().any(|name| DRAWING.contains(&topmost(name))));
+    if drawing.is_some() && imported.iter().any(|name| DRAWING.contains(name)) {
+        return last;
+    }
+    let usual = drawing.map_or(last, |drawing| drawing.saturating_sub(1));
+    let has_all = |modules: &&[String]| {
+        imported.iter().all(|name| {
+            modules.iter().any(|module| topmost(module) == *name) || is_in_standard_library(name)
+        })
+    };
+    loaded.iter().position(has_all).map_or(usual, |first| first.min(usual))
+}
+
+fn topmost(name: &str) -> &str {
+    name.split_once('.').map_or(name, |(topmost, _)| topmost)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_gets_the_first_that_has_what_it_imports() {
+        let list = |names: &str| names.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let light = list("json collections.abc math");
+        let usual = [&light[..], &list("numpy sympy")].concat();
+        let drawing = [&usual[..], &list("matplotlib.pyplot")].concat();
+        for (imports, among_three, among_two) in [
+            ("math", 0, 0),
+            ("collections.deque json weakref.ref", 0, 0),
+            ("json sympy.abc.x", 1, 1),
+            ("numpy.linalg", 1, 1),
+            ("pandas", 1, 1),
+            ("math mathematics", 1, 1),
+            ("matplotlib", 2, 1),
+            ("seaborn.lineplot", 2, 1),
+            ("mpl_toolkits.mplot3d numpy", 2, 1),
+        ] {
+            let imports = list(imports);
+            let three = [&light[..], &usual, &drawing];
+            assert_eq!(of(&imports, &three), among_three, "{imports:?}");
+            assert_eq!(of(&imports, &three[..2]), among_two, "{imports:?}");
+            assert_eq!(of(&imports, &three[..1]), 0, "{imports:?}");
+        }
+        assert_eq!(of(&[], &[&light, &usual]), 0);
+    }
+}

@@ -1,0 +1,725 @@
+//! Batches: a line in, a line out, whatever happens in between.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::harness::{
+    ServerBuilder, Terminal, alive_with_marker, descendants, eventually, is_alive, public_python,
+};
+
+tests! {
+    needs [Tier3]:
+        each_line_is_answered_with_what_became_of_it,
+        hostile_lines_are_told_from_each_other_in_warm_interpreters,
+        a_script_is_run_once_for_each_test,
+        answers_come_in_the_order_of_the_lines_where_that_is_wanted,
+        the_parts_of_a_batch_are_the_whole,
+        what_is_found_is_reported_where_the_admin_says_so_and_nowhere_else,
+        a_batch_that_is_killed_is_gone_on_with,
+        an_interrupted_batch_ends_its_scripts_and_is_gone_on_with,
+        a_script_whose_processes_are_killed_is_run_again_and_then_given_up,
+        a_disk_that_is_full_loses_no_answer,
+        a_reader_who_leaves_ends_the_batch,
+        progress_and_figures_are_there_for_programs,
+        a_terminal_has_a_bar;
+    needs [Tier2, PublicPython]:
+        scripts_read_from_standard_input_however_they_are_run;
+    needs [Sandbox]:
+        run_gives_a_script_a_file_to_read;
+    needs []:
+        what_cannot_be_used_is_told_before_anything_runs,
+        results_are_gone_on_with_and_never_overwritten;
+}
+
+/// A folder for the files of a batch, and how it is started.
+struct Batch {
+    folder: TempDir,
+    builder: ServerBuilder,
+}
+
+/// What came of it.
+struct Done {
+    answers: Vec<Value>,
+    told: String,
+    code: Option<i32>,
+}
+
+impl Batch {
+    fn new(builder: ServerBuilder) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        // What runs for it is recognised by that, see `alive_with_marker`.
+        let path = format!("{}:{}", std::env::var("PATH").unwrap(), folder.path().display());
+        Self { folder, builder: builder.variable("PATH", &path) }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn write(&self, lines: &[Value]) -> PathBuf {
+        let path = self.path("scripts.jsonl");
+        let text = lines.iter().fold(String::new(), |all, line| all + &line.to_string() + "\n");
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.builder.command();
+        command.arg("run").arg("--batch").arg(self.path("scripts.jsonl")).args(arguments);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// Runs these lines to the end.
+    fn run(&self, lines: &[Value], arguments: &[&str]) -> Done {
+        self.write(lines);
+        Done::of(self.command(arguments).output().unwrap())
+    }
+
+    fn results(&self) -> Vec<Value> {
+        parse(&fs::read_to_string(self.path("results.jsonl")).unwrap())
+    }
+
+    /// Asserts that nothing of the batch is there any more.
+    fn assert_gone(&self) {
+        let alive = || alive_with_marker(self.folder.path());
+        let gone = eventually(Duration::from_secs(30), || alive().is_empty());
+        assert!(gone.is_some(), "{:?}", alive());
+    }
+}
+
+impl Done {
+    fn of(output: Output) -> Self {
+        Self {
+            answers: parse(&String::from_utf8(output.stdout).unwrap()),
+            told: String::from_utf8(output.stderr).unwrap(),
+            code: output.status.code(),
+        }
+    }
+
+    fn answer(&self, id: &str) -> &Value {
+        let mut found = self.answers.iter().filter(|answer| answer["id"] == id);
+        let answer = found.next().unwrap_or_else(|| panic!("no {id}: {:?}", self.answers));
+        assert!(found.next().is_none(), "{id} is there twice");
+        answer
+    }
+}
+
+fn parse(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn ids(answers: &[Value]) -> Vec<&str> {
+    answers.iter().map(|answer| answer["id"].as_str().unwrap()).collect()
+}
+
+fn path_text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+const SYSTEM: &str = "import os\nos.system('id')";
+
+/// Scripts of each kind, and the status that each must have.
+fn every_kind() -> Vec<(Value, &'static str, Value)> {
+    let memory = "import time\nx = bytearray(300 << 20)\ntime.sleep(60)";
+    vec![
+        (json!({ "id": "ok", "code": "print(6 * 7)" }), "ok", json!(true)),
+        (
+            json!({ "id": "right", "code": "print(1)", "expect": { "stdout": "1\n" } }),
+            "ok",
+            json!(true),
+        ),
+        (
+            json!({ "id": "wrong", "code": "print(1)", "expect": { "stdout": "2" } }),
+            "ok",
+            json!(false),
+        ),
+        (json!({ "id": "refuted", "code": "assert 1 == 2" }), "failed", json!(false)),
+        (json!({ "id": "exit", "code": "raise SystemExit(3)" }), "failed", json!(false)),
+        (
+            json!({ "id": "loop", "code": "while True: pass", "timeout": 2 }),
+            "timeout",
+            json!(false),
+        ),
+        (
+            json!({ "id": "flood", "code": "while True: print('x' * 999)" }),
+            "output_cap",
+            json!(false),
+        ),
+        (json!({ "id": "memory", "code": memory, "memory_mb": 150 }), "memory", json!(false)),
+        (json!({ "id": "blocked", "code": SYSTEM }), "blocked", json!(false)),
+        (json!({ "id": "broken", "code": "def f(:" }), "blocked", json!(false)),
+        (json!({ "id": "extra", "code": "1", "more": 1 }), "invalid", Value::Null),
+        (json!({ "id": "long", "code": "1", "timeout": 1000 }), "invalid", Value::Null),
+    ]
+}
+
+fn assert_statuses(done: &Done, kinds: &[(Value, &str, Value)]) {
+    for (line, status, passed) in kinds {
+        let answer = done.answer(line["id"].as_str().unwrap());
+        assert_eq!((&answer["status"], &answer["passed"]), (&json!(status), passed), "{answer}");
+    }
+    assert_eq!(done.answers.len(), kinds.len());
+}
+
+fn each_line_is_answered_with_what_became_of_it() {
+    let batch = Batch::new(ServerBuilder::new());
+    let kinds = every_kind();
+    let mut lines: Vec<Value> = kinds.iter().map(|(line, ..)| line.clone()).collect();
+    lines[0]["meta"] = json!({ "step": 1 });
+    let done = batch.run(&lines, &["--timeout", "60"]);
+    assert_statuses(&done, &kinds);
+    assert_eq!(done.code, Some(0), "{}", done.told);
+    let ok = done.answer("ok");
+    assert_eq!(
+        (&ok["stdout"], &ok["stderr"], &ok["exit_code"]),
+        (&json!("42"), &json!(""), &json!(0))
+    );
+    assert_eq!(
+        (&ok["meta"], &ok["attempt"], &ok["warm"]),
+        (&json!({ "step": 1 }), &json!(1), &json!(false))
+    );
+    assert!(ok["duration_ms"].is_u64() && ok["queue_ms"].is_u64(), "{ok}");
+    assert_eq!(ok["verification_id"].as_str().unwrap().len(), 64);
+    // Of `print(6 * 7)`.
+    let sha256 = "6df79599d398b84cc3b5d2bc48aa32b3b92a031c852c3c679fc9308ef740f492";
+    assert_eq!(ok["code_sha256"], sha256);
+    assert_eq!(done.answer("exit")["exit_code"], 3);
+    assert_eq!(done.answer("flood")["truncated"], json!(["stdout"]));
+    assert_eq!(done.answer("blocked")["findings"][0]["rule"], "process/os-system");
+    assert!(done.answer("refuted")["stderr"].as_str().unwrap().contains("AssertionError"));
+    assert_eq!(done.answer("extra")["line"], 11);
+    assert!(done.told.contains("12 lines (") && done.told.contains("2 passed"), "{}", done.told);
+
+    // What is no JSON, too long, blank, or there twice.
+    let long = format!("{{\"id\":\"x\",\"code\":\"{}\"}}", "1".repeat(4 << 20));
+    let text = format!(
+        "nonsense\n\n{long}\n{{\"code\":\"1\"}}\n{{\"id\":\"4\",\"code\":\"1\"}}\n{{\"code\":\"2\"}}"
+    );
+    fs::write(batch.path("scripts.jsonl"), text).unwrap();
+    let done = Done::of(batch.command(&[]).output().unwrap());
+    let found: BTreeMap<_, _> = done
+        .answers
+        .iter()
+        .map(|it| {
+            ((it["id"].as_str().unwrap(), it["line"].as_u64()), it["status"].as_str().unwrap())
+        })
+        .collect();
+    let expected = BTreeMap::from([
+        (("1", Some(1)), "invalid"),
+        (("3", Some(3)), "invalid"),
+        (("4", None), "ok"),
+        (("4", Some(5)), "invalid"),
+        (("6", None), "ok"),
+    ]);
+    assert_eq!(found, expected);
+    batch.assert_gone();
+}
+
+fn hostile_lines_are_told_from_each_other_in_warm_interpreters() {
+    let batch = Batch::new(ServerBuilder::new().warm("json"));
+    let kinds = every_kind();
+    // Enough before them that the interpreters are warm by then.
+    let mut child = batch.builder.command();
+    child.args(["run", "--batch", "-", "--timeout", "60", "--workers", "2"]);
+    child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = child.spawn().unwrap();
+    let mut lines = child.stdin.take().unwrap();
+    let mut answers = BufReader::new(child.stdout.take().unwrap());
+    let mut first = String::new();
+    for number in 0.. {
+        assert!(number < 100_000, "never warm");
+        writeln!(lines, "{}", json!({ "id": format!("w{number}"), "code": "print(1)" })).unwrap();
+        first.clear();
+        answers.read_line(&mut first).unwrap();
+        let answer: Value = serde_json::from_str(&first).unwrap();
+        assert_eq!(answer["status"], "ok", "{answer}");
+        if answer["warm"] == true {
+            break;
+        }
+    }
+    for (line, ..) in &kinds {
+        writeln!(lines, "{line}").unwrap();
+    }
+    drop(lines);
+    let rest: Vec<String> = answers.lines().map(Result::unwrap).collect();
+    let output = child.wait_with_output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    let done = Done { answers: parse(&rest.join("\n")), told, code: output.status.code() };
+    assert_statuses(&done, &kinds);
+    assert_eq!(done.code, Some(0), "{}", done.told);
+    for id in ["ok", "loop", "flood", "memory"] {
+        assert_eq!(done.answer(id)["warm"], true, "{id}");
+    }
+    batch.assert_gone();
+}
+
+fn a_script_is_run_once_for_each_test() {
+    let batch = Batch::new(ServerBuilder::new());
+    let code = "print(100 // int(input()))";
+    let test = |stdin: &str, stdout: &str| json!({ "stdin": stdin, "stdout": stdout });
+    let lines = [
+        json!({ "id": "all", "code": code, "tests": [test("5\n", "20\n"), test("7", "14")] }),
+        json!({ "id": "one", "code": code, "tests": [test("5", "20"), test("5", "21"), test("0", ""), test("4", "25")] }),
+        json!({ "id": "loop", "code": "while input(): pass", "timeout": 2, "tests": [{ "stdout": "" }] }),
+    ];
+    let told = |answer: &Value| -> Vec<(Value, Value)> {
+        let tests = answer["tests"].as_array().unwrap().iter();
+        tests.map(|test| (test["status"].clone(), test["passed"].clone())).collect()
+    };
+    let done = batch.run(&lines, &[]);
+    let ok = (json!("ok"), json!(true));
+    assert_eq!(told(done.answer("all")), [ok.clone(), ok.clone()]);
+    assert_eq!(done.answer("all")["passed"], true);
+    let wrong = (json!("ok"), json!(false));
+    let one = done.answer("one");
+    assert_eq!(told(one), [ok.clone(), wrong.clone(), (json!("failed"), json!(false)), ok.clone()]);
+    // The first that did not pass.
+    assert_eq!(
+        (&one["status"], &one["passed"], &one["stdout"]),
+        (&json!("ok"), &json!(false), &json!("20"))
+    );
+    // Without anything to read, `input()` is an error.
+    assert_eq!(done.answer("loop")["status"], "failed");
+    let done = batch.run(&lines, &["--fail-fast"]);
+    assert_eq!(told(done.answer("one")), [ok.clone(), wrong]);
+    assert_eq!(told(done.answer("all")), [ok.clone(), ok]);
+}
+
+fn scripts_read_from_standard_input_however_they_are_run() {
+    let long = "0123456789abcdef".repeat(100_000);
+    let lines = [
+        json!({ "id": "input", "code": "a, b = map(int, input().split())\nprint(a + b)", "stdin": "3 4\n" }),
+        json!({ "id": "lines", "code": "import sys\nprint(input(), [int(x) for x in sys.stdin])", "stdin": "a\n1\n2" }),
+        json!({ "id": "bytes", "code": "import sys\nprint(sys.stdin.buffer.read())", "stdin": "é" }),
+        json!({ "id": "text", "code": "import sys\nprint(sys.stdin.read() == 'é', sys.stdin.read())", "stdin": "é" }),
+        json!({ "id": "long", "code": "import sys\nprint(len(sys.stdin.read()))", "stdin": long }),
+        json!({ "id": "empty", "code": "import sys\nprint([sys.stdin.read()])" }),
+    ];
+    let printed = ["7", "a [1, 2]", "b'\\xc3\\xa9'", "True", "1600000", "['']"];
+    let public = || ServerBuilder::of_interpreter(&public_python().unwrap());
+    let lacks = |what: &str| public().variable("QWED_MCP_TEST_KERNEL_LACKS", what);
+    let degraded = |what: &str| lacks(what).variable("QWED_MCP_SANDBOX", "degraded");
+    for builder in [
+        public(),
+        degraded("namespaces"),
+        degraded("namespaces,landlock"),
+        public().variable("QWED_MCP_SANDBOX", "off"),
+    ] {
+        let batch = Batch::new(builder);
+        let done = batch.run(&lines, &["--ordered"]);
+        let found: Vec<_> = done.answers.iter().map(|it| it["stdout"].as_str().unwrap()).collect();
+        assert_eq!(found, printed, "{} {:?}", done.told, batch.builder);
+    }
+    // Nothing of it is left behind, and nobody else's is there.
+    let batch = Batch::new(ServerBuilder::new().unchecked());
+    let code = "import os, sys\nprint(os.listdir('.'), os.fstat(0).st_nlink)\ntry: os.write(0, b'x')\nexcept OSError: print('closed')";
+    let done = batch.run(&[json!({ "code": code, "stdin": "x" })], &[]);
+    assert_eq!(done.answers[0]["stdout"], "[] 0\nclosed", "{}", done.answers[0]);
+}
+
+fn run_gives_a_script_a_file_to_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let (script, given) = (folder.path().join("script.py"), folder.path().join("given.txt"));
+    fs::write(&script, "print(input()[::-1])").unwrap();
+    fs::write(&given, "desrever\n").unwrap();
+    let run = |arguments: &[&str]| {
+        let output = ServerBuilder::new().command().arg("run").args(arguments).output().unwrap();
+        (String::from_utf8(output.stdout).unwrap(), output.status.code())
+    };
+    let printed = run(&[path_text(&script), "--stdin", path_text(&given)]);
+    assert_eq!(printed, ("reversed\n".to_owned(), Some(0)));
+    assert_eq!(run(&[path_text(&script)]).1, Some(1));
+    assert_eq!(run(&[path_text(&script), "--stdin", "/nowhere"]).1, Some(127));
+}
+
+fn answers_come_in_the_order_of_the_lines_where_that_is_wanted() {
+    let batch = Batch::new(ServerBuilder::new());
+    let code = |number: u64| {
+        format!("import time\ntime.sleep({})\nprint({number})", if number == 1 { 1.5 } else { 0.0 })
+    };
+    let lines: Vec<Value> = (1..=12).map(|number| json!({ "code": code(number) })).collect();
+    let done = batch.run(&lines, &["--ordered", "--workers", "3"]);
+    let expected: Vec<String> = (1..=12).map(|number: u64| number.to_string()).collect();
+    assert_eq!(ids(&done.answers), expected);
+    // The control: without it, the first line is not the first.
+    let done = batch.run(&lines, &["--workers", "3"]);
+    assert_ne!(ids(&done.answers)[0], "1");
+    assert_eq!(done.answers.len(), 12);
+}
+
+fn the_parts_of_a_batch_are_the_whole() {
+    let batch = Batch::new(ServerBuilder::new());
+    let lines: Vec<Value> =
+        (1..=7).map(|number| json!({ "code": format!("print({number})") })).collect();
+    let mut all = BTreeSet::new();
+    for shard in ["0/3", "1/3", "2/3"] {
+        let done = batch.run(&lines, &["--shard", shard]);
+        for answer in done.answers {
+            assert_eq!(answer["id"], answer["stdout"]);
+            assert!(all.insert(answer["id"].as_str().unwrap().to_owned()), "{answer}");
+        }
+    }
+    assert_eq!(all.len(), 7);
+}
+
+fn what_is_found_is_reported_where_the_admin_says_so_and_nowhere_else() {
+    let batch = Batch::new(ServerBuilder::new());
+    let code = "print(eval('6 * 7'), open('x', 'w').write('abc'))";
+    let lines = [json!({ "id": "x", "code": code })];
+    let done = batch.run(&lines, &[]);
+    assert_eq!(done.answer("x")["status"], "blocked");
+    assert!(done.answer("x").get("analysis").is_none());
+    let summary = batch.path("summary.json");
+    let done = batch.run(&lines, &["--analysis", "report", "--summary", path_text(&summary)]);
+    let answer = done.answer("x");
+    assert_eq!((&answer["status"], &answer["stdout"]), (&json!("ok"), &json!("42 3")), "{answer}");
+    assert_eq!(answer["analysis"], "report");
+    assert!(answer["findings"].as_array().unwrap().len() >= 2, "{answer}");
+    assert!(done.told.contains("warning: --analysis report: scripts RUN"), "{}", done.told);
+    let summary: Value = serde_json::from_slice(&fs::read(summary).unwrap()).unwrap();
+    assert_eq!(summary["analysis"], "report");
+    // The kernel alone holds it: all of that, or nothing runs. Not even where the admin takes less otherwise.
+    for sandbox in ["required", "degraded", "off"] {
+        let lacking = ServerBuilder::new().variable("QWED_MCP_TEST_KERNEL_LACKS", "namespaces");
+        let batch = Batch::new(lacking.variable("QWED_MCP_SANDBOX", sandbox));
+        let done = batch.run(&lines, &["--analysis", "report"]);
+        assert_eq!((done.code, done.answers.len()), (Some(2), 0), "{}", done.told);
+        assert!(done.told.contains("error: "), "{}", done.told);
+    }
+    // No client gets there, whatever it says.
+    let mut server = ServerBuilder::new().connect();
+    for arguments in [
+        json!({ "code": code, "analysis": "report" }),
+        json!({ "code": code, "--analysis": "report" }),
+        json!({ "code": code, "_meta": { "analysis": "report" } }),
+    ] {
+        let result = server.call("execute_python_code", &arguments);
+        assert!(result.is_error && result.texts[0].contains("blocked"), "{:?}", result.texts);
+    }
+    server.finish();
+    let serve =
+        ServerBuilder::new().command().args(["serve", "--analysis", "report"]).output().unwrap();
+    assert_eq!(serve.status.code(), Some(2));
+    let run = ServerBuilder::new()
+        .command()
+        .args(["run", "x.py", "--analysis", "report"])
+        .output()
+        .unwrap();
+    assert!(!run.status.success());
+}
+
+fn what_cannot_be_used_is_told_before_anything_runs() {
+    let batch = Batch::new(ServerBuilder::new());
+    batch.write(&[json!({ "code": "print(1)" })]);
+    let input = batch.path("scripts.jsonl");
+    let told = |builder: &ServerBuilder, arguments: &[&str]| {
+        let output =
+            builder.command().arg("run").args(arguments).stdin(Stdio::null()).output().unwrap();
+        let done = Done::of(output);
+        assert_eq!((done.code, done.answers.len()), (Some(2), 0), "{arguments:?}: {}", done.told);
+        done.told
+    };
+    let input = path_text(&input);
+    let open = ServerBuilder::new();
+    let folder = path_text(batch.folder.path());
+    for (arguments, reason) in [
+        (&["--batch", "/nowhere"][..], "/nowhere: No such file"),
+        (&["--batch", input, "--output", input], "it is the input too"),
+        (&["--batch", input, "--output", folder], "Is a directory"),
+        (&["--batch", input, "--shard", "3/3"], "0/8 for the first of eight"),
+        (&["--batch", input, "--workers", "0"], "--workers"),
+        (&["--batch", input, "--memory-mb", "99999"], "QWED_MCP_MEMORY_MB"),
+        (&["--batch", input, "--timeout", "601"], "--timeout"),
+        (&["--batch", input, "script.py"], "cannot be used with"),
+        (&["--batch", input, "--json"], "cannot be used with"),
+        (&["--batch", input, "--resume"], "--output"),
+        (&["--batch", input, "--analysis", "off"], "--analysis"),
+    ] {
+        assert!(told(&open, arguments).contains(reason), "{arguments:?}");
+    }
+    let closed = ServerBuilder::new().without("QWED_MCP_TRUSTED_CODE_EXECUTION");
+    assert!(told(&closed, &["--batch", input]).contains("QWED_MCP_TRUSTED_CODE_EXECUTION=true"));
+    let nothing = ServerBuilder::new().variable("QWED_MCP_PYTHON", "/nowhere/python");
+    assert!(told(&nothing, &["--batch", input]).contains("no Python"));
+    assert_eq!(fs::read_to_string(input).unwrap().lines().count(), 1);
+}
+
+fn results_are_gone_on_with_and_never_overwritten() {
+    // Nothing is run in this: all lines are blocked.
+    let batch = Batch::new(ServerBuilder::new());
+    let lines: Vec<Value> =
+        (0..5).map(|number| json!({ "id": format!("a{number}"), "code": SYSTEM })).collect();
+    batch.write(&lines);
+    let results = batch.path("results.jsonl");
+    let run = |arguments: &[&str]| {
+        let output = ["--output", path_text(&results)];
+        Done::of(batch.command(&[&output[..], arguments].concat()).output().unwrap())
+    };
+    let foreign = "{\"some\":\"thing\"}\nelse";
+    fs::write(&results, foreign).unwrap();
+    for (arguments, reason) in
+        [(&[][..], "--resume goes on"), (&["--resume"], "line 1 is no result")]
+    {
+        let done = run(arguments);
+        assert!(done.code == Some(2) && done.told.contains(reason), "{}", done.told);
+        assert_eq!(fs::read_to_string(&results).unwrap(), foreign);
+    }
+    // The last line was being written.
+    fs::write(&results, "{\"id\":\"a1\",\"status\":\"ok\"}\n{\"id\":\"a2\",\"status\":\"infra_error\"}\n{\"id\":\"a3\",\"sta").unwrap();
+    let done = run(&["--resume"]);
+    assert_eq!(done.code, Some(0), "{}", done.told);
+    assert!(done.told.contains("3 lines (3 blocked, 2 answered before)"), "{}", done.told);
+    let found = batch.results();
+    assert_eq!(ids(&found[..2]), ["a1", "a2"]);
+    let rest: BTreeSet<_> = ids(&found[2..]).into_iter().map(ToOwned::to_owned).collect();
+    assert_eq!(rest, ["a0", "a3", "a4"].map(ToOwned::to_owned).into());
+    // All is there: nothing is added.
+    let before = fs::read(&results).unwrap();
+    assert_eq!(run(&["--resume"]).code, Some(0));
+    assert_eq!(fs::read(&results).unwrap(), before);
+    // Another one that writes to it.
+    let held = fs::File::options().append(true).open(&results).unwrap();
+    held.lock().unwrap();
+    let done = run(&["--resume"]);
+    assert!(
+        done.code == Some(2) && done.told.contains("another batch is writing"),
+        "{}",
+        done.told
+    );
+}
+
+/// Lines that take a while, all together.
+fn slow_lines(count: usize) -> Vec<Value> {
+    let code = |number| format!("import time\ntime.sleep(0.02)\nprint({number})");
+    (0..count).map(|number| json!({ "id": format!("s{number}"), "code": code(number) })).collect()
+}
+
+/// Asserts that each line has one answer, which is its own.
+fn assert_answered_once(found: &[Value], count: usize) {
+    let all: BTreeSet<_> = ids(found).into_iter().collect();
+    assert_eq!((all.len(), found.len()), (count, count));
+    for answer in found {
+        let printed = answer["stdout"].as_str().unwrap_or_else(|| panic!("{answer}"));
+        assert_eq!(answer["id"], format!("s{printed}"), "{answer}");
+        assert_eq!(answer["status"], "ok");
+    }
+}
+
+fn a_batch_that_is_killed_is_gone_on_with() {
+    let batch = Batch::new(ServerBuilder::new());
+    batch.write(&slow_lines(60));
+    let arguments =
+        ["--output", path_text(&batch.path("results.jsonl")), "--resume", "--workers", "3"]
+            .map(ToOwned::to_owned);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let answered =
+        || fs::read_to_string(batch.path("results.jsonl")).unwrap_or_default().lines().count();
+    for wanted in [1, 9, 30, 41] {
+        let mut child = batch.command(&arguments).spawn().unwrap();
+        let reached =
+            eventually(Duration::from_secs(120), || answered() >= wanted || !is_alive(child.id()));
+        assert!(reached.is_some(), "{} answers", answered());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        batch.assert_gone();
+        assert!(answered() < 60, "it was over before it was killed");
+    }
+    let done = Done::of(batch.command(&arguments).output().unwrap());
+    assert_eq!(done.code, Some(0), "{}", done.told);
+    assert!(done.told.contains("answered before"), "{}", done.told);
+    assert_answered_once(&batch.results(), 60);
+    batch.assert_gone();
+}
+
+fn an_interrupted_batch_ends_its_scripts_and_is_gone_on_with() {
+    let batch = Batch::new(ServerBuilder::new());
+    let mut lines = slow_lines(10);
+    let forever = "import time\nprint('begun', flush=True)\ntime.sleep(600)";
+    lines.insert(5, json!({ "id": "forever", "code": forever }));
+    batch.write(&lines);
+    let results = batch.path("results.jsonl");
+    let arguments = ["--output", path_text(&results), "--workers", "2", "--resume"];
+    for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
+        let child = batch.command(&arguments).spawn().unwrap();
+        let is_there = || fs::read_to_string(&results).is_ok_and(|text| text.lines().count() >= 10);
+        assert!(eventually(Duration::from_secs(120), is_there).is_some());
+        // The last one goes on for ever.
+        wait_for_a_script(&child);
+        kill(Pid::from_raw(child.id().try_into().unwrap()), signal).unwrap();
+        let done = Done::of(child.wait_with_output().unwrap());
+        assert_eq!(done.code, Some(code), "{}", done.told);
+        assert!(done.told.contains("with --resume goes on"), "{}", done.told);
+        assert!(!ids(&batch.results()).contains(&"forever"));
+        batch.assert_gone();
+    }
+    lines[5]["code"] = json!("print('over')");
+    batch.write(&lines);
+    let done = Done::of(batch.command(&arguments).output().unwrap());
+    assert_eq!(done.code, Some(0), "{}", done.told);
+    let found = batch.results();
+    let (forever, rest): (Vec<_>, Vec<_>) = found.into_iter().partition(|it| it["id"] == "forever");
+    assert_eq!((forever.len(), &forever[0]["stdout"]), (1, &json!("over")));
+    assert_answered_once(&rest, 10);
+    // On standard output nothing can be gone on with, so what was cut off is told.
+    batch.write(&[json!({ "id": "forever", "code": "import time\ntime.sleep(600)" })]);
+    let mut child = batch.command(&[]).spawn().unwrap();
+    wait_for_a_script(&child);
+    kill(Pid::from_raw(child.id().try_into().unwrap()), Signal::SIGINT).unwrap();
+    let status = child.wait().unwrap();
+    let done = Done::of(child.wait_with_output().unwrap());
+    assert_eq!(
+        (status.code(), &done.answer("forever")["status"]),
+        (Some(130), &json!("cancelled"))
+    );
+}
+
+/// Waits until something runs for the batch.
+fn wait_for_a_script(child: &Child) {
+    let runs = || descendants(child.id()).len() >= 3;
+    assert!(eventually(Duration::from_secs(60), runs).is_some());
+    // The canary is not what is waited for.
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(eventually(Duration::from_secs(60), runs).is_some());
+}
+
+fn a_script_whose_processes_are_killed_is_run_again_and_then_given_up() {
+    let batch = Batch::new(ServerBuilder::new());
+    batch.write(&[json!({ "id": "x", "code": "import time\ntime.sleep(600)", "timeout": 600 })]);
+    let child = batch.command(&["--timeout", "600"]).spawn().unwrap();
+    let mut killed = BTreeSet::new();
+    for _ in 0..2 {
+        wait_for_a_script(&child);
+        for pid in descendants(child.id()) {
+            if killed.insert(pid) {
+                let _ = kill(Pid::from_raw(pid.try_into().unwrap()), Signal::SIGKILL);
+            }
+        }
+    }
+    let done = Done::of(child.wait_with_output().unwrap());
+    let answer = done.answer("x");
+    assert_eq!(
+        (&answer["status"], &answer["passed"]),
+        (&json!("infra_error"), &Value::Null),
+        "{answer}"
+    );
+    assert_eq!((&answer["attempt"], done.code), (&json!(2), Some(1)), "{answer}");
+    assert!(answer["error"].as_str().unwrap().contains("killed"), "{answer}");
+    batch.assert_gone();
+}
+
+fn a_disk_that_is_full_loses_no_answer() {
+    let batch = Batch::new(ServerBuilder::new());
+    let code = |number| format!("print({number})\nprint('x' * 12000)");
+    let line = |number| json!({ "id": format!("d{number}"), "code": code(number) });
+    batch.write(&(0..20).map(line).collect::<Vec<_>>());
+    let results = batch.path("results.jsonl");
+    // A file that cannot grow beyond 100 KiB, and no signal of that.
+    let full = batch.command(&["--output", path_text(&results)]);
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' XFSZ; ulimit -f 200; exec \"$0\" \"$@\""]);
+    command.arg(full.get_program()).args(full.get_args()).env_clear();
+    command.envs(full.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let done = Done::of(command.stdin(Stdio::null()).output().unwrap());
+    assert!(done.told.contains("the answers cannot be written: File too large"), "{}", done.told);
+    assert!(done.told.contains("with --resume goes on"), "{}", done.told);
+    assert_eq!(done.code, Some(1));
+    // Whole lines only.
+    let before = batch.results().len();
+    assert!((1..20).contains(&before), "{before}");
+    let again = batch.command(&["--output", path_text(&results), "--resume"]).output().unwrap();
+    let done = Done::of(again);
+    assert_eq!(done.code, Some(0), "{}", done.told);
+    let found = batch.results();
+    let all: BTreeSet<_> = ids(&found).into_iter().collect();
+    assert_eq!((all.len(), found.len()), (20, 20));
+    // A device that has no room at all.
+    let done = Done::of(batch.command(&["--output", "/dev/full"]).output().unwrap());
+    assert_eq!(done.code, Some(1));
+    assert!(done.told.contains("cannot be written: No space left on device"), "{}", done.told);
+    batch.assert_gone();
+}
+
+fn a_reader_who_leaves_ends_the_batch() {
+    let batch = Batch::new(ServerBuilder::new());
+    let mut lines = slow_lines(30);
+    lines.push(json!({ "id": "forever", "code": "import time\ntime.sleep(600)" }));
+    batch.write(&lines);
+    let mut child = batch.command(&["--workers", "2"]).spawn().unwrap();
+    let mut answers = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    answers.read_line(&mut line).unwrap();
+    drop(answers);
+    let status = child.wait().unwrap();
+    assert_eq!(status.code(), Some(141));
+    batch.assert_gone();
+}
+
+fn progress_and_figures_are_there_for_programs() {
+    let batch = Batch::new(ServerBuilder::new());
+    let summary = batch.path("summary.json");
+    let mut lines = slow_lines(4);
+    lines.push(json!({ "id": "bad", "code": SYSTEM }));
+    let done = batch
+        .run(&lines, &["--progress", "json", "--summary", path_text(&summary), "--workers", "2"]);
+    assert_eq!(done.code, Some(0), "{}", done.told);
+    let progress: Vec<Value> = done
+        .told
+        .lines()
+        .filter(|line| line.starts_with('{'))
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let last = progress.last().unwrap();
+    assert_eq!(
+        (&last["done"], &last["passed"], &last["infra_error"]),
+        (&json!(5), &json!(4), &json!(0))
+    );
+    let summary: Value = serde_json::from_slice(&fs::read(summary).unwrap()).unwrap();
+    assert_eq!(summary["statuses"], json!({ "ok": 4, "blocked": 1 }));
+    for (key, expected) in [
+        ("lines", json!(5)),
+        ("passed", json!(4)),
+        ("skipped", json!(0)),
+        ("workers", json!(2)),
+        ("memory_mb", json!(1024)),
+        ("complete", json!(true)),
+        ("analysis", json!("default")),
+    ] {
+        assert_eq!(summary[key], expected, "{key}");
+    }
+    for key in ["seconds", "scripts_per_second", "p50_ms", "p99_ms"] {
+        assert!(summary[key].as_f64().unwrap() > 0.0, "{summary}");
+    }
+    // What could be used up is said before it is.
+    assert!(done.told.contains("2 workers, up to 1024 MiB each"), "{}", done.told);
+    let greedy = Batch::new(ServerBuilder::new().variable("QWED_MCP_MEMORY_MB", "1000000"));
+    let done = greedy.run(&lines[4..], &[]);
+    assert!(
+        done.told.contains("warning: ") && done.told.contains("runs out of memory"),
+        "{}",
+        done.told
+    );
+}
+
+fn a_terminal_has_a_bar() {
+    let batch = Batch::new(ServerBuilder::new().variable("TERM", "xterm"));
+    batch.write(&slow_lines(100));
+    let results = batch.path("results.jsonl");
+    let mut command = batch.builder.command();
+    command.arg("run").arg("--batch").arg(batch.path("scripts.jsonl"));
+    command.args(["--output", path_text(&results), "--workers", "2"]);
+    let terminal = Terminal::start(&command);
+    terminal.wait_for("a second, ");
+    let (shown, status) = terminal.finish();
+    assert!(status.success() && shown.contains("100 passed"), "{shown}");
+    assert_answered_once(&batch.results(), 100);
+}
