@@ -1,0 +1,41 @@
+"""A taskset for verifiers (0.4): programming tasks whose reward is the verdict of the sandbox.
+
+A reply that could not be judged raises InfraError in the reward, which verifiers records as an error of the rollout: it has no
+reward then, and is not trained on.
+"""
+
+import verifiers.v1 as vf
+
+from qwed_mcp.client import AsyncVerifier, last_code_block
+
+# Nothing is started before the first script.
+verifier = AsyncVerifier(timeout=10)
+
+
+class ProgramData(vf.TaskData):
+    """A task, with pairs of input and output that the model does not see."""
+
+    tests: list[tuple[str, str]]
+
+
+class ProgramTask(vf.Task[ProgramData]):
+    @vf.reward(weight=1.0)
+    async def passes(self, trace: vf.Trace) -> float:
+        code = last_code_block(trace.last_reply)
+        if code is None:
+            return 0.0
+        result = await verifier.run(code, tests=self.data.tests)
+        return float(result.verdict())
+
+
+class ProgramConfig(vf.TasksetConfig):
+    pass
+
+
+class ProgramTaskset(vf.Taskset[ProgramTask, ProgramConfig]):
+    def load(self) -> list[ProgramTask]:
+        rows = [
+            ("Read two whole numbers from a line and print their sum.", [("3 4\n", "7\n"), ("-1 1\n", "0\n")]),
+            ("Read a line and print it backwards.", [("abc\n", "cba\n")]),
+        ]
+        return [ProgramTask(ProgramData(prompt=prompt, tests=tests), self.config.task) for prompt, tests in rows]

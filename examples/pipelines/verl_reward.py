@@ -1,0 +1,62 @@
+"""A reward function for verl: 1.0 for a script that passes its tests, 0.0 for one that does not.
+
+    reward:
+      custom_reward_function:
+        path: examples/pipelines/verl_reward.py
+        name: compute_score        # or compute_score_async, for verl's reward loop
+
+`ground_truth` is what verl's own code datasets have: `{"inputs": [...], "outputs": [...]}`, as an object or as JSON. verl has no
+score that means "not judged", so that a script which the machine could not run, not even after some time, ends the step with
+an error instead of teaching the model that it was wrong.
+"""
+
+import asyncio
+import json
+import time
+
+from qwed_mcp.client import AsyncVerifier, InfraError, Verifier, last_code_block
+
+# How often a script is asked for that could not be run, and how long the machine gets to recover before.
+TRIES = 3
+PAUSE_SECONDS = 2.0
+
+# Nothing is started before the first script; each of verl's processes gets its own.
+verifier = Verifier(timeout=10)
+async_verifier = AsyncVerifier(timeout=10)
+
+
+def compute_score(data_source, solution_str, ground_truth, extra_info=None, **_):
+    """Returns the score of a reply, and what verl reports besides."""
+    code = last_code_block(solution_str)
+    if code is None:
+        return score(False)
+    for attempt in range(1, TRIES + 1):
+        try:
+            return score(verifier.run(code, tests=tests_of(ground_truth)).verdict())
+        except InfraError:
+            if attempt == TRIES:
+                raise
+            time.sleep(PAUSE_SECONDS)
+
+
+async def compute_score_async(data_source, solution_str, ground_truth, extra_info=None, **_):
+    """Returns what `compute_score` does, without a thread for each reply."""
+    code = last_code_block(solution_str)
+    if code is None:
+        return score(False)
+    for attempt in range(1, TRIES + 1):
+        try:
+            return score((await async_verifier.run(code, tests=tests_of(ground_truth))).verdict())
+        except InfraError:
+            if attempt == TRIES:
+                raise
+            await asyncio.sleep(PAUSE_SECONDS)
+
+
+def score(passed):
+    return {"score": float(passed), "acc": float(passed)}
+
+
+def tests_of(ground_truth):
+    truth = json.loads(ground_truth) if isinstance(ground_truth, str) else ground_truth
+    return list(zip(truth["inputs"], truth["outputs"], strict=True))

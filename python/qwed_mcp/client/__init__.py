@@ -1,0 +1,29 @@
+"""Verifies scripts from Python: `Verifier`, and `AsyncVerifier` for asyncio.
+
+Scripts run in the sandbox of the program `qwed-mcp`, of which one process is kept. `qwed_mcp.client.ray` does the same on the
+nodes of a Ray cluster.
+"""
+
+from ._errors import ClosedError, InfraError, StartError, VerifierError
+from ._reply import last_code_block
+from ._result import Finding, Result, TestResult
+from ._script import LINE_BYTES_MAX, Expect, Script, ScriptLike, Test
+from ._verifier import AsyncVerifier, Verifier
+
+__all__ = [
+    "LINE_BYTES_MAX",
+    "AsyncVerifier",
+    "ClosedError",
+    "Expect",
+    "Finding",
+    "InfraError",
+    "Result",
+    "Script",
+    "ScriptLike",
+    "StartError",
+    "Test",
+    "TestResult",
+    "Verifier",
+    "VerifierError",
+    "last_code_block",
+]

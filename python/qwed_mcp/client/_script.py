@@ -1,0 +1,149 @@
+"""A script to be verified, and the line of JSON that asks for it."""
+
+import json
+import math
+from dataclasses import dataclass, field
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple, TypedDict, Union
+
+# What the program takes as one line.
+LINE_BYTES_MAX = 4 * 1024 * 1024
+
+
+class Test(TypedDict, total=False):
+    """A test of a script: what it gets on standard input, and what it has to print."""
+
+    stdin: str
+    stdout: str
+
+
+class Expect(TypedDict, total=False):
+    """What a script has to print."""
+
+    stdout: str
+
+
+@dataclass(frozen=True)
+class Script:
+    """A script, and how it is judged.
+
+    `expect` is what it has to print, as a text or as `{"stdout": …}`. `tests` are tests of the same script, each with a
+    run of its own: `{"stdin": …, "stdout": …}`, or a pair of these. Without both, a script passes that ends with exit
+    code 0. `id` and `meta` come back in the result; `meta` may be anything, and never leaves this process.
+    """
+
+    code: str
+    id: Optional[str] = None
+    stdin: Optional[str] = None
+    expect: "Optional[Union[str, Expect]]" = None
+    tests: "Optional[Iterable[Union[Test, Tuple[str, str]]]]" = None
+    timeout: Optional[float] = None
+    memory_mb: Optional[int] = None
+    meta: Any = field(default=None, compare=False)
+
+
+# What `map` takes: a script, its code alone, or its fields by name.
+ScriptLike = Union[Script, str, Mapping[str, Any]]
+
+
+def script_of(item: ScriptLike) -> Script:
+    """Returns the script that an item of `map` stands for.
+
+    Raises TypeError where it is none, or has a field that scripts do not have.
+    """
+    if isinstance(item, Script):
+        return item
+    if isinstance(item, str):
+        return Script(item)
+    if isinstance(item, Mapping):
+        return Script(**item)
+    raise TypeError(f"a script is a text, a Script or a mapping with 'code', not {type(item).__name__}")
+
+
+@dataclass(frozen=True)
+class Request:
+    """The line that asks for a script."""
+
+    line: bytes
+    # How long the program may work on it, as far as this line says so, and how often.
+    timeout: Optional[float]
+    runs: int
+
+
+def request_of(script: Script) -> Request:
+    """Returns the line that asks for a script.
+
+    Raises ValueError where the program could not read it, TypeError where a field is of another type.
+    """
+    _check_text("code", script.code)
+    fields: Dict[str, Any] = {"code": script.code}
+    if script.stdin is not None:
+        _check_text("stdin", script.stdin)
+        fields["stdin"] = script.stdin
+    if script.expect is not None:
+        fields["expect"] = _expect(script.expect)
+    tests = None
+    if script.tests is not None:
+        tests = [_test(number, test) for number, test in enumerate(_listed(script.tests), 1)]
+        fields["tests"] = tests
+    if script.timeout is not None:
+        fields["timeout"] = _seconds(script.timeout)
+    if script.memory_mb is not None:
+        fields["memory_mb"] = _whole("memory_mb", script.memory_mb)
+    text = json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+    if len(text) > LINE_BYTES_MAX:
+        raise ValueError(f"the script with its input and tests is {len(text)} bytes of JSON; {LINE_BYTES_MAX} is the most")
+    return Request(text + b"\n", script.timeout, len(tests) if tests else 1)
+
+
+def _check_text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is a text, not {type(value).__name__}")
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        found = f"U+{ord(value[error.start]):04X}"
+        raise ValueError(
+            f"{name} has half of a surrogate pair, {found}, at position {error.start}: no UTF-8 can have it; "
+            f"replace it, for example with {name}.encode('utf-8', 'replace').decode()"
+        ) from None
+    return value
+
+
+def _expect(expect: "Union[str, Expect]") -> Dict[str, str]:
+    if isinstance(expect, str):
+        return {"stdout": _check_text("expect", expect)}
+    if not isinstance(expect, Mapping) or set(expect) != {"stdout"}:
+        raise TypeError("expect is a text, or {'stdout': text}")
+    return {"stdout": _check_text("expect['stdout']", expect["stdout"])}
+
+
+def _listed(tests: object) -> List[Any]:
+    if isinstance(tests, (str, bytes, Mapping)) or not isinstance(tests, Iterable):
+        raise TypeError(f"tests is a list of tests, not {type(tests).__name__}")
+    return list(tests)
+
+
+def _test(number: int, test: object) -> Dict[str, str]:
+    if isinstance(test, Mapping) and set(test) <= {"stdin", "stdout"}:
+        pairs = dict(test)
+    elif isinstance(test, (tuple, list)) and len(test) == 2:
+        pairs = {"stdin": test[0], "stdout": test[1]}
+    else:
+        raise TypeError(f"test {number} is {{'stdin': text, 'stdout': text}}, or a pair of these")
+    return {name: _check_text(f"{name} of test {number}", value) for name, value in pairs.items()}
+
+
+def _seconds(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"timeout is a number of seconds, not {type(value).__name__}")
+    if not (math.isfinite(value) and value > 0):
+        raise ValueError(f"timeout is a number of seconds above 0, not {value}")
+    return value
+
+
+def _whole(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} is a whole number, not {type(value).__name__}")
+    if value <= 0:
+        raise ValueError(f"{name} is a number above 0, not {value}")
+    return value

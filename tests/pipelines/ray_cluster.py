@@ -1,0 +1,197 @@
+#!/usr/bin/env python3
+"""`qwed_mcp.client.ray` on a cluster of two nodes on this machine, of which one is killed in the middle.
+
+    ENVIRONMENT/bin/python tests/pipelines/ray_cluster.py --program target/debug/qwed-mcp --lines 300
+
+Prints what was answered, and the rate. The exit code is 1 if something is not as it should be.
+"""
+
+import argparse
+import collections
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+
+# What Ray writes goes with this run: below /tmp, since the paths of its sockets are short ones.
+FILES = tempfile.TemporaryDirectory(prefix="qwed-ray-", dir="/tmp")
+# And it tells nobody.
+os.environ.update(
+    RAY_TMPDIR=FILES.name,
+    RAY_USAGE_STATS_ENABLED="0",
+    RAY_DATA_DISABLE_PROGRESS_BARS="1",
+    RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0",
+)
+
+import ray  # noqa: E402
+import ray.data  # noqa: E402
+from ray.cluster_utils import Cluster  # noqa: E402
+
+from qwed_mcp.client import InfraError, Script, StartError  # noqa: E402
+from qwed_mcp.client.ray import VerifyBatch, verify  # noqa: E402
+
+STAND_IN = str(pathlib.Path(__file__).parent / "stand_in.py")
+# What all processes of this run have in their variables.
+MARK = f"QWED_PIPELINES_RUN={uuid.uuid4()}"
+SECONDS_MAX = 120
+MEMORY = {"object_store_memory": 150_000_000}
+
+
+def processes(program):
+    """Yields the processes of this run that are the program's, with all that it started."""
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if MARK.encode() in (process / "environ").read_bytes() and program in (process / "cmdline").read_bytes().decode():
+                yield process.name
+        except (FileNotFoundError, ProcessLookupError, PermissionError, UnicodeDecodeError):
+            continue
+
+
+def wait_until_none_is_left(program):
+    limit = time.monotonic() + SECONDS_MAX
+    while left := list(processes(program)):
+        assert time.monotonic() < limit, f"processes are left: {left}"
+        time.sleep(0.1)
+
+
+def check_lost_node(program, lines, cluster):
+    """Kills a node when a third is answered: every line is answered once, and rightly."""
+    node = cluster.add_node(num_cpus=1, **MEMORY)
+    cluster.wait_for_nodes()
+    told = []
+    scripts = (Script(f"print({number})", expect=f"{number}\n", meta=number) for number in range(lines))
+    seen, statuses, attempts = collections.Counter(), collections.Counter(), collections.Counter()
+    has_been_two = False
+    for result in verify(scripts, binary=program, timeout=60, progress=told.append):
+        seen[result.meta] += 1
+        statuses[result.status] += 1
+        attempts[result.attempt] += 1
+        right = [str(result.meta), True] if result.status == "ok" else ["", None]
+        assert result.status in ("ok", "infra_error"), result
+        assert [result.stdout, result.passed] == right, result
+        assert result.id == str(result.meta), result
+        has_been_two = has_been_two or (told and told[-1].nodes == 2)
+        if node is not None and seen.total() >= lines // 3 and has_been_two:
+            cluster.remove_node(node, allow_graceful=False)
+            node = None
+    assert node is None, f"{lines} lines are too few: both nodes were never at work before a third was done"
+    assert set(seen) == set(range(lines)) and set(seen.values()) == {1}, "not each line once"
+    assert attempts[2] > 0, f"no line was run again: {attempts}"
+    [end] = told[-1:]
+    assert [end.done, end.passed, end.without_verdict] == [lines, statuses["ok"], statuses["infra_error"]], end
+    print(
+        f"{lines} lines, one of two nodes killed: each answered once, {dict(statuses)}, run again: {attempts[2]}, "
+        f"{end.per_second:.0f} a second, {end.nodes} node at the end",
+        flush=True,
+    )
+
+
+def check_scripts_that_kill(lines):
+    """A script that kills its actor twice takes nothing else with it than what was on its way there."""
+    scripts = [f"ok {number}" for number in range(lines)]
+    scripts[lines // 2] = "die-with-parent"
+    results = {result.id: result for result in verify(scripts, binary=STAND_IN, lines_per_call=4)}
+    assert set(results) == {str(number) for number in range(lines)}
+    given_up = [result for result in results.values() if result.status == "infra_error"]
+    assert str(lines // 2) in {result.id for result in given_up}
+    assert len(given_up) <= 4 * 4 * 2, len(given_up)
+    assert {(result.passed, result.attempt) for result in given_up} == {(None, 2)}
+    assert {result.passed for result in results.values() if result not in given_up} == {True}
+    print(f"a script that kills its node's actor: {len(given_up)} of {lines} lines are infra_error, the others ok", flush=True)
+
+
+def check_refusals():
+    """Where nothing can run, that is an error, and no answer."""
+    try:
+        list(verify(["print(1)"], binary="/nonexistent/qwed-mcp"))
+        raise AssertionError("no error")
+    except StartError as error:
+        assert "no node can run scripts" in str(error) and "/nonexistent/qwed-mcp" in str(error), error
+    try:
+        list(verify(["ok 1"] * 5, binary=STAND_IN, workers=64, nodeless_seconds=3))
+        raise AssertionError("no error")
+    except InfraError as error:
+        assert "no node of the cluster has answered for 3 s" in str(error), error
+    results = list(verify(["ok 1", "'\ud800'", {"code": "ok 2", "id": "mine"}], binary=STAND_IN))
+    assert {(result.id, result.status) for result in results} == {("0", "ok"), ("1", "invalid"), ("mine", "ok")}, results
+    print("a program that is not there, and no room for an actor: errors; a surrogate: invalid", flush=True)
+
+
+def check_stopping():
+    """A consumer that stops leaves no process."""
+    results = verify((f"ok {number}" for number in iter(int, 1)), binary=STAND_IN)
+    for _ in range(5):
+        next(results)
+    assert list(processes(STAND_IN))
+    results.close()
+    wait_until_none_is_left(STAND_IN)
+    print("a consumer that stops: no process is left", flush=True)
+
+
+def check_data(program):
+    """`map_batches` with a pool of actors."""
+    rows = [
+        {"name": number, "code": f"print({number})", "expect": f"{number}\n" if number % 3 else None, "timeout": 5.0 if number % 2 else None}
+        for number in range(90)
+    ]
+    rows[7] |= {"expect": "8\n"}
+    data = ray.data.from_items(rows).map_batches(
+        VerifyBatch,
+        fn_constructor_kwargs={"binary": program},
+        compute=ray.data.ActorPoolStrategy(size=1),
+        batch_size=16,
+    )
+    answered = sorted(data.take_all(), key=lambda row: row["name"])
+    assert [row["name"] for row in answered] == list(range(90))
+    assert [row["name"] for row in answered if not row["passed"]] == [7], answered[7]
+    assert all(row["stdout"] == str(row["name"]) for row in answered)
+    print("ray.data: 90 rows, each with its result", flush=True)
+
+
+def check_the_document():
+    """The sample of the page prints what the page says, on a cluster of its own."""
+    page = (pathlib.Path(__file__).parents[2] / "docs/PIPELINES.md").read_text()
+    [sample] = re.findall(r"```python\n(import ray\n.*?)```", page, re.DOTALL)
+    expected = re.findall(r"^print\(.*\)  # (.*)$", sample, re.MULTILINE)
+    assert len(expected) == sample.count("print(len"), sample
+    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    done = subprocess.run([sys.executable, "-c", sample], stdout=subprocess.PIPE, text=True, env=environment)
+    assert [done.stdout.splitlines(), done.returncode] == [expected, 0], done
+    print("the sample of docs/PIPELINES.md: as it says", flush=True)
+
+
+def main():
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--program", required=True)
+    arguments.add_argument("--lines", type=int, default=300)
+    options = arguments.parse_args()
+    program = str(pathlib.Path(options.program).resolve())
+    name, _, value = MARK.partition("=")
+    os.environ[name] = value
+    cluster = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False, **MEMORY}
+    )
+    try:
+        ray.init(address=cluster.address, log_to_driver=False, logging_level="error")
+        check_lost_node(program, options.lines, cluster)
+        wait_until_none_is_left(program)
+        check_scripts_that_kill(200)
+        check_refusals()
+        check_stopping()
+        check_data(program)
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+    check_the_document()
+    wait_until_none_is_left(program)
+    wait_until_none_is_left(STAND_IN)
+    FILES.cleanup()
+    print("no process is left", flush=True)
+
+
+if __name__ == "__main__":
+    main()
