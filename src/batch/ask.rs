@@ -1,9 +1,13 @@
 //! What a line of a batch asks for, from bytes to types.
 
+use std::fmt;
+use std::marker::PhantomData;
 use std::str::FromStr;
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::config::MEMORY_MB_MIN;
@@ -90,6 +94,30 @@ pub(super) struct Invalid {
     pub(super) reason: String,
 }
 
+/// A value that is read of a JSON object. A struct alone is read of an array too, whose values are taken in
+/// the order of the fields.
+struct Object<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OfMap<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for OfMap<T> {
+            type Value = Object<T>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a JSON object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+            }
+        }
+
+        deserializer.deserialize_map(OfMap(PhantomData))
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
@@ -98,8 +126,8 @@ struct Line {
     stdin: Option<String>,
     timeout: Option<f64>,
     memory_mb: Option<u64>,
-    expect: Option<Expectation>,
-    tests: Option<Vec<Test>>,
+    expect: Option<Object<Expectation>>,
+    tests: Option<Vec<Object<Test>>>,
     meta: Option<Box<RawValue>>,
 }
 
@@ -134,15 +162,12 @@ impl Id {
 impl Ask {
     /// Parses the line of this number.
     pub(super) fn parse(number: u64, line: &[u8], most: Bounds) -> Result<Self, Invalid> {
-        // Of an array, the values would be taken in the order of the fields.
-        if !line.trim_ascii_start().starts_with(b"{") {
-            let reason = "the line is no JSON object".to_owned();
-            return Err(Invalid { number, id: number.to_string(), reason });
-        }
-        let parsed = serde_json::from_slice::<Line>(line).map_err(|error| error.to_string());
-        let taken = parsed.and_then(|line| Self::of(number, line, most));
+        let parsed = serde_json::from_slice::<Object<Line>>(line);
+        let parsed = parsed.map_err(|error| error.to_string());
+        let taken = parsed.and_then(|Object(line)| Self::of(number, line, most));
         taken.map_err(|reason| {
-            let named = serde_json::from_slice::<Named>(line).map(|it| it.id.into_text());
+            let named =
+                serde_json::from_slice::<Object<Named>>(line).map(|Object(it)| it.id.into_text());
             let id = named.ok().filter(|id| is_id(id)).unwrap_or_else(|| number.to_string());
             Invalid { number, id, reason }
         })
@@ -168,12 +193,13 @@ impl Ask {
             Some(tests) if tests.is_empty() || tests.len() > TESTS_MAX => {
                 return Err(format!("{} tests; 1 to {TESTS_MAX} can be run", tests.len()));
             }
-            Some(tests) if tests.iter().any(|test| test.stdout.is_none()) => {
+            Some(tests) if tests.iter().any(|Object(test)| test.stdout.is_none()) => {
                 return Err("a test has no stdout to compare with".to_owned());
             }
-            Some(tests) => tests,
+            Some(tests) => tests.into_iter().map(|Object(test)| test).collect(),
             None => {
-                let (stdin, stdout) = (stdin.unwrap_or_default(), expect.map(|it| it.stdout));
+                let (stdin, stdout) =
+                    (stdin.unwrap_or_default(), expect.map(|Object(it)| it.stdout));
                 vec![Test { stdin, stdout }]
             }
         };
@@ -246,9 +272,16 @@ mod tests {
     fn what_is_not_understood_is_told_with_the_id_that_it_has() {
         for (line, id, reason) in [
             ("{", "7", "EOF"),
-            ("[1]", "7", "no JSON object"),
-            (r#"["x","print(1)"]"#, "7", "no JSON object"),
-            ("\u{1}", "7", "no JSON object"),
+            ("[1]", "7", "sequence, expected a JSON object"),
+            (r#"["x","print(1)"]"#, "7", "sequence, expected a JSON object"),
+            ("1", "7", "expected a JSON object"),
+            ("\u{1}", "7", "expected value"),
+            (
+                r#"{"id":"x","code":"1","tests":[["1","2"]]}"#,
+                "x",
+                "sequence, expected a JSON object",
+            ),
+            (r#"{"id":"x","code":"1","expect":["1"]}"#, "x", "sequence, expected a JSON object"),
             (r#"{"id":"x"}"#, "x", "missing field `code`"),
             (r#"{"id":"x","code":" "}"#, "x", "the code is empty"),
             (r#"{"id":"x","code":1}"#, "x", "invalid type"),

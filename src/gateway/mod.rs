@@ -174,7 +174,8 @@ struct Analysed {
     /// What is wrong with it, in words.
     issues: Vec<String>,
     notes: Vec<String>,
-    imports: Vec<String>,
+    /// `None` where nobody has looked.
+    imports: Option<Vec<String>>,
     findings: Vec<DecisionFinding>,
 }
 
@@ -186,7 +187,7 @@ impl Analysed {
                 issues: texts(&analysis.findings),
                 notes: texts(&analysis.notes),
                 findings: DecisionFinding::of(&analysis.findings),
-                imports: analysis.imports,
+                imports: Some(analysis.imports),
             },
             Err(error) => {
                 Self { issues: vec![format!("verification error: {error}")], ..Self::default() }

@@ -26,7 +26,7 @@ pub(crate) struct ReportingGateway {
 pub(crate) struct Reported {
     record: DecisionRecord,
     source: SourceCode,
-    imports: Vec<String>,
+    imports: Option<Vec<String>>,
 }
 
 impl ReportingGateway {

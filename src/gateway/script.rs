@@ -50,7 +50,7 @@ impl fmt::Debug for Stdin {
 #[derive(Debug, Clone)]
 pub(crate) struct AuthorizedScript {
     source: SourceCode,
-    imports: Arc<[String]>,
+    imports: Option<Arc<[String]>>,
     verification_id: VerificationId,
     stdin: Stdin,
 }
@@ -58,10 +58,10 @@ pub(crate) struct AuthorizedScript {
 impl AuthorizedScript {
     pub(super) fn new(
         source: SourceCode,
-        imports: Vec<String>,
+        imports: Option<Vec<String>>,
         verification_id: VerificationId,
     ) -> Self {
-        Self { source, imports: imports.into(), verification_id, stdin: Stdin::default() }
+        Self { source, imports: imports.map(Into::into), verification_id, stdin: Stdin::default() }
     }
 
     /// Gives the script something to read from its standard input, which is empty otherwise.
@@ -79,9 +79,10 @@ impl AuthorizedScript {
         &self.source
     }
 
-    /// Returns the qualified names that the script imports, as far as its syntax tells.
-    pub(crate) fn imports(&self) -> &[String] {
-        &self.imports
+    /// Returns the qualified names that the script imports, as far as its syntax tells; `None` where the
+    /// analysis is off.
+    pub(crate) fn imports(&self) -> Option<&[String]> {
+        self.imports.as_deref()
     }
 
     /// Returns the id of the decision that allowed it.

@@ -51,7 +51,7 @@ impl Decision {
 pub(crate) struct Verified {
     record: DecisionRecord,
     source: SourceCode,
-    imports: Vec<String>,
+    imports: Option<Vec<String>>,
     background: bool,
 }
 
@@ -59,7 +59,7 @@ impl Verified {
     pub(super) fn new(
         record: DecisionRecord,
         source: SourceCode,
-        imports: Vec<String>,
+        imports: Option<Vec<String>>,
         background: bool,
     ) -> Self {
         Self { record, source, imports, background }

@@ -79,7 +79,8 @@ impl Runs {
     ) -> Result<Outcome, ScriptError> {
         let id = script.verification_id().clone();
         let dependencies = Dependencies::of(script.source().as_str());
-        let engines = aibom::engines(script.imports().iter().map(String::as_str));
+        let engines =
+            aibom::engines(script.imports().unwrap_or_default().iter().map(String::as_str));
         if let Some(governance) = &self.governance {
             governance.script_started(&id).await.map_err(|_| ScriptError::NotAudited)?;
         }

@@ -7,14 +7,15 @@ use crate::safety::is_in_standard_library;
 /// The libraries whose scripts draw, by their topmost modules.
 const DRAWING: [&str; 4] = ["matplotlib", "mpl_toolkits", "pylab", "seaborn"];
 
-/// Returns the index of the fork server for a script with these imports. `loaded` has the modules of
-/// each, and each has those of the one before.
+/// Returns the index of the fork server for a script with these imports, or with unknown ones. `loaded` has
+/// the modules of each, and each has those of the one before.
 ///
 /// It is the first that has loaded all of them, but for standard modules, most of which are loaded in
-/// no time. Where none has, it is the last that is not for drawing: other packages are likely to need
-/// what that has.
-pub(super) fn of(imports: &[String], loaded: &[&[String]]) -> usize {
-    let imported: Vec<&str> = imports.iter().map(|name| topmost(name)).collect();
+/// no time. Where none has, or nobody knows, it is the last that is not for drawing: other packages are
+/// likely to need what that has.
+pub(super) fn of(imports: Option<&[String]>, loaded: &[&[String]]) -> usize {
+    let imported: Vec<&str> =
+        imports.unwrap_or_default().iter().map(|name| topmost(name)).collect();
     let last = loaded.len().saturating_sub(1);
     let drawing = loaded
         .iter()
@@ -23,6 +24,9 @@ pub(super) fn of(imports: &[String], loaded: &[&[String]]) -> usize {
         return last;
     }
     let usual = drawing.map_or(last, |drawing| drawing.saturating_sub(1));
+    if imports.is_none() {
+        return usual;
+    }
     let has_all = |modules: &&[String]| {
         imported.iter().all(|name| {
             modules.iter().any(|module| topmost(module) == *name) || is_in_standard_library(name)
@@ -58,10 +62,12 @@ mod tests {
         ] {
             let imports = list(imports);
             let three = [&light[..], &usual, &drawing];
-            assert_eq!(of(&imports, &three), among_three, "{imports:?}");
-            assert_eq!(of(&imports, &three[..2]), among_two, "{imports:?}");
-            assert_eq!(of(&imports, &three[..1]), 0, "{imports:?}");
+            let of = |loaded: &[&[String]]| of(Some(&imports), loaded);
+            assert_eq!(of(&three), among_three, "{imports:?}");
+            assert_eq!(of(&three[..2]), among_two, "{imports:?}");
+            assert_eq!(of(&three[..1]), 0, "{imports:?}");
         }
-        assert_eq!(of(&[], &[&light, &usual]), 0);
+        let three = [&light[..], &usual, &drawing];
+        assert_eq!((of(Some(&[]), &three), of(None, &three), of(None, &three[..1])), (0, 1, 0));
     }
 }

@@ -1,9 +1,11 @@
 //! Spare children, forked and confined ahead of the scripts that they will run.
 
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::available_parallelism;
 use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::{Mutex as AsyncMutex, Notify, mpsc};
@@ -14,9 +16,13 @@ use super::super::untrusted::{Untrusted, UntrustedFolder};
 use super::fork_server::{ForkServer, modified_at};
 use super::spare::Spare;
 
-/// The number of children that are made at the same time. Each of them waits, when it is made,
-/// until there is room in the channel, which has room for one: so there are at most three spares.
-const MAKERS: usize = 2;
+/// The number of children that are made at the same time where no script waits for one. Each of them
+/// waits, when it is made, until there is room in the channel, which has room for one: so at rest there
+/// are at most three spares.
+const MAKERS_AT_REST: usize = 2;
+
+/// The most that are made at the same time, on a machine with as many processors.
+const MAKERS_MAX: usize = 64;
 
 /// The longest time in which a child gets ready: milliseconds, on a machine that is not out of
 /// memory.
@@ -47,6 +53,8 @@ const PUT_OFF_MAX: Duration = Duration::from_millis(50);
 struct Demand {
     spares: AtomicUsize,
     runs: AtomicUsize,
+    /// Scripts that wait for a spare.
+    waiting: AtomicUsize,
     has_changed: Notify,
     /// When the last spare was made.
     last_made: Mutex<Option<Instant>>,
@@ -64,6 +72,25 @@ impl Demand {
         made.map_or(began, |made| made.max(began)).elapsed()
     }
 
+    /// Counts a script that waits, as long as the result lives.
+    fn wait_for_spare(self: &Arc<Self>) -> Waiting {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        self.has_changed.notify_waiters();
+        Waiting(Arc::clone(self))
+    }
+
+    /// Returns when more scripts wait than the makers before the one of this index can serve at once; at
+    /// once for those that always make some.
+    async fn wait_for_turn(&self, index: usize) {
+        loop {
+            let changed = self.has_changed.notified();
+            if index < MAKERS_AT_REST || self.waiting.load(Ordering::Relaxed) > index {
+                return;
+            }
+            changed.await;
+        }
+    }
+
     /// Returns when a spare is worth making.
     async fn wait(&self) {
         let wanted = async {
@@ -78,6 +105,16 @@ impl Demand {
         };
         // At the latest then: a script may run for long.
         let _ = timeout(PUT_OFF_MAX, wanted).await;
+    }
+}
+
+/// A script that waits for a spare, as long as this lives.
+#[derive(Debug)]
+struct Waiting(Arc<Demand>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -146,8 +183,10 @@ impl Pool {
         let server = Arc::new(server);
         let demand = Arc::<Demand>::default();
         let (sender, spares) = mpsc::channel(1);
-        for _ in 0..MAKERS {
-            tasks.spawn(make_spares(Arc::clone(&server), Arc::clone(&demand), sender.clone()));
+        let processors = available_parallelism().map_or(1, NonZero::get);
+        for index in 0..processors.clamp(MAKERS_AT_REST, MAKERS_MAX) {
+            let (server, demand) = (Arc::clone(&server), Arc::clone(&demand));
+            tasks.spawn(make_spares(index, server, demand, sender.clone()));
         }
         Self {
             demand,
@@ -166,6 +205,7 @@ impl Pool {
         self.runs.fetch_add(1, Ordering::Relaxed);
         let began = Instant::now();
         *self.last_used.lock().unwrap_or_else(PoisonError::into_inner) = began;
+        let _waiting = self.demand.wait_for_spare();
         let mut taken = pin!(self.next_spare());
         loop {
             let patience = SPARE_TIMEOUT.checked_sub(self.demand.without_spare(began))?;
@@ -220,10 +260,20 @@ impl Pool {
     }
 }
 
-/// Makes one spare after the other, as long as somebody takes them.
-async fn make_spares(server: Arc<ForkServer>, demand: Arc<Demand>, spares: mpsc::Sender<Spare>) {
+/// Makes one spare after the other, as long as somebody takes them. `index` is this maker's among those of
+/// the fork server.
+async fn make_spares(
+    index: usize,
+    server: Arc<ForkServer>,
+    demand: Arc<Demand>,
+    spares: mpsc::Sender<Spare>,
+) {
     let mut failures_left = FAILURES_MAX;
     while failures_left > 0 {
+        tokio::select! {
+            () = demand.wait_for_turn(index) => {}
+            () = spares.closed() => return,
+        }
         demand.wait().await;
         let started = Instant::now();
         let spare = tokio::select! {
@@ -254,6 +304,24 @@ async fn make_spares(server: Arc<ForkServer>, demand: Arc<Demand>, spares: mpsc:
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn more_makers_are_at_work_only_while_scripts_wait() {
+        let demand = Arc::<Demand>::default();
+        let has_turn = async |index| {
+            let turn = demand.wait_for_turn(index);
+            timeout(Duration::from_millis(1), turn).await.is_ok()
+        };
+        assert!(has_turn(0).await && has_turn(1).await && !has_turn(2).await);
+        let waiting: Vec<_> = (0..3).map(|_| demand.wait_for_spare()).collect();
+        assert!(has_turn(2).await && !has_turn(3).await);
+        let (later, woken) = (Arc::clone(&demand), Arc::clone(&demand));
+        let maker = tokio::spawn(async move { woken.wait_for_turn(3).await });
+        let _fourth = tokio::spawn(async move { later.wait_for_spare() }).await.unwrap();
+        maker.await.unwrap();
+        drop(waiting);
+        assert!(!has_turn(2).await);
+    }
 
     #[test]
     fn a_worn_fork_server_goes_on_for_as_long_again() {
