@@ -3,7 +3,7 @@
 
     benches/batch.py [--server PATH] [--rounds N | --smoke]
 
-Scripts a second: of `qwed-mcp run --batch`, of a loop of `os.fork` in interpreters that have loaded the same modules
+Scripts a second: of `qwed-mcp run --batch`, of a loop of `os.fork` in interpreters that have loaded and used the same modules
 (no server, no sandbox, no analysis, no limits: the most that can be had), of `subprocess.run(["python", "-c", ...])`,
 and of the Python implementation's background jobs, at most five at a time. Light, SymPy and Z3 scripts; one, two and
 four workers. In each of N rounds all of them run once, one after the other, so that a busy moment of the machine hits
@@ -18,6 +18,7 @@ Linux only, Python 3.11 or newer, nothing outside the standard library. The Pyth
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -70,20 +71,19 @@ LINES, FORKS, NEW = 1500, 600, 40
 LINES_SMOKE, FORKS_SMOKE, NEW_SMOKE = 150, 40, 4
 TIMEOUT_S = 300.0
 
-# Loads the modules, uses them once by running the script, and then forks for each script, as soon as it is told to.
+# Loads the modules, uses them once as the fork server does, and then forks for each script, as soon as it is told to.
 FORK_LOOP = """
-import gc, os, sys, time
+import gc, json, os, sys, time
 count, modules, script, printed = int(sys.argv[1]), sys.argv[2].split(), sys.argv[3], sys.argv[4]
+uses, kept = json.loads(sys.argv[5]), []
 for name in modules:
     try:
         __import__(name)
+        if name in uses:
+            kept.append({"__name__": "preload"})
+            exec(uses[name], kept[-1])
     except ImportError:
         pass
-shown = os.dup(1)
-os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-exec(compile(script, "script", "exec"), {})
-sys.stdout.flush()
-os.dup2(shown, 1)
 gc.collect()
 gc.freeze()
 print("ready", flush=True)
@@ -187,7 +187,7 @@ def batch_rate(bench: Bench, script: Script, lines: int, workers: int) -> float:
 
 def fork_rate(bench: Bench, script: Script, forks: int, workers: int) -> float:
     each = -(-forks // workers)
-    command = [str(bench.interpreter), "-c", FORK_LOOP, str(each), modules(script), script.code, script.printed]
+    command = [str(bench.interpreter), "-c", FORK_LOOP, str(each), modules(script), script.code, script.printed, uses()]
     environment = {"PATH": bench.environment["PATH"], "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     processes = [subprocess.Popen(command, env=environment, **pipes) for _ in range(workers)]
@@ -219,6 +219,15 @@ def modules(script: Script) -> str:
     if set(found) != {"LIGHT", "HEAVY"}:
         raise NotMeasured("the modules that are loaded ahead are not in src/config.rs")
     return found["LIGHT"] if script.is_light else found["LIGHT"] + found["HEAVY"]
+
+
+def uses() -> str:
+    """The first use that the fork server makes of each module, as JSON."""
+    source = ast.parse((REPOSITORY / "src/executor/python/fork_server.py").read_text(encoding="utf-8"))
+    for node in ast.walk(source):
+        if isinstance(node, ast.Assign) and [getattr(target, "id", None) for target in node.targets] == ["uses"]:
+            return json.dumps(ast.literal_eval(node.value))
+    raise NotMeasured("the first uses of modules are not in fork_server.py")
 
 
 def new_rate(bench: Bench, script: Script, count: int, workers: int) -> float:

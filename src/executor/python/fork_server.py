@@ -110,6 +110,8 @@ s.series(s.exp(x), x, 0, 4); s.simplify(s.sin(x) ** 2 + s.cos(x) ** 2); s.factor
 s.expand((x + 1) ** 3); s.Matrix([[1, 2], [3, 4]]).det(); s.N(s.pi, 20); s.latex(f); str(f)
 s.Eq(x, y); s.Rational(1, 3) + s.sqrt(2); s.apart(1 / (x ** 2 - 1)); s.isprime(97)
 s.summation(x, (x, 1, 10)); s.sympify("x**2 + 1"); s.lambdify(x, x ** 2)(3)
+for g in (s.sin, s.cos, s.tan, s.exp, s.log, s.sqrt, s.atan):
+    str(s.diff(g(x) * x, x)); str(s.diff(g(x) * s.exp(x), x)); str(s.integrate(x ** 2 + x, x))
 """,
             # Nothing that has no solution: looking for that starts a thread, which a fork would
             # lose.
