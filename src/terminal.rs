@@ -69,7 +69,9 @@ pub(crate) fn visible(text: &str) -> String {
     visible
 }
 
-fn is_obeyed(c: char) -> bool {
+/// Returns whether a terminal would obey a character, or reorder what is around it. Tab, line feed and carriage
+/// return are what text is made of.
+pub(crate) fn is_obeyed(c: char) -> bool {
     match c {
         '\t' | '\n' | '\r' => false,
         // Unicode's Bidi_Control.

@@ -87,7 +87,8 @@ impl Status {
 /// An answer, as it is written.
 #[derive(Debug, Serialize)]
 pub(super) struct Answer {
-    pub(super) id: String,
+    /// `null` where none could be read.
+    pub(super) id: Option<String>,
     pub(super) status: Status,
     /// `null` where nothing can be said.
     pub(super) passed: Option<bool>,
@@ -171,9 +172,9 @@ impl Answer {
     }
 
     /// Returns an answer that says nothing but a status.
-    pub(super) fn bare(id: String, status: Status) -> Self {
+    pub(super) fn bare(id: impl Into<Option<String>>, status: Status) -> Self {
         Self {
-            id,
+            id: id.into(),
             status,
             passed: status.verdict(false),
             end: None,

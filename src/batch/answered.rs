@@ -15,6 +15,9 @@ use super::input::read_line;
 /// makes six times as much at worst, and the `meta` of a line.
 const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;
 
+/// What every answer begins with.
+const BEGINNING: &[u8] = br#"{"id":"#;
+
 /// A set of ids. Those that are numbers, as all are that lines have by default, take no room while they
 /// follow each other; of others 16 bytes of their hash are kept, 40 bytes with the room of the set.
 #[derive(Debug, Default)]
@@ -49,7 +52,7 @@ pub(crate) enum ResultsError {
 
 #[derive(Deserialize)]
 struct Written {
-    id: String,
+    id: Option<String>,
     status: String,
     line: Option<u64>,
 }
@@ -103,7 +106,10 @@ impl Answered {
             let length = read_line(&mut source, &mut line, ANSWER_BYTES_MAX)?;
             let is_whole = u64::try_from(line.len()).is_ok_and(|text| text < length);
             if !is_whole {
-                // The end, or the line that was being written.
+                // The end, or the line that was being written; what is neither is somebody's.
+                if !BEGINNING.starts_with(&line) && !line.starts_with(BEGINNING) {
+                    return Err(ResultsError::Foreign(number));
+                }
                 break;
             }
             let result: Written =
@@ -116,10 +122,11 @@ impl Answered {
 
     fn add(&mut self, result: &Written, number: u64) -> Result<(), ResultsError> {
         let is_status = Status::ALL.iter().any(|status| status.as_str() == result.status);
-        match result.line {
+        match (result.line, &result.id) {
             _ if !is_status => return Err(ResultsError::Foreign(number)),
-            Some(line) if line < u64::MAX => self.invalid.insert(line),
-            Some(_) | None => self.ids.insert(&result.id),
+            (Some(line), _) if line < u64::MAX => self.invalid.insert(line),
+            (_, Some(id)) => self.ids.insert(id),
+            (_, None) => return Err(ResultsError::Foreign(number)),
         };
         self.count += 1;
         Ok(())
@@ -180,16 +187,26 @@ mod tests {
         let whole = br#"{"id":"a","status":"ok","stdout":"x"}
 {"id":"7","status":"invalid","line":7}
 "#;
-        for torn in [&b""[..], b"{\"id\":\"b\",\"sta", b"{\"id\":\"b\",\"status\":\"ok\"}"] {
+        for torn in [&b""[..], b"{\"i", b"{\"id\":\"b\",\"sta", b"{\"id\":\"b\",\"status\":\"ok\"}"]
+        {
             let (answered, bytes) = read(&[whole, torn].concat()).unwrap();
             assert_eq!((answered.count, bytes), (2, u64::try_from(whole.len()).unwrap()));
             assert!(answered.has_id("a") && !answered.has_id("b"));
             // An invalid line answers for its number, not for an id.
             assert!(answered.has_line(7) && !answered.has_id("7"));
         }
-        for foreign in
-            ["x\n", "{}\n", "\n", "{\"id\":\"a\",\"status\":\"fine\"}\n", "[]\n{\"id\"\n"]
-        {
+        // A note of somebody, without the end of a line, is not a torn answer.
+        for foreign in [
+            "x",
+            "{}",
+            "\0\0",
+            "x\n",
+            "{}\n",
+            "{\"id\":null,\"status\":\"ok\"}\n",
+            "\n",
+            "{\"id\":\"a\",\"status\":\"fine\"}\n",
+            "[]\n{\"id\"\n",
+        ] {
             let error = read(foreign.as_bytes()).unwrap_err();
             assert!(matches!(error, ResultsError::Foreign(1)), "{foreign:?}");
         }

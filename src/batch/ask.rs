@@ -18,6 +18,9 @@ const ID_BYTES_MAX: usize = 512;
 /// The most tests of one script: each is a run, and the line's answer has an entry for each.
 const TESTS_MAX: usize = 1000;
 
+/// The deepest nesting of a line's `meta`; Python's own reader gives up at about 1,000.
+const DEPTH_MAX: usize = 128;
+
 /// The most a script may take that asks for nothing less.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
@@ -89,8 +92,9 @@ pub(super) struct Test {
 #[derive(Debug)]
 pub(super) struct Invalid {
     pub(super) number: u64,
-    /// The line's own, as far as it can be read.
-    pub(super) id: String,
+    /// The line's own; `None` where none can be read. The number is no substitute: it may be another line's
+    /// id.
+    pub(super) id: Option<String>,
     pub(super) reason: String,
 }
 
@@ -168,7 +172,7 @@ impl Ask {
         taken.map_err(|reason| {
             let named =
                 serde_json::from_slice::<Object<Named>>(line).map(|Object(it)| it.id.into_text());
-            let id = named.ok().filter(|id| is_id(id)).unwrap_or_else(|| number.to_string());
+            let id = named.ok().filter(|id| is_id(id));
             Invalid { number, id, reason }
         })
     }
@@ -203,6 +207,9 @@ impl Ask {
                 vec![Test { stdin, stdout }]
             }
         };
+        if meta.as_ref().is_some_and(|meta| is_deep(meta.get())) {
+            return Err(format!("the meta is nested deeper than {DEPTH_MAX}"));
+        }
         let bounds = Bounds {
             timeout: timeout.map_or(Ok(most.timeout), |it| below_timeout(it, most.timeout))?,
             memory_mb: memory_mb
@@ -210,6 +217,25 @@ impl Ask {
         };
         Ok(Self { id, code, tests, has_tests, bounds, meta })
     }
+}
+
+/// Returns whether arrays and objects are nested so deep that a reader of the answer may give up.
+fn is_deep(json: &str) -> bool {
+    let (mut depth, mut in_text, mut is_escaped) = (0_usize, false, false);
+    for byte in json.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if in_text => is_escaped = true,
+            b'"' => in_text = !in_text,
+            b'[' | b'{' if !in_text => depth += 1,
+            b']' | b'}' if !in_text => depth -= 1,
+            _ => {}
+        }
+        if depth > DEPTH_MAX {
+            return true;
+        }
+    }
+    false
 }
 
 fn is_id(id: &str) -> bool {
@@ -271,39 +297,63 @@ mod tests {
     #[test]
     fn what_is_not_understood_is_told_with_the_id_that_it_has() {
         for (line, id, reason) in [
-            ("{", "7", "EOF"),
-            ("[1]", "7", "sequence, expected a JSON object"),
-            (r#"["x","print(1)"]"#, "7", "sequence, expected a JSON object"),
-            ("1", "7", "expected a JSON object"),
-            ("\u{1}", "7", "expected value"),
+            ("{", None, "EOF"),
+            ("[1]", None, "sequence, expected a JSON object"),
+            (r#"["x","print(1)"]"#, None, "sequence, expected a JSON object"),
+            ("1", None, "expected a JSON object"),
+            ("\u{1}", None, "expected value"),
             (
                 r#"{"id":"x","code":"1","tests":[["1","2"]]}"#,
-                "x",
+                Some("x"),
                 "sequence, expected a JSON object",
             ),
-            (r#"{"id":"x","code":"1","expect":["1"]}"#, "x", "sequence, expected a JSON object"),
-            (r#"{"id":"x"}"#, "x", "missing field `code`"),
-            (r#"{"id":"x","code":" "}"#, "x", "the code is empty"),
-            (r#"{"id":"x","code":1}"#, "x", "invalid type"),
-            (r#"{"id":"x","code":"1","extra":1}"#, "x", "unknown field `extra`"),
-            (r#"{"id":1.5,"code":"1"}"#, "7", "neither a text nor a whole number"),
-            (r#"{"id":"","code":"1"}"#, "7", "the id is empty"),
-            (r#"{"id":"x","code":"1","timeout":31}"#, "x", "timeout: 31"),
-            (r#"{"id":"x","code":"1","timeout":0}"#, "x", "timeout: 0"),
-            (r#"{"id":"x","code":"1","timeout":-1}"#, "x", "timeout: -1"),
-            (r#"{"id":"x","code":"1","memory_mb":2048}"#, "x", "memory_mb: 2048"),
-            (r#"{"id":"x","code":"1","memory_mb":1}"#, "x", "memory_mb: 1"),
-            (r#"{"id":"x","code":"1","tests":[]}"#, "x", "0 tests"),
-            (r#"{"id":"x","code":"1","tests":[{}]}"#, "x", "no stdout"),
-            (r#"{"id":"x","code":"1","stdin":"","tests":[{"stdout":""}]}"#, "x", "in the tests"),
-            (r#"{"id":"x","code":"1","expect":{"stdout":"","stderr":""}}"#, "x", "unknown field"),
+            (
+                r#"{"id":"x","code":"1","expect":["1"]}"#,
+                Some("x"),
+                "sequence, expected a JSON object",
+            ),
+            (r#"{"id":"x"}"#, Some("x"), "missing field `code`"),
+            (r#"{"id":"x","code":" "}"#, Some("x"), "the code is empty"),
+            (r#"{"id":"x","code":1}"#, Some("x"), "invalid type"),
+            (r#"{"id":"x","code":"1","extra":1}"#, Some("x"), "unknown field `extra`"),
+            (r#"{"id":1.5,"code":"1"}"#, None, "neither a text nor a whole number"),
+            (r#"{"id":"","code":"1"}"#, None, "the id is empty"),
+            (r#"{"id":"x","code":"1","timeout":31}"#, Some("x"), "timeout: 31"),
+            (r#"{"id":"x","code":"1","timeout":0}"#, Some("x"), "timeout: 0"),
+            (r#"{"id":"x","code":"1","timeout":-1}"#, Some("x"), "timeout: -1"),
+            (r#"{"id":"x","code":"1","memory_mb":2048}"#, Some("x"), "memory_mb: 2048"),
+            (r#"{"id":"x","code":"1","memory_mb":1}"#, Some("x"), "memory_mb: 1"),
+            (r#"{"id":"x","code":"1","tests":[]}"#, Some("x"), "0 tests"),
+            (r#"{"id":"x","code":"1","tests":[{}]}"#, Some("x"), "no stdout"),
+            (
+                r#"{"id":"x","code":"1","stdin":"","tests":[{"stdout":""}]}"#,
+                Some("x"),
+                "in the tests",
+            ),
+            (
+                r#"{"id":"x","code":"1","expect":{"stdout":"","stderr":""}}"#,
+                Some("x"),
+                "unknown field",
+            ),
         ] {
             let invalid = parse(line).unwrap_err();
-            assert_eq!((invalid.number, invalid.id.as_str()), (7, id), "{line}");
+            assert_eq!((invalid.number, invalid.id.as_deref()), (7, id), "{line}");
             assert!(invalid.reason.contains(reason), "{line}: {}", invalid.reason);
         }
         let invalid = Ask::parse(3, b"{\"code\":\"\xff\"}", MOST).unwrap_err();
-        assert_eq!(invalid.id, "3");
+        assert_eq!((invalid.number, invalid.id), (3, None));
+    }
+
+    #[test]
+    fn a_meta_that_readers_cannot_take_is_not_taken() {
+        let line = |meta: &str| format!(r#"{{"code":"1","meta":{meta}}}"#);
+        let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+        assert!(parse(&line(&nested(128))).is_ok());
+        assert!(parse(&line(&format!(r#"["\"{}"]"#, "[".repeat(999)))).is_ok());
+        for deep in [nested(129), format!(r#"{{"a":"\\","b":{}}}"#, nested(128))] {
+            let invalid = parse(&line(&deep)).unwrap_err();
+            assert_eq!(invalid.reason, "the meta is nested deeper than 128");
+        }
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub(crate) use answer::Status;
 pub(crate) use ask::{Bounds, Shard};
 pub(crate) use input::Input;
 pub(crate) use memory::available_memory_bytes;
-pub(crate) use output::Output;
+pub(crate) use output::{Output, is_same};
 pub(crate) use pump::{Ended, Pump, Pumped};
 pub(crate) use summary::{Progress, RunBy, Summary};
 pub(crate) use verifier::{Analysis, Verifier};

@@ -1,6 +1,6 @@
 //! The answers on their way out: whole lines, written by a thread of their own.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Seek as _, SeekFrom, Write};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
@@ -79,13 +79,17 @@ impl Output {
         resumes: bool,
         input: Option<&File>,
     ) -> Result<Self, OutputError> {
-        let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
-        let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Ok(Self { place: Place::Stream(file), answered: Answered::default() });
+        if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+            // For writing alone: who could read from it, too, would never hear that its reader has left.
+            let stream = OpenOptions::new().write(true).open(path)?;
+            return Ok(Self { place: Place::Stream(stream), answered: Answered::default() });
         }
-        if let Some(input) = input.map(File::metadata).transpose()?
-            && (input.dev(), input.ino()) == (metadata.dev(), metadata.ino())
+        let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other("it has become something else").into());
+        }
+        if let Some(input) = input
+            && is_same(input, &file)?
         {
             return Err(OutputError::IsInput);
         }
@@ -99,6 +103,14 @@ impl Output {
         let (answered, bytes) = Answered::read(&file)?;
         file.set_len(bytes)?;
         Ok(Self { place: Place::File(file, bytes), answered })
+    }
+
+    /// Returns whether this is where the answers go.
+    pub(crate) fn is(&self, file: &File) -> io::Result<bool> {
+        match &self.place {
+            Place::File(own, _) => is_same(own, file),
+            Place::Stdout | Place::Stream(_) => Ok(false),
+        }
     }
 
     /// Returns whether a later run can go on where this one ends.
@@ -118,6 +130,12 @@ impl Output {
         let thread = thread.spawn(move || place.write_all(waiting))?;
         Ok((Writer { lines, thread, unread }, answered))
     }
+}
+
+/// Returns whether two descriptors are of one file.
+pub(crate) fn is_same(one: &File, other: &File) -> io::Result<bool> {
+    let (one, other) = (one.metadata()?, other.metadata()?);
+    Ok((one.dev(), one.ino()) == (other.dev(), other.ino()))
 }
 
 /// Cancels `unread` when the reader of a stream has gone. A script that runs for minutes is not to go on for nobody

@@ -15,6 +15,7 @@ use super::ask::{Ask, Invalid};
 use super::input::{Input, InputEnd, LINE_BYTES_MAX, RawLine};
 use super::output::Writer;
 use super::{Bounds, Output, Progress, Status, Verifier};
+use crate::terminal;
 
 /// The most answers that wait for one before them, and the most bytes of them: no line is begun beyond.
 const ORDERED_ANSWERS_MAX: u64 = 10_000;
@@ -148,12 +149,12 @@ impl Pump {
             Ask::parse(number, bytes, self.bounds)
         } else {
             let reason = format!("the line is longer than {} MiB", LINE_BYTES_MAX / (1024 * 1024));
-            Err(Invalid { number, id: number.to_string(), reason })
+            Err(Invalid { number, id: None, reason })
         };
         match ask {
             Ok(ask) if !ids.insert(&ask.id) => {
                 let reason = "another line before it has the same id".to_owned();
-                Taken::Answered(Invalid { number, id: ask.id, reason }.into())
+                Taken::Answered(Invalid { number, id: Some(ask.id), reason }.into())
             }
             Ok(ask) if answered.has_id(&ask.id) => Taken::Skipped,
             Ok(ask) => Taken::Ask(ask),
@@ -219,9 +220,26 @@ impl From<Invalid> for Answer {
     }
 }
 
+/// Returns a line that is one to every reader: those that split text at more than line feeds, and those that
+/// print it to a terminal.
 fn to_line(answer: &Answer) -> Vec<u8> {
     // What was parsed or captured can be written as JSON.
-    let mut line = serde_json::to_vec(answer).unwrap_or_default();
-    line.push(b'\n');
-    line
+    let text = serde_json::to_string(answer).unwrap_or_default();
+    let mut line = String::with_capacity(text.len() + 1);
+    for c in text.chars() {
+        match c {
+            // JSON has these between values only: a line's `meta` is written as it came.
+            '\t' | '\n' | '\r' => line.push(' '),
+            // And these in texts only. All have four digits.
+            '\u{2028}' | '\u{2029}' => line.push_str(&escape(c)),
+            c if terminal::is_obeyed(c) => line.push_str(&escape(c)),
+            c => line.push(c),
+        }
+    }
+    line.push('\n');
+    line.into_bytes()
+}
+
+fn escape(c: char) -> String {
+    format!("\\u{:04x}", u32::from(c))
 }

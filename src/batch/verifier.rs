@@ -12,12 +12,12 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Settings;
-use crate::executor::{Echo, Executor, Outcome, RunLimits};
+use crate::executor::{Echo, Executor, Outcome, RunError, RunLimits};
 use crate::gateway::{
     Arguments, AuthorizedScript, Decision, DecisionRecord, ErrorCode, Evaluation, Grant,
     ReportingGateway, RiskBasedExecutionGateway, Tool,
 };
-use crate::runs::Runs;
+use crate::runs::{Runs, ScriptError};
 use crate::sandbox::Tier;
 
 use super::Status;
@@ -196,7 +196,7 @@ impl Verifier {
         };
         for test in &ask.tests {
             let script = script.clone().with_stdin(test.stdin.as_bytes().into());
-            match self.runs.run(script, limits, cancel.clone(), Echo::default()).await {
+            match self.run_once(script, limits, cancel).await {
                 Ok(outcome) => runs.add(test, outcome),
                 Err(error) => {
                     runs.error = Some(error.to_string());
@@ -209,6 +209,23 @@ impl Verifier {
             }
         }
         runs
+    }
+
+    /// Runs a script. As long as another run does not end although it was killed, nothing is started, and this waits:
+    /// that is no attempt, and says nothing of the line.
+    async fn run_once(
+        &self,
+        script: AuthorizedScript,
+        limits: RunLimits,
+        cancel: &CancellationToken,
+    ) -> Result<Outcome, ScriptError> {
+        loop {
+            let run = self.runs.run(script.clone(), limits, cancel.clone(), Echo::default()).await;
+            let Err(ScriptError::Run(RunError::OthersDoNotEnd)) = run else { return run };
+            if cancel.run_until_cancelled(sleep(ATTEMPT_PAUSE)).await.is_none() {
+                return Ok(Outcome::never_started());
+            }
+        }
     }
 }
 

@@ -28,7 +28,9 @@ tests! {
         an_interrupted_batch_ends_its_scripts_and_is_gone_on_with,
         a_script_whose_processes_are_killed_is_run_again_and_then_given_up,
         a_disk_that_is_full_loses_no_answer,
+        a_machine_that_runs_out_of_files_judges_no_script_and_goes_on,
         a_reader_who_leaves_ends_the_batch,
+        an_answer_is_one_line_to_every_reader,
         progress_and_figures_are_there_for_programs,
         a_terminal_has_a_bar;
     needs [Tier2, PublicPython]:
@@ -210,16 +212,15 @@ fn each_line_is_answered_with_what_became_of_it() {
     let found: BTreeMap<_, _> = done
         .answers
         .iter()
-        .map(|it| {
-            ((it["id"].as_str().unwrap(), it["line"].as_u64()), it["status"].as_str().unwrap())
-        })
+        .map(|it| ((it["id"].as_str(), it["line"].as_u64()), it["status"].as_str().unwrap()))
         .collect();
     let expected = BTreeMap::from([
-        (("1", Some(1)), "invalid"),
-        (("3", Some(3)), "invalid"),
-        (("4", None), "ok"),
-        (("4", Some(5)), "invalid"),
-        (("6", None), "ok"),
+        // Their numbers may be the ids of others.
+        ((None, Some(1)), "invalid"),
+        ((None, Some(3)), "invalid"),
+        ((Some("4"), None), "ok"),
+        ((Some("4"), Some(5)), "invalid"),
+        ((Some("6"), None), "ok"),
     ]);
     assert_eq!(found, expected);
     batch.assert_gone();
@@ -432,10 +433,15 @@ fn what_cannot_be_used_is_told_before_anything_runs() {
     let input = path_text(&input);
     let open = ServerBuilder::new();
     let folder = path_text(batch.folder.path());
+    let answers = batch.path("answers.jsonl");
+    let answers = path_text(&answers);
     for (arguments, reason) in [
         (&["--batch", "/nowhere"][..], "/nowhere: No such file"),
         (&["--batch", input, "--output", input], "it is the input too"),
         (&["--batch", input, "--output", folder], "Is a directory"),
+        (&["--batch", input, "--summary", input], "it is the input too"),
+        (&["--batch", input, "--output", answers, "--summary", answers], "it is the output too"),
+        (&["--batch", input, "--summary", folder], "Is a directory"),
         (&["--batch", input, "--shard", "3/3"], "0/8 for the first of eight"),
         (&["--batch", input, "--workers", "0"], "--workers"),
         (&["--batch", input, "--memory-mb", "99999"], "QWED_MCP_MEMORY_MB"),
@@ -472,6 +478,13 @@ fn results_are_gone_on_with_and_never_overwritten() {
     {
         let done = run(arguments);
         assert!(done.code == Some(2) && done.told.contains(reason), "{}", done.told);
+        assert_eq!(fs::read_to_string(&results).unwrap(), foreign);
+    }
+    // A note without the end of a line is not a line that was being written.
+    for foreign in ["remember the milk", "\0\0\0"] {
+        fs::write(&results, foreign).unwrap();
+        let done = run(&["--resume"]);
+        assert!(done.code == Some(2) && done.told.contains("line 1 is no result"), "{}", done.told);
         assert_eq!(fs::read_to_string(&results).unwrap(), foreign);
     }
     // The last line was being written.
@@ -649,6 +662,42 @@ fn a_disk_that_is_full_loses_no_answer() {
     batch.assert_gone();
 }
 
+fn a_machine_that_runs_out_of_files_judges_no_script_and_goes_on() {
+    let batch = Batch::new(ServerBuilder::new().variable("QWED_MCP_WARM", "off"));
+    let mut command = batch.builder.command();
+    command.args(["run", "--batch", "-", "--workers", "1"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let mut lines = child.stdin.take().unwrap();
+    let mut answers = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut ask = |id: &str| {
+        writeln!(lines, "{}", json!({"id": id, "code": "print(1)"})).unwrap();
+        let answer: Value = serde_json::from_str(&answers.next().unwrap().unwrap()).unwrap();
+        assert_eq!(answer["id"], id);
+        answer
+    };
+    assert_eq!(ask("before")["status"], "ok");
+    limit_files(&child, "4:");
+    for id in ["first", "second"] {
+        let answer = ask(id);
+        assert_eq!((&answer["status"], &answer["passed"]), (&json!("infra_error"), &Value::Null));
+        assert_eq!(answer["attempt"], 2, "{answer}");
+    }
+    limit_files(&child, "1024:");
+    assert_eq!(ask("after")["status"], "ok");
+    drop(lines);
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    batch.assert_gone();
+}
+
+/// Gives a process another soft limit of open files.
+fn limit_files(child: &Child, limit: &str) {
+    let pid = child.id().to_string();
+    let status =
+        Command::new("prlimit").args(["--pid", &pid, &format!("--nofile={limit}")]).status();
+    assert!(status.expect("prlimit, of util-linux").success());
+}
+
 fn a_reader_who_leaves_ends_the_batch() {
     let batch = Batch::new(ServerBuilder::new());
     let mut lines = slow_lines(30);
@@ -662,6 +711,45 @@ fn a_reader_who_leaves_ends_the_batch() {
     let status = child.wait().unwrap();
     assert_eq!(status.code(), Some(141));
     batch.assert_gone();
+    // The same where the pipe has a name.
+    let pipe = batch.path("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let child = batch.command(&["--workers", "2", "--output", path_text(&pipe)]).spawn().unwrap();
+    let child = std::cell::RefCell::new(child);
+    let mut answers = BufReader::new(fs::File::open(&pipe).unwrap());
+    answers.read_line(&mut line).unwrap();
+    drop(answers);
+    let ended =
+        eventually(Duration::from_secs(60), || child.borrow_mut().try_wait().unwrap().is_some());
+    if ended.is_none() {
+        child.borrow_mut().kill().unwrap();
+    }
+    assert_eq!(child.borrow_mut().wait().unwrap().code(), Some(141));
+    batch.assert_gone();
+}
+
+fn an_answer_is_one_line_to_every_reader() {
+    let batch = Batch::new(ServerBuilder::new());
+    // White space between the values, as programs do not write it; and what other readers take for the end of
+    // a line, or terminals for an order.
+    let odd = "\u{7f}\u{85}\u{9b}31m\u{2028}\u{2029}\u{202e}";
+    let numbers: Vec<u32> = odd.chars().map(u32::from).collect();
+    let code = format!("print(''.join(map(chr, {numbers:?})))");
+    let (id, code, text) = (json!(format!("a{odd}")), json!(code), json!(odd));
+    let meta = format!("[\r{{\"id\":\"b\",\"status\":\"ok\"}}\r,{text}]");
+    let line = format!("{{\"id\":{id},\"code\":{code},\"meta\":{meta}}}\n");
+    fs::write(batch.path("scripts.jsonl"), line).unwrap();
+    let output = batch.command(&[]).output().unwrap();
+    let answer = String::from_utf8(output.stdout).unwrap();
+    let line = answer.strip_suffix('\n').unwrap();
+    assert!(
+        !line.contains(|c: char| c.is_control() || odd.contains(c) && !c.is_ascii()),
+        "{line:?}"
+    );
+    let answer: Value = serde_json::from_str(line).unwrap();
+    assert_eq!(answer["id"], format!("a{odd}"));
+    assert_eq!(answer["meta"], json!([{ "id": "b", "status": "ok" }, odd]));
+    assert_eq!(answer["stdout"], odd, "{answer}");
 }
 
 fn progress_and_figures_are_there_for_programs() {

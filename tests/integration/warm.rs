@@ -29,6 +29,7 @@ tests! {
         a_fork_server_that_dies_is_replaced_and_no_call_is_lost,
         a_worn_fork_server_hands_over_without_a_cold_run,
         scripts_with_light_imports_have_an_interpreter_of_their_own,
+        more_readable_folders_than_a_script_may_open_files_leave_it_warm,
         a_module_that_starts_a_thread_or_fails_leaves_scripts_cold_or_warm_but_right,
         numbers_are_computed_as_in_a_new_interpreter,
         children_that_cannot_get_ready_do_not_hold_calls_up,
@@ -256,6 +257,10 @@ look('recursion', sys.getrecursionlimit() != 1000)
 look('sympy', sympy.pi == 3)
 look('umask', os.umask(0) != 0o022)
 look('files', os.listdir('.') + os.listdir('/dev/shm'))
+# The other children, as the fork server knows them.
+ending = sys._getframe(1).f_locals.get('ending')
+look('no frame', ending is None)
+look('children', ending and type(ending).kept.f_locals['children'])
 # The run's control socket, and the pipe for its pictures, are its own.
 for number in range(5, 256):
     try:
@@ -411,6 +416,25 @@ fn a_fork_server_that_dies_is_replaced_and_no_call_is_lost() {
 fn kill(pid: u32) {
     let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap());
     let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
+}
+
+fn more_readable_folders_than_a_script_may_open_files_leave_it_warm() {
+    let folder = tempfile::tempdir().unwrap();
+    let folders = (0..300).map(|number| folder.path().join(format!("folder{number}")));
+    let folders: Vec<_> = folders.inspect(|path| fs::create_dir(path).unwrap()).collect();
+    let paths = std::env::join_paths(&folders).unwrap().into_string().unwrap();
+    let mut server = builder().variable("QWED_MCP_READ_PATHS", &paths).warm("json").connect();
+    server.wait_until_warm();
+    let code = format!(
+        "import os, resource\nprint(os.listdir('{}'), resource.getrlimit(resource.RLIMIT_NOFILE))\n\
+         try:\n for number in range(300): os.open('/dev/null', 0)\nexcept OSError as error: print(error)",
+        folders[299].display()
+    );
+    let reply = server.execute(&code);
+    assert_eq!(reply.execution()["warm"], true);
+    let printed = "[] (256, 256)\n[Errno 24] Too many open files: '/dev/null'";
+    assert!(reply.text().contains(printed), "{}", reply.text());
+    server.finish();
 }
 
 fn a_module_that_starts_a_thread_or_fails_leaves_scripts_cold_or_warm_but_right() {

@@ -403,14 +403,14 @@ class Ends(unittest.TestCase):
 
     def test_the_process_ends_with_its_parent_however_that_ends(self):
         source = (
-            "import os, signal, sys, threading\n"
+            "import os, signal, sys, threading, time\n"
             "from qwed_mcp.client import Verifier\n"
             f"verifier = Verifier(binary={program!r}, timeout=600)\n"
             "verifier.run('print(1)')\n"
             "print(verifier.pid, flush=True)\n"
             f"threads = [threading.Thread(target=lambda: verifier.run({ENDLESS!r}), daemon=True) for _ in range(4)]\n"
         )
-        busy = "[thread.start() for thread in threads]\nwhile len(verifier._process._sent) < 4: pass\n"
+        busy = "[thread.start() for thread in threads]\nwhile len(verifier._process._sent) < 4: time.sleep(0.01)\n"
         # Idle, and with scripts that would go on for as long as they may.
         kill = "os.kill(os.getpid(), signal.SIGKILL)"
         for before, ends in [("", ["", "1 / 0", "os._exit(3)"]), (busy, ["", "raise SystemExit(4)", kill])]:
@@ -422,13 +422,13 @@ class Ends(unittest.TestCase):
 
     def test_an_interrupt_ends_the_call_and_the_process(self):
         source = (
-            "import os, signal, threading\n"
+            "import os, signal, threading, time\n"
             "from qwed_mcp.client import Verifier\n"
             "def interrupt(scripts):\n"
-            "    while len(verifier._process._sent) < scripts: pass\n"
+            "    while len(verifier._process._sent) < scripts: time.sleep(0.01)\n"
             # As the terminal does: all processes of the group get it.
             "    os.killpg(0, signal.SIGINT)\n"
-            f"with Verifier(binary={program!r}, timeout=60, workers=2) as verifier:\n"
+            f"with Verifier(binary={program!r}, timeout=600, workers=2) as verifier:\n"
             "    verifier.run('print(1)')\n"
             "    print(verifier.pid, flush=True)\n"
             "    try:\n"
@@ -441,7 +441,7 @@ class Ends(unittest.TestCase):
             f"    verifier.run({ENDLESS!r})\n"
         )
         command = [sys.executable, "-c", source]
-        python = subprocess.run(command, capture_output=True, text=True, start_new_session=True)
+        python = subprocess.run(command, capture_output=True, text=True, start_new_session=True, timeout=300)
         said = python.stderr
         first, second = python.stdout.splitlines()
         pid = int(first)

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::code;
 use crate::batch::{
     Analysis, Bounds, Ended, Input, Output, Progress, Pump, Pumped, RunBy, Shard, Status, Summary,
-    Verifier, available_memory_bytes,
+    Verifier, available_memory_bytes, is_same,
 };
 use crate::config::{AdminGate, SandboxMode, Settings};
 use crate::executor::{Executor, orphans};
@@ -157,6 +157,13 @@ fn run_lines(file: &Path, settings: &Settings, options: &Options) -> anyhow::Res
             Output::open(path, options.resume, source.as_ref()).with_context(|| in_file(path))?
         }
     };
+    let summary = match &options.summary {
+        None => None,
+        Some(path) => {
+            let opened = open_summary(path, source.as_ref(), &output);
+            Some(opened.with_context(|| format!("--summary {}", path.display()))?)
+        }
+    };
     let shard = options.shard.unwrap_or(Shard::WHOLE);
     // Of a pipe, nobody knows it.
     let size = source.as_ref().and_then(|file| file.metadata().ok()).filter(Metadata::is_file);
@@ -175,10 +182,20 @@ fn run_lines(file: &Path, settings: &Settings, options: &Options) -> anyhow::Res
     tell_memory(&run_by);
     orphans::adopt().context("failed to become a child subreaper")?;
     let runtime = super::super::runtime()?;
-    let ended = runtime.block_on(pump(input, output, (run_by, size), settings, options));
+    let ended = pump(input, output, (run_by, size), summary, settings, options);
+    let ended = runtime.block_on(ended);
     // The thread that reads may be blocked for ever.
     runtime.shutdown_timeout(super::super::RUNTIME_SHUTDOWN);
     ended
+}
+
+/// Opens the file for the figures, before anything is run; what is in it stays until they are there.
+fn open_summary(path: &Path, input: Option<&File>, output: &Output) -> anyhow::Result<File> {
+    let file = File::options().write(true).create(true).truncate(false).open(path)?;
+    let is_input = input.map_or(Ok(false), |input| is_same(input, &file))?;
+    anyhow::ensure!(!is_input, "it is the input too");
+    anyhow::ensure!(!output.is(&file)?, "it is the output too");
+    Ok(file)
 }
 
 /// Answers all lines, unless somebody interrupts it.
@@ -186,6 +203,7 @@ async fn pump(
     input: Input,
     output: Output,
     (run_by, size): (RunBy, Option<u64>),
+    summary: Option<File>,
     settings: &Settings,
     options: &Options,
 ) -> anyhow::Result<ExitCode> {
@@ -227,7 +245,7 @@ async fn pump(
         stop.cancel();
     };
     shown.clear();
-    conclude(&pumped, &run_by, signalled, options)
+    conclude(&pumped, &run_by, signalled, summary, options)
 }
 
 /// Tells how much memory scripts may take, and whether that is there.
@@ -258,14 +276,16 @@ fn conclude(
     pumped: &Pumped,
     run_by: &RunBy,
     signalled: Option<u8>,
+    file: Option<File>,
     options: &Options,
 ) -> anyhow::Result<ExitCode> {
     let Pumped { progress, ended } = pumped;
     let is_complete = matches!(ended, Ended::Complete);
     let summary = progress.summary(run_by, is_complete);
-    if let Some(path) = &options.summary {
+    if let Some(mut file) = file {
         let text = format!("{:#}\n", serde_json::to_value(&summary)?);
-        std::fs::write(path, text).with_context(|| format!("--summary {}", path.display()))?;
+        let emptied = if file.metadata()?.is_file() { file.set_len(0) } else { Ok(()) };
+        emptied.and_then(|()| file.write_all(text.as_bytes())).context("--summary")?;
     }
     tell_summary(&summary);
     if run_by.analysis == Analysis::Reports {

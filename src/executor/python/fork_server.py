@@ -16,12 +16,11 @@ def serve(stream):
     # The numbers of system calls that the C library may have no function for.
     SECCOMP = {"x86_64": 317, "aarch64": 277}[os.uname().machine]
     PIDFD_OPEN, LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 434, 444, 445, 446
+    CLOSE_RANGE, ALL_BEHIND = 436, 0xFFFFFFFF
     # A child's end of the server's socket, by which it reports that the script has ended.
     CONTROL = 3
     # The descriptor that takes a child's pictures, where they are wanted.
     PICTURES = 4
-    # All descriptors of this process are below.
-    DESCRIPTORS_MAX = 1024
     CAPABILITIES_MAX = 64
     PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS, PR_SET_THP_DISABLE = 24, 38, 41
 
@@ -88,7 +87,7 @@ def serve(stream):
         # ignored. When it ends, the kernel kills all that is left of the run.
         try:
             os.dup2(lifeline, 0)
-            os.closerange(1, DESCRIPTORS_MAX)
+            system_call(CLOSE_RANGE, 1, ALL_BEHIND, 0)
             drop_capabilities()
             os.write(0, b"+")
             os.read(0, 1)
@@ -241,7 +240,7 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
         for descriptor in pictures:
             os.dup2(descriptor, PICTURES, inheritable=False)
 
-        for kind, most in limits:
+        for kind, most in limits.items():
             resource.setrlimit(kind, (most, most))
         empty_bounding_set()
         drop_capabilities()
@@ -259,8 +258,9 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
             else:
                 system_call(LANDLOCK_ADD, ruleset, 1, beneath, 0)
         system_call(LANDLOCK_RESTRICT, ruleset, 0)
-        # With the files that the rules name.
-        os.closerange(CONTROL + 1 + len(pictures), DESCRIPTORS_MAX)
+        # With the files that the rules name, of which there may be more than a script may have open.
+        system_call(CLOSE_RANGE, CONTROL + 1 + len(pictures), ALL_BEHIND, 0)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors_max, descriptors_max))
         for program, _ in filters:
             system_call(SECCOMP, 1, 0, program)
 
@@ -434,7 +434,8 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
     theirs.close()
 
     filters = [sock_fprog(bytes.fromhex(digits)) for digits in confinement["filters"]]
-    limits, landlock_rules = list(least_limits()), list(open_rules())
+    limits, landlock_rules = dict(least_limits()), list(open_rules())
+    descriptors_max = limits.pop(resource.RLIMIT_NOFILE)
     handled = confinement["landlock"]["handled"][: confinement["landlock"]["handled_count"]]
     handled = struct.pack("%dQ" % len(handled), *handled)
     landlock_handled = handled, len(handled)
@@ -511,6 +512,8 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
     try:
         _signal.set_wakeup_fd(-1)
         _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
+        # A script can look into this function. Of the other children it is to see nothing.
+        children.clear()
         # Their numbers will be other files'.
         requests.detach()
         init_maker.detach()
