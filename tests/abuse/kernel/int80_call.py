@@ -2,6 +2,7 @@
 # t3: exit -31
 # t2: exit -31
 # control: harm
+# only: x86_64
 import ctypes
 import mmap
 

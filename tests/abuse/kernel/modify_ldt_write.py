@@ -2,6 +2,7 @@
 # t3: EPERM | ENOSYS
 # t2: EPERM | ENOSYS
 # control: harm
+# only: x86_64
 import struct
 
 

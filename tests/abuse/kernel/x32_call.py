@@ -2,5 +2,6 @@
 # t3: exit -31
 # t2: exit -31
 # control: harm
+# only: x86_64
 # most kernels have no x32: they answer ENOSYS instead of killing
 attempt(lambda: reached(lambda: syscall(39 | 0x40000000), errno.ENOSYS))

@@ -6,7 +6,8 @@
 
 def attack():
     os.dup2(os.open("/dev/null", os.O_WRONLY), 1)
-    os.execv("/lib64/ld-linux-x86-64.so.2", ["ld", os.path.realpath(sys.executable), "--version"])
+    loader = "/lib64/ld-linux-x86-64.so.2" if IS_X86 else "/lib/ld-linux-aarch64.so.1"
+    os.execv(loader, ["ld", os.path.realpath(sys.executable), "--version"])
 
 
 attempt(lambda: in_child(attack))

@@ -8,7 +8,7 @@ import threading
 def attack():
     stop = threading.Event()
     threads = []
-    threading.stack_size(64 << 10)
+    threading.stack_size(128 << 10)
     try:
         for _ in range(300):
             thread = threading.Thread(target=stop.wait, args=(10,), daemon=True)

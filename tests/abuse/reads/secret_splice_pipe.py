@@ -7,7 +7,7 @@
 def attack():
     source = os.open(b"//" + b"@SECRET@", os.O_RDONLY)
     reader, writer = os.pipe()
-    syscall(275, source, None, writer, None, 100, 0)
+    syscall("splice", source, None, writer, None, 100, 0)
     leaked(os.read(reader, 100))
 
 

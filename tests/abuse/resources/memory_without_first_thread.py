@@ -17,7 +17,7 @@ def fill():
 
 def attack():
     threading.Thread(target=fill).start()
-    syscall(60, 0)
+    syscall("exit", 0)
 
 
 attempt(attack)

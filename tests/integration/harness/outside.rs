@@ -44,7 +44,7 @@ impl Outside {
             fs::set_permissions(at(name), fs::Permissions::from_mode(mode)).unwrap();
         }
         let mut victim = Command::new("sleep");
-        victim.arg("600").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        victim.arg("7200").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         // Not this process's: where that is number 1, killpg(2) takes it for all processes there are.
         victim.process_group(0);
         if let Some(user) = user {

@@ -6,6 +6,12 @@
 use super::table::Rule::{Allow, Deny};
 use super::table::{Row, rows};
 
+/// On `aarch64` the number exists too, but for musl `libc` does not name it.
+#[cfg(target_arch = "x86_64")]
+const SYS_KEXEC_FILE_LOAD: i64 = libc::SYS_kexec_file_load;
+#[cfg(not(target_arch = "x86_64"))]
+const SYS_KEXEC_FILE_LOAD: i64 = 294;
+
 pub(super) static ROWS: &[Row] = rows! {
     SYS_clock_gettime: Allow, "time, where no shared page answers";
     SYS_clock_getres: Allow, "time.get_clock_info";
@@ -42,6 +48,7 @@ pub(super) static ROWS: &[Row] = rows! {
     SYS_finit_module: Deny, "runs code in the kernel";
     SYS_delete_module: Deny, "removes code from the kernel";
     SYS_kexec_load: Deny, "boots another kernel";
+    SYS_kexec_file_load = SYS_KEXEC_FILE_LOAD: Deny, "boots another kernel";
     SYS_acct: Deny, "writes to a file about every process";
     SYS_quotactl: Deny, "reads and sets other users' disk quotas";
     SYS_syslog: Deny, "tells kernel addresses";
@@ -83,5 +90,4 @@ pub(super) static LEGACY_ROWS: &[Row] = rows! {
     SYS_alarm: Allow, "signal.alarm";
     SYS_iopl: Deny, "talks to the hardware";
     SYS_ioperm: Deny, "talks to the hardware";
-    SYS_kexec_file_load: Deny, "boots another kernel";
 };
