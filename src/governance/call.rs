@@ -24,6 +24,7 @@ use super::tokens::{Caller, Token};
 use super::{Governance, GovernedReply, Refusal, reply};
 use crate::executor::NotForProject;
 use crate::logging::Causes;
+use crate::receipt::AuditPlace;
 use crate::sandbox::Tier;
 use crate::secret::Secret;
 
@@ -174,6 +175,7 @@ impl Governance {
         if let Some(tier) = tier.filter(|tier| *tier < Tier::T2) {
             return Err(Refusal::SandboxViolation(NotForProject::Tier(tier).to_string()));
         }
+        self.require_safe_key(&policy)?;
         let mut budget = Budget::new(call.started, &policy);
         budget.attempt()?;
         let order = PytestOrder::parse(&call.arguments, root)
@@ -212,19 +214,23 @@ impl Governance {
             entries.push(call.entry(AuditEvent::PolicyBlocked, caller, outcome, details));
         }
         match self.append(entries).await {
-            Ok(()) => refusal,
+            Ok(place) => {
+                self.write_refusal(call, caller, &refusal, place).await;
+                refusal
+            }
             Err(failed) => failed,
         }
     }
 
     /// Appends to the audit log; what is not written must not happen.
-    pub(super) async fn append(&self, entries: Vec<AuditEntry>) -> Result<(), Refusal> {
+    /// Returns the place of the last row.
+    pub(super) async fn append(&self, entries: Vec<AuditEntry>) -> Result<AuditPlace, Refusal> {
         append(&self.store, entries).await
     }
 }
 
 /// Appends to the audit log of a store, without blocking on the disk.
-pub(super) async fn append(store: &Store, entries: Vec<AuditEntry>) -> Result<(), Refusal> {
+pub(super) async fn append(store: &Store, entries: Vec<AuditEntry>) -> Result<AuditPlace, Refusal> {
     let appended = store.submit_entries(entries).done().await;
     appended.map_err(|error| store_failed(&error))
 }
