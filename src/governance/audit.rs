@@ -5,6 +5,7 @@
 //! a head that was noted elsewhere tells of that, see [`Store::verify_audit`].
 
 mod database;
+mod quota;
 mod rows;
 mod runs;
 mod tokens;
@@ -25,6 +26,7 @@ use crate::executor::Ending;
 use crate::gateway::Status;
 use crate::receipt::AuditPlace;
 
+pub(crate) use quota::Quota;
 pub(crate) use rows::{AUDIT_ROWS_MAX, AuditFilter, AuditRow, RunIdStart};
 pub(crate) use runs::{EVIDENCE_SHA256, RecordedEvidence, RecordedRun};
 pub(crate) use tokens::{FlawedToken, TokenFlaw};

@@ -68,7 +68,7 @@ pub(crate) use audit::{
     AUDIT_ROWS_MAX, AuditEvent, AuditFilter, AuditHash, AuditRow, AuditVerification, ClockStep,
     FlawedToken, KnownHead, RunIdStart, TokenFlaw,
 };
-pub(crate) use call::GovernedCall;
+pub(crate) use call::{GovernedCall, Rehearsal};
 pub(crate) use evidence::Evidence;
 pub(crate) use integrity::{
     ArtifactsVerification, IntegrityError, RunDifference, Served, evidence, verify_artifacts,
@@ -79,7 +79,7 @@ pub(crate) use reply::{Block, GovernedReply};
 pub(crate) use roles::{GovernedTool, ReadTool, Role};
 pub(crate) use store::{Store, StoreError, time_text};
 pub(crate) use token_file::own_token;
-pub(crate) use tokens::{Revoked, TokenId, TokenRecord, TokenState};
+pub(crate) use tokens::{Revoked, Rotated, Token, TokenId, TokenRecord, TokenState};
 pub(crate) use upkeep::{apply_retention, retention_of};
 pub(crate) use user_name::UserName;
 

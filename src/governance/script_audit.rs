@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 use uuid::{Builder, Uuid};
 
 use super::audit::{ArgumentsHash, AuditEntry, AuditEvent, AuditOutcome};
+use super::roles::Permission;
 use super::tokens::Caller;
 use super::{Governance, Refusal};
 use crate::executor::{Ending, Outcome, RunError};
@@ -20,8 +21,12 @@ impl Governance {
         decision: &Decision,
         token: Option<&Secret>,
     ) -> Result<DecisionWritten, Refusal> {
-        // Scripts run without a token too; then nobody is known to have asked.
-        let caller = self.authenticate(token).await.ok();
+        let caller = self.authenticate(token).await;
+        if let (Decision::Allow { .. }, Err(refusal)) = (decision, self.may_run(&caller).await) {
+            return Err(self.script_refused(decision, caller.ok(), refusal).await);
+        }
+        // Without a token nobody is known to have asked.
+        let caller = caller.ok();
         let record = decision.record();
         let outcome = match decision {
             Decision::Allow { .. } | Decision::Refuse(_) => AuditOutcome::Decided(record.status),
@@ -38,6 +43,39 @@ impl Governance {
         };
         let place = Some(self.append(vec![entry]).await?);
         Ok(DecisionWritten { place, caller })
+    }
+
+    /// Fails if the policy wants a token of scripts, and this caller has none that may run any.
+    async fn may_run(&self, caller: &Result<Caller, Refusal>) -> Result<(), Refusal> {
+        // What it wants is not known where it cannot be read.
+        let policy = self.policy().await?;
+        if !policy.scripts_need_token {
+            return Ok(());
+        }
+        match caller {
+            Err(refusal) => Err(refusal.clone()),
+            Ok(caller) if caller.role.has(Permission::OrchestrationRun) => Ok(()),
+            Ok(_) => Err(Refusal::PermissionDenied),
+        }
+    }
+
+    /// Writes down that the policy does not let a script run, and returns the refusal; if it cannot be written
+    /// down, that.
+    async fn script_refused(
+        &self,
+        decision: &Decision,
+        caller: Option<Caller>,
+        refusal: Refusal,
+    ) -> Refusal {
+        let record = decision.record();
+        let outcome = AuditOutcome::Refused(refusal.code());
+        let details = json!({ "verification_id": record.verification_id });
+        let entry = AuditEntry {
+            user: caller.map(|caller| caller.user),
+            arguments_hash: Some(ArgumentsHash::of(&record.normalized_arguments)),
+            ..entry(&record.verification_id, AuditEvent::McpToolCall, outcome, &details)
+        };
+        self.append(vec![entry]).await.err().unwrap_or(refusal)
     }
 
     /// Writes down that a script starts. If this fails it must not.
