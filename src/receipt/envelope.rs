@@ -7,8 +7,8 @@
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde::{Deserialize, Serialize};
 
+use super::error::ReceiptError;
 use super::keys::{PublicKeys, SigningKey};
-use super::verification::ReceiptError;
 
 /// The type of in-toto's statements.
 pub(super) const PAYLOAD_TYPE: &str = "application/vnd.in-toto+json";

@@ -13,6 +13,7 @@
 mod determinism;
 mod envelope;
 mod environment;
+mod error;
 mod keys;
 mod statement;
 #[cfg(test)]
@@ -21,9 +22,10 @@ mod verification;
 mod writer;
 
 pub(crate) use environment::{Environment, describe};
+pub(crate) use error::ReceiptError;
 pub(crate) use keys::{KEY_FOLDER, KeyStore, PublicKeys, SigningKey};
 pub(crate) use statement::{AuditPlace, Limits, Predicate, Statement};
-pub(crate) use verification::{ReceiptError, Verified, compare_subject, content_of, verify};
+pub(crate) use verification::{Verified, compare_subject, content_of, verify};
 pub(crate) use writer::{Draft, Receipts, SCRIPT, TestRun, WriteError, ending, run_of};
 
 use std::io;
