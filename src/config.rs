@@ -108,6 +108,7 @@ pub(crate) struct KernelLacks {
 /// Everything the admin can set, parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
+#[expect(clippy::struct_excessive_bools, reason = "switches, not states")]
 pub struct Settings {
     /// `QWED_MCP_TRUSTED_CODE_EXECUTION`.
     pub admin_gate: AdminGate,

@@ -99,21 +99,19 @@ pub(super) fn writer(settings: &Settings) -> anyhow::Result<Option<Arc<Receipts>
         return Ok(None);
     }
     let named = settings.receipts.as_ref();
-    let (key, key_file) = match &settings.signing_key {
-        Some(file) => (SigningKey::load(file)?, file.clone()),
-        None => {
-            let store = key_store(settings)?;
-            let file = store.signing_key();
-            // Scripts leave receipts because the admin says so, who makes the key.
-            let key = match named {
-                Some(_) => SigningKey::load(&file),
-                None => store.signing_key_or_new(),
-            };
-            let key =
-                key.context("receipts cannot be signed; `qwed-mcp receipt keygen` makes a key");
-            (key?, file)
-        }
+    let (key, key_file) = if let Some(file) = &settings.signing_key {
+        (SigningKey::load(file), file.clone())
+    } else {
+        let store = key_store(settings)?;
+        let file = store.signing_key();
+        // Scripts leave receipts because the admin says so, who makes the key.
+        let key = match named {
+            Some(_) => SigningKey::load(&file),
+            None => store.signing_key_or_new(),
+        };
+        (key, file)
     };
+    let key = key.context("receipts cannot be signed; `qwed-mcp receipt keygen` makes a key")?;
     let folder = match named {
         Some(folder) => folder.clone(),
         None => data_folder(settings.data_dir.as_deref())?.join(RECEIPT_FOLDER),

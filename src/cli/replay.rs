@@ -276,7 +276,7 @@ impl Again<'_> {
             Ok(script) => script.with_stdin(stdin),
             Err(reason) => return Replayed { not_run: Some(reason), ..replayed },
         };
-        let runs = Runs::new(Arc::clone(self.executor) as Arc<dyn Executor>, None, None);
+        let runs = Runs::new(self.executor.clone(), None, None);
         let mut results = BTreeSet::new();
         for _ in 0..self.options.times {
             let (cancel, echo) = (CancellationToken::new(), Echo::default());

@@ -5,6 +5,7 @@
 //! a head that was noted elsewhere tells of that, see [`Store::verify_audit`].
 
 mod database;
+mod export;
 mod quota;
 mod rows;
 mod runs;
@@ -26,6 +27,7 @@ use crate::executor::Ending;
 use crate::gateway::Status;
 use crate::receipt::AuditPlace;
 
+pub(crate) use export::{ExportVerification, verify_export};
 pub(crate) use quota::Quota;
 pub(crate) use rows::{AUDIT_ROWS_MAX, AuditFilter, AuditRow, RunIdStart};
 pub(crate) use runs::{EVIDENCE_SHA256, RecordedEvidence, RecordedRun};

@@ -66,7 +66,7 @@ pub(crate) use artifacts::{
 };
 pub(crate) use audit::{
     AUDIT_ROWS_MAX, AuditEvent, AuditFilter, AuditHash, AuditRow, AuditVerification, ClockStep,
-    FlawedToken, KnownHead, RunIdStart, TokenFlaw,
+    ExportVerification, FlawedToken, KnownHead, RunIdStart, TokenFlaw, verify_export,
 };
 pub(crate) use call::{GovernedCall, Rehearsal};
 pub(crate) use evidence::Evidence;

@@ -33,7 +33,7 @@ impl Governance {
     ) -> Result<Option<Value>, Refusal> {
         let Some(receipts) = &self.receipts else { return Ok(None) };
         let run = test_run(cleared, conclusion, evidence, started);
-        match receipts.tests(run, Some(place), &*self.executor).await {
+        match Box::pin(receipts.tests(run, Some(place), &*self.executor)).await {
             Ok([own, result]) => Ok(Some(
                 json!({ "sha256": own.sha256, "path": own.path, "test_result": json!(result) }),
             )),
@@ -63,7 +63,7 @@ impl Governance {
             error_code: Some(refusal.code().name().to_owned()),
             ..of_call(call)
         };
-        if let Err(error) = receipts.tests_refused(refused, Some(place)).await {
+        if let Err(error) = Box::pin(receipts.tests_refused(refused, Some(place))).await {
             error.log();
         }
     }

@@ -156,20 +156,29 @@ impl Seen {
 }
 
 impl EnvironmentCache {
+    /// Returns the environment that is known, if nothing was installed since. A few looks at folders.
+    pub(super) fn known(&self, surroundings: &Surroundings) -> Option<Arc<Environment>> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (of, environment) = known.as_ref()?;
+        (*of == seen(surroundings)).then(|| Arc::clone(environment))
+    }
+
     /// Returns the environment as it is now. Blocks on the disk.
     pub(super) fn get(&self, surroundings: &Surroundings) -> io::Result<Arc<Environment>> {
-        let watched = [&surroundings.program_file].into_iter().chain(&surroundings.packages);
-        let seen: Vec<Seen> = watched.map(|path| Seen::at(path)).collect();
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((of, environment)) = &*known
-            && *of == seen
-        {
-            return Ok(Arc::clone(environment));
+        if let Some(environment) = self.known(surroundings) {
+            return Ok(environment);
         }
+        let seen = seen(surroundings);
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let environment = Arc::new(Environment::of(surroundings)?);
         *known = Some((seen, Arc::clone(&environment)));
         Ok(environment)
     }
+}
+
+fn seen(surroundings: &Surroundings) -> Vec<Seen> {
+    let watched = [&surroundings.program_file].into_iter().chain(&surroundings.packages);
+    watched.map(|path| Seen::at(path)).collect()
 }
 
 /// Returns what is installed in these folders. Of two with one name the first counts, as for imports.

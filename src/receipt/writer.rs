@@ -175,9 +175,8 @@ impl Receipts {
         let surroundings = match executor.surroundings().await {
             Some(surroundings) => {
                 self.require_safe_key(&surroundings)?;
-                let (receipts, of) = (Arc::clone(self), Arc::clone(&surroundings));
-                let environment = blocking(move || receipts.environment.get(&of)).await?;
-                Some((surroundings, environment.map_err(WriteError::Environment)?))
+                let environment = self.environment(&surroundings).await?;
+                Some((surroundings, environment))
             }
             None => None,
         };
@@ -196,6 +195,18 @@ impl Receipts {
             surroundings,
             started: Utc::now(),
         })
+    }
+
+    async fn environment(
+        self: &Arc<Self>,
+        surroundings: &Arc<Surroundings>,
+    ) -> Result<Arc<Environment>, WriteError> {
+        if let Some(known) = self.environment.known(surroundings) {
+            return Ok(known);
+        }
+        let (receipts, of) = (Arc::clone(self), Arc::clone(surroundings));
+        let environment = blocking(move || receipts.environment.get(&of)).await?;
+        environment.map_err(WriteError::Environment)
     }
 
     /// Fails if scripts could read the key: looked at once, as the plan of all scripts is one.

@@ -120,7 +120,9 @@ impl Runs {
             place = written.map_err(|_| ScriptError::EndNotAudited)?;
         }
         let receipt = match draft {
-            Some(draft) => Some(draft.conclude(&outcome, place).await.map_err(end_no_receipt)?),
+            Some(draft) => {
+                Some(Box::pin(draft.conclude(&outcome, place)).await.map_err(end_no_receipt)?)
+            }
             None => None,
         };
         let mut outcome = outcome?;
@@ -138,7 +140,7 @@ impl Runs {
         limits: RunLimits,
     ) -> Result<Option<Draft>, ScriptError> {
         let Some(receipts) = &self.receipts else { return Ok(None) };
-        let draft = receipts.begin(script, limits, &*self.executor).await;
+        let draft = Box::pin(receipts.begin(script, limits, &*self.executor)).await;
         draft.map(Some).map_err(|error| {
             error.log();
             ScriptError::NoReceipt(error)

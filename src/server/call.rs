@@ -220,7 +220,7 @@ impl Server {
         let reply = Reply::blocked(record);
         match &self.receipts {
             Some(receipts) if record.tool == Some(Tool::ExecutePythonCode) => {
-                match receipts.refused(record, asked_by, place).await {
+                match Box::pin(receipts.refused(record, asked_by, place)).await {
                     Ok(receipt) => reply.with_receipt(json!(receipt)),
                     // It is refused all the same.
                     Err(error) => {

@@ -29,10 +29,10 @@ fn documents() -> Vec<Document> {
     let mut names: Vec<String> =
         ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"].map(str::to_owned).into();
     for entry in fs::read_dir(root().join("docs")).unwrap() {
-        let name = entry.unwrap().file_name().into_string().unwrap();
+        let path = entry.unwrap().path();
         // A schema is for programs.
-        if !name.ends_with(".json") {
-            names.push(format!("docs/{name}"));
+        if path.extension().is_some_and(|extension| extension == "md") {
+            names.push(format!("docs/{}", path.file_name().unwrap().to_str().unwrap()));
         }
     }
     names.sort();

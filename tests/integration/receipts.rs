@@ -446,7 +446,7 @@ fn of_tests(user: Option<u32>, prepare: impl Fn(ServerBuilder) -> ServerBuilder)
         let files = days.flat_map(|day| fs::read_dir(day.unwrap().path()).unwrap());
         let said = files.map(|file| statement(&file.unwrap().path()));
         let codes = said.map(|said| said["predicate"]["decision"]["errorCode"].clone());
-        let mut codes: Vec<_> = codes.filter(|code| code.is_string()).collect();
+        let mut codes: Vec<_> = codes.filter(Value::is_string).collect();
         codes.sort_by_key(Value::to_string);
         codes
     };

@@ -141,7 +141,7 @@ fn unknown_sections_and_keys_are_named_with_their_line() {
         ("\n'' = 5", format!("line 2: a quoted or long key is not known; {sections}")),
         (
             "[tools]\nallow_list = []",
-            "line 2: tools.allow_list is not known; the keys of tools are allowlist".to_owned(),
+            "line 2: tools.allow_list is not known; the keys of tools are allowlist, scripts_need_token".to_owned(),
         ),
         (
             "[workspace]\n\"sec ret\" = 1",

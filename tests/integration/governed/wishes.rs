@@ -1,11 +1,13 @@
 //! What admins set beside the allowlist: tokens for scripts, runs a day, another token, and what a call would
 //! get.
 
-use std::process::Output;
+use std::fs;
+use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
 use super::{Governed, call_as, run_pytest};
+use crate::harness::binary;
 
 tests! {
     needs [Tier3]:
@@ -13,7 +15,8 @@ tests! {
         a_user_has_so_many_runs_a_day,
         what_a_call_would_get_is_what_it_gets;
     needs [Sandbox]:
-        a_token_is_put_in_the_place_of_another_one;
+        a_token_is_put_in_the_place_of_another_one,
+        an_export_is_verified_without_the_store;
 }
 
 fn scripts_take_a_token_where_the_policy_says_so() {
@@ -162,4 +165,59 @@ fn a_token_is_put_in_the_place_of_another_one() {
         list["tokens"].as_array().unwrap().iter().map(|it| it["state"].clone()).collect();
     assert_eq!(states, ["active", "revoked", "active", "revoked", "revoked", "active"]);
     governed.verify_audit();
+}
+
+fn an_export_is_verified_without_the_store() {
+    let governed = Governed::new("ledger");
+    governed.token("eve", "user");
+    let export = |arguments: &[&str]| {
+        let output = governed.command(&[&["audit", "export"], arguments].concat());
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let file = governed.beside("export.jsonl");
+    let verify = |text: &str, arguments: &[&str]| {
+        fs::write(&file, text).unwrap();
+        let mut command = Command::new(binary());
+        // On another machine: no data folder.
+        command.env_clear().args(["audit", "verify", "--format", "json"]).arg(&file);
+        let output = command.args(arguments).output().unwrap();
+        let told: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        (output.status.code(), told)
+    };
+    let whole = export(&[]);
+    let head = governed.verify_audit()["head"].as_str().unwrap().to_owned();
+    let (code, told) = verify(&whole, &["--head", &head]);
+    assert_eq!((code, &told["rows"], &told["first"]), (Some(0), &json!(4), &json!(1)), "{told}");
+    assert_eq!((&told["head"], &told["known_head"]), (&json!(head), &json!({ "row": 4 })));
+    // One that goes on from where another one ended.
+    let rest = export(&["--since-seq", "3"]);
+    assert_eq!(rest.lines().count(), 1);
+    let lines: Vec<&str> = whole.lines().collect();
+    let third: Value = serde_json::from_str(lines[2]).unwrap();
+    let (code, told) = verify(&rest, &["--head", third["hash"].as_str().unwrap()]);
+    assert_eq!((code, &told["known_head"]), (Some(0), &json!({ "row": 3 })), "{told}");
+    assert_eq!(told["follows"], third["hash"]);
+    // What was done to it.
+    let joined = |lines: &[&str]| lines.join("\n") + "\n";
+    for (changed, seq, flaw) in [
+        (whole.replacen("\"ada\"", "\"eve\"", 1), 1, "changed"),
+        (joined(&[lines[0], lines[2], lines[3]]), 2, "removed"),
+        (joined(&[lines[0], lines[0], lines[1]]), 1, "inserted"),
+        (joined(&[lines[1], lines[0]]), 1, "inserted"),
+    ] {
+        let (code, told) = verify(&changed, &[]);
+        assert_eq!(
+            (code, &told["broken"]),
+            (Some(1), &json!({ "seq": seq, "flaw": flaw })),
+            "{changed}"
+        );
+        assert_eq!(told["intact"], false);
+    }
+    // What is missing at its end, a head that was noted tells of.
+    let (code, told) = verify(&joined(&lines[..3]), &["--head", &head]);
+    assert_eq!((code, &told["known_head"]), (Some(1), &json!("missing")), "{told}");
+    for no_export in ["{}\n", "x", "[1]\n", "{\"seq\": 1"] {
+        assert_eq!(verify(no_export, &[]).0, Some(2), "{no_export}");
+    }
 }
