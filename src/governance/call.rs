@@ -163,10 +163,10 @@ impl Governance {
         call: &Call,
     ) -> Result<(Arc<Policy>, PytestOrder, Budget, Option<Tier>), Refusal> {
         let policy = self.policy().await?;
-        self.require_safe_key(&policy)?;
         let (tool, arguments) = (call.tool, &call.arguments);
         let (order, budget, tier) =
             check_run(&policy, &*self.executor, tool, arguments, call.started).await?;
+        self.require_safe_key(&policy)?;
         Ok((policy, order, budget, tier))
     }
 

@@ -28,7 +28,7 @@ use crate::executor::{
 use crate::gateway::{AskedBy, AuthorizedScript, DecisionRecord, ErrorCode, Status, Tool};
 use crate::logging::Causes;
 use crate::safety;
-use crate::sandbox::Tier;
+use crate::sandbox::{Tier, may_be_readable};
 
 /// The name of a script among the subjects.
 pub(crate) const SCRIPT: &str = "script.py";
@@ -53,7 +53,7 @@ static RULES_SHA256: LazyLock<String> = LazyLock::new(|| {
 pub(crate) enum WriteError {
     /// Before the run: nothing was run.
     #[error(
-        "scripts can read the key that signs receipts, so nothing is run; ask the admin to keep it elsewhere"
+        "what runs here can read the key that signs receipts, so nothing is run; ask the admin to keep it elsewhere"
     )]
     KeyInReach,
     /// Before the run.
@@ -239,7 +239,8 @@ impl Receipts {
         &self,
         readable: impl IntoIterator<Item = &'p PathBuf>,
     ) -> Result<(), WriteError> {
-        for folder in readable {
+        // What is never opened to anything is refused for that.
+        for folder in readable.into_iter().filter(|folder| may_be_readable(folder)) {
             if UntrustedFolder::new(folder).is_some_and(|folder| folder.holds(&self.key_file)) {
                 let (key, folder) = (self.key_file.display(), folder.display());
                 tracing::error!("the signing key {key} is in {folder}, which tests can read");

@@ -339,7 +339,7 @@ fn nothing_runs_where_scripts_could_read_the_key() {
     let receipts = Receipts::new();
     let data = receipts.path("data");
     for (name, value, expected) in [
-        ("QWED_MCP_READ_PATHS", data.to_str().unwrap(), "scripts can read the key"),
+        ("QWED_MCP_READ_PATHS", data.to_str().unwrap(), "what runs here can read the key"),
         ("QWED_MCP_SANDBOX", "off", "scripts run at tier off here"),
     ] {
         let mut server = receipts.server().variable(name, value).connect();
