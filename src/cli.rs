@@ -11,6 +11,8 @@ mod output;
 mod pictures;
 mod policy;
 mod python_api;
+mod receipt;
+mod replay;
 mod run;
 mod runs;
 mod table;
@@ -149,6 +151,14 @@ enum Command {
     /// It is in `QWED_MCP_DATA_DIR`.
     #[command(subcommand)]
     Runs(runs::Command),
+    /// Make the key that signs receipts, and show and verify receipts
+    #[command(subcommand)]
+    Receipt(receipt::Command),
+    /// Run the script of a receipt once more, and say what is different
+    ///
+    /// The exit code is 0 if nothing is, 1 if something is, 2 if the receipt is not good or the script is not
+    /// its script, 3 if there was no run, 4 if the replays differ among themselves.
+    Replay(replay::Options),
     /// Print what completes commands and options in a shell
     ///
     /// For example: qwed-mcp completions bash > ~/.local/share/bash-completion/completions/qwed-mcp
@@ -264,6 +274,8 @@ fn carry_out(command: Command) -> anyhow::Result<ExitCode> {
         Command::Token(command) => usage_if_store_unusable(token::run(&command, &settings())),
         Command::Audit(command) => usage_if_store_unusable(audit::run(&command, &settings())),
         Command::Runs(command) => usage_if_store_unusable(runs::run(&command, &settings())),
+        Command::Receipt(command) => receipt::run(&command, &settings()),
+        Command::Replay(options) => replay::run(&options, &settings()),
         Command::Completions { shell } => manual::print_completions(shell),
         Command::ManPages { folder } => manual::write_pages(&folder),
         Command::PythonApi => python_api::answer(),
@@ -296,15 +308,19 @@ fn serve_client() -> anyhow::Result<ExitCode> {
         settings.auth_token = governance::own_token(&settings)?;
     }
     let policy = policy(&settings);
+    let receipts = receipt::writer(&settings)?;
     let executor = executor(&settings, untrusted(policy.as_ref()));
     let session = settings.aibom.as_ref().map(|file| {
         aibom::warn_if_unusable(file);
         Arc::new(Session::new(settings.llm_model.clone()))
     });
     let governance = policy
-        .map(|policy| govern(&settings, policy, Arc::clone(&executor), session.clone()))
+        .map(|policy| {
+            let governance = govern(&settings, policy, Arc::clone(&executor), session.clone())?;
+            Ok::<_, anyhow::Error>(Arc::new(governance.with_receipts(receipts.clone())))
+        })
         .transpose()?;
-    let server = Server::new(&settings, executor, governance, session.clone());
+    let server = Server::new(&settings, executor, governance, session.clone(), receipts.as_ref());
     with_server(server, |runtime, server| {
         let ended = runtime.block_on(serve(server));
         // Whatever ended the session.
@@ -322,12 +338,11 @@ fn govern(
     policy: Arc<PolicyFile>,
     executor: Arc<dyn Executor>,
     session: Option<Arc<Session>>,
-) -> anyhow::Result<Arc<Governance>> {
+) -> anyhow::Result<Governance> {
     let folder = data_folder::data_folder(settings.data_dir.as_deref())?;
     let store = Store::open(&folder).context("the governed tools cannot be offered")?;
     store.record_older_tokens().context("the governed tools cannot be offered")?;
-    let governance = Governance::new(settings, policy, &folder, store, executor, session);
-    Ok(Arc::new(governance))
+    Ok(Governance::new(settings, policy, &folder, store, executor, session))
 }
 
 /// Checks the skill manifest before anything is answered: a poisoned one ends the server.

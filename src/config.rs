@@ -108,6 +108,7 @@ pub(crate) struct KernelLacks {
 /// Everything the admin can set, parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
+#[expect(clippy::struct_excessive_bools, reason = "switches, not states")]
 pub struct Settings {
     /// `QWED_MCP_TRUSTED_CODE_EXECUTION`.
     pub admin_gate: AdminGate,
@@ -159,6 +160,12 @@ pub struct Settings {
     pub auth_token: Option<Secret>,
     /// `QWED_MCP_AUTH_TOKEN_FILE`: the file that has it in place of the variable.
     pub auth_token_file: Option<PathBuf>,
+    /// `QWED_MCP_RECEIPTS`: the folder of the receipts that scripts leave.
+    pub receipts: Option<PathBuf>,
+    /// `QWED_MCP_SIGNING_KEY`: the key that signs them, where it is not in the data folder.
+    pub signing_key: Option<PathBuf>,
+    /// True if a receipt is on the disk before anybody hears of it (`QWED_MCP_RECEIPTS_SYNC`).
+    pub receipts_sync: bool,
     /// The most synchronous runs at once (`QWED_MCP_SYNC_CONCURRENCY`).
     pub sync_concurrency: usize,
     /// The time that one synchronous run may take, counted from its start.
@@ -230,6 +237,9 @@ impl Settings {
                 .present("QWED_MCP_AUTH_TOKEN")
                 .map(|token| token.into_string().unwrap_or_default().into()),
             auth_token_file: variables.path("QWED_MCP_AUTH_TOKEN_FILE"),
+            receipts: variables.path("QWED_MCP_RECEIPTS"),
+            signing_key: variables.path("QWED_MCP_SIGNING_KEY"),
+            receipts_sync: variables.is_switched_on("QWED_MCP_RECEIPTS_SYNC"),
             sync_concurrency: variables.number(
                 "QWED_MCP_SYNC_CONCURRENCY",
                 1..=SYNC_CONCURRENCY_MAX,
@@ -356,6 +366,16 @@ impl<L: Fn(&'static str) -> Option<OsString>> Variables<L> {
             _ => None,
         };
         self.parsed(name, true, parse, "neither on nor off; taking it as on")
+    }
+
+    /// Returns a switch that is off unless the admin says on.
+    fn is_switched_on(&mut self, name: &'static str) -> bool {
+        let parse = |text: &str| match text.to_ascii_lowercase().as_str() {
+            "on" => Some(true),
+            "off" => Some(false),
+            _ => None,
+        };
+        self.parsed(name, false, parse, "neither on nor off; taking it as off")
     }
 
     fn warm_idle(&mut self) -> Option<Duration> {

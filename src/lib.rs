@@ -34,6 +34,7 @@
 //! | `batch` | a file of scripts, a line in, a line out | `server` |
 //! | `runs` | one run of a script: written down, run, accounted for, written down | `server` |
 //! | `governance` | governed tools: tokens, roles, policy, budget, audit, artifacts, the pytest run | `server` |
+//! | `receipt` | signed receipts: what was decided, where it ran, what came of it | `server` |
 //! | `executor` | runs what was authorised; every process is dead when a run has ended | `server` |
 //! | `environments` | virtual environments for scripts: made, listed, removed | `server` |
 //! | `gateway` | yes or no, why, and under which id | `server` |
@@ -141,6 +142,8 @@ mod jobs;
 mod logging;
 #[cfg(feature = "provenance")]
 pub mod provenance;
+#[cfg(feature = "server")]
+mod receipt;
 #[cfg(feature = "server")]
 mod runs;
 #[cfg(feature = "safety")]

@@ -17,6 +17,7 @@ use crate::gateway::{
     Arguments, AuthorizedScript, Decision, DecisionRecord, ErrorCode, Evaluation, Grant,
     ReportingGateway, RiskBasedExecutionGateway, Tool,
 };
+use crate::receipt::Receipts;
 use crate::runs::{Runs, ScriptError};
 use crate::sandbox::Tier;
 
@@ -82,6 +83,11 @@ impl Verifier {
             }
         };
         Self { gateway, runs: Runs::new(Arc::clone(&executor), None, None), executor, is_fail_fast }
+    }
+
+    /// Has every run leave a receipt, where there are to be some.
+    pub(crate) fn with_receipts(self, receipts: Option<&Arc<Receipts>>) -> Self {
+        Self { runs: self.runs.with_receipts(receipts), ..self }
     }
 
     /// Answers a line, which was taken up at `taken`. A panic is an answer too.

@@ -2,9 +2,12 @@
 
 mod table;
 
-use std::io::{self, BufWriter, Write as _};
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Write as _};
 use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -20,9 +23,12 @@ use crate::config::Settings;
 use crate::data_folder::data_folder;
 use crate::governance::{
     AUDIT_ROWS_MAX, Artifacts, ArtifactsVerification, AuditEvent, AuditFilter, AuditHash,
-    AuditVerification, ClockStep, FlawedToken, IntegrityError, KnownHead, RunDifference,
-    RunIdStart, Store, TokenFlaw, UserName, verify_artifacts,
+    AuditVerification, ClockStep, ExportVerification, FlawedToken, IntegrityError, KnownHead,
+    RunDifference, RunIdStart, Store, TokenFlaw, UserName, verify_artifacts, verify_export,
 };
+
+/// The pause between two looks for rows that were appended.
+const FOLLOW_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -33,6 +39,9 @@ pub(super) enum Command {
     /// The exit code is 0 if they are, 1 if something was changed, removed or inserted, or is damaged,
     /// with --artifacts also an artifact of a run, 2 if the log cannot be read.
     Verify {
+        /// An export, in place of the store: a file that `export` printed, or - for standard input
+        #[arg(value_name = "FILE", conflicts_with = "artifacts")]
+        file: Option<PathBuf>,
         /// The head that an earlier `verify` printed: it has to be in the log still
         #[arg(long, value_name = "HASH")]
         head: Option<AuditHash>,
@@ -45,6 +54,12 @@ pub(super) enum Command {
     },
     /// Print all rows, one JSON object on each line
     Export {
+        /// Only those behind the row of this number
+        #[arg(long, value_name = "N")]
+        since_seq: Option<i64>,
+        /// Go on with what is appended, until somebody ends it
+        #[arg(long)]
+        follow: bool,
         /// The form of the output
         #[arg(long, value_enum, default_value = "json")]
         format: ExportFormat,
@@ -102,15 +117,21 @@ pub(super) enum ExportFormat {
 }
 
 pub(super) fn run(command: &Command, settings: &Settings) -> anyhow::Result<ExitCode> {
+    if let Command::Verify { file: Some(file), head, format, .. } = command {
+        return verify_file(file, head.as_ref(), *format);
+    }
     let folder = data_folder(settings.data_dir.as_deref())?;
     let store = Store::open_to_read(&folder)?;
     match command {
         Command::List(options) => list(&store, options),
-        Command::Verify { head, artifacts, format } => {
+        Command::Verify { head, artifacts, format, .. } => {
             let artifacts = artifacts.then(|| Artifacts::new(&folder));
             verify(&store, head.as_ref(), artifacts.as_ref(), *format)
         }
-        Command::Export { format: ExportFormat::Json } => export(&store),
+        Command::Export { since_seq, follow, format: ExportFormat::Json } => {
+            // Without it whatever there is: a number may have been changed.
+            export(&store, since_seq.unwrap_or(i64::MIN), *follow)
+        }
     }
 }
 
@@ -162,17 +183,71 @@ fn verify(
     Ok(if is_intact { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn export(store: &Store) -> anyhow::Result<ExitCode> {
+fn export(store: &Store, since_seq: i64, follow: bool) -> anyhow::Result<ExitCode> {
     let mut out = BufWriter::new(io::stdout().lock());
-    let mut printed = Ok(());
-    store.for_each_audit_row(|row| {
-        printed = serde_json::to_writer(&mut out, &row)
-            .map_err(io::Error::from)
-            .and_then(|()| out.write_all(b"\n"));
-        if printed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    })?;
-    unless_closed(printed.and_then(|()| out.flush())).context("failed to print the rows")?;
-    Ok(ExitCode::SUCCESS)
+    let mut last = since_seq;
+    loop {
+        let mut printed = Ok(());
+        store.for_each_row_after(last, |row| {
+            last = last.max(row.seq);
+            printed = serde_json::to_writer(&mut out, &row)
+                .map_err(io::Error::from)
+                .and_then(|()| out.write_all(b"\n"));
+            if printed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        let printed = printed.and_then(|()| out.flush());
+        let is_over = printed.is_err() || !follow;
+        unless_closed(printed).context("failed to print the rows")?;
+        if is_over {
+            return Ok(ExitCode::SUCCESS);
+        }
+        sleep(FOLLOW_INTERVAL);
+    }
+}
+
+/// Verifies an export.
+fn verify_file(file: &Path, head: Option<&AuditHash>, format: Format) -> anyhow::Result<ExitCode> {
+    let source: Box<dyn Read> =
+        if file == Path::new("-") { Box::new(io::stdin()) } else { Box::new(File::open(file)?) };
+    let verified = verify_export(BufReader::new(source), head)
+        .with_context(|| format!("{} is no export", file.display()));
+    let verified = match verified {
+        Ok(verified) => verified,
+        Err(error) => {
+            tracing::error!("{error:#}");
+            return Ok(ExitCode::from(super::USAGE));
+        }
+    };
+    let text = match format {
+        Format::Text => lines_of_export(&verified),
+        Format::Json => {
+            let mut object = json!(verified);
+            if let Some(fields) = object.as_object_mut() {
+                fields.insert("intact".to_owned(), json!(verified.is_intact()));
+            }
+            document(object)
+        }
+    };
+    print("what was found", &text)?;
+    Ok(if verified.is_intact() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn lines_of_export(verified: &ExportVerification) -> String {
+    let ExportVerification { rows, first, head, broken, known_head, .. } = verified;
+    let from = first.map(|seq| format!(", from row {seq} on")).unwrap_or_default();
+    let mut lines = vec![match broken {
+        None => format!("the chain is intact, {rows} rows{from}"),
+        Some(broken) => format!("BROKEN: {broken}; {rows} rows{from}"),
+    }];
+    match known_head {
+        None => {}
+        Some(KnownHead::Row(seq)) => lines.push(format!("the given head is that of row {seq}")),
+        Some(KnownHead::Missing) => {
+            lines.push("BROKEN: no intact row has the given head".to_owned());
+        }
+    }
+    lines.extend(head.as_ref().map(|head| format!("head {head}")));
+    lines.join("\n") + "\n"
 }
 
 fn as_text(verification: &AuditVerification) -> String {

@@ -3,15 +3,22 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
-use clap::Subcommand;
-use serde_json::{Value, json};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, Subcommand};
+use serde_json::{Map, Value, json};
 
 use super::Format;
 use super::output::{document, print};
+use super::token::role_parser;
 use crate::config::Settings;
-use crate::governance::{Policy, PolicyCheck, PolicyError};
+use crate::data_folder::data_folder;
+use crate::executor::{Executor as _, OneShotExecutor};
+use crate::governance::{
+    GovernedTool, Policy, PolicyCheck, PolicyError, PolicyFile, Rehearsal, Role, Store, UserName,
+};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -26,14 +33,101 @@ pub(super) enum Command {
         #[arg(long, value_enum, default_value = "text")]
         format: Format,
     },
+    /// Say what a call of a governed tool would get, without making it
+    ///
+    /// Nothing is run and nothing is written down. The exit code is 0 if it would be carried out, 1 if it would
+    /// be refused, 2 if the policy or the arguments cannot be read.
+    Test(Test),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Test {
+    /// The file; without one, that of `QWED_MCP_POLICY`
+    file: Option<PathBuf>,
+    /// The tool
+    #[arg(long, value_parser = tool_parser(), value_name = "TOOL", default_value = "run_pytest")]
+    tool: GovernedTool,
+    /// The role of the caller
+    #[arg(long, value_parser = role_parser())]
+    role: Role,
+    /// The caller, whose runs of today count
+    #[arg(long, value_name = "NAME")]
+    user: Option<UserName>,
+    /// The arguments of the call, a JSON object
+    #[arg(long, value_name = "JSON", value_parser = arguments, default_value = r#"{"test_path": "."}"#)]
+    arguments: Map<String, Value>,
+    /// The form of the output
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+}
+
+fn tool_parser() -> impl TypedValueParser<Value = GovernedTool> {
+    let names = GovernedTool::ALL.map(GovernedTool::name);
+    PossibleValuesParser::new(names)
+        .try_map(|name| GovernedTool::from_name(&name).ok_or("not a governed tool"))
+}
+
+fn arguments(text: &str) -> Result<Map<String, Value>, String> {
+    serde_json::from_str(text).map_err(|error| format!("not a JSON object: {error}"))
 }
 
 pub(super) fn run(command: &Command, settings: &Settings) -> anyhow::Result<ExitCode> {
-    let Command::Check { file, format } = command;
+    let (Command::Check { file, .. } | Command::Test(Test { file, .. })) = command;
     let Some(file) = file.as_ref().or(settings.policy.as_ref()) else {
         tracing::error!("name a policy file, or set QWED_MCP_POLICY");
         return Ok(ExitCode::from(super::USAGE));
     };
+    match command {
+        Command::Check { format, .. } => check(file, *format),
+        Command::Test(options) => test(file, options, settings),
+    }
+}
+
+/// Says what a call would get.
+fn test(file: &Path, options: &Test, settings: &Settings) -> anyhow::Result<ExitCode> {
+    let policy = Arc::new(PolicyFile::new(file.to_owned()));
+    let untrusted = super::untrusted(Some(&policy));
+    let folder = data_folder(settings.data_dir.as_deref())?;
+    // Without a store there were no runs.
+    let has_store = options.user.is_some() && Store::is_in(&folder);
+    let store = has_store.then(|| Store::open_to_read(&folder)).transpose()?;
+    let executor = OneShotExecutor::new(settings, untrusted);
+    crate::executor::orphans::adopt()?;
+    let call = Rehearsal {
+        tool: options.tool,
+        role: options.role,
+        arguments: &options.arguments,
+        runs_of: store.as_ref().zip(options.user.as_ref()),
+    };
+    let outcome = super::runtime()?.block_on(async {
+        let outcome = call.outcome(&policy, &executor).await;
+        executor.shut_down().await;
+        outcome
+    });
+    let text = match (&outcome, options.format) {
+        (Ok(()), Format::Text) => "it would be carried out\n".to_owned(),
+        (Err(refusal), Format::Text) => {
+            let code = refusal.code();
+            format!(
+                "it would be refused: {} {}: {}\n",
+                code.number(),
+                code.name(),
+                refusal.message()
+            )
+        }
+        (Ok(()), Format::Json) => document(json!({ "allowed": true })),
+        (Err(refusal), Format::Json) => document(json!({
+            "allowed": false,
+            "code": refusal.code().number(),
+            "name": refusal.code().name(),
+            "message": refusal.message(),
+        })),
+    };
+    print("what was found", &text)?;
+    Ok(if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn check(file: &Path, format: Format) -> anyhow::Result<ExitCode> {
     let check = match PolicyCheck::of(file) {
         Ok(check) => check,
         Err(error) => {
@@ -72,7 +166,7 @@ fn as_text(file: &Path, check: &PolicyCheck) -> String {
 
 /// Returns the permissions of a policy, for people.
 fn rows(policy: &Policy) -> Vec<(&'static str, String)> {
-    let Policy { allowlist, sandbox, budget, workspace_root, retention, sha256 } = policy;
+    let Policy { allowlist, sandbox, budget, workspace_root, retention, sha256, .. } = policy;
     let names: Vec<&str> = allowlist.iter().map(|tool| tool.name()).collect();
     let root = workspace_root.as_ref().map(|root| root.display().to_string());
     let paths: Vec<String> =
@@ -85,6 +179,10 @@ fn rows(policy: &Policy) -> Vec<(&'static str, String)> {
         retention.age.map(days).into_iter().chain(retention.total_bytes.map(total)).collect();
     vec![
         ("tools", or_none(&names)),
+        (
+            "scripts",
+            if policy.scripts_need_token { "with a token" } else { "without a token" }.to_owned(),
+        ),
         ("workspace", root.unwrap_or_else(|| "-".to_owned())),
         ("also readable", or_none(&paths)),
         ("variables", or_none(&sandbox.env_whitelist)),
@@ -95,6 +193,12 @@ fn rows(policy: &Policy) -> Vec<(&'static str, String)> {
         ),
         ("memory", format!("{} MiB", sandbox.memory_limit_mb)),
         ("attempts", budget.attempts_max.to_string()),
+        (
+            "runs a day",
+            budget
+                .runs_per_day
+                .map_or_else(|| "-".to_owned(), |runs| format!("{runs} of each user")),
+        ),
         ("output", format!("{} bytes each of stdout and stderr", budget.output_bytes_max)),
         ("artifacts", format!("{} bytes a run", budget.artifact_bytes_max)),
         ("kept", if kept.is_empty() { "for ever".to_owned() } else { kept.join(", ") }),
@@ -111,9 +215,10 @@ fn as_json(file: &Path, check: &PolicyCheck) -> Value {
     let mistake =
         |mistake: &PolicyError| json!({ "line": mistake.line(), "message": mistake.for_admin() });
     let policy = |policy: &Policy| {
-        let Policy { allowlist, sandbox, budget, workspace_root, retention, sha256 } = policy;
+        let Policy { allowlist, sandbox, budget, workspace_root, retention, sha256, .. } = policy;
         json!({
             "tools": allowlist.iter().map(|tool| tool.name()).collect::<Vec<_>>(),
+            "scripts_need_token": policy.scripts_need_token,
             "workspace_root": workspace_root,
             "allowed_paths": sandbox.allowed_paths,
             "env_whitelist": sandbox.env_whitelist,
@@ -122,6 +227,7 @@ fn as_json(file: &Path, check: &PolicyCheck) -> Value {
             "memory_limit_mb": sandbox.memory_limit_mb,
             "elapsed_ms_max": budget.elapsed.map(|elapsed| u64::try_from(elapsed.as_millis()).ok()),
             "attempts_max": budget.attempts_max,
+            "runs_per_day": budget.runs_per_day,
             "output_bytes_max": budget.output_bytes_max,
             "artifact_bytes_max": budget.artifact_bytes_max,
             "retention_days": retention.age.map(|age| age.as_secs() / (24 * 60 * 60)),

@@ -21,7 +21,7 @@ use super::output::print;
 use super::pictures;
 use crate::config::Settings;
 use crate::executor::{Echo, Ending, OneShotExecutor};
-use crate::gateway::{Arguments, Stdin, Tool};
+use crate::gateway::{Arguments, AskedBy, Stdin, Tool};
 use crate::jobs::RequestKey;
 use crate::server::{CallEnd, Caller, Reply, Server};
 use crate::terminal::Label;
@@ -129,7 +129,8 @@ fn run_script(options: &Options, settings: &Settings) -> anyhow::Result<ExitCode
     // One script: nothing would come of keeping anything warm.
     let untrusted = super::untrusted(super::policy(settings).as_ref());
     let executor = Arc::new(OneShotExecutor::new(settings, untrusted));
-    let server = Server::new(settings, executor, None, None);
+    let receipts = super::receipt::writer_of_scripts(settings)?;
+    let server = Server::new(settings, executor, None, None, receipts.as_ref());
     super::with_server(server, |runtime, server| {
         runtime.block_on(call(&server, (code, stdin), *json, folder.as_deref()))
     })
@@ -156,6 +157,7 @@ async fn call(
         request: RequestKey("run".to_owned()),
         cancel: cancel.clone(),
         token: None,
+        asked_by: AskedBy { client: Some("qwed-mcp run".to_owned()), ..AskedBy::default() },
         takes_tasks: false,
         waits_for_turn: Arc::default(),
         echo: if is_json { Echo::default() } else { screen.echo() },

@@ -15,7 +15,9 @@ use super::output::{document, print};
 use super::table::Table;
 use crate::config::Settings;
 use crate::data_folder::data_folder;
-use crate::governance::{Revoked, Role, Store, TokenId, TokenRecord, UserName, time_text};
+use crate::governance::{
+    Revoked, Role, Rotated, Store, Token, TokenId, TokenRecord, UserName, time_text,
+};
 
 /// The longest life of a token: ten years.
 const SPAN_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
@@ -29,6 +31,17 @@ pub(super) enum Command {
         /// The form of the output
         #[arg(long, value_enum, default_value = "text")]
         format: Format,
+    },
+    /// Make a token in the place of another one, which is revoked, and print it; the only time it is shown
+    ///
+    /// It is of the same user and role, and valid as long from now as the other one was from its start.
+    Rotate {
+        /// The token's number, as `list` has it
+        #[arg(value_name = "ID")]
+        id: TokenId,
+        /// The time for which it is valid, in place of that
+        #[arg(long, value_name = "SPAN", value_parser = span)]
+        expires: Option<Duration>,
     },
     /// Revoke a token, at once and for ever
     Revoke {
@@ -51,7 +64,7 @@ pub(super) struct Create {
     expires: Option<Duration>,
 }
 
-fn role_parser() -> impl TypedValueParser<Value = Role> {
+pub(super) fn role_parser() -> impl TypedValueParser<Value = Role> {
     let help = |role| match role {
         Role::Admin => "May do everything",
         Role::User => "May run tools and read their results",
@@ -66,6 +79,7 @@ pub(super) fn run(command: &Command, settings: &Settings) -> anyhow::Result<Exit
     match command {
         Command::Create(options) => create(&Store::open(&folder)?, options),
         Command::List { format } => list(&Store::open_to_read(&folder)?, *format),
+        Command::Rotate { id, expires } => rotate(&Store::open_existing(&folder)?, *id, *expires),
         Command::Revoke { id } => revoke(&Store::open_existing(&folder)?, *id),
     }
 }
@@ -73,7 +87,29 @@ pub(super) fn run(command: &Command, settings: &Settings) -> anyhow::Result<Exit
 /// Makes a token and prints it, alone on standard output: it can be piped to its place unseen.
 fn create(store: &Store, options: &Create) -> anyhow::Result<ExitCode> {
     let (record, token) = store.create_token(&options.user, options.role, options.expires)?;
-    let TokenRecord { id, user, .. } = &record;
+    hand_over(&record, &token)
+}
+
+/// Makes a token in the place of another one, and prints it in the same way.
+fn rotate(store: &Store, id: TokenId, expires: Option<Duration>) -> anyhow::Result<ExitCode> {
+    match store.rotate_token(id, expires)? {
+        Rotated::Now(record, token) => hand_over(&record, &token),
+        Rotated::Revoked => {
+            tracing::error!(
+                "token {id} was revoked before; `qwed-mcp token create` makes another one"
+            );
+            Ok(ExitCode::FAILURE)
+        }
+        Rotated::Unknown => {
+            tracing::error!("there is no token {id}; see `qwed-mcp token list`");
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+/// Prints a token, and beside it whose it is.
+fn hand_over(record: &TokenRecord, token: &Token) -> anyhow::Result<ExitCode> {
+    let TokenRecord { id, user, .. } = record;
     let mut stdout = io::stdout();
     writeln!(stdout, "{}", token.reveal()).and_then(|()| stdout.flush()).with_context(|| {
         format!("failed to print token {id}, which nobody has seen now; revoke it")

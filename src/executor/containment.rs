@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 use tokio::sync::OnceCell;
 
@@ -22,7 +23,7 @@ use super::obstacle::{Obstacle, Ready, SandboxUnavailable, StepDown};
 use super::outcome::Ending;
 use super::probe::Interpreter;
 use super::untrusted::{Untrusted, UntrustedFolder};
-use super::{OneShotExecutor, RunError, RunLimits};
+use super::{OneShotExecutor, RunError, RunLimits, Surroundings};
 
 /// The memory limit that is tried out: more than an interpreter needs, and soon exceeded.
 const TRIED_MEMORY_BYTES: u64 = 128 * 1024 * 1024;
@@ -83,6 +84,24 @@ impl Contained {
         let order =
             || SeatbeltOrder::new(self.apple_parts.as_deref(), program_file.clone(), entry.len());
         (self.plan.tier == Tier::Seatbelt).then(order)
+    }
+
+    /// Returns what scripts run in, for receipts.
+    pub(super) fn surroundings(&self) -> Surroundings {
+        let Self { interpreter, plan, .. } = self;
+        // It goes to every supervisor in this form.
+        let text = serde_json::to_vec(plan).unwrap_or_default();
+        Surroundings {
+            program_file: plan.program_file.clone(),
+            implementation: interpreter.implementation.clone(),
+            version: interpreter.version.clone(),
+            packages: interpreter.packages.clone(),
+            variables: interpreter.environment.clone(),
+            readable: plan.readable.clone(),
+            tier: plan.tier,
+            memory_mib: plan.limits.memory_bytes >> 20,
+            plan_sha256: hex::encode(Sha256::digest(text)),
+        }
     }
 
     /// Returns the summary for callers.

@@ -1,6 +1,7 @@
 //! An executor for tests: it starts nothing, and answers as the test wants.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::future::BoxFuture;
@@ -10,7 +11,10 @@ use crate::aibom::InstalledPackages;
 use crate::gateway::AuthorizedScript;
 use crate::sandbox::Tier;
 
-use super::{Echo, Executor, Installation, Outcome, ProjectRun, Ran, Readiness, Ready, RunLimits};
+use super::{
+    Echo, Executor, Installation, Outcome, ProjectRun, Ran, Readiness, Ready, RunLimits,
+    Surroundings,
+};
 
 type Act =
     dyn Fn(AuthorizedScript, RunLimits, CancellationToken) -> BoxFuture<'static, Ran> + Send + Sync;
@@ -97,6 +101,10 @@ impl Executor for FakeExecutor {
     fn installation(&self) -> BoxFuture<'_, Option<Installation>> {
         let installation = self.installation.clone();
         Box::pin(async { installation })
+    }
+
+    fn surroundings(&self) -> BoxFuture<'_, Option<Arc<Surroundings>>> {
+        Box::pin(async { None })
     }
 
     fn inventory(&self, _modules: Vec<String>) -> BoxFuture<'_, Option<InstalledPackages>> {

@@ -63,6 +63,7 @@ pub(crate) use untrusted::{Untrusted, UntrustedFolder};
 pub(crate) use warm::WarmExecutor;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use thiserror::Error;
@@ -71,7 +72,7 @@ use tokio_util::sync::CancellationToken;
 use crate::aibom::InstalledPackages;
 use crate::gateway::AuthorizedScript;
 pub(crate) use crate::sandbox::ArtifactFolder;
-use crate::sandbox::LaunchError;
+use crate::sandbox::{LaunchError, Tier};
 
 /// A way to run scripts.
 pub(crate) trait Executor: Send + Sync + 'static {
@@ -104,6 +105,9 @@ pub(crate) trait Executor: Send + Sync + 'static {
     /// what that takes. `None` where there is none.
     fn installation(&self) -> BoxFuture<'_, Option<Installation>>;
 
+    /// Looks up what scripts run in, which does not change once it is known; `None` where nothing can run.
+    fn surroundings(&self) -> BoxFuture<'_, Option<Arc<Surroundings>>>;
+
     /// Gets ready for calls, in the background.
     fn warm_up(&self) {}
 
@@ -124,6 +128,27 @@ pub(crate) struct Installation {
     pub(crate) version: String,
     /// The folders of installed packages.
     pub(crate) packages: Vec<PathBuf>,
+}
+
+/// What scripts run in, for receipts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Surroundings {
+    /// The interpreter's program, without links.
+    pub(crate) program_file: PathBuf,
+    /// As `sys.implementation.name` has it.
+    pub(crate) implementation: String,
+    pub(crate) version: String,
+    /// The folders of installed packages.
+    pub(crate) packages: Vec<PathBuf>,
+    /// The variables that scripts get.
+    pub(crate) variables: Vec<(String, String)>,
+    /// What scripts can read.
+    pub(crate) readable: Vec<PathBuf>,
+    pub(crate) tier: Tier,
+    /// The memory of a run, in MiB.
+    pub(crate) memory_mib: u64,
+    /// The SHA-256 of the plan.
+    pub(crate) plan_sha256: String,
 }
 
 /// The outcome of a run, or the reason why there was none.

@@ -1,6 +1,6 @@
 //! A new interpreter for each run.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use futures_util::future::BoxFuture;
@@ -25,7 +25,9 @@ use super::run_groups::{MemoryBound, RunGroups};
 use super::supervised::{Cause, End, Supervised, log_removal};
 use super::supervisors::{Listed, Supervisors};
 use super::untrusted::Untrusted;
-use super::{Executor, Installation, ProjectRun, Ran, Readiness, RunError, RunLimits};
+use super::{
+    Executor, Installation, ProjectRun, Ran, Readiness, RunError, RunLimits, Surroundings,
+};
 use crate::sandbox::report::Report;
 
 /// Runs each script in a new interpreter, under a supervisor of its own.
@@ -40,6 +42,8 @@ pub(crate) struct OneShotExecutor {
     pub(super) takes_pictures: bool,
     /// Places for folders whose removal goes on behind the result of their run.
     removals: Arc<Semaphore>,
+    /// What scripts run in, once somebody has asked.
+    surroundings: OnceLock<Arc<Surroundings>>,
 }
 
 /// The most folders whose removal goes on behind the results of their runs.
@@ -56,6 +60,7 @@ impl OneShotExecutor {
             groups: Arc::new(RunGroups::new(settings.kernel_lacks.control_groups)),
             takes_pictures: settings.pictures,
             removals: Arc::new(Semaphore::new(REMOVALS_MAX)),
+            surroundings: OnceLock::new(),
         }
     }
 
@@ -174,6 +179,7 @@ impl OneShotExecutor {
             memory_bound,
             start: Start::Cold,
             advice: None,
+            receipt: None,
         })
     }
 
@@ -267,6 +273,13 @@ impl Executor for OneShotExecutor {
 
     fn inventory(&self, modules: Vec<String>) -> BoxFuture<'_, Option<InstalledPackages>> {
         Box::pin(async move { self.take_inventory(&modules).await })
+    }
+
+    fn surroundings(&self) -> BoxFuture<'_, Option<Arc<Surroundings>>> {
+        Box::pin(async move {
+            let contained = self.contained().await.ok()?;
+            Some(Arc::clone(self.surroundings.get_or_init(|| Arc::new(contained.surroundings()))))
+        })
     }
 
     fn shut_down(&self) -> BoxFuture<'_, ()> {

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::sandbox::Tier;
 
 use super::{MemoryBound, Pictures};
@@ -25,6 +27,8 @@ pub(crate) struct Outcome {
     pub(crate) start: Start,
     /// A remark for whoever wrote the script.
     pub(crate) advice: Option<String>,
+    /// The receipt of the run, as clients are told of it, where there is one.
+    pub(crate) receipt: Option<Value>,
 }
 
 /// The origin of a run's interpreter.
@@ -49,6 +53,7 @@ impl Outcome {
             memory_bound: None,
             start: Start::Cold,
             advice: None,
+            receipt: None,
         }
     }
 

@@ -90,6 +90,8 @@ pub(super) struct Interpreter {
     pub(super) entry: Vec<u8>,
     /// The file that runs, where the program that is called only executes that (macOS).
     pub(super) program_file: Option<PathBuf>,
+    /// As `sys.implementation.name` has it.
+    pub(super) implementation: String,
     /// As `platform.python_version()` has it.
     pub(super) version: String,
     /// The program, and what it reads.
@@ -176,6 +178,7 @@ struct Answer {
     /// The file that runs, on macOS.
     file: Option<PathBuf>,
     version_info: (u32, u32),
+    implementation: String,
     version: String,
     /// [`BOOTSTRAP`], [`FORK_SERVER`] and [`ENTRY`], marshalled; none where the version is too old.
     codes: Vec<String>,
@@ -303,6 +306,7 @@ fn interpreter(output: &Output) -> Result<Interpreter, ProbeError> {
         fork_server,
         entry,
         program_file,
+        implementation: answer.implementation,
         version,
         reach,
         own,

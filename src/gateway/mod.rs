@@ -24,7 +24,7 @@ mod verified;
 pub use decision::{DecisionFinding, DecisionRecord, ErrorCode, RiskLevel, Status};
 pub(crate) use job_id::JobId;
 pub(crate) use reporting::ReportingGateway;
-pub(crate) use script::{AuthorizedScript, SourceCode, Stdin};
+pub(crate) use script::{AskedBy, AuthorizedScript, SourceCode, Stdin};
 pub(crate) use tool::Tool;
 pub use verification_id::VerificationId;
 pub(crate) use verified::{Decision, Grant, Verified};

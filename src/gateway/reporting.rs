@@ -64,7 +64,8 @@ impl Reported {
         let Self { record, source, imports } = self;
         let missing = match tier {
             Ok(Some(Tier::T3)) => {
-                let script = AuthorizedScript::new(source, imports, record.verification_id.clone());
+                let script = AuthorizedScript::new(source, imports, record.verification_id.clone())
+                    .with_findings(record.findings.len());
                 return Decision::Allow { record, grant: Grant::Execute(script) };
             }
             Ok(Some(Tier::T2 | Tier::Seatbelt | Tier::T1 | Tier::Off) | None) => {

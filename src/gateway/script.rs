@@ -44,6 +44,19 @@ impl fmt::Debug for Stdin {
     }
 }
 
+/// The caller of a script, as far as it is known. For receipts: nothing is decided by it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct AskedBy {
+    /// The user that a token has proven.
+    pub(crate) user: Option<String>,
+    /// The number of that token.
+    pub(crate) token: Option<String>,
+    /// The client, and its version, by its own word.
+    pub(crate) client: Option<String>,
+    /// The model, by the client's word.
+    pub(crate) model: Option<String>,
+}
+
 /// A script that may be run. Only [`Verified::confirm`](super::Verified::confirm) makes one, and an
 /// executor takes nothing else. A clone is the same permission, for a script that is run once for each of its
 /// tests.
@@ -53,6 +66,8 @@ pub(crate) struct AuthorizedScript {
     imports: Option<Arc<[String]>>,
     verification_id: VerificationId,
     stdin: Stdin,
+    findings: usize,
+    asked_by: Arc<AskedBy>,
 }
 
 impl AuthorizedScript {
@@ -61,7 +76,35 @@ impl AuthorizedScript {
         imports: Option<Vec<String>>,
         verification_id: VerificationId,
     ) -> Self {
-        Self { source, imports: imports.map(Into::into), verification_id, stdin: Stdin::default() }
+        let (stdin, asked_by) = (Stdin::default(), Arc::default());
+        Self {
+            source,
+            imports: imports.map(Into::into),
+            verification_id,
+            stdin,
+            findings: 0,
+            asked_by,
+        }
+    }
+
+    /// Notes how much was found in the script, which may run all the same.
+    pub(super) fn with_findings(self, findings: usize) -> Self {
+        Self { findings, ..self }
+    }
+
+    /// Returns how much was found in the script.
+    pub(crate) fn findings(&self) -> usize {
+        self.findings
+    }
+
+    /// Notes who asked for the run.
+    pub(crate) fn with_asked_by(self, asked_by: AskedBy) -> Self {
+        Self { asked_by: Arc::new(asked_by), ..self }
+    }
+
+    /// Returns who asked for the run.
+    pub(crate) fn asked_by(&self) -> &AskedBy {
+        &self.asked_by
     }
 
     /// Gives the script something to read from its standard input, which is empty otherwise.

@@ -5,6 +5,8 @@
 //! a head that was noted elsewhere tells of that, see [`Store::verify_audit`].
 
 mod database;
+mod export;
+mod quota;
 mod rows;
 mod runs;
 mod tokens;
@@ -23,7 +25,10 @@ use super::user_name::UserName;
 use crate::canonical_json::canonical_json;
 use crate::executor::Ending;
 use crate::gateway::Status;
+use crate::receipt::AuditPlace;
 
+pub(crate) use export::{ExportVerification, verify_export};
+pub(crate) use quota::Quota;
 pub(crate) use rows::{AUDIT_ROWS_MAX, AuditFilter, AuditRow, RunIdStart};
 pub(crate) use runs::{EVIDENCE_SHA256, RecordedEvidence, RecordedRun};
 pub(crate) use tokens::{FlawedToken, TokenFlaw};
@@ -183,12 +188,12 @@ impl Store {
             return Ok(());
         }
         let entries = entries.to_vec();
-        self.write(move |transaction| append(transaction, &entries))
+        self.write(move |transaction| append(transaction, &entries).map(drop))
     }
 
     /// Appends all entries, next to each other, or none, after what was submitted before. They are on
-    /// the disk when it is done.
-    pub(crate) fn submit_entries(&self, entries: Vec<AuditEntry>) -> Pending<()> {
+    /// the disk when it is done. Returns the place of the last one.
+    pub(crate) fn submit_entries(&self, entries: Vec<AuditEntry>) -> Pending<AuditPlace> {
         self.submit(move |transaction| append(transaction, &entries))
     }
 
@@ -196,11 +201,11 @@ impl Store {
     #[cfg(test)]
     pub(super) fn append_at(&self, entry: &AuditEntry, time: &str) -> Result<(), StoreError> {
         let (entries, time) = (vec![entry.clone()], time.to_owned());
-        self.write(move |transaction| append_at(transaction, &entries, || time.clone()))
+        self.write(move |transaction| append_at(transaction, &entries, || time.clone()).map(drop))
     }
 }
 
-fn append(transaction: &Transaction<'_>, entries: &[AuditEntry]) -> rusqlite::Result<()> {
+fn append(transaction: &Transaction<'_>, entries: &[AuditEntry]) -> rusqlite::Result<AuditPlace> {
     append_at(transaction, entries, || time_text(Utc::now()))
 }
 
@@ -208,7 +213,7 @@ fn append_at(
     transaction: &Transaction<'_>,
     entries: &[AuditEntry],
     time: impl Fn() -> String,
-) -> rusqlite::Result<()> {
+) -> rusqlite::Result<AuditPlace> {
     let (mut seq, mut previous): (i64, String) =
         transaction.query_row("SELECT seq, hash FROM audit_head", [], |row| {
             Ok((row.get(0)?, row.get(1)?))
@@ -238,7 +243,7 @@ fn append_at(
         move_head.execute(params![row.seq, row.hash])?;
         previous = row.hash;
     }
-    Ok(())
+    Ok(AuditPlace { seq, hash: previous })
 }
 
 fn row_of(entry: &AuditEntry, seq: i64, time: String, previous: String) -> AuditRow {

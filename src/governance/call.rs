@@ -8,24 +8,30 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+use chrono::Utc;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::audit::{ArgumentsHash, AuditEntry, AuditEvent, AuditOutcome};
+use super::audit::{ArgumentsHash, AuditEntry, AuditEvent, AuditOutcome, Quota};
 use super::budget::Budget;
 use super::evidence::RunStatus;
-use super::policy::Policy;
+use super::policy::{Policy, PolicyError, PolicyFile};
 use super::pytest::PytestOrder;
 use super::refusal::RefusalCode;
-use super::roles::GovernedTool;
+use super::roles::{GovernedTool, Role};
 use super::store::{Store, StoreError};
 use super::tokens::{Caller, Token};
+use super::user_name::UserName;
 use super::{Governance, GovernedReply, Refusal, reply};
-use crate::executor::NotForProject;
+use crate::executor::{Executor, NotForProject};
 use crate::logging::Causes;
+use crate::receipt::AuditPlace;
 use crate::sandbox::Tier;
 use crate::secret::Secret;
+
+/// The refusal of a run beyond those of the day.
+const OVER_QUOTA: Refusal = Refusal::BudgetExceeded("runs_per_day");
 
 /// A call of a governed tool.
 #[derive(Debug)]
@@ -144,7 +150,10 @@ impl Governance {
             (AuditEvent::ToolStarted, AuditOutcome::Started),
         ];
         let entry = |(event, outcome)| call.entry(event, Some(&caller), outcome, Map::new());
-        self.append(rows.map(entry).to_vec()).await?;
+        let rows = rows.map(entry).to_vec();
+        if let Err(refusal) = self.append_run(rows, &caller, &policy).await? {
+            return Err(self.refused(&call, Some(&caller), refusal).await);
+        }
         self.record(call.tool);
         Ok(Cleared { call, caller, policy, order, budget, tier, _sealed: () })
     }
@@ -154,31 +163,27 @@ impl Governance {
         call: &Call,
     ) -> Result<(Arc<Policy>, PytestOrder, Budget, Option<Tier>), Refusal> {
         let policy = self.policy().await?;
-        if policy.allowlist.is_empty() {
-            return Err(Refusal::NoAllowlist);
-        }
-        if !policy.allowlist.contains(&call.tool) {
-            return Err(Refusal::NotInAllowlist);
-        }
-        if !policy.sandbox.enabled {
-            return Err(Refusal::SandboxDisabled);
-        }
-        let root = policy.workspace_root.as_deref().ok_or_else(|| {
-            Refusal::InvalidParams("the policy names no workspace; ask the admin".to_owned())
-        })?;
-        let readiness = self.executor.readiness();
-        let ready =
-            readiness.await.map_err(|missing| Refusal::SandboxViolation(missing.to_string()))?;
-        let tier = ready.map(|ready| ready.tier);
-        // Before anything is started for it.
-        if let Some(tier) = tier.filter(|tier| *tier < Tier::T2) {
-            return Err(Refusal::SandboxViolation(NotForProject::Tier(tier).to_string()));
-        }
-        let mut budget = Budget::new(call.started, &policy);
-        budget.attempt()?;
-        let order = PytestOrder::parse(&call.arguments, root)
-            .map_err(|invalid| Refusal::InvalidParams(invalid.to_string()))?;
+        let (tool, arguments) = (call.tool, &call.arguments);
+        let (order, budget, tier) =
+            check_run(&policy, &*self.executor, tool, arguments, call.started).await?;
+        self.require_safe_key(&policy)?;
         Ok((policy, order, budget, tier))
+    }
+
+    /// Appends the rows about the start of a run, if the caller has one left today.
+    async fn append_run(
+        &self,
+        rows: Vec<AuditEntry>,
+        caller: &Caller,
+        policy: &Policy,
+    ) -> Result<Result<(), Refusal>, Refusal> {
+        let Some(runs_max) = policy.budget.runs_per_day else {
+            return self.append(rows).await.map(|_| Ok(()));
+        };
+        let quota = Quota { user: caller.user.clone(), runs_max, now: Utc::now() };
+        let appended = self.store.submit_within(rows, quota).done().await;
+        let appended = appended.map_err(|error| store_failed(&error))?;
+        Ok(appended.map(drop).ok_or(OVER_QUOTA))
     }
 
     /// Returns the caller that the token is of.
@@ -212,19 +217,95 @@ impl Governance {
             entries.push(call.entry(AuditEvent::PolicyBlocked, caller, outcome, details));
         }
         match self.append(entries).await {
-            Ok(()) => refusal,
+            Ok(place) => {
+                self.write_refusal(call, caller, &refusal, place).await;
+                refusal
+            }
             Err(failed) => failed,
         }
     }
 
     /// Appends to the audit log; what is not written must not happen.
-    pub(super) async fn append(&self, entries: Vec<AuditEntry>) -> Result<(), Refusal> {
+    /// Returns the place of the last row.
+    pub(super) async fn append(&self, entries: Vec<AuditEntry>) -> Result<AuditPlace, Refusal> {
         append(&self.store, entries).await
     }
 }
 
+/// Checks a run under a policy as far as that goes without the store.
+async fn check_run(
+    policy: &Policy,
+    executor: &dyn Executor,
+    tool: GovernedTool,
+    arguments: &Map<String, Value>,
+    started: Instant,
+) -> Result<(PytestOrder, Budget, Option<Tier>), Refusal> {
+    if policy.allowlist.is_empty() {
+        return Err(Refusal::NoAllowlist);
+    }
+    if !policy.allowlist.contains(&tool) {
+        return Err(Refusal::NotInAllowlist);
+    }
+    if !policy.sandbox.enabled {
+        return Err(Refusal::SandboxDisabled);
+    }
+    let root = policy.workspace_root.as_deref().ok_or_else(|| {
+        Refusal::InvalidParams("the policy names no workspace; ask the admin".to_owned())
+    })?;
+    let readiness = executor.readiness();
+    let ready =
+        readiness.await.map_err(|missing| Refusal::SandboxViolation(missing.to_string()))?;
+    let tier = ready.map(|ready| ready.tier);
+    // Before anything is started for it.
+    if let Some(tier) = tier.filter(|tier| *tier < Tier::T2) {
+        return Err(Refusal::SandboxViolation(NotForProject::Tier(tier).to_string()));
+    }
+    let mut budget = Budget::new(started, policy);
+    budget.attempt()?;
+    let order = PytestOrder::parse(arguments, root)
+        .map_err(|invalid| Refusal::InvalidParams(invalid.to_string()))?;
+    Ok((order, budget, tier))
+}
+
+/// A call that is not made: by the checks of one that is.
+#[derive(Debug)]
+pub(crate) struct Rehearsal<'a> {
+    pub(crate) tool: GovernedTool,
+    pub(crate) role: Role,
+    pub(crate) arguments: &'a Map<String, Value>,
+    /// The caller, and the store with their runs of today, where these are to count.
+    pub(crate) runs_of: Option<(&'a Store, &'a UserName)>,
+}
+
+impl Rehearsal<'_> {
+    /// Returns what the call would get: the refusal, or that it would be carried out.
+    pub(crate) async fn outcome(
+        &self,
+        policy: &PolicyFile,
+        executor: &dyn Executor,
+    ) -> Result<(), Refusal> {
+        if !self.role.has(self.tool.permission()) {
+            return Err(Refusal::PermissionDenied);
+        }
+        match self.tool {
+            GovernedTool::RunPytest => {}
+            GovernedTool::Read(_) => return Ok(()),
+        }
+        let unusable = |error: PolicyError| Refusal::PolicyUnusable(error.to_string());
+        let policy = policy.current().map_err(unusable)?;
+        check_run(&policy, executor, self.tool, self.arguments, Instant::now()).await?;
+        if let (Some(runs_max), Some((store, user))) = (policy.budget.runs_per_day, self.runs_of) {
+            let runs = store.runs_of_day(user, Utc::now());
+            if runs.map_err(|error| store_failed(&error))? >= runs_max {
+                return Err(OVER_QUOTA);
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Appends to the audit log of a store, without blocking on the disk.
-pub(super) async fn append(store: &Store, entries: Vec<AuditEntry>) -> Result<(), Refusal> {
+pub(super) async fn append(store: &Store, entries: Vec<AuditEntry>) -> Result<AuditPlace, Refusal> {
     let appended = store.submit_entries(entries).done().await;
     appended.map_err(|error| store_failed(&error))
 }

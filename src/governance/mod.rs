@@ -13,6 +13,7 @@
 //! | `artifacts`, `evidence`, `summary` | what it leaves, for `read` |
 //! | `integrity`, `upkeep` | whether it is still that, and how long it is kept |
 //! | `refusal`, `reply`, `plain_text` | what the caller hears |
+//! | `receipts` | the signed receipts of runs |
 //! | `script_audit` | `execute_python_code` in the audit log |
 //!
 //! This folder is the only one that names `rusqlite`.
@@ -29,6 +30,7 @@ mod policy;
 mod pytest;
 mod python;
 mod read;
+mod receipts;
 mod refusal;
 mod reply;
 mod roles;
@@ -54,6 +56,7 @@ use crate::aibom::Session;
 use crate::config::Settings;
 use crate::executor::{Executor, Turns};
 use crate::logging::Causes;
+use crate::receipt::Receipts;
 use crate::secret::Secret;
 
 use upkeep::Turn;
@@ -63,9 +66,9 @@ pub(crate) use artifacts::{
 };
 pub(crate) use audit::{
     AUDIT_ROWS_MAX, AuditEvent, AuditFilter, AuditHash, AuditRow, AuditVerification, ClockStep,
-    FlawedToken, KnownHead, RunIdStart, TokenFlaw,
+    ExportVerification, FlawedToken, KnownHead, RunIdStart, TokenFlaw, verify_export,
 };
-pub(crate) use call::GovernedCall;
+pub(crate) use call::{GovernedCall, Rehearsal};
 pub(crate) use evidence::Evidence;
 pub(crate) use integrity::{
     ArtifactsVerification, IntegrityError, RunDifference, Served, evidence, verify_artifacts,
@@ -76,7 +79,7 @@ pub(crate) use reply::{Block, GovernedReply};
 pub(crate) use roles::{GovernedTool, ReadTool, Role};
 pub(crate) use store::{Store, StoreError, time_text};
 pub(crate) use token_file::own_token;
-pub(crate) use tokens::{Revoked, TokenId, TokenRecord, TokenState};
+pub(crate) use tokens::{Revoked, Rotated, Token, TokenId, TokenRecord, TokenState};
 pub(crate) use upkeep::{apply_retention, retention_of};
 pub(crate) use user_name::UserName;
 
@@ -98,6 +101,8 @@ pub(crate) struct Governance {
     unsettled: TaskTracker,
     /// The folder of store and artifacts, without links.
     data_folder: PathBuf,
+    /// The writer of the receipts that runs leave.
+    receipts: Option<Arc<Receipts>>,
 }
 
 impl Governance {
@@ -127,7 +132,13 @@ impl Governance {
             turns: Turns::new(settings.sync_concurrency),
             unsettled: TaskTracker::new(),
             data_folder,
+            receipts: None,
         }
+    }
+
+    /// Has every run of tests, and every one that is refused, leave a receipt.
+    pub(crate) fn with_receipts(self, receipts: Option<Arc<Receipts>>) -> Self {
+        Self { receipts, ..self }
     }
 
     /// Tells the session that the call of a tool is carried out.

@@ -38,9 +38,18 @@ const SECONDS_A_DAY: u64 = 24 * 60 * 60;
 
 /// The keys of each section; everything else is refused.
 const SECTIONS: [(&str, &[&str]); 5] = [
-    ("tools", &["allowlist"]),
+    ("tools", &["allowlist", "scripts_need_token"]),
     ("sandbox", &["enabled", "timeout_s", "memory_limit_mb", "allowed_paths", "env_whitelist"]),
-    ("budget", &["elapsed_ms_max", "attempts_max", "output_bytes_max", "artifact_bytes_max"]),
+    (
+        "budget",
+        &[
+            "elapsed_ms_max",
+            "attempts_max",
+            "runs_per_day",
+            "output_bytes_max",
+            "artifact_bytes_max",
+        ],
+    ),
     ("workspace", &["root"]),
     ("artifacts", &["retention_days", "total_mb_max"]),
 ];
@@ -67,6 +76,8 @@ const FORBIDDEN_VARIABLES: [(&str, &str); 12] = [
 pub(crate) struct Policy {
     /// The tools that may be called. None at all is an error of the admin's, which a call reports.
     pub(crate) allowlist: BTreeSet<GovernedTool>,
+    /// `execute_python_code` takes a token too, of a role that may run tools.
+    pub(crate) scripts_need_token: bool,
     pub(crate) sandbox: SandboxPolicy,
     pub(crate) budget: BudgetPolicy,
     /// The folder whose tests run; without one none do.
@@ -99,6 +110,8 @@ pub(crate) struct BudgetPolicy {
     pub(crate) elapsed: Option<Duration>,
     /// The starts of pytest within a call.
     pub(crate) attempts_max: u64,
+    /// The runs of one user on one day (UTC); without it any number.
+    pub(crate) runs_per_day: Option<u64>,
     /// The most bytes of standard output and of standard error, each.
     pub(crate) output_bytes_max: u64,
     /// The most bytes of all files of a run together.
@@ -185,6 +198,7 @@ impl Policy {
         let (workspace, kept) = (section("workspace"), section("artifacts"));
         let policy = Self {
             allowlist: allowlist(&tools, &mut mistakes),
+            scripts_need_token: mistakes.keep(tools.flag("scripts_need_token")).unwrap_or_default(),
             sandbox: sandbox(&held, &mut mistakes),
             budget: budget(&call, &mut mistakes),
             workspace_root: mistakes.keep(workspace.path("root")),
@@ -263,6 +277,7 @@ fn budget(section: &Section<'_>, mistakes: &mut Mistakes) -> BudgetPolicy {
     BudgetPolicy {
         elapsed: number("elapsed_ms_max", 1, u64::MAX).map(Duration::from_millis),
         attempts_max: number("attempts_max", 0, u64::MAX).unwrap_or(ATTEMPTS_DEFAULT),
+        runs_per_day: number("runs_per_day", 0, u64::MAX),
         output_bytes_max: number("output_bytes_max", 1, OUTPUT_BYTES_MAX)
             .unwrap_or(OUTPUT_BYTES_DEFAULT),
         artifact_bytes_max: number("artifact_bytes_max", 1, u64::MAX)

@@ -180,7 +180,7 @@ fn content_reply(run_id: Uuid, path: &str, chunk: Chunk) -> GovernedReply {
         ));
     }
     let blocks = [block].into_iter().chain(notes.into_iter().map(Block::Text)).collect();
-    GovernedReply { blocks, is_error: false, meta }
+    GovernedReply { blocks, is_error: false, meta, receipt: None }
 }
 
 /// Adds whether the content was compared with what the run left; where it could not be, the model
@@ -247,7 +247,7 @@ mod tests {
             (None, true, json!({ "runs": [7], "truncated": true })),
         ] {
             let page = Page { items: vec![7], next_offset, truncated };
-            let GovernedReply { blocks, is_error, meta } =
+            let GovernedReply { blocks, is_error, meta, .. } =
                 page_reply(page, |runs| json!({ "runs": runs }));
             let [Block::Text(text)] = blocks.as_slice() else { panic!("{blocks:?}") };
             assert_eq!(serde_json::from_str::<Value>(text).unwrap(), expected);

@@ -27,6 +27,8 @@ pub(crate) struct GovernedReply {
     pub(crate) is_error: bool,
     /// The part for programs: `_meta["qwed.ai/run"]`.
     pub(crate) meta: Value,
+    /// The receipt of a run: `_meta["qwed.ai/receipt"]`.
+    pub(crate) receipt: Option<Value>,
 }
 
 /// One block of an answer.
@@ -45,7 +47,7 @@ pub(crate) enum Block {
 
 impl GovernedReply {
     pub(super) fn text(text: String, meta: Value) -> Self {
-        Self { blocks: vec![Block::Text(text)], is_error: false, meta }
+        Self { blocks: vec![Block::Text(text)], is_error: false, meta, receipt: None }
     }
 
     /// Returns the length in bytes.
@@ -153,7 +155,7 @@ mod tests {
 
     /// The text of a reply, without what is the same in all, and whether it is an error.
     fn told(evidence: &Evidence, printed: &str) -> (String, bool) {
-        let GovernedReply { blocks, is_error, meta } = of_run(evidence, printed);
+        let GovernedReply { blocks, is_error, meta, .. } = of_run(evidence, printed);
         assert_eq!(meta["status"], json!(evidence.status));
         assert_eq!(meta["reason"], json!(evidence.reason));
         let [Block::Text(text)] = blocks.as_slice() else { panic!("{blocks:?}") };
@@ -182,7 +184,7 @@ mod tests {
             let expected = format!("Status: {}{expected}", status.as_str());
             assert_eq!(told(&evidence, "out\n"), (expected, is_error));
         }
-        let GovernedReply { blocks, is_error, meta } = of_cancelled(Uuid::nil());
+        let GovernedReply { blocks, is_error, meta, .. } = of_cancelled(Uuid::nil());
         let text = format!("Status: cancelled\n{CANCELLED}");
         assert_eq!((blocks, is_error), (vec![Block::Text(text)], true));
         assert_eq!(meta, json!({ "run_id": Uuid::nil(), "status": "cancelled" }));

@@ -20,6 +20,7 @@ use super::verdict::Ended;
 use super::{Governance, GovernedReply, Refusal, reply};
 use crate::executor::{ArtifactFolder, Ending, Outcome, ProjectRun, RunLimits};
 use crate::logging::Causes;
+use crate::receipt::AuditPlace;
 use crate::sandbox::Tier;
 
 /// The interval at which the size of the tests' files is measured.
@@ -84,12 +85,16 @@ impl Governance {
         let sha256 = stored.as_ref().ok().map(|(_, sha256)| sha256.as_str());
         let finished = self.finished(&cleared, conclusion.outcome.as_ref(), audited, sha256).await;
         self.retain();
-        finished.map_err(|_| Refusal::Internal(END_NOT_WRITTEN.to_owned()))?;
+        let place = finished.map_err(|_| Refusal::Internal(END_NOT_WRITTEN.to_owned()))?;
+        let evidence = stored.as_ref().ok();
+        let receipt = self.write_receipts(&cleared, &conclusion, evidence, started, place).await?;
         if let Some(refusal) = conclusion.refusal {
             return Err(refusal);
         }
         let printed = conclusion.outcome.map(|outcome| outcome.printed());
-        stored.map(|(evidence, _)| reply::of_run(&evidence, &printed.unwrap_or_default()))
+        let (evidence, _) = stored?;
+        let reply = reply::of_run(&evidence, &printed.unwrap_or_default());
+        Ok(GovernedReply { receipt, ..reply })
     }
 
     /// Executes the run, from its turn until its last process is dead.
@@ -245,7 +250,7 @@ impl Governance {
         outcome: Option<&Outcome>,
         audited: AuditOutcome,
         evidence_sha256: Option<&str>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<AuditPlace, Refusal> {
         let caller = Some(&cleared.caller);
         let mut entries = Vec::new();
         // One that never started has no tier.

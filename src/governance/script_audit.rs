@@ -4,9 +4,12 @@ use serde_json::{Map, Value, json};
 use uuid::{Builder, Uuid};
 
 use super::audit::{ArgumentsHash, AuditEntry, AuditEvent, AuditOutcome};
+use super::roles::Permission;
+use super::tokens::Caller;
 use super::{Governance, Refusal};
 use crate::executor::{Ending, Outcome, RunError};
 use crate::gateway::{Decision, ErrorCode, Tool, VerificationId};
+use crate::receipt::AuditPlace;
 use crate::sandbox::Tier;
 use crate::secret::Secret;
 
@@ -17,9 +20,13 @@ impl Governance {
         &self,
         decision: &Decision,
         token: Option<&Secret>,
-    ) -> Result<(), Refusal> {
-        // Scripts run without a token too; then nobody is known to have asked.
-        let caller = self.authenticate(token).await.ok();
+    ) -> Result<DecisionWritten, Refusal> {
+        let caller = self.authenticate(token).await;
+        if let (Decision::Allow { .. }, Err(refusal)) = (decision, self.may_run(&caller).await) {
+            return Err(self.script_refused(decision, caller.ok(), refusal).await);
+        }
+        // Without a token nobody is known to have asked.
+        let caller = caller.ok();
         let record = decision.record();
         let outcome = match decision {
             Decision::Allow { .. } | Decision::Refuse(_) => AuditOutcome::Decided(record.status),
@@ -30,25 +37,59 @@ impl Governance {
             "error_code": record.error_code.map(ErrorCode::as_str),
         });
         let entry = AuditEntry {
+            user: caller.as_ref().map(|caller| caller.user.clone()),
+            arguments_hash: Some(ArgumentsHash::of(&record.normalized_arguments)),
+            ..entry(&record.verification_id, AuditEvent::McpToolCall, outcome, &details)
+        };
+        let place = Some(self.append(vec![entry]).await?);
+        Ok(DecisionWritten { place, caller })
+    }
+
+    /// Fails if the policy wants a token of scripts, and this caller has none that may run any.
+    async fn may_run(&self, caller: &Result<Caller, Refusal>) -> Result<(), Refusal> {
+        // What it wants is not known where it cannot be read.
+        let policy = self.policy().await?;
+        if !policy.scripts_need_token {
+            return Ok(());
+        }
+        match caller {
+            Err(refusal) => Err(refusal.clone()),
+            Ok(caller) if caller.role.has(Permission::OrchestrationRun) => Ok(()),
+            Ok(_) => Err(Refusal::PermissionDenied),
+        }
+    }
+
+    /// Writes down that the policy does not let a script run, and returns the refusal; if it cannot be written
+    /// down, that.
+    async fn script_refused(
+        &self,
+        decision: &Decision,
+        caller: Option<Caller>,
+        refusal: Refusal,
+    ) -> Refusal {
+        let record = decision.record();
+        let outcome = AuditOutcome::Refused(refusal.code());
+        let details = json!({ "verification_id": record.verification_id });
+        let entry = AuditEntry {
             user: caller.map(|caller| caller.user),
             arguments_hash: Some(ArgumentsHash::of(&record.normalized_arguments)),
             ..entry(&record.verification_id, AuditEvent::McpToolCall, outcome, &details)
         };
-        self.append(vec![entry]).await
+        self.append(vec![entry]).await.err().unwrap_or(refusal)
     }
 
     /// Writes down that a script starts. If this fails it must not.
     pub(crate) async fn script_started(&self, id: &VerificationId) -> Result<(), Refusal> {
-        self.append(vec![entry(id, AuditEvent::ToolStarted, AuditOutcome::Started, &json!({}))])
-            .await
+        let started = entry(id, AuditEvent::ToolStarted, AuditOutcome::Started, &json!({}));
+        self.append(vec![started]).await.map(drop)
     }
 
-    /// Writes down how the run of a script ended. If this fails nobody may hear of it.
+    /// Writes down how the run of a script ended, and returns where. If this fails nobody may hear of it.
     pub(crate) async fn script_ended(
         &self,
         id: &VerificationId,
         ran: &Result<Outcome, RunError>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Option<AuditPlace>, Refusal> {
         let (outcome, details) = match ran {
             Ok(outcome) => (AuditOutcome::Ended(outcome.ending), figures(outcome)),
             Err(error) => (AuditOutcome::NotRun, json!({ "reason": error.to_string() })),
@@ -58,7 +99,25 @@ impl Governance {
             entries.push(entry(id, AuditEvent::SandboxExec, outcome, &details));
         }
         entries.push(entry(id, AuditEvent::ToolFinished, outcome, &details));
-        self.append(entries).await
+        self.append(entries).await.map(Some)
+    }
+}
+
+/// A decision about a script that the log has.
+#[derive(Debug)]
+pub(crate) struct DecisionWritten {
+    /// The place of its row.
+    pub(crate) place: Option<AuditPlace>,
+    /// The caller, if a token has proven who that is.
+    caller: Option<Caller>,
+}
+
+impl DecisionWritten {
+    /// Returns the user and the number of the token.
+    pub(crate) fn user_and_token(&self) -> (Option<String>, Option<String>) {
+        let caller = self.caller.as_ref();
+        let user = caller.map(|caller| caller.user.to_string());
+        (user, caller.map(|caller| caller.token.to_string()))
     }
 }
 

@@ -138,6 +138,11 @@ pub(crate) enum StoreError {
 }
 
 impl Store {
+    /// Returns whether there is a store in `folder`.
+    pub(crate) fn is_in(folder: &Path) -> bool {
+        exists(&folder.join(FILE_NAME))
+    }
+
     /// Opens the store in `folder`, and makes both if they are not there.
     pub(crate) fn open(folder: &Path) -> Result<Self, StoreError> {
         let create_folder = |source| StoreError::CreateFolder {

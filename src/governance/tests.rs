@@ -871,7 +871,7 @@ fn threads_handles_and_processes_append_at_once() {
     // No row is lost, and each thread's are next to each other.
     let mut of_threads = Vec::new();
     store
-        .for_each_audit_row(|row| {
+        .for_each_row_after(i64::MIN, |row| {
             if row.event == "MCP_TOOL_CALL" {
                 of_threads.push(row.run_id);
             }

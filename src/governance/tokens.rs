@@ -13,7 +13,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use rand::TryRng as _;
 use rand::rngs::{SysError, SysRng};
 use rusqlite::types::Type;
-use rusqlite::{OptionalExtension as _, Row, params};
+use rusqlite::{OptionalExtension as _, Row, Transaction, params};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
@@ -148,6 +148,17 @@ pub(crate) enum Revoked {
     Unknown,
 }
 
+/// The result of putting a token in the place of another one.
+#[derive(Debug)]
+pub(crate) enum Rotated {
+    /// The new token; the other one is revoked.
+    Now(Box<TokenRecord>, Token),
+    /// The other one was revoked before: nothing was done.
+    Revoked,
+    /// Unknown: no token has this id.
+    Unknown,
+}
+
 impl Store {
     /// Writes down which tokens there are, in a store that was made before tokens had rows in the
     /// audit log.
@@ -168,30 +179,37 @@ impl Store {
         let end = |span| created.checked_add_signed(TimeDelta::from_std(span).ok()?);
         let expires = expires.map(|span| end(span).ok_or(StoreError::Expiry)).transpose()?;
         let (user, hash) = (user.clone(), token.hash());
-        let record = self.write(move |transaction| {
-            record_older(transaction)?;
-            let insert = "INSERT INTO tokens (hash, user, role, created, expires)
-                          VALUES (?1, ?2, ?3, ?4, ?5) RETURNING";
-            let record = transaction.query_row(
-                &format!("{insert} {COLUMNS}"),
-                params![
-                    hash,
-                    user.as_str(),
-                    role.as_str(),
-                    time_text(created),
-                    expires.map(time_text)
-                ],
-                record,
-            )?;
-            record_token(
-                transaction,
-                record.id.0,
-                AuditEvent::TokenCreated,
-                AuditOutcome::Created,
-            )?;
-            Ok(record)
-        })?;
+        let record = self
+            .write(move |transaction| insert(transaction, hash, &user, role, created, expires))?;
         Ok((record, token))
+    }
+
+    /// Makes a token of the same user and role as another one, which is revoked, and writes both down. It is
+    /// valid for `span`, or else as long as the other one was from its start.
+    pub(crate) fn rotate_token(
+        &self,
+        id: TokenId,
+        span: Option<Duration>,
+    ) -> Result<Rotated, StoreError> {
+        let token = Token::random().map_err(StoreError::Random)?;
+        let created = Utc::now();
+        let span = span.map(|span| TimeDelta::from_std(span).map_err(|_| StoreError::Expiry));
+        let (hash, span) = (token.hash(), span.transpose()?);
+        let rotated = self.write(move |transaction| {
+            let select = format!("SELECT {COLUMNS} FROM tokens WHERE id = ?1");
+            let Some(old) = transaction.query_row(&select, [id.0], record).optional()? else {
+                return Ok(Err(Rotated::Unknown));
+            };
+            if old.revoked.is_some() {
+                return Ok(Err(Rotated::Revoked));
+            }
+            let span = span.or(old.expires.map(|expires| expires - old.created));
+            let expires = span.and_then(|span| created.checked_add_signed(span));
+            let new = insert(transaction, hash, &old.user, old.role, created, expires)?;
+            revoke(transaction, id)?;
+            Ok(Ok(new))
+        })?;
+        Ok(rotated.map_or_else(|not| not, |record| Rotated::Now(Box::new(record), token)))
     }
 
     /// Returns all tokens, the oldest first.
@@ -229,18 +247,7 @@ impl Store {
                 None => Ok(Revoked::Unknown),
                 Some(Some(_)) => Ok(Revoked::Before),
                 Some(None) => {
-                    record_older(transaction)?;
-                    let now = time_text(Utc::now());
-                    transaction.execute(
-                        "UPDATE tokens SET revoked = ?1 WHERE id = ?2",
-                        params![now, id.0],
-                    )?;
-                    record_token(
-                        transaction,
-                        id.0,
-                        AuditEvent::TokenRevoked,
-                        AuditOutcome::Revoked,
-                    )?;
+                    revoke(transaction, id)?;
                     Ok(Revoked::Now)
                 }
             }
@@ -273,6 +280,35 @@ impl Store {
             TokenState::Active | TokenState::Expired | TokenState::Revoked => Ok(None),
         }
     }
+}
+
+/// Adds a token, and the row about it.
+fn insert(
+    transaction: &Transaction<'_>,
+    hash: [u8; 32],
+    user: &UserName,
+    role: Role,
+    created: DateTime<Utc>,
+    expires: Option<DateTime<Utc>>,
+) -> rusqlite::Result<TokenRecord> {
+    record_older(transaction)?;
+    let insert = "INSERT INTO tokens (hash, user, role, created, expires)
+                  VALUES (?1, ?2, ?3, ?4, ?5) RETURNING";
+    let record = transaction.query_row(
+        &format!("{insert} {COLUMNS}"),
+        params![hash, user.as_str(), role.as_str(), time_text(created), expires.map(time_text)],
+        record,
+    )?;
+    record_token(transaction, record.id.0, AuditEvent::TokenCreated, AuditOutcome::Created)?;
+    Ok(record)
+}
+
+/// Revokes a token that is not, and adds the row about it.
+fn revoke(transaction: &Transaction<'_>, id: TokenId) -> rusqlite::Result<()> {
+    record_older(transaction)?;
+    let now = time_text(Utc::now());
+    transaction.execute("UPDATE tokens SET revoked = ?1 WHERE id = ?2", params![now, id.0])?;
+    record_token(transaction, id.0, AuditEvent::TokenRevoked, AuditOutcome::Revoked)
 }
 
 /// Reads the record of a row with [`COLUMNS`].

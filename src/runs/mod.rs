@@ -1,4 +1,4 @@
-//! The run of a script, whoever asked for it: written down → run → accounted for → written down.
+//! The run of a script, whoever asked for it: written down → run → accounted for → written down, signed.
 //!
 //! Synchronous calls and background jobs both come through [`Runs::run`], the only place that hands a
 //! script to the executor. A run whose start cannot be written to the audit log is not made, and
@@ -12,6 +12,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
+use serde_json::json;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -20,6 +21,7 @@ use crate::aibom::{self, Session};
 use crate::executor::{Echo, Executor, Outcome, RunError, RunLimits};
 use crate::gateway::AuthorizedScript;
 use crate::governance::Governance;
+use crate::receipt::{Draft, Receipts, WriteError};
 use missing_module::{Dependencies, advice, missing_module};
 
 /// The funnel that every run of a script goes through.
@@ -29,6 +31,8 @@ pub(crate) struct Runs {
     governance: Option<Arc<Governance>>,
     /// The account of what is used, where a bill of materials is wanted.
     session: Option<Arc<Session>>,
+    /// The writer of receipts, where scripts leave some.
+    receipts: Option<Arc<Receipts>>,
     /// Lookups of versions, each as long as a short script.
     lookups: TaskTracker,
 }
@@ -46,6 +50,12 @@ pub(crate) enum ScriptError {
         "the script was run, and the audit log cannot be used to write down its end; ask the admin to look at the server's log"
     )]
     EndNotAudited,
+    /// There could be no receipt, so there was no run.
+    #[error(transparent)]
+    NoReceipt(WriteError),
+    /// The script was run, and its receipt could not be stored.
+    #[error("the script was run, and {0}; ask the admin to look at the server's log")]
+    EndNoReceipt(#[source] WriteError),
     /// The executor could not run the script.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -58,7 +68,12 @@ impl Runs {
         governance: Option<Arc<Governance>>,
         session: Option<Arc<Session>>,
     ) -> Self {
-        Self { executor, governance, session, lookups: TaskTracker::new() }
+        Self { executor, governance, session, receipts: None, lookups: TaskTracker::new() }
+    }
+
+    /// Has every run leave a receipt.
+    pub(crate) fn with_receipts(self, receipts: Option<&Arc<Receipts>>) -> Self {
+        Self { receipts: receipts.cloned(), ..self }
     }
 
     /// Runs `script` within `limits` until it ends or `cancel` is cancelled; what it prints goes to `echo`
@@ -81,6 +96,7 @@ impl Runs {
         let dependencies = Dependencies::of(script.source().as_str());
         let engines =
             aibom::engines(script.imports().unwrap_or_default().iter().map(String::as_str));
+        let draft = self.begin_receipt(&script, limits).await?;
         if let Some(governance) = &self.governance {
             governance.script_started(&id).await.map_err(|_| ScriptError::NotAudited)?;
         }
@@ -99,15 +115,37 @@ impl Runs {
         if outcome.as_ref().is_ok_and(|outcome| outcome.tier.is_some()) {
             self.account(&engines);
         }
+        let mut place = None;
         if let Some(governance) = &self.governance {
             let written = governance.script_ended(&id, &outcome).await;
-            written.map_err(|_| ScriptError::EndNotAudited)?;
+            place = written.map_err(|_| ScriptError::EndNotAudited)?;
         }
+        let receipt = match draft {
+            Some(draft) => {
+                Some(Box::pin(draft.conclude(&outcome, place)).await.map_err(end_no_receipt)?)
+            }
+            None => None,
+        };
         let mut outcome = outcome?;
+        outcome.receipt = receipt.map(|receipt| json!(receipt));
         if let Some(module) = missing_module(&outcome) {
             outcome.advice = self.advice(module, dependencies).await;
         }
         Ok(outcome)
+    }
+
+    /// Begins the receipt of a run, where there is to be one.
+    async fn begin_receipt(
+        &self,
+        script: &AuthorizedScript,
+        limits: RunLimits,
+    ) -> Result<Option<Draft>, ScriptError> {
+        let Some(receipts) = &self.receipts else { return Ok(None) };
+        let draft = Box::pin(receipts.begin(script, limits, &*self.executor)).await;
+        draft.map(Some).map_err(|error| {
+            error.log();
+            ScriptError::NoReceipt(error)
+        })
     }
 
     /// Returns what is said about a module that is not installed, where its interpreter is known.
@@ -137,4 +175,9 @@ impl Runs {
         self.lookups.close();
         self.lookups.wait().await;
     }
+}
+
+fn end_no_receipt(error: WriteError) -> ScriptError {
+    error.log();
+    ScriptError::EndNoReceipt(error)
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
@@ -14,11 +15,12 @@ use crate::aibom::Session;
 use crate::config::{AdminGate, Settings};
 use crate::executor::{Echo, Executor, Outcome, RunLimits, StepDown, Turns};
 use crate::gateway::{
-    Arguments, AuthorizedScript, Decision, DecisionRecord, Evaluation, Grant, JobId,
+    Arguments, AskedBy, AuthorizedScript, Decision, DecisionRecord, Evaluation, Grant, JobId,
     RiskBasedExecutionGateway, Stdin, Tool,
 };
 use crate::governance::{Governance, GovernedCall, GovernedReply, Refusal};
 use crate::jobs::{Job, JobLimits, JobRegistry, JobState, RequestKey};
+use crate::receipt::{AuditPlace, Receipts};
 use crate::runs::Runs;
 use crate::secret::Secret;
 
@@ -54,6 +56,8 @@ pub(crate) struct Server {
     pub(super) governance: Option<Arc<Governance>>,
     /// The account of what is used, where a bill of materials is wanted.
     pub(super) session: Option<Arc<Session>>,
+    /// The writer of receipts, where scripts leave some.
+    receipts: Option<Arc<Receipts>>,
 }
 
 /// The caller of a tool, as far as a call has to do with it.
@@ -65,6 +69,8 @@ pub(crate) struct Caller {
     pub(crate) cancel: CancellationToken,
     /// The token that the caller presents.
     pub(crate) token: Option<Secret>,
+    /// Who it is, for receipts.
+    pub(crate) asked_by: AskedBy,
     /// `true` if the caller takes a task in place of the result of a background call.
     pub(crate) takes_tasks: bool,
     /// Is set as long as the call waits for its turn.
@@ -81,10 +87,12 @@ impl Server {
         executor: Arc<dyn Executor>,
         governance: Option<Arc<Governance>>,
         session: Option<Arc<Session>>,
+        receipts: Option<&Arc<Receipts>>,
     ) -> Self {
+        let receipts = receipts.and_then(Receipts::of_scripts);
         let limits = JobLimits::new(settings.background_timeout, settings.job_ttl);
         let runs = Runs::new(Arc::clone(&executor), governance.clone(), session.clone());
-        let runs = Arc::new(runs);
+        let runs = Arc::new(runs.with_receipts(receipts));
         Self {
             gateway: Arc::new(RiskBasedExecutionGateway::from_settings(settings)),
             jobs: JobRegistry::new(Arc::clone(&runs), limits),
@@ -99,11 +107,12 @@ impl Server {
             is_step_down_told: AtomicBool::new(false),
             governance,
             session,
+            receipts: receipts.cloned(),
         }
     }
 
     /// Carries out the call of `tool`, if it may be.
-    pub(crate) async fn call(&self, tool: &str, arguments: Arguments, caller: Caller) -> Reply {
+    pub(crate) async fn call(&self, tool: &str, arguments: Arguments, mut caller: Caller) -> Reply {
         let decision = match self.evaluate(tool, arguments).await {
             Evaluation::Decided(decision) => decision,
             Evaluation::Verified(verified) => match self.sandbox_ready(&caller.cancel).await {
@@ -111,14 +120,15 @@ impl Server {
                 None => verified.withdraw(),
             },
         };
-        if let Err(refusal) = self.audit(&decision, caller.token.as_ref()).await {
-            return Reply::not_audited(decision.record(), &refusal);
-        }
+        let place = match self.audit(&decision, &mut caller).await {
+            Ok(place) => place,
+            Err(refusal) => return Reply::not_audited(decision.record(), &refusal),
+        };
         let (record, grant) = match decision {
             Decision::Allow { record, grant } => (record, grant),
             Decision::Refuse(record) => {
                 tracing::info!(code = ?record.error_code, id = %record.verification_id, "blocked");
-                return Reply::blocked(&record);
+                return self.refused(&record, &caller.asked_by, place).await;
             }
             Decision::Withdrawn(record) => return Reply::cancelled(&record),
         };
@@ -127,13 +137,17 @@ impl Server {
             session.record_tool(tool);
         }
         match grant {
-            Grant::Execute(script) => self.run(&record, script, &caller).await,
+            Grant::Execute(script) => {
+                let script = script.with_asked_by(caller.asked_by.clone());
+                self.run(&record, script, &caller).await
+            }
             // Cancelled while it was being analysed; later, `notifications/cancelled` finds the job.
             Grant::ExecuteInBackground(_) if caller.cancel.is_cancelled() => {
                 Reply::cancelled(&record)
             }
             Grant::ExecuteInBackground(script) => {
                 // Cancelling a request that was answered with a task must not cancel the task.
+                let script = script.with_asked_by(caller.asked_by);
                 let placed_by = (!caller.takes_tasks).then_some(caller.request);
                 let placed = self.jobs.place(script, record.without_arguments(), placed_by);
                 Reply::placed(&record, placed, caller.takes_tasks)
@@ -196,13 +210,43 @@ impl Server {
         reply.with_step_down(step_down, &self.is_step_down_told)
     }
 
-    /// Writes a decision about a script to the audit log, where there is one.
-    async fn audit(&self, decision: &Decision, token: Option<&Secret>) -> Result<(), Refusal> {
+    /// Returns the reply to a refused call. One of a script leaves a receipt, where there are some.
+    async fn refused(
+        &self,
+        record: &DecisionRecord,
+        asked_by: &AskedBy,
+        place: Option<AuditPlace>,
+    ) -> Reply {
+        let reply = Reply::blocked(record);
+        match &self.receipts {
+            Some(receipts) if record.tool == Some(Tool::ExecutePythonCode) => {
+                match Box::pin(receipts.refused(record, asked_by, place)).await {
+                    Ok(receipt) => reply.with_receipt(json!(receipt)),
+                    // It is refused all the same.
+                    Err(error) => {
+                        error.log();
+                        reply
+                    }
+                }
+            }
+            Some(_) | None => reply,
+        }
+    }
+
+    /// Writes a decision about a script to the audit log, where there is one. Who the caller's token is of is
+    /// known then.
+    async fn audit(
+        &self,
+        decision: &Decision,
+        caller: &mut Caller,
+    ) -> Result<Option<AuditPlace>, Refusal> {
         match &self.governance {
             Some(governance) if decision.record().tool == Some(Tool::ExecutePythonCode) => {
-                governance.script_decided(decision, token).await
+                let written = governance.script_decided(decision, caller.token.as_ref()).await?;
+                (caller.asked_by.user, caller.asked_by.token) = written.user_and_token();
+                Ok(written.place)
             }
-            Some(_) | None => Ok(()),
+            Some(_) | None => Ok(None),
         }
     }
 
@@ -291,7 +335,7 @@ mod tests {
         let executor = Arc::new(fake);
         let gate = |name: &str| (name == "QWED_MCP_TRUSTED_CODE_EXECUTION").then(|| "true".into());
         let (settings, _) = Settings::from_lookup(gate);
-        (executor.clone(), Server::new(&settings, executor, None, None))
+        (executor.clone(), Server::new(&settings, executor, None, None, None))
     }
 
     async fn call(server: &Server, background: bool, cancel: CancellationToken) -> Reply {
@@ -300,6 +344,7 @@ mod tests {
             request,
             cancel,
             token: None,
+            asked_by: AskedBy::default(),
             takes_tasks: false,
             waits_for_turn: Arc::default(),
             echo: Echo::default(),

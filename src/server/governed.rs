@@ -6,12 +6,14 @@ use uuid::Uuid;
 
 use crate::governance::{Block, GovernedReply, Refusal};
 
+use super::reply::RECEIPT_KEY;
+
 /// The `_meta` key under which a result tells its run.
 const RUN_KEY: &str = "qwed.ai/run";
 
 /// Converts a reply into the result that MCP has.
 pub(super) fn result(reply: GovernedReply) -> CallToolResult {
-    let GovernedReply { blocks, is_error, meta } = reply;
+    let GovernedReply { blocks, is_error, meta, receipt } = reply;
     let blocks = blocks.into_iter().map(|block| match block {
         Block::Text(text) => ContentBlock::text(text),
         Block::Binary { uri, media_type, base64 } => {
@@ -23,6 +25,9 @@ pub(super) fn result(reply: GovernedReply) -> CallToolResult {
         if is_error { CallToolResult::error(blocks) } else { CallToolResult::success(blocks) };
     let mut about = MetaObject::new();
     about.insert(RUN_KEY.to_owned(), meta);
+    if let Some(receipt) = receipt {
+        about.insert(RECEIPT_KEY.to_owned(), receipt);
+    }
     result.meta = Some(about);
     result
 }

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use crate::executor::Echo;
-use crate::gateway::Stdin;
+use crate::gateway::{AskedBy, Stdin};
 use crate::governance::{Governance, GovernedCall, GovernedTool};
 use crate::jobs::RequestKey;
 use crate::secret::Secret;
@@ -77,6 +77,7 @@ impl Handler {
             request: request_key(&context.id),
             cancel,
             token,
+            asked_by: asked_by(&context),
             takes_tasks: takes_tasks(&context),
             waits_for_turn,
             echo: Echo::default(),
@@ -326,6 +327,17 @@ impl ServerHandler for Handler {
 fn takes_tasks(context: &RequestContext<RoleServer>) -> bool {
     identity::is_stateless(context)
         && context.meta.client_capabilities().is_some_and(|client| client.supports_tasks())
+}
+
+/// Returns who asks, by the client's own word.
+fn asked_by(context: &RequestContext<RoleServer>) -> AskedBy {
+    let client = context.client_info();
+    let model = context.meta.get(MODEL_KEY).and_then(|model| model.as_str());
+    AskedBy {
+        client: client.map(|client| shortened(&format!("{} {}", client.name, client.version))),
+        model: model.map(shortened),
+        ..AskedBy::default()
+    }
 }
 
 fn request_key(id: &RequestId) -> RequestKey {

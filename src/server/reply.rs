@@ -27,6 +27,8 @@ use super::tasks;
 const DECISION_KEY: &str = "qwed.ai/decision";
 /// The `_meta` key under which the result of a run tells its figures.
 const EXECUTION_KEY: &str = "qwed.ai/execution";
+/// The `_meta` key under which a result tells its receipt.
+pub(super) const RECEIPT_KEY: &str = "qwed.ai/receipt";
 /// The `_meta` key under which a result about a background job tells its state.
 const JOB_KEY: &str = "qwed.ai/job";
 
@@ -76,6 +78,7 @@ pub(crate) struct Reply {
     /// The texts for somebody who has seen what the script printed: where there was a run.
     pub(crate) remarks: Vec<String>,
     job: Option<Value>,
+    receipt: Option<Value>,
     /// The task to answer with, in place of a result.
     task: Option<Task>,
     /// The share of the room for replies that this one has until it is written.
@@ -130,6 +133,7 @@ impl Reply {
                     texts: [synchronous_texts(outcome, timeout), behind.clone()].concat(),
                     is_error: !outcome.is_result(),
                     execution: Some(figures(outcome)),
+                    receipt: outcome.receipt.clone(),
                     end: CallEnd::Ran(outcome.ending),
                     remarks: [remarks(outcome, timeout), behind].concat(),
                     pictures: Arc::clone(&outcome.pictures),
@@ -199,6 +203,7 @@ impl Reply {
                 reply.is_error = !matches!(end, JobEnd::Ran(outcome) if outcome.is_result());
                 if let JobEnd::Ran(outcome) = end {
                     reply.execution = Some(figures(outcome));
+                    reply.receipt.clone_from(&outcome.receipt);
                     behind
                         .extend(printed_before_timeout(outcome).or_else(|| outcome.advice.clone()));
                     behind.extend(left_out(outcome));
@@ -230,6 +235,11 @@ impl Reply {
         }
         execution.insert("sandbox_reason".to_owned(), json!(reason));
         self
+    }
+
+    /// Adds the receipt of the call.
+    pub(super) fn with_receipt(self, receipt: Value) -> Self {
+        Self { receipt: Some(receipt), ..self }
     }
 
     /// Keeps a part of the room for replies until this one is written.
@@ -275,7 +285,11 @@ impl Reply {
     fn meta(&mut self) -> MetaObject {
         let mut meta = MetaObject::new();
         meta.insert(DECISION_KEY.to_owned(), self.decision.take());
-        let others = [(EXECUTION_KEY, self.execution.take()), (JOB_KEY, self.job.take())];
+        let others = [
+            (EXECUTION_KEY, self.execution.take()),
+            (JOB_KEY, self.job.take()),
+            (RECEIPT_KEY, self.receipt.take()),
+        ];
         for (key, value) in others {
             if let Some(value) = value {
                 meta.insert(key.to_owned(), value);
@@ -298,6 +312,7 @@ impl Reply {
             end: CallEnd::Answered,
             remarks: Vec::new(),
             job: None,
+            receipt: None,
             task: None,
             room: None,
         }

@@ -29,6 +29,7 @@ const ORDER: &[&str] = &[
     "batch",
     "runs",
     "governance",
+    "receipt",
     "executor",
     "environments",
     "gateway",
@@ -70,6 +71,7 @@ const OWNERS: &[(&str, &[&str])] = &[
             "executor",
             "folder",
             "governance",
+            "receipt",
             "sandbox",
             "strict_modes",
         ],
@@ -79,6 +81,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("seccompiler", &["sandbox"]),
     ("jsonc_parser", &["clients"]),
     ("rusqlite", &["governance"]),
+    ("ed25519_dalek", &["receipt"]),
     ("toml", &["governance", "runs"]),
     ("toml_edit", &["clients"]),
 ];

@@ -29,7 +29,11 @@ fn documents() -> Vec<Document> {
     let mut names: Vec<String> =
         ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"].map(str::to_owned).into();
     for entry in fs::read_dir(root().join("docs")).unwrap() {
-        names.push(format!("docs/{}", entry.unwrap().file_name().to_str().unwrap()));
+        let path = entry.unwrap().path();
+        // A schema is for programs.
+        if path.extension().is_some_and(|extension| extension == "md") {
+            names.push(format!("docs/{}", path.file_name().unwrap().to_str().unwrap()));
+        }
     }
     names.sort();
     assert!(names.len() > 15, "{names:?}");

@@ -30,6 +30,7 @@ mod install;
 mod lifecycle;
 mod pictures;
 mod probe;
+mod receipts;
 mod requirements;
 mod sandbox;
 mod soak;
@@ -64,6 +65,7 @@ fn main() -> std::process::ExitCode {
         lifecycle::tests(),
         pictures::tests(),
         probe::tests(),
+        receipts::tests(),
         requirements::tests(),
         sandbox::tests(),
         soak::tests(),

@@ -213,7 +213,9 @@ async fn pump(
     let executor = super::super::executor(settings, untrusted);
     require_ready(executor.as_ref()).await?;
     executor.warm_up();
-    let verifier = Arc::new(Verifier::new(settings, executor, run_by.analysis, options.fail_fast));
+    let receipts = super::super::receipt::writer_of_scripts(settings)?;
+    let verifier = Verifier::new(settings, executor, run_by.analysis, options.fail_fast);
+    let verifier = Arc::new(verifier.with_receipts(receipts.as_ref()));
     let stop = CancellationToken::new();
     let pump = Pump {
         verifier: Arc::clone(&verifier),

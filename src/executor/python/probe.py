@@ -159,6 +159,7 @@ def answer():
         "executable": sys.executable,
         "file": running_file(),
         "version_info": sys.version_info[:2],
+        "implementation": sys.implementation.name,
         "version": sys.version.split()[0],
         "codes": [
             marshal.dumps(compile(source, "<bootstrap>", "exec")).hex() for source in sources

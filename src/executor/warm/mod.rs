@@ -37,7 +37,7 @@ use super::given::Given;
 use super::limits::CPU_GRACE;
 use super::{
     Echo, Executor, Installation, OneShotExecutor, Outcome, ProjectRun, Ran, Readiness, RunError,
-    RunLimits, Untrusted,
+    RunLimits, Surroundings, Untrusted,
 };
 
 /// The fork servers that are started with the server, of those that there are.
@@ -352,6 +352,10 @@ impl Executor for WarmExecutor {
 
     fn inventory(&self, modules: Vec<String>) -> BoxFuture<'_, Option<InstalledPackages>> {
         self.alone.inventory(modules)
+    }
+
+    fn surroundings(&self) -> BoxFuture<'_, Option<Arc<Surroundings>>> {
+        self.alone.surroundings()
     }
 
     fn warm_up(&self) {

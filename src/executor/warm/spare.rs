@@ -154,6 +154,7 @@ impl Spare {
             memory_bound: Some(memory_bound),
             start: Start::Warm,
             advice: None,
+            receipt: None,
         })
     }
 

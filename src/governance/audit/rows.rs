@@ -6,7 +6,7 @@ use std::str::FromStr;
 use chrono::{DateTime, Utc};
 use rusqlite::types::ValueRef;
 use rusqlite::{Row, params};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use thiserror::Error;
 use uuid::Uuid;
@@ -23,7 +23,8 @@ const COLUMNS: &str = "seq, time, run_id, event, user, tool, arguments_hash, out
                        previous, hash";
 
 /// A row as it is in the log, whatever was done to it: nothing is parsed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct AuditRow {
     pub(crate) seq: i64,
     pub(crate) time: String,
@@ -132,21 +133,32 @@ impl Store {
         })
     }
 
-    /// Hands over all rows of one moment, the oldest first, until `each` has enough of them.
-    pub(crate) fn for_each_audit_row(
+    /// Passes the rows behind that of this number on, in their order, until `each` breaks off.
+    pub(crate) fn for_each_row_after(
         &self,
+        seq: i64,
         mut each: impl FnMut(AuditRow) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
-        self.read(|transaction| for_each(transaction, &mut each))
+        self.read(|transaction| for_each_after(transaction, seq, &mut each))
     }
 }
 
 pub(super) fn for_each(
     transaction: &rusqlite::Transaction<'_>,
+    each: impl FnMut(AuditRow) -> ControlFlow<()>,
+) -> rusqlite::Result<()> {
+    // Whatever the first one was changed to.
+    for_each_after(transaction, i64::MIN, each)
+}
+
+fn for_each_after(
+    transaction: &rusqlite::Transaction<'_>,
+    seq: i64,
     mut each: impl FnMut(AuditRow) -> ControlFlow<()>,
 ) -> rusqlite::Result<()> {
-    let mut select = transaction.prepare(&format!("SELECT {COLUMNS} FROM audit ORDER BY seq"))?;
-    let mut rows = select.query([])?;
+    let select = format!("SELECT {COLUMNS} FROM audit WHERE seq > ?1 ORDER BY seq");
+    let mut select = transaction.prepare(&select)?;
+    let mut rows = select.query([seq])?;
     while let Some(row) = rows.next()? {
         if each(AuditRow::read(row)?).is_break() {
             break;

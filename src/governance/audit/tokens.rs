@@ -84,7 +84,7 @@ pub(in crate::governance) fn record_token(
 ) -> rusqlite::Result<()> {
     let select = format!("{} WHERE id = ?1", TokenRow::SELECT);
     let token = transaction.query_row(&select, [id], TokenRow::read)?;
-    append(transaction, &[token.entry(event, outcome)])
+    append(transaction, &[token.entry(event, outcome)]).map(drop)
 }
 
 /// Appends rows about the tokens of a store that has none about any: those that were made before such
@@ -95,7 +95,7 @@ pub(in crate::governance) fn record_older(transaction: &Transaction<'_>) -> rusq
     }
     let tokens = table(transaction)?;
     let entry = |token: &TokenRow| token.entry(AuditEvent::TokenCreated, AuditOutcome::Found);
-    append(transaction, &tokens.iter().map(entry).collect::<Vec<_>>())
+    append(transaction, &tokens.iter().map(entry).collect::<Vec<_>>()).map(drop)
 }
 
 /// Tells whether there are tokens, and no row about any.

@@ -132,6 +132,13 @@ pub(crate) struct AuditHash(String);
 #[error("a head is 64 hexadecimal digits")]
 pub(crate) struct InvalidAuditHash;
 
+impl AuditHash {
+    /// Returns whether that is this hash.
+    pub(super) fn is(&self, hash: &str) -> bool {
+        self.0 == hash
+    }
+}
+
 impl FromStr for AuditHash {
     type Err = InvalidAuditHash;
 

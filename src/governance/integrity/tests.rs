@@ -90,7 +90,7 @@ impl Fixture {
             }
             ControlFlow::Continue(())
         };
-        self.store.for_each_audit_row(each).unwrap();
+        self.store.for_each_row_after(i64::MIN, each).unwrap();
         removed
     }
 

@@ -16,6 +16,7 @@ fn the_documented_example_means_what_it_says() {
     let policy = Policy::parse(include_str!("../../../examples/policy.toml")).unwrap();
     let expected = Policy {
         allowlist: BTreeSet::from(GovernedTool::ALL),
+        scripts_need_token: false,
         sandbox: SandboxPolicy {
             enabled: true,
             timeout: Duration::from_secs(300),
@@ -26,6 +27,7 @@ fn the_documented_example_means_what_it_says() {
         budget: BudgetPolicy {
             elapsed: Some(Duration::from_secs(300)),
             attempts_max: 1,
+            runs_per_day: Some(200),
             output_bytes_max: 8 << 20,
             artifact_bytes_max: 64 << 20,
         },
@@ -54,6 +56,7 @@ fn the_example_names_every_key() {
 fn everything_has_a_default() {
     let expected = Policy {
         allowlist: BTreeSet::new(),
+        scripts_need_token: false,
         sandbox: SandboxPolicy {
             enabled: true,
             timeout: Duration::from_secs(300),
@@ -64,6 +67,7 @@ fn everything_has_a_default() {
         budget: BudgetPolicy {
             elapsed: None,
             attempts_max: 1,
+            runs_per_day: None,
             output_bytes_max: OUTPUT_BYTES_DEFAULT,
             artifact_bytes_max: ARTIFACT_BYTES_DEFAULT,
         },
@@ -137,7 +141,7 @@ fn unknown_sections_and_keys_are_named_with_their_line() {
         ("\n'' = 5", format!("line 2: a quoted or long key is not known; {sections}")),
         (
             "[tools]\nallow_list = []",
-            "line 2: tools.allow_list is not known; the keys of tools are allowlist".to_owned(),
+            "line 2: tools.allow_list is not known; the keys of tools are allowlist, scripts_need_token".to_owned(),
         ),
         (
             "[workspace]\n\"sec ret\" = 1",

@@ -111,6 +111,8 @@ const VOLATILE: &[(&str, &str, &str)] = &[
     ("interpreter", r"/\S+/bin/python\S*", "{python}"),
     ("version", r"\b\d+\.\d+\.\d+(\.\d+)?\b", "{version}"),
     ("duration", r"in \d+\.\d\d s\b", "in {seconds} s"),
+    ("folder of a day", r"\b\d{4}-\d\d-\d\d/", "{day}/"),
+    ("folder of keys", r"/\S+/keys/", "{keys}/"),
     ("size of a file", r"\(\d+ bytes\)", "({size} bytes)"),
     ("Landlock of this kernel", r"enforced: ABI \d+", "enforced: ABI {n}"),
     ("user", r"(?m)^scripts run as .*$", "scripts run as {user}"),

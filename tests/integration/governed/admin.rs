@@ -65,6 +65,7 @@ fn policy_check_says_what_is_allowed() {
 {path} can be used
 
 tools             run_pytest
+scripts           without a token
 workspace         {}
 also readable     -
 variables         -
@@ -72,6 +73,7 @@ sandbox           on
 time              300 s for a run, 5000 ms for a whole call
 memory            1024 MiB
 attempts          1
+runs a day        -
 output            8388608 bytes each of stdout and stderr
 artifacts         67108864 bytes a run
 kept              30 days
@@ -90,9 +92,9 @@ sha256            {}
     let output = check(folder, &[path, "--format", "json"], None);
     let told: Value = serde_json::from_str(stdout(&output)).unwrap();
     let expected = json!({
-        "tools": ["run_pytest"], "workspace_root": root, "allowed_paths": [], "env_whitelist": [],
+        "tools": ["run_pytest"], "scripts_need_token": false, "workspace_root": root, "allowed_paths": [], "env_whitelist": [],
         "sandbox_enabled": true, "timeout_s": 300, "memory_limit_mb": 1024, "elapsed_ms_max": 5000,
-        "attempts_max": 1, "output_bytes_max": 8_388_608, "artifact_bytes_max": 67_108_864,
+        "attempts_max": 1, "runs_per_day": null, "output_bytes_max": 8_388_608, "artifact_bytes_max": 67_108_864,
         "retention_days": 30, "total_mb_max": null, "sha256": sha256,
     });
     assert_eq!((&told["policy"], &told["usable"]), (&expected, &json!(true)));

@@ -9,6 +9,7 @@ mod runs;
 mod strict_modes;
 mod traps;
 mod verdicts;
+mod wishes;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,6 +31,7 @@ pub(crate) fn tests() -> Vec<Test> {
         strict_modes::tests(),
         traps::tests(),
         verdicts::tests(),
+        wishes::tests(),
     ];
     parts.into_iter().flatten().collect()
 }
@@ -100,6 +102,12 @@ impl Governed {
             .env("QWED_MCP_DATA_DIR", &self.data)
             .output()
             .unwrap()
+    }
+
+    /// The same with the interpreter of the tests.
+    pub(crate) fn command_with_python(&self, arguments: &[&str]) -> Output {
+        let mut command = self.server().command();
+        command.env_remove("QWED_MCP_POLICY").args(arguments).output().unwrap()
     }
 
     /// The rows of the audit log, but those about tokens.

@@ -8,7 +8,7 @@ use super::table::{Row, rows};
 
 /// On `aarch64` the number exists too, but for musl `libc` does not name it.
 #[cfg(target_arch = "x86_64")]
-const SYS_KEXEC_FILE_LOAD: i64 = libc::SYS_kexec_file_load;
+const SYS_KEXEC_FILE_LOAD: i64 = nix::libc::SYS_kexec_file_load;
 #[cfg(not(target_arch = "x86_64"))]
 const SYS_KEXEC_FILE_LOAD: i64 = 294;
 

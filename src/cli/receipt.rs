@@ -1,0 +1,302 @@
+//! `qwed-mcp receipt`: the key that signs receipts, and receipts themselves.
+
+use std::fmt::Write as _;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::Format;
+use super::output::{document, print};
+use crate::config::Settings;
+use crate::data_folder::data_folder;
+use crate::receipt::{
+    KEY_FOLDER, KeyStore, PublicKeys, RECEIPT_BYTES_MAX, ReceiptError, Receipts, SigningKey,
+    Verified, compare_subject, content_of, read_bounded, verify,
+};
+
+/// The folder of the receipts of governed runs, in the data folder.
+const RECEIPT_FOLDER: &str = "receipts";
+
+/// The most bytes of a content that is compared with a receipt.
+const CONTENT_BYTES_MAX: u64 = 1 << 30;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Make the key that signs receipts
+    ///
+    /// It is in the data folder, below `keys`. The exit code is 0, or 1 if no key was made.
+    Keygen {
+        /// Put a new key in the place of the one that there is
+        #[arg(long)]
+        rotate: bool,
+        /// The folder of the keys, in place of that
+        #[arg(long, value_name = "DIR")]
+        folder: Option<PathBuf>,
+        /// The form of the output
+        #[arg(long, value_enum, default_value = "text")]
+        format: Format,
+    },
+    /// Print what a receipt says, whoever signed it
+    ///
+    /// The exit code is 0, or 2 if it is no receipt, or could not be read.
+    Show {
+        /// The receipt
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// The form of the output
+        #[arg(long, value_enum, default_value = "text")]
+        format: Format,
+    },
+    /// Verify receipts: that the holder of a key has signed just these bytes
+    ///
+    /// The exit code is 0 if all are good, 1 if one is not, 2 if one, or the keys, could not be read.
+    Verify(Verify),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Verify {
+    /// The receipts
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// The public keys: a folder as `keygen` makes it, or one public key; without this, that of the data folder
+    #[arg(long, value_name = "DIR")]
+    key: Option<PathBuf>,
+    /// Compare a file with what a receipt has of it, such as script.py=check.py
+    #[arg(long, value_name = "NAME=FILE", value_parser = subject)]
+    subject: Vec<(String, PathBuf)>,
+    /// The form of the output
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+}
+
+fn subject(text: &str) -> Result<(String, PathBuf), String> {
+    let (name, file) = text.split_once('=').ok_or("expected NAME=FILE, such as stdout=out.txt")?;
+    Ok((name.to_owned(), file.into()))
+}
+
+/// Returns the keys of the data folder.
+fn key_store(settings: &Settings) -> anyhow::Result<KeyStore> {
+    Ok(KeyStore::new(data_folder(settings.data_dir.as_deref())?.join(KEY_FOLDER)))
+}
+
+/// Returns the keys that receipts are verified with: these, or those of the data folder.
+pub(super) fn public_keys(named: Option<&Path>, settings: &Settings) -> anyhow::Result<PublicKeys> {
+    Ok(match named {
+        Some(path) => PublicKeys::read(path)?,
+        None => PublicKeys::read(&data_folder(settings.data_dir.as_deref())?.join(KEY_FOLDER))?,
+    })
+}
+
+/// Returns the writer of receipts, if there are to be any: of scripts where the admin names a folder, and of
+/// governed runs always.
+pub(super) fn writer(settings: &Settings) -> anyhow::Result<Option<Arc<Receipts>>> {
+    if settings.receipts.is_none() && settings.policy.is_none() {
+        return Ok(None);
+    }
+    let named = settings.receipts.as_ref();
+    let (key, key_file) = if let Some(file) = &settings.signing_key {
+        (SigningKey::load(file), file.clone())
+    } else {
+        let store = key_store(settings)?;
+        let file = store.signing_key();
+        // Scripts leave receipts because the admin says so, who makes the key.
+        let key = match named {
+            Some(_) => SigningKey::load(&file),
+            None => store.signing_key_or_new(),
+        };
+        (key, file)
+    };
+    let key = key.context("receipts cannot be signed; `qwed-mcp receipt keygen` makes a key")?;
+    let folder = match named {
+        Some(folder) => folder.clone(),
+        None => data_folder(settings.data_dir.as_deref())?.join(RECEIPT_FOLDER),
+    };
+    let receipts = Receipts::new(key, &key_file, &folder, settings.receipts_sync, named.is_some());
+    let receipts =
+        receipts.with_context(|| format!("receipts cannot be kept in {}", folder.display()))?;
+    Ok(Some(Arc::new(receipts)))
+}
+
+/// Returns the writer of receipts, if scripts are to leave some.
+pub(super) fn writer_of_scripts(settings: &Settings) -> anyhow::Result<Option<Arc<Receipts>>> {
+    if settings.receipts.is_some() { writer(settings) } else { Ok(None) }
+}
+
+pub(super) fn run(command: &Command, settings: &Settings) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Keygen { rotate, folder, format } => {
+            let store = match folder {
+                Some(folder) => KeyStore::new(folder.clone()),
+                None => key_store(settings)?,
+            };
+            keygen(&store, *rotate, *format)
+        }
+        Command::Show { file, format } => show(file, *format),
+        Command::Verify(options) => verify_all(options, settings),
+    }
+}
+
+fn keygen(store: &KeyStore, rotate: bool, format: Format) -> anyhow::Result<ExitCode> {
+    let key = store.generate(rotate)?;
+    let (private, public) = (store.signing_key(), store.public_key());
+    let text = match format {
+        Format::Text => format!(
+            "key {}\n  signs receipts: {}\n  verifies them: {}\n",
+            key.id(),
+            private.display(),
+            public.display()
+        ),
+        Format::Json => {
+            document(json!({ "keyid": key.id(), "signing_key": private, "public_key": public }))
+        }
+    };
+    print("the key", &text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(file: &Path) -> io::Result<Vec<u8>> {
+    read_bounded(file, RECEIPT_BYTES_MAX)
+}
+
+fn show(file: &Path, format: Format) -> anyhow::Result<ExitCode> {
+    let unreadable = |error: String| {
+        tracing::error!("{}: {error}", file.display());
+        Ok(ExitCode::from(super::USAGE))
+    };
+    let bytes = match read(file) {
+        Ok(bytes) => bytes,
+        Err(error) => return unreadable(error.to_string()),
+    };
+    let receipt = match content_of(&bytes) {
+        Ok(receipt) => receipt,
+        Err(error) => return unreadable(error.to_string()),
+    };
+    let text = match format {
+        Format::Text => as_text(&receipt)?,
+        Format::Json => document(json!({ "keyid": receipt.keyid, "statement": receipt.statement })),
+    };
+    print("the receipt", &text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns a receipt for people.
+fn as_text(receipt: &Verified) -> anyhow::Result<String> {
+    let mut text = String::new();
+    let mut row = |name: &str, value: &str| {
+        // Writing to a text does not fail.
+        let _ = writeln!(text, "{name:<13}{value}");
+    };
+    row("signed by", &format!("{} (not verified)", receipt.keyid));
+    if let Some(predicate) = receipt.predicate()? {
+        row("made", &predicate.created_on.to_rfc3339());
+        row("tool", &predicate.tool);
+        let decision = &predicate.decision;
+        let code = decision.error_code.as_deref().unwrap_or_default();
+        row("decision", format!("{} {code}", decision.status).trim_end());
+        let caller = &predicate.caller;
+        for (name, value) in [
+            ("user", &caller.user),
+            ("client", &caller.client),
+            ("model", &caller.model),
+            ("not run", &predicate.not_run),
+        ] {
+            if let Some(value) = value {
+                row(name, value);
+            }
+        }
+        if let Some(run) = &predicate.run {
+            let status = run.status.as_deref().map(|it| format!(", {it}")).unwrap_or_default();
+            let end = format!("{}, exit code {}{status}", run.ending, run.exit_code);
+            row("end", &format!("{end}, {} ms", run.duration_ms));
+        }
+        if let Some(sandbox) = &predicate.sandbox {
+            row("sandbox", sandbox.tier.as_deref().unwrap_or("none: it never started"));
+        }
+        if let Some(environment) = &predicate.environment {
+            let python = &environment.interpreter;
+            row("interpreter", &format!("{} {}", python.implementation, python.version));
+            let (count, arch) = (environment.packages.len(), &environment.arch);
+            row("packages", &format!("{count}, on {arch}"));
+        }
+        if !predicate.may_differ_by.is_empty() {
+            row("may differ by", &format!(" {}", predicate.may_differ_by.join(", ")));
+        }
+        if let Some(audit) = &predicate.audit {
+            row("audit row", &format!("{} {}", audit.seq, audit.hash));
+        }
+    } else {
+        row("says", &format!("{:#}", receipt.statement.predicate));
+    }
+    for subject in &receipt.statement.subject {
+        row("of", &format!("{} {}", subject.digest.sha256, subject.name));
+    }
+    Ok(text)
+}
+
+/// A receipt that is not good, or that could not be read.
+enum Bad {
+    Receipt(ReceiptError),
+    Unreadable(String),
+}
+
+fn verify_all(options: &Verify, settings: &Settings) -> anyhow::Result<ExitCode> {
+    let keys = match public_keys(options.key.as_deref(), settings) {
+        Ok(keys) => keys,
+        Err(error) => {
+            tracing::error!("{error:#}");
+            return Ok(ExitCode::from(super::USAGE));
+        }
+    };
+    let (mut code, mut text, mut receipts) = (0, String::new(), Vec::new());
+    for file in &options.files {
+        let found = verify_one(file, &keys, &options.subject);
+        let (line, object) = match &found {
+            Ok(keyid) => (format!("good, signed by {keyid}"), json!({ "keyid": keyid })),
+            Err(Bad::Receipt(error)) => {
+                code = code.max(1);
+                (format!("NOT GOOD: {error}"), json!({ "error": error.to_string() }))
+            }
+            Err(Bad::Unreadable(error)) => {
+                code = super::USAGE;
+                (format!("cannot be read: {error}"), json!({ "error": error }))
+            }
+        };
+        let _ = writeln!(text, "{}: {line}", file.display());
+        let mut object = object;
+        if let Some(fields) = object.as_object_mut() {
+            fields.insert("file".to_owned(), json!(file));
+            fields.insert("good".to_owned(), Value::Bool(found.is_ok()));
+        }
+        receipts.push(object);
+    }
+    let text = match options.format {
+        Format::Text => text,
+        Format::Json => document(json!({ "receipts": receipts })),
+    };
+    print("what was found", &text)?;
+    Ok(ExitCode::from(code))
+}
+
+fn verify_one(
+    file: &Path,
+    keys: &PublicKeys,
+    subjects: &[(String, PathBuf)],
+) -> Result<String, Bad> {
+    let bytes = read(file).map_err(|error| Bad::Unreadable(error.to_string()))?;
+    let receipt = verify(&bytes, keys).map_err(Bad::Receipt)?;
+    for (name, file) in subjects {
+        let content = read_bounded(file, CONTENT_BYTES_MAX)
+            .map_err(|error| Bad::Unreadable(format!("{}: {error}", file.display())))?;
+        let compare = |content: &[u8]| compare_subject(&receipt.statement, name, content);
+        // Clients get streams without the white space at their end, which files of them have.
+        let is_stream = ["stdout", "stderr"].contains(&name.as_str());
+        let trimmed = is_stream.then(|| compare(content.trim_ascii_end()));
+        trimmed.filter(Result::is_ok).unwrap_or_else(|| compare(&content)).map_err(Bad::Receipt)?;
+    }
+    Ok(receipt.keyid)
+}

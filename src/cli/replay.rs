@@ -1,0 +1,438 @@
+//! `qwed-mcp replay`: the script of a receipt once more, and what is different.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::Format;
+use super::output::{document, print};
+use super::receipt::public_keys;
+use crate::config::Settings;
+use crate::executor::{Echo, Executor, OneShotExecutor, Outcome, RunLimits};
+use crate::gateway::{
+    Arguments, AuthorizedScript, Decision, Evaluation, Grant, RiskBasedExecutionGateway, Stdin,
+    Tool,
+};
+use crate::receipt::{
+    Predicate, RECEIPT_BYTES_MAX, SCRIPT, Statement, Verified, compare_subject, describe, ending,
+    read_bounded, sha256, verify,
+};
+use crate::runs::Runs;
+
+/// The most replays that can be asked for.
+const TIMES_MAX: i64 = 100;
+
+/// The most bytes of a script, and of what it reads.
+const INPUT_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// The exit codes.
+mod code {
+    /// As the receipt has it.
+    pub(super) const IDENTICAL: u8 = 0;
+    /// Not as the receipt has it, each time in the same way.
+    pub(super) const DIFFERS: u8 = 1;
+    /// The receipt or the keys are not good, or could not be read; or the script is not that of the receipt.
+    pub(super) const BAD: u8 = 2;
+    /// There was no run.
+    pub(super) const NOT_RUN: u8 = 3;
+    /// The replays differ among themselves.
+    pub(super) const NOT_DETERMINISTIC: u8 = 4;
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    /// The receipt of a script
+    #[arg(value_name = "RECEIPT")]
+    receipt: PathBuf,
+    /// The script; a receipt has its digest only
+    #[arg(long, value_name = "FILE")]
+    script: PathBuf,
+    /// What the script read from its standard input, where it did
+    #[arg(long, value_name = "FILE")]
+    stdin: Option<PathBuf>,
+    /// How often it is run
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=TIMES_MAX))]
+    times: u8,
+    /// Do not run it where the environment is not that of the receipt
+    #[arg(long)]
+    strict: bool,
+    /// The public keys: a folder as `receipt keygen` makes it, or one public key
+    #[arg(long, value_name = "DIR")]
+    key: Option<PathBuf>,
+    /// The form of the output
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+}
+
+/// The result of a replay.
+#[derive(Debug, Default)]
+struct Replayed {
+    /// What in the environment is not as it was.
+    environment: Vec<String>,
+    /// What in the result is not as it was: of the first replay that differs.
+    result: Vec<String>,
+    /// The replays that were made.
+    runs: usize,
+    /// How many different results they had.
+    distinct: usize,
+    /// The reason why there was none, or not the next one.
+    not_run: Option<String>,
+    /// By what the receipt says that the script may differ.
+    may_differ_by: Vec<String>,
+}
+
+impl Replayed {
+    fn verdict(&self) -> (&'static str, u8) {
+        match self {
+            Self { not_run: Some(_), .. } => ("not run", code::NOT_RUN),
+            Self { distinct: 2.., .. } => ("not deterministic", code::NOT_DETERMINISTIC),
+            Self { result, .. } if !result.is_empty() => ("differs", code::DIFFERS),
+            Self { .. } => ("identical", code::IDENTICAL),
+        }
+    }
+}
+
+/// What a run came to, as receipts have it: equal ones are identical.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct RunResult {
+    ending: String,
+    exit_code: i32,
+    /// The digests of the streams and of the pictures, by their names.
+    contents: Vec<(String, String)>,
+}
+
+impl RunResult {
+    fn of(outcome: &Outcome) -> Self {
+        let streams = [("stdout", &outcome.stdout), ("stderr", &outcome.stderr)];
+        let streams = streams.map(|(name, stream)| (name.to_owned(), sha256(&stream.text)));
+        let pictures = outcome.pictures.all.iter().enumerate();
+        let pictures = pictures
+            .map(|(index, picture)| (format!("picture-{}.png", index + 1), picture.sha256.clone()));
+        Self {
+            ending: ending(outcome).to_owned(),
+            exit_code: outcome.ending.exit_code(),
+            contents: streams.into_iter().chain(pictures).collect(),
+        }
+    }
+
+    /// Returns that of a receipt; none if it has no run.
+    fn of_receipt(
+        statement: &Statement<serde_json::Value>,
+        predicate: &Predicate<'_>,
+    ) -> Option<Self> {
+        let run = predicate.run.as_ref()?;
+        let is_result =
+            |name: &str| ["stdout", "stderr"].contains(&name) || name.starts_with("picture-");
+        let subjects = statement.subject.iter().filter(|subject| is_result(&subject.name));
+        let contents = subjects.map(|it| (it.name.clone(), it.digest.sha256.clone()));
+        let (ending, exit_code) = (run.ending.clone(), run.exit_code);
+        Some(Self { ending, exit_code, contents: contents.collect() })
+    }
+
+    /// Returns what is different in another one, which is now's.
+    fn differences(&self, now: &Self) -> Vec<String> {
+        let mut differences = Vec::new();
+        if self.ending != now.ending {
+            differences.push(format!("end: {} → {}", self.ending, now.ending));
+        }
+        if self.exit_code != now.exit_code {
+            differences.push(format!("exit code: {} → {}", self.exit_code, now.exit_code));
+        }
+        let names: BTreeSet<&String> =
+            self.contents.iter().chain(&now.contents).map(|(name, _)| name).collect();
+        let of = |result: &Self, name: &String| {
+            let found = result.contents.iter().find(|(known, _)| known == name);
+            found.map_or("none".to_owned(), |(_, sha256)| format!("sha256:{sha256}"))
+        };
+        for name in names {
+            let (then, now) = (of(self, name), of(now, name));
+            if then != now {
+                differences.push(format!("{name}: {then} → {now}"));
+            }
+        }
+        differences
+    }
+}
+
+pub(super) fn run(options: &Options, settings: &Settings) -> anyhow::Result<ExitCode> {
+    let bad = |file: &Path, error: &dyn std::fmt::Display| {
+        tracing::error!("{}: {error}", file.display());
+        Ok(ExitCode::from(code::BAD))
+    };
+    let keys = match public_keys(options.key.as_deref(), settings) {
+        Ok(keys) => keys,
+        Err(error) => {
+            tracing::error!("{error:#}");
+            return Ok(ExitCode::from(code::BAD));
+        }
+    };
+    let bytes = match read_bounded(&options.receipt, RECEIPT_BYTES_MAX) {
+        Ok(bytes) => bytes,
+        Err(error) => return bad(&options.receipt, &error),
+    };
+    let receipt = match verify(&bytes, &keys) {
+        Ok(receipt) => receipt,
+        Err(error) => return bad(&options.receipt, &error),
+    };
+    let script = read_bounded(&options.script, INPUT_BYTES_MAX);
+    let script = script
+        .and_then(|bytes| String::from_utf8(bytes).map_err(|_| io::ErrorKind::InvalidData.into()));
+    let script = match script {
+        Ok(script) => script,
+        Err(error) => return bad(&options.script, &error),
+    };
+    if let Err(error) = compare_subject(&receipt.statement, SCRIPT, script.as_bytes()) {
+        return bad(&options.script, &error);
+    }
+    let stdin = match stdin(options, &receipt) {
+        Ok(stdin) => stdin,
+        Err(error) => return bad(options.stdin.as_deref().unwrap_or(&options.receipt), &error),
+    };
+    let replayed = replay(options, settings, &receipt, script, stdin)?;
+    show(options, &replayed)
+}
+
+/// Reads what the script read, if it did.
+fn stdin(options: &Options, receipt: &Verified) -> Result<Stdin, String> {
+    let is_there = receipt.statement.digest("stdin").is_some();
+    let Some(file) = &options.stdin else {
+        return if is_there {
+            Err("the script read something: name it with --stdin".to_owned())
+        } else {
+            Ok(Stdin::default())
+        };
+    };
+    let bytes = read_bounded(file, INPUT_BYTES_MAX).map_err(|error| error.to_string())?;
+    compare_subject(&receipt.statement, "stdin", &bytes).map_err(|error| error.to_string())?;
+    Ok(bytes.as_slice().into())
+}
+
+fn replay(
+    options: &Options,
+    settings: &Settings,
+    receipt: &Verified,
+    script: String,
+    stdin: Stdin,
+) -> anyhow::Result<Replayed> {
+    let not_run =
+        |reason: &str| Replayed { not_run: Some(reason.to_owned()), ..Replayed::default() };
+    let Some(predicate) = receipt.predicate()? else {
+        return Ok(not_run("it is no receipt of a script"));
+    };
+    if predicate.tool != Tool::ExecutePythonCode.name() {
+        return Ok(not_run("it is no receipt of a script"));
+    }
+    let Some(then) = RunResult::of_receipt(&receipt.statement, &predicate) else {
+        return Ok(not_run("the script of the receipt was not run"));
+    };
+    if !["exited", "signal"].contains(&then.ending.as_str()) {
+        let reason = format!("the run of the receipt did not come to its end: {}", then.ending);
+        return Ok(not_run(&reason));
+    }
+    crate::executor::orphans::adopt()?;
+    let runtime = super::runtime()?;
+    let untrusted = super::untrusted(super::policy(settings).as_ref());
+    // A new interpreter each time: nothing that ran before has a part in the result.
+    let executor = Arc::new(OneShotExecutor::new(settings, untrusted));
+    let again = async {
+        let replayed = Again { executor: &executor, settings, options, predicate: &predicate };
+        let replayed = replayed.run(&then, script, stdin).await;
+        executor.shut_down().await;
+        replayed
+    };
+    Ok(runtime.block_on(again))
+}
+
+/// The replay of one receipt.
+struct Again<'a> {
+    executor: &'a Arc<OneShotExecutor>,
+    settings: &'a Settings,
+    options: &'a Options,
+    predicate: &'a Predicate<'static>,
+}
+
+impl Again<'_> {
+    async fn run(&self, then: &RunResult, script: String, stdin: Stdin) -> Replayed {
+        let may_differ_by = self.predicate.may_differ_by.iter().map(ToString::to_string);
+        let mut replayed =
+            Replayed { may_differ_by: may_differ_by.collect(), ..Replayed::default() };
+        match self.environment().await {
+            Ok(differences) => replayed.environment = differences,
+            Err(reason) => return Replayed { not_run: Some(reason), ..replayed },
+        }
+        if self.options.strict && !replayed.environment.is_empty() {
+            let reason = "the environment is not that of the receipt (--strict)".to_owned();
+            return Replayed { not_run: Some(reason), ..replayed };
+        }
+        let script = match self.decide(script).await {
+            Ok(script) => script.with_stdin(stdin),
+            Err(reason) => return Replayed { not_run: Some(reason), ..replayed },
+        };
+        let runs = Runs::new(self.executor.clone(), None, None);
+        let mut results = BTreeSet::new();
+        for _ in 0..self.options.times {
+            let (cancel, echo) = (CancellationToken::new(), Echo::default());
+            match runs.run(script.clone(), self.limits(), cancel, echo).await {
+                Ok(outcome) => {
+                    let result = RunResult::of(&outcome);
+                    if replayed.result.is_empty() {
+                        replayed.result = then.differences(&result);
+                    }
+                    results.insert(result);
+                }
+                Err(error) => {
+                    replayed.not_run = Some(error.to_string());
+                    break;
+                }
+            }
+            replayed.runs += 1;
+            replayed.distinct = results.len();
+        }
+        runs.shut_down().await;
+        replayed
+    }
+
+    /// Compares the environment of the receipt with that of now; the error says why there is none.
+    async fn environment(&self) -> Result<Vec<String>, String> {
+        // Why not is what the decision says.
+        let Some(surroundings) = self.executor.surroundings().await else { return Ok(Vec::new()) };
+        let now = describe(&surroundings).map_err(|error| error.to_string())?;
+        let then = self.predicate.environment.as_deref();
+        let mut differences = then.map(|then| then.differences(&now)).unwrap_or_default();
+        if let Some(sandbox) = &self.predicate.sandbox {
+            let (then, now) = (sandbox.tier.as_deref(), surroundings.tier.as_str());
+            if then != Some(now) {
+                differences.push(format!("tier: {} → {now}", then.unwrap_or("none")));
+            } else if sandbox.plan_sha256 != surroundings.plan_sha256 {
+                differences.push("the plan of the sandbox is another one".to_owned());
+            }
+        }
+        Ok(differences)
+    }
+
+    /// Decides about the script by the rules of now; the error says why it may not run.
+    async fn decide(&self, code: String) -> Result<AuthorizedScript, String> {
+        let gateway = RiskBasedExecutionGateway::from_settings(self.settings);
+        let arguments = Arguments::from_iter([("code".to_owned(), json!(code))]);
+        let decision = match gateway.evaluate(Tool::ExecutePythonCode.name(), arguments) {
+            Evaluation::Decided(decision) => decision,
+            Evaluation::Verified(verified) => match self.executor.readiness().await {
+                Ok(_) => verified.confirm(Ok(())),
+                Err(missing) => verified.confirm(Err(missing.to_string())),
+            },
+        };
+        match decision {
+            Decision::Allow { grant: Grant::Execute(script), .. } => Ok(script),
+            Decision::Allow { record, .. }
+            | Decision::Refuse(record)
+            | Decision::Withdrawn(record) => {
+                let code = record.error_code.map(|code| format!("{code}: ")).unwrap_or_default();
+                Err(format!("today's rules refuse it: {code}{}", record.message))
+            }
+        }
+    }
+
+    fn limits(&self) -> RunLimits {
+        let limits = self.predicate.limits.as_ref();
+        let wall = limits.map(|limits| Duration::from_millis(limits.wall_ms));
+        let timeout = wall.unwrap_or(self.settings.sync_timeout);
+        let memory_mb = limits.map(|limits| limits.memory_mib).filter(|mib| *mib > 0);
+        RunLimits { memory_mb, ..RunLimits::of_script(timeout) }
+    }
+}
+
+fn show(options: &Options, replayed: &Replayed) -> anyhow::Result<ExitCode> {
+    let (verdict, code) = replayed.verdict();
+    let text = match options.format {
+        Format::Text => as_text(verdict, replayed),
+        Format::Json => document(json!({
+            "verdict": verdict,
+            "reason": replayed.not_run,
+            "replays": replayed.runs,
+            "distinct_results": replayed.distinct,
+            "environment": replayed.environment,
+            "result": replayed.result,
+            "may_differ_by": replayed.may_differ_by,
+        })),
+    };
+    print("the result", &text)?;
+    Ok(ExitCode::from(code))
+}
+
+fn as_text(verdict: &str, replayed: &Replayed) -> String {
+    let mut text = String::new();
+    // The environment first: it may be the reason for the rest. Writing to a text does not fail.
+    if replayed.environment.is_empty() {
+        let _ = writeln!(text, "environment: as in the receipt");
+    } else {
+        let _ = writeln!(text, "environment: differs");
+    }
+    for difference in &replayed.environment {
+        let _ = writeln!(text, "  {difference}");
+    }
+    let times = if replayed.runs == 1 { "once" } else { "times" };
+    let count = if replayed.runs == 1 { String::new() } else { format!("{} ", replayed.runs) };
+    let _ = match &replayed.not_run {
+        Some(reason) => writeln!(text, "{verdict}: {reason}"),
+        None => writeln!(text, "{verdict}: replayed {count}{times}"),
+    };
+    for difference in &replayed.result {
+        let _ = writeln!(text, "  {difference}");
+    }
+    if !replayed.result.is_empty() && !replayed.may_differ_by.is_empty() {
+        let _ = writeln!(text, "  the script uses {}", replayed.may_differ_by.join(", "));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn result(ending: &str, exit_code: i32, stdout: &str) -> RunResult {
+        let contents = vec![("stdout".to_owned(), stdout.to_owned())];
+        RunResult { ending: ending.to_owned(), exit_code, contents }
+    }
+
+    #[test]
+    fn what_differs_is_named() {
+        let then = result("exited", 0, "a");
+        assert_eq!(then.differences(&then), Vec::<String>::new());
+        let mut now = result("signal", -9, "b");
+        now.contents.push(("picture-1.png".to_owned(), "c".to_owned()));
+        let expected = [
+            "end: exited → signal",
+            "exit code: 0 → -9",
+            "picture-1.png: none → sha256:c",
+            "stdout: sha256:a → sha256:b",
+        ];
+        assert_eq!(then.differences(&now), expected);
+    }
+
+    #[test]
+    fn each_end_has_a_verdict_of_its_own() {
+        let replayed = |distinct, result: &[&str], not_run: Option<&str>| Replayed {
+            distinct,
+            result: result.iter().map(|it| (*it).to_owned()).collect(),
+            not_run: not_run.map(str::to_owned),
+            ..Replayed::default()
+        };
+        for (replayed, verdict, code) in [
+            (replayed(1, &[], None), "identical", 0),
+            (replayed(1, &["x"], None), "differs", 1),
+            (replayed(2, &["x"], None), "not deterministic", 4),
+            (replayed(2, &[], None), "not deterministic", 4),
+            (replayed(0, &[], Some("why")), "not run", 3),
+        ] {
+            assert_eq!(replayed.verdict(), (verdict, code));
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! The environment of a script, as its receipt has it: the interpreter, what is installed, the variables, the
+//! machine. What does not change while nothing is installed is looked up once.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::sha256;
+use crate::executor::Surroundings;
+
+/// The ends of the names of installed distributions, behind the name and the version (the binary
+/// distribution format, and what Debian makes).
+const INFO_ENDINGS: [&str; 2] = [".dist-info", ".egg-info"];
+
+/// The environment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Environment {
+    pub(crate) interpreter: Interpreter,
+    /// Everything that is installed, in the order of the names.
+    pub(crate) packages: Vec<Package>,
+    /// The SHA-256 of the lines `NAME==VERSION`, each with a line end.
+    pub(crate) packages_sha256: String,
+    /// The variables that scripts get, but for those that point into their scratch folder.
+    pub(crate) variables: BTreeMap<String, String>,
+    /// The architecture, as Rust names it.
+    pub(crate) arch: String,
+    pub(crate) os: String,
+    /// The release of the kernel; empty where it is not known.
+    pub(crate) kernel: String,
+    /// What of the processor chooses other kernels of numerical libraries.
+    pub(crate) cpu_features: Vec<String>,
+}
+
+/// The interpreter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Interpreter {
+    /// As `sys.implementation.name` has it.
+    pub(crate) implementation: String,
+    pub(crate) version: String,
+    /// Of the program's file.
+    pub(crate) sha256: String,
+}
+
+/// An installed package.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct Package {
+    pub(crate) name: String,
+    pub(crate) version: String,
+}
+
+impl Environment {
+    fn of(surroundings: &Surroundings) -> io::Result<Self> {
+        let packages = packages(&surroundings.packages);
+        let mut lines = Sha256::new();
+        for Package { name, version } in &packages {
+            lines.update(format!("{name}=={version}\n"));
+        }
+        Ok(Self {
+            interpreter: Interpreter {
+                implementation: surroundings.implementation.clone(),
+                version: surroundings.version.clone(),
+                sha256: sha256(fs::read(&surroundings.program_file)?),
+            },
+            packages,
+            packages_sha256: hex::encode(lines.finalize()),
+            variables: surroundings.variables.iter().cloned().collect(),
+            arch: std::env::consts::ARCH.to_owned(),
+            os: std::env::consts::OS.to_owned(),
+            kernel: kernel(),
+            cpu_features: cpu_features(),
+        })
+    }
+
+    /// Returns what differs in another environment, a line for each difference: this is the receipt's.
+    pub(crate) fn differences(&self, now: &Self) -> Vec<String> {
+        let mut differences = Vec::new();
+        let mut compare = |what: &str, then: &str, now: &str| {
+            if then != now {
+                differences.push(format!("{what}: {then} → {now}"));
+            }
+        };
+        let (then, there) = (&self.interpreter, &now.interpreter);
+        compare("interpreter", &then.implementation, &there.implementation);
+        compare("Python", &then.version, &there.version);
+        if then.version == there.version {
+            compare("the interpreter's file", start(&then.sha256), start(&there.sha256));
+        }
+        compare("architecture", &self.arch, &now.arch);
+        compare("system", &self.os, &now.os);
+        compare("kernel", &self.kernel, &now.kernel);
+        compare("processor", &self.cpu_features.join(" "), &now.cpu_features.join(" "));
+        for (name, [then, now]) in pairs(
+            self.packages.iter().map(|package| (&package.name, &package.version)),
+            now.packages.iter().map(|package| (&package.name, &package.version)),
+        ) {
+            compare(&format!("package {name}"), then, now);
+        }
+        for (name, [then, now]) in pairs(self.variables.iter(), now.variables.iter()) {
+            compare(&format!("variable {name}"), then, now);
+        }
+        differences
+    }
+}
+
+/// Describes what scripts run in now. Blocks on the disk.
+pub(crate) fn describe(surroundings: &Surroundings) -> io::Result<Environment> {
+    Environment::of(surroundings)
+}
+
+/// Returns the values of each name on both sides; `none` where there is none.
+fn pairs<'a>(
+    then: impl Iterator<Item = (&'a String, &'a String)>,
+    now: impl Iterator<Item = (&'a String, &'a String)>,
+) -> BTreeMap<&'a str, [&'a str; 2]> {
+    let mut pairs: BTreeMap<&str, [&str; 2]> = BTreeMap::new();
+    for (name, value) in then {
+        pairs.entry(name).or_insert(["none"; 2])[0] = value;
+    }
+    for (name, value) in now {
+        pairs.entry(name).or_insert(["none"; 2])[1] = value;
+    }
+    pairs
+}
+
+fn start(digest: &str) -> &str {
+    digest.get(..12).unwrap_or(digest)
+}
+
+/// The environment that was looked up last, and what it was looked up of.
+#[derive(Debug, Default)]
+pub(super) struct EnvironmentCache(Mutex<Option<(Vec<Seen>, Arc<Environment>)>>);
+
+/// The state of a file or a folder: it is another one where something was installed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Seen(Option<[i128; 5]>);
+
+impl Seen {
+    fn at(path: &Path) -> Self {
+        Self(path.metadata().ok().map(|found| {
+            [
+                found.dev().into(),
+                found.ino().into(),
+                found.size().into(),
+                found.mtime().into(),
+                found.mtime_nsec().into(),
+            ]
+        }))
+    }
+}
+
+impl EnvironmentCache {
+    /// Returns the environment that is known, if nothing was installed since. A few looks at folders.
+    pub(super) fn known(&self, surroundings: &Surroundings) -> Option<Arc<Environment>> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (of, environment) = known.as_ref()?;
+        (*of == seen(surroundings)).then(|| Arc::clone(environment))
+    }
+
+    /// Returns the environment as it is now. Blocks on the disk.
+    pub(super) fn get(&self, surroundings: &Surroundings) -> io::Result<Arc<Environment>> {
+        if let Some(environment) = self.known(surroundings) {
+            return Ok(environment);
+        }
+        let seen = seen(surroundings);
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let environment = Arc::new(Environment::of(surroundings)?);
+        *known = Some((seen, Arc::clone(&environment)));
+        Ok(environment)
+    }
+}
+
+fn seen(surroundings: &Surroundings) -> Vec<Seen> {
+    let watched = [&surroundings.program_file].into_iter().chain(&surroundings.packages);
+    watched.map(|path| Seen::at(path)).collect()
+}
+
+/// Returns what is installed in these folders. Of two with one name the first counts, as for imports.
+fn packages(folders: &[PathBuf]) -> Vec<Package> {
+    let mut found: BTreeMap<String, String> = BTreeMap::new();
+    for folder in folders {
+        let Ok(entries) = fs::read_dir(folder) else { continue };
+        let mut here: Vec<_> =
+            entries.flatten().filter_map(|e| distribution(&e.file_name())).collect();
+        here.sort();
+        for (name, version) in here {
+            found.entry(name).or_insert(version);
+        }
+    }
+    found.into_iter().map(|(name, version)| Package { name, version }).collect()
+}
+
+/// Returns the name and the version of what a folder of metadata describes. The name as package indexes compare
+/// it.
+fn distribution(entry: &std::ffi::OsStr) -> Option<(String, String)> {
+    let entry = entry.to_str()?;
+    let stem = INFO_ENDINGS.iter().find_map(|ending| entry.strip_suffix(ending))?;
+    let (name, version) = stem.split_once('-')?;
+    // An .egg-info may have the version of Python behind it.
+    let version = version.split_once("-py").map_or(version, |(version, _)| version);
+    let name = name.to_ascii_lowercase().replace(['_', '.'], "-");
+    Some((name, version.to_owned()))
+}
+
+fn kernel() -> String {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    release.trim().to_owned()
+}
+
+#[cfg(target_arch = "x86_64")]
+fn cpu_features() -> Vec<String> {
+    let features = [
+        ("sse4.2", is_x86_feature_detected!("sse4.2")),
+        ("avx", is_x86_feature_detected!("avx")),
+        ("fma", is_x86_feature_detected!("fma")),
+        ("avx2", is_x86_feature_detected!("avx2")),
+        ("avx512f", is_x86_feature_detected!("avx512f")),
+    ];
+    features
+        .into_iter()
+        .filter(|(_, is_there)| *is_there)
+        .map(|(name, _)| name.to_owned())
+        .collect()
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn cpu_features() -> Vec<String> {
+    Vec::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_are_named_by_their_metadata_and_the_first_counts() {
+        let machine = tempfile::tempdir().unwrap();
+        let folders = ["first", "second", "missing"].map(|name| machine.path().join(name));
+        for (folder, entry) in [
+            (0, "Foo_Bar-1.0.dist-info"),
+            (0, "sympy"),
+            (0, "README.txt"),
+            (1, "foo.bar-2.0.dist-info"),
+            (1, "PyYAML-6.0-py3.11.egg-info"),
+        ] {
+            fs::create_dir_all(folders[folder].join(entry)).unwrap();
+        }
+        let found: Vec<_> =
+            packages(&folders).into_iter().map(|p| format!("{}=={}", p.name, p.version)).collect();
+        assert_eq!(found, ["foo-bar==1.0", "pyyaml==6.0"]);
+    }
+
+    #[test]
+    fn what_differs_is_named() {
+        let then = Environment {
+            interpreter: Interpreter {
+                implementation: "cpython".to_owned(),
+                version: "3.11.7".to_owned(),
+                sha256: "a".repeat(64),
+            },
+            packages: vec![
+                Package { name: "numpy".to_owned(), version: "2.0".to_owned() },
+                Package { name: "sympy".to_owned(), version: "1.14.0".to_owned() },
+            ],
+            packages_sha256: String::new(),
+            variables: BTreeMap::from([("PYTHONHASHSEED".to_owned(), "0".to_owned())]),
+            arch: "x86_64".to_owned(),
+            os: "linux".to_owned(),
+            kernel: "6.12.0".to_owned(),
+            cpu_features: vec!["avx2".to_owned()],
+        };
+        assert_eq!(then.differences(&then.clone()), Vec::<String>::new());
+        let mut now = then.clone();
+        now.interpreter.version = "3.12.1".to_owned();
+        now.packages[0].version = "2.1".to_owned();
+        now.packages.pop();
+        now.variables.insert("LANG".to_owned(), "C".to_owned());
+        let expected = [
+            "Python: 3.11.7 → 3.12.1",
+            "package numpy: 2.0 → 2.1",
+            "package sympy: 1.14.0 → none",
+            "variable LANG: none → C",
+        ];
+        assert_eq!(then.differences(&now), expected);
+    }
+}

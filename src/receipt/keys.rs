@@ -1,0 +1,357 @@
+//! The keys of receipts: the one that signs, and those that have.
+//!
+//! A folder has them all: `signing.key` (PKCS #8, the server's user alone), `signing.pub` (the public key,
+//! for other programs), and `keys.json` with every public key there has been, and when it was in use. The
+//! folder without `signing.key` is what somebody else needs to verify receipts.
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use ed25519_dalek::pkcs8::spki::der::pem::LineEnding;
+use ed25519_dalek::pkcs8::{
+    DecodePrivateKey as _, DecodePublicKey as _, EncodePrivateKey as _, EncodePublicKey as _,
+    KeypairBytes,
+};
+use ed25519_dalek::{Signature, Signer as _, VerifyingKey};
+use nix::fcntl::OFlag;
+use nix::unistd::geteuid;
+use rand::TryRng as _;
+use rand::rngs::{SysError, SysRng};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::{read_bounded, sha256};
+use crate::strict_modes::{Unprotected, require_protected};
+
+/// The folder of keys, in the data folder.
+pub(crate) const KEY_FOLDER: &str = "keys";
+
+const SIGNING_KEY: &str = "signing.key";
+const PUBLIC_KEY: &str = "signing.pub";
+const RECORDS: &str = "keys.json";
+/// The end of the names of public keys.
+const PUBLIC_ENDING: &str = "pub";
+
+/// The most bytes of a key, and of the records: a thousand keys.
+const KEY_BYTES_MAX: u64 = 16 * 1024;
+const RECORDS_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Reading and writing by the group, and by everybody.
+const OPEN_TO_OTHERS: u32 = 0o077;
+
+/// The reason why keys cannot be used. For the admin: it has paths, and nothing of a key.
+#[derive(Debug, Error)]
+pub(crate) enum KeyError {
+    #[error("failed to read {file}")]
+    Read { file: PathBuf, source: io::Error },
+    #[error("failed to write {file}")]
+    Write { file: PathBuf, source: io::Error },
+    #[error("{file} is not a regular file")]
+    NotAFile { file: PathBuf },
+    #[error("{file} has mode {mode:04o}, which lets others read it; chmod 600 mends that")]
+    Open { file: PathBuf, mode: u32 },
+    #[error("{file} belongs to user {owner}, and has to be this user's")]
+    Owner { file: PathBuf, owner: u32 },
+    #[error(transparent)]
+    Unprotected(#[from] Unprotected),
+    #[error("{file} is not an Ed25519 private key in PKCS #8 (PEM)")]
+    NotAPrivateKey { file: PathBuf },
+    #[error("{file} is not an Ed25519 public key (PEM)")]
+    NotAPublicKey { file: PathBuf },
+    #[error("{file} has no list of keys as `qwed-mcp receipt keygen` writes it: {reason}")]
+    Records { file: PathBuf, reason: String },
+    #[error("{file}: the key id {keyid} is not that of its public key")]
+    KeyId { file: PathBuf, keyid: String },
+    #[error("there is no key in {0}; `qwed-mcp receipt keygen` makes one")]
+    None(PathBuf),
+    #[error(
+        "there is a key already: {0}. `qwed-mcp receipt keygen --rotate` puts a new one in its place, and \
+         keeps its public key for the receipts that it has signed"
+    )]
+    Exists(PathBuf),
+    #[error("the operating system gives no random bits")]
+    Random(#[from] SysError),
+    #[error("the key cannot be encoded")]
+    Encode,
+}
+
+/// The key that signs. Its `Debug` shows the public key's id.
+pub(crate) struct SigningKey {
+    key: ed25519_dalek::SigningKey,
+    id: String,
+}
+
+impl std::fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SigningKey({})", self.id)
+    }
+}
+
+impl SigningKey {
+    /// Makes a key of these random bytes.
+    pub(super) fn of(secret: [u8; 32]) -> Self {
+        let key = ed25519_dalek::SigningKey::from_bytes(&secret);
+        Self { id: key_id(&key.verifying_key()), key }
+    }
+
+    fn random() -> Result<Self, KeyError> {
+        let mut secret = [0; 32];
+        SysRng.try_fill_bytes(&mut secret)?;
+        Ok(Self::of(secret))
+    }
+
+    /// Reads a key that nobody but this user can read, and nobody but this user and root can replace.
+    pub(crate) fn load(file: &Path) -> Result<Self, KeyError> {
+        let named = || file.to_owned();
+        let failed = |source| KeyError::Read { file: named(), source };
+        // Not to wait for who writes to a pipe.
+        let flags = OFlag::O_NONBLOCK.bits();
+        let opened =
+            OpenOptions::new().read(true).custom_flags(flags).open(file).map_err(failed)?;
+        let metadata = opened.metadata().map_err(failed)?;
+        let (mode, owner) = (metadata.mode() & 0o7777, metadata.uid());
+        if !metadata.is_file() {
+            return Err(KeyError::NotAFile { file: named() });
+        }
+        if owner != geteuid().as_raw() {
+            return Err(KeyError::Owner { file: named(), owner });
+        }
+        if mode & OPEN_TO_OTHERS != 0 {
+            return Err(KeyError::Open { file: named(), mode });
+        }
+        require_protected(file)?;
+        let mut text = String::new();
+        let read = opened.take(KEY_BYTES_MAX).read_to_string(&mut text);
+        let not_a_key = || KeyError::NotAPrivateKey { file: named() };
+        read.map_err(|_| not_a_key())?;
+        let key = ed25519_dalek::SigningKey::from_pkcs8_pem(&text).map_err(|_| not_a_key())?;
+        Ok(Self { id: key_id(&key.verifying_key()), key })
+    }
+
+    /// Returns the name of the key: the SHA-256 of the public key's 32 bytes.
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub(super) fn sign(&self, message: &[u8]) -> [u8; 64] {
+        self.key.sign(message).to_bytes()
+    }
+
+    /// Returns the public key as PEM.
+    pub(super) fn public_pem(&self) -> Result<String, KeyError> {
+        let pem = self.key.verifying_key().to_public_key_pem(LineEnding::LF);
+        pem.map_err(|_| KeyError::Encode)
+    }
+}
+
+fn key_id(key: &VerifyingKey) -> String {
+    format!("sha256:{}", sha256(key.as_bytes()))
+}
+
+/// A public key as `keys.json` has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct KeyRecord {
+    pub(crate) keyid: String,
+    pub(crate) public_key: String,
+    /// The time of its first receipt at the earliest.
+    pub(crate) valid_from: DateTime<Utc>,
+    /// The time of its last receipt at the latest; none for the key in use.
+    pub(crate) valid_until: Option<DateTime<Utc>>,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KeyRecords {
+    keys: Vec<KeyRecord>,
+}
+
+/// Whether a key was in use at some time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeyState {
+    InUse,
+    NotYet,
+    NotAnyMore,
+}
+
+/// A public key, and when it was in use.
+#[derive(Debug, Clone)]
+pub(crate) struct PublicKey {
+    key: VerifyingKey,
+    /// None where nothing says: of a file with a key alone.
+    times: Option<(DateTime<Utc>, Option<DateTime<Utc>>)>,
+}
+
+impl PublicKey {
+    /// Returns whether the key's holder has signed this.
+    pub(super) fn has_signed(&self, message: &[u8], signature: &[u8; 64]) -> bool {
+        self.key.verify_strict(message, &Signature::from_bytes(signature)).is_ok()
+    }
+
+    /// Returns whether the key was in use at a time.
+    pub(super) fn state_at(&self, time: DateTime<Utc>) -> KeyState {
+        match self.times {
+            Some((from, _)) if time < from => KeyState::NotYet,
+            Some((_, Some(until))) if time > until => KeyState::NotAnyMore,
+            Some(_) | None => KeyState::InUse,
+        }
+    }
+}
+
+/// The keys that receipts are verified with, by their names.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PublicKeys(BTreeMap<String, PublicKey>);
+
+impl PublicKeys {
+    /// Reads the keys of a folder, or the one of a file.
+    pub(crate) fn read(path: &Path) -> Result<Self, KeyError> {
+        let mut keys = Self::default();
+        if path.is_file() {
+            keys.add_file(path)?;
+            return Ok(keys);
+        }
+        let failed = |source| KeyError::Read { file: path.to_owned(), source };
+        let mut files = Vec::new();
+        for entry in fs::read_dir(path).map_err(failed)? {
+            files.push(entry.map_err(failed)?.path());
+        }
+        files.retain(|file| file.extension().is_some_and(|ending| ending == PUBLIC_ENDING));
+        files.sort();
+        for file in files {
+            keys.add_file(&file)?;
+        }
+        // These have times.
+        for record in records(&path.join(RECORDS))?.keys {
+            let file = path.join(RECORDS);
+            let key = VerifyingKey::from_public_key_pem(&record.public_key)
+                .map_err(|_| KeyError::NotAPublicKey { file: file.clone() })?;
+            if key_id(&key) != record.keyid {
+                return Err(KeyError::KeyId { file, keyid: record.keyid });
+            }
+            let times = Some((record.valid_from, record.valid_until));
+            keys.0.insert(record.keyid, PublicKey { key, times });
+        }
+        if keys.0.is_empty() { Err(KeyError::None(path.to_owned())) } else { Ok(keys) }
+    }
+
+    fn add_file(&mut self, file: &Path) -> Result<(), KeyError> {
+        let failed = |source| KeyError::Read { file: file.to_owned(), source };
+        let pem = read_bounded(file, KEY_BYTES_MAX).map_err(failed)?;
+        let pem = String::from_utf8(pem).unwrap_or_default();
+        let key = VerifyingKey::from_public_key_pem(&pem)
+            .map_err(|_| KeyError::NotAPublicKey { file: file.to_owned() })?;
+        self.0.insert(key_id(&key), PublicKey { key, times: None });
+        Ok(())
+    }
+
+    pub(super) fn get(&self, keyid: &str) -> Option<&PublicKey> {
+        self.0.get(keyid)
+    }
+}
+
+/// Reads the records of a folder; none where there is no such file.
+fn records(file: &Path) -> Result<KeyRecords, KeyError> {
+    let bytes = match read_bounded(file, RECORDS_BYTES_MAX) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(KeyRecords::default()),
+        Err(source) => return Err(KeyError::Read { file: file.to_owned(), source }),
+    };
+    serde_json::from_slice(&bytes)
+        .map_err(|error| KeyError::Records { file: file.to_owned(), reason: error.to_string() })
+}
+
+/// The folder of the keys of this server.
+#[derive(Debug)]
+pub(crate) struct KeyStore {
+    folder: PathBuf,
+}
+
+impl KeyStore {
+    pub(crate) fn new(folder: PathBuf) -> Self {
+        Self { folder }
+    }
+
+    /// Returns the file of the key that signs.
+    pub(crate) fn signing_key(&self) -> PathBuf {
+        self.folder.join(SIGNING_KEY)
+    }
+
+    /// Returns the file of its public key.
+    pub(crate) fn public_key(&self) -> PathBuf {
+        self.folder.join(PUBLIC_KEY)
+    }
+
+    /// Makes a key; in the place of the one that there is only if that is to be replaced.
+    ///
+    /// The public key is on the disk before the private one: nothing is ever signed that cannot be
+    /// verified.
+    pub(crate) fn generate(&self, rotates: bool) -> Result<SigningKey, KeyError> {
+        let file = self.signing_key();
+        if file.symlink_metadata().is_ok() && !rotates {
+            return Err(KeyError::Exists(file));
+        }
+        let failed = |source| KeyError::Write { file: self.folder.clone(), source };
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder).map_err(failed)?;
+        require_protected(&self.folder)?;
+        let key = SigningKey::random()?;
+        let now = to_milliseconds(Utc::now());
+        let mut records = records(&self.folder.join(RECORDS))?;
+        for record in records.keys.iter_mut().filter(|record| record.valid_until.is_none()) {
+            record.valid_until = Some(now);
+        }
+        records.keys.push(KeyRecord {
+            keyid: key.id.clone(),
+            public_key: key.public_pem()?,
+            valid_from: now,
+            valid_until: None,
+        });
+        let text = serde_json::to_string_pretty(&records).map_err(|_| KeyError::Encode)?;
+        // Of version 1, without the public key: older programs read no other.
+        let pair = KeypairBytes { secret_key: key.key.to_bytes(), public_key: None };
+        let private = pair.to_pkcs8_pem(LineEnding::LF).map_err(|_| KeyError::Encode)?;
+        self.write(RECORDS, format!("{text}\n").as_bytes(), 0o644)?;
+        self.write(PUBLIC_KEY, key.public_pem()?.as_bytes(), 0o644)?;
+        self.write(SIGNING_KEY, private.as_bytes(), 0o600)?;
+        Ok(key)
+    }
+
+    /// Returns the key that signs; a new one where there has never been any.
+    pub(crate) fn signing_key_or_new(&self) -> Result<SigningKey, KeyError> {
+        match self.generate(false) {
+            Ok(key) => Ok(key),
+            Err(KeyError::Exists(file)) => SigningKey::load(&file),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes a file of the folder, whole or not at all, on the disk when this returns.
+    fn write(&self, name: &str, content: &[u8], mode: u32) -> Result<(), KeyError> {
+        let file = self.folder.join(name);
+        let written = || {
+            let mut draft = tempfile::Builder::new()
+                .prefix(".new-")
+                .permissions(std::os::unix::fs::PermissionsExt::from_mode(mode))
+                .tempfile_in(&self.folder)?;
+            draft.write_all(content)?;
+            draft.as_file().sync_all()?;
+            draft.persist(&file)?;
+            fs::File::open(&self.folder)?.sync_all()
+        };
+        written().map_err(|source| KeyError::Write { file: file.clone(), source })
+    }
+}
+
+/// Returns a time as it is written: receipts made in the same millisecond are not before it.
+pub(super) fn to_milliseconds(time: DateTime<Utc>) -> DateTime<Utc> {
+    let text = time_text(time);
+    text.parse().unwrap_or(time)
+}
+
+/// Returns a time as receipts have it.
+pub(super) fn time_text(time: DateTime<Utc>) -> String {
+    time.to_rfc3339_opts(SecondsFormat::Millis, true)
+}

@@ -1,0 +1,54 @@
+//! Signed receipts: what was decided about a script or a run of tests, where it ran and what came of it, in a
+//! form that can be kept, checked on another machine, and run again.
+//!
+//! A receipt is a `statement` (in-toto, version 1) in an `envelope` (DSSE), signed with a key of `keys`
+//! (Ed25519). `environment` is what it says about the interpreter, `writer` makes receipts and stores them,
+//! `verification` checks them, over the exact bytes and before anything of a statement is parsed.
+//!
+//! A receipt proves that the holder of the key says so, and nothing more: not that the kernel was honest. So
+//! the key has to be out of the reach of everything that runs here.
+//!
+//! This folder is the only one that names `ed25519_dalek`.
+
+mod determinism;
+mod envelope;
+mod environment;
+mod error;
+mod keys;
+mod statement;
+#[cfg(test)]
+mod tests;
+mod verification;
+mod writer;
+
+pub(crate) use environment::{Environment, describe};
+pub(crate) use error::ReceiptError;
+pub(crate) use keys::{KEY_FOLDER, KeyStore, PublicKeys, SigningKey};
+pub(crate) use statement::{AuditPlace, Limits, Predicate, Statement};
+pub(crate) use verification::{Verified, compare_subject, content_of, verify};
+pub(crate) use writer::{Draft, Receipts, SCRIPT, TestRun, WriteError, ending, run_of};
+
+use std::io;
+use std::io::Read as _;
+use std::path::Path;
+
+use sha2::{Digest as _, Sha256};
+
+/// The most bytes of a receipt: one of some hundred packages has 10 KiB, and one with all files of a run of
+/// tests a few hundred.
+pub(crate) const RECEIPT_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// Returns the SHA-256 of bytes, in lower-case hexadecimal.
+pub(crate) fn sha256(bytes: impl AsRef<[u8]>) -> String {
+    hex::encode(Sha256::digest(bytes))
+}
+
+/// Reads a file of up to `bytes_max` bytes.
+pub(crate) fn read_bounded(file: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(file)?.take(bytes_max + 1).read_to_end(&mut bytes)?;
+    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > bytes_max {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,206 @@
+//! The statement of a receipt: in-toto's Statement, version 1, with a predicate of our own. The schema of that
+//! is `docs/receipt.schema.json`; a field that is added there is a change that readers survive, anything
+//! else is another version.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+
+use super::Environment;
+
+/// The type of every statement of in-toto, version 1.
+pub(super) const STATEMENT_TYPE: &str = "https://in-toto.io/Statement/v1";
+/// The type of our predicate, with its version.
+pub(crate) const PREDICATE_TYPE: &str = "https://qwed.ai/attestation/verification/v1";
+/// In-toto's predicate for tests.
+pub(crate) const TEST_RESULT_TYPE: &str = "https://in-toto.io/attestation/test-result/v0.1";
+
+/// A statement: what is said of which contents.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Statement<P> {
+    #[serde(rename = "_type")]
+    pub(crate) kind: Cow<'static, str>,
+    pub(crate) subject: Vec<Subject>,
+    pub(crate) predicate_type: Cow<'static, str>,
+    pub(crate) predicate: P,
+}
+
+impl<P> Statement<P> {
+    pub(super) fn new(subject: Vec<Subject>, predicate_type: &'static str, predicate: P) -> Self {
+        let (kind, predicate_type) = (STATEMENT_TYPE.into(), predicate_type.into());
+        Self { kind, subject, predicate_type, predicate }
+    }
+
+    /// Returns the SHA-256 of a subject.
+    pub(crate) fn digest(&self, name: &str) -> Option<&str> {
+        let subject = self.subject.iter().find(|subject| subject.name == name)?;
+        Some(&subject.digest.sha256)
+    }
+}
+
+/// A content, by its digest alone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Subject {
+    pub(crate) name: String,
+    pub(crate) digest: Digest,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Digest {
+    pub(crate) sha256: String,
+}
+
+impl Subject {
+    pub(super) fn new(name: impl Into<String>, sha256: String) -> Self {
+        Self { name: name.into(), digest: Digest { sha256 } }
+    }
+}
+
+/// Our predicate.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Predicate<'a> {
+    /// The name of the tool that was called.
+    pub(crate) tool: String,
+    /// The time at which the receipt was made.
+    pub(crate) created_on: DateTime<Utc>,
+    pub(crate) server: Server,
+    pub(crate) decision: Decision,
+    pub(crate) caller: Caller,
+    /// The interpreter and what is installed for it; none of a call that was refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) environment: Option<Cow<'a, Environment>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) sandbox: Option<Sandbox>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) limits: Option<Limits>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) run: Option<Run>,
+    /// The reason why there was no run, where there was to be one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) not_run: Option<String>,
+    /// What a script imports by which two runs of it may differ.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) may_differ_by: Vec<Cow<'static, str>>,
+    /// The last row about this in the audit log, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) audit: Option<AuditPlace>,
+}
+
+/// The program that decided.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Server {
+    pub(crate) name: String,
+    pub(crate) version: String,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        let (name, version) = (env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
+        Self { name: name.to_owned(), version: version.to_owned() }
+    }
+}
+
+/// The decision about the call.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Decision {
+    /// `ALLOW_VERIFIED`, `BLOCKED` or `BLOCKED_ADMIN_POLICY`.
+    pub(crate) status: String,
+    /// The id of the decision; of a run of tests its run id.
+    pub(crate) id: String,
+    /// The code of the refusal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) error_code: Option<String>,
+    /// What the safety analysis found; more than none in an allowed script under `--analysis report`.
+    #[serde(default)]
+    pub(crate) findings: usize,
+    /// The SHA-256 of the rules of the safety analysis.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) rules_sha256: Option<String>,
+    /// The SHA-256 of the policy file, of a governed tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) policy_sha256: Option<String>,
+}
+
+/// The caller, as far as it is known.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Caller {
+    /// The user that a token has proven.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) user: Option<String>,
+    /// The number of the token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) token: Option<String>,
+    /// The client by its own word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) client: Option<String>,
+    /// The model by the client's word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) model: Option<String>,
+}
+
+/// What held the run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Sandbox {
+    /// Null of a run that never started.
+    pub(crate) tier: Option<String>,
+    /// The SHA-256 of the plan: every path that scripts may read, and every limit.
+    pub(crate) plan_sha256: String,
+    /// True if the interpreter was forked from one that was warm.
+    pub(crate) warm: bool,
+}
+
+/// The limits of the run.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Limits {
+    pub(crate) wall_ms: u64,
+    #[serde(rename = "memoryMiB")]
+    pub(crate) memory_mib: u64,
+    pub(crate) output_bytes: u64,
+}
+
+/// The run and its end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Run {
+    pub(crate) started_on: DateTime<Utc>,
+    pub(crate) finished_on: DateTime<Utc>,
+    pub(crate) duration_ms: u64,
+    /// `exited`, `signal`, `timeout`, `cancelled`, `capped` or `memory`.
+    pub(crate) ending: String,
+    pub(crate) exit_code: i32,
+    pub(crate) stdout_truncated: bool,
+    pub(crate) stderr_truncated: bool,
+    /// The status of a run of tests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) status: Option<String>,
+}
+
+/// The place of a row in the audit log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct AuditPlace {
+    pub(crate) seq: i64,
+    pub(crate) hash: String,
+}
+
+/// In-toto's predicate for a run of tests.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct TestResult {
+    /// `PASSED`, `WARNED` or `FAILED`.
+    pub(super) result: &'static str,
+    /// The policy and the arguments.
+    pub(super) configuration: Vec<Subject>,
+    pub(super) passed_tests: Vec<String>,
+    pub(super) failed_tests: Vec<String>,
+    /// Fields of ours, which its readers skip.
+    pub(super) annotations: BTreeMap<&'static str, serde_json::Value>,
+}

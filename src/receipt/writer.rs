@@ -1,0 +1,536 @@
+//! The writer of receipts: what a call came to, as a statement, signed, in a file.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock, OnceLock};
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use serde_json::Value;
+use thiserror::Error;
+
+use super::determinism::may_differ_by;
+use super::environment::EnvironmentCache;
+use super::keys::{SigningKey, to_milliseconds};
+use super::statement::{
+    Caller, Decision, Limits, PREDICATE_TYPE, Run, Sandbox, Statement, Subject, TEST_RESULT_TYPE,
+    TestResult,
+};
+use super::{AuditPlace, Environment, Predicate, envelope, sha256};
+use crate::canonical_json::canonical_json;
+use crate::executor::{
+    Ending, Executor, Outcome, RunError, RunLimits, Start, Surroundings, UntrustedFolder,
+};
+use crate::gateway::{AskedBy, AuthorizedScript, DecisionRecord, ErrorCode, Status, Tool};
+use crate::logging::Causes;
+use crate::safety;
+use crate::sandbox::{Tier, may_be_readable};
+
+/// The name of a script among the subjects.
+pub(crate) const SCRIPT: &str = "script.py";
+
+/// The most files of a run of tests that are subjects.
+const SUBJECTS_MAX: usize = 1000;
+
+/// The SHA-256 of the rules of the safety analysis: a rule that is added or changed changes it.
+static RULES_SHA256: LazyLock<String> = LazyLock::new(|| {
+    let rules: Vec<String> = safety::rules::all()
+        .map(|rule| {
+            let safety::rules::Rule { id, severity, targets, why, remedy, .. } = rule;
+            format!("{id} {severity:?} {targets:?} {why} {remedy}\n")
+        })
+        .collect();
+    sha256(rules.concat())
+});
+
+/// The reason why there is no receipt. Its `Display` is shown to clients: it names no path. The log has the
+/// details.
+#[derive(Debug, Error)]
+pub(crate) enum WriteError {
+    /// Before the run: nothing was run.
+    #[error(
+        "what runs here can read the key that signs receipts, so nothing is run; ask the admin to keep it elsewhere"
+    )]
+    KeyInReach,
+    /// Before the run.
+    #[error(
+        "scripts run at tier {0} here, which does not keep them away from the key that signs receipts, so \
+         nothing is run; ask the admin to look at the server's log"
+    )]
+    Tier(Tier),
+    /// Before the run.
+    #[error(
+        "the interpreter cannot be described for a receipt, so nothing is run; ask the admin to look at the \
+         server's log"
+    )]
+    Environment(#[source] io::Error),
+    #[error("its receipt cannot be written")]
+    Statement(#[from] serde_json::Error),
+    #[error("its receipt cannot be stored")]
+    Store(#[source] io::Error),
+    #[error("its receipt was given up")]
+    GivenUp,
+}
+
+/// A receipt that was stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Stored {
+    /// The SHA-256 of the file.
+    pub(crate) sha256: String,
+    /// The file, below the folder of receipts.
+    pub(crate) path: String,
+}
+
+/// The writer of the receipts of this process.
+#[derive(Debug)]
+pub(crate) struct Receipts {
+    key: SigningKey,
+    /// The file of the key, without links.
+    key_file: PathBuf,
+    folder: PathBuf,
+    /// True if a receipt is on the disk before anybody hears of it.
+    syncs: bool,
+    /// True if scripts leave receipts too, not runs of tests alone.
+    of_scripts: bool,
+    environment: EnvironmentCache,
+    /// Set once scripts were found not to reach the key.
+    is_key_safe: OnceLock<()>,
+}
+
+/// A receipt of a script, before the run.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    receipts: Arc<Receipts>,
+    verification_id: String,
+    findings: usize,
+    asked_by: AskedBy,
+    subject: Vec<Subject>,
+    may_differ_by: Vec<Cow<'static, str>>,
+    limits: RunLimits,
+    surroundings: Option<(Arc<Surroundings>, Arc<Environment>)>,
+    started: DateTime<Utc>,
+}
+
+/// A run of tests, for its receipts.
+#[derive(Debug)]
+pub(crate) struct TestRun {
+    pub(crate) run_id: String,
+    pub(crate) user: String,
+    pub(crate) token: String,
+    pub(crate) status: &'static str,
+    /// The code of the error that the caller gets.
+    pub(crate) error_code: Option<String>,
+    pub(crate) policy_sha256: String,
+    pub(crate) arguments: Value,
+    /// The files that it left, with their digests.
+    pub(crate) files: Vec<(String, String)>,
+    /// The ids of tests that are known to have failed.
+    pub(crate) failed: Vec<String>,
+    pub(crate) has_passed: bool,
+    /// How many of which outcome.
+    pub(crate) counts: Value,
+    pub(crate) limits: Limits,
+    pub(crate) run: Option<Run>,
+    pub(crate) tier: Option<Tier>,
+}
+
+impl Receipts {
+    /// Makes the writer of receipts in `folder`, which is made if it is not there.
+    pub(crate) fn new(
+        key: SigningKey,
+        key_file: &Path,
+        folder: &Path,
+        syncs: bool,
+        of_scripts: bool,
+    ) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        Ok(Self {
+            key,
+            key_file: fs::canonicalize(key_file)?,
+            folder: fs::canonicalize(folder)?,
+            syncs,
+            of_scripts,
+            environment: EnvironmentCache::default(),
+            is_key_safe: OnceLock::new(),
+        })
+    }
+
+    /// Returns the writer, where scripts leave receipts.
+    pub(crate) fn of_scripts(self: &Arc<Self>) -> Option<&Arc<Self>> {
+        self.of_scripts.then_some(self)
+    }
+
+    /// Begins the receipt of a script that is about to run. If this fails it must not.
+    pub(crate) async fn begin(
+        self: &Arc<Self>,
+        script: &AuthorizedScript,
+        limits: RunLimits,
+        executor: &dyn Executor,
+    ) -> Result<Draft, WriteError> {
+        // Without an interpreter, or a sandbox, there is no run: the receipt says so.
+        let surroundings = match executor.surroundings().await {
+            Some(surroundings) => {
+                self.require_safe_key(&surroundings)?;
+                let environment = self.environment(&surroundings).await?;
+                Some((surroundings, environment))
+            }
+            None => None,
+        };
+        let mut subject = vec![Subject::new(SCRIPT, sha256(script.source().as_str()))];
+        if !script.stdin().is_empty() {
+            subject.push(Subject::new("stdin", sha256(script.stdin())));
+        }
+        Ok(Draft {
+            receipts: Arc::clone(self),
+            verification_id: script.verification_id().to_string(),
+            findings: script.findings(),
+            asked_by: script.asked_by().clone(),
+            subject,
+            may_differ_by: may_differ_by(script.imports().unwrap_or_default()),
+            limits,
+            surroundings,
+            started: Utc::now(),
+        })
+    }
+
+    async fn environment(
+        self: &Arc<Self>,
+        surroundings: &Arc<Surroundings>,
+    ) -> Result<Arc<Environment>, WriteError> {
+        if let Some(known) = self.environment.known(surroundings) {
+            return Ok(known);
+        }
+        let (receipts, of) = (Arc::clone(self), Arc::clone(surroundings));
+        let environment = blocking(move || receipts.environment.get(&of)).await?;
+        environment.map_err(WriteError::Environment)
+    }
+
+    /// Fails if scripts could read the key: looked at once, as the plan of all scripts is one.
+    fn require_safe_key(&self, surroundings: &Surroundings) -> Result<(), WriteError> {
+        if self.is_key_safe.get().is_some() {
+            return Ok(());
+        }
+        match surroundings.tier {
+            Tier::T3 | Tier::T2 | Tier::Seatbelt => {}
+            tier @ (Tier::T1 | Tier::Off) => {
+                tracing::error!(
+                    "receipts need a sandbox that keeps scripts away from the signing key: tier T2 or T3"
+                );
+                return Err(WriteError::Tier(tier));
+            }
+        }
+        if let Some(path) =
+            surroundings.readable.iter().find(|path| self.key_file.starts_with(path))
+        {
+            let (key, path) = (self.key_file.display(), path.display());
+            tracing::error!("the signing key {key} is in {path}, which scripts can read");
+            return Err(WriteError::KeyInReach);
+        }
+        self.is_key_safe.get_or_init(|| ());
+        Ok(())
+    }
+
+    /// Fails if tests that can read these folders could read the key.
+    pub(crate) fn require_out_of<'p>(
+        &self,
+        readable: impl IntoIterator<Item = &'p PathBuf>,
+    ) -> Result<(), WriteError> {
+        // What is never opened to anything is refused for that.
+        for folder in readable.into_iter().filter(|folder| may_be_readable(folder)) {
+            if UntrustedFolder::new(folder).is_some_and(|folder| folder.holds(&self.key_file)) {
+                let (key, folder) = (self.key_file.display(), folder.display());
+                tracing::error!("the signing key {key} is in {folder}, which tests can read");
+                return Err(WriteError::KeyInReach);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the receipt of a script that was refused.
+    pub(crate) async fn refused(
+        self: &Arc<Self>,
+        record: &DecisionRecord,
+        asked_by: &AskedBy,
+        audit: Option<AuditPlace>,
+    ) -> Result<Stored, WriteError> {
+        let arguments = &record.normalized_arguments;
+        let subject = match arguments.get("code").and_then(Value::as_str) {
+            Some(code) => Subject::new(SCRIPT, sha256(code)),
+            None => of_arguments(&Value::Object(arguments.clone())),
+        };
+        let decision = Decision {
+            error_code: record.error_code.map(|code: ErrorCode| code.as_str().to_owned()),
+            ..decision_of_script(
+                record.status,
+                record.verification_id.as_str(),
+                record.findings.len(),
+            )
+        };
+        let predicate = Predicate {
+            tool: Tool::ExecutePythonCode.name().to_owned(),
+            decision,
+            caller: caller(asked_by.clone()),
+            audit,
+            ..Predicate::default()
+        };
+        self.write(vec![subject], predicate).await
+    }
+
+    /// Writes the receipt of a run of tests that was refused, and of what.
+    pub(crate) async fn tests_refused(
+        self: &Arc<Self>,
+        refused: TestRun,
+        audit: Option<AuditPlace>,
+    ) -> Result<Stored, WriteError> {
+        let subject = vec![of_arguments(&refused.arguments)];
+        let predicate = predicate_of_tests(refused, Status::Blocked, audit);
+        self.write(subject, predicate).await
+    }
+
+    /// Writes the receipts of a run of tests: ours, and in-toto's for results of tests.
+    pub(crate) async fn tests(
+        self: &Arc<Self>,
+        run: TestRun,
+        audit: Option<AuditPlace>,
+        executor: &dyn Executor,
+    ) -> Result<[Stored; 2], WriteError> {
+        let surroundings = executor.surroundings().await;
+        let receipts = Arc::clone(self);
+        blocking(move || {
+            let environment = surroundings.as_ref().map(|of| receipts.environment.get(of));
+            let environment = environment.transpose().map_err(WriteError::Environment)?;
+            let files = run.files.iter().take(SUBJECTS_MAX);
+            let mut subject: Vec<Subject> =
+                files.map(|(name, sha256)| Subject::new(name, sha256.clone())).collect();
+            let arguments = of_arguments(&run.arguments);
+            subject.push(arguments.clone());
+            let result = TestResult {
+                result: if run.has_passed { "PASSED" } else { "FAILED" },
+                configuration: vec![arguments, Subject::new("policy", run.policy_sha256.clone())],
+                passed_tests: Vec::new(),
+                failed_tests: run.failed.clone(),
+                annotations: BTreeMap::from([
+                    ("runId", Value::from(run.run_id.clone())),
+                    ("status", Value::from(run.status)),
+                    ("counts", run.counts.clone()),
+                ]),
+            };
+            let result = Statement::new(subject.clone(), TEST_RESULT_TYPE, result);
+            let result = receipts.store(&result, Utc::now())?;
+            let sandbox = surroundings.as_ref().map(|of| Sandbox {
+                tier: run.tier.map(|tier| tier.as_str().to_owned()),
+                plan_sha256: of.plan_sha256.clone(),
+                warm: false,
+            });
+            let predicate = Predicate {
+                environment: environment.as_deref().map(Cow::Borrowed),
+                sandbox,
+                ..predicate_of_tests(run, Status::AllowVerified, audit)
+            };
+            let created = predicate.created_on;
+            let own =
+                receipts.store(&Statement::new(subject, PREDICATE_TYPE, predicate), created)?;
+            Ok([own, result])
+        })
+        .await?
+    }
+
+    async fn write(
+        self: &Arc<Self>,
+        subject: Vec<Subject>,
+        predicate: Predicate<'static>,
+    ) -> Result<Stored, WriteError> {
+        let receipts = Arc::clone(self);
+        let created = to_milliseconds(Utc::now());
+        let predicate = Predicate { created_on: created, ..predicate };
+        let statement = Statement::new(subject, PREDICATE_TYPE, predicate);
+        blocking(move || receipts.store(&statement, created)).await?
+    }
+
+    /// Signs a statement and stores it. Blocks on the disk.
+    fn store(
+        &self,
+        statement: &Statement<impl Serialize>,
+        created: DateTime<Utc>,
+    ) -> Result<Stored, WriteError> {
+        let bytes = envelope::seal(&serde_json::to_vec(statement)?, &self.key)?;
+        let sha256 = sha256(&bytes);
+        let (day, name) = (created.format("%Y-%m-%d").to_string(), format!("{sha256}.json"));
+        let written = self.write_file(&day, &name, &bytes);
+        written.map_err(WriteError::Store)?;
+        Ok(Stored { sha256, path: format!("{day}/{name}") })
+    }
+
+    fn write_file(&self, day: &str, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let folder = self.folder.join(day);
+        // A file is never changed, and its name is that of its content.
+        let open =
+            || OpenOptions::new().write(true).create_new(true).mode(0o600).open(folder.join(name));
+        let mut file = match open() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                DirBuilder::new().mode(0o700).recursive(true).create(&folder)?;
+                if self.syncs {
+                    File::open(&self.folder)?.sync_all()?;
+                }
+                open()?
+            }
+            opened => opened?,
+        };
+        file.write_all(bytes)?;
+        if self.syncs {
+            file.sync_all()?;
+            File::open(&folder)?.sync_all()?;
+        }
+        Ok(())
+    }
+}
+
+impl Draft {
+    /// Writes the receipt, once the run has ended or could not be made.
+    pub(crate) async fn conclude(
+        self,
+        ran: &Result<Outcome, RunError>,
+        audit: Option<AuditPlace>,
+    ) -> Result<Stored, WriteError> {
+        let finished = Utc::now();
+        let Self { receipts, mut subject, limits, surroundings, started, .. } = self;
+        let outcome = ran.as_ref().ok();
+        if let Some(outcome) = outcome {
+            let pictures = outcome.pictures.all.iter().enumerate().map(|(index, picture)| {
+                Subject::new(format!("picture-{}.png", index + 1), picture.sha256.clone())
+            });
+            subject.push(Subject::new("stdout", sha256(&outcome.stdout.text)));
+            subject.push(Subject::new("stderr", sha256(&outcome.stderr.text)));
+            subject.extend(pictures);
+        }
+        let sandbox =
+            surroundings.as_ref().zip(outcome).map(|((surroundings, _), outcome)| Sandbox {
+                tier: outcome.tier.map(|tier| tier.as_str().to_owned()),
+                plan_sha256: surroundings.plan_sha256.clone(),
+                warm: outcome.start == Start::Warm,
+            });
+        let id = &self.verification_id;
+        let memory_mib = surroundings.as_ref().map_or(0, |(of, _)| of.memory_mib);
+        let predicate = Predicate {
+            tool: Tool::ExecutePythonCode.name().to_owned(),
+            created_on: to_milliseconds(finished),
+            decision: decision_of_script(Status::AllowVerified, id, self.findings),
+            caller: caller(self.asked_by),
+            sandbox,
+            limits: Some(Limits {
+                wall_ms: milliseconds(limits.timeout),
+                memory_mib: limits.memory_mb.map_or(memory_mib, |mib| mib.min(memory_mib)),
+                output_bytes: u64::try_from(limits.output_bytes_max).unwrap_or(u64::MAX),
+            }),
+            run: outcome.map(|outcome| run_of(outcome, started, finished)),
+            not_run: ran.as_ref().err().map(ToString::to_string),
+            may_differ_by: self.may_differ_by,
+            audit,
+            ..Predicate::default()
+        };
+        blocking(move || {
+            let environment = surroundings.as_ref().map(|(_, environment)| &**environment);
+            let environment = environment.map(Cow::Borrowed);
+            let created = predicate.created_on;
+            let predicate = Predicate { environment, ..predicate };
+            receipts.store(&Statement::new(subject, PREDICATE_TYPE, predicate), created)
+        })
+        .await?
+    }
+}
+
+/// Returns a run as receipts have it.
+pub(crate) fn run_of(outcome: &Outcome, started: DateTime<Utc>, finished: DateTime<Utc>) -> Run {
+    Run {
+        started_on: to_milliseconds(started),
+        finished_on: to_milliseconds(finished),
+        duration_ms: outcome.duration_ms(),
+        ending: ending(outcome).to_owned(),
+        exit_code: outcome.ending.exit_code(),
+        stdout_truncated: outcome.stdout.is_truncated,
+        stderr_truncated: outcome.stderr.is_truncated,
+        status: None,
+    }
+}
+
+/// Returns the word for the end of a run.
+pub(crate) fn ending(outcome: &Outcome) -> &'static str {
+    match outcome.ending {
+        Ending::Exited(_) if outcome.stdout.is_truncated || outcome.stderr.is_truncated => "capped",
+        Ending::Exited(0..) => "exited",
+        Ending::Exited(_) => "signal",
+        Ending::TimedOut => "timeout",
+        Ending::Cancelled => "cancelled",
+        Ending::OutOfMemory => "memory",
+    }
+}
+
+fn predicate_of_tests(
+    run: TestRun,
+    status: Status,
+    audit: Option<AuditPlace>,
+) -> Predicate<'static> {
+    Predicate {
+        tool: "run_pytest".to_owned(),
+        created_on: to_milliseconds(Utc::now()),
+        decision: Decision {
+            status: status.as_str().to_owned(),
+            id: run.run_id,
+            error_code: run.error_code,
+            policy_sha256: Some(run.policy_sha256).filter(|sha256| !sha256.is_empty()),
+            ..Decision::default()
+        },
+        caller: Caller {
+            user: Some(run.user).filter(|user| !user.is_empty()),
+            token: Some(run.token).filter(|token| !token.is_empty()),
+            ..Caller::default()
+        },
+        limits: run.run.is_some().then_some(run.limits),
+        run: run.run.map(|it| Run { status: Some(run.status.to_owned()), ..it }),
+        audit,
+        ..Predicate::default()
+    }
+}
+
+fn decision_of_script(status: Status, id: &str, findings: usize) -> Decision {
+    Decision {
+        status: status.as_str().to_owned(),
+        id: id.to_owned(),
+        findings,
+        rules_sha256: Some(RULES_SHA256.clone()),
+        ..Decision::default()
+    }
+}
+
+/// Returns the digest of a call's arguments: that of the audit log.
+fn of_arguments(arguments: &Value) -> Subject {
+    Subject::new("arguments", sha256(canonical_json(arguments)))
+}
+
+fn caller(asked_by: AskedBy) -> Caller {
+    let AskedBy { user, token, client, model } = asked_by;
+    Caller { user, token, client, model }
+}
+
+fn milliseconds(time: std::time::Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Does blocking work on a thread that nobody waits on.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, WriteError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|_| WriteError::GivenUp)
+}
+
+impl WriteError {
+    /// Logs the failure with its details.
+    pub(crate) fn log(&self) {
+        tracing::error!(error = %Causes(self), "no receipt");
+    }
+}

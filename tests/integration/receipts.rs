@@ -1,0 +1,569 @@
+//! Receipts over the real binary: what leaves one, who can verify it, and that nothing which runs reaches the
+//! key.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::governed::{Governed, ORDINARY_USER, call_as, run_pytest};
+use crate::harness::{CallResult, ServerBuilder, binary, public_python, python, root};
+use crate::sandbox::of_user;
+
+tests! {
+    needs [Tier3]:
+        each_script_leaves_a_receipt,
+        a_run_leaves_a_receipt_at_the_command_line,
+        another_implementation_verifies_them,
+        what_was_changed_is_named,
+        scripts_cannot_reach_the_key_at_tier_3,
+        nothing_runs_where_scripts_could_read_the_key,
+        tests_leave_receipts_and_cannot_reach_the_key,
+        a_replay_says_what_differs;
+    needs [Tier2, PublicPython]:
+        scripts_cannot_reach_the_key_at_tier_2;
+    needs [Root, Tier2, PublicPackages]:
+        tests_cannot_reach_the_key_at_tier_2;
+    needs []:
+        without_a_key_nothing_is_served,
+        the_schema_has_every_field;
+}
+
+/// A folder with a key and receipts.
+pub(crate) struct Receipts {
+    folder: TempDir,
+}
+
+impl Receipts {
+    pub(crate) fn new() -> Self {
+        let receipts = Self { folder: tempfile::tempdir().unwrap() };
+        let made = receipts.command(&["receipt", "keygen"]);
+        assert!(made.status.success(), "{made:?}");
+        receipts
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn key(&self) -> PathBuf {
+        self.path("data/keys/signing.key")
+    }
+
+    /// A server whose scripts leave receipts.
+    pub(crate) fn server(&self) -> ServerBuilder {
+        self.with_variables(ServerBuilder::new())
+    }
+
+    fn with_variables(&self, builder: ServerBuilder) -> ServerBuilder {
+        builder
+            .variable("QWED_MCP_DATA_DIR", self.path("data").to_str().unwrap())
+            .variable("QWED_MCP_RECEIPTS", self.path("receipts").to_str().unwrap())
+    }
+
+    /// Runs one of our commands with this key.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Output {
+        let mut command = ServerBuilder::new().command();
+        command.args(arguments).env("QWED_MCP_DATA_DIR", self.path("data"));
+        command.env("QWED_MCP_RECEIPTS", self.path("receipts")).output().unwrap()
+    }
+
+    /// The file of the receipt of a result.
+    #[track_caller]
+    pub(crate) fn file_of(&self, result: &CallResult) -> PathBuf {
+        let told = &result.meta["qwed.ai/receipt"];
+        let path = told["path"].as_str().unwrap_or_else(|| panic!("{}", result.meta));
+        let file = self.path("receipts").join(path);
+        assert_eq!(sha256(&file), told["sha256"]);
+        file
+    }
+
+    /// What a receipt says, which has to be good.
+    #[track_caller]
+    pub(crate) fn statement(&self, file: &Path) -> Value {
+        let verified = self.command(&["receipt", "verify", file.to_str().unwrap()]);
+        assert!(verified.status.success(), "{verified:?}");
+        statement(file)
+    }
+}
+
+/// What a receipt says.
+fn statement(file: &Path) -> Value {
+    let mut command = Command::new(binary());
+    command.args(["receipt", "show", "--format", "json"]).arg(file);
+    let shown = command.output().unwrap();
+    assert!(shown.status.success(), "{shown:?}");
+    let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
+    shown["statement"].clone()
+}
+
+fn sha256(file: &Path) -> String {
+    sha256_of(&fs::read(file).unwrap())
+}
+
+fn sha256_of(content: &[u8]) -> String {
+    let program = "import hashlib, sys; print(hashlib.sha256(sys.stdin.buffer.read()).hexdigest())";
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("content");
+    fs::write(&file, content).unwrap();
+    let mut command = Command::new(python());
+    command.args(["-c", program]).stdin(fs::File::open(file).unwrap());
+    String::from_utf8(command.output().unwrap().stdout).unwrap().trim().to_owned()
+}
+
+fn digest<'s>(statement: &'s Value, name: &str) -> &'s Value {
+    let subjects = statement["subject"].as_array().unwrap();
+    let subject = subjects.iter().find(|subject| subject["name"] == name);
+    &subject.unwrap_or_else(|| panic!("no {name} in {statement}"))["digest"]["sha256"]
+}
+
+fn each_script_leaves_a_receipt() {
+    let receipts = Receipts::new();
+    let mut server = receipts.server().connect();
+    let code = "import sympy, time\nprint(6 * 7)";
+    let result = server.execute(code);
+    let said = receipts.statement(&receipts.file_of(&result));
+    assert_eq!(said["_type"], "https://in-toto.io/Statement/v1");
+    assert_eq!(digest(&said, "script.py"), &sha256_of(code.as_bytes()));
+    assert_eq!(digest(&said, "stdout"), &sha256_of(b"42"));
+    assert_eq!(digest(&said, "stderr"), &sha256_of(b""));
+    let about = &said["predicate"];
+    let decision = &result.meta["qwed.ai/decision"];
+    assert_eq!(about["decision"]["id"], decision["verification_id"]);
+    assert_eq!(about["decision"]["status"], "ALLOW_VERIFIED");
+    assert_eq!((&about["run"]["ending"], &about["run"]["exitCode"]), (&json!("exited"), &json!(0)));
+    assert_eq!(about["sandbox"]["tier"], "T3");
+    assert_eq!(about["limits"]["memoryMiB"], 1024);
+    assert_eq!(about["mayDifferBy"], json!(["time"]));
+    assert_eq!(about["environment"]["variables"]["PYTHONHASHSEED"], "0");
+    let packages = about["environment"]["packages"].as_array().unwrap();
+    assert!(packages.iter().any(|it| *it == json!({ "name": "sympy", "version": "1.14.0" })));
+    let client = about["caller"]["client"].as_str().unwrap();
+    assert!(!client.is_empty(), "{about}");
+
+    // The ends that are no results, the ones that are refused, and jobs.
+    for (code, ending) in
+        [("import sys; sys.exit(3)", "exited"), ("print('x' * 3_000_000)", "capped")]
+    {
+        let result = server.execute(code);
+        let said = receipts.statement(&receipts.file_of(&result));
+        assert_eq!(said["predicate"]["run"]["ending"], ending, "{said}");
+    }
+    let result = server.execute("eval('1')");
+    let said = receipts.statement(&receipts.file_of(&result));
+    assert_eq!(said["predicate"]["decision"]["status"], "BLOCKED");
+    assert_eq!(said["predicate"]["decision"]["errorCode"], "QWED-MCP-RISK-005");
+    assert_eq!(said["predicate"].get("run"), None);
+    assert_eq!(digest(&said, "script.py"), &sha256_of(b"eval('1')"));
+    let job = server.place("print(43)");
+    let result = server.wait_for_job(&job);
+    let said = receipts.statement(&receipts.file_of(&result));
+    assert_eq!(digest(&said, "stdout"), &sha256_of(b"43"));
+    // A look at a job decides nothing about code.
+    let result = server.status("00000000-0000-4000-8000-000000000000");
+    assert_eq!(result.meta.get("qwed.ai/receipt"), None);
+    let log = server.finish();
+    assert!(!log.contains("PRIVATE") && !log.contains("6 * 7"), "{log}");
+
+    // Without the setting there is none.
+    let mut server = ServerBuilder::new().connect();
+    assert_eq!(server.execute("print(1)").meta.get("qwed.ai/receipt"), None);
+}
+
+fn a_run_leaves_a_receipt_at_the_command_line() {
+    let receipts = Receipts::new();
+    let script = receipts.path("script.py");
+    fs::write(&script, "print(input())").unwrap();
+    fs::write(receipts.path("stdin"), "7\n").unwrap();
+    let mut command = receipts.server().command();
+    command.args(["run", "--json", "--stdin"]).arg(receipts.path("stdin")).arg(&script);
+    let ran = command.output().unwrap();
+    assert!(ran.status.success(), "{ran:?}");
+    let result: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    let path = result["_meta"]["qwed.ai/receipt"]["path"].as_str().unwrap();
+    let said = receipts.statement(&receipts.path("receipts").join(path));
+    assert_eq!(digest(&said, "stdin"), &sha256_of(b"7\n"));
+    assert_eq!(digest(&said, "stdout"), &sha256_of(b"7"));
+    assert_eq!(said["predicate"]["caller"]["client"], "qwed-mcp run");
+    let all = fs::read_dir(receipts.path("receipts")).unwrap().count();
+    assert_eq!(all, 1, "one folder a day");
+}
+
+/// Validates what a receipt says.
+const VALIDATE: &str = "
+import json, sys, jsonschema
+schema, statement = (json.load(open(file)) for file in sys.argv[1:])
+jsonschema.Draft202012Validator.check_schema(schema)
+jsonschema.validate(statement, schema)
+statement['predicate']['decision']['status'] = 'allowed'
+try:
+    jsonschema.validate(statement, schema)
+except jsonschema.ValidationError as error:
+    print(error.json_path)
+";
+
+/// Verifies an envelope with the reference implementation of DSSE in Python.
+const VERIFY_WITH_SECURESYSTEMSLIB: &str = r#"
+import json, sys
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+from securesystemslib.dsse import Envelope
+from securesystemslib.signer import SSlibKey
+from securesystemslib.exceptions import VerificationError
+
+envelope_file, key_file = sys.argv[1:]
+document = json.load(open(envelope_file))
+key = SSlibKey.from_crypto(
+    load_pem_public_key(open(key_file, "rb").read()), document["signatures"][0]["keyid"]
+)
+envelope = Envelope.from_dict(document)
+envelope.verify([key], 1)
+statement = json.loads(envelope.payload)
+assert envelope.payload_type == "application/vnd.in-toto+json", envelope.payload_type
+envelope.payload = envelope.payload.replace(b"ALLOW_VERIFIED", b"ALLOW_VERIFIEd")
+try:
+    envelope.verify([key], 1)
+except VerificationError:
+    print(statement["predicateType"])
+"#;
+
+fn another_implementation_verifies_them() {
+    let receipts = Receipts::new();
+    let mut server = receipts.server().connect();
+    let file = receipts.file_of(&server.execute("print(1)"));
+    let mut command = Command::new(python());
+    command.args(["-c", VERIFY_WITH_SECURESYSTEMSLIB]).arg(&file);
+    let verified = command.arg(receipts.path("data/keys/signing.pub")).output().unwrap();
+    let printed = String::from_utf8_lossy(&verified.stdout);
+    assert_eq!(printed.trim(), "https://qwed.ai/attestation/verification/v1", "{verified:?}");
+    // And what it says is what its schema says.
+    for code in ["print(1)", "eval('1')", "import time; print(time.time())"] {
+        let said = statement(&receipts.file_of(&server.execute(code)));
+        fs::write(receipts.path("statement.json"), said.to_string()).unwrap();
+        let mut command = Command::new(python());
+        command.args(["-c", VALIDATE]).arg(root().join("docs/receipt.schema.json"));
+        let validated = command.arg(receipts.path("statement.json")).output().unwrap();
+        let printed = String::from_utf8_lossy(&validated.stdout);
+        assert_eq!(printed.trim(), "$.predicate.decision.status", "{code}: {validated:?}");
+    }
+}
+
+fn what_was_changed_is_named() {
+    let receipts = Receipts::new();
+    let mut server = receipts.server().connect();
+    let code = "print('out')";
+    let file = receipts.file_of(&server.execute(code));
+    let path = |name: &str| receipts.path(name).to_str().unwrap().to_owned();
+    fs::write(path("script.py"), code).unwrap();
+    fs::write(path("changed.py"), code.replace("out", "Out")).unwrap();
+    fs::write(path("out.txt"), "out\n").unwrap();
+    let good = file.to_str().unwrap().to_owned();
+    let bytes = fs::read(&file).unwrap();
+    let mut changed = bytes.clone();
+    changed[40] ^= 1;
+    fs::write(path("changed.json"), &changed).unwrap();
+    fs::write(path("no.json"), "{}").unwrap();
+    let other = Receipts::new();
+    let other_key = other.path("data/keys").to_str().unwrap().to_owned();
+    let subject = |name: &str, file: &str| format!("{name}={}", path(file));
+    let (script, out) = (subject("script.py", "script.py"), subject("stdout", "out.txt"));
+    let (wrong, none) = (subject("script.py", "changed.py"), subject("stdin", "out.txt"));
+    for (arguments, code, expected) in [
+        (vec![&*good], 0, "good, signed by sha256:"),
+        (vec![&good, "--subject", &script, "--subject", &out], 0, "good, signed by sha256:"),
+        (vec![&good, "--subject", &wrong], 1, "script.py is not what it was made of"),
+        (vec![&good, "--subject", &none], 1, "it says nothing of stdin"),
+        (vec![&path("changed.json"), &good], 1, "the payload or the signature was changed"),
+        (vec![&path("no.json")], 1, "it is no envelope of a receipt"),
+        (vec![&good, "--key", &other_key], 1, "none of the keys is sha256:"),
+        (vec![&path("missing"), &good], 2, "cannot be read"),
+        (vec![&good, "--key", &path("missing")], 2, ""),
+        (vec![&good, "--key", &path("receipts")], 2, ""),
+    ] {
+        let arguments = [vec!["receipt", "verify"], arguments].concat();
+        let verified = receipts.command(&arguments);
+        let printed = String::from_utf8_lossy(&verified.stdout).into_owned();
+        assert_eq!(verified.status.code(), Some(code), "{arguments:?}: {verified:?}");
+        assert!(printed.contains(expected), "{arguments:?}: {printed}");
+    }
+    let shown = receipts.command(&["receipt", "show", &good]);
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains("ALLOW_VERIFIED") && shown.contains(" script.py"), "{shown}");
+    // Whoever asks for a second key has said so.
+    assert_eq!(receipts.command(&["receipt", "keygen"]).status.code(), Some(1));
+    assert!(receipts.command(&["receipt", "keygen", "--rotate"]).status.success());
+    assert!(receipts.command(&["receipt", "verify", &good]).status.success());
+}
+
+/// Tries to read the key by its path, and says how that ended.
+fn theft(key: &Path) -> String {
+    let key = key.to_str().unwrap();
+    format!(
+        "import os\ntry:\n    print('PRIVATE' in open({key:?}).read())\nexcept OSError as e:\n    print(e.errno)"
+    )
+}
+
+/// What a script printed.
+fn printed(result: &CallResult) -> &str {
+    result.text().lines().nth(1).unwrap_or_default()
+}
+
+fn key_is_out_of_reach(prepare: impl Fn(ServerBuilder) -> ServerBuilder, error: &str) {
+    let receipts = Receipts::new();
+    let of_interpreter = || {
+        let python = public_python().unwrap();
+        ServerBuilder::new().variable("QWED_MCP_PYTHON", python.to_str().unwrap()).unchecked()
+    };
+    let mut server = prepare(receipts.with_variables(of_interpreter())).connect();
+    let result = server.execute(&theft(&receipts.key()));
+    assert_eq!(printed(&result), error, "{:?}", result.texts);
+    receipts.file_of(&result);
+    // Without a sandbox it works, and then there are no receipts.
+    let mut server = of_interpreter().variable("QWED_MCP_SANDBOX", "off").connect();
+    assert_eq!(printed(&server.execute(&theft(&receipts.key()))), "True");
+}
+
+fn scripts_cannot_reach_the_key_at_tier_3() {
+    key_is_out_of_reach(|builder| builder.variable("QWED_MCP_SANDBOX", "strict"), "2");
+}
+
+fn scripts_cannot_reach_the_key_at_tier_2() {
+    let lacks =
+        |builder: ServerBuilder| builder.variable("QWED_MCP_TEST_KERNEL_LACKS", "namespaces");
+    key_is_out_of_reach(lacks, "13");
+}
+
+fn nothing_runs_where_scripts_could_read_the_key() {
+    let receipts = Receipts::new();
+    let data = receipts.path("data");
+    for (name, value, expected) in [
+        ("QWED_MCP_READ_PATHS", data.to_str().unwrap(), "what runs here can read the key"),
+        ("QWED_MCP_SANDBOX", "off", "scripts run at tier off here"),
+    ] {
+        let mut server = receipts.server().variable(name, value).connect();
+        for _ in 0..2 {
+            let result = server.execute("print(1)");
+            assert!(result.is_error && result.text().contains(expected), "{:?}", result.texts);
+        }
+        // With another key it runs, or without receipts.
+        let mut server = ServerBuilder::new().variable(name, value).connect();
+        assert_eq!(printed(&server.execute("print(1)")), "1");
+    }
+}
+
+fn without_a_key_nothing_is_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = ServerBuilder::new().command();
+    command.env("QWED_MCP_DATA_DIR", folder.path()).env("QWED_MCP_RECEIPTS", folder.path());
+    let served = command.output().unwrap();
+    assert_eq!(served.status.code(), Some(1), "{served:?}");
+    let log = String::from_utf8_lossy(&served.stderr).into_owned();
+    assert!(log.contains("`qwed-mcp receipt keygen` makes a key"), "{log}");
+}
+
+/// A test that reads the key, in a project of its own.
+fn thieving_project(governed: &Governed) -> PathBuf {
+    let key = governed.data.join("keys/signing.key");
+    let text = format!(
+        "import pathlib\n\ndef test_key():\n    assert 'PRIVATE' in pathlib.Path({:?}).read_text()\n\n\
+         def test_other():\n    assert 'PRIVATE' in pathlib.Path({:?}).read_text()\n",
+        key.to_str().unwrap(),
+        governed.beside("other/copy").to_str().unwrap(),
+    );
+    fs::write(governed.workspace.join("tests/test_theft.py"), text).unwrap();
+    key
+}
+
+fn tests_leave_receipts_and_cannot_reach_the_key() {
+    of_tests(None, |builder| builder);
+}
+
+fn tests_cannot_reach_the_key_at_tier_2() {
+    of_tests(Some(ORDINARY_USER), |builder| {
+        builder.variable("QWED_MCP_TEST_KERNEL_LACKS", "namespaces")
+    });
+}
+
+fn of_tests(user: Option<u32>, prepare: impl Fn(ServerBuilder) -> ServerBuilder) {
+    let governed = Governed::new("ledger");
+    let give_away = || user.is_some().then(|| governed.give_away());
+    give_away();
+    let mut server = of_user(prepare(governed.server()), user).connect();
+    let key = thieving_project(&governed);
+    // The control: the same content where tests may read.
+    fs::create_dir(governed.beside("other")).unwrap();
+    let copy = governed.beside("other/copy");
+    fs::copy(&key, &copy).unwrap();
+    fs::set_permissions(&copy, fs::Permissions::from_mode(0o644)).unwrap();
+    let other = governed.beside("other");
+    let allowed = |path: &Path| {
+        governed
+            .write_policy(&format!("[sandbox]\nallowed_paths = [{:?}]\n", path.to_str().unwrap()));
+    };
+    allowed(&other);
+    give_away();
+    let reply = run_pytest(&mut server, &governed.user, "tests/test_theft.py");
+    let meta = &reply["result"]["_meta"];
+    assert_eq!(meta["qwed.ai/run"]["status"], "failed", "{reply}");
+    let file = |path: &Value| governed.data.join("receipts").join(path.as_str().unwrap());
+    let (own, result) = (&meta["qwed.ai/receipt"], &meta["qwed.ai/receipt"]["test_result"]);
+    let said = statement(&file(&own["path"]));
+    let about = &said["predicate"];
+    assert_eq!(about["tool"], "run_pytest");
+    assert_eq!(
+        (&about["run"]["status"], &about["caller"]["user"]),
+        (&json!("failed"), &json!("bob"))
+    );
+    assert_eq!(about["decision"]["id"], meta["qwed.ai/run"]["run_id"]);
+    // The row that it names is the last one about the run.
+    let rows = governed.audit_rows();
+    let row = rows.iter().find(|row| row["hash"] == about["audit"]["hash"]).unwrap();
+    assert_eq!((&row["event"], &row["seq"]), (&json!("TOOL_FINISHED"), &about["audit"]["seq"]));
+    let run_id = about["decision"]["id"].as_str().unwrap();
+    let evidence = governed.data.join("artifacts").join(run_id).join("evidence.json");
+    assert_eq!(digest(&said, "evidence.json"), &sha256(&evidence));
+    let said = statement(&file(&result["path"]));
+    assert_eq!(said["predicateType"], "https://in-toto.io/attestation/test-result/v0.1");
+    assert_eq!(said["predicate"]["result"], "FAILED");
+    assert_eq!(said["predicate"]["failedTests"], json!(["tests/test_theft.py::test_key"]));
+    assert_eq!(said["predicate"]["annotations"]["counts"]["passed"], 1, "the control");
+    for told in [own, result] {
+        let verified =
+            governed.command(&["receipt", "verify", file(&told["path"]).to_str().unwrap()]);
+        assert!(verified.status.success(), "{verified:?}");
+    }
+    // A policy that lets tests read the key lets none run.
+    allowed(key.parent().unwrap());
+    let reply = run_pytest(&mut server, &governed.user, "tests");
+    assert_eq!(reply["error"]["code"], -32006, "{reply}");
+    // What is refused leaves a receipt as well, and says so.
+    let reply = run_pytest(&mut server, &governed.viewer, "tests");
+    assert_eq!(reply["error"]["code"], -32003);
+    let refusals = || {
+        let days = fs::read_dir(governed.data.join("receipts")).unwrap();
+        let files = days.flat_map(|day| fs::read_dir(day.unwrap().path()).unwrap());
+        let said = files.map(|file| statement(&file.unwrap().path()));
+        let codes = said.map(|said| said["predicate"]["decision"]["errorCode"].clone());
+        let mut codes: Vec<_> = codes.filter(Value::is_string).collect();
+        codes.sort_by_key(Value::to_string);
+        codes
+    };
+    assert_eq!(refusals(), ["PERMISSION_DENIED", "SANDBOX_VIOLATION"]);
+    // Reading leaves none.
+    call_as(&mut server, &governed.user, "list_artifacts", json!({}));
+    assert_eq!(refusals().len(), 2);
+}
+
+/// Every field of a receipt is in the schema, and what the schema demands is there.
+fn the_schema_has_every_field() {
+    let text = fs::read_to_string(root().join("docs/receipt.schema.json")).unwrap();
+    let schema: Value = serde_json::from_str(&text).unwrap();
+    let source = fs::read_to_string(root().join("src/receipt/statement.rs")).unwrap();
+    assert!(source.contains(schema["properties"]["predicateType"]["const"].as_str().unwrap()));
+    let field = regex::Regex::new(r"pub\((?:crate|super)\) ([a-z_0-9]+):").unwrap();
+    for found in field.captures_iter(&source) {
+        let name = match &found[1] {
+            "kind" => "_type".to_owned(),
+            "memory_mib" => "memoryMiB".to_owned(),
+            // Of in-toto's own predicate.
+            "result" | "configuration" | "passed_tests" | "failed_tests" | "annotations" => {
+                continue;
+            }
+            name => camel_case(name),
+        };
+        assert!(text.contains(&format!("\"{name}\"")), "{name}");
+    }
+}
+
+fn camel_case(name: &str) -> String {
+    let mut words = name.split('_');
+    let first = words.next().unwrap().to_owned();
+    words.fold(first, |text, word| text + &word[..1].to_uppercase() + &word[1..])
+}
+
+/// A replay of a receipt, as JSON, and its exit code.
+#[track_caller]
+fn replay(
+    receipts: &Receipts,
+    receipt: &Path,
+    script: &Path,
+    others: &[&str],
+    prepare: impl Fn(ServerBuilder) -> ServerBuilder,
+) -> (Value, Option<i32>) {
+    let mut command = prepare(receipts.server()).command();
+    command.args(["replay", "--format", "json"]).arg(receipt).arg("--script").arg(script);
+    let output = command.args(others).output().unwrap();
+    let said = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&output.stderr).into_owned()));
+    (said, output.status.code())
+}
+
+fn a_replay_says_what_differs() {
+    let receipts = Receipts::new();
+    let script = receipts.path("script.py");
+    let of = |builder: ServerBuilder, code: &str| {
+        fs::write(&script, code).unwrap();
+        let mut command = builder.command();
+        let output = command.args(["run", "--json"]).arg(&script).output().unwrap();
+        let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let path = result["_meta"]["qwed.ai/receipt"]["path"].as_str();
+        receipts.path("receipts").join(path.unwrap_or_else(|| panic!("{result}")))
+    };
+    let as_it_was = |builder: ServerBuilder| builder;
+    for (code, verdict, exit_code) in [
+        ("import sympy\nprint(sympy.factor('x**2 - 1'), {'a', 'b', 'c'})", "identical", 0),
+        ("import sys\nprint('no', file=sys.stderr)\nsys.exit(3)", "identical", 0),
+        ("import random\nprint(random.random())", "not deterministic", 4),
+        ("while True: print('x' * 1000)", "not run", 3),
+        ("eval('1')", "not run", 3),
+    ] {
+        let receipt = of(receipts.server(), code);
+        let (said, exit) = replay(&receipts, &receipt, &script, &[], as_it_was);
+        assert_eq!((&said["verdict"], exit), (&json!(verdict), Some(exit_code)), "{code}: {said}");
+        assert_eq!(said["environment"], json!([]), "{said}");
+    }
+
+    // Another environment is told, and then what came of it.
+    let code = "import os\nprint(os.environ['PATH'].endswith('/x'))";
+    let receipt = of(receipts.server().unchecked(), code);
+    let path = format!("{}:/x", std::env::var("PATH").unwrap());
+    let elsewhere = |builder: ServerBuilder| builder.unchecked().variable("PATH", &path);
+    let (said, exit) = replay(&receipts, &receipt, &script, &[], elsewhere);
+    assert_eq!((&said["verdict"], exit), (&json!("differs"), Some(1)), "{said}");
+    let environment = said["environment"].as_array().unwrap();
+    assert!(environment[0].as_str().unwrap().starts_with("variable PATH: "), "{said}");
+    assert!(said["result"][0].as_str().unwrap().starts_with("stdout: sha256:"), "{said}");
+    let (said, exit) = replay(&receipts, &receipt, &script, &["--strict"], elsewhere);
+    assert_eq!((&said["verdict"], exit), (&json!("not run"), Some(3)), "{said}");
+
+    // The rules of now refuse it, the gate is shut, the tier is another one.
+    let receipt = of(receipts.server().unchecked(), "eval('print(1)')");
+    let (said, exit) = replay(&receipts, &receipt, &script, &[], as_it_was);
+    assert_eq!(exit, Some(3), "{said}");
+    let reason = said["reason"].as_str().unwrap();
+    assert!(reason.starts_with("today's rules refuse it: QWED-MCP-RISK-005"), "{said}");
+    let receipt = of(receipts.server(), "print(1)");
+    let shut = |builder: ServerBuilder| builder.without("QWED_MCP_TRUSTED_CODE_EXECUTION");
+    let (said, exit) = replay(&receipts, &receipt, &script, &[], shut);
+    assert_eq!(exit, Some(3), "{said}");
+
+    // Another script, what is no receipt, and a key that did not sign it.
+    let other = receipts.path("other.py");
+    fs::write(&other, "print(2)").unwrap();
+    let key = Receipts::new().path("data/keys");
+    let another = Receipts::new();
+    let foreign = another.path("data/keys/signing.pub");
+    for (receipt, script, others, expected) in [
+        (&receipt, &other, vec![], "script.py is not what it was made of"),
+        (&script, &script, vec![], "it is no envelope of a receipt"),
+        (&receipt, &receipts.path("missing"), vec![], "No such file"),
+        (&receipt, &script, vec!["--key", foreign.to_str().unwrap()], "none of the keys"),
+        (&receipt, &script, vec!["--key", key.to_str().unwrap()], "failed to read"),
+    ] {
+        let (said, exit) = replay(&receipts, receipt, script, &others, as_it_was);
+        assert_eq!(exit, Some(2), "{said}");
+        assert!(said.as_str().unwrap().contains(expected), "{expected}: {said}");
+    }
+}
