@@ -14,7 +14,7 @@ use super::answered::{Answered, Ids};
 use super::ask::{Ask, Invalid};
 use super::input::{Input, InputEnd, LINE_BYTES_MAX, RawLine};
 use super::output::Writer;
-use super::{Bounds, Output, Progress, Status, Verifier};
+use super::{Asker, Bounds, Output, Progress, Status, Verifier};
 
 /// The most answers that wait for one before them, and the most bytes of them: no line is begun beyond.
 const ORDERED_ANSWERS_MAX: u64 = 10_000;
@@ -123,7 +123,8 @@ impl Pump {
                                 let (place, stop) = (answers.begin(), self.stop.clone());
                                 let (verifier, taken) = (Arc::clone(&self.verifier), Instant::now());
                                 running.spawn(async move {
-                                    (place, verifier.answer(ask, taken, stop).await)
+                                    let asker = Asker::default();
+                                    (place, verifier.answer(ask, &asker, taken, stop).await)
                                 });
                             }
                         }
@@ -219,7 +220,7 @@ impl From<Invalid> for Answer {
     }
 }
 
-fn to_line(answer: &Answer) -> Vec<u8> {
+pub(super) fn to_line(answer: &Answer) -> Vec<u8> {
     // What was parsed or captured can be written as JSON.
     let mut line = serde_json::to_vec(answer).unwrap_or_default();
     line.push(b'\n');

@@ -156,6 +156,7 @@ async fn call(
         request: RequestKey("run".to_owned()),
         cancel: cancel.clone(),
         token: None,
+        user: None,
         takes_tasks: false,
         waits_for_turn: Arc::default(),
         echo: if is_json { Echo::default() } else { screen.echo() },

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use uuid::{Builder, Uuid};
 
 use super::audit::{ArgumentsHash, AuditEntry, AuditEvent, AuditOutcome};
-use super::{Governance, Refusal};
+use super::{Governance, Refusal, UserName};
 use crate::executor::{Ending, Outcome, RunError};
 use crate::gateway::{Decision, ErrorCode, Tool, VerificationId};
 use crate::sandbox::Tier;
@@ -17,9 +17,13 @@ impl Governance {
         &self,
         decision: &Decision,
         token: Option<&Secret>,
+        user: Option<&UserName>,
     ) -> Result<(), Refusal> {
         // Scripts run without a token too; then nobody is known to have asked.
-        let caller = self.authenticate(token).await.ok();
+        let user = match user {
+            Some(user) => Some(user.clone()),
+            None => self.authenticate(token).await.ok().map(|caller| caller.user),
+        };
         let record = decision.record();
         let outcome = match decision {
             Decision::Allow { .. } | Decision::Refuse(_) => AuditOutcome::Decided(record.status),
@@ -30,11 +34,31 @@ impl Governance {
             "error_code": record.error_code.map(ErrorCode::as_str),
         });
         let entry = AuditEntry {
-            user: caller.map(|caller| caller.user),
+            user,
             arguments_hash: Some(ArgumentsHash::of(&record.normalized_arguments)),
             ..entry(&record.verification_id, AuditEvent::McpToolCall, outcome, &details)
         };
         self.append(vec![entry]).await
+    }
+
+    /// Writes down that somebody's role does not permit scripts.
+    #[cfg(feature = "http")]
+    pub(crate) async fn script_not_permitted(
+        &self,
+        arguments: &Map<String, Value>,
+        user: &UserName,
+    ) -> Result<Uuid, Refusal> {
+        let run_id = Uuid::new_v4();
+        let entry = AuditEntry {
+            run_id,
+            event: AuditEvent::McpToolCall,
+            user: Some(user.clone()),
+            tool: Tool::ExecutePythonCode.name().to_owned(),
+            arguments_hash: Some(ArgumentsHash::of(arguments)),
+            outcome: AuditOutcome::Refused(Refusal::PermissionDenied.code()),
+            details: Map::new(),
+        };
+        self.append(vec![entry]).await.map(|()| run_id)
     }
 
     /// Writes down that a script starts. If this fails it must not.

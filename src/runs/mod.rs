@@ -10,6 +10,8 @@ mod tests;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+#[cfg(feature = "http")]
+use std::sync::OnceLock;
 
 use futures_util::FutureExt as _;
 use thiserror::Error;
@@ -18,8 +20,14 @@ use tokio_util::task::TaskTracker;
 
 use crate::aibom::{self, Session};
 use crate::executor::{Echo, Executor, Outcome, RunError, RunLimits};
+#[cfg(feature = "http")]
+use crate::executor::{Ending, Start};
 use crate::gateway::AuthorizedScript;
 use crate::governance::Governance;
+#[cfg(feature = "http")]
+use crate::meter::{Meter, RunFigures};
+#[cfg(feature = "http")]
+use crate::sandbox::Tier;
 use missing_module::{Dependencies, advice, missing_module};
 
 /// The funnel that every run of a script goes through.
@@ -31,6 +39,9 @@ pub(crate) struct Runs {
     session: Option<Arc<Session>>,
     /// Lookups of versions, each as long as a short script.
     lookups: TaskTracker,
+    /// Counts runs, where somebody wants figures.
+    #[cfg(feature = "http")]
+    meter: OnceLock<Arc<dyn Meter>>,
 }
 
 /// The reason why there is no outcome of a script. Its `Display` is shown to the client.
@@ -58,7 +69,18 @@ impl Runs {
         governance: Option<Arc<Governance>>,
         session: Option<Arc<Session>>,
     ) -> Self {
-        Self { executor, governance, session, lookups: TaskTracker::new() }
+        let lookups = TaskTracker::new();
+        #[cfg(feature = "http")]
+        return Self { executor, governance, session, lookups, meter: OnceLock::new() };
+        #[cfg(not(feature = "http"))]
+        Self { executor, governance, session, lookups }
+    }
+
+    /// Has runs counted from here on.
+    #[cfg(feature = "http")]
+    pub(crate) fn set_meter(&self, meter: Arc<dyn Meter>) {
+        // The first one stays.
+        let _ = self.meter.set(meter);
     }
 
     /// Runs `script` within `limits` until it ends or `cancel` is cancelled; what it prints goes to `echo`
@@ -89,6 +111,8 @@ impl Runs {
         match &outcome {
             Ok(Outcome { ending, duration, .. }) => {
                 tracing::info!(verification_id = %id, ?ending, ?duration, "run ended");
+                #[cfg(feature = "http")]
+                self.count(&outcome);
             }
             Err(error) => {
                 let source = std::error::Error::source(error).map(ToString::to_string);
@@ -107,6 +131,25 @@ impl Runs {
             outcome.advice = self.advice(module, dependencies).await;
         }
         Ok(outcome)
+    }
+
+    /// Counts a run that has ended.
+    #[cfg(feature = "http")]
+    fn count(&self, outcome: &Result<Outcome, RunError>) {
+        let (Some(meter), Ok(outcome)) = (self.meter.get(), outcome) else { return };
+        let ending = match outcome.ending {
+            Ending::Exited(0) => "success",
+            Ending::Exited(_) => "failed",
+            Ending::OutOfMemory => "memory",
+            Ending::Cancelled => "cancelled",
+            Ending::TimedOut => "timed_out",
+        };
+        meter.ran(&RunFigures {
+            ending,
+            tier: outcome.tier.map(Tier::as_str),
+            start: if outcome.start == Start::Warm { "warm" } else { "cold" },
+            duration: outcome.duration,
+        });
     }
 
     /// Returns what is said about a module that is not installed, where its interpreter is known.

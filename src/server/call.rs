@@ -11,14 +11,20 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::aibom::Session;
+#[cfg(feature = "http")]
+use crate::batch::Verifier;
 use crate::config::{AdminGate, Settings};
 use crate::executor::{Echo, Executor, Outcome, RunLimits, StepDown, Turns};
+#[cfg(feature = "http")]
+use crate::gateway::ErrorCode;
 use crate::gateway::{
     Arguments, AuthorizedScript, Decision, DecisionRecord, Evaluation, Grant, JobId,
     RiskBasedExecutionGateway, Stdin, Tool,
 };
-use crate::governance::{Governance, GovernedCall, GovernedReply, Refusal};
+use crate::governance::{Governance, GovernedCall, GovernedReply, Refusal, UserName};
 use crate::jobs::{Job, JobLimits, JobRegistry, JobState, RequestKey};
+#[cfg(feature = "http")]
+use crate::meter::Meter;
 use crate::runs::Runs;
 use crate::secret::Secret;
 
@@ -39,7 +45,7 @@ pub(crate) struct Server {
     runs: Arc<Runs>,
     pub(super) jobs: JobRegistry,
     /// The turns of synchronous runs.
-    turns: Turns,
+    turns: Arc<Turns>,
     sync_limits: RunLimits,
     replies: ReplyRoom,
     /// The tools about scripts, as clients are told of them.
@@ -54,6 +60,9 @@ pub(crate) struct Server {
     pub(super) governance: Option<Arc<Governance>>,
     /// The account of what is used, where a bill of materials is wanted.
     pub(super) session: Option<Arc<Session>>,
+    /// Counts decisions, where somebody wants figures.
+    #[cfg(feature = "http")]
+    meter: OnceLock<Arc<dyn Meter>>,
 }
 
 /// The caller of a tool, as far as a call has to do with it.
@@ -65,6 +74,8 @@ pub(crate) struct Caller {
     pub(crate) cancel: CancellationToken,
     /// The token that the caller presents.
     pub(crate) token: Option<Secret>,
+    /// The user that calls, where every request says so: jobs are theirs alone.
+    pub(crate) user: Option<UserName>,
     /// `true` if the caller takes a task in place of the result of a background call.
     pub(crate) takes_tasks: bool,
     /// Is set as long as the call waits for its turn.
@@ -90,7 +101,7 @@ impl Server {
             jobs: JobRegistry::new(Arc::clone(&runs), limits),
             executor,
             runs,
-            turns: Turns::new(settings.sync_concurrency),
+            turns: Arc::new(Turns::new(settings.sync_concurrency)),
             sync_limits: RunLimits::of_script(settings.sync_timeout),
             replies: ReplyRoom::default(),
             tools: tools(settings),
@@ -99,7 +110,46 @@ impl Server {
             is_step_down_told: AtomicBool::new(false),
             governance,
             session,
+            #[cfg(feature = "http")]
+            meter: OnceLock::new(),
         }
+    }
+
+    /// Returns what runs the scripts of pipelines, in turn with those of calls.
+    #[cfg(feature = "http")]
+    pub(crate) fn verifier(&self) -> Verifier {
+        let (gateway, executor) = (Arc::clone(&self.gateway), Arc::clone(&self.executor));
+        let (runs, turns) = (Arc::clone(&self.runs), Arc::clone(&self.turns));
+        Verifier::of_server(gateway, executor, runs, turns, self.governance.clone())
+    }
+
+    /// Has decisions and runs counted from here on.
+    #[cfg(feature = "http")]
+    pub(crate) fn set_meter(&self, meter: Arc<dyn Meter>) {
+        self.runs.set_meter(Arc::clone(&meter));
+        // The first one stays.
+        let _ = self.meter.set(meter);
+    }
+
+    /// Returns how many background jobs there are in each state.
+    #[cfg(feature = "http")]
+    pub(crate) fn jobs_by_state(&self) -> [(&'static str, usize); 3] {
+        self.jobs.by_state()
+    }
+
+    /// Returns how many synchronous runs could begin at once.
+    #[cfg(feature = "http")]
+    pub(crate) fn turns_free(&self) -> usize {
+        self.turns.free()
+    }
+
+    /// Returns whether scripts can run here, or what is in their way.
+    #[cfg(feature = "http")]
+    pub(crate) async fn readiness(&self) -> Result<(), String> {
+        if self.gateway.admin_gate() == AdminGate::Closed {
+            return Err("QWED_MCP_TRUSTED_CODE_EXECUTION is not true".to_owned());
+        }
+        self.executor.readiness().await.map(drop).map_err(|missing| missing.to_string())
     }
 
     /// Carries out the call of `tool`, if it may be.
@@ -111,7 +161,11 @@ impl Server {
                 None => verified.withdraw(),
             },
         };
-        if let Err(refusal) = self.audit(&decision, caller.token.as_ref()).await {
+        #[cfg(feature = "http")]
+        if let Some(meter) = self.meter.get() {
+            meter.decided(decision.record().error_code.map(ErrorCode::as_str));
+        }
+        if let Err(refusal) = self.audit(&decision, &caller).await {
             return Reply::not_audited(decision.record(), &refusal);
         }
         let (record, grant) = match decision {
@@ -135,11 +189,12 @@ impl Server {
             Grant::ExecuteInBackground(script) => {
                 // Cancelling a request that was answered with a task must not cancel the task.
                 let placed_by = (!caller.takes_tasks).then_some(caller.request);
-                let placed = self.jobs.place(script, record.without_arguments(), placed_by);
+                let decision = record.without_arguments();
+                let placed = self.jobs.place(script, decision, placed_by, caller.user);
                 Reply::placed(&record, placed, caller.takes_tasks)
             }
             Grant::JobStatus(id) => {
-                let job = self.jobs.job(id);
+                let job = self.jobs.job(id, caller.user.as_ref());
                 let room = self.replies.room_for(job.as_ref().map_or(0, output_bytes)).await;
                 let reply = Reply::job_status(&record, id, job.as_ref(), self.jobs.timeout());
                 self.with_step_down(reply).in_room(room)
@@ -147,9 +202,13 @@ impl Server {
         }
     }
 
-    /// Returns a job, and where it has ended the reply to a caller who had waited for it.
-    pub(crate) async fn task(&self, id: JobId) -> Option<(Job, Option<Reply>)> {
-        let job = self.jobs.job(id)?;
+    /// Returns a user's job, and where it has ended the reply to a caller who had waited for it.
+    pub(crate) async fn task(
+        &self,
+        id: JobId,
+        user: Option<&UserName>,
+    ) -> Option<(Job, Option<Reply>)> {
+        let job = self.jobs.job(id, user)?;
         let room = self.replies.room_for(output_bytes(&job)).await;
         let reply = match &job.state {
             JobState::Queued | JobState::Running => None,
@@ -197,10 +256,11 @@ impl Server {
     }
 
     /// Writes a decision about a script to the audit log, where there is one.
-    async fn audit(&self, decision: &Decision, token: Option<&Secret>) -> Result<(), Refusal> {
+    async fn audit(&self, decision: &Decision, caller: &Caller) -> Result<(), Refusal> {
         match &self.governance {
             Some(governance) if decision.record().tool == Some(Tool::ExecutePythonCode) => {
-                governance.script_decided(decision, token).await
+                let (token, user) = (caller.token.as_ref(), caller.user.as_ref());
+                governance.script_decided(decision, token, user).await
             }
             Some(_) | None => Ok(()),
         }
@@ -300,6 +360,7 @@ mod tests {
             request,
             cancel,
             token: None,
+            user: None,
             takes_tasks: false,
             waits_for_turn: Arc::default(),
             echo: Echo::default(),
