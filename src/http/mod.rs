@@ -119,10 +119,11 @@ pub(crate) async fn serve(server: Arc<Server>, options: Options) -> Result<(), H
     let admin = admin_listener
         .map(|listener| Listener::start(listener, Service::Admin(admin), admin_stop.clone()));
 
-    tracing::info!(signal = signals.next().await, "draining");
+    let name = signals.next().await;
+    tracing::info!(signal = name, "draining");
     draining.cancel();
     tokio::select! {
-        _ = timeout(options.drain, main.drained()) => {}
+        drained = timeout(options.drain, main.drained()) => drop(drained),
         name = signals.next() => tracing::info!(signal = name, "ending at once"),
     }
     // Dropping it kills what it runs.
