@@ -157,6 +157,8 @@ impl Verifier {
 
     async fn attempt(&self, ask: &Arc<Ask>, asker: &Asker, cancel: &CancellationToken) -> Answer {
         let decision = self.decide(ask, cancel).await;
+        #[cfg(feature = "http")]
+        self.runs.count_decision(decision.record());
         if let Some(governance) = &self.governance
             && let Err(refusal) = governance
                 .script_decided(&decision, asker.token.as_ref(), asker.user.as_ref())

@@ -23,6 +23,8 @@ use crate::executor::{Echo, Executor, Outcome, RunError, RunLimits};
 #[cfg(feature = "http")]
 use crate::executor::{Ending, Start};
 use crate::gateway::AuthorizedScript;
+#[cfg(feature = "http")]
+use crate::gateway::{DecisionRecord, ErrorCode};
 use crate::governance::Governance;
 #[cfg(feature = "http")]
 use crate::meter::{Meter, RunFigures};
@@ -131,6 +133,14 @@ impl Runs {
             outcome.advice = self.advice(module, dependencies).await;
         }
         Ok(outcome)
+    }
+
+    /// Counts what was decided about a call.
+    #[cfg(feature = "http")]
+    pub(crate) fn count_decision(&self, record: &DecisionRecord) {
+        if let Some(meter) = self.meter.get() {
+            meter.decided(record.error_code.map(ErrorCode::as_str));
+        }
     }
 
     /// Counts a run that has ended.

@@ -15,8 +15,6 @@ use crate::aibom::Session;
 use crate::batch::Verifier;
 use crate::config::{AdminGate, Settings};
 use crate::executor::{Echo, Executor, Outcome, RunLimits, StepDown, Turns};
-#[cfg(feature = "http")]
-use crate::gateway::ErrorCode;
 use crate::gateway::{
     Arguments, AuthorizedScript, Decision, DecisionRecord, Evaluation, Grant, JobId,
     RiskBasedExecutionGateway, Stdin, Tool,
@@ -60,9 +58,6 @@ pub(crate) struct Server {
     pub(super) governance: Option<Arc<Governance>>,
     /// The account of what is used, where a bill of materials is wanted.
     pub(super) session: Option<Arc<Session>>,
-    /// Counts decisions, where somebody wants figures.
-    #[cfg(feature = "http")]
-    meter: OnceLock<Arc<dyn Meter>>,
 }
 
 /// The caller of a tool, as far as a call has to do with it.
@@ -110,8 +105,6 @@ impl Server {
             is_step_down_told: AtomicBool::new(false),
             governance,
             session,
-            #[cfg(feature = "http")]
-            meter: OnceLock::new(),
         }
     }
 
@@ -126,9 +119,7 @@ impl Server {
     /// Has decisions and runs counted from here on.
     #[cfg(feature = "http")]
     pub(crate) fn set_meter(&self, meter: Arc<dyn Meter>) {
-        self.runs.set_meter(Arc::clone(&meter));
-        // The first one stays.
-        let _ = self.meter.set(meter);
+        self.runs.set_meter(meter);
     }
 
     /// Returns how many background jobs there are in each state.
@@ -162,9 +153,7 @@ impl Server {
             },
         };
         #[cfg(feature = "http")]
-        if let Some(meter) = self.meter.get() {
-            meter.decided(decision.record().error_code.map(ErrorCode::as_str));
-        }
+        self.runs.count_decision(decision.record());
         if let Err(refusal) = self.audit(&decision, &caller).await {
             return Reply::not_audited(decision.record(), &refusal);
         }

@@ -99,6 +99,9 @@ impl Rejected {
 pub(crate) fn read(body: &[u8], announced: &Announced) -> Result<Posted, Rejected> {
     let is_stateless = announced.is_stateless();
     let rejected = |error| Rejected::new(is_stateless, error);
+    if body.trim_ascii().is_empty() {
+        return Err(rejected(ProtocolError::parse("the body is empty")));
+    }
     match message::parse(body).map_err(rejected)? {
         Some(JsonRpcMessage::Request(message)) => {
             let JsonRpcRequest { id, request, .. } = &message;

@@ -23,6 +23,7 @@ const ORDER: &[&str] = &[
     "main",
     "cli",
     "clients",
+    "http",
     "server",
     "transport",
     "jobs",
@@ -41,6 +42,7 @@ const ORDER: &[&str] = &[
     "folder",
     "canonical_json",
     "config",
+    "meter",
     "secret",
     "logging",
     "terminal",
@@ -81,6 +83,11 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("rusqlite", &["governance"]),
     ("toml", &["governance", "runs"]),
     ("toml_edit", &["clients"]),
+    ("hyper", &["http"]),
+    ("hyper_util", &["http"]),
+    ("http_body_util", &["http"]),
+    ("prometheus_client", &["http"]),
+    ("tokio_io_timeout", &["http"]),
 ];
 
 /// The circles that there are within a module, and the reason.
