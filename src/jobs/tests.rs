@@ -8,6 +8,7 @@ use crate::executor::fake::FakeExecutor;
 use crate::executor::{Captured, Ending, Outcome};
 use crate::gateway::tests::granted;
 use crate::gateway::{AuthorizedScript, Grant, JobId};
+use crate::governance::UserName;
 use crate::runs::Runs;
 
 use super::*;

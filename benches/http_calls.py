@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Calls over HTTP beside calls over standard input and output, measured in one run.
 
-    benches/http.py [--server PATH] [--rounds N | --smoke]
+    benches/http_calls.py [--server PATH] [--rounds N | --smoke]
 
 Calls a second of one client that waits for each reply, and the server's own CPU for each call: of a call that runs
 nothing (the state of a job that there is not), and of `print(1)` in a warm interpreter. In each of N rounds both
