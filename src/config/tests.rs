@@ -39,6 +39,8 @@ fn an_empty_environment_gives_the_documented_defaults() {
             auth_token_file: None,
             sync_concurrency: 1,
             sync_timeout: Duration::from_secs(30),
+            #[cfg(feature = "http")]
+            turn_deadline: None,
             background_timeout: Duration::from_secs(120),
             job_ttl: Duration::from_secs(3600),
         }

@@ -109,7 +109,7 @@ impl UserBounds {
             (Duration::from_secs(1), state.due.max(now) + Duration::from_secs(1) / rate);
         let ahead = due.duration_since(now);
         if ahead > second {
-            return Err(Refusal::UserBound((ahead - second).as_secs() + 1));
+            return Err(Refusal::UserBound(ahead.saturating_sub(second).as_secs() + 1));
         }
         state.due = due;
         Ok(place)

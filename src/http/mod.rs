@@ -30,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::batch::Bounds;
 use crate::governance::Bearers;
+use crate::meter::Meter;
 use crate::server::{EndingSignals, Endpoint, Server, put_down};
 
 use admin::Admin;
@@ -89,7 +90,8 @@ pub(crate) async fn serve(server: Arc<Server>, options: Options) -> Result<(), H
         None => None,
     };
     let figures = Arc::new(Figures::new());
-    server.set_meter(Arc::clone(&figures) as _);
+    let meter: Arc<dyn Meter> = figures.clone();
+    server.set_meter(meter);
     let draining = CancellationToken::new();
     let Options { hosts, origins, bearers, bounds, workers, .. } = options;
     let room = Room::default();

@@ -89,7 +89,14 @@ impl Scripts {
         let (answer, held) = self.one(Owned::Line(line), held, known).await?;
         let status = match answer.status() {
             Status::Invalid => StatusCode::BAD_REQUEST,
-            _ => StatusCode::OK,
+            Status::Ok
+            | Status::Failed
+            | Status::Timeout
+            | Status::OutputCap
+            | Status::Memory
+            | Status::Blocked
+            | Status::Cancelled
+            | Status::InfraError => StatusCode::OK,
         };
         Ok(json_response(status, answer.to_json(), held))
     }

@@ -95,7 +95,8 @@ impl Handler {
             stdin: Stdin::default(),
         };
         let call = self.server.call(&request.name, arguments, caller);
-        let call = with_progress(&context, &waits, call);
+        // On the heap: it is polled in one of two places.
+        let call = Box::pin(with_progress(&context, &waits, call));
         let mut reply = within_turn_deadline(&context, &waits, call).await;
         if let (Some(slot), Some(room)) = (context.extensions.get::<Slot>(), reply.room.take()) {
             slot.hold(room);
@@ -402,11 +403,11 @@ fn user(context: &RequestContext<RoleServer>) -> Option<&UserName> {
 async fn within_turn_deadline<T>(
     context: &RequestContext<RoleServer>,
     waits_for_turn: &AtomicBool,
-    call: impl Future<Output = T>,
+    #[cfg_attr(not(feature = "http"), expect(unused_mut, reason = "polled twice there"))]
+    mut call: impl Future<Output = T> + Unpin,
 ) -> T {
     #[cfg(feature = "http")]
     if let Some(TurnDeadline(deadline)) = context.extensions.get() {
-        tokio::pin!(call);
         if let Ok(done) = tokio::time::timeout(*deadline, &mut call).await {
             return done;
         }

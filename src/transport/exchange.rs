@@ -112,9 +112,10 @@ pub(crate) fn read(body: &[u8], announced: &Announced) -> Result<Posted, Rejecte
             let request = PostedRequest {
                 id: id.clone(),
                 era,
-                client: match request {
-                    ClientRequest::InitializeRequest(request) => Some(request.params.clone()),
-                    _ => None,
+                client: if let ClientRequest::InitializeRequest(request) = request {
+                    Some(request.params.clone())
+                } else {
+                    None
                 },
                 version: version.and_then(|text| serde_json::from_value(text.into()).ok()),
                 bytes: body.len(),
@@ -122,12 +123,12 @@ pub(crate) fn read(body: &[u8], announced: &Announced) -> Result<Posted, Rejecte
             };
             Ok(Posted::Request(Box::new(request)))
         }
-        Some(JsonRpcMessage::Notification(message)) => match message.notification {
-            ClientNotification::CancelledNotification(cancelled) => {
-                Ok(cancelled.params.request_id.map_or(Posted::Nothing, Posted::Cancelled))
-            }
-            _ => Ok(Posted::Nothing),
-        },
+        Some(JsonRpcMessage::Notification(message)) => {
+            let ClientNotification::CancelledNotification(cancelled) = message.notification else {
+                return Ok(Posted::Nothing);
+            };
+            Ok(cancelled.params.request_id.map_or(Posted::Nothing, Posted::Cancelled))
+        }
         Some(JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)) | None => Ok(Posted::Nothing),
     }
 }
@@ -176,7 +177,9 @@ impl PostedRequest {
         // The only one of its own, which is always admitted.
         if let Ok(slot) = in_flight.admit(&id, bytes.min(super::in_flight::REQUEST_BYTES_MAX), None)
         {
-            held.into_iter().for_each(|permit| slot.hold(permit));
+            for permit in held {
+                slot.hold(permit);
+            }
             extensions.insert(slot);
         }
         extensions.insert(Arc::<DropGuard>::new(handled.clone().drop_guard()));

@@ -72,15 +72,9 @@ impl Outbound {
 
     /// Returns what a handshake has agreed on, if it is that.
     pub(crate) fn agreed(&self) -> Option<&InitializeResult> {
-        match &self.0 {
-            JsonRpcMessage::Response(response) => match &response.result {
-                ServerResult::InitializeResult(result) => Some(result),
-                _ => None,
-            },
-            JsonRpcMessage::Request(_)
-            | JsonRpcMessage::Notification(_)
-            | JsonRpcMessage::Error(_) => None,
-        }
+        let JsonRpcMessage::Response(response) = &self.0 else { return None };
+        let ServerResult::InitializeResult(result) = &response.result else { return None };
+        Some(result)
     }
 
     /// Returns the status that the stateless era has for it.
