@@ -15,6 +15,8 @@ mod receipt;
 mod replay;
 mod run;
 mod runs;
+#[cfg(feature = "http")]
+mod serve;
 mod table;
 mod token;
 mod verify_skill;
@@ -77,7 +79,11 @@ struct CommandLine {
 #[derive(Subcommand)]
 enum Command {
     /// Serve an MCP client on standard input and output (the default)
+    #[cfg(not(feature = "http"))]
     Serve,
+    /// Serve an MCP client on standard input and output (the default), or a team over HTTP
+    #[cfg(feature = "http")]
+    Serve(Box<serve::Options>),
     /// Run a script as a client's call would, and show what it prints
     ///
     /// The exit code is the script's own; 124 if its time was up, 125 if it could not be run, 126 if it was
@@ -213,7 +219,11 @@ pub fn run() -> ExitCode {
     color.choice().write_global();
     let reader = match command {
         None if welcome::is_person() => Reader::Person,
-        None | Some(Command::Serve | Command::PythonApi) => Reader::Admin,
+        None | Some(Command::PythonApi) => Reader::Admin,
+        #[cfg(not(feature = "http"))]
+        Some(Command::Serve) => Reader::Admin,
+        #[cfg(feature = "http")]
+        Some(Command::Serve(ref options)) => options.log_format.reader(),
         Some(_) => Reader::Person,
     };
     logging::start(&config::log_filter(), reader);
@@ -261,7 +271,13 @@ fn print_usage(error: &clap::Error) -> ExitCode {
 
 fn carry_out(command: Command) -> anyhow::Result<ExitCode> {
     match command {
+        #[cfg(not(feature = "http"))]
         Command::Serve => serve_client(),
+        #[cfg(feature = "http")]
+        Command::Serve(options) => match options.http {
+            Some(address) => serve_team(*options, address),
+            None => serve_client(),
+        },
         Command::Run(options) => Ok(run::run(&options)),
         Command::Check { files, format } => check::check(&files, format),
         Command::VerifySkill(options) => verify_skill::verify(&options),
@@ -297,7 +313,27 @@ fn serve_client() -> anyhow::Result<ExitCode> {
     if welcome::is_person() {
         tracing::warn!("serving MCP on a terminal; an MCP client should start this, see --help");
     }
+    serve_with(settings(), |runtime, server, _| Ok(runtime.block_on(serve(server))?))
+}
+
+/// Serves over HTTP.
+#[cfg(feature = "http")]
+fn serve_team(options: serve::Options, address: std::net::SocketAddr) -> anyhow::Result<ExitCode> {
+    options.check()?;
     let mut settings = settings();
+    if settings.auth_token.take().is_some() || settings.auth_token_file.take().is_some() {
+        tracing::warn!("over HTTP each caller has a token: that of the server's own is not used");
+    }
+    serve_with(settings, |runtime, server, settings| {
+        runtime.block_on(options.serve(server, settings, address))
+    })
+}
+
+/// Starts a server, has it serve as `work` does, and writes down what the session used.
+fn serve_with(
+    mut settings: Settings,
+    work: impl FnOnce(&Runtime, Arc<Server>, &Settings) -> anyhow::Result<()>,
+) -> anyhow::Result<ExitCode> {
     if !settings.dumpable {
         secrecy::conceal().context("failed to keep other processes out of this one")?;
     }
@@ -322,7 +358,7 @@ fn serve_client() -> anyhow::Result<ExitCode> {
         .transpose()?;
     let server = Server::new(&settings, executor, governance, session.clone(), receipts.as_ref());
     with_server(server, |runtime, server| {
-        let ended = runtime.block_on(serve(server));
+        let ended = work(runtime, server, &settings);
         // Whatever ended the session.
         if let (Some(session), Some(file)) = (session, &settings.aibom) {
             aibom::write(&session, file)?;

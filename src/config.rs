@@ -170,6 +170,10 @@ pub struct Settings {
     pub sync_concurrency: usize,
     /// The time that one synchronous run may take, counted from its start.
     pub(crate) sync_timeout: Duration,
+    /// The time that a call may wait for its turn whose client cannot take it back, in tests that have other
+    /// than the default (`QWED_MCP_TEST_TURN_DEADLINE_MS`), and only debug builds let them.
+    #[cfg(feature = "http")]
+    pub(crate) turn_deadline: Option<Duration>,
     /// The time that one background job may take, counted from its start
     /// (`QWED_MCP_BACKGROUND_TIMEOUT`).
     pub background_timeout: Duration,
@@ -246,6 +250,11 @@ impl Settings {
                 SYNC_CONCURRENCY_DEFAULT,
             ),
             sync_timeout: variables.test_ms("QWED_MCP_TEST_SYNC_TIMEOUT_MS", SYNC_TIMEOUT),
+            #[cfg(feature = "http")]
+            turn_deadline: variables
+                .test_switch("QWED_MCP_TEST_TURN_DEADLINE_MS")
+                .and_then(|value| value.to_str()?.parse().ok())
+                .map(Duration::from_millis),
             background_timeout: variables.background_timeout(),
             job_ttl: variables.test_ms("QWED_MCP_TEST_JOB_TTL_MS", JOB_TTL),
         };

@@ -28,6 +28,7 @@
 //! |---|---|---|
 //! | `cli` | the command line; the only exit codes | `server` |
 //! | `clients` | the configurations of MCP clients, and this server's entry in them | `server` |
+//! | `http` | one address for a team: connections, who calls, messages, scripts of pipelines | `http` |
 //! | `server` | the side that an MCP client sees: tools, the line of a call, replies, the end of a connection | `server` |
 //! | `transport` | JSON-RPC over stdio, bounded in every direction | `server` |
 //! | `jobs` | background jobs: states, slots, queue, expiry | `server` |
@@ -46,7 +47,7 @@
 //! | `data_folder`, `strict_modes` | the folder of what stays; files that are the admin's alone | `server` |
 //! | `folder` | folders that scripts write into, listed, read and removed by descriptors | `server` |
 //! | `terminal` | what a person's terminal is sent | `server` |
-//! | `canonical_json`, `secret` | leaves | |
+//! | `canonical_json`, `meter`, `secret` | leaves | |
 //!
 //! The feature `server` is on by default, and brings the other three. A library takes what it needs:
 //!
@@ -136,10 +137,14 @@ mod folder;
 pub mod gateway;
 #[cfg(feature = "server")]
 mod governance;
+#[cfg(feature = "http")]
+mod http;
 #[cfg(feature = "server")]
 mod jobs;
 #[cfg(feature = "server")]
 mod logging;
+#[cfg(feature = "http")]
+mod meter;
 #[cfg(feature = "provenance")]
 pub mod provenance;
 #[cfg(feature = "server")]

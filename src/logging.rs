@@ -25,6 +25,9 @@ use crate::terminal::Label;
 pub(crate) enum Reader {
     /// An admin, of the log of a server.
     Admin,
+    #[cfg(feature = "http")]
+    /// A program that collects the log of a server.
+    Collector,
     /// The person who typed a command.
     Person,
 }
@@ -48,6 +51,11 @@ pub(crate) fn start(wanted: &str, reader: Reader) {
     let layer = tracing_subscriber::fmt::layer().with_ansi(false);
     let layer = match reader {
         Reader::Admin => layer.with_writer(std::io::stderr).with_filter(filter).boxed(),
+        #[cfg(feature = "http")]
+        Reader::Collector => {
+            let layer = tracing_subscriber::fmt::layer().json().flatten_event(true);
+            layer.with_writer(std::io::stderr).with_filter(filter).boxed()
+        }
         Reader::Person => {
             let layer = layer.event_format(ForPersons).with_writer(anstream::stderr);
             layer.with_filter(filter).boxed()

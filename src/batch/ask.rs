@@ -10,6 +10,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use super::input::LINE_BYTES_MAX;
 use crate::config::MEMORY_MB_MIN;
 
 /// The longest id. It is kept as a hash; this bounds what is written in every line of the answers.
@@ -164,6 +165,15 @@ impl Id {
 }
 
 impl Ask {
+    /// Parses the line of this number; `None` stands for one that is too long.
+    pub(super) fn take(number: u64, line: Option<&[u8]>, most: Bounds) -> Result<Self, Invalid> {
+        let Some(line) = line else {
+            let reason = format!("the line is longer than {} MiB", LINE_BYTES_MAX / (1024 * 1024));
+            return Err(Invalid { number, id: None, reason });
+        };
+        Self::parse(number, line, most)
+    }
+
     /// Parses the line of this number.
     pub(super) fn parse(number: u64, line: &[u8], most: Bounds) -> Result<Self, Invalid> {
         let parsed = serde_json::from_slice::<Object<Line>>(line);

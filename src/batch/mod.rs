@@ -3,7 +3,7 @@
 //! `input` reads lines within bounds, `ask` is what one of them asks for, `pump` hands as many as there are
 //! workers to the `verifier`, which takes each through the same decision and the same funnel as a client's
 //! call, and `output` writes the `answer`s down. `answered` knows which lines an earlier run has answered,
-//! `summary` counts.
+//! `summary` counts. `stream` has the same for bodies of HTTP.
 
 mod answer;
 mod answered;
@@ -12,6 +12,8 @@ mod input;
 mod memory;
 mod output;
 mod pump;
+#[cfg(feature = "http")]
+mod stream;
 mod summary;
 mod verifier;
 
@@ -21,5 +23,7 @@ pub(crate) use input::Input;
 pub(crate) use memory::available_memory_bytes;
 pub(crate) use output::{Output, is_same};
 pub(crate) use pump::{Ended, Pump, Pumped};
+#[cfg(feature = "http")]
+pub(crate) use stream::{Batch, OneAnswer, Single, Wanted, answer_one};
 pub(crate) use summary::{Progress, RunBy, Summary};
-pub(crate) use verifier::{Analysis, Verifier};
+pub(crate) use verifier::{Analysis, Asker, Verifier};

@@ -12,9 +12,9 @@ use tokio_util::sync::CancellationToken;
 use super::answer::Answer;
 use super::answered::{Answered, Ids};
 use super::ask::{Ask, Invalid};
-use super::input::{Input, InputEnd, LINE_BYTES_MAX, RawLine};
+use super::input::{Input, InputEnd, RawLine};
 use super::output::Writer;
-use super::{Bounds, Output, Progress, Status, Verifier};
+use super::{Asker, Bounds, Output, Progress, Status, Verifier};
 use crate::terminal;
 
 /// The most answers that wait for one before them, and the most bytes of them: no line is begun beyond.
@@ -124,7 +124,8 @@ impl Pump {
                                 let (place, stop) = (answers.begin(), self.stop.clone());
                                 let (verifier, taken) = (Arc::clone(&self.verifier), Instant::now());
                                 running.spawn(async move {
-                                    (place, verifier.answer(ask, taken, stop).await)
+                                    let asker = Asker::default();
+                                    (place, verifier.answer(ask, &asker, taken, stop).await)
                                 });
                             }
                         }
@@ -145,13 +146,7 @@ impl Pump {
         if answered.has_line(number) {
             return Taken::Skipped;
         }
-        let ask = if let Some(bytes) = &line.bytes {
-            Ask::parse(number, bytes, self.bounds)
-        } else {
-            let reason = format!("the line is longer than {} MiB", LINE_BYTES_MAX / (1024 * 1024));
-            Err(Invalid { number, id: None, reason })
-        };
-        match ask {
+        match Ask::take(number, line.bytes.as_deref(), self.bounds) {
             Ok(ask) if !ids.insert(&ask.id) => {
                 let reason = "another line before it has the same id".to_owned();
                 Taken::Answered(Invalid { number, id: Some(ask.id), reason }.into())
@@ -222,7 +217,7 @@ impl From<Invalid> for Answer {
 
 /// Returns a line that is one to every reader: those that split text at more than line feeds, and those that
 /// print it to a terminal.
-fn to_line(answer: &Answer) -> Vec<u8> {
+pub(super) fn to_line(answer: &Answer) -> Vec<u8> {
     // What was parsed or captured can be written as JSON.
     let text = serde_json::to_string(answer).unwrap_or_default();
     let mut line = String::with_capacity(text.len() + 1);

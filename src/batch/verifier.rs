@@ -2,6 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
@@ -12,14 +13,16 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Settings;
-use crate::executor::{Echo, Executor, Outcome, RunError, RunLimits};
+use crate::executor::{Echo, Executor, Outcome, RunError, RunLimits, Turns};
 use crate::gateway::{
-    Arguments, AuthorizedScript, Decision, DecisionRecord, ErrorCode, Evaluation, Grant,
+    Arguments, AskedBy, AuthorizedScript, Decision, DecisionRecord, ErrorCode, Evaluation, Grant,
     ReportingGateway, RiskBasedExecutionGateway, Tool,
 };
+use crate::governance::{Governance, UserName};
 use crate::receipt::Receipts;
 use crate::runs::{Runs, ScriptError};
 use crate::sandbox::Tier;
+use crate::secret::Secret;
 
 use super::Status;
 use super::answer::{Answer, RunEnd, TestAnswer, is_as_expected};
@@ -36,9 +39,20 @@ const ATTEMPT_PAUSE: Duration = Duration::from_millis(500);
 pub(crate) struct Verifier {
     gateway: Gateway,
     executor: Arc<dyn Executor>,
-    runs: Runs,
+    runs: Arc<Runs>,
+    /// The audit log, where scripts come from clients of a server that has one.
+    governance: Option<Arc<Governance>>,
+    /// The turns of runs, where others run scripts besides.
+    turns: Option<Arc<Turns>>,
     /// A script with tests is not run again once one has failed.
     is_fail_fast: bool,
+}
+
+/// Who has a script run, as far as that is known.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Asker {
+    pub(crate) token: Option<Secret>,
+    pub(crate) user: Option<UserName>,
 }
 
 /// What is done with what the analysis finds.
@@ -72,6 +86,7 @@ impl Verifier {
         executor: Arc<dyn Executor>,
         analysis: Analysis,
         is_fail_fast: bool,
+        receipts: Option<&Arc<Receipts>>,
     ) -> Self {
         let gateway = match analysis {
             Analysis::Blocks => {
@@ -82,23 +97,34 @@ impl Verifier {
                 Gateway::Reporting(Arc::new(gateway))
             }
         };
-        Self { gateway, runs: Runs::new(Arc::clone(&executor), None, None), executor, is_fail_fast }
+        let runs = Runs::new(Arc::clone(&executor), None, None).with_receipts(receipts);
+        let runs = Arc::new(runs);
+        Self { gateway, runs, executor, governance: None, turns: None, is_fail_fast }
     }
 
-    /// Has every run leave a receipt, where there are to be some.
-    pub(crate) fn with_receipts(self, receipts: Option<&Arc<Receipts>>) -> Self {
-        Self { runs: self.runs.with_receipts(receipts), ..self }
+    /// Creates one that shares what a server runs scripts with. What the analysis finds blocks.
+    #[cfg(feature = "http")]
+    pub(crate) fn of_server(
+        gateway: Arc<RiskBasedExecutionGateway>,
+        executor: Arc<dyn Executor>,
+        runs: Arc<Runs>,
+        turns: Arc<Turns>,
+        governance: Option<Arc<Governance>>,
+    ) -> Self {
+        let gateway = Gateway::Blocking(gateway);
+        Self { gateway, executor, runs, governance, turns: Some(turns), is_fail_fast: false }
     }
 
     /// Answers a line, which was taken up at `taken`. A panic is an answer too.
     pub(super) async fn answer(
         &self,
         ask: Ask,
+        asker: &Asker,
         taken: Instant,
         cancel: CancellationToken,
     ) -> Answer {
         let (id, meta) = (ask.id.clone(), ask.meta.clone());
-        let answer = AssertUnwindSafe(self.try_to_answer(ask, &cancel)).catch_unwind().await;
+        let answer = AssertUnwindSafe(self.try_to_answer(ask, asker, &cancel)).catch_unwind().await;
         let answer = answer.unwrap_or_else(|_| {
             infra_error(id.clone(), "the program made a mistake, which its log has".to_owned())
         });
@@ -118,10 +144,10 @@ impl Verifier {
     }
 
     /// Answers a line; where this machine may be to blame for the answer, once again.
-    async fn try_to_answer(&self, ask: Ask, cancel: &CancellationToken) -> Answer {
+    async fn try_to_answer(&self, ask: Ask, asker: &Asker, cancel: &CancellationToken) -> Answer {
         let ask = Arc::new(ask);
         for attempt in 1..ATTEMPTS_MAX {
-            let answer = self.attempt(&ask, cancel).await;
+            let answer = self.attempt(&ask, asker, cancel).await;
             if !answer.is_worth_another_try() {
                 return Answer { attempt, ..answer };
             }
@@ -129,12 +155,25 @@ impl Verifier {
                 return Answer::bare(ask.id.clone(), Status::Cancelled);
             }
         }
-        Answer { attempt: ATTEMPTS_MAX, ..self.attempt(&ask, cancel).await }
+        Answer { attempt: ATTEMPTS_MAX, ..self.attempt(&ask, asker, cancel).await }
     }
 
-    async fn attempt(&self, ask: &Arc<Ask>, cancel: &CancellationToken) -> Answer {
-        let (record, script) = match self.decide(ask, cancel).await {
-            Decision::Allow { record, grant: Grant::Execute(script) } => (record, script),
+    async fn attempt(&self, ask: &Arc<Ask>, asker: &Asker, cancel: &CancellationToken) -> Answer {
+        let decision = self.decide(ask, cancel).await;
+        #[cfg(feature = "http")]
+        self.runs.count_decision(decision.record());
+        let mut asked_by = AskedBy::default();
+        if let Some(governance) = &self.governance {
+            let (token, user) = (asker.token.as_ref(), asker.user.as_ref());
+            match governance.script_decided(&decision, token, user).await {
+                Ok(written) => (asked_by.user, asked_by.token) = written.user_and_token(),
+                Err(refusal) => return infra_error(ask.id.clone(), refusal.to_string()),
+            }
+        }
+        let (record, script) = match decision {
+            Decision::Allow { record, grant: Grant::Execute(script) } => {
+                (record, script.with_asked_by(asked_by))
+            }
             Decision::Allow {
                 record,
                 grant: Grant::ExecuteInBackground(_) | Grant::JobStatus(_),
@@ -143,6 +182,14 @@ impl Verifier {
             }
             Decision::Refuse(record) => return refused(ask, record),
             Decision::Withdrawn(_) => return Answer::bare(ask.id.clone(), Status::Cancelled),
+        };
+        let waits = AtomicBool::default();
+        let _turn = match &self.turns {
+            Some(turns) => match turns.take(&waits, cancel).await {
+                Some(turn) => Some(turn),
+                None => return Answer::bare(ask.id.clone(), Status::Cancelled),
+            },
+            None => None,
         };
         let runs = self.run(ask, &script, cancel).await;
         Answer {

@@ -158,6 +158,7 @@ async fn call(
         cancel: cancel.clone(),
         token: None,
         asked_by: AskedBy { client: Some("qwed-mcp run".to_owned()), ..AskedBy::default() },
+        user: None,
         takes_tasks: false,
         waits_for_turn: Arc::default(),
         echo: if is_json { Echo::default() } else { screen.echo() },

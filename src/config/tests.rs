@@ -42,6 +42,8 @@ fn an_empty_environment_gives_the_documented_defaults() {
             receipts_sync: false,
             sync_concurrency: 1,
             sync_timeout: Duration::from_secs(30),
+            #[cfg(feature = "http")]
+            turn_deadline: None,
             background_timeout: Duration::from_secs(120),
             job_ttl: Duration::from_secs(3600),
         }

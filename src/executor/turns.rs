@@ -25,6 +25,12 @@ impl Turns {
         self.places.try_acquire().ok()
     }
 
+    /// Returns how many runs could begin at once.
+    #[cfg(feature = "http")]
+    pub(crate) fn free(&self) -> usize {
+        self.places.available_permits()
+    }
+
     /// Waits for a turn; `None` if `cancel` is cancelled before. `waits` is set as long as this goes on,
     /// and not when it is given up either.
     pub(crate) async fn take(

@@ -6,6 +6,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | `store`, `tokens`, `audit` | the database: who may call, and what was done |
+//! | `bearer` | who calls over HTTP |
 //! | `roles`, `user_name` | what callers may do, and how they are called |
 //! | `policy`, `budget` | what the admin allows, and what one call may take |
 //! | `pytest`, `run`, `python` | the run: its arguments, its sandbox, its end; what it is made with |
@@ -20,6 +21,8 @@
 
 mod artifacts;
 mod audit;
+#[cfg(feature = "http")]
+mod bearer;
 mod budget;
 mod call;
 mod conclusion;
@@ -68,6 +71,8 @@ pub(crate) use audit::{
     AUDIT_ROWS_MAX, AuditEvent, AuditFilter, AuditHash, AuditRow, AuditVerification, ClockStep,
     ExportVerification, FlawedToken, KnownHead, RunIdStart, TokenFlaw, verify_export,
 };
+#[cfg(feature = "http")]
+pub(crate) use bearer::{Bearer, Bearers, Unavailable};
 pub(crate) use call::{GovernedCall, Rehearsal};
 pub(crate) use evidence::Evidence;
 pub(crate) use integrity::{

@@ -5,8 +5,8 @@ use uuid::{Builder, Uuid};
 
 use super::audit::{ArgumentsHash, AuditEntry, AuditEvent, AuditOutcome};
 use super::roles::Permission;
-use super::tokens::Caller;
-use super::{Governance, Refusal};
+use super::tokens::{Caller, TokenId};
+use super::{Governance, Refusal, UserName};
 use crate::executor::{Ending, Outcome, RunError};
 use crate::gateway::{Decision, ErrorCode, Tool, VerificationId};
 use crate::receipt::AuditPlace;
@@ -20,13 +20,19 @@ impl Governance {
         &self,
         decision: &Decision,
         token: Option<&Secret>,
+        user: Option<&UserName>,
     ) -> Result<DecisionWritten, Refusal> {
+        // Without a token nobody is known to have asked; and a user whom the server has let in is one whose role
+        // permits it.
         let caller = self.authenticate(token).await;
-        if let (Decision::Allow { .. }, Err(refusal)) = (decision, self.may_run(&caller).await) {
+        if let (Decision::Allow { .. }, None, Err(refusal)) =
+            (decision, user, self.may_run(&caller).await)
+        {
             return Err(self.script_refused(decision, caller.ok(), refusal).await);
         }
-        // Without a token nobody is known to have asked.
         let caller = caller.ok();
+        let token = caller.as_ref().map(|caller| caller.token);
+        let user = user.cloned().or(caller.map(|caller| caller.user));
         let record = decision.record();
         let outcome = match decision {
             Decision::Allow { .. } | Decision::Refuse(_) => AuditOutcome::Decided(record.status),
@@ -37,12 +43,12 @@ impl Governance {
             "error_code": record.error_code.map(ErrorCode::as_str),
         });
         let entry = AuditEntry {
-            user: caller.as_ref().map(|caller| caller.user.clone()),
+            user: user.clone(),
             arguments_hash: Some(ArgumentsHash::of(&record.normalized_arguments)),
             ..entry(&record.verification_id, AuditEvent::McpToolCall, outcome, &details)
         };
         let place = Some(self.append(vec![entry]).await?);
-        Ok(DecisionWritten { place, caller })
+        Ok(DecisionWritten { place, user, token })
     }
 
     /// Fails if the policy wants a token of scripts, and this caller has none that may run any.
@@ -78,6 +84,26 @@ impl Governance {
         self.append(vec![entry]).await.err().unwrap_or(refusal)
     }
 
+    /// Writes down that somebody's role does not permit scripts.
+    #[cfg(feature = "http")]
+    pub(crate) async fn script_not_permitted(
+        &self,
+        arguments: &Map<String, Value>,
+        user: &UserName,
+    ) -> Result<Uuid, Refusal> {
+        let run_id = Uuid::new_v4();
+        let entry = AuditEntry {
+            run_id,
+            event: AuditEvent::McpToolCall,
+            user: Some(user.clone()),
+            tool: Tool::ExecutePythonCode.name().to_owned(),
+            arguments_hash: Some(ArgumentsHash::of(arguments)),
+            outcome: AuditOutcome::Refused(Refusal::PermissionDenied.code()),
+            details: Map::new(),
+        };
+        self.append(vec![entry]).await.map(|_| run_id)
+    }
+
     /// Writes down that a script starts. If this fails it must not.
     pub(crate) async fn script_started(&self, id: &VerificationId) -> Result<(), Refusal> {
         let started = entry(id, AuditEvent::ToolStarted, AuditOutcome::Started, &json!({}));
@@ -108,16 +134,16 @@ impl Governance {
 pub(crate) struct DecisionWritten {
     /// The place of its row.
     pub(crate) place: Option<AuditPlace>,
-    /// The caller, if a token has proven who that is.
-    caller: Option<Caller>,
+    /// The caller, if that is known, and the number of the token that has proven it.
+    user: Option<UserName>,
+    token: Option<TokenId>,
 }
 
 impl DecisionWritten {
     /// Returns the user and the number of the token.
     pub(crate) fn user_and_token(&self) -> (Option<String>, Option<String>) {
-        let caller = self.caller.as_ref();
-        let user = caller.map(|caller| caller.user.to_string());
-        (user, caller.map(|caller| caller.token.to_string()))
+        let Self { place: _, user, token } = self;
+        (user.as_ref().map(ToString::to_string), token.map(|token| token.to_string()))
     }
 }
 

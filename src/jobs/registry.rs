@@ -14,6 +14,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::executor::{Echo, Ending, RunLimits};
 use crate::gateway::{AuthorizedScript, JobId};
+use crate::governance::UserName;
 use crate::runs::Runs;
 
 use super::job::{Job, JobEnd, JobState};
@@ -94,6 +95,8 @@ struct Entry {
     changed_at: DateTime<Utc>,
     /// `None` for a job that lives on without its request.
     placed_by: Option<RequestKey>,
+    /// The user who alone may ask for it and cancel it; none where nobody is known.
+    user: Option<UserName>,
     cancel: CancellationToken,
 }
 
@@ -123,8 +126,8 @@ impl JobRegistry {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Places `script`, which `decision` permits, behind those that wait already. Cancelling the request
-    /// `placed_by` cancels it.
+    /// Places `script` of `user`, which `decision` permits, behind those that wait already. Cancelling the
+    /// request `placed_by` cancels it.
     ///
     /// # Errors
     ///
@@ -134,6 +137,7 @@ impl JobRegistry {
         script: AuthorizedScript,
         decision: Value,
         placed_by: Option<RequestKey>,
+        user: Option<UserName>,
     ) -> Result<Job, PlaceError> {
         let id = JobId::fresh();
         let cancel = self.shared.stop.child_token();
@@ -144,6 +148,7 @@ impl JobRegistry {
             created_at: now,
             changed_at: now,
             placed_by,
+            user,
             cancel: cancel.clone(),
         };
         let job = entry.job(id, self.shared.limits.ttl);
@@ -160,15 +165,17 @@ impl JobRegistry {
         Ok(job)
     }
 
-    /// Returns a job; `None` if there is no such job, or no longer.
-    pub(crate) fn job(&self, id: JobId) -> Option<Job> {
-        self.shared.lock().get(&id).map(|entry| entry.job(id, self.shared.limits.ttl))
+    /// Returns a job of `user`; `None` if there is no such job, or no longer.
+    pub(crate) fn job(&self, id: JobId, user: Option<&UserName>) -> Option<Job> {
+        let jobs = self.shared.lock();
+        let own = jobs.get(&id).filter(|entry| entry.user.as_ref() == user);
+        own.map(|entry| entry.job(id, self.shared.limits.ttl))
     }
 
-    /// Cancels a job, unless it has ended. Returns whether there is such a job.
-    pub(crate) fn cancel(&self, id: JobId) -> bool {
+    /// Cancels a job of `user`, unless it has ended. Returns whether there is such a job.
+    pub(crate) fn cancel(&self, id: JobId, user: Option<&UserName>) -> bool {
         let jobs = self.shared.lock();
-        let entry = jobs.get(&id);
+        let entry = jobs.get(&id).filter(|entry| entry.user.as_ref() == user);
         if let Some(entry) = entry {
             entry.cancel.cancel();
         }
@@ -182,6 +189,20 @@ impl JobRegistry {
                 job.cancel.cancel();
             }
         }
+    }
+
+    /// Returns how many jobs there are in each state.
+    #[cfg(feature = "http")]
+    pub(crate) fn by_state(&self) -> [(&'static str, usize); 3] {
+        let (mut queued, mut running, mut ended) = (0, 0, 0);
+        for job in self.shared.lock().values() {
+            match job.state {
+                JobState::Queued => queued += 1,
+                JobState::Running => running += 1,
+                JobState::Ended(_) => ended += 1,
+            }
+        }
+        [("queued", queued), ("running", running), ("ended", ended)]
     }
 
     /// Returns the time one job may take.

@@ -8,6 +8,7 @@ use crate::executor::fake::FakeExecutor;
 use crate::executor::{Captured, Ending, Outcome};
 use crate::gateway::tests::granted;
 use crate::gateway::{AuthorizedScript, Grant, JobId};
+use crate::governance::UserName;
 use crate::runs::Runs;
 
 use super::*;
@@ -44,11 +45,11 @@ fn script(seconds: u64) -> AuthorizedScript {
 
 fn place(registry: &JobRegistry, seconds: u64) -> Result<JobId, PlaceError> {
     let placed_by = Some(RequestKey(seconds.to_string()));
-    registry.place(script(seconds), Value::Null, placed_by).map(|job| job.id)
+    registry.place(script(seconds), Value::Null, placed_by, None).map(|job| job.id)
 }
 
 fn name(registry: &JobRegistry, id: JobId) -> &'static str {
-    match registry.job(id).map(|job| job.state) {
+    match registry.job(id, None).map(|job| job.state) {
         None => "unknown",
         Some(JobState::Queued) => "queued",
         Some(JobState::Running) => "running",
@@ -164,4 +165,18 @@ async fn shutting_down_ends_all_jobs() {
     after(1).await;
     registry.shut_down().await;
     assert!(registry.shared_is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_is_its_users_only() {
+    let registry = registry(|_| {});
+    let (ann, bob): (UserName, UserName) = ("ann".parse().unwrap(), "bob".parse().unwrap());
+    let placed = registry.place(script(60), Value::Null, None, Some(ann.clone()));
+    let id = placed.unwrap().id;
+    for other in [Some(&bob), None] {
+        assert!(registry.job(id, other).is_none());
+        assert!(!registry.cancel(id, other));
+    }
+    assert!(registry.job(id, Some(&ann)).is_some());
+    assert!(registry.cancel(id, Some(&ann)));
 }

@@ -10,6 +10,8 @@ mod tests;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+#[cfg(feature = "http")]
+use std::sync::OnceLock;
 
 use futures_util::FutureExt as _;
 use serde_json::json;
@@ -19,9 +21,17 @@ use tokio_util::task::TaskTracker;
 
 use crate::aibom::{self, Session};
 use crate::executor::{Echo, Executor, Outcome, RunError, RunLimits};
+#[cfg(feature = "http")]
+use crate::executor::{Ending, Start};
 use crate::gateway::AuthorizedScript;
+#[cfg(feature = "http")]
+use crate::gateway::{DecisionRecord, ErrorCode};
 use crate::governance::Governance;
+#[cfg(feature = "http")]
+use crate::meter::{Meter, RunFigures};
 use crate::receipt::{Draft, Receipts, WriteError};
+#[cfg(feature = "http")]
+use crate::sandbox::Tier;
 use missing_module::{Dependencies, advice, missing_module};
 
 /// The funnel that every run of a script goes through.
@@ -35,6 +45,9 @@ pub(crate) struct Runs {
     receipts: Option<Arc<Receipts>>,
     /// Lookups of versions, each as long as a short script.
     lookups: TaskTracker,
+    /// Counts runs, where somebody wants figures.
+    #[cfg(feature = "http")]
+    meter: OnceLock<Arc<dyn Meter>>,
 }
 
 /// The reason why there is no outcome of a script. Its `Display` is shown to the client.
@@ -68,12 +81,28 @@ impl Runs {
         governance: Option<Arc<Governance>>,
         session: Option<Arc<Session>>,
     ) -> Self {
-        Self { executor, governance, session, receipts: None, lookups: TaskTracker::new() }
+        let lookups = TaskTracker::new();
+        Self {
+            executor,
+            governance,
+            session,
+            receipts: None,
+            lookups,
+            #[cfg(feature = "http")]
+            meter: OnceLock::new(),
+        }
     }
 
     /// Has every run leave a receipt.
     pub(crate) fn with_receipts(self, receipts: Option<&Arc<Receipts>>) -> Self {
         Self { receipts: receipts.cloned(), ..self }
+    }
+
+    /// Has runs counted from here on.
+    #[cfg(feature = "http")]
+    pub(crate) fn set_meter(&self, meter: Arc<dyn Meter>) {
+        // The first one stays.
+        let _ = self.meter.set(meter);
     }
 
     /// Runs `script` within `limits` until it ends or `cancel` is cancelled; what it prints goes to `echo`
@@ -106,6 +135,8 @@ impl Runs {
         match &outcome {
             Ok(Outcome { ending, duration, .. }) => {
                 tracing::info!(verification_id = %id, ?ending, ?duration, "run ended");
+                #[cfg(feature = "http")]
+                self.count(&outcome);
             }
             Err(error) => {
                 let source = std::error::Error::source(error).map(ToString::to_string);
@@ -146,6 +177,33 @@ impl Runs {
             error.log();
             ScriptError::NoReceipt(error)
         })
+    }
+
+    /// Counts what was decided about a call.
+    #[cfg(feature = "http")]
+    pub(crate) fn count_decision(&self, record: &DecisionRecord) {
+        if let Some(meter) = self.meter.get() {
+            meter.decided(record.error_code.map(ErrorCode::as_str));
+        }
+    }
+
+    /// Counts a run that has ended.
+    #[cfg(feature = "http")]
+    fn count(&self, outcome: &Result<Outcome, RunError>) {
+        let (Some(meter), Ok(outcome)) = (self.meter.get(), outcome) else { return };
+        let ending = match outcome.ending {
+            Ending::Exited(0) => "success",
+            Ending::Exited(_) => "failed",
+            Ending::OutOfMemory => "memory",
+            Ending::Cancelled => "cancelled",
+            Ending::TimedOut => "timed_out",
+        };
+        meter.ran(&RunFigures {
+            ending,
+            tier: outcome.tier.map(Tier::as_str),
+            start: if outcome.start == Start::Warm { "warm" } else { "cold" },
+            duration: outcome.duration,
+        });
     }
 
     /// Returns what is said about a module that is not installed, where its interpreter is known.

@@ -12,14 +12,18 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::aibom::Session;
+#[cfg(feature = "http")]
+use crate::batch::Verifier;
 use crate::config::{AdminGate, Settings};
 use crate::executor::{Echo, Executor, Outcome, RunLimits, StepDown, Turns};
 use crate::gateway::{
     Arguments, AskedBy, AuthorizedScript, Decision, DecisionRecord, Evaluation, Grant, JobId,
     RiskBasedExecutionGateway, Stdin, Tool,
 };
-use crate::governance::{Governance, GovernedCall, GovernedReply, Refusal};
+use crate::governance::{Governance, GovernedCall, GovernedReply, Refusal, UserName};
 use crate::jobs::{Job, JobLimits, JobRegistry, JobState, RequestKey};
+#[cfg(feature = "http")]
+use crate::meter::Meter;
 use crate::receipt::{AuditPlace, Receipts};
 use crate::runs::Runs;
 use crate::secret::Secret;
@@ -41,7 +45,7 @@ pub(crate) struct Server {
     runs: Arc<Runs>,
     pub(super) jobs: JobRegistry,
     /// The turns of synchronous runs.
-    turns: Turns,
+    turns: Arc<Turns>,
     sync_limits: RunLimits,
     replies: ReplyRoom,
     /// The tools about scripts, as clients are told of them.
@@ -71,6 +75,8 @@ pub(crate) struct Caller {
     pub(crate) token: Option<Secret>,
     /// Who it is, for receipts.
     pub(crate) asked_by: AskedBy,
+    /// The user that calls, where every request says so: jobs are theirs alone.
+    pub(crate) user: Option<UserName>,
     /// `true` if the caller takes a task in place of the result of a background call.
     pub(crate) takes_tasks: bool,
     /// Is set as long as the call waits for its turn.
@@ -98,7 +104,7 @@ impl Server {
             jobs: JobRegistry::new(Arc::clone(&runs), limits),
             executor,
             runs,
-            turns: Turns::new(settings.sync_concurrency),
+            turns: Arc::new(Turns::new(settings.sync_concurrency)),
             sync_limits: RunLimits::of_script(settings.sync_timeout),
             replies: ReplyRoom::default(),
             tools: tools(settings),
@@ -111,6 +117,41 @@ impl Server {
         }
     }
 
+    /// Returns what runs the scripts of pipelines, in turn with those of calls.
+    #[cfg(feature = "http")]
+    pub(crate) fn verifier(&self) -> Verifier {
+        let (gateway, executor) = (Arc::clone(&self.gateway), Arc::clone(&self.executor));
+        let (runs, turns) = (Arc::clone(&self.runs), Arc::clone(&self.turns));
+        Verifier::of_server(gateway, executor, runs, turns, self.governance.clone())
+    }
+
+    /// Has decisions and runs counted from here on.
+    #[cfg(feature = "http")]
+    pub(crate) fn set_meter(&self, meter: Arc<dyn Meter>) {
+        self.runs.set_meter(meter);
+    }
+
+    /// Returns how many background jobs there are in each state.
+    #[cfg(feature = "http")]
+    pub(crate) fn jobs_by_state(&self) -> [(&'static str, usize); 3] {
+        self.jobs.by_state()
+    }
+
+    /// Returns how many synchronous runs could begin at once.
+    #[cfg(feature = "http")]
+    pub(crate) fn turns_free(&self) -> usize {
+        self.turns.free()
+    }
+
+    /// Returns whether scripts can run here, or what is in their way.
+    #[cfg(feature = "http")]
+    pub(crate) async fn readiness(&self) -> Result<(), String> {
+        if self.gateway.admin_gate() == AdminGate::Closed {
+            return Err("QWED_MCP_TRUSTED_CODE_EXECUTION is not true".to_owned());
+        }
+        self.executor.readiness().await.map(drop).map_err(|missing| missing.to_string())
+    }
+
     /// Carries out the call of `tool`, if it may be.
     pub(crate) async fn call(&self, tool: &str, arguments: Arguments, mut caller: Caller) -> Reply {
         let decision = match self.evaluate(tool, arguments).await {
@@ -120,6 +161,8 @@ impl Server {
                 None => verified.withdraw(),
             },
         };
+        #[cfg(feature = "http")]
+        self.runs.count_decision(decision.record());
         let place = match self.audit(&decision, &mut caller).await {
             Ok(place) => place,
             Err(refusal) => return Reply::not_audited(decision.record(), &refusal),
@@ -149,11 +192,12 @@ impl Server {
                 // Cancelling a request that was answered with a task must not cancel the task.
                 let script = script.with_asked_by(caller.asked_by);
                 let placed_by = (!caller.takes_tasks).then_some(caller.request);
-                let placed = self.jobs.place(script, record.without_arguments(), placed_by);
+                let decision = record.without_arguments();
+                let placed = self.jobs.place(script, decision, placed_by, caller.user);
                 Reply::placed(&record, placed, caller.takes_tasks)
             }
             Grant::JobStatus(id) => {
-                let job = self.jobs.job(id);
+                let job = self.jobs.job(id, caller.user.as_ref());
                 let room = self.replies.room_for(job.as_ref().map_or(0, output_bytes)).await;
                 let reply = Reply::job_status(&record, id, job.as_ref(), self.jobs.timeout());
                 self.with_step_down(reply).in_room(room)
@@ -161,9 +205,13 @@ impl Server {
         }
     }
 
-    /// Returns a job, and where it has ended the reply to a caller who had waited for it.
-    pub(crate) async fn task(&self, id: JobId) -> Option<(Job, Option<Reply>)> {
-        let job = self.jobs.job(id)?;
+    /// Returns a user's job, and where it has ended the reply to a caller who had waited for it.
+    pub(crate) async fn task(
+        &self,
+        id: JobId,
+        user: Option<&UserName>,
+    ) -> Option<(Job, Option<Reply>)> {
+        let job = self.jobs.job(id, user)?;
         let room = self.replies.room_for(output_bytes(&job)).await;
         let reply = match &job.state {
             JobState::Queued | JobState::Running => None,
@@ -242,7 +290,8 @@ impl Server {
     ) -> Result<Option<AuditPlace>, Refusal> {
         match &self.governance {
             Some(governance) if decision.record().tool == Some(Tool::ExecutePythonCode) => {
-                let written = governance.script_decided(decision, caller.token.as_ref()).await?;
+                let (token, user) = (caller.token.as_ref(), caller.user.as_ref());
+                let written = governance.script_decided(decision, token, user).await?;
                 (caller.asked_by.user, caller.asked_by.token) = written.user_and_token();
                 Ok(written.place)
             }
@@ -345,6 +394,7 @@ mod tests {
             cancel,
             token: None,
             asked_by: AskedBy::default(),
+            user: None,
             takes_tasks: false,
             waits_for_turn: Arc::default(),
             echo: Echo::default(),

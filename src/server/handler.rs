@@ -3,27 +3,36 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+#[cfg(feature = "http")]
+use std::sync::atomic::Ordering;
 
 use futures_util::FutureExt as _;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CancelTaskParams,
-    CancelledNotificationParam, CustomRequest, CustomResult, DiscoverResult, GetTaskParams,
-    GetTaskResult, InitializeRequestParams, InitializeResult, ListResourceTemplatesResult,
-    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams,
-    ReadResourceResponse, ReadResourceResult, RequestId, ServerCapabilities, ServerConfig,
-    SubscriptionFilter, TASKS_EXTENSION_ID, Tool, UpdateTaskParams,
+    CancelledNotificationParam, CustomRequest, CustomResult, DiscoverResult, Extensions,
+    GetTaskParams, GetTaskResult, InitializeRequestParams, InitializeResult, JsonObject,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, RequestId,
+    ServerCapabilities, ServerConfig, SubscriptionFilter, TASKS_EXTENSION_ID, Tool,
+    UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
+#[cfg(feature = "http")]
+use uuid::Uuid;
 
 use crate::executor::Echo;
 use crate::gateway::{AskedBy, Stdin};
-use crate::governance::{Governance, GovernedCall, GovernedTool};
+#[cfg(feature = "http")]
+use crate::governance::{Bearer, Refusal};
+use crate::governance::{Governance, GovernedCall, GovernedTool, UserName};
 use crate::jobs::RequestKey;
 use crate::secret::Secret;
-use crate::transport::Slot;
+#[cfg(feature = "http")]
+use crate::transport::TurnDeadline;
+use crate::transport::{Connection, Slot};
 
 use super::call::{Caller, Server};
 use super::progress::with_progress;
@@ -62,6 +71,8 @@ impl Handler {
         self.record(&context);
         let token = context.extensions.get::<Secret>().cloned();
         let arguments = request.arguments.unwrap_or_default();
+        #[cfg(feature = "http")]
+        self.require_permission(&request.name, &arguments, &context).await?;
         if let Some(governance) = &self.server.governance
             && let Some(tool) = GovernedTool::from_name(&request.name)
         {
@@ -74,17 +85,20 @@ impl Handler {
         let waits_for_turn: Arc<AtomicBool> = Arc::default();
         let waits = Arc::clone(&waits_for_turn);
         let caller = Caller {
-            request: request_key(&context.id),
+            request: request_key(connection(&context.extensions), &context.id),
             cancel,
             token,
             asked_by: asked_by(&context),
+            user: user(&context).cloned(),
             takes_tasks: takes_tasks(&context),
             waits_for_turn,
             echo: Echo::default(),
             stdin: Stdin::default(),
         };
         let call = self.server.call(&request.name, arguments, caller);
-        let mut reply = with_progress(&context, &waits, call).await;
+        // On the heap: it is polled in one of two places.
+        let call = Box::pin(with_progress(&context, &waits, call));
+        let mut reply = within_turn_deadline(&context, &waits, call).await;
         if let (Some(slot), Some(room)) = (context.extensions.get::<Slot>(), reply.room.take()) {
             slot.hold(room);
         }
@@ -116,6 +130,30 @@ impl Handler {
             all.extend_from_slice(governed_tools());
         }
         all
+    }
+
+    /// Refuses the call of a tool that the bearer's role does not permit. Governed tools are checked where
+    /// they are called.
+    #[cfg(feature = "http")]
+    async fn require_permission(
+        &self,
+        tool: &str,
+        arguments: &JsonObject,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let Some(bearer) = context.extensions.get::<Bearer>() else { return Ok(()) };
+        if bearer.may_call(tool) || GovernedTool::from_name(tool).is_some() {
+            return Ok(());
+        }
+        tracing::info!("the role does not permit it");
+        let run_id = match &self.server.governance {
+            Some(governance) => governance.script_not_permitted(arguments, &bearer.user).await,
+            None => Ok(Uuid::new_v4()),
+        };
+        Err(match run_id {
+            Ok(run_id) => governed::error(run_id, &Refusal::PermissionDenied),
+            Err(refusal) => governed::error(Uuid::new_v4(), &refusal),
+        })
     }
 
     /// Tells the session who calls.
@@ -231,7 +269,8 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
         let id = tasks::id(&request.task_id)?;
-        let (job, mut reply) = self.server.task(id).await.ok_or_else(tasks::not_found)?;
+        let (job, mut reply) =
+            self.server.task(id, user(&context)).await.ok_or_else(tasks::not_found)?;
         let room = reply.as_mut().and_then(|reply| reply.room.take());
         if let (Some(slot), Some(room)) = (context.extensions.get::<Slot>(), room) {
             slot.hold(room);
@@ -243,19 +282,20 @@ impl ServerHandler for Handler {
     async fn update_task(
         &self,
         request: UpdateTaskParams,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let id = tasks::id(&request.task_id)?;
-        self.server.jobs.job(id).map(drop).ok_or_else(tasks::not_found)
+        self.server.jobs.job(id, user(&context)).map(drop).ok_or_else(tasks::not_found)
     }
 
     async fn cancel_task(
         &self,
         request: CancelTaskParams,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let id = tasks::id(&request.task_id)?;
-        if self.server.jobs.cancel(id) { Ok(()) } else { Err(tasks::not_found()) }
+        let is_there = self.server.jobs.cancel(id, user(&context));
+        if is_there { Ok(()) } else { Err(tasks::not_found()) }
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
@@ -303,11 +343,11 @@ impl ServerHandler for Handler {
     async fn on_cancelled(
         &self,
         notification: CancelledNotificationParam,
-        _context: NotificationContext<RoleServer>,
+        context: NotificationContext<RoleServer>,
     ) {
         // The call itself is cancelled by its token; a job that it placed lives on without it.
         if let Some(id) = notification.request_id {
-            self.server.jobs.cancel_placed_by(&request_key(&id));
+            self.server.jobs.cancel_placed_by(&request_key(connection(&context.extensions), &id));
         }
     }
 
@@ -340,12 +380,57 @@ fn asked_by(context: &RequestContext<RoleServer>) -> AskedBy {
     }
 }
 
-fn request_key(id: &RequestId) -> RequestKey {
-    RequestKey(match id {
+/// Names a request for what it places. Over HTTP every client counts from 1, and the connection tells
+/// them apart.
+pub(super) fn request_key(connection: Option<&Connection>, id: &RequestId) -> RequestKey {
+    let id = match id {
         RequestId::Number(number) => number.to_string(),
         // Quoted, so that "1" is not 1.
         RequestId::String(text) => format!("{text:?}"),
+    };
+    RequestKey(match connection {
+        Some(Connection(name)) => format!("{name} {id}"),
+        None => id,
     })
+}
+
+/// Returns the connection that a message came by, where there are several.
+fn connection(extensions: &Extensions) -> Option<&Connection> {
+    extensions.get()
+}
+
+/// Returns the user that a request is of, where every request has one.
+fn user(context: &RequestContext<RoleServer>) -> Option<&UserName> {
+    #[cfg(feature = "http")]
+    return context.extensions.get::<Bearer>().map(|bearer| &bearer.user);
+    #[cfg(not(feature = "http"))]
+    {
+        let _ = context;
+        None
+    }
+}
+
+/// Carries out a call that has its turn in time, where the transport says by when. Later it is cancelled:
+/// nobody may be waiting for it any more.
+async fn within_turn_deadline<T>(
+    context: &RequestContext<RoleServer>,
+    waits_for_turn: &AtomicBool,
+    #[cfg_attr(not(feature = "http"), expect(unused_mut, reason = "polled twice there"))]
+    mut call: impl Future<Output = T> + Unpin,
+) -> T {
+    #[cfg(feature = "http")]
+    if let Some(TurnDeadline(deadline)) = context.extensions.get() {
+        if let Ok(done) = tokio::time::timeout(*deadline, &mut call).await {
+            return done;
+        }
+        if waits_for_turn.load(Ordering::Relaxed) {
+            tracing::info!("cancelled: its turn did not come in time");
+            context.ct.cancel();
+        }
+        return call.await;
+    }
+    let _ = (context, waits_for_turn);
+    call.await
 }
 
 /// Returns the start of a name that a client chose, for logs and messages.

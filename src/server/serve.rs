@@ -67,7 +67,16 @@ pub(crate) async fn serve(server: Arc<Server>) -> Result<(), ServeError> {
     warm_up.abort();
     // Handlers see this and kill what they run; so do the jobs.
     cancel.cancel();
-    let cleared = async { tokio::join!(connection.wait(), server.shut_down()) };
+    put_down(&server, connection.wait()).await;
+    // A client that does not read gets no more of the line it is in.
+    let _ = timeout(GRACE_FOR_LINE, events.finish_output()).await;
+    Ok(())
+}
+
+/// Ends what the server runs, when its connections have been told to end, and returns when all of it is gone,
+/// or had its time.
+pub(crate) async fn put_down(server: &Server, connections: impl Future<Output = ()>) {
+    let cleared = async { tokio::join!(connections, server.shut_down()) };
     let cleared = timeout(GRACE_AFTER_CANCEL, cleared).await;
     if let Some(governance) = &server.governance {
         // What is in the log as begun should be there as ended, too.
@@ -77,9 +86,6 @@ pub(crate) async fn serve(server: Arc<Server>) -> Result<(), ServeError> {
         // What is left ends with this process: supervisors see their sockets close.
         tracing::warn!("not everything ended in time");
     }
-    // A client that does not read gets no more of the line it is in.
-    let _ = timeout(GRACE_FOR_LINE, events.finish_output()).await;
-    Ok(())
 }
 
 /// The connection itself, to the last reply.
@@ -109,14 +115,14 @@ async fn input_ended(events: &ConnectionEvents) {
 }
 
 /// The signals that end the server.
-struct EndingSignals {
+pub(crate) struct EndingSignals {
     terminate: Signal,
     interrupt: Signal,
     hang_up: Signal,
 }
 
 impl EndingSignals {
-    fn listen() -> std::io::Result<Self> {
+    pub(crate) fn listen() -> std::io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
@@ -124,7 +130,8 @@ impl EndingSignals {
         })
     }
 
-    async fn next(&mut self) -> &'static str {
+    /// Returns the name of the next one. Cancel-safe.
+    pub(crate) async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",

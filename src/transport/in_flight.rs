@@ -67,6 +67,10 @@ struct Guard {
     id: RequestId,
 }
 
+/// The name of the connection that a request belongs to, where there are several: its id is known there.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Connection(pub(crate) Arc<str>);
+
 impl InFlight {
     /// Returns a place for the request, unless its id is taken or there are too many.
     pub(super) fn admit(

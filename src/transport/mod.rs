@@ -1,4 +1,4 @@
-//! The wire: JSON-RPC 2.0 over stdio, one message a line (MCP, `basic/transports`).
+//! The wire: JSON-RPC 2.0, over stdio one message a line (MCP, `basic/transports`).
 //!
 //! rmcp's own stdio transport ignores what it cannot parse, leaves over-long lines unanswered, and
 //! holds any number of requests and unsent replies. This one answers every line that deserves an
@@ -6,18 +6,35 @@
 //!
 //! `line` (bytes → bounded lines) → `message` (line → message, or the error to answer with) →
 //! `in_flight` (how many requests, how many bytes) → rmcp → `outbox` (messages → bytes).
+//!
+//! Over HTTP a message is a body: `era` (what its headers have to say) → `message` → `exchange` → rmcp →
+//! `outlet`.
 
+#[cfg(feature = "http")]
+mod era;
+#[cfg(feature = "http")]
+mod exchange;
 mod hang_up;
 mod in_flight;
 mod line;
 mod message;
 mod outbox;
+#[cfg(feature = "http")]
+mod outlet;
 mod protocol_error;
 #[cfg(test)]
 mod tests;
 
+#[cfg(feature = "http")]
+pub(crate) use era::{Announced, Era, Header};
+#[cfg(feature = "http")]
+pub(crate) use exchange::{
+    Posted, PostedRequest, Rejected, Terms, TurnDeadline, client_without_session, read,
+};
 pub(crate) use hang_up::hung_up;
-pub(crate) use in_flight::Slot;
+pub(crate) use in_flight::{Connection, Slot};
+#[cfg(feature = "http")]
+pub(crate) use outlet::{Outlet, Place};
 
 use std::sync::Arc;
 
@@ -113,7 +130,7 @@ where
         let Some(mut message) = message::parse(line)? else { return Ok(None) };
         match &mut message {
             JsonRpcMessage::Request(JsonRpcRequest { id, request, .. }) => {
-                self.require_opened(id, request)?;
+                require_era(id, request, self.is_initialized)?;
                 let progress = request.get_meta().get_progress_token();
                 let slot = self.in_flight.admit(id, line.len(), progress)?;
                 if matches!(request, ClientRequest::InitializeRequest(_)) {
@@ -135,45 +152,45 @@ where
         }
         Ok(Some(message))
     }
+}
 
-    /// Refuses a request that belongs to neither era: not to the one with `initialize`, because
-    /// there was none, and not to the stateless one (MCP 2026-07-28), because it does not say what
-    /// each request of that has to. And one whose method its era does not have.
-    fn require_opened(&self, id: &RequestId, request: &ClientRequest) -> Result<(), ProtocolError> {
-        let meta = request.get_meta();
-        let stateless = ProtocolVersion::V_2026_07_28;
-        let is_custom = matches!(request, ClientRequest::CustomRequest(_));
-        let version = meta.protocol_version();
-        let is_stateless = version.as_ref().is_some_and(|version| *version >= stateless);
-        let is_known = version
-            .as_ref()
-            .is_none_or(|version| ProtocolVersion::KNOWN_VERSIONS.contains(version));
-        let is_there = match request.method() {
-            "ping" => !is_stateless,
-            // Whoever sends what the handshake takes means it.
-            "initialize" => !(is_stateless && is_custom),
-            "subscriptions/listen" | "tasks/get" | "tasks/update" | "tasks/cancel" => {
-                is_stateless || (version.is_none() && !self.is_initialized)
-            }
-            _ => true,
-        };
-        // rmcp answers first that there is no such version.
-        if is_known && !is_there {
-            return Err(ProtocolError::method_not_found(id.clone(), request.method()));
+/// Refuses a request that belongs to neither era: not to the one with `initialize`, because
+/// there was none, and not to the stateless one (MCP 2026-07-28), because it does not say what
+/// each request of that has to. And one whose method its era does not have.
+fn require_era(
+    id: &RequestId,
+    request: &ClientRequest,
+    is_initialized: bool,
+) -> Result<(), ProtocolError> {
+    let meta = request.get_meta();
+    let stateless = ProtocolVersion::V_2026_07_28;
+    let is_custom = matches!(request, ClientRequest::CustomRequest(_));
+    let version = meta.protocol_version();
+    let is_stateless = version.as_ref().is_some_and(|version| *version >= stateless);
+    let is_known =
+        version.as_ref().is_none_or(|version| ProtocolVersion::KNOWN_VERSIONS.contains(version));
+    let is_there = match request.method() {
+        "ping" => !is_stateless,
+        // Whoever sends what the handshake takes means it.
+        "initialize" => !(is_stateless && is_custom),
+        "subscriptions/listen" | "tasks/get" | "tasks/update" | "tasks/cancel" => {
+            is_stateless || (version.is_none() && !is_initialized)
         }
-        // It also answers first what is wrong with the parameters of a custom one.
-        let is_free = is_custom
-            || matches!(
-                request,
-                ClientRequest::InitializeRequest(_) | ClientRequest::PingRequest(_)
-            );
-        if is_free || self.is_initialized {
-            return Ok(());
-        }
-        match meta.missing_required_keys(&stateless).as_slice() {
-            [] => Ok(()),
-            missing => Err(ProtocolError::metadata_missing(id.clone(), missing)),
-        }
+        _ => true,
+    };
+    // rmcp answers first that there is no such version.
+    if is_known && !is_there {
+        return Err(ProtocolError::method_not_found(id.clone(), request.method()));
+    }
+    // It also answers first what is wrong with the parameters of a custom one.
+    let is_free = is_custom
+        || matches!(request, ClientRequest::InitializeRequest(_) | ClientRequest::PingRequest(_));
+    if is_free || is_initialized {
+        return Ok(());
+    }
+    match meta.missing_required_keys(&stateless).as_slice() {
+        [] => Ok(()),
+        missing => Err(ProtocolError::metadata_missing(id.clone(), missing)),
     }
 }
 

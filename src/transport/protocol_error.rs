@@ -9,6 +9,8 @@ use serde::Serialize;
 /// The most characters shown of the name of an unknown method.
 pub(super) const METHOD_CHARS_SHOWN: usize = 100;
 
+const METADATA_MISSING: &str = "request _meta is missing or has malformed required fields";
+
 /// An error that is answered on the wire, before any request exists.
 #[derive(Debug, Serialize)]
 pub(super) struct ProtocolError {
@@ -19,6 +21,11 @@ pub(super) struct ProtocolError {
 }
 
 impl ProtocolError {
+    #[cfg(feature = "http")]
+    pub(super) const METHOD_NOT_FOUND: i32 = ErrorCode::METHOD_NOT_FOUND.0;
+    #[cfg(feature = "http")]
+    pub(super) const INVALID_PARAMS: i32 = ErrorCode::INVALID_PARAMS.0;
+
     fn new(id: Option<RequestId>, code: ErrorCode, message: impl Into<Cow<'static, str>>) -> Self {
         Self { jsonrpc: JsonRpcVersion2_0, id, error: ErrorData::new(code, message, None) }
     }
@@ -43,8 +50,20 @@ impl ProtocolError {
     /// Makes the error for a request of the stateless era that does not say what that era wants.
     pub(super) fn metadata_missing(id: RequestId, keys: &[&str]) -> Self {
         let keys = keys.join(", ");
-        let message = format!("request _meta is missing or has malformed required fields: {keys}");
+        let message = format!("{METADATA_MISSING}: {keys}");
         Self::invalid_params(id, message)
+    }
+
+    /// Returns whether a request does not say what its era wants.
+    #[cfg(feature = "http")]
+    pub(super) fn is_about_metadata(&self) -> bool {
+        self.error.message.starts_with(METADATA_MISSING)
+    }
+
+    /// Makes the error for headers that do not say what is in the body.
+    #[cfg(feature = "http")]
+    pub(super) fn header_mismatch(id: Option<RequestId>, message: String) -> Self {
+        Self::new(id, ErrorCode::HEADER_MISMATCH, message)
     }
 
     pub(super) fn parse(reason: impl std::fmt::Display) -> Self {
@@ -56,7 +75,7 @@ impl ProtocolError {
         Self::new(Some(id), ErrorCode::INTERNAL_ERROR, message)
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "http"))]
     pub(super) fn code(&self) -> i32 {
         self.error.code.0
     }

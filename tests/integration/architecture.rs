@@ -23,6 +23,7 @@ const ORDER: &[&str] = &[
     "main",
     "cli",
     "clients",
+    "http",
     "server",
     "transport",
     "jobs",
@@ -42,6 +43,7 @@ const ORDER: &[&str] = &[
     "folder",
     "canonical_json",
     "config",
+    "meter",
     "secret",
     "logging",
     "terminal",
@@ -84,6 +86,11 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("ed25519_dalek", &["receipt"]),
     ("toml", &["governance", "runs"]),
     ("toml_edit", &["clients"]),
+    ("hyper", &["http"]),
+    ("hyper_util", &["http"]),
+    ("http_body_util", &["http"]),
+    ("prometheus_client", &["http"]),
+    ("tokio_io_timeout", &["http"]),
 ];
 
 /// The circles that there are within a module, and the reason.

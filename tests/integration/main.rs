@@ -26,6 +26,8 @@ mod examples;
 mod execution;
 mod governance_store;
 mod governed;
+#[cfg(feature = "http")]
+mod http;
 mod install;
 mod lifecycle;
 mod pictures;
@@ -61,6 +63,8 @@ fn main() -> std::process::ExitCode {
         execution::warm::tests(),
         governance_store::tests(),
         governed::tests(),
+        #[cfg(feature = "http")]
+        http::tests(),
         install::tests(),
         lifecycle::tests(),
         pictures::tests(),

@@ -214,8 +214,9 @@ async fn pump(
     require_ready(executor.as_ref()).await?;
     executor.warm_up();
     let receipts = super::super::receipt::writer_of_scripts(settings)?;
-    let verifier = Verifier::new(settings, executor, run_by.analysis, options.fail_fast);
-    let verifier = Arc::new(verifier.with_receipts(receipts.as_ref()));
+    let (analysis, is_fail_fast) = (run_by.analysis, options.fail_fast);
+    let verifier = Verifier::new(settings, executor, analysis, is_fail_fast, receipts.as_ref());
+    let verifier = Arc::new(verifier);
     let stop = CancellationToken::new();
     let pump = Pump {
         verifier: Arc::clone(&verifier),

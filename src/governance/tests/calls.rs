@@ -788,7 +788,7 @@ async fn a_decision_about_a_script_is_in_the_log_with_whose_token_came_with_it()
         (script().withdraw(), None, "CANCELLED", None, json!(null)),
         (refused, None, "BLOCKED", None, json!(ErrorCode::UnsafeCode.as_str())),
     ] {
-        assert!(fixture.governance.script_decided(&decision, token).await.is_ok());
+        assert!(fixture.governance.script_decided(&decision, token, None).await.is_ok());
         let id = json!(decision.record().verification_id);
         let details = json!({ "verification_id": id, "error_code": code });
         assert_eq!(
@@ -797,6 +797,6 @@ async fn a_decision_about_a_script_is_in_the_log_with_whose_token_came_with_it()
         );
     }
     fixture.close_log();
-    let decided = fixture.governance.script_decided(&script().confirm(Ok(())), None).await;
+    let decided = fixture.governance.script_decided(&script().confirm(Ok(())), None, None).await;
     assert!(matches!(decided, Err(Refusal::Internal(_))), "{decided:?}");
 }

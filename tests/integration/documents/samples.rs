@@ -30,6 +30,14 @@ const AS_ROOT: &str = "takes root, and changes the machine";
 const NOT_RUN: &[(&str, &str)] = &[
     ("cargo test", "runs this test; `.ci/run readme_test` runs it"),
     ("cargo build", "every check does that"),
+    (
+        "QWED_MCP_TRUSTED_CODE_EXECUTION=true QWED_MCP_SYNC_CONCURRENCY=4 qwed-mcp serve",
+        "does not end; the tests of `http` start it",
+    ),
+    (
+        "qwed-mcp token create --user ann --role user",
+        "makes a store in the home folder; the tests of `http` do it in another",
+    ),
     ("uv tool install \"qwed-mcp[sdk]\"", INSTALLS),
     ("qwed-mcp install --client claude-code --allow-code", INSTALLS),
     ("sudo install -d /etc/qwed", AS_ROOT),

@@ -1,0 +1,252 @@
+//! Scripts that come in bodies of HTTP: one, or lines of a stream, each answered as its run has ended.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::answer::Answer;
+use super::answered::Ids;
+use super::ask::{Ask, Invalid, Test};
+use super::input::LINE_BYTES_MAX;
+use super::pump::to_line;
+use super::{Asker, Bounds, Status, Verifier};
+
+/// The lines of a stream, split from its chunks.
+#[derive(Debug, Default)]
+struct Lines {
+    begun: Vec<u8>,
+    is_too_long: bool,
+    number: u64,
+}
+
+/// A batch in one body, and its answers in another one.
+pub(crate) struct Batch {
+    pub(crate) verifier: Arc<Verifier>,
+    pub(crate) bounds: Bounds,
+    pub(crate) workers: usize,
+    pub(crate) asker: Asker,
+    /// Cancelled when nobody reads the answers any more, or the server ends.
+    pub(crate) stop: CancellationToken,
+}
+
+impl Batch {
+    /// Answers each line of `chunks`, in the order in which they are through. No chunk is taken while as many
+    /// lines are under way as there are workers, or answers are not read.
+    pub(crate) async fn run(
+        self,
+        mut chunks: mpsc::Receiver<Vec<u8>>,
+        answers: mpsc::Sender<Vec<u8>>,
+    ) {
+        let asker = Arc::new(self.asker);
+        let (mut lines, mut ids, mut running) = (Lines::default(), Ids::default(), JoinSet::new());
+        loop {
+            let chunk = chunks.recv().await;
+            let is_end = chunk.is_none();
+            for line in lines.split(&chunk.unwrap_or_default(), is_end) {
+                let (number, bytes) = line;
+                let ask = match look_at(number, bytes, self.bounds, &mut ids) {
+                    Ok(ask) => ask,
+                    Err(invalid) => {
+                        if answers.send(to_line(&invalid.into())).await.is_err() {
+                            self.stop.cancel();
+                        }
+                        continue;
+                    }
+                };
+                while running.len() >= self.workers && running.join_next().await.is_some() {}
+                if self.stop.is_cancelled() {
+                    break;
+                }
+                let (verifier, asker) = (Arc::clone(&self.verifier), Arc::clone(&asker));
+                let (answers, stop) = (answers.clone(), self.stop.clone());
+                running.spawn(async move {
+                    let answer = verifier.answer(ask, &asker, Instant::now(), stop.clone()).await;
+                    if answer.status != Status::Cancelled
+                        && answers.send(to_line(&answer)).await.is_err()
+                    {
+                        stop.cancel();
+                    }
+                });
+            }
+            if is_end || self.stop.is_cancelled() {
+                break;
+            }
+        }
+        while running.join_next().await.is_some() {}
+    }
+}
+
+fn look_at(
+    number: u64,
+    bytes: Option<Vec<u8>>,
+    bounds: Bounds,
+    ids: &mut Ids,
+) -> Result<Ask, Invalid> {
+    let ask = Ask::take(number, bytes.as_deref(), bounds)?;
+    if ids.insert(&ask.id) {
+        return Ok(ask);
+    }
+    let reason = "another line before it has the same id".to_owned();
+    Err(Invalid { number, id: Some(ask.id), reason })
+}
+
+impl Lines {
+    /// Returns the lines that are whole with this chunk, with their numbers; without bytes those that are too
+    /// long. Blank ones are left out.
+    fn split(&mut self, chunk: &[u8], is_end: bool) -> Vec<(u64, Option<Vec<u8>>)> {
+        let mut whole = Vec::new();
+        let mut rest = chunk;
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            let (line, behind) = rest.split_at(end);
+            self.push(line);
+            whole.extend(self.take());
+            rest = behind.get(1..).unwrap_or_default();
+        }
+        self.push(rest);
+        if is_end {
+            whole.extend(self.take());
+        }
+        whole
+    }
+
+    fn push(&mut self, part: &[u8]) {
+        self.is_too_long |= self.begun.len() + part.len() > LINE_BYTES_MAX;
+        if self.is_too_long {
+            self.begun = Vec::new();
+        } else {
+            self.begun.extend_from_slice(part);
+        }
+    }
+
+    fn take(&mut self) -> Option<(u64, Option<Vec<u8>>)> {
+        let line = std::mem::take(&mut self.begun);
+        self.number += 1;
+        if std::mem::take(&mut self.is_too_long) {
+            return Some((self.number, None));
+        }
+        (!line.trim_ascii().is_empty()).then_some((self.number, Some(line)))
+    }
+}
+
+/// A script that is not a line, and what it may take.
+#[derive(Debug, Clone)]
+pub(crate) struct Wanted {
+    pub(crate) code: String,
+    pub(crate) stdin: String,
+    /// More than the bounds is the bounds.
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) memory_mb: Option<u64>,
+}
+
+/// One script of a body.
+#[derive(Debug)]
+pub(crate) enum Single<'a> {
+    /// A line of a batch.
+    Line(&'a [u8]),
+    Wanted(&'a Wanted),
+}
+
+/// The answer to one script.
+#[derive(Debug)]
+pub(crate) struct OneAnswer {
+    answer: Answer,
+}
+
+impl OneAnswer {
+    /// Returns what became of the script.
+    pub(crate) fn status(&self) -> Status {
+        self.answer.status
+    }
+
+    /// Returns the answer as a batch has it.
+    pub(crate) fn to_json(&self) -> Vec<u8> {
+        to_line(&self.answer)
+    }
+
+    /// Returns the exit code, the output, and the errors of the run, if there was one.
+    pub(crate) fn end(&self) -> Option<(i32, &str, &str)> {
+        let end = self.answer.end.as_ref()?;
+        Some((end.exit_code, &end.stdout, &end.stderr))
+    }
+
+    /// Returns how long the run took.
+    pub(crate) fn duration(&self) -> Duration {
+        Duration::from_millis(self.answer.duration_ms.unwrap_or_default())
+    }
+
+    /// Returns the reason why there is no run.
+    pub(crate) fn error(&self) -> Option<&str> {
+        self.answer.error.as_deref()
+    }
+}
+
+/// Answers one script.
+pub(crate) async fn answer_one(
+    verifier: &Verifier,
+    single: Single<'_>,
+    bounds: Bounds,
+    asker: &Asker,
+    cancel: CancellationToken,
+) -> OneAnswer {
+    let ask = match single {
+        Single::Line(line) => Ask::parse(1, line, bounds),
+        Single::Wanted(wanted) => Ok(Ask::wanted(wanted, bounds)),
+    };
+    let answer = match ask {
+        Ok(ask) => verifier.answer(ask, asker, Instant::now(), cancel).await,
+        Err(invalid) => invalid.into(),
+    };
+    OneAnswer { answer }
+}
+
+impl Ask {
+    fn wanted(wanted: &Wanted, most: Bounds) -> Self {
+        let Wanted { code, stdin, timeout, memory_mb } = wanted.clone();
+        Self {
+            id: "1".to_owned(),
+            code,
+            tests: vec![Test { stdin, stdout: None }],
+            has_tests: false,
+            bounds: Bounds {
+                timeout: timeout.map_or(most.timeout, |asked| asked.min(most.timeout)),
+                memory_mb: memory_mb.map_or(most.memory_mb, |asked| asked.min(most.memory_mb)),
+            },
+            meta: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_put_together_from_chunks_of_any_length() {
+        let text = b"{1}\n\n{3}\r\n  \n{5}";
+        for length in 1..text.len() {
+            let mut lines = Lines::default();
+            let mut found = Vec::new();
+            for chunk in text.chunks(length) {
+                found.extend(lines.split(chunk, false));
+            }
+            found.extend(lines.split(b"", true));
+            let found: Vec<_> =
+                found.into_iter().map(|(number, line)| (number, line.unwrap())).collect();
+            let expected = [(1, &b"{1}"[..]), (3, b"{3}\r"), (5, b"{5}")];
+            assert_eq!(found, expected.map(|(number, line)| (number, line.to_vec())), "{length}");
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_not_held() {
+        let mut lines = Lines::default();
+        let chunk = vec![b'x'; LINE_BYTES_MAX / 2 + 1];
+        assert_eq!(lines.split(&chunk, false), []);
+        assert_eq!(lines.split(&chunk, false), []);
+        assert_eq!(lines.begun.capacity(), 0);
+        assert_eq!(lines.split(b"\n{2}\n", false), [(1, None), (2, Some(b"{2}".to_vec()))]);
+    }
+}

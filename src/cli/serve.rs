@@ -1,0 +1,121 @@
+//! `serve`: an MCP client on standard input and output, or a team over HTTP.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+
+use crate::batch::Bounds;
+use crate::config::Settings;
+use crate::data_folder;
+use crate::governance::{Bearers, Store};
+use crate::http;
+use crate::logging;
+use crate::server::Server;
+
+/// The most runs of one user, and requests a second: more is no bound.
+const USER_BOUND_MAX: i64 = 10_000;
+
+/// The options of `serve`.
+#[derive(Debug, Clone, Default, Args)]
+pub(super) struct Options {
+    /// Serve a team over HTTP on this address, such as 127.0.0.1:8000
+    #[arg(long, value_name = "ADDR")]
+    pub(super) http: Option<SocketAddr>,
+    /// Let nobody call without a token of `qwed-mcp token`; needed on any address but this machine's own
+    #[arg(long, requires = "http")]
+    require_token: bool,
+    /// A name by which the server is reached, besides those of this machine; again for more
+    #[arg(long, value_name = "NAME", requires = "http", value_parser = http::parse_host)]
+    allow_host: Vec<String>,
+    /// A page that may reach the server from a browser, such as <https://tools.example.org>; again for more
+    #[arg(long, value_name = "ORIGIN", requires = "http", value_parser = http::parse_origin)]
+    allow_origin: Vec<String>,
+    /// Keep no sessions of the older protocol, so that any replica can answer any request
+    #[arg(long, requires = "http")]
+    sessionless: bool,
+    /// The most requests of one user in flight
+    #[arg(long, value_name = "N", requires = "require_token", value_parser = clap::value_parser!(u32).range(1..=USER_BOUND_MAX))]
+    user_concurrency: Option<u32>,
+    /// The most requests of one user a second
+    #[arg(long, value_name = "N", requires = "require_token", value_parser = clap::value_parser!(u32).range(1..=USER_BOUND_MAX))]
+    user_rate: Option<u32>,
+    /// Serve /metrics, /healthz and /readyz on this address
+    #[arg(long, value_name = "ADDR", requires = "http")]
+    admin: Option<SocketAddr>,
+    /// The seconds for requests in flight when the server is told to end
+    #[arg(long, value_name = "SECONDS", requires = "http", default_value_t = 10, value_parser = clap::value_parser!(u16).range(0..=3600))]
+    drain: u16,
+    /// The form of the log
+    #[arg(long, value_enum, value_name = "FORM", default_value = "text")]
+    pub(super) log_format: LogFormat,
+}
+
+/// The form of a server's log.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum LogFormat {
+    /// Lines for people
+    #[default]
+    Text,
+    /// A JSON object a line
+    Json,
+}
+
+impl LogFormat {
+    /// Returns who reads a log of this form.
+    pub(super) fn reader(self) -> logging::Reader {
+        match self {
+            Self::Text => logging::Reader::Admin,
+            Self::Json => logging::Reader::Collector,
+        }
+    }
+}
+
+impl Options {
+    /// Refuses what would let strangers run code, before anything is started.
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        if let Some(address) = self.http.filter(|it| !it.ip().is_loopback() && !self.require_token)
+        {
+            anyhow::bail!(
+                "{address} can be reached from other machines: --require-token has to be given, and \
+                 `qwed-mcp token create` makes a token for each user"
+            );
+        }
+        Ok(())
+    }
+
+    /// Serves over HTTP, on `address`.
+    pub(super) async fn serve(
+        self,
+        server: Arc<Server>,
+        settings: &Settings,
+        address: SocketAddr,
+    ) -> anyhow::Result<()> {
+        let bearers = self.require_token.then(|| bearers(settings)).transpose()?;
+        let count = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
+        let options = http::Options {
+            address,
+            admin: self.admin,
+            hosts: self.allow_host,
+            origins: self.allow_origin,
+            is_sessionless: self.sessionless,
+            bearers,
+            user_concurrency: self.user_concurrency.map(count),
+            user_rate: self.user_rate,
+            drain: Duration::from_secs(self.drain.into()),
+            bounds: Bounds { timeout: settings.sync_timeout, memory_mb: settings.memory_mb },
+            workers: settings.sync_concurrency,
+            turn_deadline: settings.turn_deadline,
+        };
+        Ok(http::serve(server, options).await?)
+    }
+}
+
+/// Opens the store of tokens, which has to be there.
+fn bearers(settings: &Settings) -> anyhow::Result<Bearers> {
+    let folder = data_folder::data_folder(settings.data_dir.as_deref())?;
+    let store = Store::open_existing(&folder).context("nobody could be let in")?;
+    Ok(Bearers::new(store))
+}

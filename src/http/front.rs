@@ -1,0 +1,149 @@
+//! Every request from its first line to its response, top to bottom: target → Host and Origin → who → what.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use hyper::body::Incoming;
+use hyper::header::HeaderMap;
+use hyper::http::request::Parts;
+use hyper::{Method, Request, Response, StatusCode};
+use tokio_util::sync::CancellationToken;
+
+use crate::server::Endpoint;
+
+use super::callers::{Callers, Known};
+use super::complaints::Complaints;
+use super::content::{Content, empty_response};
+use super::figures::Figures;
+use super::hosts::Hosts;
+use super::messages;
+use super::refusal::Refusal;
+use super::room::Room;
+use super::scripts::Scripts;
+
+/// What clients reach.
+pub(super) struct Front {
+    pub(super) endpoint: Endpoint,
+    pub(super) hosts: Hosts,
+    pub(super) callers: Callers,
+    pub(super) room: Room,
+    pub(super) scripts: Scripts,
+    pub(super) figures: Arc<Figures>,
+    pub(super) complaints: Complaints,
+    /// Cancelled when the server takes no more requests.
+    pub(super) draining: CancellationToken,
+}
+
+/// What a path is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Route {
+    /// Messages of MCP.
+    Messages,
+    /// One script.
+    Run,
+    /// Lines of scripts.
+    Batch,
+    /// One script, as `SandboxFusion` takes it.
+    RunCode,
+}
+
+impl Route {
+    const ALL: [Self; 4] = [Self::Messages, Self::Run, Self::Batch, Self::RunCode];
+
+    pub(super) fn path(self) -> &'static str {
+        match self {
+            Self::Messages => "/mcp",
+            Self::Run => "/run",
+            Self::Batch => "/batch",
+            Self::RunCode => "/run_code",
+        }
+    }
+
+    fn of(path: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|route| route.path() == path)
+    }
+}
+
+impl Front {
+    /// Answers a request.
+    pub(super) async fn answer(&self, request: Request<Incoming>) -> Response<Content> {
+        let started = Instant::now();
+        let (parts, body) = request.into_parts();
+        let route = Route::of(parts.uri.path());
+        let response = match self.respond(route, &parts, body).await {
+            Ok(response) => response,
+            Err(refusal) => {
+                if refusal.is_suspect() {
+                    self.complaints.note(refusal.text());
+                }
+                refusal.response(route.is_none_or(|route| route == Route::Messages))
+            }
+        };
+        let path = route.map_or("other", Route::path);
+        self.figures.answered(path, response.status().as_u16(), started.elapsed());
+        response
+    }
+
+    async fn respond(
+        &self,
+        route: Option<Route>,
+        parts: &Parts,
+        body: Incoming,
+    ) -> Result<Response<Content>, Refusal> {
+        // A proxy's form: who is meant then is not what the Host header says.
+        if parts.uri.authority().is_some() {
+            return Err(Refusal::Target);
+        }
+        self.hosts.check(&parts.headers)?;
+        let known = self.callers.identify(&parts.headers).await?;
+        if self.draining.is_cancelled() {
+            return Err(Refusal::Draining);
+        }
+        let route = route.ok_or(Refusal::NotFound)?;
+        match (route, &parts.method) {
+            (Route::Messages, &Method::POST) => self.message(&parts.headers, body, known).await,
+            (Route::Messages, &Method::DELETE) => self.end_session(&parts.headers, &known),
+            // No message is ever sent that belongs to no request: there is no stream for such.
+            (Route::Messages, _) => Err(Refusal::Method("POST, DELETE")),
+            (Route::Run | Route::Batch | Route::RunCode, &Method::POST) => {
+                if known.bearer.as_ref().is_some_and(|bearer| !bearer.may_run()) {
+                    return Err(Refusal::Forbidden);
+                }
+                match route {
+                    Route::Batch => {
+                        let workers_max = self.callers.workers_max();
+                        self.scripts.batch(body, &self.room, known, workers_max)
+                    }
+                    Route::RunCode => self.scripts.run_code(body, &self.room, known).await,
+                    Route::Run | Route::Messages => self.scripts.run(body, &self.room, known).await,
+                }
+            }
+            (Route::Run | Route::Batch | Route::RunCode, _) => Err(Refusal::Method("POST")),
+        }
+    }
+
+    async fn message(
+        &self,
+        headers: &HeaderMap,
+        body: Incoming,
+        known: Known,
+    ) -> Result<Response<Content>, Refusal> {
+        messages::check_types(headers)?;
+        let (body, held) = self.room.read(body).await?;
+        let answer = self.endpoint.post(messages::post(headers, body, known, held)).await;
+        messages::response(answer)
+    }
+
+    fn end_session(
+        &self,
+        headers: &HeaderMap,
+        known: &Known,
+    ) -> Result<Response<Content>, Refusal> {
+        let session = messages::header(headers, &messages::SESSION);
+        let session = session.text().ok_or(Refusal::SessionMissing)?;
+        if !self.endpoint.end_session(session, known.bearer.as_ref()) {
+            return Err(Refusal::SessionUnknown);
+        }
+        Ok(empty_response(StatusCode::NO_CONTENT))
+    }
+}

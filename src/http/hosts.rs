@@ -1,0 +1,153 @@
+//! The names by which this server is reached, and the pages that may reach it.
+//!
+//! A page of an attacker can have its own name resolve to this machine (DNS rebinding): the browser then
+//! takes this server for the attacker's. The Host header has the name, and the Origin header the page.
+
+use std::net::{IpAddr, SocketAddr};
+
+use hyper::header::{HOST, HeaderMap, ORIGIN};
+use thiserror::Error;
+use url::{Host, Url};
+
+use super::refusal::Refusal;
+
+/// The hosts and origins that are accepted.
+#[derive(Debug)]
+pub(super) struct Hosts {
+    /// In lower case, IPv6 addresses in brackets.
+    hosts: Vec<String>,
+    origins: Vec<String>,
+}
+
+/// A text that is no host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("not a host name or an address, without a port, such as mcp.example.org")]
+pub(crate) struct InvalidHost;
+
+/// A text that is no origin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("not a scheme, a host and the port if there is one, such as https://tools.example.org")]
+pub(crate) struct InvalidOrigin;
+
+/// Parses a host of the command line.
+pub(crate) fn parse_host(text: &str) -> Result<String, InvalidHost> {
+    Host::parse(text).map(|host| host.to_string()).map_err(|_| InvalidHost)
+}
+
+/// Parses an origin of the command line.
+pub(crate) fn parse_origin(text: &str) -> Result<String, InvalidOrigin> {
+    let url = Url::parse(text).map_err(|_| InvalidOrigin)?;
+    let origin = url.origin();
+    let is_origin = origin.is_tuple() && url.path() == "/" && url.query().is_none();
+    if is_origin { Ok(origin.ascii_serialization()) } else { Err(InvalidOrigin) }
+}
+
+impl Hosts {
+    /// Accepts the names of this machine itself, the address that is listened on, and `hosts`.
+    pub(super) fn new(address: SocketAddr, hosts: Vec<String>, origins: Vec<String>) -> Self {
+        let mut all = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "[::1]".to_owned()];
+        let address = match address.ip() {
+            IpAddr::V4(address) => Host::<&str>::Ipv4(address),
+            IpAddr::V6(address) => Host::Ipv6(address),
+        };
+        all.push(address.to_string());
+        all.extend(hosts);
+        Self { hosts: all, origins }
+    }
+
+    /// Checks the headers of a request.
+    pub(super) fn check(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+        let mut hosts = headers.get_all(HOST).iter();
+        let (Some(host), None) = (hosts.next(), hosts.next()) else { return Err(Refusal::Target) };
+        if !host.to_str().ok().and_then(without_port).is_some_and(|host| self.has(host)) {
+            return Err(Refusal::Host);
+        }
+        let mut origins = headers.get_all(ORIGIN).iter();
+        match (origins.next(), origins.next()) {
+            (None, _) => Ok(()),
+            (Some(origin), None) if self.origins.iter().any(|known| known == origin) => Ok(()),
+            (Some(_), _) => Err(Refusal::Origin),
+        }
+    }
+
+    fn has(&self, host: &str) -> bool {
+        self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host))
+    }
+}
+
+/// Returns the host of a Host header, whose port says nothing: proxies have ports of their own.
+fn without_port(host: &str) -> Option<&str> {
+    let (name, port) = match host.strip_prefix('[') {
+        Some(rest) => {
+            let end = rest.find(']')? + 2;
+            host.split_at(end)
+        }
+        None => host.split_at(host.find(':').unwrap_or(host.len())),
+    };
+    let is_port = |port: &str| port.len() <= 5 && port.bytes().all(|byte| byte.is_ascii_digit());
+    (port.is_empty() || port.strip_prefix(':').is_some_and(is_port)).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::header::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn only_own_names_and_listed_origins_pass() {
+        let host = |text| parse_host(text).unwrap();
+        let origin = |text| parse_origin(text).unwrap();
+        let hosts = Hosts::new(
+            "10.1.2.3:8000".parse().unwrap(),
+            vec![host("mcp.example.org"), host("Büro.example")],
+            vec![origin("https://tools.example.org")],
+        );
+        for (host, origin, expected) in [
+            ("localhost", None, Ok(())),
+            ("localhost:8000", None, Ok(())),
+            ("LOCALHOST:1", None, Ok(())),
+            ("127.0.0.1:8000", None, Ok(())),
+            ("[::1]:8000", None, Ok(())),
+            ("10.1.2.3:8000", None, Ok(())),
+            ("mcp.example.org", None, Ok(())),
+            ("xn--bro-hoa.example", None, Ok(())),
+            ("localhost", Some("https://tools.example.org"), Ok(())),
+            ("localhost", Some("https://tools.example.org:444"), Err(Refusal::Origin)),
+            ("localhost", Some("http://tools.example.org"), Err(Refusal::Origin)),
+            ("localhost", Some("null"), Err(Refusal::Origin)),
+            ("localhost", Some("http://localhost:8000"), Err(Refusal::Origin)),
+            ("evil.example", None, Err(Refusal::Host)),
+            ("localhost.evil.example", None, Err(Refusal::Host)),
+            ("localhost:evil.example", None, Err(Refusal::Host)),
+            ("127.0.0.1.nip.io", None, Err(Refusal::Host)),
+            ("10.1.2.4:8000", None, Err(Refusal::Host)),
+            ("", None, Err(Refusal::Host)),
+            ("[::1", None, Err(Refusal::Host)),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(HOST, HeaderValue::from_static(host));
+            if let Some(origin) = origin {
+                headers.insert(ORIGIN, HeaderValue::from_static(origin));
+            }
+            assert_eq!(hosts.check(&headers), expected, "{host} {origin:?}");
+        }
+        let mut twice = HeaderMap::new();
+        assert_eq!(hosts.check(&twice), Err(Refusal::Target));
+        twice.append(HOST, HeaderValue::from_static("localhost"));
+        twice.append(HOST, HeaderValue::from_static("localhost"));
+        assert_eq!(hosts.check(&twice), Err(Refusal::Target));
+    }
+
+    #[test]
+    fn what_is_no_host_or_origin_is_not_taken() {
+        for text in ["", "http://a", "a:80", "a/b", "a b"] {
+            assert!(parse_host(text).is_err(), "{text}");
+        }
+        for text in ["", "tools.example.org", "https://a/b", "https://a?b", "*", "null", "file:///"]
+        {
+            assert!(parse_origin(text).is_err(), "{text}");
+        }
+        assert_eq!(parse_origin("https://A.example:443").unwrap(), "https://a.example");
+    }
+}

@@ -1,0 +1,155 @@
+//! HTTP for teams: one address, both eras of the protocol, and scripts of pipelines.
+//!
+//! `listener` holds connections, within bounds; `front` has every request pass the same checks, in one
+//! order: Host and Origin (`hosts`), who it is (`callers`), room (`room`), then what it asks for: messages
+//! (`messages`) or scripts (`scripts`). `content` is what goes back. `admin` is the second listener, for
+//! operators. TLS is the proxy's in front.
+
+mod admin;
+mod callers;
+mod complaints;
+mod content;
+mod figures;
+mod front;
+mod hosts;
+mod listener;
+mod messages;
+mod refusal;
+mod room;
+mod scripts;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio::net::TcpListener;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::batch::Bounds;
+use crate::governance::Bearers;
+use crate::meter::Meter;
+use crate::server::{EndingSignals, Endpoint, Server, put_down};
+
+use admin::Admin;
+use callers::Callers;
+use complaints::Complaints;
+use figures::Figures;
+use front::Front;
+use hosts::Hosts;
+use listener::{Listener, Service};
+use room::Room;
+use scripts::Scripts;
+
+pub(crate) use hosts::{parse_host, parse_origin};
+
+/// How the server is reached over HTTP, and by whom.
+#[derive(Debug)]
+pub(crate) struct Options {
+    pub(crate) address: SocketAddr,
+    /// The address of the listener for operators.
+    pub(crate) admin: Option<SocketAddr>,
+    /// The names by which it is reached, besides those of this machine.
+    pub(crate) hosts: Vec<String>,
+    /// The pages that may reach it from a browser.
+    pub(crate) origins: Vec<String>,
+    pub(crate) is_sessionless: bool,
+    /// The tokens of those who may call; `None` lets everybody.
+    pub(crate) bearers: Option<Bearers>,
+    pub(crate) user_concurrency: Option<usize>,
+    /// Requests a second.
+    pub(crate) user_rate: Option<u32>,
+    /// The time for requests in flight when the server ends.
+    pub(crate) drain: Duration,
+    /// The bounds of scripts of pipelines.
+    pub(crate) bounds: Bounds,
+    /// The runs at once.
+    pub(crate) workers: usize,
+    /// The wait for a turn of those who cannot take a call back, where a test wants another.
+    pub(crate) turn_deadline: Option<Duration>,
+}
+
+/// The reason why nothing is served.
+#[derive(Debug, Error)]
+pub(crate) enum HttpError {
+    /// The signals that end the server could not be waited for.
+    #[error("failed to listen for signals")]
+    Signals(#[source] io::Error),
+    #[error("failed to listen on {address}")]
+    Bind { address: SocketAddr, source: io::Error },
+}
+
+/// Serves over HTTP until a signal ends the server.
+pub(crate) async fn serve(server: Arc<Server>, options: Options) -> Result<(), HttpError> {
+    let mut signals = EndingSignals::listen().map_err(HttpError::Signals)?;
+    let listener = bind(options.address).await?;
+    let admin_listener = match options.admin {
+        Some(address) => Some(bind(address).await?),
+        None => None,
+    };
+    let figures = Arc::new(Figures::new());
+    let meter: Arc<dyn Meter> = figures.clone();
+    server.set_meter(meter);
+    let draining = CancellationToken::new();
+    let Options { hosts, origins, bearers, bounds, workers, .. } = options;
+    let room = Room::default();
+    let scripts = Scripts::new(Arc::new(server.verifier()), bounds, workers);
+    let front = Arc::new(Front {
+        endpoint: Endpoint::new(Arc::clone(&server), options.is_sessionless, options.turn_deadline),
+        hosts: Hosts::new(options.address, hosts, origins),
+        callers: Callers::new(bearers.clone(), options.user_concurrency, options.user_rate),
+        room,
+        scripts,
+        figures: Arc::clone(&figures),
+        complaints: Complaints::default(),
+        draining: draining.clone(),
+    });
+    let admin = Arc::new(Admin {
+        server: Arc::clone(&server),
+        bearers,
+        figures,
+        draining: draining.clone(),
+    });
+
+    let warm_up = Arc::clone(&server);
+    let warm_up = tokio::spawn(async move { warm_up.warm_up().await });
+    let main = Listener::start(listener, Service::Front(Arc::clone(&front)), draining.clone());
+    // Told of the end as the last one: probes see that the server is draining.
+    let admin_stop = CancellationToken::new();
+    let admin = admin_listener
+        .map(|listener| Listener::start(listener, Service::Admin(admin), admin_stop.clone()));
+
+    let name = signals.next().await;
+    tracing::info!(signal = name, "draining");
+    draining.cancel();
+    tokio::select! {
+        drained = timeout(options.drain, main.drained()) => drop(drained),
+        name = signals.next() => tracing::info!(signal = name, "ending at once"),
+    }
+    // Dropping it kills what it runs.
+    warm_up.abort();
+    front.endpoint.stop();
+    front.scripts.stop();
+    put_down(&server, async {
+        tokio::join!(front.endpoint.wait(), front.scripts.wait());
+    })
+    .await;
+    main.abort();
+    admin_stop.cancel();
+    if let Some(admin) = admin {
+        admin.abort();
+    }
+    Ok(())
+}
+
+/// Listens on an address, which has to be free.
+async fn bind(address: SocketAddr) -> Result<TcpListener, HttpError> {
+    let listener = TcpListener::bind(address).await;
+    let listener = listener.map_err(|source| HttpError::Bind { address, source })?;
+    let address = listener.local_addr().unwrap_or(address);
+    // At `warn`, which is the default: whoever starts it with port 0 has to know.
+    tracing::warn!(%address, "serving over HTTP");
+    Ok(listener)
+}

@@ -1,0 +1,255 @@
+//! The endpoint for messages over HTTP, in both eras: a body in, an answer out.
+//!
+//! A request is an exchange of its own with rmcp. What is known from one to the next of the older era is
+//! in its session; the stateless era has nothing of the kind.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rmcp::model::RequestId;
+use rmcp::service::serve_directly_with_ct;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::governance::{Bearer, UserName};
+use crate::jobs::RequestKey;
+use crate::secret::Secret;
+use crate::transport::{
+    Announced, Connection, Era, Header, Outlet, Place, Posted, PostedRequest, Rejected, Terms,
+    TurnDeadline, client_without_session, read,
+};
+
+use super::call::Server;
+use super::handler::{Handler, request_key};
+use super::sessions::{NotTaken, SessionCall, Sessions};
+use super::signature::Signed;
+
+/// The time after which a response is begun without anything to say: proxies close what is silent for a minute.
+const SILENCE_MAX: Duration = Duration::from_secs(15);
+
+/// The time that a call may wait for its turn whose client cannot take it back: it is of the older era and
+/// has no session, so nothing that it sends later can be about this call. SDKs give up after a minute.
+const TURN_DEADLINE: Duration = Duration::from_secs(30);
+
+/// What is served under one URL.
+pub(crate) struct Endpoint {
+    server: Arc<Server>,
+    sessions: Sessions,
+    /// `true` if handshakes begin no session, so that any replica can answer what follows.
+    is_sessionless: bool,
+    turn_deadline: Duration,
+    /// Names exchanges that belong to no session.
+    exchanges: AtomicU64,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+/// A body, and what came with it.
+#[derive(Debug)]
+pub(crate) struct Post {
+    pub(crate) body: Vec<u8>,
+    pub(crate) announced: Announced,
+    /// `Mcp-Session-Id`.
+    pub(crate) session: Header,
+    pub(crate) bearer: Option<Bearer>,
+    pub(crate) token: Option<Secret>,
+    /// The places that it takes, given back when it is through.
+    pub(crate) held: Vec<OwnedSemaphorePermit>,
+}
+
+/// The answer to a body.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// A message, and the name of the session that it begins.
+    Message { status: u16, json: Vec<u8>, session: Option<String>, until_written: UntilWritten },
+    /// Messages as they come; the first ones are there already.
+    Stream(Stream),
+    /// It was taken, and there is nothing to say.
+    Accepted,
+    /// There is no such session.
+    SessionUnknown,
+    /// A session has to be named.
+    SessionMissing,
+    /// The server ends.
+    Ending,
+}
+
+/// What is to be dropped when an answer is written.
+#[derive(Debug, Default)]
+pub(crate) struct UntilWritten {
+    _place: Option<Place>,
+    _call: Option<SessionCall>,
+}
+
+/// The messages of an exchange that is going on.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    first: Option<Vec<u8>>,
+    outlet: Outlet,
+    has_ended: bool,
+    _call: Option<SessionCall>,
+}
+
+impl Stream {
+    /// Returns the next message as JSON; `None` at the end. Cancel-safe.
+    pub(crate) async fn next(&mut self) -> Option<Vec<u8>> {
+        if let Some(first) = self.first.take() {
+            return Some(first);
+        }
+        if self.has_ended {
+            return None;
+        }
+        let message = self.outlet.next().await?;
+        self.has_ended = message.is_last();
+        Some(message.to_json())
+    }
+}
+
+impl Endpoint {
+    pub(crate) fn new(
+        server: Arc<Server>,
+        is_sessionless: bool,
+        turn_deadline: Option<Duration>,
+    ) -> Self {
+        Self {
+            server,
+            sessions: Sessions::default(),
+            is_sessionless,
+            turn_deadline: turn_deadline.unwrap_or(TURN_DEADLINE),
+            exchanges: AtomicU64::new(0),
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+        }
+    }
+
+    /// Answers a body.
+    pub(crate) async fn post(&self, post: Post) -> Answer {
+        match read(&post.body, &post.announced) {
+            Ok(Posted::Request(request)) => self.request(*request, post).await,
+            Ok(Posted::Cancelled(id)) => self.cancelled(&id, &post),
+            Ok(Posted::Nothing) => Answer::Accepted,
+            Err(rejected) => message_of(&rejected),
+        }
+    }
+
+    /// Ends a session. Returns whether there was one.
+    pub(crate) fn end_session(&self, session: &str, bearer: Option<&Bearer>) -> bool {
+        self.sessions.end(session, user(bearer))
+    }
+
+    /// Cancels what is in flight.
+    pub(crate) fn stop(&self) {
+        self.stop.cancel();
+        self.tasks.close();
+    }
+
+    /// Returns when no exchange is going on.
+    pub(crate) async fn wait(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    async fn request(&self, request: PostedRequest, post: Post) -> Answer {
+        let Post { session, bearer, token, held, .. } = post;
+        let cancel = CancellationToken::new();
+        let is_opening = request.client.is_some();
+        let has_session = request.era == Era::Handshake && !is_opening && !self.is_sessionless;
+        let (connection, client, call) = if has_session {
+            let session = match &session {
+                Header::Once(session) => session,
+                Header::Absent | Header::Unusable => return Answer::SessionMissing,
+            };
+            let taken =
+                self.sessions.take(session, user(bearer.as_ref()), &request.id, cancel.clone());
+            match taken {
+                Ok((name, client, call)) => (Connection(name), Some(client), Some(call)),
+                Err(NotTaken::Unknown) => return Answer::SessionUnknown,
+                Err(NotTaken::Duplicate) => return message_of(&Rejected::duplicate(request.id)),
+            }
+        } else {
+            let number = self.exchanges.fetch_add(1, Ordering::Relaxed);
+            let is_later = request.era == Era::Handshake && !is_opening;
+            let client = is_later.then(|| client_without_session(request.version.clone()));
+            (Connection(format!("#{number}").into()), client, None)
+        };
+        let cannot_cancel = request.era == Era::Handshake && !has_session;
+        let turn_deadline = cannot_cancel.then_some(TurnDeadline(self.turn_deadline));
+        let (opening, era) = (request.client.clone(), request.era);
+        let terms =
+            Terms { connection, bearer: bearer.clone(), token, held, cancel, turn_deadline };
+        let (exchange, outlet) = request.open(terms);
+        let handler = Handler::new(Arc::clone(&self.server), self.stop.clone());
+        let stop = self.stop.child_token();
+        self.tasks.spawn(async move {
+            let running = serve_directly_with_ct(Signed(handler), exchange, client, stop);
+            if let Err(error) = running.waiting().await {
+                tracing::error!(%error, "an exchange stopped unexpectedly");
+            }
+        });
+        self.answer(outlet, era, call, opening.filter(|_| !self.is_sessionless), bearer).await
+    }
+
+    /// Waits for the first message, and answers with it alone if it is the last one.
+    async fn answer(
+        &self,
+        mut outlet: Outlet,
+        era: Era,
+        call: Option<SessionCall>,
+        opening: Option<rmcp::model::ClientConfig>,
+        bearer: Option<Bearer>,
+    ) -> Answer {
+        let stream = |first, outlet, has_ended, call| {
+            Answer::Stream(Stream { first, outlet, has_ended, _call: call })
+        };
+        let Ok(first) = timeout(SILENCE_MAX, outlet.next()).await else {
+            return stream(None, outlet, false, call);
+        };
+        let Some(message) = first else {
+            // Cancelled: there is no message that would say so.
+            let is_ending = self.stop.is_cancelled();
+            return if is_ending { Answer::Ending } else { stream(None, outlet, true, call) };
+        };
+        if !message.is_last() {
+            return stream(Some(message.to_json()), outlet, false, call);
+        }
+        let session = opening.zip(message.agreed()).map(|(client, agreed)| {
+            let user = bearer.map(|bearer| bearer.user);
+            self.sessions.begin(&client, agreed.protocol_version.clone(), user).to_string()
+        });
+        Answer::Message {
+            status: if era == Era::Stateless { message.status() } else { 200 },
+            json: message.to_json(),
+            session,
+            until_written: UntilWritten { _place: Some(outlet.into_place()), _call: call },
+        }
+    }
+
+    /// Cancels a request of a session, and the job that it has placed. In the stateless era a client closes
+    /// the response instead.
+    fn cancelled(&self, id: &RequestId, post: &Post) -> Answer {
+        let Header::Once(session) = &post.session else { return Answer::Accepted };
+        let name = self.sessions.cancel(session, user(post.bearer.as_ref()), Some(id));
+        let Some(name) = name else {
+            return if self.is_sessionless { Answer::Accepted } else { Answer::SessionUnknown };
+        };
+        let key: RequestKey = request_key(Some(&Connection(name)), id);
+        self.server.jobs.cancel_placed_by(&key);
+        Answer::Accepted
+    }
+}
+
+fn user(bearer: Option<&Bearer>) -> Option<&UserName> {
+    bearer.map(|bearer| &bearer.user)
+}
+
+fn message_of(rejected: &Rejected) -> Answer {
+    Answer::Message {
+        status: rejected.status,
+        json: rejected.to_json(),
+        session: None,
+        until_written: UntilWritten::default(),
+    }
+}

@@ -1,0 +1,224 @@
+//! Sessions of the older era over HTTP: who spoke the handshake, and which of its requests are in flight.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rmcp::model::{
+    ClientCapabilities, ClientConfig, Implementation, InitializeRequestParams, ProtocolVersion,
+    RequestId,
+};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::governance::UserName;
+
+/// The most sessions; each has less than 1 KiB. Beyond, the one that was used longest ago ends, whose client
+/// begins a new one.
+const SESSIONS_MAX: usize = 4096;
+
+/// The time for which a session is kept that nobody uses.
+const IDLE_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// The most characters that are kept of what a client says of itself.
+const CLIENT_CHARS_MAX: usize = 100;
+
+/// The sessions that there are.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Sessions {
+    by_id: Arc<Mutex<HashMap<SessionId, Session>>>,
+}
+
+/// The name of a session, which nobody guesses.
+pub(super) type SessionId = Arc<str>;
+
+#[derive(Debug)]
+struct Session {
+    client: ClientConfig,
+    user: Option<UserName>,
+    used: Instant,
+    calls: HashMap<RequestId, CancellationToken>,
+}
+
+/// A request of a session that is in flight, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct SessionCall {
+    sessions: Sessions,
+    session: SessionId,
+    id: RequestId,
+}
+
+/// The reason why a request is not taken up in a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NotTaken {
+    /// There is no such session, or it is somebody else's.
+    Unknown,
+    /// A request with this id is in flight.
+    Duplicate,
+}
+
+impl Sessions {
+    /// Begins a session of this client, which is a user's where users are known.
+    pub(super) fn begin(
+        &self,
+        client: &ClientConfig,
+        version: ProtocolVersion,
+        user: Option<UserName>,
+    ) -> SessionId {
+        let id: SessionId = Uuid::new_v4().to_string().into();
+        let now = Instant::now();
+        let session =
+            Session { client: shortened(client, version), user, used: now, calls: HashMap::new() };
+        let mut sessions = self.lock();
+        if sessions.len() >= SESSIONS_MAX {
+            sessions.retain(|_, session| {
+                !session.calls.is_empty() || now.duration_since(session.used) < IDLE_MAX
+            });
+        }
+        if sessions.len() >= SESSIONS_MAX {
+            let idle = sessions.iter().filter(|(_, session)| session.calls.is_empty());
+            let oldest = idle.min_by_key(|(_, session)| session.used).map(|(id, _)| Arc::clone(id));
+            if let Some(oldest) = oldest {
+                sessions.remove(&oldest);
+            }
+        }
+        sessions.insert(Arc::clone(&id), session);
+        id
+    }
+
+    /// Takes up a request in a session. Returns the session's name, its client, and the request's place
+    /// there, which `cancel` can be cancelled by.
+    pub(super) fn take(
+        &self,
+        session: &str,
+        user: Option<&UserName>,
+        id: &RequestId,
+        cancel: CancellationToken,
+    ) -> Result<(SessionId, ClientConfig, SessionCall), NotTaken> {
+        let mut sessions = self.lock();
+        let name = sessions.get_key_value(session).map(|(name, _)| Arc::clone(name));
+        let name = name.ok_or(NotTaken::Unknown)?;
+        let Some(known) = sessions.get_mut(session).filter(|known| known.user.as_ref() == user)
+        else {
+            return Err(NotTaken::Unknown);
+        };
+        known.used = Instant::now();
+        if known.calls.contains_key(id) {
+            return Err(NotTaken::Duplicate);
+        }
+        known.calls.insert(id.clone(), cancel);
+        let client = known.client.clone();
+        let call =
+            SessionCall { sessions: self.clone(), session: Arc::clone(&name), id: id.clone() };
+        Ok((name, client, call))
+    }
+
+    /// Cancels a request of a session, if it is in flight. Returns the session's name, if there is such a
+    /// session.
+    pub(super) fn cancel(
+        &self,
+        session: &str,
+        user: Option<&UserName>,
+        id: Option<&RequestId>,
+    ) -> Option<SessionId> {
+        let sessions = self.lock();
+        let (name, known) = sessions.get_key_value(session)?;
+        if known.user.as_ref() != user {
+            return None;
+        }
+        if let Some(call) = id.and_then(|id| known.calls.get(id)) {
+            call.cancel();
+        }
+        Some(Arc::clone(name))
+    }
+
+    /// Ends a session, and what is in flight of it. Returns whether there was one.
+    pub(super) fn end(&self, session: &str, user: Option<&UserName>) -> bool {
+        let mut sessions = self.lock();
+        if sessions.get(session).is_none_or(|known| known.user.as_ref() != user) {
+            return false;
+        }
+        let ended = sessions.remove(session);
+        for call in ended.iter().flat_map(|session| session.calls.values()) {
+            call.cancel();
+        }
+        true
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Session>> {
+        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for SessionCall {
+    fn drop(&mut self) {
+        if let Some(session) = self.sessions.lock().get_mut(&self.session) {
+            session.calls.remove(&self.id);
+        }
+    }
+}
+
+/// Returns what is kept of a client: its name and version, and the version that was agreed on.
+fn shortened(client: &ClientConfig, version: ProtocolVersion) -> ClientConfig {
+    let short = |text: &str| text.chars().take(CLIENT_CHARS_MAX).collect::<String>();
+    let Implementation { name, version: of_client, .. } = &client.client_info;
+    let about = Implementation::new(short(name), short(of_client));
+    // Of its capabilities nothing: none of them changes an answer in this era.
+    InitializeRequestParams::new(ClientCapabilities::default(), about)
+        .with_protocol_version(version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begin(sessions: &Sessions, user: Option<&str>) -> SessionId {
+        let user = user.map(|user| user.parse().unwrap());
+        sessions.begin(&ClientConfig::default(), ProtocolVersion::V_2025_06_18, user)
+    }
+
+    #[test]
+    fn a_session_is_its_users_only() {
+        let sessions = Sessions::default();
+        let (ann, bob): (UserName, UserName) = ("ann".parse().unwrap(), "bob".parse().unwrap());
+        let session = begin(&sessions, Some("ann"));
+        let (id, cancel) = (RequestId::Number(1), CancellationToken::new());
+        let take = |user| sessions.take(&session, user, &id, cancel.clone());
+        assert_eq!(take(Some(&bob)).unwrap_err(), NotTaken::Unknown);
+        assert_eq!(take(None).unwrap_err(), NotTaken::Unknown);
+        let (_, _, call) = take(Some(&ann)).unwrap();
+        assert_eq!(take(Some(&ann)).unwrap_err(), NotTaken::Duplicate);
+        assert!(sessions.cancel(&session, Some(&bob), Some(&id)).is_none());
+        assert!(!sessions.end(&session, Some(&bob)) && !cancel.is_cancelled());
+        assert!(sessions.cancel(&session, Some(&ann), Some(&id)).is_some());
+        assert!(cancel.is_cancelled());
+        drop(call);
+        assert!(take(Some(&ann)).is_ok());
+        assert!(sessions.end(&session, Some(&ann)));
+        assert_eq!(take(Some(&ann)).unwrap_err(), NotTaken::Unknown);
+    }
+
+    #[test]
+    fn sessions_are_bounded_and_the_one_that_is_used_stays() {
+        let sessions = Sessions::default();
+        let first = begin(&sessions, None);
+        let busy = begin(&sessions, None);
+        let (id, cancel) = (RequestId::Number(1), CancellationToken::new());
+        let _call = sessions.take(&busy, None, &id, cancel.clone()).unwrap();
+        for _ in 0..SESSIONS_MAX + 10 {
+            begin(&sessions, None);
+        }
+        assert_eq!(sessions.lock().len(), SESSIONS_MAX);
+        assert!(sessions.cancel(&first, None, None).is_none());
+        assert!(sessions.cancel(&busy, None, None).is_some());
+    }
+
+    #[test]
+    fn little_is_kept_of_a_client() {
+        let mut client = ClientConfig::default();
+        client.client_info = Implementation::new("x".repeat(50_000), "1");
+        let kept = shortened(&client, ProtocolVersion::V_2025_06_18);
+        assert_eq!(kept.client_info.name.len(), CLIENT_CHARS_MAX);
+        assert_eq!(kept.protocol_version, ProtocolVersion::V_2025_06_18);
+    }
+}

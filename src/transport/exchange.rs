@@ -1,0 +1,286 @@
+//! An exchange over HTTP: one request, from the body that it came in to its last message.
+//!
+//! Each exchange is a connection of its own to rmcp, so that requests of different clients may have the
+//! same id. The request is read as over stdio, and counted like there: its place is free when its handler
+//! has ended and the last byte of its response is written, or nobody is there to read it.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::RoleServer;
+use rmcp::model::{
+    CancelledNotification, CancelledNotificationParam, ClientConfig, ClientJsonRpcMessage,
+    ClientNotification, ClientRequest, Extensions, GetExtensions as _, InitializeRequestParams,
+    JsonRpcMessage, JsonRpcRequest, ProtocolVersion, RequestId, ServerJsonRpcMessage,
+};
+use rmcp::transport::Transport;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::governance::Bearer;
+use crate::secret::Secret;
+
+use super::era::{Announced, Era};
+use super::in_flight::{Connection, InFlight};
+use super::message;
+use super::outlet::{MESSAGES_WAITING_MAX, Outlet, Place};
+use super::protocol_error::ProtocolError;
+
+/// The wait for the answer of a handler that has ended. One that was cancelled has none.
+const ANSWER_GRACE: Duration = Duration::from_secs(1);
+
+/// The time for which a call of the older era goes on whose client has gone: its protocol says that a
+/// broken connection is no cancellation, and nobody can ask for the response again.
+const LEFT_GRACE: Duration = Duration::from_secs(5);
+
+/// The time that a call may wait for its turn, where its client has no way to take it back.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TurnDeadline(pub(crate) Duration);
+
+/// A message that a client has posted.
+#[derive(Debug)]
+pub(crate) enum Posted {
+    Request(Box<PostedRequest>),
+    /// The request of this id is not wanted any more.
+    Cancelled(RequestId),
+    /// Nothing needs doing.
+    Nothing,
+}
+
+/// A request that can be opened.
+#[derive(Debug)]
+pub(crate) struct PostedRequest {
+    pub(crate) id: RequestId,
+    pub(crate) era: Era,
+    /// What a client says of itself in a handshake.
+    pub(crate) client: Option<ClientConfig>,
+    /// The version that the headers name.
+    pub(crate) version: Option<ProtocolVersion>,
+    message: JsonRpcRequest<ClientRequest>,
+    bytes: usize,
+}
+
+/// A message that cannot be taken.
+#[derive(Debug)]
+pub(crate) struct Rejected {
+    /// The status of HTTP.
+    pub(crate) status: u16,
+    error: ProtocolError,
+}
+
+impl Rejected {
+    fn new(is_stateless: bool, error: ProtocolError) -> Self {
+        let status = match error.code() {
+            // Not found is a matter of the protocol in the older era, and of HTTP in the other.
+            ProtocolError::METHOD_NOT_FOUND if is_stateless => 404,
+            ProtocolError::METHOD_NOT_FOUND => 200,
+            ProtocolError::INVALID_PARAMS if !error.is_about_metadata() => 200,
+            _ => 400,
+        };
+        Self { status, error }
+    }
+
+    /// Makes the error for a request whose id is in flight.
+    pub(crate) fn duplicate(id: RequestId) -> Self {
+        let message = "Invalid Request: a request with this id is in flight";
+        Self { status: 400, error: ProtocolError::invalid_request(Some(id), message) }
+    }
+
+    /// Returns the message as JSON.
+    pub(crate) fn to_json(&self) -> Vec<u8> {
+        // It has texts and numbers only.
+        serde_json::to_vec(&self.error).unwrap_or_default()
+    }
+}
+
+/// Reads a body, with the headers that say what is in it.
+pub(crate) fn read(body: &[u8], announced: &Announced) -> Result<Posted, Rejected> {
+    let is_stateless = announced.is_stateless();
+    let rejected = |error| Rejected::new(is_stateless, error);
+    if body.trim_ascii().is_empty() {
+        return Err(rejected(ProtocolError::parse("the body is empty")));
+    }
+    match message::parse(body).map_err(rejected)? {
+        Some(JsonRpcMessage::Request(message)) => {
+            let JsonRpcRequest { id, request, .. } = &message;
+            let era = announced.era(id, request).map_err(rejected)?;
+            super::require_era(id, request, era == Era::Handshake)
+                .map_err(|error| Rejected::new(era == Era::Stateless, error))?;
+            let version = announced.version.text();
+            let request = PostedRequest {
+                id: id.clone(),
+                era,
+                client: if let ClientRequest::InitializeRequest(request) = request {
+                    Some(request.params.clone())
+                } else {
+                    None
+                },
+                version: version.and_then(|text| serde_json::from_value(text.into()).ok()),
+                bytes: body.len(),
+                message,
+            };
+            Ok(Posted::Request(Box::new(request)))
+        }
+        Some(JsonRpcMessage::Notification(message)) => {
+            let ClientNotification::CancelledNotification(cancelled) = message.notification else {
+                return Ok(Posted::Nothing);
+            };
+            Ok(cancelled.params.request_id.map_or(Posted::Nothing, Posted::Cancelled))
+        }
+        Some(JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)) | None => Ok(Posted::Nothing),
+    }
+}
+
+/// The circumstances in which a request is carried out.
+#[derive(Debug)]
+pub(crate) struct Terms {
+    pub(crate) connection: Connection,
+    /// Who asks, where that is known.
+    pub(crate) bearer: Option<Bearer>,
+    /// The token that came with the request's headers.
+    pub(crate) token: Option<Secret>,
+    /// Given back when the exchange is over.
+    pub(crate) held: Vec<OwnedSemaphorePermit>,
+    /// Cancelled when the client takes the request back.
+    pub(crate) cancel: CancellationToken,
+    /// Limits the wait for a turn.
+    pub(crate) turn_deadline: Option<TurnDeadline>,
+}
+
+/// Our end of an exchange, for rmcp.
+pub(crate) struct Exchange {
+    id: RequestId,
+    connection: Connection,
+    first: Option<ClientJsonRpcMessage>,
+    messages: mpsc::Sender<ServerJsonRpcMessage>,
+    cancel: CancellationToken,
+    /// Cancelled when nobody reads the response any more.
+    left: CancellationToken,
+    left_at: Option<Instant>,
+    grace: Duration,
+    is_cancelled: bool,
+    handled: CancellationToken,
+    answered: CancellationToken,
+}
+
+impl PostedRequest {
+    /// Opens the exchange: what rmcp reads from and writes to, and where its messages come out. Must be
+    /// called within a runtime.
+    pub(crate) fn open(self, terms: Terms) -> (Exchange, Outlet) {
+        let Self { id, era, mut message, bytes, .. } = self;
+        let Terms { connection, bearer, token, held, cancel, turn_deadline } = terms;
+        let in_flight = InFlight::default();
+        let handled = CancellationToken::new();
+        let extensions = message.request.extensions_mut();
+        // The only one of its own, which is always admitted.
+        if let Ok(slot) = in_flight.admit(&id, bytes.min(super::in_flight::REQUEST_BYTES_MAX), None)
+        {
+            for permit in held {
+                slot.hold(permit);
+            }
+            extensions.insert(slot);
+        }
+        extensions.insert(Arc::<DropGuard>::new(handled.clone().drop_guard()));
+        extensions.insert(connection.clone());
+        if let Some(bearer) = bearer {
+            extensions.insert(bearer);
+        }
+        if let Some(deadline) = turn_deadline {
+            extensions.insert(deadline);
+        }
+        // What a call brings itself comes first.
+        if let (Some(token), None) = (token, extensions.get::<Secret>()) {
+            extensions.insert(token);
+        }
+        let (sender, receiver) = mpsc::channel(MESSAGES_WAITING_MAX);
+        let left = CancellationToken::new();
+        let place = Place::new(in_flight, id.clone());
+        let outlet = Outlet::new(receiver, place, left.clone().drop_guard());
+        let exchange = Exchange {
+            id,
+            connection,
+            first: Some(JsonRpcMessage::Request(message)),
+            messages: sender,
+            cancel,
+            left,
+            left_at: None,
+            grace: if era == Era::Stateless { Duration::ZERO } else { LEFT_GRACE },
+            is_cancelled: false,
+            handled,
+            answered: CancellationToken::new(),
+        };
+        (exchange, outlet)
+    }
+}
+
+/// Returns what is known of a client of the older era that has no session: the version it speaks.
+pub(crate) fn client_without_session(version: Option<ProtocolVersion>) -> ClientConfig {
+    let version = version.unwrap_or(ProtocolVersion::V_2025_03_26);
+    InitializeRequestParams::default().with_protocol_version(version)
+}
+
+impl Exchange {
+    /// Makes the notification that the request is not wanted any more.
+    fn cancellation(&self) -> ClientJsonRpcMessage {
+        let params = CancelledNotificationParam::new(Some(self.id.clone()), None);
+        let mut notification = CancelledNotification::new(params);
+        let mut extensions = Extensions::new();
+        extensions.insert(self.connection.clone());
+        notification.extensions = extensions;
+        JsonRpcMessage::notification(notification.into())
+    }
+}
+
+impl Transport<RoleServer> for Exchange {
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        message: ServerJsonRpcMessage,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        let (messages, answered) = (self.messages.clone(), self.answered.clone());
+        let is_answer = matches!(message, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_));
+        async move {
+            let sent = messages.send(message).await;
+            if is_answer {
+                answered.cancel();
+            }
+            sent.map_err(|_| io::ErrorKind::BrokenPipe.into())
+        }
+    }
+
+    /// Cancel-safe: rmcp polls it inside a `select!`, so all state is on `self`.
+    async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
+        if let Some(message) = self.first.take() {
+            return Some(message);
+        }
+        let (handled, answered) = (self.handled.clone(), self.answered.clone());
+        let over = async {
+            handled.cancelled().await;
+            let _ = timeout(ANSWER_GRACE, answered.cancelled()).await;
+        };
+        tokio::pin!(over);
+        loop {
+            let leaves_at = self.left_at.map(|left| left + self.grace);
+            tokio::select! {
+                biased;
+                () = &mut over => return None,
+                () = self.cancel.cancelled(), if !self.is_cancelled => {}
+                () = self.left.cancelled(), if self.left_at.is_none() => {
+                    self.left_at = Some(Instant::now());
+                    continue;
+                }
+                () = sleep_until(leaves_at.unwrap_or_else(Instant::now)),
+                    if leaves_at.is_some() && !self.is_cancelled => {}
+            }
+            self.is_cancelled = true;
+            return Some(self.cancellation());
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), Self::Error> {
+        Ok(())
+    }
+}

@@ -1,0 +1,97 @@
+//! The way out of an exchange: its messages, one after the other, as long as somebody reads them.
+
+use rmcp::model::{
+    ErrorCode, InitializeResult, JsonRpcMessage, RequestId, ServerJsonRpcMessage, ServerResult,
+};
+use tokio::sync::mpsc;
+use tokio_util::sync::DropGuard;
+
+use super::in_flight::InFlight;
+use super::protocol_error::ProtocolError;
+
+/// The messages of one exchange that wait to be read: progress, twice a second, and the answer.
+pub(super) const MESSAGES_WAITING_MAX: usize = 4;
+
+/// The place of a request among those that are in flight. To be dropped when its response is written.
+#[derive(Debug)]
+pub(crate) struct Place {
+    in_flight: InFlight,
+    id: RequestId,
+}
+
+impl Place {
+    pub(super) fn new(in_flight: InFlight, id: RequestId) -> Self {
+        Self { in_flight, id }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.in_flight.cancel(&self.id);
+    }
+}
+
+/// The messages of an exchange. Dropping it says that nobody reads them any more.
+#[derive(Debug)]
+pub(crate) struct Outlet {
+    messages: mpsc::Receiver<ServerJsonRpcMessage>,
+    place: Place,
+    /// Cancels a token when it is dropped.
+    _left: DropGuard,
+}
+
+/// A message to the client.
+#[derive(Debug)]
+pub(crate) struct Outbound(ServerJsonRpcMessage);
+
+impl Outlet {
+    pub(super) fn new(
+        messages: mpsc::Receiver<ServerJsonRpcMessage>,
+        place: Place,
+        left: DropGuard,
+    ) -> Self {
+        Self { messages, place, _left: left }
+    }
+
+    /// Returns the next message; `None` if there is no more. Cancel-safe.
+    pub(crate) async fn next(&mut self) -> Option<Outbound> {
+        self.messages.recv().await.map(Outbound)
+    }
+
+    /// Returns the place, where the last message is there and only has to be written.
+    pub(crate) fn into_place(self) -> Place {
+        self.place
+    }
+}
+
+impl Outbound {
+    /// Returns whether no message comes after this one.
+    pub(crate) fn is_last(&self) -> bool {
+        matches!(self.0, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_))
+    }
+
+    /// Returns what a handshake has agreed on, if it is that.
+    pub(crate) fn agreed(&self) -> Option<&InitializeResult> {
+        let JsonRpcMessage::Response(response) = &self.0 else { return None };
+        let ServerResult::InitializeResult(result) = &response.result else { return None };
+        Some(result)
+    }
+
+    /// Returns the status that the stateless era has for it.
+    pub(crate) fn status(&self) -> u16 {
+        let JsonRpcMessage::Error(error) = &self.0 else { return 200 };
+        match error.error.code {
+            ErrorCode::UNSUPPORTED_PROTOCOL_VERSION
+            | ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY
+            | ErrorCode::HEADER_MISMATCH => 400,
+            ErrorCode(ProtocolError::METHOD_NOT_FOUND) => 404,
+            _ => 200,
+        }
+    }
+
+    /// Returns the message as JSON.
+    pub(crate) fn to_json(&self) -> Vec<u8> {
+        // What was parsed or captured can be written as JSON.
+        serde_json::to_vec(&self.0).unwrap_or_default()
+    }
+}

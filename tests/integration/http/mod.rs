@@ -1,0 +1,295 @@
+//! The server over HTTP: both eras, who may call, what is refused, and scripts of pipelines.
+
+mod hostile;
+mod pipelines;
+mod protocol;
+mod teams;
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+use crate::harness::{Scratch, ServerBuilder, Test, alive_with_marker, deadline};
+
+/// The tests of all parts.
+pub(crate) fn tests() -> Vec<Test> {
+    let parts = [hostile::tests(), pipelines::tests(), protocol::tests(), teams::tests()];
+    parts.into_iter().flatten().collect()
+}
+
+const BOTH: &str = "Accept: application/json, text/event-stream\r\n";
+const JSON: &str = "Content-Type: application/json\r\n";
+const STATELESS: &str = "2026-07-28";
+
+/// A server that listens.
+struct HttpServer {
+    child: Child,
+    address: SocketAddr,
+    admin: SocketAddr,
+    log: Option<JoinHandle<String>>,
+    scratch: Scratch,
+}
+
+/// A response, whole.
+#[derive(Debug, Clone)]
+struct Response {
+    status: u16,
+    /// In lower case.
+    head: String,
+    body: Vec<u8>,
+}
+
+/// A connection to a server.
+struct Connection {
+    stream: BufReader<TcpStream>,
+}
+
+impl HttpServer {
+    fn start(builder: ServerBuilder, options: &[&str]) -> Self {
+        let scratch = Scratch::new();
+        let folder = scratch.path().to_str().unwrap().to_owned();
+        let path = format!("{}:{folder}", std::env::var("PATH").unwrap());
+        let builder = builder.variable("TMPDIR", &folder).variable("PATH", &path);
+        let mut command = builder.command();
+        command.args(["serve", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"]).args(options);
+        Self::of(command, scratch)
+    }
+
+    fn of(mut command: Command, scratch: Scratch) -> Self {
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut seen = String::new();
+        let address = listening(&mut stderr, &mut seen);
+        let admin = listening(&mut stderr, &mut seen);
+        let log = std::thread::spawn(move || {
+            let mut rest = Vec::new();
+            let _ = stderr.read_to_end(&mut rest);
+            seen + &String::from_utf8_lossy(&rest)
+        });
+        Self { child, address, admin, log: Some(log), scratch }
+    }
+
+    fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn connect(&self) -> Connection {
+        Connection::to(self.address)
+    }
+
+    /// Sends a request on a connection of its own, and returns the response.
+    fn send(&self, head: &str, body: &str) -> Response {
+        self.connect().send(head, body)
+    }
+
+    /// Posts a message of the older era.
+    fn post(&self, headers: &str, message: &Value) -> Response {
+        self.send(&format!("POST /mcp HTTP/1.1\r\n{JSON}{BOTH}{headers}"), &message.to_string())
+    }
+
+    /// Posts a request of the stateless era.
+    fn stateless(&self, method: &str, params: Value) -> Response {
+        let (head, body) = stateless(method, params);
+        self.send(&head, &body)
+    }
+
+    /// Runs a script in the stateless era, and returns the first text.
+    fn run(&self, code: &str) -> String {
+        let response = self.stateless("tools/call", script(code));
+        let text = &response.json()["result"]["content"][0]["text"];
+        text.as_str().unwrap_or_else(|| panic!("{response:?}")).to_owned()
+    }
+
+    /// Begins a session of the older era.
+    fn session(&self) -> String {
+        let response = self.post("", &initialize());
+        assert_eq!(response.status, 200, "{response:?}");
+        response.header("mcp-session-id").unwrap()
+    }
+
+    fn admin(&self, path: &str) -> Response {
+        Connection::to(self.admin).send(&format!("GET {path} HTTP/1.1\r\n"), "")
+    }
+
+    /// The processes of the server's scripts.
+    fn scripts(&self) -> usize {
+        alive_with_marker(self.scratch.path()).len()
+    }
+
+    /// Ends the server with SIGTERM, and returns its log.
+    fn end(mut self) -> String {
+        kill(self.process(), Signal::SIGTERM).unwrap();
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "{status:?}");
+        self.log.take().unwrap().join().unwrap()
+    }
+
+    /// Waits until scripts can run: what tries the sandbox out looks like one.
+    fn wait_until_ready(&self) {
+        soon("it is ready", || self.admin("/readyz").status == 200);
+    }
+
+    /// Returns when the server has ended by itself.
+    fn wait(mut self) {
+        assert!(self.child.wait().unwrap().success());
+    }
+
+    fn process(&self) -> Pid {
+        Pid::from_raw(self.pid().try_into().unwrap())
+    }
+}
+
+impl Drop for HttpServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Reads the log until it says where the server listens.
+fn listening(stderr: &mut BufReader<ChildStderr>, seen: &mut String) -> SocketAddr {
+    loop {
+        let mut line = String::new();
+        assert!(stderr.read_line(&mut line).unwrap() > 0, "it ended: {seen}");
+        seen.push_str(&line);
+        if let Some((_, address)) = line.split_once("serving over HTTP address=") {
+            return address.trim().parse().unwrap();
+        }
+    }
+}
+
+impl Connection {
+    fn to(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(deadline(Duration::from_secs(60)))).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self { stream: BufReader::new(stream) }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.stream.get_mut().write_all(bytes)
+    }
+
+    /// Sends a request with a Host header, unless `head` has one, and the length of the body.
+    fn begin(&mut self, head: &str, body: &str) {
+        let host = if head.contains("Host:") { "" } else { "Host: localhost\r\n" };
+        let request = format!("{head}{host}Content-Length: {}\r\n\r\n{body}", body.len());
+        self.write(request.as_bytes()).unwrap();
+    }
+
+    fn send(&mut self, head: &str, body: &str) -> Response {
+        self.begin(head, body);
+        self.response().expect("a response")
+    }
+
+    /// Reads a response; `None` if the connection was closed.
+    fn response(&mut self) -> Option<Response> {
+        let head = self.head()?;
+        let status = head.split(' ').nth(1)?.parse().ok()?;
+        let mut response = Response { status, head, body: Vec::new() };
+        if let Some(length) = response.header("content-length") {
+            response.body = vec![0; length.parse().unwrap()];
+            self.stream.read_exact(&mut response.body).ok()?;
+        } else if response.header("transfer-encoding").is_some() {
+            while let Some(chunk) = self.chunk() {
+                response.body.extend(chunk);
+            }
+        }
+        Some(response)
+    }
+
+    /// Reads the head of a response.
+    fn head(&mut self) -> Option<String> {
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            if self.stream.read_line(&mut head).ok()? == 0 {
+                return None;
+            }
+        }
+        Some(head.to_lowercase())
+    }
+
+    /// Reads a part of a body that comes in parts; `None` at the end.
+    fn chunk(&mut self) -> Option<Vec<u8>> {
+        let mut length = String::new();
+        self.stream.read_line(&mut length).ok()?;
+        let length = usize::from_str_radix(length.trim(), 16).ok()?;
+        let mut chunk = vec![0; length + 2];
+        self.stream.read_exact(&mut chunk).ok()?;
+        chunk.truncate(length);
+        (length > 0).then_some(chunk)
+    }
+}
+
+impl Response {
+    fn header(&self, name: &str) -> Option<String> {
+        let line = self.head.lines().find_map(|line| line.strip_prefix(&format!("{name}:")));
+        line.map(|value| value.trim().to_owned())
+    }
+
+    /// The JSON of the body; of events, that of the last one.
+    fn json(&self) -> Value {
+        let text = String::from_utf8_lossy(&self.body);
+        let last = text.lines().filter_map(|line| line.strip_prefix("data: ")).next_back();
+        serde_json::from_str(last.unwrap_or(&text)).unwrap_or_else(|_| panic!("{self:?}"))
+    }
+
+    /// The objects of lines.
+    fn lines(&self) -> Vec<Value> {
+        let text = String::from_utf8_lossy(&self.body).into_owned();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+fn initialize() -> Value {
+    json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" },
+    } })
+}
+
+fn script(code: &str) -> Value {
+    json!({ "name": "execute_python_code", "arguments": { "code": code } })
+}
+
+/// A request of the older era.
+fn request(id: i64, method: &str, params: &Value) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
+}
+
+/// The head and the body of a request of the stateless era.
+fn stateless(method: &str, mut params: Value) -> (String, String) {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": STATELESS,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    for (key, value) in meta.as_object().unwrap() {
+        params["_meta"][key] = value.clone();
+    }
+    let name = params["name"].as_str().or(params["uri"].as_str());
+    let name = name.map(|name| format!("Mcp-Name: {name}\r\n")).unwrap_or_default();
+    let head = format!(
+        "POST /mcp HTTP/1.1\r\n{JSON}{BOTH}MCP-Protocol-Version: {STATELESS}\r\nMcp-Method: {method}\r\n{name}"
+    );
+    (head, request(1, method, &params).to_string())
+}
+
+/// Waits until a condition holds.
+#[track_caller]
+fn soon(what: &str, condition: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !condition() {
+        assert!(started.elapsed() < deadline(Duration::from_secs(20)), "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

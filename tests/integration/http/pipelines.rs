@@ -1,0 +1,188 @@
+//! Scripts of pipelines, and what operators look at.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{HttpServer, JSON, soon};
+use crate::harness::{ServerBuilder, resident_kibibytes};
+
+tests! {
+    needs [Sandbox]:
+        one_script_is_answered_as_a_line_of_a_batch,
+        a_script_in_the_shape_of_sandbox_fusion_is_run,
+        lines_are_answered_as_they_are_through,
+        operators_see_figures_and_no_user,
+        the_log_is_json_where_that_is_wanted;
+    needs [Tier3]:
+        who_leaves_a_batch_ends_it,
+        who_does_not_read_answers_is_not_read_from;
+}
+
+fn post(server: &HttpServer, path: &str, body: &str) -> super::Response {
+    server.send(&format!("POST {path} HTTP/1.1\r\n{JSON}"), body)
+}
+
+fn one_script_is_answered_as_a_line_of_a_batch() {
+    let server = HttpServer::start(ServerBuilder::new(), &[]);
+    let run = |line: Value| post(&server, "/run", &line.to_string());
+    let code = "print(int(input()) + 1)";
+    let ran = run(json!({ "id": "a", "code": code, "stdin": "4\n", "expect": { "stdout": "5" } }));
+    let answer = ran.json();
+    assert_eq!(
+        (ran.status, &answer["status"], &answer["passed"]),
+        (200, &json!("ok"), &json!(true))
+    );
+    assert_eq!((&answer["id"], &answer["stdout"]), (&json!("a"), &json!("5")));
+    let tests = json!([{ "stdin": "1", "stdout": "2" }, { "stdin": "2", "stdout": "4" }]);
+    let answer = run(json!({ "code": code, "tests": tests })).json();
+    assert_eq!((&answer["passed"], answer["tests"].as_array().unwrap().len()), (&json!(false), 2));
+    let blocked = run(json!({ "code": "import os\nos.system('id')" }));
+    assert_eq!((blocked.status, &blocked.json()["status"]), (200, &json!("blocked")));
+    for line in
+        [json!({}), json!({ "code": "" }), json!({ "code": "1", "timeout": 10_000 }), json!([1])]
+    {
+        let invalid = run(line.clone());
+        assert_eq!((invalid.status, &invalid.json()["status"]), (400, &json!("invalid")), "{line}");
+    }
+    assert_eq!(server.send("GET /run HTTP/1.1\r\n", "").status, 405);
+}
+
+fn a_script_in_the_shape_of_sandbox_fusion_is_run() {
+    let server = HttpServer::start(ServerBuilder::new(), &[]);
+    let run = |code: &str, more: Value| {
+        let mut body = json!({ "code": code, "language": "python" });
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        post(&server, "/run_code", &body.to_string())
+    };
+    let ran = run(
+        "print(input())",
+        json!({ "stdin": "x\n", "compile_timeout": 10, "memory_limit_MB": -1 }),
+    );
+    let reply = ran.json();
+    assert_eq!((ran.status, &reply["status"]), (200, &json!("Success")));
+    assert_eq!(reply["run_result"]["stdout"], "x");
+    assert_eq!(
+        (&reply["run_result"]["status"], &reply["run_result"]["return_code"]),
+        (&json!("Finished"), &json!(0))
+    );
+    let reply = run("raise SystemExit(3)", json!({})).json();
+    assert_eq!(
+        (&reply["status"], &reply["run_result"]["return_code"]),
+        (&json!("Failed"), &json!(3))
+    );
+    let reply = run("while True: pass", json!({ "run_timeout": 0.3 })).json();
+    assert_eq!(
+        (&reply["status"], &reply["run_result"]["status"]),
+        (&json!("Failed"), &json!("TimeLimitExceeded"))
+    );
+    let reply = run("print(1)", json!({ "files": { "a": "YQ==" } })).json();
+    assert_eq!(reply["status"], "SandboxError");
+    assert_eq!(run("print(1)", json!({ "language": "cpp" })).status, 400);
+    assert_eq!(post(&server, "/run_code", "{").status, 400);
+}
+
+fn lines_are_answered_as_they_are_through() {
+    let server = HttpServer::start(ServerBuilder::new(), &[]);
+    let head = format!(
+        "POST /batch HTTP/1.1\r\nHost: localhost\r\n{JSON}Transfer-Encoding: chunked\r\n\r\n"
+    );
+    let mut connection = server.connect();
+    connection.write(head.as_bytes()).unwrap();
+    let send = |connection: &mut super::Connection, text: &str| {
+        connection.write(format!("{:x}\r\n{text}\r\n", text.len()).as_bytes()).unwrap();
+    };
+    send(&mut connection, "{\"id\":\"first\",\"code\":\"print(1)\"}\n{\"id\":\"sec");
+    // An answer comes before the next line is whole.
+    assert!(connection.head().unwrap().contains("application/x-ndjson"));
+    let first = connection.chunk().unwrap();
+    assert!(String::from_utf8(first).unwrap().contains("\"first\""));
+    send(&mut connection, "ond\",\"code\":\"print(2)\"}\n\n{\"id\":\"first\",\"code\":\"1\"}\nno");
+    connection.write(b"0\r\n\r\n").unwrap();
+    let mut rest = Vec::new();
+    while let Some(part) = connection.chunk() {
+        rest.extend(part);
+    }
+    let rest = super::Response { status: 200, head: String::new(), body: rest };
+    let mut found: Vec<_> = rest
+        .lines()
+        .iter()
+        .map(|line| {
+            (line["id"].as_str().unwrap().to_owned(), line["status"].as_str().unwrap().to_owned())
+        })
+        .collect();
+    found.sort();
+    let expected = [("5", "invalid"), ("first", "invalid"), ("second", "ok")];
+    assert_eq!(found, expected.map(|(id, status)| (id.to_owned(), status.to_owned())));
+}
+
+fn who_leaves_a_batch_ends_it() {
+    let server = HttpServer::start(ServerBuilder::new(), &[]);
+    server.wait_until_ready();
+    let mut connection = server.connect();
+    let body = "{\"code\":\"while True: pass\"}\n".repeat(5);
+    connection.begin(&format!("POST /batch HTTP/1.1\r\n{JSON}"), &body);
+    soon("it runs", || server.scripts() > 0);
+    drop(connection);
+    soon("it is killed", || server.scripts() == 0);
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(server.scripts(), 0, "the next one was begun");
+}
+
+fn who_does_not_read_answers_is_not_read_from() {
+    let server = HttpServer::start(ServerBuilder::new(), &[]);
+    let before = resident_kibibytes(server.pid());
+    let mut connection = server.connect();
+    connection.stream.get_mut().set_write_timeout(Some(Duration::from_secs(3))).unwrap();
+    let head = format!(
+        "POST /batch HTTP/1.1\r\nHost: localhost\r\n{JSON}Content-Length: 999999999\r\n\r\n"
+    );
+    connection.write(head.as_bytes()).unwrap();
+    // Each answer is as long as a line, and needs no run.
+    let line = format!("{{\"id\":\"{}\",\"no\":1}}\n", "x".repeat(500)).repeat(200);
+    let mut taken = 0;
+    while connection.write(line.as_bytes()).is_ok() {
+        taken += line.len();
+        assert!(taken < 200_000_000, "all is taken");
+    }
+    let grown = resident_kibibytes(server.pid()).saturating_sub(before);
+    assert!(grown < 64 * 1024, "{grown} KiB");
+}
+
+fn operators_see_figures_and_no_user() {
+    let server = HttpServer::start(ServerBuilder::new(), &[]);
+    assert_eq!(server.admin("/healthz").status, 200);
+    soon("it is ready", || server.admin("/readyz").status == 200);
+    server.run("print(6 * 7)");
+    server.run("import os; os.system('id')");
+    let metrics = server.admin("/metrics");
+    let text = String::from_utf8(metrics.body.clone()).unwrap();
+    for line in [
+        "qwed_mcp_http_requests_total{path=\"/mcp\",status=\"200\"} 2",
+        "qwed_mcp_decisions_total{code=\"none\"} 1",
+        "qwed_mcp_decisions_total{code=\"QWED-MCP-RISK-005\"} 1",
+        "qwed_mcp_runs_total{ending=\"success\"",
+        "qwed_mcp_run_seconds_count 1",
+        "qwed_mcp_jobs{state=\"running\"} 0",
+        "qwed_mcp_turns_free 1",
+        "# EOF",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    assert_eq!(server.admin("/mcp").status, 404);
+    // Nor is any of that where clients are.
+    assert_eq!(server.send("GET /metrics HTTP/1.1\r\n", "").status, 404);
+    let closed = ServerBuilder::new().without("QWED_MCP_TRUSTED_CODE_EXECUTION");
+    let server = HttpServer::start(closed, &[]);
+    assert_eq!(server.admin("/readyz").status, 503);
+    assert_eq!(server.admin("/healthz").status, 200);
+}
+
+fn the_log_is_json_where_that_is_wanted() {
+    let mut command = ServerBuilder::new().command();
+    command.args(["serve", "--http", "0.0.0.0:0", "--log-format", "json"]);
+    let log = String::from_utf8(command.output().unwrap().stderr).unwrap();
+    let event: Value = serde_json::from_str(log.lines().next().unwrap()).unwrap();
+    assert_eq!(event["level"], "ERROR");
+    assert!(event["message"].as_str().unwrap().contains("--require-token"), "{event}");
+}

@@ -1,0 +1,266 @@
+//! Both eras on one URL, and how calls end.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::{Connection, HttpServer, STATELESS, initialize, request, script, soon, stateless};
+use crate::harness::ServerBuilder;
+
+tests! {
+    needs [Sandbox]:
+        both_eras_are_served_on_one_url,
+        a_session_is_begun_used_and_ended,
+        errors_have_the_status_of_their_era,
+        headers_that_do_not_say_what_the_body_says_are_refused,
+        a_call_that_reports_progress_is_a_stream,
+        sessions_with_the_same_ids_do_not_meet,
+        without_sessions_any_request_is_answered;
+    needs [Tier3]:
+        who_leaves_in_the_stateless_era_has_cancelled,
+        a_cancelled_call_of_a_session_is_dead_and_so_is_the_job_that_it_placed,
+        the_older_era_is_given_time_after_a_broken_connection,
+        a_call_without_a_session_waits_for_its_turn_within_a_deadline,
+        the_end_waits_for_what_is_in_flight_and_nothing_is_left,
+        the_end_does_not_wait_longer_than_the_admin_wants;
+}
+
+/// What runs until it is killed.
+const FOR_EVER: &str = "while True: pass";
+
+fn both_eras_are_served_on_one_url() {
+    let server = HttpServer::start(ServerBuilder::new(), &[]);
+    assert_eq!(server.run("print(6 * 7)"), "STDOUT:\n42\n\nExecution completed successfully.");
+    let session = format!("Mcp-Session-Id: {}\r\n", server.session());
+    let reply = server.post(&session, &request(1, "tools/call", &script("print(6 * 7)")));
+    let text = &reply.json()["result"]["content"][0]["text"];
+    assert_eq!(text, "STDOUT:\n42\n\nExecution completed successfully.");
+    // Each era has what it says of itself.
+    assert!(reply.json()["result"]["_meta"]["io.modelcontextprotocol/serverInfo"].is_null());
+    let discovered = server.stateless("server/discover", json!({})).json();
+    assert!(
+        discovered["result"]["supportedVersions"].as_array().unwrap().contains(&json!(STATELESS))
+    );
+}
+
+fn a_session_is_begun_used_and_ended() {
+    let server = HttpServer::start(ServerBuilder::new(), &[]);
+    let (first, second) = (server.session(), server.session());
+    assert_ne!(first, second);
+    assert!(first.len() >= 32 && first.bytes().all(|byte| byte.is_ascii_graphic()));
+    let list = request(1, "tools/list", &json!({}));
+    let header = format!("Mcp-Session-Id: {first}\r\n");
+    let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+    let accepted = server.post(&header, &initialized);
+    assert_eq!((accepted.status, accepted.body.len()), (202, 0));
+    assert_eq!(
+        server.post(&header, &list).json()["result"]["tools"][0]["name"],
+        "execute_python_code"
+    );
+    assert_eq!(server.post("", &list).status, 400);
+    assert_eq!(server.post("Mcp-Session-Id: no\r\n", &list).status, 404);
+    assert_eq!(server.send(&format!("GET /mcp HTTP/1.1\r\n{header}"), "").status, 405);
+    let end = |header: &str| server.send(&format!("DELETE /mcp HTTP/1.1\r\n{header}"), "").status;
+    assert_eq!((end(&header), end(&header), end("")), (204, 404, 400));
+    assert_eq!(server.post(&header, &list).status, 404);
+    let header = format!("Mcp-Session-Id: {second}\r\n");
+    assert_eq!(server.post(&header, &list).status, 200);
+}
+
+fn errors_have_the_status_of_their_era() {
+    let server = HttpServer::start(ServerBuilder::new(), &[]);
+    let code = |response: &super::Response| response.json()["error"]["code"].as_i64();
+    let header = format!("Mcp-Session-Id: {}\r\n", server.session());
+    let response = server.post(&header, &request(1, "nothing/here", &json!({})));
+    assert_eq!((response.status, code(&response)), (200, Some(-32601)));
+    let response = server.stateless("nothing/here", json!({}));
+    assert_eq!((response.status, code(&response)), (404, Some(-32601)));
+    for (body, expected) in
+        [("{", -32700), ("[]", -32600), ("{\"jsonrpc\":\"2.0\",\"id\":1}", -32600)]
+    {
+        let head = format!("POST /mcp HTTP/1.1\r\n{}{}", super::JSON, super::BOTH);
+        let response = server.send(&head, body);
+        assert_eq!((response.status, code(&response)), (400, Some(expected)), "{body}");
+    }
+    for (headers, status) in [
+        (format!("{}Accept: text/html\r\n", super::JSON), 406),
+        (format!("Content-Type: text/plain\r\n{}", super::BOTH), 415),
+    ] {
+        let response = server.send(&format!("POST /mcp HTTP/1.1\r\n{headers}"), "{}");
+        assert_eq!(response.status, status, "{headers}");
+    }
+}
+
+fn headers_that_do_not_say_what_the_body_says_are_refused() {
+    let server = HttpServer::start(ServerBuilder::new(), &[]);
+    let (head, body) = stateless("tools/call", script("print(1)"));
+    assert_eq!(server.send(&head, &body).status, 200);
+    for (from, to) in [
+        ("Mcp-Name: execute_python_code", "Mcp-Name: verification_status"),
+        ("Mcp-Name: execute_python_code\r\n", ""),
+        ("Mcp-Method: tools/call", "Mcp-Method: tools/list"),
+        ("Mcp-Method: tools/call", "Mcp-Method: tools/call\r\nMcp-Method: tools/call"),
+        ("MCP-Protocol-Version: 2026-07-28", "MCP-Protocol-Version: 2025-11-25"),
+        ("MCP-Protocol-Version: 2026-07-28\r\n", ""),
+    ] {
+        assert!(head.contains(from));
+        let response = server.send(&head.replace(from, to), &body);
+        let code = response.json()["error"]["code"].as_i64();
+        assert_eq!((response.status, code), (400, Some(-32020)), "{to:?}");
+    }
+}
+
+fn a_call_that_reports_progress_is_a_stream() {
+    let server = HttpServer::start(ServerBuilder::new(), &[]);
+    let mut params = script("import time\ntime.sleep(1.8)\nprint(7)");
+    params["_meta"] = json!({ "progressToken": "p" });
+    let response = server.stateless("tools/call", params);
+    assert_eq!(response.header("content-type").unwrap(), "text/event-stream");
+    assert_eq!(response.header("x-accel-buffering").unwrap(), "no");
+    let text = String::from_utf8(response.body.clone()).unwrap();
+    assert!(text.matches("notifications/progress").count() >= 2, "{text}");
+    assert_eq!(response.json()["result"]["isError"], false);
+}
+
+fn sessions_with_the_same_ids_do_not_meet() {
+    let server =
+        HttpServer::start(ServerBuilder::new().variable("QWED_MCP_SYNC_CONCURRENCY", "4"), &[]);
+    let headers = [0; 2].map(|_| format!("Mcp-Session-Id: {}\r\n", server.session()));
+    let mut background = script(FOR_EVER);
+    background["arguments"]["background"] = json!(true);
+    let place = |header: &str| {
+        let placed = server.post(header, &request(7, "tools/call", &background)).json();
+        let text = placed["result"]["content"][0]["text"].as_str().unwrap().to_owned();
+        text.split_whitespace().find(|word| word.len() >= 36).unwrap()[..36].to_owned()
+    };
+    let jobs = [place(&headers[0]), place(&headers[1])];
+    let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 7 } });
+    let state = |header: &str, job: &str| {
+        let status = json!({ "name": "verification_status", "arguments": { "job_id": job } });
+        let reply = server.post(header, &request(8, "tools/call", &status)).json();
+        reply["result"]["content"][0]["text"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(server.post(&headers[0], &cancel).status, 202);
+    soon("the first session's job is cancelled", || {
+        state(&headers[0], &jobs[0]).contains("cancelled")
+    });
+    assert_eq!(state(&headers[1], &jobs[1]), "Status: running...");
+}
+
+fn without_sessions_any_request_is_answered() {
+    let server = HttpServer::start(ServerBuilder::new(), &["--sessionless"]);
+    assert_eq!(server.post("", &initialize()).header("mcp-session-id"), None);
+    for headers in
+        ["", "MCP-Protocol-Version: 2025-06-18\r\n", "Mcp-Session-Id: of-another-replica\r\n"]
+    {
+        let reply = server.post(headers, &request(1, "tools/call", &script("print(6 * 7)")));
+        assert_eq!(reply.json()["result"]["isError"], false, "{reply:?}");
+    }
+    let unknown = "MCP-Protocol-Version: 1999-01-01\r\n";
+    assert_eq!(server.post(unknown, &request(1, "tools/list", &json!({}))).status, 400);
+}
+
+/// Sends a call that does not end, and returns when it runs.
+fn call_for_ever(server: &HttpServer, head: &str, body: &str) -> Connection {
+    server.wait_until_ready();
+    let mut connection = server.connect();
+    connection.begin(head, body);
+    soon("it runs", || server.scripts() > 0);
+    connection
+}
+
+fn who_leaves_in_the_stateless_era_has_cancelled() {
+    let server = HttpServer::start(ServerBuilder::new(), &[]);
+    let mut with_progress = script(FOR_EVER);
+    with_progress["_meta"] = json!({ "progressToken": 1 });
+    for (params, is_stream) in [(script(FOR_EVER), false), (with_progress, true)] {
+        let (head, body) = stateless("tools/call", params);
+        let mut connection = call_for_ever(&server, &head, &body);
+        if is_stream {
+            connection.head().unwrap();
+            connection.chunk().unwrap();
+        }
+        drop(connection);
+        soon("it is killed", || server.scripts() == 0);
+        // The only turn is free again.
+        assert!(server.run("print(1)").contains("STDOUT:\n1"));
+    }
+}
+
+fn a_cancelled_call_of_a_session_is_dead_and_so_is_the_job_that_it_placed() {
+    let server = HttpServer::start(ServerBuilder::new(), &[]);
+    let session = format!("Mcp-Session-Id: {}\r\n", server.session());
+    let head = format!("POST /mcp HTTP/1.1\r\n{}{}{session}", super::JSON, super::BOTH);
+    let call = request(5, "tools/call", &script(FOR_EVER));
+    let mut connection = call_for_ever(&server, &head, &call.to_string());
+    let twice = server.post(&session, &call);
+    assert_eq!((twice.status, twice.json()["error"]["code"].as_i64()), (400, Some(-32600)));
+    let cancel = |id: i64| json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } });
+    server.post(&session, &cancel(6));
+    let other = format!("Mcp-Session-Id: {}\r\n", server.session());
+    server.post(&other, &cancel(5));
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(server.scripts() > 0, "somebody else's cancellation");
+    server.post(&session, &cancel(5));
+    soon("it is killed", || server.scripts() == 0);
+    // There is no reply for it, and the response ends.
+    let response = connection.response().unwrap();
+    assert_eq!((response.status, response.body.len()), (200, 0), "{response:?}");
+}
+
+fn the_older_era_is_given_time_after_a_broken_connection() {
+    let server = HttpServer::start(ServerBuilder::new(), &[]);
+    let session = format!("Mcp-Session-Id: {}\r\n", server.session());
+    let head = format!("POST /mcp HTTP/1.1\r\n{}{}{session}", super::JSON, super::BOTH);
+    let call = request(5, "tools/call", &script(FOR_EVER));
+    drop(call_for_ever(&server, &head, &call.to_string()));
+    let left = Instant::now();
+    soon("it is killed", || server.scripts() == 0);
+    assert!(left.elapsed() > Duration::from_secs(4), "{:?}", left.elapsed());
+}
+
+fn a_call_without_a_session_waits_for_its_turn_within_a_deadline() {
+    let builder = ServerBuilder::new().variable("QWED_MCP_TEST_TURN_DEADLINE_MS", "400");
+    let server = HttpServer::start(builder, &["--sessionless"]);
+    let (head, body) = stateless("tools/call", script(FOR_EVER));
+    let running = call_for_ever(&server, &head, &body);
+    // It cannot take this back, and may have given up: its connection is still there.
+    let reply = server.post("", &request(1, "tools/call", &script("print(1)")));
+    assert!(reply.body.is_empty() || reply.json()["result"]["isError"] == true, "{reply:?}");
+    // Who can is not hurried.
+    let (head, body) = stateless("tools/call", script("print(2)"));
+    let mut waiting = server.connect();
+    waiting.begin(&head, &body);
+    std::thread::sleep(Duration::from_millis(900));
+    drop(running);
+    let text = waiting.response().unwrap().json()["result"]["content"][0]["text"].clone();
+    assert_eq!(text, "STDOUT:\n2\n\nExecution completed successfully.");
+}
+
+fn the_end_waits_for_what_is_in_flight_and_nothing_is_left() {
+    let server = HttpServer::start(ServerBuilder::new(), &["--drain", "60"]);
+    let (head, body) = stateless("tools/call", script("import time\ntime.sleep(2)\nprint(3)"));
+    let mut connection = call_for_ever(&server, &head, &body);
+    let (mut kept, address) = (server.connect(), server.address);
+    assert_eq!(server.admin("/readyz").status, 200);
+    nix::sys::signal::kill(server.process(), nix::sys::signal::Signal::SIGTERM).unwrap();
+    soon("it says that it ends", || server.admin("/readyz").status == 503);
+    // Nobody new is let in.
+    soon("nothing listens", || std::net::TcpStream::connect(address).is_err());
+    let _ = kept.write(b"GET /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert!(kept.response().is_none_or(|response| response.status == 503));
+    let text = connection.response().unwrap().json()["result"]["content"][0]["text"].clone();
+    assert_eq!(text, "STDOUT:\n3\n\nExecution completed successfully.");
+    let folder = server.scratch.path().to_owned();
+    server.wait();
+    assert_eq!(std::fs::read_dir(folder).map_or(0, Iterator::count), 0);
+}
+
+fn the_end_does_not_wait_longer_than_the_admin_wants() {
+    let server = HttpServer::start(ServerBuilder::new(), &["--drain", "0"]);
+    let (head, body) = stateless("tools/call", script(FOR_EVER));
+    let _connection = call_for_ever(&server, &head, &body);
+    let marker = server.scratch.path().to_owned();
+    server.end();
+    soon("nothing is left", || crate::harness::alive_with_marker(&marker).is_empty());
+}

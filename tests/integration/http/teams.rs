@@ -1,0 +1,213 @@
+//! Who may call: tokens, roles, and what one user may have.
+
+use serde_json::{Value, json};
+
+use super::{HttpServer, JSON, Response, initialize, request, script, soon, stateless};
+use crate::governed::Governed;
+use crate::harness::{ServerBuilder, binary};
+
+tests! {
+    needs [Sandbox]:
+        without_a_token_nothing_is_answered,
+        roles_decide_per_tool,
+        a_job_and_a_session_are_their_users_only,
+        who_asked_is_in_the_audit_log,
+        the_servers_own_token_is_nobody_elses;
+    needs [Tier3]:
+        one_user_has_no_more_than_the_admin_lets_one_have;
+}
+
+/// A data folder with a token for each of these users and roles.
+struct Tokens {
+    folder: tempfile::TempDir,
+    tokens: Vec<String>,
+}
+
+impl Tokens {
+    fn new(users: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let token = |(user, role): &(&str, &str)| {
+            let made = std::process::Command::new(binary())
+                .args(["token", "create", "--user", user, "--role", role])
+                .env("QWED_MCP_DATA_DIR", folder.path())
+                .output()
+                .unwrap();
+            assert!(made.status.success(), "{made:?}");
+            let text = String::from_utf8(made.stdout).unwrap();
+            let token = text.split_whitespace().find(|word| word.starts_with("qwedmcp_"));
+            token.unwrap_or_else(|| panic!("{text}")).to_owned()
+        };
+        let tokens = users.iter().map(token).collect();
+        Self { folder, tokens }
+    }
+
+    fn server(&self, options: &[&str]) -> HttpServer {
+        let data = self.folder.path().to_str().unwrap();
+        let builder = ServerBuilder::new().variable("QWED_MCP_DATA_DIR", data);
+        HttpServer::start(builder, &[&["--require-token"], options].concat())
+    }
+}
+
+fn bearer(token: &str) -> String {
+    format!("Authorization: Bearer {token}\r\n")
+}
+
+fn call(server: &HttpServer, token: &str, params: Value) -> Response {
+    let (head, body) = stateless("tools/call", params);
+    server.send(&format!("{head}{}", bearer(token)), &body)
+}
+
+fn without_a_token_nothing_is_answered() {
+    let tokens = Tokens::new(&[("ann", "user")]);
+    let server = tokens.server(&[]);
+    let good = &tokens.tokens[0];
+    assert_eq!(call(&server, good, script("print(1)")).status, 200);
+    let wrong = format!("qwedmcp_{}", "A".repeat(43));
+    let (head, body) = stateless("tools/list", json!({}));
+    for authorization in [
+        String::new(),
+        bearer(&wrong),
+        bearer(""),
+        format!("Authorization: Basic {good}\r\n"),
+        format!("{}{}", bearer(good), bearer(good)),
+        format!("X-Authorization: Bearer {good}\r\n"),
+    ] {
+        let refused = server.send(&format!("{head}{authorization}"), &body);
+        assert_eq!(refused.status, 401, "{authorization}");
+        assert!(refused.header("www-authenticate").unwrap().starts_with("bearer"));
+    }
+    let head = |method: &str, path: &str| format!("{method} {path} HTTP/1.1\r\n{JSON}");
+    for path in ["/mcp", "/run", "/batch", "/run_code", "/", "/nothing"] {
+        for method in ["GET", "POST", "DELETE"] {
+            assert_eq!(server.send(&head(method, path), "{}").status, 401, "{method} {path}");
+        }
+    }
+    let in_query = server.send(&head("POST", &format!("/mcp?access_token={good}")), "{}");
+    assert_eq!(in_query.status, 401);
+    // Revoked, it is worthless at once.
+    let revoked = std::process::Command::new(binary())
+        .args(["token", "revoke", "1"])
+        .env("QWED_MCP_DATA_DIR", tokens.folder.path())
+        .status();
+    assert!(revoked.unwrap().success());
+    assert_eq!(call(&server, good, script("print(1)")).status, 401);
+    let log = server.end();
+    assert_eq!(log.matches("a valid token is needed").count(), 1, "{log}");
+    assert!(!log.contains("qwedmcp_"), "{log}");
+}
+
+fn roles_decide_per_tool() {
+    let tokens = Tokens::new(&[("ann", "user"), ("vic", "viewer"), ("adm", "admin")]);
+    let server = tokens.server(&[]);
+    let status = json!({ "name": "verification_status", "arguments": {
+        "job_id": "00000000-0000-4000-8000-000000000000" } });
+    for (token, may_run) in tokens.tokens.iter().zip([true, false, true]) {
+        let ran = call(&server, token, script("print(1)"));
+        let code = ran.json()["error"]["code"].as_i64();
+        assert_eq!(code, (!may_run).then_some(-32003), "{ran:?}");
+        let asked = call(&server, token, status.clone()).json();
+        assert_eq!(asked["result"]["isError"], true, "{asked}");
+        for path in ["/run", "/batch", "/run_code"] {
+            let head = format!("POST {path} HTTP/1.1\r\n{JSON}{}", bearer(token));
+            let body = "{\"code\":\"print(1)\",\"language\":\"python\"}";
+            let got = server
+                .send(&head, if path == "/run_code" { body } else { "{\"code\":\"print(1)\"}" });
+            assert_eq!(got.status, if may_run { 200 } else { 403 }, "{path} {got:?}");
+        }
+    }
+}
+
+fn a_job_and_a_session_are_their_users_only() {
+    let tokens = Tokens::new(&[("ann", "user"), ("bob", "user"), ("adm", "admin")]);
+    let server = tokens.server(&[]);
+    let [ann, bob, admin] = &tokens.tokens[..] else { panic!() };
+    let mut background = script("print(6 * 7)");
+    background["arguments"]["background"] = json!(true);
+    let placed = call(&server, ann, background).json();
+    let job = placed["result"]["_meta"]["qwed.ai/job"]["job_id"].as_str().unwrap().to_owned();
+    let asked = |token: &str| {
+        let status = json!({ "name": "verification_status", "arguments": { "job_id": job } });
+        let reply = call(&server, token, status).json();
+        reply["result"]["content"][0]["text"].as_str().unwrap().to_owned()
+    };
+    soon("it has ended", || asked(ann).contains("STDOUT:\n42"));
+    for other in [bob, admin] {
+        assert_eq!(asked(other), format!("Error: Job ID '{job}' not found or expired."));
+    }
+    let begun = server.post(&bearer(ann), &initialize());
+    let session = format!("Mcp-Session-Id: {}\r\n", begun.header("mcp-session-id").unwrap());
+    let list = request(1, "tools/list", &json!({}));
+    for (token, status) in [(ann, 200), (bob, 404), (admin, 404)] {
+        let got = server.post(&format!("{session}{}", bearer(token)), &list);
+        assert_eq!(got.status, status, "{got:?}");
+    }
+}
+
+fn who_asked_is_in_the_audit_log() {
+    let governed = Governed::new("ledger");
+    let server = HttpServer::start(governed.server(), &["--require-token"]);
+    let ran = call(&server, &governed.user, script("print(1)")).json();
+    assert_eq!(ran["result"]["isError"], false, "{ran}");
+    let refused = call(&server, &governed.viewer, script("print(2)")).json();
+    assert_eq!(refused["error"]["code"], -32003);
+    let head = format!("POST /run HTTP/1.1\r\n{JSON}{}", bearer(&governed.user));
+    assert_eq!(server.send(&head, r#"{"code":"print(3)"}"#).json()["status"], "ok");
+    // The bearer's token is the token of governed calls.
+    let params = json!({ "name": "list_artifacts", "arguments": {} });
+    assert_eq!(call(&server, &governed.viewer, params).json()["result"]["isError"], false);
+    let tests = json!({ "name": "run_pytest", "arguments": { "test_path": "tests" } });
+    assert_eq!(call(&server, &governed.viewer, tests).json()["error"]["code"], -32003);
+    server.end();
+    let rows = std::process::Command::new(binary())
+        .args(["audit", "list", "--format", "json"])
+        .env("QWED_MCP_DATA_DIR", &governed.data)
+        .output()
+        .unwrap();
+    let rows: Value = serde_json::from_slice(&rows.stdout).unwrap();
+    let text = rows.to_string();
+    let called = |outcome: &str| {
+        let row = |row: &&Value| {
+            row["event"] == "MCP_TOOL_CALL"
+                && row["tool"] == "execute_python_code"
+                && row["outcome"].to_string().contains(outcome)
+        };
+        let rows = rows.as_array().or_else(|| rows["rows"].as_array()).unwrap();
+        rows.iter().filter(row).map(|row| row["user"].to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(called("ALLOW_VERIFIED").len(), 2, "{text}");
+    assert!(called("ALLOW_VERIFIED").iter().all(|user| user != "null"), "{text}");
+    assert_eq!(called("PERMISSION_DENIED").len(), 1, "{text}");
+}
+
+fn the_servers_own_token_is_nobody_elses() {
+    let governed = Governed::new("ledger");
+    let builder = governed.server().variable("QWED_MCP_AUTH_TOKEN", &governed.admin);
+    let server = HttpServer::start(builder, &[]);
+    let params = json!({ "name": "list_artifacts", "arguments": {} });
+    let refused = server.stateless("tools/call", params.clone()).json();
+    assert_eq!(refused["error"]["code"], -32001, "{refused}");
+    assert_eq!(call(&server, &governed.viewer, params).json()["result"]["isError"], false);
+}
+
+fn one_user_has_no_more_than_the_admin_lets_one_have() {
+    let tokens = Tokens::new(&[("ann", "user"), ("bob", "user")]);
+    let server = tokens.server(&["--user-concurrency", "2", "--user-rate", "20"]);
+    let [ann, bob] = &tokens.tokens[..] else { panic!() };
+    let (head, body) = stateless("tools/call", script("while True: pass"));
+    let mut waiting: Vec<_> = (0..2).map(|_| server.connect()).collect();
+    for connection in &mut waiting {
+        connection.begin(&format!("{head}{}", bearer(ann)), &body);
+    }
+    let list = |token: &str| {
+        let (head, body) = stateless("tools/list", json!({}));
+        server.send(&format!("{head}{}", bearer(token)), &body)
+    };
+    soon("the share is taken", || list(ann).status == 429);
+    assert_eq!(list(ann).header("retry-after").as_deref(), Some("1"));
+    assert_eq!(list(bob).status, 200);
+    drop(waiting);
+    soon("it is given back", || list(ann).status == 200);
+    // 20 a second, and 20 at once.
+    let refused = (0..200).map(|_| list(bob).status).filter(|status| *status == 429).count();
+    assert!(refused > 0);
+}
