@@ -40,6 +40,8 @@ mod tier;
 pub(crate) use error::{LaunchError, Layer};
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 pub(crate) use launcher::supported_abi;
+#[cfg(not(all(target_os = "linux", not(qwed_portable))))]
+pub(crate) use macos::hand_over;
 pub(crate) use links::{leads_through, places_on_the_way};
 pub(crate) use linux::*;
 pub(crate) use order::{GroupLimits, GroupOrder, Order, Role, SeatbeltOrder};

@@ -192,7 +192,7 @@ async fn pump(
     let mut interrupts = signal(SignalKind::interrupt())?;
     let mut terminations = signal(SignalKind::terminate())?;
     let untrusted = super::super::untrusted(super::super::policy(settings).as_ref());
-    let executor = super::super::executor(settings, untrusted);
+    let executor = super::super::executor_of_batch(settings, untrusted);
     require_ready(executor.as_ref()).await?;
     executor.warm_up();
     let verifier = Arc::new(Verifier::new(settings, executor, run_by.analysis, options.fail_fast));
