@@ -47,6 +47,9 @@ const PUT_OFF_MAX: Duration = Duration::from_millis(250);
 /// temporary files.
 const AGE_MAX: Duration = Duration::from_secs(6 * 60 * 60);
 
+/// The most that is logged of what a spare said that did not get ready.
+const REASON_BYTES_MAX: usize = 1000;
+
 /// Runs each script in an interpreter that was started ahead, or in a new one.
 #[derive(Debug)]
 pub(crate) struct WarmExecutor {
@@ -276,7 +279,8 @@ impl Keeper {
 
     /// Makes a spare, and waits until it is ready.
     async fn make(&self) -> Result<(Spare, PackageFolders), SpareError> {
-        let contained = self.alone.contained().await?;
+        let contained = self.closing.run_until_cancelled(self.alone.contained()).await;
+        let contained = contained.ok_or(SpareError::Closing)??;
         if contained.plan.tier != Tier::Seatbelt {
             return Err(SpareError::NotAtThisTier);
         }
@@ -403,7 +407,10 @@ impl OneShotExecutor {
             Report::NotStarted(error) => SpareError::Launch(error),
             Report::Exited(_) | Report::Killed | Report::OutOfMemory => {
                 log_printed(&stdout.into_bytes());
-                SpareError::Ended(stderr.finish().text)
+                let mut text = stderr.finish().text;
+                // Its end has the reason.
+                let start = text.len().saturating_sub(REASON_BYTES_MAX);
+                SpareError::Ended(text.split_off(text.ceil_char_boundary(start)))
             }
         }
     }

@@ -4,6 +4,7 @@ use std::io::{self, Read};
 
 /// The line by which a spare says that it waits for its script: Python to the supervisor, and that to the
 /// server.
+#[cfg(not(all(target_os = "linux", not(qwed_portable))))]
 pub(crate) const IS_READY: &[u8] = b"ready\n";
 
 /// Returns the message that brings a spare what it waits for.

@@ -109,7 +109,6 @@ pub(super) fn start(
     let program = std::env::current_exe().or_fail(LaunchError::StartLauncher)?;
     let child = Command::new(program)
         .arg(LAUNCHER_ARGUMENT)
-        .env_clear()
         .stdin(OwnedFd::from(theirs))
         .stdout(Stdio::inherit())
         .stderr(Stdio::inherit())
