@@ -25,7 +25,7 @@ use crate::aibom::InstalledPackages;
 use crate::config::Settings;
 use crate::gateway::AuthorizedScript;
 use crate::sandbox::report::Report;
-use crate::sandbox::{LaunchError, Plan, Role, Tier, hand_over};
+use crate::sandbox::{LaunchError, Limits, Role, Tier, hand_over};
 
 use super::containment::NotContained;
 use super::given::Given;
@@ -79,7 +79,7 @@ struct Keeper {
 /// A spare that can be asked for.
 #[derive(Debug)]
 struct Offer {
-    plan: Plan,
+    limits: Limits,
     request: oneshot::Sender<oneshot::Sender<Spare>>,
 }
 
@@ -87,7 +87,7 @@ struct Offer {
 #[derive(Debug)]
 struct Spare {
     supervised: Supervised,
-    plan: Plan,
+    limits: Limits,
 }
 
 /// The demand for spares.
@@ -178,8 +178,7 @@ impl WarmExecutor {
     /// `untrusted` folder runs outside of that, nor ahead of a script.
     pub(crate) fn new(settings: &Settings, untrusted: Untrusted) -> Self {
         let alone = Arc::new(OneShotExecutor::new(settings, untrusted));
-        let up_to =
-            |count: usize| settings.preload.iter().take(count).flatten().cloned().collect();
+        let up_to = |count: usize| settings.preload.iter().take(count).flatten().cloned().collect();
         let lists: Vec<Vec<String>> = (1..=settings.preload.len()).map(up_to).collect();
         let lists: Vec<&[String]> = lists.iter().map(Vec::as_slice).collect();
         // For a script of which nothing is known: at the time when it is made nobody knows more.
@@ -236,7 +235,7 @@ impl Keeper {
 
     /// Returns the spare, if there is one for a run with these limits.
     async fn take(&self, limits: RunLimits) -> Option<Spare> {
-        let offer = self.offer().take_if(|offer| offer.is_for(limits, self.longest))?;
+        let offer = self.offer().take_if(|offer| is_for(limits, offer.limits, self.longest))?;
         let (reply, spare) = oneshot::channel();
         offer.request.send(reply).ok()?;
         // It may have ended.
@@ -292,7 +291,8 @@ impl Keeper {
         let options = format!("{options}\n");
         let input = [&contained.interpreter.spare[..], options.as_bytes()];
         // Of the processor time that it has then, the spare leaves its script what that may have.
-        let limits = RunLimits { takes_pictures, ..RunLimits::of_script(self.longest + LOAD_TIMEOUT) };
+        let limits =
+            RunLimits { takes_pictures, ..RunLimits::of_script(self.longest + LOAD_TIMEOUT) };
         let order = contained
             .order_for(Role::Spare, &input, &scratch_place(), limits, None)
             .map_err(SpareError::StartSupervisor)?;
@@ -301,8 +301,8 @@ impl Keeper {
         let ended = tokio::select! {
             is_ready = timeout(LOAD_TIMEOUT, supervised.is_ready(&order)) => match is_ready {
                 Ok(true) => {
-                    let plan = contained.plan_for(limits);
-                    return Ok((Spare { supervised, plan }, packages));
+                    let limits = contained.plan.limits;
+                    return Ok((Spare { supervised, limits }, packages));
                 }
                 Ok(false) => None,
                 Err(_) => Some(SpareError::Timeout),
@@ -316,7 +316,7 @@ impl Keeper {
     /// Offers a spare until somebody takes it. Returns whether another is needed then.
     async fn serve(&self, mut spare: Spare, mut packages: PackageFolders) -> bool {
         let (request, requested) = oneshot::channel();
-        *self.offer() = Some(Offer { plan: spare.plan.clone(), request });
+        *self.offer() = Some(Offer { limits: spare.limits, request });
         let is_needed = tokio::select! {
             biased;
             () = self.closing.cancelled() => true,
@@ -365,13 +365,11 @@ impl Keeper {
     }
 }
 
-impl Offer {
-    /// Returns whether a run with these limits is the same here as in an interpreter of its own.
-    fn is_for(&self, limits: RunLimits, longest: Duration) -> bool {
-        let of_spare = self.plan.limits;
-        let wanted = limits.memory_mb.map_or(of_spare, |memory_mb| of_spare.lowered_to(memory_mb));
-        wanted == of_spare && limits.timeout <= longest
-    }
+/// Returns whether a run with these limits has them in a spare too, which had its own before anybody knew of
+/// the run.
+fn is_for(run: RunLimits, of_spare: Limits, longest: Duration) -> bool {
+    let wanted = run.memory_mb.map_or(of_spare, |memory_mb| of_spare.lowered_to(memory_mb));
+    wanted == of_spare && run.timeout <= longest
 }
 
 impl OneShotExecutor {
@@ -384,8 +382,8 @@ impl OneShotExecutor {
         cancel: &CancellationToken,
         echo: &Echo,
     ) -> Result<Outcome, RunError> {
-        let Spare { mut supervised, plan } = spare;
-        let begun = Begun::now(Start::Warm, plan.tier, None, limits);
+        let begun = Begun::now(Start::Warm, Tier::Seatbelt, None, limits);
+        let mut supervised = spare.supervised;
         for printed in supervised.begin_run(limits, echo) {
             log_printed(&printed);
         }
@@ -460,5 +458,28 @@ impl Executor for WarmExecutor {
             self.keeper.tasks.wait().await;
             self.alone.shut_down().await;
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_with_other_limits_is_not_for_a_spare() {
+        let (of_spare, longest) = (Limits::with_memory(512), Duration::from_secs(30));
+        let run = |seconds, memory_mb| RunLimits {
+            memory_mb,
+            ..RunLimits::of_script(Duration::from_secs(seconds))
+        };
+        for (run, expected) in [
+            (run(30, None), true),
+            (run(1, Some(512)), true),
+            (run(1, Some(1024)), true),
+            (run(1, Some(511)), false),
+            (run(31, None), false),
+        ] {
+            assert_eq!(is_for(run, of_spare, longest), expected, "{run:?}");
+        }
     }
 }

@@ -19,9 +19,9 @@ use rustix::process::{WaitId, WaitIdOptions, waitid};
 use serde_json::json;
 
 use crate::sandbox::error::OrFail as _;
+use crate::sandbox::macos::hand_over;
 use crate::sandbox::macos::launcher::{LAUNCHER_ARGUMENT, Launch, READY};
 use crate::sandbox::macos::profile::Profile;
-use crate::sandbox::macos::hand_over;
 use crate::sandbox::order::PYTHON_COMMAND;
 use crate::sandbox::report::Report;
 use crate::sandbox::{LaunchError, Limits, Order, Role, SeatbeltOrder, passing};
