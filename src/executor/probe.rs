@@ -103,6 +103,10 @@ pub(super) struct Interpreter {
     /// That by which it enters the sandbox of macOS; empty elsewhere.
     pub(super) entry: Vec<u8>,
     /// What it does there where it is started ahead of its script; empty elsewhere.
+    #[cfg_attr(
+        all(target_os = "linux", not(qwed_portable)),
+        expect(dead_code, reason = "interpreters are started ahead on macOS")
+    )]
     pub(super) spare: Vec<u8>,
     /// The file that runs, where the program that is called only executes that (macOS).
     pub(super) program_file: Option<PathBuf>,

@@ -237,8 +237,8 @@ impl Keeper {
     async fn take(&self, limits: RunLimits) -> Option<Spare> {
         let offer = self.offer().take_if(|offer| is_for(limits, offer.limits, self.longest))?;
         let (reply, spare) = oneshot::channel();
+        // It may have ended since.
         offer.request.send(reply).ok()?;
-        // It may have ended.
         spare.await.ok()
     }
 
@@ -342,7 +342,6 @@ impl Keeper {
             }
             () = sleep(AGE_MAX) => true,
         };
-        *self.offer() = None;
         self.alone.let_go(spare.supervised).await;
         is_needed
     }

@@ -14,9 +14,8 @@ def await_script(stream):
     # The first use of compile() makes the classes of all nodes.
     compile("0", "<string>", "exec")
     code_of = bootstrap(compile, 20 if options["takes_pictures"] else None)
-    # What modules print when they are loaded is none of the script's output, and whoever reads it takes all
-    # that is there before the next line.
-    sys.stdout.flush()
+    # What modules print when they are loaded is none of the script's output: whoever reads it takes away what
+    # is there before the next line is said. Standard output was flushed when the bootstrap changed its mode.
     sys.stderr.flush()
     ctypes.CDLL(None).fflush(None)
     gc.collect()
