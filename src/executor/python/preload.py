@@ -26,8 +26,8 @@ z3.main_ctx()
 context = z3.Context()
 a, b, p = z3.Int("a", context), z3.Real("b", context), z3.Bool("p", context)
 for claims in ([a > 1, a < 3], [b > 1, p], [z3.BitVec("c", 8, context) == 3]):
-solver = z3.Solver(ctx=context); solver.add(*claims)
-solver.check() == z3.sat and str(solver.model())
+    solver = z3.Solver(ctx=context); solver.add(*claims)
+    solver.check() == z3.sat and str(solver.model())
 z3.simplify(a + a)
 """,
         # The holidays of all countries are loaded by the first deadline.
