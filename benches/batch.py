@@ -223,11 +223,11 @@ def modules(script: Script) -> str:
 
 def uses() -> str:
     """The first use that the fork server makes of each module, as JSON."""
-    source = ast.parse((REPOSITORY / "src/executor/python/fork_server.py").read_text(encoding="utf-8"))
+    source = ast.parse((REPOSITORY / "src/executor/python/preload.py").read_text(encoding="utf-8"))
     for node in ast.walk(source):
         if isinstance(node, ast.Assign) and [getattr(target, "id", None) for target in node.targets] == ["uses"]:
             return json.dumps(ast.literal_eval(node.value))
-    raise NotMeasured("the first uses of modules are not in fork_server.py")
+    raise NotMeasured("the first uses of modules are not in preload.py")
 
 
 def new_rate(bench: Bench, script: Script, count: int, workers: int) -> float:

@@ -38,9 +38,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::aibom::Session;
 use crate::config::{self, Settings};
 use crate::data_folder::{self, NoDataFolder};
-#[cfg(all(target_os = "linux", not(qwed_portable)))]
-use crate::executor::WarmExecutor;
-use crate::executor::{Executor, OneShotExecutor, Untrusted, orphans, secrecy};
+use crate::executor::{Executor, OneShotExecutor, Untrusted, WarmExecutor, orphans, secrecy};
 use crate::governance::{self, Governance, PolicyFile, Store, StoreError};
 use crate::logging::{self, Reader};
 use crate::provenance::SkillProvenanceGuard;
@@ -458,10 +456,19 @@ fn untrusted(policy: Option<&Arc<PolicyFile>>) -> Untrusted {
 
 /// Creates the executor of a server.
 fn executor(settings: &Settings, untrusted: Untrusted) -> Arc<dyn Executor> {
-    #[cfg(all(target_os = "linux", not(qwed_portable)))]
     if settings.warm {
         return Arc::new(WarmExecutor::new(settings, untrusted));
     }
+    Arc::new(OneShotExecutor::new(settings, untrusted))
+}
+
+/// Creates the executor of a batch.
+fn executor_of_batch(settings: &Settings, untrusted: Untrusted) -> Arc<dyn Executor> {
+    if cfg!(all(target_os = "linux", not(qwed_portable))) {
+        return executor(settings, untrusted);
+    }
+    // Without forks each warm interpreter takes the processor time of all imports, for one script: that saves
+    // whoever waits for one the wait, and a batch nothing.
     Arc::new(OneShotExecutor::new(settings, untrusted))
 }
 

@@ -47,7 +47,7 @@ impl Batch {
             let is_end = chunk.is_none();
             for line in lines.split(&chunk.unwrap_or_default(), is_end) {
                 let (number, bytes) = line;
-                let ask = match look_at(number, bytes, self.bounds, &mut ids) {
+                let ask = match look_at(number, bytes.as_deref(), self.bounds, &mut ids) {
                     Ok(ask) => ask,
                     Err(invalid) => {
                         if answers.send(to_line(&invalid.into())).await.is_err() {
@@ -81,11 +81,11 @@ impl Batch {
 
 fn look_at(
     number: u64,
-    bytes: Option<Vec<u8>>,
+    bytes: Option<&[u8]>,
     bounds: Bounds,
     ids: &mut Ids,
 ) -> Result<Ask, Invalid> {
-    let ask = Ask::take(number, bytes.as_deref(), bounds)?;
+    let ask = Ask::take(number, bytes, bounds)?;
     if ids.insert(&ask.id) {
         return Ok(ask);
     }

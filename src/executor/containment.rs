@@ -3,7 +3,6 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
@@ -18,7 +17,7 @@ use crate::sandbox::{
 use super::canary::{Canary, temporary_folder};
 use super::given::Given;
 use super::interpreter::{FindError, InterpreterFinder};
-use super::limits::CPU_GRACE;
+use super::limits::cpu_seconds;
 use super::obstacle::{Obstacle, Ready, SandboxUnavailable, StepDown};
 use super::outcome::Ending;
 use super::probe::Interpreter;
@@ -50,19 +49,32 @@ impl Contained {
         limits: RunLimits,
         group: Option<&GroupOrder>,
     ) -> io::Result<Vec<u8>> {
-        let Interpreter { bootstrap, entry, environment, .. } = &self.interpreter;
         let wants_pictures: &[u8] = if limits.takes_pictures { b"+" } else { b"-" };
         let lengths = given.lengths();
+        let script = given.source.as_bytes();
+        let input = [&self.interpreter.bootstrap, wants_pictures, &lengths, script, given.stdin];
+        self.order_for(Role::Script, &input, scratch, limits, group)
+    }
+
+    /// Returns the order for an interpreter in this role, which reads `input` when it is contained.
+    pub(super) fn order_for(
+        &self,
+        role: Role,
+        input: &[&[u8]],
+        scratch: &Path,
+        limits: RunLimits,
+        group: Option<&GroupOrder>,
+    ) -> io::Result<Vec<u8>> {
+        let Interpreter { entry, environment, .. } = &self.interpreter;
         let seatbelt = self.seatbelt();
         let entry: &[u8] = if seatbelt.is_some() { entry } else { b"" };
-        let script = given.source.as_bytes();
-        let input = [entry, bootstrap, wants_pictures, &lengths, script, given.stdin];
+        let input = [&[entry], input].concat();
         let order = Order {
             plan: self.plan_for(limits),
-            role: Role::Script,
+            role,
             scratch: scratch.to_owned(),
             environment: environment.clone(),
-            cpu_seconds: (limits.timeout + CPU_GRACE + Duration::from_millis(999)).as_secs(),
+            cpu_seconds: cpu_seconds(limits.timeout),
             group: group.cloned(),
             seatbelt,
             input_bytes: input.iter().map(|part| part.len()).sum(),

@@ -24,9 +24,20 @@ pub(super) const PROBE_TIMEOUT: Duration = Duration::from_secs(20);
 /// takes a tenth of a second.
 pub(super) const OWN_SCRIPT_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// The longest time in which modules are loaded ahead of scripts: seconds, on a slow disk.
+pub(super) const LOAD_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// The time without an interpreter that has loaded them after one could not be started.
+pub(super) const RETRY_INTERVAL: Duration = Duration::from_secs(60);
+
 /// The CPU time that each process of a run gets beyond the run's wall-clock time: it never ends a
 /// run, it ends what nobody watches any more.
-pub(super) const CPU_GRACE: Duration = Duration::from_secs(5);
+const CPU_GRACE: Duration = Duration::from_secs(5);
+
+/// Returns the CPU time, in seconds, of each process of a run that may take this long.
+pub(super) fn cpu_seconds(timeout: Duration) -> u64 {
+    (timeout + CPU_GRACE + Duration::from_millis(999)).as_secs()
+}
 
 /// The bounds of one run.
 #[derive(Debug, Clone, Copy)]

@@ -1,7 +1,8 @@
 //! A new interpreter for each run.
 
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use tokio::process::Child;
@@ -44,6 +45,33 @@ pub(crate) struct OneShotExecutor {
     removals: Arc<Semaphore>,
     /// What scripts run in, once somebody has asked.
     surroundings: OnceLock<Arc<Surroundings>>,
+}
+
+/// A run that begins: what its outcome says besides how it ended.
+#[derive(Debug)]
+pub(super) struct Begun {
+    /// The time limit counts from here.
+    started: Instant,
+    timeout: Duration,
+    tier: Tier,
+    group: Option<GroupOrder>,
+    start: Start,
+}
+
+impl Begun {
+    pub(super) fn now(
+        start: Start,
+        tier: Tier,
+        group: Option<GroupOrder>,
+        limits: RunLimits,
+    ) -> Self {
+        Self { started: Instant::now(), timeout: limits.timeout, tier, group, start }
+    }
+}
+
+/// Returns a place for the scratch folder of a run, which the supervisor makes.
+pub(super) fn scratch_place() -> PathBuf {
+    std::env::temp_dir().join(format!("qwed-mcp-{}", Uuid::new_v4().simple()))
 }
 
 /// The most folders whose removal goes on behind the results of their runs.
@@ -128,40 +156,31 @@ impl OneShotExecutor {
         group: Option<GroupOrder>,
     ) -> Result<Outcome, RunError> {
         self.supervisors.require_ended()?;
-        let started = Instant::now();
-        let name = format!("qwed-mcp-{}", Uuid::new_v4().simple());
-        let scratch = std::env::temp_dir().join(name);
-        let tier = contained.plan.tier;
-        let memory_bound = (tier > Tier::Off).then(|| MemoryBound::of_run(tier, group.as_ref()));
+        let begun = Begun::now(Start::Cold, contained.plan.tier, group, limits);
         let message = contained
-            .order(given, &scratch, limits, group.as_ref())
+            .order(given, &scratch_place(), limits, begun.group.as_ref())
             .map_err(RunError::StartSupervisor)?;
-        let mut supervised = Supervised::start(&self.supervisors, limits, echo)
+        let supervised = Supervised::start(&self.supervisors, limits, echo)
             .map_err(RunError::StartSupervisor)?;
+        self.see_through(supervised, &message, begun, cancel).await
+    }
+
+    /// Sends a supervisor what it needs for a run, and sees that to its end.
+    pub(super) async fn see_through(
+        &self,
+        mut supervised: Supervised,
+        message: &[u8],
+        begun: Begun,
+        cancel: &CancellationToken,
+    ) -> Result<Outcome, RunError> {
+        let Begun { started, timeout, tier, group, start } = begun;
+        let memory_bound = (tier > Tier::Off).then(|| MemoryBound::of_run(tier, group.as_ref()));
         let cause = tokio::select! {
-            cause = supervised.follow(&message) => cause,
-            () = sleep_until((started + limits.timeout).into()) => Cause::TimedOut,
+            cause = supervised.follow(message) => cause,
+            () = sleep_until((started + timeout).into()) => Cause::TimedOut,
             () = cancel.cancelled() => Cause::Cancelled,
         };
-        let end = supervised.end(cause).await;
-        let report = match end {
-            End::Reported(report) => report,
-            End::SupervisorDied => {
-                drop(supervised.listed);
-                self.clear_up().await;
-                if let Some(group) = &group {
-                    self.groups.remove_orphaned(group);
-                }
-                return Err(RunError::SupervisorDied);
-            }
-            End::Unended => {
-                tracing::error!(
-                    "the processes of a run were killed and do not end; no code runs until they have"
-                );
-                tokio::spawn(supervised.outlast(self.supervisors.note_unended()));
-                return Err(RunError::DoesNotEnd);
-            }
-        };
+        let (supervised, report) = self.end(supervised, cause, group.as_ref()).await?;
         let Supervised { supervisor, listed, stdout, stderr, pictures, .. } = supervised;
         let duration = started.elapsed();
         let is_capped = stdout.is_capped() || stderr.is_capped();
@@ -177,15 +196,42 @@ impl OneShotExecutor {
             duration,
             tier: Some(tier),
             memory_bound,
-            start: Start::Cold,
+            start,
             advice: None,
             receipt: None,
         })
     }
 
+    /// Sees the processes of a run to their end, and returns what its supervisor reports.
+    pub(super) async fn end(
+        &self,
+        mut supervised: Supervised,
+        cause: Cause,
+        group: Option<&GroupOrder>,
+    ) -> Result<(Supervised, Report), RunError> {
+        match supervised.end(cause).await {
+            End::Reported(report) => Ok((supervised, report)),
+            End::SupervisorDied => {
+                drop(supervised.listed);
+                self.clear_up().await;
+                if let Some(group) = group {
+                    self.groups.remove_orphaned(group);
+                }
+                Err(RunError::SupervisorDied)
+            }
+            End::Unended => {
+                tracing::error!(
+                    "the processes of a run were killed and do not end; no code runs until they have"
+                );
+                tokio::spawn(supervised.outlast(self.supervisors.note_unended()));
+                Err(RunError::DoesNotEnd)
+            }
+        }
+    }
+
     /// Waits until a supervisor has removed its run's folder. Where that takes long, it goes on by
     /// itself; at most [`REMOVALS_MAX`] of them do, so that disks do not fill up behind them.
-    async fn wait_for_removal(&self, mut supervisor: Child, listed: Listed) {
+    pub(super) async fn wait_for_removal(&self, mut supervisor: Child, listed: Listed) {
         if let Ok(ended) = timeout(REMOVAL_PATIENCE, supervisor.wait()).await {
             return log_removal(&ended);
         }

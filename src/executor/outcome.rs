@@ -36,7 +36,8 @@ pub(crate) struct Outcome {
 pub(crate) enum Start {
     /// Started for the run.
     Cold,
-    /// Forked from one that had loaded what verifications use.
+    /// It had loaded what verifications use before the script came: forked from one that had, or started
+    /// ahead.
     Warm,
 }
 

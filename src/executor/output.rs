@@ -1,11 +1,8 @@
 //! A stream of the script, read up to the cap.
 
-#[cfg(all(target_os = "linux", not(qwed_portable)))]
-use std::os::fd::AsFd as _;
+use std::os::fd::AsFd;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
-#[cfg(all(target_os = "linux", not(qwed_portable)))]
-use tokio::net::unix::pipe;
 
 use super::echo::{Echo, Stream};
 use super::outcome::Captured;
@@ -83,17 +80,6 @@ impl<R: AsyncRead + Unpin> Capture<R> {
         self.bytes
     }
 
-    /// Cuts the stream at the cap, and passes on what is new: from the byte `known` on.
-    fn keep_what_fits(&mut self, known: usize) {
-        if self.bytes.len() > self.bytes_max {
-            self.bytes.truncate(self.bytes_max);
-            self.end = Some(ReadEnd::Capped);
-        }
-        if let Some((name, echo)) = &self.listener {
-            echo.pass_on(*name, self.bytes.get(known..).unwrap_or_default());
-        }
-    }
-
     pub(super) fn finish(self) -> Captured {
         let is_truncated = self.is_capped();
         let mut text = match String::from_utf8(self.bytes) {
@@ -108,8 +94,20 @@ impl<R: AsyncRead + Unpin> Capture<R> {
     }
 }
 
-#[cfg(all(target_os = "linux", not(qwed_portable)))]
-impl Capture<pipe::Receiver> {
+impl<R> Capture<R> {
+    /// Cuts the stream at the cap, and passes on what is new: from the byte `known` on.
+    fn keep_what_fits(&mut self, known: usize) {
+        if self.bytes.len() > self.bytes_max {
+            self.bytes.truncate(self.bytes_max);
+            self.end = Some(ReadEnd::Capped);
+        }
+        if let Some((name, echo)) = &self.listener {
+            echo.pass_on(*name, self.bytes.get(known..).unwrap_or_default());
+        }
+    }
+}
+
+impl<R: AsFd> Capture<R> {
     /// Takes what has been written, without waiting for more.
     pub(super) fn read_what_is_there(&mut self) {
         let mut block = [0; 16 * 1024];
@@ -120,6 +118,14 @@ impl Capture<pipe::Receiver> {
                 Ok(0) | Err(_) => return,
             }
         }
+    }
+
+    /// Begins anew: what has been written by now is returned, and is none of the stream.
+    #[cfg(not(all(target_os = "linux", not(qwed_portable))))]
+    pub(super) fn begin_anew(&mut self, bytes_max: usize) -> Vec<u8> {
+        self.read_what_is_there();
+        self.bytes_max = bytes_max;
+        std::mem::take(&mut self.bytes)
     }
 
     fn push(&mut self, bytes: &[u8]) {

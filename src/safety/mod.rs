@@ -34,7 +34,7 @@ mod work;
 
 pub use bounds::{NESTING_MAX, SOURCE_BYTES_MAX};
 pub use finding::{Analysis, Finding, FindingKind, Position};
-#[cfg(all(feature = "server", target_os = "linux", not(qwed_portable)))]
+#[cfg(feature = "server")]
 pub(crate) use knowledge::stdlib::contains as is_in_standard_library;
 pub use rules::{Rule, Severity};
 pub use work::steps_max;

@@ -22,6 +22,9 @@ pub(crate) enum Role {
     /// Forks itself for each script, and each of its children takes its rights away from itself.
     /// Tier 3 only.
     ForkServer,
+    /// Loads modules, says that it is ready, and runs the one script that it gets then, with the rights of that.
+    /// Seatbelt only.
+    Spare,
 }
 
 /// One run, but for its script. Sent as a line of JSON; what Python reads comes behind it.

@@ -210,7 +210,7 @@ async fn pump(
     let mut interrupts = signal(SignalKind::interrupt())?;
     let mut terminations = signal(SignalKind::terminate())?;
     let untrusted = super::super::untrusted(super::super::policy(settings).as_ref());
-    let executor = super::super::executor(settings, untrusted);
+    let executor = super::super::executor_of_batch(settings, untrusted);
     require_ready(executor.as_ref()).await?;
     executor.warm_up();
     let receipts = super::super::receipt::writer_of_scripts(settings)?;

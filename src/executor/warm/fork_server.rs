@@ -9,10 +9,9 @@
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
 
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use serde_json::json;
@@ -31,16 +30,13 @@ use uuid::Uuid;
 use crate::sandbox::{LaunchError, Order, Plan, Role, Tier};
 
 use super::super::containment::NotContained;
-use super::super::limits::END_PATIENCE;
+use super::super::limits::{END_PATIENCE, LOAD_TIMEOUT};
 use super::super::one_shot::OneShotExecutor;
+use super::super::package_folders::PackageFolders;
 use super::super::run_groups::RunGroups;
 use super::super::supervisors::{Listed, Supervisors, pair, supervisor_command};
-use super::super::untrusted::UntrustedFolder;
 use crate::sandbox::report::{REPORT_BYTES_MAX, Report};
 use crate::sandbox::{MemoryWatch, passing};
-
-/// The longest time in which the modules are loaded: seconds, on a slow disk.
-const LOAD_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The longest line of the fork server's log that is kept.
 const LOG_BYTES_MAX: usize = 64 * 1024;
@@ -100,12 +96,8 @@ pub(super) struct ForkServer {
     pub(super) plan: Plan,
     /// The source of the runs' control groups.
     pub(super) groups: Arc<RunGroups>,
-    /// The folders that modules are loaded from, and when each was changed before that.
-    pub(super) package_folders: Vec<(PathBuf, Option<SystemTime>)>,
     /// True if children send the figures of their scripts.
     pub(super) takes_pictures: bool,
-    /// The folder of which nothing was loaded.
-    pub(super) untrusted: Option<UntrustedFolder>,
     /// The supervisor kills all of it when this closes.
     _control: UnixStream,
 }
@@ -126,25 +118,20 @@ impl Running {
 
 impl ForkServer {
     /// Starts a fork server for the interpreter and the sandbox of `alone`, and waits until it has
-    /// loaded everything.
+    /// loaded everything. Returns where that was from, too.
     pub(super) async fn start(
         alone: &OneShotExecutor,
         loading: &Loading,
         tasks: &TaskTracker,
-    ) -> Result<Self, ForkServerError> {
+    ) -> Result<(Self, PackageFolders), ForkServerError> {
         let contained = alone.contained().await?;
         let plan = &contained.plan;
         if plan.tier != Tier::T3 {
             return Err(ForkServerError::NotAtThisTier);
         }
-        let untrusted = alone.untrusted.folder().map_err(ForkServerError::UntrustedUnknown)?;
-        let mut open = plan.readable.iter().chain(plan.links.iter().map(|(link, _)| link));
-        if untrusted.as_ref().is_some_and(|untrusted| open.any(|path| untrusted.overlaps(path))) {
-            return Err(ForkServerError::Untrusted);
-        }
-        // Before anything is loaded: what is changed meanwhile is a change.
-        let folders = plan.readable.iter().map(|folder| (folder.clone(), modified_at(folder)));
-        let package_folders = folders.collect();
+        let packages = PackageFolders::of(plan, &alone.untrusted)
+            .map_err(ForkServerError::UntrustedUnknown)?
+            .ok_or(ForkServerError::Untrusted)?;
         let takes_pictures = alone.takes_pictures;
         let options = json!({ "modules": loading.modules, "takes_pictures": takes_pictures });
         let options = format!("{options}\n");
@@ -197,17 +184,16 @@ impl ForkServer {
         let requests = Arc::new(requests.into_inner());
         let running = Running::default();
         tokio::spawn(read_exit_notices(Arc::clone(&requests), running.clone()));
-        Ok(Self {
+        let server = Self {
             requests,
             running,
             supervisor: pid,
             plan,
             groups,
-            package_folders,
             takes_pictures,
-            untrusted,
             _control: control,
-        })
+        };
+        Ok((server, packages))
     }
 
     /// Returns whether the fork server still answers.
@@ -237,11 +223,6 @@ impl ForkServer {
             Err(error) => Err(error),
         }
     }
-}
-
-/// Returns when a folder was last changed.
-pub(super) fn modified_at(folder: &Path) -> Option<SystemTime> {
-    folder.metadata().ok()?.modified().ok()
 }
 
 /// Keeps the supervisor on the list until it has ended. If it was killed, so is what it watched

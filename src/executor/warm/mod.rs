@@ -10,9 +10,8 @@
 //! interpreter. Tier 3 only.
 //!
 //! The more a fork server has loaded, the longer each fork takes. So there are several, each with
-//! more than the one before, and a script gets the first that has what it imports (`choice`).
+//! more than the one before, and a script gets the first that has what it imports ([`choice`]).
 
-mod choice;
 mod fork_server;
 mod pool;
 mod spare;
@@ -34,17 +33,14 @@ use self::fork_server::{ForkServer, ForkServerError, Loading};
 use self::pool::{Fitness, Pool};
 use self::spare::NoOutcome;
 use super::given::Given;
-use super::limits::CPU_GRACE;
+use super::limits::{RETRY_INTERVAL, cpu_seconds};
 use super::{
     Echo, Executor, Installation, OneShotExecutor, Outcome, ProjectRun, Ran, Readiness, RunError,
-    RunLimits, Surroundings, Untrusted,
+    RunLimits, Surroundings, Untrusted, choice,
 };
 
 /// The fork servers that are started with the server, of those that there are.
 const WARMED_UP_MAX: usize = 2;
-
-/// The time without a fork server after one could not be started.
-const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Runs each script in a child of a fork server, or alone in a new interpreter.
 #[derive(Debug)]
@@ -186,10 +182,9 @@ impl WarmExecutor {
 impl Keeper {
     fn new(alone: Arc<OneShotExecutor>, settings: &Settings, modules: Vec<String>) -> Self {
         let longest = settings.sync_timeout.max(settings.background_timeout);
-        let cpu_seconds = (longest + CPU_GRACE + Duration::from_millis(999)).as_secs();
         Self {
             alone,
-            loading: Loading { modules, cpu_seconds },
+            loading: Loading { modules, cpu_seconds: cpu_seconds(longest) },
             runs_max: settings.fork_server_runs_max,
             idle: settings.warm_idle,
             state: Mutex::new(State::Absent),
@@ -279,9 +274,9 @@ impl Keeper {
             () = self.closing.cancelled() => return,
         };
         let pool = match server {
-            Ok(server) => {
+            Ok((server, packages)) => {
                 tracing::info!(duration = ?started.elapsed(), "interpreters are warm");
-                Some(Arc::new(Pool::new(server, &self.alone.untrusted, &self.tasks)))
+                Some(Arc::new(Pool::new(server, packages, &self.tasks)))
             }
             // The admin wants it so, and knows.
             Err(error @ (ForkServerError::NotAtThisTier | ForkServerError::Untrusted)) => {

@@ -1,19 +1,18 @@
 //! Spare children, forked and confined ahead of the scripts that they will run.
 
 use std::num::NonZero;
-use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::available_parallelism;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use tokio::sync::{Mutex as AsyncMutex, Notify, mpsc};
 use tokio::time::{sleep, timeout};
 use tokio_util::task::TaskTracker;
 
-use super::super::untrusted::{Untrusted, UntrustedFolder};
-use super::fork_server::{ForkServer, modified_at};
+use super::super::package_folders::PackageFolders;
+use super::fork_server::ForkServer;
 use super::spare::Spare;
 
 /// The number of children that are made at the same time where no script waits for one. Each of them
@@ -40,9 +39,6 @@ const AGE_MAX: Duration = Duration::from_secs(6 * 60 * 60);
 /// The longest time without a new spare while a script waits for one; then the script is started
 /// alone. Many scripts that wait for each other are no reason for that.
 const SPARE_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// The interval between two looks at whether the installed packages have changed.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The longest delay of a new spare while a script runs and another spare is there: both would
 /// share the processors, and the script is what somebody waits for.
@@ -160,26 +156,12 @@ pub(super) struct Pool {
     started: Instant,
     runs: AtomicU64,
     has_served: AtomicBool,
-    packages: Mutex<Packages>,
+    packages: Mutex<PackageFolders>,
     last_used: Mutex<Instant>,
 }
 
-/// The folders that modules are loaded from, and when each was last changed.
-#[derive(Debug)]
-struct Packages {
-    folders: Vec<(PathBuf, Option<SystemTime>)>,
-    /// The folder of which nothing was loaded, and where to ask for that of now.
-    untrusted: (Option<UntrustedFolder>, Untrusted),
-    looked: Instant,
-    have_changed: bool,
-}
-
 impl Pool {
-    pub(super) fn new(server: ForkServer, untrusted: &Untrusted, tasks: &TaskTracker) -> Self {
-        let folders = server.package_folders.clone();
-        let untrusted = (server.untrusted.clone(), untrusted.clone());
-        let looked = Instant::now();
-        let packages = Packages { folders, untrusted, looked, have_changed: false };
+    pub(super) fn new(server: ForkServer, packages: PackageFolders, tasks: &TaskTracker) -> Self {
         let server = Arc::new(server);
         let demand = Arc::<Demand>::default();
         let (sender, spares) = mpsc::channel(1);
@@ -239,14 +221,7 @@ impl Pool {
     /// Returns whether scripts may still be run here.
     pub(super) fn fitness(&self, runs_max: u64) -> Fitness {
         let mut packages = self.packages.lock().unwrap_or_else(PoisonError::into_inner);
-        if packages.looked.elapsed() >= LOOK_INTERVAL {
-            packages.looked = Instant::now();
-            let (before, now) = &packages.untrusted;
-            // An admin may have named another folder as the workspace.
-            packages.have_changed = now.folder().as_ref() != Ok(before)
-                || packages.folders.iter().any(|(folder, at)| modified_at(folder) != *at);
-        }
-        if packages.have_changed {
+        if packages.have_changed() {
             Fitness::Outdated
         } else {
             Fitness::of(self.runs.load(Ordering::Relaxed), runs_max, self.started.elapsed())

@@ -1,4 +1,5 @@
-//! The choice of a fork server for a script, by what the script imports.
+//! The choice of what is loaded ahead of a script: the fork server for it by its imports, or the modules of a
+//! spare.
 //!
 //! A wrong choice costs time and nothing else: what a fork server has not loaded, its child imports.
 
