@@ -10,7 +10,7 @@ use futures_util::FutureExt as _;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CancelTaskParams,
     CancelledNotificationParam, CustomRequest, CustomResult, DiscoverResult, Extensions,
-    GetTaskParams, GetTaskResult, InitializeRequestParams, InitializeResult, JsonObject,
+    GetTaskParams, GetTaskResult, InitializeRequestParams, InitializeResult,
     ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
     ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, RequestId,
     ServerCapabilities, ServerConfig, SubscriptionFilter, TASKS_EXTENSION_ID, Tool,
@@ -138,7 +138,7 @@ impl Handler {
     async fn require_permission(
         &self,
         tool: &str,
-        arguments: &JsonObject,
+        arguments: &rmcp::model::JsonObject,
         context: &RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let Some(bearer) = context.extensions.get::<Bearer>() else { return Ok(()) };
