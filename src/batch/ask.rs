@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::str::FromStr;
 use std::time::Duration;
 
 use serde::de::value::MapAccessDeserializer;
@@ -29,40 +28,6 @@ pub(crate) struct Bounds {
     pub(crate) timeout: Duration,
     /// The memory of each run, in MiB.
     pub(crate) memory_mb: u64,
-}
-
-/// The part of the lines that is run here: those whose number leaves a remainder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Shard {
-    index: u64,
-    count: u64,
-}
-
-impl Shard {
-    /// All lines.
-    pub(crate) const WHOLE: Self = Self { index: 0, count: 1 };
-
-    /// Returns whether the line of this number, counted from 1, is in this part.
-    pub(super) fn has(self, number: u64) -> bool {
-        number.wrapping_sub(1) % self.count == self.index
-    }
-}
-
-impl FromStr for Shard {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let numbers = text.split_once('/');
-        let numbers =
-            numbers.and_then(|(index, count)| Some((index.parse().ok()?, count.parse().ok()?)));
-        match numbers {
-            Some((index, count)) if index < count => Ok(Self { index, count }),
-            Some(_) | None => {
-                Err("not i/n with i from 0 to n - 1, such as 0/8 for the first of eight parts"
-                    .to_owned())
-            }
-        }
-    }
 }
 
 /// A script to be run, with all that its line says of it.
@@ -363,20 +328,6 @@ mod tests {
         for deep in [nested(129), format!(r#"{{"a":"\\","b":{}}}"#, nested(128))] {
             let invalid = parse(&line(&deep)).unwrap_err();
             assert_eq!(invalid.reason, "the meta is nested deeper than 128");
-        }
-    }
-
-    #[test]
-    fn each_line_is_in_one_shard() {
-        for count in 1..5_u64 {
-            let shards = (0..count).map(|index| format!("{index}/{count}").parse().unwrap());
-            let shards: Vec<Shard> = shards.collect();
-            for number in 1..20 {
-                assert_eq!(shards.iter().filter(|shard| shard.has(number)).count(), 1, "{number}");
-            }
-        }
-        for text in ["8/8", "1", "0/0", "-1/2", "a/b", "1/2/3", ""] {
-            assert!(text.parse::<Shard>().is_err(), "{text}");
         }
     }
 }

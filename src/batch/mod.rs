@@ -12,17 +12,19 @@ mod input;
 mod memory;
 mod output;
 mod pump;
+mod shard;
 #[cfg(feature = "http")]
 mod stream;
 mod summary;
 mod verifier;
 
 pub(crate) use answer::Status;
-pub(crate) use ask::{Bounds, Shard};
+pub(crate) use ask::Bounds;
 pub(crate) use input::Input;
 pub(crate) use memory::available_memory_bytes;
 pub(crate) use output::{Output, is_same};
 pub(crate) use pump::{Ended, Pump, Pumped};
+pub(crate) use shard::Shard;
 #[cfg(feature = "http")]
 pub(crate) use stream::{Batch, OneAnswer, Single, Wanted, answer_one};
 pub(crate) use summary::{Progress, RunBy, Summary};
