@@ -22,6 +22,7 @@ use super::statement::{
 };
 use super::{AuditPlace, Environment, Predicate, envelope, sha256};
 use crate::canonical_json::canonical_json;
+use crate::environments;
 use crate::executor::{
     Ending, Executor, Outcome, RunError, RunLimits, Start, Surroundings, UntrustedFolder,
 };
@@ -232,6 +233,14 @@ impl Receipts {
         }
         self.is_key_safe.get_or_init(|| ());
         Ok(())
+    }
+
+    /// Returns whether the key is in this folder, and not among the environments there.
+    pub(crate) fn has_key_in(&self, folder: &Path) -> bool {
+        let holds = |folder: &Path| {
+            UntrustedFolder::new(folder).is_some_and(|folder| folder.holds(&self.key_file))
+        };
+        holds(folder) && !holds(&folder.join(environments::FOLDER))
     }
 
     /// Fails if tests that can read these folders could read the key.

@@ -485,10 +485,9 @@ fn a_damaged_store_or_policy_at_the_start() {
     let mut server = governed.connect();
     let reply = server.request("tools/call", &params(&governed.admin, "run_pytest", &json!({})));
     assert_refused(&reply, -32004, "POLICY_BLOCKED", "Tool blocked by policy: line 1");
-    // It may name the folder that the interpreter is in.
+    // It may name the folder that the interpreter is in, and it may want a token of scripts.
     let result = server.execute("print(1)");
-    let told = "it is not known where the workspace is, whose code must not run outside of the \
-                sandbox: line 1";
+    let told = "Tool blocked by policy: line 1";
     assert!(result.is_error && result.text().contains(told), "{:?}", result.texts);
     governed.write_policy("");
     assert!(!server.execute("print(1)").is_error);
