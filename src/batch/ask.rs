@@ -117,7 +117,7 @@ struct Expectation {
 /// What is read of a line that cannot be taken: its id.
 #[derive(Deserialize)]
 struct Named {
-    id: Id,
+    id: Option<Id>,
 }
 
 impl Id {
@@ -145,9 +145,11 @@ impl Ask {
         let parsed = parsed.map_err(|error| error.to_string());
         let taken = parsed.and_then(|Object(line)| Self::of(number, line, most));
         taken.map_err(|reason| {
-            let named =
-                serde_json::from_slice::<Object<Named>>(line).map(|Object(it)| it.id.into_text());
-            let id = named.ok().filter(|id| is_id(id));
+            let named = serde_json::from_slice::<Object<Named>>(line).ok();
+            // An object without one has its number, as those that are understood.
+            let id =
+                named.map(|Object(it)| it.id.map_or_else(|| number.to_string(), Id::into_text));
+            let id = id.filter(|id| is_id(id));
             Invalid { number, id, reason }
         })
     }
@@ -287,6 +289,7 @@ mod tests {
                 Some("x"),
                 "sequence, expected a JSON object",
             ),
+            (r#"{"code":1}"#, Some("7"), "invalid type"),
             (r#"{"id":"x"}"#, Some("x"), "missing field `code`"),
             (r#"{"id":"x","code":" "}"#, Some("x"), "the code is empty"),
             (r#"{"id":"x","code":1}"#, Some("x"), "invalid type"),
@@ -316,7 +319,7 @@ mod tests {
             assert!(invalid.reason.contains(reason), "{line}: {}", invalid.reason);
         }
         let invalid = Ask::parse(3, b"{\"code\":\"\xff\"}", MOST).unwrap_err();
-        assert_eq!((invalid.number, invalid.id), (3, None));
+        assert_eq!((invalid.number, invalid.id.as_deref()), (3, Some("3")));
     }
 
     #[test]

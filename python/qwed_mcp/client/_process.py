@@ -262,7 +262,8 @@ class BatchProcess:
         """Gives an answer to who waits for it. Returns False where it is none."""
         try:
             answer = json.loads(text)
-            key = answer["id"]
+            # Of a line that it could not read, it knows the number alone.
+            key = str(answer["line"]) if answer["id"] is None else answer["id"]
             with self._changed:
                 line = self._sent.get(key)
                 result = result_of(answer, line.lost if line is not None else 0)

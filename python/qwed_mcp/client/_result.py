@@ -87,7 +87,7 @@ def result_of(answer: Dict[str, Any], earlier_attempts: int) -> Result:
     if passed is not None and not isinstance(passed, bool):
         raise TypeError(f"passed is {passed!r}")
     return Result(
-        id=str(answer["id"]),
+        id=str(answer["line"] if answer["id"] is None else answer["id"]),
         status=status,
         passed=None if status in NO_VERDICT else passed,
         exit_code=answer.get("exit_code"),

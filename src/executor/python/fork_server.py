@@ -332,12 +332,14 @@ def serve(stream):
     theirs.close()
 
     filters = [sock_fprog(bytes.fromhex(digits)) for digits in confinement["filters"]]
-    limits, landlock_rules = dict(least_limits()), list(open_rules())
+    limits = dict(least_limits())
     descriptors_max = limits.pop(resource.RLIMIT_NOFILE)
     handled = confinement["landlock"]["handled"][: confinement["landlock"]["handled_count"]]
     handled = struct.pack("%dQ" % len(handled), *handled)
     landlock_handled = handled, len(handled)
     kept = load(options["modules"], threads)
+    # Behind the modules, which may be hostile: from a folder that is open there is a way up.
+    landlock_rules = list(open_rules())
     # The builtins that the bootstrap and the end of a script use, whatever the script makes of them.
     # The first use of compile() makes the classes of all nodes.
     import atexit, linecache, threading, traceback
