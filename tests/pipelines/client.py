@@ -424,6 +424,8 @@ class Ends(unittest.TestCase):
         source = (
             "import os, signal, threading, time\n"
             "from qwed_mcp.client import Verifier\n"
+            # A shell that starts something in the background has it ignore this signal.
+            "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
             "def interrupt(scripts):\n"
             "    while len(verifier._process._sent) < scripts: time.sleep(0.01)\n"
             # As the terminal does: all processes of the group get it.
