@@ -146,16 +146,28 @@ impl Pump {
         if answered.has_line(number) {
             return Taken::Skipped;
         }
-        match Ask::take(number, line.bytes.as_deref(), self.bounds) {
-            Ok(ask) if !ids.insert(&ask.id) => {
-                let reason = "another line before it has the same id".to_owned();
-                Taken::Answered(Invalid { number, id: Some(ask.id), reason }.into())
-            }
+        match take_up(number, line.bytes.as_deref(), self.bounds, ids) {
             Ok(ask) if answered.has_id(&ask.id) => Taken::Skipped,
             Ok(ask) => Taken::Ask(ask),
             Err(invalid) => Taken::Answered(invalid.into()),
         }
     }
+}
+
+/// Returns what a line asks for, unless another one before it has the same id. `None` stands for a line that is
+/// too long.
+pub(super) fn take_up(
+    number: u64,
+    line: Option<&[u8]>,
+    bounds: Bounds,
+    ids: &mut Ids,
+) -> Result<Ask, Invalid> {
+    let ask = Ask::take(number, line, bounds)?;
+    if ids.insert(&ask.id) {
+        return Ok(ask);
+    }
+    let reason = "another line before it has the same id".to_owned();
+    Err(Invalid { number, id: Some(ask.id), reason })
 }
 
 /// Returns why a batch ended; `input` is `None` where that was not read to its end.

@@ -9,9 +9,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::answer::Answer;
 use super::answered::Ids;
-use super::ask::{Ask, Invalid, Test};
+use super::ask::{Ask, Test};
 use super::input::LINE_BYTES_MAX;
-use super::pump::to_line;
+use super::pump::{take_up, to_line};
 use super::{Asker, Bounds, Status, Verifier};
 
 /// The lines of a stream, split from its chunks.
@@ -47,7 +47,7 @@ impl Batch {
             let is_end = chunk.is_none();
             for line in lines.split(&chunk.unwrap_or_default(), is_end) {
                 let (number, bytes) = line;
-                let ask = match look_at(number, bytes.as_deref(), self.bounds, &mut ids) {
+                let ask = match take_up(number, bytes.as_deref(), self.bounds, &mut ids) {
                     Ok(ask) => ask,
                     Err(invalid) => {
                         if answers.send(to_line(&invalid.into())).await.is_err() {
@@ -77,20 +77,6 @@ impl Batch {
         }
         while running.join_next().await.is_some() {}
     }
-}
-
-fn look_at(
-    number: u64,
-    bytes: Option<&[u8]>,
-    bounds: Bounds,
-    ids: &mut Ids,
-) -> Result<Ask, Invalid> {
-    let ask = Ask::take(number, bytes, bounds)?;
-    if ids.insert(&ask.id) {
-        return Ok(ask);
-    }
-    let reason = "another line before it has the same id".to_owned();
-    Err(Invalid { number, id: Some(ask.id), reason })
 }
 
 impl Lines {
