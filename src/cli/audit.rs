@@ -239,15 +239,16 @@ fn lines_of_export(verified: &ExportVerification) -> String {
         None => format!("the chain is intact, {rows} rows{from}"),
         Some(broken) => format!("BROKEN: {broken}; {rows} rows{from}"),
     }];
-    match known_head {
-        None => {}
-        Some(KnownHead::Row(seq)) => lines.push(format!("the given head is that of row {seq}")),
-        Some(KnownHead::Missing) => {
-            lines.push("BROKEN: no intact row has the given head".to_owned());
-        }
-    }
+    lines.extend(known_head.as_ref().map(line_of_known_head));
     lines.extend(head.as_ref().map(|head| format!("head {head}")));
     lines.join("\n") + "\n"
+}
+
+fn line_of_known_head(known_head: &KnownHead) -> String {
+    match known_head {
+        KnownHead::Row(seq) => format!("the given head is that of row {seq}"),
+        KnownHead::Missing => "BROKEN: no intact row has the given head".to_owned(),
+    }
 }
 
 fn as_text(verification: &AuditVerification) -> String {
@@ -256,13 +257,7 @@ fn as_text(verification: &AuditVerification) -> String {
         None => format!("the chain is intact, {rows} rows"),
         Some(broken) => format!("BROKEN: {broken}; {rows} rows"),
     }];
-    match known_head {
-        None => {}
-        Some(KnownHead::Row(seq)) => lines.push(format!("the given head is that of row {seq}")),
-        Some(KnownHead::Missing) => {
-            lines.push("BROKEN: no intact row has the given head".to_owned());
-        }
-    }
+    lines.extend(known_head.as_ref().map(line_of_known_head));
     lines.push(match broken {
         None => format!("head {head}"),
         Some(_) => format!("last good head {head}"),
