@@ -206,19 +206,8 @@ def serve(stream):
         collect()
 
     def await_script():
-        def read(size):
-            parts = []
-            while size:
-                part = os.read(CONTROL, min(size, 1 << 16))
-                if not part:
-                    # The server has no use for this child.
-                    os._exit(0)
-                parts.append(part)
-                size -= len(part)
-            return b"".join(parts)
-
-        lengths = struct.unpack("<QQ", read(16))
-        return [read(length) for length in lengths]
+        lengths = struct.unpack("<QQ", read_whole(CONTROL, 16))
+        return [read_whole(CONTROL, length) for length in lengths]
 
     # --- the end of a script ---
 

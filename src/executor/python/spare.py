@@ -22,19 +22,8 @@ def await_script(stream):
     gc.freeze()
     os.write(channel, b"ready\n")
 
-    def read(size):
-        parts = []
-        while size:
-            part = os.read(channel, min(size, 1 << 16))
-            if not part:
-                # Nobody has a use for this interpreter.
-                os._exit(0)
-            parts.append(part)
-            size -= len(part)
-        return b"".join(parts)
-
-    cpu_seconds, *lengths = struct.unpack("<QQQ", read(24))
-    source, stdin = [read(length) for length in lengths]
+    cpu_seconds, *lengths = struct.unpack("<QQQ", read_whole(channel, 24))
+    source, stdin = [read_whole(channel, length) for length in lengths]
     os.close(channel)
     # The script gets all of its processor time, and what the loading took is none of it.
     hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
