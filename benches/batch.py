@@ -18,7 +18,6 @@ Linux only, Python 3.11 or newer, nothing outside the standard library. The Pyth
 
 from __future__ import annotations
 
-import ast
 import json
 import os
 import re
@@ -71,19 +70,12 @@ LINES, FORKS, NEW = 1500, 600, 40
 LINES_SMOKE, FORKS_SMOKE, NEW_SMOKE = 150, 40, 4
 TIMEOUT_S = 300.0
 
-# Loads the modules, uses them once as the fork server does, and then forks for each script, as soon as it is told to.
+# Loads the modules and uses them once as the fork server does, by its own code, and then forks for each script, as soon
+# as it is told to.
 FORK_LOOP = """
-import gc, json, os, sys, time
+import gc, os, sys
 count, modules, script, printed = int(sys.argv[1]), sys.argv[2].split(), sys.argv[3], sys.argv[4]
-uses, kept = json.loads(sys.argv[5]), []
-for name in modules:
-    try:
-        __import__(name)
-        if name in uses:
-            kept.append({"__name__": "preload"})
-            exec(uses[name], kept[-1])
-    except ImportError:
-        pass
+kept = load(modules)
 gc.collect()
 gc.freeze()
 print("ready", flush=True)
@@ -187,7 +179,8 @@ def batch_rate(bench: Bench, script: Script, lines: int, workers: int) -> float:
 
 def fork_rate(bench: Bench, script: Script, forks: int, workers: int) -> float:
     each = -(-forks // workers)
-    command = [str(bench.interpreter), "-c", FORK_LOOP, str(each), modules(script), script.code, script.printed, uses()]
+    load = (REPOSITORY / "src/executor/python/preload.py").read_text(encoding="utf-8")
+    command = [str(bench.interpreter), "-c", load + FORK_LOOP, str(each), modules(script), script.code, script.printed]
     environment = {"PATH": bench.environment["PATH"], "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     processes = [subprocess.Popen(command, env=environment, **pipes) for _ in range(workers)]
@@ -219,15 +212,6 @@ def modules(script: Script) -> str:
     if set(found) != {"LIGHT", "HEAVY"}:
         raise NotMeasured("the modules that are loaded ahead are not in src/config.rs")
     return found["LIGHT"] if script.is_light else found["LIGHT"] + found["HEAVY"]
-
-
-def uses() -> str:
-    """The first use that the fork server makes of each module, as JSON."""
-    source = ast.parse((REPOSITORY / "src/executor/python/preload.py").read_text(encoding="utf-8"))
-    for node in ast.walk(source):
-        if isinstance(node, ast.Assign) and [getattr(target, "id", None) for target in node.targets] == ["uses"]:
-            return json.dumps(ast.literal_eval(node.value))
-    raise NotMeasured("the first uses of modules are not in preload.py")
 
 
 def new_rate(bench: Bench, script: Script, count: int, workers: int) -> float:

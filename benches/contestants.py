@@ -16,8 +16,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -193,6 +194,18 @@ def small_bench_options(description: str, rounds: int, interpreter: Path | None 
         raise SystemExit(2)
     options.server = options.server.absolute()
     return options
+
+
+def in_scratch(
+    measure: Callable[[argparse.Namespace, Path], int], options: argparse.Namespace, prefix: str, beside: Path | None = None
+) -> int:
+    """Has a bench measure with a scratch folder, and returns its exit code: 1 where it could not."""
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=beside) as folder:
+        try:
+            return measure(options, Path(folder))
+        except NotMeasured as error:
+            print(f"not measured: {error}", file=sys.stderr)
+            return 1
 
 
 # --- A running server -------------------------------------------------------------------------------------------------

@@ -19,11 +19,10 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from contestants import REPOSITORY, Bench, Contestant, NotMeasured, Peer, Server, small_bench_options
+from contestants import REPOSITORY, Bench, Contestant, NotMeasured, Peer, Server, in_scratch, small_bench_options
 
 SCRIPT, PRINTED = "print(1)", "1"
 TARGET_MS = 5.0
@@ -35,12 +34,7 @@ AT_ONCE_RATIO_MAX = 2.0
 def main() -> int:
     interpreter = REPOSITORY / "target" / "python" / "bin" / "python"
     options = small_bench_options(__doc__.splitlines()[0], rounds=60, interpreter=interpreter)
-    with tempfile.TemporaryDirectory(prefix="qwed-mcp-bench-") as folder:
-        try:
-            return measure(options, Path(folder))
-        except NotMeasured as error:
-            print(f"not measured: {error}", file=sys.stderr)
-            return 1
+    return in_scratch(measure, options, "qwed-mcp-bench-")
 
 
 def measure(options: argparse.Namespace, scratch: Path) -> int:

@@ -17,12 +17,11 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
 
-from contestants import REPOSITORY, Bench, Contestant, NotMeasured, Peer, small_bench_options
+from contestants import REPOSITORY, Bench, Contestant, NotMeasured, Peer, in_scratch, small_bench_options
 
 SCRIPT, PRINTED = "print(1)", "1"
 RATIO_MAX = 1.5
@@ -33,12 +32,7 @@ def main() -> int:
     interpreter = REPOSITORY / "target" / "python" / "bin" / "python"
     options = small_bench_options(__doc__.splitlines()[0], rounds=100, interpreter=interpreter)
     # Beside the checkout: the temporary folder may be in memory, where a sync costs nothing.
-    with tempfile.TemporaryDirectory(prefix="receipts-", dir=REPOSITORY / "target") as folder:
-        try:
-            return measure(options, Path(folder))
-        except NotMeasured as error:
-            print(f"not measured: {error}", file=sys.stderr)
-            return 1
+    return in_scratch(measure, options, "receipts-", REPOSITORY / "target")
 
 
 def measure(options: argparse.Namespace, scratch: Path) -> int:

@@ -18,11 +18,10 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from contestants import REPOSITORY, Bench, Contestant, NotMeasured, Peer
+from contestants import REPOSITORY, Bench, Contestant, NotMeasured, Peer, in_scratch
 
 # Not run again: they were refused, or did not come to their end.
 NOT_RUN = "not run"
@@ -38,12 +37,7 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="name the scripts that are not identical")
     options = parser.parse_args()
     options.server = options.server.absolute()
-    with tempfile.TemporaryDirectory(prefix="qwed-mcp-replay-") as folder:
-        try:
-            return measure(options, Path(folder))
-        except NotMeasured as error:
-            print(f"not measured: {error}", file=sys.stderr)
-            return 1
+    return in_scratch(measure, options, "qwed-mcp-replay-")
 
 
 def measure(options: argparse.Namespace, scratch: Path) -> int:
