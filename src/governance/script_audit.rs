@@ -25,8 +25,9 @@ impl Governance {
         // Without a token nobody is known to have asked; and a user whom the server has let in is one whose role
         // permits it.
         let caller = self.authenticate(token).await;
-        if let (Decision::Allow { .. }, None, Err(refusal)) =
-            (decision, user, self.may_run(&caller).await)
+        if user.is_none()
+            && matches!(decision, Decision::Allow { .. })
+            && let Err(refusal) = self.may_run(&caller).await
         {
             return Err(self.script_refused(decision, caller.ok(), refusal).await);
         }
