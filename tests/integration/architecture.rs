@@ -31,6 +31,7 @@ const ORDER: &[&str] = &[
     "runs",
     "governance",
     "receipt",
+    "oidc",
     "executor",
     "environments",
     "gateway",
@@ -91,6 +92,10 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("http_body_util", &["http"]),
     ("prometheus_client", &["http"]),
     ("tokio_io_timeout", &["http"]),
+    ("jsonwebtoken", &["oidc"]),
+    ("ring", &["oidc"]),
+    ("rustls", &["oidc"]),
+    ("ureq", &["oidc"]),
 ];
 
 /// The circles that there are within a module, and the reason.
