@@ -42,6 +42,7 @@ const ORDER: &[&str] = &[
     "provenance",
     "aibom",
     "folder",
+    "postgres",
     "canonical_json",
     "config",
     "meter",
@@ -94,8 +95,11 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("tokio_io_timeout", &["http"]),
     ("jsonwebtoken", &["oidc"]),
     ("ring", &["oidc"]),
-    ("rustls", &["oidc"]),
     ("ureq", &["oidc"]),
+    ("tokio_postgres", &["governance", "jobs", "postgres"]),
+    ("tokio_postgres_rustls", &["postgres"]),
+    ("rustls", &["oidc", "postgres"]),
+    ("rustls_native_certs", &["postgres"]),
 ];
 
 /// The circles that there are within a module, and the reason.
