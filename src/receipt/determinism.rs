@@ -5,7 +5,8 @@ use std::borrow::Cow;
 /// Modules whose use makes a script differ from run to run, and the reason. A part of what a receipt says of a
 /// script: that it imports one of them is no proof that it does differ.
 const SOURCES: [(&str, &[&str], &str); 7] = [
-    ("time", &["time", "datetime", "calendar", "zoneinfo"], "the clock goes on"),
+    // Of logging a format has the time.
+    ("time", &["time", "datetime", "calendar", "zoneinfo", "logging"], "the clock goes on"),
     (
         "random",
         &["random", "numpy.random"],

@@ -20,7 +20,7 @@ use super::statement::{
     Caller, Decision, Limits, PREDICATE_TYPE, Run, Sandbox, Statement, Subject, TEST_RESULT_TYPE,
     TestResult,
 };
-use super::{AuditPlace, Environment, Predicate, envelope, sha256};
+use super::{AuditPlace, Environment, Predicate, envelope, head, sha256};
 use crate::canonical_json::canonical_json;
 use crate::environments;
 use crate::executor::{
@@ -163,6 +163,20 @@ impl Receipts {
     /// Returns the writer, where scripts leave receipts.
     pub(crate) fn of_scripts(self: &Arc<Self>) -> Option<&Arc<Self>> {
         self.of_scripts.then_some(self)
+    }
+
+    /// Signs the last row of the audit log: a line.
+    pub(crate) fn sign_head(&self, place: &AuditPlace) -> serde_json::Result<Vec<u8>> {
+        head::sign(place, &self.key)
+    }
+
+    /// Returns the environment of the tests of a policy; none where nothing can run.
+    pub(crate) async fn environment_of(
+        self: &Arc<Self>,
+        executor: &dyn Executor,
+    ) -> Option<Arc<Environment>> {
+        let surroundings = executor.surroundings().await?;
+        self.environment(&surroundings).await.ok()
     }
 
     /// Begins the receipt of a script that is about to run. If this fails it must not.
