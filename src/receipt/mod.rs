@@ -17,6 +17,7 @@ mod environment;
 mod error;
 mod head;
 mod keys;
+mod outputs;
 mod statement;
 #[cfg(test)]
 mod tests;
@@ -27,7 +28,8 @@ pub(crate) use environment::{Environment, describe};
 pub(crate) use error::ReceiptError;
 pub(crate) use head::{SignedHead, verify_head};
 pub(crate) use keys::{KEY_FOLDER, KeyStore, PublicKeys, SigningKey};
-pub(crate) use statement::{AuditPlace, Limits, Predicate, Statement};
+pub(crate) use outputs::{compare_outputs, outputs_beside, stored_output};
+pub(crate) use statement::{AuditPlace, Deterministic, Limits, Predicate, Statement};
 pub(crate) use verification::{Verified, compare_subject, content_of, verify};
 pub(crate) use writer::{Draft, Receipts, SCRIPT, TestRun, WriteError, ending, run_of};
 

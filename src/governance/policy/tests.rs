@@ -142,7 +142,7 @@ fn bounds_are_part_of_the_range() {
 
 #[test]
 fn unknown_sections_and_keys_are_named_with_their_line() {
-    let sections = "the sections are tools, sandbox, budget, workspace, artifacts";
+    let sections = "the sections are tools, sandbox, budget, workspace, artifacts, audit";
     for (text, expected) in [
         ("\n[tool]", format!("line 2: tool is not known; {sections}")),
         ("timeout_s = 5", format!("line 1: timeout_s is not known; {sections}")),

@@ -144,7 +144,7 @@ fn policy_check_says_all_that_is_wrong() {
 {path} cannot be used
 
 line 2: sandbox.timeout_s must be a whole number from 1 to 3600
-line 3: tool is not known; the sections are tools, sandbox, budget, workspace, artifacts
+line 3: tool is not known; the sections are tools, sandbox, budget, workspace, artifacts, audit
 "
     );
     assert_eq!((output.status.code(), stdout(&output)), (Some(1), expected.as_str()));
