@@ -26,7 +26,6 @@ SCRIPTS = {
     "`random.Random()`": "import random\nprint(random.Random().random(), random.Random().random())",
     "`numpy.random`": "import numpy\nprint(numpy.random.random())",
     "`numpy.random.default_rng()`": "import numpy\nprint(numpy.random.default_rng().random())",
-    "name of a scratch file": "import tempfile\nprint(tempfile.mkdtemp())",
     "address in a text": "print(object())",
     "order of a set of objects": "class A:\n    def __init__(self, n): self.n = n\nprint([a.n for a in {A(n) for n in range(20)}])",
     "number of the process": "import os\nprint(os.getpid())",
