@@ -4,6 +4,7 @@
 //! Rows are only ever appended. Who can write the file can still make a new chain of any kind: only
 //! a head that was noted elsewhere tells of that, see [`Store::verify_audit`].
 
+mod checkpoint;
 mod database;
 mod export;
 mod quota;
@@ -27,6 +28,7 @@ use crate::executor::Ending;
 use crate::gateway::Status;
 use crate::receipt::AuditPlace;
 
+pub(crate) use checkpoint::{CheckpointVerification, Checkpoints};
 pub(crate) use export::{ExportVerification, verify_export};
 pub(crate) use quota::Quota;
 pub(crate) use rows::{AUDIT_ROWS_MAX, AuditFilter, AuditRow, RunIdStart};

@@ -23,6 +23,7 @@ use super::roles::{GovernedTool, Role};
 use super::store::{Store, StoreError};
 use super::tokens::{Caller, Proof, Token};
 use super::user_name::UserName;
+use super::workspace::WorkspaceState;
 use super::{Governance, GovernedReply, Refusal, reply};
 use crate::executor::{Executor, NotForProject};
 use crate::logging::Causes;
@@ -78,6 +79,8 @@ pub(super) struct Cleared {
     pub(super) budget: Budget,
     /// The tier that holds it; none if there is no interpreter.
     pub(super) tier: Option<Tier>,
+    /// The state of the workspace, if it is a repository.
+    pub(super) workspace: Option<WorkspaceState>,
     _sealed: (),
 }
 
@@ -159,13 +162,19 @@ impl Governance {
             (AuditEvent::McpToolCall, AuditOutcome::Allowed),
             (AuditEvent::ToolStarted, AuditOutcome::Started),
         ];
-        let entry = |(event, outcome)| call.entry(event, Some(&caller), outcome, Map::new());
+        let made_with = self.made_with(&policy, &order.workspace).await;
+        let entry = |(event, outcome)| {
+            let is_start = event == AuditEvent::ToolStarted;
+            let details = if is_start { made_with.details() } else { Map::new() };
+            call.entry(event, Some(&caller), outcome, details)
+        };
         let rows = rows.map(entry).to_vec();
         if let Err(refusal) = self.append_run(rows, &caller, &policy).await? {
             return Err(self.refused(&call, Some(&caller), refusal).await);
         }
         self.record(call.tool);
-        Ok(Cleared { call, caller, policy, order, budget, tier, _sealed: () })
+        let workspace = made_with.workspace;
+        Ok(Cleared { call, caller, policy, order, budget, tier, workspace, _sealed: () })
     }
 
     async fn check(
@@ -250,7 +259,11 @@ impl Governance {
     /// Appends to the audit log; what is not written must not happen.
     /// Returns the place of the last row.
     pub(super) async fn append(&self, entries: Vec<AuditEntry>) -> Result<AuditPlace, Refusal> {
-        append(&self.store, entries).await
+        let place = append(&self.store, entries).await?;
+        if let Some(checkpoints) = &self.checkpoints {
+            checkpoints.hear();
+        }
+        Ok(place)
     }
 }
 

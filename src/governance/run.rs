@@ -226,6 +226,7 @@ impl Governance {
             token: Some(cleared.caller.proof.to_string()),
             policy_sha256: Some(cleared.policy.sha256.clone()),
             python,
+            workspace: cleared.workspace.clone(),
         };
         // When the server ends there is no time for it.
         let hashed_bytes_max =

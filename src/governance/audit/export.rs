@@ -43,10 +43,11 @@ pub(crate) enum ExportError {
 }
 
 /// Verifies an export, whose rows have to be next to each other; with `head`, also whether that is the hash of
-/// one of them, or what the first of them follows.
+/// one of them, or what the first of them follows. `each` gets every row.
 pub(crate) fn verify_export(
     mut lines: impl BufRead,
     head: Option<&AuditHash>,
+    mut each: impl FnMut(&AuditRow),
 ) -> Result<ExportVerification, ExportError> {
     let known_head = head.map(|_| KnownHead::Missing);
     let mut found = ExportVerification {
@@ -63,6 +64,7 @@ pub(crate) fn verify_export(
         found.rows += 1;
         let not_a_row = |_| ExportError::NotARow(found.rows);
         let row: AuditRow = serde_json::from_slice(&line).map_err(not_a_row)?;
+        each(&row);
         if found.first.is_none() {
             found.first = Some(row.seq);
             found.follows = Some(row.previous.clone());
