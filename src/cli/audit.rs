@@ -24,7 +24,8 @@ use crate::data_folder::data_folder;
 use crate::governance::{
     AUDIT_ROWS_MAX, Artifacts, ArtifactsVerification, AuditEvent, AuditFilter, AuditHash,
     AuditVerification, ClockStep, ExportVerification, FlawedToken, IntegrityError, KnownHead,
-    RunDifference, RunIdStart, Store, TokenFlaw, UserName, verify_artifacts, verify_export,
+    RowsAfter, RunDifference, RunIdStart, Store, TokenFlaw, UserName, verify_artifacts,
+    verify_export,
 };
 
 /// The pause between two looks for rows that were appended.
@@ -185,11 +186,12 @@ fn verify(
 
 fn export(store: &Store, since_seq: i64, follow: bool) -> anyhow::Result<ExitCode> {
     let mut out = BufWriter::new(io::stdout().lock());
-    let mut last = since_seq;
+    let mut seen = RowsAfter::new(since_seq);
     loop {
         let mut printed = Ok(());
-        store.for_each_row_after(last, |row| {
-            last = last.max(row.seq);
+        let after = seen.clone();
+        store.for_each_row_after(&after, &mut |row| {
+            seen.see(&row);
             printed = serde_json::to_writer(&mut out, &row)
                 .map_err(io::Error::from)
                 .and_then(|()| out.write_all(b"\n"));

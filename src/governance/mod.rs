@@ -69,7 +69,7 @@ pub(crate) use artifacts::{
 };
 pub(crate) use audit::{
     AUDIT_ROWS_MAX, AuditEvent, AuditFilter, AuditHash, AuditRow, AuditVerification, ClockStep,
-    ExportVerification, FlawedToken, KnownHead, RunIdStart, TokenFlaw, verify_export,
+    ExportVerification, FlawedToken, KnownHead, RunIdStart, TokenFlaw, time_text, verify_export,
 };
 #[cfg(feature = "http")]
 pub(crate) use bearer::{Bearer, Bearers, Unavailable};
@@ -82,7 +82,7 @@ pub(crate) use policy::{Policy, PolicyCheck, PolicyError, PolicyFile};
 pub(crate) use refusal::Refusal;
 pub(crate) use reply::{Block, GovernedReply};
 pub(crate) use roles::{GovernedTool, ReadTool, Role};
-pub(crate) use store::{Store, StoreError, time_text};
+pub(crate) use store::{RowsAfter, Store, StoreError};
 pub(crate) use token_file::own_token;
 pub(crate) use tokens::{Revoked, Rotated, Token, TokenId, TokenRecord, TokenState};
 pub(crate) use upkeep::{apply_retention, retention_of};

@@ -23,6 +23,7 @@ use super::audit::{
 };
 use super::evidence::RunStatus;
 use super::refusal::RefusalCode;
+use super::store::SqliteStore;
 use super::tokens::{Caller, Token, TokenState};
 use super::user_name::InvalidUserName;
 use super::*;
@@ -287,6 +288,7 @@ fn rows_have_what_was_appended_and_the_hash_of_the_row_before() {
     assert!((0..60).contains(&age.num_seconds()), "{}", rows[0].time);
     let expected = [
         AuditRow {
+            instance: None,
             seq: 1,
             time: rows[0].time.clone(),
             run_id: "00000000-0000-0000-0000-000000000001".to_owned(),
@@ -300,6 +302,7 @@ fn rows_have_what_was_appended_and_the_hash_of_the_row_before() {
             hash: rows[0].hash.clone(),
         },
         AuditRow {
+            instance: None,
             seq: 2,
             time: rows[1].time.clone(),
             run_id: "00000000-0000-0000-0000-000000000002".to_owned(),
@@ -318,6 +321,7 @@ fn rows_have_what_was_appended_and_the_hash_of_the_row_before() {
     ];
     assert_eq!(rows, expected);
     let expected = AuditVerification {
+        instances: Vec::new(),
         rows: 2,
         head: rows[1].hash.clone(),
         broken: None,
@@ -871,7 +875,7 @@ fn threads_handles_and_processes_append_at_once() {
     // No row is lost, and each thread's are next to each other.
     let mut of_threads = Vec::new();
     store
-        .for_each_row_after(i64::MIN, |row| {
+        .for_each_row_after(&RowsAfter::new(i64::MIN), &mut |row| {
             if row.event == "MCP_TOOL_CALL" {
                 of_threads.push(row.run_id);
             }
@@ -892,20 +896,21 @@ fn threads_handles_and_processes_append_at_once() {
 #[test]
 fn what_is_written_together_fails_alone() {
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path()).unwrap();
+    let sqlite = SqliteStore::open(folder.path()).unwrap();
+    let store = Store::from(sqlite.clone());
     store.create_token(&user("ana"), Role::Admin, None).unwrap();
     // All of these wait behind the first, and are one group.
     let (go, wait) = std::sync::mpsc::channel();
-    let first = store.submit(move |_| {
+    let first = sqlite.submit(move |_| {
         wait.recv().unwrap();
         Ok(())
     });
     let before = store.submit_entries(vec![entry(Uuid::from_u128(1), AuditEvent::McpToolCall)]);
-    let wrong = store.submit(|transaction| {
+    let wrong = sqlite.submit(|transaction| {
         transaction.execute("UPDATE tokens SET user = 'nobody'", [])?;
         transaction.execute("DELETE FROM audit_head", [])
     });
-    let panics = store.submit(|transaction| -> rusqlite::Result<()> {
+    let panics = sqlite.submit(|transaction| -> rusqlite::Result<()> {
         transaction.execute("UPDATE tokens SET user = 'nobody'", [])?;
         panic!("a defect");
     });
@@ -914,7 +919,7 @@ fn what_is_written_together_fails_alone() {
     first.wait().unwrap();
     before.wait().unwrap();
     assert!(matches!(wrong.wait(), Err(StoreError::Access { .. })));
-    assert!(matches!(panics.wait(), Err(StoreError::GivenUp { .. })));
+    assert!(matches!(panics.wait(), Err(StoreError::GivenUp)));
     behind.wait().unwrap();
     let found = store.verify_audit(None).unwrap();
     // With the token's.

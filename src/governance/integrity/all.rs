@@ -88,7 +88,7 @@ fn verify_ends(
     let mut after = Some(0);
     while let Some(last) = after {
         let mut missing = Vec::new();
-        after = store.runs_with_evidence(last, |run_id| {
+        after = store.runs_with_evidence(last, &mut |run_id| {
             if !is_there(run_id) {
                 missing.push(run_id);
             }
