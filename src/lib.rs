@@ -44,6 +44,7 @@
 //! | `provenance` | trust in a skill manifest | `provenance` |
 //! | `aibom` | the AI bill of materials: which model, engines and tools had a part | `aibom` |
 //! | `config`, `logging` | the environment as typed settings; logs to stderr | `server` |
+//! | `postgres` | PostgreSQL, which replicas share: the connection, the schema | `postgres` |
 //! | `data_folder`, `strict_modes` | the folder of what stays; files that are the admin's alone | `server` |
 //! | `folder` | folders that scripts write into, listed, read and removed by descriptors | `server` |
 //! | `terminal` | what a person's terminal is sent | `server` |
@@ -145,6 +146,8 @@ mod jobs;
 mod logging;
 #[cfg(feature = "http")]
 mod meter;
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg(feature = "provenance")]
 pub mod provenance;
 #[cfg(feature = "server")]

@@ -41,6 +41,7 @@ const ORDER: &[&str] = &[
     "provenance",
     "aibom",
     "folder",
+    "postgres",
     "canonical_json",
     "config",
     "meter",
@@ -91,6 +92,10 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("http_body_util", &["http"]),
     ("prometheus_client", &["http"]),
     ("tokio_io_timeout", &["http"]),
+    ("tokio_postgres", &["governance", "jobs", "postgres"]),
+    ("tokio_postgres_rustls", &["postgres"]),
+    ("rustls", &["postgres"]),
+    ("rustls_native_certs", &["postgres"]),
 ];
 
 /// The circles that there are within a module, and the reason.
