@@ -39,7 +39,7 @@ use crate::aibom::Session;
 use crate::config::{self, Settings};
 use crate::data_folder::{self, NoDataFolder};
 use crate::executor::{Executor, OneShotExecutor, Untrusted, WarmExecutor, orphans, secrecy};
-use crate::governance::{self, Governance, PolicyFile, Store, StoreError};
+use crate::governance::{self, Governance, PolicyFile, StoreError, StorePlace};
 use crate::logging::{self, Reader};
 use crate::provenance::SkillProvenanceGuard;
 use crate::server::{Server, serve};
@@ -374,7 +374,8 @@ fn govern(
     session: Option<Arc<Session>>,
 ) -> anyhow::Result<Governance> {
     let folder = data_folder::data_folder(settings.data_dir.as_deref())?;
-    let store = Store::open(&folder).context("the governed tools cannot be offered")?;
+    let store = StorePlace::of(settings, &folder).open();
+    let store = store.context("the governed tools cannot be offered")?;
     store.record_older_tokens().context("the governed tools cannot be offered")?;
     Ok(Governance::new(settings, policy, &folder, store, executor, session))
 }

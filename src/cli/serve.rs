@@ -10,7 +10,7 @@ use clap::Args;
 use crate::batch::Bounds;
 use crate::config::Settings;
 use crate::data_folder;
-use crate::governance::{Bearers, Store};
+use crate::governance::{Bearers, StorePlace};
 use crate::http;
 use crate::logging;
 use crate::server::Server;
@@ -116,6 +116,7 @@ impl Options {
 /// Opens the store of tokens, which has to be there.
 fn bearers(settings: &Settings) -> anyhow::Result<Bearers> {
     let folder = data_folder::data_folder(settings.data_dir.as_deref())?;
-    let store = Store::open_existing(&folder).context("nobody could be let in")?;
+    let store =
+        StorePlace::of(settings, &folder).open_existing().context("nobody could be let in")?;
     Ok(Bearers::new(store))
 }

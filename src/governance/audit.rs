@@ -24,11 +24,13 @@ use crate::canonical_json::canonical_json;
 use crate::executor::Ending;
 use crate::gateway::Status;
 
-pub(crate) use export::{ExportVerification, verify_export};
+pub(crate) use export::{ExportVerification, ExportedChain, verify_export};
 pub(crate) use rows::{AUDIT_ROWS_MAX, AuditFilter, AuditRow, RunIdStart};
 pub(crate) use runs::{EVIDENCE_SHA256, RecordedEvidence, RecordedRun};
 pub(crate) use tokens::{FlawedToken, TokenFlaw};
-pub(crate) use verification::{AuditHash, AuditVerification, ClockStep, KnownHead};
+pub(crate) use verification::{
+    AuditHash, AuditVerification, ChainVerification, ClockStep, KnownHead,
+};
 pub(super) use {
     runs::RunRow,
     tokens::{NO_RUN, RecordedToken},

@@ -68,8 +68,9 @@ pub(crate) use artifacts::{
     Artifacts, RUNS_LISTED_MAX, Retained, RetentionError, RunEntry, RunState,
 };
 pub(crate) use audit::{
-    AUDIT_ROWS_MAX, AuditEvent, AuditFilter, AuditHash, AuditRow, AuditVerification, ClockStep,
-    ExportVerification, FlawedToken, KnownHead, RunIdStart, TokenFlaw, time_text, verify_export,
+    AUDIT_ROWS_MAX, AuditEvent, AuditFilter, AuditHash, AuditRow, AuditVerification,
+    ChainVerification, ClockStep, ExportVerification, ExportedChain, FlawedToken, KnownHead,
+    RunIdStart, TokenFlaw, time_text, verify_export,
 };
 #[cfg(feature = "http")]
 pub(crate) use bearer::{Bearer, Bearers, Unavailable};
@@ -82,7 +83,7 @@ pub(crate) use policy::{Policy, PolicyCheck, PolicyError, PolicyFile};
 pub(crate) use refusal::Refusal;
 pub(crate) use reply::{Block, GovernedReply};
 pub(crate) use roles::{GovernedTool, ReadTool, Role};
-pub(crate) use store::{RowsAfter, Store, StoreError};
+pub(crate) use store::{RowsAfter, Store, StoreError, StorePlace};
 pub(crate) use token_file::own_token;
 pub(crate) use tokens::{Revoked, Rotated, Token, TokenId, TokenRecord, TokenState};
 pub(crate) use upkeep::{apply_retention, retention_of};

@@ -1,10 +1,15 @@
 //! The store of the governed tools: who may call, and what was done.
 //!
-//! What the tools ask of it is in `backend`; `sqlite` is the embedded one.
+//! What the tools ask of it is in `backend`; `sqlite` is the embedded one, and `postgres` the one that
+//! several instances share.
 
 mod backend;
 mod error;
+#[cfg(feature = "postgres")]
+mod instance;
 mod pending;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod sqlite;
 
 use std::ops::Deref;
@@ -21,6 +26,8 @@ use super::tokens::{
     Caller, NewToken, Replaced, Replacement, Rotated, Token, TokenId, TokenRecord, TokenState,
 };
 use super::user_name::UserName;
+use crate::config::Settings;
+use crate::secret::Secret;
 
 pub(crate) use backend::{Backend, RowsAfter};
 pub(crate) use error::StoreError;
@@ -46,25 +53,76 @@ impl Deref for Store {
     }
 }
 
+/// The place of a store: a data folder, or the database that instances share.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StorePlace<'a> {
+    folder: &'a Path,
+    url: Option<&'a Secret>,
+}
+
+impl<'a> StorePlace<'a> {
+    /// Returns the place that the settings name; `folder` is the data folder.
+    pub(crate) fn of(settings: &'a Settings, folder: &'a Path) -> Self {
+        Self { folder, url: settings.store.as_ref() }
+    }
+
+    /// Returns whether there may be a store.
+    pub(crate) fn has_store(self) -> bool {
+        self.url.is_some() || SqliteStore::is_in(self.folder)
+    }
+
+    /// Opens the store, and makes it if it is not there.
+    pub(crate) fn open(self) -> Result<Store, StoreError> {
+        self.open_or(|| SqliteStore::open(self.folder))
+    }
+
+    /// Opens the store, for commands that have nothing to do where there is none.
+    pub(crate) fn open_existing(self) -> Result<Store, StoreError> {
+        self.open_or(|| SqliteStore::open_existing(self.folder))
+    }
+
+    /// Opens the store for commands that only read, also where a file cannot be written to.
+    pub(crate) fn open_to_read(self) -> Result<Store, StoreError> {
+        self.open_or(|| SqliteStore::open_to_read(self.folder))
+    }
+
+    /// Opens the database, if one is named; nothing else takes its place.
+    fn open_or(
+        self,
+        embedded: impl FnOnce() -> Result<SqliteStore, StoreError>,
+    ) -> Result<Store, StoreError> {
+        let Some(url) = self.url else { return embedded().map(Store::from) };
+        if SqliteStore::is_in(self.folder) {
+            tracing::warn!(
+                "QWED_MCP_STORE is set: the tokens and the audit log of the store in {} are not used",
+                self.folder.display()
+            );
+        }
+        shared(url, self.folder)
+    }
+}
+
+#[cfg(feature = "postgres")]
+fn shared(url: &Secret, folder: &Path) -> Result<Store, StoreError> {
+    postgres::PostgresStore::open(url, folder).map(Store::from)
+}
+
+#[cfg(not(feature = "postgres"))]
+fn shared(_url: &Secret, _folder: &Path) -> Result<Store, StoreError> {
+    Err(StoreError::NoPostgres)
+}
+
 impl Store {
-    /// Returns whether there is a store in `folder`.
-    pub(crate) fn is_in(folder: &Path) -> bool {
-        SqliteStore::is_in(folder)
-    }
-
-    /// Opens the store in `folder`, and makes both if they are not there.
+    /// Opens the embedded store in `folder`, and makes both if they are not there.
+    #[cfg(test)]
     pub(crate) fn open(folder: &Path) -> Result<Self, StoreError> {
-        SqliteStore::open(folder).map(Self::from)
+        StorePlace { folder, url: None }.open()
     }
 
-    /// Opens the store in `folder`, for commands that have nothing to do where there is none.
+    /// Opens the embedded store in `folder`, which has to be there.
+    #[cfg(test)]
     pub(crate) fn open_existing(folder: &Path) -> Result<Self, StoreError> {
-        SqliteStore::open_existing(folder).map(Self::from)
-    }
-
-    /// Opens the store in `folder` for commands that only read, also where it cannot be written to.
-    pub(crate) fn open_to_read(folder: &Path) -> Result<Self, StoreError> {
-        SqliteStore::open_to_read(folder).map(Self::from)
+        StorePlace { folder, url: None }.open_existing()
     }
 
     /// Makes a token, and writes that down. Its text is never known again.

@@ -14,6 +14,8 @@ pub(crate) struct RecordedRun {
     pub(crate) evidence: RecordedEvidence,
     /// Retention removed its files.
     pub(crate) is_removed: bool,
+    /// The instance that has its files, where that is another one.
+    pub(crate) elsewhere: Option<String>,
 }
 
 /// The evidence of a run, as the audit log has it.
@@ -57,13 +59,14 @@ impl RecordedRun {
 
     /// Follows a row of the run, one of its beginning, its end or its removal.
     pub(in crate::governance) fn follow(&mut self, row: RunRow) {
-        let RunRow { event, user, tool, outcome, details } = row;
+        let RunRow { event, user, tool, outcome, details, elsewhere } = row;
         if event == AuditEvent::ArtifactsRemoved.as_str() {
             self.is_removed = true;
             return;
         }
         self.user = Some(user);
         self.tool = Some(tool);
+        self.elsewhere = elsewhere;
         // The first end is the run's own.
         if event == AuditEvent::ToolFinished.as_str() && self.outcome.is_none() {
             self.outcome = Some(outcome);
@@ -82,4 +85,6 @@ pub(in crate::governance) struct RunRow {
     pub(in crate::governance) tool: String,
     pub(in crate::governance) outcome: String,
     pub(in crate::governance) details: String,
+    /// The instance whose row it is, where that is another one.
+    pub(in crate::governance) elsewhere: Option<String>,
 }

@@ -29,7 +29,7 @@ pub(crate) struct AuditVerification {
     pub(crate) head: String,
     /// The first row that is not as it was written.
     pub(crate) broken: Option<BrokenRow>,
-    /// The place of a head that was noted before, if one was given.
+    /// The place of a head that was noted before, if one was given; of several the latest, if all are there.
     pub(crate) known_head: Option<KnownHead>,
     /// The chains, where there is one for each instance.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -79,7 +79,7 @@ impl AuditVerification {
         unfinished: UnfinishedRuns,
         database: DatabaseFlaws,
     ) -> Self {
-        let known_head = walk.known_head();
+        let known_head = walk.known.place();
         Self {
             rows: walk.rows,
             head: walk.hash,
@@ -102,14 +102,14 @@ impl AuditVerification {
     ) -> Self {
         let mut all = Walk::default();
         let mut instances = Vec::new();
-        let mut heads = String::new();
+        let mut heads = Vec::new();
         for (instance, walk) in walks {
-            heads += &format!("{instance} {}\n", walk.hash);
+            heads.push(format!("{instance} {}\n", walk.hash));
             let (rows, broken) = (walk.rows, walk.broken);
             instances.push(ChainVerification { instance, rows, head: walk.hash.clone(), broken });
             all.add(walk);
         }
-        all.hash = sha256_hex(&heads);
+        all.hash = sha256_hex(&heads.concat());
         Self { instances, ..Self::of(all, table, unfinished, database) }
     }
 
@@ -215,6 +215,46 @@ impl FromStr for AuditHash {
     }
 }
 
+/// Heads that were noted before, each with the row that has it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct KnownHeads(Vec<(AuditHash, Option<i64>)>);
+
+impl KnownHeads {
+    pub(super) fn new(known: &[AuditHash]) -> Self {
+        Self(known.iter().map(|known| (known.clone(), None)).collect())
+    }
+
+    /// Follows a row with this hash.
+    pub(super) fn follow(&mut self, seq: i64, hash: &str) {
+        for (known, at) in &mut self.0 {
+            if known.is(hash) {
+                *at = Some(seq);
+            }
+        }
+    }
+
+    /// Adds the rows of another chain.
+    fn add(&mut self, other: Self) {
+        if self.0.is_empty() {
+            self.0 = other.0;
+            return;
+        }
+        for ((_, at), (_, other)) in self.0.iter_mut().zip(other.0) {
+            *at = (*at).max(other);
+        }
+    }
+
+    /// Returns the place of the latest, if all were found; none if there are none.
+    pub(super) fn place(&self) -> Option<KnownHead> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let found: Option<Vec<i64>> = self.0.iter().map(|(_, at)| *at).collect();
+        let latest = found.and_then(|found| found.into_iter().max());
+        Some(latest.map_or(KnownHead::Missing, KnownHead::Row))
+    }
+}
+
 /// The part of the chain that was followed.
 #[derive(Debug, Default)]
 pub(in crate::governance) struct Walk {
@@ -223,9 +263,7 @@ pub(in crate::governance) struct Walk {
     seq: i64,
     hash: String,
     pub(in crate::governance) broken: Option<BrokenRow>,
-    /// A head that was noted before, and the row that has it.
-    known: Option<AuditHash>,
-    known_at: Option<i64>,
+    known: KnownHeads,
     /// The time of the last row, if it is one.
     time: Option<DateTime<Utc>>,
     clock: ClockSteps,
@@ -233,26 +271,19 @@ pub(in crate::governance) struct Walk {
 }
 
 impl Walk {
-    /// Begins before the first row. `known` is a head that was noted before.
-    pub(in crate::governance) fn new(known: Option<&AuditHash>) -> Self {
-        Self {
-            hash: NO_HASH.to_owned(),
-            known: known.cloned(),
-            known_at: known.is_some_and(|known| known.is(NO_HASH)).then_some(0),
-            ..Self::default()
-        }
-    }
-
-    fn known_head(&self) -> Option<KnownHead> {
-        self.known.as_ref().map(|_| self.known_at.map_or(KnownHead::Missing, KnownHead::Row))
+    /// Begins before the first row. `known` are heads that were noted before.
+    pub(in crate::governance) fn new(known: &[AuditHash]) -> Self {
+        let mut walk =
+            Self { hash: NO_HASH.to_owned(), known: KnownHeads::new(known), ..Self::default() };
+        walk.known.follow(0, NO_HASH);
+        walk
     }
 
     /// Adds the walk along another chain.
     fn add(&mut self, other: Self) {
         self.rows += other.rows;
         self.broken = self.broken.or(other.broken);
-        self.known = self.known.take().or(other.known);
-        self.known_at = self.known_at.or(other.known_at);
+        self.known.add(other.known);
         self.tokens.add(other.tokens);
         self.clock.count += other.clock.count;
         self.clock.rows.extend(other.clock.rows);
@@ -267,9 +298,7 @@ impl Walk {
         }
         self.broken = self.flaw(&row);
         if self.broken.is_none() {
-            if self.known.as_ref().is_some_and(|known| known.is(&row.hash)) {
-                self.known_at = Some(row.seq);
-            }
+            self.known.follow(row.seq, &row.hash);
             self.compare_time(&row);
             self.tokens.follow(&row);
             self.seq = row.seq;

@@ -104,6 +104,7 @@ fn verify_ends(
                 Err(IntegrityError::Different(difference)) => found.add(run_id, difference),
                 Err(
                     IntegrityError::Removed
+                    | IntegrityError::Elsewhere(_)
                     | IntegrityError::Waiting
                     | IntegrityError::Starting
                     | IntegrityError::NotRun(_)
@@ -142,6 +143,7 @@ fn verify_run(
         // Meanwhile, or it has begun.
         Err(
             IntegrityError::Removed
+            | IntegrityError::Elsewhere(_)
             | IntegrityError::Waiting
             | IntegrityError::Starting
             | IntegrityError::NotRun(_)

@@ -78,8 +78,8 @@ pub(crate) trait AuditLog {
         each: &mut dyn FnMut(AuditRow) -> ControlFlow<()>,
     ) -> Result<(), StoreError>;
 
-    /// Verifies the whole log as it is at this moment. `known` is a head that was noted before.
-    fn verify_audit(&self, known: Option<&AuditHash>) -> Result<AuditVerification, StoreError>;
+    /// Verifies the whole log as it is at this moment. `known` are heads that were noted before.
+    fn verify_audit(&self, known: &[AuditHash]) -> Result<AuditVerification, StoreError>;
 }
 
 /// The runs in the audit log.

@@ -73,6 +73,24 @@ pub(crate) enum StoreError {
     Unmerged { file: PathBuf, log: PathBuf },
     #[error("failed to use {file}")]
     Access { file: PathBuf, source: Arc<rusqlite::Error> },
+    #[cfg(feature = "postgres")]
+    #[error("failed to use {file}, which names this instance in the audit log")]
+    Instance { file: PathBuf, source: Arc<io::Error> },
+    /// The database that instances share.
+    #[cfg(feature = "postgres")]
+    #[error("the database that QWED_MCP_STORE names cannot be used")]
+    Database(#[source] Arc<crate::postgres::DatabaseError>),
+    #[cfg(feature = "postgres")]
+    #[error(
+        "the table {0} of the database that QWED_MCP_STORE names has a value that was never written"
+    )]
+    Unreadable(&'static str),
+    #[cfg(feature = "postgres")]
+    #[error("too much waits for the database that QWED_MCP_STORE names")]
+    Overloaded,
+    #[cfg(not(feature = "postgres"))]
+    #[error("QWED_MCP_STORE is set, and this program was built without the feature postgres")]
+    NoPostgres,
     /// A defect of ours.
     #[error("the work of the store was given up unexpectedly")]
     GivenUp,

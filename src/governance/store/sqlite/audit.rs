@@ -78,7 +78,7 @@ impl AuditLog for SqliteStore {
         self.read(|transaction| for_each_after(transaction, after.of(None), each))
     }
 
-    fn verify_audit(&self, known: Option<&AuditHash>) -> Result<AuditVerification, StoreError> {
+    fn verify_audit(&self, known: &[AuditHash]) -> Result<AuditVerification, StoreError> {
         let database = flaws(self)?;
         self.read(|transaction| {
             let mut walk = Walk::new(known);

@@ -34,6 +34,7 @@ impl RunLog for SqliteStore {
                     tool: text(row, 2)?,
                     outcome: text(row, 3)?,
                     details: text(row, 4)?,
+                    elsewhere: None,
                 });
             }
             Ok(run)
