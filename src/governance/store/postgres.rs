@@ -73,6 +73,12 @@ impl From<DatabaseError> for StoreError {
     }
 }
 
+/// Returns whether the connection was lost over a statement. Where no answer has come, no more time is left.
+fn is_lost_connection(error: &StoreError) -> bool {
+    let StoreError::Database(error) = error else { return false };
+    matches!(**error, DatabaseError::Statement(_)) && error.is_passing()
+}
+
 /// A value of a row that no program of ours has written.
 fn unreadable(source: tokio_postgres::Error) -> StoreError {
     DatabaseError::Statement(source).into()
@@ -122,7 +128,7 @@ impl PostgresStore {
                     Err(error) => return Err(error.into()),
                 };
                 match answer {
-                    Err(StoreError::Database(error)) if error.is_passing() && reads_left > 0 => {}
+                    Err(error) if is_lost_connection(&error) && reads_left > 0 => {}
                     answer => return answer,
                 }
             }

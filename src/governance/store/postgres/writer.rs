@@ -12,6 +12,7 @@ use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
 use tokio_postgres::{Row, Statement, Transaction};
 
+use super::is_lost_connection;
 use super::tokens::{record, recorded};
 use crate::governance::audit::{
     AuditEntry, AuditEvent, AuditOutcome, AuditRow, NO_HASH, Quota, time_text,
@@ -19,6 +20,7 @@ use crate::governance::audit::{
 use crate::governance::store::error::StoreError;
 use crate::governance::store::pending::Reply;
 use crate::governance::tokens::{NewToken, Replaced, Replacement, Revoked, TokenId, TokenRecord};
+use crate::logging::Causes;
 use crate::postgres::{Database, DatabaseError, Session};
 use crate::receipt::AuditPlace;
 
@@ -163,15 +165,14 @@ pub(super) async fn write_all(database: Database, instance: String, mut waiting:
 /// Writes a group; once more if the connection was lost before it was to be confirmed: then nothing of it
 /// was written. Where it was lost over the confirmation nobody knows, and it is an error.
 async fn write(database: &Database, instance: &str, group: &mut [Job]) -> Result<(), StoreError> {
-    match write_group(database, instance, group).await {
-        Err(NotWritten { error: StoreError::Database(error), was_to_be_confirmed: false })
-            if error.is_passing() =>
-        {
-            tracing::debug!(%error, "a group is written once more");
-            write_group(database, instance, group).await.map_err(|not| not.error)
+    let written = match write_group(database, instance, group).await {
+        Err(NotWritten { error, was_to_be_confirmed: false }) if is_lost_connection(&error) => {
+            tracing::debug!(error = %Causes(&error), "a group is written once more");
+            write_group(database, instance, group).await
         }
-        written => written.map_err(|not| not.error),
-    }
+        written => written,
+    };
+    written.map_err(|not_written| not_written.error)
 }
 
 /// The reason why a group is not known to be written.
