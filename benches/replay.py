@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """How many scripts come to the same again: a receipt of each, verified and replayed, as a table.
 
-    benches/replay.py FOLDER [--server PATH] [--python PATH] [--scripts N] [--times N] [--list]
+    benches/replay.py FOLDER... [--server PATH] [--python PATH] [--scripts N] [--times N] [--list]
 
-Takes N scripts (`*.py`) of FOLDER and the folders in it, evenly, in the order of their names. One server runs them all,
+Takes N scripts (`*.py`) of the folders and those in them, evenly, in the order of their names. One server runs them all,
 in warm interpreters; `receipt verify` and `replay` take the receipts one by one, in new ones. The table has how many
 came to which verdict, by what their receipts say they may differ by; --list has each that is not identical. A receipt that is
 not good is an error with exit code 1, and so is a script that differs without a reason: that its receipt names none is
@@ -29,7 +29,7 @@ NOT_RUN = "not run"
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER")
     parser.add_argument("--server", type=Path, default=REPOSITORY / "target" / "release" / "qwed-mcp")
     parser.add_argument("--python", type=Path, default=REPOSITORY / "target" / "python" / "bin" / "python")
     parser.add_argument("--scripts", type=int, default=300)
@@ -41,9 +41,9 @@ def main() -> int:
 
 
 def measure(options: argparse.Namespace, scratch: Path) -> int:
-    scripts = sorted(options.folder.rglob("*.py"))
+    scripts = [script for folder in options.folders for script in sorted(folder.rglob("*.py"))]
     if not scripts:
-        raise NotMeasured(f"{options.folder} has no scripts")
+        raise NotMeasured("the folders have no scripts")
     count = min(options.scripts, len(scripts))
     scripts = [scripts[index * len(scripts) // count] for index in range(count)]
     bench = Bench.prepare(options.server, Peer(options.python, options.server, {}), scratch)
@@ -62,7 +62,7 @@ def measure(options: argparse.Namespace, scratch: Path) -> int:
             table[verdict, reasons] += 1
             unexplained += verdict in ("differs", "not deterministic") and not reasons
             if options.list and verdict != "identical":
-                print(f"{script.relative_to(options.folder)}: {verdict} ({reasons or 'no reason named'})")
+                print(f"{script}: {verdict} ({reasons or 'no reason named'})")
                 for difference in differences:
                     print(f"    {difference}")
     report(table, count, options.times)

@@ -457,7 +457,8 @@ fn untrusted(policy: Option<&Arc<PolicyFile>>) -> Untrusted {
 
 /// Creates the executor of a server.
 fn executor(settings: &Settings, untrusted: Untrusted) -> Arc<dyn Executor> {
-    if settings.warm {
+    // A fork has the addresses of its fork server, and what that has done before.
+    if settings.warm && !settings.deterministic {
         return Arc::new(WarmExecutor::new(settings, untrusted));
     }
     Arc::new(OneShotExecutor::new(settings, untrusted))

@@ -168,6 +168,11 @@ pub struct Settings {
     pub signing_key: Option<PathBuf>,
     /// True if a receipt is on the disk before anybody hears of it (`QWED_MCP_RECEIPTS_SYNC`).
     pub receipts_sync: bool,
+    /// True if what scripts print is kept beside their receipts (`QWED_MCP_RECEIPTS_OUTPUTS`).
+    pub receipts_outputs: bool,
+    /// True if two runs of a script are to be the same as far as that can be had (`QWED_MCP_DETERMINISTIC`):
+    /// in new interpreters.
+    pub deterministic: bool,
     /// The most synchronous runs at once (`QWED_MCP_SYNC_CONCURRENCY`).
     pub sync_concurrency: usize,
     /// The time that one synchronous run may take, counted from its start.
@@ -250,6 +255,8 @@ impl Settings {
             receipts: variables.path("QWED_MCP_RECEIPTS"),
             signing_key: variables.path("QWED_MCP_SIGNING_KEY"),
             receipts_sync: variables.is_switched_on("QWED_MCP_RECEIPTS_SYNC"),
+            receipts_outputs: variables.is_switched_on("QWED_MCP_RECEIPTS_OUTPUTS"),
+            deterministic: variables.is_switched_on("QWED_MCP_DETERMINISTIC"),
             sync_concurrency: variables.number(
                 "QWED_MCP_SYNC_CONCURRENCY",
                 1..=SYNC_CONCURRENCY_MAX,

@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 
 use nix::dir::Dir;
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, open, openat, renameat};
+use nix::fcntl::{AtFlags, OFlag, open, openat, readlinkat, renameat};
 use nix::sys::stat::{FchmodatFlags, FileStat, Mode, SFlag, fchmodat, fstat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, fsync, unlinkat};
 use uuid::Uuid;
@@ -130,10 +130,6 @@ impl Folder {
     }
 
     /// Opens a regular file in this folder to read it, also one that has other names.
-    #[cfg_attr(
-        any(not(target_os = "linux"), qwed_portable),
-        expect(dead_code, reason = "only Linux's runs have a file system that is copied from")
-    )]
     pub(crate) fn linked_file(&self, name: &OsStr) -> io::Result<File> {
         self.open_file(name, |stat| stat.kind == Kind::File)
     }
@@ -155,6 +151,11 @@ impl Folder {
             }
             opened => Ok(File::from(opened?)),
         }
+    }
+
+    /// Returns what a link says.
+    pub(crate) fn link(&self, name: &OsStr) -> io::Result<OsString> {
+        Ok(readlinkat(&self.0, name)?)
     }
 
     /// Creates a file that only the server's user may read.

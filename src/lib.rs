@@ -36,6 +36,7 @@
 //! | `runs` | one run of a script: written down, run, accounted for, written down | `server` |
 //! | `governance` | governed tools: tokens, roles, policy, budget, audit, artifacts, the pytest run | `server` |
 //! | `receipt` | signed receipts: what was decided, where it ran, what came of it | `server` |
+//! | `oidc` | access tokens of an authorization server, validated | `http` |
 //! | `executor` | runs what was authorised; every process is dead when a run has ended | `server` |
 //! | `environments` | virtual environments for scripts: made, listed, removed | `server` |
 //! | `gateway` | yes or no, why, and under which id | `server` |
@@ -146,6 +147,8 @@ mod jobs;
 mod logging;
 #[cfg(feature = "http")]
 mod meter;
+#[cfg(feature = "http")]
+mod oidc;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "provenance")]

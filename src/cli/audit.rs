@@ -14,18 +14,20 @@ use anyhow::Context as _;
 use chrono::{TimeDelta, Utc};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Format;
 use super::output::{document, print, unless_closed};
+use super::receipt::public_keys;
 use super::token::span;
 use crate::config::Settings;
 use crate::data_folder::data_folder;
 use crate::governance::{
-    AUDIT_ROWS_MAX, Artifacts, ArtifactsVerification, AuditEvent, AuditFilter, AuditHash,
-    AuditVerification, ChainVerification, ClockStep, ExportVerification, ExportedChain,
-    FlawedToken, IntegrityError, KnownHead, RowsAfter, RunDifference, RunIdStart, Store,
-    StorePlace, TokenFlaw, UserName, verify_artifacts, verify_export,
+    AUDIT_ROWS_MAX, Artifacts, ArtifactsVerification, AuditEvent, AuditFilter, AuditHash, AuditRow,
+    AuditVerification, ChainVerification, CheckpointVerification, Checkpoints, ClockStep,
+    ExportVerification, ExportedChain, FlawedToken, IntegrityError, KnownHead, RowsAfter,
+    RunDifference, RunIdStart, Store, StoreError, StorePlace, TokenFlaw, UserName,
+    verify_artifacts, verify_export,
 };
 
 /// The pause between two looks for rows that were appended.
@@ -49,6 +51,8 @@ pub(super) enum Command {
         /// Compare the artifacts of runs with it, too
         #[arg(long)]
         artifacts: bool,
+        #[command(flatten)]
+        signed: Signed,
         /// The form of the output
         #[arg(long, value_enum, default_value = "text")]
         format: Format,
@@ -65,6 +69,27 @@ pub(super) enum Command {
         #[arg(long, value_enum, default_value = "json")]
         format: ExportFormat,
     },
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Signed {
+    /// Compare the log with its signed checkpoints: the file that the policy names
+    #[arg(long, value_name = "FILE")]
+    checkpoint: Option<PathBuf>,
+    /// The public keys of these: a folder as `receipt keygen` makes it, or one public key; without this, that of the data folder
+    #[arg(long, value_name = "DIR", requires = "checkpoint")]
+    key: Option<PathBuf>,
+}
+
+impl Signed {
+    /// Reads the checkpoints, where they are asked for.
+    fn read(&self, settings: &Settings) -> anyhow::Result<Option<Checkpoints>> {
+        let Some(file) = &self.checkpoint else { return Ok(None) };
+        let keys = public_keys(self.key.as_deref(), settings)?;
+        let source = File::open(file).with_context(|| file.display().to_string())?;
+        let checkpoints = Checkpoints::read(BufReader::new(source), &keys);
+        checkpoints.map(Some).with_context(|| file.display().to_string())
+    }
 }
 
 #[derive(Debug, Args)]
@@ -118,16 +143,22 @@ pub(super) enum ExportFormat {
 }
 
 pub(super) fn run(command: &Command, settings: &Settings) -> anyhow::Result<ExitCode> {
-    if let Command::Verify { file: Some(file), head, format, .. } = command {
-        return verify_file(file, head, *format);
+    if let Command::Verify { file: Some(file), head, signed, format, .. } = command {
+        return match signed.read(settings) {
+            Ok(checkpoints) => verify_file(file, head, checkpoints, *format),
+            Err(error) => unreadable(&error),
+        };
     }
     let folder = data_folder(settings.data_dir.as_deref())?;
     let store = StorePlace::of(settings, &folder).open_to_read()?;
     match command {
         Command::List(options) => list(&store, options),
-        Command::Verify { head, artifacts, format, .. } => {
+        Command::Verify { head, artifacts, signed, format, .. } => {
             let artifacts = artifacts.then(|| Artifacts::new(&folder));
-            verify(&store, head, artifacts.as_ref(), *format)
+            match signed.read(settings) {
+                Ok(checkpoints) => verify(&store, head, artifacts.as_ref(), checkpoints, *format),
+                Err(error) => unreadable(&error),
+            }
         }
         Command::Export { since_seq, follow, format: ExportFormat::Json } => {
             // Without it whatever there is: a number may have been changed.
@@ -157,9 +188,11 @@ fn verify(
     store: &Store,
     heads: &[AuditHash],
     artifacts: Option<&Artifacts>,
+    checkpoints: Option<Checkpoints>,
     format: Format,
 ) -> anyhow::Result<ExitCode> {
     let verification = store.verify_audit(heads)?;
+    let checkpoints = checkpoints.map(|checkpoints| compare(store, checkpoints)).transpose()?;
     let found = artifacts.map(|artifacts| match verify_artifacts(artifacts, store) {
         // The kind of the error decides on the exit code.
         Err(IntegrityError::Store(error)) => Err(anyhow::Error::new(error)),
@@ -168,19 +201,23 @@ fn verify(
     let found = found.transpose()?;
     let text = match format {
         Format::Text => {
-            as_text(&verification) + &found.as_ref().map_or_else(String::new, lines_of_artifacts)
+            let artifacts = found.as_ref().map_or_else(String::new, lines_of_artifacts);
+            as_text(&verification) + &lines_of_checkpoints(checkpoints.as_ref()) + &artifacts
         }
         Format::Json => {
             let mut object = json!(verification);
             if let Some(fields) = object.as_object_mut() {
                 fields.insert("intact".to_owned(), json!(verification.is_intact()));
                 fields.extend(found.iter().map(|found| ("artifacts".to_owned(), json!(found))));
+                fields.extend(field_of_checkpoints(checkpoints.as_ref()));
             }
             document(object)
         }
     };
     print("what was found", &text)?;
-    let is_intact = verification.is_intact() && found.is_none_or(|found| found.is_intact());
+    let is_intact = verification.is_intact()
+        && found.is_none_or(|found| found.is_intact())
+        && checkpoints.is_none_or(|found| found.is_intact());
     Ok(if is_intact { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -208,30 +245,36 @@ fn export(store: &Store, since_seq: i64, follow: bool) -> anyhow::Result<ExitCod
 }
 
 /// Verifies an export.
-fn verify_file(file: &Path, heads: &[AuditHash], format: Format) -> anyhow::Result<ExitCode> {
+fn verify_file(
+    file: &Path,
+    heads: &[AuditHash],
+    mut checkpoints: Option<Checkpoints>,
+    format: Format,
+) -> anyhow::Result<ExitCode> {
     let source: Box<dyn Read> =
         if file == Path::new("-") { Box::new(io::stdin()) } else { Box::new(File::open(file)?) };
-    let verified = verify_export(BufReader::new(source), heads)
+    let see = |row: &AuditRow| checkpoints.iter_mut().for_each(|it| it.see(row));
+    let verified = verify_export(BufReader::new(source), heads, see)
         .with_context(|| format!("{} is no export", file.display()));
     let verified = match verified {
         Ok(verified) => verified,
-        Err(error) => {
-            tracing::error!("{error:#}");
-            return Ok(ExitCode::from(super::USAGE));
-        }
+        Err(error) => return unreadable(&error),
     };
+    let checkpoints = checkpoints.map(Checkpoints::verification);
     let text = match format {
-        Format::Text => lines_of_export(&verified),
+        Format::Text => lines_of_export(&verified) + &lines_of_checkpoints(checkpoints.as_ref()),
         Format::Json => {
             let mut object = json!(verified);
             if let Some(fields) = object.as_object_mut() {
                 fields.insert("intact".to_owned(), json!(verified.is_intact()));
+                fields.extend(field_of_checkpoints(checkpoints.as_ref()));
             }
             document(object)
         }
     };
     print("what was found", &text)?;
-    Ok(if verified.is_intact() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let is_intact = verified.is_intact() && checkpoints.is_none_or(|found| found.is_intact());
+    Ok(if is_intact { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn lines_of_export(verified: &ExportVerification) -> String {
@@ -256,6 +299,49 @@ fn lines_of_export(verified: &ExportVerification) -> String {
     lines.extend(known_head.as_ref().map(line_of_known_head));
     lines.extend(head.as_ref().map(|head| format!("head {head}")));
     lines.join("\n") + "\n"
+}
+
+/// Says why something that was named cannot be read.
+#[expect(clippy::unnecessary_wraps, reason = "as a command ends")]
+fn unreadable(error: &anyhow::Error) -> anyhow::Result<ExitCode> {
+    tracing::error!("{error:#}");
+    Ok(ExitCode::from(super::USAGE))
+}
+
+/// Compares checkpoints with the rows of the store.
+fn compare(
+    store: &Store,
+    mut checkpoints: Checkpoints,
+) -> Result<CheckpointVerification, StoreError> {
+    store.for_each_row_after(&RowsAfter::new(i64::MIN), &mut |row| {
+        checkpoints.see(&row);
+        ControlFlow::Continue(())
+    })?;
+    Ok(checkpoints.verification())
+}
+
+fn field_of_checkpoints(found: Option<&CheckpointVerification>) -> Option<(String, Value)> {
+    found.map(|found| ("checkpoints".to_owned(), json!(found)))
+}
+
+/// Returns how the log compares with its checkpoints, for people; nothing where nobody asked.
+fn lines_of_checkpoints(found: Option<&CheckpointVerification>) -> String {
+    let Some(found) = found else { return String::new() };
+    let CheckpointVerification { same, earlier, last, last_signed, rows_behind, .. } = found;
+    let mut lines = Vec::new();
+    match (last, last_signed) {
+        (Some(last), Some(time)) => lines.push(format!(
+            "rows that are as they were signed: {same}, the last is row {last}, signed at {time}; rows \
+             behind it: {rows_behind}"
+        )),
+        _ => lines.push("BROKEN: no row is known to be as it was signed".to_owned()),
+    }
+    if *earlier > 0 {
+        lines.push(format!("checkpoints of rows before these: {earlier}"));
+    }
+    lines.extend(found.flaws.iter().map(|flaw| format!("BROKEN: {}", flaw.escape_debug())));
+    lines.push(String::new());
+    lines.join("\n")
 }
 
 fn line_of_known_head(known_head: &KnownHead) -> String {
@@ -311,7 +397,7 @@ fn lines_of_chains(verification: &AuditVerification) -> Vec<String> {
     lines.push(if instances.is_empty() {
         format!("{name_of_head} {head}")
     } else {
-        format!("checkpoint of these heads {head}")
+        format!("hash of these heads {head}")
     });
     lines
 }

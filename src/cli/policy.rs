@@ -234,6 +234,7 @@ fn as_json(file: &Path, check: &PolicyCheck) -> Value {
             "artifact_bytes_max": budget.artifact_bytes_max,
             "retention_days": retention.age.map(|age| age.as_secs() / (24 * 60 * 60)),
             "total_mb_max": retention.total_bytes.map(|bytes| bytes >> 20),
+            "checkpoint": policy.checkpoint.as_ref().map(|checkpoint| &checkpoint.file),
             "sha256": sha256,
         })
     };

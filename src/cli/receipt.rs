@@ -15,8 +15,9 @@ use super::output::{document, print};
 use crate::config::Settings;
 use crate::data_folder::data_folder;
 use crate::receipt::{
-    KEY_FOLDER, KeyStore, PublicKeys, RECEIPT_BYTES_MAX, ReceiptError, Receipts, SigningKey,
-    Verified, compare_subject, content_of, read_bounded, verify,
+    Deterministic, KEY_FOLDER, KeyStore, PublicKeys, RECEIPT_BYTES_MAX, ReceiptError, Receipts,
+    SigningKey, Verified, compare_outputs, compare_subject, content_of, outputs_beside,
+    read_bounded, verify,
 };
 
 /// The folder of the receipts of governed runs, in the data folder.
@@ -119,7 +120,7 @@ pub(super) fn writer(settings: &Settings) -> anyhow::Result<Option<Arc<Receipts>
     let receipts = Receipts::new(key, &key_file, &folder, settings.receipts_sync, named.is_some());
     let receipts =
         receipts.with_context(|| format!("receipts cannot be kept in {}", folder.display()))?;
-    Ok(Some(Arc::new(receipts)))
+    Ok(Some(Arc::new(receipts.with_outputs(settings.receipts_outputs))))
 }
 
 /// Returns the writer of receipts, if scripts are to leave some.
@@ -223,6 +224,10 @@ fn as_text(receipt: &Verified) -> anyhow::Result<String> {
             let (count, arch) = (environment.packages.len(), &environment.arch);
             row("packages", &format!("{count}, on {arch}"));
         }
+        if let Some(Deterministic { fixed_addresses }) = predicate.deterministic {
+            let addresses = if fixed_addresses { ", addresses the same" } else { "" };
+            row("deterministic", &format!(" seeds of the script{addresses}"));
+        }
         if !predicate.may_differ_by.is_empty() {
             row("may differ by", &format!(" {}", predicate.may_differ_by.join(", ")));
         }
@@ -289,6 +294,9 @@ fn verify_one(
 ) -> Result<String, Bad> {
     let bytes = read(file).map_err(|error| Bad::Unreadable(error.to_string()))?;
     let receipt = verify(&bytes, keys).map_err(Bad::Receipt)?;
+    if let Some(folder) = outputs_beside(file) {
+        compare_outputs(&receipt.statement, &folder).map_err(Bad::Receipt)?;
+    }
     for (name, file) in subjects {
         let content = read_bounded(file, CONTENT_BYTES_MAX)
             .map_err(|error| Bad::Unreadable(format!("{}: {error}", file.display())))?;

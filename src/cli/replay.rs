@@ -22,13 +22,16 @@ use crate::gateway::{
     Tool,
 };
 use crate::receipt::{
-    Predicate, RECEIPT_BYTES_MAX, SCRIPT, Statement, Verified, compare_subject, describe, ending,
-    read_bounded, sha256, verify,
+    Predicate, RECEIPT_BYTES_MAX, SCRIPT, Statement, Verified, compare_outputs, compare_subject,
+    describe, ending, outputs_beside, read_bounded, sha256, stored_output, verify,
 };
 use crate::runs::Runs;
 
 /// The most replays that can be asked for.
 const TIMES_MAX: i64 = 100;
+
+/// The most characters of a line that differs.
+const LINE_CHARS_MAX: usize = 200;
 
 /// The most bytes of a script, and of what it reads.
 const INPUT_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -67,9 +70,19 @@ pub(super) struct Options {
     /// The public keys: a folder as `receipt keygen` makes it, or one public key
     #[arg(long, value_name = "DIR")]
     key: Option<PathBuf>,
+    /// The outputs that were kept: without this, those beside the receipt
+    #[arg(long, value_name = "DIR")]
+    outputs: Option<PathBuf>,
     /// The form of the output
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
+}
+
+impl Options {
+    /// Returns the folder of the outputs that were kept, if there is one.
+    fn output_folder(&self) -> Option<PathBuf> {
+        self.outputs.clone().or_else(|| outputs_beside(&self.receipt))
+    }
 }
 
 /// The result of a replay.
@@ -79,6 +92,8 @@ struct Replayed {
     environment: Vec<String>,
     /// What in the result is not as it was: of the first replay that differs.
     result: Vec<String>,
+    /// Of each stream that is not, the first line, or why it cannot be shown.
+    lines: Vec<String>,
     /// The replays that were made.
     runs: usize,
     /// How many different results they had.
@@ -192,6 +207,11 @@ pub(super) fn run(options: &Options, settings: &Settings) -> anyhow::Result<Exit
     if let Err(error) = compare_subject(&receipt.statement, SCRIPT, script.as_bytes()) {
         return bad(&options.script, &error);
     }
+    if let Some(folder) = options.output_folder()
+        && let Err(error) = compare_outputs(&receipt.statement, &folder)
+    {
+        return bad(&options.receipt, &error);
+    }
     let stdin = match stdin(options, &receipt) {
         Ok(stdin) => stdin,
         Err(error) => return bad(options.stdin.as_deref().unwrap_or(&options.receipt), &error),
@@ -240,6 +260,10 @@ fn replay(
     crate::executor::orphans::adopt()?;
     let runtime = super::runtime()?;
     let untrusted = super::untrusted(super::policy(settings).as_ref());
+    // As the run of the receipt was.
+    let settings =
+        Settings { deterministic: predicate.deterministic.is_some(), ..settings.clone() };
+    let settings = &settings;
     // A new interpreter each time: nothing that ran before has a part in the result.
     let executor = Arc::new(OneShotExecutor::new(settings, untrusted));
     let again = async {
@@ -285,6 +309,7 @@ impl Again<'_> {
                     let result = RunResult::of(&outcome);
                     if replayed.result.is_empty() {
                         replayed.result = then.differences(&result);
+                        replayed.lines = self.lines(then, &outcome);
                     }
                     results.insert(result);
                 }
@@ -298,6 +323,24 @@ impl Again<'_> {
         }
         runs.shut_down().await;
         replayed
+    }
+
+    /// Returns the first line that differs, of each stream that does.
+    fn lines(&self, then: &RunResult, now: &Outcome) -> Vec<String> {
+        let folder = self.options.output_folder();
+        let streams = [("stdout", &now.stdout.text), ("stderr", &now.stderr.text)];
+        let line = |(name, now): (&str, &String)| {
+            let (_, digest) = then.contents.iter().find(|(known, _)| known == name)?;
+            if *digest == sha256(now) {
+                return None;
+            }
+            let stored = folder.as_ref().map(|folder| stored_output(folder, digest))?;
+            Some(match stored {
+                Ok(stored) => first_difference(name, &stored, now),
+                Err(error) => format!("{name}: {error}"),
+            })
+        };
+        streams.into_iter().filter_map(line).collect()
     }
 
     /// Compares the environment of the receipt with that of now; the error says why there is none.
@@ -314,6 +357,12 @@ impl Again<'_> {
             } else if sandbox.plan_sha256 != surroundings.plan_sha256 {
                 differences.push("the plan of the sandbox is another one".to_owned());
             }
+        }
+        let word = |is_fixed: bool| if is_fixed { "the same each time" } else { "random" };
+        let then = self.predicate.deterministic.map(|it| it.fixed_addresses);
+        let now = surroundings.determinism.map(|it| it.fixes_addresses);
+        if let Some((then, now)) = then.zip(now).filter(|(then, now)| then != now) {
+            differences.push(format!("addresses: {} → {}", word(then), word(now)));
         }
         Ok(differences)
     }
@@ -349,6 +398,34 @@ impl Again<'_> {
     }
 }
 
+/// Returns the first line in which two texts differ, as both have it.
+fn first_difference(name: &str, then: &str, now: &str) -> String {
+    let (mut then, mut now) = (then.lines(), now.lines());
+    let mut number = 0;
+    loop {
+        number += 1;
+        match (then.next(), now.next()) {
+            (Some(then), Some(now)) if then == now => {}
+            // Ends of lines are not in lines.
+            (None, None) => return format!("{name}: the ends of lines differ"),
+            (then, now) => {
+                let (then, now) = (line(then), line(now));
+                return format!("{name}, line {number}: {then} → {now}");
+            }
+        }
+    }
+}
+
+/// Returns a line of an output as it is shown: on one line, and not longer than a screen.
+fn line(text: Option<&str>) -> String {
+    let Some(text) = text else { return "the end".to_owned() };
+    let mut shown: String = text.chars().take(LINE_CHARS_MAX).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    format!("{shown:?}")
+}
+
 fn show(options: &Options, replayed: &Replayed) -> anyhow::Result<ExitCode> {
     let (verdict, code) = replayed.verdict();
     let text = match options.format {
@@ -360,6 +437,7 @@ fn show(options: &Options, replayed: &Replayed) -> anyhow::Result<ExitCode> {
             "distinct_results": replayed.distinct,
             "environment": replayed.environment,
             "result": replayed.result,
+            "lines": replayed.lines,
             "may_differ_by": replayed.may_differ_by,
         })),
     };
@@ -384,7 +462,7 @@ fn as_text(verdict: &str, replayed: &Replayed) -> String {
         Some(reason) => writeln!(text, "{verdict}: {reason}"),
         None => writeln!(text, "{verdict}: replayed {count}{times}"),
     };
-    for difference in &replayed.result {
+    for difference in replayed.result.iter().chain(&replayed.lines) {
         let _ = writeln!(text, "  {difference}");
     }
     if !replayed.result.is_empty() && !replayed.may_differ_by.is_empty() {
@@ -415,6 +493,20 @@ mod tests {
             "stdout: sha256:a → sha256:b",
         ];
         assert_eq!(then.differences(&now), expected);
+    }
+
+    #[test]
+    fn the_first_line_that_differs_is_shown() {
+        let long = "x".repeat(LINE_CHARS_MAX + 1);
+        for (then, now, expected) in [
+            ("a\nb\nc", "a\nB\nd", r#"stdout, line 2: "b" → "B""#.to_owned()),
+            ("a", "a\nb", r#"stdout, line 2: the end → "b""#.to_owned()),
+            ("", "\u{1b}[2J", r#"stdout, line 1: the end → "\u{1b}[2J""#.to_owned()),
+            ("a\nb", "a\r\nb", "stdout: the ends of lines differ".to_owned()),
+            ("a", &long, format!("stdout, line 1: \"a\" → \"{}…\"", &long[1..])),
+        ] {
+            assert_eq!(first_difference("stdout", then, now), expected);
+        }
     }
 
     #[test]

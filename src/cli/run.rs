@@ -81,6 +81,12 @@ pub(super) struct Options {
     /// that can show them do.
     #[arg(long, value_name = "DIR")]
     pictures: Option<PathBuf>,
+    /// Have two runs of a script be the same as far as that can be had
+    ///
+    /// Random numbers whose seed the script does not set, addresses, and the kernels of numerical libraries. Time,
+    /// threads and secrets stay what they are.
+    #[arg(long)]
+    deterministic: bool,
     #[command(flatten)]
     batch: batch::Options,
 }
@@ -95,6 +101,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 pub(super) fn run(options: &Options) -> ExitCode {
     let mut settings = super::settings();
     settings.sync_timeout = options.timeout.unwrap_or(settings.sync_timeout);
+    settings.deterministic |= options.deterministic;
     if let Some(file) = &options.batch.batch {
         return batch::run(file, settings, &options.batch);
     }

@@ -41,6 +41,8 @@ fn an_empty_environment_gives_the_documented_defaults() {
             receipts: None,
             signing_key: None,
             receipts_sync: false,
+            receipts_outputs: false,
+            deterministic: false,
             sync_concurrency: 1,
             sync_timeout: Duration::from_secs(30),
             #[cfg(feature = "http")]

@@ -15,6 +15,7 @@ use crate::sandbox::{
 };
 
 use super::canary::{Canary, temporary_folder};
+use super::determinism::{Determinism, pinned_kernels};
 use super::given::Given;
 use super::interpreter::{FindError, InterpreterFinder};
 use super::limits::cpu_seconds;
@@ -36,6 +37,8 @@ pub(crate) struct Contained {
     pub(super) passed_over: Vec<(Tier, Obstacle)>,
     /// The last workspace of which nothing is in the interpreter: that takes a hundred looks.
     pub(super) outside_of: Arc<Mutex<Option<UntrustedFolder>>>,
+    /// What makes runs of a script the same, where they are to be; none of tests.
+    pub(super) determinism: Option<Determinism>,
     /// Stand-ins of tests for the parts of macOS.
     pub(super) apple_parts: Option<PathBuf>,
 }
@@ -52,7 +55,10 @@ impl Contained {
         let wants_pictures: &[u8] = if limits.takes_pictures { b"+" } else { b"-" };
         let lengths = given.lengths();
         let script = given.source.as_bytes();
-        let input = [&self.interpreter.bootstrap, wants_pictures, &lengths, script, given.stdin];
+        let seed = self.determinism.and(given.seed());
+        let seed = seed.map_or(vec![b'-'], |seed| [&b"+"[..], &seed].concat());
+        let bootstrap = &self.interpreter.bootstrap;
+        let input = [bootstrap, wants_pictures, &seed, &lengths, script, given.stdin];
         self.order_for(Role::Script, &input, scratch, limits, group)
     }
 
@@ -77,6 +83,7 @@ impl Contained {
             cpu_seconds: cpu_seconds(limits.timeout),
             group: group.cloned(),
             seatbelt,
+            fixes_addresses: self.determinism.is_some_and(|it| it.fixes_addresses),
             input_bytes: input.iter().map(|part| part.len()).sum(),
         };
         order.to_bytes(&input)
@@ -113,6 +120,7 @@ impl Contained {
             tier: plan.tier,
             memory_mib: plan.limits.memory_bytes >> 20,
             plan_sha256: hex::encode(Sha256::digest(text)),
+            determinism: self.determinism,
         }
     }
 
@@ -149,6 +157,7 @@ pub(super) struct Containment {
     read_paths: Vec<PathBuf>,
     memory_mb: u64,
     kernel_lacks: KernelLacks,
+    is_deterministic: bool,
     apple_parts: Option<PathBuf>,
     found: OnceCell<Contained>,
     /// The last failure that was logged.
@@ -163,6 +172,7 @@ impl Containment {
             read_paths: settings.read_paths.clone(),
             memory_mb: settings.memory_mb,
             kernel_lacks: settings.kernel_lacks,
+            is_deterministic: settings.deterministic,
             apple_parts: settings.apple_parts.clone(),
             found: OnceCell::new(),
             logged: Mutex::default(),
@@ -244,10 +254,15 @@ impl Containment {
         if present < needed {
             return Err(Obstacle::Landlock { needed, present });
         }
-        let interpreter = interpreter.clone();
+        let mut interpreter = interpreter.clone();
+        let determinism = self.is_deterministic.then(Determinism::here);
+        if determinism.is_some() {
+            interpreter.environment.extend(pinned_kernels());
+        }
         let (passed_over, outside_of) = (Vec::new(), Arc::default());
         let apple_parts = self.apple_parts.clone();
-        let contained = Contained { interpreter, plan, passed_over, outside_of, apple_parts };
+        let contained =
+            Contained { interpreter, plan, passed_over, outside_of, determinism, apple_parts };
         if tier == Tier::Off {
             return Ok(contained);
         }

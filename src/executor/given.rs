@@ -1,5 +1,7 @@
 //! What a script is given: its own text, and what it reads.
 
+use sha2::{Digest as _, Sha256};
+
 use crate::gateway::AuthorizedScript;
 
 /// The two things that Python gets of a run.
@@ -8,20 +10,27 @@ pub(super) struct Given<'a> {
     pub(super) source: &'a str,
     /// What the script reads from its standard input.
     pub(super) stdin: &'a [u8],
+    /// The script as it is signed; none of the server's own.
+    script: Option<&'a str>,
 }
 
 impl<'a> Given<'a> {
     /// Returns what a script is given that may be run. Its byte order mark is none of it: Python takes one
     /// at the start of a file, and not at the start of a string.
     pub(super) fn to(script: &'a AuthorizedScript) -> Self {
-        let source = script.source().as_str();
-        let source = source.strip_prefix('\u{feff}').unwrap_or(source);
-        Self { source, stdin: script.stdin() }
+        let script_text = script.source().as_str();
+        let source = script_text.strip_prefix('\u{feff}').unwrap_or(script_text);
+        Self { source, stdin: script.stdin(), script: Some(script_text) }
     }
 
     /// Returns a script that reads nothing.
     pub(super) fn source(source: &'a str) -> Self {
-        Self { source, stdin: &[] }
+        Self { source, stdin: &[], script: None }
+    }
+
+    /// Returns the seed of its random numbers: the SHA-256 of the script.
+    pub(super) fn seed(&self) -> Option<[u8; 32]> {
+        self.script.map(|script| Sha256::digest(script).into())
     }
 
     /// Returns the lengths of both, as they go before them.

@@ -20,6 +20,7 @@
 mod canary;
 mod choice;
 mod containment;
+mod determinism;
 mod diagnosis;
 mod echo;
 #[cfg(test)]
@@ -49,6 +50,7 @@ mod untrusted;
 mod warm;
 
 pub(crate) use containment::NotContained;
+pub(crate) use determinism::Determinism;
 pub(crate) use diagnosis::{
     Diagnosis, FoundInterpreter, LayerState, PackagesError, verification_modules,
 };
@@ -156,6 +158,8 @@ pub(crate) struct Surroundings {
     pub(crate) memory_mib: u64,
     /// The SHA-256 of the plan.
     pub(crate) plan_sha256: String,
+    /// What makes runs of a script the same, where they are to be.
+    pub(crate) determinism: Option<Determinism>,
 }
 
 /// The outcome of a run, or the reason why there was none.

@@ -38,14 +38,17 @@ const STDERR_CHARS_MAX: usize = 1000;
 const BOOTSTRAP: &str = concat!(
     include_str!("python/pictures.py"),
     "\n\n",
+    include_str!("python/numbers.py"),
+    "\n\n",
     include_str!("python/bootstrap.py"),
-    // Behind it come one byte, which says whether pictures are wanted, two lengths, and as much of the
-    // script and of what that reads.
+    // Behind it come one byte, which says whether pictures are wanted, one which says whether a seed
+    // follows, two lengths, and as much of the script and of what that reads.
     "\npictures = 20 if main['script'].read(1) == b'+' else None",
+    "\nseed = main['script'].read(32) if main['script'].read(1) == b'+' else None",
     "\nlengths = [int.from_bytes(main['script'].read(8), 'little') for _ in range(2)]",
     "\nsource, stdin = map(main['script'].read, lengths)",
     "\nmain.pop('script').close()",
-    "\ncode_of = bootstrap(pictures=pictures)",
+    "\ncode_of = bootstrap(pictures=pictures, seed=seed)",
     "\nif stdin: give_stdin(stdin)",
     "\nexec(code_of(source), globals().pop('main'))\n"
 );

@@ -53,6 +53,7 @@ impl Contained {
             plan,
             passed_over: Vec::new(),
             outside_of: Arc::default(),
+            determinism: None,
             apple_parts: self.apple_parts.clone(),
         })
     }

@@ -6,6 +6,7 @@
 //!
 //! Here is what the rows are and how they are followed; the store is what has them.
 
+mod checkpoint;
 mod export;
 mod rows;
 mod runs;
@@ -24,6 +25,7 @@ use crate::canonical_json::canonical_json;
 use crate::executor::Ending;
 use crate::gateway::Status;
 
+pub(crate) use checkpoint::{CheckpointVerification, Checkpoints};
 pub(crate) use export::{ExportVerification, ExportedChain, verify_export};
 pub(crate) use rows::{AUDIT_ROWS_MAX, AuditFilter, AuditRow, RunIdStart};
 pub(crate) use runs::{EVIDENCE_SHA256, RecordedEvidence, RecordedRun};

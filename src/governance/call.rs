@@ -21,8 +21,9 @@ use super::pytest::PytestOrder;
 use super::refusal::RefusalCode;
 use super::roles::{GovernedTool, Role};
 use super::store::{Store, StoreError};
-use super::tokens::{Caller, Token};
+use super::tokens::{Caller, Proof, Token};
 use super::user_name::UserName;
+use super::workspace::WorkspaceState;
 use super::{Governance, GovernedReply, Refusal, reply};
 use crate::executor::{Executor, NotForProject};
 use crate::logging::Causes;
@@ -39,12 +40,21 @@ pub(crate) struct GovernedCall {
     pub(crate) tool: GovernedTool,
     /// Its arguments, unread.
     pub(crate) arguments: Map<String, Value>,
-    /// The token that the caller presents; without one, the server's own is used.
-    pub(crate) token: Option<Secret>,
+    /// Who calls.
+    pub(crate) presented: Presented,
     /// Cancelled when the caller no longer wants the reply, or the server ends.
     pub(crate) cancel: CancellationToken,
     /// Set as long as the call waits for its turn.
     pub(crate) waits_for_turn: Arc<AtomicBool>,
+}
+
+/// What a caller shows of itself.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Presented {
+    /// Its token; without one, the server's own is used.
+    pub(crate) token: Option<Secret>,
+    /// Who it is, where the transport has had that proven otherwise. A token goes before it.
+    pub(crate) known: Option<Caller>,
 }
 
 /// A call on its way.
@@ -69,6 +79,8 @@ pub(super) struct Cleared {
     pub(super) budget: Budget,
     /// The tier that holds it; none if there is no interpreter.
     pub(super) tier: Option<Tier>,
+    /// The state of the workspace, if it is a repository.
+    pub(super) workspace: Option<WorkspaceState>,
     _sealed: (),
 }
 
@@ -78,13 +90,13 @@ impl Governance {
         &self,
         request: GovernedCall,
     ) -> (Uuid, Result<GovernedReply, Refusal>) {
-        let GovernedCall { tool, arguments, token, cancel, waits_for_turn } = request;
+        let GovernedCall { tool, arguments, presented, cancel, waits_for_turn } = request;
         let run_id = Uuid::new_v4();
         let arguments_hash = ArgumentsHash::of(&arguments);
         let started = Instant::now();
         let call = Call { run_id, started, tool, arguments, arguments_hash, cancel };
         tracing::info!(%run_id, tool = tool.name(), "governed call");
-        let reply = self.carry_out(call, token.as_ref(), &waits_for_turn).await;
+        let reply = self.carry_out(call, &presented, &waits_for_turn).await;
         if let Err(refusal) = &reply {
             tracing::info!(%run_id, code = refusal.code().name(), "refused");
         }
@@ -94,10 +106,10 @@ impl Governance {
     async fn carry_out(
         &self,
         call: Call,
-        token: Option<&Secret>,
+        presented: &Presented,
         waits_for_turn: &AtomicBool,
     ) -> Result<GovernedReply, Refusal> {
-        let caller = self.admit(&call, token).await?;
+        let caller = self.admit(&call, presented).await?;
         match call.tool {
             GovernedTool::RunPytest => {
                 let mut turn = self.turns.take_at_once();
@@ -110,7 +122,7 @@ impl Governance {
                 }
                 let Some(_turn) = turn else { return self.never_started(&call, &caller).await };
                 // What was true when it began to wait need not be true any more.
-                let caller = self.admit(&call, token).await?;
+                let caller = self.admit(&call, presented).await?;
                 let cleared = self.clear(call, caller).await?;
                 self.run_pytest(cleared).await
             }
@@ -119,8 +131,9 @@ impl Governance {
     }
 
     /// Authenticates the caller, and checks that the role has the permission.
-    async fn admit(&self, call: &Call, token: Option<&Secret>) -> Result<Caller, Refusal> {
-        let caller = match self.authenticate(token).await {
+    async fn admit(&self, call: &Call, presented: &Presented) -> Result<Caller, Refusal> {
+        let Presented { token, known } = presented;
+        let caller = match self.authenticate(token.as_ref(), known.as_ref()).await {
             Ok(caller) => caller,
             Err(refusal) => return Err(self.refused(call, None, refusal).await),
         };
@@ -149,13 +162,19 @@ impl Governance {
             (AuditEvent::McpToolCall, AuditOutcome::Allowed),
             (AuditEvent::ToolStarted, AuditOutcome::Started),
         ];
-        let entry = |(event, outcome)| call.entry(event, Some(&caller), outcome, Map::new());
+        let made_with = self.made_with(&policy, &order.workspace).await;
+        let entry = |(event, outcome)| {
+            let is_start = event == AuditEvent::ToolStarted;
+            let details = if is_start { made_with.details() } else { Map::new() };
+            call.entry(event, Some(&caller), outcome, details)
+        };
         let rows = rows.map(entry).to_vec();
         if let Err(refusal) = self.append_run(rows, &caller, &policy).await? {
             return Err(self.refused(&call, Some(&caller), refusal).await);
         }
         self.record(call.tool);
-        Ok(Cleared { call, caller, policy, order, budget, tier, _sealed: () })
+        let workspace = made_with.workspace;
+        Ok(Cleared { call, caller, policy, order, budget, tier, workspace, _sealed: () })
     }
 
     async fn check(
@@ -186,8 +205,20 @@ impl Governance {
         Ok(appended.map(drop).ok_or(OVER_QUOTA))
     }
 
-    /// Returns the caller that the token is of.
-    pub(super) async fn authenticate(&self, token: Option<&Secret>) -> Result<Caller, Refusal> {
+    /// Returns the caller that the token is of; without one, the one that the transport knows.
+    pub(super) async fn authenticate(
+        &self,
+        token: Option<&Secret>,
+        known: Option<&Caller>,
+    ) -> Result<Caller, Refusal> {
+        if let (None, Some(known)) = (token, known) {
+            let is_valid = match known.proof {
+                Proof::Access { expires } => Utc::now() < expires,
+                // It may be revoked by now, and is looked up by the token itself.
+                Proof::Token(_) => false,
+            };
+            return if is_valid { Ok(known.clone()) } else { Err(Refusal::AuthRequired) };
+        }
         let presented = token.or(self.own_token.as_ref()).map(Secret::reveal);
         let token = presented.and_then(Token::parse).ok_or(Refusal::AuthRequired)?;
         let store = self.store.clone();
@@ -228,7 +259,11 @@ impl Governance {
     /// Appends to the audit log; what is not written must not happen.
     /// Returns the place of the last row.
     pub(super) async fn append(&self, entries: Vec<AuditEntry>) -> Result<AuditPlace, Refusal> {
-        append(&self.store, entries).await
+        let place = append(&self.store, entries).await?;
+        if let Some(checkpoints) = &self.checkpoints {
+            checkpoints.hear();
+        }
+        Ok(place)
     }
 }
 
@@ -328,7 +363,7 @@ impl Call {
         mut details: Map<String, Value>,
     ) -> AuditEntry {
         if let (AuditEvent::McpToolCall, Some(caller)) = (event, caller) {
-            details.insert("token".to_owned(), Value::from(caller.token.to_string()));
+            details.insert("token".to_owned(), Value::from(caller.proof.to_string()));
             details.extend(self.asked_for());
         }
         AuditEntry {

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::summary::TestSummary;
+use super::workspace::WorkspaceState;
 
 /// A moment, written as RFC 3339 in UTC with milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -145,6 +146,9 @@ pub(crate) struct Evidence {
     /// where it could not be found.
     #[serde(default)]
     pub(crate) python: Option<PythonRecord>,
+    /// The state of the workspace before the run, if it is a repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) workspace: Option<WorkspaceState>,
 }
 
 /// The interpreter of a run.

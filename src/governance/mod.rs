@@ -13,6 +13,8 @@
 //! | `conclusion`, `verdict` | what its end means |
 //! | `artifacts`, `evidence`, `summary` | what it leaves, for `read` |
 //! | `integrity`, `upkeep` | whether it is still that, and how long it is kept |
+//! | `workspace` | which commit the workspace is, and whether its files are that commit's |
+//! | `checkpoint` | signed heads of the audit log |
 //! | `refusal`, `reply`, `plain_text` | what the caller hears |
 //! | `receipts` | the signed receipts of runs |
 //! | `script_audit` | `execute_python_code` in the audit log |
@@ -25,6 +27,7 @@ mod audit;
 mod bearer;
 mod budget;
 mod call;
+mod checkpoint;
 mod conclusion;
 mod evidence;
 mod integrity;
@@ -48,6 +51,7 @@ mod tokens;
 mod upkeep;
 mod user_name;
 mod verdict;
+mod workspace;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -62,6 +66,7 @@ use crate::logging::Causes;
 use crate::receipt::Receipts;
 use crate::secret::Secret;
 
+use checkpoint::CheckpointWriter;
 use upkeep::Turn;
 
 pub(crate) use artifacts::{
@@ -69,12 +74,12 @@ pub(crate) use artifacts::{
 };
 pub(crate) use audit::{
     AUDIT_ROWS_MAX, AuditEvent, AuditFilter, AuditHash, AuditRow, AuditVerification,
-    ChainVerification, ClockStep, ExportVerification, ExportedChain, FlawedToken, KnownHead,
-    RunIdStart, TokenFlaw, time_text, verify_export,
+    ChainVerification, CheckpointVerification, Checkpoints, ClockStep, ExportVerification,
+    ExportedChain, FlawedToken, KnownHead, RunIdStart, TokenFlaw, time_text, verify_export,
 };
 #[cfg(feature = "http")]
-pub(crate) use bearer::{Bearer, Bearers, Unavailable};
-pub(crate) use call::{GovernedCall, Rehearsal};
+pub(crate) use bearer::{Bearer, Bearers, NotLetIn};
+pub(crate) use call::{GovernedCall, Presented, Rehearsal};
 pub(crate) use evidence::Evidence;
 pub(crate) use integrity::{
     ArtifactsVerification, IntegrityError, RunDifference, Served, evidence, verify_artifacts,
@@ -85,7 +90,7 @@ pub(crate) use reply::{Block, GovernedReply};
 pub(crate) use roles::{GovernedTool, ReadTool, Role};
 pub(crate) use store::{RowsAfter, Store, StoreError, StorePlace};
 pub(crate) use token_file::own_token;
-pub(crate) use tokens::{Revoked, Rotated, Token, TokenId, TokenRecord, TokenState};
+pub(crate) use tokens::{Caller, Revoked, Rotated, Token, TokenId, TokenRecord, TokenState};
 pub(crate) use upkeep::{apply_retention, retention_of};
 pub(crate) use user_name::UserName;
 
@@ -109,6 +114,8 @@ pub(crate) struct Governance {
     data_folder: PathBuf,
     /// The writer of the receipts that runs leave.
     receipts: Option<Arc<Receipts>>,
+    /// The writer of the checkpoints of the audit log; none without a key.
+    checkpoints: Option<Arc<CheckpointWriter>>,
 }
 
 impl Governance {
@@ -139,12 +146,17 @@ impl Governance {
             unsettled: TaskTracker::new(),
             data_folder,
             receipts: None,
+            checkpoints: None,
         }
     }
 
     /// Has every run of tests, and every one that is refused, leave a receipt.
     pub(crate) fn with_receipts(self, receipts: Option<Arc<Receipts>>) -> Self {
-        Self { receipts, ..self }
+        let checkpoints = receipts.as_ref().map(|receipts| {
+            let (store, policy) = (self.store.clone(), Arc::clone(&self.policy));
+            Arc::new(CheckpointWriter::new(store, policy, Arc::clone(receipts)))
+        });
+        Self { receipts, checkpoints, ..self }
     }
 
     /// Tells the session that the call of a tool is carried out.
@@ -154,10 +166,13 @@ impl Governance {
         }
     }
 
-    /// Waits until every run is written down to its end.
+    /// Waits until every run is written down to its end, and the head of the log signed.
     pub(crate) async fn settle(&self) {
         self.unsettled.close();
         self.unsettled.wait().await;
+        if let Some(checkpoints) = &self.checkpoints {
+            checkpoints.finish().await;
+        }
     }
 
     /// Removes what the policy does not want to be kept, in the background: after each run,

@@ -34,10 +34,14 @@ const OUTPUT_BYTES_MAX: u64 = 1 << 30;
 const RETENTION_DAYS_MAX: u64 = 36_500;
 /// An exbibyte, as the total is counted in bytes.
 const TOTAL_MB_MAX: u64 = 1 << 40;
+/// The intervals of checkpoints: a minute, or as many rows as a busy minute has.
+const CHECKPOINT_ROWS_DEFAULT: u64 = 1000;
+const CHECKPOINT_SECONDS_DEFAULT: u64 = 60;
+const CHECKPOINT_SECONDS_MAX: u64 = SECONDS_A_DAY;
 const SECONDS_A_DAY: u64 = 24 * 60 * 60;
 
 /// The keys of each section; everything else is refused.
-const SECTIONS: [(&str, &[&str]); 5] = [
+const SECTIONS: [(&str, &[&str]); 6] = [
     ("tools", &["allowlist", "scripts_need_token"]),
     ("sandbox", &["enabled", "timeout_s", "memory_limit_mb", "allowed_paths", "env_whitelist"]),
     (
@@ -52,6 +56,7 @@ const SECTIONS: [(&str, &[&str]); 5] = [
     ),
     ("workspace", &["root"]),
     ("artifacts", &["retention_days", "total_mb_max"]),
+    ("audit", &["checkpoint", "checkpoint_rows", "checkpoint_seconds"]),
 ];
 
 /// Variables of the server's that would change which code runs, and why tests never get them. A name
@@ -84,6 +89,8 @@ pub(crate) struct Policy {
     pub(crate) workspace_root: Option<PathBuf>,
     /// The bounds of what is kept of past runs.
     pub(crate) retention: Retention,
+    /// The checkpoints of the audit log; none where the admin names no file.
+    pub(crate) checkpoint: Option<CheckpointPolicy>,
     /// The SHA-256 of the file.
     pub(crate) sha256: String,
 }
@@ -116,6 +123,16 @@ pub(crate) struct BudgetPolicy {
     pub(crate) output_bytes_max: u64,
     /// The most bytes of all files of a run together.
     pub(crate) artifact_bytes_max: u64,
+}
+
+/// The section `audit`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CheckpointPolicy {
+    /// The file that signed heads of the log are appended to.
+    pub(crate) file: PathBuf,
+    /// The rows after which there is one, and the time, whichever comes first.
+    pub(crate) rows: u64,
+    pub(crate) interval: Duration,
 }
 
 /// An error of the policy file. The text goes to the model: it has no path, and of the file no more
@@ -195,7 +212,7 @@ impl Policy {
         let mut mistakes = Mistakes(document.unknown(&SECTIONS));
         let mut section = |name| mistakes.keep(document.section(name));
         let (tools, held, call) = (section("tools"), section("sandbox"), section("budget"));
-        let (workspace, kept) = (section("workspace"), section("artifacts"));
+        let (workspace, kept, log) = (section("workspace"), section("artifacts"), section("audit"));
         let policy = Self {
             allowlist: allowlist(&tools, &mut mistakes),
             scripts_need_token: mistakes.keep(tools.flag("scripts_need_token")).unwrap_or_default(),
@@ -203,6 +220,7 @@ impl Policy {
             budget: budget(&call, &mut mistakes),
             workspace_root: mistakes.keep(workspace.path("root")),
             retention: retention(&kept, &mut mistakes),
+            checkpoint: checkpoint(&log, &mut mistakes),
             sha256: hex::encode(Sha256::digest(text)),
         };
         mistakes.0.sort_by_key(PolicyError::line);
@@ -293,6 +311,17 @@ fn retention(section: &Section<'_>, mistakes: &mut Mistakes) -> Retention {
         age: days.map(|days| Duration::from_secs(days * SECONDS_A_DAY)),
         total_bytes: megabytes.map(|megabytes| megabytes << 20),
     }
+}
+
+fn checkpoint(section: &Section<'_>, mistakes: &mut Mistakes) -> Option<CheckpointPolicy> {
+    let rows = mistakes.keep(section.number("checkpoint_rows", 1, u64::MAX));
+    let seconds = section.number("checkpoint_seconds", 1, CHECKPOINT_SECONDS_MAX);
+    let seconds = mistakes.keep(seconds).unwrap_or(CHECKPOINT_SECONDS_DEFAULT);
+    Some(CheckpointPolicy {
+        file: mistakes.keep(section.path("checkpoint"))?,
+        rows: rows.unwrap_or(CHECKPOINT_ROWS_DEFAULT),
+        interval: Duration::from_secs(seconds),
+    })
 }
 
 mod check;

@@ -3,10 +3,17 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
 
 use super::call::blocking;
 use super::evidence::PythonRecord;
+use super::script_audit::details;
+use super::workspace::WorkspaceState;
+use super::{Governance, Policy};
 use crate::executor::{Executor, Installation, UntrustedFolder};
+use crate::receipt::Environment;
 
 /// The ends of the names of installed distributions, behind the name and the version (the binary
 /// distribution format, and what Debian makes).
@@ -19,6 +26,41 @@ pub(super) async fn python(executor: &dyn Executor, workspace: &Path) -> Option<
     let workspace = UntrustedFolder::new(workspace)?;
     let pytest = blocking(move || version_in("pytest", &packages, &workspace)).await.ok()?;
     Some(PythonRecord { program: program.to_string_lossy().into_owned(), version, pytest })
+}
+
+/// What a run is made with, for the row of its start.
+#[derive(Debug, Default)]
+pub(super) struct MadeWith {
+    policy_sha256: String,
+    environment: Option<Arc<Environment>>,
+    /// The state of the workspace, if it is a repository.
+    pub(super) workspace: Option<WorkspaceState>,
+}
+
+impl MadeWith {
+    /// Returns the digests for the audit log; what is not known is null.
+    pub(super) fn details(&self) -> Map<String, Value> {
+        let environment = self.environment.as_deref();
+        details(&json!({
+            "policy_sha256": self.policy_sha256,
+            "interpreter_sha256": environment.map(|it| &it.interpreter.sha256),
+            "packages_sha256": environment.map(|it| &it.packages_sha256),
+            "workspace": self.workspace,
+        }))
+    }
+}
+
+impl Governance {
+    /// Looks at what a run is about to be made with. Nothing is started for that.
+    pub(super) async fn made_with(&self, policy: &Policy, workspace: &Path) -> MadeWith {
+        let environment = match &self.receipts {
+            Some(receipts) => receipts.environment_of(&*self.executor).await,
+            None => None,
+        };
+        let workspace = workspace.to_owned();
+        let workspace = blocking(move || WorkspaceState::of(&workspace)).await.ok().flatten();
+        MadeWith { policy_sha256: policy.sha256.clone(), environment, workspace }
+    }
 }
 
 /// Returns the version of a distribution in the first of these folders that has it and is not the

@@ -23,7 +23,8 @@ use subtle::ConstantTimeEq as _;
 use super::audit::AuditEntry;
 use super::roles::Role;
 use super::tokens::{
-    Caller, NewToken, Replaced, Replacement, Rotated, Token, TokenId, TokenRecord, TokenState,
+    Caller, NewToken, Proof, Replaced, Replacement, Rotated, Token, TokenId, TokenRecord,
+    TokenState,
 };
 use super::user_name::UserName;
 use crate::config::Settings;
@@ -174,7 +175,8 @@ impl Store {
         let is_same: bool = known.ct_eq(&hash).into();
         match record.state(now) {
             TokenState::Active if is_same => {
-                Ok(Some(Caller { user: record.user, role: record.role, token: record.id }))
+                let proof = Proof::Token(record.id);
+                Ok(Some(Caller { user: record.user, role: record.role, proof }))
             }
             TokenState::Active | TokenState::Expired | TokenState::Revoked => Ok(None),
         }

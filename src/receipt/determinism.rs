@@ -2,12 +2,16 @@
 
 use std::borrow::Cow;
 
+/// The word for numbers of the machine where the script sets no seed.
+pub(super) const RANDOM: &str = "random";
+
 /// Modules whose use makes a script differ from run to run, and the reason. A part of what a receipt says of a
 /// script: that it imports one of them is no proof that it does differ.
 const SOURCES: [(&str, &[&str], &str); 7] = [
-    ("time", &["time", "datetime", "calendar", "zoneinfo"], "the clock goes on"),
+    // Of logging a format has the time.
+    ("time", &["time", "datetime", "calendar", "zoneinfo", "logging"], "the clock goes on"),
     (
-        "random",
+        RANDOM,
         &["random", "numpy.random"],
         "numbers from the machine, unless the script sets a seed",
     ),

@@ -31,4 +31,6 @@ pub(crate) enum ReceiptError {
     NoSubject(String),
     #[error("{name} is not what it was made of: {found}, and it has {expected}")]
     Subject { name: String, found: String, expected: String },
+    #[error("{name} is stored beside it, and that was changed")]
+    StoredOutput { name: &'static str },
 }

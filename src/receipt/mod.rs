@@ -3,7 +3,8 @@
 //!
 //! A receipt is a `statement` (in-toto, version 1) in an `envelope` (DSSE), signed with a key of `keys`
 //! (Ed25519). `environment` is what it says about the interpreter, `writer` makes receipts and stores them,
-//! `verification` checks them, over the exact bytes and before anything of a statement is parsed.
+//! `verification` checks them, over the exact bytes and before anything of a statement is parsed. `head` signs
+//! the last row of the audit log in the same way.
 //!
 //! A receipt proves that the holder of the key says so, and nothing more: not that the kernel was honest. So
 //! the key has to be out of the reach of everything that runs here.
@@ -14,7 +15,9 @@ mod determinism;
 mod envelope;
 mod environment;
 mod error;
+mod head;
 mod keys;
+mod outputs;
 mod statement;
 #[cfg(test)]
 mod tests;
@@ -23,8 +26,10 @@ mod writer;
 
 pub(crate) use environment::{Environment, describe};
 pub(crate) use error::ReceiptError;
+pub(crate) use head::{SignedHead, verify_head};
 pub(crate) use keys::{KEY_FOLDER, KeyStore, PublicKeys, SigningKey};
-pub(crate) use statement::{AuditPlace, Limits, Predicate, Statement};
+pub(crate) use outputs::{compare_outputs, outputs_beside, stored_output};
+pub(crate) use statement::{AuditPlace, Deterministic, Limits, Predicate, Statement};
 pub(crate) use verification::{Verified, compare_subject, content_of, verify};
 pub(crate) use writer::{Draft, Receipts, SCRIPT, TestRun, WriteError, ending, run_of};
 

@@ -84,6 +84,9 @@ pub(crate) struct Predicate<'a> {
     /// The reason why there was no run, where there was to be one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) not_run: Option<String>,
+    /// What was done so that two runs of the script are the same; none where nothing was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) deterministic: Option<Deterministic>,
     /// What a script imports by which two runs of it may differ.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) may_differ_by: Vec<Cow<'static, str>>,
@@ -182,6 +185,15 @@ pub(crate) struct Run {
     /// The status of a run of tests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) status: Option<String>,
+}
+
+/// The run of a script whose random numbers have a seed made of its SHA-256, with the kernels of numerical
+/// libraries that every machine has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Deterministic {
+    /// True if addresses are the same in each run.
+    pub(crate) fixed_addresses: bool,
 }
 
 /// The place of a row in the audit log.

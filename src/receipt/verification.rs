@@ -76,7 +76,11 @@ fn predicate(statement: &Statement<Value>) -> Result<Option<Predicate<'static>>,
     predicate.map(Some).map_err(|error| ReceiptError::Statement(error.to_string()))
 }
 
-fn require_in_use(keys: &PublicKeys, keyid: &str, time: DateTime<Utc>) -> Result<(), ReceiptError> {
+pub(super) fn require_in_use(
+    keys: &PublicKeys,
+    keyid: &str,
+    time: DateTime<Utc>,
+) -> Result<(), ReceiptError> {
     let state = keys.get(keyid).map_or(KeyState::InUse, |key| key.state_at(time));
     let time = time_text(time);
     match state {

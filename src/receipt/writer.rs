@@ -13,14 +13,14 @@ use serde::Serialize;
 use serde_json::Value;
 use thiserror::Error;
 
-use super::determinism::may_differ_by;
+use super::determinism::{RANDOM, may_differ_by};
 use super::environment::EnvironmentCache;
 use super::keys::{SigningKey, to_milliseconds};
 use super::statement::{
-    Caller, Decision, Limits, PREDICATE_TYPE, Run, Sandbox, Statement, Subject, TEST_RESULT_TYPE,
-    TestResult,
+    Caller, Decision, Deterministic, Limits, PREDICATE_TYPE, Run, Sandbox, Statement, Subject,
+    TEST_RESULT_TYPE, TestResult,
 };
-use super::{AuditPlace, Environment, Predicate, envelope, sha256};
+use super::{AuditPlace, Environment, Predicate, envelope, head, outputs, sha256};
 use crate::canonical_json::canonical_json;
 use crate::environments;
 use crate::executor::{
@@ -97,6 +97,8 @@ pub(crate) struct Receipts {
     syncs: bool,
     /// True if scripts leave receipts too, not runs of tests alone.
     of_scripts: bool,
+    /// True if what scripts print is stored beside their receipts.
+    keeps_outputs: bool,
     environment: EnvironmentCache,
     /// Set once scripts were found not to reach the key.
     is_key_safe: OnceLock<()>,
@@ -155,14 +157,34 @@ impl Receipts {
             folder: fs::canonicalize(folder)?,
             syncs,
             of_scripts,
+            keeps_outputs: false,
             environment: EnvironmentCache::default(),
             is_key_safe: OnceLock::new(),
         })
     }
 
+    /// Has what scripts print stored beside their receipts, if it is to be.
+    pub(crate) fn with_outputs(self, keeps_outputs: bool) -> Self {
+        Self { keeps_outputs, ..self }
+    }
+
     /// Returns the writer, where scripts leave receipts.
     pub(crate) fn of_scripts(self: &Arc<Self>) -> Option<&Arc<Self>> {
         self.of_scripts.then_some(self)
+    }
+
+    /// Signs the last row of the audit log: a line.
+    pub(crate) fn sign_head(&self, place: &AuditPlace) -> serde_json::Result<Vec<u8>> {
+        head::sign(place, &self.key)
+    }
+
+    /// Returns the environment of the tests of a policy; none where nothing can run.
+    pub(crate) async fn environment_of(
+        self: &Arc<Self>,
+        executor: &dyn Executor,
+    ) -> Option<Arc<Environment>> {
+        let surroundings = executor.surroundings().await?;
+        self.environment(&surroundings).await.ok()
     }
 
     /// Begins the receipt of a script that is about to run. If this fails it must not.
@@ -185,13 +207,17 @@ impl Receipts {
         if !script.stdin().is_empty() {
             subject.push(Subject::new("stdin", sha256(script.stdin())));
         }
+        let mut may_differ_by = may_differ_by(script.imports().unwrap_or_default());
+        if surroundings.as_ref().is_some_and(|(of, _)| of.determinism.is_some()) {
+            may_differ_by.retain(|word| word != RANDOM);
+        }
         Ok(Draft {
             receipts: Arc::clone(self),
             verification_id: script.verification_id().to_string(),
             findings: script.findings(),
             asked_by: script.asked_by().clone(),
             subject,
-            may_differ_by: may_differ_by(script.imports().unwrap_or_default()),
+            may_differ_by,
             limits,
             surroundings,
             started: Utc::now(),
@@ -416,6 +442,10 @@ impl Draft {
             subject.push(Subject::new("stderr", sha256(&outcome.stderr.text)));
             subject.extend(pictures);
         }
+        let outputs: Vec<String> = outcome
+            .filter(|_| receipts.keeps_outputs)
+            .map(|outcome| vec![outcome.stdout.text.clone(), outcome.stderr.text.clone()])
+            .unwrap_or_default();
         let sandbox =
             surroundings.as_ref().zip(outcome).map(|((surroundings, _), outcome)| Sandbox {
                 tier: outcome.tier.map(|tier| tier.as_str().to_owned()),
@@ -423,6 +453,7 @@ impl Draft {
                 warm: outcome.start == Start::Warm,
             });
         let id = &self.verification_id;
+        let determinism = surroundings.as_ref().and_then(|(of, _)| of.determinism);
         let memory_mib = surroundings.as_ref().map_or(0, |(of, _)| of.memory_mib);
         let predicate = Predicate {
             tool: Tool::ExecutePythonCode.name().to_owned(),
@@ -437,6 +468,8 @@ impl Draft {
             }),
             run: outcome.map(|outcome| run_of(outcome, started, finished)),
             not_run: ran.as_ref().err().map(ToString::to_string),
+            deterministic: determinism
+                .map(|it| Deterministic { fixed_addresses: it.fixes_addresses }),
             may_differ_by: self.may_differ_by,
             audit,
             ..Predicate::default()
@@ -445,6 +478,10 @@ impl Draft {
             let environment = surroundings.as_ref().map(|(_, environment)| &**environment);
             let environment = environment.map(Cow::Borrowed);
             let created = predicate.created_on;
+            for output in outputs {
+                let stored = outputs::store(&receipts.folder, &output, receipts.syncs);
+                stored.map_err(WriteError::Store)?;
+            }
             let predicate = Predicate { environment, ..predicate };
             receipts.store(&Statement::new(subject, PREDICATE_TYPE, predicate), created)
         })

@@ -43,6 +43,8 @@ pub(crate) struct Order {
     pub(crate) group: Option<GroupOrder>,
     /// What macOS needs besides.
     pub(crate) seatbelt: Option<SeatbeltOrder>,
+    /// True if addresses are to be the same in each run.
+    pub(crate) fixes_addresses: bool,
     /// The bytes that follow: the bootstrap's marshalled code, and the script.
     pub(crate) input_bytes: usize,
 }

@@ -19,6 +19,11 @@ pub(crate) fn supported_abi() -> u8 {
     0
 }
 
+/// Tells whether addresses can be the same in each run: nothing is known that does that here.
+pub(crate) fn can_fix_addresses() -> bool {
+    false
+}
+
 /// Returns the number of the user that scripts of this process run as.
 pub(crate) fn script_user(_tier: Tier) -> u32 {
     nix::unistd::geteuid().as_raw()

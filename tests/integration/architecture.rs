@@ -31,6 +31,7 @@ const ORDER: &[&str] = &[
     "runs",
     "governance",
     "receipt",
+    "oidc",
     "executor",
     "environments",
     "gateway",
@@ -92,9 +93,12 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("http_body_util", &["http"]),
     ("prometheus_client", &["http"]),
     ("tokio_io_timeout", &["http"]),
+    ("jsonwebtoken", &["oidc"]),
+    ("ring", &["oidc"]),
+    ("ureq", &["oidc"]),
     ("tokio_postgres", &["governance", "jobs", "postgres"]),
     ("tokio_postgres_rustls", &["postgres"]),
-    ("rustls", &["postgres"]),
+    ("rustls", &["oidc", "postgres"]),
     ("rustls_native_certs", &["postgres"]),
 ];
 

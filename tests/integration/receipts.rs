@@ -22,9 +22,16 @@ tests! {
         scripts_cannot_reach_the_key_at_tier_3,
         nothing_runs_where_scripts_could_read_the_key,
         tests_leave_receipts_and_cannot_reach_the_key,
-        a_replay_says_what_differs;
+        a_replay_says_what_differs,
+        a_replay_shows_the_first_line_that_differs,
+        another_interpreter_is_told_before_what_came_of_it,
+        deterministic_runs_are_the_same_at_tier_3,
+        a_deterministic_server_starts_each_script_alone,
+        nothing_of_keys_tokens_or_code_is_in_logs,
+        each_thing_that_was_changed_has_a_message_of_its_own;
     needs [Tier2, PublicPython]:
-        scripts_cannot_reach_the_key_at_tier_2;
+        scripts_cannot_reach_the_key_at_tier_2,
+        deterministic_runs_are_the_same_at_tier_2;
     needs [Root, Tier2, PublicPackages]:
         tests_cannot_reach_the_key_at_tier_2;
     needs []:
@@ -566,4 +573,342 @@ fn a_replay_says_what_differs() {
         assert_eq!(exit, Some(2), "{said}");
         assert!(said.as_str().unwrap().contains(expected), "{expected}: {said}");
     }
+}
+
+/// Runs a script at the command line; what it printed and the file of its receipt.
+#[track_caller]
+fn run(
+    receipts: &Receipts,
+    builder: &ServerBuilder,
+    code: &str,
+    flags: &[&str],
+) -> (String, PathBuf) {
+    let script = receipts.path("script.py");
+    fs::write(&script, code).unwrap();
+    let output = builder.command().args(["run", "--json"]).args(flags).arg(&script).output();
+    let output = output.unwrap();
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let path = result["_meta"]["qwed.ai/receipt"]["path"].as_str();
+    let path = path.unwrap_or_else(|| panic!("{result} {output:?}"));
+    let text = result["content"][0]["text"].as_str().unwrap().to_owned();
+    (text, receipts.path("receipts").join(path))
+}
+
+/// Random numbers of every kind, and addresses.
+const DIFFERENT: &str = "
+import random, sys
+print(random.random(), random.Random().random(), random.Random().random(), random.gauss(0, 1))
+class A: pass
+print(object(), [id(a) % 65536 for a in {A() for _ in range(9)}])
+random.seed()
+print(random.sample(range(1000), 9))
+";
+
+/// The same of `NumPy`.
+const DIFFERENT_IN_NUMPY: &str = "
+import numpy
+print(numpy.random.random(2), numpy.random.default_rng().random(2), numpy.random.default_rng().random(2))
+print(numpy.random.RandomState().random_sample(2), hash(numpy.random))
+";
+
+fn deterministic(prepare: impl Fn(ServerBuilder) -> ServerBuilder, code: &str) {
+    let receipts = Receipts::new();
+    let server = || prepare(receipts.server());
+    let (first, receipt) = run(&receipts, &server(), code, &["--deterministic"]);
+    let (second, _) = run(&receipts, &server(), code, &["--deterministic"]);
+    assert_eq!(first, second);
+    let about = &receipts.statement(&receipt)["predicate"];
+    assert_eq!(about["deterministic"], json!({ "fixedAddresses": true }));
+    assert!(about["environment"]["variables"]["OPENBLAS_CORETYPE"].is_string(), "{about}");
+    let words = about.get("mayDifferBy").cloned().unwrap_or_default();
+    assert!(!words.to_string().contains("random"), "{words}");
+    // It is replayed as it was run.
+    let script = receipts.path("script.py");
+    let (said, exit) = replay(&receipts, &receipt, &script, &["--times", "3"], &prepare);
+    assert_eq!((&said["verdict"], exit), (&json!("identical"), Some(0)), "{said}");
+    assert_eq!(said["environment"], json!([]), "{said}");
+    // Another script has other numbers.
+    let (other, _) = run(&receipts, &server(), &format!("{code}\n"), &["--deterministic"]);
+    assert_ne!(first, other);
+    // The control: without it two runs differ, and the receipt says nothing of it.
+    let (first, receipt) = run(&receipts, &server(), code, &[]);
+    let (second, _) = run(&receipts, &server(), code, &[]);
+    let differs = |line: &str| line.contains("0.") || line.contains("<object");
+    for (first, second) in first.lines().zip(second.lines()).filter(|(it, _)| differs(it)) {
+        assert_ne!(first, second);
+    }
+    assert_ne!(first, second);
+    assert_eq!(receipts.statement(&receipt)["predicate"].get("deterministic"), None);
+    // A receipt decides how it is replayed, not the settings.
+    fs::write(&script, code).unwrap();
+    let on = |builder: ServerBuilder| prepare(builder).variable("QWED_MCP_DETERMINISTIC", "on");
+    let (said, exit) = replay(&receipts, &receipt, &script, &[], on);
+    assert_eq!((&said["verdict"], exit), (&json!("not deterministic"), Some(4)), "{said}");
+}
+
+fn deterministic_runs_are_the_same_at_tier_3() {
+    let at_tier_3 = |builder: ServerBuilder| builder.variable("QWED_MCP_SANDBOX", "strict");
+    deterministic(at_tier_3, DIFFERENT);
+    deterministic(at_tier_3, DIFFERENT_IN_NUMPY);
+}
+
+fn deterministic_runs_are_the_same_at_tier_2() {
+    let python = public_python().unwrap();
+    let at_tier_2 = |builder: ServerBuilder| {
+        let builder = builder.variable("QWED_MCP_PYTHON", python.to_str().unwrap());
+        builder.variable("QWED_MCP_TEST_KERNEL_LACKS", "namespaces")
+    };
+    deterministic(at_tier_2, DIFFERENT);
+}
+
+fn a_deterministic_server_starts_each_script_alone() {
+    let receipts = Receipts::new();
+    let builder = || receipts.server().variable("QWED_MCP_DETERMINISTIC", "on");
+    let mut server = builder().connect();
+    let first = server.execute(DIFFERENT);
+    let second = server.execute(DIFFERENT);
+    assert_eq!(first.texts, second.texts);
+    assert_eq!(second.meta["qwed.ai/execution"]["warm"], false);
+    // Nothing is loaded for it that the script does not load.
+    let loaded = "import sys\nprint([m for m in ('random', 'numpy', 'secrets', 'hashlib') if m in sys.modules])";
+    assert_eq!(printed(&server.execute(loaded)), "[]");
+    // What is to be a secret stays one, and what the script chooses is not touched.
+    let secret = "import secrets, random, os, uuid\nprint(secrets.token_hex(), random.SystemRandom().random(), os.urandom(4), uuid.uuid4())";
+    let secrets = [server.execute(secret), server.execute(secret)];
+    let [first, second] = secrets.map(|result| printed(&result).to_owned());
+    for (first, second) in first.split(' ').zip(second.split(' ')) {
+        assert_ne!(first, second);
+    }
+    let chosen = "import random, numpy\nrandom.seed(7)\nnumpy.random.seed(7)\nprint(random.random(), numpy.random.random(), numpy.random.default_rng(7).random(), random.Random(7).random())";
+    let mut plain = ServerBuilder::new().connect();
+    assert_eq!(printed(&server.execute(chosen)), printed(&plain.execute(chosen)));
+    let job = server.place(DIFFERENT);
+    let of_job = server.wait_for_job(&job);
+    let lines = |text: &str| text.lines().filter(|it| it.contains("0.")).collect::<String>();
+    assert_eq!(lines(of_job.text()), lines(server.execute(DIFFERENT).text()));
+}
+
+fn a_replay_shows_the_first_line_that_differs() {
+    let receipts = Receipts::new();
+    let keeping = || receipts.server().variable("QWED_MCP_RECEIPTS_OUTPUTS", "on").unchecked();
+    let code = "import os\nprint('same')\nprint(os.environ['PATH'][-2:])\nprint('same again')";
+    let path = |end: &str| format!("{}:{end}", std::env::var("PATH").unwrap());
+    let elsewhere = |builder: ServerBuilder| builder.unchecked().variable("PATH", &path("/y"));
+    let (_, receipt) = run(&receipts, &keeping().variable("PATH", &path("/x")), code, &[]);
+    let script = receipts.path("script.py");
+    let (said, exit) = replay(&receipts, &receipt, &script, &[], elsewhere);
+    assert_eq!((&said["verdict"], exit), (&json!("differs"), Some(1)), "{said}");
+    assert_eq!(said["lines"], json!([r#"stdout, line 2: "/x" → "/y""#]));
+    // Where it is not kept, only the digest is known.
+    let outputs = receipts.path("receipts/outputs");
+    let elsewhere_kept = receipts.path("kept");
+    fs::rename(&outputs, &elsewhere_kept).unwrap();
+    let (said, _) = replay(&receipts, &receipt, &script, &[], elsewhere);
+    assert_eq!(said["lines"], json!(["stdout: it is not stored, so only its digest is known"]));
+    let kept = ["--outputs", elsewhere_kept.to_str().unwrap()];
+    let (said, _) = replay(&receipts, &receipt, &script, &kept, elsewhere);
+    assert_eq!(said["lines"], json!([r#"stdout, line 2: "/x" → "/y""#]));
+    // Nobody else reads what is kept, and nothing is without the setting.
+    for (path, mode) in
+        [(elsewhere_kept.clone(), 0o700), (elsewhere_kept.join(sha256_of(b"")), 0o600)]
+    {
+        assert_eq!(
+            path.metadata().unwrap().permissions().mode() & 0o777,
+            mode,
+            "{}",
+            path.display()
+        );
+    }
+    run(&receipts, &receipts.server(), "print(1)", &[]);
+    assert!(!outputs.exists());
+}
+
+/// Signs a receipt anew that says something else of its environment and of what was printed.
+const SIGN_ANEW: &str = r#"
+import base64, json, sys
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+receipt, key_file, anew = sys.argv[1:]
+document = json.load(open(receipt))
+statement = json.loads(base64.b64decode(document["payload"]))
+environment = statement["predicate"]["environment"]
+environment["interpreter"]["version"] = "3.9.1"
+for package in environment["packages"]:
+    if package["name"] == "sympy":
+        package["version"] = "1.0"
+for subject in statement["subject"]:
+    if subject["name"] == "stdout":
+        subject["digest"]["sha256"] = "0" * 64
+body = json.dumps(statement, separators=(",", ":")).encode()
+kind = document["payloadType"].encode()
+key = load_pem_private_key(open(key_file, "rb").read(), None)
+document["payload"] = base64.b64encode(body).decode()
+signature = key.sign(b"DSSEv1 %d %s %d %s" % (len(kind), kind, len(body), body))
+document["signatures"][0]["sig"] = base64.b64encode(signature).decode()
+open(anew, "w").write(json.dumps(document, separators=(",", ":")) + "\n")
+"#;
+
+/// The parts are in a text, in this order.
+#[track_caller]
+fn assert_in_order(text: &str, parts: &[&str]) {
+    let mut rest = text;
+    for part in parts {
+        let (_, behind) = rest.split_once(part).unwrap_or_else(|| panic!("{part}: {text}"));
+        rest = behind;
+    }
+}
+
+fn another_interpreter_is_told_before_what_came_of_it() {
+    let receipts = Receipts::new();
+    let code = "try:\n    import sympy\n    print(sympy.__version__)\nexcept ImportError:\n    print('none')";
+    let (_, receipt) = run(&receipts, &receipts.server(), code, &[]);
+    let script = receipts.path("script.py");
+    let replayed = |builder: ServerBuilder, receipt: &Path| {
+        let mut command = builder.command();
+        let output = command.arg("replay").arg(receipt).arg("--script").arg(&script).output();
+        let output = output.unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    // An environment without packages.
+    let environment = receipts.path("venv");
+    let mut command = Command::new(python());
+    command.args(["-m", "venv", "--without-pip"]).arg(&environment);
+    assert!(command.status().unwrap().success());
+    let bare = environment.join("bin/python");
+    let bare = receipts.server().variable("QWED_MCP_PYTHON", bare.to_str().unwrap());
+    let (code, text) = replayed(bare, &receipt);
+    assert_eq!(code, Some(1), "{text}");
+    let parts =
+        ["environment: differs", "package sympy: 1.14.0 → none", "differs: replayed", "stdout: "];
+    assert_in_order(&text, &parts);
+    // Another version: a receipt of one, signed with the same key.
+    let anew = receipts.path("anew.json");
+    let mut command = Command::new(python());
+    command.args(["-c", SIGN_ANEW]).arg(&receipt).arg(receipts.key()).arg(&anew);
+    let signed = command.output().unwrap();
+    assert!(signed.status.success(), "{signed:?}");
+    receipts.statement(&anew);
+    let (code, text) = replayed(receipts.server(), &anew);
+    assert_eq!(code, Some(1), "{text}");
+    assert_in_order(
+        &text,
+        &[
+            "environment: differs",
+            "Python: 3.9.1 → ",
+            "package sympy: 1.0 → 1.14.0",
+            "differs: replayed",
+            "stdout: ",
+        ],
+    );
+}
+
+fn nothing_of_keys_tokens_or_code_is_in_logs() {
+    let governed = Governed::new("ledger");
+    let receipts = governed.beside("of_scripts");
+    // With receipts of scripts the key has to be there.
+    assert!(governed.command(&["receipt", "keygen"]).status.success());
+    let mut server = governed
+        .server()
+        .variable("QWED_MCP_LOG", "trace")
+        .variable("QWED_MCP_RECEIPTS", receipts.to_str().unwrap())
+        .variable("QWED_MCP_RECEIPTS_OUTPUTS", "on")
+        .variable("QWED_MCP_AUTH_TOKEN", &governed.viewer)
+        .connect();
+    // What is printed is not in the code either.
+    let code = "print('marmot' + 'vole')";
+    assert!(server.execute(code).text().contains("marmotvole"));
+    server.execute("eval('badger')");
+    server.execute("print('otter'");
+    server.execute("raise ValueError('stoat')");
+    let job = server.place("print('ferret')");
+    server.wait_for_job(&job);
+    run_pytest(&mut server, &governed.user, "tests");
+    run_pytest(&mut server, &governed.viewer, "tests");
+    run_pytest(&mut server, "qwed_weasel", "tests");
+    let log = server.finish();
+    // The control: it is a log.
+    assert!(log.contains("run ended") && log.contains("governed call"), "{log}");
+    let key = fs::read_to_string(governed.data.join("keys/signing.key")).unwrap();
+    let key = key.lines().nth(1).unwrap();
+    let secrets = [key, &governed.user, &governed.viewer, &governed.admin, "weasel"];
+    let contents = ["marmot", "vole", "badger", "otter", "stoat", "ferret"];
+    for text in secrets.into_iter().chain(contents) {
+        assert!(
+            !log.contains(text),
+            "{text}: {}",
+            log.lines().find(|it| it.contains(text)).unwrap()
+        );
+    }
+}
+
+fn each_thing_that_was_changed_has_a_message_of_its_own() {
+    let governed = Governed::new("ledger");
+    let folder = governed.beside("of_scripts");
+    assert!(governed.command(&["receipt", "keygen"]).status.success());
+    let mut server = governed
+        .server()
+        .variable("QWED_MCP_RECEIPTS", folder.to_str().unwrap())
+        .variable("QWED_MCP_RECEIPTS_OUTPUTS", "on")
+        .connect();
+    let result = server.execute("print('out')");
+    let path = result.meta["qwed.ai/receipt"]["path"].as_str().unwrap();
+    let receipt = folder.join(path);
+    let script = governed.beside("script.py");
+    fs::write(&script, "print('out')").unwrap();
+    let reply = run_pytest(&mut server, &governed.user, "tests");
+    let run_id = reply["result"]["_meta"]["qwed.ai/run"]["run_id"].as_str().unwrap();
+    let run = governed.data.join("artifacts").join(run_id);
+    server.finish();
+    let receipt_text = receipt.to_str().unwrap();
+    let subject = format!("script.py={}", script.to_str().unwrap());
+    let verify = || {
+        let of_receipt = ["receipt", "verify", receipt_text, "--subject", &subject];
+        let mut told = String::new();
+        for arguments in [&of_receipt[..], &["audit", "verify", "--artifacts"]] {
+            let output = governed.command(arguments);
+            told += &String::from_utf8(output.stdout).unwrap();
+            told += &String::from_utf8(output.stderr).unwrap();
+        }
+        let is_bad = |line: &&str| {
+            ["NOT GOOD", "BROKEN", "error: ", "- "].iter().any(|sign| line.contains(sign))
+        };
+        told.lines().filter(is_bad).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(verify(), Vec::<String>::new());
+    let text = fs::read_to_string(&receipt).unwrap();
+    let keyid = text.find("\"keyid\":\"sha256:").unwrap() + 20;
+    let payload_type = text.find("application/").unwrap();
+    let output = folder.join("outputs").join(sha256_of(b"out"));
+    let keys = governed.data.join("keys");
+    let records = fs::read_to_string(keys.join("keys.json")).unwrap();
+    let key_at = records.find("-----BEGIN").unwrap() + 90;
+    for (file, at, expected) in [
+        (&receipt, 0, "it is no envelope of a receipt"),
+        (&receipt, 60, "the payload or the signature was changed"),
+        (&receipt, payload_type, "its payloadType is not in-toto's"),
+        (&receipt, keyid, "none of the keys is sha256:"),
+        (&script, 7, "script.py is not what it was made of"),
+        (&output, 1, "stdout is stored beside it, and that was changed"),
+        (&keys.join("keys.json"), key_at, "keys.json"),
+        (&run.join("evidence.json"), 9, "evidence.json is not what the run left: it was changed"),
+        (
+            &run.join("files/junit.xml"),
+            9,
+            "files/junit.xml is not what the run left: it was changed",
+        ),
+        (&run.join("stdout.txt"), 9, "stdout.txt is not what the run left: it was changed"),
+    ] {
+        let before = fs::read(file).unwrap();
+        let mut changed = before.clone();
+        changed[at] ^= 1;
+        fs::write(file, changed).unwrap();
+        let found = verify();
+        assert!(found.iter().any(|line| line.contains(expected)), "{expected}: {found:?}");
+        fs::write(file, before).unwrap();
+        assert_eq!(verify(), Vec::<String>::new(), "{expected}");
+    }
+    let change =
+        "DROP TRIGGER audit_is_not_changed; UPDATE audit SET outcome = 'PASSEd' WHERE seq = 5";
+    assert!(governed.sqlite(change).status.success());
+    assert!(verify().iter().any(|line| line.contains("row 5 was changed")), "{:?}", verify());
 }

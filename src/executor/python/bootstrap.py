@@ -29,11 +29,12 @@ def read_whole(channel, size):
     return b"".join(parts)
 
 
-def bootstrap(compile=None, pictures=None):
+def bootstrap(compile=None, pictures=None, seed=None):
     # Prepares for a script to run as `python script.py` would run a file, named "<verification>":
     # lines in tracebacks, nothing of this function left behind. Returns a function that makes the
     # script's code of its bytes. `compile` is the builtin where its first use is over; `pictures` is
-    # the descriptor that takes the script's figures, if they are wanted.
+    # the descriptor that takes the script's figures, if they are wanted; `seed` those of its random numbers,
+    # if they are to be the same each time.
     import os, sys
 
     source = ""
@@ -146,6 +147,8 @@ def bootstrap(compile=None, pictures=None):
     if pictures is not None:
         seeds, begin = picture_seeds(pictures)
         Seeds.waiting.update(seeds)
+    if seed is not None:
+        Seeds.waiting.update(number_seeds(seed))
     for module in list(Seeds.waiting):
         # A .pth file may have imported it already.
         if module in sys.modules:

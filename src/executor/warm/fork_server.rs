@@ -146,6 +146,7 @@ impl ForkServer {
             // Its children have one each.
             group: None,
             seatbelt: None,
+            fixes_addresses: false,
             input_bytes: input.iter().map(|part| part.len()).sum(),
         };
         // Where memory cannot be watched, better no fork server than one whose runs all end at once.

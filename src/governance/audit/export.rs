@@ -60,10 +60,11 @@ pub(crate) enum ExportError {
 }
 
 /// Verifies an export, whose rows have to be next to each other in each chain; with `heads`, also whether these
-/// are hashes of some of them, or what the first of them follows.
+/// are hashes of some of them, or what the first of them follows. `each` gets every row.
 pub(crate) fn verify_export(
     mut lines: impl BufRead,
     heads: &[AuditHash],
+    mut each: impl FnMut(&AuditRow),
 ) -> Result<ExportVerification, ExportError> {
     let mut known = KnownHeads::new(heads);
     let mut found = ExportVerification::default();
@@ -72,6 +73,7 @@ pub(crate) fn verify_export(
         found.rows += 1;
         let not_a_row = |_| ExportError::NotARow(found.rows);
         let row: AuditRow = serde_json::from_slice(&line).map_err(not_a_row)?;
+        each(&row);
         let chain = match &row.instance {
             Some(instance) => found.instances.entry(instance.clone()).or_default(),
             None => &mut found.chain,

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::file::{explained, require_outside, text};
 use super::{GovernedTool, Policy, PolicyError};
+use crate::executor::UntrustedFolder;
 use crate::sandbox::may_be_readable;
 use crate::strict_modes::require_protected;
 
@@ -96,6 +97,15 @@ fn warnings_of(policy: &Policy) -> Vec<String> {
                 warnings.push(format!("workspace.root {} is not there: {kind}", root.display()));
             }
         },
+    }
+    if let Some(file) = policy.checkpoint.as_ref().map(|checkpoint| &checkpoint.file) {
+        let workspace = policy.workspace_root.as_deref().and_then(UntrustedFolder::new);
+        if workspace.is_some_and(|workspace| workspace.holds(file)) {
+            let name = file.display();
+            warnings.push(format!(
+                "audit.checkpoint: {name} is in the workspace, whose code could change it: none is written"
+            ));
+        }
     }
     for path in &policy.sandbox.allowed_paths {
         let name = path.display();

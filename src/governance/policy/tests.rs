@@ -36,6 +36,11 @@ fn the_documented_example_means_what_it_says() {
             age: Some(Duration::from_secs(30 * 24 * 3600)),
             total_bytes: Some(1 << 30),
         },
+        checkpoint: Some(CheckpointPolicy {
+            file: "/mnt/elsewhere/qwed-mcp.checkpoints".into(),
+            rows: 1000,
+            interval: Duration::from_secs(60),
+        }),
         sha256: policy.sha256.clone(),
     };
     assert_eq!(policy, expected);
@@ -73,6 +78,7 @@ fn everything_has_a_default() {
         },
         workspace_root: None,
         retention: Retention { age: None, total_bytes: None },
+        checkpoint: None,
         sha256: "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855".to_owned(),
     };
     assert_eq!(Policy::parse("").unwrap(), expected);
@@ -111,6 +117,8 @@ fn bounds_are_part_of_the_range() {
         ("budget", "artifact_bytes_max", 1, u64::MAX),
         ("artifacts", "retention_days", 1, 36_500),
         ("artifacts", "total_mb_max", 1, 1 << 40),
+        ("audit", "checkpoint_rows", 1, u64::MAX),
+        ("audit", "checkpoint_seconds", 1, 86_400),
     ] {
         let text = |value: u128| format!("[{section}]\n\n{key} = {value}");
         let range = match max {
@@ -134,7 +142,7 @@ fn bounds_are_part_of_the_range() {
 
 #[test]
 fn unknown_sections_and_keys_are_named_with_their_line() {
-    let sections = "the sections are tools, sandbox, budget, workspace, artifacts";
+    let sections = "the sections are tools, sandbox, budget, workspace, artifacts, audit";
     for (text, expected) in [
         ("\n[tool]", format!("line 2: tool is not known; {sections}")),
         ("timeout_s = 5", format!("line 1: timeout_s is not known; {sections}")),

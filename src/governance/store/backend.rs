@@ -78,6 +78,9 @@ pub(crate) trait AuditLog {
         each: &mut dyn FnMut(AuditRow) -> ControlFlow<()>,
     ) -> Result<(), StoreError>;
 
+    /// Returns the last row of this instance; none of a chain without rows.
+    fn audit_head(&self) -> Result<Option<AuditPlace>, StoreError>;
+
     /// Verifies the whole log as it is at this moment. `known` are heads that were noted before.
     fn verify_audit(&self, known: &[AuditHash]) -> Result<AuditVerification, StoreError>;
 }

@@ -81,7 +81,11 @@ fn a_token_is_worth_the_same_to_all_servers() {
         let hour = Some(Duration::from_secs(3600));
         let (ana, ana_token) = here.create_token(&user("ana"), Role::Admin, hour).unwrap();
         let caller = |record: &TokenRecord| {
-            Some(Caller { user: record.user.clone(), role: record.role, token: record.id })
+            Some(Caller {
+                user: record.user.clone(),
+                role: record.role,
+                proof: Proof::Token(record.id),
+            })
         };
         for store in [&here, &there] {
             assert_eq!(store.tokens().unwrap(), std::slice::from_ref(&ana), "{}", shared.kind());
@@ -548,7 +552,7 @@ fn what_was_promised_outlives_a_database_that_is_killed() {
     assert!(matches!(error, StoreError::Database(_)), "{error}");
     assert!(asked.elapsed() < Duration::from_secs(25), "{:?}", asked.elapsed());
     server.begin();
-    assert_eq!(stores[1].authenticate(&text).unwrap().unwrap().token, token.id);
+    assert_eq!(stores[1].authenticate(&text).unwrap().unwrap().proof, Proof::Token(token.id));
     let found = stores[1].verify_audit(&[]).unwrap();
     assert!(found.is_intact(), "{found:?}");
     let there: BTreeSet<_> = all_rows(&stores[0]).into_iter().map(|row| row.run_id).collect();

@@ -1,5 +1,6 @@
 //! Linux, as several processes of a run use it: its layers and tables, and its lists of processes.
 
+pub(super) mod addresses;
 pub(super) mod capabilities;
 mod control_group;
 pub(super) mod identity;
@@ -8,6 +9,7 @@ pub(crate) mod process_tree;
 pub(super) mod signal_scope;
 pub(super) mod syscalls;
 
+pub(crate) use addresses::can_fix_addresses;
 pub(crate) use control_group::{ControlGroup, ControlGroups};
 pub(crate) use identity::script_user;
 pub(crate) use memory::{Look, MemoryWatch, WATCH_INTERVAL};

@@ -95,7 +95,7 @@ sha256            {}
         "tools": ["run_pytest"], "scripts_need_token": false, "workspace_root": root, "allowed_paths": [], "env_whitelist": [],
         "sandbox_enabled": true, "timeout_s": 300, "memory_limit_mb": 1024, "elapsed_ms_max": 5000,
         "attempts_max": 1, "runs_per_day": null, "output_bytes_max": 8_388_608, "artifact_bytes_max": 67_108_864,
-        "retention_days": 30, "total_mb_max": null, "sha256": sha256,
+        "retention_days": 30, "total_mb_max": null, "checkpoint": null, "sha256": sha256,
     });
     assert_eq!((&told["policy"], &told["usable"]), (&expected, &json!(true)));
     assert_eq!((&told["mistakes"], &told["warnings"]), (&json!([]), &json!([])));
@@ -144,7 +144,7 @@ fn policy_check_says_all_that_is_wrong() {
 {path} cannot be used
 
 line 2: sandbox.timeout_s must be a whole number from 1 to 3600
-line 3: tool is not known; the sections are tools, sandbox, budget, workspace, artifacts
+line 3: tool is not known; the sections are tools, sandbox, budget, workspace, artifacts, audit
 "
     );
     assert_eq!((output.status.code(), stdout(&output)), (Some(1), expected.as_str()));

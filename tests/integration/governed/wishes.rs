@@ -2,7 +2,10 @@
 //! get.
 
 use std::fs;
-use std::process::{Command, Output};
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -13,8 +16,13 @@ tests! {
     needs [Tier3]:
         scripts_take_a_token_where_the_policy_says_so,
         a_user_has_so_many_runs_a_day,
-        what_a_call_would_get_is_what_it_gets;
+        what_a_call_would_get_is_what_it_gets,
+        a_log_has_the_rows_that_were_signed,
+        each_byte_of_a_checkpoint_counts,
+        a_new_chain_is_found_by_its_checkpoints,
+        a_run_says_which_commit_it_was_of;
     needs [Sandbox]:
+        an_export_goes_on_with_what_is_appended,
         a_token_is_put_in_the_place_of_another_one,
         an_export_is_verified_without_the_store;
 }
@@ -220,4 +228,212 @@ fn an_export_is_verified_without_the_store() {
     for no_export in ["{}\n", "x", "[1]\n", "{\"seq\": 1"] {
         assert_eq!(verify(no_export, &[]).0, Some(2), "{no_export}");
     }
+}
+
+/// The log against its checkpoints: the exit code, and what was found.
+fn verify_checkpoints(governed: &Governed, arguments: &[&str]) -> (Option<i32>, Value) {
+    let arguments = [&["audit", "verify", "--format", "json", "--checkpoint"], arguments].concat();
+    let output = governed.command(&arguments);
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    (output.status.code(), told)
+}
+
+/// Some rows, and their checkpoints.
+fn checkpointed() -> (Governed, String) {
+    let governed = Governed::new("ledger");
+    let path = governed.beside("checkpoints").to_str().unwrap().to_owned();
+    let sections = format!("[audit]\ncheckpoint = {path:?}\ncheckpoint_rows = 1\n");
+    governed.write_policy(&sections);
+    let mut server = governed.connect();
+    for _ in 0..2 {
+        call_as(&mut server, &governed.user, "execute_python_code", json!({ "code": "print(1)" }));
+    }
+    server.finish();
+    (governed, path)
+}
+
+fn a_log_has_the_rows_that_were_signed() {
+    let (governed, path) = checkpointed();
+    let (code, told) = verify_checkpoints(&governed, &[&path]);
+    let found = &told["checkpoints"];
+    assert_eq!((code, &found["flawed"], &found["rows_behind"]), (Some(0), &json!(0), &json!(0)));
+    assert!(found["same"].as_u64().unwrap() >= 2, "{told}");
+    let head = governed.verify_audit();
+    assert_eq!(found["last"], head["rows"], "the last one is written when the server ends");
+
+    // On another machine: an export, and the public key.
+    let export = governed.command(&["audit", "export"]).stdout;
+    let exported = governed.beside("export.jsonl");
+    fs::write(&exported, &export).unwrap();
+    let exported = exported.to_str().unwrap();
+    let key = governed.data.join("keys/signing.pub");
+    let key = key.to_str().unwrap();
+    let elsewhere = |arguments: &[&str]| {
+        let mut command = Command::new(binary());
+        command.env_clear().args(["audit", "verify", "--format", "json", exported]);
+        let output = command.args(["--checkpoint", &path]).args(arguments).output().unwrap();
+        let told: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        (output.status.code(), told)
+    };
+    let (code, told) = elsewhere(&["--key", key]);
+    assert_eq!((code, &told["checkpoints"]["same"]), (Some(0), &found["same"]), "{told}");
+    let rest: Vec<_> = export.split_inclusive(|byte| *byte == b'\n').skip(6).collect();
+    fs::write(exported, rest.concat()).unwrap();
+    let (code, told) = elsewhere(&["--key", key]);
+    assert!(code == Some(0) && told["checkpoints"]["earlier"].as_u64() > Some(0), "{told}");
+    assert_eq!(elsewhere(&[]).0, Some(2), "no keys");
+}
+
+fn each_byte_of_a_checkpoint_counts() {
+    let (governed, path) = checkpointed();
+    let signed = fs::read_to_string(&path).unwrap();
+    // Each byte of a checkpoint, a line that is missing an end, and none at all.
+    let flawed = |text: &[u8], expected: &str| {
+        fs::write(&path, text).unwrap();
+        let (code, told) = verify_checkpoints(&governed, &[&path]);
+        let flaws = told["checkpoints"]["flaws"].to_string();
+        assert!(code == Some(1) && flaws.contains(expected), "{expected}: {told}");
+    };
+    let line = signed.lines().next().unwrap();
+    for at in (0..line.len()).step_by(31) {
+        let mut changed = signed.clone().into_bytes();
+        changed[at] ^= 1;
+        flawed(&changed, "checkpoint 1: ");
+    }
+    flawed(&signed.as_bytes()[..signed.len() - 9], "it is no envelope");
+    flawed(b"", "[]");
+    assert_eq!(verify_checkpoints(&governed, &[&format!("{path}.no")]).0, Some(2));
+}
+
+fn a_new_chain_is_found_by_its_checkpoints() {
+    let (governed, path) = checkpointed();
+    // A log that was cut off, and a new chain: intact by themselves.
+    let cut = "DELETE FROM audit WHERE seq > 4; UPDATE audit_head SET seq = 4, hash = (SELECT hash FROM audit WHERE seq = 4)";
+    let store = governed.data.join("governance.db");
+    let before = fs::read(&store).unwrap();
+    let drop_triggers = triggers(&governed);
+    assert!(governed.sqlite(&format!("{drop_triggers}{cut}")).status.success());
+    let (code, told) = verify_checkpoints(&governed, &[&path]);
+    assert_eq!((code, &told["broken"]), (Some(1), &Value::Null), "{told}");
+    assert!(told["checkpoints"]["flaws"].to_string().contains("is missing"), "{told}");
+    for name in ["governance.db-wal", "governance.db-shm"] {
+        let _ = fs::remove_file(governed.data.join(name));
+    }
+    fs::write(&store, before).unwrap();
+    assert_eq!(verify_checkpoints(&governed, &[&path]).0, Some(0));
+    let keys = governed.data.join("keys");
+    let moved = governed.beside("keys");
+    fs::rename(&keys, &moved).unwrap();
+    fs::remove_dir_all(&governed.data).unwrap();
+    fs::create_dir(&governed.data).unwrap();
+    fs::rename(&moved, &keys).unwrap();
+    for user in ["ada", "bob", "eve"] {
+        governed.token(user, "user");
+    }
+    let mut server = governed.connect();
+    for _ in 0..3 {
+        server.execute("print(2)");
+    }
+    server.finish();
+    assert_eq!(governed.verify_audit()["intact"], true, "the control");
+    let (code, told) = verify_checkpoints(&governed, &[&path]);
+    assert_eq!(code, Some(1));
+    assert!(told["checkpoints"]["flaws"].to_string().contains("is not the one that was signed"));
+
+    // In the workspace none is written.
+    let inside = governed.workspace.join("checkpoints");
+    governed.write_policy(&format!("[audit]\ncheckpoint = {:?}\n", inside.to_str().unwrap()));
+    let mut server = governed.connect();
+    server.execute("print(3)");
+    let log = server.finish();
+    assert!(!inside.exists() && log.contains("is in the workspace"), "{log}");
+}
+
+/// The statements that take the store's guards away.
+fn triggers(governed: &Governed) -> String {
+    let program = "import sqlite3, sys
+for name, in sqlite3.connect(sys.argv[1]).execute(\"SELECT name FROM sqlite_schema WHERE type = 'trigger'\"):
+    print(f'DROP TRIGGER {name};')";
+    let mut command = Command::new(crate::harness::python());
+    let output = command.args(["-c", program]).arg(governed.data.join("governance.db")).output();
+    String::from_utf8(output.unwrap().stdout).unwrap()
+}
+
+fn a_run_says_which_commit_it_was_of() {
+    let governed = Governed::new("ledger");
+    let git = |arguments: &[&str]| {
+        let mut command = Command::new("git");
+        command.arg("-C").arg(&governed.workspace).args(arguments);
+        command.env("HOME", governed.beside("home")).env("GIT_CONFIG_NOSYSTEM", "1");
+        for who in ["AUTHOR", "COMMITTER"] {
+            command.env(format!("GIT_{who}_NAME"), "ada");
+            command.env(format!("GIT_{who}_EMAIL"), "ada@example.org");
+        }
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    let mut server = governed.connect();
+    let mut state = || {
+        let reply = run_pytest(&mut server, &governed.user, "tests");
+        let run_id = super::run_id(&reply);
+        let evidence = super::evidence(&mut server, &governed.user, &run_id);
+        let rows = governed.audit_rows();
+        let is_start = |row: &&Value| row["run_id"] == *run_id && row["event"] == "TOOL_STARTED";
+        let row = rows.iter().find(is_start).unwrap_or_else(|| panic!("{reply}"));
+        let details: Value = serde_json::from_str(row["details"].as_str().unwrap()).unwrap();
+        assert_eq!(details["policy_sha256"], evidence["policy_sha256"]);
+        for name in ["interpreter_sha256", "packages_sha256"] {
+            assert_eq!(details[name].as_str().map(str::len), Some(64), "{details}");
+        }
+        assert_eq!(details["workspace"], *evidence.get("workspace").unwrap_or(&Value::Null));
+        details["workspace"].clone()
+    };
+    assert_eq!(state(), Value::Null);
+    git(&["init", "-q"]);
+    git(&["add", "-A"]);
+    git(&["commit", "-q", "-m", "a commit"]);
+    let (commit, tree) = (git(&["rev-parse", "HEAD"]), git(&["rev-parse", "HEAD^{tree}"]));
+    assert_eq!(state(), json!({ "commit": commit, "tree": tree, "dirty": false }));
+    fs::write(governed.workspace.join("tests/test_new.py"), "").unwrap();
+    git(&["add", "-A"]);
+    let found = state();
+    assert_eq!((&found["commit"], &found["dirty"]), (&json!(commit), &json!(true)));
+    assert_ne!(found["tree"], tree);
+}
+
+fn an_export_goes_on_with_what_is_appended() {
+    let governed = Governed::new("ledger");
+    let mut command = Command::new(binary());
+    command.env_clear().env("QWED_MCP_DATA_DIR", &governed.data);
+    command.args(["audit", "export", "--follow", "--since-seq", "2"]);
+    let mut export = command.stdout(Stdio::piped()).spawn().unwrap();
+    let (sender, lines) = mpsc::channel();
+    let stdout = export.stdout.take().unwrap();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    let mut text = String::new();
+    for (seq, user) in [(3, "eve"), (4, "fay"), (5, "gil")] {
+        if seq > 3 {
+            governed.token(user, "user");
+        }
+        let line = lines.recv_timeout(Duration::from_secs(30)).unwrap();
+        let row: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!((&row["seq"], &row["user"]), (&json!(seq), &json!(user)));
+        text += &(line + "\n");
+    }
+    // It has printed all there is, and goes on.
+    assert!(lines.recv_timeout(Duration::from_secs(2)).is_err());
+    assert!(export.try_wait().unwrap().is_none());
+    export.kill().unwrap();
+    export.wait().unwrap();
+    let file = governed.beside("followed.jsonl");
+    fs::write(&file, text).unwrap();
+    let verified = governed.command(&["audit", "verify", file.to_str().unwrap()]);
+    assert!(verified.status.success(), "{verified:?}");
 }

@@ -1,6 +1,7 @@
 //! The server over HTTP: both eras, who may call, what is refused, and scripts of pipelines.
 
 mod hostile;
+mod oauth;
 mod pipelines;
 mod protocol;
 #[cfg(feature = "postgres")]
@@ -23,6 +24,7 @@ use crate::harness::{Scratch, ServerBuilder, Test, alive_with_marker, deadline};
 pub(crate) fn tests() -> Vec<Test> {
     let parts = [
         hostile::tests(),
+        oauth::tests(),
         pipelines::tests(),
         protocol::tests(),
         #[cfg(feature = "postgres")]

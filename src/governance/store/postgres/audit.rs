@@ -9,7 +9,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{IsolationLevel, Row, Transaction};
 
 use super::tokens::{ALL, recorded};
-use super::writer::{Job, RUNS_OF_DAY};
+use super::writer::{HEAD, Job, RUNS_OF_DAY};
 use super::{PostgresStore, value};
 use crate::governance::audit::{
     AUDIT_ROWS_MAX, AuditEntry, AuditEvent, AuditFilter, AuditHash, AuditRow, AuditVerification,
@@ -135,6 +135,18 @@ impl AuditLog for PostgresStore {
             }
         }
         Ok(())
+    }
+
+    fn audit_head(&self) -> Result<Option<AuditPlace>, StoreError> {
+        let own = self.instance.clone();
+        self.ask(move |session| {
+            let own = own.clone();
+            async move {
+                let rows = session.query(HEAD, &[&&*own]).await?;
+                let place = |row| Ok(AuditPlace { seq: value(row, 0)?, hash: value(row, 1)? });
+                rows.first().map(place).transpose()
+            }
+        })
     }
 
     fn verify_audit(&self, known: &[AuditHash]) -> Result<AuditVerification, StoreError> {

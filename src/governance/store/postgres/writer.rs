@@ -37,7 +37,7 @@ const LOCK_USER: &str =
 const LOCK_CHAIN: &str =
     "SELECT pg_advisory_xact_lock(hashtextextended('qwed_mcp chain of ' || $1::text, 0))";
 
-const HEAD: &str = "SELECT seq, hash FROM qwed_mcp.audit_heads WHERE instance = $1";
+pub(super) const HEAD: &str = "SELECT seq, hash FROM qwed_mcp.audit_heads WHERE instance = $1";
 
 const APPEND: &str = "INSERT INTO qwed_mcp.audit (instance, seq, time, run_id, event, user_name, tool, \
     arguments_hash, outcome, details, previous, hash) \

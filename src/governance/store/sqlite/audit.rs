@@ -78,6 +78,15 @@ impl AuditLog for SqliteStore {
         self.read(|transaction| for_each_after(transaction, after.of(None), each))
     }
 
+    fn audit_head(&self) -> Result<Option<AuditPlace>, StoreError> {
+        let head = self.read(|transaction| {
+            transaction.query_row("SELECT seq, hash FROM audit_head", [], |row| {
+                Ok(AuditPlace { seq: row.get(0)?, hash: row.get(1)? })
+            })
+        })?;
+        Ok(Some(head).filter(|head| head.seq > 0))
+    }
+
     fn verify_audit(&self, known: &[AuditHash]) -> Result<AuditVerification, StoreError> {
         let database = flaws(self)?;
         self.read(|transaction| {

@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""What equal scripts differ in: how many results so many runs of each have, as a table.
+
+    benches/determinism.py [--server PATH] [--python PATH] [--runs N]
+
+Each script is run N times by `qwed-mcp run`, without and with `--deterministic`. Linux only, nothing outside the
+standard library; scripts whose package is not installed are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from contestants import REPOSITORY, NotMeasured, in_scratch
+
+SCRIPTS = {
+    "set order, `hash()`": "print({'a', 'b', 'c'}, hash('x'))",
+    "NumPy: product, eigenvalues": "import numpy as n\na = n.sin(n.arange(10000.)).reshape(100, 100)\n"
+    "print((a @ a).sum(), n.linalg.eigvals(a).sum())",
+    "traceback": "def f(): return 1 / 0\nf()",
+    "`random`": "import random\nprint(random.random())",
+    "`random.Random()`": "import random\nprint(random.Random().random(), random.Random().random())",
+    "`numpy.random`": "import numpy\nprint(numpy.random.random())",
+    "`numpy.random.default_rng()`": "import numpy\nprint(numpy.random.default_rng().random())",
+    "address in a text": "print(object())",
+    "order of a set of objects": "class A:\n    def __init__(self, n): self.n = n\nprint([a.n for a in {A(n) for n in range(20)}])",
+    "number of the process": "import os\nprint(os.getpid())",
+    "date": "import datetime\nprint(datetime.date.today())",
+    "time": "import time\nprint(time.time())",
+    "`uuid.uuid4()`": "import uuid\nprint(uuid.uuid4())",
+    "`secrets`, `os.urandom`": "import os, secrets\nprint(secrets.token_hex(), os.urandom(8))",
+    "order of threads": "import threading\nout = []\n"
+    "def f(n):\n    sum(range(100_000))\n    out.append(n)\n"
+    "all = [threading.Thread(target=f, args=(n,)) for n in range(20)]\n"
+    "[t.start() for t in all]; [t.join() for t in all]\nprint(out)",
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--server", type=Path, default=REPOSITORY / "target" / "release" / "qwed-mcp")
+    parser.add_argument("--python", type=Path, default=REPOSITORY / "target" / "python" / "bin" / "python")
+    parser.add_argument("--runs", type=int, default=5)
+    options = parser.parse_args()
+    options.server = options.server.absolute()
+    return in_scratch(measure, options, "qwed-mcp-determinism-")
+
+
+def measure(options: argparse.Namespace, scratch: Path) -> int:
+    environment = {
+        **os.environ,
+        "QWED_MCP_TRUSTED_CODE_EXECUTION": "true",
+        "QWED_MCP_PYTHON": str(options.python.absolute()),
+        "QWED_MCP_DATA_DIR": str(scratch / "data"),
+    }
+    print(f"different results of {options.runs} runs\n\n| | without | `--deterministic` |\n|---|---:|---:|")
+    for name, code in SCRIPTS.items():
+        script = scratch / "script.py"
+        script.write_text(code)
+        counts = []
+        for flags in ([], ["--deterministic"]):
+            results = {run([options.server, "run", *flags, script], environment) for _ in range(options.runs)}
+            counts.append(len(results))
+        print(f"| {name} | {counts[0]} | {counts[1]} |", flush=True)
+    return 0
+
+
+def run(argv: list, environment: dict[str, str]) -> tuple[str, str, int]:
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    # 124 to 127: it was not run.
+    if done.returncode in range(124, 128):
+        raise NotMeasured(f"{argv} ended with {done.returncode}: {done.stderr[-500:]}")
+    # The last line on standard error tells the time that it took.
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("note:")]
+    return done.stdout, "\n".join(lines), done.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

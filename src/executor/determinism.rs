@@ -1,0 +1,82 @@
+//! Runs of a script that are the same each time, as far as that can be had.
+//!
+//! Random numbers whose seed the script does not set get one that is made of the script
+//! (`python/numbers.py`), addresses are the same where the kernel lets us, and numerical libraries take the
+//! kernels that every processor has. Time, threads and secrets stay what they are.
+
+use crate::sandbox::can_fix_addresses;
+
+/// What of this can be had here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Determinism {
+    /// Addresses are the same in each run.
+    pub(crate) fixes_addresses: bool,
+}
+
+impl Determinism {
+    pub(super) fn here() -> Self {
+        let fixes_addresses = can_fix_addresses();
+        if !fixes_addresses {
+            tracing::warn!(
+                "addresses differ from run to run: the kernel does not let them be fixed"
+            );
+        }
+        Self { fixes_addresses }
+    }
+}
+
+/// A variable that keeps a library from choosing its kernels by the processor.
+struct Pinned {
+    name: &'static str,
+    value: &'static str,
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the reader, and for a test"))]
+    why: &'static str,
+}
+
+/// What the loops of `NumPy` have beyond what it is built for: names that a build does not know are passed over.
+const VECTORS: &str = "AVX F16C FMA3 AVX2 AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL AVX512_SPR \
+                       X86_V3 X86_V4 ASIMDHP ASIMDDP ASIMDFHM SVE";
+
+/// The variables. Another kernel adds up in another order, and rounds otherwise.
+const PINNED: [Pinned; 4] = [
+    Pinned {
+        name: "OPENBLAS_CORETYPE",
+        value: if cfg!(target_arch = "aarch64") { "ARMV8" } else { "Prescott" },
+        why: "the oldest processor of the architecture that OpenBLAS knows",
+    },
+    Pinned {
+        name: "MKL_CBWR",
+        value: "COMPATIBLE",
+        why: "MKL's conditional numerical reproducibility, on every processor",
+    },
+    Pinned {
+        name: "NPY_DISABLE_CPU_FEATURES",
+        value: VECTORS,
+        why: "NumPy's loops for what it is built for",
+    },
+    Pinned {
+        name: "GLIBC_TUNABLES",
+        value: "glibc.cpu.hwcaps=-AVX2,-FMA,-FMA4",
+        why: "exp, sin and the like without fused operations, which round once where others do twice",
+    },
+];
+
+/// Returns the variables by which numerical libraries compute the same on every machine of an architecture.
+pub(super) fn pinned_kernels() -> impl Iterator<Item = (String, String)> {
+    PINNED.iter().map(|pinned| (pinned.name.to_owned(), pinned.value.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_variable_has_a_reason_and_a_value_in_one_word_or_a_list() {
+        for Pinned { name, value, why } in &PINNED {
+            assert!(!why.is_empty() && !value.is_empty() && !value.contains("  "), "{name}");
+        }
+        let names: std::collections::BTreeSet<String> =
+            pinned_kernels().map(|(name, _)| name).collect();
+        assert_eq!(names.len(), PINNED.len());
+    }
+}

@@ -1,0 +1,217 @@
+//! The checkpoints of the audit log: its head, signed, at intervals, in a file of the admin's choice.
+//!
+//! Nothing waits for them. What cannot be written is written later, and the log says so: a run is not refused
+//! for a medium that is away for a while.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use nix::fcntl::OFlag;
+use thiserror::Error;
+use tokio::sync::Notify;
+
+use super::policy::{CheckpointPolicy, Policy, PolicyFile};
+use super::store::{Store, StoreError};
+use crate::executor::UntrustedFolder;
+use crate::logging::Causes;
+use crate::receipt::{AuditPlace, Receipts};
+
+/// The time until a file that could not be written is tried again.
+const RETRY_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The reason why there is no checkpoint. For the admin: it has paths.
+#[derive(Debug, Error)]
+enum CheckpointError {
+    #[error("{0} is in the workspace, whose code could change it")]
+    InWorkspace(PathBuf),
+    #[error("failed to write {file}")]
+    Write { file: PathBuf, source: io::Error },
+    #[error("the head cannot be signed")]
+    Sign(#[from] serde_json::Error),
+    #[error("the head of the audit log cannot be read")]
+    Head(#[from] StoreError),
+}
+
+/// The writer of checkpoints.
+#[derive(Debug)]
+pub(super) struct CheckpointWriter {
+    store: Store,
+    policy: Arc<PolicyFile>,
+    receipts: Arc<Receipts>,
+    /// The last head that was written, and when.
+    last: Mutex<Option<(i64, Instant)>>,
+    /// Told of every row that is appended.
+    appended: Notify,
+    is_started: AtomicBool,
+}
+
+impl CheckpointWriter {
+    pub(super) fn new(store: Store, policy: Arc<PolicyFile>, receipts: Arc<Receipts>) -> Self {
+        let (last, appended, is_started) =
+            (Mutex::default(), Notify::new(), AtomicBool::new(false));
+        Self { store, policy, receipts, last, appended, is_started }
+    }
+
+    /// Hears that rows were appended. Returns at once.
+    pub(super) fn hear(self: &Arc<Self>) {
+        if !self.is_started.swap(true, Ordering::Relaxed) {
+            tokio::spawn(Arc::clone(self).go_on());
+        }
+        self.appended.notify_one();
+    }
+
+    /// Writes what is due, as long as the server lives.
+    async fn go_on(self: Arc<Self>) {
+        loop {
+            self.appended.notified().await;
+            while let Some(wait) = self.look_in_background(false).await {
+                // A row that comes meanwhile may make it due.
+                let _ = tokio::time::timeout(wait, self.appended.notified()).await;
+            }
+        }
+    }
+
+    /// Writes the last one, whatever the interval is, when nothing is appended any more.
+    pub(super) async fn finish(self: &Arc<Self>) {
+        let _ = self.look_in_background(true).await;
+    }
+
+    async fn look_in_background(self: &Arc<Self>, is_last: bool) -> Option<Duration> {
+        let writer = Arc::clone(self);
+        tokio::task::spawn_blocking(move || writer.look(is_last)).await.ok().flatten()
+    }
+
+    /// Writes a checkpoint if one is due, and returns after which time one is to be.
+    fn look(&self, is_last: bool) -> Option<Duration> {
+        // Under a policy that cannot be used nothing is done. Every call says so.
+        let policy = self.policy.current().ok()?;
+        let checkpoint = policy.checkpoint.as_ref()?;
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = self.store.audit_head().map_err(CheckpointError::from).and_then(|head| {
+            let Some(head) = head else { return Ok(None) };
+            let wait = wait(checkpoint, &head, *last);
+            if wait.is_none_or(|wait| !wait.is_zero() && !is_last) {
+                return Ok(wait);
+            }
+            self.write(&policy, checkpoint, &head)?;
+            *last = Some((head.seq, Instant::now()));
+            Ok(None)
+        });
+        written.unwrap_or_else(|error| {
+            tracing::error!(error = %Causes(&error), "no checkpoint of the audit log");
+            Some(RETRY_INTERVAL)
+        })
+    }
+
+    fn write(
+        &self,
+        policy: &Policy,
+        checkpoint: &CheckpointPolicy,
+        head: &AuditPlace,
+    ) -> Result<(), CheckpointError> {
+        let file = &checkpoint.file;
+        let workspace = policy.workspace_root.as_deref().and_then(UntrustedFolder::new);
+        if workspace.is_some_and(|workspace| workspace.holds(file)) {
+            return Err(CheckpointError::InWorkspace(file.clone()));
+        }
+        let line = self.receipts.sign_head(head)?;
+        let written = append(file, &line);
+        written.map_err(|source| CheckpointError::Write { file: file.clone(), source })
+    }
+}
+
+/// Returns the time until this head is to be written; none if it was.
+fn wait(
+    checkpoint: &CheckpointPolicy,
+    head: &AuditPlace,
+    last: Option<(i64, Instant)>,
+) -> Option<Duration> {
+    // The first one of a server: nobody knows what was before.
+    let Some((seq, time)) = last else { return Some(Duration::ZERO) };
+    if head.seq == seq {
+        return None;
+    }
+    let rows = u64::try_from(head.seq - seq).unwrap_or(u64::MAX);
+    let is_due = rows >= checkpoint.rows;
+    Some(if is_due { Duration::ZERO } else { checkpoint.interval.saturating_sub(time.elapsed()) })
+}
+
+/// Appends a line, on the disk when this returns. Servers that share a file do not mix their lines.
+fn append(path: &Path, line: &[u8]) -> io::Result<()> {
+    let flags = (OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits();
+    let mut options = OpenOptions::new();
+    options.read(true).append(true).create(true).mode(0o644).custom_flags(flags);
+    let mut file = options.open(path)?;
+    // Not to wait for who reads from a pipe.
+    if !file.metadata()?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // Behind a line that was not written to its end.
+    let is_torn = !file.metadata()?.len().eq(&0) && last_byte(&mut file)? != b'\n';
+    let line = if is_torn { [b"\n", line].concat() } else { line.to_vec() };
+    file.write_all(&line)?;
+    file.sync_all()
+}
+
+fn last_byte(file: &mut File) -> io::Result<u8> {
+    let mut byte = [0];
+    file.seek(SeekFrom::End(-1))?;
+    file.read_exact(&mut byte)?;
+    Ok(byte[0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_is_due_after_so_many_rows_or_so_much_time() {
+        let checkpoint = |rows, seconds| CheckpointPolicy {
+            file: PathBuf::new(),
+            rows,
+            interval: Duration::from_secs(seconds),
+        };
+        let head = AuditPlace { seq: 10, hash: String::new() };
+        let now = Instant::now();
+        let due = |checkpoint: &CheckpointPolicy, last: Option<i64>| {
+            wait(checkpoint, &head, last.map(|seq| (seq, now))).map(|wait| wait.is_zero())
+        };
+        for (rows, seconds, last, expected) in [
+            (100, 1000, None, Some(true)),
+            (100, 1000, Some(10), None),
+            (100, 1000, Some(9), Some(false)),
+            (2, 1000, Some(9), Some(false)),
+            (2, 1000, Some(8), Some(true)),
+            (100, 0, Some(9), Some(true)),
+            // A store that was put back: whatever it has is written.
+            (100, 1000, Some(11), Some(true)),
+        ] {
+            assert_eq!(
+                due(&checkpoint(rows, seconds), last),
+                expected,
+                "{rows} {seconds} {last:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_line_is_behind_the_lines_that_are_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("checkpoints");
+        append(&file, b"a\n").unwrap();
+        append(&file, b"b\n").unwrap();
+        assert_eq!(std::fs::read(&file).unwrap(), b"a\nb\n");
+        std::fs::write(&file, "torn").unwrap();
+        append(&file, b"c\n").unwrap();
+        assert_eq!(std::fs::read(&file).unwrap(), b"torn\nc\n");
+        assert!(append(folder.path(), b"d\n").is_err());
+        let pipe = folder.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert!(append(&pipe, b"e\n").is_err());
+    }
+}

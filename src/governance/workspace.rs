@@ -1,0 +1,259 @@
+//! The state of the workspace before a run: which commit it is, and whether its files are those of the commit.
+//!
+//! Everything in the workspace may be written by others, git's own files among it: hooks, filters and settings
+//! that start programs. So nothing is started and no setting is read. A few files are, within bounds, through
+//! no link, and what they do not say is said to be not known.
+//!
+//! The files that git knows are hashed as they are, into the name that git has for such a tree. If that is the
+//! tree of the commit, they are its files, whoever has written them: both are digests of all content.
+
+mod index;
+mod object;
+
+use std::ffi::OsStr;
+use std::io::{self, Read as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use sha1::{Digest as _, Sha1};
+use thiserror::Error;
+
+use crate::folder::{Folder, Kind};
+use index::Entry;
+use object::{Kind as TreeKind, ObjectId, TreeItem};
+
+/// The folder of a repository.
+const REPOSITORY: &str = ".git";
+
+/// The files that are hashed. A project whose tests are run here has a few hundred.
+const FILES_MAX: usize = 20_000;
+/// Their bytes together, and the time for it: a run waits for it.
+const BYTES_MAX: u64 = 64 * 1024 * 1024;
+const TIME_MAX: Duration = Duration::from_secs(2);
+
+/// A name that leads to another one, and so on.
+const LINKS_MAX: u32 = 5;
+/// A file with a name.
+const NAME_BYTES_MAX: u64 = 4096;
+const PACKED_NAMES_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// The state of a workspace that is a repository.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct WorkspaceState {
+    /// The commit that is checked out.
+    pub(crate) commit: Option<String>,
+    /// The name that git has for the files that it knows, as they are.
+    pub(crate) tree: Option<String>,
+    /// True if they are not those of the commit. Files that git does not know do not count.
+    pub(crate) dirty: Option<bool>,
+    /// The reason why something of this is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) undetermined: Option<String>,
+}
+
+/// The reason why something is not known. Names no path.
+#[derive(Debug, Error)]
+pub(super) enum Undetermined {
+    #[error("git's folder is elsewhere")]
+    Elsewhere,
+    #[error("nothing is committed, or git keeps it in a way that is not known here")]
+    NoCommit,
+    #[error("the repository has names of SHA-256")]
+    Sha256,
+    #[error("git's list of files is not known here: {0}")]
+    Index(&'static str),
+    #[error("git's files are damaged")]
+    Damaged,
+    #[error("there is too much of it to look at")]
+    TooMuch,
+    #[error("the commit is kept in a way that is not known here")]
+    Commit,
+    #[error("git changes files when they are committed (.gitattributes)")]
+    Attributes,
+    #[error("it cannot be read: {0}")]
+    Read(io::ErrorKind),
+}
+
+impl From<io::Error> for Undetermined {
+    fn from(error: io::Error) -> Self {
+        Self::Read(error.kind())
+    }
+}
+
+impl WorkspaceState {
+    /// Looks at a workspace; none where it is no repository. Blocks on the disk.
+    pub(super) fn of(workspace: &Path) -> Option<Self> {
+        let root = Folder::open(workspace).ok()?;
+        root.stat(OsStr::new(REPOSITORY)).ok()?;
+        let mut state = Self::default();
+        if let Err(reason) = state.look(&root) {
+            state.undetermined = Some(reason.to_string());
+        }
+        Some(state)
+    }
+
+    fn look(&mut self, root: &Folder) -> Result<(), Undetermined> {
+        let folder = root.folder(OsStr::new(REPOSITORY));
+        let repository = folder.map_err(|_| Undetermined::Elsewhere)?;
+        let commit = head(&repository)?;
+        self.commit = Some(commit.clone());
+        let commit = ObjectId::from_hex(&commit).ok_or(Undetermined::Sha256)?;
+        let entries = index::read(&repository)?;
+        if entries.iter().any(|entry| entry.is_unmerged) {
+            self.dirty = Some(true);
+            return Ok(());
+        }
+        let tree = Files::new(root).tree(&entries)?;
+        self.tree = Some(tree.to_string());
+        let is_dirty = tree != object::tree_of_commit(&repository, commit)?;
+        if is_dirty && entries.iter().any(Entry::is_attributes) {
+            return Err(Undetermined::Attributes);
+        }
+        self.dirty = Some(is_dirty);
+        Ok(())
+    }
+}
+
+/// Returns the commit that is checked out, as git writes it.
+fn head(repository: &Folder) -> Result<String, Undetermined> {
+    let mut name = "HEAD".to_owned();
+    for _ in 0..LINKS_MAX {
+        let text = match read_path(repository, name.as_bytes(), NAME_BYTES_MAX) {
+            Ok(text) => String::from_utf8(text).map_err(|_| Undetermined::Damaged)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => packed(repository, &name)?,
+            Err(error) => return Err(error.into()),
+        };
+        let text = text.trim_end();
+        let Some(next) = text.strip_prefix("ref: ") else {
+            let is_name = [40, 64].contains(&text.len())
+                && text.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f'));
+            return is_name.then(|| text.to_owned()).ok_or(Undetermined::Damaged);
+        };
+        if !next.starts_with("refs/") {
+            return Err(Undetermined::Damaged);
+        }
+        next.clone_into(&mut name);
+    }
+    Err(Undetermined::Damaged)
+}
+
+/// Returns what a name stands for that has no file of its own.
+fn packed(repository: &Folder, name: &str) -> Result<String, Undetermined> {
+    let text = read_path(repository, b"packed-refs", PACKED_NAMES_BYTES_MAX);
+    let text = text.map_err(|_| Undetermined::NoCommit)?;
+    let text = String::from_utf8_lossy(&text);
+    let found = text.lines().find_map(|line| line.split_once(' ').filter(|(_, it)| *it == name));
+    found.map(|(commit, _)| commit.to_owned()).ok_or(Undetermined::NoCommit)
+}
+
+/// Opens the folder that a path below `folder` names the entry of, and returns that name too. No link is
+/// followed.
+fn parent<'p>(folder: &Folder, path: &'p [u8]) -> io::Result<(Folder, &'p OsStr)> {
+    let mut parts = path.split(|byte| *byte == b'/');
+    let last = parts.next_back().unwrap_or_default();
+    let mut parent = folder.folder(OsStr::new("."))?;
+    for part in parts {
+        require_name(part)?;
+        parent = parent.folder(OsStr::from_bytes(part))?;
+    }
+    require_name(last)?;
+    Ok((parent, OsStr::from_bytes(last)))
+}
+
+/// Fails for what is no name of an entry.
+fn require_name(part: &[u8]) -> io::Result<()> {
+    if [&b""[..], b".", b".."].contains(&part) || part.contains(&0) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    Ok(())
+}
+
+/// Reads a file below `folder`.
+fn read_path(folder: &Folder, path: &[u8], bytes_max: u64) -> io::Result<Vec<u8>> {
+    let (parent, name) = parent(folder, path)?;
+    let mut bytes = Vec::new();
+    parent.linked_file(name)?.take(bytes_max + 1).read_to_end(&mut bytes)?;
+    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > bytes_max {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(bytes)
+}
+
+/// The files of the workspace, hashed within bounds.
+struct Files<'f> {
+    root: &'f Folder,
+    bytes_left: u64,
+    until: Instant,
+}
+
+impl<'f> Files<'f> {
+    fn new(root: &'f Folder) -> Self {
+        Self { root, bytes_left: BYTES_MAX, until: Instant::now() + TIME_MAX }
+    }
+
+    /// Returns the name of the tree of these files as they are; those that are not there are not in it.
+    fn tree(&mut self, entries: &[Entry]) -> Result<ObjectId, Undetermined> {
+        if entries.len() > FILES_MAX {
+            return Err(Undetermined::TooMuch);
+        }
+        let mut items = Vec::new();
+        for entry in entries {
+            if Instant::now() > self.until {
+                return Err(Undetermined::TooMuch);
+            }
+            if let Some(item) = self.item(entry)? {
+                items.push(item);
+            }
+        }
+        object::tree(items)
+    }
+
+    /// Returns a file as a tree has it; none where there is none.
+    fn item(&mut self, entry: &Entry) -> Result<Option<TreeItem>, Undetermined> {
+        let path = entry.path.clone();
+        // Another repository, and what is not checked out by intent.
+        if entry.kind == TreeKind::Repository || entry.is_left_out {
+            return Ok(Some(TreeItem { path, kind: entry.kind, id: entry.id }));
+        }
+        let Ok((parent, name)) = parent(self.root, &path) else { return Ok(None) };
+        let Ok(stat) = parent.stat(name) else { return Ok(None) };
+        let (kind, id) = match stat.kind {
+            Kind::File => self.file(&parent, name)?,
+            Kind::Other => match parent.link(name) {
+                Ok(target) => (TreeKind::Link, object::id_of("blob", target.as_bytes())),
+                Err(_) => return Ok(None),
+            },
+            Kind::Folder => return Ok(None),
+        };
+        Ok(Some(TreeItem { path, kind, id }))
+    }
+
+    fn file(
+        &mut self,
+        parent: &Folder,
+        name: &OsStr,
+    ) -> Result<(TreeKind, ObjectId), Undetermined> {
+        let mut file = parent.linked_file(name)?;
+        let metadata = file.metadata()?;
+        let length = metadata.len();
+        self.bytes_left = self.bytes_left.checked_sub(length).ok_or(Undetermined::TooMuch)?;
+        let mut hash = Sha1::new();
+        hash.update(format!("blob {length}\0"));
+        let mut source = file.by_ref().take(length);
+        let mut block = vec![0; 64 * 1024];
+        loop {
+            let read = source.read(&mut block)?;
+            let Some(read) = block.get(..read).filter(|read| !read.is_empty()) else { break };
+            hash.update(read);
+        }
+        let is_program = metadata.permissions().mode() & 0o100 != 0;
+        let kind = if is_program { TreeKind::Program } else { TreeKind::File };
+        Ok((kind, ObjectId(hash.finalize().into())))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,56 @@
+//! The head of the audit log, signed: which row was the last at some time.
+//!
+//! The same envelope and the same statement as those of receipts, with a predicate of its own.
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+
+use super::error::ReceiptError;
+use super::keys::{PublicKeys, SigningKey, to_milliseconds};
+use super::statement::{STATEMENT_TYPE, Statement, Subject};
+use super::verification::require_in_use;
+use super::{AuditPlace, envelope};
+
+/// The type of the predicate, with its version.
+const AUDIT_HEAD_TYPE: &str = "https://qwed.ai/attestation/audit-head/v1";
+/// The name of the row's hash among the subjects: the one there is.
+const SUBJECT: &str = "audit-row";
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct AuditHead {
+    created_on: DateTime<Utc>,
+    /// The number of the row.
+    seq: i64,
+}
+
+/// A head that somebody has signed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SignedHead {
+    pub(crate) place: AuditPlace,
+    pub(crate) created_on: DateTime<Utc>,
+}
+
+/// Signs a head: the bytes of its envelope, which are a line.
+pub(super) fn sign(place: &AuditPlace, key: &SigningKey) -> serde_json::Result<Vec<u8>> {
+    let subject = vec![Subject::new(SUBJECT, place.hash.clone())];
+    let head = AuditHead { created_on: to_milliseconds(Utc::now()), seq: place.seq };
+    let statement = Statement::new(subject, AUDIT_HEAD_TYPE, head);
+    envelope::seal(&serde_json::to_vec(&statement)?, key)
+}
+
+/// Verifies a signed head: its bytes, then its signature, and only then what it says.
+pub(crate) fn verify_head(bytes: &[u8], keys: &PublicKeys) -> Result<SignedHead, ReceiptError> {
+    let envelope::Opened { payload, keyid } = envelope::open(bytes, keys)?;
+    let unknown = |reason: String| ReceiptError::Statement(reason);
+    let statement: Statement<AuditHead> =
+        serde_json::from_slice(&payload).map_err(|error| unknown(error.to_string()))?;
+    if statement.kind != STATEMENT_TYPE || statement.predicate_type != AUDIT_HEAD_TYPE {
+        return Err(unknown("it is about something else than an audit log".to_owned()));
+    }
+    let AuditHead { created_on, seq } = statement.predicate;
+    require_in_use(keys, &keyid, created_on)?;
+    let hash = statement.digest(SUBJECT).map(str::to_owned);
+    let hash = hash.ok_or_else(|| ReceiptError::NoSubject(SUBJECT.to_owned()))?;
+    Ok(SignedHead { place: AuditPlace { seq, hash }, created_on })
+}
