@@ -16,5 +16,5 @@ mod tls;
 mod url;
 
 pub(crate) use database::Database;
-pub(crate) use session::{DatabaseError, Notice};
+pub(crate) use session::{DatabaseError, Notice, Session};
 pub(crate) use url::DatabaseUrl;
