@@ -891,7 +891,11 @@ fn each_thing_that_was_changed_has_a_message_of_its_own() {
         (&output, 1, "stdout is stored beside it, and that was changed"),
         (&keys.join("keys.json"), key_at, "keys.json"),
         (&run.join("evidence.json"), 9, "evidence.json is not what the run left: it was changed"),
-        (&run.join("files/junit.xml"), 9, "files/junit.xml is not what the run left: it was changed"),
+        (
+            &run.join("files/junit.xml"),
+            9,
+            "files/junit.xml is not what the run left: it was changed",
+        ),
         (&run.join("stdout.txt"), 9, "stdout.txt is not what the run left: it was changed"),
     ] {
         let before = fs::read(file).unwrap();
