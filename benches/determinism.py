@@ -34,7 +34,7 @@ SCRIPTS = {
     "`uuid.uuid4()`": "import uuid\nprint(uuid.uuid4())",
     "`secrets`, `os.urandom`": "import os, secrets\nprint(secrets.token_hex(), os.urandom(8))",
     "order of threads": "import threading\nout = []\n"
-    "def f(n):\n    sum(range(100_000))\n    out.append(n)\n"
+    "def f(n):\n    for k in range(9):\n        sum(range(100_000))\n        out.append(n)\n"
     "all = [threading.Thread(target=f, args=(n,)) for n in range(20)]\n"
     "[t.start() for t in all]; [t.join() for t in all]\nprint(out)",
 }

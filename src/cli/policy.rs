@@ -17,8 +17,8 @@ use crate::config::Settings;
 use crate::data_folder::data_folder;
 use crate::executor::{Executor as _, OneShotExecutor};
 use crate::governance::{
-    GovernedTool, Policy, PolicyCheck, PolicyError, PolicyFile, Rehearsal, Role, StorePlace,
-    UserName,
+    CheckpointPolicy, GovernedTool, Policy, PolicyCheck, PolicyError, PolicyFile, Rehearsal, Role,
+    StorePlace, UserName,
 };
 
 #[derive(Debug, Subcommand)]
@@ -175,6 +175,10 @@ fn rows(policy: &Policy) -> Vec<(&'static str, String)> {
         sandbox.allowed_paths.iter().map(|path| path.display().to_string()).collect();
     let elapsed =
         budget.elapsed.map(|elapsed| format!(", {} ms for a whole call", elapsed.as_millis()));
+    let checkpoint = policy.checkpoint.as_ref().map(|checkpoint| {
+        let CheckpointPolicy { file, rows, interval } = checkpoint;
+        format!("{}, after {rows} rows or {} s", file.display(), interval.as_secs())
+    });
     let days = |age: Duration| format!("{} days", age.as_secs() / (24 * 60 * 60));
     let total = |bytes: u64| format!("{} MiB together", bytes >> 20);
     let kept: Vec<String> =
@@ -203,6 +207,7 @@ fn rows(policy: &Policy) -> Vec<(&'static str, String)> {
         ),
         ("output", format!("{} bytes each of stdout and stderr", budget.output_bytes_max)),
         ("artifacts", format!("{} bytes a run", budget.artifact_bytes_max)),
+        ("checkpoints", checkpoint.unwrap_or_else(|| "-".to_owned())),
         ("kept", if kept.is_empty() { "for ever".to_owned() } else { kept.join(", ") }),
         ("sha256", sha256.clone()),
     ]

@@ -76,6 +76,7 @@ attempts          1
 runs a day        -
 output            8388608 bytes each of stdout and stderr
 artifacts         67108864 bytes a run
+checkpoints       -
 kept              30 days
 sha256            {}
 ",

@@ -5,7 +5,8 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -19,6 +20,7 @@ tests! {
         what_a_call_would_get_is_what_it_gets,
         a_log_has_the_rows_that_were_signed,
         each_byte_of_a_checkpoint_counts,
+        a_head_is_signed_when_it_is_old_enough,
         a_new_chain_is_found_by_its_checkpoints,
         a_run_says_which_commit_it_was_of;
     needs [Sandbox]:
@@ -303,6 +305,45 @@ fn each_byte_of_a_checkpoint_counts() {
     flawed(&signed.as_bytes()[..signed.len() - 9], "it is no envelope");
     flawed(b"", "[]");
     assert_eq!(verify_checkpoints(&governed, &[&format!("{path}.no")]).0, Some(2));
+}
+
+fn a_head_is_signed_when_it_is_old_enough() {
+    let (governed, path) = checkpointed();
+    let last = || {
+        let text = fs::read_to_string(&path).unwrap();
+        let (code, told) = verify_checkpoints(&governed, &[&path]);
+        assert_eq!(code, Some(0), "{told}");
+        (text.lines().count(), told["checkpoints"]["rows_behind"].as_u64().unwrap())
+    };
+    let policy = |seconds: u32| {
+        governed.write_policy(&format!(
+            "[audit]\ncheckpoint = {path:?}\ncheckpoint_rows = 1000\ncheckpoint_seconds = {seconds}\n"
+        ));
+    };
+    policy(600);
+    let before = last().0;
+    let mut server = governed.connect();
+    server.execute("print(1)");
+    // The first one of a server, and no other for ten minutes.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while last().0 == before && Instant::now() < deadline {
+        sleep(Duration::from_millis(50));
+    }
+    server.execute("print(2)");
+    sleep(Duration::from_secs(2));
+    let (count, behind) = last();
+    assert!(count == before + 1 && behind > 0, "{count} {behind}");
+    // After a second, though nothing is appended any more.
+    policy(1);
+    server.execute("print(3)");
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while last().1 > 0 && Instant::now() < deadline {
+        sleep(Duration::from_millis(50));
+    }
+    assert_eq!(last().1, 0);
+    let count = last().0;
+    sleep(Duration::from_secs(2));
+    assert_eq!(last().0, count, "none without a row");
 }
 
 fn a_new_chain_is_found_by_its_checkpoints() {
