@@ -15,7 +15,7 @@ Three replicas of the real program and one real PostgreSQL. Two parts, each of w
   or runs for ever.
 
 --smoke is for a check that takes a minute. QWED_MCP_PYTHON names the interpreter; without it, the one in `python`
-beside the folder of the build. Exit code 1 if anything is wrong.
+beside the folder of the build, or the system's. Exit code 1 if anything is wrong.
 """
 
 from __future__ import annotations
@@ -205,10 +205,10 @@ class User(threading.Thread):
 
     def place(self, number: int) -> str | None:
         a, b = self.rng.randrange(10_000), self.rng.randrange(10_000)
-        is_long = self.rng.random() < 0.02
+        is_long, is_slow = self.rng.random() < 0.02, self.rng.random() < 0.05
         code = f"print('{self.user} {number}', {a} * {b})"
-        if is_long:
-            code = f"import time\ntime.sleep(30)\n{code}"
+        if is_long or is_slow:
+            code = f"import time\ntime.sleep({30 if is_long else 1.5})\n{code}"
         while True:
             try:
                 job, text = self.client.place(self.port(), code)

@@ -114,7 +114,8 @@ class Replica:
         self.port, self.log = free_port(), folder / f"replica-{number}.log"
         self.place = folder / f"replica-{number}"
         self.place.mkdir()
-        python = os.environ.get("QWED_MCP_PYTHON", str(binary.parent.parent / "python/bin/python"))
+        of_tests = binary.parent.parent / "python/bin/python"
+        python = os.environ.get("QWED_MCP_PYTHON", str(of_tests) if of_tests.exists() else "/usr/bin/python3")
         self.environment = {
             "PATH": os.environ["PATH"], "TMPDIR": str(self.place), "QWED_MCP_PYTHON": python,
             "QWED_MCP_TRUSTED_CODE_EXECUTION": "true", "QWED_MCP_PRELOAD": "json", "QWED_MCP_LOG": "info",

@@ -7,7 +7,8 @@ mod mcp_process;
 mod outside;
 mod patience;
 #[cfg(feature = "postgres")]
-mod postgres;
+#[expect(dead_code, reason = "the library's own tests use the rest")]
+pub(crate) mod postgres;
 mod processes;
 mod python;
 mod terminal;
