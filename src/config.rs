@@ -160,6 +160,8 @@ pub struct Settings {
     pub auth_token: Option<Secret>,
     /// `QWED_MCP_AUTH_TOKEN_FILE`: the file that has it in place of the variable.
     pub auth_token_file: Option<PathBuf>,
+    /// `QWED_MCP_STORE`: the URL of the database that replicas share; without one nothing is shared.
+    pub store: Option<Secret>,
     /// `QWED_MCP_RECEIPTS`: the folder of the receipts that scripts leave.
     pub receipts: Option<PathBuf>,
     /// `QWED_MCP_SIGNING_KEY`: the key that signs them, where it is not in the data folder.
@@ -246,6 +248,10 @@ impl Settings {
                 .present("QWED_MCP_AUTH_TOKEN")
                 .map(|token| token.into_string().unwrap_or_default().into()),
             auth_token_file: variables.path("QWED_MCP_AUTH_TOKEN_FILE"),
+            // Not text: still meant as a URL, and not a valid one.
+            store: variables
+                .present("QWED_MCP_STORE")
+                .map(|url| url.into_string().unwrap_or_default().into()),
             receipts: variables.path("QWED_MCP_RECEIPTS"),
             signing_key: variables.path("QWED_MCP_SIGNING_KEY"),
             receipts_sync: variables.is_switched_on("QWED_MCP_RECEIPTS_SYNC"),

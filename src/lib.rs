@@ -36,6 +36,7 @@
 //! | `runs` | one run of a script: written down, run, accounted for, written down | `server` |
 //! | `governance` | governed tools: tokens, roles, policy, budget, audit, artifacts, the pytest run | `server` |
 //! | `receipt` | signed receipts: what was decided, where it ran, what came of it | `server` |
+//! | `oidc` | access tokens of an authorization server, validated | `http` |
 //! | `executor` | runs what was authorised; every process is dead when a run has ended | `server` |
 //! | `environments` | virtual environments for scripts: made, listed, removed | `server` |
 //! | `gateway` | yes or no, why, and under which id | `server` |
@@ -44,6 +45,7 @@
 //! | `provenance` | trust in a skill manifest | `provenance` |
 //! | `aibom` | the AI bill of materials: which model, engines and tools had a part | `aibom` |
 //! | `config`, `logging` | the environment as typed settings; logs to stderr | `server` |
+//! | `postgres` | PostgreSQL, which replicas share: the connection, the schema | `postgres` |
 //! | `data_folder`, `strict_modes` | the folder of what stays; files that are the admin's alone | `server` |
 //! | `folder` | folders that scripts write into, listed, read and removed by descriptors | `server` |
 //! | `terminal` | what a person's terminal is sent | `server` |
@@ -145,6 +147,10 @@ mod jobs;
 mod logging;
 #[cfg(feature = "http")]
 mod meter;
+#[cfg(feature = "http")]
+mod oidc;
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg(feature = "provenance")]
 pub mod provenance;
 #[cfg(feature = "server")]

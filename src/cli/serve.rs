@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use clap::Args;
+use clap::{ArgGroup, Args};
+use url::Url;
 
 use crate::batch::Bounds;
 use crate::config::Settings;
@@ -13,6 +14,7 @@ use crate::data_folder;
 use crate::governance::{Bearers, Store};
 use crate::http;
 use crate::logging;
+use crate::oidc::{self, AccessTokens, KeySource};
 use crate::server::Server;
 
 /// The most runs of one user, and requests a second: more is no bound.
@@ -20,13 +22,26 @@ const USER_BOUND_MAX: i64 = 10_000;
 
 /// The options of `serve`.
 #[derive(Debug, Clone, Default, Args)]
+#[command(group(ArgGroup::new("known").multiple(true).requires("http")))]
 pub(super) struct Options {
     /// Serve a team over HTTP on this address, such as 127.0.0.1:8000
     #[arg(long, value_name = "ADDR")]
     pub(super) http: Option<SocketAddr>,
     /// Let nobody call without a token of `qwed-mcp token`; needed on any address but this machine's own
-    #[arg(long, requires = "http")]
+    #[arg(long, requires = "http", group = "known")]
     require_token: bool,
+    /// Take access tokens of this authorization server: the issuer, as its tokens name it
+    #[arg(long, value_name = "URL", requires_all = ["oidc_audience", "oidc_jwks"], group = "known")]
+    oidc_issuer: Option<String>,
+    /// The URL by which clients reach this server, which access tokens have to be for, such as <https://mcp.example.org/mcp>
+    #[arg(long, value_name = "URL", requires = "oidc_issuer", value_parser = oidc::parse_audience)]
+    oidc_audience: Option<Url>,
+    /// The public keys of the issuer: a file, or the URL that its metadata has as `jwks_uri`
+    #[arg(long, value_name = "FILE|URL", requires = "oidc_issuer")]
+    oidc_jwks: Option<KeySource>,
+    /// The claim of access tokens that names the user
+    #[arg(long, value_name = "CLAIM", requires = "oidc_issuer", default_value = "sub")]
+    oidc_user_claim: String,
     /// A name by which the server is reached, besides those of this machine; again for more
     #[arg(long, value_name = "NAME", requires = "http", value_parser = http::parse_host)]
     allow_host: Vec<String>,
@@ -37,10 +52,10 @@ pub(super) struct Options {
     #[arg(long, requires = "http")]
     sessionless: bool,
     /// The most requests of one user in flight
-    #[arg(long, value_name = "N", requires = "require_token", value_parser = clap::value_parser!(u32).range(1..=USER_BOUND_MAX))]
+    #[arg(long, value_name = "N", requires = "known", value_parser = clap::value_parser!(u32).range(1..=USER_BOUND_MAX))]
     user_concurrency: Option<u32>,
     /// The most requests of one user a second
-    #[arg(long, value_name = "N", requires = "require_token", value_parser = clap::value_parser!(u32).range(1..=USER_BOUND_MAX))]
+    #[arg(long, value_name = "N", requires = "known", value_parser = clap::value_parser!(u32).range(1..=USER_BOUND_MAX))]
     user_rate: Option<u32>,
     /// Serve /metrics, /healthz and /readyz on this address
     #[arg(long, value_name = "ADDR", requires = "http")]
@@ -76,14 +91,34 @@ impl LogFormat {
 impl Options {
     /// Refuses what would let strangers run code, before anything is started.
     pub(super) fn check(&self) -> anyhow::Result<()> {
-        if let Some(address) = self.http.filter(|it| !it.ip().is_loopback() && !self.require_token)
-        {
+        let is_anybodys = !self.require_token && self.oidc_issuer.is_none();
+        if let Some(address) = self.http.filter(|it| !it.ip().is_loopback() && is_anybodys) {
             anyhow::bail!(
                 "{address} can be reached from other machines: --require-token has to be given, and \
-                 `qwed-mcp token create` makes a token for each user"
+                 `qwed-mcp token create` makes a token for each user; or --oidc-issuer"
             );
         }
         Ok(())
+    }
+
+    /// Returns the tokens that let somebody in; none where everybody may call.
+    async fn bearers(&self, settings: &Settings) -> anyhow::Result<Option<Bearers>> {
+        let store = self.require_token.then(|| store_of_tokens(settings)).transpose()?;
+        let access_tokens = match (&self.oidc_issuer, &self.oidc_audience, &self.oidc_jwks) {
+            (Some(issuer), Some(audience), Some(keys)) => {
+                let options = oidc::Options {
+                    issuer: issuer.clone(),
+                    audience: audience.clone(),
+                    keys: keys.clone(),
+                    user_claim: self.oidc_user_claim.clone(),
+                };
+                let access_tokens = AccessTokens::new(options).await;
+                Some(Arc::new(access_tokens.context("nobody could be let in")?))
+            }
+            _ => None,
+        };
+        let is_anybodys = store.is_none() && access_tokens.is_none();
+        Ok((!is_anybodys).then(|| Bearers::new(store, access_tokens)))
     }
 
     /// Serves over HTTP, on `address`.
@@ -93,7 +128,7 @@ impl Options {
         settings: &Settings,
         address: SocketAddr,
     ) -> anyhow::Result<()> {
-        let bearers = self.require_token.then(|| bearers(settings)).transpose()?;
+        let bearers = self.bearers(settings).await?;
         let count = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
         let options = http::Options {
             address,
@@ -114,8 +149,7 @@ impl Options {
 }
 
 /// Opens the store of tokens, which has to be there.
-fn bearers(settings: &Settings) -> anyhow::Result<Bearers> {
+fn store_of_tokens(settings: &Settings) -> anyhow::Result<Store> {
     let folder = data_folder::data_folder(settings.data_dir.as_deref())?;
-    let store = Store::open_existing(&folder).context("nobody could be let in")?;
-    Ok(Bearers::new(store))
+    Store::open_existing(&folder).context("nobody could be let in")
 }

@@ -37,6 +37,7 @@ fn an_empty_environment_gives_the_documented_defaults() {
             policy: None,
             auth_token: None,
             auth_token_file: None,
+            store: None,
             receipts: None,
             signing_key: None,
             receipts_sync: false,

@@ -21,7 +21,7 @@ use super::pytest::PytestOrder;
 use super::refusal::RefusalCode;
 use super::roles::{GovernedTool, Role};
 use super::store::{Store, StoreError};
-use super::tokens::{Caller, Token};
+use super::tokens::{Caller, Proof, Token};
 use super::user_name::UserName;
 use super::workspace::WorkspaceState;
 use super::{Governance, GovernedReply, Refusal, reply};
@@ -40,12 +40,21 @@ pub(crate) struct GovernedCall {
     pub(crate) tool: GovernedTool,
     /// Its arguments, unread.
     pub(crate) arguments: Map<String, Value>,
-    /// The token that the caller presents; without one, the server's own is used.
-    pub(crate) token: Option<Secret>,
+    /// Who calls.
+    pub(crate) presented: Presented,
     /// Cancelled when the caller no longer wants the reply, or the server ends.
     pub(crate) cancel: CancellationToken,
     /// Set as long as the call waits for its turn.
     pub(crate) waits_for_turn: Arc<AtomicBool>,
+}
+
+/// What a caller shows of itself.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Presented {
+    /// Its token; without one, the server's own is used.
+    pub(crate) token: Option<Secret>,
+    /// Who it is, where the transport has had that proven otherwise. A token goes before it.
+    pub(crate) known: Option<Caller>,
 }
 
 /// A call on its way.
@@ -81,13 +90,13 @@ impl Governance {
         &self,
         request: GovernedCall,
     ) -> (Uuid, Result<GovernedReply, Refusal>) {
-        let GovernedCall { tool, arguments, token, cancel, waits_for_turn } = request;
+        let GovernedCall { tool, arguments, presented, cancel, waits_for_turn } = request;
         let run_id = Uuid::new_v4();
         let arguments_hash = ArgumentsHash::of(&arguments);
         let started = Instant::now();
         let call = Call { run_id, started, tool, arguments, arguments_hash, cancel };
         tracing::info!(%run_id, tool = tool.name(), "governed call");
-        let reply = self.carry_out(call, token.as_ref(), &waits_for_turn).await;
+        let reply = self.carry_out(call, &presented, &waits_for_turn).await;
         if let Err(refusal) = &reply {
             tracing::info!(%run_id, code = refusal.code().name(), "refused");
         }
@@ -97,10 +106,10 @@ impl Governance {
     async fn carry_out(
         &self,
         call: Call,
-        token: Option<&Secret>,
+        presented: &Presented,
         waits_for_turn: &AtomicBool,
     ) -> Result<GovernedReply, Refusal> {
-        let caller = self.admit(&call, token).await?;
+        let caller = self.admit(&call, presented).await?;
         match call.tool {
             GovernedTool::RunPytest => {
                 let mut turn = self.turns.take_at_once();
@@ -113,7 +122,7 @@ impl Governance {
                 }
                 let Some(_turn) = turn else { return self.never_started(&call, &caller).await };
                 // What was true when it began to wait need not be true any more.
-                let caller = self.admit(&call, token).await?;
+                let caller = self.admit(&call, presented).await?;
                 let cleared = self.clear(call, caller).await?;
                 self.run_pytest(cleared).await
             }
@@ -122,8 +131,9 @@ impl Governance {
     }
 
     /// Authenticates the caller, and checks that the role has the permission.
-    async fn admit(&self, call: &Call, token: Option<&Secret>) -> Result<Caller, Refusal> {
-        let caller = match self.authenticate(token).await {
+    async fn admit(&self, call: &Call, presented: &Presented) -> Result<Caller, Refusal> {
+        let Presented { token, known } = presented;
+        let caller = match self.authenticate(token.as_ref(), known.as_ref()).await {
             Ok(caller) => caller,
             Err(refusal) => return Err(self.refused(call, None, refusal).await),
         };
@@ -195,8 +205,20 @@ impl Governance {
         Ok(appended.map(drop).ok_or(OVER_QUOTA))
     }
 
-    /// Returns the caller that the token is of.
-    pub(super) async fn authenticate(&self, token: Option<&Secret>) -> Result<Caller, Refusal> {
+    /// Returns the caller that the token is of; without one, the one that the transport knows.
+    pub(super) async fn authenticate(
+        &self,
+        token: Option<&Secret>,
+        known: Option<&Caller>,
+    ) -> Result<Caller, Refusal> {
+        if let (None, Some(known)) = (token, known) {
+            let is_valid = match known.proof {
+                Proof::Access { expires } => Utc::now() < expires,
+                // It may be revoked by now, and is looked up by the token itself.
+                Proof::Token(_) => false,
+            };
+            return if is_valid { Ok(known.clone()) } else { Err(Refusal::AuthRequired) };
+        }
         let presented = token.or(self.own_token.as_ref()).map(Secret::reveal);
         let token = presented.and_then(Token::parse).ok_or(Refusal::AuthRequired)?;
         let store = self.store.clone();
@@ -341,7 +363,7 @@ impl Call {
         mut details: Map<String, Value>,
     ) -> AuditEntry {
         if let (AuditEvent::McpToolCall, Some(caller)) = (event, caller) {
-            details.insert("token".to_owned(), Value::from(caller.token.to_string()));
+            details.insert("token".to_owned(), Value::from(caller.proof.to_string()));
             details.extend(self.asked_for());
         }
         AuditEntry {

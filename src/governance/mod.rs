@@ -78,8 +78,8 @@ pub(crate) use audit::{
     RunIdStart, TokenFlaw, verify_export,
 };
 #[cfg(feature = "http")]
-pub(crate) use bearer::{Bearer, Bearers, Unavailable};
-pub(crate) use call::{GovernedCall, Rehearsal};
+pub(crate) use bearer::{Bearer, Bearers, NotLetIn};
+pub(crate) use call::{GovernedCall, Presented, Rehearsal};
 pub(crate) use evidence::Evidence;
 pub(crate) use integrity::{
     ArtifactsVerification, IntegrityError, RunDifference, Served, evidence, verify_artifacts,
@@ -90,7 +90,7 @@ pub(crate) use reply::{Block, GovernedReply};
 pub(crate) use roles::{GovernedTool, ReadTool, Role};
 pub(crate) use store::{Store, StoreError, time_text};
 pub(crate) use token_file::own_token;
-pub(crate) use tokens::{Revoked, Rotated, Token, TokenId, TokenRecord, TokenState};
+pub(crate) use tokens::{Caller, Revoked, Rotated, Token, TokenId, TokenRecord, TokenState};
 pub(crate) use upkeep::{apply_retention, retention_of};
 pub(crate) use user_name::UserName;
 

@@ -59,7 +59,7 @@ impl Governance {
         }
         let refused = TestRun {
             user: caller.map(|caller| caller.user.to_string()).unwrap_or_default(),
-            token: caller.map(|caller| caller.token.to_string()).unwrap_or_default(),
+            token: caller.map(|caller| caller.proof.to_string()).unwrap_or_default(),
             error_code: Some(refusal.code().name().to_owned()),
             ..of_call(call)
         };
@@ -119,7 +119,7 @@ fn test_run(
     let refusal = conclusion.refusal.as_ref();
     TestRun {
         user: caller.user.to_string(),
-        token: caller.token.to_string(),
+        token: caller.proof.to_string(),
         status: conclusion.verdict.status.as_str(),
         error_code: refusal.map(|refusal| refusal.code().name().to_owned()),
         policy_sha256: policy.sha256.clone(),

@@ -223,7 +223,7 @@ impl Governance {
                 .budget
                 .usage(conclusion.verdict.status == RunStatus::BudgetExceeded),
             server_version: Some(env!("CARGO_PKG_VERSION").to_owned()),
-            token: Some(cleared.caller.token.to_string()),
+            token: Some(cleared.caller.proof.to_string()),
             policy_sha256: Some(cleared.policy.sha256.clone()),
             python,
             workspace: cleared.workspace.clone(),

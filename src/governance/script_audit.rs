@@ -5,7 +5,7 @@ use uuid::{Builder, Uuid};
 
 use super::audit::{ArgumentsHash, AuditEntry, AuditEvent, AuditOutcome};
 use super::roles::Permission;
-use super::tokens::{Caller, TokenId};
+use super::tokens::{Caller, Proof};
 use super::{Governance, Refusal, UserName};
 use crate::executor::{Ending, Outcome, RunError};
 use crate::gateway::{Decision, ErrorCode, Tool, VerificationId};
@@ -24,7 +24,7 @@ impl Governance {
     ) -> Result<DecisionWritten, Refusal> {
         // Without a token nobody is known to have asked; and a user whom the server has let in is one whose role
         // permits it.
-        let caller = self.authenticate(token).await;
+        let caller = self.authenticate(token, None).await;
         if user.is_none()
             && matches!(decision, Decision::Allow { .. })
             && let Err(refusal) = self.may_run(&caller).await
@@ -32,7 +32,7 @@ impl Governance {
             return Err(self.script_refused(decision, caller.ok(), refusal).await);
         }
         let caller = caller.ok();
-        let token = caller.as_ref().map(|caller| caller.token);
+        let token = caller.as_ref().map(|caller| caller.proof);
         let user = user.cloned().or(caller.map(|caller| caller.user));
         let record = decision.record();
         let outcome = match decision {
@@ -137,7 +137,7 @@ pub(crate) struct DecisionWritten {
     pub(crate) place: Option<AuditPlace>,
     /// The caller, if that is known, and the number of the token that has proven it.
     user: Option<UserName>,
-    token: Option<TokenId>,
+    token: Option<Proof>,
 }
 
 impl DecisionWritten {

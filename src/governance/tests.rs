@@ -23,7 +23,7 @@ use super::audit::{
 };
 use super::evidence::RunStatus;
 use super::refusal::RefusalCode;
-use super::tokens::{Caller, Token, TokenState};
+use super::tokens::{Caller, Proof, Token, TokenState};
 use super::user_name::InvalidUserName;
 use super::*;
 
@@ -191,7 +191,11 @@ fn a_token_opens_until_it_expires_or_is_revoked() {
     let (bob, bob_token) = store.create_token(&user("bob"), Role::Viewer, Some(day)).unwrap();
     assert_eq!(store.tokens().unwrap(), [ana.clone(), bob.clone()]);
     let caller = |record: &super::tokens::TokenRecord| {
-        Some(Caller { user: record.user.clone(), role: record.role, token: record.id })
+        Some(Caller {
+            user: record.user.clone(),
+            role: record.role,
+            proof: Proof::Token(record.id),
+        })
     };
     assert_eq!(store.authenticate(&ana_token).unwrap(), caller(&ana));
     assert_eq!(store.authenticate(&bob_token).unwrap(), caller(&bob));

@@ -87,12 +87,32 @@ impl FromStr for TokenId {
     }
 }
 
-/// A caller, proven by a token.
+/// A caller, and what has proven it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Caller {
     pub(crate) user: UserName,
     pub(crate) role: Role,
-    pub(crate) token: TokenId,
+    pub(crate) proof: Proof,
+}
+
+/// What has proven who calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Proof {
+    /// A token of the store.
+    Token(TokenId),
+    /// An access token of the team's authorization server.
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "there is no way to show one"))]
+    Access { expires: DateTime<Utc> },
+}
+
+/// What logs and receipts have: the number of a token, or the word for the others.
+impl fmt::Display for Proof {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Token(id) => id.fmt(f),
+            Self::Access { .. } => f.write_str("oauth"),
+        }
+    }
 }
 
 /// The record of a token.
@@ -275,7 +295,8 @@ impl Store {
         let is_same: bool = known.ct_eq(&hash).into();
         match record.state(now) {
             TokenState::Active if is_same => {
-                Ok(Some(Caller { user: record.user, role: record.role, token: record.id }))
+                let proof = Proof::Token(record.id);
+                Ok(Some(Caller { user: record.user, role: record.role, proof }))
             }
             TokenState::Active | TokenState::Expired | TokenState::Revoked => Ok(None),
         }

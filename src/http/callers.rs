@@ -1,14 +1,17 @@
 //! Who calls, and how much one user may have.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use hyper::header::{AUTHORIZATION, HeaderMap};
+use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::batch::Asker;
-use crate::governance::{Bearer, Bearers, Unavailable, UserName};
+use crate::governance::{Bearer, Bearers, NotLetIn, UserName};
+use crate::oidc::SCOPES;
 use crate::secret::Secret;
 
 use super::refusal::Refusal;
@@ -52,15 +55,60 @@ impl Callers {
         self.bounds.concurrency.unwrap_or(usize::MAX)
     }
 
+    /// Returns what clients need to know to get an access token, if this is the path of that.
+    pub(super) fn metadata(&self, path: &str) -> Option<Value> {
+        let access_tokens = self.bearers.as_ref()?.access_tokens()?;
+        access_tokens.is_metadata(path).then(|| access_tokens.metadata())
+    }
+
+    /// Returns what a client is told of the token that it needs (RFC 6750, 3; RFC 9728, 5.1).
+    pub(super) fn challenge(&self, refusal: Refusal) -> Option<HeaderValue> {
+        let error = match refusal {
+            Refusal::Unauthorized => None,
+            Refusal::InvalidToken => Some("invalid_token"),
+            Refusal::NoScope | Refusal::Forbidden => Some("insufficient_scope"),
+            Refusal::Host
+            | Refusal::Origin
+            | Refusal::Target
+            | Refusal::NotFound
+            | Refusal::Method(_)
+            | Refusal::MediaType
+            | Refusal::NotAcceptable
+            | Refusal::TooLarge
+            | Refusal::Incomplete
+            | Refusal::UserBound(_)
+            | Refusal::Full
+            | Refusal::Draining
+            | Refusal::Store
+            | Refusal::SessionUnknown
+            | Refusal::SessionMissing
+            | Refusal::Invalid => return None,
+        };
+        let mut challenge = "Bearer realm=\"qwed-mcp\"".to_owned();
+        if let Some(error) = error {
+            let _ = write!(challenge, ", error=\"{error}\"");
+        }
+        if let Some(access_tokens) = self.bearers.as_ref().and_then(Bearers::access_tokens) {
+            let (url, scope) = (access_tokens.metadata_url(), SCOPES[1]);
+            let _ = write!(challenge, ", resource_metadata=\"{url}\", scope=\"{scope}\"");
+        }
+        HeaderValue::from_str(&challenge).ok()
+    }
+
     /// Returns who has sent a request, if they may.
     pub(super) async fn identify(&self, headers: &HeaderMap) -> Result<Known, Refusal> {
         let token = token(headers);
         let Some(bearers) = &self.bearers else { return Ok(Known { token, ..Known::default() }) };
         let token = token.ok_or(Refusal::Unauthorized)?;
-        let bearer = bearers.bearer(&token).await.map_err(|Unavailable| Refusal::Store)?;
-        let bearer = bearer.ok_or(Refusal::Unauthorized)?;
+        let bearer = bearers.bearer(&token).await.map_err(|reason| match reason {
+            NotLetIn::Invalid => Refusal::InvalidToken,
+            NotLetIn::NoScope => Refusal::NoScope,
+            NotLetIn::Unavailable => Refusal::Store,
+        })?;
         let share = self.bounds.take(&bearer.user, Instant::now())?;
-        Ok(Known { bearer: Some(bearer), token: Some(token), share })
+        // An access token is for this server alone: it goes no further.
+        let token = Some(token).filter(|_| bearer.caller().is_none());
+        Ok(Known { bearer: Some(bearer), token, share })
     }
 }
 
@@ -118,8 +166,6 @@ impl UserBounds {
 
 #[cfg(test)]
 mod tests {
-    use hyper::header::HeaderValue;
-
     use super::*;
 
     #[test]

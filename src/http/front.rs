@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hyper::body::Incoming;
-use hyper::header::HeaderMap;
+use hyper::header::{HeaderMap, WWW_AUTHENTICATE};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use tokio_util::sync::CancellationToken;
@@ -13,7 +13,7 @@ use crate::server::Endpoint;
 
 use super::callers::{Callers, Known};
 use super::complaints::Complaints;
-use super::content::{Content, empty_response};
+use super::content::{Content, empty_response, json_response};
 use super::figures::Figures;
 use super::hosts::Hosts;
 use super::messages;
@@ -76,7 +76,12 @@ impl Front {
                 if refusal.is_suspect() {
                     self.complaints.note(refusal.text());
                 }
-                refusal.response(route.is_none_or(|route| route == Route::Messages))
+                let is_message = route.is_none_or(|route| route == Route::Messages);
+                let mut response = refusal.response(is_message);
+                if let Some(challenge) = self.callers.challenge(refusal) {
+                    response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+                }
+                response
             }
         };
         let path = route.map_or("other", Route::path);
@@ -95,6 +100,12 @@ impl Front {
             return Err(Refusal::Target);
         }
         self.hosts.check(&parts.headers)?;
+        if let Some(metadata) = self.callers.metadata(parts.uri.path()) {
+            if parts.method != Method::GET {
+                return Err(Refusal::Method("GET"));
+            }
+            return Ok(json_response(StatusCode::OK, metadata.to_string().into_bytes(), ()));
+        }
         let known = self.callers.identify(&parts.headers).await?;
         if self.draining.is_cancelled() {
             return Err(Refusal::Draining);

@@ -1,6 +1,6 @@
 //! Refusals of requests, before anything is done for them: a status and a sentence.
 
-use hyper::header::{ALLOW, CONNECTION, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use hyper::header::{ALLOW, CONNECTION, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 use serde_json::json;
 
@@ -15,8 +15,12 @@ pub(super) enum Refusal {
     Origin,
     /// The target is not a path.
     Target,
-    /// There is no token, or not a valid one.
+    /// There is no token.
     Unauthorized,
+    /// The token is not a valid one.
+    InvalidToken,
+    /// The access token has none of this server's scopes.
+    NoScope,
     /// The role of the token does not permit it.
     Forbidden,
     NotFound,
@@ -48,11 +52,11 @@ pub(super) enum Refusal {
 impl Refusal {
     fn status(self) -> StatusCode {
         match self {
-            Self::Host | Self::Origin | Self::Forbidden => StatusCode::FORBIDDEN,
+            Self::Host | Self::Origin | Self::NoScope | Self::Forbidden => StatusCode::FORBIDDEN,
             Self::Target | Self::Incomplete | Self::SessionMissing | Self::Invalid => {
                 StatusCode::BAD_REQUEST
             }
-            Self::Unauthorized => StatusCode::UNAUTHORIZED,
+            Self::Unauthorized | Self::InvalidToken => StatusCode::UNAUTHORIZED,
             Self::NotFound | Self::SessionUnknown => StatusCode::NOT_FOUND,
             Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -69,7 +73,10 @@ impl Refusal {
             Self::Host => "the Host header names no host of this server",
             Self::Origin => "the Origin header names no page that may reach this server",
             Self::Target => "the request has no Host header, several, or a target that is no path",
-            Self::Unauthorized => "a valid token is needed: Authorization: Bearer TOKEN",
+            Self::Unauthorized | Self::InvalidToken => {
+                "a valid token is needed: Authorization: Bearer TOKEN"
+            }
+            Self::NoScope => "the access token has no scope qwed:viewer, qwed:user or qwed:admin",
             Self::Forbidden => "the role of this token does not permit it",
             Self::NotFound => "there is nothing here",
             Self::Method(_) => "this path does not take this method",
@@ -96,6 +103,8 @@ impl Refusal {
             | Self::Origin
             | Self::Target
             | Self::Unauthorized
+            | Self::InvalidToken
+            | Self::NoScope
             | Self::Forbidden
             | Self::TooLarge
             | Self::Incomplete
@@ -129,10 +138,6 @@ impl Refusal {
         let mut response = json_response(status, body.to_string().into_bytes(), ());
         let headers = response.headers_mut();
         match self {
-            Self::Unauthorized => {
-                let scheme = HeaderValue::from_static("Bearer realm=\"qwed-mcp\"");
-                headers.insert(WWW_AUTHENTICATE, scheme);
-            }
             Self::Method(allowed) => {
                 headers.insert(ALLOW, HeaderValue::from_static(allowed));
             }
@@ -152,6 +157,9 @@ impl Refusal {
             }
             Self::Host
             | Self::Origin
+            | Self::Unauthorized
+            | Self::InvalidToken
+            | Self::NoScope
             | Self::Forbidden
             | Self::NotFound
             | Self::MediaType

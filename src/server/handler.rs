@@ -27,7 +27,9 @@ use crate::executor::Echo;
 use crate::gateway::{AskedBy, Stdin};
 #[cfg(feature = "http")]
 use crate::governance::{Bearer, Refusal};
-use crate::governance::{Governance, GovernedCall, GovernedTool, UserName};
+use crate::governance::{
+    Caller as ProvenCaller, Governance, GovernedCall, GovernedTool, Presented, UserName,
+};
 use crate::jobs::RequestKey;
 use crate::secret::Secret;
 #[cfg(feature = "http")]
@@ -78,7 +80,8 @@ impl Handler {
         {
             let cancel = context.ct.clone();
             let waits_for_turn = Arc::default();
-            let call = GovernedCall { tool, arguments, token, cancel, waits_for_turn };
+            let presented = Presented { token, known: known(&context) };
+            let call = GovernedCall { tool, arguments, presented, cancel, waits_for_turn };
             return self.answer_governed(governance, call, &context).await;
         }
         let cancel = context.ct.clone();
@@ -403,6 +406,17 @@ fn connection(extensions: &Extensions) -> Option<&Connection> {
 fn user(context: &RequestContext<RoleServer>) -> Option<&UserName> {
     #[cfg(feature = "http")]
     return context.extensions.get::<Bearer>().map(|bearer| &bearer.user);
+    #[cfg(not(feature = "http"))]
+    {
+        let _ = context;
+        None
+    }
+}
+
+/// Returns who calls, where no token of the store says so.
+fn known(context: &RequestContext<RoleServer>) -> Option<ProvenCaller> {
+    #[cfg(feature = "http")]
+    return context.extensions.get::<Bearer>().and_then(Bearer::caller);
     #[cfg(not(feature = "http"))]
     {
         let _ = context;

@@ -31,6 +31,7 @@ const ORDER: &[&str] = &[
     "runs",
     "governance",
     "receipt",
+    "oidc",
     "executor",
     "environments",
     "gateway",
@@ -41,6 +42,7 @@ const ORDER: &[&str] = &[
     "provenance",
     "aibom",
     "folder",
+    "postgres",
     "canonical_json",
     "config",
     "meter",
@@ -91,6 +93,13 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("http_body_util", &["http"]),
     ("prometheus_client", &["http"]),
     ("tokio_io_timeout", &["http"]),
+    ("jsonwebtoken", &["oidc"]),
+    ("ring", &["oidc"]),
+    ("ureq", &["oidc"]),
+    ("tokio_postgres", &["governance", "jobs", "postgres"]),
+    ("tokio_postgres_rustls", &["postgres"]),
+    ("rustls", &["oidc", "postgres"]),
+    ("rustls_native_certs", &["postgres"]),
 ];
 
 /// The circles that there are within a module, and the reason.

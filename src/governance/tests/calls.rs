@@ -156,7 +156,7 @@ fn request(token: Option<&str>, tool: GovernedTool, arguments: Value) -> Governe
     GovernedCall {
         tool,
         arguments,
-        token: token.map(|token| token.to_owned().into()),
+        presented: Presented { token: token.map(|token| token.to_owned().into()), known: None },
         cancel: CancellationToken::new(),
         waits_for_turn: Arc::default(),
     }

@@ -35,6 +35,10 @@ const NOT_RUN: &[(&str, &str)] = &[
         "does not end; the tests of `http` start it",
     ),
     (
+        "qwed-mcp serve --http 127.0.0.1:8000 --allow-host",
+        "does not end; the tests of `http` start it",
+    ),
+    (
         "qwed-mcp token create --user ann --role user",
         "makes a store in the home folder; the tests of `http` do it in another",
     ),

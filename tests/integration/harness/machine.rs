@@ -27,6 +27,9 @@ pub(crate) enum Need {
     Tier3,
     /// User namespaces for an ordinary user: another one, where the tests are root's.
     Tier3ForUsers,
+    /// The programs of PostgreSQL.
+    #[cfg(feature = "postgres")]
+    Postgres,
     /// To be root, and so to become others.
     Root,
     /// An interpreter that every user can start, where the tests are root's.
@@ -38,7 +41,19 @@ pub(crate) enum Need {
 impl Need {
     /// Whether it takes the tests' virtual environment.
     pub(crate) fn takes_python(&self) -> bool {
-        *self != Self::Root
+        match self {
+            Self::Root => false,
+            #[cfg(feature = "postgres")]
+            Self::Postgres => false,
+            Self::Python
+            | Self::PythonVersion(_)
+            | Self::Sandbox
+            | Self::Tier2
+            | Self::Tier3
+            | Self::Tier3ForUsers
+            | Self::PublicPython
+            | Self::PublicPackages => true,
+        }
     }
 }
 
@@ -51,6 +66,8 @@ impl fmt::Display for Need {
             Self::Tier2 => "tier 2 (Landlock ABI 6)",
             Self::Tier3 => "tier 3 (user namespaces)",
             Self::Tier3ForUsers => "tier 3 for ordinary users",
+            #[cfg(feature = "postgres")]
+            Self::Postgres => "PostgreSQL",
             Self::Root => "root",
             Self::PublicPython => "Python that other users can start",
             Self::PublicPackages => "checkout that other users can read",
@@ -89,6 +106,10 @@ fn look(need: &Need) -> Option<String> {
             tier("T3", &python, Some(ORDINARY_USER))
         }
         Need::Tier3ForUsers => obstacle(&Need::Tier3),
+        #[cfg(feature = "postgres")]
+        Need::Postgres => super::postgres::programs().is_none().then(|| {
+            "neither on PATH nor in /usr/lib/postgresql; Debian's package is postgresql".to_owned()
+        }),
         Need::Root => (!is_root()).then(|| "the tests are run by an ordinary user".to_owned()),
         Need::PublicPython => public_python().is_none().then(|| {
             "each is in a private folder, or is not the tests' version of Python".to_owned()

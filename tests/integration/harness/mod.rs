@@ -6,6 +6,8 @@ mod machine;
 mod mcp_process;
 mod outside;
 mod patience;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod processes;
 mod python;
 mod terminal;

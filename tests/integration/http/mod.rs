@@ -1,6 +1,7 @@
 //! The server over HTTP: both eras, who may call, what is refused, and scripts of pipelines.
 
 mod hostile;
+mod oauth;
 mod pipelines;
 mod protocol;
 mod teams;
@@ -19,7 +20,8 @@ use crate::harness::{Scratch, ServerBuilder, Test, alive_with_marker, deadline};
 
 /// The tests of all parts.
 pub(crate) fn tests() -> Vec<Test> {
-    let parts = [hostile::tests(), pipelines::tests(), protocol::tests(), teams::tests()];
+    let parts =
+        [hostile::tests(), oauth::tests(), pipelines::tests(), protocol::tests(), teams::tests()];
     parts.into_iter().flatten().collect()
 }
 

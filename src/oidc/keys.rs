@@ -1,0 +1,376 @@
+//! The public keys of an issuer (RFC 7517): read from a file, or fetched; kept for a while, and looked for again
+//! when a token names one that is not there.
+
+use std::io::{self, Read as _};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use jsonwebtoken::jwk::{Jwk, KeyOperations, PublicKeyUse};
+use jsonwebtoken::{Algorithm, DecodingKey};
+use serde::Deserialize;
+use serde_json::Value;
+use thiserror::Error;
+use tokio::sync::Mutex;
+use tokio::task::spawn_blocking;
+use url::{Host, Url};
+
+use super::crypto;
+use crate::logging::Causes;
+
+/// The age from which keys are looked for again: a key that the issuer has taken back is good for no longer.
+const FRESH: Duration = Duration::from_secs(10 * 60);
+/// The age to which keys are used while the issuer cannot be reached.
+const USABLE: Duration = Duration::from_secs(60 * 60);
+/// The time between two looks: tokens with invented keys do not make this server a load on the issuer.
+const PAUSE: Duration = Duration::from_secs(10);
+/// The time for one look.
+const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
+const DOCUMENT_BYTES_MAX: usize = 256 * 1024;
+const KEYS_MAX: usize = 100;
+
+/// Where the keys are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum KeySource {
+    File(PathBuf),
+    Url(Url),
+}
+
+/// The reason why there are no keys.
+#[derive(Debug, Error)]
+pub(crate) enum KeysError {
+    #[error("{0} could not be read")]
+    Read(PathBuf, #[source] io::Error),
+    #[error("{0} could not be fetched")]
+    Fetch(Url, #[source] Box<ureq::Error>),
+    #[error("the issuer's keys are no JSON Web Key Set")]
+    Parse(#[source] serde_json::Error),
+    #[error("the issuer's keys have none that verifies tokens, of kty RSA, EC or OKP")]
+    NoKey,
+    #[error("the issuer's keys take more than {DOCUMENT_BYTES_MAX} bytes")]
+    TooLong,
+}
+
+/// Keys that could not be had, for long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("no keys of the issuer could be had")]
+pub(crate) struct KeysUnavailable;
+
+/// A URL from which keys would not be safe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error(
+    "keys are fetched by https alone (http from this machine): anybody could change them on the way"
+)]
+pub(crate) struct UnsafeSource;
+
+impl FromStr for KeySource {
+    type Err = UnsafeSource;
+
+    fn from_str(text: &str) -> Result<Self, UnsafeSource> {
+        match Url::parse(text) {
+            Ok(url) if is_safe(&url) => Ok(Self::Url(url)),
+            Ok(url) if url.has_host() => Err(UnsafeSource),
+            Ok(_) | Err(_) => Ok(Self::File(text.into())),
+        }
+    }
+}
+
+/// Returns whether nobody on the way can change what is behind a URL.
+pub(super) fn is_safe(url: &Url) -> bool {
+    let is_here = match url.host() {
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        Some(Host::Domain(name)) => name == "localhost",
+        None => false,
+    };
+    match url.scheme() {
+        "https" => url.has_host(),
+        "http" => is_here,
+        _ => false,
+    }
+}
+
+/// The keys, as they were last.
+#[derive(Debug)]
+pub(super) struct Keys {
+    source: KeySource,
+    loaded: RwLock<Option<Arc<Loaded>>>,
+    /// When they were looked for last. Held while they are.
+    looked: Mutex<Option<Instant>>,
+}
+
+#[derive(Debug)]
+struct Loaded {
+    keys: Vec<PublishedKey>,
+    at: Instant,
+}
+
+#[derive(Debug)]
+struct PublishedKey {
+    id: Option<String>,
+    /// The algorithm that it is for alone, if it says one.
+    algorithm: Option<Algorithm>,
+    decoding: DecodingKey,
+}
+
+impl Keys {
+    /// Loads the keys. Those of a URL may come later.
+    pub(super) async fn load(source: KeySource) -> Result<Self, KeysError> {
+        let (loaded, looked) = (RwLock::default(), Mutex::default());
+        let keys = Self { source, loaded, looked };
+        match (keys.look().await, &keys.source) {
+            (Err(error), KeySource::File(_)) => Err(error),
+            (Err(error), KeySource::Url(_)) => {
+                tracing::error!(error = %Causes(&error), "no access token is taken until there are keys");
+                Ok(keys)
+            }
+            (Ok(()), _) => Ok(keys),
+        }
+    }
+
+    /// Returns the key that a token names for an algorithm; none if the issuer has no such key.
+    pub(super) async fn find(
+        &self,
+        id: Option<&str>,
+        algorithm: Algorithm,
+    ) -> Result<Option<DecodingKey>, KeysUnavailable> {
+        if let Some(loaded) = self.loaded(FRESH)
+            && let Some(key) = loaded.find(id, algorithm)
+        {
+            return Ok(Some(key));
+        }
+        self.look_again().await;
+        let loaded = self.loaded(USABLE).ok_or(KeysUnavailable)?;
+        Ok(loaded.find(id, algorithm))
+    }
+
+    /// Returns whether there are keys, after a look for them where there are none.
+    pub(super) async fn are_there(&self) -> bool {
+        if self.loaded(USABLE).is_none() {
+            self.look_again().await;
+        }
+        self.loaded(USABLE).is_some()
+    }
+
+    fn loaded(&self, age_max: Duration) -> Option<Arc<Loaded>> {
+        let loaded = self.loaded.read().unwrap_or_else(PoisonError::into_inner);
+        loaded.as_ref().filter(|loaded| loaded.at.elapsed() < age_max).map(Arc::clone)
+    }
+
+    /// Looks for the keys, unless that was done just now.
+    async fn look_again(&self) {
+        let looked = self.looked.lock().await;
+        if looked.is_some_and(|looked| looked.elapsed() < PAUSE) {
+            return;
+        }
+        drop(looked);
+        if let Err(error) = self.look().await {
+            tracing::error!(error = %Causes(&error), "the issuer's keys are as they were");
+        }
+    }
+
+    async fn look(&self) -> Result<(), KeysError> {
+        let mut looked = self.looked.lock().await;
+        let source = self.source.clone();
+        let read = spawn_blocking(move || source.read()).await;
+        *looked = Some(Instant::now());
+        let text = read.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
+        let loaded = Loaded { keys: parse(&text)?, at: Instant::now() };
+        *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(loaded));
+        Ok(())
+    }
+}
+
+impl Loaded {
+    fn find(&self, id: Option<&str>, algorithm: Algorithm) -> Option<DecodingKey> {
+        let is_for = |key: &&PublishedKey| {
+            key.decoding.family() == family(algorithm)
+                && key.algorithm.is_none_or(|own| own == algorithm)
+        };
+        let mut fitting = self.keys.iter().filter(is_for);
+        let found = match id {
+            Some(id) => fitting.find(|key| key.id.as_deref() == Some(id)),
+            // A token that names none is one of an issuer with one key.
+            None => fitting.next().filter(|_| fitting.next().is_none()),
+        };
+        found.map(|key| key.decoding.clone())
+    }
+}
+
+fn family(algorithm: Algorithm) -> jsonwebtoken::AlgorithmFamily {
+    let row = crypto::ALGORITHMS.iter().find(|row| row.algorithm == algorithm);
+    row.map_or(jsonwebtoken::AlgorithmFamily::Hmac, |row| row.family)
+}
+
+impl KeySource {
+    /// Reads the document.
+    fn read(&self) -> Result<Vec<u8>, KeysError> {
+        match self {
+            Self::File(path) => {
+                let read = |error| KeysError::Read(path.clone(), error);
+                let file = std::fs::File::open(path).map_err(read)?;
+                let mut text = Vec::new();
+                file.take(to_u64(DOCUMENT_BYTES_MAX + 1)).read_to_end(&mut text).map_err(read)?;
+                if text.len() > DOCUMENT_BYTES_MAX {
+                    return Err(KeysError::TooLong);
+                }
+                Ok(text)
+            }
+            Self::Url(url) => {
+                fetch(url).map_err(|error| KeysError::Fetch(url.clone(), Box::new(error)))
+            }
+        }
+    }
+}
+
+/// Fetches a document. No proxy of the environment is asked, and no other address than that one.
+fn fetch(url: &Url) -> Result<Vec<u8>, ureq::Error> {
+    use ureq::tls::{RootCerts, TlsConfig};
+    let ring = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = TlsConfig::builder()
+        .root_certs(RootCerts::PlatformVerifier)
+        .unversioned_rustls_crypto_provider(ring)
+        .build();
+    let config = ureq::Agent::config_builder()
+        .timeout_global(Some(FETCH_TIMEOUT))
+        .max_redirects(0)
+        .max_redirects_will_error(true)
+        .proxy(None)
+        .tls_config(tls)
+        .build();
+    let mut response = ureq::Agent::new_with_config(config).get(url.as_str()).call()?;
+    response.body_mut().with_config().limit(to_u64(DOCUMENT_BYTES_MAX)).read_to_vec()
+}
+
+fn to_u64(bytes: usize) -> u64 {
+    bytes.try_into().unwrap_or(u64::MAX)
+}
+
+/// Parses the keys that verify tokens. One that is not understood takes no other with it (RFC 7517, 5).
+fn parse(text: &[u8]) -> Result<Vec<PublishedKey>, KeysError> {
+    #[derive(Deserialize)]
+    struct Document {
+        keys: Vec<Value>,
+    }
+    let document: Document = serde_json::from_slice(text).map_err(KeysError::Parse)?;
+    let keys = document.keys.into_iter().take(KEYS_MAX);
+    let keys: Vec<PublishedKey> = keys
+        .filter_map(|key| serde_json::from_value::<Jwk>(key).ok())
+        .filter_map(|key| verifying(&key))
+        .collect();
+    if keys.is_empty() { Err(KeysError::NoKey) } else { Ok(keys) }
+}
+
+/// Returns a key if it may verify signatures, by an algorithm of the table.
+fn verifying(jwk: &Jwk) -> Option<PublishedKey> {
+    let common = &jwk.common;
+    let is_signing =
+        common.public_key_use.as_ref().is_none_or(|for_what| *for_what == PublicKeyUse::Signature);
+    let verifies = common
+        .key_operations
+        .as_ref()
+        .is_none_or(|operations| operations.contains(&KeyOperations::Verify));
+    let algorithm = match common.key_algorithm {
+        None => None,
+        Some(named) => Some(named.to_string().parse().ok()?),
+    };
+    let decoding = DecodingKey::from_jwk(jwk).ok()?;
+    let is_known = crypto::ALGORITHMS.iter().any(|row| {
+        row.family == decoding.family()
+            && algorithm.is_none_or(|algorithm| row.algorithm == algorithm)
+    });
+    (is_signing && verifies && is_known).then(|| PublishedKey {
+        id: common.key_id.clone(),
+        algorithm,
+        decoding,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_source_is_a_file_or_a_safe_url() {
+        let parsed = |text: &str| text.parse::<KeySource>();
+        let url = |text: &str| Ok(KeySource::Url(text.parse().unwrap()));
+        for text in [
+            "https://id.example.org/keys",
+            "http://127.0.0.1:80/k",
+            "http://[::1]/k",
+            "http://localhost/k",
+        ] {
+            assert_eq!(parsed(text), url(text), "{text}");
+        }
+        for text in [
+            "http://id.example.org/keys",
+            "http://127.0.0.1.nip.io/",
+            "ftp://id.example.org/k",
+            "http://localhost.evil.example/k",
+        ] {
+            assert_eq!(parsed(text), Err(UnsafeSource), "{text}");
+        }
+        for text in ["keys.json", "/etc/keys.json"] {
+            assert_eq!(parsed(text), Ok(KeySource::File(text.into())), "{text}");
+        }
+    }
+
+    #[test]
+    fn only_keys_that_verify_tokens_are_taken() {
+        let ed = json!({ "kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo" });
+        let with = |more: Value| {
+            let mut key = ed.clone();
+            for (name, value) in more.as_object().unwrap() {
+                key[name] = value.clone();
+            }
+            key
+        };
+        let count = |keys: Vec<Value>| {
+            parse(json!({ "keys": keys }).to_string().as_bytes()).map_or(0, |keys| keys.len())
+        };
+        assert_eq!(
+            count(vec![
+                ed.clone(),
+                with(json!({ "use": "sig", "key_ops": ["verify"], "alg": "EdDSA" }))
+            ]),
+            2
+        );
+        for bad in [
+            json!({ "kty": "oct", "k": "c2VjcmV0" }),
+            with(json!({ "use": "enc" })),
+            with(json!({ "key_ops": ["sign"] })),
+            with(json!({ "alg": "HS256" })),
+            with(json!({ "alg": "RS256" })),
+            with(json!({ "alg": "none" })),
+            json!({ "kty": "new" }),
+            json!("text"),
+        ] {
+            assert_eq!(count(vec![bad.clone()]), 0, "{bad}");
+            assert_eq!(count(vec![bad, ed.clone()]), 1);
+        }
+        for text in ["", "{}", "[]", "{\"keys\":{}}"] {
+            assert!(matches!(parse(text.as_bytes()), Err(KeysError::Parse(_))), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_token_that_names_no_key_has_the_only_one() {
+        let key = |id: Option<&str>| PublishedKey {
+            id: id.map(str::to_owned),
+            algorithm: None,
+            decoding: DecodingKey::from_ed_der(&[1; 32]),
+        };
+        let loaded = |keys| Loaded { keys, at: Instant::now() };
+        let (one, two) =
+            (loaded(vec![key(Some("a"))]), loaded(vec![key(Some("a")), key(Some("b"))]));
+        assert!(one.find(None, Algorithm::EdDSA).is_some());
+        assert!(one.find(Some("a"), Algorithm::EdDSA).is_some());
+        assert!(one.find(Some("b"), Algorithm::EdDSA).is_none());
+        assert!(one.find(None, Algorithm::ES256).is_none());
+        assert!(two.find(None, Algorithm::EdDSA).is_none());
+        assert!(two.find(Some("b"), Algorithm::EdDSA).is_some());
+    }
+}

@@ -1,0 +1,188 @@
+//! Access tokens that an authorization server of the team's gives out (OAuth 2.0): validated, never made.
+//!
+//! This server is a resource server: it says whose tokens it takes (RFC 9728), and checks each one as a JSON Web
+//! Token (RFC 9068, RFC 8725) by the issuer's published keys (RFC 7517). `keys` has those, `crypto` verifies
+//! signatures by them, `claims` reads who it is and what they may.
+
+mod claims;
+mod crypto;
+mod keys;
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use jsonwebtoken::errors::ErrorKind;
+use jsonwebtoken::{Validation, decode, decode_header};
+use serde_json::{Map, Value, json};
+use thiserror::Error;
+use url::Url;
+
+use claims::expiry;
+use keys::Keys;
+
+pub(crate) use keys::{KeySource, KeysError, KeysUnavailable};
+
+/// Scopes that this server knows, from the one that may least.
+pub(crate) const SCOPES: [&str; 3] = ["qwed:viewer", "qwed:user", "qwed:admin"];
+
+/// The longest token: those of identity providers with many groups have some 4 KiB.
+const TOKEN_BYTES_MAX: usize = 16 * 1024;
+/// The difference of clocks that is forgiven.
+const LEEWAY: Duration = Duration::from_secs(30);
+/// The kinds of token that are taken (`typ`). RFC 9068 has the second; many issuers have the first, or none.
+const TYPES: [&str; 3] = ["jwt", "at+jwt", "application/at+jwt"];
+const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
+
+/// Which access tokens are taken.
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
+    /// The issuer, exactly as its tokens name it (`iss`).
+    pub(crate) issuer: String,
+    /// The URL by which clients reach this server: tokens are for it (`aud`; RFC 8707).
+    pub(crate) audience: Url,
+    pub(crate) keys: KeySource,
+    /// The claim that names the user.
+    pub(crate) user_claim: String,
+}
+
+/// The check of access tokens.
+#[derive(Debug)]
+pub(crate) struct AccessTokens {
+    options: Options,
+    keys: Keys,
+    validation: Validation,
+}
+
+/// What a valid token says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Access {
+    /// The user's name, as the issuer has it.
+    pub(crate) user: String,
+    pub(crate) scopes: Vec<String>,
+    pub(crate) expires: DateTime<Utc>,
+}
+
+/// The reason why a token is not taken; for the log, and never with the token.
+#[derive(Debug, Error)]
+pub(crate) enum NotTaken {
+    #[error("it is no JSON Web Token that this server takes: {0}")]
+    Form(&'static str),
+    #[error("its key is none of the issuer's")]
+    Key,
+    #[error("its signature or its claims are not right: {0}")]
+    Claims(&'static str),
+    #[error("it has no claim {0} that is a text")]
+    User(String),
+    #[error("the issuer's keys are not there")]
+    Unavailable(#[from] KeysUnavailable),
+}
+
+/// Says what is wrong, without anything of the token.
+impl From<jsonwebtoken::errors::Error> for NotTaken {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the crate's list is open")]
+    fn from(error: jsonwebtoken::errors::Error) -> Self {
+        match error.kind() {
+            ErrorKind::InvalidSignature => Self::Claims("the signature"),
+            ErrorKind::ExpiredSignature => Self::Claims("it has expired"),
+            ErrorKind::ImmatureSignature => Self::Claims("it is not valid yet"),
+            ErrorKind::InvalidIssuer => Self::Claims("the issuer is another"),
+            ErrorKind::InvalidAudience => Self::Claims("it is for another server"),
+            ErrorKind::MissingRequiredClaim(_) => {
+                Self::Claims("it has not all of exp, iss and aud")
+            }
+            _ => Self::Form("it is not well-formed, or its algorithm is none of those"),
+        }
+    }
+}
+
+/// A text that is no address of this server's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error(
+    "not an https URL without query and fragment, such as https://mcp.example.org/mcp (http for this machine alone)"
+)]
+pub(crate) struct InvalidAudience;
+
+/// Parses the URL by which clients reach this server.
+pub(crate) fn parse_audience(text: &str) -> Result<Url, InvalidAudience> {
+    let url = Url::parse(text).map_err(|_| InvalidAudience)?;
+    let is_plain = url.query().is_none() && url.fragment().is_none() && url.username().is_empty();
+    if is_plain && keys::is_safe(&url) { Ok(url) } else { Err(InvalidAudience) }
+}
+
+impl AccessTokens {
+    /// Loads the issuer's keys. Keys of a URL that cannot be had now are asked for again with the tokens.
+    ///
+    /// # Errors
+    ///
+    /// Keys of a file that cannot be read, or have none that can verify a token.
+    pub(crate) async fn new(options: Options) -> Result<Self, KeysError> {
+        crypto::install();
+        let keys = Keys::load(options.keys.clone()).await?;
+        let mut validation = Validation::new(crypto::ALGORITHMS[0].algorithm);
+        validation.leeway = LEEWAY.as_secs();
+        validation.validate_nbf = true;
+        validation.set_issuer(&[&options.issuer]);
+        // With and without the slash that URLs of a host alone have and people leave out.
+        let audience = options.audience.as_str();
+        validation.set_audience(&[audience, audience.trim_end_matches('/')]);
+        validation.set_required_spec_claims(&["exp", "iss", "aud"]);
+        Ok(Self { options, keys, validation })
+    }
+
+    /// Returns what a token says, if it is a valid one.
+    pub(crate) async fn validate(&self, token: &str) -> Result<Access, NotTaken> {
+        if token.len() > TOKEN_BYTES_MAX {
+            return Err(NotTaken::Form("it is too long"));
+        }
+        let header = decode_header(token)?;
+        // RFC 7515, 4.1.11: what must be understood, and is not.
+        if header.crit.is_some() {
+            return Err(NotTaken::Form("it has critical extensions"));
+        }
+        let kind = header.typ.as_deref().unwrap_or(TYPES[0]);
+        if !TYPES.iter().any(|known| known.eq_ignore_ascii_case(kind)) {
+            return Err(NotTaken::Form("its type is another"));
+        }
+        // Before keys are looked for: nobody has them fetched with an algorithm that is not taken.
+        if !crypto::is_taken(header.alg) {
+            return Err(NotTaken::Form("its algorithm is none of those"));
+        }
+        let key = self.keys.find(header.kid.as_deref(), header.alg).await?;
+        let key = key.ok_or(NotTaken::Key)?;
+        let validation = Validation { algorithms: vec![header.alg], ..self.validation.clone() };
+        let claims: Map<String, Value> = decode(token, &key, &validation)?.claims;
+        let user = claims.get(&self.options.user_claim).and_then(Value::as_str);
+        let user = user.ok_or_else(|| NotTaken::User(self.options.user_claim.clone()))?;
+        let expires = expiry(&claims).ok_or(NotTaken::Form("its expiry is no time"))?;
+        Ok(Access { user: user.to_owned(), scopes: claims::scopes(&claims), expires })
+    }
+
+    /// Returns whether keys are there.
+    pub(crate) async fn is_available(&self) -> bool {
+        self.keys.are_there().await
+    }
+
+    /// Returns what clients need to know to get a token (RFC 9728, 2).
+    pub(crate) fn metadata(&self) -> Value {
+        json!({
+            "resource": self.options.audience.as_str(),
+            "authorization_servers": [self.options.issuer],
+            "scopes_supported": SCOPES,
+            "bearer_methods_supported": ["header"],
+            "resource_name": "QWED-MCP",
+        })
+    }
+
+    /// Returns the URL of the metadata (RFC 9728, 3.1): before the path of the resource.
+    pub(crate) fn metadata_url(&self) -> Url {
+        let mut url = self.options.audience.clone();
+        let path = format!("{WELL_KNOWN}{}", url.path().trim_end_matches('/'));
+        url.set_path(&path);
+        url
+    }
+
+    /// Returns whether a path is that of the metadata. The one without the resource's path is asked for too.
+    pub(crate) fn is_metadata(&self, path: &str) -> bool {
+        path == WELL_KNOWN || path == self.metadata_url().path()
+    }
+}

@@ -1,0 +1,133 @@
+//! The database as its users see it: a connection when they need one, made again when it is lost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Mutex, OwnedMutexGuard, mpsc};
+use tokio::time::{sleep, timeout};
+
+use super::migrations::{self, MIGRATIONS};
+use super::session::{DatabaseError, Notice, Session};
+use super::url::DatabaseUrl;
+
+/// The time for which a caller waits for a connection.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+/// The pauses between two attempts to connect: each is twice the one before.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// The database. Cheap to clone; all clones share the connection.
+#[derive(Clone)]
+pub(crate) struct Database {
+    url: Arc<DatabaseUrl>,
+    /// The connection for statements that are a transaction each.
+    shared: Arc<Mutex<Option<Arc<Session>>>>,
+    /// The connection for transactions of several statements, one at a time.
+    exclusive: Arc<Mutex<Option<Session>>>,
+}
+
+/// The connection for transactions, until it is dropped.
+pub(crate) struct Exclusive(OwnedMutexGuard<Option<Session>>);
+
+impl Exclusive {
+    /// Returns the session, where there still is one.
+    pub(crate) fn session(&mut self) -> Option<&mut Session> {
+        self.0.as_mut()
+    }
+}
+
+impl Database {
+    /// Connects, and brings the schema to what this program knows.
+    ///
+    /// # Errors
+    ///
+    /// [`DatabaseError`] if it cannot be used.
+    pub(crate) async fn open(url: DatabaseUrl) -> Result<Self, DatabaseError> {
+        let place = url.to_string();
+        let database =
+            Self { url: Arc::new(url), shared: Arc::default(), exclusive: Arc::default() };
+        let mut exclusive = database.exclusive().await?;
+        // There is one: it was just connected.
+        if let Some(session) = exclusive.session() {
+            migrations::migrate(session.client_mut(), MIGRATIONS).await?;
+        }
+        tracing::info!(%place, "the database is ready");
+        Ok(database)
+    }
+
+    /// Returns the connection that all tasks share, made again if it was lost. Waits a few seconds at most.
+    ///
+    /// # Errors
+    ///
+    /// [`DatabaseError`] if there is none.
+    pub(crate) async fn session(&self) -> Result<Arc<Session>, DatabaseError> {
+        let waited = self.waited(async {
+            let mut shared = self.shared.lock().await;
+            match &*shared {
+                Some(session) if !session.is_lost() => Ok(Arc::clone(session)),
+                Some(_) | None => {
+                    let (session, _) = self.connected().await?;
+                    Ok(Arc::clone(shared.insert(Arc::new(session))))
+                }
+            }
+        });
+        waited.await
+    }
+
+    /// Returns the connection for transactions of several statements, when nobody else has it.
+    ///
+    /// # Errors
+    ///
+    /// [`DatabaseError`] if there is none.
+    pub(crate) async fn exclusive(&self) -> Result<Exclusive, DatabaseError> {
+        let waited = self.waited(async {
+            let mut exclusive = Arc::clone(&self.exclusive).lock_owned().await;
+            if exclusive.as_ref().is_none_or(Session::is_lost) {
+                let (session, _) = self.connected().await?;
+                *exclusive = Some(session);
+            }
+            Ok(Exclusive(exclusive))
+        });
+        waited.await
+    }
+
+    /// Connects once more, to hear what is told on `channel`. Whoever has missed something looks at the tables:
+    /// after a loss the receiver ends.
+    ///
+    /// # Errors
+    ///
+    /// [`DatabaseError`] if there is no connection.
+    pub(crate) async fn listen(
+        &self,
+        channel: &'static str,
+    ) -> Result<(Session, mpsc::Receiver<Notice>), DatabaseError> {
+        let (session, notices) = self.waited(self.connected()).await?;
+        session.batch(&format!("LISTEN {channel}")).await?;
+        Ok((session, notices))
+    }
+
+    async fn waited<T>(
+        &self,
+        work: impl Future<Output = Result<T, DatabaseError>>,
+    ) -> Result<T, DatabaseError> {
+        match timeout(WAIT_MAX, work).await {
+            Ok(done) => done,
+            Err(_elapsed) => Err(DatabaseError::Silent(self.url.to_string())),
+        }
+    }
+
+    /// Connects, again and again as long as the reason may pass.
+    async fn connected(&self) -> Result<(Session, mpsc::Receiver<Notice>), DatabaseError> {
+        let mut pause = PAUSE_MIN;
+        loop {
+            match Session::connect(&self.url).await {
+                Err(error) if error.is_passing() => {
+                    tracing::debug!(%error, "the database is away");
+                    sleep(pause).await;
+                    pause = (pause * 2).min(PAUSE_MAX);
+                }
+                connected => return connected,
+            }
+        }
+    }
+}

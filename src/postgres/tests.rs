@@ -1,0 +1,181 @@
+use std::process::Command;
+use std::time::Instant;
+
+use super::migrations::{MIGRATIONS, Migration, migrate};
+use super::scratch::{self, Postgres};
+use super::*;
+
+fn parsed(url: &str) -> DatabaseUrl {
+    DatabaseUrl::parse(&url.to_owned().into()).unwrap()
+}
+
+async fn open(url: &str) -> Result<Database, DatabaseError> {
+    Database::open(parsed(url)).await
+}
+
+async fn number(database: &Database, sql: &'static str) -> i64 {
+    let rows = database.session().await.unwrap().query(sql, &[]).await.unwrap();
+    rows[0].get(0)
+}
+
+/// Returns whether there is no PostgreSQL here, and says so; where `CI` is set there has to be one.
+pub(crate) fn is_skipped(test: &str) -> bool {
+    let is_skipped = scratch::programs().is_none();
+    assert!(!is_skipped || std::env::var_os("CI").is_none(), "{test} needs PostgreSQL");
+    if is_skipped {
+        eprintln!("SKIPPED: {test}: no PostgreSQL here");
+    }
+    is_skipped
+}
+
+#[tokio::test]
+async fn the_schema_is_made_once_whoever_comes_first() {
+    if is_skipped("the_schema_is_made_once_whoever_comes_first") {
+        return;
+    }
+    let url = scratch::shared().database();
+    let opened = futures_util::future::join_all((0..6).map(|_| open(&url))).await;
+    let database = opened.into_iter().map(Result::unwrap).last().unwrap();
+    let known = i64::try_from(MIGRATIONS.len()).unwrap();
+    assert_eq!(number(&database, "SELECT count(*) FROM qwed_mcp.migrations").await, known);
+    // The same through the socket, with nothing to do.
+    let name = url.rsplit('/').next().unwrap();
+    open(&scratch::shared().socket_url(name)).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_older_schema_is_brought_forward_and_a_newer_one_refused() {
+    if is_skipped("an_older_schema_is_brought_forward_and_a_newer_one_refused") {
+        return;
+    }
+    let url = scratch::shared().database();
+    let mut session = Session::connect(&parsed(&url)).await.unwrap().0;
+    let first = Migration { name: "first", sql: "CREATE TABLE qwed_mcp.first (a integer)" };
+    let second = Migration { name: "second", sql: "ALTER TABLE qwed_mcp.first ADD b integer" };
+    let broken =
+        Migration { name: "broken", sql: "CREATE TABLE qwed_mcp.c (a integer); SELECT 1 / 0" };
+    let mut steps = vec![first];
+    migrate(session.client_mut(), &steps).await.unwrap();
+    steps.push(second);
+    migrate(session.client_mut(), &steps).await.unwrap();
+    assert_eq!(session.query("SELECT a, b FROM qwed_mcp.first", &[]).await.unwrap().len(), 0);
+    // A step that fails leaves nothing.
+    steps.push(broken);
+    let error = migrate(session.client_mut(), &steps).await.unwrap_err();
+    assert_eq!(error.to_string(), "failed to bring the database's schema to version 3 (broken)");
+    let left = session.query("SELECT to_regclass('qwed_mcp.c') IS NULL", &[]).await.unwrap();
+    assert!(left[0].get::<_, bool>(0));
+    steps.truncate(1);
+    let error = migrate(session.client_mut(), &steps).await.unwrap_err();
+    assert!(matches!(error, DatabaseError::Newer { found: 2, known: 1 }), "{error}");
+}
+
+#[tokio::test]
+async fn promises_wait_for_the_disk() {
+    if is_skipped("promises_wait_for_the_disk") {
+        return;
+    }
+    let server = scratch::shared();
+    let url = server.database();
+    let name = url.rsplit('/').next().unwrap();
+    for (set, expected) in [("off", "on"), ("local", "on"), ("remote_apply", "remote_apply")] {
+        server.sql("postgres", &format!("ALTER DATABASE {name} SET synchronous_commit = {set}"));
+        let session = Session::connect(&parsed(&url)).await.unwrap().0;
+        let rows =
+            session.query("SELECT current_setting('synchronous_commit')", &[]).await.unwrap();
+        assert_eq!(rows[0].get::<_, &str>(0), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_is_lost_is_made_again() {
+    if is_skipped("a_connection_that_is_lost_is_made_again") {
+        return;
+    }
+    let server = Postgres::start();
+    let database = open(&server.database()).await.unwrap();
+    let (_listening, mut notices) = database.listen("qwed_mcp_test").await.unwrap();
+    assert_eq!(number(&database, "SELECT 1::bigint").await, 1);
+    database.session().await.unwrap().batch("NOTIFY qwed_mcp_test, 'x'").await.unwrap();
+    assert_eq!(notices.recv().await.unwrap().payload, "x");
+
+    server.kill();
+    assert_eq!(notices.recv().await, None);
+    let begun = Instant::now();
+    let error = database.session().await.map(drop).unwrap_err();
+    assert!(error.is_passing() && !error.is_ambiguous(), "{error}");
+    assert!(begun.elapsed().as_secs() < 7, "{:?}", begun.elapsed());
+    server.begin();
+    assert_eq!(number(&database, "SELECT 2::bigint").await, 2);
+    let mut exclusive = database.exclusive().await.unwrap();
+    let transaction = exclusive.session().unwrap().client_mut().transaction().await.unwrap();
+    transaction.rollback().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_refused_is_not_tried_again() {
+    if is_skipped("what_is_refused_is_not_tried_again") {
+        return;
+    }
+    let begun = Instant::now();
+    let error = open(&scratch::shared().url("nowhere")).await.map(drop).unwrap_err();
+    assert!(matches!(error, DatabaseError::Connect { .. }) && !error.is_passing(), "{error}");
+    assert!(begun.elapsed().as_secs() < 3);
+}
+
+/// Makes an authority, and the server's certificate for `localhost` by it, with the program that everybody has.
+fn certificates(folder: &std::path::Path) {
+    let script = "set -e; cd \"$1\"
+        openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=test-authority
+        openssl req -newkey rsa:2048 -nodes -keyout server.key -out server.csr -subj /CN=localhost
+        printf 'subjectAltName=DNS:localhost\\nbasicConstraints=CA:FALSE\\n' > extensions
+        openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile extensions -out server.pem
+        openssl req -x509 -newkey rsa:2048 -nodes -keyout other.key -out other.pem -days 2 -subj /CN=other-authority
+        chmod 600 server.key; chmod 644 ca.pem other.pem";
+    let output = Command::new("sh").args(["-c", script, "sh"]).arg(folder).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[tokio::test]
+async fn the_server_is_who_the_mode_asks_for() {
+    if is_skipped("the_server_is_who_the_mode_asks_for") {
+        return;
+    }
+    let server = Postgres::start_with(
+        "-c ssl=on -c ssl_cert_file=../server.pem -c ssl_key_file=../server.key",
+        certificates,
+    );
+    let by_number = server.url("postgres");
+    let by_name = by_number.replace("127.0.0.1", "localhost");
+    let file = |name: &str| format!("sslrootcert={}", server.folder().join(name).display());
+    let (own, other) = (file("ca.pem"), file("other.pem"));
+    for (url, query, is_secure) in [
+        (&by_number, "sslmode=disable".to_owned(), Ok(false)),
+        (&by_number, "sslmode=prefer".to_owned(), Ok(true)),
+        (&by_number, "sslmode=require".to_owned(), Ok(true)),
+        (&by_number, format!("sslmode=require&{other}"), Err(())),
+        (&by_number, format!("sslmode=verify-ca&{own}"), Ok(true)),
+        (&by_number, format!("sslmode=verify-ca&{other}"), Err(())),
+        (&by_name, format!("sslmode=verify-full&{own}"), Ok(true)),
+        (&by_number, format!("sslmode=verify-full&{own}"), Err(())),
+        (&by_name, format!("sslmode=verify-full&{other}"), Err(())),
+        (&by_name, "sslmode=verify-full".to_owned(), Err(())),
+        (&by_name, format!("sslmode=verify-full&{}", file("nothing.pem")), Err(())),
+    ] {
+        let session = Session::connect(&parsed(&format!("{url}?{query}"))).await;
+        let found = match session {
+            Ok((session, _)) => {
+                let sql = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
+                Ok(session.query(sql, &[]).await.unwrap()[0].get::<_, bool>(0))
+            }
+            Err(_) => Err(()),
+        };
+        assert_eq!(found, is_secure, "{url} {query}");
+    }
+    // A server without TLS gets nothing of what has to be secure.
+    let plain = scratch::shared().url("postgres");
+    for (mode, is_open) in [("prefer", true), ("require", false)] {
+        let session = Session::connect(&parsed(&format!("{plain}?sslmode={mode}"))).await;
+        assert_eq!(session.is_ok(), is_open, "{mode}");
+    }
+}

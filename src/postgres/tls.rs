@@ -1,0 +1,172 @@
+//! TLS to the database: rustls, with certificates checked as far as the mode asks for it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::{self, PemObject as _};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+};
+use thiserror::Error as ThisError;
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::url::{Roots, Security};
+
+/// The reason why there is no TLS as the mode asks for it.
+#[derive(Debug, ThisError)]
+pub(crate) enum TlsError {
+    /// The file of authorities cannot be read.
+    #[error("sslrootcert, {file}, cannot be read")]
+    File { file: String, source: pem::Error },
+    /// Nobody is trusted.
+    #[error("{0} has no certificate of an authority that can be used")]
+    NoRoots(String),
+    /// They cannot be used.
+    #[error("the certificates of authorities cannot be used")]
+    Verifier(#[source] rustls::client::VerifierBuilderError),
+    /// The provider has none of the versions.
+    #[error("TLS cannot be set up")]
+    Versions(#[source] Error),
+}
+
+/// Returns what makes connections secure, as `security` asks for it.
+pub(super) fn connector(security: &Security) -> Result<MakeRustlsConnect, TlsError> {
+    let provider = Arc::new(ring::default_provider());
+    let verifier: Arc<dyn ServerCertVerifier> = match security {
+        // The former is never asked.
+        Security::Plain | Security::Unchecked => Arc::new(Anybody(Arc::clone(&provider))),
+        Security::Authority(roots) => Arc::new(AnyName(verifier(roots, &provider)?)),
+        Security::Name(roots) => verifier(roots, &provider)?,
+    };
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(TlsError::Versions)?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier)
+        .with_no_client_auth();
+    Ok(MakeRustlsConnect::new(config))
+}
+
+/// Returns what checks certificates in full.
+fn verifier(
+    roots: &Roots,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<WebPkiServerVerifier>, TlsError> {
+    let mut store = RootCertStore::empty();
+    let place = match roots {
+        Roots::File(file) => {
+            for certificate in certificates(file)? {
+                // One that cannot be used is left out; none is an error.
+                let _ = store.add(certificate);
+            }
+            file.display().to_string()
+        }
+        Roots::System => {
+            store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            "the system".to_owned()
+        }
+    };
+    if store.is_empty() {
+        return Err(TlsError::NoRoots(place));
+    }
+    WebPkiServerVerifier::builder_with_provider(Arc::new(store), Arc::clone(provider))
+        .build()
+        .map_err(TlsError::Verifier)
+}
+
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let unreadable = |source| TlsError::File { file: file.display().to_string(), source };
+    let all = CertificateDer::pem_file_iter(file).map_err(unreadable)?;
+    all.collect::<Result<_, _>>().map_err(unreadable)
+}
+
+/// Takes a certificate of a known authority for whatever name.
+#[derive(Debug)]
+struct AnyName(Arc<WebPkiServerVerifier>);
+
+impl ServerCertVerifier for AnyName {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let verified =
+            self.0.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
+        match verified {
+            // The name is checked last, when the authority is known.
+            Err(Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) => Ok(ServerCertVerified::assertion()),
+            verified => verified,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
+}
+
+/// Takes whatever certificate, as long as the server has its key: nobody can listen, and nobody knows who it
+/// is.
+#[derive(Debug)]
+struct Anybody(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

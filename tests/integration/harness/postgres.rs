@@ -1,0 +1,214 @@
+//! A PostgreSQL of the tests' own: a real one, in a temporary folder, of which nothing is left.
+//!
+//! Also part of the library's own tests, so it uses nothing of the harness.
+
+use std::net::TcpListener;
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, User, geteuid};
+
+/// The folders of Debian's packages, one for each version.
+const OF_DEBIAN: &str = "/usr/lib/postgresql";
+/// The users that a server runs as where the tests are root's: it refuses to be root's.
+const USERS: [&str; 2] = ["postgres", "nobody"];
+/// The time until a server is there.
+const START_MAX: Duration = Duration::from_secs(60);
+
+/// The programs of PostgreSQL, where there are some.
+pub(crate) fn programs() -> Option<PathBuf> {
+    static PROGRAMS: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
+        let path = env::var_os("PATH").unwrap_or_default();
+        let of_path = env::split_paths(&path).filter_map(|folder| {
+            Some(folder.join("postgres").canonicalize().ok()?.parent()?.to_owned())
+        });
+        let mut of_debian: Vec<PathBuf> = fs::read_dir(OF_DEBIAN)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|version| version.path().join("bin"))
+            .collect();
+        of_debian.sort_by_key(|bin| {
+            bin.parent().and_then(Path::file_name).and_then(|it| it.to_str()?.parse::<u32>().ok())
+        });
+        of_path.chain(of_debian.into_iter().rev()).find(|bin| {
+            ["postgres", "initdb", "pg_ctl"].iter().all(|program| bin.join(program).is_file())
+        })
+    });
+    PROGRAMS.clone()
+}
+
+/// A server with its data. It ends with this, or with the process of the tests, however that ends.
+pub(crate) struct Postgres {
+    folder: PathBuf,
+    port: u16,
+    options: String,
+    /// Clears up when its input ends.
+    cleaner: Child,
+}
+
+/// The server that tests share which do not end it.
+pub(crate) fn shared() -> &'static Postgres {
+    static SHARED: LazyLock<Mutex<Option<&'static Postgres>>> = LazyLock::new(Mutex::default);
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    shared.get_or_insert_with(|| Box::leak(Box::new(Postgres::start())))
+}
+
+impl Postgres {
+    pub(crate) fn start() -> Self {
+        Self::start_with("", |_| {})
+    }
+
+    /// Starts a server with these options behind the tests' own, when `prepare` has put files into its folder.
+    pub(crate) fn start_with(options: &str, prepare: impl FnOnce(&Path)) -> Self {
+        let folder = tempfile::Builder::new().prefix("qwed-postgres-").tempdir().unwrap().keep();
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+        let data = folder.join("data");
+        prepare(&folder);
+        if let Some(user) = user() {
+            for file in fs::read_dir(&folder).unwrap().flatten().map(|file| file.path()) {
+                chown(file, Some(user.uid.as_raw()), Some(user.gid.as_raw())).unwrap();
+            }
+            chown(&folder, Some(user.uid.as_raw()), Some(user.gid.as_raw())).unwrap();
+        }
+        let cleaner = Command::new("/bin/sh")
+            .args(["-c", "trap '' INT TERM HUP; cat >/dev/null; \"$0\" -D \"$1/data\" -m immediate stop; rm -rf \"$1\""])
+            .arg(programs().expect("a PostgreSQL").join("pg_ctl"))
+            .arg(&folder)
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .as_server()
+            .spawn()
+            .unwrap();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let options =
+            format!("-p {port} -k {} -c listen_addresses=127.0.0.1 {options}", folder.display());
+        let this = Self { folder, port, options, cleaner };
+        this.run(
+            "initdb",
+            &["-D", data.to_str().unwrap(), "-U", "qwed", "-A", "trust", "--no-sync"],
+        );
+        this.begin();
+        this
+    }
+
+    /// Starts the server again, when it has ended.
+    pub(crate) fn begin(&self) {
+        let (data, log) = (self.folder.join("data"), self.folder.join("log"));
+        let begun = Instant::now();
+        // What is left of a server that was killed has to go first.
+        loop {
+            let started = self
+                .program("pg_ctl")
+                .args(["-w", "-s", "-o", &self.options, "-D"])
+                .arg(&data)
+                .arg("-l")
+                .arg(&log)
+                .arg("start")
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .status()
+                .unwrap();
+            if started.success() {
+                return;
+            }
+            let log = fs::read_to_string(&log).unwrap_or_default();
+            assert!(begun.elapsed() < START_MAX, "PostgreSQL does not start: {log}");
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Kills the server, as a machine that loses its power does.
+    pub(crate) fn kill(&self) {
+        let file = fs::read_to_string(self.folder.join("data/postmaster.pid")).unwrap();
+        let server = Pid::from_raw(file.lines().next().unwrap().parse().unwrap());
+        kill(server, Signal::SIGKILL).unwrap();
+    }
+
+    /// The folder with its socket, and with what was prepared.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Makes an empty database, and returns its URL.
+    pub(crate) fn database(&self) -> String {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let name = format!("test_{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        self.sql("postgres", &format!("CREATE DATABASE {name}"));
+        self.url(&name)
+    }
+
+    /// The URL of a database, by TCP.
+    pub(crate) fn url(&self, database: &str) -> String {
+        format!("postgres://qwed@127.0.0.1:{}/{database}", self.port)
+    }
+
+    /// The same through the socket.
+    pub(crate) fn socket_url(&self, database: &str) -> String {
+        let folder = self.folder.to_str().unwrap().replace('/', "%2F");
+        format!("postgres://qwed@{folder}:{}/{database}", self.port)
+    }
+
+    /// Carries out statements as an admin does, and returns what they print.
+    pub(crate) fn sql(&self, database: &str, sql: &str) -> String {
+        let name = database.rsplit('/').next().unwrap();
+        let output = self
+            .program("psql")
+            .args(["-h", self.folder.to_str().unwrap(), "-p", &self.port.to_string(), "-U", "qwed"])
+            .args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-d", name, "-c", sql])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+
+    fn program(&self, name: &str) -> Command {
+        let mut command = Command::new(programs().expect("a PostgreSQL").join(name));
+        command.current_dir("/").stdin(Stdio::null()).as_server();
+        command
+    }
+
+    fn run(&self, program: &str, arguments: &[&str]) {
+        let output = self.program(program).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        drop(self.cleaner.stdin.take());
+        let _ = self.cleaner.wait();
+    }
+}
+
+/// The user that the server runs as, where the tests are root's.
+fn user() -> Option<User> {
+    if !geteuid().is_root() {
+        return None;
+    }
+    let user = USERS.iter().find_map(|name| User::from_name(name).ok().flatten());
+    Some(user.expect("a user that a server can run as"))
+}
+
+trait AsServer {
+    fn as_server(&mut self) -> &mut Self;
+}
+
+impl AsServer for Command {
+    fn as_server(&mut self) -> &mut Self {
+        if let Some(user) = user() {
+            self.uid(user.uid.as_raw()).gid(user.gid.as_raw());
+        }
+        self
+    }
+}
