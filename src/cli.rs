@@ -39,9 +39,12 @@ use crate::aibom::Session;
 use crate::config::{self, Settings};
 use crate::data_folder::{self, NoDataFolder};
 use crate::executor::{Executor, OneShotExecutor, Untrusted, WarmExecutor, orphans, secrecy};
-use crate::governance::{self, Governance, PolicyFile, Store, StoreError};
+use crate::governance::{self, Governance, PolicyFile, StoreError, StorePlace};
 use crate::logging::{self, Reader};
+#[cfg(feature = "postgres")]
+use crate::postgres::{Database, DatabaseUrl};
 use crate::provenance::SkillProvenanceGuard;
+use crate::secret::Secret;
 use crate::server::{Server, serve};
 
 /// The time for which threads that are blocked on standard input may hold up the end of the process.
@@ -355,7 +358,7 @@ fn serve_with(
         })
         .transpose()?;
     let server = Server::new(&settings, executor, governance, session.clone(), receipts.as_ref());
-    with_server(server, |runtime, server| {
+    with_shared_server(server, &settings, |runtime, server| {
         let ended = work(runtime, server, &settings);
         // Whatever ended the session.
         if let (Some(session), Some(file)) = (session, &settings.aibom) {
@@ -374,7 +377,8 @@ fn govern(
     session: Option<Arc<Session>>,
 ) -> anyhow::Result<Governance> {
     let folder = data_folder::data_folder(settings.data_dir.as_deref())?;
-    let store = Store::open(&folder).context("the governed tools cannot be offered")?;
+    let store = StorePlace::of(settings, &folder).open();
+    let store = store.context("the governed tools cannot be offered")?;
     store.record_older_tokens().context("the governed tools cannot be offered")?;
     Ok(Governance::new(settings, policy, &folder, store, executor, session))
 }
@@ -431,14 +435,49 @@ fn settings() -> Settings {
     settings
 }
 
+/// Works with a server as [`with_server`] does, which shares its jobs where there is a database for that.
+fn with_shared_server(
+    server: Server,
+    settings: &Settings,
+    work: impl FnOnce(&Runtime, Arc<Server>) -> anyhow::Result<ExitCode>,
+) -> anyhow::Result<ExitCode> {
+    in_runtime(|runtime| {
+        let server = match &settings.store {
+            Some(url) => runtime.block_on(share_jobs(server, settings, url))?,
+            None => server,
+        };
+        work(runtime, Arc::new(server))
+    })
+}
+
+/// Connects a server with the database that replicas share.
+#[cfg(feature = "postgres")]
+async fn share_jobs(server: Server, settings: &Settings, url: &Secret) -> anyhow::Result<Server> {
+    let url = DatabaseUrl::parse(url).context("background jobs cannot be shared")?;
+    let database = Database::open(url).await.context("background jobs cannot be shared")?;
+    Ok(server.with_shared_jobs(settings, database))
+}
+
+/// Refuses what this program was built without.
+#[cfg(not(feature = "postgres"))]
+async fn share_jobs(_: Server, _: &Settings, _: &Secret) -> anyhow::Result<Server> {
+    anyhow::bail!(
+        "QWED_MCP_STORE is set, and this program was built without the feature `postgres`"
+    )
+}
+
 /// Works with a server in the runtime that it needs, and takes that down again.
 fn with_server(
     server: Server,
     work: impl FnOnce(&Runtime, Arc<Server>) -> anyhow::Result<ExitCode>,
 ) -> anyhow::Result<ExitCode> {
+    in_runtime(|runtime| work(runtime, Arc::new(server)))
+}
+
+fn in_runtime(work: impl FnOnce(&Runtime) -> anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
     orphans::adopt().context("failed to become a child subreaper")?;
     let runtime = runtime()?;
-    let result = work(&runtime, Arc::new(server));
+    let result = work(&runtime);
     // A thread may be blocked reading standard input for ever.
     runtime.shutdown_timeout(RUNTIME_SHUTDOWN);
     result

@@ -24,9 +24,10 @@ use crate::config::Settings;
 use crate::data_folder::data_folder;
 use crate::governance::{
     AUDIT_ROWS_MAX, Artifacts, ArtifactsVerification, AuditEvent, AuditFilter, AuditHash, AuditRow,
-    AuditVerification, CheckpointVerification, Checkpoints, ClockStep, ExportVerification,
-    FlawedToken, IntegrityError, KnownHead, RunDifference, RunIdStart, Store, StoreError,
-    TokenFlaw, UserName, verify_artifacts, verify_export,
+    AuditVerification, ChainVerification, CheckpointVerification, Checkpoints, ClockStep,
+    ExportVerification, ExportedChain, FlawedToken, IntegrityError, KnownHead, RowsAfter,
+    RunDifference, RunIdStart, Store, StoreError, StorePlace, TokenFlaw, UserName,
+    verify_artifacts, verify_export,
 };
 
 /// The pause between two looks for rows that were appended.
@@ -44,9 +45,9 @@ pub(super) enum Command {
         /// An export, in place of the store: a file that `export` printed, or - for standard input
         #[arg(value_name = "FILE", conflicts_with = "artifacts")]
         file: Option<PathBuf>,
-        /// The head that an earlier `verify` printed: it has to be in the log still
+        /// The head that an earlier `verify` printed: it has to be in the log still; again for more
         #[arg(long, value_name = "HASH")]
-        head: Option<AuditHash>,
+        head: Vec<AuditHash>,
         /// Compare the artifacts of runs with it, too
         #[arg(long)]
         artifacts: bool,
@@ -144,20 +145,18 @@ pub(super) enum ExportFormat {
 pub(super) fn run(command: &Command, settings: &Settings) -> anyhow::Result<ExitCode> {
     if let Command::Verify { file: Some(file), head, signed, format, .. } = command {
         return match signed.read(settings) {
-            Ok(checkpoints) => verify_file(file, head.as_ref(), checkpoints, *format),
+            Ok(checkpoints) => verify_file(file, head, checkpoints, *format),
             Err(error) => unreadable(&error),
         };
     }
     let folder = data_folder(settings.data_dir.as_deref())?;
-    let store = Store::open_to_read(&folder)?;
+    let store = StorePlace::of(settings, &folder).open_to_read()?;
     match command {
         Command::List(options) => list(&store, options),
         Command::Verify { head, artifacts, signed, format, .. } => {
             let artifacts = artifacts.then(|| Artifacts::new(&folder));
             match signed.read(settings) {
-                Ok(checkpoints) => {
-                    verify(&store, head.as_ref(), artifacts.as_ref(), checkpoints, *format)
-                }
+                Ok(checkpoints) => verify(&store, head, artifacts.as_ref(), checkpoints, *format),
                 Err(error) => unreadable(&error),
             }
         }
@@ -187,12 +186,12 @@ fn list(store: &Store, options: &List) -> anyhow::Result<ExitCode> {
 
 fn verify(
     store: &Store,
-    head: Option<&AuditHash>,
+    heads: &[AuditHash],
     artifacts: Option<&Artifacts>,
     checkpoints: Option<Checkpoints>,
     format: Format,
 ) -> anyhow::Result<ExitCode> {
-    let verification = store.verify_audit(head)?;
+    let verification = store.verify_audit(heads)?;
     let checkpoints = checkpoints.map(|checkpoints| compare(store, checkpoints)).transpose()?;
     let found = artifacts.map(|artifacts| match verify_artifacts(artifacts, store) {
         // The kind of the error decides on the exit code.
@@ -224,11 +223,12 @@ fn verify(
 
 fn export(store: &Store, since_seq: i64, follow: bool) -> anyhow::Result<ExitCode> {
     let mut out = BufWriter::new(io::stdout().lock());
-    let mut last = since_seq;
+    let mut seen = RowsAfter::new(since_seq);
     loop {
         let mut printed = Ok(());
-        store.for_each_row_after(last, |row| {
-            last = last.max(row.seq);
+        let after = seen.clone();
+        store.for_each_row_after(&after, &mut |row| {
+            seen.see(&row);
             printed = serde_json::to_writer(&mut out, &row)
                 .map_err(io::Error::from)
                 .and_then(|()| out.write_all(b"\n"));
@@ -247,14 +247,14 @@ fn export(store: &Store, since_seq: i64, follow: bool) -> anyhow::Result<ExitCod
 /// Verifies an export.
 fn verify_file(
     file: &Path,
-    head: Option<&AuditHash>,
+    heads: &[AuditHash],
     mut checkpoints: Option<Checkpoints>,
     format: Format,
 ) -> anyhow::Result<ExitCode> {
     let source: Box<dyn Read> =
         if file == Path::new("-") { Box::new(io::stdin()) } else { Box::new(File::open(file)?) };
     let see = |row: &AuditRow| checkpoints.iter_mut().for_each(|it| it.see(row));
-    let verified = verify_export(BufReader::new(source), head, see)
+    let verified = verify_export(BufReader::new(source), heads, see)
         .with_context(|| format!("{} is no export", file.display()));
     let verified = match verified {
         Ok(verified) => verified,
@@ -278,12 +278,24 @@ fn verify_file(
 }
 
 fn lines_of_export(verified: &ExportVerification) -> String {
-    let ExportVerification { rows, first, head, broken, known_head, .. } = verified;
-    let from = first.map(|seq| format!(", from row {seq} on")).unwrap_or_default();
-    let mut lines = vec![match broken {
-        None => format!("the chain is intact, {rows} rows{from}"),
-        Some(broken) => format!("BROKEN: {broken}; {rows} rows{from}"),
-    }];
+    let ExportVerification { rows, chain, known_head, instances } = verified;
+    let mut lines = Vec::new();
+    for (instance, ExportedChain { first, head, broken, .. }) in instances {
+        let (instance, first) = (instance.escape_debug(), first.unwrap_or_default());
+        let head = head.as_ref().map(|head| format!(", head {head}")).unwrap_or_default();
+        lines.push(match broken {
+            None => format!("instance {instance}: intact from row {first} on{head}"),
+            Some(broken) => format!("BROKEN: instance {instance}: {broken}"),
+        });
+    }
+    let ExportedChain { first, head, broken, .. } = chain;
+    if instances.is_empty() || first.is_some() {
+        let from = first.map(|seq| format!(", from row {seq} on")).unwrap_or_default();
+        lines.push(match broken {
+            None => format!("the chain is intact, {rows} rows{from}"),
+            Some(broken) => format!("BROKEN: {broken}; {rows} rows{from}"),
+        });
+    }
     lines.extend(known_head.as_ref().map(line_of_known_head));
     lines.extend(head.as_ref().map(|head| format!("head {head}")));
     lines.join("\n") + "\n"
@@ -301,7 +313,7 @@ fn compare(
     store: &Store,
     mut checkpoints: Checkpoints,
 ) -> Result<CheckpointVerification, StoreError> {
-    store.for_each_row_after(i64::MIN, |row| {
+    store.for_each_row_after(&RowsAfter::new(i64::MIN), &mut |row| {
         checkpoints.see(&row);
         ControlFlow::Continue(())
     })?;
@@ -340,16 +352,8 @@ fn line_of_known_head(known_head: &KnownHead) -> String {
 }
 
 fn as_text(verification: &AuditVerification) -> String {
-    let AuditVerification { rows, head, broken, known_head, unfinished, .. } = verification;
-    let mut lines = vec![match broken {
-        None => format!("the chain is intact, {rows} rows"),
-        Some(broken) => format!("BROKEN: {broken}; {rows} rows"),
-    }];
-    lines.extend(known_head.as_ref().map(line_of_known_head));
-    lines.push(match broken {
-        None => format!("head {head}"),
-        Some(_) => format!("last good head {head}"),
-    });
+    let unfinished = &verification.unfinished;
+    let mut lines = lines_of_chains(verification);
     if unfinished.count > 0 {
         lines.push(format!("waiting or started, and not finished (yet): {}", unfinished.count));
         lines.extend(unfinished.runs.iter().map(|run| format!("- {}", run.escape_debug())));
@@ -367,6 +371,35 @@ fn as_text(verification: &AuditVerification) -> String {
     }
     lines.push(String::new());
     lines.join("\n")
+}
+
+/// Returns what was found of the chain, or of those of the instances, and the heads to be noted.
+fn lines_of_chains(verification: &AuditVerification) -> Vec<String> {
+    let AuditVerification { rows, head, broken, known_head, instances, .. } = verification;
+    let name_of_head = if broken.is_some() { "last good head" } else { "head" };
+    let mut lines = Vec::new();
+    for ChainVerification { instance, rows, head, broken } in instances {
+        let instance = instance.escape_debug();
+        lines.push(match broken {
+            None => format!("instance {instance}: intact, {rows} rows, head {head}"),
+            Some(broken) => {
+                format!("BROKEN: instance {instance}: {broken}; {rows} rows, last good head {head}")
+            }
+        });
+    }
+    let subject = if instances.is_empty() { "the chain is" } else { "all chains are" };
+    lines.push(match broken {
+        None => format!("{subject} intact, {rows} rows"),
+        Some(broken) if instances.is_empty() => format!("BROKEN: {broken}; {rows} rows"),
+        Some(_) => format!("BROKEN: not all chains are intact; {rows} rows"),
+    });
+    lines.extend(known_head.as_ref().map(line_of_known_head));
+    lines.push(if instances.is_empty() {
+        format!("{name_of_head} {head}")
+    } else {
+        format!("hash of these heads {head}")
+    });
+    lines
 }
 
 /// Returns how the table of tokens compares with the log, for people.

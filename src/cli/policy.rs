@@ -18,7 +18,7 @@ use crate::data_folder::data_folder;
 use crate::executor::{Executor as _, OneShotExecutor};
 use crate::governance::{
     CheckpointPolicy, GovernedTool, Policy, PolicyCheck, PolicyError, PolicyFile, Rehearsal, Role,
-    Store, UserName,
+    StorePlace, UserName,
 };
 
 #[derive(Debug, Subcommand)]
@@ -89,9 +89,10 @@ fn test(file: &Path, options: &Test, settings: &Settings) -> anyhow::Result<Exit
     let policy = Arc::new(PolicyFile::new(file.to_owned()));
     let untrusted = super::untrusted(Some(&policy));
     let folder = data_folder(settings.data_dir.as_deref())?;
+    let place = StorePlace::of(settings, &folder);
     // Without a store there were no runs.
-    let has_store = options.user.is_some() && Store::is_in(&folder);
-    let store = has_store.then(|| Store::open_to_read(&folder)).transpose()?;
+    let has_store = options.user.is_some() && place.has_store();
+    let store = has_store.then(|| place.open_to_read()).transpose()?;
     let executor = OneShotExecutor::new(settings, untrusted);
     crate::executor::orphans::adopt()?;
     let call = Rehearsal {

@@ -17,7 +17,7 @@ use crate::config::Settings;
 use crate::data_folder::data_folder;
 use crate::governance::{
     Artifacts, Evidence, IntegrityError, RUNS_LISTED_MAX, Retained, RetentionError, RunEntry,
-    RunState, Served, Store, StoreError, apply_retention, evidence, retention_of,
+    RunState, Served, Store, StoreError, StorePlace, apply_retention, evidence, retention_of,
 };
 use crate::logging::Causes;
 
@@ -62,15 +62,16 @@ pub(super) enum Command {
 pub(super) fn run(command: &Command, settings: &Settings) -> anyhow::Result<ExitCode> {
     let folder = data_folder(settings.data_dir.as_deref())?;
     let artifacts = Artifacts::new(&folder);
+    let place = StorePlace::of(settings, &folder);
     match command {
         Command::List { limit, format } => {
-            list(&artifacts, &Store::open_to_read(&folder)?, *limit, *format)
+            list(&artifacts, &place.open_to_read()?, *limit, *format)
         }
         Command::Show { run_id, format } => {
-            show(&artifacts, &Store::open_to_read(&folder)?, *run_id, *format)
+            show(&artifacts, &place.open_to_read()?, *run_id, *format)
         }
         Command::Prune { format } => {
-            let store = Store::open_existing(&folder)?;
+            let store = place.open_existing()?;
             prune(&artifacts, &store, settings.policy.as_deref(), *format)
         }
     }

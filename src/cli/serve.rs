@@ -11,7 +11,7 @@ use url::Url;
 use crate::batch::Bounds;
 use crate::config::Settings;
 use crate::data_folder;
-use crate::governance::{Bearers, Store};
+use crate::governance::{Bearers, Store, StorePlace};
 use crate::http;
 use crate::logging;
 use crate::oidc::{self, AccessTokens, KeySource};
@@ -151,5 +151,5 @@ impl Options {
 /// Opens the store of tokens, which has to be there.
 fn store_of_tokens(settings: &Settings) -> anyhow::Result<Store> {
     let folder = data_folder::data_folder(settings.data_dir.as_deref())?;
-    Store::open_existing(&folder).context("nobody could be let in")
+    StorePlace::of(settings, &folder).open_existing().context("nobody could be let in")
 }

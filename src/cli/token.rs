@@ -16,7 +16,7 @@ use super::table::Table;
 use crate::config::Settings;
 use crate::data_folder::data_folder;
 use crate::governance::{
-    Revoked, Role, Rotated, Store, Token, TokenId, TokenRecord, UserName, time_text,
+    Revoked, Role, Rotated, Store, StorePlace, Token, TokenId, TokenRecord, UserName, time_text,
 };
 
 /// The longest life of a token: ten years.
@@ -76,11 +76,12 @@ pub(super) fn role_parser() -> impl TypedValueParser<Value = Role> {
 
 pub(super) fn run(command: &Command, settings: &Settings) -> anyhow::Result<ExitCode> {
     let folder = data_folder(settings.data_dir.as_deref())?;
+    let place = StorePlace::of(settings, &folder);
     match command {
-        Command::Create(options) => create(&Store::open(&folder)?, options),
-        Command::List { format } => list(&Store::open_to_read(&folder)?, *format),
-        Command::Rotate { id, expires } => rotate(&Store::open_existing(&folder)?, *id, *expires),
-        Command::Revoke { id } => revoke(&Store::open_existing(&folder)?, *id),
+        Command::Create(options) => create(&place.open()?, options),
+        Command::List { format } => list(&place.open_to_read()?, *format),
+        Command::Rotate { id, expires } => rotate(&place.open_existing()?, *id, *expires),
+        Command::Revoke { id } => revoke(&place.open_existing()?, *id),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::sandbox::Tier;
@@ -32,7 +33,7 @@ pub(crate) struct Outcome {
 }
 
 /// The origin of a run's interpreter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Start {
     /// Started for the run.
     Cold,
@@ -82,7 +83,7 @@ impl Outcome {
 }
 
 /// The end of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Ending {
     /// Python ended; its exit code, or the negative number of the signal that killed it.
     Exited(i32),

@@ -4,6 +4,7 @@
 //! and the content. A script can send anything in its place, and then has what it sent shown as its
 //! picture, like a text that it prints. Nothing is decoded here but the structure of a PNG.
 
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 /// The most pictures of a run: what a person looks at, and a model has room for.
@@ -46,8 +47,10 @@ pub(crate) struct Pictures {
 }
 
 /// A picture with the structure of a PNG.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Picture {
+    /// Kept beside the rest, where that is text.
+    #[serde(skip)]
     pub(crate) png: Vec<u8>,
     pub(crate) width: u32,
     pub(crate) height: u32,
@@ -56,7 +59,7 @@ pub(crate) struct Picture {
 }
 
 /// Pictures that a run has made, and that are not among its pictures.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum LeftOut {
     /// One that has so many bytes although it was drawn once more, smaller.
     TooLarge { label: String, bytes: u64 },

@@ -8,7 +8,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 
@@ -21,7 +21,7 @@ const REMOVAL_TRIES: u32 = 100;
 const REMOVAL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The bound of the memory of all processes of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum MemoryBound {
     /// The kernel, at every moment, with everything that it keeps for the run.
     #[serde(rename = "control group")]

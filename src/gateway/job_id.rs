@@ -17,6 +17,12 @@ impl JobId {
         Self(Uuid::new_v4())
     }
 
+    /// Returns the id as the database has it.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn uuid(self) -> Uuid {
+        self.0
+    }
+
     /// Parses a UUID in its canonical form, in either case; no braces, no URN, no bare digits.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         // Of the forms that the crate parses, only the canonical one has this length.

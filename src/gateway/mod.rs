@@ -153,6 +153,36 @@ impl RiskBasedExecutionGateway {
         let (source, background) =
             arguments::execution(arguments).map_err(|invalid| Box::new(invalid.refuse(policy)))?;
         let record = policy.verify(arguments::normalized_execution(&source, background));
+        self.evaluate_script(record, source, background)
+    }
+
+    /// Checks once more a script whose decision was made before, on whatever machine: what the database says
+    /// is no permission. The id stays that of the decision.
+    ///
+    /// # Errors
+    ///
+    /// The refusal, where the script may not run here, or the id is none.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn evaluate_again(
+        &self,
+        source: String,
+        verification_id: String,
+    ) -> Result<Verified, Box<DecisionRecord>> {
+        let source = SourceCode::from(source);
+        let record = policy::EXECUTION.verify(arguments::normalized_execution(&source, true));
+        let Some(verification_id) = VerificationId::known(verification_id) else {
+            let message = "The decision about the script is not known.".to_owned();
+            return Err(Box::new(record.refused(Status::Blocked, ErrorCode::NoHandler, message)));
+        };
+        self.evaluate_script(DecisionRecord { verification_id, ..record }, source, true)
+    }
+
+    fn evaluate_script(
+        &self,
+        record: DecisionRecord,
+        source: SourceCode,
+        background: bool,
+    ) -> Result<Verified, Box<DecisionRecord>> {
         let Analysed { issues, notes, imports, findings } = match self.code_analysis {
             CodeAnalysis::On => Analysed::of(&source),
             CodeAnalysis::Off => Analysed::default(),

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::VerificationId;
 
 /// Python source text. Cheap to clone; never shown by `Debug`, so that it reaches no log.
@@ -45,7 +47,7 @@ impl fmt::Debug for Stdin {
 }
 
 /// The caller of a script, as far as it is known. For receipts: nothing is decided by it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AskedBy {
     /// The user that a token has proven.
     pub(crate) user: Option<String>,

@@ -2,49 +2,50 @@
 //! before.
 //!
 //! Rows are only ever appended. Who can write the file can still make a new chain of any kind: only
-//! a head that was noted elsewhere tells of that, see [`Store::verify_audit`].
+//! a head that was noted elsewhere tells of that, see `AuditLog::verify_audit`.
+//!
+//! Here is what the rows are and how they are followed; the store is what has them.
 
 mod checkpoint;
-mod database;
 mod export;
-mod quota;
 mod rows;
 mod runs;
 mod tokens;
 mod verification;
 
-use chrono::Utc;
-use rusqlite::{Transaction, params};
+use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use super::evidence::RunStatus;
 use super::refusal::RefusalCode;
-use super::store::{Pending, Store, StoreError, time_text};
 use super::user_name::UserName;
 use crate::canonical_json::canonical_json;
 use crate::executor::Ending;
 use crate::gateway::Status;
-use crate::receipt::AuditPlace;
 
 pub(crate) use checkpoint::{CheckpointVerification, Checkpoints};
-pub(crate) use export::{ExportVerification, verify_export};
-pub(crate) use quota::Quota;
+pub(crate) use export::{ExportVerification, ExportedChain, verify_export};
 pub(crate) use rows::{AUDIT_ROWS_MAX, AuditFilter, AuditRow, RunIdStart};
 pub(crate) use runs::{EVIDENCE_SHA256, RecordedEvidence, RecordedRun};
 pub(crate) use tokens::{FlawedToken, TokenFlaw};
-pub(super) use tokens::{has_older, record_older, record_token};
-pub(crate) use verification::{AuditHash, AuditVerification, ClockStep, KnownHead};
+pub(crate) use verification::{
+    AuditHash, AuditVerification, ChainVerification, ClockStep, KnownHead,
+};
+pub(super) use {
+    runs::RunRow,
+    tokens::{NO_RUN, RecordedToken},
+    verification::{DatabaseFlaws, UnfinishedRuns, Walk},
+};
 #[cfg(test)]
 pub(super) use {
-    database::DatabaseFlaws,
     tokens::TokenComparison,
-    verification::{BrokenRow, ClockSteps, Flaw, UnfinishedRuns},
+    verification::{BrokenRow, ClockSteps, Flaw},
 };
 
 /// The hash that the first row follows.
-const NO_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+pub(super) const NO_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
 /// The longest name of a tool: clients choose it.
 const TOOL_CHARS_MAX: usize = 200;
@@ -183,87 +184,46 @@ pub(crate) struct AuditEntry {
     pub(crate) details: Map<String, Value>,
 }
 
-impl Store {
-    /// Appends all entries, next to each other, or none. They are on the disk when this returns.
-    pub(crate) fn append(&self, entries: &[AuditEntry]) -> Result<(), StoreError> {
-        if entries.is_empty() {
-            return Ok(());
-        }
-        let entries = entries.to_vec();
-        self.write(move |transaction| append(transaction, &entries).map(drop))
-    }
-
-    /// Appends all entries, next to each other, or none, after what was submitted before. They are on
-    /// the disk when it is done. Returns the place of the last one.
-    pub(crate) fn submit_entries(&self, entries: Vec<AuditEntry>) -> Pending<AuditPlace> {
-        self.submit(move |transaction| append(transaction, &entries))
-    }
-
-    /// Appends an entry of another time than now.
-    #[cfg(test)]
-    pub(super) fn append_at(&self, entry: &AuditEntry, time: &str) -> Result<(), StoreError> {
-        let (entries, time) = (vec![entry.clone()], time.to_owned());
-        self.write(move |transaction| append_at(transaction, &entries, || time.clone()).map(drop))
-    }
+/// A number of runs that a user may have on the day of this moment (UTC).
+#[derive(Debug, Clone)]
+pub(crate) struct Quota {
+    pub(crate) user: UserName,
+    pub(crate) runs_max: u64,
+    pub(crate) now: DateTime<Utc>,
 }
 
-fn append(transaction: &Transaction<'_>, entries: &[AuditEntry]) -> rusqlite::Result<AuditPlace> {
-    append_at(transaction, entries, || time_text(Utc::now()))
+/// Returns a time as the store has it. Such texts sort as the times do.
+pub(crate) fn time_text(time: DateTime<Utc>) -> String {
+    time.to_rfc3339_opts(SecondsFormat::Micros, true)
 }
 
-fn append_at(
-    transaction: &Transaction<'_>,
-    entries: &[AuditEntry],
-    time: impl Fn() -> String,
-) -> rusqlite::Result<AuditPlace> {
-    let (mut seq, mut previous): (i64, String) =
-        transaction.query_row("SELECT seq, hash FROM audit_head", [], |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        })?;
-    let mut insert = transaction.prepare(
-        "INSERT INTO audit (seq, time, run_id, event, user, tool, arguments_hash, outcome, details,
-                            previous, hash)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
-    )?;
-    let mut move_head = transaction.prepare("UPDATE audit_head SET seq = ?1, hash = ?2")?;
-    for entry in entries {
-        seq += 1;
-        let row = row_of(entry, seq, time(), previous);
-        insert.execute(params![
-            row.seq,
-            row.time,
-            row.run_id,
-            row.event,
-            row.user,
-            row.tool,
-            row.arguments_hash,
-            row.outcome,
-            row.details,
-            row.previous,
-            row.hash
-        ])?;
-        move_head.execute(params![row.seq, row.hash])?;
-        previous = row.hash;
+impl AuditRow {
+    /// Makes the row of an entry, behind the row with the hash `previous`.
+    pub(super) fn of(entry: &AuditEntry, seq: i64, time: String, previous: String) -> Self {
+        let mut row = Self {
+            instance: None,
+            seq,
+            time,
+            run_id: entry.run_id.to_string(),
+            event: entry.event.as_str().to_owned(),
+            user: entry.user.as_ref().map(ToString::to_string),
+            tool: entry.tool.chars().take(TOOL_CHARS_MAX).collect(),
+            arguments_hash: entry.arguments_hash.as_ref().map(|hash| hash.as_str().to_owned()),
+            outcome: entry.outcome.as_str().to_owned(),
+            details: details_text(&entry.details),
+            previous,
+            hash: String::new(),
+        };
+        row.hash = row.content_hash();
+        row
     }
-    Ok(AuditPlace { seq, hash: previous })
-}
 
-fn row_of(entry: &AuditEntry, seq: i64, time: String, previous: String) -> AuditRow {
-    let mut row = AuditRow {
-        seq,
-        time,
-        run_id: entry.run_id.to_string(),
-        event: entry.event.as_str().to_owned(),
-        user: entry.user.as_ref().map(ToString::to_string),
-        tool: entry.tool.chars().take(TOOL_CHARS_MAX).collect(),
-        arguments_hash: entry.arguments_hash.as_ref().map(|hash| hash.as_str().to_owned()),
-        outcome: entry.outcome.as_str().to_owned(),
-        details: details_text(&entry.details),
-        previous,
-        hash: String::new(),
-    };
-    row.hash = row.content_hash();
-    row
+    /// Makes the row one of an instance, of several that share a store.
+    pub(super) fn of_instance(self, instance: &str) -> Self {
+        let mut row = Self { instance: Some(instance.to_owned()), ..self };
+        row.hash = row.content_hash();
+        row
+    }
 }
 
 fn details_text(details: &Map<String, Value>) -> String {
@@ -277,4 +237,21 @@ fn details_text(details: &Map<String, Value>) -> String {
 
 fn sha256_hex(text: &str) -> String {
     hex::encode(Sha256::digest(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_has_one_form() {
+        for (time, expected) in [
+            ("2026-01-02T03:04:05Z", "2026-01-02T03:04:05.000000Z"),
+            ("2026-01-02T03:04:05.6789+02:00", "2026-01-02T01:04:05.678900Z"),
+            ("2026-01-02T03:04:05.1234567Z", "2026-01-02T03:04:05.123456Z"),
+        ] {
+            let time = DateTime::parse_from_rfc3339(time).unwrap().to_utc();
+            assert_eq!(time_text(time), expected);
+        }
+    }
 }

@@ -102,6 +102,9 @@ pub(crate) enum IntegrityError {
          again in a moment"
     )]
     Starting,
+    /// Run by another instance, which has the files.
+    #[error("what this run left is with the server that ran it, instance {0}: ask that one")]
+    Elsewhere(String),
     /// The outcome of the call, as the audit log has it.
     #[error("nothing was run for this run_id, so there is no evidence: its call came to {0}")]
     NotRun(String),
@@ -162,6 +165,9 @@ fn judge(
     let is_gone = matches!(&found, Err(ArtifactError::RunNotFound | ArtifactError::NoEvidence(_)));
     if is_gone && recorded.is_removed {
         return Err(IntegrityError::Removed);
+    }
+    if let (Err(ArtifactError::RunNotFound), Some(instance)) = (&found, &recorded.elsewhere) {
+        return Err(IntegrityError::Elsewhere(instance.clone()));
     }
     let unconfirmed = match (&found, &recorded.evidence) {
         (Err(ArtifactError::RunNotFound), RecordedEvidence::NoRun) => {

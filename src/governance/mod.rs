@@ -74,8 +74,8 @@ pub(crate) use artifacts::{
 };
 pub(crate) use audit::{
     AUDIT_ROWS_MAX, AuditEvent, AuditFilter, AuditHash, AuditRow, AuditVerification,
-    CheckpointVerification, Checkpoints, ClockStep, ExportVerification, FlawedToken, KnownHead,
-    RunIdStart, TokenFlaw, verify_export,
+    ChainVerification, CheckpointVerification, Checkpoints, ClockStep, ExportVerification,
+    ExportedChain, FlawedToken, KnownHead, RunIdStart, TokenFlaw, time_text, verify_export,
 };
 #[cfg(feature = "http")]
 pub(crate) use bearer::{Bearer, Bearers, NotLetIn};
@@ -88,7 +88,7 @@ pub(crate) use policy::{CheckpointPolicy, Policy, PolicyCheck, PolicyError, Poli
 pub(crate) use refusal::Refusal;
 pub(crate) use reply::{Block, GovernedReply};
 pub(crate) use roles::{GovernedTool, ReadTool, Role};
-pub(crate) use store::{Store, StoreError, time_text};
+pub(crate) use store::{RowsAfter, Store, StoreError, StorePlace};
 pub(crate) use token_file::own_token;
 pub(crate) use tokens::{Caller, Revoked, Rotated, Token, TokenId, TokenRecord, TokenState};
 pub(crate) use upkeep::{apply_retention, retention_of};

@@ -206,6 +206,7 @@ impl From<IntegrityError> for Refusal {
                 Self::ArtifactChanged(difference.to_string())
             }
             IntegrityError::Removed
+            | IntegrityError::Elsewhere(_)
             | IntegrityError::Waiting
             | IntegrityError::Starting
             | IntegrityError::NotRun(_) => Self::InvalidParams(error.to_string()),

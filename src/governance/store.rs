@@ -1,373 +1,192 @@
-//! The database of the governed tools: how it comes to be, is opened, and is shared.
+//! The store of the governed tools: who may call, and what was done.
 //!
-//! Nobody but its owner can read it. It is made whole or not at all, and a file that is not what it
-//! should be is left as it is: without its tokens and its audit log nothing governed may run.
+//! What the tools ask of it is in `backend`; `sqlite` is the embedded one, and `postgres` the one that
+//! several instances share.
 
-mod read_only;
-mod writer;
+mod backend;
+mod error;
+#[cfg(feature = "postgres")]
+mod instance;
+mod pending;
+#[cfg(feature = "postgres")]
+mod postgres;
+mod sqlite;
 
-use std::fs::{DirBuilder, File};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::ops::Deref;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
-use chrono::{DateTime, SecondsFormat, Utc};
-use rand::rngs::SysError;
-use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
-use thiserror::Error;
+use chrono::{DateTime, TimeDelta, Utc};
+use subtle::ConstantTimeEq as _;
 
-use crate::strict_modes::{Unprotected, require_protected};
+use super::audit::AuditEntry;
+use super::roles::Role;
+use super::tokens::{
+    Caller, NewToken, Proof, Replaced, Replacement, Rotated, Token, TokenId, TokenRecord,
+    TokenState,
+};
+use super::user_name::UserName;
+use crate::config::Settings;
+use crate::secret::Secret;
 
-use writer::Writer;
-
-pub(crate) use writer::Pending;
-
-/// The file in the data folder.
-const FILE_NAME: &str = "governance.db";
-/// The files in the data folder: `SQLite`'s and ours, and the runs.
-const OWN_FILES: [&str; 5] =
-    [FILE_NAME, writer::LOG, "governance.db-shm", writer::TURNSTILE, "artifacts"];
-/// "QWED", by which a database is known as ours.
-const APPLICATION_ID: i32 = 0x5157_4544;
-/// The version of the schema in `user_version`.
-const SCHEMA_VERSION: i32 = 1;
-pub(super) const SCHEMA: &str = include_str!("schema.sql");
-
-/// The wait for a lock that another process has on the database.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
-/// The pause between two tries. The waiting that is built in grows to 100 ms, and may then never
-/// meet the short while in which a busy writer is between two transactions.
-const BUSY_PAUSE: Duration = Duration::from_millis(2);
-
-/// The tries to look at a file that comes and goes.
-const PROTECTION_TRIES_MAX: u32 = 100;
+pub(crate) use backend::{Backend, RowsAfter};
+pub(crate) use error::StoreError;
+pub(super) use sqlite::SqliteStore;
 
 /// The tokens and the audit log. A handle: clones are the same store.
-///
-/// All methods block on the disk, but [`Store::submit`].
 #[derive(Debug, Clone)]
 pub(crate) struct Store {
-    shared: Arc<Shared>,
+    backend: Arc<dyn Backend>,
 }
 
-#[derive(Debug)]
-struct Shared {
-    /// The connection for reading: nobody who writes is in its way.
-    reader: Mutex<Connection>,
-    writer: Writer,
-    file: Arc<StoreFile>,
+impl<B: Backend + 'static> From<B> for Store {
+    fn from(backend: B) -> Self {
+        Self { backend: Arc::new(backend) }
+    }
 }
 
-/// The file of a store that is open.
-#[derive(Debug)]
-struct StoreFile {
-    path: PathBuf,
-    /// Its device and inode.
-    identity: Option<(u64, u64)>,
-    /// Set when nothing is waited for any more.
-    is_closing: Arc<AtomicBool>,
+impl Deref for Store {
+    type Target = dyn Backend;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.backend
+    }
 }
 
-/// The reason that the store cannot be used. For the admin: texts name the file. All calls whose
-/// rows were written together get the same one.
-#[derive(Debug, Clone, Error)]
-pub(crate) enum StoreError {
-    #[error("failed to create the data folder {folder}")]
-    CreateFolder { folder: PathBuf, source: Arc<io::Error> },
-    #[error("failed to create a database in {folder}")]
-    CreateFile { folder: PathBuf, source: Arc<io::Error> },
-    #[error(transparent)]
-    Unprotected(#[from] Unprotected),
-    #[error("failed to use {file}, by which processes take turns")]
-    Turnstile { file: PathBuf, source: Arc<io::Error> },
-    #[error("there is no {file}; `qwed-mcp token create` makes it")]
-    Missing { file: PathBuf },
-    #[error(
-        "{file} is damaged or no database, and was left as it is; restore it from a backup, or move \
-         it away to start without tokens and with an empty audit log"
-    )]
-    Damaged { file: PathBuf, source: Arc<rusqlite::Error> },
-    #[error(
-        "{file} is empty, and was left as it is; restore it from a backup, or remove it to start \
-         without tokens and with an empty audit log"
-    )]
-    Empty { file: PathBuf },
-    #[error(
-        "{file} belongs to another application, and was left as it is; set QWED_MCP_DATA_DIR to a \
-         folder of its own"
-    )]
-    Foreign { file: PathBuf },
-    #[error(
-        "{file} has schema version {found}, and this program knows {SCHEMA_VERSION}; it was left as \
-         it is; use the version of qwed-mcp that wrote it, or a later one"
-    )]
-    Version { file: PathBuf, found: i32 },
-    #[error(
-        "{file} was held by another process for {} s, which should be next to write and does not; \
-         end what holds it, and try again",
-        BUSY_TIMEOUT.as_secs()
-    )]
-    TurnstileHeld { file: PathBuf },
-    #[error(
-        "{file} was locked by another process for {} s; end what holds it, and try again",
-        BUSY_TIMEOUT.as_secs()
-    )]
-    Locked { file: PathBuf, source: Arc<rusqlite::Error> },
-    #[error(
-        "{file} was removed or replaced while it was open; put it back, or end this server and \
-         start it again"
-    )]
-    Replaced { file: PathBuf },
-    #[error(
-        "{file} cannot be written to, and what was written last is beside it in {log}; copy both to \
-         a folder of your own, and name that with QWED_MCP_DATA_DIR"
-    )]
-    Unmerged { file: PathBuf, log: PathBuf },
-    #[error("failed to use {file}")]
-    Access { file: PathBuf, source: Arc<rusqlite::Error> },
-    /// A defect of ours.
-    #[error("the writing to {file} was given up unexpectedly")]
-    GivenUp { file: PathBuf },
-    #[error("failed to get random bits")]
-    Random(#[source] SysError),
-    #[error("the token would expire after the end of the calendar")]
-    Expiry,
+/// The place of a store: a data folder, or the database that instances share.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StorePlace<'a> {
+    folder: &'a Path,
+    url: Option<&'a Secret>,
+}
+
+impl<'a> StorePlace<'a> {
+    /// Returns the place that the settings name; `folder` is the data folder.
+    pub(crate) fn of(settings: &'a Settings, folder: &'a Path) -> Self {
+        Self { folder, url: settings.store.as_ref() }
+    }
+
+    /// Returns whether there may be a store.
+    pub(crate) fn has_store(self) -> bool {
+        self.url.is_some() || SqliteStore::is_in(self.folder)
+    }
+
+    /// Opens the store, and makes it if it is not there.
+    pub(crate) fn open(self) -> Result<Store, StoreError> {
+        self.open_or(|| SqliteStore::open(self.folder))
+    }
+
+    /// Opens the store, for commands that have nothing to do where there is none.
+    pub(crate) fn open_existing(self) -> Result<Store, StoreError> {
+        self.open_or(|| SqliteStore::open_existing(self.folder))
+    }
+
+    /// Opens the store for commands that only read, also where a file cannot be written to.
+    pub(crate) fn open_to_read(self) -> Result<Store, StoreError> {
+        self.open_or(|| SqliteStore::open_to_read(self.folder))
+    }
+
+    /// Opens the database, if one is named; nothing else takes its place.
+    fn open_or(
+        self,
+        embedded: impl FnOnce() -> Result<SqliteStore, StoreError>,
+    ) -> Result<Store, StoreError> {
+        let Some(url) = self.url else { return embedded().map(Store::from) };
+        if SqliteStore::is_in(self.folder) {
+            tracing::warn!(
+                "QWED_MCP_STORE is set: the tokens and the audit log of the store in {} are not used",
+                self.folder.display()
+            );
+        }
+        shared(url, self.folder)
+    }
+}
+
+#[cfg(feature = "postgres")]
+fn shared(url: &Secret, folder: &Path) -> Result<Store, StoreError> {
+    postgres::PostgresStore::open(url, folder).map(Store::from)
+}
+
+#[cfg(not(feature = "postgres"))]
+fn shared(_url: &Secret, _folder: &Path) -> Result<Store, StoreError> {
+    Err(StoreError::NoPostgres)
 }
 
 impl Store {
-    /// Returns whether there is a store in `folder`.
-    pub(crate) fn is_in(folder: &Path) -> bool {
-        exists(&folder.join(FILE_NAME))
-    }
-
-    /// Opens the store in `folder`, and makes both if they are not there.
+    /// Opens the embedded store in `folder`, and makes both if they are not there.
+    #[cfg(test)]
     pub(crate) fn open(folder: &Path) -> Result<Self, StoreError> {
-        let create_folder = |source| StoreError::CreateFolder {
-            folder: folder.to_owned(),
-            source: Arc::new(source),
-        };
-        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(create_folder)?;
-        // Before anything is made there.
-        require_protected(folder)?;
-        if !exists(&folder.join(FILE_NAME)) {
-            create(folder)?;
-        }
-        Self::open_existing(folder)
+        StorePlace { folder, url: None }.open()
     }
 
-    /// Opens the store in `folder`, for commands that have nothing to do where there is none.
+    /// Opens the embedded store in `folder`, which has to be there.
+    #[cfg(test)]
     pub(crate) fn open_existing(folder: &Path) -> Result<Self, StoreError> {
-        for name in OWN_FILES {
-            require_protected_if_there(&folder.join(name))?;
-        }
-        Self::open_whosever(folder)
+        StorePlace { folder, url: None }.open_existing()
     }
 
-    /// Opens the store in `folder`, whoever may write to it.
-    fn open_whosever(folder: &Path) -> Result<Self, StoreError> {
-        let file = folder.join(FILE_NAME);
-        if !exists(&file) {
-            return Err(StoreError::Missing { file });
-        }
-        // To SQLite this is a database without tables. Ours has some from its first moment.
-        if file.metadata().is_ok_and(|metadata| metadata.len() == 0) {
-            return Err(StoreError::Empty { file });
-        }
-        let failed = |source| error_of(&file, source);
-        // Whose database it is comes first: the settings below could change it.
-        let opened = connect(&file).and_then(|connection| Ok((owner(&connection)?, connection)));
-        let (owner, connection) = opened.map_err(failed)?;
-        require_ours(&file, owner)?;
-        settle(&connection).map_err(failed)?;
-        Ok(Self::of(file, connection))
-    }
-
-    fn of(file: PathBuf, connection: Connection) -> Self {
-        let identity = identity(&file);
-        let file = Arc::new(StoreFile { path: file, identity, is_closing: Arc::default() });
-        let writer = Writer::new(Arc::clone(&file));
-        Self { shared: Arc::new(Shared { reader: Mutex::new(connection), writer, file }) }
-    }
-
-    /// Reads in one snapshot.
-    pub(super) fn read<T>(
+    /// Makes a token, and writes that down. Its text is never known again.
+    pub(crate) fn create_token(
         &self,
-        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
-    ) -> Result<T, StoreError> {
-        // A thread that panicked has rolled back what it had begun.
-        let mut reader = self.shared.reader.lock().unwrap_or_else(PoisonError::into_inner);
-        self.shared.file.check()?;
-        let done = reader.transaction_with_behavior(TransactionBehavior::Deferred);
-        let done = done.and_then(|transaction| work(&transaction));
-        done.map_err(|source| error_of(&self.shared.file.path, source))
+        user: &UserName,
+        role: Role,
+        expires: Option<Duration>,
+    ) -> Result<(TokenRecord, Token), StoreError> {
+        let token = Token::random().map_err(StoreError::Random)?;
+        let created = Utc::now();
+        let end = |span| created.checked_add_signed(TimeDelta::from_std(span).ok()?);
+        let expires = expires.map(|span| end(span).ok_or(StoreError::Expiry)).transpose()?;
+        let new = NewToken { hash: token.hash(), user: user.clone(), role, created, expires };
+        Ok((self.add_token(new)?, token))
     }
 
-    /// Writes all or nothing, after what was submitted before, and comes back when it is on the disk.
-    pub(super) fn write<T: Send + 'static>(
+    /// Makes a token of the same user and role as another one, which is revoked, and writes both down. It is
+    /// valid for `span`, or else as long as the other one was from its start.
+    pub(crate) fn rotate_token(
         &self,
-        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, StoreError> {
-        self.submit(work).wait()
+        id: TokenId,
+        span: Option<Duration>,
+    ) -> Result<Rotated, StoreError> {
+        let token = Token::random().map_err(StoreError::Random)?;
+        let span = span.map(|span| TimeDelta::from_std(span).map_err(|_| StoreError::Expiry));
+        let (hash, span) = (token.hash(), span.transpose()?);
+        let replacement = Replacement { id, hash, created: Utc::now(), span };
+        Ok(match self.replace_token(replacement)? {
+            Replaced::Now(record) => Rotated::Now(record, token),
+            Replaced::Revoked => Rotated::Revoked,
+            Replaced::Unknown => Rotated::Unknown,
+        })
     }
 
-    /// Submits the same, without waiting for it.
-    pub(super) fn submit<T: Send + 'static>(
+    /// Returns the caller who shows this token; none if it is not known, has expired or was
+    /// revoked.
+    pub(crate) fn authenticate(&self, token: &Token) -> Result<Option<Caller>, StoreError> {
+        self.authenticate_at(token, Utc::now())
+    }
+
+    pub(super) fn authenticate_at(
         &self,
-        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Pending<T> {
-        self.shared.writer.submit(work)
+        token: &Token,
+        now: DateTime<Utc>,
+    ) -> Result<Option<Caller>, StoreError> {
+        let hash = token.hash();
+        let Some((record, known)) = self.token_of(hash)? else { return Ok(None) };
+        let is_same: bool = known.ct_eq(&hash).into();
+        match record.state(now) {
+            TokenState::Active if is_same => {
+                let proof = Proof::Token(record.id);
+                Ok(Some(Caller { user: record.user, role: record.role, proof }))
+            }
+            TokenState::Active | TokenState::Expired | TokenState::Revoked => Ok(None),
+        }
     }
-}
 
-impl StoreFile {
-    /// Fails if another file is at its place: what is written to one that was removed is lost, and
-    /// nobody else sees it.
-    fn check(&self) -> Result<(), StoreError> {
-        if identity(&self.path) == self.identity {
+    /// Appends all entries, next to each other, or none. They are durable when this returns.
+    pub(crate) fn append(&self, entries: &[AuditEntry]) -> Result<(), StoreError> {
+        if entries.is_empty() {
             return Ok(());
         }
-        Err(StoreError::Replaced { file: self.path.clone() })
-    }
-
-    /// Opens another connection to it.
-    fn connect(&self) -> rusqlite::Result<Connection> {
-        let mut connection = connect(&self.path)?;
-        let is_closing = Arc::clone(&self.is_closing);
-        connection.busy_handler(Some(patience(move || is_closing.load(Ordering::Relaxed))))?;
-        settle(&connection)?;
-        Ok(connection)
-    }
-
-    fn given_up(&self) -> StoreError {
-        StoreError::GivenUp { file: self.path.clone() }
+        self.submit_entries(entries.to_vec()).wait().map(drop)
     }
 }
-
-/// Returns the identity of the file at a path; none if there is none.
-fn identity(file: &Path) -> Option<(u64, u64)> {
-    let metadata = file.metadata().ok()?;
-    Some((metadata.dev(), metadata.ino()))
-}
-
-/// Returns a time as the store has it. Such texts sort as the times do.
-pub(crate) fn time_text(time: DateTime<Utc>) -> String {
-    time.to_rfc3339_opts(SecondsFormat::Micros, true)
-}
-
-/// Tells whether there is anything, a dangling link too.
-fn exists(file: &Path) -> bool {
-    file.symlink_metadata().is_ok()
-}
-
-/// Fails if others can change a file that is there. `SQLite` removes its own when the last one closes the
-/// database, and the next one makes them again: so it may go at any moment.
-fn require_protected_if_there(file: &Path) -> Result<(), Unprotected> {
-    let mut tries_left = PROTECTION_TRIES_MAX;
-    loop {
-        if !exists(file) {
-            return Ok(());
-        }
-        match require_protected(file) {
-            Err(Unprotected::Unknown { .. }) if tries_left > 0 => tries_left -= 1,
-            looked_at => return looked_at,
-        }
-    }
-}
-
-/// Makes an empty store beside its place, and moves it there when it is complete. Whoever comes
-/// second takes the first one's.
-fn create(folder: &Path) -> Result<(), StoreError> {
-    let create_file =
-        |source| StoreError::CreateFile { folder: folder.to_owned(), source: Arc::new(source) };
-    // With mode 0600, which SQLite then gives its other files. Closed before SQLite opens it: to
-    // close a file drops all locks that this process has on it.
-    let draft = tempfile::Builder::new()
-        .prefix(".governance-")
-        .tempfile_in(folder)
-        .map_err(create_file)?
-        .into_temp_path();
-    write_schema(&draft).map_err(|source| error_of(&draft, source))?;
-    match draft.persist_noclobber(folder.join(FILE_NAME)) {
-        Ok(()) => File::open(folder).and_then(|folder| folder.sync_all()).map_err(create_file),
-        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(create_file(error.error)),
-    }
-}
-
-fn write_schema(draft: &Path) -> rusqlite::Result<()> {
-    let mut connection = connect(draft)?;
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    transaction.execute_batch(SCHEMA)?;
-    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
-    transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
-    transaction.commit()?;
-    settle(&connection)?;
-    connection.close().map_err(|(_, error)| error)
-}
-
-fn connect(file: &Path) -> rusqlite::Result<Connection> {
-    // Not to be created: that would be with whatever mode the umask leaves.
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let mut connection = Connection::open_with_flags(file, flags)?;
-    connection.busy_handler(Some(patience(|| false)))?;
-    Ok(connection)
-}
-
-/// Waits for other processes, and tells whether to go on with that: for so long, and not when
-/// `is_over`.
-fn patience(is_over: impl Fn() -> bool) -> impl FnMut(i32) -> bool {
-    let mut since = Instant::now();
-    move |asked_before| {
-        if asked_before == 0 {
-            since = Instant::now();
-        }
-        std::thread::sleep(BUSY_PAUSE);
-        since.elapsed() < BUSY_TIMEOUT && !is_over()
-    }
-}
-
-/// Applies the settings of a database that is ours.
-fn settle(connection: &Connection) -> rusqlite::Result<()> {
-    connection.pragma_update(None, "journal_mode", "WAL")?;
-    // What was appended is there after a power failure too.
-    connection.pragma_update(None, "synchronous", "FULL")?;
-    connection.pragma_update(None, "trusted_schema", false)
-}
-
-/// Reads whose database it is, and of which version.
-fn owner(connection: &Connection) -> rusqlite::Result<(i32, i32)> {
-    Ok((pragma(connection, "application_id")?, pragma(connection, "user_version")?))
-}
-
-fn require_ours(file: &Path, owner: (i32, i32)) -> Result<(), StoreError> {
-    let file = file.to_owned();
-    match owner {
-        (APPLICATION_ID, SCHEMA_VERSION) => Ok(()),
-        (APPLICATION_ID, found) => Err(StoreError::Version { file, found }),
-        _ => Err(StoreError::Foreign { file }),
-    }
-}
-
-fn pragma(connection: &Connection, name: &str) -> rusqlite::Result<i32> {
-    connection.pragma_query_value(None, name, |row| row.get(0))
-}
-
-fn error_of(file: &Path, source: rusqlite::Error) -> StoreError {
-    let (file, source) = (file.to_owned(), Arc::new(source));
-    match source.sqlite_error_code() {
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            StoreError::Locked { file, source }
-        }
-        // None is not the database's own: a row that holds something else than was ever written.
-        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) | None => {
-            StoreError::Damaged { file, source }
-        }
-        Some(_) => StoreError::Access { file, source },
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -1,6 +1,8 @@
 //! The store as its callers use it, and as somebody who can write its file does.
 
 mod calls;
+#[cfg(feature = "postgres")]
+mod stores;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -23,6 +25,7 @@ use super::audit::{
 };
 use super::evidence::RunStatus;
 use super::refusal::RefusalCode;
+use super::store::SqliteStore;
 use super::tokens::{Caller, Proof, Token, TokenState};
 use super::user_name::InvalidUserName;
 use super::*;
@@ -130,7 +133,7 @@ fn a_file_that_is_not_ours_is_left_as_it_is() {
     let rotten_folder = tempfile::tempdir().unwrap();
     fs::write(rotten_folder.path().join("governance.db"), &rotten).unwrap();
     let store = Store::open_existing(rotten_folder.path()).unwrap();
-    let found = store.verify_audit(None);
+    let found = store.verify_audit(&[]);
     assert!(matches!(found, Err(StoreError::Damaged { .. })), "{found:?}");
 }
 
@@ -159,7 +162,7 @@ fn many_that_start_at_once_share_one_store() {
         }
     });
     let store = Store::open(folder.path()).unwrap();
-    assert_eq!(store.verify_audit(None).unwrap().rows, 8);
+    assert_eq!(store.verify_audit(&[]).unwrap().rows, 8);
     let is_draft = |name: &str| name.starts_with(".governance-");
     let names = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
     let drafts: Vec<_> = names.filter(|name| is_draft(name.to_str().unwrap())).collect();
@@ -291,6 +294,7 @@ fn rows_have_what_was_appended_and_the_hash_of_the_row_before() {
     assert!((0..60).contains(&age.num_seconds()), "{}", rows[0].time);
     let expected = [
         AuditRow {
+            instance: None,
             seq: 1,
             time: rows[0].time.clone(),
             run_id: "00000000-0000-0000-0000-000000000001".to_owned(),
@@ -304,6 +308,7 @@ fn rows_have_what_was_appended_and_the_hash_of_the_row_before() {
             hash: rows[0].hash.clone(),
         },
         AuditRow {
+            instance: None,
             seq: 2,
             time: rows[1].time.clone(),
             run_id: "00000000-0000-0000-0000-000000000002".to_owned(),
@@ -322,6 +327,7 @@ fn rows_have_what_was_appended_and_the_hash_of_the_row_before() {
     ];
     assert_eq!(rows, expected);
     let expected = AuditVerification {
+        instances: Vec::new(),
         rows: 2,
         head: rows[1].hash.clone(),
         broken: None,
@@ -331,7 +337,7 @@ fn rows_have_what_was_appended_and_the_hash_of_the_row_before() {
         database: DatabaseFlaws::default(),
         clock: ClockSteps::default(),
     };
-    assert_eq!(store.verify_audit(None).unwrap(), expected);
+    assert_eq!(store.verify_audit(&[]).unwrap(), expected);
 }
 
 #[test]
@@ -346,7 +352,7 @@ fn what_clients_send_is_bounded() {
     assert!(rows[0].details.len() <= 16 * 1024, "{}", rows[0].details.len());
     let details: Value = serde_json::from_str(&rows[0].details).unwrap();
     assert_eq!(details["omitted_bytes"], 200_011);
-    assert!(store.verify_audit(None).unwrap().is_intact());
+    assert!(store.verify_audit(&[]).unwrap().is_intact());
 }
 
 #[test]
@@ -381,7 +387,7 @@ fn runs_without_an_end_are_told() {
     store.append(&many).unwrap();
     // Told once, though it started twice.
     store.append(&[started(100)]).unwrap();
-    let unfinished = store.verify_audit(None).unwrap().unfinished;
+    let unfinished = store.verify_audit(&[]).unwrap().unfinished;
     assert_eq!((unfinished.count, unfinished.runs.len()), (250, 100));
     assert_eq!(unfinished.runs[0], Uuid::from_u128(100).to_string());
 }
@@ -391,7 +397,7 @@ fn a_head_that_was_noted_stays_in_the_chain() {
     let (folder, store) = log_of(2);
     let known = hashes(&store);
     let ask = |store: &Store, head: &str| {
-        let found = store.verify_audit(Some(&head.parse().unwrap())).unwrap();
+        let found = store.verify_audit(&[head.parse().unwrap()]).unwrap();
         (found.is_intact(), found.known_head.unwrap())
     };
     assert_eq!(ask(&store, NO_HASH), (true, KnownHead::Row(0)));
@@ -407,7 +413,7 @@ fn a_head_that_was_noted_stays_in_the_chain() {
     fs::remove_file(folder.path().join("governance.db")).unwrap();
     let store = Store::open(folder.path()).unwrap();
     store.append(&[entry(Uuid::nil(), AuditEvent::McpToolCall)]).unwrap();
-    assert!(store.verify_audit(None).unwrap().is_intact());
+    assert!(store.verify_audit(&[]).unwrap().is_intact());
     assert_eq!(ask(&store, &known[5]), (false, KnownHead::Missing));
 }
 
@@ -437,7 +443,7 @@ fn a_run_is_found_by_how_its_id_starts() {
 /// The comparison of tokens in `verify_audit`.
 #[track_caller]
 fn compared(store: &Store) -> Value {
-    let found = store.verify_audit(None).unwrap();
+    let found = store.verify_audit(&[]).unwrap();
     let tokens = found.tokens.clone().unwrap();
     assert_eq!(found.is_intact(), tokens.flawed.is_empty());
     json!(tokens)
@@ -571,7 +577,7 @@ fn a_schema_that_is_not_ours_is_told() {
     ] {
         let (folder, store) = log_of(1);
         database(folder.path()).execute_batch(statements).unwrap();
-        let found = store.verify_audit(None).unwrap();
+        let found = store.verify_audit(&[]).unwrap();
         assert_eq!(found.database.schema, expected, "{statements}");
         assert_eq!((found.is_intact(), found.broken), (expected.is_empty(), None), "{statements}");
     }
@@ -590,7 +596,7 @@ fn a_page_that_is_damaged_is_told_though_no_row_is_on_it() {
     let end = usize::try_from(page).unwrap() * 4096;
     content[end - 4096..end].fill(0);
     fs::write(&file, content).unwrap();
-    let found = Store::open_existing(folder.path()).unwrap().verify_audit(None).unwrap();
+    let found = Store::open_existing(folder.path()).unwrap().verify_audit(&[]).unwrap();
     assert!(!found.database.damage.is_empty() && !found.is_intact(), "{found:?}");
     assert_eq!((found.broken, found.tokens), (None, None));
 }
@@ -601,7 +607,7 @@ fn what_sqlite_itself_finds_is_told() {
     store.create_token(&user("ana"), Role::User, None).unwrap();
     let statements = "PRAGMA ignore_check_constraints = ON; UPDATE tokens SET role = 'root'";
     database(folder.path()).execute_batch(statements).unwrap();
-    let found = store.verify_audit(None).unwrap();
+    let found = store.verify_audit(&[]).unwrap();
     assert_eq!(found.database.damage, ["CHECK constraint failed in tokens"]);
     assert!(!found.is_intact() && found.tokens.is_none(), "{found:?}");
 }
@@ -614,7 +620,7 @@ fn a_clock_that_was_set_back_is_told_and_is_no_tampering() {
         let time = time_text(start + TimeDelta::seconds(seconds));
         store.append_at(&entry(Uuid::nil(), AuditEvent::McpToolCall), &time).unwrap();
     }
-    let found = store.verify_audit(None).unwrap();
+    let found = store.verify_audit(&[]).unwrap();
     assert!(found.is_intact());
     let expected = json!({
         "count": 2,
@@ -648,7 +654,7 @@ const COPIED: &str =
 fn check_tampering(statements: &str, seq: i64, flaw: Flaw) {
     let (folder, store) = log_of(2);
     without_triggers(folder.path()).execute_batch(statements).unwrap();
-    let found = store.verify_audit(None).unwrap();
+    let found = store.verify_audit(&[]).unwrap();
     assert_eq!(found.broken, Some(BrokenRow { seq, flaw }), "{statements}");
     assert!(!found.is_intact());
 }
@@ -735,7 +741,7 @@ fn a_change_of_any_column_is_found() {
 #[test]
 fn tampering_with_new_hashes_is_found_where_it_ends() {
     let (folder, store) = log_of(2);
-    let noted = store.verify_audit(None).unwrap().head;
+    let noted = store.verify_audit(&[]).unwrap().head;
     let mut rows = store.audit_rows(&AuditFilter { limit: 50, ..AuditFilter::default() }).unwrap();
     let database = without_triggers(folder.path());
     let write = |row: &AuditRow| {
@@ -743,7 +749,7 @@ fn tampering_with_new_hashes_is_found_where_it_ends() {
         let values = rusqlite::params![row.seq, row.outcome, row.previous, row.hash];
         database.execute(update, values).unwrap();
     };
-    let broken = || store.verify_audit(None).unwrap().broken;
+    let broken = || store.verify_audit(&[]).unwrap().broken;
     rows[3].outcome = "DENIED".to_owned();
     for (index, expected) in [(3, Flaw::Inserted), (4, Flaw::Inserted), (5, Flaw::Head)] {
         if index > 3 {
@@ -759,7 +765,7 @@ fn tampering_with_new_hashes_is_found_where_it_ends() {
     assert_eq!(broken(), None);
     // All was written anew: only who noted the head knows.
     let known = noted.parse().unwrap();
-    let found = store.verify_audit(Some(&known)).unwrap();
+    let found = store.verify_audit(&[known]).unwrap();
     assert_eq!(found.known_head, Some(KnownHead::Missing));
     assert!(!found.is_intact());
 }
@@ -787,7 +793,7 @@ fn the_database_refuses_what_is_no_append() {
         let code = error.sqlite_error_code();
         assert_eq!(code, Some(rusqlite::ErrorCode::ConstraintViolation), "{statement}: {error}");
     }
-    assert!(store.verify_audit(None).unwrap().is_intact());
+    assert!(store.verify_audit(&[]).unwrap().is_intact());
 }
 
 /// Not a test: the process that the tests below start. Appends until it is killed, two rows at a
@@ -832,7 +838,7 @@ fn what_a_killed_process_appended_is_a_chain() {
         child.kill().unwrap();
         child.wait().unwrap();
         let store = Store::open(folder.path()).unwrap();
-        let found = store.verify_audit(None).unwrap();
+        let found = store.verify_audit(&[]).unwrap();
         assert!(found.is_intact(), "{found:?}");
         // What belongs together is there together.
         assert_eq!((found.unfinished, found.rows % 2), (UnfinishedRuns::default(), 0));
@@ -869,13 +875,13 @@ fn threads_handles_and_processes_append_at_once() {
     other_process.kill().unwrap();
     other_process.wait().unwrap();
     let [store, _] = handles;
-    let found = store.verify_audit(None).unwrap();
+    let found = store.verify_audit(&[]).unwrap();
     assert!(found.is_intact(), "{found:?}");
 
     // No row is lost, and each thread's are next to each other.
     let mut of_threads = Vec::new();
     store
-        .for_each_row_after(i64::MIN, |row| {
+        .for_each_row_after(&RowsAfter::new(i64::MIN), &mut |row| {
             if row.event == "MCP_TOOL_CALL" {
                 of_threads.push(row.run_id);
             }
@@ -896,20 +902,21 @@ fn threads_handles_and_processes_append_at_once() {
 #[test]
 fn what_is_written_together_fails_alone() {
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path()).unwrap();
+    let sqlite = SqliteStore::open(folder.path()).unwrap();
+    let store = Store::from(sqlite.clone());
     store.create_token(&user("ana"), Role::Admin, None).unwrap();
     // All of these wait behind the first, and are one group.
     let (go, wait) = std::sync::mpsc::channel();
-    let first = store.submit(move |_| {
+    let first = sqlite.submit(move |_| {
         wait.recv().unwrap();
         Ok(())
     });
     let before = store.submit_entries(vec![entry(Uuid::from_u128(1), AuditEvent::McpToolCall)]);
-    let wrong = store.submit(|transaction| {
+    let wrong = sqlite.submit(|transaction| {
         transaction.execute("UPDATE tokens SET user = 'nobody'", [])?;
         transaction.execute("DELETE FROM audit_head", [])
     });
-    let panics = store.submit(|transaction| -> rusqlite::Result<()> {
+    let panics = sqlite.submit(|transaction| -> rusqlite::Result<()> {
         transaction.execute("UPDATE tokens SET user = 'nobody'", [])?;
         panic!("a defect");
     });
@@ -918,9 +925,9 @@ fn what_is_written_together_fails_alone() {
     first.wait().unwrap();
     before.wait().unwrap();
     assert!(matches!(wrong.wait(), Err(StoreError::Access { .. })));
-    assert!(matches!(panics.wait(), Err(StoreError::GivenUp { .. })));
+    assert!(matches!(panics.wait(), Err(StoreError::GivenUp)));
     behind.wait().unwrap();
-    let found = store.verify_audit(None).unwrap();
+    let found = store.verify_audit(&[]).unwrap();
     // With the token's.
     assert!(found.is_intact() && found.rows == 3, "{found:?}");
     assert_eq!(store.tokens().unwrap()[0].user, user("ana"));
@@ -978,7 +985,7 @@ fn append_takes() {
 #[test]
 fn each_flaw_alone_makes_a_log_not_intact() {
     let (_folder, store) = log_of(1);
-    let intact = store.verify_audit(None).unwrap();
+    let intact = store.verify_audit(&[]).unwrap();
     assert!(intact.is_intact());
     let broken = Some(BrokenRow { seq: 1, flaw: Flaw::Changed });
     assert!(!AuditVerification { broken, ..intact.clone() }.is_intact());
@@ -998,7 +1005,7 @@ fn nothing_behind_a_flaw_is_a_witness() {
     let connection = without_triggers(folder.path());
     connection.execute_batch("UPDATE audit SET outcome = 'DENIED' WHERE seq = 4").unwrap();
     let known = good[5].parse().unwrap();
-    let found = store.verify_audit(Some(&known)).unwrap();
+    let found = store.verify_audit(&[known]).unwrap();
     assert_eq!((found.rows, &found.head), (7, &good[2]), "the head is the last good row's");
     assert_eq!((found.known_head, found.tokens), (Some(KnownHead::Missing), None));
     assert!(format!("{}g", "0".repeat(63)).parse::<AuditHash>().is_err());
@@ -1016,7 +1023,7 @@ fn of_steps_of_the_clock_all_are_counted_and_some_are_named() {
             store.append_at(&entry(Uuid::nil(), AuditEvent::McpToolCall), &time).unwrap();
         }
     }
-    let clock = store.verify_audit(None).unwrap().clock;
+    let clock = store.verify_audit(&[]).unwrap().clock;
     assert_eq!((clock.count, clock.rows.len()), (27, 20));
     assert!(clock.rows.iter().all(|step| step.seconds == 6), "{clock:?}");
 }
@@ -1063,7 +1070,7 @@ fn a_hidden_trigger_is_told() {
                       WHERE name = 'quiet'";
     connection.execute_batch(statements).unwrap();
     drop(connection);
-    let found = store.verify_audit(None).unwrap();
+    let found = store.verify_audit(&[]).unwrap();
     assert_eq!(found.database.schema, ["the trigger sqlite_quiet is not ours"]);
 }
 

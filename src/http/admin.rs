@@ -32,7 +32,9 @@ impl Admin {
         }
         match request.uri().path() {
             "/metrics" => {
-                self.figures.set_now(&self.server.jobs_by_state(), self.server.turns_free());
+                let jobs = self.server.jobs_by_state().await;
+                let jobs = jobs.as_ref().map_or(&[][..], |jobs| jobs);
+                self.figures.set_now(jobs, self.server.turns_free());
                 let figures = self.figures.text().into_bytes();
                 text_response(StatusCode::OK, figures, METRICS_TYPE, ())
             }

@@ -125,7 +125,7 @@ pub(crate) async fn serve(server: Arc<Server>, options: Options) -> Result<(), H
     tracing::info!(signal = name, "draining");
     draining.cancel();
     tokio::select! {
-        drained = timeout(options.drain, main.drained()) => drop(drained),
+        drained = timeout(options.drain, async { tokio::join!(main.drained(), server.drain()) }) => drop(drained),
         name = signals.next() => tracing::info!(signal = name, "ending at once"),
     }
     // Dropping it kills what it runs.

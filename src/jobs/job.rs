@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use crate::executor::{Ending, Outcome};
 use crate::gateway::JobId;
-use crate::runs::ScriptError;
 
 /// A job as it is now. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -20,6 +19,8 @@ pub(crate) struct Job {
     pub(crate) changed_at: DateTime<Utc>,
     /// The time until which it is kept, if nothing changes.
     pub(crate) expires_at: DateTime<Utc>,
+    /// How often it was handed out to be run, where somebody keeps count.
+    pub(crate) attempt: Option<i16>,
 }
 
 /// The state of a job. Changes go one way: queued, running, ended; a job that is cancelled while it
@@ -39,7 +40,9 @@ impl JobState {
     pub(crate) fn output_bytes(&self) -> usize {
         match self {
             Self::Ended(JobEnd::Ran(outcome)) => outcome.output_bytes(),
-            Self::Queued | Self::Running | Self::Ended(JobEnd::NotRun(_) | JobEnd::Cancelled) => 0,
+            Self::Queued
+            | Self::Running
+            | Self::Ended(JobEnd::NotRun(_) | JobEnd::Lost(_) | JobEnd::Cancelled) => 0,
         }
     }
 
@@ -58,8 +61,14 @@ impl JobState {
 pub(crate) enum JobEnd {
     /// Ran until it ended, or until its time was up.
     Ran(Arc<Outcome>),
-    /// Could not be run.
-    NotRun(Arc<ScriptError>),
+    /// Could not be run, for this reason.
+    NotRun(Arc<str>),
+    /// The worker with this name had it, and is gone: nobody knows how far the script came.
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(dead_code, reason = "there is one worker, this one")
+    )]
+    Lost(Arc<str>),
     /// Was cancelled.
     Cancelled,
 }
@@ -69,7 +78,7 @@ impl JobEnd {
     pub(crate) fn as_str(&self) -> &'static str {
         match self {
             Self::Cancelled => "cancelled",
-            Self::NotRun(_) => "failed",
+            Self::NotRun(_) | Self::Lost(_) => "failed",
             Self::Ran(outcome) => match outcome.ending {
                 Ending::Exited(0) => "success",
                 Ending::Exited(_) | Ending::OutOfMemory => "failed",

@@ -1,12 +1,20 @@
-//! Background jobs: the same run as a synchronous one, held in a registry and polled.
+//! Background jobs: the same run as a synchronous one, kept and polled.
 //!
-//! State is in memory only. A job is one task that goes through its life from top to bottom
-//! (`job`); the registry (`registry`) holds the states, and the bounds on how many there are.
+//! `plane` is what the server asks of them. Without a database the states are in memory only (`registry`): a
+//! job is one task that goes through its life from top to bottom. With one, replicas share all jobs (`shared`).
 
+#[cfg(all(test, feature = "postgres"))]
+mod behaviours;
 mod job;
+mod plane;
 mod registry;
+#[cfg(feature = "postgres")]
+mod shared;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use job::{Job, JobEnd, JobState};
-pub(crate) use registry::{JobLimits, JobRegistry, PlaceError, RequestKey};
+pub(crate) use plane::{Jobs, JobsAway, Order, PlaceError, RequestKey};
+pub(crate) use registry::{JobLimits, JobRegistry};
+#[cfg(feature = "postgres")]
+pub(crate) use shared::{SharedJobs, SharedLimits};

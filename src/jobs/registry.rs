@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use futures_util::future::{BoxFuture, ready};
 use serde_json::Value;
-use thiserror::Error;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -18,6 +18,7 @@ use crate::governance::UserName;
 use crate::runs::Runs;
 
 use super::job::{Job, JobEnd, JobState};
+use super::plane::{Jobs, JobsAway, Order, PlaceError, RequestKey};
 
 /// Bounds of the registry.
 #[derive(Debug, Clone, Copy)]
@@ -50,28 +51,6 @@ impl JobLimits {
         }
     }
 }
-
-/// A refusal of a new job. Its `Display` is what the model reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub(crate) enum PlaceError {
-    /// Too many wait already.
-    #[error(
-        "The queue of background jobs is full ({0} are waiting). Nothing was placed. \
-         Try again when one of them has ended."
-    )]
-    QueueFull(usize),
-    /// Too many results are kept already.
-    #[error(
-        "Too many results of background jobs are being kept. Nothing was placed. \
-         A result expires one hour after its job has ended; a script that takes less than \
-         30 seconds can be run with background=false."
-    )]
-    ResultsFull,
-}
-
-/// The client's name for the request that placed a job, so that cancelling the request cancels it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct RequestKey(pub(crate) String);
 
 /// All background jobs of this server.
 #[derive(Clone)]
@@ -109,6 +88,7 @@ impl Entry {
             created_at: self.created_at,
             changed_at: self.changed_at,
             expires_at: self.changed_at + ttl,
+            attempt: None,
         }
     }
 }
@@ -126,19 +106,8 @@ impl JobRegistry {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Places `script` of `user`, which `decision` permits, behind those that wait already. Cancelling the
-    /// request `placed_by` cancels it.
-    ///
-    /// # Errors
-    ///
-    /// [`PlaceError`] if a bound is reached; then nothing has changed.
-    pub(crate) fn place(
-        &self,
-        script: AuthorizedScript,
-        decision: Value,
-        placed_by: Option<RequestKey>,
-        user: Option<UserName>,
-    ) -> Result<Job, PlaceError> {
+    fn place_now(&self, order: Order) -> Result<Job, PlaceError> {
+        let Order { script, decision, placed_by, user } = order;
         let id = JobId::fresh();
         let cancel = self.shared.stop.child_token();
         let now = Utc::now();
@@ -165,25 +134,42 @@ impl JobRegistry {
         Ok(job)
     }
 
-    /// Returns a job of `user`; `None` if there is no such job, or no longer.
-    pub(crate) fn job(&self, id: JobId, user: Option<&UserName>) -> Option<Job> {
-        let jobs = self.shared.lock();
-        let own = jobs.get(&id).filter(|entry| entry.user.as_ref() == user);
-        own.map(|entry| entry.job(id, self.shared.limits.ttl))
+    #[cfg(test)]
+    pub(super) fn shared_is_empty(&self) -> bool {
+        self.shared.lock().is_empty()
+    }
+}
+
+impl Jobs for JobRegistry {
+    fn place(&self, order: Order) -> BoxFuture<'_, Result<Job, PlaceError>> {
+        Box::pin(ready(self.place_now(order)))
     }
 
-    /// Cancels a job of `user`, unless it has ended. Returns whether there is such a job.
-    pub(crate) fn cancel(&self, id: JobId, user: Option<&UserName>) -> bool {
+    fn job<'a>(
+        &'a self,
+        id: JobId,
+        user: Option<&'a UserName>,
+    ) -> BoxFuture<'a, Result<Option<Job>, JobsAway>> {
+        let jobs = self.shared.lock();
+        let own = jobs.get(&id).filter(|entry| entry.user.as_ref() == user);
+        let job = own.map(|entry| entry.job(id, self.shared.limits.ttl));
+        Box::pin(ready(Ok(job)))
+    }
+
+    fn cancel<'a>(
+        &'a self,
+        id: JobId,
+        user: Option<&'a UserName>,
+    ) -> BoxFuture<'a, Result<bool, JobsAway>> {
         let jobs = self.shared.lock();
         let entry = jobs.get(&id).filter(|entry| entry.user.as_ref() == user);
         if let Some(entry) = entry {
             entry.cancel.cancel();
         }
-        entry.is_some()
+        Box::pin(ready(Ok(entry.is_some())))
     }
 
-    /// Cancels the jobs that the request placed and that have not ended.
-    pub(crate) fn cancel_placed_by(&self, request: &RequestKey) {
+    fn cancel_placed_by(&self, request: &RequestKey) {
         for job in self.shared.lock().values() {
             if job.placed_by.as_ref() == Some(request) {
                 job.cancel.cancel();
@@ -191,9 +177,7 @@ impl JobRegistry {
         }
     }
 
-    /// Returns how many jobs there are in each state.
-    #[cfg(feature = "http")]
-    pub(crate) fn by_state(&self) -> [(&'static str, usize); 3] {
+    fn by_state(&self) -> BoxFuture<'_, Option<[(&'static str, usize); 3]>> {
         let (mut queued, mut running, mut ended) = (0, 0, 0);
         for job in self.shared.lock().values() {
             match job.state {
@@ -202,24 +186,19 @@ impl JobRegistry {
                 JobState::Ended(_) => ended += 1,
             }
         }
-        [("queued", queued), ("running", running), ("ended", ended)]
+        Box::pin(ready(Some([("queued", queued), ("running", running), ("ended", ended)])))
     }
 
-    /// Returns the time one job may take.
-    pub(crate) fn timeout(&self) -> Duration {
+    fn timeout(&self) -> Duration {
         self.shared.limits.run.timeout
     }
 
-    #[cfg(test)]
-    pub(super) fn shared_is_empty(&self) -> bool {
-        self.shared.lock().is_empty()
-    }
-
-    /// Cancels all jobs, and returns when their processes are dead.
-    pub(crate) async fn shut_down(&self) {
-        self.shared.stop.cancel();
-        self.shared.tasks.close();
-        self.shared.tasks.wait().await;
+    fn shut_down(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            self.shared.stop.cancel();
+            self.shared.tasks.close();
+            self.shared.tasks.wait().await;
+        })
     }
 }
 
@@ -281,7 +260,7 @@ impl Shared {
         match self.runs.run(script, self.limits.run, cancel, Echo::default()).await {
             Ok(outcome) if outcome.ending == Ending::Cancelled => JobEnd::Cancelled,
             Ok(outcome) => JobEnd::Ran(Arc::new(outcome)),
-            Err(error) => JobEnd::NotRun(Arc::new(error)),
+            Err(error) => JobEnd::NotRun(error.to_string().into()),
         }
     }
 

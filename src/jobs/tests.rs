@@ -1,6 +1,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tokio::time::sleep;
 
@@ -43,18 +45,24 @@ fn script(seconds: u64) -> AuthorizedScript {
     script
 }
 
+/// The answer of the registry, which never waits for one.
+fn now<T>(answer: BoxFuture<'_, T>) -> T {
+    answer.now_or_never().unwrap()
+}
+
 fn place(registry: &JobRegistry, seconds: u64) -> Result<JobId, PlaceError> {
     let placed_by = Some(RequestKey(seconds.to_string()));
-    registry.place(script(seconds), Value::Null, placed_by, None).map(|job| job.id)
+    let order = Order { script: script(seconds), decision: Value::Null, placed_by, user: None };
+    now(registry.place(order)).map(|job| job.id)
 }
 
 fn name(registry: &JobRegistry, id: JobId) -> &'static str {
-    match registry.job(id, None).map(|job| job.state) {
+    match now(registry.job(id, None)).unwrap().map(|job| job.state) {
         None => "unknown",
         Some(JobState::Queued) => "queued",
         Some(JobState::Running) => "running",
         Some(JobState::Ended(JobEnd::Cancelled)) => "cancelled",
-        Some(JobState::Ended(JobEnd::NotRun(_))) => "not run",
+        Some(JobState::Ended(JobEnd::NotRun(_) | JobEnd::Lost(_))) => "not run",
         Some(JobState::Ended(JobEnd::Ran(outcome))) => match outcome.ending {
             Ending::TimedOut => "timed out",
             Ending::Exited(_) | Ending::Cancelled | Ending::OutOfMemory => "ran",
@@ -171,12 +179,13 @@ async fn shutting_down_ends_all_jobs() {
 async fn a_job_is_its_users_only() {
     let registry = registry(|_| {});
     let (ann, bob): (UserName, UserName) = ("ann".parse().unwrap(), "bob".parse().unwrap());
-    let placed = registry.place(script(60), Value::Null, None, Some(ann.clone()));
-    let id = placed.unwrap().id;
+    let user = Some(ann.clone());
+    let order = Order { script: script(60), decision: Value::Null, placed_by: None, user };
+    let id = now(registry.place(order)).unwrap().id;
     for other in [Some(&bob), None] {
-        assert!(registry.job(id, other).is_none());
-        assert!(!registry.cancel(id, other));
+        assert!(now(registry.job(id, other)).unwrap().is_none());
+        assert!(!now(registry.cancel(id, other)).unwrap());
     }
-    assert!(registry.job(id, Some(&ann)).is_some());
-    assert!(registry.cancel(id, Some(&ann)));
+    assert!(now(registry.job(id, Some(&ann))).unwrap().is_some());
+    assert!(now(registry.cancel(id, Some(&ann))).unwrap());
 }

@@ -120,7 +120,8 @@ impl Database {
     async fn connected(&self) -> Result<(Session, mpsc::Receiver<Notice>), DatabaseError> {
         let mut pause = PAUSE_MIN;
         loop {
-            match Session::connect(&self.url).await {
+            // On the heap: it is in the middle of everything that asks the database.
+            match Box::pin(Session::connect(&self.url)).await {
                 Err(error) if error.is_passing() => {
                     tracing::debug!(%error, "the database is away");
                     sleep(pause).await;

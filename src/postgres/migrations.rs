@@ -12,8 +12,10 @@ pub(super) struct Migration {
 
 /// All steps: the first is version 1. A step that was released never changes; whatever is to be different is
 /// another one behind it.
-pub(super) const MIGRATIONS: &[Migration] =
-    &[Migration { name: "jobs", sql: include_str!("migrations/0001_jobs.sql") }];
+pub(super) const MIGRATIONS: &[Migration] = &[
+    Migration { name: "jobs", sql: include_str!("migrations/0001_jobs.sql") },
+    Migration { name: "governance", sql: include_str!("migrations/0002_governance.sql") },
+];
 
 /// The advisory lock that one program holds while it changes the schema: any number that nobody else takes.
 const LOCK: i64 = 0x7177_6564_6d63_7001;

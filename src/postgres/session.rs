@@ -212,6 +212,15 @@ impl Session {
         &mut self.client
     }
 
+    /// Returns a statement that was prepared, for transactions.
+    ///
+    /// # Errors
+    ///
+    /// [`DatabaseError`] if there is no answer, or a refusal.
+    pub(crate) async fn statement(&self, sql: &'static str) -> Result<Statement, DatabaseError> {
+        self.answered(self.prepared(sql)).await
+    }
+
     async fn prepared(&self, sql: &'static str) -> Result<Statement, tokio_postgres::Error> {
         let known = || self.statements.lock().unwrap_or_else(PoisonError::into_inner);
         let statement = known().get(sql).cloned();

@@ -3,6 +3,7 @@ use std::time::Instant;
 
 use super::migrations::{MIGRATIONS, Migration, migrate};
 use super::scratch::{self, Postgres};
+use super::session::Session;
 use super::*;
 
 fn parsed(url: &str) -> DatabaseUrl {

@@ -21,9 +21,13 @@ use crate::gateway::{
     RiskBasedExecutionGateway, Stdin, Tool,
 };
 use crate::governance::{Governance, GovernedCall, GovernedReply, Refusal, UserName};
-use crate::jobs::{Job, JobLimits, JobRegistry, JobState, RequestKey};
+use crate::jobs::{Job, JobLimits, JobRegistry, JobState, Jobs, JobsAway, Order, RequestKey};
+#[cfg(feature = "postgres")]
+use crate::jobs::{SharedJobs, SharedLimits};
 #[cfg(feature = "http")]
 use crate::meter::Meter;
+#[cfg(feature = "postgres")]
+use crate::postgres::Database;
 use crate::receipt::{AuditPlace, Receipts};
 use crate::runs::Runs;
 use crate::secret::Secret;
@@ -43,7 +47,7 @@ pub(crate) struct Server {
     gateway: Arc<RiskBasedExecutionGateway>,
     executor: Arc<dyn Executor>,
     runs: Arc<Runs>,
-    pub(super) jobs: JobRegistry,
+    pub(super) jobs: Arc<dyn Jobs>,
     /// The turns of synchronous runs.
     turns: Arc<Turns>,
     sync_limits: RunLimits,
@@ -101,7 +105,7 @@ impl Server {
         let runs = Arc::new(runs.with_receipts(receipts));
         Self {
             gateway: Arc::new(RiskBasedExecutionGateway::from_settings(settings)),
-            jobs: JobRegistry::new(Arc::clone(&runs), limits),
+            jobs: Arc::new(JobRegistry::new(Arc::clone(&runs), limits)),
             executor,
             runs,
             turns: Arc::new(Turns::new(settings.sync_concurrency)),
@@ -115,6 +119,15 @@ impl Server {
             session,
             receipts: receipts.cloned(),
         }
+    }
+
+    /// Has all replicas with this database share their background jobs.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn with_shared_jobs(self, settings: &Settings, database: Database) -> Self {
+        let limits = SharedLimits::new(settings.background_timeout, settings.job_ttl);
+        let (executor, gateway) = (Arc::clone(&self.executor), Arc::clone(&self.gateway));
+        let jobs = SharedJobs::start(database, Arc::clone(&self.runs), executor, gateway, limits);
+        Self { jobs: Arc::new(jobs), ..self }
     }
 
     /// Returns what runs the scripts of pipelines, in turn with those of calls.
@@ -133,8 +146,14 @@ impl Server {
 
     /// Returns how many background jobs there are in each state.
     #[cfg(feature = "http")]
-    pub(crate) fn jobs_by_state(&self) -> [(&'static str, usize); 3] {
-        self.jobs.by_state()
+    pub(crate) async fn jobs_by_state(&self) -> Option<[(&'static str, usize); 3]> {
+        self.jobs.by_state().await
+    }
+
+    /// Takes no more background jobs of other replicas, and returns when those that run here have ended.
+    #[cfg(feature = "http")]
+    pub(crate) async fn drain(&self) {
+        self.jobs.drain().await;
     }
 
     /// Returns how many synchronous runs could begin at once.
@@ -148,6 +167,9 @@ impl Server {
     pub(crate) async fn readiness(&self) -> Result<(), String> {
         if self.gateway.admin_gate() == AdminGate::Closed {
             return Err("QWED_MCP_TRUSTED_CODE_EXECUTION is not true".to_owned());
+        }
+        if !self.jobs.are_available().await {
+            return Err("the database of background jobs cannot be reached".to_owned());
         }
         self.executor.readiness().await.map(drop).map_err(|missing| missing.to_string())
     }
@@ -193,11 +215,15 @@ impl Server {
                 let script = script.with_asked_by(caller.asked_by);
                 let placed_by = (!caller.takes_tasks).then_some(caller.request);
                 let decision = record.without_arguments();
-                let placed = self.jobs.place(script, decision, placed_by, caller.user);
+                let order = Order { script, decision, placed_by, user: caller.user };
+                let placed = self.jobs.place(order).await;
                 Reply::placed(&record, placed, caller.takes_tasks)
             }
             Grant::JobStatus(id) => {
-                let job = self.jobs.job(id, caller.user.as_ref());
+                let job = match self.jobs.job(id, caller.user.as_ref()).await {
+                    Ok(job) => job,
+                    Err(away) => return Reply::jobs_away(&record, away),
+                };
                 let room = self.replies.room_for(job.as_ref().map_or(0, output_bytes)).await;
                 let reply = Reply::job_status(&record, id, job.as_ref(), self.jobs.timeout());
                 self.with_step_down(reply).in_room(room)
@@ -210,8 +236,8 @@ impl Server {
         &self,
         id: JobId,
         user: Option<&UserName>,
-    ) -> Option<(Job, Option<Reply>)> {
-        let job = self.jobs.job(id, user)?;
+    ) -> Result<Option<(Job, Option<Reply>)>, JobsAway> {
+        let Some(job) = self.jobs.job(id, user).await? else { return Ok(None) };
         let room = self.replies.room_for(output_bytes(&job)).await;
         let reply = match &job.state {
             JobState::Queued | JobState::Running => None,
@@ -220,7 +246,7 @@ impl Server {
                 Some(self.with_step_down(reply).in_room(room))
             }
         };
-        Some((job, reply))
+        Ok(Some((job, reply)))
     }
 
     /// Carries out the call of a governed tool, if it may be.

@@ -272,8 +272,8 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
         let id = tasks::id(&request.task_id)?;
-        let (job, mut reply) =
-            self.server.task(id, user(&context)).await.ok_or_else(tasks::not_found)?;
+        let task = self.server.task(id, user(&context)).await.map_err(tasks::away)?;
+        let (job, mut reply) = task.ok_or_else(tasks::not_found)?;
         let room = reply.as_mut().and_then(|reply| reply.room.take());
         if let (Some(slot), Some(room)) = (context.extensions.get::<Slot>(), room) {
             slot.hold(room);
@@ -288,7 +288,8 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let id = tasks::id(&request.task_id)?;
-        self.server.jobs.job(id, user(&context)).map(drop).ok_or_else(tasks::not_found)
+        let job = self.server.jobs.job(id, user(&context)).await.map_err(tasks::away)?;
+        job.map(drop).ok_or_else(tasks::not_found)
     }
 
     async fn cancel_task(
@@ -297,7 +298,8 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let id = tasks::id(&request.task_id)?;
-        let is_there = self.server.jobs.cancel(id, user(&context));
+        let cancelled = self.server.jobs.cancel(id, user(&context)).await;
+        let is_there = cancelled.map_err(tasks::away)?;
         if is_there { Ok(()) } else { Err(tasks::not_found()) }
     }
 

@@ -17,7 +17,7 @@ use crate::executor::{
 };
 use crate::gateway::{DecisionRecord, JobId};
 use crate::governance::Refusal;
-use crate::jobs::{Job, JobEnd, JobState, PlaceError};
+use crate::jobs::{Job, JobEnd, JobState, JobsAway, PlaceError};
 use crate::runs::ScriptError;
 use crate::sandbox::Tier;
 
@@ -107,6 +107,8 @@ impl Reply {
         run: Result<&Outcome, &ScriptError>,
         timeout: Duration,
     ) -> Self {
+        let error = run.err().map(ToString::to_string);
+        let run = run.map_err(|_| error.as_deref().unwrap_or_default());
         Self::of_run(record.without_arguments(), run, timeout)
     }
 
@@ -115,7 +117,8 @@ impl Reply {
         let decision = Value::clone(&job.decision);
         let reply = match end {
             JobEnd::Ran(outcome) => Self::of_run(decision, Ok(outcome), timeout),
-            JobEnd::NotRun(error) => Self::of_run(decision, Err(error), timeout),
+            JobEnd::NotRun(reason) => Self::of_run(decision, Err(reason), timeout),
+            JobEnd::Lost(worker) => Self::of_run(decision, Err(&lost(worker)), timeout),
             JobEnd::Cancelled => {
                 let texts = vec![CANCELLED.to_owned()];
                 Self { texts, is_error: true, ..Self::decided(decision) }
@@ -124,7 +127,7 @@ impl Reply {
         Self { job: Some(job_figures(job)), ..reply }
     }
 
-    fn of_run(decision: Value, run: Result<&Outcome, &ScriptError>, timeout: Duration) -> Self {
+    fn of_run(decision: Value, run: Result<&Outcome, &str>, timeout: Duration) -> Self {
         match run {
             Ok(outcome) => {
                 let behind: Vec<String> =
@@ -179,6 +182,11 @@ impl Reply {
             task: takes_tasks.then(|| tasks::task(&job)),
             ..Self::empty(record)
         }
+    }
+
+    /// Creates the reply about a background job that nobody can be asked about now.
+    pub(super) fn jobs_away(record: &DecisionRecord, error: JobsAway) -> Self {
+        Self { texts: vec![error.to_string()], is_error: true, ..Self::empty(record) }
     }
 
     /// Creates the reply about the state of a background job.
@@ -424,7 +432,8 @@ fn notice(captured: &Captured) -> Option<&str> {
 fn job_result(end: &JobEnd, timeout: Duration) -> String {
     match end {
         JobEnd::Cancelled => JOB_CANCELLED.to_owned(),
-        JobEnd::NotRun(error) => not_run(error),
+        JobEnd::NotRun(reason) => not_run(reason),
+        JobEnd::Lost(worker) => not_run(&lost(worker)),
         JobEnd::Ran(outcome) => match outcome.ending {
             Ending::Exited(_) | Ending::OutOfMemory => finished_text(outcome),
             Ending::Cancelled => JOB_CANCELLED.to_owned(),
@@ -439,8 +448,13 @@ fn job_result(end: &JobEnd, timeout: Duration) -> String {
     }
 }
 
-fn not_run(error: &ScriptError) -> String {
-    format!("Execution error: {error}.")
+fn not_run(reason: &str) -> String {
+    format!("Execution error: {reason}.")
+}
+
+/// Returns what is said of a job whose worker is gone.
+fn lost(worker: &str) -> String {
+    format!("the worker {worker} was lost; the script may have run in part")
 }
 
 /// Returns a line for each picture that is left out.
@@ -462,12 +476,16 @@ fn left_out(outcome: &Outcome) -> Option<String> {
 }
 
 fn job_figures(job: &Job) -> Value {
-    json!({
+    let mut figures = json!({
         "job_id": job.id.to_string(),
         "status": job.state.as_str(),
         "created_at": tasks::timestamp(job.created_at),
         "expires_at": tasks::timestamp(job.expires_at),
-    })
+    });
+    if let (Some(attempt), Some(figures)) = (job.attempt, figures.as_object_mut()) {
+        figures.insert("attempt".to_owned(), attempt.into());
+    }
+    figures
 }
 
 fn figures(outcome: &Outcome) -> Value {

@@ -9,7 +9,7 @@ use rmcp::model::{CallToolResult, DetailedTask, Task, TaskPayload, TaskStatus};
 use serde_json::Value;
 
 use crate::gateway::JobId;
-use crate::jobs::{Job, JobEnd, JobState};
+use crate::jobs::{Job, JobEnd, JobState, JobsAway};
 
 /// The interval at which a client may ask: most scripts take less.
 const POLL_INTERVAL_MS: u64 = 1000;
@@ -33,7 +33,7 @@ pub(super) fn detailed(job: &Job, result: Option<CallToolResult>) -> DetailedTas
     let payload = match (&job.state, result) {
         (JobState::Ended(JobEnd::Cancelled), _) => TaskPayload::Cancelled,
         // Whatever came of the script: `failed` is for errors of JSON-RPC.
-        (JobState::Ended(JobEnd::Ran(_) | JobEnd::NotRun(_)), Some(result)) => {
+        (JobState::Ended(JobEnd::Ran(_) | JobEnd::NotRun(_) | JobEnd::Lost(_)), Some(result)) => {
             let result = match serde_json::to_value(result) {
                 Ok(Value::Object(result)) => result,
                 // Neither happens: a result is an object.
@@ -56,6 +56,11 @@ pub(super) fn not_found() -> ErrorData {
     ErrorData::invalid_params("Failed to retrieve task: Task not found", None)
 }
 
+/// Creates the error for a task that nobody can be asked about now.
+pub(super) fn away(error: JobsAway) -> ErrorData {
+    ErrorData::internal_error(error.to_string(), None)
+}
+
 /// Returns a time as RFC 3339 has it, in UTC.
 pub(super) fn timestamp(time: DateTime<Utc>) -> String {
     time.to_rfc3339_opts(SecondsFormat::Millis, true)
@@ -65,6 +70,8 @@ fn status(state: &JobState) -> TaskStatus {
     match state {
         JobState::Queued | JobState::Running => TaskStatus::Working,
         JobState::Ended(JobEnd::Cancelled) => TaskStatus::Cancelled,
-        JobState::Ended(JobEnd::Ran(_) | JobEnd::NotRun(_)) => TaskStatus::Completed,
+        JobState::Ended(JobEnd::Ran(_) | JobEnd::NotRun(_) | JobEnd::Lost(_)) => {
+            TaskStatus::Completed
+        }
     }
 }

@@ -75,6 +75,7 @@ const OWNERS: &[(&str, &[&str])] = &[
             "executor",
             "folder",
             "governance",
+            "jobs",
             "receipt",
             "sandbox",
             "strict_modes",

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::config::Settings;
 use crate::data_folder::{FolderState, data_folder};
 use crate::executor::{Diagnosis, OneShotExecutor};
-use crate::governance::{PolicyCheck, PolicyError, Store, TokenRecord, TokenState, own_token};
+use crate::governance::{PolicyCheck, PolicyError, StorePlace, TokenRecord, TokenState, own_token};
 use crate::sandbox::Tier;
 use crate::strict_modes::require_protected;
 
@@ -35,7 +35,8 @@ impl Governed {
         let policy = PolicyCheck::of(&file).map_err(|error| error.to_string());
         let folder = data_folder(settings.data_dir.as_deref()).map_err(|error| error.to_string());
         let tokens = folder.clone().and_then(|folder| {
-            let store = Store::open_to_read(&folder).map_err(|error| error.to_string())?;
+            let store = StorePlace::of(settings, &folder).open_to_read();
+            let store = store.map_err(|error| error.to_string())?;
             store.tokens().map_err(|error| error.to_string())
         });
         let unprotected = folder.as_ref().ok().filter(|folder| folder.exists());

@@ -3,14 +3,13 @@
 //! A line of the file for each. A log that was written anew, or cut off behind one of them, does not have the
 //! row that was signed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufRead};
 
 use serde::Serialize;
 
 use super::rows::AuditRow;
-use crate::governance::store::{Store, StoreError};
-use crate::receipt::{AuditPlace, PublicKeys, SignedHead, verify_head};
+use crate::receipt::{PublicKeys, SignedHead, verify_head};
 
 /// The longest line: a signed head has less than a kilobyte.
 const LINE_BYTES_MAX: u64 = 16 * 1024;
@@ -18,18 +17,6 @@ const LINE_BYTES_MAX: u64 = 16 * 1024;
 const LINES_MAX: u64 = 1_000_000;
 /// The flaws that are named.
 const FLAWS_NAMED_MAX: usize = 20;
-
-impl Store {
-    /// Returns the last row; none of a log without rows.
-    pub(in crate::governance) fn audit_head(&self) -> Result<Option<AuditPlace>, StoreError> {
-        let head = self.read(|transaction| {
-            transaction.query_row("SELECT seq, hash FROM audit_head", [], |row| {
-                Ok(AuditPlace { seq: row.get(0)?, hash: row.get(1)? })
-            })
-        })?;
-        Ok(Some(head).filter(|head| head.seq > 0))
-    }
-}
 
 /// The result of comparing a log with its checkpoints.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
@@ -70,6 +57,8 @@ pub(crate) struct Checkpoints {
     /// By the number of the row; with the line of the file.
     heads: BTreeMap<i64, Vec<(u64, SignedHead)>>,
     first_row: Option<i64>,
+    /// The rows of each chain behind its last one that was signed.
+    behind: HashMap<Option<String>, u64>,
     found: CheckpointVerification,
 }
 
@@ -96,13 +85,23 @@ impl Checkpoints {
 
     /// Compares the next row of the log.
     pub(crate) fn see(&mut self, row: &AuditRow) {
-        self.first_row.get_or_insert(row.seq);
-        self.found.rows_behind += 1;
-        for (line, head) in self.heads.remove(&row.seq).unwrap_or_default() {
+        let first = self.first_row.get_or_insert(row.seq);
+        *first = row.seq.min(*first);
+        let behind = self.behind.entry(row.instance.clone()).or_default();
+        *behind += 1;
+        // Of several chains the hash alone tells which one was signed.
+        let is_of_row = |head: &SignedHead| row.instance.is_none() || head.place.hash == row.hash;
+        let heads = self.heads.remove(&row.seq).unwrap_or_default();
+        let (heads, others): (Vec<_>, Vec<_>) =
+            heads.into_iter().partition(|(_, head)| is_of_row(head));
+        if !others.is_empty() {
+            self.heads.insert(row.seq, others);
+        }
+        for (line, head) in heads {
             let (seq, time) = (row.seq, head.created_on.to_rfc3339());
             if head.place.hash == row.hash {
                 self.found.same += 1;
-                self.found.rows_behind = 0;
+                *behind = 0;
                 self.found.last = Some(seq);
                 self.found.last_signed = Some(time);
             } else {
@@ -115,7 +114,8 @@ impl Checkpoints {
 
     /// Returns the result, once every row was seen.
     pub(crate) fn verification(self) -> CheckpointVerification {
-        let Self { heads, first_row, mut found } = self;
+        let Self { heads, first_row, behind, mut found } = self;
+        found.rows_behind = behind.into_values().sum();
         for (seq, heads) in heads {
             if first_row.is_some_and(|first| seq < first && first > 1) {
                 found.earlier += u64::try_from(heads.len()).unwrap_or(u64::MAX);

@@ -1,20 +1,34 @@
 //! An export of the audit log, verified on any machine: rows as lines of JSON, without the store.
 
+use std::collections::BTreeMap;
 use std::io::{self, BufRead};
 
 use serde::Serialize;
 use thiserror::Error;
 
 use super::rows::AuditRow;
-use super::verification::{AuditHash, BrokenRow, Flaw, KnownHead};
+use super::verification::{AuditHash, BrokenRow, Flaw, KnownHead, KnownHeads};
 
 /// The longest line: a row has 16 KiB of details at most, each byte of which may be escaped.
 const LINE_BYTES_MAX: usize = 256 * 1024;
 
 /// The result of a verification.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct ExportVerification {
     pub(crate) rows: u64,
+    /// The one chain, unless there is one for each instance.
+    #[serde(flatten)]
+    pub(crate) chain: ExportedChain,
+    /// The place of a head that was noted before, if one was given; of several the latest, if all are there.
+    pub(crate) known_head: Option<KnownHead>,
+    /// The chains of instances.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) instances: BTreeMap<String, ExportedChain>,
+}
+
+/// The part of a chain that is in an export.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct ExportedChain {
     /// The number of the first row: of an export that goes on from an earlier one, not 1.
     pub(crate) first: Option<i64>,
     /// The hash that the first row follows: the head of the export before this one.
@@ -23,13 +37,16 @@ pub(crate) struct ExportVerification {
     pub(crate) head: Option<String>,
     /// The first row that is not as it was written.
     pub(crate) broken: Option<BrokenRow>,
-    /// The place of a head that was noted before, if one was given.
-    pub(crate) known_head: Option<KnownHead>,
+    /// The number of the row with the hash `head`.
+    #[serde(skip)]
+    last: i64,
 }
 
 impl ExportVerification {
     pub(crate) fn is_intact(&self) -> bool {
-        self.broken.is_none() && self.known_head != Some(KnownHead::Missing)
+        self.chain.broken.is_none()
+            && self.instances.values().all(|chain| chain.broken.is_none())
+            && self.known_head != Some(KnownHead::Missing)
     }
 }
 
@@ -42,49 +59,62 @@ pub(crate) enum ExportError {
     NotARow(u64),
 }
 
-/// Verifies an export, whose rows have to be next to each other; with `head`, also whether that is the hash of
-/// one of them, or what the first of them follows. `each` gets every row.
+/// Verifies an export, whose rows have to be next to each other in each chain; with `heads`, also whether these
+/// are hashes of some of them, or what the first of them follows. `each` gets every row.
 pub(crate) fn verify_export(
     mut lines: impl BufRead,
-    head: Option<&AuditHash>,
+    heads: &[AuditHash],
     mut each: impl FnMut(&AuditRow),
 ) -> Result<ExportVerification, ExportError> {
-    let known_head = head.map(|_| KnownHead::Missing);
-    let mut found = ExportVerification {
-        rows: 0,
-        first: None,
-        follows: None,
-        head: None,
-        broken: None,
-        known_head,
-    };
-    let mut last: Option<(i64, String)> = None;
+    let mut known = KnownHeads::new(heads);
+    let mut found = ExportVerification::default();
     let mut line = Vec::new();
     while read_line(&mut lines, &mut line)? {
         found.rows += 1;
         let not_a_row = |_| ExportError::NotARow(found.rows);
         let row: AuditRow = serde_json::from_slice(&line).map_err(not_a_row)?;
         each(&row);
-        if found.first.is_none() {
-            found.first = Some(row.seq);
-            found.follows = Some(row.previous.clone());
-            if head.is_some_and(|head| head.is(&row.previous)) {
-                found.known_head = Some(KnownHead::Row(row.seq - 1));
-            }
+        let chain = match &row.instance {
+            Some(instance) => found.instances.entry(instance.clone()).or_default(),
+            None => &mut found.chain,
+        };
+        chain.follow(row, &mut known);
+    }
+    found.known_head = known.place();
+    Ok(found)
+}
+
+impl ExportedChain {
+    fn follow(&mut self, row: AuditRow, known: &mut KnownHeads) {
+        if self.first.is_none() {
+            self.first = Some(row.seq);
+            self.follows = Some(row.previous.clone());
+            known.follow(row.seq - 1, &row.previous);
         }
-        if found.broken.is_some() {
-            continue;
+        if self.broken.is_some() {
+            return;
         }
-        found.broken = flaw(&row, last.as_ref());
-        if found.broken.is_none() {
-            if head.is_some_and(|head| head.is(&row.hash)) {
-                found.known_head = Some(KnownHead::Row(row.seq));
-            }
-            found.head = Some(row.hash.clone());
-            last = Some((row.seq, row.hash));
+        self.broken = self.flaw(&row);
+        if self.broken.is_none() {
+            known.follow(row.seq, &row.hash);
+            self.last = row.seq;
+            self.head = Some(row.hash);
         }
     }
-    Ok(found)
+
+    /// Returns the flaw of the next row.
+    fn flaw(&self, row: &AuditRow) -> Option<BrokenRow> {
+        let seq = row.seq;
+        if row.content_hash() != row.hash {
+            return Some(BrokenRow { seq, flaw: Flaw::Changed });
+        }
+        let hash = self.head.as_ref()?;
+        match seq - self.last {
+            1 if row.previous == *hash => None,
+            2.. => Some(BrokenRow { seq: self.last + 1, flaw: Flaw::Removed }),
+            _ => Some(BrokenRow { seq, flaw: Flaw::Inserted }),
+        }
+    }
 }
 
 /// Reads a line without its end; false where there is none.
@@ -93,18 +123,4 @@ fn read_line(lines: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
     let bytes_max = u64::try_from(LINE_BYTES_MAX).unwrap_or(u64::MAX);
     let length = io::Read::take(&mut *lines, bytes_max).read_until(b'\n', line)?;
     Ok(length > 0)
-}
-
-/// Returns the flaw of a row that follows this one.
-fn flaw(row: &AuditRow, last: Option<&(i64, String)>) -> Option<BrokenRow> {
-    let seq = row.seq;
-    if row.content_hash() != row.hash {
-        return Some(BrokenRow { seq, flaw: Flaw::Changed });
-    }
-    let (before, hash) = last?;
-    match seq - before {
-        1 if row.previous == *hash => None,
-        2.. => Some(BrokenRow { seq: before + 1, flaw: Flaw::Removed }),
-        _ => Some(BrokenRow { seq, flaw: Flaw::Inserted }),
-    }
 }

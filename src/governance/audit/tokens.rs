@@ -3,50 +3,40 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::{Row, Transaction};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use uuid::Uuid;
 
 use super::rows::AuditRow;
-use super::{AuditEntry, AuditEvent, AuditOutcome, append};
+use super::{AuditEntry, AuditEvent, AuditOutcome};
 
 /// The command that such rows are about.
 const TOOL: &str = "qwed-mcp token";
 
 /// The run that such rows are of: none.
-const NO_RUN: Uuid = Uuid::nil();
+pub(in crate::governance) const NO_RUN: Uuid = Uuid::nil();
 
 /// A token as the log and its table have it: all of it but the token's text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct TokenRow {
+pub(in crate::governance) struct RecordedToken {
     /// The id, as the rows of calls have it.
-    token: String,
-    user: String,
-    role: String,
-    created: String,
-    expires: Option<String>,
-    revoked: Option<String>,
+    pub(in crate::governance) token: String,
+    pub(in crate::governance) user: String,
+    pub(in crate::governance) role: String,
+    pub(in crate::governance) created: String,
+    pub(in crate::governance) expires: Option<String>,
+    pub(in crate::governance) revoked: Option<String>,
     /// SHA-256 of the token, which is not enough to call.
-    sha256: String,
+    pub(in crate::governance) sha256: String,
 }
 
-impl TokenRow {
-    const SELECT: &str = "SELECT id, user, role, created, expires, revoked, hash FROM tokens";
-
-    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
-        Ok(Self {
-            token: row.get::<_, i64>(0)?.to_string(),
-            user: row.get(1)?,
-            role: row.get(2)?,
-            created: row.get(3)?,
-            expires: row.get(4)?,
-            revoked: row.get(5)?,
-            sha256: hex::encode(row.get::<_, Vec<u8>>(6)?),
-        })
-    }
-
-    fn entry(&self, event: AuditEvent, outcome: AuditOutcome) -> AuditEntry {
+impl RecordedToken {
+    /// Returns an entry about it.
+    pub(in crate::governance) fn entry(
+        &self,
+        event: AuditEvent,
+        outcome: AuditOutcome,
+    ) -> AuditEntry {
         AuditEntry {
             run_id: NO_RUN,
             event,
@@ -73,42 +63,6 @@ impl TokenRow {
         .filter_map(|(column, is_same)| (!is_same).then_some(column))
         .collect()
     }
-}
-
-/// Appends a row about the token `id`, as its table has it now.
-pub(in crate::governance) fn record_token(
-    transaction: &Transaction<'_>,
-    id: i64,
-    event: AuditEvent,
-    outcome: AuditOutcome,
-) -> rusqlite::Result<()> {
-    let select = format!("{} WHERE id = ?1", TokenRow::SELECT);
-    let token = transaction.query_row(&select, [id], TokenRow::read)?;
-    append(transaction, &[token.entry(event, outcome)]).map(drop)
-}
-
-/// Appends rows about the tokens of a store that has none about any: those that were made before such
-/// rows were written. From there on, a change of them is found.
-pub(in crate::governance) fn record_older(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
-    if !has_older(transaction)? {
-        return Ok(());
-    }
-    let tokens = table(transaction)?;
-    let entry = |token: &TokenRow| token.entry(AuditEvent::TokenCreated, AuditOutcome::Found);
-    append(transaction, &tokens.iter().map(entry).collect::<Vec<_>>()).map(drop)
-}
-
-/// Tells whether there are tokens, and no row about any.
-pub(in crate::governance) fn has_older(transaction: &Transaction<'_>) -> rusqlite::Result<bool> {
-    let select = "SELECT EXISTS (SELECT 1 FROM tokens)
-                      AND NOT EXISTS (SELECT 1 FROM audit WHERE run_id = ?1 AND event = ?2)";
-    let parameters = [NO_RUN.to_string(), AuditEvent::TokenCreated.as_str().to_owned()];
-    transaction.query_row(select, parameters, |row| row.get(0))
-}
-
-fn table(transaction: &Transaction<'_>) -> rusqlite::Result<Vec<TokenRow>> {
-    let mut select = transaction.prepare(&format!("{} ORDER BY id", TokenRow::SELECT))?;
-    select.query_map([], TokenRow::read)?.collect()
 }
 
 /// The table of tokens, compared with the rows about them.
@@ -146,27 +100,35 @@ pub(crate) enum TokenFlaw {
 
 /// Tokens by the rows that were followed.
 #[derive(Debug, Default)]
-pub(super) struct RecordedTokens(BTreeMap<String, TokenRow>);
+pub(in crate::governance) struct RecordedTokens(BTreeMap<String, RecordedToken>);
 
 impl RecordedTokens {
     /// Follows a row, if it is about a token.
-    pub(super) fn follow(&mut self, row: &AuditRow) {
+    pub(in crate::governance) fn follow(&mut self, row: &AuditRow) {
         let events = [AuditEvent::TokenCreated, AuditEvent::TokenRevoked];
         if events.iter().any(|event| event.as_str() == row.event)
-            && let Ok(recorded) = serde_json::from_str::<TokenRow>(&row.details)
+            && let Ok(recorded) = serde_json::from_str::<RecordedToken>(&row.details)
         {
             self.0.insert(recorded.token.clone(), recorded);
         }
     }
 
+    /// Adds those of another chain. A token is made once and revoked once, so a row that has it revoked is the
+    /// later one.
+    pub(super) fn add(&mut self, other: Self) {
+        for (token, recorded) in other.0 {
+            let is_known = self.0.get(&token).is_some_and(|known| known.revoked.is_some());
+            if !is_known {
+                self.0.insert(token, recorded);
+            }
+        }
+    }
+
     /// Compares them with the table.
-    pub(super) fn compare(
-        mut self,
-        transaction: &Transaction<'_>,
-    ) -> rusqlite::Result<TokenComparison> {
+    pub(in crate::governance) fn compare(mut self, table: Vec<RecordedToken>) -> TokenComparison {
         let has_rows = !self.0.is_empty();
         let mut comparison = TokenComparison::default();
-        for token in table(transaction)? {
+        for token in table {
             let flaw = match self.0.remove(&token.token) {
                 Some(recorded) if recorded == token => {
                     comparison.same += 1;
@@ -188,6 +150,6 @@ impl RecordedTokens {
             columns: Vec::new(),
         });
         comparison.flawed.extend(removed);
-        Ok(comparison)
+        comparison
     }
 }

@@ -1,19 +1,15 @@
 //! The verification of the audit log.
 
 use std::fmt;
-use std::ops::ControlFlow;
 use std::str::FromStr;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use rusqlite::{OptionalExtension as _, Transaction};
 use serde::Serialize;
 use thiserror::Error;
 
-use super::database::DatabaseFlaws;
-use super::rows::{AuditRow, for_each, text};
-use super::tokens::{RecordedTokens, TokenComparison};
-use super::{AuditEvent, AuditOutcome, NO_HASH};
-use crate::governance::store::{Store, StoreError};
+use super::rows::AuditRow;
+use super::tokens::{RecordedToken, RecordedTokens, TokenComparison};
+use super::{NO_HASH, sha256_hex};
 
 /// The runs without an end that are named.
 const RUNS_NAMED_MAX: usize = 100;
@@ -28,13 +24,16 @@ const CLOCK_STEPS_NAMED_MAX: usize = 20;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct AuditVerification {
     pub(crate) rows: u64,
-    /// The hash of the last row that is as it was written. To note it elsewhere is what makes a
-    /// log safe from who can write its file.
+    /// The hash of the last row that is as it was written; of several chains, the hash of all their
+    /// heads. To note it elsewhere is what makes a log safe from who can write its file.
     pub(crate) head: String,
     /// The first row that is not as it was written.
     pub(crate) broken: Option<BrokenRow>,
-    /// The place of a head that was noted before, if one was given.
+    /// The place of a head that was noted before, if one was given; of several the latest, if all are there.
     pub(crate) known_head: Option<KnownHead>,
+    /// The chains, where there is one for each instance.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) instances: Vec<ChainVerification>,
     pub(crate) unfinished: UnfinishedRuns,
     /// The tokens; none where the chain is broken or the file is damaged: then nothing is a
     /// witness.
@@ -45,7 +44,75 @@ pub(crate) struct AuditVerification {
     pub(crate) clock: ClockSteps,
 }
 
+/// The verification of the chain of one instance.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct ChainVerification {
+    pub(crate) instance: String,
+    pub(crate) rows: u64,
+    /// The hash of the last row that is as it was written.
+    pub(crate) head: String,
+    /// The first row that is not.
+    pub(crate) broken: Option<BrokenRow>,
+}
+
+/// Defects of the database itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct DatabaseFlaws {
+    /// Damage that the database finds.
+    pub(crate) damage: Vec<String>,
+    /// Differences of its tables, indexes and triggers from ours.
+    pub(crate) schema: Vec<String>,
+}
+
+impl DatabaseFlaws {
+    fn is_empty(&self) -> bool {
+        self.damage.is_empty() && self.schema.is_empty()
+    }
+}
+
 impl AuditVerification {
+    /// Puts together what was found: the one chain, and `table`, which is the tokens if they are to be
+    /// compared with it.
+    pub(in crate::governance) fn of(
+        walk: Walk,
+        table: Option<Vec<RecordedToken>>,
+        unfinished: UnfinishedRuns,
+        database: DatabaseFlaws,
+    ) -> Self {
+        let known_head = walk.known.place();
+        Self {
+            rows: walk.rows,
+            head: walk.hash,
+            broken: walk.broken,
+            known_head,
+            instances: Vec::new(),
+            unfinished,
+            tokens: table.map(|table| walk.tokens.compare(table)),
+            database,
+            clock: walk.clock,
+        }
+    }
+
+    /// Puts the same together of the chains of several instances.
+    pub(in crate::governance) fn of_instances(
+        walks: Vec<(String, Walk)>,
+        table: Option<Vec<RecordedToken>>,
+        unfinished: UnfinishedRuns,
+        database: DatabaseFlaws,
+    ) -> Self {
+        let mut all = Walk::default();
+        let mut instances = Vec::new();
+        let mut heads = Vec::new();
+        for (instance, walk) in walks {
+            heads.push(format!("{instance} {}\n", walk.hash));
+            let (rows, broken) = (walk.rows, walk.broken);
+            instances.push(ChainVerification { instance, rows, head: walk.hash.clone(), broken });
+            all.add(walk);
+        }
+        all.hash = sha256_hex(&heads.concat());
+        Self { instances, ..Self::of(all, table, unfinished, database) }
+    }
+
     pub(crate) fn is_intact(&self) -> bool {
         self.broken.is_none()
             && self.known_head != Some(KnownHead::Missing)
@@ -148,57 +215,55 @@ impl FromStr for AuditHash {
     }
 }
 
-impl Store {
-    /// Verifies the whole log as it is at this moment. `known` is a head that was noted before.
-    pub(crate) fn verify_audit(
-        &self,
-        known: Option<&AuditHash>,
-    ) -> Result<AuditVerification, StoreError> {
-        let database = DatabaseFlaws::of(self)?;
-        self.read(|transaction| {
-            let known = known.map(|known| known.0.as_str());
-            let mut walk = Walk {
-                hash: NO_HASH.to_owned(),
-                known_at: (known == Some(NO_HASH)).then_some(0),
-                ..Walk::default()
-            };
-            for_each(transaction, |row| {
-                walk.follow(row, known);
-                ControlFlow::Continue(())
-            })?;
-            let head = transaction
-                .query_row("SELECT seq, hash FROM audit_head", [], |row| {
-                    Ok((row.get(0)?, text(row, 1)?))
-                })
-                .optional()?;
-            let at = walk.known_at;
-            let broken = walk.broken.or_else(|| walk.compare_to_head(head));
-            // Damage is reported; reading it would be an error.
-            let is_comparable = broken.is_none() && database.damage.is_empty();
-            let tokens = is_comparable.then(|| walk.tokens.compare(transaction)).transpose()?;
-            Ok(AuditVerification {
-                rows: walk.rows,
-                broken,
-                head: walk.hash,
-                known_head: known.map(|_| at.map_or(KnownHead::Missing, KnownHead::Row)),
-                unfinished: unfinished(transaction)?,
-                tokens,
-                database,
-                clock: walk.clock,
-            })
-        })
+/// Heads that were noted before, each with the row that has it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct KnownHeads(Vec<(AuditHash, Option<i64>)>);
+
+impl KnownHeads {
+    pub(super) fn new(known: &[AuditHash]) -> Self {
+        Self(known.iter().map(|known| (known.clone(), None)).collect())
+    }
+
+    /// Follows a row with this hash.
+    pub(super) fn follow(&mut self, seq: i64, hash: &str) {
+        for (known, at) in &mut self.0 {
+            if known.is(hash) {
+                *at = Some(seq);
+            }
+        }
+    }
+
+    /// Adds the rows of another chain.
+    fn add(&mut self, other: Self) {
+        if self.0.is_empty() {
+            self.0 = other.0;
+            return;
+        }
+        for ((_, at), (_, other)) in self.0.iter_mut().zip(other.0) {
+            *at = (*at).max(other);
+        }
+    }
+
+    /// Returns the place of the latest, if all were found; none if there are none.
+    pub(super) fn place(&self) -> Option<KnownHead> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let found: Option<Vec<i64>> = self.0.iter().map(|(_, at)| *at).collect();
+        let latest = found.and_then(|found| found.into_iter().max());
+        Some(latest.map_or(KnownHead::Missing, KnownHead::Row))
     }
 }
 
 /// The part of the chain that was followed.
-#[derive(Default)]
-struct Walk {
+#[derive(Debug, Default)]
+pub(in crate::governance) struct Walk {
     rows: u64,
     /// The last row that is as it was written.
     seq: i64,
     hash: String,
-    broken: Option<BrokenRow>,
-    known_at: Option<i64>,
+    pub(in crate::governance) broken: Option<BrokenRow>,
+    known: KnownHeads,
     /// The time of the last row, if it is one.
     time: Option<DateTime<Utc>>,
     clock: ClockSteps,
@@ -206,16 +271,34 @@ struct Walk {
 }
 
 impl Walk {
-    fn follow(&mut self, row: AuditRow, known: Option<&str>) {
+    /// Begins before the first row. `known` are heads that were noted before.
+    pub(in crate::governance) fn new(known: &[AuditHash]) -> Self {
+        let mut walk =
+            Self { hash: NO_HASH.to_owned(), known: KnownHeads::new(known), ..Self::default() };
+        walk.known.follow(0, NO_HASH);
+        walk
+    }
+
+    /// Adds the walk along another chain.
+    fn add(&mut self, other: Self) {
+        self.rows += other.rows;
+        self.broken = self.broken.or(other.broken);
+        self.known.add(other.known);
+        self.tokens.add(other.tokens);
+        self.clock.count += other.clock.count;
+        self.clock.rows.extend(other.clock.rows);
+        self.clock.rows.truncate(CLOCK_STEPS_NAMED_MAX);
+    }
+
+    /// Follows the next row.
+    pub(in crate::governance) fn follow(&mut self, row: AuditRow) {
         self.rows += 1;
         if self.broken.is_some() {
             return;
         }
         self.broken = self.flaw(&row);
         if self.broken.is_none() {
-            if known == Some(row.hash.as_str()) {
-                self.known_at = Some(row.seq);
-            }
+            self.known.follow(row.seq, &row.hash);
             self.compare_time(&row);
             self.tokens.follow(&row);
             self.seq = row.seq;
@@ -252,8 +335,9 @@ impl Walk {
         self.time = time;
     }
 
-    fn compare_to_head(&self, head: Option<(i64, String)>) -> Option<BrokenRow> {
-        match head {
+    /// Compares the last row with the recorded head.
+    pub(in crate::governance) fn end(&mut self, head: Option<(i64, String)>) {
+        let flaw = match head {
             Some((seq, _)) if seq > self.seq => {
                 Some(BrokenRow { seq: self.seq + 1, flaw: Flaw::Removed })
             }
@@ -262,27 +346,17 @@ impl Walk {
             }
             Some((_, hash)) if hash == self.hash => None,
             Some(_) | None => Some(BrokenRow { seq: self.seq, flaw: Flaw::Head }),
-        }
+        };
+        self.broken = self.broken.or(flaw);
     }
 }
 
-fn unfinished(transaction: &Transaction<'_>) -> rusqlite::Result<UnfinishedRuns> {
-    let mut select = transaction.prepare(
-        "SELECT DISTINCT run_id FROM audit AS began
-         WHERE event = ?1
-                 AND NOT EXISTS (SELECT 1 FROM audit WHERE run_id = began.run_id AND event = ?2)
-             OR outcome = ?3
-                 AND NOT EXISTS (SELECT 1 FROM audit WHERE run_id = began.run_id AND seq > began.seq)",
-    )?;
-    let (started, finished) = (AuditEvent::ToolStarted, AuditEvent::ToolFinished);
-    let words = [started.as_str(), finished.as_str(), AuditOutcome::Waiting.as_str()];
-    let mut unfinished = UnfinishedRuns::default();
-    let mut rows = select.query(words)?;
-    while let Some(row) = rows.next()? {
-        unfinished.count += 1;
-        if unfinished.runs.len() < RUNS_NAMED_MAX {
-            unfinished.runs.push(text(row, 0)?);
+impl UnfinishedRuns {
+    /// Counts a run, and names it if not too many are named.
+    pub(in crate::governance) fn add(&mut self, run_id: String) {
+        self.count += 1;
+        if self.runs.len() < RUNS_NAMED_MAX {
+            self.runs.push(run_id);
         }
     }
-    Ok(unfinished)
 }

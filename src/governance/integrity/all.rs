@@ -88,7 +88,7 @@ fn verify_ends(
     let mut after = Some(0);
     while let Some(last) = after {
         let mut missing = Vec::new();
-        after = store.runs_with_evidence(last, |run_id| {
+        after = store.runs_with_evidence(last, &mut |run_id| {
             if !is_there(run_id) {
                 missing.push(run_id);
             }
@@ -104,6 +104,7 @@ fn verify_ends(
                 Err(IntegrityError::Different(difference)) => found.add(run_id, difference),
                 Err(
                     IntegrityError::Removed
+                    | IntegrityError::Elsewhere(_)
                     | IntegrityError::Waiting
                     | IntegrityError::Starting
                     | IntegrityError::NotRun(_)
@@ -142,6 +143,7 @@ fn verify_run(
         // Meanwhile, or it has begun.
         Err(
             IntegrityError::Removed
+            | IntegrityError::Elsewhere(_)
             | IntegrityError::Waiting
             | IntegrityError::Starting
             | IntegrityError::NotRun(_)

@@ -13,6 +13,7 @@ use crate::governance::artifacts::Retention;
 use crate::governance::audit::{AuditEntry, AuditEvent, AuditOutcome, AuditRow, EVIDENCE_SHA256};
 use crate::governance::evidence::RunStatus;
 use crate::governance::refusal::RefusalCode;
+use crate::governance::store::RowsAfter;
 use crate::governance::upkeep::apply_retention;
 
 struct Fixture {
@@ -84,13 +85,13 @@ impl Fixture {
     /// The runs of which the log says that retention removed them.
     fn removed(&self) -> Vec<Uuid> {
         let mut removed = Vec::new();
-        let each = |row: AuditRow| {
+        let mut each = |row: AuditRow| {
             if row.event == AuditEvent::ArtifactsRemoved.as_str() {
                 removed.push(row.run_id.parse().unwrap());
             }
             ControlFlow::Continue(())
         };
-        self.store.for_each_row_after(i64::MIN, each).unwrap();
+        self.store.for_each_row_after(&RowsAfter::new(i64::MIN), &mut each).unwrap();
         removed
     }
 

@@ -19,7 +19,7 @@ CREATE TABLE qwed_mcp.jobs (
     -- Somebody wants it to end.
     is_cancelled boolean NOT NULL DEFAULT false,
     -- What it is run with; nothing of it is kept when it has ended.
-    script text,
+    script bytea,
     asked_by text,
     -- The decision that permits it, as JSON.
     verification_id text NOT NULL,
@@ -34,7 +34,7 @@ CREATE TABLE qwed_mcp.jobs (
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
 CREATE INDEX jobs_waiting ON qwed_mcp.jobs (user_name, seq) WHERE state = 0;
-CREATE INDEX jobs_running ON qwed_mcp.jobs (lease) WHERE state = 1;
+CREATE INDEX jobs_running ON qwed_mcp.jobs (user_name) WHERE state = 1;
 CREATE INDEX jobs_claims ON qwed_mcp.jobs (user_name, claim) WHERE claim IS NOT NULL;
 CREATE INDEX jobs_changed ON qwed_mcp.jobs (changed_at);
 CREATE SEQUENCE qwed_mcp.claims;

@@ -6,6 +6,8 @@ mod audit;
 mod evidence;
 mod refusals;
 mod runs;
+#[cfg(feature = "postgres")]
+mod shared;
 mod strict_modes;
 mod traps;
 mod verdicts;
@@ -28,6 +30,8 @@ pub(crate) fn tests() -> Vec<Test> {
         evidence::tests(),
         refusals::tests(),
         runs::tests(),
+        #[cfg(feature = "postgres")]
+        shared::tests(),
         strict_modes::tests(),
         traps::tests(),
         verdicts::tests(),
@@ -48,24 +52,35 @@ pub(crate) struct Governed {
     pub(crate) admin: String,
     pub(crate) user: String,
     pub(crate) viewer: String,
+    /// The database that servers share; none where each has its own store.
+    store: Option<String>,
 }
 
 impl Governed {
     /// With a copy of this project of `tests/projects` as the workspace.
     pub(crate) fn new(project: &str) -> Self {
+        Self::sharing(project, None)
+    }
+
+    /// The same, with the database that is shared.
+    pub(crate) fn sharing(project: &str, store: Option<String>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let workspace = folder.path().join("workspace");
         copy(&root().join("tests/projects").join(project), &workspace);
-        Self::of_workspace(folder, workspace)
+        Self::of(folder, workspace, store)
     }
 
     /// With this workspace, which is in `folder`.
     pub(crate) fn of_workspace(folder: tempfile::TempDir, workspace: PathBuf) -> Self {
+        Self::of(folder, workspace, None)
+    }
+
+    fn of(folder: tempfile::TempDir, workspace: PathBuf, store: Option<String>) -> Self {
         let data = folder.path().join("data");
         let policy = folder.path().join("policy.toml");
         let none = String::new;
-        let mut governed =
-            Self { folder, workspace, data, policy, admin: none(), user: none(), viewer: none() };
+        let (admin, user, viewer) = (none(), none(), none());
+        let mut governed = Self { folder, workspace, data, policy, admin, user, viewer, store };
         governed.admin = governed.token("ada", "admin");
         governed.user = governed.token("bob", "user");
         governed.viewer = governed.token("eve", "viewer");
@@ -100,6 +115,7 @@ impl Governed {
             .args(arguments)
             .env_clear()
             .env("QWED_MCP_DATA_DIR", &self.data)
+            .envs(self.store.iter().map(|url| ("QWED_MCP_STORE", url)))
             .output()
             .unwrap()
     }
@@ -130,9 +146,13 @@ impl Governed {
 
     /// A server with this policy and this data folder.
     pub(crate) fn server(&self) -> ServerBuilder {
-        ServerBuilder::new()
+        let server = ServerBuilder::new()
             .variable("QWED_MCP_POLICY", self.policy.to_str().unwrap())
-            .variable("QWED_MCP_DATA_DIR", self.data.to_str().unwrap())
+            .variable("QWED_MCP_DATA_DIR", self.data.to_str().unwrap());
+        match &self.store {
+            Some(url) => server.variable("QWED_MCP_STORE", url),
+            None => server,
+        }
     }
 
     pub(crate) fn connect(&self) -> McpProcess {

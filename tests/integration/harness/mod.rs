@@ -7,7 +7,7 @@ mod mcp_process;
 mod outside;
 mod patience;
 #[cfg(feature = "postgres")]
-mod postgres;
+pub(crate) mod postgres;
 mod processes;
 mod python;
 mod terminal;

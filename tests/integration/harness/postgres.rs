@@ -161,15 +161,20 @@ impl Postgres {
 
     /// Carries out statements as an admin does, and returns what they print.
     pub(crate) fn sql(&self, database: &str, sql: &str) -> String {
+        self.sql_as("qwed", database, sql).unwrap_or_else(|refused| panic!("{sql}: {refused}"))
+    }
+
+    /// Carries out statements as this role, and returns what they print, or why they are refused.
+    pub(crate) fn sql_as(&self, role: &str, database: &str, sql: &str) -> Result<String, String> {
         let name = database.rsplit('/').next().unwrap();
         let output = self
             .program("psql")
-            .args(["-h", self.folder.to_str().unwrap(), "-p", &self.port.to_string(), "-U", "qwed"])
+            .args(["-h", self.folder.to_str().unwrap(), "-p", &self.port.to_string(), "-U", role])
             .args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-d", name, "-c", sql])
             .output()
             .unwrap();
-        assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+        if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
     }
 
     fn program(&self, name: &str) -> Command {

@@ -4,6 +4,8 @@ mod hostile;
 mod oauth;
 mod pipelines;
 mod protocol;
+#[cfg(feature = "postgres")]
+mod shared_tokens;
 mod teams;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -20,8 +22,15 @@ use crate::harness::{Scratch, ServerBuilder, Test, alive_with_marker, deadline};
 
 /// The tests of all parts.
 pub(crate) fn tests() -> Vec<Test> {
-    let parts =
-        [hostile::tests(), oauth::tests(), pipelines::tests(), protocol::tests(), teams::tests()];
+    let parts = [
+        hostile::tests(),
+        oauth::tests(),
+        pipelines::tests(),
+        protocol::tests(),
+        #[cfg(feature = "postgres")]
+        shared_tokens::tests(),
+        teams::tests(),
+    ];
     parts.into_iter().flatten().collect()
 }
 

@@ -3,38 +3,24 @@
 use std::collections::BTreeMap;
 
 use rusqlite::{Connection, Transaction};
-use serde::Serialize;
 
-use crate::governance::store::{SCHEMA, Store, StoreError};
+use super::{SCHEMA, SqliteStore};
+use crate::governance::audit::DatabaseFlaws;
+use crate::governance::store::error::StoreError;
 
 /// The defects that are listed.
 const DAMAGE_MAX: usize = 20;
 
-/// Defects of the database itself.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct DatabaseFlaws {
-    /// Damage that `SQLite` finds.
-    pub(crate) damage: Vec<String>,
-    /// Differences of its tables, indexes and triggers from ours.
-    pub(crate) schema: Vec<String>,
-}
-
-impl DatabaseFlaws {
-    /// Looks through the whole file.
-    pub(super) fn of(store: &Store) -> Result<Self, StoreError> {
-        // In a transaction of its own: one in which damage was met cannot be committed, though nothing
-        // was written.
-        let damage = match store.read(damage) {
-            // What stops the check itself.
-            Err(StoreError::Damaged { source, .. }) => vec![source.to_string()],
-            checked => checked?,
-        };
-        Ok(Self { damage, schema: store.read(schema_differences)? })
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.damage.is_empty() && self.schema.is_empty()
-    }
+/// Looks through the whole file.
+pub(super) fn flaws(store: &SqliteStore) -> Result<DatabaseFlaws, StoreError> {
+    // In a transaction of its own: one in which damage was met cannot be committed, though nothing
+    // was written.
+    let damage = match store.read(damage) {
+        // What stops the check itself.
+        Err(StoreError::Damaged { source, .. }) => vec![source.to_string()],
+        checked => checked?,
+    };
+    Ok(DatabaseFlaws { damage, schema: store.read(schema_differences)? })
 }
 
 fn damage(transaction: &Transaction<'_>) -> rusqlite::Result<Vec<String>> {

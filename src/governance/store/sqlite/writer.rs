@@ -16,9 +16,10 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
-use tokio::sync::oneshot;
 
-use super::{BUSY_PAUSE, BUSY_TIMEOUT, StoreError, StoreFile, error_of, identity};
+use super::{BUSY_PAUSE, StoreFile, error_of, identity};
+use crate::governance::store::error::{BUSY_TIMEOUT, StoreError};
+use crate::governance::store::pending::{Pending, Reply};
 
 /// The file whose lock is the place of the process that writes next.
 pub(super) const TURNSTILE: &str = "governance.lock";
@@ -43,27 +44,6 @@ struct WriterThread {
     thread: JoinHandle<()>,
 }
 
-/// The result of a job, once it is on the disk.
-#[derive(Debug)]
-pub(crate) struct Pending<T> {
-    reply: oneshot::Receiver<Result<T, StoreError>>,
-    file: Arc<StoreFile>,
-}
-
-impl<T> Pending<T> {
-    /// Waits for it on a thread that may block.
-    pub(crate) fn wait(self) -> Result<T, StoreError> {
-        let file = self.file;
-        self.reply.blocking_recv().unwrap_or_else(|_| Err(file.given_up()))
-    }
-
-    /// Waits for it in a task.
-    pub(crate) async fn done(self) -> Result<T, StoreError> {
-        let file = self.file;
-        self.reply.await.unwrap_or_else(|_| Err(file.given_up()))
-    }
-}
-
 /// A job of the writer.
 trait Job: Send {
     /// Writes it in the transaction of its group. The result is reported when that is on the disk.
@@ -76,7 +56,7 @@ struct WriteJob<T, W> {
     work: Option<W>,
     done: Option<Result<T, StoreError>>,
     file: Arc<StoreFile>,
-    reply: oneshot::Sender<Result<T, StoreError>>,
+    reply: Reply<T>,
 }
 
 impl<T, W> Job for WriteJob<T, W>
@@ -101,9 +81,9 @@ where
     }
 
     fn tell(self: Box<Self>, group: Result<(), StoreError>) {
-        let Self { done, reply, file, .. } = *self;
+        let Self { done, reply, .. } = *self;
         let done = match group {
-            Ok(()) => done.unwrap_or_else(|| Err(file.given_up())),
+            Ok(()) => done.unwrap_or(Err(StoreError::GivenUp)),
             Err(error) => Err(error),
         };
         // Whoever waited may have gone.
@@ -121,9 +101,9 @@ impl Writer {
         &self,
         work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Pending<T> {
-        let (sender, reply) = oneshot::channel();
+        let (reply, pending) = Pending::new();
         let file = Arc::clone(&self.file);
-        let job = WriteJob { work: Some(work), done: None, file, reply: sender };
+        let job = WriteJob { work: Some(work), done: None, file, reply };
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         let thread = thread.get_or_insert_with(|| {
             let (jobs, waiting) = mpsc::channel();
@@ -133,7 +113,7 @@ impl Writer {
         });
         // If the thread is gone, the job is too, and whoever waits learns that it was given up.
         drop(thread.jobs.send(Box::new(job)));
-        Pending { reply, file: Arc::clone(&self.file) }
+        pending
     }
 }
 

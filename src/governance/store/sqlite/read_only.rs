@@ -6,14 +6,15 @@ use std::path::{Path, PathBuf};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::{FILE_NAME, Store, StoreError, error_of, owner, require_ours};
+use super::{FILE_NAME, SqliteStore, error_of, owner, require_ours};
+use crate::governance::store::error::StoreError;
 
 /// The characters that the path within an address has percent-encoded.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'/');
 
-impl Store {
+impl SqliteStore {
     /// Opens the store in `folder` for commands that only read, also where it cannot be written to.
-    pub(crate) fn open_to_read(folder: &Path) -> Result<Self, StoreError> {
+    pub(in crate::governance) fn open_to_read(folder: &Path) -> Result<Self, StoreError> {
         // To look at somebody's copy does no harm.
         match Self::open_whosever(folder) {
             Err(error) if needs_writing(&error) => Self::open_as_it_is(folder),
@@ -65,14 +66,15 @@ mod tests {
     use tempfile::TempDir;
 
     use super::super::writer::LOG;
-    use super::super::{APPLICATION_ID, SCHEMA_VERSION, pragma};
+    use super::super::{APPLICATION_ID, pragma};
     use super::*;
+    use crate::governance::store::error::SCHEMA_VERSION;
 
     /// A folder whose name has what means something in an address, with a store that nobody has open.
     fn folder() -> (TempDir, PathBuf) {
         let parent = tempfile::tempdir().unwrap();
         let folder = parent.path().join("a?mode=rw&b#c%20 \u{e9}");
-        drop(Store::open(&folder).unwrap());
+        drop(SqliteStore::open(&folder).unwrap());
         (parent, folder)
     }
 
@@ -87,7 +89,7 @@ mod tests {
     fn what_is_read_as_it_is_is_not_written_to_nor_beside() {
         let (_parent, folder) = folder();
         let before = names(&folder);
-        let store = Store::open_as_it_is(&folder).unwrap();
+        let store = SqliteStore::open_as_it_is(&folder).unwrap();
         let found = store.read(|transaction| {
             let trusted_schema = pragma(transaction, "trusted_schema")?;
             Ok((owner(transaction)?, trusted_schema))
@@ -104,7 +106,7 @@ mod tests {
         let database = Connection::open(folder.join(FILE_NAME)).unwrap();
         database.pragma_update(None, "application_id", 7).unwrap();
         database.close().unwrap();
-        let error = Store::open_as_it_is(&folder).unwrap_err();
+        let error = SqliteStore::open_as_it_is(&folder).unwrap_err();
         assert!(matches!(error, StoreError::Foreign { .. }), "{error}");
     }
 
@@ -113,9 +115,9 @@ mod tests {
         let (_parent, folder) = folder();
         let log = folder.join(LOG);
         fs::write(&log, "").unwrap();
-        Store::open_as_it_is(&folder).unwrap();
+        SqliteStore::open_as_it_is(&folder).unwrap();
         fs::write(&log, "x").unwrap();
-        let error = Store::open_as_it_is(&folder).unwrap_err();
+        let error = SqliteStore::open_as_it_is(&folder).unwrap_err();
         assert!(matches!(error, StoreError::Unmerged { .. }), "{error}");
     }
 
@@ -125,13 +127,13 @@ mod tests {
         // Something in the way, where root may write everywhere.
         let log = folder.join(LOG);
         fs::create_dir_all(log.join("not empty")).unwrap();
-        let error = Store::open_existing(&folder).unwrap_err();
+        let error = SqliteStore::open_existing(&folder).unwrap_err();
         assert!(matches!(error, StoreError::Access { .. }), "{error}");
-        let error = Store::open_to_read(&folder).unwrap_err();
+        let error = SqliteStore::open_to_read(&folder).unwrap_err();
         assert!(matches!(error, StoreError::Unmerged { .. }), "{error}");
         fs::remove_dir_all(log).unwrap();
         fs::remove_file(folder.join(FILE_NAME)).unwrap();
-        let error = Store::open_to_read(&folder).unwrap_err();
+        let error = SqliteStore::open_to_read(&folder).unwrap_err();
         assert!(matches!(error, StoreError::Missing { .. }), "{error}");
     }
 

@@ -1,0 +1,37 @@
+-- Two roles for the database that QWED_MCP_STORE names: one owns the tables, and servers are the other, which
+-- can append to the audit log and read it, and can neither change nor remove a row of it.
+--
+-- Run it once, as a superuser, in an empty database:
+--
+--     createdb qwed
+--     psql -d qwed -f deploy/postgres.sql
+--     psql -d qwed -c '\password qwed_owner' -c '\password qwed_server'
+--
+-- Then make the tables, and again after each update of qwed-mcp before the servers are updated:
+--
+--     QWED_MCP_STORE=postgres://qwed_owner@HOST/qwed qwed-mcp token list
+--
+-- and give the servers and whoever makes tokens the other role:
+--
+--     QWED_MCP_STORE=postgres://qwed_server:PASSWORD@HOST/qwed
+
+DO $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'qwed_owner') THEN
+        CREATE ROLE qwed_owner LOGIN;
+    END IF;
+    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'qwed_server') THEN
+        CREATE ROLE qwed_server LOGIN;
+    END IF;
+    EXECUTE format('GRANT CREATE ON DATABASE %I TO qwed_owner', current_database());
+END;
+$$;
+
+CREATE SCHEMA IF NOT EXISTS qwed_mcp AUTHORIZATION qwed_owner;
+GRANT USAGE ON SCHEMA qwed_mcp TO qwed_server;
+
+-- Of what qwed_owner will make. The tables of the audit log and of tokens take most of it back themselves.
+ALTER DEFAULT PRIVILEGES FOR ROLE qwed_owner IN SCHEMA qwed_mcp
+    GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO qwed_server;
+ALTER DEFAULT PRIVILEGES FOR ROLE qwed_owner IN SCHEMA qwed_mcp
+    GRANT USAGE ON SEQUENCES TO qwed_server;

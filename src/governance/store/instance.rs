@@ -1,0 +1,67 @@
+//! The name of an instance: of a data folder, among those that share a database.
+
+use std::fs::{self, DirBuilder};
+use std::io::{self, Write as _};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::error::StoreError;
+use crate::strict_modes::require_protected;
+
+/// The file in the data folder.
+const FILE_NAME: &str = "instance-id";
+
+/// Reads the name of the instance, and gives it one the first time.
+pub(super) fn instance(folder: &Path) -> Result<Uuid, StoreError> {
+    let create_folder =
+        |source| StoreError::CreateFolder { folder: folder.to_owned(), source: Arc::new(source) };
+    DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(create_folder)?;
+    require_protected(folder)?;
+    let file = folder.join(FILE_NAME);
+    let failed = |source| StoreError::Instance { file: file.clone(), source: Arc::new(source) };
+    match fs::read_to_string(&file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            create(folder, &file).map_err(failed)?;
+        }
+        Err(error) => return Err(failed(error)),
+        Ok(_) => {}
+    }
+    require_protected(&file)?;
+    let text = fs::read_to_string(&file).map_err(failed)?;
+    let no_name = |_| failed(io::Error::new(io::ErrorKind::InvalidData, "it has no UUID"));
+    Uuid::try_parse(text.trim()).map_err(no_name)
+}
+
+/// Makes a name beside its place, and moves it there. Whoever comes second takes the first one's.
+fn create(folder: &Path, file: &Path) -> io::Result<()> {
+    let mut draft = tempfile::Builder::new().prefix(".instance-").tempfile_in(folder)?;
+    writeln!(draft, "{}", Uuid::new_v4())?;
+    draft.as_file().sync_all()?;
+    match draft.persist_noclobber(file) {
+        Ok(_) => fs::File::open(folder)?.sync_all(),
+        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error.error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_keeps_its_name_and_another_has_another() {
+        let parent = tempfile::tempdir().unwrap();
+        let (first, second) = (parent.path().join("a/b"), parent.path().join("c"));
+        let name = instance(&first).unwrap();
+        assert_eq!(instance(&first).unwrap(), name);
+        assert_ne!(instance(&second).unwrap(), name);
+        for content in ["", "x"] {
+            fs::write(first.join(FILE_NAME), content).unwrap();
+            let error = instance(&first).unwrap_err();
+            assert!(matches!(error, StoreError::Instance { .. }), "{error}");
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The store in PostgreSQL, which several instances share: each has a chain of its own in the audit log,
+//! and all have the same tokens.
+//!
+//! Whoever asks blocks, or waits in a task, while a thread has the connections: one for what is read,
+//! over which the questions of all go at once, and one for what is written, see `writer`.
+
+mod audit;
+mod runs;
+mod tokens;
+mod writer;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::JoinHandle;
+
+use futures_util::future::BoxFuture;
+use tokio::runtime::Builder;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio_postgres::Row;
+use tokio_postgres::types::FromSql;
+
+use super::backend::Backend;
+use super::error::StoreError;
+use super::instance::instance;
+use crate::postgres::{Database, DatabaseError, DatabaseUrl, Session};
+use crate::secret::Secret;
+
+use writer::{Job, write_all};
+
+/// A question, with whom to tell the answer.
+type Question = Box<dyn FnOnce(Database) -> BoxFuture<'static, ()> + Send>;
+
+/// The questions, and the jobs, that wait: more than calls can be in flight.
+const WAITING_MAX: usize = 1024;
+
+/// The attempts to read, where the connection is lost meanwhile.
+const READS_MAX: u32 = 2;
+
+/// The tokens and the audit log in a database. A handle: clones are the same store.
+#[derive(Debug, Clone)]
+pub(in crate::governance) struct PostgresStore {
+    /// The instance whose chain is appended to.
+    instance: Arc<str>,
+    thread: Arc<Thread>,
+}
+
+/// The thread that has the connections.
+struct Thread {
+    /// Ends it when they are gone; what was asked for before is done to its end.
+    channels: Option<(Sender<Question>, Sender<Job>)>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl fmt::Debug for Thread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Thread(..)")
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        self.channels = None;
+        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        drop(thread.map(JoinHandle::join));
+    }
+}
+
+impl From<DatabaseError> for StoreError {
+    fn from(error: DatabaseError) -> Self {
+        Self::Database(Arc::new(error))
+    }
+}
+
+/// Returns whether the connection was lost over a statement. Where no answer has come, no more time is left.
+fn is_lost_connection(error: &StoreError) -> bool {
+    let StoreError::Database(error) = error else { return false };
+    matches!(**error, DatabaseError::Statement(_)) && error.is_passing()
+}
+
+/// A value of a row that no program of ours has written.
+fn unreadable(source: tokio_postgres::Error) -> StoreError {
+    DatabaseError::Statement(source).into()
+}
+
+/// Returns a value of a row.
+fn value<'r, T: FromSql<'r>>(row: &'r Row, column: usize) -> Result<T, StoreError> {
+    row.try_get(column).map_err(unreadable)
+}
+
+impl Backend for PostgresStore {}
+
+impl PostgresStore {
+    /// Connects to the database, and brings its schema up to what this program knows. The instance is that of
+    /// the data folder.
+    pub(in crate::governance) fn open(url: &Secret, folder: &Path) -> Result<Self, StoreError> {
+        let url = DatabaseUrl::parse(url).map_err(DatabaseError::Url)?;
+        let instance = instance(folder)?.to_string().into();
+        let (questions, asked) = channel(WAITING_MAX);
+        let (jobs, waiting) = channel(WAITING_MAX);
+        let (opened, is_open) = mpsc::channel();
+        let own = Arc::clone(&instance);
+        let thread = std::thread::spawn(move || serve(url, &own, asked, waiting, &opened));
+        is_open.recv().unwrap_or(Err(StoreError::GivenUp))?;
+        let thread = Mutex::new(Some(thread));
+        Ok(Self {
+            instance,
+            thread: Arc::new(Thread { channels: Some((questions, jobs)), thread }),
+        })
+    }
+
+    /// Asks something that changes nothing, and waits for the answer.
+    fn ask<T, F>(
+        &self,
+        question: impl Fn(Arc<Session>) -> F + Send + 'static,
+    ) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, StoreError>> + Send,
+    {
+        self.ask_database(async move |database| {
+            let mut reads_left = READS_MAX;
+            loop {
+                reads_left -= 1;
+                let answer = match database.session().await {
+                    Ok(session) => question(session).await,
+                    Err(error) => return Err(error.into()),
+                };
+                match answer {
+                    Err(error) if is_lost_connection(&error) && reads_left > 0 => {}
+                    answer => return answer,
+                }
+            }
+        })
+    }
+
+    /// Asks the same, of the database itself.
+    fn ask_database<T, F>(
+        &self,
+        question: impl FnOnce(Database) -> F + Send + 'static,
+    ) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, StoreError>> + Send,
+    {
+        // Not a channel of the runtime: whoever waits may be in a task of another one.
+        let (reply, answer) = mpsc::channel();
+        let question: Question = Box::new(move |database| {
+            Box::pin(async move {
+                // Whoever waited may have gone.
+                drop(reply.send(question(database).await));
+            })
+        });
+        if let Some((questions, _)) = &self.thread.channels
+            && let Err(TrySendError::Full(_)) = questions.try_send(question)
+        {
+            return Err(StoreError::Overloaded);
+        }
+        answer.recv().unwrap_or(Err(StoreError::GivenUp))
+    }
+
+    /// Puts a job behind what waits to be written already.
+    fn submit(&self, job: Job) {
+        if let Some((_, jobs)) = &self.thread.channels
+            && let Err(TrySendError::Full(job)) = jobs.try_send(job)
+        {
+            job.tell(Err(StoreError::Overloaded));
+        }
+    }
+}
+
+/// Connects, and answers until nobody can ask any more.
+fn serve(
+    url: DatabaseUrl,
+    instance: &str,
+    mut asked: Receiver<Question>,
+    waiting: Receiver<Job>,
+    opened: &mpsc::Sender<Result<(), StoreError>>,
+) {
+    let Ok(runtime) = Builder::new_current_thread().enable_all().build() else { return };
+    runtime.block_on(async {
+        let database = match Database::open(url).await {
+            Ok(database) => database,
+            Err(error) => return drop(opened.send(Err(error.into()))),
+        };
+        drop(opened.send(Ok(())));
+        let writer = tokio::spawn(write_all(database.clone(), instance.to_owned(), waiting));
+        while let Some(question) = asked.recv().await {
+            tokio::spawn(question(database.clone()));
+        }
+        drop(writer.await);
+    });
+}

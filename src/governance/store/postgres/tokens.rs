@@ -1,0 +1,110 @@
+//! The table of tokens. What changes it is in `writer`.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use tokio_postgres::Row;
+
+use super::writer::{Job, Slot};
+use super::{PostgresStore, value};
+use crate::governance::audit::RecordedToken;
+use crate::governance::store::backend::TokenStore;
+use crate::governance::store::error::StoreError;
+use crate::governance::store::pending::Pending;
+use crate::governance::tokens::{
+    NewToken, Replaced, Replacement, Revoked, TokenHash, TokenId, TokenRecord,
+};
+
+const BY_HASH: &str = "SELECT id, user_name, role, created, expires, revoked, hash \
+    FROM qwed_mcp.tokens WHERE hash = $1";
+
+pub(super) const ALL: &str = "SELECT id, user_name, role, created, expires, revoked, hash \
+    FROM qwed_mcp.tokens ORDER BY id";
+
+// The details are canonical JSON, in which a quotation mark within a text is escaped.
+const LAST_USES: &str = "SELECT token, max(time) FROM ( \
+        SELECT substring(details from '\"token\":\"([0-9]+)\"') AS token, time \
+        FROM qwed_mcp.audit WHERE event = 'MCP_TOOL_CALL') AS uses \
+    WHERE token IS NOT NULL GROUP BY token";
+
+impl TokenStore for PostgresStore {
+    fn record_older_tokens(&self) -> Result<(), StoreError> {
+        // All tokens there have rows from the beginning.
+        Ok(())
+    }
+
+    fn add_token(&self, token: NewToken) -> Result<TokenRecord, StoreError> {
+        self.written(|slot| Job::AddToken(token, slot))
+    }
+
+    fn replace_token(&self, new: Replacement) -> Result<Replaced, StoreError> {
+        self.written(|slot| Job::ReplaceToken(new, slot))
+    }
+
+    fn revoke(&self, id: TokenId) -> Result<Revoked, StoreError> {
+        self.written(|slot| Job::RevokeToken(id, slot))
+    }
+
+    fn tokens(&self) -> Result<Vec<TokenRecord>, StoreError> {
+        self.ask(async |session| session.query(ALL, &[]).await?.iter().map(record).collect())
+    }
+
+    fn token_of(&self, hash: TokenHash) -> Result<Option<(TokenRecord, TokenHash)>, StoreError> {
+        self.ask(move |session| async move {
+            let rows = session.query(BY_HASH, &[&hash.as_slice()]).await?;
+            let Some(row) = rows.first() else { return Ok(None) };
+            let known: &[u8] = value(row, 6)?;
+            let known = TokenHash::try_from(known).map_err(|_| StoreError::Unreadable("tokens"))?;
+            Ok(Some((record(row)?, known)))
+        })
+    }
+
+    fn last_uses(&self) -> Result<BTreeMap<String, String>, StoreError> {
+        self.ask(async |session| {
+            let rows = session.query(LAST_USES, &[]).await?;
+            rows.iter().map(|row| Ok((value(row, 0)?, value(row, 1)?))).collect()
+        })
+    }
+}
+
+impl PostgresStore {
+    /// Has a job written, and waits for that.
+    fn written<T>(&self, job: impl FnOnce(Slot<T>) -> Job) -> Result<T, StoreError> {
+        let (reply, pending) = Pending::new();
+        self.submit(job(reply.into()));
+        pending.wait()
+    }
+}
+
+/// Reads the record of a row.
+pub(super) fn record(row: &Row) -> Result<TokenRecord, StoreError> {
+    let optional = |column| {
+        let text: Option<&str> = value(row, column)?;
+        text.map(parsed).transpose()
+    };
+    Ok(TokenRecord {
+        id: TokenId(value(row, 0)?),
+        user: parsed(value(row, 1)?)?,
+        role: parsed(value(row, 2)?)?,
+        created: parsed(value(row, 3)?)?,
+        expires: optional(4)?,
+        revoked: optional(5)?,
+    })
+}
+
+fn parsed<T: FromStr>(text: &str) -> Result<T, StoreError> {
+    text.parse().map_err(|_| StoreError::Unreadable("tokens"))
+}
+
+/// Reads the same as the audit log has it.
+pub(super) fn recorded(row: &Row) -> Result<RecordedToken, StoreError> {
+    Ok(RecordedToken {
+        token: value::<i64>(row, 0)?.to_string(),
+        user: value(row, 1)?,
+        role: value(row, 2)?,
+        created: value(row, 3)?,
+        expires: value(row, 4)?,
+        revoked: value(row, 5)?,
+        sha256: hex::encode(value::<&[u8]>(row, 6)?),
+    })
+}

@@ -1,0 +1,582 @@
+//! What every kind of store does: the embedded one, and the one that instances share, in a real PostgreSQL.
+
+use std::ops::ControlFlow;
+
+use super::*;
+use crate::governance::artifacts::LoggedRun;
+use crate::governance::audit::Quota;
+use crate::governance::store::RowsAfter;
+use crate::postgres::scratch::{self, Postgres};
+use crate::postgres::tests::is_skipped;
+use crate::secret::Secret;
+
+/// Where a store is, and who shares it.
+struct Shared {
+    /// The data folders of two servers; of the embedded store the same one.
+    folders: [TempDir; 2],
+    url: Option<Secret>,
+}
+
+impl Shared {
+    fn embedded() -> Self {
+        Self { folders: folders(), url: None }
+    }
+
+    fn in_postgres(server: &Postgres) -> Self {
+        Self { folders: folders(), url: Some(server.database().into()) }
+    }
+
+    /// One of each kind that there can be here.
+    fn all(test: &str) -> Vec<Self> {
+        let mut all = vec![Self::embedded()];
+        if !is_skipped(test) {
+            all.push(Self::in_postgres(scratch::shared()));
+        }
+        all
+    }
+
+    /// Opens it as the server of this number.
+    fn open(&self, server: usize) -> Store {
+        self.try_open(server).unwrap()
+    }
+
+    fn try_open(&self, server: usize) -> Result<Store, StoreError> {
+        let is_embedded = self.url.is_none();
+        let folder = &self.folders[if is_embedded { 0 } else { server }];
+        let url = self.url.clone();
+        let (mut settings, _) = Settings::from_lookup(|_| None);
+        settings.store = url;
+        StorePlace::of(&settings, folder.path()).open()
+    }
+
+    fn kind(&self) -> &'static str {
+        if self.url.is_some() { "PostgreSQL" } else { "SQLite" }
+    }
+
+    /// Changes the tables as somebody does who owns them, past the triggers.
+    fn tamper(&self, server: &Postgres, sql: &str) {
+        let url = self.url.as_ref().unwrap().reveal();
+        server.sql(url, &format!("SET session_replication_role = replica; {sql}"));
+    }
+}
+
+fn folders() -> [TempDir; 2] {
+    [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()]
+}
+
+fn all_rows(store: &Store) -> Vec<AuditRow> {
+    let mut rows = Vec::new();
+    let mut each = |row| {
+        rows.push(row);
+        ControlFlow::Continue(())
+    };
+    store.for_each_row_after(&RowsAfter::new(0), &mut each).unwrap();
+    rows
+}
+
+#[test]
+fn a_token_is_worth_the_same_to_all_servers() {
+    for shared in Shared::all("a_token_is_worth_the_same_to_all_servers") {
+        let (here, there) = (shared.open(0), shared.open(1));
+        let hour = Some(Duration::from_secs(3600));
+        let (ana, ana_token) = here.create_token(&user("ana"), Role::Admin, hour).unwrap();
+        let caller = |record: &TokenRecord| {
+            Some(Caller {
+                user: record.user.clone(),
+                role: record.role,
+                proof: Proof::Token(record.id),
+            })
+        };
+        for store in [&here, &there] {
+            assert_eq!(store.tokens().unwrap(), std::slice::from_ref(&ana), "{}", shared.kind());
+            assert_eq!(store.authenticate(&ana_token).unwrap(), caller(&ana));
+            let late = ana.expires.unwrap();
+            assert_eq!(store.authenticate_at(&ana_token, late).unwrap(), None);
+            let before = late - TimeDelta::microseconds(1);
+            assert_eq!(store.authenticate_at(&ana_token, before).unwrap(), caller(&ana));
+        }
+        let unknown = Token::parse(&format!("qwedmcp_{}", "A".repeat(43))).unwrap();
+        assert_eq!(there.authenticate(&unknown).unwrap(), None);
+
+        // The other one puts a new one in its place, and the old one is worthless here at once.
+        let Rotated::Now(new, new_token) = there.rotate_token(ana.id, None).unwrap() else {
+            panic!("{}", shared.kind())
+        };
+        assert_eq!(here.authenticate(&ana_token).unwrap(), None);
+        assert_eq!(here.authenticate(&new_token).unwrap(), caller(&new));
+        assert_eq!(new.expires.unwrap() - new.created, TimeDelta::hours(1));
+        assert!(matches!(here.rotate_token(ana.id, None).unwrap(), Rotated::Revoked));
+        let nobody = "77".parse().unwrap();
+        assert!(matches!(here.rotate_token(nobody, None).unwrap(), Rotated::Unknown));
+        for (id, expected) in
+            [(new.id, Revoked::Now), (new.id, Revoked::Before), (nobody, Revoked::Unknown)]
+        {
+            assert_eq!(here.revoke(id).unwrap(), expected, "{}", shared.kind());
+        }
+        assert_eq!(there.authenticate(&new_token).unwrap(), None);
+
+        // All of it is in the log, and the table is what the log says.
+        let found = there.verify_audit(&[]).unwrap();
+        assert!(found.is_intact() && found.rows == 4, "{}: {found:?}", shared.kind());
+        assert_eq!(found.tokens.unwrap().same, 2);
+        let mut events: Vec<_> = all_rows(&here).into_iter().map(|row| row.event).collect();
+        events.sort();
+        assert_eq!(events, ["TOKEN_CREATED", "TOKEN_CREATED", "TOKEN_REVOKED", "TOKEN_REVOKED"]);
+    }
+}
+
+#[test]
+fn the_last_use_of_a_token_is_its_last_call() {
+    for shared in Shared::all("the_last_use_of_a_token_is_its_last_call") {
+        let (here, there) = (shared.open(0), shared.open(1));
+        let used = |token: Value| AuditEntry {
+            details: Map::from_iter([
+                ("asked".to_owned(), json!("\"token\":\"9\"")),
+                ("token".to_owned(), token),
+            ]),
+            ..entry(Uuid::from_u128(1), AuditEvent::McpToolCall)
+        };
+        for (store, token, time) in [
+            (&here, json!("1"), "2026-01-25T10:00:00.000000Z"),
+            (&there, json!("1"), "2026-01-25T11:00:00.000000Z"),
+            (&here, json!("2"), "2026-01-25T12:00:00.000000Z"),
+            (&here, json!(3), "2026-01-25T12:00:00.000000Z"),
+        ] {
+            store.append_at(&used(token), time).unwrap();
+        }
+        let found: Vec<_> = here.last_uses().unwrap().into_iter().collect();
+        let expected = [("1", "2026-01-25T11:00:00.000000Z"), ("2", "2026-01-25T12:00:00.000000Z")];
+        assert_eq!(
+            found,
+            expected.map(|(id, time)| (id.to_owned(), time.to_owned())),
+            "{}",
+            shared.kind()
+        );
+    }
+}
+
+#[test]
+fn rows_are_read_as_they_were_appended() {
+    for shared in Shared::all("rows_are_read_as_they_were_appended") {
+        let store = shared.open(0);
+        store.append(&[]).unwrap();
+        let odd = AuditEntry {
+            user: None,
+            arguments_hash: None,
+            tool: "a\0\u{202e}é'\"\\{},NULL".to_owned(),
+            ..entry(Uuid::from_u128(1), AuditEvent::PolicyBlocked)
+        };
+        let place = store.submit_entries(vec![odd.clone(), odd]).wait().unwrap();
+        let many: Vec<_> =
+            (0..2500).map(|run| entry(Uuid::from_u128(run + 2), AuditEvent::ToolStarted)).collect();
+        store.append(&many).unwrap();
+        let rows = all_rows(&store);
+        assert_eq!(rows.len(), 2502, "{}", shared.kind());
+        assert_eq!((place.seq, &place.hash), (2, &rows[1].hash));
+        assert!(
+            rows.iter().zip(1..).all(|(row, seq)| row.seq == seq && row.hash == row.content_hash())
+        );
+        assert!(rows.windows(2).all(|pair| pair[1].previous == pair[0].hash));
+        let (first, last) = (&rows[0], &rows[2501]);
+        assert_eq!((&first.user, &first.arguments_hash), (&None, &None));
+        assert!(
+            first.tool.starts_with('a') && first.tool.ends_with("é'\"\\{},NULL"),
+            "{}",
+            first.tool
+        );
+        assert_eq!((last.user.as_deref(), last.outcome.as_str()), (Some("ana"), "ALLOWED"));
+        assert_eq!(first.instance.is_some(), shared.url.is_some());
+
+        // What was seen is not told again.
+        let mut seen = RowsAfter::new(0);
+        rows.iter().take(2400).for_each(|row| seen.see(row));
+        let mut rest = 0;
+        let mut each = |_| {
+            rest += 1;
+            if rest < 50 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        };
+        store.for_each_row_after(&seen, &mut each).unwrap();
+        assert_eq!(rest, 50);
+
+        let any = AuditFilter { limit: 3, ..AuditFilter::default() };
+        let ago = |seconds| Some(Utc::now() - TimeDelta::seconds(seconds));
+        for (filter, expected) in [
+            (any.clone(), vec![2500, 2501, 2502]),
+            (AuditFilter { run_id: Some(Uuid::from_u128(1).into()), ..any.clone() }, vec![1, 2]),
+            (
+                AuditFilter { run_id: Some("00000000".parse().unwrap()), ..any.clone() },
+                vec![2500, 2501, 2502],
+            ),
+            (AuditFilter { event: Some(AuditEvent::PolicyBlocked), ..any.clone() }, vec![1, 2]),
+            (AuditFilter { user: Some(user("bob")), ..any.clone() }, vec![]),
+            (AuditFilter { since: ago(60), limit: 1, ..any.clone() }, vec![2502]),
+            (AuditFilter { since: ago(-60), ..any.clone() }, vec![]),
+        ] {
+            let found = store.audit_rows(&filter).unwrap();
+            let found: Vec<_> = found.into_iter().map(|row| row.seq).collect();
+            assert_eq!(found, expected, "{}: {filter:?}", shared.kind());
+        }
+        let noted = rows[1000].hash.parse().unwrap();
+        let found = store.verify_audit(&[noted]).unwrap();
+        assert!(found.is_intact() && found.known_head == Some(KnownHead::Row(1001)), "{found:?}");
+        let found = store.verify_audit(&["f".repeat(64).parse().unwrap()]).unwrap();
+        assert_eq!(found.known_head, Some(KnownHead::Missing));
+        assert_eq!((found.unfinished.count, found.unfinished.runs.len()), (2500, 100));
+    }
+}
+
+#[test]
+fn a_quota_holds_over_all_servers() {
+    for shared in Shared::all("a_quota_holds_over_all_servers") {
+        let servers = [shared.open(0), shared.open(1)];
+        let run = |user: &UserName| {
+            let call = AuditEntry {
+                user: Some(user.clone()),
+                ..entry(Uuid::new_v4(), AuditEvent::McpToolCall)
+            };
+            vec![call.clone(), AuditEntry { event: AuditEvent::ToolStarted, ..call }]
+        };
+        let now = Utc::now();
+        let yesterday = time_text(now - TimeDelta::days(1));
+        servers[0].append_at(&run(&user("ana"))[0], &yesterday).unwrap();
+        let pending: Vec<_> = (0..60)
+            .map(|turn| {
+                let user = user(if turn % 3 == 0 { "bob" } else { "ana" });
+                let quota = Quota { user: user.clone(), runs_max: 7, now };
+                servers[turn % 2].submit_within(run(&user), quota)
+            })
+            .collect();
+        let places: Vec<_> = pending.into_iter().map(|it| it.wait().unwrap()).collect();
+        assert_eq!(places.iter().flatten().count(), 14, "{}", shared.kind());
+        for name in ["ana", "bob"] {
+            assert_eq!(servers[1].runs_of_day(&user(name), now).unwrap(), 7, "{}", shared.kind());
+        }
+        let found = servers[0].verify_audit(&[]).unwrap();
+        assert!(found.is_intact() && found.rows == 29, "{found:?}");
+    }
+}
+
+#[test]
+fn the_log_tells_what_became_of_runs() {
+    for shared in Shared::all("the_log_tells_what_became_of_runs") {
+        let (here, there) = (shared.open(0), shared.open(1));
+        let of = |run: u128, event| entry(Uuid::from_u128(run), event);
+        let ended = |run, hash: Value| AuditEntry {
+            outcome: AuditOutcome::Run(RunStatus::Passed),
+            details: Map::from_iter([(EVIDENCE_SHA256.to_owned(), hash)]),
+            ..of(run, AuditEvent::ToolFinished)
+        };
+        here.append(&[of(1, AuditEvent::McpToolCall), of(1, AuditEvent::ToolStarted)]).unwrap();
+        here.append(&[
+            ended(1, json!("aa")),
+            of(2, AuditEvent::ToolStarted),
+            ended(2, json!(null)),
+        ])
+        .unwrap();
+        here.append(&[ended(3, json!("cc")), of(3, AuditEvent::ArtifactsRemoved)]).unwrap();
+        here.append(&[ended(4, json!("dd"))]).unwrap();
+
+        let run = here.recorded_run(Uuid::from_u128(1)).unwrap();
+        let expected = RecordedRun {
+            user: Some("ana".to_owned()),
+            tool: Some("run_pytest".to_owned()),
+            outcome: Some("PASSED".to_owned()),
+            evidence: RecordedEvidence::Sha256("aa".to_owned()),
+            is_removed: false,
+            elsewhere: None,
+        };
+        assert_eq!(run, expected, "{}", shared.kind());
+        // Another server has no files of it, and can say who has.
+        let seen = there.recorded_run(Uuid::from_u128(1)).unwrap();
+        assert_eq!(seen.elsewhere.is_some(), shared.url.is_some());
+        assert_eq!(RecordedRun { elsewhere: None, ..seen }, expected);
+        let none = here.recorded_run(Uuid::from_u128(9)).unwrap();
+        assert_eq!(none, RecordedRun::default());
+        assert_eq!(here.recorded_call(Uuid::from_u128(1)).unwrap().as_deref(), Some("ALLOWED"));
+        assert_eq!(here.recorded_call(Uuid::from_u128(2)).unwrap(), None);
+        assert_eq!(here.removed_runs().unwrap(), 1);
+        let logged = here.logged_runs(&[3, 9, 1].map(Uuid::from_u128)).unwrap();
+        let known = |seq, is_removed| LoggedRun { seq: Some(seq), has_ended: true, is_removed };
+        assert_eq!(logged, [known(6, true), LoggedRun::default(), known(3, false)]);
+
+        let mut found = Vec::new();
+        let mut each = |run: Uuid| {
+            found.push(run.as_u128());
+            ControlFlow::Break(())
+        };
+        let last = here.runs_with_evidence(0, &mut each).unwrap();
+        assert_eq!(last, Some(3));
+        assert_eq!(here.runs_with_evidence(3, &mut each).unwrap(), Some(8));
+        assert_eq!(here.runs_with_evidence(8, &mut each).unwrap(), None);
+        assert_eq!(found, [1, 4], "{}", shared.kind());
+    }
+}
+
+#[test]
+fn servers_append_at_once_each_to_its_chain() {
+    const EACH: u128 = 300;
+    if is_skipped("servers_append_at_once_each_to_its_chain") {
+        return;
+    }
+    let shared = Shared::in_postgres(scratch::shared());
+    // Two of them have one data folder, and so one chain.
+    let servers = [shared.open(0), shared.open(1), shared.open(1)];
+    std::thread::scope(|scope| {
+        for (server, store) in (0_u128..).zip(&servers) {
+            for half in 0..2 {
+                scope.spawn(move || {
+                    for run in 0..EACH / 2 {
+                        let run = Uuid::from_u128(run + half * 1000 + server * 10_000);
+                        let event = |event| entry(run, event);
+                        let together =
+                            [event(AuditEvent::McpToolCall), event(AuditEvent::ToolFinished)];
+                        store.append(&together).unwrap();
+                    }
+                });
+            }
+        }
+    });
+    let found = servers[0].verify_audit(&[]).unwrap();
+    assert!(found.is_intact(), "{found:?}");
+    let mut rows: Vec<_> = found.instances.iter().map(|chain| chain.rows).collect();
+    rows.sort_unstable();
+    assert_eq!(rows, [600, 1200]);
+    assert_eq!(found.rows, 1800);
+    for chain in &found.instances {
+        assert!(found.head != chain.head && chain.head.len() == 64, "{found:?}");
+    }
+    // Those of a call are next to each other.
+    let rows = all_rows(&servers[0]);
+    assert!(rows.chunks(2).all(|pair| pair[0].run_id == pair[1].run_id));
+}
+
+#[test]
+fn a_changed_byte_of_any_row_is_found_with_its_chain() {
+    if is_skipped("a_changed_byte_of_any_row_is_found_with_its_chain") {
+        return;
+    }
+    let server = scratch::shared();
+    for (sql, flaw) in [
+        ("UPDATE audit SET time = overlay(time placing '3' from 1)", Flaw::Changed),
+        ("UPDATE audit SET run_id = overlay(run_id placing 'f' from 36)", Flaw::Changed),
+        ("UPDATE audit SET event = event || ' '", Flaw::Changed),
+        ("UPDATE audit SET user_name = 'anb'", Flaw::Changed),
+        ("UPDATE audit SET user_name = NULL", Flaw::Changed),
+        ("UPDATE audit SET tool = 'run_pytesT'", Flaw::Changed),
+        ("UPDATE audit SET arguments_hash = NULL", Flaw::Changed),
+        ("UPDATE audit SET outcome = 'DENIED'", Flaw::Changed),
+        ("UPDATE audit SET details = replace(details, '12', '13')", Flaw::Changed),
+        ("UPDATE audit SET previous = overlay(previous placing 'g' from 1)", Flaw::Changed),
+        ("UPDATE audit SET hash = overlay(hash placing 'g' from 64)", Flaw::Changed),
+        ("DELETE FROM audit", Flaw::Removed),
+    ] {
+        let shared = Shared::in_postgres(server);
+        let stores = [shared.open(0), shared.open(1)];
+        for store in &stores {
+            let event = |event| entry(Uuid::from_u128(1), event);
+            let entries =
+                [AuditEvent::McpToolCall, AuditEvent::ToolStarted, AuditEvent::ToolFinished];
+            store.append(&entries.map(event)).unwrap();
+        }
+        let before = stores[0].verify_audit(&[]).unwrap();
+        assert!(before.is_intact(), "{before:?}");
+        let instance = all_rows(&stores[1])[3].instance.clone().unwrap();
+        let sql = sql.replace("audit", "qwed_mcp.audit");
+        shared.tamper(server, &format!("{sql} WHERE seq = 2 AND instance = '{instance}'"));
+        let found = stores[0].verify_audit(&[]).unwrap();
+        assert!(!found.is_intact(), "{sql}");
+        for chain in found.instances {
+            let expected = (chain.instance == instance).then_some(BrokenRow { seq: 2, flaw });
+            assert_eq!(chain.broken, expected, "{sql}");
+        }
+        assert_eq!(found.tokens, None);
+    }
+}
+
+#[test]
+fn what_is_done_to_whole_chains_tokens_and_triggers_is_found() {
+    if is_skipped("what_is_done_to_whole_chains_tokens_and_triggers_is_found") {
+        return;
+    }
+    let server = scratch::shared();
+    for (sql, expected) in [
+        // The end of a chain, or all of it.
+        ("DELETE FROM qwed_mcp.audit WHERE seq = 3", "Removed"),
+        ("DELETE FROM qwed_mcp.audit", "Removed"),
+        ("DELETE FROM qwed_mcp.audit_heads", "Head"),
+        ("UPDATE qwed_mcp.audit_heads SET hash = repeat('a', 64)", "Head"),
+        // Rows as those of another instance, which had none.
+        (
+            "UPDATE qwed_mcp.audit SET instance = 'x'; UPDATE qwed_mcp.audit_heads SET instance = 'x'",
+            "Changed",
+        ),
+        ("UPDATE qwed_mcp.tokens SET role = 'admin'", "role"),
+        ("UPDATE qwed_mcp.tokens SET revoked = NULL", "revoked"),
+        ("DELETE FROM qwed_mcp.tokens", "Removed"),
+        (
+            "INSERT INTO qwed_mcp.tokens (hash, user_name, role, created)
+             SELECT sha256('x'), user_name, role, created FROM qwed_mcp.tokens",
+            "Unrecorded",
+        ),
+        ("ALTER TABLE qwed_mcp.audit DISABLE TRIGGER audit_is_not_changed", "was disabled"),
+        ("DROP TRIGGER audit_heads_stay ON qwed_mcp.audit_heads", "is missing"),
+    ] {
+        let shared = Shared::in_postgres(server);
+        let store = shared.open(0);
+        let (ana, _) = store.create_token(&user("ana"), Role::User, None).unwrap();
+        store.revoke(ana.id).unwrap();
+        store.append(&[entry(Uuid::nil(), AuditEvent::McpToolCall)]).unwrap();
+        let before = store.verify_audit(&[]).unwrap();
+        assert!(before.is_intact() && before.tokens.as_ref().unwrap().same == 1, "{before:?}");
+        shared.tamper(server, sql);
+        let found = store.verify_audit(&[]).unwrap();
+        assert!(!found.is_intact(), "{sql}");
+        let told = format!("{:?} {:?} {:?}", found.broken, found.tokens, found.database);
+        assert!(told.contains(expected), "{sql}: {told}");
+    }
+}
+
+#[test]
+fn the_database_itself_refuses_what_is_no_append() {
+    if is_skipped("the_database_itself_refuses_what_is_no_append") {
+        return;
+    }
+    let server = scratch::shared();
+    server.sql("postgres", "DROP ROLE IF EXISTS qwed_nothing");
+    let url = server.database();
+    let database = url.rsplit('/').next().unwrap();
+    server.sql(database, include_str!("../../../deploy/postgres.sql"));
+    let as_role = |role: &str| Shared {
+        folders: folders(),
+        url: Some(url.replace("qwed@", &format!("{role}@")).into()),
+    };
+    // Before the owner has made the tables the servers cannot.
+    let error = as_role("qwed_server").try_open(0).unwrap_err();
+    assert!(matches!(error, StoreError::Database(_)), "{error}");
+    drop(as_role("qwed_owner").open(0));
+    let store = as_role("qwed_server").open(0);
+    let (ana, token) = store.create_token(&user("ana"), Role::User, None).unwrap();
+    store.append(&[entry(Uuid::nil(), AuditEvent::McpToolCall)]).unwrap();
+    store.revoke(ana.id).unwrap();
+    assert_eq!(store.authenticate(&token).unwrap(), None);
+    assert!(store.verify_audit(&[]).unwrap().is_intact());
+
+    let as_role = |role: &str, sql: &str| server.sql_as(role, database, sql);
+    let no_follower = "INSERT INTO qwed_mcp.audit SELECT instance, seq + 3, time, run_id, event, user_name, \
+         tool, arguments_hash, outcome, details, previous, hash FROM qwed_mcp.audit WHERE seq = 1";
+    let changes = [
+        "UPDATE qwed_mcp.audit SET outcome = 'DENIED'",
+        "DELETE FROM qwed_mcp.audit",
+        "TRUNCATE qwed_mcp.audit",
+        "UPDATE qwed_mcp.audit_heads SET seq = 0",
+        "DELETE FROM qwed_mcp.audit_heads",
+        "TRUNCATE qwed_mcp.audit_heads",
+    ];
+    let of_server = [
+        "INSERT INTO qwed_mcp.audit_heads VALUES ('x', 1, 'y')",
+        "UPDATE qwed_mcp.tokens SET role = 'admin'",
+        "UPDATE qwed_mcp.tokens SET expires = NULL",
+        "DELETE FROM qwed_mcp.tokens",
+        "UPDATE qwed_mcp.migrations SET version = version + 7",
+        "INSERT INTO qwed_mcp.migrations VALUES (99, 'x')",
+        "ALTER TABLE qwed_mcp.audit DISABLE TRIGGER ALL",
+        "DROP TABLE qwed_mcp.audit",
+        "CREATE TABLE qwed_mcp.other (a integer)",
+    ];
+    for sql in changes.into_iter().chain(of_server) {
+        let refused = as_role("qwed_server", sql).unwrap_err();
+        let is_denied = refused.contains("permission denied") || refused.contains("must be owner");
+        assert!(is_denied, "{sql}: {refused}");
+    }
+    let refused = as_role("qwed_server", no_follower).unwrap_err();
+    assert!(refused.contains("follows its head"), "{refused}");
+    // The owner makes no mistake either, and can do all of it who means to: the chain tells.
+    for sql in changes.iter().filter(|sql| !sql.contains("SET seq")) {
+        let refused = as_role("qwed_owner", sql).unwrap_err();
+        assert!(refused.contains("only ever appended to"), "{sql}: {refused}");
+    }
+    let untriggered = "ALTER TABLE qwed_mcp.audit DISABLE TRIGGER ALL;
+        ALTER TABLE qwed_mcp.audit_heads DISABLE TRIGGER ALL";
+    as_role("qwed_owner", &untriggered.replace("ALL", "USER")).unwrap();
+    for sql in changes {
+        as_role("qwed_owner", sql).unwrap_or_else(|refused| panic!("{sql}: {refused}"));
+    }
+}
+
+#[test]
+fn what_was_promised_outlives_a_database_that_is_killed() {
+    if is_skipped("what_was_promised_outlives_a_database_that_is_killed") {
+        return;
+    }
+    let server = Postgres::start();
+    let shared = Shared::in_postgres(&server);
+    let stores = [shared.open(0), shared.open(1)];
+    let mut promised = BTreeSet::new();
+    let mut refused = 0;
+    for round in 0..3_u128 {
+        let (told, tell) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            for (number, store) in (0_u128..).zip(&stores) {
+                let told = told.clone();
+                scope.spawn(move || {
+                    for run in 0..40 {
+                        let run = Uuid::from_u128(round * 10_000 + number * 1000 + run);
+                        let is_there = store.append(&[entry(run, AuditEvent::McpToolCall)]).is_ok();
+                        told.send((run.to_string(), is_there)).unwrap();
+                    }
+                });
+            }
+            drop(told);
+            let mut count = 0;
+            while let Ok((run, is_there)) = tell.recv() {
+                count += 1;
+                if count == 25 {
+                    server.kill();
+                    server.begin();
+                }
+                if is_there {
+                    promised.insert(run);
+                } else {
+                    refused += 1;
+                }
+            }
+        });
+    }
+    let (token, text) = stores[0].create_token(&user("ana"), Role::User, None).unwrap();
+    server.kill();
+    // Nobody is let in while nobody can be asked.
+    let asked = Instant::now();
+    let error = stores[1].authenticate(&text).unwrap_err();
+    assert!(matches!(error, StoreError::Database(_)), "{error}");
+    let error = stores[1].append(&[entry(Uuid::nil(), AuditEvent::McpToolCall)]).unwrap_err();
+    assert!(matches!(error, StoreError::Database(_)), "{error}");
+    assert!(asked.elapsed() < Duration::from_secs(25), "{:?}", asked.elapsed());
+    server.begin();
+    assert_eq!(stores[1].authenticate(&text).unwrap().unwrap().proof, Proof::Token(token.id));
+    let found = stores[1].verify_audit(&[]).unwrap();
+    assert!(found.is_intact(), "{found:?}");
+    let there: BTreeSet<_> = all_rows(&stores[0]).into_iter().map(|row| row.run_id).collect();
+    let lost: Vec<_> = promised.difference(&there).collect();
+    assert!(lost.is_empty(), "{lost:?}");
+    assert!(promised.len() > 100, "{} promised, {refused} refused", promised.len());
+}
+
+#[test]
+fn a_password_is_in_no_error() {
+    let (folder, secret) = (tempfile::tempdir().unwrap(), "hunter2hunter2");
+    for url in [
+        format!("postgres://qwed:{secret}@127.0.0.1:1/x"),
+        format!("postgres://qwed:{secret}@127.0.0.1:x/x"),
+        format!("postgres://qwed:{secret}@127.0.0.1/x?sslmode=nothing"),
+        format!("postgres://qwed:{secret}"),
+        format!("mysql://qwed:{secret}@127.0.0.1/x"),
+        secret.to_owned(),
+    ] {
+        let (mut settings, _) = Settings::from_lookup(|_| None);
+        settings.store = Some(url.clone().into());
+        let error = StorePlace::of(&settings, folder.path()).open().unwrap_err();
+        let told = format!("{error:?} {} {settings:?}", Causes(&error));
+        assert!(!told.contains(secret), "{told}");
+        assert!(matches!(error, StoreError::Database(_)), "{told}");
+    }
+}

@@ -1,0 +1,483 @@
+//! What holds of background jobs wherever they are kept: the same tests of both implementations.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::config::AdminGate;
+use crate::executor::fake::FakeExecutor;
+use crate::executor::{Captured, Ending, LeftOut, Outcome, Picture, Pictures};
+use crate::gateway::tests::granted;
+use crate::gateway::{AuthorizedScript, Grant, JobId, RiskBasedExecutionGateway};
+use crate::governance::UserName;
+use crate::postgres::scratch::{self, Postgres};
+use crate::postgres::tests::is_skipped;
+use crate::postgres::{Database, DatabaseUrl};
+use crate::runs::Runs;
+
+use super::*;
+
+const TTL: Duration = Duration::from_secs(3600);
+/// Longer than anything here takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A replica: its jobs, and how many scripts it has begun.
+struct Replica {
+    jobs: Arc<dyn Jobs>,
+    begun: Arc<AtomicUsize>,
+}
+
+/// Bounds that both implementations have.
+#[derive(Clone, Copy)]
+struct Bounds {
+    running: usize,
+    queue: usize,
+    ttl: Duration,
+    timeout: Duration,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { running: 5, queue: 100, ttl: TTL, timeout: Duration::from_secs(60) }
+    }
+}
+
+/// Runs nothing: the script `# N` takes N milliseconds.
+fn executor(begun: &Arc<AtomicUsize>) -> Arc<FakeExecutor> {
+    let begun = Arc::clone(begun);
+    Arc::new(FakeExecutor::new(move |script, limits, cancel| {
+        begun.fetch_add(1, Ordering::SeqCst);
+        let text = script.source().as_str().trim_start_matches("# ").to_owned();
+        Box::pin(async move {
+            let ending = tokio::select! {
+                () = sleep(Duration::from_millis(text.parse().unwrap())) => Ending::Exited(0),
+                () = sleep(limits.timeout) => Ending::TimedOut,
+                () = cancel.cancelled() => Ending::Cancelled,
+            };
+            let stdout = Captured { text, is_truncated: false };
+            Ok(Outcome { ending, stdout, ..Outcome::never_started() })
+        })
+    }))
+}
+
+fn in_memory(bounds: Bounds) -> Replica {
+    let begun = Arc::default();
+    let mut limits = JobLimits::new(bounds.timeout, bounds.ttl);
+    (limits.running_max, limits.queue_len_max) = (bounds.running, bounds.queue);
+    let runs = Arc::new(Runs::new(executor(&begun), None, None));
+    Replica { jobs: Arc::new(JobRegistry::new(runs, limits)), begun }
+}
+
+async fn shared(url: &str, bounds: Bounds) -> Replica {
+    let begun = Arc::default();
+    let executor = executor(&begun);
+    shared_with(url, bounds, begun, executor).await
+}
+
+async fn shared_with(
+    url: &str,
+    bounds: Bounds,
+    begun: Arc<AtomicUsize>,
+    executor: Arc<FakeExecutor>,
+) -> Replica {
+    let mut limits = SharedLimits::new(bounds.timeout, bounds.ttl);
+    limits.running_max = bounds.running;
+    limits.user_queue_len_max = i64::try_from(bounds.queue).unwrap();
+    limits.lease = Duration::from_millis(1500);
+    let url = DatabaseUrl::parse(&url.to_owned().into()).unwrap();
+    let database = Database::open(url).await.unwrap();
+    let runs = Arc::new(Runs::new(executor.clone(), None, None));
+    let gateway = Arc::new(RiskBasedExecutionGateway::new(AdminGate::Open));
+    let jobs = SharedJobs::start(database, runs, executor, gateway, limits);
+    Replica { jobs: Arc::new(jobs), begun }
+}
+
+fn script(text: &str) -> AuthorizedScript {
+    let grant = granted(text, true);
+    let Grant::ExecuteInBackground(script) = grant else { panic!("{grant:?}") };
+    script
+}
+
+fn user(name: &str) -> Option<UserName> {
+    (!name.is_empty()).then(|| name.parse().unwrap())
+}
+
+impl Replica {
+    async fn place(&self, milliseconds: u64, by: &str) -> Result<JobId, PlaceError> {
+        let script = script(&format!("# {milliseconds}"));
+        let placed_by = Some(RequestKey(milliseconds.to_string()));
+        let decision = json!({ "of": milliseconds });
+        let order = Order { script, decision, placed_by, user: user(by) };
+        self.jobs.place(order).await.map(|job| job.id)
+    }
+
+    async fn word(&self, id: JobId, by: &str) -> &'static str {
+        let job = self.jobs.job(id, user(by).as_ref()).await.unwrap();
+        job.map_or("unknown", |job| job.state.as_str())
+    }
+
+    async fn until(&self, id: JobId, by: &str, word: &str) {
+        let begun = Instant::now();
+        loop {
+            let found = self.word(id, by).await;
+            if found == word {
+                return;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{found}, not {word}");
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    async fn states(&self, ids: &[JobId]) -> Vec<&'static str> {
+        let mut states = Vec::new();
+        for id in ids {
+            states.push(self.word(*id, "").await);
+        }
+        states
+    }
+}
+
+/// Runs a test on both implementations, as a module for each.
+macro_rules! behaviours {
+    ($($name:ident($bounds:expr)),+ $(,)?) => {
+        mod memory {
+            use super::*;
+
+            $(#[tokio::test]
+            async fn $name() {
+                super::$name(in_memory($bounds)).await;
+            })+
+        }
+
+        mod postgres {
+            use super::*;
+
+            $(#[tokio::test]
+            async fn $name() {
+                if !is_skipped(stringify!($name)) {
+                    super::$name(shared(&scratch::shared().database(), $bounds).await).await;
+                }
+            })+
+        }
+    };
+}
+
+behaviours! {
+    five_run_and_the_rest_wait_in_order(Bounds::default()),
+    a_full_queue_refuses_and_loses_nothing(Bounds { queue: 2, ..Bounds::default() }),
+    a_job_is_cancelled_by_its_request_whether_it_waits_or_runs(Bounds { running: 1, ..Bounds::default() }),
+    a_job_is_its_users_only(Bounds::default()),
+    a_job_over_its_time_is_timed_out(Bounds { timeout: Duration::from_millis(200), ..Bounds::default() }),
+    a_job_expires_after_its_last_change(Bounds { ttl: Duration::from_millis(1500), ..Bounds::default() }),
+    shutting_down_ends_what_runs(Bounds::default()),
+}
+
+async fn five_run_and_the_rest_wait_in_order(replica: Replica) {
+    let mut ids = Vec::new();
+    for _ in 0..7 {
+        ids.push(replica.place(1000, "").await.unwrap());
+    }
+    replica.until(ids[4], "", "running").await;
+    assert_eq!(replica.states(&ids).await, [&["running"; 5][..], &["queued"; 2][..]].concat());
+    for id in &ids {
+        replica.until(*id, "", "success").await;
+    }
+    assert_eq!(replica.begun.load(Ordering::SeqCst), 7);
+    let job = replica.jobs.job(ids[0], None).await.unwrap().unwrap();
+    assert_eq!(*job.decision, json!({ "of": 1000 }));
+    let JobState::Ended(JobEnd::Ran(outcome)) = job.state else { panic!("{job:?}") };
+    assert_eq!(outcome.stdout.text, "1000");
+}
+
+async fn a_full_queue_refuses_and_loses_nothing(replica: Replica) {
+    let mut placed = Vec::new();
+    // Those that run are out of the queue.
+    for _ in 0..5 {
+        placed.push(replica.place(3000, "").await.unwrap());
+        replica.until(placed[placed.len() - 1], "", "running").await;
+    }
+    for _ in 0..2 {
+        placed.push(replica.place(2000, "").await.unwrap());
+    }
+    assert_eq!(replica.place(2000, "").await, Err(PlaceError::QueueFull(2)));
+    for id in placed {
+        replica.until(id, "", "success").await;
+    }
+    replica.place(1, "").await.unwrap();
+}
+
+async fn a_job_is_cancelled_by_its_request_whether_it_waits_or_runs(replica: Replica) {
+    let running = replica.place(50_000, "ann").await.unwrap();
+    replica.until(running, "ann", "running").await;
+    let waiting = replica.place(60_000, "ann").await.unwrap();
+    let other = replica.place(70_000, "ann").await.unwrap();
+    replica.jobs.cancel_placed_by(&RequestKey("60000".to_owned()));
+    replica.until(waiting, "ann", "cancelled").await;
+    replica.jobs.cancel_placed_by(&RequestKey("50000".to_owned()));
+    replica.until(running, "ann", "cancelled").await;
+    replica.until(other, "ann", "running").await;
+    assert_eq!(replica.begun.load(Ordering::SeqCst), 2);
+}
+
+async fn a_job_is_its_users_only(replica: Replica) {
+    let id = replica.place(60_000, "ann").await.unwrap();
+    replica.until(id, "ann", "running").await;
+    for other in ["bob", ""] {
+        assert_eq!(replica.word(id, other).await, "unknown");
+        assert!(!replica.jobs.cancel(id, user(other).as_ref()).await.unwrap());
+    }
+    assert_eq!(replica.word(id, "ann").await, "running");
+    assert!(replica.jobs.cancel(id, user("ann").as_ref()).await.unwrap());
+    replica.until(id, "ann", "cancelled").await;
+}
+
+async fn a_job_over_its_time_is_timed_out(replica: Replica) {
+    let id = replica.place(60_000, "").await.unwrap();
+    replica.until(id, "", "timed_out").await;
+}
+
+async fn a_job_expires_after_its_last_change(replica: Replica) {
+    let ended = replica.place(1, "").await.unwrap();
+    replica.until(ended, "", "success").await;
+    let begun = Instant::now();
+    replica.until(ended, "", "unknown").await;
+    assert!(begun.elapsed() > Duration::from_millis(1000), "{:?}", begun.elapsed());
+    // One that still runs is ended.
+    let running = replica.place(60_000, "").await.unwrap();
+    replica.until(running, "", "running").await;
+    replica.until(running, "", "unknown").await;
+    let begun = Instant::now();
+    while replica.jobs.by_state().await != Some([("queued", 0), ("running", 0), ("ended", 0)]) {
+        assert!(begun.elapsed() < PATIENCE);
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+async fn shutting_down_ends_what_runs(replica: Replica) {
+    let id = replica.place(60_000, "").await.unwrap();
+    replica.until(id, "", "running").await;
+    let begun = Instant::now();
+    replica.jobs.shut_down().await;
+    assert!(begun.elapsed() < Duration::from_millis(400), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn any_replica_answers_and_cancels_within_200_ms() {
+    if is_skipped("any_replica_answers_and_cancels_within_200_ms") {
+        return;
+    }
+    let url = scratch::shared().database();
+    let one = Bounds { running: 1, ..Bounds::default() };
+    let (first, second) = (shared(&url, one).await, shared(&url, one).await);
+    let ids =
+        [first.place(60_000, "ann").await.unwrap(), first.place(60_000, "ann").await.unwrap()];
+    // The first had no room for both.
+    for id in ids {
+        second.until(id, "ann", "running").await;
+    }
+    assert_eq!((first.begun.load(Ordering::SeqCst), second.begun.load(Ordering::SeqCst)), (1, 1));
+    // One of them is the other's.
+    for id in ids {
+        let begun = Instant::now();
+        assert!(first.jobs.cancel(id, user("ann").as_ref()).await.unwrap());
+        second.until(id, "ann", "cancelled").await;
+        assert!(begun.elapsed() < Duration::from_millis(200), "{:?}", begun.elapsed());
+    }
+}
+
+#[tokio::test]
+async fn users_take_turns() {
+    if is_skipped("users_take_turns") {
+        return;
+    }
+    let url = scratch::shared().database();
+    let replica = shared(&url, Bounds { running: 1, ..Bounds::default() }).await;
+    let first = replica.place(500, "ann").await.unwrap();
+    replica.until(first, "ann", "running").await;
+    for _ in 0..10 {
+        replica.place(1, "ann").await.unwrap();
+    }
+    let mut last = Vec::new();
+    for name in ["bob", "cid"] {
+        for _ in 0..2 {
+            last.push((replica.place(1, name).await.unwrap(), name));
+        }
+    }
+    for (id, name) in last {
+        replica.until(id, name, "success").await;
+    }
+    let order =
+        "SELECT string_agg(user_name, ' ' ORDER BY claim) FROM qwed_mcp.jobs WHERE claim <= 7";
+    let order = scratch::shared().sql(&url, order);
+    // The one that ran when all others came, and then each user once, and once more.
+    let order: Vec<&str> = order.split(' ').collect();
+    let turns = |range: std::ops::Range<usize>| {
+        let mut turns = order[range].to_vec();
+        turns.sort_unstable();
+        turns
+    };
+    assert_eq!(order[0], "ann");
+    assert_eq!(turns(1..3), ["bob", "cid"], "{order:?}");
+    assert_eq!(turns(3..6), ["ann", "bob", "cid"], "{order:?}");
+}
+
+#[tokio::test]
+async fn a_lost_worker_is_told_and_what_it_says_later_is_thrown_away() {
+    if is_skipped("a_lost_worker_is_told_and_what_it_says_later_is_thrown_away") {
+        return;
+    }
+    let (server, bounds) = (scratch::shared(), Bounds::default());
+    let url = server.database();
+    let replica = shared(&url, bounds).await;
+    let id = replica.place(1500, "").await.unwrap();
+    replica.until(id, "", "running").await;
+    // Another one has it, which has not been heard of for long; this one does not know.
+    server.sql(&url, "UPDATE qwed_mcp.jobs SET worker = gen_random_uuid(), worker_name = 'pod-7 (12)', lease = now() - interval '1 s'");
+    replica.until(id, "", "failed").await;
+    let job = replica.jobs.job(id, None).await.unwrap().unwrap();
+    assert_eq!(job.attempt, Some(1));
+    assert!(
+        matches!(&job.state, JobState::Ended(JobEnd::Lost(worker)) if &**worker == "pod-7 (12)")
+    );
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(replica.word(id, "").await, "failed");
+    assert_eq!(replica.begun.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_claim_that_was_not_heard_of_is_handed_out_again() {
+    if is_skipped("a_claim_that_was_not_heard_of_is_handed_out_again") {
+        return;
+    }
+    let (server, url) = (scratch::shared(), scratch::shared().database());
+    let replica = shared(&url, Bounds { running: 1, ..Bounds::default() }).await;
+    let running = replica.place(1000, "").await.unwrap();
+    replica.until(running, "", "running").await;
+    let waiting = replica.place(1, "").await.unwrap();
+    // As a statement of the worker's would have left it, whose answer was lost.
+    server.sql(&url, "UPDATE qwed_mcp.jobs AS lost SET state = 1, attempt = 1, worker = own.worker, lease = now() + interval '9 s' \
+         FROM qwed_mcp.jobs AS own WHERE lost.state = 0 AND own.state = 1");
+    replica.until(waiting, "", "success").await;
+    let job = replica.jobs.job(waiting, None).await.unwrap().unwrap();
+    assert_eq!((job.attempt, replica.begun.load(Ordering::SeqCst)), (Some(2), 2));
+}
+
+#[tokio::test]
+async fn what_the_database_says_is_no_permission() {
+    if is_skipped("what_the_database_says_is_no_permission") {
+        return;
+    }
+    let (server, url) = (scratch::shared(), scratch::shared().database());
+    let replica = shared(&url, Bounds { running: 1, ..Bounds::default() }).await;
+    let running = replica.place(500, "").await.unwrap();
+    replica.until(running, "", "running").await;
+    let mut ids = Vec::new();
+    for change in
+        ["script = 'import os; os.system(1)'", "verification_id = 'x'", "script = '\\x00'"]
+    {
+        let id = replica.place(1, "").await.unwrap();
+        server.sql(&url, &format!("UPDATE qwed_mcp.jobs SET {change} WHERE id = '{id}'"));
+        ids.push(id);
+    }
+    for id in ids {
+        replica.until(id, "", "failed").await;
+        let job = replica.jobs.job(id, None).await.unwrap().unwrap();
+        let JobState::Ended(JobEnd::NotRun(reason)) = job.state else { panic!("{job:?}") };
+        assert!(
+            reason.starts_with("the server that was to run it does not allow it: "),
+            "{reason}"
+        );
+    }
+    assert_eq!(replica.begun.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn jobs_outlive_the_database() {
+    if is_skipped("jobs_outlive_the_database") {
+        return;
+    }
+    let server = Postgres::start();
+    let url = server.database();
+    let replica = shared(&url, Bounds { running: 1, ..Bounds::default() }).await;
+    let running = replica.place(2500, "").await.unwrap();
+    let waiting = replica.place(1, "").await.unwrap();
+    replica.until(running, "", "running").await;
+    server.kill();
+    while replica.jobs.are_available().await {}
+    assert_eq!(replica.jobs.job(running, None).await.map(drop), Err(JobsAway));
+    assert_eq!(replica.place(1, "").await, Err(PlaceError::Away));
+    server.begin();
+    replica.until(running, "", "success").await;
+    replica.until(waiting, "", "success").await;
+    let job = replica.jobs.job(running, None).await.unwrap().unwrap();
+    assert_eq!((job.attempt, replica.begun.load(Ordering::SeqCst)), (Some(1), 2));
+}
+
+#[tokio::test]
+async fn a_server_that_ends_tells_what_it_ran_as_lost_and_one_that_drains_takes_no_more() {
+    if is_skipped("a_server_that_ends_tells_what_it_ran_as_lost_and_one_that_drains_takes_no_more")
+    {
+        return;
+    }
+    let url = scratch::shared().database();
+    let (first, second) = (
+        shared(&url, Bounds::default()).await,
+        shared(&url, Bounds { running: 0, ..Bounds::default() }).await,
+    );
+    let short = first.place(600, "").await.unwrap();
+    first.until(short, "", "running").await;
+    first.jobs.drain().await;
+    assert_eq!(second.word(short, "").await, "success");
+    let waiting = first.place(1, "").await.unwrap();
+    sleep(Duration::from_millis(600)).await;
+    assert_eq!(second.word(waiting, "").await, "queued");
+
+    let third = shared(&url, Bounds::default()).await;
+    let long = third.place(60_000, "").await.unwrap();
+    third.until(long, "", "running").await;
+    third.jobs.shut_down().await;
+    let job = second.jobs.job(long, None).await.unwrap().unwrap();
+    assert!(matches!(job.state, JobState::Ended(JobEnd::Lost(_))), "{job:?}");
+}
+
+#[tokio::test]
+async fn a_result_comes_back_as_it_was() {
+    if is_skipped("a_result_comes_back_as_it_was") {
+        return;
+    }
+    let outcome = || {
+        let picture =
+            Picture { png: vec![0; 512 * 1024], width: 3, height: 4, sha256: "ab".to_owned() };
+        let left_out = LeftOut::TooLarge { label: "Figure 1".to_owned(), bytes: 7 };
+        Outcome {
+            ending: Ending::Exited(-11),
+            stdout: Captured { text: "\0\u{1b}é".repeat(250_000), is_truncated: true },
+            stderr: Captured { text: "x".repeat(1024 * 1024), is_truncated: false },
+            pictures: Arc::new(Pictures {
+                all: vec![picture.clone(), picture],
+                left_out: vec![left_out],
+            }),
+            duration: Duration::from_micros(1234),
+            advice: Some("do".to_owned()),
+            ..Outcome::never_started()
+        }
+    };
+    let executor = FakeExecutor::new(move |_, _, _| {
+        let outcome = outcome();
+        Box::pin(async { Ok(outcome) })
+    });
+    let url = scratch::shared().database();
+    let replica = shared_with(&url, Bounds::default(), Arc::default(), Arc::new(executor)).await;
+    let id = replica.place(1, "").await.unwrap();
+    replica.until(id, "", "failed").await;
+    let job = replica.jobs.job(id, None).await.unwrap().unwrap();
+    let JobState::Ended(JobEnd::Ran(found)) = job.state else { panic!("{:?}", job.id) };
+    assert!(format!("{found:?}") == format!("{:?}", outcome()), "not what it was");
+    // Nothing of the script stays.
+    let left =
+        scratch::shared().sql(&url, "SELECT count(script) + count(asked_by) FROM qwed_mcp.jobs");
+    assert_eq!(left, "0");
+}

@@ -1,0 +1,138 @@
+//! The end of a job as columns: figures as JSON, and beside them what was printed and drawn.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio_postgres::Row;
+
+use crate::executor::{Captured, Ending, LeftOut, MemoryBound, Outcome, Picture, Pictures, Start};
+use crate::sandbox::Tier;
+
+use super::super::job::JobEnd;
+
+/// The end of a job, as it is kept.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Kept {
+    /// JSON.
+    pub(super) result: String,
+    pub(super) stdout: Option<Vec<u8>>,
+    pub(super) stderr: Option<Vec<u8>>,
+    pub(super) pictures: Option<Vec<Vec<u8>>>,
+}
+
+/// What is kept as JSON.
+#[derive(Debug, Serialize, Deserialize)]
+enum End {
+    Ran(Box<Figures>),
+    NotRun(String),
+    Lost(String),
+    Cancelled,
+}
+
+/// The figures of a run.
+#[derive(Debug, Serialize, Deserialize)]
+struct Figures {
+    ending: Ending,
+    stdout_truncated: bool,
+    stderr_truncated: bool,
+    pictures: Vec<Picture>,
+    left_out: Vec<LeftOut>,
+    duration: Duration,
+    tier: Option<Tier>,
+    memory_bound: Option<MemoryBound>,
+    start: Start,
+    advice: Option<String>,
+    receipt: Option<Value>,
+}
+
+impl Kept {
+    pub(super) fn of_row(row: &Row) -> Result<Self, tokio_postgres::Error> {
+        Ok(Self {
+            result: row.try_get::<_, Option<String>>("result")?.unwrap_or_default(),
+            stdout: row.try_get("stdout")?,
+            stderr: row.try_get("stderr")?,
+            pictures: row.try_get("pictures")?,
+        })
+    }
+
+    pub(super) fn of_end(end: &JobEnd) -> Self {
+        let mut kept = Self::default();
+        let end = match end {
+            JobEnd::Cancelled => End::Cancelled,
+            JobEnd::NotRun(reason) => End::NotRun(reason.to_string()),
+            JobEnd::Lost(worker) => End::Lost(worker.to_string()),
+            JobEnd::Ran(outcome) => {
+                let pictures = &outcome.pictures.all;
+                kept.stdout = Some(outcome.stdout.text.clone().into());
+                kept.stderr = Some(outcome.stderr.text.clone().into());
+                kept.pictures = (!pictures.is_empty())
+                    .then(|| pictures.iter().map(|picture| picture.png.clone()).collect());
+                End::Ran(Box::new(Figures::of(outcome)))
+            }
+        };
+        // A reason in place of an error: there is no such end.
+        kept.result = serde_json::to_string(&end).unwrap_or_default();
+        kept
+    }
+
+    pub(super) fn into_end(self) -> JobEnd {
+        match serde_json::from_str(&self.result) {
+            Ok(End::Cancelled) => JobEnd::Cancelled,
+            Ok(End::NotRun(reason)) => JobEnd::NotRun(reason.into()),
+            Ok(End::Lost(worker)) => JobEnd::Lost(worker.into()),
+            Ok(End::Ran(figures)) => {
+                let (stdout, stderr) = (self.stdout, self.stderr);
+                let pictures = self.pictures.unwrap_or_default();
+                JobEnd::Ran(Arc::new(figures.into_outcome(stdout, stderr, pictures)))
+            }
+            // Of a newer program.
+            Err(_) => JobEnd::NotRun("what came of it cannot be read by this server".into()),
+        }
+    }
+}
+
+impl Figures {
+    fn of(outcome: &Outcome) -> Self {
+        Self {
+            ending: outcome.ending,
+            stdout_truncated: outcome.stdout.is_truncated,
+            stderr_truncated: outcome.stderr.is_truncated,
+            pictures: outcome.pictures.all.clone(),
+            left_out: outcome.pictures.left_out.clone(),
+            duration: outcome.duration,
+            tier: outcome.tier,
+            memory_bound: outcome.memory_bound,
+            start: outcome.start,
+            advice: outcome.advice.clone(),
+            receipt: outcome.receipt.clone(),
+        }
+    }
+
+    fn into_outcome(
+        self,
+        stdout: Option<Vec<u8>>,
+        stderr: Option<Vec<u8>>,
+        pngs: Vec<Vec<u8>>,
+    ) -> Outcome {
+        let captured = |bytes: Option<Vec<u8>>, is_truncated| {
+            let text = String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned();
+            Captured { text, is_truncated }
+        };
+        let all = self.pictures.into_iter().zip(pngs);
+        let all = all.map(|(picture, png)| Picture { png, ..picture }).collect();
+        Outcome {
+            ending: self.ending,
+            stdout: captured(stdout, self.stdout_truncated),
+            stderr: captured(stderr, self.stderr_truncated),
+            pictures: Arc::new(Pictures { all, left_out: self.left_out }),
+            duration: self.duration,
+            tier: self.tier,
+            memory_bound: self.memory_bound,
+            start: self.start,
+            advice: self.advice,
+            receipt: self.receipt,
+        }
+    }
+}

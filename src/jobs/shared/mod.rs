@@ -1,0 +1,334 @@
+//! Background jobs that replicas share, in PostgreSQL: any of them runs a job, and any answers for it.
+//!
+//! This file is the side of those who ask. `worker` runs jobs: it claims them in a statement that is on the disk
+//! before a script begins, says again and again that it is there, and writes down what came of each. `kept` turns
+//! the end of a job into columns and back, and `statements` is the SQL.
+
+mod kept;
+mod statements;
+mod worker;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+use tokio::time::{Instant, sleep};
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+use tokio_util::task::TaskTracker;
+use uuid::Uuid;
+
+use crate::executor::{Executor, RunLimits};
+use crate::gateway::{JobId, RiskBasedExecutionGateway};
+use crate::governance::UserName;
+use crate::postgres::{Database, DatabaseError};
+use crate::runs::Runs;
+
+use super::job::{Job, JobState};
+use super::plane::{Jobs, JobsAway, Order, PlaceError, RequestKey};
+use kept::Kept;
+use worker::Worker;
+
+/// The time for which a job is tried to be placed while the database is away.
+const PLACE_PATIENCE: Duration = Duration::from_secs(6);
+const PLACE_PAUSE: Duration = Duration::from_millis(100);
+/// The most requests that are remembered as having placed a job.
+const PLACED_MAX: usize = 10_000;
+
+/// The channel on which replicas tell each other what cannot wait.
+const CHANNEL: &str = "qwed_mcp_jobs";
+
+/// Bounds of jobs that replicas share.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SharedLimits {
+    /// The most jobs that run at once here.
+    pub(crate) running_max: usize,
+    /// The most jobs of one user that wait.
+    pub(crate) user_queue_len_max: i64,
+    /// The most jobs that wait, whoever's they are: those of ten users with full queues.
+    pub(crate) queue_len_max: i64,
+    /// The most bytes that jobs and results take on the disk.
+    pub(crate) disk_bytes_max: i64,
+    /// The limits of one job.
+    pub(crate) run: RunLimits,
+    /// The time for which a job is kept after its last change.
+    pub(crate) ttl: Duration,
+    /// The time without a word of its worker after which a job counts as lost.
+    pub(crate) lease: Duration,
+}
+
+impl SharedLimits {
+    /// Returns the documented bounds, with the admin's timeout.
+    pub(crate) fn new(timeout: Duration, ttl: Duration) -> Self {
+        Self {
+            running_max: 5,
+            user_queue_len_max: 1000,
+            queue_len_max: 10_000,
+            disk_bytes_max: 16 * 1024 * 1024 * 1024,
+            run: RunLimits::of_script(timeout),
+            ttl,
+            lease: Duration::from_secs(5),
+        }
+    }
+}
+
+/// All background jobs of the replicas with one database.
+pub(crate) struct SharedJobs {
+    database: Database,
+    limits: SharedLimits,
+    worker: Arc<Worker>,
+    /// Which request of this server placed which job, the newest last.
+    placed: Mutex<VecDeque<Placed>>,
+    /// Cancellations that nobody waits for.
+    cancellations: TaskTracker,
+}
+
+/// A job that a request of this server has placed.
+struct Placed {
+    by: RequestKey,
+    id: JobId,
+    user: Option<UserName>,
+}
+
+impl SharedJobs {
+    /// Begins to take jobs, for as long as this lives. Each is decided by `gateway` once more before it runs.
+    pub(crate) fn start(
+        database: Database,
+        runs: Arc<Runs>,
+        executor: Arc<dyn Executor>,
+        gateway: Arc<RiskBasedExecutionGateway>,
+        limits: SharedLimits,
+    ) -> Self {
+        let worker = Worker::start(database.clone(), runs, executor, gateway, limits);
+        let cancellations = TaskTracker::new();
+        Self { database, limits, worker, placed: Mutex::default(), cancellations }
+    }
+
+    /// Inserts a job, again if nobody knows whether it is there: its id makes it one.
+    async fn insert(&self, id: JobId, order: &Order) -> Result<Job, PlaceError> {
+        let deadline = Instant::now() + PLACE_PATIENCE;
+        let mut may_be_there = false;
+        loop {
+            let error = match self.try_insert(id, order, may_be_there).await {
+                Ok(placed) => return placed,
+                Err(error) => error,
+            };
+            may_be_there |= error.is_ambiguous();
+            if !error.is_passing() || Instant::now() > deadline {
+                complain("a job could not be placed", &error);
+                let unknown = PlaceError::Unknown(id);
+                return Err(if may_be_there { unknown } else { PlaceError::Away });
+            }
+            sleep(PLACE_PAUSE).await;
+        }
+    }
+
+    async fn try_insert(
+        &self,
+        id: JobId,
+        order: &Order,
+        may_be_there: bool,
+    ) -> Result<Result<Job, PlaceError>, DatabaseError> {
+        let session = self.database.session().await?;
+        if may_be_there && let Some(job) = self.find(id, order.user.as_ref()).await? {
+            return Ok(Ok(job));
+        }
+        let limits = self.limits;
+        let asked_by = serde_json::to_string(order.script.asked_by()).unwrap_or_default();
+        let decision = order.decision.to_string();
+        // Where this server has room nobody else has to be told.
+        let tells = !self.worker.has_room();
+        let parameters: [&(dyn ToSql + Sync); 10] = [
+            &id.uuid(),
+            &user_name(order.user.as_ref()),
+            &order.script.source().as_str().as_bytes(),
+            &asked_by,
+            &order.script.verification_id().as_str(),
+            &decision,
+            &limits.user_queue_len_max,
+            &limits.queue_len_max,
+            &limits.disk_bytes_max,
+            &tells,
+        ];
+        let rows = session.query(statements::PLACE, &parameters).await?;
+        let Some(row) = rows.first() else { return Ok(Err(PlaceError::Away)) };
+        let column = |it: usize| row.try_get::<_, i64>(it).map_err(DatabaseError::Statement);
+        let (own, all, bytes) = (column(0)?, column(1)?, column(2)?);
+        let is_full = own >= limits.user_queue_len_max || all >= limits.queue_len_max;
+        let created: Option<DateTime<Utc>> = row.try_get(3).map_err(DatabaseError::Statement)?;
+        Ok(match created {
+            Some(created_at) => Ok(Job {
+                id,
+                state: JobState::Queued,
+                decision: Arc::new(order.decision.clone()),
+                created_at,
+                changed_at: created_at,
+                expires_at: created_at + limits.ttl,
+                attempt: None,
+            }),
+            None if is_full => {
+                let waiting = if own >= limits.user_queue_len_max { own } else { all };
+                Err(PlaceError::QueueFull(usize::try_from(waiting).unwrap_or_default()))
+            }
+            None if bytes >= limits.disk_bytes_max => Err(PlaceError::ResultsFull),
+            // There already, from a statement whose answer was lost.
+            None => match self.find(id, order.user.as_ref()).await? {
+                Some(job) => Ok(job),
+                None => Err(PlaceError::Unknown(id)),
+            },
+        })
+    }
+
+    async fn find(&self, id: JobId, user: Option<&UserName>) -> Result<Option<Job>, DatabaseError> {
+        let session = self.database.session().await?;
+        let ttl = self.limits.ttl.as_secs_f64();
+        let rows = session.query(statements::FIND, &[&id.uuid(), &user_name(user), &ttl]).await?;
+        rows.first().map(|row| self.job_of(id, row)).transpose().map_err(DatabaseError::Statement)
+    }
+
+    fn job_of(&self, id: JobId, row: &Row) -> Result<Job, tokio_postgres::Error> {
+        let state = match row.try_get::<_, i16>("state")? {
+            0 => JobState::Queued,
+            1 => JobState::Running,
+            _ => JobState::Ended(Kept::of_row(row)?.into_end()),
+        };
+        let decision: &str = row.try_get("decision")?;
+        let changed_at: DateTime<Utc> = row.try_get("changed_at")?;
+        let attempt: i16 = row.try_get("attempt")?;
+        Ok(Job {
+            id,
+            state,
+            decision: Arc::new(serde_json::from_str(decision).unwrap_or(Value::Null)),
+            created_at: row.try_get("created_at")?,
+            changed_at,
+            expires_at: changed_at + self.limits.ttl,
+            attempt: (attempt > 0).then_some(attempt),
+        })
+    }
+}
+
+impl Jobs for SharedJobs {
+    fn place(&self, order: Order) -> BoxFuture<'_, Result<Job, PlaceError>> {
+        Box::pin(async move {
+            let id = JobId::fresh();
+            let job = self.insert(id, &order).await?;
+            self.worker.look();
+            if let Some(by) = order.placed_by {
+                let mut placed = self.placed.lock().unwrap_or_else(PoisonError::into_inner);
+                if placed.len() == PLACED_MAX {
+                    placed.pop_front();
+                }
+                placed.push_back(Placed { by, id, user: order.user });
+            }
+            Ok(job)
+        })
+    }
+
+    fn job<'a>(
+        &'a self,
+        id: JobId,
+        user: Option<&'a UserName>,
+    ) -> BoxFuture<'a, Result<Option<Job>, JobsAway>> {
+        Box::pin(async move {
+            self.find(id, user).await.map_err(|error| {
+                complain("a job could not be asked for", &error);
+                JobsAway
+            })
+        })
+    }
+
+    fn cancel<'a>(
+        &'a self,
+        id: JobId,
+        user: Option<&'a UserName>,
+    ) -> BoxFuture<'a, Result<bool, JobsAway>> {
+        let (database, worker) = (self.database.clone(), Arc::clone(&self.worker));
+        Box::pin(cancel(database, worker, id, user_name(user).to_owned()))
+    }
+
+    fn cancel_placed_by(&self, request: &RequestKey) {
+        let placed = self.placed.lock().unwrap_or_else(PoisonError::into_inner);
+        for Placed { id, user, .. } in placed.iter().filter(|placed| placed.by == *request) {
+            let (database, worker) = (self.database.clone(), Arc::clone(&self.worker));
+            let cancelled = cancel(database, worker, *id, user_name(user.as_ref()).to_owned());
+            self.cancellations.spawn(cancelled);
+        }
+    }
+
+    fn by_state(&self) -> BoxFuture<'_, Option<[(&'static str, usize); 3]>> {
+        Box::pin(async {
+            let session = self.database.session().await.ok()?;
+            let rows = session.query(statements::COUNT, &[]).await.ok()?;
+            let row = rows.first()?;
+            let count = |it: usize| usize::try_from(row.try_get::<_, i64>(it).ok()?).ok();
+            Some([("queued", count(0)?), ("running", count(1)?), ("ended", count(2)?)])
+        })
+    }
+
+    fn are_available(&self) -> BoxFuture<'_, bool> {
+        Box::pin(async {
+            match self.database.session().await {
+                Ok(session) => session.query("SELECT 1", &[]).await.is_ok(),
+                Err(_) => false,
+            }
+        })
+    }
+
+    fn drain(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.worker.drain())
+    }
+
+    fn timeout(&self) -> Duration {
+        self.limits.run.timeout
+    }
+
+    fn shut_down(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            self.cancellations.close();
+            tokio::join!(self.cancellations.wait(), self.worker.shut_down());
+        })
+    }
+}
+
+/// Cancels a job, and has whoever runs it hear of it.
+async fn cancel(
+    database: Database,
+    worker: Arc<Worker>,
+    id: JobId,
+    user: String,
+) -> Result<bool, JobsAway> {
+    let cancelled = async {
+        let session = database.session().await?;
+        let rows = session.query(statements::CANCEL, &[&id.uuid(), &user]).await?;
+        let is_there = rows.first().map(|row| row.try_get::<_, bool>(0)).transpose();
+        is_there.map_err(DatabaseError::Statement)
+    };
+    match cancelled.await {
+        Ok(is_there) => {
+            if is_there == Some(true) {
+                worker.cancel(id.uuid());
+            }
+            Ok(is_there == Some(true))
+        }
+        Err(error) => {
+            complain("a job could not be cancelled", &error);
+            Err(JobsAway)
+        }
+    }
+}
+
+/// The user of jobs as the table has them: empty where nobody is known, which is no name.
+fn user_name(user: Option<&UserName>) -> &str {
+    user.map(UserName::as_str).unwrap_or_default()
+}
+
+fn complain(what: &'static str, error: &DatabaseError) {
+    let source = std::error::Error::source(error).map(ToString::to_string);
+    tracing::error!(%error, source, "{what}");
+}
+
+/// The number of a process that takes jobs; another one after each start.
+type WorkerId = Uuid;

@@ -1,0 +1,126 @@
+//! The SQL of background jobs: each statement is a transaction of its own.
+//!
+//! Times are the database's: clocks of replicas may differ.
+
+/// Places a job, unless a bound is reached or it is there: id, user, script, asked by, verification id, decision,
+/// bound of the user's queue, of all queues, of the disk, whether others are told. Returns the three figures, and
+/// when it was placed.
+pub(super) const PLACE: &str = "
+WITH own AS MATERIALIZED (
+    SELECT count(*) AS n FROM (SELECT FROM jobs WHERE state = 0 AND user_name = $2 LIMIT $7) AS bounded
+), waiting AS MATERIALIZED (
+    SELECT count(*) AS n FROM (SELECT FROM jobs WHERE state = 0 LIMIT $8) AS bounded
+), disk AS MATERIALIZED (
+    SELECT pg_total_relation_size('jobs') AS bytes
+), placed AS (
+    INSERT INTO jobs (id, user_name, script, asked_by, verification_id, decision)
+    SELECT $1::uuid, $2::text, $3::bytea, $4::text, $5::text, $6::text FROM own, waiting, disk
+    WHERE own.n < $7 AND waiting.n < $8 AND disk.bytes < $9
+    ON CONFLICT (id) DO NOTHING
+    RETURNING created_at
+), told AS MATERIALIZED (
+    SELECT pg_notify('qwed_mcp_jobs', 'new')::text AS nothing FROM placed WHERE $10
+)
+SELECT own.n, waiting.n, disk.bytes, (SELECT created_at FROM placed), (SELECT count(nothing) FROM told)
+FROM own, waiting, disk";
+
+/// Returns a job that has not expired: id, user, seconds for which one is kept.
+pub(super) const FIND: &str = "
+SELECT state, attempt, decision, created_at, changed_at, result, stdout, stderr, pictures FROM jobs
+WHERE id = $1 AND user_name = $2 AND changed_at > clock_timestamp() - make_interval(secs => $3)";
+
+/// Cancels a job, or has whoever runs it cancel it: id, user. Returns whether there is such a job.
+pub(super) const CANCEL: &str = "
+WITH cancelled AS (
+    UPDATE jobs SET is_cancelled = true,
+        state = CASE state WHEN 0 THEN 2 ELSE state END,
+        result = CASE state WHEN 0 THEN '\"Cancelled\"' ELSE result END,
+        script = CASE state WHEN 0 THEN NULL ELSE script END,
+        changed_at = CASE state WHEN 0 THEN clock_timestamp() ELSE changed_at END
+    WHERE id = $1 AND user_name = $2 AND state < 2
+    RETURNING state
+), told AS MATERIALIZED (
+    SELECT pg_notify('qwed_mcp_jobs', 'cancel ' || $1::uuid)::text AS nothing FROM cancelled WHERE state = 1
+)
+SELECT EXISTS (SELECT FROM jobs WHERE id = $1 AND user_name = $2), (SELECT count(nothing) FROM told)";
+
+/// Takes jobs to be run, and writes that down: worker, its name, how many, seconds of the lease, seconds for which
+/// one is kept.
+///
+/// Users take turns: whose fewest run comes first, and among equals whose last turn is longest ago. Candidates
+/// are chosen without locks, and of those that nobody else has locked the first are taken.
+pub(super) const CLAIM: &str = "
+WITH RECURSIVE users AS (
+    (SELECT user_name FROM jobs WHERE state = 0 ORDER BY user_name LIMIT 1)
+    UNION ALL
+    SELECT (
+        SELECT next.user_name FROM jobs AS next
+        WHERE next.state = 0 AND next.user_name > users.user_name ORDER BY next.user_name LIMIT 1
+    ) FROM users WHERE users.user_name IS NOT NULL
+), shares AS (
+    SELECT user_name,
+        (SELECT count(*) FROM jobs AS own WHERE own.state = 1 AND own.user_name = users.user_name) AS running,
+        (SELECT max(claim) FROM jobs AS own WHERE own.user_name = users.user_name AND claim IS NOT NULL) AS turn
+    FROM users WHERE user_name IS NOT NULL
+), candidates AS MATERIALIZED (
+    SELECT own.id, running + place AS share, turn, own.seq FROM shares CROSS JOIN LATERAL (
+        SELECT id, seq, row_number() OVER (ORDER BY seq) AS place FROM jobs
+        WHERE state = 0 AND user_name = shares.user_name
+            AND changed_at > clock_timestamp() - make_interval(secs => $5)
+        ORDER BY seq LIMIT $3::bigint * 4
+    ) AS own
+    ORDER BY share, turn NULLS FIRST, own.seq LIMIT $3::bigint * 8
+), taken AS MATERIALIZED (
+    SELECT jobs.id FROM candidates JOIN jobs ON jobs.id = candidates.id WHERE jobs.state = 0
+    ORDER BY share, turn NULLS FIRST, candidates.seq LIMIT $3::bigint FOR UPDATE OF jobs SKIP LOCKED
+)
+UPDATE jobs SET state = 1, attempt = attempt + 1, claim = nextval('claims'), worker = $1, worker_name = $2,
+    lease = clock_timestamp() + make_interval(secs => $4), changed_at = clock_timestamp()
+FROM taken WHERE jobs.id = taken.id AND jobs.state = 0
+RETURNING jobs.id, jobs.script, jobs.asked_by, jobs.verification_id";
+
+/// Says that a worker is there and has these jobs: worker, their ids, seconds of the lease. A job that was written
+/// down as its and that it does not have was never begun: the answer to the claim was lost. It waits again.
+/// Returns what is still its own, and whether somebody wants it to end.
+pub(super) const RENEW: &str = "
+WITH renewed AS (
+    UPDATE jobs SET lease = clock_timestamp() + make_interval(secs => $3)
+    WHERE state = 1 AND worker = $1 AND id = ANY($2) RETURNING id, is_cancelled
+), released AS (
+    UPDATE jobs SET worker = NULL, worker_name = NULL, lease = NULL, changed_at = clock_timestamp(),
+        state = CASE WHEN is_cancelled THEN 2 ELSE 0 END,
+        result = CASE WHEN is_cancelled THEN '\"Cancelled\"' END,
+        script = CASE WHEN is_cancelled THEN NULL ELSE script END
+    WHERE state = 1 AND worker = $1 AND NOT id = ANY($2)
+)
+SELECT id, is_cancelled FROM renewed";
+
+/// Writes down what came of a job, if it still is the worker's: id, worker, result, output, errors, pictures.
+pub(super) const FINISH: &str = "
+UPDATE jobs SET state = 2, lease = NULL, script = NULL, asked_by = NULL, result = $3, stdout = $4, stderr = $5,
+    pictures = $6, changed_at = clock_timestamp()
+WHERE id = $1 AND worker = $2 AND state = 1";
+
+/// Returns whether what came of a job was written down by this worker: id, worker.
+pub(super) const IS_FINISHED: &str = "SELECT FROM jobs WHERE id = $1 AND worker = $2 AND state = 2";
+
+/// Ends jobs whose worker has not been heard of: seconds of the lease. When the database itself was away, workers
+/// have the time of a lease to come back to it.
+pub(super) const SWEEP: &str = "
+UPDATE jobs SET state = 2, result = json_build_object('Lost', worker_name)::text, worker = NULL, lease = NULL,
+    script = NULL, asked_by = NULL, changed_at = clock_timestamp()
+WHERE state = 1 AND lease < clock_timestamp()
+    AND pg_postmaster_start_time() < clock_timestamp() - make_interval(secs => $1)
+RETURNING id, worker_name";
+
+/// Removes jobs that have expired, some at a time: seconds for which one is kept.
+pub(super) const EXPIRE: &str = "
+DELETE FROM jobs WHERE id IN (
+    SELECT id FROM jobs WHERE changed_at < clock_timestamp() - make_interval(secs => $1)
+    ORDER BY changed_at LIMIT 1000 FOR UPDATE SKIP LOCKED
+)";
+
+/// Returns how many jobs wait, run and have ended.
+pub(super) const COUNT: &str = "
+SELECT (SELECT count(*) FROM jobs WHERE state = 0), (SELECT count(*) FROM jobs WHERE state = 1),
+    (SELECT count(*) FROM jobs WHERE state = 2)";

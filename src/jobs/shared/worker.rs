@@ -1,0 +1,382 @@
+//! Whoever runs jobs: claims them, says that it is there, runs them, writes down what came of them.
+//!
+//! One task (`work`) claims and renews, never both at once: what the database has as this worker's and the
+//! worker does not know of was claimed by a statement whose answer was lost, and never begun. A script runs only
+//! when the answer to its claim is here.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use uuid::Uuid;
+
+use crate::config::AdminGate;
+use crate::executor::{Echo, Ending, Executor};
+use crate::gateway::{AskedBy, Decision, Grant, RiskBasedExecutionGateway};
+use crate::postgres::{Database, DatabaseError, Notice};
+use crate::runs::Runs;
+
+use super::super::job::JobEnd;
+use super::kept::Kept;
+use super::statements;
+use super::{CHANNEL, SharedLimits, WorkerId, complain};
+
+/// The pause between two attempts to reach a database that is away.
+const PAUSE: Duration = Duration::from_millis(200);
+/// The time for writing down what was stopped when the server ends.
+const LAST_WORD_PATIENCE: Duration = Duration::from_millis(250);
+/// The most often that expired jobs are removed.
+const EXPIRY_INTERVAL: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
+
+/// The part of a server that runs jobs.
+pub(super) struct Worker {
+    id: WorkerId,
+    name: String,
+    database: Database,
+    runs: Arc<Runs>,
+    executor: Arc<dyn Executor>,
+    gateway: Arc<RiskBasedExecutionGateway>,
+    limits: SharedLimits,
+    /// The jobs that are run here, and what ends them.
+    held: Mutex<HashMap<Uuid, CancellationToken>>,
+    /// How many there are.
+    held_count: watch::Sender<usize>,
+    /// There may be something to claim.
+    look: Notify,
+    /// No more is claimed.
+    draining: CancellationToken,
+    /// What runs is ended.
+    stop: CancellationToken,
+    tasks: TaskTracker,
+    jobs: TaskTracker,
+}
+
+/// A job as it was claimed.
+struct Claimed {
+    id: Uuid,
+    script: String,
+    asked_by: AskedBy,
+    verification_id: String,
+}
+
+impl Worker {
+    pub(super) fn start(
+        database: Database,
+        runs: Arc<Runs>,
+        executor: Arc<dyn Executor>,
+        gateway: Arc<RiskBasedExecutionGateway>,
+        limits: SharedLimits,
+    ) -> Arc<Self> {
+        let worker = Arc::new(Self {
+            id: Uuid::new_v4(),
+            name: name(),
+            database,
+            runs,
+            executor,
+            gateway,
+            limits,
+            held: Mutex::default(),
+            held_count: watch::Sender::new(0),
+            look: Notify::new(),
+            draining: CancellationToken::new(),
+            stop: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+            jobs: TaskTracker::new(),
+        });
+        let working = Arc::clone(&worker);
+        worker.tasks.spawn(async move { working.work().await });
+        let hearing = Arc::clone(&worker);
+        worker.tasks.spawn(async move {
+            let stop = hearing.stop.clone();
+            stop.run_until_cancelled(hearing.hear()).await;
+        });
+        worker
+    }
+
+    /// Returns whether one more job could begin here at once.
+    pub(super) fn has_room(&self) -> bool {
+        !self.draining.is_cancelled()
+            && self.gateway.admin_gate() == AdminGate::Open
+            && self.held().len() < self.limits.running_max
+    }
+
+    /// Has the worker look for jobs.
+    pub(super) fn look(&self) {
+        self.look.notify_one();
+    }
+
+    /// Ends a job, if it is run here.
+    pub(super) fn cancel(&self, id: Uuid) {
+        if let Some(cancel) = self.held().get(&id) {
+            cancel.cancel();
+        }
+    }
+
+    /// Claims nothing more, and returns when what is run here has ended.
+    pub(super) async fn drain(&self) {
+        self.draining.cancel();
+        // The sender lives as long as this.
+        let _ = self.held_count.subscribe().wait_for(|count| *count == 0).await;
+    }
+
+    /// Ends what is run here, and returns when its processes are dead and it is told as lost.
+    pub(super) async fn shut_down(&self) {
+        self.draining.cancel();
+        self.stop.cancel();
+        self.jobs.close();
+        self.jobs.wait().await;
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    /// Claims and renews, until the server ends.
+    async fn work(self: &Arc<Self>) {
+        let mut renewal = interval(self.limits.lease / 5);
+        renewal.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (least, most) = EXPIRY_INTERVAL;
+        let expiry_interval = (self.limits.ttl / 10).clamp(least, most);
+        let mut expiry = Instant::now() + expiry_interval;
+        loop {
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return,
+                _ = renewal.tick() => {
+                    let upkept = self.keep_up(Instant::now() >= expiry).await;
+                    self.note("jobs could not be renewed", upkept);
+                    if Instant::now() >= expiry {
+                        expiry = Instant::now() + expiry_interval;
+                    }
+                }
+                () = self.look.notified() => {}
+            }
+            while self.has_room() && self.can_run().await {
+                let room = self.limits.running_max.saturating_sub(self.held().len());
+                match self.claim(room).await {
+                    Ok(claimed) if claimed.is_empty() => break,
+                    Ok(claimed) => claimed.into_iter().for_each(|job| self.begin(job)),
+                    Err(error) => {
+                        self.note("jobs could not be claimed", Err(error));
+                        // What was claimed and not heard of waits again with the next renewal.
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns whether scripts can be contained here. Whoever cannot run them leaves them to others.
+    async fn can_run(&self) -> bool {
+        self.stop.run_until_cancelled(self.executor.readiness()).await.is_some_and(|it| it.is_ok())
+    }
+
+    async fn claim(&self, room: usize) -> Result<Vec<Claimed>, DatabaseError> {
+        let session = self.database.session().await?;
+        let (lease, ttl) = (self.limits.lease.as_secs_f64(), self.limits.ttl.as_secs_f64());
+        let room = i64::try_from(room).unwrap_or(1);
+        let order: [&(dyn ToSql + Sync); 5] = [&self.id, &self.name, &room, &lease, &ttl];
+        let rows = session.query(statements::CLAIM, &order).await?;
+        rows.iter().map(Claimed::of_row).collect::<Result<_, _>>().map_err(DatabaseError::Statement)
+    }
+
+    /// Says that this worker is there, ends what is not its any more, and clears up behind others.
+    async fn keep_up(&self, expires: bool) -> Result<(), DatabaseError> {
+        let session = self.database.session().await?;
+        let held: Vec<Uuid> = self.held().keys().copied().collect();
+        let lease = self.limits.lease.as_secs_f64();
+        let rows = session.query(statements::RENEW, &[&self.id, &held, &lease]).await?;
+        let mut own = HashMap::new();
+        for row in &rows {
+            let id: Uuid = row.try_get(0).map_err(DatabaseError::Statement)?;
+            own.insert(id, row.try_get::<_, bool>(1).map_err(DatabaseError::Statement)?);
+        }
+        for id in held {
+            // Cancelled by its user, or taken away: nobody will hear of it.
+            if own.get(&id).is_none_or(|is_cancelled| *is_cancelled) {
+                self.cancel(id);
+            }
+        }
+        for lost in session.query(statements::SWEEP, &[&lease]).await? {
+            let id = lost.try_get::<_, Uuid>(0).map_err(DatabaseError::Statement)?;
+            let worker = lost.try_get::<_, &str>(1).map_err(DatabaseError::Statement)?;
+            tracing::warn!(job = %id, worker, "the worker of a job is lost");
+        }
+        if expires {
+            let ttl = self.limits.ttl.as_secs_f64();
+            while session.execute(statements::EXPIRE, &[&ttl]).await? == 1000 {}
+        }
+        Ok(())
+    }
+
+    /// Hears what other replicas tell, until the server ends.
+    async fn hear(&self) {
+        loop {
+            match self.database.listen(CHANNEL).await {
+                Ok((_session, mut notices)) => {
+                    // Whatever was told before.
+                    self.look();
+                    while let Some(Notice { payload, .. }) = notices.recv().await {
+                        match payload.strip_prefix("cancel ").map(Uuid::try_parse) {
+                            Some(Ok(id)) => self.cancel(id),
+                            Some(Err(_)) | None => self.look(),
+                        }
+                    }
+                }
+                Err(error) => tracing::debug!(%error, "nothing is heard from the database"),
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Runs a job that was claimed, beside others.
+    fn begin(self: &Arc<Self>, job: Claimed) {
+        let cancel = self.stop.child_token();
+        self.held().insert(job.id, cancel.clone());
+        self.count();
+        let worker = Arc::clone(self);
+        self.jobs.spawn(async move {
+            let id = job.id;
+            let end = worker.run(job, cancel).await;
+            let is_told = if worker.stop.is_cancelled() {
+                timeout(LAST_WORD_PATIENCE, worker.finish(id, &end)).await.ok()
+            } else {
+                worker.stop.run_until_cancelled(worker.finish(id, &end)).await
+            };
+            // Otherwise it stays this worker's: what is not known here would be handed out again.
+            if is_told == Some(true) {
+                worker.held().remove(&id);
+            } else {
+                tracing::warn!(job = %id, "what came of a job could not be written down in time");
+            }
+            worker.count();
+            worker.look();
+        });
+    }
+
+    async fn run(&self, job: Claimed, cancel: CancellationToken) -> JobEnd {
+        let Claimed { script, asked_by, verification_id, .. } = job;
+        let verified = match self.gateway.evaluate_again(script, verification_id) {
+            Ok(verified) => verified,
+            Err(refused) => return not_allowed(&refused.message),
+        };
+        let ready = self.executor.readiness().await;
+        let script = match verified.confirm(ready.map(drop).map_err(|missing| missing.to_string()))
+        {
+            Decision::Allow {
+                grant: Grant::Execute(script) | Grant::ExecuteInBackground(script),
+                ..
+            } => script.with_asked_by(asked_by),
+            decision @ (Decision::Allow { grant: Grant::JobStatus(_), .. }
+            | Decision::Refuse(_)
+            | Decision::Withdrawn(_)) => return not_allowed(&decision.record().message),
+        };
+        match self.runs.run(script, self.limits.run, cancel, Echo::default()).await {
+            // Nobody wanted it to end: the server does.
+            Ok(outcome) if outcome.ending == Ending::Cancelled && self.stop.is_cancelled() => {
+                JobEnd::Lost(self.name.as_str().into())
+            }
+            Ok(outcome) if outcome.ending == Ending::Cancelled => JobEnd::Cancelled,
+            Ok(outcome) => JobEnd::Ran(Arc::new(outcome)),
+            Err(error) => JobEnd::NotRun(error.to_string().into()),
+        }
+    }
+
+    /// Writes down what came of a job, however long the database is away: for that time it is still this
+    /// worker's. Returns whether it has been told, by this worker or by who took it away.
+    async fn finish(&self, id: Uuid, end: &JobEnd) -> bool {
+        let mut kept = Kept::of_end(end);
+        let begun = Instant::now();
+        let (mut may_be_written, mut is_refused) = (false, false);
+        while begun.elapsed() < self.limits.ttl {
+            match self.try_finish(id, &kept, may_be_written).await {
+                Ok(true) => return true,
+                Ok(false) => {
+                    tracing::warn!(
+                        job = %id, end = end.as_str(),
+                        "what came of a job is thrown away: it was taken from this worker, and told as ended"
+                    );
+                    return true;
+                }
+                Err(error) => {
+                    may_be_written |= error.is_ambiguous();
+                    if !error.is_passing() && !is_refused {
+                        complain("what came of a job could not be written down", &error);
+                        is_refused = true;
+                        let reason =
+                            "the script was run, and what came of it could not be written down";
+                        kept = Kept::of_end(&JobEnd::NotRun(reason.into()));
+                    }
+                    sleep(PAUSE).await;
+                }
+            }
+        }
+        false
+    }
+
+    /// Returns whether it is written down; if not, the job is not this worker's any more.
+    async fn try_finish(
+        &self,
+        id: Uuid,
+        kept: &Kept,
+        may_be_written: bool,
+    ) -> Result<bool, DatabaseError> {
+        let session = self.database.session().await?;
+        let Kept { result, stdout, stderr, pictures } = kept;
+        let finished = session
+            .execute(statements::FINISH, &[&id, &self.id, result, stdout, stderr, pictures])
+            .await?;
+        if finished == 1 {
+            return Ok(true);
+        }
+        let by_us = session.query(statements::IS_FINISHED, &[&id, &self.id]).await?;
+        Ok(may_be_written && !by_us.is_empty())
+    }
+
+    fn note(&self, what: &'static str, result: Result<(), DatabaseError>) {
+        match result {
+            Ok(()) => {}
+            Err(error) if error.is_passing() => {
+                tracing::warn!(worker = self.name, %error, "{what}");
+            }
+            Err(error) => complain(what, &error),
+        }
+    }
+
+    fn held(&self) -> MutexGuard<'_, HashMap<Uuid, CancellationToken>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count(&self) {
+        let count = self.held().len();
+        self.held_count.send_replace(count);
+    }
+}
+
+impl Claimed {
+    fn of_row(row: &Row) -> Result<Self, tokio_postgres::Error> {
+        let script: Vec<u8> = row.try_get("script")?;
+        let asked_by: Option<&str> = row.try_get("asked_by")?;
+        Ok(Self {
+            id: row.try_get("id")?,
+            // It was text when it was placed; whoever changed it gets what the gateway says of it.
+            script: String::from_utf8_lossy(&script).into_owned(),
+            asked_by: asked_by.and_then(|it| serde_json::from_str(it).ok()).unwrap_or_default(),
+            verification_id: row.try_get("verification_id")?,
+        })
+    }
+}
+
+fn not_allowed(message: &str) -> JobEnd {
+    JobEnd::NotRun(format!("the server that was to run it does not allow it: {message}").into())
+}
+
+/// Returns what admins call this process: its machine and its number.
+fn name() -> String {
+    let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
+    format!("{} ({})", host.unwrap_or_else(|| "unknown".to_owned()), std::process::id())
+}
