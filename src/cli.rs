@@ -40,6 +40,8 @@ use crate::config::{self, Settings};
 use crate::data_folder::{self, NoDataFolder};
 use crate::executor::{Executor, OneShotExecutor, Untrusted, WarmExecutor, orphans, secrecy};
 use crate::governance::{self, Governance, PolicyFile, StoreError, StorePlace};
+#[cfg(feature = "traces")]
+use crate::logging::Causes;
 use crate::logging::{self, Reader};
 #[cfg(feature = "postgres")]
 use crate::postgres::{Database, DatabaseUrl};
@@ -231,11 +233,22 @@ pub fn run() -> ExitCode {
     };
     // Those of servers alone: their calls are what is traced.
     #[cfg(feature = "traces")]
-    let (_traces, further) =
-        Some(reader).filter(|it| *it != Reader::Person).and_then(|_| Traces::start()).unzip();
+    let started = if reader == Reader::Person { Ok(None) } else { Traces::start() };
+    #[cfg(feature = "traces")]
+    let (_traces, further, not_sent) = match started {
+        Ok(started) => {
+            let (traces, further) = started.unzip();
+            (traces, further, None)
+        }
+        Err(error) => (None, None, Some(error)),
+    };
     #[cfg(not(feature = "traces"))]
     let further = None;
     logging::start(&config::log_filter(), reader, further);
+    #[cfg(feature = "traces")]
+    if let Some(error) = not_sent {
+        tracing::error!(error = %Causes(&error), "no traces are sent");
+    }
     let result = match command {
         None if welcome::is_person() => welcome::print_welcome(),
         None => serve_client(),

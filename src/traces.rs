@@ -13,7 +13,9 @@ use async_trait::async_trait;
 use opentelemetry::propagation::TextMapPropagator as _;
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
-use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _, WithHttpConfig as _};
+use opentelemetry_otlp::{
+    ExporterBuildError, Protocol, SpanExporter, WithExportConfig as _, WithHttpConfig as _,
+};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::SdkTracerProvider;
@@ -45,25 +47,22 @@ pub(crate) struct Traces(SdkTracerProvider);
 
 impl Traces {
     /// Starts sending, where the environment says so, and returns what has to hear of spans.
-    pub(crate) fn start() -> Option<(Self, Further)> {
+    ///
+    /// # Errors
+    ///
+    /// An address that is none, or variables that are not understood.
+    pub(crate) fn start() -> Result<Option<(Self, Further)>, ExporterBuildError> {
         let is = |name: &str, value: &str| {
             env::var(name).is_ok_and(|it| it.trim().eq_ignore_ascii_case(value))
         };
         let is_wanted =
             ENDPOINTS.iter().any(|name| env::var_os(name).is_some_and(|it| !it.is_empty()));
         if !is_wanted || is("OTEL_SDK_DISABLED", "true") || is("OTEL_TRACES_EXPORTER", "none") {
-            return None;
+            return Ok(None);
         }
         let client = Client(https::agent(SEND_TIMEOUT));
         let exporter = SpanExporter::builder().with_http().with_http_client(client);
-        let exporter = match exporter.with_protocol(Protocol::HttpBinary).build() {
-            Ok(exporter) => exporter,
-            Err(error) => {
-                // There is no log yet.
-                eprintln!("qwed-mcp: no traces are sent: {}", Causes(&error));
-                return None;
-            }
-        };
+        let exporter = exporter.with_protocol(Protocol::HttpBinary).build()?;
         let resource = Resource::builder();
         let is_named = env::var_os(SERVICE_NAME).is_some();
         let resource = if is_named { resource } else { resource.with_service_name(NAME) };
@@ -78,7 +77,7 @@ impl Traces {
             .with_target(false)
             .with_tracked_inactivity(false);
         let only_spans = Targets::new().with_target(SPANS, LevelFilter::INFO);
-        Some((Self(provider), Further::new(layer.with_filter(only_spans).boxed())))
+        Ok(Some((Self(provider), Further::new(layer.with_filter(only_spans).boxed()))))
     }
 }
 
