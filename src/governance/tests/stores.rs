@@ -580,3 +580,36 @@ fn a_password_is_in_no_error() {
         assert!(matches!(error, StoreError::Database(_)), "{told}");
     }
 }
+
+/// Measures an append of two entries and a token that is looked up, with one asking and with 64:
+/// `cargo test --release --lib what_a_shared_store_takes -- --ignored --nocapture`.
+#[test]
+#[ignore = "a measurement"]
+#[expect(clippy::print_stdout, reason = "the result of a measurement")]
+fn what_a_shared_store_takes() {
+    for shared in Shared::all("what_a_shared_store_takes") {
+        let store = shared.open(0);
+        let (_, token) = store.create_token(&user("ana"), Role::User, None).unwrap();
+        let event = |event| entry(Uuid::from_u128(1), event);
+        let entries = vec![event(AuditEvent::McpToolCall), event(AuditEvent::ToolStarted)];
+        let append = || drop(store.submit_entries(entries.clone()).wait().unwrap());
+        let look = || drop(store.authenticate(&token).unwrap());
+        for (what, work) in [("append", &append as &(dyn Fn() + Sync)), ("token", &look)] {
+            for (threads, each) in [(1_u32, 400_u32), (64, 50)] {
+                let begun = Instant::now();
+                std::thread::scope(|scope| {
+                    for _ in 0..threads {
+                        scope.spawn(|| (0..each).for_each(|_| work()));
+                    }
+                });
+                let time = begun.elapsed();
+                let rate = f64::from(threads * each) / time.as_secs_f64();
+                println!(
+                    "{} {what}: {threads} at once, {rate:.0}/s, each {:?}",
+                    shared.kind(),
+                    time / each
+                );
+            }
+        }
+    }
+}
