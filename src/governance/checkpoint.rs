@@ -3,6 +3,7 @@
 //! Nothing waits for them. What cannot be written is written later, and the log says so: a run is not refused
 //! for a medium that is away for a while.
 
+use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -45,6 +46,8 @@ pub(super) struct CheckpointWriter {
     receipts: Arc<Receipts>,
     /// The last head that was written, and when.
     last: Mutex<Option<(i64, Instant)>>,
+    /// The hashes of the other instances' heads, as they were written last.
+    others: Mutex<HashSet<String>>,
     /// Told of every row that is appended.
     appended: Notify,
     is_started: AtomicBool,
@@ -52,9 +55,9 @@ pub(super) struct CheckpointWriter {
 
 impl CheckpointWriter {
     pub(super) fn new(store: Store, policy: Arc<PolicyFile>, receipts: Arc<Receipts>) -> Self {
-        let (last, appended, is_started) =
-            (Mutex::default(), Notify::new(), AtomicBool::new(false));
-        Self { store, policy, receipts, last, appended, is_started }
+        let (last, others) = (Mutex::default(), Mutex::default());
+        let (appended, is_started) = (Notify::new(), AtomicBool::new(false));
+        Self { store, policy, receipts, last, others, appended, is_started }
     }
 
     /// Hears that rows were appended. Returns at once.
@@ -119,9 +122,15 @@ impl CheckpointWriter {
         if workspace.is_some_and(|workspace| workspace.holds(file)) {
             return Err(CheckpointError::InWorkspace(file.clone()));
         }
-        let line = self.receipts.sign_head(head)?;
-        let written = append(file, &line);
-        written.map_err(|source| CheckpointError::Write { file: file.clone(), source })
+        // What others append they sign too; this is for a chain whose own checkpoints are lost or changed.
+        let others = self.store.other_heads()?;
+        let mut known = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = others.iter().filter(|head| !known.contains(&head.hash));
+        let lines = std::iter::once(head).chain(new).map(|head| self.receipts.sign_head(head));
+        let written = append(file, &lines.collect::<Result<Vec<_>, _>>()?.concat());
+        written.map_err(|source| CheckpointError::Write { file: file.clone(), source })?;
+        *known = others.into_iter().map(|head| head.hash).collect();
+        Ok(())
     }
 }
 
