@@ -225,7 +225,7 @@ impl Server {
                     Err(away) => return Reply::jobs_away(&record, away),
                 };
                 let room = self.replies.room_for(job.as_ref().map_or(0, output_bytes)).await;
-                let reply = Reply::job_status(&record, id, job.as_ref(), self.jobs.timeout());
+                let reply = Reply::job_status(&record, id, job.as_ref(), &*self.jobs);
                 self.with_step_down(reply).in_room(room)
             }
         }

@@ -594,7 +594,8 @@ fn what_a_shared_store_takes() {
         let entries = vec![event(AuditEvent::McpToolCall), event(AuditEvent::ToolStarted)];
         let append = || drop(store.submit_entries(entries.clone()).wait().unwrap());
         let look = || drop(store.authenticate(&token).unwrap());
-        for (what, work) in [("append", &append as &(dyn Fn() + Sync)), ("token", &look)] {
+        let works: [(&str, &(dyn Fn() + Sync)); 2] = [("append", &append), ("token", &look)];
+        for (what, work) in works {
             for (threads, each) in [(1_u32, 400_u32), (64, 50)] {
                 let begun = Instant::now();
                 std::thread::scope(|scope| {
