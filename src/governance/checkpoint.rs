@@ -44,20 +44,28 @@ pub(super) struct CheckpointWriter {
     store: Store,
     policy: Arc<PolicyFile>,
     receipts: Arc<Receipts>,
-    /// The last head that was written, and when.
-    last: Mutex<Option<(i64, Instant)>>,
-    /// The hashes of the other instances' heads, as they were written last.
-    others: Mutex<HashSet<String>>,
+    state: Mutex<State>,
     /// Told of every row that is appended.
     appended: Notify,
     is_started: AtomicBool,
 }
 
+/// What the writer knows.
+#[derive(Debug, Default)]
+struct State {
+    /// The number of the last head that was written, and the time of that.
+    last: Option<(i64, Instant)>,
+    /// The time before which the file is not tried again.
+    retry_at: Option<Instant>,
+    /// The hashes of the other instances' heads, as they were written last.
+    others: HashSet<String>,
+}
+
 impl CheckpointWriter {
     pub(super) fn new(store: Store, policy: Arc<PolicyFile>, receipts: Arc<Receipts>) -> Self {
-        let (last, others) = (Mutex::default(), Mutex::default());
-        let (appended, is_started) = (Notify::new(), AtomicBool::new(false));
-        Self { store, policy, receipts, last, others, appended, is_started }
+        let (state, appended, is_started) =
+            (Mutex::default(), Notify::new(), AtomicBool::new(false));
+        Self { store, policy, receipts, state, appended, is_started }
     }
 
     /// Hears that rows were appended. Returns at once.
@@ -94,29 +102,36 @@ impl CheckpointWriter {
         // Under a policy that cannot be used nothing is done. Every call says so.
         let policy = self.policy.current().ok()?;
         let checkpoint = policy.checkpoint.as_ref()?;
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let until_retry = state.retry_at.map(|at| at.saturating_duration_since(Instant::now()));
+        if let Some(wait) = until_retry.filter(|wait| !wait.is_zero() && !is_last) {
+            return Some(wait);
+        }
         let written = self.store.audit_head().map_err(CheckpointError::from).and_then(|head| {
             let Some(head) = head else { return Ok(None) };
-            let wait = wait(checkpoint, &head, *last);
+            let wait = wait(checkpoint, &head, state.last);
             if wait.is_none_or(|wait| !wait.is_zero() && !is_last) {
                 return Ok(wait);
             }
-            self.write(&policy, checkpoint, &head)?;
-            *last = Some((head.seq, Instant::now()));
+            let others = self.write(&policy, checkpoint, &head, &state.others)?;
+            *state = State { last: Some((head.seq, Instant::now())), retry_at: None, others };
             Ok(None)
         });
         written.unwrap_or_else(|error| {
             tracing::error!(error = %Causes(&error), "no checkpoint of the audit log");
+            state.retry_at = Some(Instant::now() + RETRY_INTERVAL);
             Some(RETRY_INTERVAL)
         })
     }
 
+    /// Writes the head, and those of the other instances that are not `known`. Returns the hashes of these.
     fn write(
         &self,
         policy: &Policy,
         checkpoint: &CheckpointPolicy,
         head: &AuditPlace,
-    ) -> Result<(), CheckpointError> {
+        known: &HashSet<String>,
+    ) -> Result<HashSet<String>, CheckpointError> {
         let file = &checkpoint.file;
         let workspace = policy.workspace_root.as_deref().and_then(UntrustedFolder::new);
         if workspace.is_some_and(|workspace| workspace.holds(file)) {
@@ -124,13 +139,11 @@ impl CheckpointWriter {
         }
         // What others append they sign too; this is for a chain whose own checkpoints are lost or changed.
         let others = self.store.other_heads()?;
-        let mut known = self.others.lock().unwrap_or_else(PoisonError::into_inner);
         let new = others.iter().filter(|head| !known.contains(&head.hash));
         let lines = std::iter::once(head).chain(new).map(|head| self.receipts.sign_head(head));
         let written = append(file, &lines.collect::<Result<Vec<_>, _>>()?.concat());
         written.map_err(|source| CheckpointError::Write { file: file.clone(), source })?;
-        *known = others.into_iter().map(|head| head.hash).collect();
-        Ok(())
+        Ok(others.into_iter().map(|head| head.hash).collect())
     }
 }
 

@@ -24,9 +24,9 @@ use crate::sandbox::Tier;
 use super::tasks;
 
 /// The `_meta` key under which every result tells its decision.
-const DECISION_KEY: &str = "qwed.ai/decision";
+pub(super) const DECISION_KEY: &str = "qwed.ai/decision";
 /// The `_meta` key under which the result of a run tells its figures.
-const EXECUTION_KEY: &str = "qwed.ai/execution";
+pub(super) const EXECUTION_KEY: &str = "qwed.ai/execution";
 /// The `_meta` key under which a result tells its receipt.
 pub(super) const RECEIPT_KEY: &str = "qwed.ai/receipt";
 /// The `_meta` key under which a result about a background job tells its state.
