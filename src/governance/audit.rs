@@ -219,6 +219,7 @@ impl AuditRow {
     }
 
     /// Makes the row one of an instance, of several that share a store.
+    #[cfg(feature = "postgres")]
     pub(super) fn of_instance(self, instance: &str) -> Self {
         let mut row = Self { instance: Some(instance.to_owned()), ..self };
         row.hash = row.content_hash();

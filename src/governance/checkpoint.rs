@@ -3,6 +3,7 @@
 //! Nothing waits for them. What cannot be written is written later, and the log says so: a run is not refused
 //! for a medium that is away for a while.
 
+use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -56,6 +57,8 @@ struct State {
     last: Option<(i64, Instant)>,
     /// The time before which the file is not tried again.
     retry_at: Option<Instant>,
+    /// The hashes of the other instances' heads, as they were written last.
+    others: HashSet<String>,
 }
 
 impl CheckpointWriter {
@@ -110,8 +113,8 @@ impl CheckpointWriter {
             if wait.is_none_or(|wait| !wait.is_zero() && !is_last) {
                 return Ok(wait);
             }
-            self.write(&policy, checkpoint, &head)?;
-            *state = State { last: Some((head.seq, Instant::now())), retry_at: None };
+            let others = self.write(&policy, checkpoint, &head, &state.others)?;
+            *state = State { last: Some((head.seq, Instant::now())), retry_at: None, others };
             Ok(None)
         });
         written.unwrap_or_else(|error| {
@@ -121,20 +124,26 @@ impl CheckpointWriter {
         })
     }
 
+    /// Writes the head, and those of the other instances that are not `known`. Returns the hashes of these.
     fn write(
         &self,
         policy: &Policy,
         checkpoint: &CheckpointPolicy,
         head: &AuditPlace,
-    ) -> Result<(), CheckpointError> {
+        known: &HashSet<String>,
+    ) -> Result<HashSet<String>, CheckpointError> {
         let file = &checkpoint.file;
         let workspace = policy.workspace_root.as_deref().and_then(UntrustedFolder::new);
         if workspace.is_some_and(|workspace| workspace.holds(file)) {
             return Err(CheckpointError::InWorkspace(file.clone()));
         }
-        let line = self.receipts.sign_head(head)?;
-        let written = append(file, &line);
-        written.map_err(|source| CheckpointError::Write { file: file.clone(), source })
+        // What others append they sign too; this is for a chain whose own checkpoints are lost or changed.
+        let others = self.store.other_heads()?;
+        let new = others.iter().filter(|head| !known.contains(&head.hash));
+        let lines = std::iter::once(head).chain(new).map(|head| self.receipts.sign_head(head));
+        let written = append(file, &lines.collect::<Result<Vec<_>, _>>()?.concat());
+        written.map_err(|source| CheckpointError::Write { file: file.clone(), source })?;
+        Ok(others.into_iter().map(|head| head.hash).collect())
     }
 }
 

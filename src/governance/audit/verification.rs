@@ -7,9 +7,11 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
 use thiserror::Error;
 
+use super::NO_HASH;
 use super::rows::AuditRow;
+#[cfg(feature = "postgres")]
+use super::sha256_hex;
 use super::tokens::{RecordedToken, RecordedTokens, TokenComparison};
-use super::{NO_HASH, sha256_hex};
 
 /// The runs without an end that are named.
 const RUNS_NAMED_MAX: usize = 100;
@@ -94,6 +96,7 @@ impl AuditVerification {
     }
 
     /// Puts the same together of the chains of several instances.
+    #[cfg(feature = "postgres")]
     pub(in crate::governance) fn of_instances(
         walks: Vec<(String, Walk)>,
         table: Option<Vec<RecordedToken>>,
@@ -234,6 +237,7 @@ impl KnownHeads {
     }
 
     /// Adds the rows of another chain.
+    #[cfg(feature = "postgres")]
     fn add(&mut self, other: Self) {
         if self.0.is_empty() {
             self.0 = other.0;
@@ -280,6 +284,7 @@ impl Walk {
     }
 
     /// Adds the walk along another chain.
+    #[cfg(feature = "postgres")]
     fn add(&mut self, other: Self) {
         self.rows += other.rows;
         self.broken = self.broken.or(other.broken);

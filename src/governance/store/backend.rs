@@ -81,6 +81,9 @@ pub(crate) trait AuditLog {
     /// Returns the last row of this instance; none of a chain without rows.
     fn audit_head(&self) -> Result<Option<AuditPlace>, StoreError>;
 
+    /// Returns the last rows of the other instances, where there are any.
+    fn other_heads(&self) -> Result<Vec<AuditPlace>, StoreError>;
+
     /// Verifies the whole log as it is at this moment. `known` are heads that were noted before.
     fn verify_audit(&self, known: &[AuditHash]) -> Result<AuditVerification, StoreError>;
 }

@@ -190,13 +190,13 @@ fn rows_are_read_as_they_were_appended() {
         // What was seen is not told again.
         let mut seen = RowsAfter::new(0);
         rows.iter().take(2400).for_each(|row| seen.see(row));
-        let mut rest = 0;
-        let mut each = |_| {
-            rest += 1;
-            if rest < 50 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        let mut rest = Vec::new();
+        let mut each = |row: AuditRow| {
+            rest.push(row.seq);
+            if rest.len() < 50 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };
         store.for_each_row_after(&seen, &mut each).unwrap();
-        assert_eq!(rest, 50);
+        assert_eq!(rest, (2401..=2450).collect::<Vec<_>>(), "{}", shared.kind());
 
         let any = AuditFilter { limit: 3, ..AuditFilter::default() };
         let ago = |seconds| Some(Utc::now() - TimeDelta::seconds(seconds));
@@ -578,5 +578,39 @@ fn a_password_is_in_no_error() {
         let told = format!("{error:?} {} {settings:?}", Causes(&error));
         assert!(!told.contains(secret), "{told}");
         assert!(matches!(error, StoreError::Database(_)), "{told}");
+    }
+}
+
+/// Measures an append of two entries and a token that is looked up, with one asking and with 64:
+/// `cargo test --release --lib what_a_shared_store_takes -- --ignored --nocapture`.
+#[test]
+#[ignore = "a measurement"]
+#[expect(clippy::print_stdout, reason = "the result of a measurement")]
+fn what_a_shared_store_takes() {
+    for shared in Shared::all("what_a_shared_store_takes") {
+        let store = shared.open(0);
+        let (_, token) = store.create_token(&user("ana"), Role::User, None).unwrap();
+        let event = |event| entry(Uuid::from_u128(1), event);
+        let entries = vec![event(AuditEvent::McpToolCall), event(AuditEvent::ToolStarted)];
+        let append = || drop(store.submit_entries(entries.clone()).wait().unwrap());
+        let look = || drop(store.authenticate(&token).unwrap());
+        let works: [(&str, &(dyn Fn() + Sync)); 2] = [("append", &append), ("token", &look)];
+        for (what, work) in works {
+            for (threads, each) in [(1_u32, 400_u32), (64, 50)] {
+                let begun = Instant::now();
+                std::thread::scope(|scope| {
+                    for _ in 0..threads {
+                        scope.spawn(|| (0..each).for_each(|_| work()));
+                    }
+                });
+                let time = begun.elapsed();
+                let rate = f64::from(threads * each) / time.as_secs_f64();
+                println!(
+                    "{} {what}: {threads} at once, {rate:.0}/s, each {:?}",
+                    shared.kind(),
+                    time / each
+                );
+            }
+        }
     }
 }

@@ -12,6 +12,7 @@ tests! {
     needs [Postgres, Sandbox]:
         what_is_done_at_one_server_holds_at_the_other,
         a_quota_is_counted_over_all_servers,
+        what_one_server_signed_tells_of_all_chains,
         nothing_is_done_without_the_database;
     needs [Postgres]:
         the_commands_work_on_the_database_that_is_set,
@@ -113,6 +114,44 @@ fn a_quota_is_counted_over_all_servers() {
         let said = there.command_with_python(&asked);
         assert_eq!(said.status.code(), Some(code), "{said:?}");
     }
+}
+
+fn what_one_server_signed_tells_of_all_chains() {
+    let [here, there] = servers(&postgres::shared().database());
+    let file = here.beside("checkpoints");
+    let sections = format!("[audit]\ncheckpoint = {:?}\ncheckpoint_rows = 1\n", path(&file));
+    here.write_policy(&sections);
+    for governed in [&there, &here] {
+        let mut server = governed.connect();
+        let script = json!({ "code": "print(1)" });
+        call_as(&mut server, &here.user, "execute_python_code", script);
+        server.finish();
+    }
+    let (key, file) = (here.data.join("keys"), path(&file));
+    let verify = |code: i32| {
+        let signed = ["--checkpoint", file, "--key", path(&key)];
+        let arguments = [&["audit", "verify", "--format", "json"][..], &signed].concat();
+        let told = printed(&there, &arguments, code);
+        serde_json::from_str::<Value>(&told).unwrap()
+    };
+    let told = verify(0);
+    let found = &told["checkpoints"];
+    assert_eq!((&found["flawed"], &found["rows_behind"]), (&json!(0), &json!(0)), "{told}");
+    // The other one's chain is cut, and is intact by itself.
+    let instance = fs::read_to_string(there.data.join("instance-id")).unwrap();
+    let last =
+        format!("(SELECT max(seq) - 1 FROM qwed_mcp.audit WHERE instance = '{}')", instance.trim());
+    let cut = format!(
+        "SET session_replication_role = replica; \
+         UPDATE qwed_mcp.audit_heads SET (seq, hash) = (SELECT seq, hash FROM qwed_mcp.audit AS last \
+             WHERE last.instance = audit_heads.instance AND seq = {last}) WHERE instance = '{0}'; \
+         DELETE FROM qwed_mcp.audit WHERE instance = '{0}' AND seq > {last}",
+        instance.trim()
+    );
+    postgres::shared().sql(&here.store.clone().unwrap(), &cut);
+    let told = verify(1);
+    assert_eq!(told["broken"], Value::Null, "{told}");
+    assert!(told["checkpoints"]["flaws"].to_string().contains("is missing"), "{told}");
 }
 
 fn nothing_is_done_without_the_database() {

@@ -42,6 +42,9 @@ const ALL_ROWS: &str = "SELECT instance, seq, time, run_id, event, user_name, to
 
 const HEADS: &str = "SELECT instance, seq, hash FROM qwed_mcp.audit_heads ORDER BY instance";
 
+const OTHER_HEADS: &str =
+    "SELECT seq, hash FROM qwed_mcp.audit_heads WHERE instance <> $1 ORDER BY instance";
+
 const UNFINISHED: &str = "SELECT DISTINCT run_id FROM qwed_mcp.audit AS began \
     WHERE event = 'TOOL_STARTED' AND NOT EXISTS (SELECT FROM qwed_mcp.audit \
             WHERE run_id = began.run_id AND event = 'TOOL_FINISHED') \
@@ -145,6 +148,18 @@ impl AuditLog for PostgresStore {
                 let rows = session.query(HEAD, &[&&*own]).await?;
                 let place = |row| Ok(AuditPlace { seq: value(row, 0)?, hash: value(row, 1)? });
                 rows.first().map(place).transpose()
+            }
+        })
+    }
+
+    fn other_heads(&self) -> Result<Vec<AuditPlace>, StoreError> {
+        let own = self.instance.clone();
+        self.ask(move |session| {
+            let own = own.clone();
+            async move {
+                let rows = session.query(OTHER_HEADS, &[&&*own]).await?;
+                let place = |row| Ok(AuditPlace { seq: value(row, 0)?, hash: value(row, 1)? });
+                rows.iter().map(place).collect()
             }
         })
     }
