@@ -94,7 +94,7 @@ impl Postgres {
         let options =
             format!("-p {port} -k {} -c listen_addresses=127.0.0.1 {options}", folder.display());
         let this = Self { folder, port, options, cleaner };
-        this.run(
+        Self::run(
             "initdb",
             &["-D", data.to_str().unwrap(), "-U", "qwed", "-A", "trust", "--no-sync"],
         );
@@ -108,8 +108,7 @@ impl Postgres {
         let begun = Instant::now();
         // What is left of a server that was killed has to go first.
         loop {
-            let started = self
-                .program("pg_ctl")
+            let started = Self::program("pg_ctl")
                 .args(["-w", "-s", "-o", &self.options, "-D"])
                 .arg(&data)
                 .arg("-l")
@@ -162,8 +161,7 @@ impl Postgres {
     /// Carries out statements as an admin does, and returns what they print.
     pub(crate) fn sql(&self, database: &str, sql: &str) -> String {
         let name = database.rsplit('/').next().unwrap();
-        let output = self
-            .program("psql")
+        let output = Self::program("psql")
             .args(["-h", self.folder.to_str().unwrap(), "-p", &self.port.to_string(), "-U", "qwed"])
             .args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-d", name, "-c", sql])
             .output()
@@ -172,14 +170,14 @@ impl Postgres {
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     }
 
-    fn program(&self, name: &str) -> Command {
+    fn program(name: &str) -> Command {
         let mut command = Command::new(programs().expect("a PostgreSQL").join(name));
         command.current_dir("/").stdin(Stdio::null()).as_server();
         command
     }
 
-    fn run(&self, program: &str, arguments: &[&str]) {
-        let output = self.program(program).args(arguments).output().unwrap();
+    fn run(program: &str, arguments: &[&str]) {
+        let output = Self::program(program).args(arguments).output().unwrap();
         assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
     }
 }
