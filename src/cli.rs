@@ -44,7 +44,7 @@ use crate::governance::{self, Governance, PolicyFile, StoreError, StorePlace};
 use crate::logging::Causes;
 use crate::logging::{self, Reader};
 #[cfg(feature = "postgres")]
-use crate::postgres::{Database, DatabaseUrl};
+use crate::postgres::{Database, DatabaseError, DatabaseUrl};
 use crate::provenance::SkillProvenanceGuard;
 use crate::secret::Secret;
 use crate::server::{Server, serve};
@@ -464,7 +464,7 @@ fn with_shared_server(
 ) -> anyhow::Result<ExitCode> {
     in_runtime(|runtime| {
         let server = match &settings.store {
-            Some(url) => runtime.block_on(share_jobs(server, settings, url))?,
+            Some(url) => share_jobs(runtime, server, settings, url)?,
             None => server,
         };
         work(runtime, Arc::new(server))
@@ -473,15 +473,22 @@ fn with_shared_server(
 
 /// Connects a server with the database that replicas share.
 #[cfg(feature = "postgres")]
-async fn share_jobs(server: Server, settings: &Settings, url: &Secret) -> anyhow::Result<Server> {
-    let url = DatabaseUrl::parse(url).context("background jobs cannot be shared")?;
-    let database = Database::open(url).await.context("background jobs cannot be shared")?;
-    Ok(server.with_shared_jobs(settings, database))
+fn share_jobs(
+    runtime: &Runtime,
+    server: Server,
+    settings: &Settings,
+    url: &Secret,
+) -> anyhow::Result<Server> {
+    let shared = async {
+        let database = Database::open(DatabaseUrl::parse(url)?).await?;
+        Ok::<_, DatabaseError>(server.with_shared_jobs(settings, database))
+    };
+    runtime.block_on(shared).context("background jobs cannot be shared")
 }
 
 /// Refuses what this program was built without.
 #[cfg(not(feature = "postgres"))]
-async fn share_jobs(_: Server, _: &Settings, _: &Secret) -> anyhow::Result<Server> {
+fn share_jobs(_: &Runtime, _: Server, _: &Settings, _: &Secret) -> anyhow::Result<Server> {
     anyhow::bail!(
         "QWED_MCP_STORE is set, and this program was built without the feature `postgres`"
     )

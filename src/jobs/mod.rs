@@ -3,8 +3,6 @@
 //! `plane` is what the server asks of them. Without a database the states are in memory only (`registry`): a
 //! job is one task that goes through its life from top to bottom. With one, replicas share all jobs (`shared`).
 
-#[cfg(all(test, feature = "postgres"))]
-mod behaviours;
 mod job;
 mod plane;
 mod registry;

@@ -28,6 +28,7 @@ pub(crate) struct Order {
 pub(crate) struct RequestKey(pub(crate) String);
 
 /// A refusal of a new job. Its `Display` is what the model reads.
+#[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "there is no database"))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(crate) enum PlaceError {
     /// Too many wait already.
@@ -48,14 +49,12 @@ pub(crate) enum PlaceError {
         "The database of background jobs cannot be reached. Nothing was placed. Try again later; a script \
          that takes less than 30 seconds can be run with background=false."
     )]
-    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "there is no database"))]
     Away,
     /// It was sent to be written down, and no answer came.
     #[error(
         "The database of background jobs was lost while the job was being placed, and nobody knows whether it \
          was. If it was, its id is {0}: check with the 'verification_status' tool before placing it again."
     )]
-    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "there is no database"))]
     Unknown(JobId),
 }
 

@@ -20,6 +20,7 @@ async fn number(database: &Database, sql: &'static str) -> i64 {
 }
 
 /// Returns whether there is no PostgreSQL here, and says so; where `CI` is set there has to be one.
+#[expect(clippy::print_stderr, reason = "a test says that it is skipped")]
 pub(crate) fn is_skipped(test: &str) -> bool {
     let is_skipped = scratch::programs().is_none();
     assert!(!is_skipped || std::env::var_os("CI").is_none(), "{test} needs PostgreSQL");

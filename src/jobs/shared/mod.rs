@@ -6,6 +6,8 @@
 
 mod kept;
 mod statements;
+#[cfg(test)]
+mod tests;
 mod worker;
 
 use std::collections::VecDeque;

@@ -46,6 +46,14 @@ const NOT_RUN: &[(&str, &str)] = &[
         "does not end; the tests of `http` start it",
     ),
     (
+        "export QWED_MCP_STORE='postgres://qwed:SECRET@db.example.org",
+        "a database that is nowhere; the tests of `shared_jobs` have one",
+    ),
+    (
+        "QWED_MCP_TRUSTED_CODE_EXECUTION=true qwed-mcp serve --http 0.0.0.0:8000",
+        "does not end; `tests/endurance/replicas.py` starts three",
+    ),
+    (
         "qwed-mcp token create --user ann --role user",
         "makes a store in the home folder; the tests of `http` do it in another",
     ),

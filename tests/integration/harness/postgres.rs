@@ -94,7 +94,7 @@ impl Postgres {
         let options =
             format!("-p {port} -k {} -c listen_addresses=127.0.0.1 {options}", folder.display());
         let this = Self { folder, port, options, cleaner };
-        this.run(
+        Self::run(
             "initdb",
             &["-D", data.to_str().unwrap(), "-U", "qwed", "-A", "trust", "--no-sync"],
         );
@@ -108,8 +108,7 @@ impl Postgres {
         let begun = Instant::now();
         // What is left of a server that was killed has to go first.
         loop {
-            let started = self
-                .program("pg_ctl")
+            let started = Self::program("pg_ctl")
                 .args(["-w", "-s", "-o", &self.options, "-D"])
                 .arg(&data)
                 .arg("-l")
@@ -175,8 +174,7 @@ impl Postgres {
     /// Carries out statements as this role, and returns what they print, or why they are refused.
     pub(crate) fn sql_as(&self, role: &str, database: &str, sql: &str) -> Result<String, String> {
         let name = database.rsplit('/').next().unwrap();
-        let output = self
-            .program("psql")
+        let output = Self::program("psql")
             .args(["-h", self.folder.to_str().unwrap(), "-p", &self.port.to_string(), "-U", role])
             .args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-d", name, "-c", sql])
             .output()
@@ -185,14 +183,14 @@ impl Postgres {
         if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
     }
 
-    fn program(&self, name: &str) -> Command {
+    fn program(name: &str) -> Command {
         let mut command = Command::new(programs().expect("a PostgreSQL").join(name));
         command.current_dir("/").stdin(Stdio::null()).as_server();
         command
     }
 
-    fn run(&self, program: &str, arguments: &[&str]) {
-        let output = self.program(program).args(arguments).output().unwrap();
+    fn run(program: &str, arguments: &[&str]) {
+        let output = Self::program(program).args(arguments).output().unwrap();
         assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
     }
 }

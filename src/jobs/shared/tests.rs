@@ -18,6 +18,7 @@ use crate::postgres::tests::is_skipped;
 use crate::postgres::{Database, DatabaseUrl};
 use crate::runs::Runs;
 
+use super::super::{JobEnd, JobLimits, JobRegistry};
 use super::*;
 
 const TTL: Duration = Duration::from_secs(3600);
