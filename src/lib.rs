@@ -145,7 +145,7 @@ mod http;
 mod jobs;
 #[cfg(feature = "server")]
 mod logging;
-#[cfg(feature = "http")]
+#[cfg(feature = "server")]
 mod meter;
 #[cfg(feature = "http")]
 mod oidc;
