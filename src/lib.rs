@@ -148,7 +148,7 @@ mod https;
 mod jobs;
 #[cfg(feature = "server")]
 mod logging;
-#[cfg(feature = "http")]
+#[cfg(feature = "server")]
 mod meter;
 #[cfg(feature = "http")]
 mod oidc;

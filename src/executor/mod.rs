@@ -120,11 +120,28 @@ pub(crate) trait Executor: Send + Sync + 'static {
     /// Gets ready for calls, in the background.
     fn warm_up(&self) {}
 
+    /// Returns the state of the interpreters that are forked for scripts, where there are some.
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "for metrics"))]
+    fn fork_servers(&self) -> ForkServers {
+        ForkServers::default()
+    }
+
     /// Ends the processes that live between runs, and returns when they are gone. Runs are ended by
     /// their own cancellation.
     fn shut_down(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
+}
+
+/// The fork servers of an executor by their state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct ForkServers {
+    pub(crate) ready: usize,
+    pub(crate) starting: usize,
+    /// Those that nobody has needed, and those that could not be started.
+    pub(crate) off: usize,
+    /// How many took the place of an earlier one.
+    pub(crate) restarts: u64,
 }
 
 /// An interpreter that scripts and tests run in.

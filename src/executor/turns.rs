@@ -1,14 +1,25 @@
 //! Runs take turns, in the order of their calls.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+#[cfg(feature = "http")]
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
+
+#[cfg(feature = "http")]
+use crate::meter::Meter;
+use crate::meter::MeterPlace;
 
 /// A queue that lets so many runs go on at once; the others wait, first come, first served.
 #[derive(Debug)]
 pub(crate) struct Turns {
     places: Semaphore,
+    /// Those who wait.
+    waiting: AtomicUsize,
+    /// Counts how long they do.
+    meter: MeterPlace,
 }
 
 /// A run's turn, until it is dropped.
@@ -17,7 +28,11 @@ pub(crate) type Turn<'a> = SemaphorePermit<'a>;
 impl Turns {
     /// Turns for `runs_max` runs at once.
     pub(crate) fn new(runs_max: usize) -> Self {
-        Self { places: Semaphore::new(runs_max) }
+        Self {
+            places: Semaphore::new(runs_max),
+            waiting: AtomicUsize::new(0),
+            meter: MeterPlace::default(),
+        }
     }
 
     /// Returns a turn at once; `None` if that has to be waited for.
@@ -31,6 +46,18 @@ impl Turns {
         self.places.available_permits()
     }
 
+    /// Returns how many runs wait for their turn.
+    #[cfg(feature = "http")]
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Has waits counted from here on.
+    #[cfg(feature = "http")]
+    pub(crate) fn set_meter(&self, meter: Arc<dyn Meter>) {
+        self.meter.set(meter);
+    }
+
     /// Waits for a turn; `None` if `cancel` is cancelled before. `waits` is set as long as this goes on,
     /// and not when it is given up either.
     pub(crate) async fn take(
@@ -38,7 +65,7 @@ impl Turns {
         waits: &AtomicBool,
         cancel: &CancellationToken,
     ) -> Option<Turn<'_>> {
-        let _waiting = Waiting::new(waits);
+        let _waiting = Waiting::new(waits, self);
         tokio::select! {
             biased;
             () = cancel.cancelled() => None,
@@ -48,18 +75,27 @@ impl Turns {
 }
 
 /// Marks a call as waiting, until it is dropped.
-struct Waiting<'a>(&'a AtomicBool);
+struct Waiting<'a> {
+    waits: &'a AtomicBool,
+    turns: &'a Turns,
+    since: Instant,
+}
 
 impl<'a> Waiting<'a> {
-    fn new(waits: &'a AtomicBool) -> Self {
+    fn new(waits: &'a AtomicBool, turns: &'a Turns) -> Self {
         waits.store(true, Ordering::Relaxed);
-        Self(waits)
+        turns.waiting.fetch_add(1, Ordering::Relaxed);
+        Self { waits, turns, since: Instant::now() }
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.store(false, Ordering::Relaxed);
+        self.waits.store(false, Ordering::Relaxed);
+        self.turns.waiting.fetch_sub(1, Ordering::Relaxed);
+        if let Some(meter) = self.turns.meter.get() {
+            meter.waited(self.since.elapsed());
+        }
     }
 }
 

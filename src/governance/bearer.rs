@@ -9,6 +9,7 @@ use super::tokens::{Caller, Proof, Token};
 use super::user_name::{InvalidUserName, UserName};
 use crate::gateway::Tool;
 use crate::logging::Causes;
+use crate::meter::Meter;
 use crate::oidc::{Access, AccessTokens, NotTaken, SCOPES};
 use crate::secret::Secret;
 
@@ -71,6 +72,13 @@ pub(crate) struct Bearers {
 impl Bearers {
     pub(crate) fn new(store: Option<Store>, access_tokens: Option<Arc<AccessTokens>>) -> Self {
         Self { store, access_tokens }
+    }
+
+    /// Has lookups of tokens timed from here on.
+    pub(crate) fn set_meter(&self, meter: Arc<dyn Meter>) {
+        if let Some(store) = &self.store {
+            store.set_meter(meter);
+        }
     }
 
     /// Returns the check of access tokens, if any are taken.

@@ -63,6 +63,8 @@ use crate::aibom::Session;
 use crate::config::Settings;
 use crate::executor::{Executor, Turns};
 use crate::logging::Causes;
+#[cfg(feature = "http")]
+use crate::meter::Meter;
 use crate::receipt::Receipts;
 use crate::secret::Secret;
 
@@ -157,6 +159,12 @@ impl Governance {
             Arc::new(CheckpointWriter::new(store, policy, Arc::clone(receipts)))
         });
         Self { receipts, checkpoints, ..self }
+    }
+
+    /// Has what its store is asked for timed from here on.
+    #[cfg(feature = "http")]
+    pub(crate) fn set_meter(&self, meter: Arc<dyn Meter>) {
+        self.store.set_meter(meter);
     }
 
     /// Tells the session that the call of a tool is carried out.

@@ -11,6 +11,7 @@ mod pending;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod sqlite;
+mod timed;
 
 use std::ops::Deref;
 use std::path::Path;
@@ -28,21 +29,24 @@ use super::tokens::{
 };
 use super::user_name::UserName;
 use crate::config::Settings;
+#[cfg(feature = "http")]
+use crate::meter::Meter;
 use crate::secret::Secret;
 
 pub(crate) use backend::{Backend, RowsAfter};
 pub(crate) use error::StoreError;
 pub(super) use sqlite::SqliteStore;
+use timed::Timed;
 
 /// The tokens and the audit log. A handle: clones are the same store.
 #[derive(Debug, Clone)]
 pub(crate) struct Store {
-    backend: Arc<dyn Backend>,
+    backend: Arc<Timed>,
 }
 
 impl<B: Backend + 'static> From<B> for Store {
     fn from(backend: B) -> Self {
-        Self { backend: Arc::new(backend) }
+        Self { backend: Arc::new(Timed::new(backend)) }
     }
 }
 
@@ -129,6 +133,12 @@ fn share_to_read(_url: &Secret, _folder: &Path) -> Result<Store, StoreError> {
 }
 
 impl Store {
+    /// Has what it is asked for timed from here on.
+    #[cfg(feature = "http")]
+    pub(crate) fn set_meter(&self, meter: Arc<dyn Meter>) {
+        self.backend.set_meter(meter);
+    }
+
     /// Opens the embedded store in `folder`, and makes both if they are not there.
     #[cfg(test)]
     pub(crate) fn open(folder: &Path) -> Result<Self, StoreError> {

@@ -32,11 +32,8 @@ impl Admin {
         }
         match request.uri().path() {
             "/metrics" => {
-                let jobs = self.server.jobs_by_state().await;
-                let jobs = jobs.as_ref().map_or(&[][..], |jobs| jobs);
-                self.figures.set_now(jobs, self.server.turns_free());
-                let figures = self.figures.text().into_bytes();
-                text_response(StatusCode::OK, figures, METRICS_TYPE, ())
+                let figures = self.figures.text(&self.server.now().await);
+                text_response(StatusCode::OK, figures.into_bytes(), METRICS_TYPE, ())
             }
             "/healthz" => text(StatusCode::OK, "ok\n"),
             "/readyz" => match self.readiness().await {

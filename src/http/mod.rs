@@ -91,7 +91,10 @@ pub(crate) async fn serve(server: Arc<Server>, options: Options) -> Result<(), H
     };
     let figures = Arc::new(Figures::new());
     let meter: Arc<dyn Meter> = figures.clone();
-    server.set_meter(meter);
+    server.set_meter(&meter);
+    if let Some(bearers) = &options.bearers {
+        bearers.set_meter(meter);
+    }
     let draining = CancellationToken::new();
     let Options { hosts, origins, bearers, bounds, workers, .. } = options;
     let room = Room::default();

@@ -16,7 +16,7 @@ use crate::aibom::Session;
 #[cfg(feature = "http")]
 use crate::batch::Verifier;
 use crate::config::{AdminGate, Settings};
-use crate::executor::{Echo, Executor, Outcome, RunLimits, StepDown, Turns};
+use crate::executor::{Echo, Executor, Outcome, Readiness, RunLimits, StepDown, Turns};
 use crate::gateway::{
     Arguments, AskedBy, AuthorizedScript, Decision, DecisionRecord, Evaluation, Grant, JobId,
     RiskBasedExecutionGateway, Stdin, Tool,
@@ -34,6 +34,8 @@ use crate::receipt::{AuditPlace, Receipts};
 use crate::runs::Runs;
 use crate::secret::Secret;
 
+#[cfg(feature = "http")]
+use super::now::Now;
 use super::reply::{Reply, ReplyRoom};
 use super::tools::{ToldLimits, tools};
 
@@ -60,6 +62,9 @@ pub(crate) struct Server {
     pub(super) told_limits: ToldLimits,
     /// The reason why scripts run at a lower tier than they could, once that is known.
     step_down: OnceLock<StepDown>,
+    /// The tier of the sandbox, once that is known; `none` without an interpreter.
+    #[cfg(feature = "http")]
+    tier: OnceLock<&'static str>,
     /// `true` once a model has read that reason.
     is_step_down_told: AtomicBool,
     /// The governed tools, where the admin has a policy for them.
@@ -116,6 +121,8 @@ impl Server {
             tools: tools(settings),
             told_limits: ToldLimits::of(settings),
             step_down: OnceLock::new(),
+            #[cfg(feature = "http")]
+            tier: OnceLock::new(),
             is_step_down_told: AtomicBool::new(false),
             governance,
             session,
@@ -140,28 +147,32 @@ impl Server {
         Verifier::of_server(gateway, executor, runs, turns, self.governance.clone())
     }
 
-    /// Has decisions and runs counted from here on.
+    /// Has decisions, waits, runs and what the store is asked for counted from here on.
     #[cfg(feature = "http")]
-    pub(crate) fn set_meter(&self, meter: Arc<dyn Meter>) {
-        self.runs.set_meter(meter);
+    pub(crate) fn set_meter(&self, meter: &Arc<dyn Meter>) {
+        self.runs.set_meter(Arc::clone(meter));
+        self.turns.set_meter(Arc::clone(meter));
+        if let Some(governance) = &self.governance {
+            governance.set_meter(Arc::clone(meter));
+        }
     }
 
-    /// Returns how many background jobs there are in each state.
+    /// Returns what the server does at this moment.
     #[cfg(feature = "http")]
-    pub(crate) async fn jobs_by_state(&self) -> Option<[(&'static str, usize); 3]> {
-        self.jobs.by_state().await
+    pub(crate) async fn now(&self) -> Now {
+        Now {
+            jobs: self.jobs.by_state().await,
+            turns_free: self.turns.free(),
+            calls_waiting: self.turns.waiting(),
+            fork_servers: self.executor.fork_servers(),
+            tier: self.tier.get().copied(),
+        }
     }
 
     /// Takes no more background jobs of other replicas, and returns when those that run here have ended.
     #[cfg(feature = "http")]
     pub(crate) async fn drain(&self) {
         self.jobs.drain().await;
-    }
-
-    /// Returns how many synchronous runs could begin at once.
-    #[cfg(feature = "http")]
-    pub(crate) fn turns_free(&self) -> usize {
-        self.turns.free()
     }
 
     /// Returns whether scripts can run here, or what is in their way.
@@ -173,7 +184,7 @@ impl Server {
         if !self.jobs.are_available().await {
             return Err("the database of background jobs cannot be reached".to_owned());
         }
-        self.executor.readiness().await.map(drop).map_err(|missing| missing.to_string())
+        self.contained().await.map(drop).map_err(|missing| missing.to_string())
     }
 
     /// Carries out the call of `tool`, if it may be.
@@ -347,7 +358,7 @@ impl Server {
         tokio::select! {
             biased;
             () = cancel.cancelled() => None,
-            readiness = self.executor.readiness() => Some(match readiness {
+            readiness = self.contained() => Some(match readiness {
                 Ok(ready) => {
                     if let Some(step_down) = ready.and_then(|ready| ready.step_down) {
                         self.step_down.get_or_init(|| step_down);
@@ -357,6 +368,17 @@ impl Server {
                 Err(missing) => Err(missing.to_string()),
             }),
         }
+    }
+
+    /// Tests whether scripts can be contained, and remembers at which tier.
+    async fn contained(&self) -> Readiness {
+        let readiness = self.executor.readiness().await;
+        #[cfg(feature = "http")]
+        if let Ok(ready) = &readiness {
+            let tier = ready.as_ref().map_or("none", |ready| ready.tier.as_str());
+            self.tier.get_or_init(|| tier);
+        }
+        readiness
     }
 
     /// Tests whether scripts can be contained before the first one comes, and removes old runs that
@@ -370,7 +392,7 @@ impl Server {
             return;
         }
         // The reason why not is in the log.
-        if self.executor.readiness().await.is_ok() {
+        if self.contained().await.is_ok() {
             self.executor.warm_up();
         }
     }

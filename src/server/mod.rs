@@ -12,6 +12,8 @@ mod endpoint;
 mod governed;
 mod handler;
 mod identity;
+#[cfg(feature = "http")]
+mod now;
 mod progress;
 mod reply;
 mod serve;
@@ -26,6 +28,8 @@ mod traced;
 pub(crate) use call::{Caller, Server};
 #[cfg(feature = "http")]
 pub(crate) use endpoint::{Answer, Endpoint, Post, Stream};
+#[cfg(feature = "http")]
+pub(crate) use now::Now;
 pub(crate) use reply::{CallEnd, Reply};
 pub(crate) use serve::serve;
 #[cfg(feature = "http")]

@@ -17,6 +17,7 @@ mod pool;
 mod spare;
 mod spare_group;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -35,8 +36,8 @@ use self::spare::NoOutcome;
 use super::given::Given;
 use super::limits::{RETRY_INTERVAL, cpu_seconds};
 use super::{
-    Echo, Executor, Installation, OneShotExecutor, Outcome, ProjectRun, Ran, Readiness, RunError,
-    RunLimits, Surroundings, Untrusted, choice,
+    Echo, Executor, ForkServers, Installation, OneShotExecutor, Outcome, ProjectRun, Ran,
+    Readiness, RunError, RunLimits, Surroundings, Untrusted, choice,
 };
 
 /// The fork servers that are started with the server, of those that there are.
@@ -60,6 +61,8 @@ struct Keeper {
     /// The time that the fork server stays without a call; `None` is for ever.
     idle: Option<Duration>,
     state: Mutex<State>,
+    /// The fork servers that were ready.
+    starts: AtomicU64,
     closing: CancellationToken,
     /// Tasks that have to end before the server does.
     tasks: TaskTracker,
@@ -188,6 +191,7 @@ impl Keeper {
             runs_max: settings.fork_server_runs_max,
             idle: settings.warm_idle,
             state: Mutex::new(State::Absent),
+            starts: AtomicU64::new(0),
             closing: CancellationToken::new(),
             tasks: TaskTracker::new(),
         }
@@ -297,6 +301,7 @@ impl Keeper {
                     let (keeper, pool) = (Arc::downgrade(&self), Arc::downgrade(&pool));
                     tokio::spawn(let_go_when_idle(keeper, pool, idle));
                 }
+                self.starts.fetch_add(1, Ordering::Relaxed);
                 *state = State::Ready(pool, Succession::NotDue);
             }
             (State::Ready(_, succession), None) => {
@@ -366,6 +371,19 @@ impl Executor for WarmExecutor {
                 }
             });
         }
+    }
+
+    fn fork_servers(&self) -> ForkServers {
+        let mut all = ForkServers::default();
+        for keeper in &self.keepers {
+            match &*keeper.state() {
+                State::Ready(..) => all.ready += 1,
+                State::Starting => all.starting += 1,
+                State::Absent | State::Unavailable { .. } | State::Closed => all.off += 1,
+            }
+            all.restarts += keeper.starts.load(Ordering::Relaxed).saturating_sub(1);
+        }
+        all
     }
 
     fn shut_down(&self) -> BoxFuture<'_, ()> {

@@ -3,11 +3,14 @@
 use tokio::sync::oneshot;
 
 use super::error::StoreError;
+use crate::meter::StoreTimer;
 
 /// The result of work, once it is durable.
 #[derive(Debug)]
 pub(crate) struct Pending<T> {
     reply: oneshot::Receiver<Result<T, StoreError>>,
+    /// The time since it was submitted, where that is counted.
+    timer: Option<StoreTimer>,
 }
 
 /// The one who tells the result.
@@ -17,16 +20,31 @@ impl<T> Pending<T> {
     /// Makes a pair of who tells the result and who waits for it.
     pub(super) fn new() -> (Reply<T>, Self) {
         let (sender, reply) = oneshot::channel();
-        (sender, Self { reply })
+        (sender, Self { reply, timer: None })
+    }
+
+    /// Has the time until there is a result counted.
+    pub(super) fn timed(self, timer: StoreTimer) -> Self {
+        Self { timer: Some(timer), ..self }
     }
 
     /// Waits for it on a thread that may block.
     pub(crate) fn wait(self) -> Result<T, StoreError> {
-        self.reply.blocking_recv().unwrap_or(Err(StoreError::GivenUp))
+        let Self { reply, timer } = self;
+        count(timer, reply.blocking_recv().unwrap_or(Err(StoreError::GivenUp)))
     }
 
     /// Waits for it in a task.
     pub(crate) async fn done(self) -> Result<T, StoreError> {
-        self.reply.await.unwrap_or(Err(StoreError::GivenUp))
+        let Self { reply, timer } = self;
+        count(timer, reply.await.unwrap_or(Err(StoreError::GivenUp)))
     }
+}
+
+/// Counts a result, and returns it.
+fn count<T>(timer: Option<StoreTimer>, result: Result<T, StoreError>) -> Result<T, StoreError> {
+    if let Some(timer) = timer {
+        timer.answered(&result);
+    }
+    result
 }

@@ -1,5 +1,6 @@
 //! The server over HTTP: both eras, who may call, what is refused, and scripts of pipelines.
 
+mod figures;
 mod hostile;
 mod oauth;
 mod pipelines;
@@ -25,6 +26,7 @@ use crate::harness::{Scratch, ServerBuilder, Test, alive_with_marker, deadline};
 /// The tests of all parts.
 pub(crate) fn tests() -> Vec<Test> {
     let parts = [
+        figures::tests(),
         hostile::tests(),
         oauth::tests(),
         pipelines::tests(),

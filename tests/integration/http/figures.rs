@@ -1,0 +1,351 @@
+//! What operators see: figures that follow what happens, and a dashboard that asks for figures that there are.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+use super::{HttpServer, script, soon, stateless};
+use crate::governed::Governed;
+#[cfg(feature = "postgres")]
+use crate::harness::postgres::Postgres;
+use crate::harness::{ServerBuilder, descendants, root};
+
+tests! {
+    needs [Sandbox]:
+        who_waits_for_a_turn_is_counted_and_timed,
+        the_store_is_timed_by_operation,
+        no_label_has_a_user_code_or_an_id,
+        the_tier_is_told_once_it_was_tried_out;
+    needs [Tier3]:
+        fork_servers_are_counted_by_state,
+        the_dashboard_asks_for_figures_that_there_are;
+    needs [Postgres, Sandbox]:
+        #[cfg(feature = "postgres")]
+        jobs_are_those_of_all_replicas_and_unknown_while_the_database_is_away;
+}
+
+/// The labels that there are. What is in them is one of few words each.
+const LABELS: [&str; 10] =
+    ["code", "ending", "le", "operation", "path", "start", "state", "status", "tier", "version"];
+
+/// The labels that Prometheus adds.
+const OF_PROMETHEUS: [&str; 2] = ["instance", "job"];
+
+/// A figure: its name, its labels, and what it is.
+#[derive(Debug)]
+struct Sample {
+    name: String,
+    labels: BTreeMap<String, String>,
+    value: f64,
+}
+
+fn text(server: &HttpServer) -> String {
+    String::from_utf8(server.admin("/metrics").body).unwrap()
+}
+
+/// All figures of a server.
+fn samples(server: &HttpServer) -> Vec<Sample> {
+    let text = text(server);
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .map(|line| {
+            let (sample, value) = line.rsplit_once(' ').unwrap();
+            let (name, labels) = sample.split_once('{').unwrap_or((sample, ""));
+            let labels = labels.trim_end_matches('}').split(',').filter(|label| !label.is_empty());
+            let label = |label: &str| {
+                let (name, value) = label.split_once('=').unwrap();
+                (name.to_owned(), value.trim_matches('"').to_owned())
+            };
+            let (labels, value) = (labels.map(label).collect(), value.parse().unwrap());
+            Sample { name: name.to_owned(), labels, value }
+        })
+        .collect()
+}
+
+/// A figure by its name and the words of its labels; 0 if there is none.
+fn figure(server: &HttpServer, name: &str, words: &[&str]) -> f64 {
+    let is_it = |sample: &&Sample| {
+        sample.name == name && words.iter().all(|word| sample.labels.values().any(|it| it == word))
+    };
+    samples(server).iter().filter(is_it).map(|sample| sample.value).sum()
+}
+
+/// The whole number that a figure is.
+fn count(server: &HttpServer, name: &str, words: &[&str]) -> u64 {
+    let figure = figure(server, name, words);
+    assert!(figure >= 0.0 && figure.fract() == 0.0, "{name} {figure}");
+    // Of no samples the sum is -0.
+    format!("{:.0}", figure.abs()).parse().unwrap()
+}
+
+fn with_token(token: &str, params: Value) -> (String, String) {
+    let (head, body) = stateless("tools/call", params);
+    (format!("{head}Authorization: Bearer {token}\r\n"), body)
+}
+
+fn who_waits_for_a_turn_is_counted_and_timed() {
+    let builder = ServerBuilder::new().variable("QWED_MCP_SYNC_CONCURRENCY", "1");
+    let server = HttpServer::start(builder, &[]);
+    server.wait_until_ready();
+    let now = || {
+        ["qwed_mcp_calls_waiting", "qwed_mcp_turns_free", "qwed_mcp_queue_seconds_count"]
+            .map(|name| count(&server, name, &[]))
+    };
+    assert_eq!(now(), [0, 1, 0]);
+    let (head, body) = stateless("tools/call", script("import time\ntime.sleep(1)\nprint(1)"));
+    let mut first = server.connect();
+    first.begin(&head, &body);
+    soon("it runs", || now() == [0, 0, 1]);
+    let mut second = server.connect();
+    second.begin(&head, &body);
+    let mut third = server.connect();
+    third.begin(&head, &body);
+    soon("both wait", || now() == [2, 0, 1]);
+    // Who gives up has waited too.
+    drop(third);
+    soon("one has given up", || now()[0] == 1);
+    for connection in [&mut first, &mut second] {
+        assert_eq!(connection.response().unwrap().status, 200);
+    }
+    soon("nothing is left", || now() == [0, 1, 3]);
+    let waited = figure(&server, "qwed_mcp_queue_seconds_sum", &[]);
+    assert!(waited > 0.5, "{waited}");
+    // A script of a pipeline takes turns with them.
+    let head = format!("POST /run HTTP/1.1\r\n{}", super::JSON);
+    assert_eq!(server.send(&head, r#"{"code":"print(3)"}"#).status, 200);
+    assert_eq!(now(), [0, 1, 4]);
+}
+
+fn fork_servers_are_counted_by_state() {
+    let states = |server: &HttpServer| {
+        ["ready", "starting", "off"].map(|state| count(server, "qwed_mcp_fork_servers", &[state]))
+    };
+    let cold = HttpServer::start(ServerBuilder::new(), &[]);
+    cold.run("print(1)");
+    assert_eq!(states(&cold), [0, 0, 0]);
+
+    let server = HttpServer::start(ServerBuilder::new().warm("json"), &[]);
+    soon("it is ready", || states(&server)[0] > 0 && states(&server)[1] == 0);
+    // One that never gave an interpreter is not replaced at once.
+    let warm = || count(&server, "qwed_mcp_runs_total", &["warm"]);
+    soon("scripts are warm", || {
+        server.run("print(1)");
+        warm() > 0
+    });
+    let all: u64 = states(&server).iter().sum();
+    let restarts = || count(&server, "qwed_mcp_fork_server_restarts_total", &[]);
+    assert_eq!(restarts(), 0);
+    for process in descendants(server.pid()) {
+        let _ = kill(Pid::from_raw(process.try_into().unwrap()), Signal::SIGKILL);
+    }
+    // The next script sees that it is gone, and another one is started.
+    soon("another one is there", || {
+        server.run("print(1)");
+        restarts() > 0 && states(&server)[0] > 0
+    });
+    let before = warm();
+    soon("scripts are warm again", || {
+        server.run("print(1)");
+        warm() > before
+    });
+    assert_eq!(states(&server).iter().sum::<u64>(), all);
+}
+
+fn the_store_is_timed_by_operation() {
+    let governed = Governed::new("ledger");
+    let server = HttpServer::start(governed.server(), &["--require-token"]);
+    let timed = |operation| count(&server, "qwed_mcp_store_seconds_count", &[operation]);
+    let failed = |operation| count(&server, "qwed_mcp_store_errors_total", &[operation]);
+    let list = || {
+        let (head, body) = stateless("tools/list", json!({}));
+        server.send(&format!("{head}Authorization: Bearer {}\r\n", governed.user), &body).status
+    };
+    let before = timed("authenticate");
+    assert_eq!([list(), list(), list()], [200, 200, 200]);
+    assert_eq!([timed("authenticate") - before, timed("append")], [3, 0]);
+    let (head, body) = with_token(&governed.user, script("print(1)"));
+    assert_eq!(server.send(&head, &body).status, 200);
+    // Decided, started, ended.
+    assert_eq!(timed("append"), 3);
+    let seconds = figure(&server, "qwed_mcp_store_seconds_sum", &["append"]);
+    assert!(seconds > 0.0 && seconds < 60.0, "{seconds}");
+    assert_eq!([failed("authenticate"), failed("append")], [0, 0]);
+
+    fs::rename(governed.data.join("governance.db"), governed.data.join("moved.db")).unwrap();
+    assert_eq!(list(), 503);
+    assert_eq!(failed("authenticate"), 1);
+}
+
+fn no_label_has_a_user_code_or_an_id() {
+    let governed = Governed::new("ledger");
+    let server = HttpServer::start(governed.server(), &["--require-token"]);
+    let mut background = script("print('some code')");
+    background["arguments"]["background"] = json!(true);
+    let mut known = vec![governed.user.clone(), "bob".to_owned(), "some code".to_owned()];
+    for call in [script("print('some code')"), background, script("eval('some code')")] {
+        let (head, body) = with_token(&governed.user, call);
+        let meta = server.send(&head, &body).json()["result"]["_meta"].clone();
+        known.push(meta["qwed.ai/decision"]["verification_id"].as_str().unwrap().to_owned());
+        known.extend(meta["qwed.ai/job"]["job_id"].as_str().map(ToOwned::to_owned));
+    }
+    // A path of the caller's own, and a tool.
+    let head = format!("GET /bob HTTP/1.1\r\nAuthorization: Bearer {}\r\n", governed.user);
+    assert_eq!(server.send(&head, "").status, 404);
+    let (head, body) = with_token(&governed.user, json!({ "name": "bob", "arguments": {} }));
+    server.send(&head, &body);
+    assert_eq!(known.len(), 7, "{known:?}");
+    let text = text(&server);
+    for secret in known {
+        assert!(!text.contains(&secret), "{secret}: {text}");
+    }
+    let labels: BTreeSet<String> =
+        samples(&server).into_iter().flat_map(|sample| sample.labels.into_keys()).collect();
+    assert_eq!(labels, LABELS.map(ToOwned::to_owned).into());
+}
+
+fn the_tier_is_told_once_it_was_tried_out() {
+    let closed = ServerBuilder::new().without("QWED_MCP_TRUSTED_CODE_EXECUTION");
+    let closed = HttpServer::start(closed, &[]);
+    assert_eq!(closed.admin("/readyz").status, 503);
+    let told = |server: &HttpServer, tier: &str| count(server, "qwed_mcp_build_info", &[tier]);
+    assert_eq!(told(&closed, "unknown"), 1);
+    let off = HttpServer::start(ServerBuilder::new().variable("QWED_MCP_SANDBOX", "off"), &[]);
+    soon("it is known", || told(&off, "off") == 1);
+    assert_eq!(told(&off, "unknown"), 0);
+    let server = HttpServer::start(ServerBuilder::new(), &[]);
+    server.run("print(1)");
+    let is_tier = |tier: &&str| {
+        told(&server, tier) == 1 && count(&server, "qwed_mcp_runs_total", &[tier]) == 1
+    };
+    assert_eq!(["T1", "T2", "T3"].iter().filter(|tier| is_tier(tier)).count(), 1);
+}
+
+#[cfg(feature = "postgres")]
+fn jobs_are_those_of_all_replicas_and_unknown_while_the_database_is_away() {
+    let database = Postgres::start();
+    let governed = Governed::sharing("ledger", Some(database.database()));
+    let elsewhere = governed.beside("elsewhere");
+    let other = governed.server().variable("QWED_MCP_DATA_DIR", elsewhere.to_str().unwrap());
+    let replicas =
+        [governed.server(), other].map(|builder| HttpServer::start(builder, &["--require-token"]));
+    let mut background = script("print(6 * 7)");
+    background["arguments"]["background"] = json!(true);
+    let (head, body) = with_token(&governed.user, background);
+    assert_eq!(replicas[0].send(&head, &body).status, 200);
+    for replica in &replicas {
+        soon("all have it", || count(replica, "qwed_mcp_jobs", &["ended"]) == 1);
+    }
+    database.kill();
+    for replica in &replicas {
+        // What was known last is not what is.
+        soon("it is not known", || {
+            samples(replica).iter().all(|sample| sample.name != "qwed_mcp_jobs")
+        });
+    }
+    database.begin();
+    soon("it is known again", || count(&replicas[1], "qwed_mcp_jobs", &["ended"]) == 1);
+}
+
+fn the_dashboard_asks_for_figures_that_there_are() {
+    let governed = Governed::new("ledger");
+    let builder = governed.server().warm("json");
+    let server = HttpServer::start(builder, &["--require-token"]);
+    server.wait_until_ready();
+    let run = |code: &str| {
+        let (head, body) = with_token(&governed.user, script(code));
+        assert_eq!(server.send(&head, &body).status, 200);
+    };
+    // All that is counted has to have happened: what never did is not there.
+    soon("scripts are warm", || {
+        run("print(1)");
+        count(&server, "qwed_mcp_runs_total", &["warm"]) > 0
+    });
+    fs::rename(governed.data.join("governance.db"), governed.data.join("moved.db")).unwrap();
+    let (head, body) = with_token(&governed.user, script("print(1)"));
+    assert_eq!(server.send(&head, &body).status, 503);
+    let there = samples(&server);
+
+    let file = fs::read_to_string(root().join("deploy/grafana.json")).unwrap();
+    let dashboard: Value = serde_json::from_str(&file).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    assert!(panels.len() >= 10, "{}", panels.len());
+    let expressions = |dashboard: &str| {
+        let dashboard: Value = serde_json::from_str(dashboard).unwrap();
+        let panels = dashboard["panels"].as_array().unwrap().clone();
+        let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().unwrap());
+        let variables = dashboard["templating"]["list"].as_array().unwrap();
+        let of_variables = variables.iter().filter_map(|it| it["query"]["query"].as_str());
+        let of_panels = targets.map(|target| target["expr"].as_str().unwrap());
+        of_panels.chain(of_variables).map(ToOwned::to_owned).collect::<Vec<_>>()
+    };
+    let missing = |dashboard: &str| -> Vec<String> {
+        expressions(dashboard).iter().flat_map(|expression| missing(expression, &there)).collect()
+    };
+    assert_eq!(missing(&file), Vec::<String>::new());
+    for (old, new) in [
+        ("qwed_mcp_calls_waiting", "qwed_mcp_calls_wait"),
+        ("qwed_mcp_runs_total", "qwed_mcp_runs"),
+        ("qwed_mcp_queue_seconds_bucket", "qwed_mcp_queue_seconds"),
+        ("sum by (code)", "sum by (error_code)"),
+        ("start=\\\"warm\\\"", "start=\\\"hot\\\""),
+        ("label_values(qwed_mcp_build_info,", "label_values(qwed_mcp_build,"),
+    ] {
+        assert!(file.contains(old), "{old}");
+        assert_ne!(missing(&file.replacen(old, new, 1)), Vec::<String>::new(), "{new}");
+    }
+    let page = fs::read_to_string(root().join("docs/HTTP.md")).unwrap();
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `qwed_mcp_"));
+    let documented: BTreeSet<&str> = rows.filter_map(|row| row.split('`').next()).collect();
+    let text = text(&server);
+    let kinds = text.lines().filter_map(|line| line.strip_prefix("# TYPE qwed_mcp_"));
+    let kinds: BTreeSet<&str> = kinds.filter_map(|kind| kind.split(' ').next()).collect();
+    assert_eq!(documented, kinds);
+    // And it shows all that there is.
+    let asked = expressions(&file).join("\n");
+    let is_shown = |name: &str| {
+        let family = name.trim_end_matches("_sum").trim_end_matches("_count");
+        asked.contains(name) || asked.contains(&format!("{family}_bucket"))
+    };
+    let hidden: BTreeSet<&str> =
+        there.iter().map(|sample| &*sample.name).filter(|name| !is_shown(name)).collect();
+    assert_eq!(hidden, BTreeSet::new());
+}
+
+/// What an expression of `PromQL` asks for that is not there: names, labels, and words of labels.
+fn missing(expression: &str, there: &[Sample]) -> Vec<String> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut missing = Vec::new();
+    let mut labels: BTreeSet<&str> = OF_PROMETHEUS.into();
+    for (at, _) in expression.match_indices("qwed_mcp_") {
+        let rest = &expression[at..];
+        let (name, rest) = rest.split_at(rest.find(|c| !is_name(c)).unwrap_or(rest.len()));
+        let of_name: Vec<&Sample> = there.iter().filter(|sample| sample.name == name).collect();
+        if of_name.is_empty() {
+            missing.push(name.to_owned());
+        }
+        labels.extend(of_name.iter().flat_map(|sample| sample.labels.keys().map(String::as_str)));
+        let selector = rest.strip_prefix('{').and_then(|rest| rest.split('}').next());
+        for matcher in selector.unwrap_or_default().split(", ").filter(|it| !it.is_empty()) {
+            let (label, word) = matcher.split_once('=').unwrap();
+            if OF_PROMETHEUS.contains(&label) {
+                continue;
+            }
+            let mut words = of_name.iter().filter_map(|sample| sample.labels.get(label));
+            let is_there = match word.strip_prefix('~') {
+                Some(_) => words.next().is_some(),
+                None => words.any(|it| it == word.trim_matches('"')),
+            };
+            if !is_there {
+                missing.push(matcher.to_owned());
+            }
+        }
+    }
+    let grouped = expression.split("by (").skip(1).filter_map(|rest| rest.split(')').next());
+    let grouped =
+        grouped.flat_map(|group| group.split(", ")).filter(|label| !labels.contains(label));
+    missing.extend(grouped.map(ToOwned::to_owned));
+    missing
+}
