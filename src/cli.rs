@@ -46,6 +46,8 @@ use crate::postgres::{Database, DatabaseUrl};
 use crate::provenance::SkillProvenanceGuard;
 use crate::secret::Secret;
 use crate::server::{Server, serve};
+#[cfg(feature = "traces")]
+use crate::traces::Traces;
 
 /// The time for which threads that are blocked on standard input may hold up the end of the process.
 const RUNTIME_SHUTDOWN: Duration = Duration::from_millis(50);
@@ -227,7 +229,13 @@ pub fn run() -> ExitCode {
         Some(Command::Serve(ref options)) => options.log_format.reader(),
         Some(_) => Reader::Person,
     };
-    logging::start(&config::log_filter(), reader);
+    // Those of servers alone: their calls are what is traced.
+    #[cfg(feature = "traces")]
+    let (_traces, further) =
+        Some(reader).filter(|it| *it != Reader::Person).and_then(|_| Traces::start()).unzip();
+    #[cfg(not(feature = "traces"))]
+    let further = None;
+    logging::start(&config::log_filter(), reader, further);
     let result = match command {
         None if welcome::is_person() => welcome::print_welcome(),
         None => serve_client(),

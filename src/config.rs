@@ -103,6 +103,8 @@ pub(crate) struct KernelLacks {
     pub(crate) file_tree: bool,
     /// No control group can be made.
     pub(crate) control_groups: bool,
+    /// Addresses cannot be fixed.
+    pub(crate) fixed_addresses: bool,
 }
 
 /// Everything the admin can set, parsed.
@@ -462,6 +464,7 @@ impl<L: Fn(&'static str) -> Option<OsString>> Variables<L> {
             landlock: lacks("landlock"),
             file_tree: lacks("file_tree"),
             control_groups: lacks("control_groups"),
+            fixed_addresses: lacks("fixed_addresses"),
         }
     }
 

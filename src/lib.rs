@@ -49,6 +49,7 @@
 //! | `data_folder`, `strict_modes` | the folder of what stays; files that are the admin's alone | `server` |
 //! | `folder` | folders that scripts write into, listed, read and removed by descriptors | `server` |
 //! | `terminal` | what a person's terminal is sent | `server` |
+//! | `traces`, `https` | spans of calls for a collector; the client of HTTP for addresses that the admin names | `traces`, `http` |
 //! | `canonical_json`, `meter`, `secret` | leaves | |
 //!
 //! The feature `server` is on by default, and brings the other three. A library takes what it needs:
@@ -141,6 +142,8 @@ pub mod gateway;
 mod governance;
 #[cfg(feature = "http")]
 mod http;
+#[cfg(feature = "http")]
+mod https;
 #[cfg(feature = "server")]
 mod jobs;
 #[cfg(feature = "server")]
@@ -169,6 +172,8 @@ mod server;
 mod strict_modes;
 #[cfg(feature = "server")]
 mod terminal;
+#[cfg(feature = "traces")]
+mod traces;
 #[cfg(feature = "server")]
 mod transport;
 

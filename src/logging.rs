@@ -10,15 +10,28 @@ use std::error::Error;
 use std::fmt;
 
 use tracing::{Event, Level, Subscriber};
-use tracing_subscriber::Layer as _;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{Layer, Registry};
 
 use crate::terminal::Label;
+
+/// The target of spans that traces have, and no log.
+pub(crate) const SPANS: &str = "qwed_mcp::spans";
+
+/// What hears of events and spans besides the log.
+pub(crate) struct Further(Box<dyn Layer<Registry> + Send + Sync>);
+
+impl Further {
+    #[cfg(feature = "traces")]
+    pub(crate) fn new(layer: Box<dyn Layer<Registry> + Send + Sync>) -> Self {
+        Self(layer)
+    }
+}
 
 /// The reader of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +47,7 @@ pub(crate) enum Reader {
 
 /// Starts logging for `reader`, with this filter. One that does not parse is answered with a warning and the
 /// default.
-pub(crate) fn start(wanted: &str, reader: Reader) {
+pub(crate) fn start(wanted: &str, reader: Reader, further: Option<Further>) {
     let parsed = match wanted.trim() {
         "" => Ok(Targets::new()),
         filter => filter.parse::<Targets>(),
@@ -48,6 +61,7 @@ pub(crate) fn start(wanted: &str, reader: Reader) {
         // It warns of every error reply and informs of every notification, which is noise here.
         filter = filter.with_target("rmcp", LevelFilter::ERROR);
     }
+    let filter = filter.with_target(SPANS, LevelFilter::OFF);
     let layer = tracing_subscriber::fmt::layer().with_ansi(false);
     let layer = match reader {
         Reader::Admin => layer.with_writer(std::io::stderr).with_filter(filter).boxed(),
@@ -61,7 +75,8 @@ pub(crate) fn start(wanted: &str, reader: Reader) {
             layer.with_filter(filter).boxed()
         }
     };
-    if tracing_subscriber::registry().with(layer).try_init().is_err() {
+    let further = further.map(|Further(layer)| layer);
+    if tracing_subscriber::registry().with(further).with(layer).try_init().is_err() {
         // An embedding program has its own subscriber; its choice stands.
         return;
     }

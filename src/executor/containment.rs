@@ -255,7 +255,7 @@ impl Containment {
             return Err(Obstacle::Landlock { needed, present });
         }
         let mut interpreter = interpreter.clone();
-        let determinism = self.is_deterministic.then(Determinism::here);
+        let determinism = self.is_deterministic.then(|| Determinism::here(self.kernel_lacks));
         if determinism.is_some() {
             interpreter.environment.extend(pinned_kernels());
         }

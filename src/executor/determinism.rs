@@ -4,6 +4,7 @@
 //! (`python/numbers.py`), addresses are the same where the kernel lets us, and numerical libraries take the
 //! kernels that every processor has. Time, threads and secrets stay what they are.
 
+use crate::config::KernelLacks;
 use crate::sandbox::can_fix_addresses;
 
 /// What of this can be had here.
@@ -14,8 +15,8 @@ pub(crate) struct Determinism {
 }
 
 impl Determinism {
-    pub(super) fn here() -> Self {
-        let fixes_addresses = can_fix_addresses();
+    pub(super) fn here(lacks: KernelLacks) -> Self {
+        let fixes_addresses = !lacks.fixed_addresses && can_fix_addresses();
         if !fixes_addresses {
             tracing::warn!(
                 "addresses differ from run to run: the kernel does not let them be fixed"

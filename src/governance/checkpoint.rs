@@ -43,18 +43,26 @@ pub(super) struct CheckpointWriter {
     store: Store,
     policy: Arc<PolicyFile>,
     receipts: Arc<Receipts>,
-    /// The last head that was written, and when.
-    last: Mutex<Option<(i64, Instant)>>,
+    state: Mutex<State>,
     /// Told of every row that is appended.
     appended: Notify,
     is_started: AtomicBool,
 }
 
+/// What the writer knows.
+#[derive(Debug, Default)]
+struct State {
+    /// The number of the last head that was written, and the time of that.
+    last: Option<(i64, Instant)>,
+    /// The time before which the file is not tried again.
+    retry_at: Option<Instant>,
+}
+
 impl CheckpointWriter {
     pub(super) fn new(store: Store, policy: Arc<PolicyFile>, receipts: Arc<Receipts>) -> Self {
-        let (last, appended, is_started) =
+        let (state, appended, is_started) =
             (Mutex::default(), Notify::new(), AtomicBool::new(false));
-        Self { store, policy, receipts, last, appended, is_started }
+        Self { store, policy, receipts, state, appended, is_started }
     }
 
     /// Hears that rows were appended. Returns at once.
@@ -91,19 +99,24 @@ impl CheckpointWriter {
         // Under a policy that cannot be used nothing is done. Every call says so.
         let policy = self.policy.current().ok()?;
         let checkpoint = policy.checkpoint.as_ref()?;
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let until_retry = state.retry_at.map(|at| at.saturating_duration_since(Instant::now()));
+        if let Some(wait) = until_retry.filter(|wait| !wait.is_zero() && !is_last) {
+            return Some(wait);
+        }
         let written = self.store.audit_head().map_err(CheckpointError::from).and_then(|head| {
             let Some(head) = head else { return Ok(None) };
-            let wait = wait(checkpoint, &head, *last);
+            let wait = wait(checkpoint, &head, state.last);
             if wait.is_none_or(|wait| !wait.is_zero() && !is_last) {
                 return Ok(wait);
             }
             self.write(&policy, checkpoint, &head)?;
-            *last = Some((head.seq, Instant::now()));
+            *state = State { last: Some((head.seq, Instant::now())), retry_at: None };
             Ok(None)
         });
         written.unwrap_or_else(|error| {
             tracing::error!(error = %Causes(&error), "no checkpoint of the audit log");
+            state.retry_at = Some(Instant::now() + RETRY_INTERVAL);
             Some(RETRY_INTERVAL)
         })
     }

@@ -78,42 +78,57 @@ impl<'a> StorePlace<'a> {
 
     /// Opens the store, and makes it if it is not there.
     pub(crate) fn open(self) -> Result<Store, StoreError> {
-        self.open_or(|| SqliteStore::open(self.folder))
+        match self.shared() {
+            Some(url) => share(url, self.folder),
+            None => SqliteStore::open(self.folder).map(Store::from),
+        }
     }
 
     /// Opens the store, for commands that have nothing to do where there is none.
     pub(crate) fn open_existing(self) -> Result<Store, StoreError> {
-        self.open_or(|| SqliteStore::open_existing(self.folder))
+        match self.shared() {
+            Some(url) => share(url, self.folder),
+            None => SqliteStore::open_existing(self.folder).map(Store::from),
+        }
     }
 
     /// Opens the store for commands that only read, also where a file cannot be written to.
     pub(crate) fn open_to_read(self) -> Result<Store, StoreError> {
-        self.open_or(|| SqliteStore::open_to_read(self.folder))
+        match self.shared() {
+            Some(url) => share_to_read(url, self.folder),
+            None => SqliteStore::open_to_read(self.folder).map(Store::from),
+        }
     }
 
-    /// Opens the database, if one is named; nothing else takes its place.
-    fn open_or(
-        self,
-        embedded: impl FnOnce() -> Result<SqliteStore, StoreError>,
-    ) -> Result<Store, StoreError> {
-        let Some(url) = self.url else { return embedded().map(Store::from) };
-        if SqliteStore::is_in(self.folder) {
+    /// Returns the database, if one is named: nothing else takes its place.
+    fn shared(self) -> Option<&'a Secret> {
+        if self.url.is_some() && SqliteStore::is_in(self.folder) {
             tracing::warn!(
                 "QWED_MCP_STORE is set: the tokens and the audit log of the store in {} are not used",
                 self.folder.display()
             );
         }
-        shared(url, self.folder)
+        self.url
     }
 }
 
 #[cfg(feature = "postgres")]
-fn shared(url: &Secret, folder: &Path) -> Result<Store, StoreError> {
+fn share(url: &Secret, folder: &Path) -> Result<Store, StoreError> {
     postgres::PostgresStore::open(url, folder).map(Store::from)
 }
 
+#[cfg(feature = "postgres")]
+fn share_to_read(url: &Secret, folder: &Path) -> Result<Store, StoreError> {
+    postgres::PostgresStore::open_to_read(url, folder).map(Store::from)
+}
+
 #[cfg(not(feature = "postgres"))]
-fn shared(_url: &Secret, _folder: &Path) -> Result<Store, StoreError> {
+fn share(_url: &Secret, _folder: &Path) -> Result<Store, StoreError> {
+    Err(StoreError::NoPostgres)
+}
+
+#[cfg(not(feature = "postgres"))]
+fn share_to_read(_url: &Secret, _folder: &Path) -> Result<Store, StoreError> {
     Err(StoreError::NoPostgres)
 }
 

@@ -119,6 +119,11 @@ pub(crate) trait Jobs: Send + Sync + 'static {
         Box::pin(ready(()))
     }
 
+    /// Returns whether jobs are known to other servers too, and live on without this one.
+    fn outlive_server(&self) -> bool {
+        false
+    }
+
     /// Returns the time one job may take.
     fn timeout(&self) -> Duration;
 

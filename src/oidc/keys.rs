@@ -17,6 +17,7 @@ use tokio::task::spawn_blocking;
 use url::{Host, Url};
 
 use super::crypto;
+use crate::https;
 use crate::logging::Causes;
 
 /// The age from which keys are looked for again: a key that the issuer has taken back is good for no longer.
@@ -224,22 +225,12 @@ impl KeySource {
     }
 }
 
-/// Fetches a document. No proxy of the environment is asked, and no other address than that one.
+/// Fetches a document, of no other address than that one.
 fn fetch(url: &Url) -> Result<Vec<u8>, ureq::Error> {
-    use ureq::tls::{RootCerts, TlsConfig};
-    let ring = Arc::new(rustls::crypto::ring::default_provider());
-    let tls = TlsConfig::builder()
-        .root_certs(RootCerts::PlatformVerifier)
-        .unversioned_rustls_crypto_provider(ring)
-        .build();
-    let config = ureq::Agent::config_builder()
-        .timeout_global(Some(FETCH_TIMEOUT))
-        .max_redirects(0)
-        .max_redirects_will_error(true)
-        .proxy(None)
-        .tls_config(tls)
-        .build();
-    let mut response = ureq::Agent::new_with_config(config).get(url.as_str()).call()?;
+    let mut response = https::agent(FETCH_TIMEOUT).get(url.as_str()).call()?;
+    if response.status() != ureq::http::StatusCode::OK {
+        return Err(ureq::Error::StatusCode(response.status().as_u16()));
+    }
     response.body_mut().with_config().limit(to_u64(DOCUMENT_BYTES_MAX)).read_to_vec()
 }
 

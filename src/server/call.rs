@@ -9,6 +9,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 use uuid::Uuid;
 
 use crate::aibom::Session;
@@ -24,6 +25,7 @@ use crate::governance::{Governance, GovernedCall, GovernedReply, Refusal, UserNa
 use crate::jobs::{Job, JobLimits, JobRegistry, JobState, Jobs, JobsAway, Order, RequestKey};
 #[cfg(feature = "postgres")]
 use crate::jobs::{SharedJobs, SharedLimits};
+use crate::logging::SPANS;
 #[cfg(feature = "http")]
 use crate::meter::Meter;
 #[cfg(feature = "postgres")]
@@ -187,13 +189,8 @@ impl Server {
 
     /// Carries out the call of `tool`, if it may be.
     pub(crate) async fn call(&self, tool: &str, arguments: Arguments, mut caller: Caller) -> Reply {
-        let decision = match self.evaluate(tool, arguments).await {
-            Evaluation::Decided(decision) => decision,
-            Evaluation::Verified(verified) => match self.sandbox_ready(&caller.cancel).await {
-                Some(sandbox) => verified.confirm(sandbox),
-                None => verified.withdraw(),
-            },
-        };
+        let deciding = tracing::info_span!(target: SPANS, "gateway.decide");
+        let decision = self.decide(tool, arguments, &caller.cancel).instrument(deciding).await;
         #[cfg(feature = "http")]
         self.runs.count_decision(decision.record());
         let place = match self.audit(&decision, &mut caller).await {
@@ -236,9 +233,25 @@ impl Server {
                     Err(away) => return Reply::jobs_away(&record, away),
                 };
                 let room = self.replies.room_for(job.as_ref().map_or(0, output_bytes)).await;
-                let reply = Reply::job_status(&record, id, job.as_ref(), self.jobs.timeout());
+                let reply = Reply::job_status(&record, id, job.as_ref(), &*self.jobs);
                 self.with_step_down(reply).in_room(room)
             }
+        }
+    }
+
+    /// Decides about a call.
+    async fn decide(
+        &self,
+        tool: &str,
+        arguments: Arguments,
+        cancel: &CancellationToken,
+    ) -> Decision {
+        match self.evaluate(tool, arguments).await {
+            Evaluation::Decided(decision) => decision,
+            Evaluation::Verified(verified) => match self.sandbox_ready(cancel).await {
+                Some(sandbox) => verified.confirm(sandbox),
+                None => verified.withdraw(),
+            },
         }
     }
 
@@ -279,10 +292,13 @@ impl Server {
         caller: &Caller,
     ) -> Reply {
         let cancel = caller.cancel.clone();
-        let turn = self.turns.take(&caller.waits_for_turn, &cancel).await;
+        let waiting = tracing::info_span!(target: SPANS, "queue.wait");
+        let turn = self.turns.take(&caller.waits_for_turn, &cancel).instrument(waiting).await;
         let Some(_turn) = turn else { return Reply::cancelled(record) };
         let script = script.with_stdin(caller.stdin.clone());
-        let run = self.runs.run(script, self.sync_limits, cancel, caller.echo.clone()).await;
+        let running = tracing::info_span!(target: SPANS, "sandbox.run");
+        let run = self.runs.run(script, self.sync_limits, cancel, caller.echo.clone());
+        let run = run.instrument(running).await;
         // Within the turn: while nobody reads replies, nothing more is run for them.
         let room = self.replies.room_for(run.as_ref().map_or(0, Outcome::output_bytes)).await;
         let reply = Reply::ran(record, run.as_ref(), self.sync_limits.timeout);

@@ -40,6 +40,8 @@ use super::call::{Caller, Server};
 use super::progress::with_progress;
 use super::reply::Reply;
 use super::tools::{governed_tools, instructions};
+#[cfg(feature = "traces")]
+use super::traced;
 use super::{card, governed, identity, tasks};
 
 /// The time for which a client may keep lists, the page and what it discovered: they change with the
@@ -314,11 +316,22 @@ impl ServerHandler for Handler {
     ) -> Result<CallToolResponse, ErrorData> {
         let span =
             tracing::info_span!("call", tool = %shortened(&request.name), request_id = %context.id);
+        #[cfg(feature = "traces")]
+        let traced = {
+            let is_http = connection(&context.extensions).is_some();
+            traced::span(&shortened(&request.name), is_http, &context)
+        };
+        let answer = self.answer(request, context).instrument(span);
+        #[cfg(feature = "traces")]
+        let answer = answer.instrument(traced.clone());
         // A defect of ours is an error reply; without one the client would wait for ever.
-        AssertUnwindSafe(self.answer(request, context).instrument(span))
+        let answer = AssertUnwindSafe(answer)
             .catch_unwind()
             .await
-            .unwrap_or_else(|_| Err(ErrorData::internal_error("internal error", None)))
+            .unwrap_or_else(|_| Err(ErrorData::internal_error("internal error", None)));
+        #[cfg(feature = "traces")]
+        traced::note_end(&traced, &answer);
+        answer
     }
 
     /// Accepts no subscription to any change: nothing that a client can subscribe to ever changes here.

@@ -22,6 +22,8 @@ mod sessions;
 mod signature;
 mod tasks;
 mod tools;
+#[cfg(feature = "traces")]
+mod traced;
 
 pub(crate) use call::{Caller, Server};
 #[cfg(feature = "http")]

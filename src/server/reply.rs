@@ -17,16 +17,16 @@ use crate::executor::{
 };
 use crate::gateway::{DecisionRecord, JobId};
 use crate::governance::Refusal;
-use crate::jobs::{Job, JobEnd, JobState, JobsAway, PlaceError};
+use crate::jobs::{Job, JobEnd, JobState, Jobs, JobsAway, PlaceError};
 use crate::runs::ScriptError;
 use crate::sandbox::Tier;
 
 use super::tasks;
 
 /// The `_meta` key under which every result tells its decision.
-const DECISION_KEY: &str = "qwed.ai/decision";
+pub(super) const DECISION_KEY: &str = "qwed.ai/decision";
 /// The `_meta` key under which the result of a run tells its figures.
-const EXECUTION_KEY: &str = "qwed.ai/execution";
+pub(super) const EXECUTION_KEY: &str = "qwed.ai/execution";
 /// The `_meta` key under which a result tells its receipt.
 pub(super) const RECEIPT_KEY: &str = "qwed.ai/receipt";
 /// The `_meta` key under which a result about a background job tells its state.
@@ -40,6 +40,9 @@ const MEMORY_LIMIT: &str = "The memory limit of the sandbox ended it. Use less m
 const JOBS_LIVE: &str = "Jobs live as long as the server process that placed them, and for one hour \
                          after their last change. A client that starts a new server for each call \
                          has to run scripts with background=false.";
+/// Where replicas share them.
+const SHARED_JOBS_LIVE: &str =
+    "A job is its user's alone, and is kept for one hour after its last change.";
 /// The type of the pictures' blocks.
 const PICTURE_TYPE: &str = "image/png";
 const PICTURE_KIB_MAX: usize = PICTURE_BYTES_MAX / 1024;
@@ -194,20 +197,21 @@ impl Reply {
         record: &DecisionRecord,
         id: JobId,
         job: Option<&Job>,
-        timeout: Duration,
+        jobs: &dyn Jobs,
     ) -> Self {
         let mut reply = Self { job: job.map(job_figures), ..Self::empty(record) };
         let mut behind = Vec::new();
         let text = match job.map(|job| &job.state) {
             None => {
                 reply.is_error = true;
-                behind.push(JOBS_LIVE.to_owned());
+                let live = if jobs.outlive_server() { SHARED_JOBS_LIVE } else { JOBS_LIVE };
+                behind.push(live.to_owned());
                 format!("Error: Job ID '{id}' not found or expired.")
             }
             Some(JobState::Queued) => "Status: queued...".to_owned(),
             Some(JobState::Running) => "Status: running...".to_owned(),
             Some(JobState::Ended(end)) => {
-                let (status, result) = (end.as_str(), job_result(end, timeout));
+                let (status, result) = (end.as_str(), job_result(end, jobs.timeout()));
                 reply.is_error = !matches!(end, JobEnd::Ran(outcome) if outcome.is_result());
                 if let JobEnd::Ran(outcome) = end {
                     reply.execution = Some(figures(outcome));

@@ -35,6 +35,8 @@ mod probe;
 mod receipts;
 mod requirements;
 mod sandbox;
+#[cfg(feature = "postgres")]
+mod shared_jobs;
 mod soak;
 mod step_down;
 mod supply_chain;
@@ -72,6 +74,8 @@ fn main() -> std::process::ExitCode {
         receipts::tests(),
         requirements::tests(),
         sandbox::tests(),
+        #[cfg(feature = "postgres")]
+        shared_jobs::tests(),
         soak::tests(),
         step_down::tests(),
         supply_chain::tests(),

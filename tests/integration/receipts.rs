@@ -27,6 +27,7 @@ tests! {
         another_interpreter_is_told_before_what_came_of_it,
         deterministic_runs_are_the_same_at_tier_3,
         a_deterministic_server_starts_each_script_alone,
+        addresses_that_cannot_be_fixed_are_told,
         nothing_of_keys_tokens_or_code_is_in_logs,
         each_thing_that_was_changed_has_a_message_of_its_own;
     needs [Tier2, PublicPython]:
@@ -611,14 +612,26 @@ print(numpy.random.random(2), numpy.random.default_rng().random(2), numpy.random
 print(numpy.random.RandomState().random_sample(2), hash(numpy.random))
 ";
 
+/// Whether the kernel lets a program have the same addresses each time.
+fn can_fix_addresses() -> bool {
+    let mut command = Command::new("setarch");
+    command.args(["--addr-no-randomize", "true"]).status().unwrap().success()
+}
+
+/// The lines of random numbers, where the others cannot be the same.
+fn without_addresses(code: &str) -> String {
+    code.split_inclusive('\n').filter(|line| !line.contains("object()")).collect()
+}
+
 fn deterministic(prepare: impl Fn(ServerBuilder) -> ServerBuilder, code: &str) {
     let receipts = Receipts::new();
     let server = || prepare(receipts.server());
+    let code = &if can_fix_addresses() { code.to_owned() } else { without_addresses(code) };
     let (first, receipt) = run(&receipts, &server(), code, &["--deterministic"]);
     let (second, _) = run(&receipts, &server(), code, &["--deterministic"]);
     assert_eq!(first, second);
     let about = &receipts.statement(&receipt)["predicate"];
-    assert_eq!(about["deterministic"], json!({ "fixedAddresses": true }));
+    assert_eq!(about["deterministic"], json!({ "fixedAddresses": can_fix_addresses() }));
     assert!(about["environment"]["variables"]["OPENBLAS_CORETYPE"].is_string(), "{about}");
     let words = about.get("mayDifferBy").cloned().unwrap_or_default();
     assert!(!words.to_string().contains("random"), "{words}");
@@ -663,10 +676,10 @@ fn deterministic_runs_are_the_same_at_tier_2() {
 
 fn a_deterministic_server_starts_each_script_alone() {
     let receipts = Receipts::new();
-    let builder = || receipts.server().variable("QWED_MCP_DETERMINISTIC", "on");
-    let mut server = builder().connect();
-    let first = server.execute(DIFFERENT);
-    let second = server.execute(DIFFERENT);
+    let mut server = receipts.server().variable("QWED_MCP_DETERMINISTIC", "on").connect();
+    let code = if can_fix_addresses() { DIFFERENT } else { &without_addresses(DIFFERENT) };
+    let first = server.execute(code);
+    let second = server.execute(code);
     assert_eq!(first.texts, second.texts);
     assert_eq!(second.meta["qwed.ai/execution"]["warm"], false);
     // Nothing is loaded for it that the script does not load.
@@ -686,6 +699,34 @@ fn a_deterministic_server_starts_each_script_alone() {
     let of_job = server.wait_for_job(&job);
     let lines = |text: &str| text.lines().filter(|it| it.contains("0.")).collect::<String>();
     assert_eq!(lines(of_job.text()), lines(server.execute(DIFFERENT).text()));
+}
+
+fn addresses_that_cannot_be_fixed_are_told() {
+    let receipts = Receipts::new();
+    let lacking = || {
+        let builder = receipts.server().variable("QWED_MCP_DETERMINISTIC", "on");
+        builder.variable("QWED_MCP_TEST_KERNEL_LACKS", "fixed_addresses")
+    };
+    let mut server = lacking().connect();
+    let result = server.execute("import random\nprint(random.random())\nprint(object())");
+    let again = server.execute("import random\nprint(random.random())\nprint(object())");
+    let log = server.finish();
+    assert!(log.contains("addresses differ from run to run"), "{log}");
+    // Numbers are the same all the same.
+    assert_eq!(printed(&result), printed(&again));
+    assert_ne!(result.text(), again.text());
+    let receipt = receipts.file_of(&result);
+    let about = &receipts.statement(&receipt)["predicate"];
+    assert_eq!(about["deterministic"], json!({ "fixedAddresses": false }));
+    if can_fix_addresses() {
+        // Where they can be it is another environment.
+        let script = receipts.path("script.py");
+        fs::write(&script, "import random\nprint(random.random())\nprint(object())").unwrap();
+        let (said, exit) = replay(&receipts, &receipt, &script, &[], |builder| builder);
+        assert_eq!(exit, Some(1), "{said}");
+        let told = said["environment"].as_array().unwrap().last();
+        assert_eq!(told, Some(&json!("addresses: random → the same each time")), "{said}");
+    }
 }
 
 fn a_replay_shows_the_first_line_that_differs() {

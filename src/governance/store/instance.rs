@@ -21,18 +21,27 @@ pub(super) fn instance(folder: &Path) -> Result<Uuid, StoreError> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(create_folder)?;
     require_protected(folder)?;
     let file = folder.join(FILE_NAME);
-    let failed = |source| StoreError::Instance { file: file.clone(), source: Arc::new(source) };
-    match fs::read_to_string(&file) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            create(folder, &file).map_err(failed)?;
-        }
-        Err(error) => return Err(failed(error)),
-        Ok(_) => {}
+    if file.symlink_metadata().is_err() {
+        create(folder, &file).map_err(|source| failed(&file, source))?;
     }
     require_protected(&file)?;
-    let text = fs::read_to_string(&file).map_err(failed)?;
-    let no_name = |_| failed(io::Error::new(io::ErrorKind::InvalidData, "it has no UUID"));
+    read(&file)
+}
+
+/// Reads the name of the instance; none if it has none yet.
+pub(super) fn known_instance(folder: &Path) -> Result<Option<Uuid>, StoreError> {
+    let file = folder.join(FILE_NAME);
+    file.exists().then(|| read(&file)).transpose()
+}
+
+fn read(file: &Path) -> Result<Uuid, StoreError> {
+    let text = fs::read_to_string(file).map_err(|source| failed(file, source))?;
+    let no_name = |_| failed(file, io::Error::new(io::ErrorKind::InvalidData, "it has no UUID"));
     Uuid::try_parse(text.trim()).map_err(no_name)
+}
+
+fn failed(file: &Path, source: io::Error) -> StoreError {
+    StoreError::Instance { file: file.to_owned(), source: Arc::new(source) }
 }
 
 /// Makes a name beside its place, and moves it there. Whoever comes second takes the first one's.
@@ -57,11 +66,14 @@ mod tests {
         let (first, second) = (parent.path().join("a/b"), parent.path().join("c"));
         let name = instance(&first).unwrap();
         assert_eq!(instance(&first).unwrap(), name);
+        assert_eq!(known_instance(&second).unwrap(), None);
         assert_ne!(instance(&second).unwrap(), name);
+        assert_eq!(known_instance(&first).unwrap(), Some(name));
         for content in ["", "x"] {
             fs::write(first.join(FILE_NAME), content).unwrap();
-            let error = instance(&first).unwrap_err();
-            assert!(matches!(error, StoreError::Instance { .. }), "{error}");
+            for error in [instance(&first).unwrap_err(), known_instance(&first).unwrap_err()] {
+                assert!(matches!(error, StoreError::Instance { .. }), "{error}");
+            }
         }
     }
 }

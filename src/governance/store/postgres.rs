@@ -5,6 +5,7 @@
 //! over which the questions of all go at once, and one for what is written, see `writer`.
 
 mod audit;
+mod records;
 mod runs;
 mod tokens;
 mod writer;
@@ -20,10 +21,11 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
+use uuid::Uuid;
 
 use super::backend::Backend;
 use super::error::StoreError;
-use super::instance::instance;
+use super::instance::{instance, known_instance};
 use crate::postgres::{Database, DatabaseError, DatabaseUrl, Session};
 use crate::secret::Secret;
 
@@ -95,8 +97,20 @@ impl PostgresStore {
     /// Connects to the database, and brings its schema up to what this program knows. The instance is that of
     /// the data folder.
     pub(in crate::governance) fn open(url: &Secret, folder: &Path) -> Result<Self, StoreError> {
+        Self::of_instance(url, instance(folder)?)
+    }
+
+    /// Connects to it for commands that only read, and write nothing into the data folder either.
+    pub(in crate::governance) fn open_to_read(
+        url: &Secret,
+        folder: &Path,
+    ) -> Result<Self, StoreError> {
+        Self::of_instance(url, known_instance(folder)?.unwrap_or_default())
+    }
+
+    fn of_instance(url: &Secret, instance: Uuid) -> Result<Self, StoreError> {
         let url = DatabaseUrl::parse(url).map_err(DatabaseError::Url)?;
-        let instance = instance(folder)?.to_string().into();
+        let instance = instance.to_string().into();
         let (questions, asked) = channel(WAITING_MAX);
         let (jobs, waiting) = channel(WAITING_MAX);
         let (opened, is_open) = mpsc::channel();

@@ -4,6 +4,7 @@
 //! should be is left as it is: without its tokens and its audit log nothing governed may run.
 
 mod audit;
+mod chain;
 mod database;
 mod read_only;
 mod runs;

@@ -281,6 +281,10 @@ impl Jobs for SharedJobs {
         Box::pin(self.worker.drain())
     }
 
+    fn outlive_server(&self) -> bool {
+        true
+    }
+
     fn timeout(&self) -> Duration {
         self.limits.run.timeout
     }

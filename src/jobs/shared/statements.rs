@@ -104,13 +104,14 @@ WHERE id = $1 AND worker = $2 AND state = 1";
 /// Returns whether what came of a job was written down by this worker: id, worker.
 pub(super) const IS_FINISHED: &str = "SELECT FROM jobs WHERE id = $1 AND worker = $2 AND state = 2";
 
-/// Ends jobs whose worker has not been heard of: seconds of the lease. When the database itself was away, workers
-/// have the time of a lease to come back to it.
+/// Ends jobs whose worker has not been heard of: seconds of the lease. Only over a connection that is older than
+/// that: when the database itself was away, workers have as long to come back to it.
 pub(super) const SWEEP: &str = "
 UPDATE jobs SET state = 2, result = json_build_object('Lost', worker_name)::text, worker = NULL, lease = NULL,
     script = NULL, asked_by = NULL, changed_at = clock_timestamp()
-WHERE state = 1 AND lease < clock_timestamp()
-    AND pg_postmaster_start_time() < clock_timestamp() - make_interval(secs => $1)
+WHERE state = 1 AND lease < clock_timestamp() AND (
+    SELECT backend_start < clock_timestamp() - make_interval(secs => $1) FROM pg_stat_get_activity(pg_backend_pid())
+)
 RETURNING id, worker_name";
 
 /// Removes jobs that have expired, some at a time: seconds for which one is kept.

@@ -24,10 +24,17 @@ tests! {
 }
 
 const INSTALLS: &str = "writes to the home folder; `tests/install/run` does it in an empty one";
+const OF_DATABASE: &str =
+    "takes a database; the tests of shared stores carry deploy/postgres.sql out";
 const AS_ROOT: &str = "takes root, and changes the machine";
 
 /// Commands that are not run, and the reasons. Their output, if the page shows any, is not compared.
 const NOT_RUN: &[(&str, &str)] = &[
+    ("createdb qwed ", OF_DATABASE),
+    ("psql -d qwed ", OF_DATABASE),
+    ("QWED_MCP_STORE=postgres://qwed_owner", OF_DATABASE),
+    ("export QWED_MCP_STORE=", OF_DATABASE),
+    ("qwed-mcp audit verify    # of the database", OF_DATABASE),
     ("cargo test", "runs this test; `.ci/run readme_test` runs it"),
     ("cargo build", "every check does that"),
     (

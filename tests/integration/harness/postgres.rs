@@ -128,11 +128,19 @@ impl Postgres {
         }
     }
 
-    /// Kills the server, as a machine that loses its power does.
+    /// Kills the server, all of its processes, as a machine that loses its power does.
     pub(crate) fn kill(&self) {
         let file = fs::read_to_string(self.folder.join("data/postmaster.pid")).unwrap();
-        let server = Pid::from_raw(file.lines().next().unwrap().parse().unwrap());
-        kill(server, Signal::SIGKILL).unwrap();
+        let server: i32 = file.lines().next().unwrap().parse().unwrap();
+        let children = format!("/proc/{server}/task/{server}/children");
+        // Stopped, it starts no others.
+        kill(Pid::from_raw(server), Signal::SIGSTOP).unwrap();
+        let children = fs::read_to_string(children).unwrap_or_default();
+        kill(Pid::from_raw(server), Signal::SIGKILL).unwrap();
+        for child in children.split_whitespace() {
+            // It may have ended by itself.
+            let _ = kill(Pid::from_raw(child.parse().unwrap()), Signal::SIGKILL);
+        }
     }
 
     /// The folder with its socket, and with what was prepared.

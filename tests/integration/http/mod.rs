@@ -8,6 +8,8 @@ mod protocol;
 #[cfg(feature = "postgres")]
 mod shared_tokens;
 mod teams;
+#[cfg(feature = "traces")]
+mod traces;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -32,6 +34,8 @@ pub(crate) fn tests() -> Vec<Test> {
         #[cfg(feature = "postgres")]
         shared_tokens::tests(),
         teams::tests(),
+        #[cfg(feature = "traces")]
+        traces::tests(),
     ];
     parts.into_iter().flatten().collect()
 }

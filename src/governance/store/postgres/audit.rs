@@ -8,7 +8,7 @@ use futures_util::TryStreamExt as _;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{IsolationLevel, Row, Transaction};
 
-use super::tokens::{ALL, recorded};
+use super::records::{ALL_TOKENS, recorded};
 use super::writer::{HEAD, Job, RUNS_OF_DAY};
 use super::{PostgresStore, value};
 use crate::governance::audit::{
@@ -195,7 +195,8 @@ async fn verify(database: &Database, known: &[AuditHash]) -> Result<AuditVerific
     }
     walks.sort_by(|(one, _), (other, _)| one.cmp(other));
     let is_comparable = walks.iter().all(|(_, walk)| walk.broken.is_none());
-    let table = rows(&transaction, ALL).await?.iter().map(recorded).collect::<Result<_, _>>()?;
+    let table =
+        rows(&transaction, ALL_TOKENS).await?.iter().map(recorded).collect::<Result<_, _>>()?;
     let table = is_comparable.then_some(table);
     let mut unfinished = UnfinishedRuns::default();
     for row in rows(&transaction, UNFINISHED).await? {

@@ -1,13 +1,10 @@
 //! The table of tokens. What changes it is in `writer`.
 
 use std::collections::BTreeMap;
-use std::str::FromStr;
 
-use tokio_postgres::Row;
-
+use super::records::{ALL_TOKENS, record};
 use super::writer::{Job, Slot};
 use super::{PostgresStore, value};
-use crate::governance::audit::RecordedToken;
 use crate::governance::store::backend::TokenStore;
 use crate::governance::store::error::StoreError;
 use crate::governance::store::pending::Pending;
@@ -17,9 +14,6 @@ use crate::governance::tokens::{
 
 const BY_HASH: &str = "SELECT id, user_name, role, created, expires, revoked, hash \
     FROM qwed_mcp.tokens WHERE hash = $1";
-
-pub(super) const ALL: &str = "SELECT id, user_name, role, created, expires, revoked, hash \
-    FROM qwed_mcp.tokens ORDER BY id";
 
 // The details are canonical JSON, in which a quotation mark within a text is escaped.
 const LAST_USES: &str = "SELECT token, max(time) FROM ( \
@@ -46,7 +40,7 @@ impl TokenStore for PostgresStore {
     }
 
     fn tokens(&self) -> Result<Vec<TokenRecord>, StoreError> {
-        self.ask(async |session| session.query(ALL, &[]).await?.iter().map(record).collect())
+        self.ask(async |session| session.query(ALL_TOKENS, &[]).await?.iter().map(record).collect())
     }
 
     fn token_of(&self, hash: TokenHash) -> Result<Option<(TokenRecord, TokenHash)>, StoreError> {
@@ -74,37 +68,4 @@ impl PostgresStore {
         self.submit(job(reply.into()));
         pending.wait()
     }
-}
-
-/// Reads the record of a row.
-pub(super) fn record(row: &Row) -> Result<TokenRecord, StoreError> {
-    let optional = |column| {
-        let text: Option<&str> = value(row, column)?;
-        text.map(parsed).transpose()
-    };
-    Ok(TokenRecord {
-        id: TokenId(value(row, 0)?),
-        user: parsed(value(row, 1)?)?,
-        role: parsed(value(row, 2)?)?,
-        created: parsed(value(row, 3)?)?,
-        expires: optional(4)?,
-        revoked: optional(5)?,
-    })
-}
-
-fn parsed<T: FromStr>(text: &str) -> Result<T, StoreError> {
-    text.parse().map_err(|_| StoreError::Unreadable("tokens"))
-}
-
-/// Reads the same as the audit log has it.
-pub(super) fn recorded(row: &Row) -> Result<RecordedToken, StoreError> {
-    Ok(RecordedToken {
-        token: value::<i64>(row, 0)?.to_string(),
-        user: value(row, 1)?,
-        role: value(row, 2)?,
-        created: value(row, 3)?,
-        expires: value(row, 4)?,
-        revoked: value(row, 5)?,
-        sha256: hex::encode(value::<&[u8]>(row, 6)?),
-    })
 }

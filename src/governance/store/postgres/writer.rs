@@ -10,10 +10,10 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
-use tokio_postgres::{Row, Statement, Transaction};
+use tokio_postgres::{IsolationLevel, Row, Statement, Transaction};
 
 use super::is_lost_connection;
-use super::tokens::{record, recorded};
+use super::records::{record, recorded};
 use crate::governance::audit::{
     AuditEntry, AuditEvent, AuditOutcome, AuditRow, NO_HASH, Quota, time_text,
 };
@@ -195,7 +195,9 @@ async fn write_group(
     let mut exclusive = database.exclusive().await?;
     let session = exclusive.session().ok_or(StoreError::GivenUp)?;
     let statements = Statements::of(session).await?;
-    let begun = session.client_mut().transaction().await;
+    // A statement behind one that has waited for a lock has to see what was committed meanwhile.
+    let level = IsolationLevel::ReadCommitted;
+    let begun = session.client_mut().build_transaction().isolation_level(level).start().await;
     let transaction = begun.map_err(DatabaseError::Statement)?;
     if group.iter().any(Job::changes_tokens) {
         transaction.query(LOCK_TOKENS, &[]).await.map_err(DatabaseError::Statement)?;

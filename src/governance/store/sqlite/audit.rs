@@ -7,6 +7,9 @@ use rusqlite::types::ValueRef;
 use rusqlite::{OptionalExtension as _, Row, Transaction, params};
 
 use super::SqliteStore;
+use super::chain::append;
+#[cfg(test)]
+use super::chain::append_at;
 use super::database::flaws;
 use super::tokens::recorded_tokens;
 use crate::governance::audit::{
@@ -106,51 +109,6 @@ impl AuditLog for SqliteStore {
             Ok(AuditVerification::of(walk, table, unfinished(transaction)?, database))
         })
     }
-}
-
-/// Appends entries, and returns the place of the last one.
-pub(super) fn append(
-    transaction: &Transaction<'_>,
-    entries: &[AuditEntry],
-) -> rusqlite::Result<AuditPlace> {
-    append_at(transaction, entries, || time_text(Utc::now()))
-}
-
-fn append_at(
-    transaction: &Transaction<'_>,
-    entries: &[AuditEntry],
-    time: impl Fn() -> String,
-) -> rusqlite::Result<AuditPlace> {
-    let (mut seq, mut previous): (i64, String) =
-        transaction.query_row("SELECT seq, hash FROM audit_head", [], |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        })?;
-    let mut insert = transaction.prepare(
-        "INSERT INTO audit (seq, time, run_id, event, user, tool, arguments_hash, outcome, details,
-                            previous, hash)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
-    )?;
-    let mut move_head = transaction.prepare("UPDATE audit_head SET seq = ?1, hash = ?2")?;
-    for entry in entries {
-        seq += 1;
-        let row = AuditRow::of(entry, seq, time(), previous);
-        insert.execute(params![
-            row.seq,
-            row.time,
-            row.run_id,
-            row.event,
-            row.user,
-            row.tool,
-            row.arguments_hash,
-            row.outcome,
-            row.details,
-            row.previous,
-            row.hash
-        ])?;
-        move_head.execute(params![row.seq, row.hash])?;
-        previous = row.hash;
-    }
-    Ok(AuditPlace { seq, hash: previous })
 }
 
 fn runs_of_day(

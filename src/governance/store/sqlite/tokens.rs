@@ -8,7 +8,7 @@ use rusqlite::types::Type;
 use rusqlite::{OptionalExtension as _, Row, Transaction, params};
 
 use super::SqliteStore;
-use super::audit::append;
+use super::chain::append;
 use crate::governance::audit::{AuditEvent, AuditOutcome, NO_RUN, RecordedToken, time_text};
 use crate::governance::store::backend::TokenStore;
 use crate::governance::store::error::StoreError;

@@ -1,0 +1,118 @@
+//! Traces for OpenTelemetry: spans of calls, sent to the collector that the standard's variables name.
+//!
+//! Nothing is sent, and nothing is done for it, unless `OTEL_EXPORTER_OTLP_ENDPOINT` or
+//! `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` is set. No span has code, output, tokens or users.
+//!
+//! The attributes are those of [the conventions for MCP](https://github.com/open-telemetry/semantic-conventions-genai/blob/main/docs/gen-ai/mcp.md).
+
+use std::collections::HashMap;
+use std::env;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use opentelemetry::propagation::TextMapPropagator as _;
+use opentelemetry::trace::TracerProvider as _;
+use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
+use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _, WithHttpConfig as _};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::propagation::TraceContextPropagator;
+use opentelemetry_sdk::trace::SdkTracerProvider;
+use tracing::level_filters::LevelFilter;
+use tracing_opentelemetry::OpenTelemetrySpanExt as _;
+use tracing_subscriber::Layer as _;
+use tracing_subscriber::filter::Targets;
+
+use crate::https;
+use crate::logging::{Causes, Further, SPANS};
+
+/// Either of these says where traces go.
+const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
+const SERVICE_NAME: &str = "OTEL_SERVICE_NAME";
+/// The name of this service, where the admin gives it none.
+const NAME: &str = env!("CARGO_PKG_NAME");
+/// The time for one message to the collector.
+const SEND_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time for what is not sent yet, at the end. Clients wait for the process.
+const END_TIMEOUT: Duration = Duration::from_millis(400);
+/// The longest answer of a collector.
+const ANSWER_BYTES_MAX: u64 = 64 * 1024;
+/// What the caller's context is in (W3C Trace Context): in `_meta` of a request as in headers of HTTP.
+const CONTEXT: [&str; 2] = ["traceparent", "tracestate"];
+
+/// What sends traces. Dropped, it sends the rest.
+#[derive(Debug)]
+pub(crate) struct Traces(SdkTracerProvider);
+
+impl Traces {
+    /// Starts sending, where the environment says so, and returns what has to hear of spans.
+    pub(crate) fn start() -> Option<(Self, Further)> {
+        let is = |name: &str, value: &str| {
+            env::var(name).is_ok_and(|it| it.trim().eq_ignore_ascii_case(value))
+        };
+        let is_wanted =
+            ENDPOINTS.iter().any(|name| env::var_os(name).is_some_and(|it| !it.is_empty()));
+        if !is_wanted || is("OTEL_SDK_DISABLED", "true") || is("OTEL_TRACES_EXPORTER", "none") {
+            return None;
+        }
+        let client = Client(https::agent(SEND_TIMEOUT));
+        let exporter = SpanExporter::builder().with_http().with_http_client(client);
+        let exporter = match exporter.with_protocol(Protocol::HttpBinary).build() {
+            Ok(exporter) => exporter,
+            Err(error) => {
+                // There is no log yet.
+                eprintln!("qwed-mcp: no traces are sent: {}", Causes(&error));
+                return None;
+            }
+        };
+        let resource = Resource::builder();
+        let is_named = env::var_os(SERVICE_NAME).is_some();
+        let resource = if is_named { resource } else { resource.with_service_name(NAME) };
+        let provider = SdkTracerProvider::builder()
+            .with_batch_exporter(exporter)
+            .with_resource(resource.build())
+            .build();
+        let layer = tracing_opentelemetry::layer()
+            .with_tracer(provider.tracer(NAME))
+            .with_location(false)
+            .with_threads(false)
+            .with_target(false)
+            .with_tracked_inactivity(false);
+        let only_spans = Targets::new().with_target(SPANS, LevelFilter::INFO);
+        Some((Self(provider), Further::new(layer.with_filter(only_spans).boxed())))
+    }
+}
+
+impl Drop for Traces {
+    fn drop(&mut self) {
+        if let Err(error) = self.0.shutdown_with_timeout(END_TIMEOUT) {
+            tracing::warn!(error = %Causes(&error), "not all traces were sent");
+        }
+    }
+}
+
+/// Makes a span a part of its caller's trace, as far as that says which it is.
+pub(crate) fn set_parent<'a>(span: &tracing::Span, context: impl Fn(&str) -> Option<&'a str>) {
+    let carrier: HashMap<String, String> = CONTEXT
+        .into_iter()
+        .filter_map(|name| Some((name.to_owned(), context(name)?.to_owned())))
+        .collect();
+    if !carrier.is_empty() {
+        // An error says that nobody hears of spans.
+        let _ = span.set_parent(TraceContextPropagator::new().extract(&carrier));
+    }
+}
+
+/// Sends by the server's own client. The exporter has a thread for it.
+#[derive(Debug)]
+struct Client(ureq::Agent);
+
+#[async_trait]
+impl HttpClient for Client {
+    async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        let (parts, body) = request.into_parts();
+        let response = self.0.run(Request::from_parts(parts, body.to_vec()))?;
+        let (parts, mut body) = response.into_parts();
+        let body = body.with_config().limit(ANSWER_BYTES_MAX).read_to_vec()?;
+        Ok(Response::from_parts(parts, body.into()))
+    }
+}
