@@ -97,7 +97,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("prometheus_client", &["http"]),
     ("tokio_io_timeout", &["http"]),
     ("jsonwebtoken", &["oidc"]),
-    ("ring", &["oidc", "postgres"]),
+    ("ring", &["https", "oidc", "postgres"]),
     ("ureq", &["https", "oidc", "traces"]),
     ("opentelemetry", &["traces"]),
     ("opentelemetry_http", &["traces"]),
