@@ -33,7 +33,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from replicas_of_jobs import Client, Postgres, Replica
+from replicas_of_jobs import Client, Postgres, Refused, Replica
 
 USERS = ("ann", "bob", "cid")
 LOST = re.compile(r"Execution error: the worker \S+ \(\d+\) was lost; the script may have run in part\.")
@@ -62,7 +62,7 @@ class Team:
         for user in USERS:
             made = subprocess.run(
                 [binary, "token", "create", "--user", user, "--role", "user"],
-                env={"PATH": os.environ["PATH"], "QWED_MCP_DATA_DIR": variables["QWED_MCP_DATA_DIR"]},
+                env={"PATH": os.environ["PATH"], **variables},
                 capture_output=True, text=True, check=True,
             )
             self.tokens[user] = made.stdout.split()[0]
@@ -212,6 +212,9 @@ class User(threading.Thread):
         while True:
             try:
                 job, text = self.client.place(self.port(), code)
+            except Refused:
+                time.sleep(0.2)
+                continue
             except NO_REPLY:
                 # Nobody knows whether it was placed, and it is another job if it is placed again.
                 self.facts["no reply to a placement"] += 1
@@ -232,7 +235,7 @@ class User(threading.Thread):
                 try:
                     if self.client.cancel(self.port(), job):
                         break
-                except NO_REPLY:
+                except (Refused, *NO_REPLY):
                     pass
                 time.sleep(0.1)
         return job
@@ -240,6 +243,9 @@ class User(threading.Thread):
     def has_ended(self, job: str) -> bool:
         try:
             state, text = self.client.status(self.port(), job)
+        except Refused:
+            time.sleep(0.05)
+            return False
         except NO_REPLY:
             self.facts["no reply to a question"] += 1
             time.sleep(0.05)

@@ -154,6 +154,10 @@ class Replica:
             self.process.wait(30)
 
 
+class Refused(Exception):
+    """Nothing was done: the server cannot look at tokens now."""
+
+
 class Client:
     """One user's connections to replicas, kept between calls. Not for several threads."""
 
@@ -163,7 +167,7 @@ class Client:
         self.used: dict[int, float] = {}
 
     def ask(self, port: int, method: str, params: dict[str, Any], meta: dict[str, Any] = {}) -> dict[str, Any]:
-        """The reply to a request. Raises OSError or HTTPException where there is none."""
+        """The reply to a request. Raises OSError or HTTPException where there is none, and Refused."""
         connection = self.connections.get(port)
         if connection and time.monotonic() > self.used[port] + IDLE_MAX_S:
             connection.close()
@@ -181,10 +185,14 @@ class Client:
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params | {"_meta": META | meta}})
         try:
             connection.request("POST", "/mcp", body.encode(), headers)
-            return json.loads(connection.getresponse().read())
+            response = connection.getresponse()
+            reply = json.loads(response.read())
         except (OSError, http.client.HTTPException, ValueError):
             self.connections.pop(port).close()
             raise
+        if response.status == 503:
+            raise Refused(str(reply))
+        return reply
 
     def call(self, port: int, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
         reply = self.ask(port, "tools/call", {"name": tool, "arguments": arguments})
