@@ -59,9 +59,9 @@ pub(super) const ALGORITHMS: [Row; 5] = [
     },
 ];
 
-/// Returns whether tokens may be signed by an algorithm.
-pub(super) fn is_taken(algorithm: Algorithm) -> bool {
-    ALGORITHMS.iter().any(|row| row.algorithm == algorithm)
+/// Returns the row of an algorithm; none if no token may be signed by it.
+pub(super) fn row(algorithm: Algorithm) -> Option<&'static Row> {
+    ALGORITHMS.iter().find(|row| row.algorithm == algorithm)
 }
 
 /// Has tokens verified by this table, in the whole process.
@@ -81,8 +81,7 @@ fn verifier_factory(
     algorithm: &Algorithm,
     key: &DecodingKey,
 ) -> Result<Box<dyn JwtVerifier>, Error> {
-    let row = ALGORITHMS.iter().find(|row| row.algorithm == *algorithm);
-    let row = row.ok_or_else(|| Error::from(ErrorKind::UnsupportedAlgorithm))?;
+    let row = row(*algorithm).ok_or_else(|| Error::from(ErrorKind::UnsupportedAlgorithm))?;
     if row.family != key.family() {
         return Err(ErrorKind::InvalidKeyFormat.into());
     }

@@ -120,7 +120,8 @@ impl Keys {
     pub(super) async fn load(source: KeySource) -> Result<Self, KeysError> {
         let (loaded, looked) = (RwLock::default(), Mutex::default());
         let keys = Self { source, loaded, looked };
-        match (keys.look().await, &keys.source) {
+        let looked = keys.look(&mut *keys.looked.lock().await).await;
+        match (looked, &keys.source) {
             (Err(error), KeySource::File(_)) => Err(error),
             (Err(error), KeySource::Url(_)) => {
                 tracing::error!(error = %Causes(&error), "no access token is taken until there are keys");
@@ -161,18 +162,16 @@ impl Keys {
 
     /// Looks for the keys, unless that was done just now.
     async fn look_again(&self) {
-        let looked = self.looked.lock().await;
+        let mut looked = self.looked.lock().await;
         if looked.is_some_and(|looked| looked.elapsed() < PAUSE) {
             return;
         }
-        drop(looked);
-        if let Err(error) = self.look().await {
+        if let Err(error) = self.look(&mut looked).await {
             tracing::error!(error = %Causes(&error), "the issuer's keys are as they were");
         }
     }
 
-    async fn look(&self) -> Result<(), KeysError> {
-        let mut looked = self.looked.lock().await;
+    async fn look(&self, looked: &mut Option<Instant>) -> Result<(), KeysError> {
         let source = self.source.clone();
         let read = spawn_blocking(move || source.read()).await;
         *looked = Some(Instant::now());
@@ -185,9 +184,9 @@ impl Keys {
 
 impl Loaded {
     fn find(&self, id: Option<&str>, algorithm: Algorithm) -> Option<DecodingKey> {
+        let row = crypto::row(algorithm)?;
         let is_for = |key: &&PublishedKey| {
-            key.decoding.family() == family(algorithm)
-                && key.algorithm.is_none_or(|own| own == algorithm)
+            key.decoding.family() == row.family && key.algorithm.is_none_or(|own| own == algorithm)
         };
         let mut fitting = self.keys.iter().filter(is_for);
         let found = match id {
@@ -197,11 +196,6 @@ impl Loaded {
         };
         found.map(|key| key.decoding.clone())
     }
-}
-
-fn family(algorithm: Algorithm) -> jsonwebtoken::AlgorithmFamily {
-    let row = crypto::ALGORITHMS.iter().find(|row| row.algorithm == algorithm);
-    row.map_or(jsonwebtoken::AlgorithmFamily::Hmac, |row| row.family)
 }
 
 impl KeySource {
