@@ -7,7 +7,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use super::{HttpServer, script, soon, stateless};
+#[cfg(feature = "postgres")]
+use super::two_replicas;
+use super::{HttpServer, bearer, script, soon, stateless};
 use crate::governed::Governed;
 #[cfg(feature = "postgres")]
 use crate::harness::postgres::Postgres;
@@ -83,7 +85,7 @@ fn count(server: &HttpServer, name: &str, words: &[&str]) -> u64 {
 
 fn with_token(token: &str, params: Value) -> (String, String) {
     let (head, body) = stateless("tools/call", params);
-    (format!("{head}Authorization: Bearer {token}\r\n"), body)
+    (format!("{head}{}", bearer(token)), body)
 }
 
 fn who_waits_for_a_turn_is_counted_and_timed() {
@@ -159,10 +161,7 @@ fn the_store_is_timed_by_operation() {
     let server = HttpServer::start(governed.server(), &["--require-token"]);
     let timed = |operation| count(&server, "qwed_mcp_store_seconds_count", &[operation]);
     let failed = |operation| count(&server, "qwed_mcp_store_errors_total", &[operation]);
-    let list = || {
-        let (head, body) = stateless("tools/list", json!({}));
-        server.send(&format!("{head}Authorization: Bearer {}\r\n", governed.user), &body).status
-    };
+    let list = || server.stateless_as(&governed.user, "tools/list", json!({})).status;
     let before = timed("authenticate");
     assert_eq!([list(), list(), list()], [200, 200, 200]);
     assert_eq!([timed("authenticate") - before, timed("append")], [3, 0]);
@@ -192,7 +191,7 @@ fn no_label_has_a_user_code_or_an_id() {
         known.extend(meta["qwed.ai/job"]["job_id"].as_str().map(ToOwned::to_owned));
     }
     // A path of the caller's own, and a tool.
-    let head = format!("GET /bob HTTP/1.1\r\nAuthorization: Bearer {}\r\n", governed.user);
+    let head = format!("GET /bob HTTP/1.1\r\n{}", bearer(&governed.user));
     assert_eq!(server.send(&head, "").status, 404);
     let (head, body) = with_token(&governed.user, json!({ "name": "bob", "arguments": {} }));
     server.send(&head, &body);
@@ -227,10 +226,7 @@ fn the_tier_is_told_once_it_was_tried_out() {
 fn jobs_are_those_of_all_replicas_and_unknown_while_the_database_is_away() {
     let database = Postgres::start();
     let governed = Governed::sharing("ledger", Some(database.database()));
-    let elsewhere = governed.beside("elsewhere");
-    let other = governed.server().variable("QWED_MCP_DATA_DIR", elsewhere.to_str().unwrap());
-    let replicas =
-        [governed.server(), other].map(|builder| HttpServer::start(builder, &["--require-token"]));
+    let replicas = two_replicas(&governed);
     let mut background = script("print(6 * 7)");
     background["arguments"]["background"] = json!(true);
     let (head, body) = with_token(&governed.user, background);

@@ -21,6 +21,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
+#[cfg(feature = "postgres")]
+use crate::governed::Governed;
 use crate::harness::{Scratch, ServerBuilder, Test, alive_with_marker, deadline};
 
 /// The tests of all parts.
@@ -119,6 +121,12 @@ impl HttpServer {
     fn stateless(&self, method: &str, params: Value) -> Response {
         let (head, body) = stateless(method, params);
         self.send(&head, &body)
+    }
+
+    /// Posts a request of the stateless era with a token.
+    fn stateless_as(&self, token: &str, method: &str, params: Value) -> Response {
+        let (head, body) = stateless(method, params);
+        self.send(&format!("{head}{}", bearer(token)), &body)
     }
 
     /// Runs a script in the stateless era, and returns the first text.
@@ -299,6 +307,19 @@ fn stateless(method: &str, mut params: Value) -> (String, String) {
         "POST /mcp HTTP/1.1\r\n{JSON}{BOTH}MCP-Protocol-Version: {STATELESS}\r\nMcp-Method: {method}\r\n{name}"
     );
     (head, request(1, method, &params).to_string())
+}
+
+/// The header with a token.
+fn bearer(token: &str) -> String {
+    format!("Authorization: Bearer {token}\r\n")
+}
+
+/// Two servers that share a database, with a data folder each.
+#[cfg(feature = "postgres")]
+fn two_replicas(governed: &Governed) -> [HttpServer; 2] {
+    let elsewhere = governed.beside("elsewhere");
+    let other = governed.server().variable("QWED_MCP_DATA_DIR", elsewhere.to_str().unwrap());
+    [governed.server(), other].map(|builder| HttpServer::start(builder, &["--require-token"]))
 }
 
 /// Waits until a condition holds.

@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use super::{HttpServer, JSON, Response, soon, stateless};
+use super::{HttpServer, JSON, Response, bearer, soon};
 use crate::governed::Governed;
 use crate::harness::{ServerBuilder, binary, python, root};
 
@@ -116,12 +116,11 @@ fn wanted(alg: &str, key: &str, more: &Value) -> Value {
 }
 
 fn list(server: &HttpServer, token: &str) -> Response {
-    let (head, body) = stateless("tools/list", json!({}));
-    server.send(&format!("{head}Authorization: Bearer {token}\r\n"), &body)
+    server.stateless_as(token, "tools/list", json!({}))
 }
 
 fn run(server: &HttpServer, token: &str) -> Response {
-    let head = format!("POST /run HTTP/1.1\r\n{JSON}Authorization: Bearer {token}\r\n");
+    let head = format!("POST /run HTTP/1.1\r\n{JSON}{}", bearer(token));
     server.send(&head, r#"{"code":"print(6 * 7)"}"#)
 }
 
@@ -420,10 +419,7 @@ fn governed_tools_know_the_bearer() {
         wanted("EdDSA", "d", &json!({ "scope": scope, "sub": scope.replace(':', ".") }))
     });
     let tokens = issuer.tokens(&made);
-    let call = |token: &str, params: Value| {
-        let (head, body) = stateless("tools/call", params);
-        server.send(&format!("{head}Authorization: Bearer {token}\r\n"), &body).json()
-    };
+    let call = |token: &str, params: Value| server.stateless_as(token, "tools/call", params).json();
     let artifacts = json!({ "name": "list_artifacts", "arguments": {} });
     let tests = json!({ "name": "run_pytest", "arguments": { "test_path": "tests" } });
     assert_eq!(call(&tokens[0], artifacts)["result"]["isError"], false);

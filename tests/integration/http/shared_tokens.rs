@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{HttpServer, soon, stateless};
+use super::{HttpServer, soon, two_replicas};
 use crate::governed::Governed;
 use crate::harness::postgres::Postgres;
 
@@ -14,13 +14,9 @@ tests! {
 fn a_token_is_worth_the_same_at_all_replicas() {
     let database = Postgres::start();
     let governed = Governed::sharing("ledger", Some(database.database()));
-    let elsewhere = governed.beside("elsewhere");
-    let other = governed.server().variable("QWED_MCP_DATA_DIR", elsewhere.to_str().unwrap());
-    let replicas =
-        [governed.server(), other].map(|builder| HttpServer::start(builder, &["--require-token"]));
+    let replicas = two_replicas(&governed);
     let asked = |replica: &HttpServer, token: &str| {
-        let (head, body) = stateless("tools/list", json!({}));
-        replica.send(&format!("{head}Authorization: Bearer {token}\r\n"), &body).status
+        replica.stateless_as(token, "tools/list", json!({})).status
     };
     let statuses = |token: &str| [&replicas[0], &replicas[1]].map(|replica| asked(replica, token));
     let made = governed.token("ann", "user");

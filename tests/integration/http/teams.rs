@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{HttpServer, JSON, Response, initialize, request, script, soon, stateless};
+use super::{HttpServer, JSON, Response, bearer, initialize, request, script, soon, stateless};
 use crate::governed::Governed;
 use crate::harness::{ServerBuilder, binary};
 
@@ -48,13 +48,8 @@ impl Tokens {
     }
 }
 
-fn bearer(token: &str) -> String {
-    format!("Authorization: Bearer {token}\r\n")
-}
-
 fn call(server: &HttpServer, token: &str, params: Value) -> Response {
-    let (head, body) = stateless("tools/call", params);
-    server.send(&format!("{head}{}", bearer(token)), &body)
+    server.stateless_as(token, "tools/call", params)
 }
 
 fn without_a_token_nothing_is_answered() {
