@@ -17,6 +17,9 @@ const RUNS_MAX: usize = 20;
 /// The longest name, in characters, that is repeated back.
 const NAME_CHARS_MAX: usize = 80;
 
+/// The name that stands for uses of which the name is not known, among the uses of a script.
+pub const UNSEEN: &str = "…";
+
 /// A place in the source, both counted from 1; columns in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
@@ -56,6 +59,10 @@ pub struct Analysis {
     /// The script's imports, by qualified names: `sympy`, `qwed_legal.DeadlineGuard`. In the
     /// order of the walk, with repeats; without what texts of code import.
     pub imports: Vec<String>,
+    /// The names that the script uses, sorted: of objects from outside by their qualified names
+    /// (`numpy.random.rand`), of members of anything by theirs behind a dot (`.rvs`), `class` for a class statement,
+    /// and [`UNSEEN`] if some are not known.
+    pub uses: Vec<String>,
     /// The steps that the analysis took: at most [`steps_max`](super::steps_max), and a few for
     /// each level of nesting where that was not enough.
     pub steps: usize,
@@ -235,6 +242,7 @@ pub(super) struct RawFinding {
 pub(super) struct RawAnalysis {
     pub(super) found: Vec<RawFinding>,
     pub(super) imports: Vec<String>,
+    pub(super) uses: Vec<String>,
     pub(super) steps: usize,
 }
 
@@ -242,7 +250,7 @@ impl RawAnalysis {
     /// Puts findings into source order, folds repeats into their first, cuts the lists, and works
     /// out lines and columns for what is left.
     pub(super) fn into_analysis(self, source: &str) -> Analysis {
-        let Self { mut found, imports, steps } = self;
+        let Self { mut found, imports, uses, steps } = self;
         // Stable: what has no place in the source keeps its order, behind what has one.
         found.sort_by_key(|found| found.offset.map_or(u32::MAX, |offset| offset.to_u32()));
         let mut place_of = HashMap::new();
@@ -259,7 +267,9 @@ impl RawAnalysis {
             found.rule.is_some_and(|rule| rule.severity == Severity::Note)
         };
         let (notes, findings) = folded.into_iter().partition(is_note);
-        Analysis { findings: cut(findings, source), notes: cut(notes, source), imports, steps }
+        let findings = cut(findings, source);
+        let notes = cut(notes, source);
+        Analysis { findings, notes, imports, uses, steps }
     }
 }
 

@@ -33,7 +33,7 @@ mod tests;
 mod work;
 
 pub use bounds::{NESTING_MAX, SOURCE_BYTES_MAX};
-pub use finding::{Analysis, Finding, FindingKind, Position};
+pub use finding::{Analysis, Finding, FindingKind, Position, UNSEEN};
 #[cfg(feature = "server")]
 pub(crate) use knowledge::stdlib::contains as is_in_standard_library;
 pub use rules::{Rule, Severity};
@@ -80,5 +80,6 @@ pub fn analyze(source: &str) -> Result<Analysis, AnalysisError> {
 }
 
 fn refusal(kind: FindingKind) -> Analysis {
-    Analysis { findings: vec![Finding::of_source(kind)], ..Analysis::default() }
+    let uses = vec![UNSEEN.to_owned()];
+    Analysis { findings: vec![Finding::of_source(kind)], uses, ..Analysis::default() }
 }

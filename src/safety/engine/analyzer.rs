@@ -5,12 +5,13 @@
 #![expect(clippy::indexing_slicing, reason = "a binding's id is its place in the table")]
 #![expect(clippy::wildcard_enum_match_arm, reason = "names are what is followed most")]
 
-use foldhash::{HashMap, HashMapExt as _};
+use foldhash::{HashMap, HashMapExt as _, HashSet};
 use ruff_python_ast::Expr;
 use ruff_text_size::{Ranged as _, TextRange, TextSize};
 
-use crate::safety::finding::{FindingKind, RawAnalysis, RawFinding};
-use crate::safety::knowledge::value::Values;
+use crate::safety::finding::{FindingKind, RawAnalysis, RawFinding, UNSEEN};
+use crate::safety::knowledge::index::INDEX;
+use crate::safety::knowledge::value::{Value, Values};
 use crate::safety::rules::Rule;
 use crate::safety::symbols::{self, BindingId, ScopeId, SymbolId, Symbols};
 use crate::safety::work::Work;
@@ -19,6 +20,9 @@ use crate::safety::work::Work;
 const DEPTH_MAX: usize = 64;
 /// The most findings that are collected; one is enough to refuse.
 const FOUND_MAX: usize = 1_000;
+/// The most names that are recorded as used, and the longest part of one, in bytes.
+const USES_MAX: usize = 10_000;
+const USE_BYTES_MAX: usize = 160;
 /// The longest part of the source that a finding repeats, in bytes with all its white space.
 const WRITTEN_BYTES: usize = 400;
 
@@ -52,6 +56,8 @@ pub(super) enum Flow {
     Expression(TextRange),
     /// The script's own namespace.
     Namespace,
+    /// The exceptions that the script raises.
+    Caught,
 }
 
 /// The state of knowledge about a binding or symbol.
@@ -103,6 +109,8 @@ pub(super) struct Analyzer<'a, 's> {
     expressions: HashMap<TextRange, usize>,
     /// … and of the script's own namespace.
     namespace: usize,
+    /// … and of the exceptions that it raises.
+    caught: usize,
     /// The number of those that are being followed otherwise than by names.
     flowing: usize,
     /// The number of values that are being worked out.
@@ -111,6 +119,17 @@ pub(super) struct Analyzer<'a, 's> {
     needs: usize,
     found: Vec<RawFinding>,
     imports: Vec<String>,
+    uses: HashSet<String>,
+    /// Names of attributes that the script puts together, and that matter where it sets them …
+    settable: HashSet<&'static str>,
+    /// … and the calls for which each of them matters.
+    awaiting: Vec<Awaiting>,
+}
+
+/// A call that a rule finds if the script sets an attribute, seen before it is known whether it does.
+struct Awaiting {
+    attribute: &'static str,
+    finding: RawFinding,
 }
 
 impl<'a, 's> Analyzer<'a, 's> {
@@ -134,11 +153,15 @@ impl<'a, 's> Analyzer<'a, 's> {
             places: vec![0; places],
             expressions: HashMap::with_capacity(symbols.bindings_len() / 2),
             namespace: 0,
+            caught: 0,
             flowing: 0,
             pending: 0,
             needs: usize::MAX,
             found: Vec::new(),
             imports: Vec::new(),
+            uses: HashSet::default(),
+            settable: HashSet::default(),
+            awaiting: Vec::new(),
         }
     }
 
@@ -146,8 +169,12 @@ impl<'a, 's> Analyzer<'a, 's> {
         self.pass.work
     }
 
-    pub(super) fn finish(self) -> RawAnalysis {
-        RawAnalysis { found: self.found, imports: self.imports, steps: 0 }
+    pub(super) fn finish(mut self) -> RawAnalysis {
+        let is_set = |call: &Awaiting| self.settable.contains(call.attribute);
+        self.found.extend(self.awaiting.into_iter().filter(is_set).map(|call| call.finding));
+        let mut uses: Vec<String> = self.uses.into_iter().collect();
+        uses.sort_unstable();
+        RawAnalysis { found: self.found, imports: self.imports, uses, steps: 0 }
     }
 }
 
@@ -275,6 +302,7 @@ impl<'a> Analyzer<'a, '_> {
             Flow::Contents(name) => &mut self.places[names + 2 * name + 1],
             Flow::Expression(range) => self.expressions.entry(range).or_default(),
             Flow::Namespace => &mut self.namespace,
+            Flow::Caught => &mut self.caught,
         };
         if *place == 0 {
             self.memos.push(Memo::NotYet(0));
@@ -362,10 +390,60 @@ impl<'a> Analyzer<'a, '_> {
         self.report(FindingKind::Call { name, written }, Some(rule), Some(callee.start()));
     }
 
+    /// Reports a call if the script puts the name of this attribute together, here or later.
+    pub(super) fn report_if_set(
+        &mut self,
+        attribute: &'static str,
+        name: String,
+        rule: &'static Rule,
+        callee: &'a Expr,
+    ) {
+        if self.awaiting.len() < FOUND_MAX {
+            let kind = FindingKind::Call { name, written: self.written(callee.range()) };
+            let finding = RawFinding { kind, rule: Some(rule), offset: Some(callee.start()) };
+            self.awaiting.push(Awaiting { attribute, finding });
+        }
+    }
+
+    /// Notes a text that was put together, if an attribute of that name matters where it is set.
+    pub(super) fn note_settable(&mut self, values: &Values<'a>) {
+        for value in &values.known {
+            if let Value::Text(text) = value {
+                self.settable.extend(INDEX.settable(text));
+            }
+        }
+    }
+
     /// Adds a qualified name to the script's imports.
     pub(super) fn record_import(&mut self, name: String) {
         self.work().spend(name.len() / 4);
         self.imports.push(name);
+    }
+
+    /// Records that the script uses something, by its name. Nothing is decided by these names.
+    pub(super) fn record_use(&mut self, name: &str) {
+        let name = name.get(..name.floor_char_boundary(USE_BYTES_MAX)).unwrap_or(name);
+        if self.is_quiet || self.uses.contains(name) {
+            return;
+        }
+        let name = if self.uses.len() < USES_MAX { name } else { UNSEEN };
+        self.uses.insert(name.to_owned());
+    }
+
+    /// Records that the script takes a member of something that may be known.
+    pub(super) fn record_member(&mut self, name: &str) {
+        if !self.is_quiet {
+            self.record_use(&[".", name].concat());
+        }
+    }
+
+    /// Records the objects from outside that an expression may evaluate to.
+    pub(super) fn record_values(&mut self, values: &Values<'a>) {
+        for value in &*values.known {
+            if let Value::Object(path) = value {
+                self.record_use(path);
+            }
+        }
     }
 
     /// The source at `range`, on one line and not much of it.

@@ -11,7 +11,8 @@ use super::analyzer::Analyzer;
 use super::conditions::Arguments;
 use super::expressions::Role;
 use super::flow::TAKEN;
-use super::is_dangerous_formula;
+use super::{is_dangerous_formula, passing};
+use crate::safety::finding::UNSEEN;
 use crate::safety::knowledge::index::INDEX;
 use crate::safety::knowledge::top;
 use crate::safety::knowledge::value::{ITEMS_MAX, Value, Values};
@@ -77,7 +78,7 @@ impl<'a> Analyzer<'a, '_> {
         let arguments = self.arguments(call, path);
         if !self.is_quiet {
             self.check_call(call, &callee, base.as_ref(), &arguments);
-            self.check_special_arguments(call, &arguments);
+            self.check_special_arguments(call, &callee, &arguments);
         }
         if let Some((base, name)) = &base {
             if *name == GETTER {
@@ -174,14 +175,10 @@ impl<'a> Analyzer<'a, '_> {
             self.report_call(name, rule, &call.func);
             return;
         }
+        self.check_own_constructor(call, callee, base, arguments);
         for value in &callee.known {
             match value {
-                Value::Object(path) => {
-                    if let Some(rule) = self.rule_of_call(path, arguments) {
-                        self.report_call(objects::shown(path), rule, &call.func);
-                        return;
-                    }
-                }
+                Value::Object(path) if self.check_function(call, path, arguments) => return,
                 // `os.__dict__.values()` and the like.
                 Value::Namespace(path) if !value.is_globals() && !objects::is_plain(path) => {
                     let rule = objects::rule_of_namespace(path);
@@ -197,6 +194,11 @@ impl<'a> Analyzer<'a, '_> {
                 _ => {}
             }
         }
+        if let Some(rule) = passing::rule_of_keyword(callee, arguments) {
+            let name = self.written(call.func.range());
+            self.report_call(name, rule, &call.func);
+            return;
+        }
         self.check_passed(call, callee, arguments);
         // The SDK's verifiers are given code to judge.
         let judges = base.is_some_and(|(base, name)| {
@@ -205,7 +207,7 @@ impl<'a> Analyzer<'a, '_> {
                 || KEEPS_TEXT.contains(name)
                 || base.known.iter().any(is_text)
         });
-        if callee.known.is_empty()
+        if callee.known.iter().all(Value::is_container)
             && !judges
             && self.symbols.evaluates_texts()
             && arguments.have_text(&mut |text| is_dangerous_formula(text, self.work()))
@@ -250,7 +252,11 @@ impl<'a> Analyzer<'a, '_> {
 
     /// Returns the rule that finds a call of the function with this path. What blocks comes before what
     /// is only worth knowing.
-    fn rule_of_call(&mut self, path: &str, arguments: &Arguments<'a>) -> Option<&'static Rule> {
+    pub(super) fn rule_of_call(
+        &mut self,
+        path: &str,
+        arguments: &Arguments<'a>,
+    ) -> Option<&'static Rule> {
         let rules = INDEX.calls(path).filter(|(_, on)| self.holds(*on, None, arguments));
         rules.map(|(rule, _)| rule).max_by_key(|rule| rule.severity)
     }
@@ -284,9 +290,23 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     /// Judges what becomes a special attribute: of a class, by a dictionary, or by its name.
-    fn check_special_arguments(&mut self, call: &'a ExprCall, arguments: &Arguments<'a>) {
+    fn check_special_arguments(
+        &mut self,
+        call: &'a ExprCall,
+        callee: &Values<'a>,
+        arguments: &Arguments<'a>,
+    ) {
         for (name, expr, values) in arguments.keywords() {
             self.check_special(name, values, expr);
+        }
+        // The docstrings of a property and of a module are passed.
+        let docstring = match callee.known.first() {
+            Some(Value::Object(path)) if path == "builtins.property" => arguments.get(3, "doc"),
+            Some(Value::Object(path)) if path == "types.ModuleType" => arguments.get(1, "doc"),
+            _ => None,
+        };
+        if let Some(values) = docstring {
+            self.check_special("__doc__", values, &call.func);
         }
         if let Expr::Attribute(method) = &*call.func
             && matches!(method.attr.as_str(), "update" | "setdefault" | "__setitem__")
@@ -298,10 +318,12 @@ impl<'a> Analyzer<'a, '_> {
             for (_, expr, values) in arguments.keywords() {
                 self.check_special(name, values, expr);
             }
-        } else if let [_, Expr::StringLiteral(name), value] = &*call.arguments.args
-            && let Some(values) = arguments.positional(2)
+        } else if let [_, _, value] = &*call.arguments.args
+            && let (Some(names), Some(values)) = (arguments.positional(1), arguments.positional(2))
         {
-            self.check_special(name.value.to_str(), values, value);
+            for name in names.texts().0 {
+                self.check_special(name, values, value);
+            }
         }
     }
 
@@ -311,7 +333,15 @@ impl<'a> Analyzer<'a, '_> {
         let mut is_plain_formula = false;
         let calls_own_function =
             callee.known.iter().any(|value| matches!(value, Value::OwnFunction(_)));
+        let builtin = callee.single().and_then(|value| match value {
+            Value::Object(path) => path.strip_prefix("builtins."),
+            _ => None,
+        });
         for (place, values) in arguments.all().enumerate() {
+            // What is compared or printed is not called.
+            if builtin.is_some_and(|name| keeps(name, place)) {
+                continue;
+            }
             for value in &values.known {
                 match value {
                     Value::Object(path) => {
@@ -337,11 +367,11 @@ impl<'a> Analyzer<'a, '_> {
                             | Condition::SavesElsewhere(_)
                             | Condition::TakesTextAt(..)
                             | Condition::IsTextAt(..) => has_text,
-                            Condition::ReachingSql if has_text => {
+                            Condition::ReachingSql(_) | Condition::ReachingScript if has_text => {
                                 arguments.all().any(|values| self.reaches_files(values))
                             }
                             // What the function calls it with is judged there.
-                            Condition::ReachingSql if calls_own_function => false,
+                            Condition::ReachingSql(_) if calls_own_function => false,
                             _ => self.holds(*on, None, arguments),
                         };
                         let mut rules = INDEX.methods(name).iter();
@@ -411,22 +441,17 @@ impl<'a> Analyzer<'a, '_> {
                     None,
                     expr,
                 ),
-                Value::Object(path) if path.starts_with("inspect.getmembers") => {
-                    // What was taken before may be a module by now.
-                    let mut of = first.cloned().unwrap_or_default();
-                    of.known.retain(|value| *value == Value::Object(TAKEN.into()));
-                    let unknown = Values::unknown();
-                    let member = self.attribute_by_name(&of, Some(&unknown), None, expr);
-                    Values::container(Values::items([unknown, member]))
-                }
                 Value::Object(path) if matches!(&**path, "os.getenv" | "os.environ.get") => {
                     arguments.positional(1).cloned().unwrap_or_default().or_others()
                 }
-                Value::Object(path) => match objects::instance_of(path) {
-                    Some(class) => Values::one(Value::Instance(class)),
-                    None if objects::keeps(path) => carried(arguments).or_others(),
-                    None => Values::unknown(),
-                },
+                Value::Object(path) => {
+                    match (objects::instance_of(path), self.passed_back(path, arguments, expr)) {
+                        (Some(class), _) => Values::one(Value::Instance(class)),
+                        (None, Some(passed)) => passed,
+                        (None, None) if objects::keeps(path) => carried(arguments).or_others(),
+                        (None, None) => Values::unknown(),
+                    }
+                }
                 // What a path's methods return is a path or harmless.
                 Value::Instance(class) => Values::one(Value::Instance(class)),
                 Value::OwnFunction(_) | Value::OwnClass(_) | Value::Own(_) => {
@@ -480,14 +505,22 @@ impl<'a> Analyzer<'a, '_> {
                     Some(Values::one(Value::Namespace(Cow::Borrowed("builtins"))))
                 }
                 Value::Object(path) => Some(Values::one(Value::Namespace(path.clone()))),
-                Value::MaybeModule(module) => {
-                    Some(Values::one(Value::Namespace(Cow::Borrowed(module))))
+                Value::MaybeModule(name) => {
+                    Some(Values::one(Value::Namespace(Cow::Borrowed(name))))
+                }
+                Value::Instance(class) if objects::leads_out(class) => {
+                    Some(Values::one(Value::Namespace(Cow::Borrowed(class))))
                 }
                 _ => None,
             }),
             "type" if arguments.len() == 1 => Some(class_of(first)),
+            "type" => arguments.positional(1).map(|bases| self.made_from(bases)),
+            "classmethod" | "property" | "staticmethod" => {
+                self.passed_back(&["builtins.", name].concat(), arguments, expr)
+            }
             "str" if arguments.len() == 1 => texts::display(first).map(Values::text),
             _ if is_plain(name) => Some(Values::one(Value::Plain)),
+            _ if objects::is_exception(name) => passing::kept(arguments),
             _ => self.of_elements(name, first, arguments),
         };
         folded_or_unknown(folded)
@@ -506,7 +539,13 @@ impl<'a> Analyzer<'a, '_> {
                 element.add(arguments.positional(1).cloned().unwrap_or_default());
                 element
             }
-            "max" | "min" if arguments.len() == 1 => self.any_element(first),
+            "max" | "min" => {
+                let mut others = arguments.positionals().skip(1).peekable();
+                let mut values =
+                    if others.peek().is_some() { first.clone() } else { self.any_element(first) };
+                values.extend(others.chain(arguments.get(usize::MAX, "default")).cloned());
+                values
+            }
             "map" => Values::container(self.call_own(first)),
             "dict" if first.known.iter().any(Value::is_globals) => first.clone(),
             "iter" if first.elements().is_some() => first.clone(),
@@ -529,7 +568,7 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     /// Evaluates `getattr(base, name, default)`.
-    fn attribute_by_name(
+    pub(super) fn attribute_by_name(
         &mut self,
         base: &Values<'a>,
         name: Option<&Values<'a>>,
@@ -539,7 +578,11 @@ impl<'a> Analyzer<'a, '_> {
         let Some(name) = name else { return Values::unknown() };
         let (texts, is_complete) = name.texts();
         let mut values = Values::only_open(!is_complete);
+        if !is_complete {
+            self.record_use(UNSEEN);
+        }
         for text in texts {
+            self.record_member(text);
             values.add(self.member_of(base, text, None));
             if let Some(rule) = INDEX.attribute(text)
                 && !(text == "__subclasses__" && matches!(base.single(), Some(Value::OwnClass(_))))
@@ -666,6 +709,7 @@ fn hides(value: &Value<'_>) -> Option<String> {
     match value {
         Value::Object(path) => Some(objects::shown(path)).filter(|_| !objects::is_plain(path)),
         Value::MaybeModule(module) => Some((*module).to_owned()),
+        Value::Instance(class) => Some((*class).to_owned()).filter(|_| objects::leads_out(class)),
         Value::OwnFunction(_) => Some("function".to_owned()),
         _ => None,
     }

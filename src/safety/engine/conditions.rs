@@ -13,7 +13,7 @@ use crate::safety::knowledge::fields::{format_names_internals, path_names_intern
 use crate::safety::knowledge::index::INDEX;
 use crate::safety::knowledge::value::{Value, Values};
 use crate::safety::knowledge::{objects, stdlib};
-use crate::safety::rules::{Condition, Severity};
+use crate::safety::rules::{Condition, Rule, Severity};
 use crate::safety::symbols::{elements, last_name};
 use crate::safety::work::Judgement;
 
@@ -122,6 +122,18 @@ impl<'a> Arguments<'a> {
             .filter_map(|(name, expr, values)| Some((name.as_deref()?, *expr, values)))
     }
 
+    /// Returns the rule about a keyword that is given, whatever is called.
+    pub(super) fn keyword_rule(&self) -> Option<&'static Rule> {
+        let mut given = self.keywords().filter(|(_, expr, _)| !is_off(expr));
+        given.find_map(|(name, ..)| INDEX.keyword(name))
+    }
+
+    /// Forgets that there may be arguments that are not seen.
+    pub(super) fn forget_unpacked(&mut self) {
+        self.unknown_from = None;
+        self.has_unpacked_keywords = false;
+    }
+
     /// Returns the argument at a place, or with a name.
     pub(super) fn get(&self, index: usize, name: &str) -> Option<&Values<'a>> {
         let named = self.keywords().find(|(of, ..)| *of == name);
@@ -173,12 +185,13 @@ impl<'a> Arguments<'a> {
 
     /// Tells whether Z3 writes a log with these parameters.
     fn log(&self) -> bool {
-        let is_of_log = |word: &str| matches!(word, "dump" | "file" | "log" | "trace");
-        let logs =
-            |text: &str| text.split(['.', '_']).any(is_of_log) || text.contains("-output-channel");
+        let is_such = |value: &Value<'_>| match value {
+            Value::Text(text) | Value::Start(text) => logs(text),
+            _ => false,
+        };
         self.hides_some()
             || self.evaluated.iter().any(|(name, _, values)| {
-                name.as_deref().is_some_and(logs) || values.texts().0.any(logs)
+                name.as_deref().is_some_and(logs) || values.known.iter().any(is_such)
             })
     }
 
@@ -224,13 +237,11 @@ impl<'a> Analyzer<'a, '_> {
                 arguments.has_unpacked_keywords
                     || arguments.at_or_named(place, names).any(|(_, expr, _)| !is_off(expr))
             }
-            Condition::Sets(name) => {
-                // By its name in a text as well.
-                self.work().spend(self.source.len() / 64);
-                let is_quoted = |quote| self.source.contains(&format!("{quote}{name}{quote}"));
-                self.symbols.own_attributes.contains(name) || is_quoted('"') || is_quoted('\'')
-            }
+            Condition::Sets(name) => self.sets(name),
             Condition::Logs => self.imports("z3") && arguments.log(),
+            Condition::OfUnknown => !base.is_some_and(is_of_unknown_library),
+            Condition::LogsByText => self.imports("z3") && self.logs_by_text(arguments),
+            Condition::NamesStyleFile(name) => arguments.any_at(0, name, names_style_file),
             Condition::NamesModule => {
                 let mut modules = arguments.positional(0).into_iter();
                 modules.any(|values| values.any_text(&mut |name| !may_be_imported(name)))
@@ -244,11 +255,13 @@ impl<'a> Analyzer<'a, '_> {
                 arguments.hides_some()
                     || arguments.any_at(0, "database url", |values| !is_memory(values))
             }
-            Condition::ReachingSql => {
-                let has_files = self.symbols.imported.contains("sqlite3");
-                arguments
-                    .positional(0)
-                    .is_some_and(|sql| self.reaches_files(sql) || has_files && is_hidden_text(sql))
+            Condition::ReachingSql(library) => {
+                let has_files = ["sqlite3", library].iter().any(|of| self.imports_itself(of));
+                self.reaches_files_by(arguments, has_files, is_hidden_statement)
+            }
+            Condition::ReachingScript => {
+                let is_hidden = |sql: &Values<'a>| !sql.known.iter().any(is_text);
+                self.reaches_files_by(arguments, self.imports_itself("sqlite3"), is_hidden)
             }
             Condition::Code => arguments.hides_some() || self.runs_dangerous_code(arguments),
             Condition::Formula => {
@@ -277,6 +290,30 @@ impl<'a> Analyzer<'a, '_> {
     /// imports.
     pub(super) fn imports(&self, library: &str) -> bool {
         self.pass.text_depth > 0 || self.symbols.imported.contains(library)
+    }
+
+    /// Tells whether the script sets an attribute of this name, or has its name in quotes. A name that is
+    /// put together may come later.
+    fn sets(&self, name: &str) -> bool {
+        self.work().spend(self.source.len() / 64);
+        let is_quoted = |quote| self.source.contains(&format!("{quote}{name}{quote}"));
+        self.symbols.own_attributes.contains(name) || is_quoted('"') || is_quoted('\'')
+    }
+
+    /// Tells whether the first argument is SQL that reaches files, or may where the script has a
+    /// database that does.
+    fn reaches_files_by(
+        &self,
+        arguments: &Arguments<'a>,
+        has_files: bool,
+        is_hidden: impl Fn(&Values<'a>) -> bool,
+    ) -> bool {
+        let sql = arguments.positional(0);
+        sql.is_some_and(|sql| self.reaches_files(sql) || has_files && is_hidden(sql))
+    }
+
+    fn imports_itself(&self, library: &str) -> bool {
+        self.symbols.imported.contains(library)
     }
 
     /// Tells whether a module that must not be imported, or is not known, is; and notes which are.
@@ -317,6 +354,18 @@ impl<'a> Analyzer<'a, '_> {
                     || (expr.is_name_expr() && values.known.is_empty())
                     || expr.as_call_expr().is_some_and(is_text_method))
         })
+    }
+
+    /// Tells whether the text for Z3 makes it write a log, or not even its start is known. Z3's own
+    /// texts do no more than compute.
+    fn logs_by_text(&mut self, arguments: &Arguments<'a>) -> bool {
+        let is_start = |value: &Value<'_>| {
+            is_text(value) || matches!(value, Value::Start(start) if !start.is_empty())
+        };
+        arguments.log()
+            || arguments.at_or_named(0, "s").any(|(_, expr, values)| {
+                !values.known.iter().any(is_start) && !self.is_text_of_solver(expr)
+            })
     }
 
     /// Tells whether `values` are paths of attributes that name internals, or a list of names that
@@ -431,6 +480,22 @@ fn may_name_found(values: &Values<'_>) -> bool {
     !is_environment && (!is_complete || names.any(|name| INDEX.is_found(name)))
 }
 
+/// Tells whether one of these styles is a file. A dictionary has names of settings.
+fn names_style_file(styles: &Values<'_>) -> bool {
+    styles.known.iter().any(|value| match value {
+        Value::Text(name) => name.contains(['/', '\\', ':', '.']),
+        Value::Items(items) => items.iter().any(names_style_file),
+        Value::Container(of) => names_style_file(of),
+        _ => false,
+    })
+}
+
+/// Tells whether Z3 writes a log with a parameter of this name, or for this text.
+fn logs(text: &str) -> bool {
+    let is_of_log = |word: &str| matches!(word, "dump" | "file" | "log" | "trace");
+    text.split(['.', '_']).any(is_of_log) || text.contains("-output-channel")
+}
+
 fn is_in_memory(values: &Values<'_>) -> bool {
     !values.is_open && values.known.iter().all(is_stream)
 }
@@ -476,13 +541,27 @@ fn is_memory(values: &Values<'_>) -> bool {
     !values.known.is_empty() && values.known.iter().all(is_memory)
 }
 
-/// Tells whether not even the start of a text is known.
-fn is_hidden_text(values: &Values<'_>) -> bool {
-    let is_known = |value: &Value<'_>| match value {
-        Value::Start(start) => start.trim_start().contains(char::is_whitespace),
+/// Tells whether this is a class or module of a library about which nothing is known.
+fn is_of_unknown_library(base: &Values<'_>) -> bool {
+    matches!(base.single(), Some(Value::Object(path)) if !objects::is_known_module(path))
+}
+
+fn is_text(value: &Value<'_>) -> bool {
+    matches!(value, Value::Text(_))
+}
+
+/// Tells whether it is not known what a statement of SQL does: not even its first word is, or that one
+/// may name a file later.
+fn is_hidden_statement(values: &Values<'_>) -> bool {
+    let is_harmless = |value: &Value<'_>| match value {
+        Value::Start(start) => {
+            let sql = words_of_sql(&start.to_ascii_lowercase());
+            let first = sql.trim_start().split_once(|c: char| !c.is_alphanumeric() && c != '_');
+            first.is_some_and(|(word, _)| !matches!(word, "" | "attach" | "vacuum"))
+        }
         value => matches!(value, Value::Text(_) | Value::Instance(_) | Value::Own(_)),
     };
-    !values.known.iter().any(is_known)
+    !values.known.iter().any(is_harmless)
 }
 
 fn is_off(expr: &Expr) -> bool {
@@ -501,6 +580,7 @@ fn is_safe_loader(values: &Values<'_>) -> bool {
 fn is_memory_database(name: &str) -> bool {
     name.is_empty()
         || matches!(name, ":memory:" | "file::memory:" | "sqlite://" | "sqlite:///:memory:")
+        || matches!(name, "sqlite+aiosqlite://" | "sqlite+aiosqlite:///:memory:")
         || name.starts_with("file::memory:?")
 }
 

@@ -16,6 +16,7 @@ use ruff_text_size::{Ranged as _, TextRange, TextSize};
 use smallvec::SmallVec;
 
 use super::analyzer::{Analyzer, Flow};
+use super::flow::TAKEN;
 use super::is_dangerous_formula;
 use crate::safety::finding::FindingKind;
 use crate::safety::knowledge::index::{INDEX, Verdict};
@@ -31,7 +32,9 @@ const IMPORTS_MAX: usize = 256;
 /// Functions that take attributes by names.
 #[rustfmt::skip]
 const GETTERS: &[&str] = &[
-    "builtins.getattr", "inspect.getattr_static", "operator.attrgetter", "operator.methodcaller",
+    "builtins.getattr", "inspect.classify_class_attrs", "inspect.getattr_static",
+    "inspect.getmembers", "inspect.getmembers_static", "operator.attrgetter",
+    "operator.methodcaller",
 ];
 
 /// The use that is made of the value of an expression.
@@ -59,7 +62,14 @@ impl<'a> Analyzer<'a, '_> {
         }
         self.level += 1;
         let values = self.evaluate_one(expr, role);
+        if matches!(expr, Expr::BinOp(_) | Expr::Call(_) | Expr::FString(_) | Expr::Subscript(_)) {
+            self.note_settable(&values);
+        }
         self.level -= 1;
+        self.record_values(&values);
+        if matches!(expr, Expr::Set(_) | Expr::SetComp(_)) {
+            self.record_use("builtins.set");
+        }
         self.work().spend(1 + values.weight());
         values
     }
@@ -186,6 +196,11 @@ impl<'a> Analyzer<'a, '_> {
         match expr {
             Expr::If(if_expr) => {
                 self.evaluate(&if_expr.test, Role::Harmless);
+                match self.is_true(&if_expr.test) {
+                    Some(true) => return self.evaluate(&if_expr.body, role),
+                    Some(false) => return self.evaluate(&if_expr.orelse, role),
+                    None => {}
+                }
                 let mut values = self.evaluate(&if_expr.body, role);
                 values.add(self.evaluate(&if_expr.orelse, role));
                 values
@@ -195,6 +210,9 @@ impl<'a> Analyzer<'a, '_> {
             }
             Expr::Named(named) => {
                 let values = self.evaluate(&named.value, Role::Alias);
+                if let Some(name) = symbols::last_name(&named.target) {
+                    self.check_special(name, &values, &named.value);
+                }
                 self.report_escape(values, &named.value, role)
             }
             Expr::Starred(starred) => self.evaluate(&starred.value, role),
@@ -210,6 +228,9 @@ impl<'a> Analyzer<'a, '_> {
     fn name(&mut self, name: &'a ExprName, expr: &'a Expr, role: Role) -> Values<'a> {
         let known = self.symbols.known_here(name);
         let values = self.resolve_as(name.id.as_str(), known, name.start(), true);
+        if values.is_open && !self.symbols.star_imports.modules.is_empty() {
+            self.record_member(name.id.as_str());
+        }
         if self.pass.is_formula && role != Role::Callee {
             return values;
         }
@@ -338,6 +359,7 @@ impl<'a> Analyzer<'a, '_> {
         let scope = binding.evaluated_in;
         let values = match binding.source {
             Source::Unknown => Values::unknown(),
+            Source::Caught => self.caught(),
             Source::Member("__main__", name) => self.of_script(name),
             Source::Import(module) => Values::object(module),
             Source::Member(module, member) => objects::member(&Values::object(module), member),
@@ -452,6 +474,7 @@ impl<'a> Analyzer<'a, '_> {
     /// Evaluates an attribute as it stands in the source: its object, and itself.
     pub(super) fn attribute(&mut self, attribute: &'a ExprAttribute) -> (Values<'a>, Values<'a>) {
         let name = attribute.attr.as_str();
+        self.record_member(name);
         if self.is_harmless_reading(attribute) {
             return (Values::unknown(), Values::unknown());
         }
@@ -474,6 +497,7 @@ impl<'a> Analyzer<'a, '_> {
             }
         }
         let values = self.member_of(&base, name, Some(&attribute.value));
+        self.record_values(&values);
         (base, values)
     }
 
@@ -495,9 +519,12 @@ impl<'a> Analyzer<'a, '_> {
                     return Values::one(method.clone());
                 }
             }
+            // A variable of a function around, whatever that is.
+            "cell_contents" => return Values::object(TAKEN).or_others(),
             _ => {}
         }
         let mut values = objects::member(base, name);
+        values.add(self.kept_as(base, name));
         let is_script =
             |value: &Value<'_>| matches!(value, Value::Object(path) if path == "__main__");
         if base.known.iter().any(is_script) {
@@ -568,7 +595,13 @@ impl<'a> Analyzer<'a, '_> {
         let base = self.evaluate(&subscript.value, Role::Base);
         let of_key = if role == Role::Annotation { role } else { Role::Value };
         let key = self.evaluate(&subscript.slice, of_key);
-        if let Some(text) = key.as_text().filter(|text| text.starts_with("__"))
+        let is_namespace = |of: &Expr| match of {
+            Expr::Attribute(attribute) => attribute.attr.as_str() == "__dict__",
+            Expr::Call(call) => symbols::last_name(&call.func) == Some("vars"),
+            _ => false,
+        };
+        let names_member = |text: &str| text.starts_with("__") || is_namespace(&subscript.value);
+        if let Some(text) = key.as_text().filter(|text| names_member(text))
             && let Some(rule) = INDEX.attribute(text)
             // In a dictionary that the script writes out it is a word.
             && (text == "__builtins__" || !matches!(base.single(), Some(Value::Map(_))))
@@ -600,6 +633,10 @@ impl<'a> Analyzer<'a, '_> {
                 // `__builtins__` is a namespace or a module, as it pleases.
                 Value::Object(path) if path == "builtins.__builtins__" => {
                     self.namespace_item("builtins", &key, subscript.range())
+                }
+                // The classes that a class is made from.
+                Value::Object(path) if path.ends_with("__") && INDEX.is_found(path) => {
+                    Values::one(value.clone())
                 }
                 // An item of a path's children is a path.
                 Value::Instance(class) if objects::is_sticky(class) => Values::one(value.clone()),
@@ -659,7 +696,7 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     /// Evaluates a name of the script itself, as a member of its module.
-    fn of_script(&mut self, name: &str) -> Values<'a> {
+    pub(super) fn of_script(&mut self, name: &str) -> Values<'a> {
         self.in_scope(symbols::MODULE, |this| this.resolve(name, TextSize::new(u32::MAX)))
     }
 
@@ -814,7 +851,11 @@ impl<'a> Analyzer<'a, '_> {
                 }
             }
             "__doc__" | "__test__" if self.has_doctest => {
-                let is_known = !values.is_open && !values.known.is_empty();
+                let is_hidden = |value: &Value<'_>| matches!(value, Value::Start(_));
+                let is_known = !values.is_open
+                    && !values.known.is_empty()
+                    && !values.any(&mut { is_hidden })
+                    && !values.within().is_open;
                 let is_dangerous = |text: &str| self.has_dangerous_examples(text);
                 if !is_known || values.any_text(&mut { is_dangerous }) {
                     let rule = INDEX.special(Special::Examples);

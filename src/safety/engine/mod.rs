@@ -16,12 +16,13 @@ mod conditions;
 mod expressions;
 mod flow;
 mod own;
+mod passing;
 mod statements;
 
 use ruff_python_ast::visitor::Visitor as _;
 use ruff_python_ast::{ModModule, PySourceType};
 
-use super::finding::{FindingKind, RawAnalysis, RawFinding};
+use super::finding::{FindingKind, RawAnalysis, RawFinding, UNSEEN};
 use super::knowledge::index::INDEX;
 use super::rules::Severity;
 use super::work::{Judgement, Work};
@@ -49,6 +50,7 @@ pub(super) fn check(source: &str, level_max: usize) -> RawAnalysis {
     if work.is_spent() {
         let kind = FindingKind::TooIndirect;
         checked.found.push(RawFinding { kind, rule: None, offset: None });
+        checked.uses.push(UNSEEN.to_owned());
     }
     checked
 }
@@ -106,14 +108,17 @@ fn is_blocking(finding: &RawFinding) -> bool {
 fn parse_and_walk(source: &str, pass: Pass<'_>) -> RawAnalysis {
     let mut found = Vec::from_iter(encoding::declared(source));
     let mut imports = Vec::new();
+    let uses;
     let parsed = ruff_python_parser::parse_unchecked_source(source, PySourceType::Python);
     match parsed.errors().first() {
         None => {
             let walked = walk(parsed.syntax(), source, pass);
             found.extend(walked.found);
             imports = walked.imports;
+            uses = walked.uses;
         }
         Some(error) => {
+            uses = vec![UNSEEN.to_owned()];
             found.push(RawFinding {
                 kind: FindingKind::SyntaxError(error.error.to_string()),
                 rule: None,
@@ -122,10 +127,10 @@ fn parse_and_walk(source: &str, pass: Pass<'_>) -> RawAnalysis {
             found.extend(fallback::patterns(source));
         }
     }
-    RawAnalysis { found, imports, steps: 0 }
+    RawAnalysis { found, imports, uses, steps: 0 }
 }
 
-/// Collects everything in `module` that a rule finds, and its imports, in the order of the walk.
+/// Collects everything in `module` that a rule finds, its imports and the names that it uses.
 fn walk(module: &ModModule, source: &str, pass: Pass<'_>) -> RawAnalysis {
     let symbols = symbols::build(module);
     let mut analyzer = Analyzer::new(source, &symbols, pass);

@@ -3,7 +3,9 @@
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "the enums are the parser's, and long")]
 
-use ruff_python_ast::{Expr, ExprAttribute, ExprCall, ExprName};
+use ruff_python_ast::{
+    BoolOp, CmpOp, Expr, ExprAttribute, ExprCall, ExprCompare, ExprName, UnaryOp,
+};
 use ruff_text_size::Ranged as _;
 use smallvec::SmallVec;
 
@@ -11,7 +13,9 @@ use super::analyzer::Analyzer;
 use super::expressions::Role;
 use crate::safety::knowledge::objects;
 use crate::safety::knowledge::value::{Value, Values};
-use crate::safety::symbols::{Binding, BindingId, Definition, ScopeId, Source, last_name};
+use crate::safety::symbols::{
+    Binding, BindingId, Definition, ScopeId, ScopeKind, Source, last_name,
+};
 
 /// The most bindings of a name that are looked at.
 const SOURCES_MAX: usize = 64;
@@ -34,6 +38,13 @@ const OF_FRAME: &[&str] = &["f_lineno", "co_name", "co_qualname", "co_firstlinen
 const TAKING_OUT: &[&str] = &[
     "__dict__", "__func__", "__get__", "__getattribute__", "__wrapped__", "attrgetter", "getattr",
     "globals", "inspect", "locals", "methodcaller", "vars",
+];
+
+/// The names that set an attribute or run a text, in which a name is set.
+#[rustfmt::skip]
+const SETTING: &[&str] = &[
+    "Timer", "__import__", "__setattr__", "import_module", "mock", "patch", "repeat", "setattr",
+    "timeit",
 ];
 
 impl<'a> Analyzer<'a, '_> {
@@ -200,6 +211,101 @@ impl<'a> Analyzer<'a, '_> {
             && frame.arguments.is_empty()
     }
 
+    /// Tells whether `expr` is a text that Z3 itself makes of what it is to solve, or several of these.
+    pub(super) fn is_text_of_solver(&mut self, expr: &'a Expr) -> bool {
+        match expr {
+            Expr::Call(call) => {
+                let name = last_name(&call.func).filter(|_| call.func.is_attribute_expr());
+                name.is_some_and(|name| {
+                    matches!(name, "sexpr" | "to_smt2")
+                        && !self.symbols.own_attributes.contains(name)
+                })
+            }
+            Expr::BinOp(sum) => {
+                self.is_text_of_solver(&sum.left) && self.is_text_of_solver(&sum.right)
+            }
+            _ => self.all_sources_are(expr, |this, binding| {
+                matches!(binding.source, Source::Value(value)
+                    if value.is_call_expr() && this.is_text_of_solver(value))
+            }),
+        }
+    }
+
+    /// Returns whether a condition holds, where that is certain: it is a constant, or a name that is
+    /// bound to nothing else, or compares the version of Python.
+    pub(super) fn is_true(&mut self, test: &'a Expr) -> Option<bool> {
+        match test {
+            Expr::UnaryOp(not) if not.op == UnaryOp::Not => Some(!self.is_true(&not.operand)?),
+            Expr::BoolOp(bool_op) => {
+                // One part decides, wherever it stands.
+                let decides = bool_op.op == BoolOp::Or;
+                let mut parts = bool_op.values.iter().map(|part| self.is_true(part));
+                let all = parts.try_fold(true, |all, part| match part {
+                    Some(of) if of == decides => Err(()),
+                    part => Ok(all && part.is_some()),
+                });
+                match all {
+                    Err(()) => Some(decides),
+                    Ok(all_known) => all_known.then_some(!decides),
+                }
+            }
+            // What is in the body of a class, a metaclass may change.
+            Expr::Name(_)
+                if self.symbols.star_imports.modules.is_empty()
+                    && self.symbols.kind(self.scope) != ScopeKind::Class
+                    && !self.sets_unseen() =>
+            {
+                let is = |of: bool| move |_: &mut Self, binding: &Binding<'a>| matches!(binding.source, Source::Value(value) if is_constant(value) == Some(of));
+                let is_false = self.all_sources_are(test, is(false));
+                is_false.then_some(false).or_else(|| {
+                    let is_true = self.all_sources_are(test, is(true));
+                    is_true.then_some(true)
+                })
+            }
+            Expr::Compare(compare) => self.is_version(compare),
+            test => is_constant(test),
+        }
+    }
+
+    /// Tells whether the script uses something that may set a name of a module without naming it.
+    fn sets_unseen(&self) -> bool {
+        self.uses_any(TAKING_OUT) || self.uses_any(SETTING)
+    }
+
+    /// Returns whether a comparison with the version of Python holds for every version 3.
+    fn is_version(&mut self, compare: &'a ExprCompare) -> Option<bool> {
+        let ([op], [right]) = (&*compare.ops, &*compare.comparators) else { return None };
+        let (version, is_number) = match &*compare.left {
+            Expr::Subscript(item) if is_constant(&item.slice) == Some(false) => {
+                (&*item.value, true)
+            }
+            Expr::Attribute(major) if major.attr.as_str() == "major" => (&*major.value, true),
+            version => (version, false),
+        };
+        let number = |expr: &Expr| expr.as_number_literal_expr()?.value.as_int()?.as_u8();
+        let (with, is_whole) = match right {
+            Expr::Tuple(tuple) if !is_number => (number(tuple.elts.first()?)?, tuple.len() == 1),
+            right if is_number => (number(right)?, true),
+            _ => return None,
+        };
+        let holds = match op {
+            CmpOp::Lt if with <= 3 && (with < 3 || is_whole) => false,
+            CmpOp::Lt if with > 3 => true,
+            CmpOp::LtE | CmpOp::Eq if with < 3 => false,
+            CmpOp::Gt | CmpOp::GtE | CmpOp::NotEq if with < 3 => true,
+            CmpOp::GtE if with == 3 && is_whole => true,
+            CmpOp::Eq if with == 3 && is_number => true,
+            CmpOp::NotEq if with == 3 && is_number => false,
+            _ => return None,
+        };
+        if self.sets_unseen() || self.symbols.own_attributes.contains("version_info") {
+            return None;
+        }
+        let of = self.quietly(|this| this.evaluate(version, Role::Base));
+        matches!(of.single(), Some(Value::Object(path)) if path == "sys.version_info")
+            .then_some(holds)
+    }
+
     /// Tells whether a call of `__import__` names a module that no row of the rules is about.
     pub(super) fn imports_harmless(
         &mut self,
@@ -275,6 +381,16 @@ impl<'a> Analyzer<'a, '_> {
             }
             _ => Values::unknown(),
         }
+    }
+}
+
+/// Returns the truth of a constant.
+fn is_constant(expr: &Expr) -> Option<bool> {
+    match expr {
+        Expr::BooleanLiteral(literal) => Some(literal.value),
+        Expr::NoneLiteral(_) => Some(false),
+        Expr::NumberLiteral(literal) => Some(literal.value.as_int()?.as_u8() != Some(0)),
+        _ => None,
     }
 }
 

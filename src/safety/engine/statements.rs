@@ -6,7 +6,7 @@
 use ruff_python_ast::visitor::{self, Visitor};
 use ruff_python_ast::{
     Decorator, Expr, ExprContext, Parameter, Parameters, Pattern, PatternKeyword, Stmt,
-    StmtFunctionDef, StmtImportFrom, StmtReturn, TypeParams,
+    StmtFunctionDef, StmtIf, StmtImportFrom, StmtReturn, TypeParams,
 };
 use ruff_text_size::{Ranged as _, TextRange};
 
@@ -19,7 +19,10 @@ use crate::safety::knowledge::index::INDEX;
 use crate::safety::knowledge::objects;
 use crate::safety::knowledge::value::{MODULES, Value, Values};
 use crate::safety::rules::{Rule, Special};
-use crate::safety::symbols::{self, ScopeKind};
+use crate::safety::symbols::{self, BindingId, ScopeKind};
+
+/// The most docstrings that are assigned and judged.
+const DOCSTRINGS_MAX: usize = 64;
 
 impl<'a> Visitor<'a> for Analyzer<'a, '_> {
     fn visit_stmt(&mut self, stmt: &'a Stmt) {
@@ -35,6 +38,7 @@ impl<'a> Visitor<'a> for Analyzer<'a, '_> {
             Stmt::ImportFrom(import) if import.level == 0 => self.check_import_from(import),
             Stmt::FunctionDef(function) => self.function(function),
             Stmt::ClassDef(class) => {
+                self.record_use("class");
                 self.visit_decorators(&class.decorator_list);
                 if let Some(arguments) = &class.arguments {
                     self.visit_arguments(arguments);
@@ -75,15 +79,27 @@ impl<'a> Visitor<'a> for Analyzer<'a, '_> {
             Stmt::Expr(statement) => {
                 self.evaluate(&statement.value, Role::Value);
             }
+            Stmt::If(branches) => self.branches(branches),
+            Stmt::While(repeated) if self.is_true(&repeated.test) == Some(false) => {
+                self.visit_body(&repeated.orelse);
+            }
+            Stmt::AugAssign(assign) => {
+                visitor::walk_stmt(self, stmt);
+                let added = self.value_in(&assign.value, self.scope);
+                self.check_target(&assign.target, &added, &assign.value);
+            }
             _ => visitor::walk_stmt(self, stmt),
         }
     }
 
     fn visit_expr(&mut self, expr: &'a Expr) {
         match expr {
-            Expr::Name(name) if name.ctx != ExprContext::Load => {}
+            Expr::Name(name) if name.ctx != ExprContext::Load => {
+                self.check_docstring(name.id.as_str(), expr);
+            }
             // An attribute or item that is assigned to is checked, but goes nowhere.
             Expr::Attribute(attribute) if attribute.ctx != ExprContext::Load => {
+                self.check_docstring(attribute.attr.as_str(), expr);
                 let (_, values) = self.attribute(attribute);
                 if let Some((name, rule)) = objects::dangerous(&values) {
                     self.report_reference(name, Some(rule), expr.range());
@@ -194,6 +210,59 @@ impl<'a> Analyzer<'a, '_> {
         });
     }
 
+    /// Visits the branches that may run.
+    fn branches(&mut self, branches: &'a StmtIf) {
+        let clauses = branches.elif_else_clauses.iter();
+        let others = clauses.map(|clause| (clause.test.as_ref(), &clause.body));
+        for (test, body) in std::iter::once((Some(&*branches.test), &branches.body)).chain(others) {
+            let holds = test.and_then(|test| {
+                self.visit_expr(test);
+                self.is_true(test)
+            });
+            if holds != Some(false) {
+                self.visit_body(body);
+            }
+            if holds == Some(true) {
+                return;
+            }
+        }
+    }
+
+    /// Judges what is assigned to an attribute with a meaning of its own, or put into one.
+    fn check_target(&mut self, target: &'a Expr, values: &Values<'a>, value: &'a Expr) {
+        let item = target.as_subscript_expr();
+        let holder = item.map_or(target, |item| &item.value);
+        if let Some(name) = self.special_name(holder) {
+            self.check_special(name, values, value);
+        }
+        // A namespace, perhaps.
+        if let Some(Expr::StringLiteral(name)) = item.map(|item| &*item.slice) {
+            self.check_special(name.value.to_str(), values, value);
+        }
+    }
+
+    /// Judges a docstring that is not assigned alone: the target of a loop, one of several. What is
+    /// added to one is judged where it is.
+    fn check_docstring(&mut self, name: &'a str, target: &'a Expr) {
+        if !self.has_doctest || !matches!(name, "__doc__" | "__test__") {
+            return;
+        }
+        let symbols = self.symbols;
+        let bindings = symbols.known(name).map(|uses| &*uses.attribute).unwrap_or_default();
+        self.work().spend(bindings.len().min(DOCSTRINGS_MAX));
+        let is_whole = |id: &&BindingId| {
+            !matches!(symbols.binding(**id).source, symbols::Source::Augmented(_))
+        };
+        for id in bindings.iter().filter(is_whole).take(DOCSTRINGS_MAX) {
+            let values = self.binding_value(*id);
+            self.check_special(name, &values, target);
+        }
+        if target.is_name_expr() {
+            let values = self.of_script(name);
+            self.check_special(name, &values, target);
+        }
+    }
+
     /// Evaluates the value of an assignment: what gets a name is found again under it.
     fn assigned(&mut self, value: &'a Expr, targets: &'a [Expr]) {
         let literal = symbols::elements(value);
@@ -214,10 +283,7 @@ impl<'a> Analyzer<'a, '_> {
         let values = self.evaluate(value, if is_followed { Role::Alias } else { Role::Value });
         self.keep(value, &values);
         for target in targets {
-            let holder = target.as_subscript_expr().map_or(target, |item| &item.value);
-            if let Some(name) = self.special_name(holder) {
-                self.check_special(name, &values, value);
-            }
+            self.check_target(target, &values, value);
         }
     }
 
@@ -258,6 +324,7 @@ impl<'a> Analyzer<'a, '_> {
         let module = import.module.as_ref().map_or("", |module| module.as_str());
         let of_module = INDEX.import_rule(module);
         if of_module.is_some() {
+            self.record_use(module);
             let kind = FindingKind::Import(format!("from {module} import ..."));
             self.report(kind, of_module, Some(import.start()));
             return;

@@ -54,9 +54,14 @@ enum Row {
 pub(crate) struct Index {
     rows: HashMap<&'static str, Row>,
     attributes: HashMap<&'static str, &'static Rule>,
+    keywords: HashMap<&'static str, &'static Rule>,
+    /// The attributes that matter where the script sets them.
+    settable: HashSet<&'static str>,
     calls: HashMap<&'static str, Vec<(&'static Rule, Condition)>>,
     methods: HashMap<&'static str, Vec<(&'static Rule, Condition)>>,
     special: Vec<(Special, &'static Rule)>,
+    /// The modules and classes of which the table names a member.
+    owners: HashSet<&'static str>,
     /// The topmost modules of all names in the table.
     roots: HashSet<&'static str>,
 }
@@ -69,6 +74,8 @@ impl Index {
                 index.insert(rule, *target);
             }
         }
+        let of_path = |path| std::iter::successors(behind_dot(path), |(of, _)| behind_dot(of));
+        index.owners = index.paths().flat_map(of_path).map(|(owner, _)| owner).collect();
         index
     }
 
@@ -92,7 +99,13 @@ impl Index {
             Target::Attributes(names) => {
                 self.attributes.extend(names.split_ascii_whitespace().map(|name| (name, rule)));
             }
+            Target::Keywords(names) => {
+                self.keywords.extend(names.split_ascii_whitespace().map(|name| (name, rule)));
+            }
             Target::Calls(names, condition) => {
+                if let Condition::Sets(attribute) = condition {
+                    self.settable.insert(attribute);
+                }
                 for name in names.split_ascii_whitespace() {
                     self.calls.entry(name).or_default().push((rule, condition));
                     self.roots.insert(top(name));
@@ -227,6 +240,11 @@ impl Index {
         matches!(self.verdict(path), Verdict::Found(_))
     }
 
+    /// Tells whether a row of the table is about a member of this module.
+    pub(crate) fn names_member_of(&self, module: &str) -> bool {
+        self.owners.contains(module)
+    }
+
     /// Tells whether a row judges calls of exactly this function.
     pub(crate) fn judges_calls_of(&self, path: &str) -> bool {
         self.calls_at_home(path).is_some()
@@ -247,6 +265,16 @@ impl Index {
 
     pub(crate) fn attribute(&self, name: &str) -> Option<&'static Rule> {
         self.attributes.get(name).copied()
+    }
+
+    /// Returns the rule about calls with this keyword.
+    pub(crate) fn keyword(&self, name: &str) -> Option<&'static Rule> {
+        self.keywords.get(name).copied()
+    }
+
+    /// Returns the name of an attribute, if it matters where the script sets it.
+    pub(crate) fn settable(&self, name: &str) -> Option<&'static str> {
+        self.settable.get(name).copied()
     }
 
     /// Tells whether no attribute in the table starts like this.

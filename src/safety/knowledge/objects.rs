@@ -39,7 +39,9 @@ const CLASSES: &[(&str, &str)] = &[
     ("xml.etree.ElementTree.ElementTree", "xml.etree.ElementTree.ElementTree"),
     ("xml.etree.ElementTree.ElementTree", "xml.etree.cElementTree.ElementTree"),
     ("sqlite3.Connection", "sqlite3.connect sqlite3.Connection"),
-    ("unittest.mock.patch", "unittest.mock.patch"),
+    ("unittest.mock.patch", "unittest.mock.patch unittest.mock.patch.object"),
+    ("multiprocessing.pool.ThreadPool", "multiprocessing.pool.ThreadPool"),
+    ("multiprocessing.pool.ThreadPool", "multiprocessing.dummy.Pool"),
     ("xml.sax.xmlreader.XMLReader", "xml.sax.expatreader.create_parser xml.sax.make_parser"),
     ("zipfile.ZipFile", "zipfile.ZipFile"),
     ("tarfile.TarFile", "tarfile.open tarfile.TarFile"),
@@ -48,6 +50,68 @@ const CLASSES: &[(&str, &str)] = &[
     ("configparser.ConfigParser", "configparser.ConfigParser configparser.RawConfigParser"),
     ("configparser.ConfigParser", "configparser.SafeConfigParser"),
 ];
+
+/// What a function from outside hands back of what it is passed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Passing {
+    /// The argument at this place.
+    Argument(usize),
+    /// An element of the argument at this place, or what is behind that.
+    Element(usize),
+    /// A container of the elements of all arguments.
+    Elements,
+    /// Something that keeps the functions among the arguments.
+    Kept,
+    /// Something with the keywords as its attributes.
+    Named,
+    /// What it wraps, by the keyword `wraps`.
+    Wrapped,
+}
+
+/// Functions that hand back what they are passed.
+const PASSING: &[(Passing, &str)] = &[
+    (Passing::Argument(0), "abc.update_abstractmethods asyncio.run asyncio.wait_for"),
+    (Passing::Argument(0), "collections.ChainMap collections.OrderedDict collections.UserDict"),
+    (Passing::Argument(0), "contextlib.nullcontext copy.copy copy.deepcopy inspect.unwrap"),
+    (Passing::Argument(0), "types.MappingProxyType typing.assert_type typing.final"),
+    (Passing::Argument(0), "typing.no_type_check typing.reveal_type typing.runtime_checkable"),
+    (Passing::Argument(0), "weakref.proxy"),
+    (Passing::Argument(1), "typing.cast typing_extensions.cast functools.update_wrapper"),
+    (Passing::Element(0), "heapq.heappop operator.getitem random.choice statistics.mode"),
+    (Passing::Element(1), "functools.reduce"),
+    (Passing::Elements, "collections.UserList collections.deque heapq.merge itertools.accumulate"),
+    (Passing::Elements, "itertools.chain itertools.compress itertools.cycle itertools.dropwhile"),
+    (Passing::Elements, "itertools.filterfalse itertools.islice itertools.takewhile"),
+    (Passing::Elements, "random.choices random.sample"),
+    (Passing::Kept, "builtins.classmethod builtins.property builtins.staticmethod"),
+    (Passing::Kept, "contextvars.ContextVar functools.partial functools.partialmethod"),
+    (Passing::Kept, "itertools.repeat types.MethodType"),
+    (Passing::Named, "argparse.Namespace types.SimpleNamespace"),
+    (Passing::Wrapped, "unittest.mock.AsyncMock unittest.mock.MagicMock unittest.mock.Mock"),
+    (Passing::Wrapped, "unittest.mock.NonCallableMagicMock unittest.mock.NonCallableMock"),
+];
+
+/// Builtin types whose instances hold data, and which lead to others by way of what is refused only.
+#[rustfmt::skip]
+const TYPES_OF_DATA: &[&str] = &[
+    "bool", "bytearray", "bytes", "complex", "dict", "float", "frozenset", "int", "list", "range",
+    "set", "slice", "str", "tuple",
+];
+
+/// Tells whether this is the name of a builtin type whose instances hold data.
+pub(crate) fn is_type_of_data(builtin: &str) -> bool {
+    TYPES_OF_DATA.contains(&builtin)
+}
+
+/// Returns what a function hands back of what it is passed, if that is known.
+pub(crate) fn passing(path: &str) -> Option<Passing> {
+    static BY_PATH: LazyLock<HashMap<&str, Passing>> = LazyLock::new(|| {
+        let each =
+            |&(passing, paths): &(_, &'static str)| paths.split(' ').map(move |of| (of, passing));
+        PASSING.iter().flat_map(each).collect()
+    });
+    BY_PATH.get(path).copied()
+}
 
 /// The class of code objects.
 pub(crate) const CODE: &str = "types.CodeType";
@@ -112,11 +176,36 @@ pub(crate) fn member_behind<'a>(module: &str, name: &str) -> Option<Values<'a>> 
     (has_row || INDEX.is_carrier(module) && INDEX.is_found(&path)).then(|| Values::object(path))
 }
 
+/// Tells whether the topmost module of a path is one of the standard library, or a library in the table.
+pub(crate) fn is_known_module(path: &str) -> bool {
+    stdlib::contains(top(path)) || libraries::contains(top(path))
+}
+
+/// Tells whether a builtin of this name is an exception.
+pub(crate) fn is_exception(builtin: &str) -> bool {
+    ["Error", "Exception", "Exit", "Group", "Interrupt", "Iteration", "Warning"]
+        .iter()
+        .any(|ending| builtin.ends_with(ending))
+}
+
 /// Tells whether this is a class from outside, by its name.
 pub(crate) fn is_class(value: &Value<'_>) -> bool {
     let is_named_so = |name: &str| name.starts_with(|c: char| c.is_ascii_uppercase());
     matches!(value, Value::Object(path)
         if is_named_so(behind_dot(path).map_or(path, |(_, name)| name)))
+}
+
+/// Tells whether no attribute of such an instance may be taken whose name is not known. Honest scripts
+/// wrap a connection or a parser, and pass names on to it.
+pub(crate) fn leads_out(class: &str) -> bool {
+    matches!(
+        class,
+        "multiprocessing.pool.ThreadPool"
+            | "pathlib.Path"
+            | "tarfile.TarFile"
+            | "unittest.mock.patch"
+            | "zipfile.ZipFile"
+    )
 }
 
 /// Tells whether what is made from such an instance is one again: the parent of a path is a path.

@@ -109,7 +109,9 @@ pub(crate) fn method<'a>(text: &str, name: &str, arguments: &[Values<'a>]) -> Op
     let is_ascii = text.is_ascii() && !text.contains(|c: char| matches!(c, '\x1c'..='\x1f'));
     match (name, arguments) {
         ("join", [elements]) => {
-            let elements = elements.elements()?;
+            let Some(elements) = elements.elements() else {
+                return start_of_joined(elements);
+            };
             let texts = elements.iter().map(Values::as_text).collect::<Option<Vec<&str>>>()?;
             let bytes: usize = texts.iter().map(|part| part.len() + text.len()).sum();
             (bytes <= 2 * TEXT_BYTES_MAX).then(|| Values::text(texts.join(text)))
@@ -129,6 +131,16 @@ pub(crate) fn method<'a>(text: &str, name: &str, arguments: &[Values<'a>]) -> Op
         ("format", _) => Some(Values::start(text.split('{').next().unwrap_or_default())),
         _ => None,
     }
+}
+
+/// Returns the start of texts that are joined, of which there may be any number.
+fn start_of_joined<'a>(elements: &Values<'a>) -> Option<Values<'a>> {
+    let Some(Value::Container(of)) = elements.single() else { return None };
+    let start = |value: &Value<'a>| match value {
+        Value::Text(text) | Value::Start(text) => Values::start(text),
+        _ => Values::unknown(),
+    };
+    (!of.is_open && !of.known.is_empty()).then(|| of.known.iter().map(start).collect())
 }
 
 fn split_to<'a, 't>(parts: impl Iterator<Item = &'t str>) -> Values<'a> {

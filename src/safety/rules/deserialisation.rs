@@ -52,6 +52,9 @@ pub(super) const RULES: &[Rule] = &[
             Objects("networkx.read_gpickle multiprocess statsmodels.iolib.smpickle"),
             Calls("numpy.load", Condition::Given(2, "allow_pickle")),
             Methods("read_pickle to_pickle find_class persistent_load", Condition::Always),
+            Target::Keywords("allow_pickle"),
+            // Its keywords may come from a dictionary that is not known.
+            Methods("parse_raw parse_file", Condition::Given(usize::MAX, "allow_pickle")),
         ],
         why: HIDDEN,
         remedy: "json.loads",
@@ -61,8 +64,17 @@ pub(super) const RULES: &[Rule] = &[
             "from joblib import load",
             "import pandas as pd\npd.read_pickle('x')",
             "import io, numpy as np\nnp.load(io.BytesIO(b), None, True)",
+            "import pydantic\nM.parse_raw(data, proto='pickle', allow_pickle=True)",
+            "import pydantic\nM.parse_raw(data, **options)",
+            "import pydantic\nfrom functools import partial\npartial(M.parse_raw, allow_pickle=True)",
         ],
-        misses: &["import json", "import pandas as pd\npd.DataFrame({'a': [1]})"],
+        misses: &[
+            "import json",
+            "import pandas as pd\npd.DataFrame({'a': [1]})",
+            "M.parse_raw('{}')",
+            "np.load(buffer, allow_pickle=False)",
+            "def store(x, allow_pickle): return x\nstore(1, allow_pickle=True)",
+        ],
     },
     Rule {
         id: "deserialisation/yaml",

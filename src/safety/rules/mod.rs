@@ -55,6 +55,9 @@ pub enum Target {
     /// Calls of methods of these names of an object about which nothing is known, if the condition
     /// holds. Not if the script defines an attribute of the name itself.
     Methods(&'static str, Condition),
+    /// Calls with one of these keywords, of whatever but the script's own functions. Not if it is
+    /// `False` or `None`.
+    Keywords(&'static str),
     /// The functions and methods of the installed libraries that open the file that a parameter
     /// names, by the generated table.
     Libraries,
@@ -70,6 +73,8 @@ pub enum Target {
 pub enum Condition {
     /// Always.
     Always,
+    /// The object is not one of a library about which nothing is known.
+    OfUnknown,
     /// The script imports this module.
     Imported(&'static str),
     /// The argument at this place, or one of these keywords, may name a file: it is not known to be
@@ -87,10 +92,15 @@ pub enum Condition {
     TakesText(&'static str),
     /// The argument at this place, or one of these keywords, is given, and is not `False` or `None`.
     Given(usize, &'static str),
-    /// The script sets an attribute of this name itself.
+    /// The script sets an attribute of this name itself, or puts such a text together.
     Sets(&'static str),
     /// A parameter of Z3 is set that makes it write a log, or is not known.
     Logs,
+    /// The first argument is a text for Z3 that makes it write a log, or of which not even the start
+    /// is known.
+    LogsByText,
+    /// The first argument, or one of these keywords, is the name of a file and not of a style.
+    NamesStyleFile(&'static str),
     /// The first argument is the known name of a module that must not be imported.
     NamesModule,
     /// An argument names tests of another module, or may: the script sets `sys.argv`.
@@ -99,8 +109,11 @@ pub enum Condition {
     UnsafeLoader,
     /// The argument is not the name of a database in memory.
     DatabaseFile,
-    /// A text argument is SQL that reaches files.
-    ReachingSql,
+    /// The first argument is a statement of SQL that reaches files, or is not known while the script
+    /// imports this library.
+    ReachingSql(&'static str),
+    /// The first argument is a script of SQL that reaches files, or that is not known as a whole.
+    ReachingScript,
     /// A text among the arguments is code that must not run, or is not known.
     Code,
     /// A known text among the arguments is a formula that does more than compute.

@@ -62,6 +62,9 @@ pub(super) const RULES: &[Rule] = &[
             Methods("create_connection create_server", Condition::Imported("asyncio")),
             Methods("create_datagram_endpoint create_unix_connection", Condition::Always),
             Methods("create_unix_server sock_connect", Condition::Always),
+            // They ask the resolver, and a name that is asked for reaches its owner.
+            Methods("getaddrinfo getnameinfo _ensure_resolved", Condition::Always),
+            Methods("_getaddrinfo_debug", Condition::Always),
         ],
         why: TALKS,
         remedy: "asyncio.Queue connects tasks of the script",
@@ -69,6 +72,8 @@ pub(super) const RULES: &[Rule] = &[
             "import asyncio\nasyncio.open_connection('a', 1)",
             "import asyncio\nloop.create_connection(f, 'a', 1)",
             "from asyncio import start_server",
+            "import asyncio\nloop.getaddrinfo(host, 80)",
+            "import asyncio\nresolve = asyncio.new_event_loop().getnameinfo\nresolve(('127.0.0.1', 80))",
         ],
         misses: &["import asyncio\nasyncio.gather(f(), g())", "db.create_connection()"],
     },

@@ -94,14 +94,31 @@ pub(super) const RULES: &[Rule] = &[
             Modules("billiard concurrent.futures.process"),
             Objects("concurrent.futures.ProcessPoolExecutor"),
             Methods("set_executable set_forkserver_preload", Condition::Always),
+            // Pools of threads are made from those of processes.
+            Objects(
+                "multiprocessing.pool.ThreadPool.__base__ multiprocessing.pool.ThreadPool._ctx",
+            ),
+            Objects(
+                "multiprocessing.pool.ThreadPool.__bases__ multiprocessing.pool.ThreadPool.__mro__",
+            ),
+            Objects("multiprocessing.pool.ThreadPool.mro multiprocessing.pool.ThreadPool.__dict__"),
         ],
         why: "starts other processes and talks to them with pickles",
         remedy: "concurrent.futures.ThreadPoolExecutor",
         matches: &[
             "from multiprocessing import Pool",
             "from concurrent.futures import ProcessPoolExecutor",
+            "from multiprocessing.pool import ThreadPool\nThreadPool(1)._ctx.Process(target=f)",
+            "from multiprocessing.dummy import Pool\nwith Pool(1) as p: p._ctx.Manager()",
+            "from multiprocessing.pool import ThreadPool\nThreadPool.__base__(2)",
+            "from multiprocessing.pool import ThreadPool\nvars(ThreadPool(1))['_ctx'].Process(target=f)",
+            "from multiprocessing.pool import ThreadPool\nThreadPool(1).__dict__['_ctx'].Manager()",
         ],
-        misses: &["from concurrent.futures import ThreadPoolExecutor", "multiprocessing = 1"],
+        misses: &[
+            "from concurrent.futures import ThreadPoolExecutor",
+            "multiprocessing = 1",
+            "from multiprocessing.pool import ThreadPool\nwith ThreadPool(2) as p: p.map(f, [1])",
+        ],
     },
     Rule {
         id: "process/asyncio",

@@ -239,7 +239,7 @@ impl<'a> Visitor<'a> for Builder<'a> {
         if let Some(name) = &except.name {
             let range = TextRange::new(name.end(), handler.end());
             self.at_start_of(range, |this| {
-                this.bind(name.as_str(), Source::Unknown, range.start(), this.scope);
+                this.bind(name.as_str(), Source::Caught, range.start(), this.scope);
             });
             // Python takes the name away at the end of the handler.
             self.symbol(self.scope, name.as_str()).ends_with_handler = true;
@@ -343,7 +343,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Binds what a simple statement, or the head of a compound one, binds.
+    /// Binds what a simple statement, or the head of a compound one, binds, or a handler may.
     fn bind_targets_of(&mut self, stmt: &'a Stmt) {
         match stmt {
             Stmt::Return(returned) => {
@@ -393,6 +393,11 @@ impl<'a> Builder<'a> {
                         let source = Source::Entered(&item.context_expr);
                         self.bind_in_body(target, source, &with.body);
                     }
+                }
+            }
+            Stmt::Raise(raised) => {
+                if let Some(Expr::Call(call)) = raised.exc.as_deref() {
+                    self.symbols.raised.push((self.scope, call));
                 }
             }
             Stmt::Delete(delete) => {
@@ -605,6 +610,11 @@ impl<'a> Builder<'a> {
             return;
         }
         match name {
+            "join" if matches!(&*call.func, Expr::Attribute(of) if of.value.is_string_literal_expr()) =>
+            {
+                arguments.for_each(|argument| self.count_read(argument));
+                return;
+            }
             // The text that runs there is judged.
             "Timer" | "repeat" | "timeit" => {
                 call.arguments.keywords.iter().for_each(|keyword| self.count_read(&keyword.value));
@@ -637,8 +647,14 @@ impl<'a> Builder<'a> {
         let Expr::Attribute(method) = &*call.func else { return };
         let keywords = call.arguments.keywords.iter().map(|keyword| &keyword.value);
         // Methods that put their arguments into a container, or the elements of these.
-        let is_putting =
-            matches!(name, "append" | "appendleft" | "add" | "insert" | "setdefault" | "put");
+        let is_putting = match name {
+            "append" | "appendleft" | "add" | "insert" | "setdefault" | "put" | "set_result" => {
+                true
+            }
+            // Of a context variable; others have a method of this name as well.
+            "set" => self.symbols.imported.contains("contextvars") && arguments.len() == 1,
+            _ => false,
+        };
         if is_putting || matches!(name, "extend" | "update" | "extendleft") {
             for argument in arguments {
                 let put =

@@ -99,6 +99,8 @@ pub(super) enum Source<'a> {
     Field(ScopeId, usize),
     /// A class or function of the script, by the place of its definition.
     Definition(TextRange),
+    /// An exception that is caught: one of those that the script raises, or another.
+    Caught,
     /// Something else.
     Unknown,
 }
@@ -274,6 +276,8 @@ pub(super) struct Symbols<'a> {
     pub(super) star_imports: StarImports<'a>,
     /// Attributes that the script itself defines: methods, class variables, assigned ones.
     pub(super) own_attributes: HashSet<&'a str>,
+    /// The exceptions that the script raises by a call, each with its scope.
+    pub(super) raised: Vec<(ScopeId, &'a ExprCall)>,
     /// The names that imports bind.
     pub(super) imports: Vec<&'a str>,
     /// The topmost packages of all imports.

@@ -1,0 +1,5 @@
+# rule: files/data
+# effect: prints
+import matplotlib.pyplot as plt
+plt.style.use("./secret.txt")
+print("PWNED")
