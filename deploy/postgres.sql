@@ -1,5 +1,6 @@
--- Two roles for the database that QWED_MCP_STORE names: one owns the tables, and servers are the other, which
--- can append to the audit log and read it, and can neither change nor remove a row of it.
+-- Two roles for the database that QWED_MCP_STORE names: qwed_owner owns the tables, and servers are qwed_server, which
+-- can append to the audit log, make and revoke tokens, and place, run and remove background jobs. It can change no row
+-- of the log, give no revoked token back, and change neither the owner, the script nor the end of a job.
 --
 -- Run it once, as a superuser, in an empty database:
 --
@@ -24,14 +25,20 @@ BEGIN
         CREATE ROLE qwed_server LOGIN;
     END IF;
     EXECUTE format('GRANT CREATE ON DATABASE %I TO qwed_owner', current_database());
+    -- Servers need no tables of their own.
+    EXECUTE format('REVOKE TEMPORARY ON DATABASE %I FROM PUBLIC', current_database());
+    IF EXISTS (SELECT FROM pg_namespace WHERE nspname = 'public') THEN
+        REVOKE CREATE ON SCHEMA public FROM PUBLIC;
+    END IF;
 END;
 $$;
 
 CREATE SCHEMA IF NOT EXISTS qwed_mcp AUTHORIZATION qwed_owner;
 GRANT USAGE ON SCHEMA qwed_mcp TO qwed_server;
 
--- Of what qwed_owner will make. The tables of the audit log and of tokens take most of it back themselves.
+-- Of the tables that qwed_owner will make. The tables take back what servers do not need.
 ALTER DEFAULT PRIVILEGES FOR ROLE qwed_owner IN SCHEMA qwed_mcp
     GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO qwed_server;
 ALTER DEFAULT PRIVILEGES FOR ROLE qwed_owner IN SCHEMA qwed_mcp
     GRANT USAGE ON SEQUENCES TO qwed_server;
+ALTER DEFAULT PRIVILEGES FOR ROLE qwed_owner REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC;

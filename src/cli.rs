@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use anstream::ColorChoice;
 use anyhow::Context as _;
-use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use tokio::runtime::{Builder, Runtime};
 
@@ -179,7 +179,7 @@ enum Command {
     },
     /// Write the manual pages into a folder
     ManPages {
-        /// The folder, which has to be there
+        /// The folder, which is made if it is not there
         folder: PathBuf,
     },
     /// Answer the calls of the Python package `qwed_mcp`, a line of JSON each
@@ -217,7 +217,7 @@ enum Format {
 
 /// Carries out the command line, and returns the exit code of the process.
 pub fn run() -> ExitCode {
-    let CommandLine { color, command } = match CommandLine::try_parse() {
+    let CommandLine { color, command } = match parse() {
         Ok(command_line) => command_line,
         Err(error) => return print_usage(&error),
     };
@@ -261,6 +261,18 @@ pub fn run() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Parses the arguments of this process.
+fn parse() -> Result<CommandLine, clap::Error> {
+    let mut command = CommandLine::command();
+    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    if let (Some(run), Some(given)) =
+        (command.find_subcommand_mut("run"), matches.subcommand_matches("run"))
+    {
+        run::check(run, given)?;
+    }
+    CommandLine::from_arg_matches(&matches)
 }
 
 /// Prints the help that was asked for, or what is wrong with the arguments.
@@ -346,6 +358,7 @@ fn serve_team(options: serve::Options, address: std::net::SocketAddr) -> anyhow:
     if settings.auth_token.take().is_some() || settings.auth_token_file.take().is_some() {
         tracing::warn!("over HTTP each caller has a token: that of the server's own is not used");
     }
+    settings.user_share = options.user_share();
     serve_with(settings, |runtime, server, settings| {
         runtime.block_on(options.serve(server, settings, address))
     })
@@ -428,6 +441,9 @@ fn verify_skill(manifest: &Path) -> anyhow::Result<()> {
 fn read_script(file: &Path) -> io::Result<String> {
     let mut code = String::new();
     read_bounded(file, SCRIPT_BYTES_MAX, |source| source.read_to_string(&mut code))?;
+    if code.trim().is_empty() {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the script is empty"));
+    }
     Ok(code)
 }
 
@@ -450,7 +466,7 @@ fn read_bounded(
 /// Reads the settings from the environment, and logs those that cannot be used.
 fn settings() -> Settings {
     let (settings, warnings) = Settings::from_env();
-    for warning in warnings {
+    for warning in warnings.into_iter().chain(settings.crowding()) {
         tracing::warn!("{warning}");
     }
     settings
@@ -481,6 +497,13 @@ fn share_jobs(
 ) -> anyhow::Result<Server> {
     let shared = async {
         let database = Database::open(DatabaseUrl::parse(url)?).await?;
+        if let Some(excess) = database.excess().await? {
+            tracing::warn!(
+                %excess,
+                "the user of QWED_MCP_STORE can change the audit log, tokens and results; make a role for servers with \
+                 deploy/postgres.sql"
+            );
+        }
         Ok::<_, DatabaseError>(server.with_shared_jobs(settings, database))
     };
     runtime.block_on(shared).context("background jobs cannot be shared")

@@ -15,6 +15,10 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::secret::Secret;
+use crate::shares::Share;
+
+/// The synchronous runs for each processor above which there is a warning.
+const RUNS_PER_PROCESSOR_MAX: usize = 4;
 
 /// The time that a background job may take when the admin says nothing else.
 const BACKGROUND_TIMEOUT_DEFAULT: Duration = Duration::from_secs(120);
@@ -41,7 +45,7 @@ const PRELOAD_LIGHT: &str = "
 ";
 
 /// The libraries that verifications use besides; a fork of an interpreter with them is slower.
-const PRELOAD_HEAVY: &str = "numpy sympy z3 qwed_legal qwed_finance qwed_ucp qwed_new";
+const PRELOAD_HEAVY: &str = "numpy sympy z3 qwed_legal qwed_finance qwed_tax qwed_ucp qwed_new";
 
 /// The module that scripts that draw use on top of them; a fork with it is slower still.
 const PRELOAD_FOR_DRAWING: &str = "matplotlib.pyplot";
@@ -177,6 +181,9 @@ pub struct Settings {
     pub deterministic: bool,
     /// The most synchronous runs at once (`QWED_MCP_SYNC_CONCURRENCY`).
     pub sync_concurrency: usize,
+    /// The part of turns, places, bytes and jobs that one user may hold among others; an option of the command
+    /// line.
+    pub(crate) user_share: Share,
     /// The time that one synchronous run may take, counted from its start.
     pub(crate) sync_timeout: Duration,
     /// The time that a call may wait for its turn whose client cannot take it back, in tests that have other
@@ -199,6 +206,19 @@ impl Settings {
     /// Reads the settings of this process's environment.
     pub fn from_env() -> (Self, Vec<SettingsWarning>) {
         Self::from_lookup(std::env::var_os)
+    }
+
+    /// Returns a warning where so many synchronous runs at once are far more than this machine has processors.
+    pub(crate) fn crowding(&self) -> Option<SettingsWarning> {
+        let runs = self.sync_concurrency;
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let is_crowded = runs > processors.saturating_mul(RUNS_PER_PROCESSOR_MAX);
+        is_crowded.then(|| {
+            SettingsWarning(format!(
+                "QWED_MCP_SYNC_CONCURRENCY is {runs}, and this machine has {processors} processors: scripts that \
+                 compute take longer the more of them run at once, and may run out of time"
+            ))
+        })
     }
 
     /// Reads the settings from `lookup`, which returns a variable's value by its name.
@@ -264,6 +284,7 @@ impl Settings {
                 1..=SYNC_CONCURRENCY_MAX,
                 SYNC_CONCURRENCY_DEFAULT,
             ),
+            user_share: Share::default(),
             sync_timeout: variables.test_ms("QWED_MCP_TEST_SYNC_TIMEOUT_MS", SYNC_TIMEOUT),
             #[cfg(feature = "http")]
             turn_deadline: variables

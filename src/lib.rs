@@ -50,7 +50,7 @@
 //! | `folder` | folders that scripts write into, listed, read and removed by descriptors | `server` |
 //! | `terminal` | what a person's terminal is sent | `server` |
 //! | `traces`, `https` | spans of calls for a collector; the client of HTTP for addresses that the admin names | `traces`, `http` |
-//! | `canonical_json`, `meter`, `secret` | leaves | |
+//! | `canonical_json`, `meter`, `plain_text`, `secret` | leaves | |
 //!
 //! The feature `server` is on by default, and brings the other three. A library takes what it needs:
 //!
@@ -140,6 +140,8 @@ mod folder;
 pub mod gateway;
 #[cfg(feature = "server")]
 mod governance;
+#[cfg(feature = "provenance")]
+mod hidden;
 #[cfg(feature = "http")]
 mod http;
 #[cfg(feature = "http")]
@@ -152,6 +154,8 @@ mod logging;
 mod meter;
 #[cfg(feature = "http")]
 mod oidc;
+#[cfg(feature = "server")]
+mod plain_text;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "provenance")]
@@ -168,6 +172,8 @@ mod sandbox;
 mod secret;
 #[cfg(feature = "server")]
 mod server;
+#[cfg(feature = "server")]
+mod shares;
 #[cfg(feature = "server")]
 mod strict_modes;
 #[cfg(feature = "server")]

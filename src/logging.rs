@@ -8,6 +8,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::io::{self, Write};
 
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -18,6 +19,7 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer, Registry};
 
+use crate::plain_text::escape_into;
 use crate::terminal::Label;
 
 /// The target of spans that traces have, and no log.
@@ -64,7 +66,7 @@ pub(crate) fn start(wanted: &str, reader: Reader, further: Option<Further>) {
     let filter = filter.with_target(SPANS, LevelFilter::OFF);
     let layer = tracing_subscriber::fmt::layer().with_ansi(false);
     let layer = match reader {
-        Reader::Admin => layer.with_writer(std::io::stderr).with_filter(filter).boxed(),
+        Reader::Admin => layer.with_writer(|| OneLine(io::stderr())).with_filter(filter).boxed(),
         #[cfg(feature = "http")]
         Reader::Collector => {
             let layer = tracing_subscriber::fmt::layer().json().flatten_event(true);
@@ -84,6 +86,27 @@ pub(crate) fn start(wanted: &str, reader: Reader, further: Option<Further>) {
         tracing::warn!(
             "QWED_MCP_LOG does not parse; expected for example: qwed_mcp=info,rmcp=warn"
         );
+    }
+}
+
+/// A writer of log lines. Clients choose the text of some fields, such as the name of a tool and the id of a
+/// request: control characters and text direction marks are escaped, so that a field can neither begin a line
+/// of its own nor command a terminal.
+struct OneLine<W>(W);
+
+impl<W: Write> Write for OneLine<W> {
+    /// Writes one event, whose only line end is its last character.
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(event);
+        let mut line = String::with_capacity(text.len());
+        escape_into(&mut line, text.strip_suffix('\n').unwrap_or(&text));
+        line.push('\n');
+        self.0.write_all(line.as_bytes())?;
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
     }
 }
 
@@ -136,9 +159,20 @@ impl fmt::Display for Causes<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-
     use super::*;
+
+    #[test]
+    fn a_field_forges_no_line_and_commands_no_terminal() {
+        let written = |event: &str| {
+            let mut line = OneLine(Vec::new());
+            line.write_all(event.as_bytes()).unwrap();
+            String::from_utf8(line.0).unwrap()
+        };
+        assert_eq!(written("INFO tool=Ζ\tplain\n"), "INFO tool=Ζ\\tplain\n");
+        let forged = "INFO tool=a\nERROR forged \u{1b}[31mred\r\u{202e}\u{85}\n";
+        let shown = "INFO tool=a\\nERROR forged \\u{1b}[31mred\\r\\u{202e}\\u{85}\n";
+        assert_eq!(written(forged), shown);
+    }
 
     #[test]
     fn an_error_is_shown_with_all_its_causes() {

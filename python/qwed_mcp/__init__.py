@@ -5,13 +5,13 @@
 `python -m qwed_mcp` starts the server.
 """
 
-from importlib.metadata import PackageNotFoundError, version
+from importlib import metadata as _metadata
 
 from ._program import main
 
 try:
-    __version__ = version("qwed-mcp")
-except PackageNotFoundError:  # not installed: this is the source
+    __version__ = _metadata.version("qwed-mcp")
+except _metadata.PackageNotFoundError:  # not installed: this is the source
     __version__ = "0+source"
 
 __all__ = ["__version__", "main"]

@@ -35,7 +35,7 @@ def find_program() -> str:
         if program.is_file() and os.access(program, os.X_OK):
             return str(program)
     places = ", ".join(str(folder) for folder in dict.fromkeys(_places()))
-    raise FileNotFoundError(f"no program {NAME} in {places}; install it again: pip install --force-reinstall qwed-mcp")
+    raise FileNotFoundError(f"no program {NAME} in {places}; install it again: pip install --force-reinstall 'qwed-mcp>=0.3'")
 
 
 def main() -> NoReturn:
@@ -46,78 +46,118 @@ def main() -> NoReturn:
     os.execv(program, [program, *sys.argv[1:]])
 
 
+class _Ended(Exception):
+    """The process ended before it answered."""
+
+
 class _Process:
-    """One process of the program, started at the first call, kept, and shared by all threads."""
+    """The program as a process, started at the first call, kept, and shared by all threads.
+
+    A call takes the process away for as long as it is in an exchange. A call that comes within another one on the same
+    thread, from a signal handler or a finalizer, finds none and has one of its own, which is kept too.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._process: "subprocess.Popen[bytes] | None" = None
+        self._begin()
+
+    def _begin(self) -> None:
+        # A thread can take it twice: signal handlers and finalizers come at any place.
+        self._lock = threading.RLock()
+        # Those that no call has taken.
+        self._idle: "list[subprocess.Popen[bytes]]" = []
+        self._all: "list[subprocess.Popen[bytes]]" = []
 
     def call(self, name: str, **arguments: Any) -> Any:
         """Returns the program's result.
 
-        Raises ValueError where the arguments are not what the program takes, or no JSON.
+        Raises ValueError where the arguments are not what the program takes, or no JSON, and RuntimeError where the
+        program ended twice before it answered.
         """
         try:
-            request = json.dumps({"call": name, **arguments}, allow_nan=False).encode("ascii")
+            request = json.dumps({"call": name, **arguments}, allow_nan=False, ensure_ascii=False).encode("utf-8")
         except (TypeError, RecursionError) as error:
             raise ValueError(f"the arguments cannot be written as JSON: {error}") from error
+        except UnicodeEncodeError as error:
+            found = f"U+{ord(error.object[error.start]):04X}"
+            raise ValueError(
+                f"the arguments have half of a surrogate pair, {found}: no UTF-8 can have it; "
+                "replace it, for example with text.encode('utf-8', 'replace').decode()"
+            ) from None
         with self._lock:
-            reply = self._ask(request)
+            try:
+                reply = self._exchange(request)
+            except _Ended:
+                # A call changes nothing, so another process may be asked.
+                try:
+                    reply = self._exchange(request)
+                except _Ended:
+                    raise RuntimeError(f"{NAME} ended before it answered") from None
         if "error" in reply:
             raise ValueError(reply["error"])
         return reply["result"]
 
-    def _ask(self, request: bytes) -> Any:
-        process = self._running()
+    def _exchange(self, request: bytes) -> Any:
+        process = self._take()
+        try:
+            reply = self._ask(process, request)
+        except BaseException:
+            # A reply that nobody has read would be taken for the next one's.
+            self._end(process)
+            raise
+        self._idle.append(process)
+        return reply
+
+    @staticmethod
+    def _ask(process: "subprocess.Popen[bytes]", request: bytes) -> Any:
         assert process.stdin is not None and process.stdout is not None
+        parts: "list[bytes]" = []
         try:
             waiting = memoryview(request + b"\n")
             while waiting:
                 waiting = waiting[os.write(process.stdin.fileno(), waiting) :]
-            parts: "list[bytes]" = []
             while not parts or not parts[-1].endswith(b"\n"):
                 parts.append(os.read(process.stdout.fileno(), 1 << 16))
                 if not parts[-1]:
-                    raise RuntimeError(f"{NAME} ended before it answered")
-        except BaseException:
-            # A reply that nobody has read would be taken for the next one's.
-            self._end()
-            raise
+                    raise _Ended
+        except OSError as error:
+            raise _Ended from error
         return json.loads(b"".join(parts))
 
-    def _running(self) -> "subprocess.Popen[bytes]":
-        process = self._process
-        if process is None or process.poll() is not None:
-            self._end()
-            # No buffers: a fork would have a copy of what is in them. A session of its own: Ctrl-C is for this
-            # process, which may go on, and its threads wait for answers.
-            process = subprocess.Popen(
-                [find_program(), "python-api"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                bufsize=0,
-                start_new_session=True,
-            )
-            self._process = process
+    def _take(self) -> "subprocess.Popen[bytes]":
+        while self._idle:
+            process = self._idle.pop()
+            if process.poll() is None:
+                return process
+            self._end(process)
+        # No buffers: a fork would have a copy of what is in them. A session of its own: Ctrl-C is for this process,
+        # which may go on, and its threads wait for answers.
+        process = subprocess.Popen(
+            [find_program(), "python-api"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            start_new_session=True,
+        )
+        self._all.append(process)
         return process
 
-    def _end(self) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-            process.communicate()
+    def _end(self, process: "subprocess.Popen[bytes]") -> None:
+        if process in self._all:
+            self._all.remove(process)
+        process.kill()
+        process.communicate()
 
     def end(self) -> None:
-        """Ends the process, if there is one."""
+        """Ends the processes that no call has taken."""
         with self._lock:
-            self._end()
+            while self._idle:
+                self._end(self._idle.pop())
 
     def forget(self) -> None:
-        """Leaves the process to its parent: this one is a fork of that."""
-        process, self._process = self._process, None
-        self._lock = threading.Lock()
-        if process is not None:
+        """Leaves the processes to their parent: this one is a fork of that."""
+        processes = self._all
+        self._begin()
+        for process in processes:
             assert process.stdin is not None and process.stdout is not None
             process.stdin.close()
             process.stdout.close()

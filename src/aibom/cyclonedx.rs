@@ -43,6 +43,14 @@ impl AiBom {
             // The one in the list of components may be another version's.
             fields.remove("bom-ref");
         }
+        let property = |name: &str, value: &str| json!({ "name": name, "value": value });
+        let mut properties = vec![
+            property("qwed:compliance", self.compliance),
+            property("qwed:manifest_hash", &self.manifest_hash),
+        ];
+        if self.incomplete {
+            properties.push(property("qwed:incomplete", "true"));
+        }
         json!({
             "$schema": SCHEMA,
             "bomFormat": "CycloneDX",
@@ -52,10 +60,7 @@ impl AiBom {
             "metadata": {
                 "timestamp": self.timestamp,
                 "tools": { "components": [tool] },
-                "properties": [
-                    { "name": "qwed:compliance", "value": self.compliance },
-                    { "name": "qwed:manifest_hash", "value": self.manifest_hash },
-                ],
+                "properties": properties,
             },
             "components": components,
             "services": services,

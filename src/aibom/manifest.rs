@@ -30,6 +30,9 @@ pub struct AiBom {
     pub components: Components,
     /// [`COMPLIANCE`].
     pub compliance: &'static str,
+    /// True if the versions of something that was used are not known; only in the bill of a session.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub incomplete: bool,
     /// SHA-256, in lower-case hexadecimal digits, over all other fields but `timestamp`: as JSON with
     /// sorted keys, without spaces, non-ASCII characters escaped. The same components in the same
     /// order have the same hash.
@@ -138,9 +141,23 @@ impl AiBom {
 
     /// Returns the bill of these parts, made now.
     pub fn new(components: Components) -> Self {
-        let hashed = json!({ "components": components, "compliance": COMPLIANCE });
+        Self::made(components, false)
+    }
+
+    /// Returns the bill of these parts, made now, which says that versions are missing from it.
+    #[cfg(feature = "server")]
+    pub(super) fn incomplete(components: Components) -> Self {
+        Self::made(components, true)
+    }
+
+    fn made(components: Components, incomplete: bool) -> Self {
+        let mut hashed = json!({ "components": components, "compliance": COMPLIANCE });
+        if let Some(fields) = hashed.as_object_mut().filter(|_| incomplete) {
+            fields.insert("incomplete".to_owned(), true.into());
+        }
         let digest = Sha256::digest(canonical_json(&hashed));
         Self {
+            incomplete,
             timestamp: Utc::now().to_rfc3339_opts(SecondsFormat::Micros, false),
             components,
             compliance: COMPLIANCE,

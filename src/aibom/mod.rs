@@ -17,4 +17,4 @@ pub use manifest::{
     AiBom, AiBomError, AiBomGenerator, COMPLIANCE, Component, ComponentType, Components,
 };
 #[cfg(feature = "server")]
-pub(crate) use session::{InstalledPackages, Package, Session, engines};
+pub(crate) use session::{InstalledPackages, Package, Session, destination, engines};

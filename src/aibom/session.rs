@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use thiserror::Error;
 use uuid::Uuid;
 
 use super::{AiBom, Component, ComponentType, Components};
@@ -43,6 +44,8 @@ struct Used {
     has_run: bool,
     /// The modules whose packages were looked for.
     asked: BTreeSet<String>,
+    /// Look-ups that [`Session::record_script`] has asked for and that have brought no versions.
+    unanswered: usize,
     python: Option<String>,
     /// By module.
     packages: BTreeMap<String, Package>,
@@ -64,6 +67,46 @@ pub(crate) struct Package {
     pub(crate) distribution: String,
     /// Its version.
     pub(crate) version: String,
+}
+
+/// The reason why no bill can be written to a path.
+#[derive(Debug, Error)]
+pub(crate) enum UnusableFile {
+    #[error("there is no folder")]
+    NoFolder,
+    /// A device, a pipe, a socket: to replace it would take it from every other program.
+    #[error("it is not a regular file")]
+    NotAFile,
+    #[error("it is a link that leads to no file")]
+    Dangling,
+    #[error("it cannot be looked at: {0}")]
+    Unknown(#[source] io::Error),
+}
+
+/// Returns the file or the folder that a path leads to, or the path itself where nothing is there yet. A bill
+/// replaces regular files only; of a link it replaces the target.
+pub(crate) fn destination(path: &Path) -> Result<PathBuf, UnusableFile> {
+    let is_absent = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+    match path.symlink_metadata() {
+        Err(error) if is_absent(&error) => {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            let is_there = folder.is_none_or(Path::is_dir);
+            is_there.then(|| path.to_owned()).ok_or(UnusableFile::NoFolder)
+        }
+        Err(error) => Err(UnusableFile::Unknown(error)),
+        Ok(_) => {
+            let real = path.canonicalize().map_err(|error| {
+                if is_absent(&error) {
+                    UnusableFile::Dangling
+                } else {
+                    UnusableFile::Unknown(error)
+                }
+            })?;
+            let found = real.symlink_metadata().map_err(UnusableFile::Unknown)?;
+            let is_usable = found.is_file() || found.is_dir();
+            is_usable.then_some(real).ok_or(UnusableFile::NotAFile)
+        }
+    }
 }
 
 impl Session {
@@ -105,12 +148,17 @@ impl Session {
             }
         }
         let is_first = !std::mem::replace(&mut used.has_run, true);
-        (is_first || !new.is_empty()).then_some(new)
+        if !is_first && new.is_empty() {
+            return None;
+        }
+        used.unanswered += 1;
+        Some(new)
     }
 
-    /// Records the packages that scripts ran with.
+    /// Records the packages that scripts ran with: the answer to one look-up.
     pub(crate) fn record_packages(&self, installed: InstalledPackages) {
         let mut used = self.used();
+        used.unanswered = used.unanswered.saturating_sub(1);
         used.python = Some(installed.python);
         used.packages.extend(installed.packages);
     }
@@ -144,21 +192,21 @@ impl Session {
             runtime.push(Component::new(name, ComponentType::McpClient).with_version(version));
         }
         let mcp_tools = all(&used.tools, ComponentType::ActionExecution);
-        AiBom::new(Components { models, verification_engines, mcp_tools, runtime })
+        let components = Components { models, verification_engines, mcp_tools, runtime };
+        if used.unanswered == 0 { AiBom::new(components) } else { AiBom::incomplete(components) }
     }
 
     /// Writes the bill to the file at `path`, as `CycloneDX` if it ends in `.cdx.json`; into a new
     /// file, if there is a folder at `path`. There is never a part of a bill: the file that was there
     /// is replaced when the new one is complete. Returns the file's path.
     pub(crate) fn write(&self, path: &Path) -> io::Result<PathBuf> {
-        let path = if path.is_dir() {
-            path.join(format!("aibom-{}.json", Uuid::new_v4().simple()))
-        } else {
-            path.to_owned()
-        };
-        let bom = self.manifest();
         let is_cyclonedx =
             path.as_os_str().as_encoded_bytes().ends_with(CYCLONEDX_ENDING.as_bytes());
+        let mut path = destination(path).map_err(io::Error::other)?;
+        if path.is_dir() {
+            path.push(format!("aibom-{}.json", Uuid::new_v4().simple()));
+        }
+        let bom = self.manifest();
         let text = if is_cyclonedx {
             serde_json::to_string_pretty(&bom.to_cyclonedx())
         } else {

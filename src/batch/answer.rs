@@ -118,6 +118,9 @@ pub(super) struct Answer {
     pub(super) line: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) meta: Option<Box<RawValue>>,
+    /// `true` if another try would end the same way.
+    #[serde(skip)]
+    pub(super) is_final: bool,
 }
 
 /// The end of a run, as it is written.
@@ -159,7 +162,7 @@ impl Answer {
     pub(super) fn is_worth_another_try(&self) -> bool {
         let is_killed = self.end.as_ref().is_some_and(|end| end.exit_code == Ending::KILLED);
         match self.status {
-            Status::InfraError => true,
+            Status::InfraError => !self.is_final,
             Status::Failed => is_killed,
             Status::Ok
             | Status::Timeout
@@ -189,6 +192,7 @@ impl Answer {
             analysis: None,
             line: None,
             meta: None,
+            is_final: false,
         }
     }
 }

@@ -24,6 +24,17 @@ const BEGINNING: &[u8] = br#"{"id":"#;
 pub(super) struct Ids {
     numbers: Numbers,
     hashes: HashSet<[u8; 16]>,
+    /// The most hashes and sequences; `None` for as many as there are.
+    at_most: Option<usize>,
+}
+
+/// The reason why an id is not added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NotAdded {
+    /// It is there.
+    Known,
+    /// There are as many as can be remembered.
+    Full(usize),
 }
 
 /// A set of numbers: the first of each sequence, and the one behind it.
@@ -34,10 +45,24 @@ struct Numbers(BTreeMap<u64, u64>);
 #[derive(Debug, Default)]
 pub(crate) struct Answered {
     ids: Ids,
+    /// Hashes of an id and the digest of the script that was answered, or of the id alone where the answer names no
+    /// script.
+    scripts: HashSet<[u8; 16]>,
     /// The numbers of lines that were not understood.
     invalid: Numbers,
     /// The number of answers.
     pub(crate) count: u64,
+}
+
+/// What an earlier run has answered to a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Earlier {
+    /// Nothing.
+    Unanswered,
+    /// This line, as far as its answer says which script that was.
+    Answered,
+    /// Another line of the same id or number.
+    OtherAnswered,
 }
 
 /// Results that cannot be gone on with.
@@ -55,11 +80,27 @@ struct Written {
     id: Option<String>,
     status: String,
     line: Option<u64>,
+    code_sha256: Option<String>,
 }
 
 impl Ids {
+    /// Creates a set that remembers no more than so many, but for numbers that follow each other.
+    #[cfg(feature = "http")]
+    pub(super) fn at_most(count: usize) -> Self {
+        Self { at_most: Some(count), ..Self::default() }
+    }
+
+    /// Adds an id, if there is room for it.
+    pub(super) fn add(&mut self, id: &str) -> Result<(), NotAdded> {
+        let held = self.hashes.len() + self.numbers.0.len();
+        if let Some(most) = self.at_most.filter(|most| held > *most) {
+            return Err(if self.contains(id) { NotAdded::Known } else { NotAdded::Full(most) });
+        }
+        if self.insert(id) { Ok(()) } else { Err(NotAdded::Known) }
+    }
+
     /// Adds an id. Returns `false` if it was there.
-    pub(super) fn insert(&mut self, id: &str) -> bool {
+    fn insert(&mut self, id: &str) -> bool {
         match as_number(id) {
             Some(number) => self.numbers.insert(number),
             None => self.hashes.insert(hash(id)),
@@ -107,7 +148,7 @@ impl Answered {
             let is_whole = u64::try_from(line.len()).is_ok_and(|text| text < length);
             if !is_whole {
                 // The end, or the line that was being written; what is neither is somebody's.
-                if !BEGINNING.starts_with(&line) && !line.starts_with(BEGINNING) {
+                if !is_torn(&line, number) {
                     return Err(ResultsError::Foreign(number));
                 }
                 break;
@@ -125,22 +166,48 @@ impl Answered {
         match (result.line, &result.id) {
             _ if !is_status => return Err(ResultsError::Foreign(number)),
             (Some(line), _) if line < u64::MAX => self.invalid.insert(line),
-            (_, Some(id)) => self.ids.insert(id),
+            (_, Some(id)) => {
+                self.scripts.insert(hash_of_script(id, result.code_sha256.as_deref()));
+                self.ids.insert(id)
+            }
             (_, None) => return Err(ResultsError::Foreign(number)),
         };
         self.count += 1;
         Ok(())
     }
 
-    /// Returns whether the line of this number was answered, as one that is not understood.
-    pub(super) fn has_line(&self, number: u64) -> bool {
-        self.invalid.contains(number)
+    /// Returns what was answered to the line of this number, which is not understood.
+    pub(super) fn to_invalid(&self, number: u64) -> Earlier {
+        if self.invalid.contains(number) { Earlier::Answered } else { Earlier::Unanswered }
     }
 
-    /// Returns whether the line of this id was answered.
-    pub(super) fn has_id(&self, id: &str) -> bool {
-        self.ids.contains(id)
+    /// Returns what was answered to the line of this number, which asks for a script.
+    pub(super) fn to_script(&self, number: u64, id: &str, code: &str) -> Earlier {
+        // It was not understood before, so it is another line now.
+        if self.invalid.contains(number) {
+            return Earlier::OtherAnswered;
+        }
+        if !self.ids.contains(id) {
+            return Earlier::Unanswered;
+        }
+        let digest = hex::encode(Sha256::digest(code));
+        let is_same = |digest| self.scripts.contains(&hash_of_script(id, digest));
+        if is_same(Some(digest.as_str())) || is_same(None) {
+            Earlier::Answered
+        } else {
+            Earlier::OtherAnswered
+        }
     }
+}
+
+/// Returns whether the last line of a file, which has no end, is an answer that was being written. Some file systems
+/// leave zeros after a power failure where the rest of the file was to be. Zeros alone are of anybody.
+fn is_torn(line: &[u8], number: u64) -> bool {
+    let length = line.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let has_zeros = length < line.len();
+    let text = line.get(..length).unwrap_or_default();
+    let is_answer = BEGINNING.starts_with(text) || text.starts_with(BEGINNING);
+    is_answer && (!has_zeros || !text.is_empty() || number > 1)
 }
 
 /// Returns the number that is written exactly so.
@@ -149,8 +216,13 @@ fn as_number(id: &str) -> Option<u64> {
     id.parse().ok().filter(|number| is_canonical && *number < u64::MAX)
 }
 
-fn hash(id: &str) -> [u8; 16] {
-    let digest: [u8; 32] = Sha256::digest(id).into();
+fn hash_of_script(id: &str, code_sha256: Option<&str>) -> [u8; 16] {
+    // No digest has a line feed, so the two parts are apart.
+    hash(&format!("{}\n{id}", code_sha256.unwrap_or_default()))
+}
+
+fn hash(text: &str) -> [u8; 16] {
+    let digest: [u8; 32] = Sha256::digest(text).into();
     let (halves, _) = digest.as_chunks::<16>();
     halves.first().copied().unwrap_or_default()
 }
@@ -177,6 +249,41 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_is_one_to_its_own_script() {
+        let digest = hex::encode(Sha256::digest("print(1)"));
+        let mut file = tempfile::tempfile().unwrap();
+        writeln!(file, r#"{{"id":"a","status":"ok","code_sha256":"{digest}"}}"#).unwrap();
+        writeln!(file, r#"{{"id":"7","status":"invalid","line":7}}"#).unwrap();
+        io::Seek::rewind(&mut file).unwrap();
+        let (answered, _) = Answered::read(&file).unwrap();
+        for (number, id, code, expected) in [
+            (1, "a", "print(1)", Earlier::Answered),
+            (1, "a", "print(2)", Earlier::OtherAnswered),
+            (2, "b", "print(1)", Earlier::Unanswered),
+            // It was not understood, and was mended.
+            (7, "7", "print(1)", Earlier::OtherAnswered),
+        ] {
+            assert_eq!(answered.to_script(number, id, code), expected, "{number} {id} {code}");
+        }
+    }
+
+    #[test]
+    fn ids_are_bounded_where_that_is_wanted() {
+        let mut ids = Ids::at_most(3);
+        // Numbers that follow each other are one.
+        for id in (0..1000).map(|number| number.to_string()) {
+            assert_eq!(ids.add(&id), Ok(()));
+        }
+        assert_eq!(ids.add("7"), Err(NotAdded::Known));
+        for id in ["a", "b", "c"] {
+            assert_eq!(ids.add(id), Ok(()));
+        }
+        assert_eq!(ids.add("d"), Err(NotAdded::Full(3)));
+        assert_eq!(ids.add("a"), Err(NotAdded::Known));
+        assert_eq!(ids.hashes.len(), 3);
+    }
+
+    #[test]
     fn the_line_that_was_being_written_is_none() {
         let read = |text: &[u8]| {
             let mut file = tempfile::tempfile().unwrap();
@@ -187,19 +294,29 @@ mod tests {
         let whole = br#"{"id":"a","status":"ok","stdout":"x"}
 {"id":"7","status":"invalid","line":7}
 "#;
-        for torn in [&b""[..], b"{\"i", b"{\"id\":\"b\",\"sta", b"{\"id\":\"b\",\"status\":\"ok\"}"]
-        {
+        for torn in [
+            &b""[..],
+            b"{\"i",
+            b"{\"id\":\"b\",\"sta",
+            b"{\"id\":\"b\",\"status\":\"ok\"}",
+            &[0; 4096],
+            b"{\"id\":\"b\",\"sta\0\0\0",
+        ] {
             let (answered, bytes) = read(&[whole, torn].concat()).unwrap();
             assert_eq!((answered.count, bytes), (2, u64::try_from(whole.len()).unwrap()));
-            assert!(answered.has_id("a") && !answered.has_id("b"));
+            assert_eq!(answered.to_script(1, "a", "x"), Earlier::Answered);
+            assert_eq!(answered.to_script(2, "b", "x"), Earlier::Unanswered);
             // An invalid line answers for its number, not for an id.
-            assert!(answered.has_line(7) && !answered.has_id("7"));
+            assert_eq!(answered.to_invalid(7), Earlier::Answered);
+            assert_eq!(answered.to_script(8, "7", "x"), Earlier::Unanswered);
         }
         // A note of somebody, without the end of a line, is not a torn answer.
         for foreign in [
             "x",
             "{}",
             "\0\0",
+            "\0{\"id\":",
+            "x\0",
             "x\n",
             "{}\n",
             "{\"id\":null,\"status\":\"ok\"}\n",

@@ -21,6 +21,9 @@ const TESTS_MAX: usize = 1000;
 /// The deepest nesting of a line's `meta`; Python's own reader gives up at about 1,000.
 const DEPTH_MAX: usize = 128;
 
+/// The most digits of a number in a line's `meta`; Python's own reader refuses integers of more.
+const DIGITS_MAX: usize = 4300;
+
 /// The most a script may take that asks for nothing less.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
@@ -142,7 +145,7 @@ impl Ask {
     /// Parses the line of this number.
     pub(super) fn parse(number: u64, line: &[u8], most: Bounds) -> Result<Self, Invalid> {
         let parsed = serde_json::from_slice::<Object<Line>>(line);
-        let parsed = parsed.map_err(|error| error.to_string());
+        let parsed = parsed.map_err(|error| reason_of(&error));
         let taken = parsed.and_then(|Object(line)| Self::of(number, line, most));
         taken.map_err(|reason| {
             let named = serde_json::from_slice::<Object<Named>>(line).ok();
@@ -184,8 +187,8 @@ impl Ask {
                 vec![Test { stdin, stdout }]
             }
         };
-        if meta.as_ref().is_some_and(|meta| is_deep(meta.get())) {
-            return Err(format!("the meta is nested deeper than {DEPTH_MAX}"));
+        if let Some(meta) = &meta {
+            require_readable(meta.get())?;
         }
         let bounds = Bounds {
             timeout: timeout.map_or(Ok(most.timeout), |it| below_timeout(it, most.timeout))?,
@@ -196,10 +199,14 @@ impl Ask {
     }
 }
 
-/// Returns whether arrays and objects are nested so deep that a reader of the answer may give up.
-fn is_deep(json: &str) -> bool {
-    let (mut depth, mut in_text, mut is_escaped) = (0_usize, false, false);
+/// Refuses what a reader of the answer may give up on: deep nesting, and numbers with very many digits.
+fn require_readable(json: &str) -> Result<(), String> {
+    let mut depth = 0_usize;
+    let mut digits = 0_usize;
+    let mut in_text = false;
+    let mut is_escaped = false;
     for byte in json.bytes() {
+        digits = if byte.is_ascii_digit() && !in_text { digits + 1 } else { 0 };
         match byte {
             _ if is_escaped => is_escaped = false,
             b'\\' if in_text => is_escaped = true,
@@ -209,10 +216,20 @@ fn is_deep(json: &str) -> bool {
             _ => {}
         }
         if depth > DEPTH_MAX {
-            return true;
+            return Err(format!("the meta is nested deeper than {DEPTH_MAX}"));
+        }
+        if digits > DIGITS_MAX {
+            return Err(format!("the meta has a number of more than {DIGITS_MAX} digits"));
         }
     }
-    false
+    Ok(())
+}
+
+/// Returns what is wrong with the JSON of a line. It always is line 1 of that JSON, which a reader would take for line
+/// 1 of the file.
+fn reason_of(error: &serde_json::Error) -> String {
+    let reason = error.to_string().replace(" at line 1 column ", " at column ");
+    if error.is_data() { reason } else { format!("not JSON: {reason}") }
 }
 
 fn is_id(id: &str) -> bool {
@@ -274,7 +291,7 @@ mod tests {
     #[test]
     fn what_is_not_understood_is_told_with_the_id_that_it_has() {
         for (line, id, reason) in [
-            ("{", None, "EOF"),
+            ("{", None, "not JSON: EOF while parsing an object at column 1"),
             ("[1]", None, "sequence, expected a JSON object"),
             (r#"["x","print(1)"]"#, None, "sequence, expected a JSON object"),
             ("1", None, "expected a JSON object"),
@@ -331,6 +348,17 @@ mod tests {
         for deep in [nested(129), format!(r#"{{"a":"\\","b":{}}}"#, nested(128))] {
             let invalid = parse(&line(&deep)).unwrap_err();
             assert_eq!(invalid.reason, "the meta is nested deeper than 128");
+        }
+        let digits = |count: usize| "9".repeat(count);
+        let many = digits(4301);
+        for short in
+            [digits(4300), format!("-{}", digits(4300)), format!(r#"["{many}", "\"{many}"]"#)]
+        {
+            assert!(parse(&line(&short)).is_ok(), "{short:.20}");
+        }
+        for long in [many.clone(), format!("-{many}"), format!(r#"{{"a":["x",{many}]}}"#)] {
+            let invalid = parse(&line(&long)).unwrap_err();
+            assert_eq!(invalid.reason, "the meta has a number of more than 4300 digits");
         }
     }
 }

@@ -34,7 +34,7 @@ pub(crate) enum OutputError {
     #[error("another batch is writing to it")]
     InUse,
     /// No results, so nothing to go on with.
-    #[error("--resume: {0}; nothing was changed")]
+    #[error("--resume: nothing was changed")]
     Results(#[from] ResultsError),
     /// Anything else.
     #[error(transparent)]

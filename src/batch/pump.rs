@@ -10,11 +10,12 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::answer::Answer;
-use super::answered::{Answered, Ids};
+use super::answered::{Answered, Earlier, Ids, NotAdded};
 use super::ask::{Ask, Invalid};
 use super::input::{Input, InputEnd, RawLine};
 use super::output::Writer;
-use super::{Asker, Bounds, Output, Progress, Status, Verifier};
+use super::{Bounds, Output, Progress, Status, Verifier};
+use crate::governance::Presented;
 use crate::terminal;
 
 /// The most answers that wait for one before them, and the most bytes of them: no line is begun beyond.
@@ -49,6 +50,8 @@ pub(crate) enum Ended {
     Complete,
     /// Somebody wanted it to.
     Stopped,
+    /// The line of this number and id is not the one that an earlier run has answered.
+    Changed(u64, String),
     /// The input cannot be read any further.
     Input(io::Error),
     /// The answers cannot be written any more.
@@ -62,6 +65,8 @@ enum Taken {
     Answered(Answer),
     /// An earlier run has answered it.
     Skipped,
+    /// An earlier run has answered another line of this id.
+    Changed(String),
 }
 
 /// The answers on their way to the writer.
@@ -99,6 +104,7 @@ impl Pump {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut has_more = true;
+        let mut changed = None;
         while has_more || !running.is_empty() {
             let is_taking = has_more && !self.stop.is_cancelled() && running.len() < self.workers;
             tokio::select! {
@@ -116,6 +122,10 @@ impl Pump {
                         answers.progress.bytes_read = input.bytes_read();
                         match self.look_at(&line, &mut ids, &answered) {
                             Taken::Skipped => answers.progress.skipped += 1,
+                            Taken::Changed(id) => {
+                                changed = Some((line.number, id));
+                                has_more = false;
+                            }
                             Taken::Answered(answer) => {
                                 let place = answers.begin();
                                 answers.take(place, answer).await;
@@ -124,8 +134,8 @@ impl Pump {
                                 let (place, stop) = (answers.begin(), self.stop.clone());
                                 let (verifier, taken) = (Arc::clone(&self.verifier), Instant::now());
                                 running.spawn(async move {
-                                    let asker = Asker::default();
-                                    (place, verifier.answer(ask, &asker, taken, stop).await)
+                                    let nobody = Presented::default();
+                                    (place, verifier.answer(ask, &nobody, taken, stop).await)
                                 });
                             }
                         }
@@ -133,23 +143,32 @@ impl Pump {
                 },
             }
         }
-        let end = if self.stop.is_cancelled() { None } else { Some(input.end().await) };
+        // What is left of it are blank lines.
+        answers.progress.bytes_read = input.bytes_read();
+        let is_over = !self.stop.is_cancelled() && changed.is_none();
+        let end = if is_over { Some(input.end().await) } else { None };
         show(&answers.progress);
         let Answers { writer, progress, .. } = answers;
-        let ended = ended(end, writer.finish().await);
+        let ended = match (ended(end, writer.finish().await), changed) {
+            (Ended::Stopped, Some((number, id))) => Ended::Changed(number, id),
+            (ended, _) => ended,
+        };
         Ok(Pumped { progress, ended })
     }
 
     /// Returns what is to be done with a line.
     fn look_at(&self, line: &RawLine, ids: &mut Ids, answered: &Answered) -> Taken {
         let number = line.number;
-        if answered.has_line(number) {
-            return Taken::Skipped;
-        }
         match take_up(number, line.bytes.as_deref(), self.bounds, ids) {
-            Ok(ask) if answered.has_id(&ask.id) => Taken::Skipped,
-            Ok(ask) => Taken::Ask(ask),
-            Err(invalid) => Taken::Answered(invalid.into()),
+            Ok(ask) => match answered.to_script(number, &ask.id, &ask.code) {
+                Earlier::Unanswered => Taken::Ask(ask),
+                Earlier::Answered => Taken::Skipped,
+                Earlier::OtherAnswered => Taken::Changed(ask.id),
+            },
+            Err(invalid) => match answered.to_invalid(number) {
+                Earlier::Unanswered => Taken::Answered(invalid.into()),
+                Earlier::Answered | Earlier::OtherAnswered => Taken::Skipped,
+            },
         }
     }
 }
@@ -163,10 +182,13 @@ pub(super) fn take_up(
     ids: &mut Ids,
 ) -> Result<Ask, Invalid> {
     let ask = Ask::take(number, line, bounds)?;
-    if ids.insert(&ask.id) {
-        return Ok(ask);
-    }
-    let reason = "another line before it has the same id".to_owned();
+    let reason = match ids.add(&ask.id) {
+        Ok(()) => return Ok(ask),
+        Err(NotAdded::Known) => "another line before it has the same id".to_owned(),
+        Err(NotAdded::Full(most)) => {
+            format!("lines before it have {most} ids, which is as many as one batch may have here")
+        }
+    };
     Err(Invalid { number, id: Some(ask.id), reason })
 }
 

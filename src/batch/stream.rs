@@ -12,12 +12,29 @@ use super::answered::Ids;
 use super::ask::{Ask, Test};
 use super::input::LINE_BYTES_MAX;
 use super::pump::{take_up, to_line};
-use super::{Asker, Bounds, Status, Verifier};
+use super::{Bounds, Status, Verifier};
+use crate::governance::Presented;
+use crate::runs::ScriptError;
+use crate::shares::Held;
+
+/// The most ids of one batch that are remembered, but for numbers without gaps: 40 MB.
+const IDS_MAX: usize = 1_000_000;
+
+/// A part of a stream, and the room that its bytes take.
+#[derive(Debug, Default)]
+pub(crate) struct Chunk {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) room: Held,
+}
+
+/// A line of a stream: its number, its bytes (`None` if it is too long), and their room.
+type Line = (u64, Option<Vec<u8>>, Held);
 
 /// The lines of a stream, split from its chunks.
 #[derive(Debug, Default)]
 struct Lines {
     begun: Vec<u8>,
+    room: Held,
     is_too_long: bool,
     number: u64,
 }
@@ -27,26 +44,35 @@ pub(crate) struct Batch {
     pub(crate) verifier: Arc<Verifier>,
     pub(crate) bounds: Bounds,
     pub(crate) workers: usize,
-    pub(crate) asker: Asker,
+    pub(crate) presented: Presented,
     /// Cancelled when nobody reads the answers any more, or the server ends.
     pub(crate) stop: CancellationToken,
 }
 
 impl Batch {
     /// Answers each line of `chunks`, in the order in which they are through. No chunk is taken while as many
-    /// lines are under way as there are workers, or answers are not read.
+    /// lines are under way as there are workers, or answers are not read. Ends with an error when the token of
+    /// the caller is revoked or has expired; runs that have started go on to their end.
     pub(crate) async fn run(
         self,
-        mut chunks: mpsc::Receiver<Vec<u8>>,
+        mut chunks: mpsc::Receiver<Chunk>,
         answers: mpsc::Sender<Vec<u8>>,
     ) {
-        let asker = Arc::new(self.asker);
-        let (mut lines, mut ids, mut running) = (Lines::default(), Ids::default(), JoinSet::new());
+        let presented = Arc::new(self.presented);
+        let (mut lines, mut ids, mut running) =
+            (Lines::default(), Ids::at_most(IDS_MAX), JoinSet::new());
         loop {
             let chunk = chunks.recv().await;
             let is_end = chunk.is_none();
-            for line in lines.split(&chunk.unwrap_or_default(), is_end) {
-                let (number, bytes) = line;
+            if let Err(error @ ScriptError::NotLetIn) = self.verifier.may_run(&presented).await {
+                let gone = Answer {
+                    error: Some(error.to_string()),
+                    ..Answer::bare(None, Status::InfraError)
+                };
+                drop(answers.send(to_line(&gone)).await);
+                break;
+            }
+            for (number, bytes, room) in lines.split(chunk.unwrap_or_default(), is_end) {
                 let ask = match take_up(number, bytes.as_deref(), self.bounds, &mut ids) {
                     Ok(ask) => ask,
                     Err(invalid) => {
@@ -60,10 +86,12 @@ impl Batch {
                 if self.stop.is_cancelled() {
                     break;
                 }
-                let (verifier, asker) = (Arc::clone(&self.verifier), Arc::clone(&asker));
+                let (verifier, presented) = (Arc::clone(&self.verifier), Arc::clone(&presented));
                 let (answers, stop) = (answers.clone(), self.stop.clone());
                 running.spawn(async move {
-                    let answer = verifier.answer(ask, &asker, Instant::now(), stop.clone()).await;
+                    let answer =
+                        verifier.answer(ask, &presented, Instant::now(), stop.clone()).await;
+                    drop(room);
                     if answer.status != Status::Cancelled
                         && answers.send(to_line(&answer)).await.is_err()
                     {
@@ -82,38 +110,41 @@ impl Batch {
 impl Lines {
     /// Returns the lines that are whole with this chunk, with their numbers; without bytes those that are too
     /// long. Blank ones are left out.
-    fn split(&mut self, chunk: &[u8], is_end: bool) -> Vec<(u64, Option<Vec<u8>>)> {
+    fn split(&mut self, chunk: Chunk, is_end: bool) -> Vec<Line> {
+        let Chunk { bytes, mut room } = chunk;
         let mut whole = Vec::new();
-        let mut rest = chunk;
+        let mut rest = bytes.as_slice();
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
             let (line, behind) = rest.split_at(end);
-            self.push(line);
+            self.push(line, &mut room);
             whole.extend(self.take());
             rest = behind.get(1..).unwrap_or_default();
         }
-        self.push(rest);
+        self.push(rest, &mut room);
         if is_end {
             whole.extend(self.take());
         }
         whole
     }
 
-    fn push(&mut self, part: &[u8]) {
+    fn push(&mut self, part: &[u8], room: &mut Held) {
         self.is_too_long |= self.begun.len() + part.len() > LINE_BYTES_MAX;
         if self.is_too_long {
-            self.begun = Vec::new();
+            (self.begun, self.room) = (Vec::new(), Held::default());
         } else {
             self.begun.extend_from_slice(part);
+            self.room.merge(room.split(part.len()));
         }
     }
 
-    fn take(&mut self) -> Option<(u64, Option<Vec<u8>>)> {
+    fn take(&mut self) -> Option<Line> {
         let line = std::mem::take(&mut self.begun);
+        let room = std::mem::take(&mut self.room);
         self.number += 1;
         if std::mem::take(&mut self.is_too_long) {
-            return Some((self.number, None));
+            return Some((self.number, None, Held::default()));
         }
-        (!line.trim_ascii().is_empty()).then_some((self.number, Some(line)))
+        (!line.trim_ascii().is_empty()).then_some((self.number, Some(line), room))
     }
 }
 
@@ -174,7 +205,7 @@ pub(crate) async fn answer_one(
     verifier: &Verifier,
     single: Single<'_>,
     bounds: Bounds,
-    asker: &Asker,
+    presented: &Presented,
     cancel: CancellationToken,
 ) -> OneAnswer {
     let ask = match single {
@@ -182,7 +213,7 @@ pub(crate) async fn answer_one(
         Single::Wanted(wanted) => Ok(Ask::wanted(wanted, bounds)),
     };
     let answer = match ask {
-        Ok(ask) => verifier.answer(ask, asker, Instant::now(), cancel).await,
+        Ok(ask) => verifier.answer(ask, presented, Instant::now(), cancel).await,
         Err(invalid) => invalid.into(),
     };
     OneAnswer { answer }
@@ -208,6 +239,31 @@ impl Ask {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shares::Pool;
+
+    fn of(bytes: &[u8]) -> Chunk {
+        Chunk { bytes: bytes.to_vec(), room: Held::default() }
+    }
+
+    #[test]
+    fn a_line_keeps_the_room_of_its_bytes_and_no_more() {
+        let pool = Pool::new(100, 100);
+        let free = || (0..=100).rev().find(|it| pool.take(None, *it).is_ok()).unwrap();
+        let chunk = |bytes: &[u8]| {
+            let room = pool.take(None, bytes.len()).unwrap();
+            Chunk { bytes: bytes.to_vec(), room }
+        };
+        let mut lines = Lines::default();
+        assert!(lines.split(chunk(b"{123"), false).is_empty());
+        assert_eq!(free(), 96);
+        let mut found = lines.split(chunk(b"56}\n\n  \n{2}\n{"), false);
+        // Seven, three, and the one that has begun.
+        assert_eq!((found.len(), free()), (2, 100 - 7 - 3 - 1));
+        found.pop();
+        assert_eq!(free(), 100 - 7 - 1);
+        drop((found, lines));
+        assert_eq!(free(), 100);
+    }
 
     #[test]
     fn lines_are_put_together_from_chunks_of_any_length() {
@@ -216,11 +272,11 @@ mod tests {
             let mut lines = Lines::default();
             let mut found = Vec::new();
             for chunk in text.chunks(length) {
-                found.extend(lines.split(chunk, false));
+                found.extend(lines.split(of(chunk), false));
             }
-            found.extend(lines.split(b"", true));
+            found.extend(lines.split(of(b""), true));
             let found: Vec<_> =
-                found.into_iter().map(|(number, line)| (number, line.unwrap())).collect();
+                found.into_iter().map(|(number, line, _)| (number, line.unwrap())).collect();
             let expected = [(1, &b"{1}"[..]), (3, b"{3}\r"), (5, b"{5}")];
             assert_eq!(found, expected.map(|(number, line)| (number, line.to_vec())), "{length}");
         }
@@ -230,9 +286,11 @@ mod tests {
     fn a_line_that_is_too_long_is_not_held() {
         let mut lines = Lines::default();
         let chunk = vec![b'x'; LINE_BYTES_MAX / 2 + 1];
-        assert_eq!(lines.split(&chunk, false), []);
-        assert_eq!(lines.split(&chunk, false), []);
+        assert!(lines.split(of(&chunk), false).is_empty());
+        assert!(lines.split(of(&chunk), false).is_empty());
         assert_eq!(lines.begun.capacity(), 0);
-        assert_eq!(lines.split(b"\n{2}\n", false), [(1, None), (2, Some(b"{2}".to_vec()))]);
+        let found = lines.split(of(b"\n{2}\n"), false);
+        let found: Vec<_> = found.into_iter().map(|(number, line, _)| (number, line)).collect();
+        assert_eq!(found, [(1, None), (2, Some(b"{2}".to_vec()))]);
     }
 }

@@ -18,11 +18,10 @@ use crate::gateway::{
     Arguments, AskedBy, AuthorizedScript, Decision, DecisionRecord, ErrorCode, Evaluation, Grant,
     ReportingGateway, RiskBasedExecutionGateway, Tool,
 };
-use crate::governance::{Governance, UserName};
+use crate::governance::{Governance, Presented, Proof, UserName};
 use crate::receipt::Receipts;
 use crate::runs::{Runs, ScriptError};
 use crate::sandbox::Tier;
-use crate::secret::Secret;
 
 use super::Status;
 use super::answer::{Answer, RunEnd, TestAnswer, is_as_expected};
@@ -35,6 +34,10 @@ const ANALYSED_IN_PLACE_BYTES_MAX: usize = 8 * 1024;
 const ATTEMPTS_MAX: u8 = 2;
 const ATTEMPT_PAUSE: Duration = Duration::from_millis(500);
 
+/// The reason why the timeout of a run says nothing of the script.
+const STARVED: &str =
+    "its time was up, and for most of it other processes kept it from the processors";
+
 /// Takes scripts of a batch through the gateway and the funnel of all runs.
 pub(crate) struct Verifier {
     gateway: Gateway,
@@ -46,13 +49,6 @@ pub(crate) struct Verifier {
     turns: Option<Arc<Turns>>,
     /// A script with tests is not run again once one has failed.
     is_fail_fast: bool,
-}
-
-/// Who has a script run, as far as that is known.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Asker {
-    pub(crate) token: Option<Secret>,
-    pub(crate) user: Option<UserName>,
 }
 
 /// What is done with what the analysis finds.
@@ -76,8 +72,8 @@ struct TestRuns {
     tests: Vec<TestAnswer>,
     /// The first that did not pass, or the last one.
     shown: Option<(Status, Outcome)>,
-    /// The reason why one could not be made.
-    error: Option<String>,
+    /// The reason why one has no verdict, and whether another try would end the same way.
+    error: Option<(String, bool)>,
 }
 
 impl Verifier {
@@ -115,16 +111,23 @@ impl Verifier {
         Self { gateway, executor, runs, governance, turns: Some(turns), is_fail_fast: false }
     }
 
+    /// Returns whether a caller may still have scripts run, by the proof that let it in.
+    #[cfg(feature = "http")]
+    pub(super) async fn may_run(&self, presented: &Presented) -> Result<(), ScriptError> {
+        self.runs.require(presented.proof()).await
+    }
+
     /// Answers a line, which was taken up at `taken`. A panic is an answer too.
     pub(super) async fn answer(
         &self,
         ask: Ask,
-        asker: &Asker,
+        presented: &Presented,
         taken: Instant,
         cancel: CancellationToken,
     ) -> Answer {
         let (id, meta) = (ask.id.clone(), ask.meta.clone());
-        let answer = AssertUnwindSafe(self.try_to_answer(ask, asker, &cancel)).catch_unwind().await;
+        let answer =
+            AssertUnwindSafe(self.try_to_answer(ask, presented, &cancel)).catch_unwind().await;
         let answer = answer.unwrap_or_else(|_| {
             infra_error(id.clone(), "the program made a mistake, which its log has".to_owned())
         });
@@ -144,10 +147,15 @@ impl Verifier {
     }
 
     /// Answers a line; where this machine may be to blame for the answer, once again.
-    async fn try_to_answer(&self, ask: Ask, asker: &Asker, cancel: &CancellationToken) -> Answer {
+    async fn try_to_answer(
+        &self,
+        ask: Ask,
+        presented: &Presented,
+        cancel: &CancellationToken,
+    ) -> Answer {
         let ask = Arc::new(ask);
         for attempt in 1..ATTEMPTS_MAX {
-            let answer = self.attempt(&ask, asker, cancel).await;
+            let answer = self.attempt(&ask, presented, cancel).await;
             if !answer.is_worth_another_try() {
                 return Answer { attempt, ..answer };
             }
@@ -155,18 +163,26 @@ impl Verifier {
                 return Answer::bare(ask.id.clone(), Status::Cancelled);
             }
         }
-        Answer { attempt: ATTEMPTS_MAX, ..self.attempt(&ask, asker, cancel).await }
+        Answer { attempt: ATTEMPTS_MAX, ..self.attempt(&ask, presented, cancel).await }
     }
 
-    async fn attempt(&self, ask: &Arc<Ask>, asker: &Asker, cancel: &CancellationToken) -> Answer {
+    async fn attempt(
+        &self,
+        ask: &Arc<Ask>,
+        presented: &Presented,
+        cancel: &CancellationToken,
+    ) -> Answer {
         let decision = self.decide(ask, cancel).await;
         #[cfg(feature = "http")]
         self.runs.count_decision(decision.record());
         let mut asked_by = AskedBy::default();
+        let mut proof = presented.proof();
         if let Some(governance) = &self.governance {
-            let (token, user) = (asker.token.as_ref(), asker.user.as_ref());
-            match governance.script_decided(&decision, token, user).await {
-                Ok(written) => (asked_by.user, asked_by.token) = written.user_and_token(),
+            match governance.script_decided(&decision, presented).await {
+                Ok(written) => {
+                    (asked_by.user, asked_by.token) = written.user_and_token();
+                    proof = written.proof;
+                }
                 Err(refusal) => return infra_error(ask.id.clone(), refusal.to_string()),
             }
         }
@@ -184,14 +200,15 @@ impl Verifier {
             Decision::Withdrawn(_) => return Answer::bare(ask.id.clone(), Status::Cancelled),
         };
         let waits = AtomicBool::default();
+        let user = presented.user().map(UserName::as_str);
         let _turn = match &self.turns {
-            Some(turns) => match turns.take(&waits, cancel).await {
+            Some(turns) => match turns.take(user, &waits, cancel).await {
                 Some(turn) => Some(turn),
                 None => return Answer::bare(ask.id.clone(), Status::Cancelled),
             },
             None => None,
         };
-        let runs = self.run(ask, &script, cancel).await;
+        let runs = self.run(ask, &script, proof, cancel).await;
         Answer {
             verification_id: Some(record.verification_id),
             code_sha256: Some(sha256(&ask.code)),
@@ -240,6 +257,7 @@ impl Verifier {
         &self,
         ask: &Ask,
         script: &AuthorizedScript,
+        proof: Option<Proof>,
         cancel: &CancellationToken,
     ) -> TestRuns {
         let mut runs = TestRuns { tests: Vec::new(), shown: None, error: None };
@@ -249,10 +267,16 @@ impl Verifier {
         };
         for test in &ask.tests {
             let script = script.clone().with_stdin(test.stdin.as_bytes().into());
-            match self.run_once(script, limits, cancel).await {
+            match self.run_once(script, proof, limits, cancel).await {
+                // Where a test has failed before, that is the verdict.
+                Ok(outcome) if outcome.is_starved && !runs.has_failed() => {
+                    runs.error = Some((STARVED.to_owned(), false));
+                    return runs;
+                }
                 Ok(outcome) => runs.add(test, outcome),
                 Err(error) => {
-                    runs.error = Some(error.to_string());
+                    let is_final = matches!(error, ScriptError::NotLetIn);
+                    runs.error = Some((error.to_string(), is_final));
                     return runs;
                 }
             }
@@ -266,15 +290,30 @@ impl Verifier {
 
     /// Runs a script. As long as another run does not end although it was killed, nothing is started, and this waits:
     /// that is no attempt, and says nothing of the line.
+    ///
+    /// Where scripts can send signals to their supervisor, its death is no defect of this machine: the run counts as one
+    /// that SIGKILL ended, so that no script can withdraw from its verdict.
     async fn run_once(
         &self,
         script: AuthorizedScript,
+        proof: Option<Proof>,
         limits: RunLimits,
         cancel: &CancellationToken,
     ) -> Result<Outcome, ScriptError> {
         loop {
-            let run = self.runs.run(script.clone(), limits, cancel.clone(), Echo::default()).await;
-            let Err(ScriptError::Run(RunError::OthersDoNotEnd)) = run else { return run };
+            let (script, cancel_run) = (script.clone(), cancel.clone());
+            let run = self.runs.run(script, proof, limits, cancel_run, Echo::default()).await;
+            match run {
+                Err(ScriptError::Run(RunError::OthersDoNotEnd)) => {}
+                Err(ScriptError::Run(RunError::SupervisorDied)) => {
+                    let tier = self.tier(cancel).await.and_then(Result::ok).flatten();
+                    return match tier {
+                        Some(Tier::T1 | Tier::Off) => Ok(Outcome::killed()),
+                        Some(Tier::Seatbelt | Tier::T2 | Tier::T3) | None => run,
+                    };
+                }
+                Ok(_) | Err(_) => return run,
+            }
             if cancel.run_until_cancelled(sleep(ATTEMPT_PAUSE)).await.is_none() {
                 return Ok(Outcome::never_started());
             }
@@ -283,13 +322,17 @@ impl Verifier {
 }
 
 impl TestRuns {
+    fn has_failed(&self) -> bool {
+        self.tests.iter().any(|test| test.passed != Some(true))
+    }
+
     fn add(&mut self, test: &Test, outcome: Outcome) {
         let status = Status::of(&outcome);
         let expected = test.stdout.as_deref();
         let is_expected =
             expected.is_none_or(|expected| is_as_expected(&outcome.stdout.text, expected));
         let passed = status.verdict(is_expected);
-        let has_failed = self.tests.iter().any(|test| test.passed != Some(true));
+        let has_failed = self.has_failed();
         self.tests.push(TestAnswer { status, passed, duration_ms: outcome.duration_ms() });
         if !has_failed {
             self.shown = Some((status, outcome));
@@ -298,8 +341,8 @@ impl TestRuns {
 
     fn into_answer(self, ask: &Ask) -> Answer {
         let Self { tests, shown, error } = self;
-        if let Some(error) = error {
-            return infra_error(ask.id.clone(), error);
+        if let Some((error, is_final)) = error {
+            return Answer { is_final, ..infra_error(ask.id.clone(), error) };
         }
         let is_cancelled = tests.iter().any(|test| test.status == Status::Cancelled);
         let Some((status, outcome)) = shown.filter(|_| !is_cancelled) else {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 
-use crate::aibom::{AiBom, Session};
+use crate::aibom::{self, AiBom, Session};
 
 #[derive(Debug, Args)]
 pub(super) struct Options {
@@ -54,14 +54,13 @@ pub(super) fn print(options: &Options) -> anyhow::Result<ExitCode> {
 /// Logs at the start of a session that its bill could not be written at the end.
 pub(super) fn warn_if_unusable(file: &Path) {
     if let Err(reason) = require_usable(file) {
-        tracing::error!("QWED_MCP_AIBOM: {reason} for {}", file.display());
+        tracing::error!("QWED_MCP_AIBOM: no bill can be written to {}: {reason}", file.display());
     }
 }
 
 /// Returns the reason why a bill could not be written, as far as can be seen before.
 pub(super) fn require_usable(file: &Path) -> Result<(), String> {
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-    if folder.is_none_or(Path::is_dir) { Ok(()) } else { Err("there is no folder".to_owned()) }
+    aibom::destination(file).map(drop).map_err(|error| error.to_string())
 }
 
 /// Writes the bill of a session that has ended.

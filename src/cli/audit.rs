@@ -251,8 +251,14 @@ fn verify_file(
     mut checkpoints: Option<Checkpoints>,
     format: Format,
 ) -> anyhow::Result<ExitCode> {
-    let source: Box<dyn Read> =
-        if file == Path::new("-") { Box::new(io::stdin()) } else { Box::new(File::open(file)?) };
+    let source: Box<dyn Read> = if file == Path::new("-") {
+        Box::new(io::stdin())
+    } else {
+        match File::open(file).with_context(|| file.display().to_string()) {
+            Ok(file) => Box::new(file),
+            Err(error) => return unreadable(&error),
+        }
+    };
     let see = |row: &AuditRow| checkpoints.iter_mut().for_each(|it| it.see(row));
     let verified = verify_export(BufReader::new(source), heads, see)
         .with_context(|| format!("{} is no export", file.display()));

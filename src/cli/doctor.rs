@@ -35,12 +35,11 @@ pub(super) fn diagnose(settings: &Settings, format: Format) -> anyhow::Result<Ex
     super::orphans::adopt().context("failed to become a child subreaper")?;
     let untrusted = super::untrusted(super::policy(settings).as_ref());
     let executor = OneShotExecutor::new(settings, untrusted);
-    let (diagnosis, governed) = super::runtime()?.block_on(async {
+    let (diagnosis, governed, setup) = super::runtime()?.block_on(async {
         let diagnosis = executor.diagnose().await;
         let governed = Governed::look(settings, &executor, &diagnosis).await;
-        (diagnosis, governed)
+        (diagnosis, governed, Setup::look(settings).await)
     });
-    let setup = Setup::look(settings);
     let is_open = settings.admin_gate == AdminGate::Open;
     let can_run = diagnosis.refusal.is_none() && is_open;
     let is_well = match &governed {
@@ -140,6 +139,9 @@ fn rows(settings: &Settings, diagnosis: &Diagnosis) -> Vec<(&'static str, String
         rows.push(("scripts run as", user.to_string()));
     }
     rows.extend(layer_rows(diagnosis));
+    if let Some(warning) = settings.crowding() {
+        rows.push(("runs at once", warning.to_string()));
+    }
     if let Some(limits) = &diagnosis.limits {
         rows.push(("limits", limits_text(limits, diagnosis.tier)));
         rows.push(("memory bound by", memory_bound_text(diagnosis)));
@@ -268,8 +270,7 @@ fn limits_text(limits: &Limits, tier: Option<Tier>) -> String {
     match tier {
         None | Some(Tier::Off) => "time and output only".to_owned(),
         Some(Tier::T1 | Tier::T2) => format!(
-            "{memory} MiB memory, {processes} more processes than there are on the machine, \
-             {open_files} open files, {file} MiB a file"
+            "{memory} MiB memory, 1 process, {processes} threads, {open_files} open files, {file} MiB a file"
         ),
         Some(Tier::Seatbelt) => format!(
             "{memory} MiB memory, 1 process, {open_files} open files, {file} MiB a file; {} MiB and {} \

@@ -77,7 +77,10 @@ pub(super) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let variables = match variables(options) {
         Ok(variables) => variables,
         Err(python) => {
-            tracing::error!("--python: {} is no program", python.display());
+            tracing::error!(
+                "--python: {} is not an executable file; give its path",
+                python.display()
+            );
             return Ok(ExitCode::from(USAGE));
         }
     };
@@ -252,7 +255,7 @@ impl Job<'_> {
         let backup = if is_made { change.make(client)? } else { None };
         let mut text = outcome(&change, self.options.dry_run);
         if let Some(backup) = backup {
-            let _ = write!(text, " The old file is {}.", backup.display());
+            let _ = write!(text, " Backup: {}.", backup.display());
             notes.has_backup = true;
         }
         text.push_str("\n\n");
@@ -330,6 +333,9 @@ impl Notes {
                 change.others.join(", ")
             ));
         }
+        if !change.is_found && !is_removal {
+            self.lines.push(format!("{}: nothing of it was found on this machine.", client.title));
+        }
         if change.is_on_windows && !is_removal {
             self.lines.push(format!(
                 "{}: the entry starts WSL from Windows, which was not tried on Windows.",
@@ -342,11 +348,14 @@ impl Notes {
         if let Some(note) = job.launch.as_ref().and_then(note).filter(|_| self.has_entry) {
             self.lines.push(note);
         }
-        if job.project.is_some() && self.has_backup {
-            self.lines.push(
-                "The old file of a project may have keys in it: keep it out of the repository."
-                    .to_owned(),
-            );
+        if self.has_backup {
+            let text = if job.project.is_some() {
+                "The backup may have keys in it: keep it out of the repository, and delete it once the client \
+                 works."
+            } else {
+                "A backup can be deleted once the client works."
+            };
+            self.lines.push(text.to_owned());
         }
         if job.launch.is_some() && !self.changed.is_empty() {
             if job.project.is_some() {
@@ -363,7 +372,7 @@ impl Notes {
             }
             if self.is_gate_shut {
                 self.lines.push(
-                    "Scripts are analysed, and none runs: `--allow-code` allows that.".to_owned(),
+                    "Scripts are analysed and not run; `--allow-code` lets them run.".to_owned(),
                 );
             }
         }
@@ -386,7 +395,7 @@ fn note(launch: &Launch) -> Option<String> {
     Some(match launch.note.as_ref()? {
         Note::ByUvx { program, why } => format!(
             "{} does not stay where it is ({why}), so the entry starts it by {command}, which may \
-             download it at the first start. `uv tool install \"qwed-mcp[sdk]\"` gives it a place.",
+             download it at the first start. `uv tool install \"qwed-mcp[sdk]>=0.3\"` gives it a place.",
             program.display()
         ),
         Note::ByLink { program, why } => {
@@ -415,7 +424,7 @@ fn restricted_namespaces(launch: &Launch, setting: &Path, profile: &Path) -> Opt
     if let Some(Note::ByUvx { .. }) = launch.note {
         return Some(
             "Ubuntu gives the sandbox to programs that stay where they are: run `uv tool install \
-             \"qwed-mcp[sdk]\"`, and this again from there."
+             \"qwed-mcp[sdk]>=0.3\"`, and this again from there."
                 .to_owned(),
         );
     }

@@ -1,6 +1,7 @@
 //! `qwed-mcp completions` and `qwed-mcp man-pages`: the command line described for shells and for
 //! man(1).
 
+use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -22,7 +23,8 @@ pub(super) fn print_completions(shell: Shell) -> anyhow::Result<ExitCode> {
 
 /// Writes a page for the program, and one for each of its commands, into `folder`.
 pub(super) fn write_pages(folder: &Path) -> anyhow::Result<ExitCode> {
-    let written = clap_mangen::generate_to(CommandLine::command(), folder);
+    let made = fs::create_dir_all(folder);
+    let written = made.and_then(|()| clap_mangen::generate_to(CommandLine::command(), folder));
     written.with_context(|| format!("failed to write manual pages into {}", folder.display()))?;
     Ok(ExitCode::SUCCESS)
 }

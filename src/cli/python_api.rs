@@ -8,7 +8,7 @@ use std::io::{self, BufRead as _, Write as _};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, anyhow};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::aibom::AiBom;
@@ -66,8 +66,8 @@ pub(super) fn answer() -> anyhow::Result<ExitCode> {
     let mut line = String::new();
     while input.read_line(&mut line).context("failed to read a call")? > 0 {
         let reply = match reply(&line) {
-            Ok(result) => json!({ "result": result }),
-            Err(error) => json!({ "error": format!("{error:#}") }),
+            Ok(reply) => reply,
+            Err(error) => json!({ "error": format!("{error:#}") }).to_string(),
         };
         writeln!(output, "{reply}").context("failed to write a result")?;
         output.flush().context("failed to write a result")?;
@@ -76,17 +76,25 @@ pub(super) fn answer() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Returns the reply with a result, whose fields are in the order of the documents.
+fn with_result(result: &impl Serialize) -> anyhow::Result<String> {
+    Ok(format!(r#"{{"result":{}}}"#, serde_json::to_string(result)?))
+}
+
 /// Carries out the call that a line holds.
-fn reply(line: &str) -> anyhow::Result<Value> {
-    Ok(match serde_json::from_str(line)? {
+fn reply(line: &str) -> anyhow::Result<String> {
+    match serde_json::from_str(line)? {
         Call::EvaluateAndRoute { tool_name, arguments, trusted_code_execution } => {
             let gate = if trusted_code_execution { AdminGate::Open } else { AdminGate::Closed };
-            json!(RiskBasedExecutionGateway::new(gate).evaluate_and_route(&tool_name, arguments))
+            let gateway = RiskBasedExecutionGateway::new(gate);
+            with_result(&gateway.evaluate_and_route(&tool_name, arguments))
         }
-        Call::VerifySkill { manifest, guard } => json!(guard.build()?.verify_skill(&manifest)),
-        Call::CheckGuard { guard } => guard.build().map(|_| Value::Null)?,
+        Call::VerifySkill { manifest, guard } => {
+            with_result(&guard.build()?.verify_skill(&manifest))
+        }
+        Call::CheckGuard { guard } => with_result(&guard.build().map(drop)?),
         Call::GenerateManifest { llm_model, qwed_engines_used, mcp_tools_used } => {
-            json!(AiBom::from_names(llm_model, qwed_engines_used, mcp_tools_used)?)
+            with_result(&AiBom::from_names(llm_model, qwed_engines_used, mcp_tools_used)?)
         }
-    })
+    }
 }

@@ -14,6 +14,7 @@ use super::Format;
 use super::output::{document, print};
 use crate::config::Settings;
 use crate::data_folder::data_folder;
+use crate::executor::without_end_space;
 use crate::receipt::{
     Deterministic, KEY_FOLDER, KeyStore, PublicKeys, RECEIPT_BYTES_MAX, ReceiptError, Receipts,
     SigningKey, Verified, compare_outputs, compare_subject, content_of, outputs_beside,
@@ -228,8 +229,12 @@ fn as_text(receipt: &Verified) -> anyhow::Result<String> {
             let addresses = if fixed_addresses { ", addresses the same" } else { "" };
             row("deterministic", &format!(" seeds of the script{addresses}"));
         }
-        if !predicate.may_differ_by.is_empty() {
-            row("may differ by", &format!(" {}", predicate.may_differ_by.join(", ")));
+        if let Some(words) = &predicate.may_differ_by {
+            let words = words.join(", ");
+            row(
+                "may differ by",
+                &format!(" {}", if words.is_empty() { "nothing known" } else { &words }),
+            );
         }
         if let Some(audit) = &predicate.audit {
             row("audit row", &format!("{} {}", audit.seq, audit.hash));
@@ -303,7 +308,7 @@ fn verify_one(
         let compare = |content: &[u8]| compare_subject(&receipt.statement, name, content);
         // Clients get streams without the white space at their end, which files of them have.
         let is_stream = ["stdout", "stderr"].contains(&name.as_str());
-        let trimmed = is_stream.then(|| compare(content.trim_ascii_end()));
+        let trimmed = is_stream.then(|| compare(without_end_space(&content)));
         trimmed.filter(Result::is_ok).unwrap_or_else(|| compare(&content)).map_err(Bad::Receipt)?;
     }
     Ok(receipt.keyid)

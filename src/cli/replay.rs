@@ -22,8 +22,8 @@ use crate::gateway::{
     Tool,
 };
 use crate::receipt::{
-    Predicate, RECEIPT_BYTES_MAX, SCRIPT, Statement, Verified, compare_outputs, compare_subject,
-    describe, ending, outputs_beside, read_bounded, sha256, stored_output, verify,
+    Limits, Predicate, RECEIPT_BYTES_MAX, SCRIPT, Statement, Verified, compare_outputs,
+    compare_subject, describe, ending, outputs_beside, read_bounded, sha256, stored_output, verify,
 };
 use crate::runs::Runs;
 
@@ -32,6 +32,9 @@ const TIMES_MAX: i64 = 100;
 
 /// The most characters of a line that differs.
 const LINE_CHARS_MAX: usize = 200;
+
+/// The longest time of a replay: the longest that `run --timeout` takes. A receipt may name any.
+const WALL_MAX: Duration = Duration::from_secs(600);
 
 /// The most bytes of a script, and of what it reads.
 const INPUT_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -127,7 +130,7 @@ struct RunResult {
 impl RunResult {
     fn of(outcome: &Outcome) -> Self {
         let streams = [("stdout", &outcome.stdout), ("stderr", &outcome.stderr)];
-        let streams = streams.map(|(name, stream)| (name.to_owned(), sha256(&stream.text)));
+        let streams = streams.map(|(name, stream)| (name.to_owned(), sha256(stream.content())));
         let pictures = outcome.pictures.all.iter().enumerate();
         let pictures = pictures
             .map(|(index, picture)| (format!("picture-{}.png", index + 1), picture.sha256.clone()));
@@ -285,7 +288,7 @@ struct Again<'a> {
 
 impl Again<'_> {
     async fn run(&self, then: &RunResult, script: String, stdin: Stdin) -> Replayed {
-        let may_differ_by = self.predicate.may_differ_by.iter().map(ToString::to_string);
+        let may_differ_by = self.predicate.may_differ_by.iter().flatten().map(ToString::to_string);
         let mut replayed =
             Replayed { may_differ_by: may_differ_by.collect(), ..Replayed::default() };
         match self.environment().await {
@@ -304,7 +307,7 @@ impl Again<'_> {
         let mut results = BTreeSet::new();
         for _ in 0..self.options.times {
             let (cancel, echo) = (CancellationToken::new(), Echo::default());
-            match runs.run(script.clone(), self.limits(), cancel, echo).await {
+            match runs.run(script.clone(), None, self.limits(), cancel, echo).await {
                 Ok(outcome) => {
                     let result = RunResult::of(&outcome);
                     if replayed.result.is_empty() {
@@ -328,8 +331,8 @@ impl Again<'_> {
     /// Returns the first line that differs, of each stream that does.
     fn lines(&self, then: &RunResult, now: &Outcome) -> Vec<String> {
         let folder = self.options.output_folder();
-        let streams = [("stdout", &now.stdout.text), ("stderr", &now.stderr.text)];
-        let line = |(name, now): (&str, &String)| {
+        let streams = [("stdout", now.stdout.content()), ("stderr", now.stderr.content())];
+        let line = |(name, now): (&str, &[u8])| {
             let (_, digest) = then.contents.iter().find(|(known, _)| known == name)?;
             if *digest == sha256(now) {
                 return None;
@@ -391,15 +394,23 @@ impl Again<'_> {
 
     fn limits(&self) -> RunLimits {
         let limits = self.predicate.limits.as_ref();
-        let wall = limits.map(|limits| Duration::from_millis(limits.wall_ms));
-        let timeout = wall.unwrap_or(self.settings.sync_timeout);
+        let timeout = limits.map_or(self.settings.sync_timeout, wall);
         let memory_mb = limits.map(|limits| limits.memory_mib).filter(|mib| *mib > 0);
         RunLimits { memory_mb, ..RunLimits::of_script(timeout) }
     }
 }
 
-/// Returns the first line in which two texts differ, as both have it.
-fn first_difference(name: &str, then: &str, now: &str) -> String {
+/// Returns the time that a replay may take, of a receipt's limits.
+fn wall(limits: &Limits) -> Duration {
+    Duration::from_millis(limits.wall_ms).min(WALL_MAX)
+}
+
+/// Returns the first line in which two streams differ, as both have it.
+fn first_difference(name: &str, then: &[u8], now: &[u8]) -> String {
+    let (then, now) = (String::from_utf8_lossy(then), String::from_utf8_lossy(now));
+    if then == now {
+        return format!("{name}: bytes that are not UTF-8 differ");
+    }
     let (mut then, mut now) = (then.lines(), now.lines());
     let mut number = 0;
     loop {
@@ -466,7 +477,7 @@ fn as_text(verdict: &str, replayed: &Replayed) -> String {
         let _ = writeln!(text, "  {difference}");
     }
     if !replayed.result.is_empty() && !replayed.may_differ_by.is_empty() {
-        let _ = writeln!(text, "  the script uses {}", replayed.may_differ_by.join(", "));
+        let _ = writeln!(text, "  the script may differ by {}", replayed.may_differ_by.join(", "));
     }
     text
 }
@@ -505,8 +516,16 @@ mod tests {
             ("a\nb", "a\r\nb", "stdout: the ends of lines differ".to_owned()),
             ("a", &long, format!("stdout, line 1: \"a\" → \"{}…\"", &long[1..])),
         ] {
-            assert_eq!(first_difference("stdout", then, now), expected);
+            assert_eq!(first_difference("stdout", then.as_bytes(), now.as_bytes()), expected);
         }
+        let expected = "stdout: bytes that are not UTF-8 differ";
+        assert_eq!(first_difference("stdout", b"\xff", "\u{fffd}".as_bytes()), expected);
+    }
+
+    #[test]
+    fn a_receipt_does_not_give_a_replay_any_time() {
+        let of = |wall_ms| wall(&Limits { wall_ms, ..Limits::default() });
+        assert_eq!([of(1500), of(u64::MAX)], [Duration::from_millis(1500), WALL_MAX]);
     }
 
     #[test]

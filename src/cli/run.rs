@@ -22,6 +22,7 @@ use super::pictures;
 use crate::config::Settings;
 use crate::executor::{Echo, Ending, OneShotExecutor};
 use crate::gateway::{Arguments, AskedBy, Stdin, Tool};
+use crate::governance::Presented;
 use crate::jobs::RequestKey;
 use crate::server::{CallEnd, Caller, Reply, Server};
 use crate::terminal::Label;
@@ -59,6 +60,14 @@ mod code {
 /// The exit code for arguments that do not fit: apart from the script's own, where there is one script.
 pub(super) fn usage(is_batch: bool) -> u8 {
     if is_batch { batch::USAGE } else { code::NOT_RUN }
+}
+
+/// Refuses options of `run` that do not go together, beyond what clap sees by itself.
+pub(super) fn check(
+    command: &mut clap::Command,
+    given: &clap::ArgMatches,
+) -> Result<(), clap::Error> {
+    batch::require_batch(command, given)
 }
 
 #[derive(Debug, Args)]
@@ -163,9 +172,8 @@ async fn call(
     let caller = Caller {
         request: RequestKey("run".to_owned()),
         cancel: cancel.clone(),
-        token: None,
+        presented: Presented::default(),
         asked_by: AskedBy { client: Some("qwed-mcp run".to_owned()), ..AskedBy::default() },
-        user: None,
         takes_tasks: false,
         waits_for_turn: Arc::default(),
         echo: if is_json { Echo::default() } else { screen.echo() },

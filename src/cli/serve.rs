@@ -16,6 +16,7 @@ use crate::http;
 use crate::logging;
 use crate::oidc::{self, AccessTokens, KeySource};
 use crate::server::Server;
+use crate::shares::Share;
 
 /// The most runs of one user, and requests a second: more is no bound.
 const USER_BOUND_MAX: i64 = 10_000;
@@ -51,7 +52,10 @@ pub(super) struct Options {
     /// Keep no sessions of the older protocol, so that any replica can answer any request
     #[arg(long, requires = "http")]
     sessionless: bool,
-    /// The most requests of one user in flight
+    /// The percentage of places, turns, memory, jobs and results that one user may hold among others
+    #[arg(long, value_name = "PERCENT", requires = "known", default_value_t = 25, value_parser = clap::value_parser!(u8).range(1..=100))]
+    user_share: u8,
+    /// The most requests of one user in flight, where that is to be another number than a share of them
     #[arg(long, value_name = "N", requires = "known", value_parser = clap::value_parser!(u32).range(1..=USER_BOUND_MAX))]
     user_concurrency: Option<u32>,
     /// The most requests of one user a second
@@ -121,6 +125,11 @@ impl Options {
         Ok((!is_anybodys).then(|| Bearers::new(store, access_tokens)))
     }
 
+    /// Returns the part of anything that one user may hold.
+    pub(super) fn user_share(&self) -> Share {
+        Share::new(self.user_share)
+    }
+
     /// Serves over HTTP, on `address`.
     pub(super) async fn serve(
         self,
@@ -137,6 +146,7 @@ impl Options {
             origins: self.allow_origin,
             is_sessionless: self.sessionless,
             bearers,
+            user_share: settings.user_share,
             user_concurrency: self.user_concurrency.map(count),
             user_rate: self.user_rate,
             drain: Duration::from_secs(self.drain.into()),

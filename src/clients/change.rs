@@ -1,6 +1,7 @@
 //! The line of an installation: file → entries → which one is ours → edit → difference, and then the
 //! write.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -40,6 +41,13 @@ pub(crate) enum Action<'a> {
 pub(crate) enum ChangeError {
     #[error("it has no file for a project")]
     NoProjectFile,
+    /// A repository may have links in it, which would lead to files of its user.
+    #[error(
+        "{} leads out of the project, to {}; without --project, the user's file is changed",
+        .file.display(),
+        .target.display()
+    )]
+    OutsideProject { file: PathBuf, target: PathBuf },
     #[error("it has no known file on this system")]
     NoUserFile,
     #[error("its file is not changed by this program: {0}")]
@@ -96,6 +104,8 @@ pub(crate) struct Change {
     pub(crate) allows_code: bool,
     /// Other entries of ours in the file.
     pub(crate) others: Vec<String>,
+    /// Whether there is anything of the client on this machine; true for the file of a project.
+    pub(crate) is_found: bool,
     /// For a client on the Windows side of this machine.
     pub(crate) is_on_windows: bool,
     /// Claude Code's program, where it makes the change.
@@ -199,6 +209,12 @@ impl Change {
         }
         let ClientFile { path, scope, is_on_windows } = file_of(client, places, request.project)?;
         let original = Original::read(&path)?;
+        if let Some(root) = request.project
+            && !original.is_within(root)?
+        {
+            let target = original.path().to_owned();
+            return Err(ChangeError::OutsideProject { file: path, target });
+        }
         let failed = |source| ChangeError::Edit { file: original.path().to_owned(), source };
         let bytes = original.bytes().unwrap_or_default();
         let document = Document::read(client.format, client.key, bytes).map_err(failed)?;
@@ -241,6 +257,7 @@ impl Change {
             && scope == Scope::User
             && matches!(effect, Effect::Add | Effect::Remove);
         let by_claude = is_theirs.then(|| places.program("claude")).flatten();
+        let is_found = request.project.is_some() || is_on_windows || places.has(client, &path);
         let file = original.path().to_owned();
         let Target { name, others, .. } = target;
         Ok(Self {
@@ -250,6 +267,7 @@ impl Change {
             diff,
             allows_code: allows,
             others,
+            is_found,
             is_on_windows,
             by_claude,
             original,
@@ -270,6 +288,16 @@ impl Change {
             return Ok(self.original.replace(&self.new, self.scope)?);
         };
         let backup = self.original.keep_copy()?;
+        let made = self.make_by(claude, client);
+        if made.is_err() && self.original.is_as_read() {
+            // Nothing was changed, so there is nothing to go back to.
+            let _ = backup.as_ref().map(fs::remove_file);
+        }
+        made.map(|()| backup)
+    }
+
+    /// Has Claude Code make the change.
+    fn make_by(&self, claude: &Path, client: &Client) -> Result<(), ChangeError> {
         let is_removal = self.effect == Effect::Remove;
         if is_removal {
             claude::remove(claude, &self.name)?;
@@ -283,7 +311,7 @@ impl Change {
             wanted.into_iter().all(|(name, value)| server.members.get(name) == Some(value))
         };
         let is_as_wanted = if is_removal { now.is_none() } else { now.is_some_and(has_members) };
-        if is_as_wanted { Ok(backup) } else { Err(ChangeError::ClaudeDiffers(self.file.clone())) }
+        if is_as_wanted { Ok(()) } else { Err(ChangeError::ClaudeDiffers(self.file.clone())) }
     }
 }
 

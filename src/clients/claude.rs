@@ -3,7 +3,8 @@
 
 use std::io::{self, Read as _};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{ChildStderr, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,8 @@ const POLL: Duration = Duration::from_millis(20);
 
 /// The most bytes of its words that are passed on.
 const WORDS_BYTES_MAX: u64 = 1000;
+/// The wait for them after its end: a program that it has started may keep the pipe open.
+const WORDS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// No change by Claude Code's program.
 #[derive(Debug, Error)]
@@ -46,6 +49,7 @@ fn run(program: &Path, arguments: &'static str, words: &[&str]) -> Result<(), Cl
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()?;
+    let words = child.stderr.take().map(start_of);
     let deadline = Instant::now() + TIMEOUT;
     let status = loop {
         if let Some(status) = child.try_wait()? {
@@ -61,11 +65,21 @@ fn run(program: &Path, arguments: &'static str, words: &[&str]) -> Result<(), Cl
     if status.success() {
         return Ok(());
     }
-    let mut words = Vec::new();
-    if let Some(stderr) = child.stderr.take() {
-        stderr.take(WORDS_BYTES_MAX).read_to_end(&mut words)?;
-    }
+    let words = words.and_then(|words| words.recv_timeout(WORDS_TIMEOUT).ok()).unwrap_or_default();
     let words = String::from_utf8_lossy(&words).trim().to_owned();
     let words = if words.is_empty() { status.to_string() } else { words };
     Err(ClaudeError::Failed { arguments, words })
+}
+
+/// Reads a pipe to its end, so that its writer never waits, and returns the start of what it wrote.
+fn start_of(mut stderr: ChildStderr) -> Receiver<Vec<u8>> {
+    let (sender, receiver) = channel();
+    thread::spawn(move || {
+        let mut words = Vec::new();
+        let _ = stderr.by_ref().take(WORDS_BYTES_MAX).read_to_end(&mut words);
+        // Nobody waits for them where the program did what it was asked for.
+        let _ = sender.send(words);
+        let _ = io::copy(&mut stderr, &mut io::sink());
+    });
+    receiver
 }

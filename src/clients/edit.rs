@@ -56,6 +56,9 @@ pub(crate) enum EditError {
     /// The parsers of clients differ in which one they take.
     #[error("{0} occurs twice")]
     Twice(String),
+    /// To break the line takes too long.
+    #[error("{what} has more than {members_max} members on one line; format the file first")]
+    OneLine { what: String, members_max: usize },
     /// Of TOML that mixes the line ends of two systems, the editor keeps one kind.
     #[error("lines end in two ways, and an edit would change the others; use one kind of line end")]
     LineEnds,

@@ -107,6 +107,23 @@ impl Original {
         &self.path
     }
 
+    /// Returns whether the file is below a folder, once all links are followed.
+    pub(super) fn is_within(&self, folder: &Path) -> Result<bool, FileError> {
+        let real = folder.canonicalize().map_err(|source| {
+            let path = folder.to_owned();
+            FileError::System { action: "follow", path, source }
+        })?;
+        Ok(self.path.starts_with(real))
+    }
+
+    /// Returns whether the file is still as it was read.
+    pub(super) fn is_as_read(&self) -> bool {
+        match &self.content {
+            Some(content) => self.is_unchanged(content).is_ok(),
+            None => self.path.symlink_metadata().is_err(),
+        }
+    }
+
     /// Returns the bytes; `None` where there is no file.
     pub(super) fn bytes(&self) -> Option<&[u8]> {
         self.content.as_ref().map(|content| content.bytes.as_slice())

@@ -22,6 +22,10 @@ const OPTIONS: ParseOptions = ParseOptions {
     allow_extended_string_escapes: false,
 };
 
+/// The most members of an object on one line that gets another one. The tree breaks such a line at each
+/// member, in a time that is quadratic in their number: 2,000 take some tenths of a second.
+const ONE_LINE_MEMBERS_MAX: usize = 2000;
+
 /// A file whose servers are in the object `key`.
 pub(super) struct JsoncFile {
     root: CstRootNode,
@@ -57,10 +61,14 @@ impl JsoncFile {
     /// Edits the entry of a name, which is made where it is missing.
     pub(super) fn apply(&self, name: &str, edits: &[Edit]) -> Result<(), EditError> {
         let not_an_object = |what: &str| EditError::NotAnObject(format!("`{what}`"));
-        let servers = self.root.object_value_or_set();
-        let servers = servers.object_value_or_create(self.key);
+        let file = self.root.object_value_or_set();
+        if unique(&file, self.key)?.is_none() {
+            require_room(&file, "the file's value")?;
+        }
+        let servers = file.object_value_or_create(self.key);
         let servers = servers.ok_or_else(|| not_an_object(self.key))?;
         if unique(&servers, name)?.is_none() {
+            require_room(&servers, &format!("`{}`", self.key))?;
             servers.append(name, CstInputValue::Object(Vec::new()));
         }
         let entry = servers.object_value(name).ok_or_else(|| not_an_object(name))?;
@@ -178,6 +186,18 @@ fn unique(object: &CstObject, name: &str) -> Result<Option<CstObjectProp>, EditE
         (found, None) => Ok(found),
         (_, Some(_)) => Err(EditError::Twice(format!("`{name}`"))),
     }
+}
+
+/// Fails if a member that is added to an object would take too long.
+fn require_room(object: &CstObject, what: &str) -> Result<(), EditError> {
+    let is_on_one_line = !object.children().iter().any(CstNode::is_newline);
+    if is_on_one_line && object.properties().len() > ONE_LINE_MEMBERS_MAX {
+        return Err(EditError::OneLine {
+            what: what.to_owned(),
+            members_max: ONE_LINE_MEMBERS_MAX,
+        });
+    }
+    Ok(())
 }
 
 /// Returns where a node begins in the text, in bytes.

@@ -33,7 +33,7 @@ pub(crate) enum ProgramError {
     /// Neither this program nor uv can be named.
     #[error(
         "{} does not stay where it is ({why}), and there is no uvx to fetch it again. Install it \
-         with `uv tool install \"qwed-mcp[sdk]\"`, or with pip into a virtual environment, and run \
+         with `uv tool install \"qwed-mcp[sdk]>=0.3\"`, or with pip into a virtual environment, and run \
          `qwed-mcp install` from there", .program.display()
     )]
     Vanishes { program: PathBuf, why: &'static str },

@@ -44,6 +44,7 @@ fn an_empty_environment_gives_the_documented_defaults() {
             receipts_outputs: false,
             deterministic: false,
             sync_concurrency: 1,
+            user_share: Share::default(),
             sync_timeout: Duration::from_secs(30),
             #[cfg(feature = "http")]
             turn_deadline: None,

@@ -12,6 +12,7 @@ use super::listing::{ChangeError, Environment, Turn};
 use super::lock::Lock;
 use super::marker::{MARKER, Made, Marker};
 use super::package::{Requirement, normalised};
+use super::startup::{Changed, Startup};
 use super::step::Progress;
 use super::tool::{Job, PythonWanted, Tool, ToolError};
 
@@ -42,6 +43,16 @@ pub(crate) enum BuildError {
     Tool(#[from] ToolError),
     #[error("failed to write {file}")]
     Write { file: PathBuf, source: io::Error },
+    #[error(
+        "the interpreter of the environment cannot be followed to the Python that it was made from"
+    )]
+    BaseUnknown,
+    #[error("the files that the environment starts with cannot be recorded: {0}")]
+    Unrecorded(Changed),
+    #[error(
+        "a package changes the files that the environment starts with, so none of its code was run: {0}"
+    )]
+    StartupChanged(Changed),
     #[error(
         "these are not in the environment after their installation: {0}; the settings of pip or uv may \
          lead them elsewhere (target, prefix, dry-run)"
@@ -83,6 +94,7 @@ impl<'t> Builder<'t> {
         let job = Job { folder, turn: &lock, is_offline: order.is_offline };
         progress(Progress::Step(&format!("Making {} with {}", draft.name, tool.as_text())));
         tool.make(&job, progress).await?;
+        let base = draft.base()?;
 
         let mut locked = order.lock.clone();
         if !order.with.is_empty() {
@@ -96,11 +108,16 @@ impl<'t> Builder<'t> {
         let lock_file = draft.write(LOCK_FILE, &locked.text())?;
         let names = locked.names().len();
         progress(Progress::Step(&format!("Installing up to {names} packages")));
+        let folder = draft.path.as_path();
+        let startup = Startup::record(folder).map_err(BuildError::Unrecorded)?;
         tool.install(&job, &lock_file, progress).await?;
+        // From here on no file of the environment is started or read before this.
+        startup.compare(folder).map_err(BuildError::StartupChanged)?;
 
         progress(Progress::Step("Compiling"));
-        job.compile(progress).await?;
+        job.compile(&base, progress).await?;
         draft.made.packages = installed(&draft.path);
+        draft.made.startup = startup;
         let mut missing = locked.unconditional_names();
         missing.retain(|name| !draft.made.packages.contains_key(name));
         if missing.is_empty() {
@@ -114,7 +131,7 @@ impl<'t> Builder<'t> {
     fn begin(&self, order: &Order, tool: &Tool) -> Result<Draft<'t>, BuildError> {
         let name = self.turn.next_name()?;
         let path = self.turn.environments().path().join(&name);
-        let created = self.turn.folder.create_folder(&name);
+        let created = self.turn.begin(&name);
         created.map_err(|source| ChangeError::CreateFolder { folder: path.clone(), source })?;
         let made = Made {
             python: String::new(),
@@ -123,8 +140,8 @@ impl<'t> Builder<'t> {
             lock_sha256: order.lock.sha256(),
             with: order.with.iter().map(ToString::to_string).collect(),
             packages: BTreeMap::new(),
+            startup: Startup::default(),
         };
-        let name = name.to_string_lossy().into_owned();
         Ok(Draft { turn: self.turn, name, path, made, is_complete: false })
     }
 }
@@ -133,6 +150,14 @@ impl Draft<'_> {
     /// Returns its interpreter.
     pub(crate) fn python(&self) -> PathBuf {
         self.path.join("bin/python")
+    }
+
+    /// Returns the program of the Python that it was made from.
+    fn base(&self) -> Result<PathBuf, BuildError> {
+        let base = self.python().canonicalize().map_err(|_| BuildError::BaseUnknown)?;
+        let own = self.path.canonicalize().map_err(|_| BuildError::BaseUnknown)?;
+        // A copy would take its libraries from the environment.
+        if base.starts_with(own) { Err(BuildError::BaseUnknown) } else { Ok(base) }
     }
 
     /// Returns whether this package is in it.
@@ -153,7 +178,7 @@ impl Draft<'_> {
             file.sync_all()?;
             folder.rename(OsStr::new(MARKER_BEGUN), &folder, OsStr::new(MARKER))?;
             folder.sync()?;
-            self.turn.folder.sync()
+            self.turn.end(&self.name)
         };
         write().map_err(|source| self.unwritten(MARKER, source))?;
         self.is_complete = true;

@@ -12,6 +12,7 @@ use nix::libc::O_NOFOLLOW;
 use thiserror::Error;
 
 use super::marker::{MARKER, Marker};
+use super::startup::Changed;
 use crate::config::Settings;
 use crate::data_folder::{NoDataFolder, data_folder};
 use crate::folder::{Folder, Kind};
@@ -25,6 +26,10 @@ const LOCK: &str = ".lock";
 
 /// The names of environments begin so; a number follows.
 const NAME: &str = "env-";
+
+/// The ending of a file beside the folder of an environment that is being made. A package can put a marker
+/// into the folder, and cannot remove this file.
+const BEGUN: &str = ".begun";
 
 /// The most names in the folder: there are as many environments as there are versions in use.
 const NAMES_MAX: usize = 10_000;
@@ -52,6 +57,12 @@ impl Environment {
     pub(crate) fn python(&self) -> PathBuf {
         self.path.join("bin/python")
     }
+
+    /// Fails if its interpreter would start with other files than when it was made.
+    fn require_unchanged(&self) -> Result<(), Unusable> {
+        let compared = self.marker.startup.compare(&self.path);
+        compared.map_err(|reason| Unusable::Changed { path: self.path.clone(), reason })
+    }
 }
 
 /// An environment in use: it is not removed as long as this lives.
@@ -61,12 +72,18 @@ pub(crate) struct InUse {
     _lock: File,
 }
 
-/// A complete environment that must not be used, and the reason.
-#[derive(Debug, Clone, Error)]
-#[error("{reason}")]
-pub(crate) struct Unusable {
-    pub(crate) path: PathBuf,
-    pub(crate) reason: Unprotected,
+/// A complete environment that must not be used.
+#[derive(Debug, Error)]
+pub(crate) enum Unusable {
+    /// Other users could have put code into it.
+    #[error("{reason}")]
+    Unprotected { path: PathBuf, reason: Unprotected },
+    /// Its interpreter would start with other code than when it was made.
+    #[error(
+        "{reason} after the environment was made, so that other code may run outside of the sandbox; \
+         `qwed-mcp env create` makes a new one"
+    )]
+    Changed { path: PathBuf, reason: Changed },
 }
 
 /// An error in making or removing environments.
@@ -118,15 +135,21 @@ impl Environments {
         };
         let path = &found.environment.path;
         let protected = require_protected(&path.join(MARKER));
-        protected.map_err(|reason| Unusable { path: path.clone(), reason })?;
+        protected.map_err(|reason| Unusable::Unprotected { path: path.clone(), reason })?;
+        found.environment.require_unchanged()?;
         Ok(Some(found))
     }
 
     /// Returns the environment that a program is in, if it is one of these.
-    pub(crate) fn holding(&self, program: &Path) -> Option<InUse> {
-        let name = program.strip_prefix(&self.path).ok()?.iter().next()?.to_str()?;
-        number_of(name)?;
-        self.take(name)
+    pub(crate) fn holding(&self, program: &Path) -> Result<Option<InUse>, Unusable> {
+        let name =
+            program.strip_prefix(&self.path).ok().and_then(|rest| rest.iter().next()?.to_str());
+        let name = name.filter(|name| number_of(name).is_some());
+        let found = name.and_then(|name| self.take(name));
+        if let Some(found) = &found {
+            found.environment.require_unchanged()?;
+        }
+        Ok(found)
     }
 
     /// Returns the complete environments, the newest one first.
@@ -185,8 +208,11 @@ impl Environments {
 
     fn open(&self, name: &str) -> Option<(Environment, File)> {
         let path = self.path.join(name);
-        let file = Folder::open(&self.path).ok()?.folder(OsStr::new(name)).ok()?;
-        let file = file.file(OsStr::new(MARKER)).ok()?;
+        let folder = Folder::open(&self.path).ok()?;
+        if folder.stat(&begun(name)).is_ok() {
+            return None;
+        }
+        let file = folder.folder(OsStr::new(name)).ok()?.file(OsStr::new(MARKER)).ok()?;
         let marker = Marker::read(&file).ok()?;
         Some((Environment { name: name.to_owned(), path, marker }, file))
     }
@@ -207,6 +233,11 @@ impl Environments {
 
 fn name_of(number: u32) -> String {
     format!("{NAME}{number}")
+}
+
+/// Returns the name of the file that is there while an environment is being made.
+fn begun(name: &str) -> OsString {
+    format!(".{name}{BEGUN}").into()
 }
 
 /// Returns the number in the name of an environment.
@@ -267,10 +298,33 @@ impl Turn<'_> {
     }
 
     /// Returns the name of the next environment, above those of all that there are.
-    pub(super) fn next_name(&self) -> Result<OsString, ChangeError> {
+    pub(super) fn next_name(&self) -> Result<String, ChangeError> {
         let numbers = self.environments.numbers();
         let numbers = numbers.map_err(|source| self.environments.unlisted(source))?;
-        Ok(name_of(numbers.into_iter().max().unwrap_or(0).saturating_add(1)).into())
+        Ok(name_of(numbers.into_iter().max().unwrap_or(0).saturating_add(1)))
+    }
+
+    /// Makes the folder of a new environment, which is not used before `end`, whatever is in it.
+    pub(super) fn begin(&self, name: &str) -> io::Result<()> {
+        match self.folder.create_file(&begun(name)) {
+            // Left by a process that was killed.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            created => drop(created?),
+        }
+        let created = self.folder.create_folder(OsStr::new(name));
+        created.inspect_err(|_| self.forget(name))
+    }
+
+    /// Has a new environment used from here on.
+    pub(super) fn end(&self, name: &str) -> io::Result<()> {
+        self.folder.sync()?;
+        self.folder.remove_file(&begun(name))?;
+        self.folder.sync()
+    }
+
+    /// Removes the file beside an environment that is not there. One that stays is in nobody's way.
+    fn forget(&self, name: &str) {
+        let _ = self.folder.remove_file(&begun(name));
     }
 
     /// Returns a second handle of the lock: whoever has it is waited for, too.
@@ -283,9 +337,10 @@ impl Turn<'_> {
     }
 
     pub(super) fn remove_tree(&self, name: &str) -> Result<(), ChangeError> {
-        self.folder.remove_tree(OsStr::new(name)).map_err(|source| {
+        let removed = self.folder.remove_tree(OsStr::new(name)).map_err(|source| {
             let folder = self.environments.path.join(name);
             ChangeError::Remove { folder, source }
-        })
+        });
+        removed.inspect(|()| self.forget(name))
     }
 }

@@ -7,8 +7,10 @@ use std::io::{self, Read as _};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
+use super::startup::{RECORD_FILE, Startup};
+
 /// The file in the folder of an environment.
-pub(super) const MARKER: &str = "qwed-env.json";
+pub(super) const MARKER: &str = RECORD_FILE;
 
 /// The version of what is in it.
 const FORMAT: u32 = 1;
@@ -35,6 +37,8 @@ pub(crate) struct Marker {
     pub(crate) with: Vec<String>,
     /// All packages, by their names, with their versions.
     pub(crate) packages: BTreeMap<String, String>,
+    /// The files that it started with before packages were installed.
+    pub(super) startup: Startup,
 }
 
 /// The parts of a marker that its maker chose.
@@ -46,11 +50,12 @@ pub(super) struct Made {
     pub(super) lock_sha256: String,
     pub(super) with: Vec<String>,
     pub(super) packages: BTreeMap<String, String>,
+    pub(super) startup: Startup,
 }
 
 impl Marker {
     pub(super) fn new(made: Made) -> Self {
-        let Made { python, tool, is_sdk, lock_sha256, with, packages } = made;
+        let Made { python, tool, is_sdk, lock_sha256, with, packages, startup } = made;
         let (created, qwed_mcp) = (Utc::now(), env!("CARGO_PKG_VERSION").to_owned());
         Self {
             format: FORMAT,
@@ -62,6 +67,7 @@ impl Marker {
             lock_sha256,
             with,
             packages,
+            startup,
         }
     }
 

@@ -5,19 +5,23 @@
 //! and the newest of these is. Whoever uses one holds a lock on its marker, and whoever removes one has to
 //! get that lock. One process at a time makes and removes.
 //!
-//! Nothing of a package runs here: packages are wheels, which are unpacked and compiled. Whether they can
-//! be imported is tried by the caller, inside of the sandbox.
+//! Nothing of a package runs here: packages are wheels, which are unpacked, and compiled by the Python that the
+//! environment was made from. `startup` keeps a wheel from changing what the environment's interpreter starts
+//! with. Whether packages can be imported is tried by the caller, inside of the sandbox.
 
 mod builder;
 mod listing;
 mod lock;
 mod marker;
 mod package;
+mod startup;
 mod step;
 mod tool;
 
 pub(crate) use builder::{Builder, Order};
-pub(crate) use listing::{ChangeError, Environment, Environments, FOLDER, InUse, Removal, Turn};
+pub(crate) use listing::{
+    ChangeError, Environment, Environments, FOLDER, InUse, Removal, Turn, Unusable,
+};
 pub(crate) use lock::Lock;
 pub(crate) use package::Requirement;
 pub(crate) use step::Progress;

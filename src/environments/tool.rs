@@ -294,12 +294,14 @@ impl Job<'_> {
         self.folder.join("bin/python")
     }
 
-    /// Compiles everything. Packages have files that do not compile: no error.
+    /// Compiles everything with the Python that the environment was made from. Packages have files that do
+    /// not compile: no error.
     pub(super) async fn compile(
         &self,
+        base: &Path,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<(), ToolError> {
-        let mut compile = self.command(self.python());
+        let mut compile = self.command(base);
         compile.args(COMPILE);
         match run(compile, self.lock()?, progress).await {
             Ok(_) | Err(StepError::Failed { .. }) => Ok(()),

@@ -81,6 +81,7 @@ impl Contained {
             scratch: scratch.to_owned(),
             environment: environment.clone(),
             cpu_seconds: cpu_seconds(limits.timeout),
+            neighbours: limits.neighbours,
             group: group.cloned(),
             seatbelt,
             fixes_addresses: self.determinism.is_some_and(|it| it.fixes_addresses),

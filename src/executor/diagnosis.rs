@@ -24,16 +24,22 @@ use super::{
 };
 
 /// The packages that verification scripts import: module, distribution.
-const PACKAGES: [(&str, &str); 8] = [
+const PACKAGES: [(&str, &str); 9] = [
     ("sympy", "sympy"),
     ("z3", "z3-solver"),
     ("numpy", "numpy"),
     ("qwed_legal", "qwed-legal"),
     ("qwed_finance", "qwed-finance"),
+    ("qwed_tax", "qwed-tax"),
     ("qwed_ucp", "qwed-ucp"),
     ("qwed_new", "qwed"),
     ("qwed_sdk", "qwed"),
 ];
+
+/// Returns the package that brings a module which verification scripts import.
+pub(crate) fn verification_package(module: &str) -> Option<&'static str> {
+    PACKAGES.into_iter().find_map(|(known, package)| (known == module).then_some(package))
+}
 
 /// Returns the modules that verification scripts import.
 pub(crate) fn verification_modules() -> impl Iterator<Item = &'static str> {

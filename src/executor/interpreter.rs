@@ -8,7 +8,7 @@ use thiserror::Error;
 use tokio::sync::OnceCell;
 
 use crate::config::Settings;
-use crate::environments::{Environments, InUse};
+use crate::environments::{Environments, InUse, Unusable as UnusableEnvironment};
 
 use super::probe::{Interpreter, ProbeError, Unusable, probe};
 use super::untrusted::{Untrusted, UntrustedFolder};
@@ -36,6 +36,12 @@ pub(crate) enum FindError {
          it is not used; ask the admin to look at the server's log"
     )]
     EnvironmentUnprotected(Unusable),
+    /// Other code than that of its Python would run when it is asked what it is.
+    #[error(
+        "the environment of `qwed-mcp env create` is not as it was made, so it is not used; ask the admin to \
+         look at the server's log"
+    )]
+    EnvironmentChanged(Unusable),
     /// Whose code must not run is not known.
     #[error(
         "no interpreter is started, as it is not known where the workspace is, whose code must not \
@@ -56,7 +62,8 @@ impl FindError {
         match self {
             Self::Configured(unusable)
             | Self::InWorkspace(unusable)
-            | Self::EnvironmentUnprotected(unusable) => std::slice::from_ref(unusable),
+            | Self::EnvironmentUnprotected(unusable)
+            | Self::EnvironmentChanged(unusable) => std::slice::from_ref(unusable),
             Self::WorkspaceUnknown(_) => &[],
             Self::NotFound(unusable) => unusable,
         }
@@ -143,10 +150,16 @@ impl InterpreterFinder {
         let on_path = ["python3", "python"].map(|name| (PathBuf::from(name), Source::Path));
         let mut passed_over = Vec::new();
         for (candidate, source) in candidates.into_iter().flatten().chain(on_path) {
+            let held = match source {
+                Source::Made(_) => None,
+                Source::Configured | Source::BesideProgram | Source::VirtualEnv | Source::Path => {
+                    self.environment_of(&candidate)?
+                }
+            };
             match probe(&candidate, untrusted.as_ref()).await {
                 Ok(interpreter) => {
-                    let in_use = made.take_if(|_| matches!(source, Source::Made(_)));
-                    return Ok(Found { interpreter, source, passed_over, _in_use: in_use });
+                    let made = made.take_if(|_| matches!(source, Source::Made(_)));
+                    return Ok(Found { interpreter, source, passed_over, _in_use: made.or(held) });
                 }
                 // To take the next one would be to run tests without what they need.
                 Err(unusable) if matches!(unusable.error, ProbeError::InWorkspace) => {
@@ -165,13 +178,19 @@ impl InterpreterFinder {
         Err(FindError::NotFound(passed_over))
     }
 
+    /// Returns the environment of `env create` that a candidate is in, which is kept from here on.
+    fn environment_of(&self, candidate: &Path) -> Result<Option<InUse>, FindError> {
+        let environments = self.environments.as_ref();
+        let held = environments.map_or(Ok(None), |environments| environments.holding(candidate));
+        held.map_err(|unusable| not_used(&unusable))
+    }
+
     async fn find_configured(
         &self,
         configured: &Path,
         untrusted: Option<&UntrustedFolder>,
     ) -> Result<Found, FindError> {
-        let environments = self.environments.as_ref();
-        let in_use = environments.and_then(|environments| environments.holding(configured));
+        let in_use = self.environment_of(configured)?;
         match probe(configured, untrusted).await {
             Ok(interpreter) => Ok(Found {
                 interpreter,
@@ -193,13 +212,19 @@ impl InterpreterFinder {
 
 /// Returns the newest environment that `env create` made, which is kept from here on.
 fn made(environments: Option<&Environments>) -> Result<Option<InUse>, FindError> {
-    let newest = environments.map_or(Ok(None), Environments::newest);
-    newest.map_err(|unusable| {
-        let error = ProbeError::Unprotected(unusable.reason.to_string());
-        let unusable = Unusable::new(&unusable.path, error);
-        tracing::warn!("no interpreter: {unusable}");
-        FindError::EnvironmentUnprotected(unusable)
-    })
+    environments.map_or(Ok(None), Environments::newest).map_err(|unusable| not_used(&unusable))
+}
+
+/// Returns the error of an environment that must not be started, of which the log has the details.
+fn not_used(environment: &UnusableEnvironment) -> FindError {
+    let (UnusableEnvironment::Unprotected { path, .. } | UnusableEnvironment::Changed { path, .. }) =
+        environment;
+    let unusable = Unusable::new(path, ProbeError::Untrusted(environment.to_string()));
+    tracing::warn!("no interpreter: {unusable}");
+    match environment {
+        UnusableEnvironment::Unprotected { .. } => FindError::EnvironmentUnprotected(unusable),
+        UnusableEnvironment::Changed { .. } => FindError::EnvironmentChanged(unusable),
+    }
 }
 
 /// Returns the interpreter of the virtual environment that this program is in, as its own file, whatever

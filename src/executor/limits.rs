@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use crate::config::Settings;
+use crate::sandbox::Neighbours;
+
 /// The most bytes of stdout, and of stderr, that are kept. The text about it is in `output`.
 pub(crate) const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 
@@ -30,6 +33,15 @@ pub(super) const LOAD_TIMEOUT: Duration = Duration::from_secs(120);
 /// The time without an interpreter that has loaded them after one could not be started.
 pub(super) const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
+/// The background jobs that run at once.
+const JOBS_AT_ONCE: usize = 5;
+
+/// Returns the most runs at once of a server with these settings.
+pub(super) fn runs_max(settings: &Settings) -> u64 {
+    let runs = settings.sync_concurrency.saturating_add(JOBS_AT_ONCE);
+    u64::try_from(runs).unwrap_or(u64::MAX)
+}
+
 /// The CPU time that each process of a run gets beyond the run's wall-clock time: it never ends a
 /// run, it ends what nobody watches any more.
 const CPU_GRACE: Duration = Duration::from_secs(5);
@@ -50,11 +62,19 @@ pub(crate) struct RunLimits {
     pub(crate) takes_pictures: bool,
     /// The memory of all its processes together, in MiB, where that is less than scripts may have.
     pub(crate) memory_mb: Option<u64>,
+    /// The runs beside it, which the executor knows.
+    pub(crate) neighbours: Neighbours,
 }
 
 impl RunLimits {
     /// Returns the bounds of a script that may take this long.
     pub(crate) fn of_script(timeout: Duration) -> Self {
-        Self { timeout, output_bytes_max: OUTPUT_BYTES_MAX, takes_pictures: false, memory_mb: None }
+        Self {
+            timeout,
+            output_bytes_max: OUTPUT_BYTES_MAX,
+            takes_pictures: false,
+            memory_mb: None,
+            neighbours: Neighbours::default(),
+        }
     }
 }

@@ -53,6 +53,7 @@ pub(crate) use containment::NotContained;
 pub(crate) use determinism::Determinism;
 pub(crate) use diagnosis::{
     Diagnosis, FoundInterpreter, LayerState, PackagesError, verification_modules,
+    verification_package,
 };
 pub(crate) use echo::{Echo, Stream};
 pub(crate) use interpreter::{FindError, Source};
@@ -60,7 +61,10 @@ pub(crate) use limits::RunLimits;
 pub(crate) use obstacle::{Obstacle, Ready, SandboxUnavailable, StepDown};
 pub(crate) use one_shot::OneShotExecutor;
 pub(crate) use outcome::{Captured, Ending, Outcome, Start};
-pub(crate) use pictures::{LeftOut, PICTURE_BYTES_MAX, PICTURES_MAX, Picture, Pictures};
+pub(crate) use output::without_end_space;
+pub(crate) use pictures::{
+    LeftOut, PICTURE_BYTES_MAX, PICTURES_BYTES_MAX, PICTURES_MAX, Picture, Pictures,
+};
 pub(crate) use probe::{HomeExposure, Unusable};
 pub(crate) use project::NotForProject;
 pub(crate) use run_groups::MemoryBound;
@@ -177,6 +181,38 @@ pub(crate) struct Surroundings {
     pub(crate) plan_sha256: String,
     /// What makes runs of a script the same, where they are to be.
     pub(crate) determinism: Option<Determinism>,
+}
+
+/// The reason why scripts can read a file of the server's user.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub(crate) enum InReach {
+    /// Nothing keeps a script away from files.
+    #[error("tier {0} of the sandbox lets scripts read all files of this user")]
+    Tier(Tier),
+    /// The file is among the packages and folders that scripts may read.
+    #[error("{} is in {}, which scripts can read", .file.display(), .folder.display())]
+    Folder { file: PathBuf, folder: PathBuf },
+}
+
+impl Surroundings {
+    /// Returns why scripts can read one of `files`, which are paths without links; `None` if they can read none of
+    /// them. Where nothing protects files, that is said without any.
+    pub(crate) fn reach_of<'p>(
+        &self,
+        files: impl IntoIterator<Item = &'p PathBuf>,
+    ) -> Option<InReach> {
+        match self.tier {
+            Tier::T3 | Tier::T2 | Tier::Seatbelt => {}
+            tier @ (Tier::T1 | Tier::Off) => return Some(InReach::Tier(tier)),
+        }
+        let files: Vec<&PathBuf> = files.into_iter().collect();
+        self.readable.iter().find_map(|path| {
+            // Also where the file lies in another mount of the folder.
+            let folder = UntrustedFolder::new(path)?;
+            let file = files.iter().find(|file| folder.holds(file))?;
+            Some(InReach::Folder { file: (*file).clone(), folder: path.clone() })
+        })
+    }
 }
 
 /// The outcome of a run, or the reason why there was none.

@@ -1,12 +1,15 @@
 //! A new interpreter for each run.
 
+use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use tokio::process::Child;
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
+use tokio::task::spawn_blocking;
 use tokio::time::{sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -14,13 +17,13 @@ use uuid::Uuid;
 use crate::aibom::InstalledPackages;
 use crate::config::Settings;
 use crate::gateway::AuthorizedScript;
-use crate::sandbox::{GroupOrder, LaunchError, Tier};
+use crate::sandbox::{GroupOrder, LaunchError, Neighbours, Tier};
 
 use super::containment::{Contained, Containment, NotContained};
 use super::echo::Echo;
 use super::given::Given;
 use super::interpreter::{FindError, Found};
-use super::limits::{END_PATIENCE, OWN_SCRIPT_TIMEOUT, REMOVAL_PATIENCE};
+use super::limits::{END_PATIENCE, OWN_SCRIPT_TIMEOUT, REMOVAL_PATIENCE, runs_max};
 use super::outcome::{Ending, Outcome, Start};
 use super::run_groups::{MemoryBound, RunGroups};
 use super::supervised::{Cause, End, Supervised, log_removal};
@@ -43,6 +46,11 @@ pub(crate) struct OneShotExecutor {
     pub(super) takes_pictures: bool,
     /// Places for folders whose removal goes on behind the result of their run.
     removals: Arc<Semaphore>,
+    /// The runs that there are or are about to be, and the most at once.
+    runs: Arc<AtomicU64>,
+    runs_max: u64,
+    /// Locked while a supervisor is started.
+    starts: Mutex<()>,
     /// What scripts run in, once somebody has asked.
     surroundings: OnceLock<Arc<Surroundings>>,
 }
@@ -69,6 +77,15 @@ impl Begun {
     }
 }
 
+/// A run that is counted, as long as this lives.
+pub(super) struct CountedRun(Arc<AtomicU64>);
+
+impl Drop for CountedRun {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Returns a place for the scratch folder of a run, which the supervisor makes.
 pub(super) fn scratch_place() -> PathBuf {
     std::env::temp_dir().join(format!("qwed-mcp-{}", Uuid::new_v4().simple()))
@@ -88,8 +105,23 @@ impl OneShotExecutor {
             groups: Arc::new(RunGroups::new(settings.kernel_lacks.control_groups)),
             takes_pictures: settings.pictures,
             removals: Arc::new(Semaphore::new(REMOVALS_MAX)),
+            runs: Arc::default(),
+            runs_max: runs_max(settings),
+            starts: Mutex::default(),
             surroundings: OnceLock::new(),
         }
+    }
+
+    /// Counts a run as one of those that there are, as long as the result lives.
+    pub(super) fn count_run(&self) -> CountedRun {
+        self.runs.fetch_add(1, Ordering::Relaxed);
+        CountedRun(Arc::clone(&self.runs))
+    }
+
+    /// Returns the neighbours of a run, this one included.
+    pub(super) fn neighbours(&self) -> Neighbours {
+        let now = self.runs.load(Ordering::Relaxed).max(1);
+        Neighbours { now, most: self.runs_max }
     }
 
     /// Returns the containment of scripts; found at the first call.
@@ -97,7 +129,7 @@ impl OneShotExecutor {
         // Before any process of ours is there that would have to be moved.
         self.groups.find().await;
         self.supervisors.sweep_once();
-        self.containment.get(self).await
+        Box::pin(self.containment.get(self)).await
     }
 
     /// Returns the interpreter for scripts, whether or not they can be contained.
@@ -156,12 +188,22 @@ impl OneShotExecutor {
         group: Option<GroupOrder>,
     ) -> Result<Outcome, RunError> {
         self.supervisors.require_ended()?;
+        let _counted = self.count_run();
+        // One at a time: on a busy machine each start takes a while, and there may be sixty.
+        let starting = cancel.run_until_cancelled(self.starts.lock()).await;
+        let Some(starting) = starting else { return Ok(Outcome::never_started()) };
+        let limits = RunLimits { neighbours: self.neighbours(), ..limits };
         let begun = Begun::now(Start::Cold, contained.plan.tier, group, limits);
         let message = contained
             .order(given, &scratch_place(), limits, begun.group.as_ref())
             .map_err(RunError::StartSupervisor)?;
-        let supervised = Supervised::start(&self.supervisors, limits, echo)
-            .map_err(RunError::StartSupervisor)?;
+        let supervisors = self.supervisors.clone();
+        let echo = echo.clone();
+        // The thread that starts a process waits until it has begun. Meanwhile this one answers clients.
+        let start = move || Supervised::start(&supervisors, limits, &echo);
+        let started = spawn_blocking(start).await.map_err(io::Error::from).flatten();
+        drop(starting);
+        let supervised = started.map_err(RunError::StartSupervisor)?;
         self.see_through(supervised, &message, begun, cancel).await
     }
 
@@ -186,14 +228,16 @@ impl OneShotExecutor {
         let is_capped = stdout.is_capped() || stderr.is_capped();
         // Without a folder it has ended by now.
         self.wait_for_removal(supervisor, listed).await;
+        let is_starved = cause == Cause::TimedOut && report == Report::Killed { is_starved: true };
         let ending = ending(cause, is_capped, report)?;
 
         Ok(Outcome {
             ending,
             stdout: stdout.finish(),
             stderr: stderr.finish(),
-            pictures: pictures.finish(),
+            pictures: pictures.finish().await,
             duration,
+            is_starved,
             tier: Some(tier),
             memory_bound,
             start,
@@ -336,10 +380,10 @@ impl Executor for OneShotExecutor {
 fn ending(cause: Cause, is_capped: bool, report: Report) -> Result<Ending, RunError> {
     match (cause, report) {
         (_, Report::NotStarted(reason)) => Err(RunError::StartPython(reason)),
-        (Cause::TimedOut, Report::Exited(_) | Report::Killed | Report::OutOfMemory) => {
+        (Cause::TimedOut, Report::Exited(_) | Report::Killed { .. } | Report::OutOfMemory) => {
             Ok(Ending::TimedOut)
         }
-        (Cause::Cancelled, Report::Exited(_) | Report::Killed | Report::OutOfMemory) => {
+        (Cause::Cancelled, Report::Exited(_) | Report::Killed { .. } | Report::OutOfMemory) => {
             Ok(Ending::Cancelled)
         }
         (Cause::Reported | Cause::Capped, Report::OutOfMemory) => Ok(Ending::OutOfMemory),
@@ -348,7 +392,7 @@ fn ending(cause: Cause, is_capped: bool, report: Report) -> Result<Ending, RunEr
             Ok(Ending::Exited(code))
         }
         // Without a cap: the supervisor was asked to end by a signal, and killed the run.
-        (Cause::Reported | Cause::Capped, Report::Exited(_) | Report::Killed) => {
+        (Cause::Reported | Cause::Capped, Report::Exited(_) | Report::Killed { .. }) => {
             Ok(Ending::Exited(Ending::KILLED))
         }
     }

@@ -20,6 +20,8 @@ pub(crate) struct Outcome {
     pub(crate) pictures: Arc<Pictures>,
     /// From the start of the run until its last process was dead.
     pub(crate) duration: Duration,
+    /// True if its time was up because other processes kept it from the processors.
+    pub(crate) is_starved: bool,
     /// The tier that held the run; `None` if it never started.
     pub(crate) tier: Option<Tier>,
     /// The bound of the run's memory; `None` if there was none.
@@ -51,12 +53,18 @@ impl Outcome {
             stderr: Captured::default(),
             pictures: Arc::default(),
             duration: Duration::ZERO,
+            is_starved: false,
             tier: None,
             memory_bound: None,
             start: Start::Cold,
             advice: None,
             receipt: None,
         }
+    }
+
+    /// Returns the outcome of a run that SIGKILL ended, of which nothing else is known.
+    pub(crate) fn killed() -> Self {
+        Self { ending: Ending::Exited(Ending::KILLED), ..Self::never_started() }
     }
 
     /// Returns whether the script ended by itself with its whole output, whatever its exit code: a
@@ -78,7 +86,9 @@ impl Outcome {
 
     /// Returns the size of the output in bytes, with the pictures as they are sent.
     pub(crate) fn output_bytes(&self) -> usize {
-        self.stdout.text.len() + self.stderr.text.len() + self.pictures.encoded_bytes()
+        let streams = [&self.stdout, &self.stderr];
+        let of = |stream: &Captured| stream.text.len() + stream.bytes.as_ref().map_or(0, Vec::len);
+        streams.map(of).iter().sum::<usize>() + self.pictures.encoded_bytes()
     }
 }
 
@@ -124,6 +134,16 @@ impl Ending {
 pub(crate) struct Captured {
     /// The text, invalid UTF-8 replaced, trailing white space removed.
     pub(crate) text: String,
+    /// The bytes that the text was made of, also without trailing white space; `None` if they are those of the text.
+    pub(crate) bytes: Option<Vec<u8>>,
     /// True if the stream went on after the cap, so that the run was killed.
     pub(crate) is_truncated: bool,
+}
+
+impl Captured {
+    /// Returns the bytes of the stream as the script wrote them, without trailing white space, with the notice
+    /// where it was cut.
+    pub(crate) fn content(&self) -> &[u8] {
+        self.bytes.as_deref().unwrap_or(self.text.as_bytes())
+    }
 }

@@ -13,6 +13,22 @@ fn truncation(bytes_max: usize) -> String {
     format!("\n\n[WARNING: OUTPUT TRUNCATED DUE TO {megabytes}MB SIZE CAP. PROCESS TERMINATED.]")
 }
 
+/// Returns a stream without the white space at its end, as it is reported.
+pub(crate) fn without_end_space(bytes: &[u8]) -> &[u8] {
+    let mut rest = bytes;
+    let is_space = |end: &[u8]| {
+        std::str::from_utf8(end).is_ok_and(|end| !end.is_empty() && end.trim_end().is_empty())
+    };
+    // A character has up to four bytes.
+    while let Some((before, _)) = (1..=4)
+        .filter_map(|count| rest.split_at_checked(rest.len().checked_sub(count)?))
+        .find(|(_, end)| is_space(end))
+    {
+        rest = before;
+    }
+    rest
+}
+
 /// Collects one stream. Kept outside the reading future, so that a read that is given up can be
 /// gone on with.
 #[derive(Debug)]
@@ -82,15 +98,19 @@ impl<R: AsyncRead + Unpin> Capture<R> {
 
     pub(super) fn finish(self) -> Captured {
         let is_truncated = self.is_capped();
-        let mut text = match String::from_utf8(self.bytes) {
-            Ok(text) => text,
-            Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
-        };
+        let mut bytes = self.bytes;
         if is_truncated {
-            text.push_str(&truncation(self.bytes_max));
+            bytes.extend_from_slice(truncation(self.bytes_max).as_bytes());
         }
-        text.truncate(text.trim_end().len());
-        Captured { text, is_truncated }
+        bytes.truncate(without_end_space(&bytes).len());
+        match String::from_utf8(bytes) {
+            Ok(text) => Captured { text, bytes: None, is_truncated },
+            Err(error) => Captured {
+                text: String::from_utf8_lossy(error.as_bytes()).into_owned(),
+                bytes: Some(error.into_bytes()),
+                is_truncated,
+            },
+        }
     }
 }
 
@@ -163,6 +183,42 @@ mod tests {
             let (captured, reached) = capture(bytes).await;
             assert_eq!((captured.text, reached), (text, end), "{bytes:?}");
             assert_eq!(captured.is_truncated, end == ReadEnd::Capped);
+        }
+    }
+
+    #[tokio::test]
+    async fn the_bytes_of_a_stream_are_known_where_its_text_was_repaired() {
+        let cut = truncation(8);
+        for (bytes, content) in [
+            (&b"a\n"[..], b"a".to_vec()),
+            (b"a\xff \n", b"a\xff".to_vec()),
+            ("\u{fffd}".as_bytes(), "\u{fffd}".as_bytes().to_vec()),
+            (
+                b"\xff\xfe\xff\xfe\xff\xfe\xff\xfe.",
+                [&[0xff, 0xfe].repeat(4), cut.as_bytes()].concat(),
+            ),
+        ] {
+            let (captured, _) = capture(bytes).await;
+            assert_eq!(captured.content(), content, "{bytes:?}");
+            assert_eq!(captured.text, String::from_utf8_lossy(&content));
+        }
+    }
+
+    #[test]
+    fn white_space_at_the_end_is_that_of_unicode() {
+        for (stream, expected) in [
+            (&b""[..], &b""[..]),
+            (b" \r\n\t", b""),
+            (b" a \n b \x0b\x0c", b" a \n b"),
+            ("a\u{a0}\u{2003}\u{3000} ".as_bytes(), b"a"),
+            (b"\xff\xc2\xa0", b"\xff"),
+            // Parts of a character are none.
+            (b"a\xa0", b"a\xa0"),
+            (b"a\x80\x83", b"a\x80\x83"),
+        ] {
+            assert_eq!(without_end_space(stream), expected, "{stream:?}");
+            let lossy = String::from_utf8_lossy(stream);
+            assert_eq!(String::from_utf8_lossy(expected), lossy.trim_end(), "{stream:?}");
         }
     }
 

@@ -6,9 +6,14 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use tokio::net::unix::pipe;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
 
 use super::output::Capture;
 use super::pictures::{FRAMES_BYTES_MAX, Pictures};
+
+/// Pictures of one run are decoded at a time: many runs that end together must not keep all processors busy.
+static ONE_AT_A_TIME: Semaphore = Semaphore::const_new(1);
 
 /// A pipe that the pictures of a run come by; none where they are not wanted.
 #[derive(Debug)]
@@ -47,9 +52,17 @@ impl PictureChannel {
         }
     }
 
-    /// Returns the pictures among what was sent.
-    pub(super) fn finish(self) -> Arc<Pictures> {
+    /// Returns the pictures that were sent. Decoding them takes a thread for blocking work.
+    pub(super) async fn finish(self) -> Arc<Pictures> {
         let frames = self.0.map(Capture::into_bytes).unwrap_or_default();
-        Arc::new(Pictures::from_frames(&frames))
+        if frames.is_empty() {
+            return Arc::default();
+        }
+        // An error cannot occur: the semaphore is never closed.
+        let turn = ONE_AT_A_TIME.acquire().await;
+        let pictures = spawn_blocking(move || Pictures::from_frames(&frames)).await;
+        drop(turn);
+        // A panic of the decoder costs the pictures, not the result of the script.
+        Arc::new(pictures.unwrap_or_else(|_panic| Pictures::unusable()))
     }
 }

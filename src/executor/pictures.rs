@@ -1,19 +1,27 @@
-//! The pictures of a script: what its process sends over the descriptor for them, checked.
+//! The pictures of a script: what its process sends over the descriptor for them, drawn once more.
 //!
-//! `python/pictures.py` sends them, in frames: a letter, a length of four bytes (the lowest first),
-//! and the content. A script can send anything in its place, and then has what it sent shown as its
-//! picture, like a text that it prints. Nothing is decoded here but the structure of a PNG.
+//! `python/pictures.py` sends them in frames: a letter, a length of four bytes (little-endian), and the
+//! content. A script can write anything there, and what it wrote is then shown as its picture, like a
+//! text that it prints. Each picture is decoded row by row and encoded again, so that a client receives
+//! only what our encoder wrote: no byte of the script's file is passed on.
 
+use std::io::{self, Cursor, Write};
+
+use png::{ColorType, Decoder, DecodingError, Encoder, EncodingError, Limits, Transformations};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-/// The most pictures of a run: what a person looks at, and a model has room for.
+/// The most pictures of a run: as many as a person looks at, and a model has room for.
 pub(crate) const PICTURES_MAX: usize = 4;
 
-/// The most bytes of one: clients cut results of more than a megabyte.
+/// The most bytes of one picture.
 pub(crate) const PICTURE_BYTES_MAX: usize = 512 * 1024;
 
-/// The most pixels of a side: a client decodes it into 64 MiB.
+/// The most bytes of all pictures of a run: 983,040 characters of base64, because clients cut results of
+/// more than a megabyte.
+pub(crate) const PICTURES_BYTES_MAX: usize = 720 * 1024;
+
+/// The most pixels of a side: a client decodes such a picture into 64 MiB.
 pub(crate) const PICTURE_SIDE_MAX: u32 = 4096;
 
 /// The most bytes that are read: all pictures, and the frames of those that are left out.
@@ -23,21 +31,19 @@ pub(super) const FRAMES_BYTES_MAX: usize = PICTURES_MAX * (PICTURE_BYTES_MAX + H
 const HEAD_BYTES: usize = 5;
 
 /// The most bytes of the name of a picture that is left out.
-const LABEL_BYTES_MAX: usize = 80;
+const LABEL_BYTES_MAX: usize = 40;
 
-/// The name of a picture whose own is none.
+/// The name of a picture without a usable label.
 const NO_LABEL: &str = "A picture";
 
-const SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
+/// The most bytes that a picture which is too large can have: 4 for each pixel, and the filters of the rows.
+const TOO_LARGE_BYTES_MAX: u64 = 65 * 1024 * 1024;
 
-/// The chunks that a picture is drawn from (PNG, third edition, 11). Others are removed: texts, colour
-/// profiles and animations, some of which are compressed.
-const CHUNKS: [&[u8; 4]; 6] = [b"IHDR", b"PLTE", b"tRNS", b"pHYs", b"IDAT", b"IEND"];
+/// The most pictures that are counted beyond those that a run may have.
+const TOO_MANY_MAX: u32 = 99_999;
 
-/// The colour types, each with the bit depths that it may have (PNG, third edition, 11.2.1), but 16:
-/// twice as much to decode, for what nobody sees.
-const COLOURS: [(u8, &[u8]); 5] =
-    [(0, &[1, 2, 4, 8]), (2, &[8]), (3, &[1, 2, 4, 8]), (4, &[8]), (6, &[8])];
+/// The memory of the decoder for one picture, in bytes: it needs some rows of 16 bits a sample.
+const DECODER_BYTES_MAX: usize = 1024 * 1024;
 
 /// The pictures of a run.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -46,7 +52,7 @@ pub(crate) struct Pictures {
     pub(crate) left_out: Vec<LeftOut>,
 }
 
-/// A picture with the structure of a PNG.
+/// A PNG that this server encoded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Picture {
     /// Kept beside the rest, where that is text.
@@ -65,24 +71,19 @@ pub(crate) enum LeftOut {
     TooLarge { label: String, bytes: u64 },
     /// So many beyond the most that there may be.
     TooMany(u32),
-    /// One that is no PNG, or too large for one.
+    /// One that cannot be decoded, or has too many pixels.
     Unusable,
 }
 
 impl Pictures {
-    /// Reads the frames that a script's process has sent, up to the first one that is incomplete.
+    /// Reads the frames that a script's process has sent, up to the first one that is incomplete, and
+    /// encodes its pictures again. It takes up to some hundred milliseconds.
     pub(super) fn from_frames(mut bytes: &[u8]) -> Self {
         let mut pictures = Self::default();
         while let Some((kind, content, rest)) = frame(bytes) {
             bytes = rest;
             match kind {
-                b'P' if pictures.all.len() == PICTURES_MAX => {
-                    pictures.leave_out(LeftOut::TooMany(1));
-                }
-                b'P' => match Picture::new(content) {
-                    Some(picture) => pictures.all.push(picture),
-                    None => pictures.leave_out(LeftOut::Unusable),
-                },
+                b'P' => pictures.take(content),
                 b'L' => pictures.left_out_too_large(content),
                 b'O' => {
                     if let Ok(count) = content.try_into() {
@@ -95,6 +96,29 @@ impl Pictures {
         pictures
     }
 
+    /// What stands for pictures that could not be read at all.
+    pub(super) fn unusable() -> Self {
+        Self { all: Vec::new(), left_out: vec![LeftOut::Unusable] }
+    }
+
+    fn take(&mut self, content: &[u8]) {
+        if self.all.len() == PICTURES_MAX {
+            return self.leave_out(LeftOut::TooMany(1));
+        }
+        match Picture::encoded_again(content) {
+            Ok(picture) if self.bytes() + picture.png.len() <= PICTURES_BYTES_MAX => {
+                self.all.push(picture);
+            }
+            Ok(picture) => self.leave_out(too_large(NO_LABEL, picture.png.len())),
+            Err(Unfit::TooLarge) => self.leave_out(too_large(NO_LABEL, PICTURE_BYTES_MAX + 1)),
+            Err(Unfit::Unusable) => self.leave_out(LeftOut::Unusable),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.all.iter().map(|picture| picture.png.len()).sum()
+    }
+
     /// Returns the bytes of all of them, as they are sent to a client.
     pub(crate) fn encoded_bytes(&self) -> usize {
         // base64: four characters for three bytes.
@@ -103,29 +127,62 @@ impl Pictures {
 
     fn left_out_too_large(&mut self, content: &[u8]) {
         let Some((bytes, label)) = content.split_first_chunk() else { return };
-        let label = std::str::from_utf8(label).ok().filter(|label| is_label(label));
-        let label = label.unwrap_or(NO_LABEL).to_owned();
-        self.leave_out(LeftOut::TooLarge { label, bytes: u64::from_le_bytes(*bytes) });
+        let bytes = u64::from_le_bytes(*bytes);
+        if bytes > TOO_LARGE_BYTES_MAX {
+            return self.leave_out(LeftOut::Unusable);
+        }
+        let label = std::str::from_utf8(label).ok().and_then(shown_label);
+        let label = label.unwrap_or_else(|| NO_LABEL.to_owned());
+        self.leave_out(LeftOut::TooLarge { label, bytes });
     }
 
+    /// Notes what is left out: one entry for each picture that is too large, and one for all others of a kind.
     fn leave_out(&mut self, left_out: LeftOut) {
-        // As many as there could be in a run that plays by the rules, with the count of the others.
-        if self.left_out.len() <= PICTURES_MAX {
-            self.left_out.push(left_out);
+        let total = |count: u32, more: u32| count.saturating_add(more).min(TOO_MANY_MAX);
+        match left_out {
+            LeftOut::TooLarge { .. } => {
+                let is_same = |it: &&LeftOut| matches!(it, LeftOut::TooLarge { .. });
+                if self.left_out.iter().filter(is_same).count() < PICTURES_MAX {
+                    self.left_out.push(left_out);
+                }
+            }
+            LeftOut::TooMany(more) => {
+                for noted in &mut self.left_out {
+                    if let LeftOut::TooMany(count) = noted {
+                        *count = total(*count, more);
+                        return;
+                    }
+                }
+                self.left_out.push(LeftOut::TooMany(total(0, more)));
+            }
+            LeftOut::Unusable => {
+                if !self.left_out.contains(&LeftOut::Unusable) {
+                    self.left_out.push(left_out);
+                }
+            }
         }
     }
 }
 
-/// Returns whether this is the name of a figure or of a file: it stands in a line of the server's, in which
-/// a script is not to have its say.
-fn is_label(label: &str) -> bool {
-    let is_plain = |c: char| c.is_alphanumeric() || " _-.,()+=".contains(c);
-    let is_file = [".png", ".svg"].iter().any(|ending| label.ends_with(ending))
-        && label.chars().all(is_plain);
-    let is_figure = label.strip_prefix("Figure ").is_some_and(|number| {
-        !number.is_empty() && number.chars().all(|digit| digit.is_ascii_digit())
-    });
-    label.len() <= LABEL_BYTES_MAX && (is_file || is_figure)
+fn too_large(label: &str, bytes: usize) -> LeftOut {
+    let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+    LeftOut::TooLarge { label: label.to_owned(), bytes }
+}
+
+/// Returns the name of a figure, or the quoted name of a file. The name stands in a line of the server, which
+/// must not carry a sentence of the script: a name is one word.
+fn shown_label(label: &str) -> Option<String> {
+    if label.len() > LABEL_BYTES_MAX {
+        return None;
+    }
+    let is_plain = |c: char| c.is_alphanumeric() || "_-.()+=".contains(c);
+    if [".png", ".svg"].iter().any(|ending| label.ends_with(ending)) && label.chars().all(is_plain)
+    {
+        return Some(format!("\"{label}\""));
+    }
+    let number = label.strip_prefix("Figure ")?;
+    let is_number = (1..=6).contains(&number.len()) && number.bytes().all(|it| it.is_ascii_digit());
+    is_number.then(|| label.to_owned())
 }
 
 /// Splits the first frame off: its letter, its content, and what is behind it.
@@ -137,71 +194,116 @@ fn frame(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((*kind, content, rest))
 }
 
-impl Picture {
-    /// Takes a PNG that is small enough, without the chunks that nothing is drawn from. `None` for
-    /// anything else.
-    fn new(bytes: &[u8]) -> Option<Self> {
-        if bytes.len() > PICTURE_BYTES_MAX {
-            return None;
-        }
-        let mut rest = bytes.strip_prefix(SIGNATURE)?;
-        let mut png = SIGNATURE.to_vec();
-        let mut size = None;
-        let mut has_pixels = false;
-        loop {
-            let (length, _) = rest.split_first_chunk()?;
-            let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
-            // The length, the type, the content, and a checksum, which decoders look at.
-            let (chunk, behind) = rest.split_at_checked(length.checked_add(12)?)?;
-            let (kind, content) = chunk.get(4..8 + length)?.split_first_chunk::<4>()?;
-            rest = behind;
-            match (kind, size) {
-                (b"IHDR", None) => size = Some(size_of(content)?),
-                (b"IHDR", Some(_)) | (_, None) => return None,
-                (b"IDAT", Some(_)) => has_pixels = true,
-                (b"IEND", Some((width, height))) => {
-                    png.extend_from_slice(chunk);
-                    let is_whole = has_pixels && content.is_empty() && rest.is_empty();
-                    let sha256 = hex::encode(Sha256::digest(&png));
-                    return is_whole.then_some(Self { png, width, height, sha256 });
-                }
-                // A capital letter: a decoder has to know it.
-                (kind, Some(_)) if kind[0].is_ascii_uppercase() && !CHUNKS.contains(&kind) => {
-                    return None;
-                }
-                (_, Some(_)) => {}
-            }
-            if CHUNKS.contains(&kind) {
-                png.extend_from_slice(chunk);
-            }
+/// Why there is no picture.
+#[derive(Debug, PartialEq, Eq)]
+enum Unfit {
+    /// It has more bytes than a picture may have, as our encoder writes it.
+    TooLarge,
+    /// It cannot be decoded, or has too many pixels.
+    Unusable,
+}
+
+impl From<DecodingError> for Unfit {
+    fn from(_: DecodingError) -> Self {
+        Self::Unusable
+    }
+}
+
+impl From<EncodingError> for Unfit {
+    fn from(error: EncodingError) -> Self {
+        match error {
+            EncodingError::IoError(error) => error.into(),
+            EncodingError::Format(_)
+            | EncodingError::Parameter(_)
+            | EncodingError::LimitsExceeded => Self::Unusable,
         }
     }
 }
 
-/// Returns width and height of the header of a picture that a client may decode.
-fn size_of(header: &[u8]) -> Option<(u32, u32)> {
-    let (width, rest) = header.split_first_chunk()?;
-    let (height, rest) = rest.split_first_chunk()?;
-    let (width, height) = (u32::from_be_bytes(*width), u32::from_be_bytes(*height));
-    // Compression and filter have one method each, interlacing two.
-    let &[depth, colour, 0, 0, 0..=1] = rest else { return None };
-    let is_possible =
-        COLOURS.iter().any(|(number, depths)| *number == colour && depths.contains(&depth));
-    let sides = 1..=PICTURE_SIDE_MAX;
-    let fits = sides.contains(&width) && sides.contains(&height);
-    (is_possible && fits).then_some((width, height))
+impl From<io::Error> for Unfit {
+    fn from(error: io::Error) -> Self {
+        let is_full = error.kind() == io::ErrorKind::StorageFull;
+        if is_full { Self::TooLarge } else { Self::Unusable }
+    }
+}
+
+/// The bytes of a picture, up to the most that it may have.
+struct Room(Vec<u8>);
+
+impl Write for Room {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > PICTURE_BYTES_MAX {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Picture {
+    /// Decodes a PNG row by row and encodes its pixels, with 8 bits a sample and without a palette. Text,
+    /// colour profiles, animations and whatever follows the pixels are not read.
+    fn encoded_again(bytes: &[u8]) -> Result<Self, Unfit> {
+        if bytes.len() > PICTURE_BYTES_MAX {
+            return Err(Unfit::Unusable);
+        }
+        let limits = Limits { bytes: DECODER_BYTES_MAX };
+        let mut decoder = Decoder::new_with_limits(Cursor::new(bytes), limits);
+        decoder.set_transformations(Transformations::normalize_to_color8());
+        decoder.set_ignore_text_chunk(true);
+        decoder.set_ignore_iccp_chunk(true);
+        let header = decoder.read_header_info()?;
+        let (width, height) = (header.width, header.height);
+        let is_small = width <= PICTURE_SIDE_MAX && height <= PICTURE_SIDE_MAX;
+        if !is_small || header.interlaced {
+            return Err(Unfit::Unusable);
+        }
+        let mut reader = decoder.read_info()?;
+        let (colour, depth) = reader.output_color_type();
+        if colour == ColorType::Indexed {
+            return Err(Unfit::Unusable);
+        }
+        let mut room = Room(Vec::new());
+        let mut encoder = Encoder::new(&mut room, width, height);
+        encoder.set_color(colour);
+        encoder.set_depth(depth);
+        let mut writer = encoder.write_header()?;
+        let mut pixels = writer.stream_writer()?;
+        while let Some(row) = reader.next_row()? {
+            pixels.write_all(row.data())?;
+        }
+        // An error, if there were too few rows or too many.
+        pixels.finish()?;
+        writer.finish()?;
+        let png = room.0;
+        let sha256 = hex::encode(Sha256::digest(&png));
+        Ok(Self { png, width, height, sha256 })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use base64::prelude::{BASE64_STANDARD, Engine as _};
+    use miniz_oxide::deflate::compress_to_vec_zlib;
 
     use super::*;
     use crate::executor::Outcome;
 
+    /// A chunk with its checksum (PNG, third edition, annex D).
     fn chunk(kind: &[u8], content: &[u8]) -> Vec<u8> {
+        let mut crc = u32::MAX;
+        for byte in kind.iter().chain(content) {
+            crc ^= u32::from(*byte);
+            for _ in 0..8 {
+                crc = if crc & 1 == 1 { 0xEDB8_8320 ^ (crc >> 1) } else { crc >> 1 };
+            }
+        }
         let length = u32::try_from(content.len()).unwrap().to_be_bytes();
-        [&length[..], kind, content, b"crc!"].concat()
+        [&length[..], kind, content, &(!crc).to_be_bytes()].concat()
     }
 
     fn header(width: u32, height: u32, rest: [u8; 5]) -> Vec<u8> {
@@ -209,13 +311,19 @@ mod tests {
     }
 
     const RGBA: [u8; 5] = [8, 6, 0, 0, 0];
+    const SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
 
     fn png(chunks: &[Vec<u8>]) -> Vec<u8> {
-        [SIGNATURE, &chunks.concat()].concat()
+        [SIGNATURE, &chunks.concat(), &chunk(b"IEND", b"")].concat()
+    }
+
+    /// The pixels of a picture of 4 × 3, compressed.
+    fn pixels() -> Vec<u8> {
+        compress_to_vec_zlib(&[0; 3 * (1 + 4 * 4)], 6)
     }
 
     fn simple() -> Vec<u8> {
-        png(&[header(4, 3, RGBA), chunk(b"IDAT", b"pixels"), chunk(b"IEND", b"")])
+        png(&[header(4, 3, RGBA), chunk(b"IDAT", &pixels())])
     }
 
     fn framed(kind: u8, content: &[u8]) -> Vec<u8> {
@@ -223,29 +331,88 @@ mod tests {
         [&[kind][..], &length, content].concat()
     }
 
+    /// A picture that cannot be compressed, of about three bytes for each pixel.
+    fn noise(side: u32) -> Vec<u8> {
+        let mut state = 1_u32;
+        let mut byte = || {
+            state ^= state << 13;
+            state ^= state >> 17;
+            state ^= state << 5;
+            state.to_le_bytes()[1]
+        };
+        let rows: Vec<u8> = (0..side)
+            .flat_map(|_| [0].into_iter().chain((0..side * 3).map(|_| byte()).collect::<Vec<_>>()))
+            .collect();
+        let idat = chunk(b"IDAT", &compress_to_vec_zlib(&rows, 1));
+        png(&[header(side, side, [8, 2, 0, 0, 0]), idat])
+    }
+
     #[test]
-    fn a_picture_is_a_png_without_what_is_not_drawn() {
-        let picture = Picture::new(&simple()).unwrap();
+    fn nothing_of_the_sent_file_but_its_pixels_is_passed_on() {
+        let picture = Picture::encoded_again(&simple()).unwrap();
         assert_eq!((picture.width, picture.height), (4, 3));
-        assert_eq!(picture.png, simple());
-        assert_eq!(picture.sha256, hex::encode(Sha256::digest(simple())));
-        let with_more = png(&[
-            header(4, 3, RGBA),
-            chunk(b"tEXt", b"Software\0matplotlib"),
-            chunk(b"iCCP", b"compressed"),
-            chunk(b"acTL", b"an animation"),
-            chunk(b"IDAT", b"pixels"),
-            chunk(b"IEND", b""),
-        ]);
-        assert_eq!(Picture::new(&with_more).unwrap(), picture);
+        assert_eq!(picture.sha256, hex::encode(Sha256::digest(&picture.png)));
+        let behind = [&pixels()[..], b"<script>"].concat();
+        let mut wrong_checksum = chunk(b"tEXt", b"Software\0matplotlib");
+        *wrong_checksum.last_mut().unwrap() ^= 1;
+        for (name, sent) in [
+            (
+                "text",
+                png(&[
+                    header(4, 3, RGBA),
+                    chunk(b"tEXt", b"a\0<script>"),
+                    chunk(b"IDAT", &pixels()),
+                ]),
+            ),
+            (
+                "profile",
+                png(&[header(4, 3, RGBA), chunk(b"iCCP", b"<script>"), chunk(b"IDAT", &pixels())]),
+            ),
+            (
+                "density",
+                png(&[header(4, 3, RGBA), chunk(b"pHYs", b"<script>!"), chunk(b"IDAT", &pixels())]),
+            ),
+            ("after the stream", png(&[header(4, 3, RGBA), chunk(b"IDAT", &behind)])),
+            (
+                "empty chunks",
+                png(&[
+                    header(4, 3, RGBA),
+                    chunk(b"IDAT", b"").repeat(99),
+                    chunk(b"IDAT", &pixels()),
+                ]),
+            ),
+            ("after the end", [&simple()[..], b"<script>"].concat()),
+        ] {
+            assert_eq!(Picture::encoded_again(&sent).as_ref(), Ok(&picture), "{name}");
+        }
+        // One megabyte of zeros behind the only row: it is never inflated.
+        let bomb = compress_to_vec_zlib(&vec![0; 1 << 20], 9);
+        let bomb =
+            Picture::encoded_again(&png(&[header(1, 1, RGBA), chunk(b"IDAT", &bomb)])).unwrap();
+        assert!(bomb.png.len() < 100, "{}", bomb.png.len());
+    }
+
+    #[test]
+    fn a_palette_becomes_colours() {
+        let rows = compress_to_vec_zlib(&[0, 0, 1, 0, 9, 0], 6);
+        let palette = chunk(b"PLTE", &[255, 0, 0, 0, 255, 0]);
+        let indexed = header(2, 2, [8, 3, 0, 0, 0]);
+        let sent = png(&[indexed, palette, chunk(b"IDAT", &rows)]);
+        // The index 9 is not in the palette: decoders differ in what they make of it.
+        let picture = Picture::encoded_again(&sent).unwrap();
+        let header = Decoder::new(Cursor::new(&picture.png)).read_info().unwrap();
+        assert_eq!(header.info().color_type, ColorType::Rgb);
     }
 
     #[test]
     fn what_a_client_should_not_decode_is_no_picture() {
-        let pixels = || chunk(b"IDAT", b"pixels");
-        let end = || chunk(b"IEND", b"");
-        let with_header = |header| png(&[header, pixels(), end()]);
-        let long = vec![0; PICTURE_BYTES_MAX];
+        let idat = || chunk(b"IDAT", &pixels());
+        let with_header = |header| png(&[header, idat()]);
+        let mut broken = simple();
+        let at = broken.len() - 20;
+        broken[at] ^= 0x40;
+        let short = chunk(b"IDAT", &compress_to_vec_zlib(&[0; 2 * (1 + 4 * 4)], 6));
+        let filter = chunk(b"IDAT", &compress_to_vec_zlib(&[9; 3 * (1 + 4 * 4)], 6));
         for (bytes, reason) in [
             (Vec::new(), "nothing"),
             (b"GIF89a".to_vec(), "another format"),
@@ -255,23 +422,25 @@ mod tests {
             (with_header(header(1, u32::MAX, RGBA)), "too high"),
             (with_header(header(0, 3, RGBA)), "no width"),
             (with_header(header(4, 3, [16, 3, 0, 0, 0])), "a depth that palettes have not"),
-            (with_header(header(4, 3, [16, 6, 0, 0, 0])), "twice the bytes of a pixel"),
             (with_header(header(4, 3, [8, 5, 0, 0, 0])), "no colour type"),
+            (with_header(header(4, 3, [8, 3, 0, 0, 0])), "a palette that is missing"),
             (with_header(header(4, 3, [8, 6, 1, 0, 0])), "no compression"),
+            (with_header(header(4, 3, [8, 6, 0, 0, 1])), "interlaced"),
             (with_header(header(4, 3, [8, 6, 0, 0, 2])), "no interlacing"),
+            (with_header(header(4, 4, RGBA)), "a row is missing"),
+            (with_header(header(5, 3, RGBA)), "rows are too short"),
+            (png(&[header(4, 3, RGBA), short]), "the stream has two rows"),
+            (png(&[header(4, 3, RGBA), filter]), "a filter that does not exist"),
             (with_header(chunk(b"IHDR", b"short")), "half a header"),
-            (png(&[pixels(), header(4, 3, RGBA), end()]), "pixels before the header"),
-            (png(&[header(4, 3, RGBA), header(9, 9, RGBA), pixels(), end()]), "two headers"),
-            (png(&[header(4, 3, RGBA), end()]), "no pixels"),
-            (png(&[header(4, 3, RGBA), pixels()]), "no end"),
-            (png(&[header(4, 3, RGBA), pixels(), chunk(b"IEND", b"x")]), "content of the end"),
-            (png(&[header(4, 3, RGBA), pixels(), end(), pixels()]), "more behind the end"),
-            (png(&[header(4, 3, RGBA), chunk(b"EVIL", b""), pixels(), end()]), "unknown"),
-            (png(&[header(4, 3, RGBA), chunk(b"IDAT", &long), end()]), "too many bytes"),
-            (simple()[..simple().len() - 1].to_vec(), "cut off"),
+            (png(&[idat(), header(4, 3, RGBA)]), "pixels before the header"),
+            (png(&[header(4, 3, RGBA)]), "no pixels"),
+            (png(&[header(4, 3, RGBA), chunk(b"IDAT", b"")]), "empty pixels"),
+            (png(&[header(4, 3, RGBA), chunk(b"IDAT", b"no zlib at all")]), "not compressed"),
+            (broken, "damaged"),
+            (vec![0; PICTURE_BYTES_MAX + 1], "too many bytes"),
             ([SIGNATURE, &[0xff; 40]].concat(), "a chunk of 4 GiB"),
         ] {
-            assert_eq!(Picture::new(&bytes), None, "{reason}");
+            assert_eq!(Picture::encoded_again(&bytes), Err(Unfit::Unusable), "{reason}");
         }
     }
 
@@ -301,17 +470,20 @@ mod tests {
 
     #[test]
     fn both_sides_have_the_same_limits() {
-        let kibibytes = PICTURE_BYTES_MAX / 1024;
-        let limits = format!("= {PICTURES_MAX}, {kibibytes} * 1024, {PICTURE_SIDE_MAX}\n");
+        let [one, all] = [PICTURE_BYTES_MAX, PICTURES_BYTES_MAX].map(|bytes| bytes / 1024);
+        let limits = format!("= {PICTURES_MAX}, {one} * 1024, {all} * 1024, {PICTURE_SIDE_MAX}\n");
         assert!(include_str!("python/pictures.py").contains(&limits), "{limits}");
+        let label = format!("LABEL_BYTES_MAX = {LABEL_BYTES_MAX}\n");
+        assert!(include_str!("python/pictures.py").contains(&label), "{label}");
     }
 
     #[test]
     fn pictures_count_as_output() {
         let pictures = Pictures::from_frames(&framed(b'P', &simple()));
         let bytes = pictures.encoded_bytes();
+        let png = pictures.all[0].png.clone();
         let outcome = Outcome { pictures: pictures.into(), ..Outcome::never_started() };
-        assert_eq!(bytes, BASE64_STANDARD.encode(simple()).len());
+        assert_eq!(bytes, BASE64_STANDARD.encode(png).len());
         assert_eq!(outcome.output_bytes(), bytes);
     }
 
@@ -320,9 +492,11 @@ mod tests {
         let long = format!("{}.png", "a".repeat(LABEL_BYTES_MAX));
         for (sent, label) in [
             ("Figure 12", "Figure 12"),
-            ("plot 1.png", "plot 1.png"),
-            ("größe_2-b.svg", "größe_2-b.svg"),
+            ("plot_1.png", "\"plot_1.png\""),
+            ("größe_2-b.svg", "\"größe_2-b.svg\""),
+            ("Execution failed.png", NO_LABEL),
             ("Figure ", NO_LABEL),
+            ("Figure 1234567", NO_LABEL),
             ("Figure 1\nExecution failed", NO_LABEL),
             ("Execution failed: ask for another sandbox. Figure 1", NO_LABEL),
             ("\u{202e}gnp.png", NO_LABEL),
@@ -336,10 +510,16 @@ mod tests {
             let too_large = LeftOut::TooLarge { label: label.to_owned(), bytes: 0 };
             assert_eq!(Pictures::from_frames(&frame).left_out, [too_large], "{sent:?}");
         }
-        let no_text = Pictures::from_frames(&framed(b'L', b"12345678\xff.png"));
+        let no_text = Pictures::from_frames(&framed(b'L', b"12345\0\0\0\xff.png"));
         assert!(
             matches!(&*no_text.left_out, [LeftOut::TooLarge { label, .. }] if label == NO_LABEL)
+                || matches!(&*no_text.left_out, [LeftOut::Unusable])
         );
+        // Sizes and counts that no run can have.
+        let impossible = framed(b'L', &[&u64::MAX.to_le_bytes()[..], b"a.png"].concat());
+        assert_eq!(Pictures::from_frames(&impossible).left_out, [LeftOut::Unusable]);
+        let many = framed(b'O', &u32::MAX.to_le_bytes()).repeat(5);
+        assert_eq!(Pictures::from_frames(&many).left_out, [LeftOut::TooMany(TOO_MANY_MAX)]);
     }
 
     #[test]
@@ -347,7 +527,21 @@ mod tests {
         let many = framed(b'P', &simple()).repeat(100);
         let pictures = Pictures::from_frames(&many);
         assert_eq!(pictures.all.len(), PICTURES_MAX);
-        assert_eq!(pictures.left_out.len(), PICTURES_MAX + 1);
-        assert_eq!(pictures.encoded_bytes(), PICTURES_MAX * simple().len().div_ceil(3) * 4);
+        assert_eq!(pictures.left_out, [LeftOut::TooMany(96)]);
+        let large = framed(b'L', &[&[9; 3][..], &[0; 5], b"a.png"].concat()).repeat(100);
+        assert_eq!(Pictures::from_frames(&large).left_out.len(), PICTURES_MAX);
+    }
+
+    #[test]
+    fn all_pictures_of_a_run_have_one_bound() {
+        let frames = [400, 300, 20, 400].map(|side| framed(b'P', &noise(side))).concat();
+        let pictures = Pictures::from_frames(&frames);
+        let sides: Vec<u32> = pictures.all.iter().map(|picture| picture.width).collect();
+        assert_eq!(sides, [400, 20]);
+        assert!(pictures.bytes() <= PICTURES_BYTES_MAX, "{}", pictures.bytes());
+        assert!(pictures.encoded_bytes() < 1_000_000, "{}", pictures.encoded_bytes());
+        let is_too_large = |it: &LeftOut| matches!(it, LeftOut::TooLarge { .. });
+        assert_eq!(pictures.left_out.len(), 2);
+        assert!(pictures.left_out.iter().all(is_too_large), "{:?}", pictures.left_out);
     }
 }

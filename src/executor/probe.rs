@@ -171,9 +171,9 @@ pub(crate) enum ProbeError {
     /// Is not to be started outside of the sandbox.
     #[error("it is in the workspace, or is led to by something there")]
     InWorkspace,
-    /// Could have been changed by others, in this way.
+    /// Is in an environment that was changed, or that others can change, in this way.
     #[error("it is not used: {0}")]
-    Unprotected(String),
+    Untrusted(String),
     /// Is not there, or is no program. The error of the system.
     #[error("it does not start: {0}")]
     Start(String),

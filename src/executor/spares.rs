@@ -402,7 +402,7 @@ impl OneShotExecutor {
         self.wait_for_removal(supervisor, listed).await;
         match report {
             Report::NotStarted(error) => SpareError::Launch(error),
-            Report::Exited(_) | Report::Killed | Report::OutOfMemory => {
+            Report::Exited(_) | Report::Killed { .. } | Report::OutOfMemory => {
                 log_printed(&stdout.into_bytes());
                 let mut text = stderr.finish().text;
                 // Its end has the reason.

@@ -21,8 +21,7 @@ const END_INTERVAL: Duration = Duration::from_millis(200);
 /// The supervisors that live, and the runs that do not end.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Supervisors {
-    /// Locked while one is started, so that a search for orphans never meets one that is not listed
-    /// yet.
+    /// Never locked for longer than it takes to look: the thread that answers clients does.
     pids: Arc<Mutex<HashSet<u32>>>,
     /// The runs that do not end although they were killed.
     unended: Arc<AtomicUsize>,
@@ -90,10 +89,10 @@ impl Supervisors {
     }
 
     pub(super) fn start(&self, command: &mut Command) -> std::io::Result<(Child, Listed)> {
-        let mut pids = self.lock();
         let supervisor = command.spawn()?;
         let pid = supervisor.id();
-        pids.extend(pid);
+        // Until it has its order it is in this process's session, and so it is no orphan.
+        self.lock().extend(pid);
         Ok((supervisor, Listed { pid, supervisors: self.clone() }))
     }
 }

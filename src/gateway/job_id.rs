@@ -23,6 +23,12 @@ impl JobId {
         self.0
     }
 
+    /// Takes an id from the database.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn of_uuid(id: Uuid) -> Self {
+        Self(id)
+    }
+
     /// Parses a UUID in its canonical form, in either case; no braces, no URN, no bare digits.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         // Of the forms that the crate parses, only the canonical one has this length.

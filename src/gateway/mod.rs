@@ -24,7 +24,7 @@ mod verified;
 pub use decision::{DecisionFinding, DecisionRecord, ErrorCode, RiskLevel, Status};
 pub(crate) use job_id::JobId;
 pub(crate) use reporting::ReportingGateway;
-pub(crate) use script::{AskedBy, AuthorizedScript, SourceCode, Stdin};
+pub(crate) use script::{AskedBy, AuthorizedScript, JobOwner, ScriptNames, SourceCode, Stdin};
 pub(crate) use tool::Tool;
 pub use verification_id::VerificationId;
 pub(crate) use verified::{Decision, Grant, Verified};
@@ -183,7 +183,7 @@ impl RiskBasedExecutionGateway {
         source: SourceCode,
         background: bool,
     ) -> Result<Verified, Box<DecisionRecord>> {
-        let Analysed { issues, notes, imports, findings } = match self.code_analysis {
+        let Analysed { issues, notes, names, findings } = match self.code_analysis {
             CodeAnalysis::On => Analysed::of(&source),
             CodeAnalysis::Off => Analysed::default(),
         };
@@ -194,7 +194,7 @@ impl RiskBasedExecutionGateway {
         }
         let record = self.admin_gate.pass(record)?;
         let record = DecisionRecord { notes, ..record };
-        Ok(Verified::new(record, source, imports, background))
+        Ok(Verified::new(record, source, names, background))
     }
 }
 
@@ -205,7 +205,7 @@ struct Analysed {
     issues: Vec<String>,
     notes: Vec<String>,
     /// `None` where nobody has looked.
-    imports: Option<Vec<String>>,
+    names: Option<ScriptNames>,
     findings: Vec<DecisionFinding>,
 }
 
@@ -217,7 +217,7 @@ impl Analysed {
                 issues: texts(&analysis.findings),
                 notes: texts(&analysis.notes),
                 findings: DecisionFinding::of(&analysis.findings),
-                imports: Some(analysis.imports),
+                names: Some(ScriptNames { imports: analysis.imports, uses: analysis.uses }),
             },
             Err(error) => {
                 Self { issues: vec![format!("verification error: {error}")], ..Self::default() }

@@ -11,7 +11,7 @@ use crate::sandbox::Tier;
 use super::arguments;
 use super::{
     Analysed, Arguments, AuthorizedScript, Decision, DecisionFinding, DecisionRecord, ErrorCode,
-    Grant, SourceCode, Status, policy,
+    Grant, ScriptNames, SourceCode, Status, policy,
 };
 
 /// Lets scripts run whatever the analysis finds in them, in the whole sandbox or not at all.
@@ -26,7 +26,7 @@ pub(crate) struct ReportingGateway {
 pub(crate) struct Reported {
     record: DecisionRecord,
     source: SourceCode,
-    imports: Option<Vec<String>>,
+    names: Option<ScriptNames>,
 }
 
 impl ReportingGateway {
@@ -46,14 +46,14 @@ impl ReportingGateway {
             arguments::execution(arguments).map_err(|invalid| Box::new(invalid.refuse(policy)))?;
         let record = policy.verify(arguments::normalized_execution(&source, background));
         let record = self.admin_gate.pass(record)?;
-        let Analysed { issues, notes, imports, mut findings } = Analysed::of(&source);
+        let Analysed { issues, notes, names, mut findings } = Analysed::of(&source);
         if findings.is_empty() {
             // What is no finding of a rule: a script that cannot be analysed.
             findings = issues.into_iter().map(DecisionFinding::of_text).collect();
         }
         let message = "The findings are reported and not acted on: --analysis report.".to_owned();
         let record = DecisionRecord { message, notes, findings, ..record };
-        Ok(Reported { record, source, imports })
+        Ok(Reported { record, source, names })
     }
 }
 
@@ -61,10 +61,10 @@ impl Reported {
     /// Makes the decision final. Nothing but the kernel holds the script, so all of the sandbox has to be there:
     /// `tier` is what holds scripts here, or the error says what is missing.
     pub(crate) fn confirm(self, tier: Result<Option<Tier>, String>) -> Decision {
-        let Self { record, source, imports } = self;
+        let Self { record, source, names } = self;
         let missing = match tier {
             Ok(Some(Tier::T3)) => {
-                let script = AuthorizedScript::new(source, imports, record.verification_id.clone())
+                let script = AuthorizedScript::new(source, names, record.verification_id.clone())
                     .with_findings(record.findings.len());
                 return Decision::Allow { record, grant: Grant::Execute(script) };
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::VerificationId;
+use super::{JobId, VerificationId};
 
 /// Python source text. Cheap to clone; never shown by `Debug`, so that it reaches no log.
 #[derive(Clone, PartialEq, Eq)]
@@ -59,33 +59,52 @@ pub(crate) struct AskedBy {
     pub(crate) model: Option<String>,
 }
 
+/// The names in a script, as far as its syntax tells.
+#[derive(Debug, Clone)]
+pub(crate) struct ScriptNames {
+    /// The qualified names that the script imports.
+    pub(crate) imports: Vec<String>,
+    /// The names that it uses: [`Analysis::uses`](crate::safety::Analysis::uses).
+    pub(crate) uses: Vec<String>,
+}
+
+/// The job that a script is run for, and its user, empty where none is known. The audit log binds the result to
+/// both.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct JobOwner {
+    pub(crate) job: JobId,
+    pub(crate) user: String,
+}
+
 /// A script that may be run. Only [`Verified::confirm`](super::Verified::confirm) makes one, and an
 /// executor takes nothing else. A clone is the same permission, for a script that is run once for each of its
 /// tests.
 #[derive(Debug, Clone)]
 pub(crate) struct AuthorizedScript {
     source: SourceCode,
-    imports: Option<Arc<[String]>>,
+    names: Option<Arc<ScriptNames>>,
     verification_id: VerificationId,
     stdin: Stdin,
     findings: usize,
     asked_by: Arc<AskedBy>,
+    job: Option<Arc<JobOwner>>,
 }
 
 impl AuthorizedScript {
     pub(super) fn new(
         source: SourceCode,
-        imports: Option<Vec<String>>,
+        names: Option<ScriptNames>,
         verification_id: VerificationId,
     ) -> Self {
         let (stdin, asked_by) = (Stdin::default(), Arc::default());
         Self {
             source,
-            imports: imports.map(Into::into),
+            names: names.map(Arc::new),
             verification_id,
             stdin,
             findings: 0,
             asked_by,
+            job: None,
         }
     }
 
@@ -109,6 +128,17 @@ impl AuthorizedScript {
         &self.asked_by
     }
 
+    /// Notes for which job of those that servers share the script is run.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn with_job(self, job: JobOwner) -> Self {
+        Self { job: Some(Arc::new(job)), ..self }
+    }
+
+    /// Returns the job that the script is run for, if servers share it.
+    pub(crate) fn job(&self) -> Option<&Arc<JobOwner>> {
+        self.job.as_ref()
+    }
+
     /// Gives the script something to read from its standard input, which is empty otherwise.
     pub(crate) fn with_stdin(self, stdin: Stdin) -> Self {
         Self { stdin, ..self }
@@ -127,7 +157,12 @@ impl AuthorizedScript {
     /// Returns the qualified names that the script imports, as far as its syntax tells; `None` where the
     /// analysis is off.
     pub(crate) fn imports(&self) -> Option<&[String]> {
-        self.imports.as_deref()
+        self.names.as_deref().map(|names| &*names.imports)
+    }
+
+    /// Returns the names in the script; `None` where the analysis is off.
+    pub(crate) fn names(&self) -> Option<&ScriptNames> {
+        self.names.as_deref()
     }
 
     /// Returns the id of the decision that allowed it.

@@ -1,6 +1,6 @@
 //! The last step of a decision: verified code, the sandbox's word, and the permission to run.
 
-use super::{AuthorizedScript, DecisionRecord, ErrorCode, JobId, SourceCode, Status};
+use super::{AuthorizedScript, DecisionRecord, ErrorCode, JobId, ScriptNames, SourceCode, Status};
 
 /// The permission that an allowed call has. Only the gateway makes one.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl Decision {
 pub(crate) struct Verified {
     record: DecisionRecord,
     source: SourceCode,
-    imports: Option<Vec<String>>,
+    names: Option<ScriptNames>,
     background: bool,
 }
 
@@ -59,20 +59,20 @@ impl Verified {
     pub(super) fn new(
         record: DecisionRecord,
         source: SourceCode,
-        imports: Option<Vec<String>>,
+        names: Option<ScriptNames>,
         background: bool,
     ) -> Self {
-        Self { record, source, imports, background }
+        Self { record, source, names, background }
     }
 
     /// Makes the decision final: `sandbox` is ready, or the error says what it is missing.
     pub(crate) fn confirm(self, sandbox: Result<(), String>) -> Decision {
-        let Self { record, source, imports, background } = self;
+        let Self { record, source, names, background } = self;
         if let Err(missing) = sandbox {
             let (status, code) = (Status::BlockedAdminPolicy, ErrorCode::SandboxUnavailable);
             return Decision::Refuse(record.refused(status, code, missing));
         }
-        let script = AuthorizedScript::new(source, imports, record.verification_id.clone());
+        let script = AuthorizedScript::new(source, names, record.verification_id.clone());
         let grant =
             if background { Grant::ExecuteInBackground(script) } else { Grant::Execute(script) };
         Decision::Allow { record, grant }

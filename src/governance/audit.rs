@@ -184,12 +184,26 @@ pub(crate) struct AuditEntry {
     pub(crate) details: Map<String, Value>,
 }
 
-/// A number of runs that a user may have on the day of this moment (UTC).
+impl AuditEntry {
+    /// Returns an entry that is never kept, to try whether one can be appended.
+    pub(super) fn rehearsal() -> Self {
+        Self {
+            run_id: Uuid::nil(),
+            event: AuditEvent::McpToolCall,
+            user: None,
+            tool: String::new(),
+            arguments_hash: None,
+            outcome: AuditOutcome::Waiting,
+            details: Map::new(),
+        }
+    }
+}
+
+/// A number of runs that a user may have on a day (UTC), by the store's clock.
 #[derive(Debug, Clone)]
 pub(crate) struct Quota {
     pub(crate) user: UserName,
     pub(crate) runs_max: u64,
-    pub(crate) now: DateTime<Utc>,
 }
 
 /// Returns a time as the store has it. Such texts sort as the times do.

@@ -50,10 +50,15 @@ impl Bearer {
         permission.is_none_or(|permission| self.role.has(permission))
     }
 
-    /// Returns the bearer as a caller, where no token of the store says who it is.
-    pub(crate) fn caller(&self) -> Option<Caller> {
+    /// Returns the bearer as a caller.
+    pub(crate) fn caller(&self) -> Caller {
         let Self { user, role, proof } = self.clone();
-        matches!(proof, Proof::Access { .. }).then_some(Caller { user, role, proof })
+        Caller { user, role, proof }
+    }
+
+    /// Returns whether an access token has proven who it is.
+    pub(crate) fn has_access_token(&self) -> bool {
+        matches!(self.proof, Proof::Access { .. })
     }
 
     /// Returns whether the bearer's role may have scripts run.
@@ -79,6 +84,11 @@ impl Bearers {
         if let Some(store) = &self.store {
             store.set_meter(meter);
         }
+    }
+
+    /// Returns the store of tokens, if these let somebody in.
+    pub(crate) fn store(&self) -> Option<&Store> {
+        self.store.as_ref()
     }
 
     /// Returns the check of access tokens, if any are taken.

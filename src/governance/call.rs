@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use chrono::Utc;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -53,8 +52,21 @@ pub(crate) struct GovernedCall {
 pub(crate) struct Presented {
     /// Its token; without one, the server's own is used.
     pub(crate) token: Option<Secret>,
-    /// Who it is, where the transport has had that proven otherwise. A token goes before it.
+    /// The caller that the transport has let in. The token of a governed call goes before it; a script is
+    /// always this caller's.
     pub(crate) known: Option<Caller>,
+}
+
+impl Presented {
+    /// Returns the user that the transport has let in.
+    pub(crate) fn user(&self) -> Option<&UserName> {
+        self.known.as_ref().map(|known| &known.user)
+    }
+
+    /// Returns the proof of that user.
+    pub(crate) fn proof(&self) -> Option<Proof> {
+        self.known.as_ref().map(|known| known.proof)
+    }
 }
 
 /// A call on its way.
@@ -112,19 +124,20 @@ impl Governance {
         let caller = self.admit(&call, presented).await?;
         match call.tool {
             GovernedTool::RunPytest => {
-                let mut turn = self.turns.take_at_once();
+                let user = Some(caller.user.as_str());
+                let mut turn = self.turns.take_at_once(user);
                 if turn.is_none() {
                     // Whatever happens meanwhile, the log has the call.
                     let (event, waiting) = (AuditEvent::McpToolCall, AuditOutcome::Waiting);
                     let entry = call.entry(event, Some(&caller), waiting, Map::new());
                     self.append(vec![entry]).await?;
-                    turn = self.turns.take(waits_for_turn, &call.cancel).await;
+                    turn = self.turns.take(user, waits_for_turn, &call.cancel).await;
                 }
                 let Some(_turn) = turn else { return self.never_started(&call, &caller).await };
                 // What was true when it began to wait need not be true any more.
                 let caller = self.admit(&call, presented).await?;
                 let cleared = self.clear(call, caller).await?;
-                self.run_pytest(cleared).await
+                Box::pin(self.run_pytest(cleared)).await
             }
             GovernedTool::Read(tool) => self.read(call, tool, caller).await,
         }
@@ -199,7 +212,7 @@ impl Governance {
         let Some(runs_max) = policy.budget.runs_per_day else {
             return self.append(rows).await.map(|_| Ok(()));
         };
-        let quota = Quota { user: caller.user.clone(), runs_max, now: Utc::now() };
+        let quota = Quota { user: caller.user.clone(), runs_max };
         let appended = self.store.submit_within(rows, quota).done().await;
         let appended = appended.map_err(|error| store_failed(&error))?;
         Ok(appended.map(drop).ok_or(OVER_QUOTA))
@@ -212,12 +225,9 @@ impl Governance {
         known: Option<&Caller>,
     ) -> Result<Caller, Refusal> {
         if let (None, Some(known)) = (token, known) {
-            let is_valid = match known.proof {
-                Proof::Access { expires } => Utc::now() < expires,
-                // It may be revoked by now, and is looked up by the token itself.
-                Proof::Token(_) => false,
-            };
-            return if is_valid { Ok(known.clone()) } else { Err(Refusal::AuthRequired) };
+            let holds =
+                self.store.holds(known.proof).await.map_err(|error| store_failed(&error))?;
+            return if holds { Ok(known.clone()) } else { Err(Refusal::AuthRequired) };
         }
         let presented = token.or(self.own_token.as_ref()).map(Secret::reveal);
         let token = presented.and_then(Token::parse).ok_or(Refusal::AuthRequired)?;
@@ -241,7 +251,8 @@ impl Governance {
         refusal: Refusal,
     ) -> Refusal {
         let outcome = AuditOutcome::Refused(refusal.code());
-        let mut entries = vec![call.entry(AuditEvent::McpToolCall, caller, outcome, Map::new())];
+        let details = refusal.audit_details();
+        let mut entries = vec![call.entry(AuditEvent::McpToolCall, caller, outcome, details)];
         if refusal.code() == RefusalCode::PolicyBlocked {
             let reason = Value::from(refusal.to_string());
             let details = Map::from_iter([("blocked_reason".to_owned(), reason)]);
@@ -259,7 +270,23 @@ impl Governance {
     /// Appends to the audit log; what is not written must not happen.
     /// Returns the place of the last row.
     pub(super) async fn append(&self, entries: Vec<AuditEntry>) -> Result<AuditPlace, Refusal> {
-        let place = append(&self.store, entries).await?;
+        self.try_append(entries).await.map_err(|error| store_failed(&error))
+    }
+
+    /// Returns whether the audit log can be written to.
+    #[cfg(feature = "http")]
+    pub(crate) async fn can_append(&self) -> bool {
+        let store = self.store.clone();
+        let can = blocking(move || store.can_append()).await;
+        can.is_ok_and(|can| can.map_err(|error| store_failed(&error)).is_ok())
+    }
+
+    /// Appends the same, for callers that try again.
+    pub(super) async fn try_append(
+        &self,
+        entries: Vec<AuditEntry>,
+    ) -> Result<AuditPlace, StoreError> {
+        let place = self.store.submit_entries(entries).done().await?;
         if let Some(checkpoints) = &self.checkpoints {
             checkpoints.hear();
         }
@@ -330,19 +357,13 @@ impl Rehearsal<'_> {
         let policy = policy.current().map_err(unusable)?;
         check_run(&policy, executor, self.tool, self.arguments, Instant::now()).await?;
         if let (Some(runs_max), Some((store, user))) = (policy.budget.runs_per_day, self.runs_of) {
-            let runs = store.runs_of_day(user, Utc::now());
+            let runs = store.runs_of_day(user);
             if runs.map_err(|error| store_failed(&error))? >= runs_max {
                 return Err(OVER_QUOTA);
             }
         }
         Ok(())
     }
-}
-
-/// Appends to the audit log of a store, without blocking on the disk.
-pub(super) async fn append(store: &Store, entries: Vec<AuditEntry>) -> Result<AuditPlace, Refusal> {
-    let appended = store.submit_entries(entries).done().await;
-    appended.map_err(|error| store_failed(&error))
 }
 
 /// Runs blocking work on a thread that nobody waits on.

@@ -15,7 +15,7 @@
 //! | `integrity`, `upkeep` | whether it is still that, and how long it is kept |
 //! | `workspace` | which commit the workspace is, and whether its files are that commit's |
 //! | `checkpoint` | signed heads of the audit log |
-//! | `refusal`, `reply`, `plain_text` | what the caller hears |
+//! | `refusal`, `reply` | what the caller hears |
 //! | `receipts` | the signed receipts of runs |
 //! | `script_audit` | `execute_python_code` in the audit log |
 //!
@@ -31,7 +31,6 @@ mod checkpoint;
 mod conclusion;
 mod evidence;
 mod integrity;
-mod plain_text;
 mod policy;
 mod pytest;
 mod python;
@@ -92,7 +91,7 @@ pub(crate) use reply::{Block, GovernedReply};
 pub(crate) use roles::{GovernedTool, ReadTool, Role};
 pub(crate) use store::{RowsAfter, Store, StoreError, StorePlace};
 pub(crate) use token_file::own_token;
-pub(crate) use tokens::{Caller, Revoked, Rotated, Token, TokenId, TokenRecord, TokenState};
+pub(crate) use tokens::{Caller, Proof, Revoked, Rotated, Token, TokenId, TokenRecord, TokenState};
 pub(crate) use upkeep::{apply_retention, retention_of};
 pub(crate) use user_name::UserName;
 
@@ -144,7 +143,7 @@ impl Governance {
             own_token: settings.auth_token.clone(),
             executor,
             session,
-            turns: Turns::new(settings.sync_concurrency),
+            turns: Turns::new(settings.sync_concurrency, settings.user_share),
             unsettled: TaskTracker::new(),
             data_folder,
             receipts: None,
@@ -159,6 +158,11 @@ impl Governance {
             Arc::new(CheckpointWriter::new(store, policy, Arc::clone(receipts)))
         });
         Self { receipts, checkpoints, ..self }
+    }
+
+    /// Returns the store of tokens and of the audit log.
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
     }
 
     /// Has what its store is asked for timed from here on.
@@ -176,6 +180,7 @@ impl Governance {
 
     /// Waits until every run is written down to its end, and the head of the log signed.
     pub(crate) async fn settle(&self) {
+        self.store.hurry();
         self.unsettled.close();
         self.unsettled.wait().await;
         if let Some(checkpoints) = &self.checkpoints {

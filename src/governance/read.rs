@@ -12,12 +12,13 @@ use super::artifacts::{ArtifactError, Artifacts, Chunk, Content, Page};
 use super::audit::{AuditEvent, AuditOutcome};
 use super::call::{Call, blocking, store_failed};
 use super::integrity::{self, IntegrityError, Served, Unconfirmed};
-use super::plain_text::{is_hidden, plain, plain_json};
 use super::roles::ReadTool;
 use super::store::Store;
 use super::tokens::Caller;
 use super::{Block, Governance, GovernedReply, Refusal};
+use crate::hidden::is_hidden;
 use crate::logging::Causes;
+use crate::plain_text::{plain, plain_json};
 
 /// The characters that the path within the address of an artifact has percent-encoded.
 const RESERVED: &AsciiSet =

@@ -12,16 +12,29 @@ use super::refusal::Refusal;
 use super::roles::GovernedTool;
 use super::tokens::Caller;
 use crate::executor::Outcome;
-use crate::receipt::{AuditPlace, Limits, TestRun, run_of};
+use crate::receipt::{AuditPlace, Limits, RoomForTests, TestRun, run_of};
 
 /// The name of the evidence among the subjects.
 const EVIDENCE: &str = "evidence.json";
+
+/// The text for a caller whose run was not made.
+const NO_ROOM: &str = "There is no room for the receipts of the run, so nothing was run.";
 
 /// The text for a caller whose run was made and has no receipt.
 const NOT_STORED: &str = "The tests were run, and their receipt cannot be stored. Ask the admin to look at \
                           the server's log; get_evidence may have the result.";
 
 impl Governance {
+    /// Reserves room for the receipts of a run, if there are to be any. If this fails nothing must run.
+    pub(super) async fn reserve_receipts(&self) -> Result<Option<RoomForTests>, Refusal> {
+        let Some(receipts) = &self.receipts else { return Ok(None) };
+        let room = receipts.reserve_for_tests().await;
+        room.map(Some).map_err(|error| {
+            error.log();
+            Refusal::Internal(NO_ROOM.to_owned())
+        })
+    }
+
     /// Writes the receipts of a run that has ended, and returns what the caller is told of them.
     pub(super) async fn write_receipts(
         &self,
@@ -30,10 +43,11 @@ impl Governance {
         evidence: Option<&(Evidence, String)>,
         started: SystemTime,
         place: AuditPlace,
+        room: Option<RoomForTests>,
     ) -> Result<Option<Value>, Refusal> {
-        let Some(receipts) = &self.receipts else { return Ok(None) };
+        let Some((receipts, room)) = self.receipts.as_ref().zip(room) else { return Ok(None) };
         let run = test_run(cleared, conclusion, evidence, started);
-        match Box::pin(receipts.tests(run, Some(place), &*self.executor)).await {
+        match Box::pin(receipts.tests(run, Some(place), &*self.executor, room)).await {
             Ok([own, result]) => Ok(Some(
                 json!({ "sha256": own.sha256, "path": own.path, "test_result": json!(result) }),
             )),
@@ -130,6 +144,7 @@ fn test_run(
             json!({
                 "passed": summary.passed, "failed": summary.failed, "errors": summary.errors,
                 "skipped": summary.skipped, "xfailed": summary.xfailed,
+                "deselected": summary.deselected,
             })
         }),
         limits: Limits {

@@ -1,10 +1,10 @@
 //! Refusals of governed calls: JSON-RPC errors with documented codes.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use thiserror::Error;
 use uuid::Uuid;
 
-use super::plain_text::plain;
+use crate::plain_text::plain;
 
 /// A refusal, with the documented codes and texts. `Display` is the error's message; it names no
 /// path and no token.
@@ -93,6 +93,27 @@ impl RefusalCode {
 }
 
 impl Refusal {
+    /// Returns the facts that the audit log has about a refusal whose code does not say why: the same that the caller
+    /// gets.
+    pub(super) fn audit_details(&self) -> Map<String, Value> {
+        let (name, fact) = match self {
+            Self::BudgetExceeded(exceeded) => ("exceeded", (*exceeded).to_owned()),
+            Self::SandboxDisabled | Self::SandboxViolation(_) | Self::InvalidParams(_) => {
+                ("blocked_reason", self.to_string())
+            }
+            // Those that the policy blocks have a row of their own.
+            Self::NoAllowlist | Self::NotInAllowlist | Self::PolicyUnusable(_) => {
+                return Map::new();
+            }
+            Self::AuthRequired
+            | Self::PermissionDenied
+            | Self::Timeout
+            | Self::ArtifactChanged(_)
+            | Self::Internal(_) => return Map::new(),
+        };
+        Map::from_iter([(name.to_owned(), Value::from(fact))])
+    }
+
     /// Returns the documented code.
     pub(crate) fn code(&self) -> RefusalCode {
         match self {

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::evidence::{Evidence, RunStatus};
-use super::plain_text::{plain, plain_line};
 use super::summary::{SANDBOX_HINT, is_refusal};
 use super::verdict::describe_exit_code;
+use crate::plain_text::{plain, plain_line};
 
 const CANCELLED: &str = "Execution was cancelled.";
 

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::json;
 use tokio::time::{MissedTickBehavior, interval};
+use uuid::Uuid;
 
 use super::artifacts::{ArtifactError, ENTRIES_MAX, RunFolder, Size, size_of};
 use super::audit::{AuditEvent, AuditOutcome, EVIDENCE_SHA256};
@@ -20,7 +21,7 @@ use super::verdict::Ended;
 use super::{Governance, GovernedReply, Refusal, reply};
 use crate::executor::{ArtifactFolder, Ending, Outcome, ProjectRun, RunLimits};
 use crate::logging::Causes;
-use crate::receipt::AuditPlace;
+use crate::receipt::{AuditPlace, RoomForTests};
 use crate::sandbox::Tier;
 
 /// The interval at which the size of the tests' files is measured.
@@ -55,12 +56,9 @@ impl Governance {
         // Whoever ends the server waits for the end of this.
         let _settled = self.unsettled.token();
         let run_id = cleared.call.run_id;
-        let artifacts = Arc::clone(&self.artifacts);
-        let folder = match blocking(move || artifacts.create_run(run_id)).await? {
-            Ok(folder) => folder,
-            Err(error) => {
-                tracing::error!(error = %Causes(&error), "cannot create the folder of the run");
-                let refusal = Refusal::Internal("The artifacts cannot be stored.".to_owned());
+        let (folder, room) = match self.prepare(run_id).await {
+            Ok(prepared) => prepared,
+            Err(refusal) => {
                 let refused = AuditOutcome::Refused(refusal.code());
                 self.finished(&cleared, None, refused, None).await?;
                 return Err(refusal);
@@ -87,7 +85,8 @@ impl Governance {
         self.retain();
         let place = finished.map_err(|_| Refusal::Internal(END_NOT_WRITTEN.to_owned()))?;
         let evidence = stored.as_ref().ok();
-        let receipt = self.write_receipts(&cleared, &conclusion, evidence, started, place).await?;
+        let receipt = self.write_receipts(&cleared, &conclusion, evidence, started, place, room);
+        let receipt = receipt.await?;
         if let Some(refusal) = conclusion.refusal {
             return Err(refusal);
         }
@@ -95,6 +94,18 @@ impl Governance {
         let (evidence, _) = stored?;
         let reply = reply::of_run(&evidence, &printed.unwrap_or_default());
         Ok(GovernedReply { receipt, ..reply })
+    }
+
+    /// Creates the folder of a run, and reserves room for its receipts.
+    async fn prepare(&self, run_id: Uuid) -> Result<(RunFolder, Option<RoomForTests>), Refusal> {
+        let room = self.reserve_receipts().await?;
+        let artifacts = Arc::clone(&self.artifacts);
+        let folder = blocking(move || artifacts.create_run(run_id)).await?;
+        let folder = folder.map_err(|error| {
+            tracing::error!(error = %Causes(&error), "cannot create the folder of the run");
+            Refusal::Internal("The artifacts cannot be stored.".to_owned())
+        })?;
+        Ok((folder, room))
     }
 
     /// Executes the run, from its turn until its last process is dead.
@@ -151,10 +162,8 @@ impl Governance {
             environment: passed_on.chain(own).collect(),
             memory_mb: policy.sandbox.memory_limit_mb,
             limits: RunLimits {
-                timeout,
                 output_bytes_max: usize::try_from(output_bytes).unwrap_or(usize::MAX),
-                takes_pictures: false,
-                memory_mb: None,
+                ..RunLimits::of_script(timeout)
             },
         }
     }

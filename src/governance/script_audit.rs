@@ -1,17 +1,31 @@
 //! The scripts of `execute_python_code` in the audit log: decided, started, ended.
 
+use std::time::Duration;
+
 use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 use uuid::{Builder, Uuid};
 
-use super::audit::{ArgumentsHash, AuditEntry, AuditEvent, AuditOutcome};
+use super::audit::{AUDIT_ROWS_MAX, ArgumentsHash, AuditEntry, AuditEvent, AuditOutcome, AuditRow};
+use super::call::{blocking, store_failed};
 use super::roles::Permission;
 use super::tokens::{Caller, Proof};
-use super::{Governance, Refusal, UserName};
+use super::{Governance, Presented, Refusal, UserName};
+use crate::canonical_json::canonical_json;
 use crate::executor::{Ending, Outcome, RunError};
-use crate::gateway::{Decision, ErrorCode, Tool, VerificationId};
+use crate::gateway::{Decision, ErrorCode, JobOwner, Tool, VerificationId};
+#[cfg(feature = "postgres")]
+use crate::gateway::{DecisionRecord, Status};
 use crate::receipt::AuditPlace;
 use crate::sandbox::Tier;
-use crate::secret::Secret;
+
+/// The key of the hash of a job's result in the details of `TOOL_FINISHED`.
+const RESULT_SHA256: &str = "result_sha256";
+
+/// The pause between two attempts to write down the end of a job.
+const END_PAUSE: Duration = Duration::from_millis(200);
 
 impl Governance {
     /// Writes down what was decided about a script, and who asked if a valid token says so. If this
@@ -19,21 +33,23 @@ impl Governance {
     pub(crate) async fn script_decided(
         &self,
         decision: &Decision,
-        token: Option<&Secret>,
-        user: Option<&UserName>,
+        presented: &Presented,
     ) -> Result<DecisionWritten, Refusal> {
-        // Without a token nobody is known to have asked; and a user whom the server has let in is one whose role
-        // permits it.
-        let caller = self.authenticate(token, None).await;
-        if user.is_none()
+        // The role of a caller whom the server has let in permits scripts, and the proof is checked again
+        // when the run starts. Without a valid token the caller is not known.
+        let caller = match &presented.known {
+            Some(known) => Ok(known.clone()),
+            None => self.authenticate(presented.token.as_ref(), None).await,
+        };
+        if presented.known.is_none()
             && matches!(decision, Decision::Allow { .. })
             && let Err(refusal) = self.may_run(&caller).await
         {
             return Err(self.script_refused(decision, caller.ok(), refusal).await);
         }
         let caller = caller.ok();
-        let token = caller.as_ref().map(|caller| caller.proof);
-        let user = user.cloned().or(caller.map(|caller| caller.user));
+        let proof = caller.as_ref().map(|caller| caller.proof);
+        let user = caller.map(|caller| caller.user);
         let record = decision.record();
         let outcome = match decision {
             Decision::Allow { .. } | Decision::Refuse(_) => AuditOutcome::Decided(record.status),
@@ -46,10 +62,10 @@ impl Governance {
         let entry = AuditEntry {
             user: user.clone(),
             arguments_hash: Some(ArgumentsHash::of(&record.normalized_arguments)),
-            ..entry(&record.verification_id, AuditEvent::McpToolCall, outcome, &details)
+            ..call_entry(&record.verification_id, outcome, &details, proof)
         };
         let place = Some(self.append(vec![entry]).await?);
-        Ok(DecisionWritten { place, user, token })
+        Ok(DecisionWritten { place, user, proof })
     }
 
     /// Fails if the policy wants a token of scripts, and this caller has none that may run any.
@@ -77,10 +93,11 @@ impl Governance {
         let record = decision.record();
         let outcome = AuditOutcome::Refused(refusal.code());
         let details = json!({ "verification_id": record.verification_id });
+        let proof = caller.as_ref().map(|caller| caller.proof);
         let entry = AuditEntry {
             user: caller.map(|caller| caller.user),
             arguments_hash: Some(ArgumentsHash::of(&record.normalized_arguments)),
-            ..entry(&record.verification_id, AuditEvent::McpToolCall, outcome, &details)
+            ..call_entry(&record.verification_id, outcome, &details, proof)
         };
         self.append(vec![entry]).await.err().unwrap_or(refusal)
     }
@@ -90,17 +107,17 @@ impl Governance {
     pub(crate) async fn script_not_permitted(
         &self,
         arguments: &Map<String, Value>,
-        user: &UserName,
+        caller: &Caller,
     ) -> Result<Uuid, Refusal> {
         let run_id = Uuid::new_v4();
         let entry = AuditEntry {
             run_id,
             event: AuditEvent::McpToolCall,
-            user: Some(user.clone()),
+            user: Some(caller.user.clone()),
             tool: Tool::ExecutePythonCode.name().to_owned(),
             arguments_hash: Some(ArgumentsHash::of(arguments)),
             outcome: AuditOutcome::Refused(Refusal::PermissionDenied.code()),
-            details: Map::new(),
+            details: details(&json!({ "token": caller.proof.to_string() })),
         };
         self.append(vec![entry]).await.map(|_| run_id)
     }
@@ -111,11 +128,27 @@ impl Governance {
         self.append(vec![started]).await.map(drop)
     }
 
-    /// Writes down how the run of a script ended, and returns where. If this fails nobody may hear of it.
+    /// Writes down why a script that was allowed is not started.
+    pub(crate) async fn script_not_started(
+        &self,
+        id: &VerificationId,
+        proof: Proof,
+        reason: &str,
+    ) -> Result<(), Refusal> {
+        let details = json!({ "reason": reason, "token": proof.to_string() });
+        let not_run = entry(id, AuditEvent::ToolFinished, AuditOutcome::NotRun, &details);
+        self.append(vec![not_run]).await.map(drop)
+    }
+
+    /// Writes down how the run of a script ended, and returns where. If this fails nobody may hear of it. The end
+    /// of a job that servers share is tried until it is written, or `cancel` is cancelled: its result is lost
+    /// otherwise.
     pub(crate) async fn script_ended(
         &self,
         id: &VerificationId,
+        job: Option<&JobOwner>,
         ran: &Result<Outcome, RunError>,
+        cancel: &CancellationToken,
     ) -> Result<Option<AuditPlace>, Refusal> {
         let (outcome, details) = match ran {
             Ok(outcome) => (AuditOutcome::Ended(outcome.ending), figures(outcome)),
@@ -125,9 +158,133 @@ impl Governance {
         if ran.is_ok() {
             entries.push(entry(id, AuditEvent::SandboxExec, outcome, &details));
         }
-        entries.push(entry(id, AuditEvent::ToolFinished, outcome, &details));
-        self.append(entries).await.map(Some)
+        let mut finished = entry(id, AuditEvent::ToolFinished, outcome, &details);
+        if let (Some(job), Ok(outcome)) = (job, ran) {
+            let sha256 = result_sha256(job, outcome);
+            finished.details.insert(RESULT_SHA256.to_owned(), sha256.into());
+        }
+        entries.push(finished);
+        loop {
+            let error = match self.try_append(entries.clone()).await {
+                Ok(place) => return Ok(Some(place)),
+                Err(error) => error,
+            };
+            if job.is_none() || !error.is_passing() || cancel.is_cancelled() {
+                return Err(store_failed(&error));
+            }
+            tracing::debug!(%error, "the end of a job is written down later");
+            cancel.run_until_cancelled(sleep(END_PAUSE)).await;
+            // The answer to the attempt may have been lost behind it.
+            if let Ok(rows) = self.rows_of_script(id.as_str()).await
+                && let Some(AuditRow { seq, hash, .. }) = rows.into_iter().rfind(is_end)
+            {
+                return Ok(Some(AuditPlace { seq, hash }));
+            }
+        }
     }
+
+    /// Returns whether the log has the decision that lets a script run for the user of a job, and no start of
+    /// that script. Whoever can write to the database can place a job that nobody asked for.
+    #[cfg(feature = "postgres")]
+    pub(crate) async fn has_decision(
+        &self,
+        record: &DecisionRecord,
+        job: &JobOwner,
+    ) -> Result<bool, Refusal> {
+        let id = record.verification_id.as_str();
+        let arguments = ArgumentsHash::of(&record.normalized_arguments);
+        let allowed = AuditOutcome::Decided(Status::AllowVerified).as_str();
+        let permits = |row: &AuditRow| {
+            row.event == AuditEvent::McpToolCall.as_str()
+                && row.tool == Tool::ExecutePythonCode.name()
+                && row.outcome == allowed
+                && row.arguments_hash.as_deref() == Some(arguments.as_str())
+                && (job.user.is_empty() || row.user.as_deref() == Some(&job.user))
+                && detail(row, "verification_id").as_deref() == Some(id)
+        };
+        let has_started = |row: &AuditRow| row.event == AuditEvent::ToolStarted.as_str();
+        let rows = self.rows_of_script(id).await?;
+        Ok(rows.iter().any(permits) && !rows.iter().any(has_started))
+    }
+
+    /// Returns whether the result of a job is the one of which the log has the hash.
+    #[cfg(feature = "postgres")]
+    pub(crate) async fn has_result(
+        &self,
+        verification_id: &str,
+        job: &JobOwner,
+        outcome: &Outcome,
+    ) -> Result<bool, Refusal> {
+        let rows = self.rows_of_script(verification_id).await?;
+        let sha256 = result_sha256(job, outcome);
+        let mut ends = rows.iter().filter(|row| is_end(row)).peekable();
+        // Rows of more than one end do not differ, unless somebody has added one.
+        Ok(ends.peek().is_some()
+            && ends.all(|row| detail(row, RESULT_SHA256).as_deref() == Some(&sha256)))
+    }
+
+    /// Returns the rows about the script of a decision; none if there are more than a script has, because
+    /// somebody has added some.
+    async fn rows_of_script(&self, verification_id: &str) -> Result<Vec<AuditRow>, Refusal> {
+        let (store, run_id) = (self.store.clone(), run_id(verification_id));
+        let rows = blocking(move || store.rows_of_run(run_id)).await?;
+        let rows = rows.map_err(|error| store_failed(&error))?;
+        let is_whole = rows.len() < usize::from(AUDIT_ROWS_MAX);
+        Ok(if is_whole { rows } else { Vec::new() })
+    }
+}
+
+fn is_end(row: &AuditRow) -> bool {
+    row.event == AuditEvent::ToolFinished.as_str()
+}
+
+/// Returns a text of the details of a row.
+#[cfg(feature = "postgres")]
+fn detail(row: &AuditRow, name: &str) -> Option<String> {
+    let details: Map<String, Value> = serde_json::from_str(&row.details).ok()?;
+    Some(details.get(name)?.as_str()?.to_owned())
+}
+
+/// Returns the SHA-256 of a job's result as its user gets it, bound to job and user. The receipt is made later, and
+/// signed.
+fn result_sha256(of: &JobOwner, outcome: &Outcome) -> String {
+    let JobOwner { job, user } = of;
+    let Outcome {
+        ending,
+        stdout,
+        stderr,
+        pictures,
+        duration,
+        tier,
+        memory_bound,
+        start,
+        is_starved,
+        advice,
+        receipt: _,
+    } = outcome;
+    let figures = json!({
+        "job": job.to_string(),
+        "user": user,
+        "ending": ending,
+        "truncated": [stdout.is_truncated, stderr.is_truncated],
+        "pictures": pictures.all,
+        "left_out": pictures.left_out,
+        "duration": duration,
+        "tier": tier,
+        "memory_bound": memory_bound,
+        "start": start,
+        "is_starved": is_starved,
+        "advice": advice,
+    });
+    let figures = canonical_json(&figures);
+    let texts = [&figures, &stdout.text, &stderr.text].map(String::as_bytes);
+    let mut hash = Sha256::new();
+    for part in texts.into_iter().chain(pictures.all.iter().map(|picture| &*picture.png)) {
+        // With its length, so that no byte can move to the next one.
+        hash.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
+        hash.update(part);
+    }
+    hex::encode(hash.finalize())
 }
 
 /// A decision about a script that the log has.
@@ -135,17 +292,31 @@ impl Governance {
 pub(crate) struct DecisionWritten {
     /// The place of its row.
     pub(crate) place: Option<AuditPlace>,
-    /// The caller, if that is known, and the number of the token that has proven it.
+    /// The caller, if that is known, and the proof, which has to hold when the run starts.
     user: Option<UserName>,
-    token: Option<Proof>,
+    pub(crate) proof: Option<Proof>,
 }
 
 impl DecisionWritten {
     /// Returns the user and the number of the token.
     pub(crate) fn user_and_token(&self) -> (Option<String>, Option<String>) {
-        let Self { place: _, user, token } = self;
-        (user.as_ref().map(ToString::to_string), token.map(|token| token.to_string()))
+        let Self { place: _, user, proof } = self;
+        (user.as_ref().map(ToString::to_string), proof.map(|proof| proof.to_string()))
     }
+}
+
+/// Returns an entry about the call with the decision `id`, with the token that has proven who calls.
+fn call_entry(
+    id: &VerificationId,
+    outcome: AuditOutcome,
+    figures: &Value,
+    proof: Option<Proof>,
+) -> AuditEntry {
+    let mut entry = entry(id, AuditEvent::McpToolCall, outcome, figures);
+    if let Some(proof) = proof {
+        entry.details.insert("token".to_owned(), proof.to_string().into());
+    }
+    entry
 }
 
 /// Returns an entry about the script of the decision `id`.
@@ -156,7 +327,7 @@ fn entry(
     figures: &Value,
 ) -> AuditEntry {
     AuditEntry {
-        run_id: run_id(id),
+        run_id: run_id(id.as_str()),
         event,
         user: None,
         tool: Tool::ExecutePythonCode.name().to_owned(),
@@ -189,8 +360,8 @@ pub(super) fn details(object: &Value) -> Map<String, Value> {
 }
 
 /// Returns the run id of a script: its decision's id, cut to the size of one.
-fn run_id(verification_id: &VerificationId) -> Uuid {
-    let digits = verification_id.as_str().get(..32).unwrap_or_default();
+fn run_id(verification_id: &str) -> Uuid {
+    let digits = verification_id.get(..32).unwrap_or_default();
     let number = u128::from_str_radix(digits, 16).unwrap_or_default();
     Builder::from_random_bytes(number.to_be_bytes()).into_uuid()
 }

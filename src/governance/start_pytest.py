@@ -92,7 +92,9 @@ class Reports:
     clock = staticmethod(time.perf_counter)
 
     def __init__(self):
-        self.counts = dict.fromkeys(("passed", "failed", "errors", "skipped", "xfailed"), 0)
+        kinds = ("passed", "failed", "errors", "skipped", "xfailed", "deselected")
+        self.counts = dict.fromkeys(kinds, 0)
+        self.collected = 0
         self.failures = []
         self.started = self.clock()
         self.is_interrupted = False
@@ -167,6 +169,18 @@ class Reports:
             self.add_failure("collection_error", report.nodeid, report.longrepr)
         elif report.skipped:
             self.counts["skipped"] += 1
+
+    def pytest_itemcollected(self, item):
+        self.collected += 1
+
+    def pytest_deselected(self, items):
+        self.counts["deselected"] += len(items)
+
+    # What a hook of the project took out of the tests counts too where it does not say so.
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_finish(self, session):
+        left_out = self.collected - len(session.items)
+        self.counts["deselected"] = max(self.counts["deselected"], left_out)
 
     def pytest_internalerror(self, excrepr):
         self.add_failure("error", "pytest", excrepr)

@@ -139,6 +139,12 @@ impl Store {
         self.backend.set_meter(meter);
     }
 
+    /// Returns whether rows can be appended, as far as that is known: it is tried where the last append failed.
+    #[cfg(feature = "http")]
+    pub(crate) fn can_append(&self) -> Result<(), StoreError> {
+        self.backend.can_append()
+    }
+
     /// Opens the embedded store in `folder`, and makes both if they are not there.
     #[cfg(test)]
     pub(crate) fn open(folder: &Path) -> Result<Self, StoreError> {
@@ -159,7 +165,7 @@ impl Store {
         expires: Option<Duration>,
     ) -> Result<(TokenRecord, Token), StoreError> {
         let token = Token::random().map_err(StoreError::Random)?;
-        let created = Utc::now();
+        let created = self.now();
         let end = |span| created.checked_add_signed(TimeDelta::from_std(span).ok()?);
         let expires = expires.map(|span| end(span).ok_or(StoreError::Expiry)).transpose()?;
         let new = NewToken { hash: token.hash(), user: user.clone(), role, created, expires };
@@ -176,7 +182,7 @@ impl Store {
         let token = Token::random().map_err(StoreError::Random)?;
         let span = span.map(|span| TimeDelta::from_std(span).map_err(|_| StoreError::Expiry));
         let (hash, span) = (token.hash(), span.transpose()?);
-        let replacement = Replacement { id, hash, created: Utc::now(), span };
+        let replacement = Replacement { id, hash, created: self.now(), span };
         Ok(match self.replace_token(replacement)? {
             Replaced::Now(record) => Rotated::Now(record, token),
             Replaced::Revoked => Rotated::Revoked,
@@ -187,24 +193,48 @@ impl Store {
     /// Returns the caller who shows this token; none if it is not known, has expired or was
     /// revoked.
     pub(crate) fn authenticate(&self, token: &Token) -> Result<Option<Caller>, StoreError> {
-        self.authenticate_at(token, Utc::now())
+        self.authenticate_by(token, || self.now())
     }
 
+    /// Does the same at another time than now.
+    #[cfg(test)]
     pub(super) fn authenticate_at(
         &self,
         token: &Token,
         now: DateTime<Utc>,
     ) -> Result<Option<Caller>, StoreError> {
+        self.authenticate_by(token, || now)
+    }
+
+    /// Asks the clock after the token, whose look-up sets that of a database.
+    fn authenticate_by(
+        &self,
+        token: &Token,
+        now: impl Fn() -> DateTime<Utc>,
+    ) -> Result<Option<Caller>, StoreError> {
         let hash = token.hash();
         let Some((record, known)) = self.token_of(hash)? else { return Ok(None) };
         let is_same: bool = known.ct_eq(&hash).into();
-        match record.state(now) {
+        match record.state(now()) {
             TokenState::Active if is_same => {
                 let proof = Proof::Token(record.id);
                 Ok(Some(Caller { user: record.user, role: record.role, proof }))
             }
             TokenState::Active | TokenState::Expired | TokenState::Revoked => Ok(None),
         }
+    }
+
+    /// Returns whether the proof of a caller still holds: the token is active, or the access token has not
+    /// expired. An access token needs no look-up.
+    pub(crate) async fn holds(&self, proof: Proof) -> Result<bool, StoreError> {
+        let id = match proof {
+            Proof::Access { expires } => return Ok(Utc::now() < expires),
+            Proof::Token(id) => id,
+        };
+        let store = self.clone();
+        let found = tokio::task::spawn_blocking(move || store.token(id)).await;
+        let found = found.map_err(|_| StoreError::GivenUp)??;
+        Ok(found.is_some_and(|record| record.state(Utc::now()) == TokenState::Active))
     }
 
     /// Appends all entries, next to each other, or none. They are durable when this returns.

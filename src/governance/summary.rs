@@ -4,9 +4,11 @@
 //! The tests could write the report themselves: it is untrusted input, and nothing of it decides
 //! whether a run passed. That is the exit code's.
 
+use std::fmt::Write as _;
+
 use serde::{Deserialize, Serialize};
 
-use super::plain_text::{plain, plain_line};
+use crate::plain_text::{plain, plain_line};
 
 /// The largest report that is read. One of pytest is smaller: its failures are few, and each is
 /// cut.
@@ -64,6 +66,9 @@ pub(crate) struct TestSummary {
     pub(crate) skipped: u64,
     /// Tests that failed as expected.
     pub(crate) xfailed: u64,
+    /// Tests that were collected, and left out of the run by a selection.
+    #[serde(default)]
+    pub(crate) deselected: u64,
     /// The time of all together.
     pub(crate) duration_s: f64,
     /// The first failures and errors.
@@ -111,6 +116,8 @@ struct Counts {
     errors: u32,
     skipped: u32,
     xfailed: u32,
+    #[serde(default)]
+    deselected: u32,
     duration_s: f64,
 }
 
@@ -154,6 +161,7 @@ impl TestSummary {
             errors,
             skipped,
             xfailed,
+            deselected: u64::from(counts.deselected),
             duration_s,
             failures,
             failures_omitted,
@@ -180,7 +188,11 @@ impl TestSummary {
             .filter(|(count, _)| *count > 0)
             .map(|(count, name)| format!("{count} {name}"))
             .collect();
-        let counts = if counts.is_empty() { "no tests ran".to_owned() } else { counts.join(", ") };
+        let mut counts =
+            if counts.is_empty() { "no tests ran".to_owned() } else { counts.join(", ") };
+        if self.deselected > 0 {
+            let _ = write!(counts, ", {} deselected", self.deselected);
+        }
         let mut blocks = vec![format!("{counts} in {:.2} s", self.duration_s)];
         blocks.extend(self.failures.iter().map(TestFailure::text));
         if self.failures_omitted > 0 {

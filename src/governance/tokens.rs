@@ -99,6 +99,24 @@ pub(crate) enum Proof {
     Access { expires: DateTime<Utc> },
 }
 
+impl Proof {
+    /// Returns the proof as columns: the number of a token, or the time at which an access token expires.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn to_columns(self) -> (Option<i64>, Option<DateTime<Utc>>) {
+        match self {
+            Self::Token(TokenId(id)) => (Some(id), None),
+            Self::Access { expires } => (None, Some(expires)),
+        }
+    }
+
+    /// Returns the proof of such columns; `None` if both are empty.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn of_columns(token: Option<i64>, expires: Option<DateTime<Utc>>) -> Option<Self> {
+        let of_token = token.map(|id| Self::Token(TokenId(id)));
+        of_token.or(expires.map(|expires| Self::Access { expires }))
+    }
+}
+
 /// What logs and receipts have: the number of a token, or the word for the others.
 impl fmt::Display for Proof {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,9 +1,11 @@
 //! The second listener, for operators: figures, and whether the server lives and is ready.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use hyper::body::Incoming;
 use hyper::{Method, Request, Response, StatusCode};
+use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::governance::Bearers;
@@ -11,8 +13,11 @@ use crate::server::Server;
 
 use super::content::{Content, text_response};
 use super::figures::Figures;
+use super::hosts::check_operator;
 
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// The time for which an answer about readiness serves further probes.
+const READINESS_AGE_MAX: Duration = Duration::from_secs(1);
 const TEXT_TYPE: &str = "text/plain; charset=utf-8";
 
 /// What operators reach.
@@ -21,12 +26,18 @@ pub(super) struct Admin {
     pub(super) bearers: Option<Bearers>,
     pub(super) figures: Arc<Figures>,
     pub(super) draining: CancellationToken,
+    /// The names by which operators reach it, besides addresses and `localhost`.
+    pub(super) names: Vec<String>,
+    pub(super) last_look: Mutex<Option<(Instant, Result<(), String>)>>,
 }
 
 impl Admin {
     /// Answers a request.
     pub(super) async fn answer(&self, request: &Request<Incoming>) -> Response<Content> {
         let text = |status, text: &str| text_response(status, text.into(), TEXT_TYPE, ());
+        if let Err(refusal) = check_operator(request.headers(), &self.names) {
+            return text(StatusCode::FORBIDDEN, &format!("{}\n", refusal.text()));
+        }
         if request.method() != Method::GET {
             return text(StatusCode::METHOD_NOT_ALLOWED, "only GET\n");
         }
@@ -48,6 +59,19 @@ impl Admin {
         if self.draining.is_cancelled() {
             return Err("the server ends".to_owned());
         }
+        // One look at a time, whose answer serves all probes of a second: they must not be a load on the store.
+        let mut last_look = self.last_look.lock().await;
+        if let Some((at, answer)) = &*last_look
+            && at.elapsed() < READINESS_AGE_MAX
+        {
+            return answer.clone();
+        }
+        let answer = self.look().await;
+        *last_look = Some((Instant::now(), answer.clone()));
+        answer
+    }
+
+    async fn look(&self) -> Result<(), String> {
         if let Some(bearers) = &self.bearers
             && !bearers.is_available().await
         {

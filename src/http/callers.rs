@@ -1,18 +1,17 @@
-//! Who calls, and how much one user may have.
+//! Who calls, and how often one user may.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use serde_json::Value;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::batch::Asker;
-use crate::governance::{Bearer, Bearers, NotLetIn, UserName};
+use crate::governance::{Bearer, Bearers, NotLetIn, Presented, UserName};
 use crate::oidc::SCOPES;
 use crate::secret::Secret;
+use crate::shares::Held;
 
 use super::refusal::Refusal;
 
@@ -20,7 +19,7 @@ use super::refusal::Refusal;
 #[derive(Debug)]
 pub(super) struct Callers {
     bearers: Option<Bearers>,
-    bounds: UserBounds,
+    rate: UserRate,
 }
 
 /// Whoever has sent a request.
@@ -29,30 +28,25 @@ pub(super) struct Known {
     /// None where everybody may call.
     pub(super) bearer: Option<Bearer>,
     pub(super) token: Option<Secret>,
-    /// The user's share, taken until the request is through.
-    pub(super) share: Option<OwnedSemaphorePermit>,
+    /// The place in the user's share, taken until the request is through.
+    pub(super) place: Held,
 }
 
 impl Known {
-    /// Returns who has scripts run.
-    pub(super) fn asker(&self) -> Asker {
-        let user = self.bearer.as_ref().map(|bearer| bearer.user.clone());
-        Asker { token: self.token.clone(), user }
+    /// Returns the user, if callers are known.
+    pub(super) fn user(&self) -> Option<&UserName> {
+        self.bearer.as_ref().map(|bearer| &bearer.user)
+    }
+
+    /// Returns the caller of scripts, and the proof.
+    pub(super) fn presented(&self) -> Presented {
+        Presented { token: self.token.clone(), known: self.bearer.as_ref().map(Bearer::caller) }
     }
 }
 
 impl Callers {
-    pub(super) fn new(
-        bearers: Option<Bearers>,
-        concurrency: Option<usize>,
-        rate: Option<u32>,
-    ) -> Self {
-        Self { bearers, bounds: UserBounds { concurrency, rate, users: Mutex::default() } }
-    }
-
-    /// Returns the most runs of one batch of one user.
-    pub(super) fn workers_max(&self) -> usize {
-        self.bounds.concurrency.unwrap_or(usize::MAX)
+    pub(super) fn new(bearers: Option<Bearers>, rate: Option<u32>) -> Self {
+        Self { bearers, rate: UserRate { rate, users: Mutex::default() } }
     }
 
     /// Returns what clients need to know to get an access token, if this is the path of that.
@@ -78,6 +72,7 @@ impl Callers {
             | Refusal::Incomplete
             | Refusal::UserBound(_)
             | Refusal::Full
+            | Refusal::Connections
             | Refusal::Draining
             | Refusal::Store
             | Refusal::SessionUnknown
@@ -105,10 +100,14 @@ impl Callers {
             NotLetIn::NoScope => Refusal::NoScope,
             NotLetIn::Unavailable => Refusal::Store,
         })?;
-        let share = self.bounds.take(&bearer.user, Instant::now())?;
         // An access token is for this server alone: it goes no further.
-        let token = Some(token).filter(|_| bearer.caller().is_none());
-        Ok(Known { bearer: Some(bearer), token, share })
+        let token = Some(token).filter(|_| !bearer.has_access_token());
+        Ok(Known { bearer: Some(bearer), token, place: Held::default() })
+    }
+
+    /// Counts a request of a user, if the user may have another one now.
+    pub(super) fn count(&self, user: Option<&UserName>) -> Result<(), Refusal> {
+        user.map_or(Ok(()), |user| self.rate.count(user, Instant::now()))
     }
 }
 
@@ -120,47 +119,29 @@ fn token(headers: &HeaderMap) -> Option<Secret> {
     scheme.eq_ignore_ascii_case("bearer").then(|| Secret::from(token.trim().to_owned()))
 }
 
-/// What each user may have.
+/// How often users may call.
 #[derive(Debug)]
-struct UserBounds {
-    /// The most requests in flight.
-    concurrency: Option<usize>,
+struct UserRate {
     /// The most requests a second, over a second.
     rate: Option<u32>,
-    /// There are no more than users with a token.
-    users: Mutex<HashMap<UserName, UserState>>,
+    /// The time at which all requests of a user so far would have come at the rate (GCRA). There are no more than
+    /// users with a token.
+    users: Mutex<HashMap<UserName, Instant>>,
 }
 
-#[derive(Debug)]
-struct UserState {
-    places: Option<Arc<Semaphore>>,
-    /// The time at which all requests so far would have come at the rate (GCRA).
-    due: Instant,
-}
-
-impl UserBounds {
-    fn take(&self, user: &UserName, now: Instant) -> Result<Option<OwnedSemaphorePermit>, Refusal> {
+impl UserRate {
+    fn count(&self, user: &UserName, now: Instant) -> Result<(), Refusal> {
+        let Some(rate) = self.rate else { return Ok(()) };
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
-        let state = users.entry(user.clone()).or_insert_with(|| UserState {
-            places: self.concurrency.map(|places| Arc::new(Semaphore::new(places))),
-            due: now,
-        });
-        let place = match &state.places {
-            Some(places) => {
-                let place = Arc::clone(places).try_acquire_owned();
-                Some(place.map_err(|_| Refusal::UserBound(1))?)
-            }
-            None => None,
-        };
-        let Some(rate) = self.rate else { return Ok(place) };
-        let (second, due) =
-            (Duration::from_secs(1), state.due.max(now) + Duration::from_secs(1) / rate);
-        let ahead = due.duration_since(now);
+        let second = Duration::from_secs(1);
+        let due = users.entry(user.clone()).or_insert(now);
+        let next = (*due).max(now) + second / rate;
+        let ahead = next.duration_since(now);
         if ahead > second {
             return Err(Refusal::UserBound(ahead.saturating_sub(second).as_secs() + 1));
         }
-        state.due = due;
-        Ok(place)
+        *due = next;
+        Ok(())
     }
 }
 
@@ -169,27 +150,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_user_has_no_more_than_a_share_and_takes_none_from_another() {
-        let bounds = UserBounds { concurrency: Some(2), rate: None, users: Mutex::default() };
-        let (ann, bob): (UserName, UserName) = ("ann".parse().unwrap(), "bob".parse().unwrap());
-        let take = |user| bounds.take(user, Instant::now());
-        let (first, _second) = (take(&ann).unwrap(), take(&ann).unwrap());
-        assert_eq!(take(&ann).unwrap_err(), Refusal::UserBound(1));
-        assert!(take(&bob).is_ok());
-        drop(first);
-        assert!(take(&ann).is_ok());
-    }
-
-    #[test]
     fn a_rate_holds_over_a_second() {
-        let bounds = UserBounds { concurrency: None, rate: Some(10), users: Mutex::default() };
+        let bounds = UserRate { rate: Some(10), users: Mutex::default() };
         let (ann, start) = ("ann".parse().unwrap(), Instant::now());
         let taken = |milliseconds: u64| {
             let now = start + Duration::from_millis(milliseconds);
-            (0..100).take_while(|_| bounds.take(&ann, now).is_ok()).count()
+            (0..100).take_while(|_| bounds.count(&ann, now).is_ok()).count()
         };
         assert_eq!((taken(0), taken(50), taken(100), taken(1100)), (10, 0, 1, 10));
-        let refused = bounds.take(&ann, start + Duration::from_millis(1100));
+        let refused = bounds.count(&ann, start + Duration::from_millis(1100));
         assert_eq!(refused.unwrap_err(), Refusal::UserBound(1));
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hyper::body::Incoming;
-use hyper::header::{HeaderMap, WWW_AUTHENTICATE};
+use hyper::header::{ACCESS_CONTROL_REQUEST_METHOD, HeaderMap, ORIGIN, WWW_AUTHENTICATE};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use tokio_util::sync::CancellationToken;
@@ -18,7 +18,7 @@ use super::figures::Figures;
 use super::hosts::Hosts;
 use super::messages;
 use super::refusal::Refusal;
-use super::room::Room;
+use super::room::{Room, Seat};
 use super::scripts::Scripts;
 
 /// What clients reach.
@@ -26,7 +26,7 @@ pub(super) struct Front {
     pub(super) endpoint: Endpoint,
     pub(super) hosts: Hosts,
     pub(super) callers: Callers,
-    pub(super) room: Room,
+    pub(super) room: Arc<Room>,
     pub(super) scripts: Scripts,
     pub(super) figures: Arc<Figures>,
     pub(super) complaints: Complaints,
@@ -64,13 +64,25 @@ impl Route {
     }
 }
 
+/// Returns whether a browser asks what a page may send. It sends no token with this question, and `Hosts` has
+/// checked the origin.
+fn is_preflight(parts: &Parts) -> bool {
+    parts.method == Method::OPTIONS
+        && parts.headers.contains_key(ORIGIN)
+        && parts.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
+}
+
 impl Front {
     /// Answers a request.
-    pub(super) async fn answer(&self, request: Request<Incoming>) -> Response<Content> {
+    pub(super) async fn answer(
+        &self,
+        request: Request<Incoming>,
+        seat: &Seat,
+    ) -> Response<Content> {
         let started = Instant::now();
         let (parts, body) = request.into_parts();
         let route = Route::of(parts.uri.path());
-        let response = match self.respond(route, &parts, body).await {
+        let mut response = match self.respond(route, &parts, body, seat).await {
             Ok(response) => response,
             Err(refusal) => {
                 if refusal.is_suspect() {
@@ -84,6 +96,7 @@ impl Front {
                 response
             }
         };
+        self.hosts.allow_page(&parts.headers, response.headers_mut());
         let path = route.map_or("other", Route::path);
         self.figures.answered(path, response.status().as_u16(), started.elapsed());
         response
@@ -94,19 +107,30 @@ impl Front {
         route: Option<Route>,
         parts: &Parts,
         body: Incoming,
+        seat: &Seat,
     ) -> Result<Response<Content>, Refusal> {
         // A proxy's form: who is meant then is not what the Host header says.
         if parts.uri.authority().is_some() {
             return Err(Refusal::Target);
         }
         self.hosts.check(&parts.headers)?;
+        if is_preflight(parts) {
+            let mut response = empty_response(StatusCode::NO_CONTENT);
+            Hosts::answer_preflight(response.headers_mut());
+            return Ok(response);
+        }
         if let Some(metadata) = self.callers.metadata(parts.uri.path()) {
             if parts.method != Method::GET {
                 return Err(Refusal::Method("GET"));
             }
             return Ok(json_response(StatusCode::OK, metadata.to_string().into_bytes(), ()));
         }
-        let known = self.callers.identify(&parts.headers).await?;
+        seat.ask();
+        let known = self.callers.identify(&parts.headers).await;
+        let mut known = known.inspect_err(|_| seat.stay())?;
+        seat.take(&self.room, known.user())?;
+        known.place = self.room.begin(known.user())?;
+        self.callers.count(known.user())?;
         if self.draining.is_cancelled() {
             return Err(Refusal::Draining);
         }
@@ -121,10 +145,7 @@ impl Front {
                     return Err(Refusal::Forbidden);
                 }
                 match route {
-                    Route::Batch => {
-                        let workers_max = self.callers.workers_max();
-                        self.scripts.batch(body, &self.room, known, workers_max)
-                    }
+                    Route::Batch => self.scripts.batch(body, &self.room, known),
                     Route::RunCode => self.scripts.run_code(body, &self.room, known).await,
                     Route::Run | Route::Messages => self.scripts.run(body, &self.room, known).await,
                 }
@@ -140,7 +161,7 @@ impl Front {
         known: Known,
     ) -> Result<Response<Content>, Refusal> {
         messages::check_types(headers)?;
-        let (body, held) = self.room.read(body).await?;
+        let (body, held) = self.room.read(body, known.user()).await?;
         let answer = self.endpoint.post(messages::post(headers, body, known, held)).await;
         messages::response(answer)
     }

@@ -5,11 +5,26 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use hyper::header::{HOST, HeaderMap, ORIGIN};
+use hyper::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, HOST, HeaderMap, HeaderValue, ORIGIN,
+    VARY,
+};
 use thiserror::Error;
 use url::{Host, Url};
 
 use super::refusal::Refusal;
+
+/// What a page may send, by the Fetch standard's CORS protocol.
+const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE");
+const HEADERS: HeaderValue = HeaderValue::from_static(
+    "authorization, content-type, accept, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name",
+);
+/// What a page may read of a response, besides its body.
+const EXPOSED: HeaderValue =
+    HeaderValue::from_static("mcp-session-id, www-authenticate, retry-after");
+/// The seconds for which a browser may keep the answer to a preflight.
+const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
 /// The hosts and origins that are accepted.
 #[derive(Debug)]
@@ -42,6 +57,24 @@ pub(crate) fn parse_origin(text: &str) -> Result<String, InvalidOrigin> {
     if is_origin { Ok(origin.ascii_serialization()) } else { Err(InvalidOrigin) }
 }
 
+/// Fails for a request that a web page may have sent to the operators' listener: one with an origin, or
+/// with a Host header that is neither an address nor one of `names`. Scrapers and probes name the address of
+/// the machine or pod, which a page that rebinds its own name cannot do.
+pub(super) fn check_operator(headers: &HeaderMap, names: &[String]) -> Result<(), Refusal> {
+    if headers.contains_key(ORIGIN) {
+        return Err(Refusal::Origin);
+    }
+    let mut hosts = headers.get_all(HOST).iter();
+    let (Some(host), None) = (hosts.next(), hosts.next()) else { return Err(Refusal::Target) };
+    let host = host.to_str().ok().and_then(without_port).ok_or(Refusal::Host)?;
+    let is_address = matches!(Host::parse(host), Ok(Host::Ipv4(_) | Host::Ipv6(_)));
+    let is_known = || names.iter().any(|name| name.eq_ignore_ascii_case(host));
+    if is_address || host.eq_ignore_ascii_case("localhost") || is_known() {
+        return Ok(());
+    }
+    Err(Refusal::Host)
+}
+
 impl Hosts {
     /// Accepts the names of this machine itself, the address that is listened on, and `hosts`.
     pub(super) fn new(address: SocketAddr, hosts: Vec<String>, origins: Vec<String>) -> Self {
@@ -68,6 +101,27 @@ impl Hosts {
             (Some(origin), None) if self.origins.iter().any(|known| known == origin) => Ok(()),
             (Some(_), _) => Err(Refusal::Origin),
         }
+    }
+
+    /// Adds the headers by which a browser gives the response to a page of a listed origin. Others get none.
+    pub(super) fn allow_page(&self, request: &HeaderMap, response: &mut HeaderMap) {
+        if self.origins.is_empty() {
+            return;
+        }
+        response.append(VARY, HeaderValue::from_static("origin"));
+        if let Some(origin) = request.get(ORIGIN)
+            && self.origins.iter().any(|known| known == origin)
+        {
+            response.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+            response.insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
+        }
+    }
+
+    /// Adds what a page may send, to the answer to a preflight.
+    pub(super) fn answer_preflight(response: &mut HeaderMap) {
+        response.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
+        response.insert(ACCESS_CONTROL_ALLOW_HEADERS, HEADERS);
+        response.insert(ACCESS_CONTROL_MAX_AGE, MAX_AGE);
     }
 
     fn has(&self, host: &str) -> bool {
@@ -131,6 +185,22 @@ mod tests {
                 headers.insert(ORIGIN, HeaderValue::from_static(origin));
             }
             assert_eq!(hosts.check(&headers), expected, "{host} {origin:?}");
+        }
+        for (host, is_ok) in [
+            ("10.0.0.7:9464", true),
+            ("[fd00::7]:9464", true),
+            ("localhost", true),
+            ("QWED.internal:9464", true),
+            ("rebound.example", false),
+            ("127.0.0.1.nip.io", false),
+            ("", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(HOST, HeaderValue::from_static(host));
+            let names = ["qwed.internal".to_owned()];
+            assert_eq!(check_operator(&headers, &names).is_ok(), is_ok, "{host}");
+            headers.insert(ORIGIN, HeaderValue::from_static("http://10.0.0.7:9464"));
+            assert!(check_operator(&headers, &names).is_err(), "{host}");
         }
         let mut twice = HeaderMap::new();
         assert_eq!(hosts.check(&twice), Err(Refusal::Target));

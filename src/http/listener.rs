@@ -11,7 +11,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::task::yield_now;
 use tokio::time::sleep;
 use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
@@ -20,10 +20,8 @@ use tokio_util::task::TaskTracker;
 use super::admin::Admin;
 use super::content::Content;
 use super::front::Front;
+use super::room::{Lobby, Seat};
 
-/// The most connections. Below the 1,024 descriptors that a process has by default, with room for the pipes
-/// of runs.
-const CONNECTIONS_MAX: usize = 512;
 /// The time for the head of a request, and the time for which a connection is kept between two of them.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time for which a client may not read what is written to it.
@@ -33,6 +31,8 @@ const BUFFER_BYTES_MAX: usize = 64 * 1024;
 const HEADERS_MAX: usize = 64;
 /// The pause where no connection can be accepted, because there are no descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// The pause where the tokens of as many connections are being looked up as there are places for strangers.
+const SEAT_PAUSE: Duration = Duration::from_millis(5);
 
 /// What answers the requests of a listener.
 #[derive(Clone)]
@@ -43,14 +43,16 @@ pub(super) enum Service {
 
 /// A listener and its connections.
 pub(super) struct Listener {
+    /// Those that were accepted before the drain.
     connections: TaskTracker,
     /// Ends connections at once.
     abort: CancellationToken,
 }
 
 impl Listener {
-    /// Accepts connections until `draining` is cancelled; then those that there are end with the request that
-    /// they are in.
+    /// Accepts connections until `abort` is called. Once `draining` is cancelled, existing connections end with
+    /// the request that they are in, and new ones are served for one request: balancers that have not yet
+    /// noticed the drain get an answer (503) instead of a refused connection.
     pub(super) fn start(
         listener: TcpListener,
         service: Service,
@@ -58,19 +60,19 @@ impl Listener {
     ) -> Self {
         let (connections, abort) = (TaskTracker::new(), CancellationToken::new());
         let (tracker, ends) = (connections.clone(), abort.clone());
-        connections.spawn(async move {
+        tokio::spawn(async move {
             accept(listener, service, &tracker, &draining, &ends).await;
         });
         Self { connections, abort }
     }
 
-    /// Returns when all connections have ended.
+    /// Returns when all connections have ended that were accepted before the drain.
     pub(super) async fn drained(&self) {
         self.connections.close();
         self.connections.wait().await;
     }
 
-    /// Ends all connections.
+    /// Ends all connections, and accepts no more.
     pub(super) fn abort(&self) {
         self.abort.cancel();
     }
@@ -83,11 +85,10 @@ async fn accept(
     draining: &CancellationToken,
     abort: &CancellationToken,
 ) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let lobby = Arc::new(Lobby::default());
     loop {
         let accepted = tokio::select! {
             biased;
-            () = draining.cancelled() => return,
             () = abort.cancelled() => return,
             accepted = listener.accept() => accepted,
         };
@@ -99,20 +100,41 @@ async fn accept(
                 continue;
             }
         };
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-            service.complain();
-            continue;
+        let seat = loop {
+            if let Some(seat) = Seat::new(&lobby) {
+                break seat;
+            }
+            sleep(SEAT_PAUSE).await;
         };
-        let (service, draining, abort) = (service.clone(), draining.clone(), abort.clone());
+        if seat.is_last() {
+            service.complain();
+        }
+        let (service, abort) = (service.clone(), abort.clone());
+        if draining.is_cancelled() {
+            // The drain does not wait for it: a client that sends nothing must not hold up the end.
+            tokio::spawn(async move {
+                let conversation = converse(stream, service, &seat, None);
+                abort.run_until_cancelled(seat.ended().run_until_cancelled(conversation)).await;
+            });
+            continue;
+        }
+        let draining = draining.clone();
         connections.spawn(async move {
-            abort.run_until_cancelled(converse(stream, service, &draining)).await;
-            drop(place);
+            let conversation = converse(stream, service, &seat, Some(&draining));
+            abort.run_until_cancelled(seat.ended().run_until_cancelled(conversation)).await;
         });
+        // So that what it has sent is read before the next one comes.
+        yield_now().await;
     }
 }
 
-/// Serves a connection to its end.
-async fn converse(stream: TcpStream, service: Service, draining: &CancellationToken) {
+/// Serves a connection to its end: until the drain, or one request if there is a drain already.
+async fn converse(
+    stream: TcpStream,
+    service: Service,
+    seat: &Seat,
+    draining: Option<&CancellationToken>,
+) {
     // Answers are short, and waited for.
     let _ = stream.set_nodelay(true);
     let mut stream = TimeoutStream::new(stream);
@@ -120,6 +142,7 @@ async fn converse(stream: TcpStream, service: Service, draining: &CancellationTo
     let mut stream = Box::pin(stream);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
+        .keep_alive(draining.is_some())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(BUFFER_BYTES_MAX)
         .max_headers(HEADERS_MAX)
@@ -127,13 +150,19 @@ async fn converse(stream: TcpStream, service: Service, draining: &CancellationTo
             TokioIo::new(&mut stream),
             service_fn(|request| {
                 let service = service.clone();
-                async move { Ok::<_, Infallible>(service.answer(request).await) }
+                async move { Ok::<_, Infallible>(service.answer(request, seat).await) }
             }),
         );
     let mut connection = pin!(connection);
+    let drained = async {
+        match draining {
+            Some(draining) => draining.cancelled().await,
+            None => std::future::pending().await,
+        }
+    };
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
-        () = draining.cancelled() => {
+        () = drained => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
@@ -144,10 +173,15 @@ async fn converse(stream: TcpStream, service: Service, draining: &CancellationTo
 }
 
 impl Service {
-    async fn answer(&self, request: Request<Incoming>) -> Response<Content> {
+    async fn answer(&self, request: Request<Incoming>, seat: &Seat) -> Response<Content> {
         match self {
-            Self::Front(front) => front.answer(request).await,
-            Self::Admin(admin) => admin.answer(&request).await,
+            Self::Front(front) => front.answer(request, seat).await,
+            Self::Admin(admin) => {
+                seat.ask();
+                let response = admin.answer(&request).await;
+                seat.stay();
+                response
+            }
         }
     }
 

@@ -2,9 +2,9 @@
 
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::server::{Answer, Post};
+use crate::shares::Held;
 use crate::transport::{Announced, Header};
 
 use super::callers::Known;
@@ -43,13 +43,8 @@ pub(super) fn check_types(headers: &HeaderMap) -> Result<(), Refusal> {
 }
 
 /// Puts a body together with what its headers say.
-pub(super) fn post(
-    headers: &HeaderMap,
-    body: Vec<u8>,
-    known: Known,
-    held: Vec<OwnedSemaphorePermit>,
-) -> Post {
-    let Known { bearer, token, share } = known;
+pub(super) fn post(headers: &HeaderMap, body: Vec<u8>, known: Known, held: Vec<Held>) -> Post {
+    let Known { bearer, token, place } = known;
     Post {
         body,
         announced: Announced {
@@ -60,7 +55,7 @@ pub(super) fn post(
         session: header(headers, &SESSION),
         bearer,
         token,
-        held: held.into_iter().chain(share).collect(),
+        held: held.into_iter().chain([place]).collect(),
     }
 }
 

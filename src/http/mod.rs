@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 use tokio::net::TcpListener;
+use tokio::sync::Mutex;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -32,6 +33,7 @@ use crate::batch::Bounds;
 use crate::governance::Bearers;
 use crate::meter::Meter;
 use crate::server::{EndingSignals, Endpoint, Server, put_down};
+use crate::shares::Share;
 
 use admin::Admin;
 use callers::Callers;
@@ -58,6 +60,9 @@ pub(crate) struct Options {
     pub(crate) is_sessionless: bool,
     /// The tokens of those who may call; `None` lets everybody.
     pub(crate) bearers: Option<Bearers>,
+    /// The part of places, bytes and connections that one user may hold.
+    pub(crate) user_share: Share,
+    /// The requests in flight of one user, where that is not a share.
     pub(crate) user_concurrency: Option<usize>,
     /// Requests a second.
     pub(crate) user_rate: Option<u32>,
@@ -89,20 +94,28 @@ pub(crate) async fn serve(server: Arc<Server>, options: Options) -> Result<(), H
         Some(address) => Some(bind(address).await?),
         None => None,
     };
+    if options.admin.is_some_and(|address| !address.ip().is_loopback()) {
+        tracing::warn!(
+            "other machines can read the figures and probes of --admin, which needs no token; let only operators \
+             reach it"
+        );
+    }
     let figures = Arc::new(Figures::new());
     let meter: Arc<dyn Meter> = figures.clone();
     server.set_meter(&meter);
     if let Some(bearers) = &options.bearers {
         bearers.set_meter(meter);
+        server.set_tokens(bearers);
     }
     let draining = CancellationToken::new();
     let Options { hosts, origins, bearers, bounds, workers, .. } = options;
-    let room = Room::default();
+    let room = Arc::new(Room::new(options.user_share, options.user_concurrency));
     let scripts = Scripts::new(Arc::new(server.verifier()), bounds, workers);
+    let names = hosts.clone();
     let front = Arc::new(Front {
         endpoint: Endpoint::new(Arc::clone(&server), options.is_sessionless, options.turn_deadline),
         hosts: Hosts::new(options.address, hosts, origins),
-        callers: Callers::new(bearers.clone(), options.user_concurrency, options.user_rate),
+        callers: Callers::new(bearers.clone(), options.user_rate),
         room,
         scripts,
         figures: Arc::clone(&figures),
@@ -110,6 +123,8 @@ pub(crate) async fn serve(server: Arc<Server>, options: Options) -> Result<(), H
         draining: draining.clone(),
     });
     let admin = Arc::new(Admin {
+        names,
+        last_look: Mutex::default(),
         server: Arc::clone(&server),
         bearers,
         figures,
@@ -119,7 +134,7 @@ pub(crate) async fn serve(server: Arc<Server>, options: Options) -> Result<(), H
     let warm_up = Arc::clone(&server);
     let warm_up = tokio::spawn(async move { warm_up.warm_up().await });
     let main = Listener::start(listener, Service::Front(Arc::clone(&front)), draining.clone());
-    // Told of the end as the last one: probes see that the server is draining.
+    // It ends last: probes see that the server is draining.
     let admin_stop = CancellationToken::new();
     let admin = admin_listener
         .map(|listener| Listener::start(listener, Service::Admin(admin), admin_stop.clone()));
@@ -152,7 +167,7 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, HttpError> {
     let listener = TcpListener::bind(address).await;
     let listener = listener.map_err(|source| HttpError::Bind { address, source })?;
     let address = listener.local_addr().unwrap_or(address);
-    // At `warn`, which is the default: whoever starts it with port 0 has to know.
+    // At `warn`, which is the default: with port 0 the address is known only from here.
     tracing::warn!(%address, "serving over HTTP");
     Ok(listener)
 }

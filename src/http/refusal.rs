@@ -38,6 +38,8 @@ pub(super) enum Refusal {
     UserBound(u64),
     /// As many requests are in flight as can be.
     Full,
+    /// There are as many connections as can be, of this user or of all.
+    Connections,
     /// The server ends.
     Draining,
     /// The tokens cannot be looked up.
@@ -62,7 +64,7 @@ impl Refusal {
             Self::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::NotAcceptable => StatusCode::NOT_ACCEPTABLE,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::UserBound(_) => StatusCode::TOO_MANY_REQUESTS,
+            Self::UserBound(_) | Self::Connections => StatusCode::TOO_MANY_REQUESTS,
             Self::Full | Self::Draining | Self::Store => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
@@ -88,6 +90,7 @@ impl Refusal {
             Self::Incomplete => "the body did not come in time, or broke off",
             Self::UserBound(_) => "this user has as many requests as one user may have",
             Self::Full => "as many requests are in flight as can be; send this one again",
+            Self::Connections => "there are as many connections as this user, or all, may have",
             Self::Draining => "the server ends; send this one again",
             Self::Store => "tokens cannot be looked up; ask the admin to look at the server's log",
             Self::SessionUnknown => "there is no such session; begin one with initialize",
@@ -109,7 +112,8 @@ impl Refusal {
             | Self::TooLarge
             | Self::Incomplete
             | Self::UserBound(_)
-            | Self::Full => true,
+            | Self::Full
+            | Self::Connections => true,
             Self::NotFound
             | Self::Method(_)
             | Self::MediaType
@@ -147,7 +151,7 @@ impl Refusal {
             Self::Full | Self::Store => {
                 headers.insert(RETRY_AFTER, HeaderValue::from(1));
             }
-            Self::Draining => {
+            Self::Draining | Self::Connections => {
                 headers.insert(RETRY_AFTER, HeaderValue::from(1));
                 headers.insert(CONNECTION, HeaderValue::from_static("close"));
             }

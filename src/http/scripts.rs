@@ -9,21 +9,21 @@ use hyper::body::Incoming;
 use hyper::{Response, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::batch::{Batch, Bounds, OneAnswer, Single, Status, Verifier, Wanted, answer_one};
+use crate::batch::{Batch, Bounds, Chunk, OneAnswer, Single, Status, Verifier, Wanted, answer_one};
+use crate::governance::UserName;
+use crate::shares;
 
 use super::callers::Known;
 use super::content::{Content, json_response, line_response};
 use super::refusal::Refusal;
 use super::room::Room;
 
-/// The most batches at once: each keeps workers busy for as long as it lasts.
-const BATCHES_MAX: usize = 16;
-/// The time for which the lines of a batch may not come.
+/// The time for which the lines of a batch may not come, or find no room.
 const LINES_SILENCE_MAX: Duration = Duration::from_secs(300);
 /// The answers of a batch that wait to be read, and the parts of its lines that wait for a worker. Beyond,
 /// nothing is read from the connection.
@@ -34,7 +34,6 @@ pub(super) struct Scripts {
     verifier: Arc<Verifier>,
     bounds: Bounds,
     workers: usize,
-    batches: Arc<Semaphore>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -60,7 +59,6 @@ impl Scripts {
             verifier,
             bounds,
             workers,
-            batches: Arc::new(Semaphore::new(BATCHES_MAX)),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         }
@@ -85,18 +83,19 @@ impl Scripts {
         room: &Room,
         known: Known,
     ) -> Result<Response<Content>, Refusal> {
-        let (line, held) = room.read(body).await?;
+        let (line, held) = room.read(body, known.user()).await?;
         let (answer, held) = self.one(Owned::Line(line), held, known).await?;
         let status = match answer.status() {
             Status::Invalid => StatusCode::BAD_REQUEST,
+            // So that a balancer sees it.
+            Status::InfraError => StatusCode::SERVICE_UNAVAILABLE,
             Status::Ok
             | Status::Failed
             | Status::Timeout
             | Status::OutputCap
             | Status::Memory
             | Status::Blocked
-            | Status::Cancelled
-            | Status::InfraError => StatusCode::OK,
+            | Status::Cancelled => StatusCode::OK,
         };
         Ok(json_response(status, answer.to_json(), held))
     }
@@ -108,7 +107,7 @@ impl Scripts {
         room: &Room,
         known: Known,
     ) -> Result<Response<Content>, Refusal> {
-        let (body, held) = room.read(body).await?;
+        let (body, held) = room.read(body, known.user()).await?;
         let wanted: RunCode = serde_json::from_slice(&body).map_err(|_| Refusal::Invalid)?;
         drop(body);
         if wanted.language != "python" || wanted.code.trim().is_empty() {
@@ -134,16 +133,17 @@ impl Scripts {
     async fn one(
         &self,
         script: Owned,
-        held: Vec<OwnedSemaphorePermit>,
+        held: Vec<shares::Held>,
         known: Known,
     ) -> Result<(OneAnswer, Arc<Held>), Refusal> {
-        let (verifier, bounds, asker) = (Arc::clone(&self.verifier), self.bounds, known.asker());
-        let held = Arc::new(Held { _places: held, _share: known.share });
+        let (verifier, bounds, presented) =
+            (Arc::clone(&self.verifier), self.bounds, known.presented());
+        let held = Arc::new(Held { _places: held, _own: known.place });
         let kept = Arc::clone(&held);
         let cancel = self.stop.child_token();
         let _cancelled_with_this = cancel.clone().drop_guard();
         let run = self.tasks.spawn(async move {
-            let answer = answer_one(&verifier, script.single(), bounds, &asker, cancel).await;
+            let answer = answer_one(&verifier, script.single(), bounds, &presented, cancel).await;
             drop(kept);
             answer
         });
@@ -158,23 +158,22 @@ impl Scripts {
     pub(super) fn batch(
         &self,
         body: Incoming,
-        room: &Room,
+        room: &Arc<Room>,
         known: Known,
-        workers_max: usize,
     ) -> Result<Response<Content>, Refusal> {
-        let place = room.take()?;
-        let batch = Arc::clone(&self.batches).try_acquire_owned().map_err(|_| Refusal::Full)?;
-        let asker = known.asker();
-        let held = Held { _places: vec![place, batch], _share: known.share };
+        let places = room.batch(known.user())?.into();
+        let user = known.user().cloned();
+        let presented = known.presented();
+        let held = Held { _places: places, _own: known.place };
         let stop = self.stop.child_token();
         let (chunks, read) = mpsc::channel(PARTS_WAITING_MAX);
         let (answers, lines) = mpsc::channel(PARTS_WAITING_MAX);
-        self.tasks.spawn(forward(body, chunks, stop.clone()));
+        self.tasks.spawn(forward(body, Arc::clone(room), user, chunks, stop.clone()));
         let batch = Batch {
             verifier: Arc::clone(&self.verifier),
             bounds: self.bounds,
-            workers: self.workers.min(workers_max).max(1),
-            asker,
+            workers: self.workers.min(room.workers_max()).max(1),
+            presented,
             stop: stop.clone(),
         };
         self.tasks.spawn(async move {
@@ -185,23 +184,37 @@ impl Scripts {
     }
 }
 
-/// Takes a body's parts to the batch, as fast as that takes them. One that breaks off stops the batch.
-async fn forward(mut body: Incoming, chunks: mpsc::Sender<Vec<u8>>, stop: CancellationToken) {
+/// Takes a body's parts to the batch, as fast as that takes them and there is room for their bytes. One that
+/// breaks off stops the batch.
+async fn forward(
+    mut body: Incoming,
+    room: Arc<Room>,
+    user: Option<UserName>,
+    chunks: mpsc::Sender<Chunk>,
+    stop: CancellationToken,
+) {
     loop {
-        let frame = tokio::select! {
+        let part = async {
+            let Some(frame) = body.frame().await else { return Part::End };
+            let Ok(frame) = frame else { return Part::BrokenOff };
+            let Ok(data) = frame.into_data() else { return Part::Other };
+            let room = room.bytes(user.as_ref(), data.len()).await;
+            Part::Chunk(Chunk { bytes: data.to_vec(), room })
+        };
+        let part = tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            frame = timeout(LINES_SILENCE_MAX, body.frame()) => frame,
+            part = timeout(LINES_SILENCE_MAX, part) => part,
         };
-        match frame {
-            Ok(None) => return,
-            Ok(Some(Ok(frame))) => {
-                let Ok(data) = frame.into_data() else { continue };
-                if chunks.send(data.to_vec()).await.is_err() {
+        match part {
+            Ok(Part::End) => return,
+            Ok(Part::Other) => {}
+            Ok(Part::Chunk(chunk)) => {
+                if chunks.send(chunk).await.is_err() {
                     return;
                 }
             }
-            Ok(Some(Err(_))) | Err(_) => {
+            Ok(Part::BrokenOff) | Err(_) => {
                 stop.cancel();
                 return;
             }
@@ -209,10 +222,19 @@ async fn forward(mut body: Incoming, chunks: mpsc::Sender<Vec<u8>>, stop: Cancel
     }
 }
 
+/// A part of a body.
+enum Part {
+    Chunk(Chunk),
+    /// Trailers, say.
+    Other,
+    End,
+    BrokenOff,
+}
+
 /// What is given back when a script has ended and its answer is written.
 struct Held {
-    _places: Vec<OwnedSemaphorePermit>,
-    _share: Option<OwnedSemaphorePermit>,
+    _places: Vec<shares::Held>,
+    _own: shares::Held,
 }
 
 /// A script that is on its way.

@@ -12,7 +12,7 @@ mod shared;
 mod tests;
 
 pub(crate) use job::{Job, JobEnd, JobState};
-pub(crate) use plane::{Jobs, JobsAway, Order, PlaceError, RequestKey};
+pub(crate) use plane::{Found, Jobs, JobsAway, Order, PlaceError, RequestKey};
 pub(crate) use registry::{JobLimits, JobRegistry};
 #[cfg(feature = "postgres")]
 pub(crate) use shared::{SharedJobs, SharedLimits};

@@ -7,7 +7,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::gateway::{AuthorizedScript, JobId};
-use crate::governance::UserName;
+use crate::governance::{Proof, UserName};
 
 use super::job::Job;
 
@@ -21,6 +21,8 @@ pub(crate) struct Order {
     pub(crate) placed_by: Option<RequestKey>,
     /// The user who alone may ask for it and cancel it; none where nobody is known.
     pub(crate) user: Option<UserName>,
+    /// The proof of the caller, which must hold when the job starts.
+    pub(crate) proof: Option<Proof>,
 }
 
 /// The client's name for the request that placed a job, so that cancelling the request cancels it.
@@ -58,6 +60,16 @@ pub(crate) enum PlaceError {
     Unknown(JobId),
 }
 
+/// A job that was asked for.
+#[derive(Debug, Clone)]
+pub(crate) enum Found {
+    Job(Job),
+    /// It has so many bytes of output, which the caller has no room for yet.
+    Larger(usize),
+    /// There is no such job, or no longer.
+    Nothing,
+}
+
 /// The jobs cannot be asked for now. Its `Display` is what the model reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
@@ -77,7 +89,7 @@ pub(crate) trait Jobs: Send + Sync + 'static {
     /// [`PlaceError`] if a bound is reached; then nothing has changed. Or if it cannot be written down.
     fn place(&self, order: Order) -> BoxFuture<'_, Result<Job, PlaceError>>;
 
-    /// Returns a job of `user`; `None` if there is no such job, or no longer.
+    /// Returns a job of `user`, unless its output has more than `bytes_max`: then it is not fetched.
     ///
     /// # Errors
     ///
@@ -86,7 +98,8 @@ pub(crate) trait Jobs: Send + Sync + 'static {
         &'a self,
         id: JobId,
         user: Option<&'a UserName>,
-    ) -> BoxFuture<'a, Result<Option<Job>, JobsAway>>;
+        bytes_max: usize,
+    ) -> BoxFuture<'a, Result<Found, JobsAway>>;
 
     /// Cancels a job of `user`, unless it has ended. Returns whether there is such a job.
     ///
@@ -106,7 +119,7 @@ pub(crate) trait Jobs: Send + Sync + 'static {
     #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "for metrics"))]
     fn by_state(&self) -> BoxFuture<'_, Option<[(&'static str, usize); 3]>>;
 
-    /// Returns whether jobs can be placed and asked for.
+    /// Returns whether jobs can be placed and asked for. Where the last one could not be placed, it is tried.
     #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "for probes"))]
     fn are_available(&self) -> BoxFuture<'_, bool> {
         Box::pin(ready(true))

@@ -1,24 +1,25 @@
 //! The registry: slots, the bounded queue, expiry.
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use futures_util::future::{BoxFuture, ready};
 use serde_json::Value;
-use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::executor::{Echo, Ending, RunLimits};
+use crate::executor::{Echo, Ending, RunLimits, Turns};
 use crate::gateway::{AuthorizedScript, JobId};
-use crate::governance::UserName;
+use crate::governance::{Proof, UserName};
 use crate::runs::Runs;
+use crate::shares::Share;
 
 use super::job::{Job, JobEnd, JobState};
-use super::plane::{Jobs, JobsAway, Order, PlaceError, RequestKey};
+use super::plane::{Found, Jobs, JobsAway, Order, PlaceError, RequestKey};
 
 /// Bounds of the registry.
 #[derive(Debug, Clone, Copy)]
@@ -36,6 +37,8 @@ pub(crate) struct JobLimits {
     pub(crate) run: RunLimits,
     /// The time for which a job is kept after its last change.
     pub(crate) ttl: Duration,
+    /// The part of all these that one user may have.
+    pub(crate) share: Share,
 }
 
 impl JobLimits {
@@ -48,6 +51,7 @@ impl JobLimits {
             jobs_max: 10_000,
             run: RunLimits::of_script(timeout),
             ttl,
+            share: Share::default(),
         }
     }
 }
@@ -61,7 +65,7 @@ pub(crate) struct JobRegistry {
 struct Shared {
     runs: Arc<Runs>,
     limits: JobLimits,
-    slots: Semaphore,
+    slots: Turns,
     jobs: Mutex<HashMap<JobId, Entry>>,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -98,7 +102,7 @@ impl JobRegistry {
         let shared = Shared {
             runs,
             limits,
-            slots: Semaphore::new(limits.running_max),
+            slots: Turns::new(limits.running_max, limits.share),
             jobs: Mutex::default(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -107,7 +111,7 @@ impl JobRegistry {
     }
 
     fn place_now(&self, order: Order) -> Result<Job, PlaceError> {
-        let Order { script, decision, placed_by, user } = order;
+        let Order { script, decision, placed_by, user, proof } = order;
         let id = JobId::fresh();
         let cancel = self.shared.stop.child_token();
         let now = Utc::now();
@@ -117,18 +121,18 @@ impl JobRegistry {
             created_at: now,
             changed_at: now,
             placed_by,
-            user,
+            user: user.clone(),
             cancel: cancel.clone(),
         };
         let job = entry.job(id, self.shared.limits.ttl);
         {
             let mut jobs = self.shared.lock();
-            self.shared.limits.check(&jobs)?;
+            self.shared.limits.check(&jobs, entry.user.as_ref())?;
             jobs.insert(id, entry);
         }
         let shared = Arc::clone(&self.shared);
         self.shared.tasks.spawn(async move {
-            shared.live(id, script, cancel).await;
+            shared.live(id, script, (user, proof), cancel).await;
             shared.lock().remove(&id);
         });
         Ok(job)
@@ -149,11 +153,16 @@ impl Jobs for JobRegistry {
         &'a self,
         id: JobId,
         user: Option<&'a UserName>,
-    ) -> BoxFuture<'a, Result<Option<Job>, JobsAway>> {
+        bytes_max: usize,
+    ) -> BoxFuture<'a, Result<Found, JobsAway>> {
         let jobs = self.shared.lock();
         let own = jobs.get(&id).filter(|entry| entry.user.as_ref() == user);
-        let job = own.map(|entry| entry.job(id, self.shared.limits.ttl));
-        Box::pin(ready(Ok(job)))
+        let found = match own.map(|entry| (entry, entry.state.output_bytes())) {
+            None => Found::Nothing,
+            Some((_, bytes)) if bytes > bytes_max => Found::Larger(bytes),
+            Some((entry, _)) => Found::Job(entry.job(id, self.shared.limits.ttl)),
+        };
+        Box::pin(ready(Ok(found)))
     }
 
     fn cancel<'a>(
@@ -203,16 +212,36 @@ impl Jobs for JobRegistry {
 }
 
 impl JobLimits {
-    fn check(&self, jobs: &HashMap<JobId, Entry>) -> Result<(), PlaceError> {
-        let (mut active, mut output_bytes) = (0, 0);
-        for job in jobs.values() {
+    fn check(
+        &self,
+        jobs: &HashMap<JobId, Entry>,
+        user: Option<&UserName>,
+    ) -> Result<(), PlaceError> {
+        self.check_part(jobs.values(), |whole| whole)?;
+        if user.is_none() {
+            return Ok(());
+        }
+        let own = jobs.values().filter(|job| job.user.as_ref() == user);
+        self.check_part(own, |whole| self.share.of(whole))
+    }
+
+    /// Checks that one more of these jobs may be placed, where a part of each bound is theirs.
+    fn check_part<'a>(
+        &self,
+        jobs: impl Iterator<Item = &'a Entry>,
+        part: impl Fn(usize) -> usize,
+    ) -> Result<(), PlaceError> {
+        let (mut known, mut active, mut output_bytes) = (0, 0, 0);
+        for job in jobs {
+            known += 1;
             active += usize::from(!matches!(job.state, JobState::Ended(_)));
             output_bytes += job.state.output_bytes();
         }
-        if active >= self.running_max + self.queue_len_max {
-            return Err(PlaceError::QueueFull(self.queue_len_max));
+        let queue_len_max = part(self.queue_len_max);
+        if active >= self.running_max + queue_len_max {
+            return Err(PlaceError::QueueFull(queue_len_max));
         }
-        if jobs.len() >= self.jobs_max || output_bytes >= self.output_bytes_max {
+        if known >= part(self.jobs_max) || output_bytes >= part(self.output_bytes_max) {
             return Err(PlaceError::ResultsFull);
         }
         Ok(())
@@ -221,21 +250,21 @@ impl JobLimits {
 
 impl Shared {
     /// Sees a job through its life; when it is over, the job has expired.
-    async fn live(&self, id: JobId, script: AuthorizedScript, cancel: CancellationToken) {
-        let ttl = self.limits.ttl;
-        let slot = tokio::select! {
-            biased;
-            () = cancel.cancelled() => None,
-            slot = timeout(ttl, self.slots.acquire()) => match slot {
-                Ok(slot) => slot.ok(),
-                Err(_expired) => return,
-            },
-        };
+    async fn live(
+        &self,
+        id: JobId,
+        script: AuthorizedScript,
+        (user, proof): (Option<UserName>, Option<Proof>),
+        cancel: CancellationToken,
+    ) {
+        let (ttl, waits) = (self.limits.ttl, AtomicBool::default());
+        let slot = self.slots.take(user.as_ref().map(UserName::as_str), &waits, &cancel);
+        let Ok(slot) = timeout(ttl, slot).await else { return };
         let end = match slot {
             None => JobEnd::Cancelled,
             Some(slot) => {
                 self.set(id, JobState::Running);
-                let run = self.run(script, cancel.clone());
+                let run = self.run(script, proof, cancel.clone());
                 tokio::pin!(run);
                 let end = match timeout(ttl, &mut run).await {
                     Ok(end) => end,
@@ -256,8 +285,13 @@ impl Shared {
         }
     }
 
-    async fn run(&self, script: AuthorizedScript, cancel: CancellationToken) -> JobEnd {
-        match self.runs.run(script, self.limits.run, cancel, Echo::default()).await {
+    async fn run(
+        &self,
+        script: AuthorizedScript,
+        proof: Option<Proof>,
+        cancel: CancellationToken,
+    ) -> JobEnd {
+        match self.runs.run(script, proof, self.limits.run, cancel, Echo::default()).await {
             Ok(outcome) if outcome.ending == Ending::Cancelled => JobEnd::Cancelled,
             Ok(outcome) => JobEnd::Ran(Arc::new(outcome)),
             Err(error) => JobEnd::NotRun(error.to_string().into()),

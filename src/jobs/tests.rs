@@ -27,7 +27,8 @@ fn executor() -> FakeExecutor {
                 () = sleep(limits.timeout) => Ending::TimedOut,
                 () = cancel.cancelled() => Ending::Cancelled,
             };
-            let stdout = Captured { text: "x".repeat(1024), is_truncated: false };
+            let stdout =
+                Captured { text: "x".repeat(1024), is_truncated: false, ..Captured::default() };
             Ok(Outcome { ending, stdout, ..Outcome::never_started() })
         })
     })
@@ -52,12 +53,26 @@ fn now<T>(answer: BoxFuture<'_, T>) -> T {
 
 fn place(registry: &JobRegistry, seconds: u64) -> Result<JobId, PlaceError> {
     let placed_by = Some(RequestKey(seconds.to_string()));
-    let order = Order { script: script(seconds), decision: Value::Null, placed_by, user: None };
+    let order = Order {
+        script: script(seconds),
+        decision: Value::Null,
+        placed_by,
+        user: None,
+        proof: None,
+    };
     now(registry.place(order)).map(|job| job.id)
 }
 
+fn job(registry: &JobRegistry, id: JobId, user: Option<&UserName>) -> Option<Job> {
+    match now(registry.job(id, user, usize::MAX)).unwrap() {
+        Found::Job(job) => Some(job),
+        Found::Nothing => None,
+        found @ Found::Larger(_) => panic!("{found:?}"),
+    }
+}
+
 fn name(registry: &JobRegistry, id: JobId) -> &'static str {
-    match now(registry.job(id, None)).unwrap().map(|job| job.state) {
+    match job(registry, id, None).map(|job| job.state) {
         None => "unknown",
         Some(JobState::Queued) => "queued",
         Some(JobState::Running) => "running",
@@ -180,12 +195,54 @@ async fn a_job_is_its_users_only() {
     let registry = registry(|_| {});
     let (ann, bob): (UserName, UserName) = ("ann".parse().unwrap(), "bob".parse().unwrap());
     let user = Some(ann.clone());
-    let order = Order { script: script(60), decision: Value::Null, placed_by: None, user };
+    let order =
+        Order { script: script(60), decision: Value::Null, placed_by: None, user, proof: None };
     let id = now(registry.place(order)).unwrap().id;
     for other in [Some(&bob), None] {
-        assert!(now(registry.job(id, other)).unwrap().is_none());
+        assert!(job(&registry, id, other).is_none());
         assert!(!now(registry.cancel(id, other)).unwrap());
     }
-    assert!(now(registry.job(id, Some(&ann))).unwrap().is_some());
+    assert!(job(&registry, id, Some(&ann)).is_some());
     assert!(now(registry.cancel(id, Some(&ann))).unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_user_has_a_share_of_the_queue_and_of_what_is_kept() {
+    let registry = registry(|limits| {
+        limits.queue_len_max = 8;
+        limits.output_bytes_max = 16 * 1024;
+    });
+    let place = |user: &str, seconds| {
+        let user = Some(user.parse().unwrap());
+        let script = script(seconds);
+        let order = Order { script, decision: Value::Null, placed_by: None, user, proof: None };
+        now(registry.place(order)).map(|job| job.id)
+    };
+    // Five that run, and a quarter of the queue.
+    for _ in 0..7 {
+        place("ann", 10).unwrap();
+    }
+    assert_eq!(place("ann", 10), Err(PlaceError::QueueFull(2)));
+    let of_bob = place("bob", 1).unwrap();
+    // Bob's one is next, whatever waits of ann's.
+    after(11).await;
+    after(1).await;
+    let bob = "bob".parse().unwrap();
+    let state = job(&registry, of_bob, Some(&bob)).unwrap().state;
+    assert!(matches!(state, JobState::Ended(JobEnd::Ran(_))), "{state:?}");
+    after(30).await;
+    // Each has left 1 KiB: ann has more than a quarter of 16.
+    assert_eq!(place("ann", 1), Err(PlaceError::ResultsFull));
+    assert!(place("bob", 1).is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_larger_than_there_is_room_for_is_not_handed_out() {
+    let registry = registry(|_| {});
+    let id = place(&registry, 1).unwrap();
+    assert!(matches!(now(registry.job(id, None, 0)).unwrap(), Found::Job(_)), "nothing yet");
+    after(2).await;
+    let found = now(registry.job(id, None, 1023)).unwrap();
+    assert!(matches!(found, Found::Larger(1024)), "{found:?}");
+    assert!(matches!(now(registry.job(id, None, 1024)).unwrap(), Found::Job(_)));
 }

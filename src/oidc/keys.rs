@@ -14,6 +14,7 @@ use serde_json::Value;
 use thiserror::Error;
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 use url::{Host, Url};
 
 use super::crypto;
@@ -28,6 +29,8 @@ const USABLE: Duration = Duration::from_secs(60 * 60);
 const PAUSE: Duration = Duration::from_secs(10);
 /// The time for one look.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time for which a token with an unknown key waits for the issuer.
+const WAIT_MAX: Duration = Duration::from_secs(5);
 const DOCUMENT_BYTES_MAX: usize = 256 * 1024;
 const KEYS_MAX: usize = 100;
 
@@ -92,12 +95,15 @@ pub(super) fn is_safe(url: &Url) -> bool {
     }
 }
 
-/// The keys, as they were last.
+/// The keys, as they were last. Clones share them.
+#[derive(Debug, Clone)]
+pub(super) struct Keys(Arc<Shared>);
+
 #[derive(Debug)]
-pub(super) struct Keys {
+struct Shared {
     source: KeySource,
     loaded: RwLock<Option<Arc<Loaded>>>,
-    /// When they were looked for last. Held while they are.
+    /// When the source was read last. Locked while it is read.
     looked: Mutex<Option<Instant>>,
 }
 
@@ -119,9 +125,9 @@ impl Keys {
     /// Loads the keys. Those of a URL may come later.
     pub(super) async fn load(source: KeySource) -> Result<Self, KeysError> {
         let (loaded, looked) = (RwLock::default(), Mutex::default());
-        let keys = Self { source, loaded, looked };
-        let looked = keys.look(&mut *keys.looked.lock().await).await;
-        match (looked, &keys.source) {
+        let keys = Self(Arc::new(Shared { source, loaded, looked }));
+        let looked = keys.0.look(&mut *keys.0.looked.lock().await).await;
+        match (looked, &keys.0.source) {
             (Err(error), KeySource::File(_)) => Err(error),
             (Err(error), KeySource::Url(_)) => {
                 tracing::error!(error = %Causes(&error), "no access token is taken until there are keys");
@@ -131,42 +137,63 @@ impl Keys {
         }
     }
 
-    /// Returns the key that a token names for an algorithm; none if the issuer has no such key.
+    /// Returns the key that a token names for an algorithm; `None` if the issuer has no such key.
+    ///
+    /// A key that is known and usable is returned at once, and keys that are no longer fresh are read again
+    /// in the background: an issuer that does not answer delays no token with a known key.
     pub(super) async fn find(
         &self,
         id: Option<&str>,
         algorithm: Algorithm,
     ) -> Result<Option<DecodingKey>, KeysUnavailable> {
-        if let Some(loaded) = self.loaded(FRESH)
-            && let Some(key) = loaded.find(id, algorithm)
-        {
+        let known = self.0.loaded(USABLE).and_then(|loaded| loaded.find(id, algorithm));
+        if let Some(key) = known {
+            if self.0.loaded(FRESH).is_none() {
+                let shared = Arc::clone(&self.0);
+                tokio::spawn(async move { shared.refresh().await });
+            }
             return Ok(Some(key));
         }
-        self.look_again().await;
-        let loaded = self.loaded(USABLE).ok_or(KeysUnavailable)?;
+        // The reading goes on after the wait is over.
+        let shared = Arc::clone(&self.0);
+        let reading = tokio::spawn(async move { shared.look_again().await });
+        let _ = timeout(WAIT_MAX, reading).await;
+        let loaded = self.0.loaded(USABLE).ok_or(KeysUnavailable)?;
         Ok(loaded.find(id, algorithm))
     }
 
     /// Returns whether there are keys, after a look for them where there are none.
     pub(super) async fn are_there(&self) -> bool {
-        if self.loaded(USABLE).is_none() {
-            self.look_again().await;
+        if self.0.loaded(USABLE).is_none() {
+            self.0.look_again().await;
         }
-        self.loaded(USABLE).is_some()
+        self.0.loaded(USABLE).is_some()
     }
+}
 
+impl Shared {
     fn loaded(&self, age_max: Duration) -> Option<Arc<Loaded>> {
         let loaded = self.loaded.read().unwrap_or_else(PoisonError::into_inner);
         loaded.as_ref().filter(|loaded| loaded.at.elapsed() < age_max).map(Arc::clone)
     }
 
-    /// Looks for the keys, unless that was done just now.
+    /// Reads keys that are no longer fresh, unless that is under way.
+    async fn refresh(&self) {
+        let Ok(mut looked) = self.looked.try_lock() else { return };
+        self.look_unless_just_done(&mut looked).await;
+    }
+
+    /// Reads the keys, unless that was done just now.
     async fn look_again(&self) {
         let mut looked = self.looked.lock().await;
+        self.look_unless_just_done(&mut looked).await;
+    }
+
+    async fn look_unless_just_done(&self, looked: &mut Option<Instant>) {
         if looked.is_some_and(|looked| looked.elapsed() < PAUSE) {
             return;
         }
-        if let Err(error) = self.look(&mut looked).await {
+        if let Err(error) = self.look(looked).await {
             tracing::error!(error = %Causes(&error), "the issuer's keys are as they were");
         }
     }
@@ -339,6 +366,34 @@ mod tests {
         for text in ["", "{}", "[]", "{\"keys\":{}}"] {
             assert!(matches!(parse(text.as_bytes()), Err(KeysError::Parse(_))), "{text}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_known_key_is_found_while_the_issuer_hangs() {
+        // It accepts connections and never answers.
+        let issuer = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/keys", issuer.local_addr().unwrap());
+        let key = PublishedKey {
+            id: Some("a".to_owned()),
+            algorithm: None,
+            decoding: DecodingKey::from_ed_der(&[1; 32]),
+        };
+        let at = Instant::now().checked_sub(FRESH + Duration::from_secs(1)).unwrap();
+        let keys = Keys(Arc::new(Shared {
+            source: url.parse().unwrap(),
+            loaded: RwLock::new(Some(Arc::new(Loaded { keys: vec![key], at }))),
+            looked: Mutex::default(),
+        }));
+        // The lock is what a request waited for while another one was fetching.
+        let fetching = keys.0.looked.lock().await;
+        let found = keys.find(Some("a"), Algorithm::EdDSA).await.unwrap();
+        assert!(found.is_some());
+        drop(fetching);
+        // The keys are fetched all the same.
+        let found = keys.find(Some("a"), Algorithm::EdDSA).await.unwrap();
+        assert!(found.is_some());
+        let accepted = spawn_blocking(move || issuer.accept().is_ok());
+        assert!(accepted.await.unwrap());
     }
 
     #[test]

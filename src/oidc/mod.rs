@@ -8,9 +8,7 @@ mod claims;
 mod crypto;
 mod keys;
 
-use std::time::Duration;
-
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Validation, decode, decode_header};
 use serde_json::{Map, Value, json};
@@ -28,7 +26,7 @@ pub(crate) const SCOPES: [&str; 3] = ["qwed:viewer", "qwed:user", "qwed:admin"];
 /// The longest token: those of identity providers with many groups have some 4 KiB.
 const TOKEN_BYTES_MAX: usize = 16 * 1024;
 /// The difference of clocks that is forgiven.
-const LEEWAY: Duration = Duration::from_secs(30);
+const LEEWAY: TimeDelta = TimeDelta::seconds(30);
 /// The kinds of token that are taken (`typ`). RFC 9068 has the second; many issuers have the first, or none.
 const TYPES: [&str; 3] = ["jwt", "at+jwt", "application/at+jwt"];
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
@@ -59,6 +57,7 @@ pub(crate) struct Access {
     /// The user's name, as the issuer has it.
     pub(crate) user: String,
     pub(crate) scopes: Vec<String>,
+    /// The time from which the token is not taken any more.
     pub(crate) expires: DateTime<Utc>,
 }
 
@@ -119,7 +118,7 @@ impl AccessTokens {
         crypto::install();
         let keys = Keys::load(options.keys.clone()).await?;
         let mut validation = Validation::new(crypto::ALGORITHMS[0].algorithm);
-        validation.leeway = LEEWAY.as_secs();
+        validation.leeway = LEEWAY.num_seconds().unsigned_abs();
         validation.validate_nbf = true;
         validation.set_issuer(&[&options.issuer]);
         // With and without the slash that URLs of a host alone have and people leave out.
@@ -151,9 +150,14 @@ impl AccessTokens {
         let key = key.ok_or(NotTaken::Key)?;
         let validation = Validation { algorithms: vec![header.alg], ..self.validation.clone() };
         let claims: Map<String, Value> = decode(token, &key, &validation)?.claims;
+        // RFC 7519, 4.1.1: one text. The library also accepts an array that contains the issuer.
+        if claims.get("iss").and_then(Value::as_str) != Some(&self.options.issuer) {
+            return Err(NotTaken::Claims("its issuer is another"));
+        }
         let user = claims.get(&self.options.user_claim).and_then(Value::as_str);
         let user = user.ok_or_else(|| NotTaken::User(self.options.user_claim.clone()))?;
-        let expires = expiry(&claims).ok_or(NotTaken::Form("its expiry is no time"))?;
+        let expires = expiry(&claims).and_then(|expiry| expiry.checked_add_signed(LEEWAY));
+        let expires = expires.ok_or(NotTaken::Form("its expiry is no time"))?;
         Ok(Access { user: user.to_owned(), scopes: claims::scopes(&claims), expires })
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use thiserror::Error;
 use tokio::sync::{Mutex, OwnedMutexGuard, mpsc};
 use tokio::time::{sleep, timeout};
 
@@ -26,6 +27,20 @@ pub(crate) struct Database {
     exclusive: Arc<Mutex<Option<Session>>>,
 }
 
+/// Rights of the database's user that no server needs: with them it can change whatever other servers rely on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub(crate) enum Excess {
+    #[error("it is a superuser of the database")]
+    Superuser,
+    #[error("it owns the tables")]
+    Owner,
+}
+
+/// By the catalogue alone: there may be no tables yet.
+const EXCESS: &str = "SELECT rolsuper, EXISTS (SELECT FROM pg_class JOIN pg_namespace AS n ON n.oid = relnamespace \
+    WHERE nspname = 'qwed_mcp' AND relkind = 'r' AND pg_has_role(current_user, relowner, 'MEMBER')) \
+    FROM pg_roles WHERE rolname = current_user";
+
 /// The connection for transactions, until it is dropped.
 pub(crate) struct Exclusive(OwnedMutexGuard<Option<Session>>);
 
@@ -37,6 +52,27 @@ impl Exclusive {
 }
 
 impl Database {
+    /// Returns the database at a URL, as it is. It is connected when it is asked for something.
+    pub(crate) fn at(url: DatabaseUrl) -> Self {
+        Self { url: Arc::new(url), shared: Arc::default(), exclusive: Arc::default() }
+    }
+
+    /// Returns the rights of the database's user that a server should not have.
+    ///
+    /// # Errors
+    ///
+    /// [`DatabaseError`] if it cannot be asked.
+    pub(crate) async fn excess(&self) -> Result<Option<Excess>, DatabaseError> {
+        let rows = self.session().await?.query(EXCESS, &[]).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        let has = |column: usize| row.try_get::<_, bool>(column).map_err(DatabaseError::Statement);
+        Ok(match (has(0)?, has(1)?) {
+            (true, _) => Some(Excess::Superuser),
+            (false, true) => Some(Excess::Owner),
+            (false, false) => None,
+        })
+    }
+
     /// Connects, and brings the schema to what this program knows.
     ///
     /// # Errors
@@ -44,8 +80,7 @@ impl Database {
     /// [`DatabaseError`] if it cannot be used.
     pub(crate) async fn open(url: DatabaseUrl) -> Result<Self, DatabaseError> {
         let place = url.to_string();
-        let database =
-            Self { url: Arc::new(url), shared: Arc::default(), exclusive: Arc::default() };
+        let database = Self::at(url);
         let mut exclusive = database.exclusive().await?;
         // There is one: it was just connected.
         if let Some(session) = exclusive.session() {

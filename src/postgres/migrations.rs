@@ -15,6 +15,9 @@ pub(super) struct Migration {
 pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { name: "jobs", sql: include_str!("migrations/0001_jobs.sql") },
     Migration { name: "governance", sql: include_str!("migrations/0002_governance.sql") },
+    Migration { name: "guards", sql: include_str!("migrations/0003_guards.sql") },
+    Migration { name: "job_tokens", sql: include_str!("migrations/0004_job_tokens.sql") },
+    Migration { name: "job_bytes", sql: include_str!("migrations/0005_job_bytes.sql") },
 ];
 
 /// The advisory lock that one program holds while it changes the schema: any number that nobody else takes.

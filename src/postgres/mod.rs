@@ -15,6 +15,6 @@ pub(crate) mod tests;
 mod tls;
 mod url;
 
-pub(crate) use database::Database;
+pub(crate) use database::{Database, Excess};
 pub(crate) use session::{DatabaseError, Notice, Session};
 pub(crate) use url::DatabaseUrl;

@@ -75,6 +75,51 @@ async fn an_older_schema_is_brought_forward_and_a_newer_one_refused() {
 }
 
 #[tokio::test]
+async fn a_database_of_an_earlier_version_gets_its_guards_and_keeps_its_rows() {
+    if is_skipped("a_database_of_an_earlier_version_gets_its_guards_and_keeps_its_rows") {
+        return;
+    }
+    let (server, url) = (scratch::shared(), scratch::shared().database());
+    let mut session = Session::connect(&parsed(&url)).await.unwrap().0;
+    // A role that may do all to every table that is made, and one that may read them.
+    server.sql(&url, "CREATE ROLE qwed_writer; CREATE ROLE qwed_reader");
+    session
+        .batch(
+            "CREATE SCHEMA qwed_mcp; ALTER DEFAULT PRIVILEGES IN SCHEMA qwed_mcp GRANT ALL ON TABLES TO qwed_writer; \
+             ALTER DEFAULT PRIVILEGES IN SCHEMA qwed_mcp GRANT SELECT ON TABLES TO qwed_reader",
+        )
+        .await
+        .unwrap();
+    migrate(session.client_mut(), &MIGRATIONS[..2]).await.unwrap();
+    session
+        .batch(
+            "INSERT INTO qwed_mcp.jobs (id, user_name, state, result, verification_id, decision) \
+             VALUES (gen_random_uuid(), 'ann', 2, '1', 'x', '{}'); \
+             INSERT INTO qwed_mcp.tokens (hash, user_name, role, created, revoked) \
+             VALUES (sha256('x'), 'ann', 'user', '2026', '2026')",
+        )
+        .await
+        .unwrap();
+    let may = "SELECT concat_ws(' ', \
+        has_column_privilege('qwed_writer', 'qwed_mcp.jobs', 'state', 'UPDATE'), \
+        has_column_privilege('qwed_writer', 'qwed_mcp.jobs', 'user_name', 'UPDATE'), \
+        has_column_privilege('qwed_writer', 'qwed_mcp.tokens', 'revoked', 'UPDATE'), \
+        has_column_privilege('qwed_reader', 'qwed_mcp.tokens', 'revoked', 'UPDATE'), \
+        has_table_privilege('qwed_writer', 'qwed_mcp.jobs', 'TRUNCATE'))";
+    assert_eq!(server.sql(&url, may), "t t t t t");
+    open(&url).await.unwrap();
+    assert_eq!(server.sql(&url, may), "t f t f f");
+    let rows =
+        "SELECT (SELECT count(*) FROM qwed_mcp.jobs), (SELECT count(*) FROM qwed_mcp.tokens)";
+    assert_eq!(server.sql(&url, rows), "1|1");
+    for change in
+        ["UPDATE qwed_mcp.jobs SET result = '2'", "UPDATE qwed_mcp.tokens SET revoked = NULL"]
+    {
+        server.sql_as("qwed", &url, change).unwrap_err();
+    }
+}
+
+#[tokio::test]
 async fn promises_wait_for_the_disk() {
     if is_skipped("promises_wait_for_the_disk") {
         return;

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::checks::wrong_type;
 use super::digest::Digest;
-use super::finding::{Finding, excerpt};
+use super::finding::{Finding, excerpt, is_unseen};
 
 /// The file that the digest of a manifest is of.
 #[derive(Debug)]
@@ -48,6 +48,11 @@ impl Artifact {
         if !is_beside || name.trim().is_empty() || name.contains('\0') {
             let shown = excerpt(&name);
             let reason = "is not a relative path below the manifest's folder";
+            return Err(Finding::high(format!("Artifact '{shown}' {reason}")));
+        }
+        if name.contains(is_unseen) {
+            let shown = excerpt(&name);
+            let reason = "contains invisible or control characters";
             return Err(Finding::high(format!("Artifact '{shown}' {reason}")));
         }
         Ok(Some(Self { name, place: Place::Within { folder: folder.to_owned(), path } }))

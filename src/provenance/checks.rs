@@ -4,7 +4,7 @@ use serde_json::{Map, Number, Value};
 use url::Url;
 
 use super::digest::Digest;
-use super::finding::{Finding, excerpt};
+use super::finding::{Finding, excerpt, is_unseen};
 use super::host::{self, HostName, Registry};
 
 /// Registries without sufficient vetting of what is uploaded to them.
@@ -22,13 +22,27 @@ const DOWNLOADS_MIN: i128 = 10;
 /// reach are.
 const DOWNLOADS_ROUND: i128 = 1000;
 
-/// Requires `name` and `version`.
+/// The reason against a text in which a person does not see what a program reads.
+const UNSEEN: &str = "contains invisible or control characters";
+
+/// Requires `name` and `version`, of which a person sees every character, and a version in ASCII: digits of other
+/// scripts look like others, and sort elsewhere.
 pub(super) fn required_fields(manifest: &Map<String, Value>) -> Vec<Finding> {
-    ["name", "version"]
-        .into_iter()
-        .filter(|field| filled_text(manifest, field).is_none())
-        .map(|field| Finding::medium(format!("Missing required field: {field}")))
-        .collect()
+    let fault = |field| {
+        let Some(text) = filled_text(manifest, field) else {
+            return Some(Finding::medium(format!("Missing required field: {field}")));
+        };
+        let invalid =
+            |reason| Finding::medium(format!("Invalid {field}: {} ({reason})", excerpt(text)));
+        if text.contains(is_unseen) {
+            Some(invalid(UNSEEN))
+        } else if field == "version" && !text.is_ascii() {
+            Some(invalid("is not ASCII"))
+        } else {
+            None
+        }
+    };
+    ["name", "version"].into_iter().filter_map(fault).collect()
 }
 
 /// Returns the text of a field without the spaces around it; `None` if it is no text, or blank.
@@ -56,10 +70,11 @@ pub(super) fn registry(
     let Some(registry) = filled_text(manifest, "registry").and_then(Registry::parse) else {
         return vec![untrusted("not a host name")];
     };
+    let unseen = text.contains(is_unseen).then(|| untrusted(UNSEEN));
     if let Some(allowlist) = allowlist {
         let is_allowed = allowlist.iter().any(|entry| entry.covers(&registry));
         let refused = (!is_allowed).then(|| untrusted("not in explicit allowlist"));
-        return refused.into_iter().collect();
+        return refused.or(unseen).into_iter().collect();
     }
     let mut findings: Vec<Finding> = BLOCKED_REGISTRIES
         .iter()
@@ -70,6 +85,9 @@ pub(super) fn registry(
     // name is meant.
     if registry.host.is_internationalised() {
         findings.push(untrusted("internationalised host name, possible look-alike"));
+    }
+    if findings.is_empty() {
+        findings.extend(unseen);
     }
     findings
 }
@@ -107,6 +125,10 @@ pub(super) fn source_url(manifest: &Map<String, Value>, trusted: &[HostName]) ->
         findings.push(insecure_scheme(url.scheme()));
     }
     findings.extend(host.and_then(|host| disguise(text, &url, &host)).map(Finding::medium));
+    // The checks of the host are more exact about what is hidden there.
+    if findings.is_empty() && text.contains(is_unseen) {
+        findings.push(Finding::medium(format!("Invalid source URL: {shown} ({UNSEEN})")));
+    }
     findings
 }
 

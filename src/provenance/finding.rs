@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::hidden::is_hidden;
+
 /// The longest text, in characters, that is repeated from a manifest.
 const EXCERPT_CHARS_MAX: usize = 200;
 /// A text that is longer than this has more characters than are repeated.
@@ -58,7 +60,12 @@ impl fmt::Display for SkillRisk {
     }
 }
 
-/// Returns the beginning of `text`, on one line: whoever wrote the manifest must not be able to write lines
+/// Returns whether a character is read by programs and not seen by a person, or is a control character.
+pub(super) fn is_unseen(character: char) -> bool {
+    character.is_control() || is_hidden(character)
+}
+
+/// Returns the beginning of `text`, on one line and with nothing unseen in it: whoever wrote the manifest must not be able to write lines
 /// into a log, or to make a finding as long as the manifest.
 pub(super) fn excerpt(text: &str) -> String {
     let mut shown = String::new();
@@ -67,7 +74,7 @@ pub(super) fn excerpt(text: &str) -> String {
             shown.push('…');
             break;
         }
-        if character.is_control() {
+        if is_unseen(character) {
             shown.extend(character.escape_default());
         } else {
             shown.push(character);

@@ -59,6 +59,7 @@ pub struct InvalidEntry {
 
 const NO_REGISTRY: &str = "names no host, for example registry.example.org";
 const NO_DOMAIN: &str = "is not simply a host in ASCII, for example example.org";
+const TOP_LEVEL: &str = "has no dot, and would trust every host below it";
 
 impl InvalidEntry {
     fn new(entry: &str, reason: &'static str) -> Self {
@@ -108,7 +109,7 @@ impl SkillProvenanceGuard {
     /// # Errors
     ///
     /// If an entry is not simply a host, or an internationalised one: a manifest never passes with
-    /// such a host.
+    /// such a host. If it has no dot, such as `com`: it would trust the hosts of others.
     pub fn with_trusted_domains<S: AsRef<str>>(
         mut self,
         domains: impl IntoIterator<Item = S>,
@@ -118,6 +119,9 @@ impl SkillProvenanceGuard {
             let host = Registry::parse(entry).and_then(Registry::into_host);
             let host = host.filter(|host| !host.is_internationalised());
             let domain = host.ok_or_else(|| InvalidEntry::new(entry, NO_DOMAIN))?;
+            if domain.is_single_label() {
+                return Err(InvalidEntry::new(entry, TOP_LEVEL));
+            }
             self.trusted_domains.push(domain);
         }
         Ok(self)

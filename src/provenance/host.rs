@@ -29,6 +29,11 @@ impl HostName {
         self.0.strip_suffix(domain).is_some_and(|before| before.is_empty() || before.ends_with('.'))
     }
 
+    /// Returns true for a name without a dot, such as `com`: others own the hosts below it.
+    pub(super) fn is_single_label(&self) -> bool {
+        !self.0.contains(['.', ':'])
+    }
+
     /// Returns true if people see other letters than the host is compared by.
     pub(super) fn is_internationalised(&self) -> bool {
         self.0.split('.').any(|label| label.starts_with("xn--"))

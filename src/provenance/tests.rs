@@ -169,11 +169,56 @@ fn an_empty_manifest_and_wrong_types_are_findings_that_name_the_field() {
 }
 
 #[test]
+fn a_person_sees_every_character_of_a_checked_field() {
+    let unseen = "contains invisible or control characters";
+    for (hidden, shown) in [
+        ("\u{200b}", r"\u{200b}"),
+        ("\u{3164}", r"\u{3164}"),
+        ("\u{202e}", r"\u{202e}"),
+        ("\u{e0041}", r"\u{e0041}"),
+        ("\u{1b}[2J", r"\u{1b}[2J"),
+        ("\u{0}", r"\u{0}"),
+        ("a\tb", r"a\tb"),
+        ("a\nb", r"a\nb"),
+    ] {
+        for field in ["name", "version"] {
+            let finding = format!("Invalid {field}: {shown} ({unseen})");
+            check_field(field, json!(hidden), Some((SkillRisk::Medium, &finding)));
+        }
+    }
+    for hidden in ["\u{200b}", "\u{202e}", "\u{2066}", "\u{ad}", "\u{feff}", "\u{e0041}"] {
+        let shown: String = hidden.chars().flat_map(char::escape_default).collect();
+        let finding = format!("Invalid source URL: https://github.com/{shown}x ({unseen})");
+        let url = json!(format!("https://github.com/{hidden}x"));
+        check_field("source_url", url, Some((SkillRisk::Medium, &finding)));
+        let finding = format!("Artifact 'a{shown}b' {unseen}");
+        let (_folder, path) = with_artifact(DIGESTS[0], json!(format!("a{hidden}b")));
+        assert_eq!(verify_file(&path).unwrap().findings, [finding]);
+    }
+    let registry = with("registry", json!("git\u{ad}hub.com"));
+    let finding = format!(r"Skill loaded from untrusted registry: git\u{{ad}}hub.com ({unseen})");
+    check(&SkillProvenanceGuard::new(), &registry, SkillRisk::High, &[&finding]);
+    let guard = SkillProvenanceGuard::new().with_trusted_registries(["github.com"]).unwrap();
+    check(&guard, &registry, SkillRisk::High, &[&finding]);
+
+    let finding = "Invalid version: 1.٠.0 (is not ASCII)";
+    check_field("version", json!("1.٠.0"), Some((SkillRisk::Medium, finding)));
+    // People write with these.
+    for name in ["größe", "技能", "क्\u{200d}ष", "👩\u{200d}🚀 ✔\u{fe0f}", " padded "]
+    {
+        check_field("name", json!(name), None);
+    }
+    check_field("version", json!("1.0.0-rc.1+build 5"), None);
+    check_field("source_url", json!("https://github.com/größe"), None);
+}
+
+#[test]
 fn the_name_is_trimmed_and_cannot_write_lines_into_a_log() {
     let guard = SkillProvenanceGuard::new();
     let verification = guard.verify_skill(&with("name", json!(" a\nskill ")));
     assert_eq!(verification.skill_name, "a\nskill");
-    assert_eq!(verification.message, r"Skill 'a\nskill' passed all provenance checks.");
+    let start = r"BLOCKED: Skill 'a\nskill' failed 1 provenance check(s)";
+    assert!(verification.message.starts_with(start), "{}", verification.message);
 
     let verification = guard.verify_skill(&with("name", json!("n".repeat(100_000))));
     assert_eq!(verification.skill_name.len(), 100_000);
@@ -208,6 +253,7 @@ fn a_blocked_registry_is_a_host_and_its_sub_domains() {
         ("[::1]:8080", None),
     ] {
         let text = registry.trim().trim_end_matches('.').to_lowercase();
+        let text = text.replace('\u{ad}', r"\u{ad}");
         let finding = blocked.map(|blocked| {
             format!("Skill loaded from untrusted registry: {text} (blocked: {blocked})")
         });
@@ -444,6 +490,12 @@ fn an_entry_that_would_cover_nothing_is_refused() {
         let expected = format!("'{entry}' is not simply a host in ASCII, for example example.org");
         assert_eq!(error.to_string(), expected);
     }
+    for entry in ["com", "COM", "com.", "localhost"] {
+        let error = new().with_trusted_domains([entry]).unwrap_err();
+        let expected = format!("'{entry}' has no dot, and would trust every host below it");
+        assert_eq!(error.to_string(), expected);
+    }
+    assert!(new().with_trusted_domains(["10.0.0.5", "[::1]", "git.corp"]).is_ok());
     let error = new().with_trusted_domains(["x\ny\u{1b}"]).unwrap_err();
     assert!(error.to_string().starts_with(r"'x\ny\u{1b}' "), "{error}");
 }

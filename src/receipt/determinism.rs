@@ -1,63 +1,418 @@
-//! The reasons why two runs of the same script may differ.
+//! The reasons why two runs of the same script may differ, by the names that the script uses.
+//!
+//! The rows say which functions of the standard library and of known libraries draw numbers, read a clock, or show
+//! something else that changes from run to run. An empty answer means that all names were looked at and none is in
+//! a row. It is no proof: a script can hide what it does.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
-/// The word for numbers of the machine where the script sets no seed.
-pub(super) const RANDOM: &str = "random";
+use crate::executor::Determinism;
+use crate::safety::{UNSEEN, is_in_standard_library};
 
-/// Modules whose use makes a script differ from run to run, and the reason. A part of what a receipt says of a
-/// script: that it imports one of them is no proof that it does differ.
-const SOURCES: [(&str, &[&str], &str); 7] = [
-    // Of logging a format has the time.
-    ("time", &["time", "datetime", "calendar", "zoneinfo", "logging"], "the clock goes on"),
-    (
-        RANDOM,
-        &["random", "numpy.random"],
-        "numbers from the machine, unless the script sets a seed",
-    ),
-    ("secrets", &["secrets", "ssl"], "random bits of the machine"),
-    ("uuid", &["uuid"], "random bits of the machine, or its clock"),
-    (
-        "threads",
-        &["threading", "concurrent", "multiprocessing", "asyncio", "queue", "_thread"],
-        "the kernel chooses who is next",
-    ),
-    ("files", &["tempfile", "os", "pathlib", "glob"], "names of scratch files, and their times"),
-    ("memory", &["gc", "weakref", "ctypes", "tracemalloc"], "addresses, and when objects die"),
+/// A reason, as receipts have it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Word {
+    Time,
+    Random,
+    Secrets,
+    Uuid,
+    Threads,
+    Files,
+    Memory,
+    Unknown,
+}
+
+impl Word {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Time => "time",
+            Self::Random => "random",
+            Self::Secrets => "secrets",
+            Self::Uuid => "uuid",
+            Self::Threads => "threads",
+            Self::Files => "files",
+            Self::Memory => "memory",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// The part of a deterministic run that makes the uses of a row the same in each run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pinned {
+    Never,
+    /// The seeds of `random` and `numpy.random`, from which these numbers come.
+    BySeeds,
+    ByAddresses,
+}
+
+/// The uses that a row is about. All lists are separated by spaces.
+#[derive(Debug, Clone, Copy)]
+enum Uses {
+    /// Modules and objects by their qualified names, with everything below them.
+    Paths(&'static str),
+    /// Members of this name, where one of the libraries is imported: of modules, and of objects that are not known.
+    Members { libraries: &'static str, names: &'static str },
+    /// The same, where a word of the name starts so.
+    Words { libraries: &'static str, starts: &'static str },
+    /// Texts, in lower case, anywhere in the source, where one of the libraries is imported.
+    Texts { libraries: &'static str, texts: &'static str },
+    /// One of these and one of those in one script.
+    Both(&'static str, &'static str),
+}
+
+use Pinned::{ByAddresses, BySeeds, Never};
+use Uses::{Both, Members, Paths, Texts, Words};
+
+/// Uses, the reason that they are, and what pins them.
+#[rustfmt::skip]
+const ROWS: &[(Uses, Word, Pinned, &str)] = &[
+    (Paths("time datetime calendar zoneinfo sched timeit os.times os.getloadavg"), Word::Time, Never,
+     "the clock goes on"),
+    (Paths("logging http wsgiref email xmlrpc mailbox"), Word::Time, Never,
+     "headers, cookies and records have the date"),
+    (Paths("cProfile profile pstats trace resource unittest"), Word::Time, Never,
+     "they measure how long something takes, and print it"),
+    (Paths("gzip zipfile tarfile"), Word::Time, Never, "archives have the time at which they were made"),
+    (Paths("sqlite3"), Word::Time, Never, "SQL has datetime('now') and CURRENT_TIMESTAMP"),
+    (Paths("signal select selectors"), Word::Time, Never, "they end when a time has passed, or something happens"),
+    (Members { libraries: "pandas numpy", names: "now today utcnow" }, Word::Time, Never,
+     "Timestamp.now() and the like"),
+    (Texts { libraries: "pandas numpy", texts: "'now \"now 'today \"today" }, Word::Time, Never,
+     "datetime64 and to_datetime take these texts for the current time"),
+    (Texts { libraries: "scipy", texts: "trust-constr" }, Word::Time, Never, "the result has its execution time"),
+    (Texts { libraries: "matplotlib", texts: "svg pdf .ps .eps pgf" }, Word::Time, Never,
+     "these formats have the date, and ids that are drawn"),
+    (Words { libraries: "qwed_finance", starts: "receipt responses" }, Word::Time, Never,
+     "receipts of the SDK have the date"),
+    (Words { libraries: "qwed_legal", starts: "provenance" }, Word::Time, Never, "provenance has the date"),
+    (Words { libraries: "qwed_ucp", starts: "attestation" }, Word::Time, Never, "attestations have the date"),
+
+    (Paths("random numpy.random"), Word::Random, BySeeds, "seeds come from the machine"),
+    (Words { libraries: "statistics", starts: "sampl rand" }, Word::Random, BySeeds, "drawn by random"),
+    (Paths("email"), Word::Random, BySeeds, "message ids and boundaries are drawn by random"),
+    (Words { libraries: "numpy scipy pandas", starts: "rand sampl shuffl permut bootstrap resampl rvs choice" },
+     Word::Random, BySeeds, "drawn by numpy.random"),
+    (Members { libraries: "scipy", names: "BarycentricInterpolator Halton LatinHypercube MonteCarloMethod \
+        MultinomialQMC MultivariateNormalQMC PoissonDisk QMCEngine Sobol barycentric_interpolate basinhopping \
+        check_grad clarkson_woodruff_transform differential_evolution directed_hausdorff draw dual_annealing dunnett \
+        eigs eigsh goodness_of_fit kmeans kmeans2 monte_carlo_test multiscale_graphcorr multivariate_normal \
+        multivariate_t power quadratic_assignment sobol_indices svds van_der_corput" }, Word::Random, BySeeds,
+     "methods that take random_state or rng, and draw where there is none"),
+    (Paths("scipy.linalg.interpolative scipy.stats.qmc"), Word::Random, BySeeds, "methods that draw"),
+    (Words { libraries: "sympy", starts: "rand sampl" }, Word::Random, BySeeds, "drawn by random"),
+    (Texts { libraries: "sympy", texts: "randmatrix random_" }, Word::Random, BySeeds,
+     "texts that sympify evaluates"),
+    (Members { libraries: "sympy", names: "dh_private_key ecm elgamal_private_key encipher_bg encipher_elgamal \
+        encipher_gm gm_public_key make_perm" }, Word::Random, BySeeds, "they draw, where no seed is given"),
+    (Words { libraries: "mpmath", starts: "rand" }, Word::Random, BySeeds, "drawn by random"),
+    (Words { libraries: "networkx", starts: "rand" }, Word::Random, BySeeds, "drawn by random or numpy.random"),
+    (Paths("networkx.approximation networkx.algorithms.approximation"), Word::Random, BySeeds,
+     "approximations draw"),
+    (Members { libraries: "networkx", names: "AS_graph_generator LFR_benchmark_graph algebraic_connectivity \
+        approximate_current_flow_betweenness_centrality arf_layout asadpour_atsp asyn_fluidc \
+        asyn_lpa_communities barabasi_albert_graph betweenness_centrality binomial_graph configuration_model \
+        connected_double_edge_swap connected_watts_strogatz_graph directed_configuration_model \
+        directed_edge_swap directed_joint_degree_graph discrete_sequence double_edge_swap draw draw_networkx \
+        draw_spring dual_barabasi_albert_graph duplication_divergence_graph edge_betweenness_centrality \
+        erdos_renyi_graph expected_degree_graph extended_barabasi_albert_graph \
+        fast_label_propagation_communities fiedler_vector forceatlas2_layout fruchterman_reingold_layout \
+        geographical_threshold_graph geometric_soft_configuration_graph gn_graph gnc_graph gnr_graph \
+        greedy_branching greedy_k_edge_augmentation joint_degree_graph kernighan_lin_bisection \
+        lattice_reference leiden_communities leiden_partitions louvain_communities louvain_partitions \
+        maximal_independent_set maybe_regular_expander maybe_regular_expander_graph navigable_small_world_graph \
+        newman_watts_strogatz_graph omega panther_similarity panther_vector_similarity \
+        partial_duplication_graph planted_partition_graph powerlaw_cluster_graph powerlaw_sequence \
+        preferential_attachment_graph relaxed_caveman_graph rich_club_coefficient scale_free_graph sigma \
+        simulated_annealing_tsp spanner spectral_bisection spectral_graph_forge spectral_ordering \
+        spring_layout stochastic_block_model threshold_accepting_tsp watts_strogatz_graph waxman_graph \
+        weighted_choice zipf_rv" }, Word::Random, BySeeds, "they take a seed, and draw where there is none"),
+    (Paths("sqlite3"), Word::Random, Never, "SQL has random(), whose seed is SQLite's own"),
+
+    (Paths("secrets ssl crypt os.urandom os.getrandom random.SystemRandom"), Word::Secrets, Never,
+     "random bits of the machine"),
+    (Words { libraries: "qwed_ucp", starts: "attestation" }, Word::Secrets, Never, "a key that is drawn"),
+    (Paths("uuid"), Word::Uuid, Never, "random bits of the machine, or its clock"),
+    (Words { libraries: "qwed_finance", starts: "receipt responses" }, Word::Uuid, Never, "their ids"),
+    (Words { libraries: "qwed_ucp", starts: "attestation" }, Word::Uuid, Never, "their ids"),
+    (Paths("threading concurrent multiprocessing asyncio queue _thread socket socketserver"), Word::Threads, Never,
+     "the kernel chooses who is next"),
+    (Paths("tempfile os pathlib glob shutil fileinput posix"), Word::Files, Never,
+     "names of scratch files and their times, and numbers of processes"),
+    (Paths("gc weakref ctypes tracemalloc sys.getrefcount sys.getallocatedblocks"), Word::Memory, Never,
+     "when objects die, and what else is in memory"),
+    (Paths("builtins.id unittest.mock"), Word::Memory, ByAddresses, "they show addresses"),
+    (Both("builtins.set builtins.frozenset builtins.hash", "class builtins.object"), Word::Memory, ByAddresses,
+     "hashes of objects without a hash of their own are addresses, and sets are in the order of hashes"),
+
+    (Paths("builtins.eval builtins.exec builtins.compile builtins.__import__ importlib runpy code codeop pickle \
+        marshal shelve dbm sys.modules subprocess pdb bdb"), Word::Unknown, Never,
+     "what they load or run is not in the script"),
 ];
 
-/// Returns by what a script may differ, of what it imports.
-pub(super) fn may_differ_by(imports: &[String]) -> Vec<Cow<'static, str>> {
-    let is_of = |import: &str, module: &str| {
-        import.strip_prefix(module).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+/// Libraries of which the rows have everything that is known to differ.
+const LIBRARIES: [&str; 17] = [
+    "dateutil",
+    "gmpy2",
+    "matplotlib",
+    "mpl_toolkits",
+    "mpmath",
+    "networkx",
+    "numpy",
+    "pandas",
+    "pytz",
+    "qwed_finance",
+    "qwed_legal",
+    "qwed_ucp",
+    "scipy",
+    "six",
+    "sympy",
+    "tzdata",
+    "z3",
+];
+
+/// Modules that others hold under their names, as `statistics.random` and `calendar.datetime`.
+const HELD: [&str; 8] =
+    ["random", "time", "datetime", "os", "uuid", "secrets", "tempfile", "threading"];
+
+/// The names of a script, as the analysis has them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Names<'a> {
+    pub(super) imports: &'a [String],
+    /// Qualified names of objects, and behind a dot names of members of what is not known.
+    pub(super) uses: &'a [String],
+}
+
+/// Returns the reasons why two runs of a script may differ; `names` is `None` if the script was not analysed.
+pub(super) fn may_differ_by(
+    names: Option<Names<'_>>,
+    source: &str,
+    determinism: Option<Determinism>,
+) -> BTreeSet<Word> {
+    let Some(names) = names else { return BTreeSet::from([Word::Unknown]) };
+    let source = source.to_lowercase();
+    let rows = ROWS.iter().filter(|(uses, _, pinned, _)| {
+        !is_pinned(*pinned, determinism) && names.have(*uses, &source)
+    });
+    let mut words: BTreeSet<Word> = rows.map(|(_, word, ..)| *word).collect();
+    let is_known = |import: &String| {
+        let top = top(import);
+        LIBRARIES.contains(&top) || is_in_standard_library(top)
     };
-    let is_used = |modules: &[&str]| {
-        modules.iter().any(|module| imports.iter().any(|import| is_of(import, module)))
+    if !names.imports.iter().all(is_known) || names.uses.iter().any(|name| name == UNSEEN) {
+        words.insert(Word::Unknown);
+    }
+    words
+}
+
+/// Returns the words for what differs in an output, where it can be seen there: an address of an object, as in
+/// `<object object at 0x7f…>`.
+pub(super) fn seen_in(output: &[u8], determinism: Option<Determinism>) -> Option<Word> {
+    const ADDRESS: &[u8] = b" at 0x";
+    let is_there = output.windows(ADDRESS.len()).any(|window| window == ADDRESS);
+    (is_there && !is_pinned(ByAddresses, determinism)).then_some(Word::Memory)
+}
+
+/// Returns the words as receipts have them.
+pub(super) fn as_texts(words: &BTreeSet<Word>) -> Vec<Cow<'static, str>> {
+    words.iter().map(|word| Cow::Borrowed(word.as_str())).collect()
+}
+
+fn is_pinned(pinned: Pinned, determinism: Option<Determinism>) -> bool {
+    match pinned {
+        Never => false,
+        BySeeds => determinism.is_some(),
+        ByAddresses => determinism.is_some_and(|determinism| determinism.fixes_addresses),
+    }
+}
+
+fn top(name: &str) -> &str {
+    name.split('.').next().unwrap_or(name)
+}
+
+impl Names<'_> {
+    fn all(&self) -> impl Iterator<Item = &str> {
+        self.imports.iter().chain(self.uses).map(String::as_str)
+    }
+
+    fn have(&self, uses: Uses, source: &str) -> bool {
+        let words = str::split_ascii_whitespace;
+        match uses {
+            Paths(paths) => words(paths).any(|path| self.all().any(|name| is_below(name, path))),
+            Members { libraries, names } => {
+                self.import(libraries)
+                    && self.members().any(|member| words(names).any(|name| name == member))
+            }
+            Words { libraries, starts } => {
+                self.import(libraries)
+                    && self
+                        .members()
+                        .any(|member| words(starts).any(|start| has_word(member, start)))
+            }
+            Texts { libraries, texts } => {
+                self.import(libraries) && words(texts).any(|text| source.contains(text))
+            }
+            Both(ones, others) => {
+                self.have(Paths(ones), source) && self.have(Paths(others), source)
+            }
+        }
+    }
+
+    fn import(&self, libraries: &str) -> bool {
+        let mut libraries = libraries.split_ascii_whitespace();
+        libraries.any(|library| self.imports.iter().any(|import| top(import) == library))
+    }
+
+    /// Returns all parts of all names but the first, which is a module or nothing.
+    fn members(&self) -> impl Iterator<Item = &str> {
+        self.all().flat_map(|name| name.split('.').skip(1))
+    }
+}
+
+/// Tells whether a name is that of a module or object, or of something below it.
+fn is_below(name: &str, path: &str) -> bool {
+    let is_at = |name: &str| {
+        name.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
-    let used = SOURCES.iter().filter(|(_, modules, _)| is_used(modules));
-    used.map(|(word, _, _)| Cow::Borrowed(*word)).collect()
+    if is_at(name) {
+        return true;
+    }
+    // A name behind a dot is not a module's.
+    let is_held = HELD.contains(&top(path)) && !name.starts_with('.');
+    is_held
+        && name.match_indices('.').any(|(dot, _)| {
+            name.get(dot + 1..).is_some_and(|below| is_at(below.trim_start_matches('_')))
+        })
+}
+
+/// Tells whether a word of a name starts so: after an underscore, or with a capital letter.
+fn has_word(name: &str, start: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    lower.match_indices(start).any(|(at, _)| {
+        let is_capital = name.as_bytes().get(at).is_some_and(u8::is_ascii_uppercase);
+        let before = at.checked_sub(1).and_then(|at| name.as_bytes().get(at));
+        is_capital || !before.is_some_and(u8::is_ascii_lowercase)
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::safety;
+
+    fn found(source: &str, determinism: Option<bool>) -> String {
+        let analysis = safety::analyze(source).unwrap();
+        let names = Names { imports: &analysis.imports, uses: &analysis.uses };
+        let determinism = determinism.map(|fixes_addresses| Determinism { fixes_addresses });
+        as_texts(&may_differ_by(Some(names), source, determinism)).join(" ")
+    }
+
+    /// Scripts, their words, and their words in a deterministic run with fixed addresses.
+    const CASES: &[(&str, &str, &str)] = &[
+        ("import math\nprint(math.pi, {'a', 'b'}, hash('a'))", "", ""),
+        ("from decimal import *\nprint(Decimal(2).sqrt())", "", ""),
+        ("import sympy\nx = sympy.Symbol('x')\nprint(sympy.integrate(x, x))", "", ""),
+        ("import numpy as np\nprint(np.arange(3).sum(), np.linalg.eigvals(np.eye(2)))", "", ""),
+        ("from z3 import *\nprint(Solver().check())", "", ""),
+        ("def operand(): return 1\nimport sympy\nprint(operand(), sympy.brand)", "", ""),
+        ("import time", "time", "time"),
+        ("import timeit\ntimeit.timeit('1')", "time", "time"),
+        ("import calendar\nprint(calendar.datetime.datetime.now())", "time", "time"),
+        ("import http.cookiejar\nprint(http.cookiejar.time2isoz())", "time", "time"),
+        ("import numpy as np\nprint(np.random.rand())", "random", ""),
+        ("import numpy as np\nprint(np.random.default_rng().random())", "random", ""),
+        ("import numpy as np\nprint(getattr(np, 'ran' + 'dom').rand())", "random", ""),
+        ("from numpy.random import *\nprint(rand())", "random", ""),
+        ("from numpy import random as r\nprint(r.rand())", "random", ""),
+        ("import numpy as np\nprint(np.datetime64('now', 'us'))", "time", "time"),
+        ("import random\nprint(random.random())", "random", ""),
+        ("import random\nprint(random.SystemRandom().random())", "random secrets", "secrets"),
+        ("from random import SystemRandom as S\nprint(S().random())", "random secrets", "secrets"),
+        ("from statistics import random as r\nprint(r.random())", "random", ""),
+        ("import statistics\nprint(statistics.NormalDist().samples(2))", "random", ""),
+        ("import statistics\nprint(statistics.mean([1, 2]))", "", ""),
+        ("import sympy\nprint(sympy.randMatrix(2, 2))", "random", ""),
+        ("from sympy import *\nprint(randMatrix(2, 2))", "random", ""),
+        ("import sympy\nprint(sympy.sympify('randMatrix(2, 2)'))", "random", ""),
+        ("from sympy.stats import Normal, sample\nprint(sample(Normal('X', 0, 1)))", "random", ""),
+        (
+            "from sympy.polys.specialpolys import random_poly\nrandom_poly(x, 3, -9, 9)",
+            "random",
+            "",
+        ),
+        ("import mpmath\nprint(mpmath.rand())", "random", ""),
+        ("import networkx as nx\nprint(nx.gnp_random_graph(9, .5).edges)", "random", ""),
+        ("import networkx as nx\nprint(nx.spring_layout(nx.path_graph(3)))", "random", ""),
+        ("import networkx as nx\nprint(nx.shortest_path(nx.path_graph(3), 0, 2))", "", ""),
+        ("from scipy import stats\nprint(stats.norm.rvs())", "random", ""),
+        ("from scipy.stats import norm\nd = norm(0, 1)\nprint(d.rvs())", "random", ""),
+        ("from scipy.stats import norm\nprint(norm.cdf(1))", "", ""),
+        ("import pandas as pd\nprint(pd.Series(range(9)).sample(3))", "random", ""),
+        ("import pandas as pd\nprint(pd.Timestamp.now())", "time", "time"),
+        ("import pandas as pd\nprint(pd.DataFrame({'a': [1]}).sum())", "", ""),
+        ("import email.utils\nprint(email.utils.make_msgid())", "time random", "time"),
+        ("import os\nprint(os.urandom(4))", "secrets files", "secrets files"),
+        ("import os\nprint(os.getloadavg())", "time files", "time files"),
+        ("import sqlite3\nsqlite3.connect(':memory:')", "time random", "time random"),
+        ("import uuid\nprint(uuid.uuid4())", "uuid", "uuid"),
+        ("import concurrent.futures", "threads", "threads"),
+        ("print(id(print))", "memory", ""),
+        ("class A: pass\nprint({A(), A()})", "memory", ""),
+        ("print(hash(object()))", "memory", ""),
+        ("class A: pass\nprint(A.__name__)", "", ""),
+        ("import weakref", "memory", "memory"),
+        ("import holidays", "unknown", "unknown"),
+        ("import qwed_new.core", "unknown", "unknown"),
+        ("import math\nname = input()\nprint(getattr(math, name))", "unknown", "unknown"),
+        ("exec(input())", "unknown", "unknown"),
+        ("def f(:", "unknown", "unknown"),
+    ];
 
     #[test]
-    fn whole_names_of_modules_count() {
-        let found = |imports: &[&str]| {
-            let imports: Vec<String> = imports.iter().map(|import| (*import).to_owned()).collect();
-            may_differ_by(&imports).join(" ")
-        };
-        for (imports, expected) in [
-            (&["math", "sympy"][..], ""),
-            (&["time"], "time"),
-            (&["timeit"], ""),
-            (&["datetime.date", "numpy.random.default_rng"], "time random"),
-            (&["numpy"], ""),
-            (&["concurrent.futures", "uuid.uuid4", "secrets"], "secrets uuid threads"),
-        ] {
-            assert_eq!(found(imports), expected, "{imports:?}");
+    fn every_source_of_differences_is_named() {
+        for (source, without, with) in CASES {
+            assert_eq!(found(source, None), *without, "{source}");
+            assert_eq!(found(source, Some(true)), *with, "deterministic: {source}");
         }
-        assert!(SOURCES.iter().all(|(_, modules, why)| !modules.is_empty() && !why.is_empty()));
+        assert_eq!(found("print(id(print))", Some(false)), "memory");
+        assert_eq!(may_differ_by(None, "", None), BTreeSet::from([Word::Unknown]));
+    }
+
+    #[test]
+    fn an_address_is_seen_in_the_output() {
+        let fixed = |fixes_addresses| Some(Determinism { fixes_addresses });
+        let output = b"<object object at 0x7f2a>";
+        for (output, determinism, expected) in [
+            (&output[..], None, Some(Word::Memory)),
+            (output, fixed(false), Some(Word::Memory)),
+            (output, fixed(true), None),
+            (b"look at 1x", None, None),
+            (b"", None, None),
+        ] {
+            assert_eq!(seen_in(output, determinism), expected, "{output:?} {determinism:?}");
+        }
+    }
+
+    #[test]
+    fn every_row_has_a_reason_and_names() {
+        for (uses, _, _, why) in ROWS {
+            let lists = match *uses {
+                Paths(paths) => vec![paths],
+                Members { libraries, names: list }
+                | Words { libraries, starts: list }
+                | Texts { libraries, texts: list } => vec![libraries, list],
+                Both(ones, others) => vec![ones, others],
+            };
+            assert!(!why.is_empty() && lists.iter().all(|list| !list.is_empty()), "{uses:?}");
+            if let Members { libraries, .. } | Words { libraries, .. } | Texts { libraries, .. } =
+                uses
+            {
+                for library in libraries.split_ascii_whitespace() {
+                    let is_known = LIBRARIES.contains(&library) || is_in_standard_library(library);
+                    assert!(is_known, "{library}");
+                }
+            }
+        }
     }
 }

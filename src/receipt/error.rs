@@ -33,4 +33,6 @@ pub(crate) enum ReceiptError {
     Subject { name: String, found: String, expected: String },
     #[error("{name} is stored beside it, and that was changed")]
     StoredOutput { name: &'static str },
+    #[error("{name} cannot be compared: {reason}")]
+    UnreadableOutput { name: &'static str, reason: String },
 }

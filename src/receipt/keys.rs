@@ -5,7 +5,7 @@
 //! folder without `signing.key` is what somebody else needs to verify receipts.
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use rand::rngs::{SysError, SysRng};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::{read_bounded, sha256};
+use super::{read_at_most, sha256};
 use crate::strict_modes::{Unprotected, require_protected};
 
 /// The folder of keys, in the data folder.
@@ -108,10 +108,7 @@ impl SigningKey {
     pub(crate) fn load(file: &Path) -> Result<Self, KeyError> {
         let named = || file.to_owned();
         let failed = |source| KeyError::Read { file: named(), source };
-        // Not to wait for who writes to a pipe.
-        let flags = OFlag::O_NONBLOCK.bits();
-        let opened =
-            OpenOptions::new().read(true).custom_flags(flags).open(file).map_err(failed)?;
+        let opened = open_at_once(file).map_err(failed)?;
         let metadata = opened.metadata().map_err(failed)?;
         let (mode, owner) = (metadata.mode() & 0o7777, metadata.uid());
         if !metadata.is_file() {
@@ -240,7 +237,9 @@ impl PublicKeys {
 
     fn add_file(&mut self, file: &Path) -> Result<(), KeyError> {
         let failed = |source| KeyError::Read { file: file.to_owned(), source };
-        let pem = read_bounded(file, KEY_BYTES_MAX).map_err(failed)?;
+        let Some(pem) = read_regular(file, KEY_BYTES_MAX).map_err(failed)? else {
+            return Err(KeyError::NotAFile { file: file.to_owned() });
+        };
         let pem = String::from_utf8(pem).unwrap_or_default();
         let key = VerifyingKey::from_public_key_pem(&pem)
             .map_err(|_| KeyError::NotAPublicKey { file: file.to_owned() })?;
@@ -255,13 +254,26 @@ impl PublicKeys {
 
 /// Reads the records of a folder; none where there is no such file.
 fn records(file: &Path) -> Result<KeyRecords, KeyError> {
-    let bytes = match read_bounded(file, RECORDS_BYTES_MAX) {
-        Ok(bytes) => bytes,
+    let bytes = match read_regular(file, RECORDS_BYTES_MAX) {
+        Ok(Some(bytes)) => bytes,
+        Ok(None) => return Err(KeyError::NotAFile { file: file.to_owned() }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(KeyRecords::default()),
         Err(source) => return Err(KeyError::Read { file: file.to_owned(), source }),
     };
     serde_json::from_slice(&bytes)
         .map_err(|error| KeyError::Records { file: file.to_owned(), reason: error.to_string() })
+}
+
+/// Opens a file to read it, without waiting for the writer of a pipe.
+fn open_at_once(file: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(file)
+}
+
+/// Reads a file of up to `bytes_max` bytes; `None` if it is not a regular file. It may be a link to one, as in the
+/// folders that Kubernetes mounts.
+fn read_regular(file: &Path, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
+    let opened = open_at_once(file)?;
+    opened.metadata()?.is_file().then(|| read_at_most(opened, bytes_max)).transpose()
 }
 
 /// The folder of the keys of this server.
@@ -339,7 +351,7 @@ impl KeyStore {
             draft.write_all(content)?;
             draft.as_file().sync_all()?;
             draft.persist(&file)?;
-            fs::File::open(&self.folder)?.sync_all()
+            File::open(&self.folder)?.sync_all()
         };
         written().map_err(|source| KeyError::Write { file: file.clone(), source })
     }

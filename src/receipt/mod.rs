@@ -18,6 +18,7 @@ mod error;
 mod head;
 mod keys;
 mod outputs;
+mod reserved;
 mod statement;
 #[cfg(test)]
 mod tests;
@@ -31,10 +32,12 @@ pub(crate) use keys::{KEY_FOLDER, KeyStore, PublicKeys, SigningKey};
 pub(crate) use outputs::{compare_outputs, outputs_beside, stored_output};
 pub(crate) use statement::{AuditPlace, Deterministic, Limits, Predicate, Statement};
 pub(crate) use verification::{Verified, compare_subject, content_of, verify};
-pub(crate) use writer::{Draft, Receipts, SCRIPT, TestRun, WriteError, ending, run_of};
+pub(crate) use writer::{
+    Draft, Receipts, RoomForTests, SCRIPT, TestRun, WriteError, ending, run_of,
+};
 
-use std::io;
-use std::io::Read as _;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::Path;
 
 use sha2::{Digest as _, Sha256};
@@ -48,10 +51,15 @@ pub(crate) fn sha256(bytes: impl AsRef<[u8]>) -> String {
     hex::encode(Sha256::digest(bytes))
 }
 
-/// Reads a file of up to `bytes_max` bytes.
+/// Reads a file that the user named, of up to `bytes_max` bytes. It may be a pipe.
 pub(crate) fn read_bounded(file: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    read_at_most(File::open(file)?, bytes_max)
+}
+
+/// Reads an open file of up to `bytes_max` bytes.
+pub(crate) fn read_at_most(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    std::fs::File::open(file)?.take(bytes_max + 1).read_to_end(&mut bytes)?;
+    file.take(bytes_max + 1).read_to_end(&mut bytes)?;
     if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > bytes_max {
         return Err(io::ErrorKind::FileTooLarge.into());
     }

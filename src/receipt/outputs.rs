@@ -1,21 +1,25 @@
-//! The outputs of scripts beside their receipts, where the admin wants them kept: a file for each content, by its
-//! SHA-256. Receipts have digests; a replay that differs can show what does with these.
+//! The outputs of scripts next to their receipts, if the admin wants them stored: a file for each content, named
+//! by its SHA-256. Receipts have digests; a replay that differs can show the difference with these.
 
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::ffi::OsStr;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use thiserror::Error;
 
-use super::{ReceiptError, Statement, read_bounded, sha256};
+use super::reserved::{ReservedFile, remove_abandoned};
+use super::{ReceiptError, Statement, read_at_most, sha256};
+use crate::folder::Folder;
 
 /// The folder, in that of the receipts.
 const OUTPUT_FOLDER: &str = "outputs";
 
 /// The most bytes of an output: a script has a mebibyte of each stream.
 const OUTPUT_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// The bytes that may follow a stream which was cut.
+const NOTICE_BYTES: u64 = 256;
 
 /// The reason why a stored output is of no use.
 #[derive(Debug, Error)]
@@ -24,67 +28,89 @@ pub(crate) enum OutputError {
     NotStored,
     #[error("the stored output cannot be read: {0}")]
     Read(#[source] io::Error),
+    #[error("the stored output is not a regular file")]
+    NotAFile,
     #[error("the stored output was changed")]
     Changed,
-    #[error("it is no text")]
-    NoText,
 }
 
-/// Stores an output in the folder of receipts, unless one of the same content is there. Blocks on the disk.
-pub(super) fn store(folder: &Path, content: &str, syncs: bool) -> io::Result<()> {
-    let folder = folder.join(OUTPUT_FOLDER);
-    DirBuilder::new().mode(0o700).recursive(true).create(&folder)?;
-    let name = sha256(content);
-    // Made beside its place: a file of that name is whole.
-    let draft = folder.join(format!(".{name}-{}", uuid::Uuid::new_v4().simple()));
-    if folder.join(&name).exists() {
-        return Ok(());
+/// Room for both streams of a run.
+#[derive(Debug)]
+pub(super) struct ReservedOutputs([ReservedFile; 2]);
+
+impl ReservedOutputs {
+    /// Reserves room for streams of up to `bytes_max` bytes each, in the folder of receipts. Blocks on the disk.
+    pub(super) fn new(folder: &Path, bytes_max: u64) -> io::Result<Self> {
+        let folder = folder.join(OUTPUT_FOLDER);
+        let reserve = || ReservedFile::new(&folder, bytes_max.saturating_add(NOTICE_BYTES));
+        Ok(Self([reserve()?, reserve()?]))
     }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
-    file.write_all(content.as_bytes())?;
-    if syncs {
-        file.sync_all()?;
+
+    /// Stores the streams. Blocks on the disk.
+    pub(super) fn store(self, folder: &Path, streams: [&[u8]; 2], syncs: bool) -> io::Result<()> {
+        for (reserved, content) in self.0.into_iter().zip(streams) {
+            reserved.store(content, &folder.join(OUTPUT_FOLDER).join(sha256(content)), syncs)?;
+        }
+        Ok(())
     }
-    std::fs::rename(&draft, folder.join(name))?;
-    if syncs {
-        File::open(&folder)?.sync_all()?;
-    }
-    Ok(())
 }
 
-/// Fails if an output that is stored in this folder is not that of the receipt.
+/// Removes the drafts that a killed process left in the folder of receipts.
+pub(super) fn remove_abandoned_outputs(folder: &Path) {
+    remove_abandoned(&folder.join(OUTPUT_FOLDER));
+}
+
+/// Fails if an output that is stored in this folder is not that of the receipt, or cannot be compared.
 pub(crate) fn compare_outputs(
     statement: &Statement<Value>,
     folder: &Path,
 ) -> Result<(), ReceiptError> {
     for name in ["stdout", "stderr"] {
-        let stored = statement.digest(name).map(|digest| stored_output(folder, digest));
-        if matches!(stored, Some(Err(OutputError::Changed))) {
-            return Err(ReceiptError::StoredOutput { name });
+        let Some(digest) = statement.digest(name) else { continue };
+        match stored_output(folder, digest) {
+            Ok(_) | Err(OutputError::NotStored) => {}
+            Err(OutputError::Changed) => return Err(ReceiptError::StoredOutput { name }),
+            Err(error @ (OutputError::Read(_) | OutputError::NotAFile)) => {
+                let reason = error.to_string();
+                return Err(ReceiptError::UnreadableOutput { name, reason });
+            }
         }
     }
     Ok(())
 }
 
-/// Returns the folder of the outputs beside a receipt, which is in the folder of its day.
+/// Returns the folder of the outputs of a receipt, which is in the folder of its day.
 pub(crate) fn outputs_beside(receipt: &Path) -> Option<PathBuf> {
     Some(receipt.canonicalize().ok()?.parent()?.parent()?.join(OUTPUT_FOLDER))
 }
 
 /// Reads the output of this digest from a folder of outputs, and compares it.
-pub(crate) fn stored_output(folder: &Path, digest: &str) -> Result<String, OutputError> {
+///
+/// The folder may come from others: no link in it is followed, and nothing but a regular file is opened.
+pub(crate) fn stored_output(folder: &Path, digest: &str) -> Result<Vec<u8>, OutputError> {
     // It becomes a name.
     if digest.len() != 64 || !digest.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(OutputError::NotStored);
     }
-    let content = match read_bounded(&folder.join(digest), OUTPUT_BYTES_MAX) {
+    let folder = match Folder::open(folder) {
+        Err(error) if is_nowhere(&error) => return Err(OutputError::NotStored),
+        opened => opened.map_err(OutputError::Read)?,
+    };
+    let content = folder.linked_file(OsStr::new(digest));
+    let content = content.and_then(|file| read_at_most(file, OUTPUT_BYTES_MAX));
+    let content = match content {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Err(OutputError::NotStored);
         }
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            return Err(OutputError::NotAFile);
+        }
         content => content.map_err(OutputError::Read)?,
     };
-    if sha256(&content) != digest {
-        return Err(OutputError::Changed);
-    }
-    String::from_utf8(content).map_err(|_| OutputError::NoText)
+    if sha256(&content) == digest { Ok(content) } else { Err(OutputError::Changed) }
+}
+
+/// Returns whether the error says that there is no such folder.
+fn is_nowhere(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }

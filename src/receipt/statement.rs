@@ -87,9 +87,10 @@ pub(crate) struct Predicate<'a> {
     /// What was done so that two runs of the script are the same; none where nothing was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) deterministic: Option<Deterministic>,
-    /// What a script imports by which two runs of it may differ.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) may_differ_by: Vec<Cow<'static, str>>,
+    /// The reasons why two runs of the script may differ: empty if none is known. `None` of a refusal, of a run of
+    /// tests, and in receipts of older versions, which left an empty list out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) may_differ_by: Option<Vec<Cow<'static, str>>>,
     /// The last row about this in the audit log, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) audit: Option<AuditPlace>,
@@ -209,10 +210,18 @@ pub(crate) struct AuditPlace {
 pub(super) struct TestResult {
     /// `PASSED`, `WARNED` or `FAILED`.
     pub(super) result: &'static str,
-    /// The policy and the arguments.
-    pub(super) configuration: Vec<Subject>,
+    /// The arguments and the policy.
+    pub(super) configuration: [ResourceDescriptor; 2],
     pub(super) passed_tests: Vec<String>,
     pub(super) failed_tests: Vec<String>,
-    /// Fields of ours, which its readers skip.
+}
+
+/// In-toto's descriptor of a content.
+#[derive(Debug, Serialize)]
+pub(super) struct ResourceDescriptor {
+    #[serde(flatten)]
+    pub(super) subject: Subject,
+    /// Fields of ours. The predicate itself has no place for any.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) annotations: BTreeMap<&'static str, serde_json::Value>,
 }

@@ -1,10 +1,10 @@
 //! The writer of receipts: what a call came to, as a statement, signed, in a file.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, OnceLock};
 
@@ -13,18 +13,20 @@ use serde::Serialize;
 use serde_json::Value;
 use thiserror::Error;
 
-use super::determinism::{RANDOM, may_differ_by};
+use super::determinism::{self, Names, Word};
 use super::environment::EnvironmentCache;
 use super::keys::{SigningKey, to_milliseconds};
+use super::outputs::{ReservedOutputs, remove_abandoned_outputs};
+use super::reserved::{ReservedFile, remove_abandoned};
 use super::statement::{
-    Caller, Decision, Deterministic, Limits, PREDICATE_TYPE, Run, Sandbox, Statement, Subject,
-    TEST_RESULT_TYPE, TestResult,
+    Caller, Decision, Deterministic, Limits, PREDICATE_TYPE, ResourceDescriptor, Run, Sandbox,
+    Statement, Subject, TEST_RESULT_TYPE, TestResult,
 };
-use super::{AuditPlace, Environment, Predicate, envelope, head, outputs, sha256};
+use super::{AuditPlace, Environment, Predicate, envelope, head, sha256};
 use crate::canonical_json::canonical_json;
 use crate::environments;
 use crate::executor::{
-    Ending, Executor, Outcome, RunError, RunLimits, Start, Surroundings, UntrustedFolder,
+    Ending, Executor, InReach, Outcome, RunError, RunLimits, Start, Surroundings, UntrustedFolder,
 };
 use crate::gateway::{AskedBy, AuthorizedScript, DecisionRecord, ErrorCode, Status, Tool};
 use crate::logging::Causes;
@@ -36,6 +38,13 @@ pub(crate) const SCRIPT: &str = "script.py";
 
 /// The most files of a run of tests that are subjects.
 const SUBJECTS_MAX: usize = 1000;
+
+/// The room for a receipt of a script, besides its environment: the rest has some two kilobytes, and texts of
+/// the client.
+const RESERVED_BYTES: u64 = 16 * 1024;
+
+/// The room for each receipt of a run of tests: a thousand files have 200 KiB.
+const RESERVED_FOR_TESTS_BYTES: u64 = 512 * 1024;
 
 /// The SHA-256 of the rules of the safety analysis: a rule that is added or changed changes it.
 static RULES_SHA256: LazyLock<String> = LazyLock::new(|| {
@@ -69,6 +78,11 @@ pub(crate) enum WriteError {
          server's log"
     )]
     Environment(#[source] io::Error),
+    /// Before the run.
+    #[error(
+        "there is no room for its receipt, so nothing is run; ask the admin to look at the server's log"
+    )]
+    NoRoom(#[source] io::Error),
     #[error("its receipt cannot be written")]
     Statement(#[from] serde_json::Error),
     #[error("its receipt cannot be stored")]
@@ -112,11 +126,17 @@ pub(crate) struct Draft {
     findings: usize,
     asked_by: AskedBy,
     subject: Vec<Subject>,
-    may_differ_by: Vec<Cow<'static, str>>,
+    may_differ_by: BTreeSet<Word>,
     limits: RunLimits,
     surroundings: Option<(Arc<Surroundings>, Arc<Environment>)>,
     started: DateTime<Utc>,
+    room: ReservedFile,
+    room_for_outputs: Option<ReservedOutputs>,
 }
+
+/// Room for both receipts of a run of tests, before the run.
+#[derive(Debug)]
+pub(crate) struct RoomForTests([ReservedFile; 2]);
 
 /// A run of tests, for its receipts.
 #[derive(Debug)]
@@ -151,6 +171,8 @@ impl Receipts {
         of_scripts: bool,
     ) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        remove_abandoned(folder);
+        remove_abandoned_outputs(folder);
         Ok(Self {
             key,
             key_file: fs::canonicalize(key_file)?,
@@ -207,11 +229,19 @@ impl Receipts {
         if !script.stdin().is_empty() {
             subject.push(Subject::new("stdin", sha256(script.stdin())));
         }
-        let mut may_differ_by = may_differ_by(script.imports().unwrap_or_default());
-        if surroundings.as_ref().is_some_and(|(of, _)| of.determinism.is_some()) {
-            may_differ_by.retain(|word| word != RANDOM);
-        }
+        let names = script.names().map(|of| Names { imports: &of.imports, uses: &of.uses });
+        let determinism = surroundings.as_ref().and_then(|(of, _)| of.determinism);
+        let source = script.source().as_str();
+        let may_differ_by = determinism::may_differ_by(names, source, determinism);
+        let environment = surroundings.as_ref().map(|(_, environment)| Arc::clone(environment));
+        let receipts = Arc::clone(self);
+        let reserved = blocking(move || {
+            receipts.reserve(environment.as_deref(), limits).map_err(WriteError::NoRoom)
+        });
+        let (room, room_for_outputs) = reserved.await??;
         Ok(Draft {
+            room,
+            room_for_outputs,
             receipts: Arc::clone(self),
             verification_id: script.verification_id().to_string(),
             findings: script.findings(),
@@ -222,6 +252,29 @@ impl Receipts {
             surroundings,
             started: Utc::now(),
         })
+    }
+
+    /// Reserves room for the receipt of a script, and for its outputs if they are stored. Blocks on the disk.
+    fn reserve(
+        &self,
+        environment: Option<&Environment>,
+        limits: RunLimits,
+    ) -> io::Result<(ReservedFile, Option<ReservedOutputs>)> {
+        let environment = serde_json::to_vec(&environment)?.len();
+        // In an envelope it is base64: four bytes for three.
+        let environment = u64::try_from(environment.saturating_mul(4) / 3).unwrap_or(u64::MAX);
+        let room = ReservedFile::new(&self.folder, RESERVED_BYTES.saturating_add(environment))?;
+        let of_stream = u64::try_from(limits.output_bytes_max).unwrap_or(u64::MAX);
+        let outputs = self.keeps_outputs.then(|| ReservedOutputs::new(&self.folder, of_stream));
+        Ok((room, outputs.transpose()?))
+    }
+
+    /// Reserves room for the receipts of a run of tests. If this fails they must not run.
+    pub(crate) async fn reserve_for_tests(self: &Arc<Self>) -> Result<RoomForTests, WriteError> {
+        let receipts = Arc::clone(self);
+        let reserve = move || ReservedFile::new(&receipts.folder, RESERVED_FOR_TESTS_BYTES);
+        let both = blocking(move || Ok(RoomForTests([reserve()?, reserve()?])));
+        both.await?.map_err(WriteError::NoRoom)
     }
 
     async fn environment(
@@ -241,21 +294,19 @@ impl Receipts {
         if self.is_key_safe.get().is_some() {
             return Ok(());
         }
-        match surroundings.tier {
-            Tier::T3 | Tier::T2 | Tier::Seatbelt => {}
-            tier @ (Tier::T1 | Tier::Off) => {
+        match surroundings.reach_of([&self.key_file]) {
+            None => {}
+            Some(InReach::Tier(tier)) => {
                 tracing::error!(
                     "receipts need a sandbox that keeps scripts away from the signing key: tier T2 or T3"
                 );
                 return Err(WriteError::Tier(tier));
             }
-        }
-        if let Some(path) =
-            surroundings.readable.iter().find(|path| self.key_file.starts_with(path))
-        {
-            let (key, path) = (self.key_file.display(), path.display());
-            tracing::error!("the signing key {key} is in {path}, which scripts can read");
-            return Err(WriteError::KeyInReach);
+            Some(InReach::Folder { file, folder }) => {
+                let (key, path) = (file.display(), folder.display());
+                tracing::error!("the signing key {key} is in {path}, which scripts can read");
+                return Err(WriteError::KeyInReach);
+            }
         }
         self.is_key_safe.get_or_init(|| ());
         Ok(())
@@ -332,7 +383,9 @@ impl Receipts {
         run: TestRun,
         audit: Option<AuditPlace>,
         executor: &dyn Executor,
+        room: RoomForTests,
     ) -> Result<[Stored; 2], WriteError> {
+        let RoomForTests([room_of_result, room]) = room;
         let surroundings = executor.surroundings().await;
         let receipts = Arc::clone(self);
         blocking(move || {
@@ -343,19 +396,23 @@ impl Receipts {
                 files.map(|(name, sha256)| Subject::new(name, sha256.clone())).collect();
             let arguments = of_arguments(&run.arguments);
             subject.push(arguments.clone());
+            let annotations = BTreeMap::from([
+                ("runId", Value::from(run.run_id.clone())),
+                ("status", Value::from(run.status)),
+                ("counts", run.counts.clone()),
+            ]);
+            let policy = Subject::new("policy", run.policy_sha256.clone());
             let result = TestResult {
                 result: if run.has_passed { "PASSED" } else { "FAILED" },
-                configuration: vec![arguments, Subject::new("policy", run.policy_sha256.clone())],
+                configuration: [
+                    ResourceDescriptor { subject: arguments, annotations },
+                    ResourceDescriptor { subject: policy, annotations: BTreeMap::new() },
+                ],
                 passed_tests: Vec::new(),
                 failed_tests: run.failed.clone(),
-                annotations: BTreeMap::from([
-                    ("runId", Value::from(run.run_id.clone())),
-                    ("status", Value::from(run.status)),
-                    ("counts", run.counts.clone()),
-                ]),
             };
             let result = Statement::new(subject.clone(), TEST_RESULT_TYPE, result);
-            let result = receipts.store(&result, Utc::now())?;
+            let result = receipts.store(&result, Utc::now(), room_of_result)?;
             let sandbox = surroundings.as_ref().map(|of| Sandbox {
                 tier: run.tier.map(|tier| tier.as_str().to_owned()),
                 plan_sha256: of.plan_sha256.clone(),
@@ -367,8 +424,8 @@ impl Receipts {
                 ..predicate_of_tests(run, Status::AllowVerified, audit)
             };
             let created = predicate.created_on;
-            let own =
-                receipts.store(&Statement::new(subject, PREDICATE_TYPE, predicate), created)?;
+            let own = Statement::new(subject, PREDICATE_TYPE, predicate);
+            let own = receipts.store(&own, created, room)?;
             Ok([own, result])
         })
         .await?
@@ -383,7 +440,11 @@ impl Receipts {
         let created = to_milliseconds(Utc::now());
         let predicate = Predicate { created_on: created, ..predicate };
         let statement = Statement::new(subject, PREDICATE_TYPE, predicate);
-        blocking(move || receipts.store(&statement, created)).await?
+        blocking(move || {
+            let room = ReservedFile::new(&receipts.folder, 0).map_err(WriteError::Store)?;
+            receipts.store(&statement, created, room)
+        })
+        .await?
     }
 
     /// Signs a statement and stores it. Blocks on the disk.
@@ -391,36 +452,14 @@ impl Receipts {
         &self,
         statement: &Statement<impl Serialize>,
         created: DateTime<Utc>,
+        room: ReservedFile,
     ) -> Result<Stored, WriteError> {
         let bytes = envelope::seal(&serde_json::to_vec(statement)?, &self.key)?;
         let sha256 = sha256(&bytes);
-        let (day, name) = (created.format("%Y-%m-%d").to_string(), format!("{sha256}.json"));
-        let written = self.write_file(&day, &name, &bytes);
-        written.map_err(WriteError::Store)?;
-        Ok(Stored { sha256, path: format!("{day}/{name}") })
-    }
-
-    fn write_file(&self, day: &str, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let folder = self.folder.join(day);
-        // A file is never changed, and its name is that of its content.
-        let open =
-            || OpenOptions::new().write(true).create_new(true).mode(0o600).open(folder.join(name));
-        let mut file = match open() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                DirBuilder::new().mode(0o700).recursive(true).create(&folder)?;
-                if self.syncs {
-                    File::open(&self.folder)?.sync_all()?;
-                }
-                open()?
-            }
-            opened => opened?,
-        };
-        file.write_all(bytes)?;
-        if self.syncs {
-            file.sync_all()?;
-            File::open(&folder)?.sync_all()?;
-        }
-        Ok(())
+        let path = format!("{}/{sha256}.json", created.format("%Y-%m-%d"));
+        let stored = room.store(&bytes, &self.folder.join(&path), self.syncs);
+        stored.map_err(WriteError::Store)?;
+        Ok(Stored { sha256, path })
     }
 }
 
@@ -432,20 +471,20 @@ impl Draft {
         audit: Option<AuditPlace>,
     ) -> Result<Stored, WriteError> {
         let finished = Utc::now();
-        let Self { receipts, mut subject, limits, surroundings, started, .. } = self;
+        let Self { receipts, mut subject, limits, surroundings, started, room, .. } = self;
+        let room_for_outputs = self.room_for_outputs;
         let outcome = ran.as_ref().ok();
         if let Some(outcome) = outcome {
             let pictures = outcome.pictures.all.iter().enumerate().map(|(index, picture)| {
                 Subject::new(format!("picture-{}.png", index + 1), picture.sha256.clone())
             });
-            subject.push(Subject::new("stdout", sha256(&outcome.stdout.text)));
-            subject.push(Subject::new("stderr", sha256(&outcome.stderr.text)));
+            subject.push(Subject::new("stdout", sha256(outcome.stdout.content())));
+            subject.push(Subject::new("stderr", sha256(outcome.stderr.content())));
             subject.extend(pictures);
         }
-        let outputs: Vec<String> = outcome
-            .filter(|_| receipts.keeps_outputs)
-            .map(|outcome| vec![outcome.stdout.text.clone(), outcome.stderr.text.clone()])
-            .unwrap_or_default();
+        let outputs = room_for_outputs.zip(outcome).map(|(room, outcome)| {
+            (room, [&outcome.stdout, &outcome.stderr].map(|stream| stream.content().to_vec()))
+        });
         let sandbox =
             surroundings.as_ref().zip(outcome).map(|((surroundings, _), outcome)| Sandbox {
                 tier: outcome.tier.map(|tier| tier.as_str().to_owned()),
@@ -454,6 +493,10 @@ impl Draft {
             });
         let id = &self.verification_id;
         let determinism = surroundings.as_ref().and_then(|(of, _)| of.determinism);
+        let mut may_differ_by = self.may_differ_by;
+        for stream in outcome.iter().flat_map(|of| [of.stdout.content(), of.stderr.content()]) {
+            may_differ_by.extend(determinism::seen_in(stream, determinism));
+        }
         let memory_mib = surroundings.as_ref().map_or(0, |(of, _)| of.memory_mib);
         let predicate = Predicate {
             tool: Tool::ExecutePythonCode.name().to_owned(),
@@ -470,7 +513,7 @@ impl Draft {
             not_run: ran.as_ref().err().map(ToString::to_string),
             deterministic: determinism
                 .map(|it| Deterministic { fixed_addresses: it.fixes_addresses }),
-            may_differ_by: self.may_differ_by,
+            may_differ_by: Some(determinism::as_texts(&may_differ_by)),
             audit,
             ..Predicate::default()
         };
@@ -478,12 +521,12 @@ impl Draft {
             let environment = surroundings.as_ref().map(|(_, environment)| &**environment);
             let environment = environment.map(Cow::Borrowed);
             let created = predicate.created_on;
-            for output in outputs {
-                let stored = outputs::store(&receipts.folder, &output, receipts.syncs);
+            if let Some((room, [stdout, stderr])) = outputs {
+                let stored = room.store(&receipts.folder, [&stdout, &stderr], receipts.syncs);
                 stored.map_err(WriteError::Store)?;
             }
             let predicate = Predicate { environment, ..predicate };
-            receipts.store(&Statement::new(subject, PREDICATE_TYPE, predicate), created)
+            receipts.store(&Statement::new(subject, PREDICATE_TYPE, predicate), created, room)
         })
         .await?
     }

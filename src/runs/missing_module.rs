@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::environments::Requirement;
-use crate::executor::{Ending, Installation, Outcome, Source, verification_modules};
+use crate::environments::{Lock, Requirement};
+use crate::executor::{
+    Ending, Installation, Outcome, Source, verification_modules, verification_package,
+};
 
 /// The start of Python's last line when a module is not found.
 const NOT_FOUND: &str = "ModuleNotFoundError: No module named '";
@@ -100,8 +102,31 @@ pub(super) fn advice(
     );
     let missing = dependencies.iter().filter(|it| !has_distribution(&installation.packages, it));
     let missing: Vec<&Requirement> = missing.collect();
-    let remedy = remedy(&missing, &installation.source);
+    let remedy = match locked_package(top).filter(|_| missing.is_empty()) {
+        Some(package) => remedy_of_locked(&package, &installation.source),
+        None => remedy(&missing, &installation.source),
+    };
     format!("{there} {remedy}")
+}
+
+/// Returns the package that brings a module, if `qwed-mcp env create` installs it. Names of modules and packages
+/// differ: what is called `z3` on `PyPI` is something else than Z3.
+fn locked_package(module: &str) -> Option<String> {
+    let package = verification_package(module).unwrap_or(module);
+    let package: Requirement = package.parse().ok()?;
+    let names = Lock::sdk().ok()?.names();
+    names.into_iter().find(|name| package.is_for(name))
+}
+
+fn remedy_of_locked(package: &str, source: &Source) -> String {
+    match source {
+        Source::Configured => format!(
+            "The admin can install {package} for the interpreter that QWED_MCP_PYTHON names."
+        ),
+        Source::Made(_) | Source::BesideProgram | Source::VirtualEnv | Source::Path => {
+            "The admin can add it with the other packages: `qwed-mcp env create`.".to_owned()
+        }
+    }
 }
 
 fn remedy(missing: &[&Requirement], source: &Source) -> String {
@@ -253,6 +278,21 @@ mod tests {
                  rich; the admin can add that: `qwed-mcp env create --with 'polars>=1' --with rich`."
             )
         );
+        for module in
+            ["z3", "z3.z3util", "qwed_new", "qwed_sdk.guards", "qwed_legal", "matplotlib.pyplot"]
+        {
+            let advice = advice(module, &none, &installation(Source::Path));
+            let remedy = "The admin can add it with the other packages: `qwed-mcp env create`.";
+            assert!(advice.ends_with(remedy), "{module}: {advice}");
+        }
+        for (module, package) in
+            [("z3", "z3-solver"), ("qwed_new", "qwed"), ("qwed_ucp", "qwed-ucp")]
+        {
+            let advice = advice(module, &none, &installation(Source::Configured));
+            let remedy =
+                format!("can install {package} for the interpreter that QWED_MCP_PYTHON names.");
+            assert!(advice.ends_with(&remedy), "{module}: {advice}");
+        }
         let configured = advice("polars", &none, &installation(Source::Configured));
         assert!(
             configured.ends_with("for the interpreter that QWED_MCP_PYTHON names."),

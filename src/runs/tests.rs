@@ -3,6 +3,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use chrono::TimeDelta;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -11,7 +12,7 @@ use crate::executor::fake::FakeExecutor;
 use crate::executor::{Ending, Picture, Pictures};
 use crate::gateway::Grant;
 use crate::gateway::tests::granted;
-use crate::governance::{AuditFilter, PolicyFile, Store};
+use crate::governance::{AuditFilter, PolicyFile, Role, Store};
 use crate::sandbox::Tier;
 
 use super::*;
@@ -53,9 +54,13 @@ fn harness(
 
 impl Harness {
     async fn run(&self) -> Result<Outcome, ScriptError> {
+        self.run_with(None).await
+    }
+
+    async fn run_with(&self, proof: Option<Proof>) -> Result<Outcome, ScriptError> {
         let limits = RunLimits::of_script(Duration::from_secs(1));
         let echo = Echo::default();
-        self.runs.run(script(), limits, CancellationToken::new(), echo).await
+        self.runs.run(script(), proof, limits, CancellationToken::new(), echo).await
     }
 
     fn engines(&self) -> Value {
@@ -112,6 +117,7 @@ async fn a_run_is_written_down_then_made_then_accounted_for_then_written_down() 
     harness.runs.shut_down().await;
     let bill = serde_json::to_value(harness.session.manifest()).unwrap();
     assert!(bill.to_string().contains("3.11.2"), "{bill}");
+    assert!(bill.get("incomplete").is_none(), "{bill}");
 }
 
 #[tokio::test]
@@ -139,6 +145,50 @@ async fn without_a_row_about_its_start_there_is_no_run() {
     let error = harness.run().await.unwrap_err();
     assert!(matches!(error, ScriptError::NotAudited), "{error}");
     assert_eq!(harness.executor.runs(), 1);
+}
+
+#[tokio::test]
+async fn a_script_starts_only_while_the_proof_of_its_caller_holds() {
+    let harness = harness(|_, _| Ok(finished()));
+    let create = |span| {
+        let store = harness.store.clone();
+        tokio::task::spawn_blocking(move || {
+            let user = "ann".parse().unwrap();
+            store.create_token(&user, Role::User, span).unwrap().0.id
+        })
+    };
+    let active = create(None).await.unwrap();
+    let expired = create(Some(Duration::ZERO)).await.unwrap();
+    let revoked = create(None).await.unwrap();
+    let store = harness.store.clone();
+    tokio::task::spawn_blocking(move || store.revoke(revoked).unwrap()).await.unwrap();
+    let access = |seconds| Proof::Access { expires: Utc::now() + TimeDelta::seconds(seconds) };
+    let unknown = "77".parse().unwrap();
+    for (proof, may_run) in [
+        (Proof::Token(active), true),
+        (Proof::Token(expired), false),
+        (Proof::Token(revoked), false),
+        (Proof::Token(unknown), false),
+        (access(60), true),
+        (access(-1), false),
+    ] {
+        let before = harness.executor.runs();
+        let ran = harness.run_with(Some(proof)).await;
+        assert_eq!(harness.executor.runs() - before, usize::from(may_run), "{proof:?}");
+        if !may_run {
+            assert!(matches!(ran, Err(ScriptError::NotLetIn)), "{proof:?} {ran:?}");
+            assert_eq!(rows(&harness.store).last(), Some(&row("TOOL_FINISHED", "NOT_RUN")));
+        }
+    }
+    // A store that cannot answer runs nothing either, nor a server without one.
+    remove_log(harness.folder.path());
+    let ran = harness.run_with(Some(Proof::Token(active))).await;
+    assert!(ran.is_err());
+    let runs = Runs::new(harness.executor.clone(), None, None);
+    let required = runs.require(Some(Proof::Token(active))).await;
+    assert!(matches!(required, Err(ScriptError::TokensAway)), "{required:?}");
+    assert!(runs.require(Some(access(60))).await.is_ok());
+    assert_eq!(harness.executor.runs(), 2);
 }
 
 #[tokio::test]

@@ -44,7 +44,7 @@ pub(crate) use links::{leads_through, places_on_the_way};
 pub(crate) use linux::*;
 #[cfg(not(all(target_os = "linux", not(qwed_portable))))]
 pub(crate) use macos::hand_over;
-pub(crate) use order::{GroupLimits, GroupOrder, Order, Role, SeatbeltOrder};
+pub(crate) use order::{GroupLimits, GroupOrder, Neighbours, Order, Role, SeatbeltOrder};
 pub(crate) use plan::{ArtifactFolder, Limits, Plan, PlanError, Reach, may_be_readable};
 pub(crate) use remedies::remedy;
 pub(crate) use tier::{SIGNAL_SCOPE_ABI, Tier};

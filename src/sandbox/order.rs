@@ -27,6 +27,22 @@ pub(crate) enum Role {
     Spare,
 }
 
+/// The runs of a server that share its processors, and the pipes of their user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Neighbours {
+    /// Those that there are, this one included.
+    pub(crate) now: u64,
+    /// The most that there can be.
+    pub(crate) most: u64,
+}
+
+impl Default for Neighbours {
+    /// Returns the neighbours of a run that is alone.
+    fn default() -> Self {
+        Self { now: 1, most: 1 }
+    }
+}
+
 /// One run, but for its script. Sent as a line of JSON; what Python reads comes behind it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
@@ -39,6 +55,7 @@ pub(crate) struct Order {
     pub(crate) environment: Vec<(String, String)>,
     /// The CPU time that each process of the run gets.
     pub(crate) cpu_seconds: u64,
+    pub(crate) neighbours: Neighbours,
     /// The control group to make for the run.
     pub(crate) group: Option<GroupOrder>,
     /// What macOS needs besides.

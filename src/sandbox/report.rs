@@ -23,9 +23,17 @@ pub(crate) enum Report {
     /// Python ended with this code; a signal is a negative number.
     Exited(i32),
     /// The run was killed because the server asked for it or is gone.
-    Killed,
+    Killed {
+        /// True if others had kept it from the processors for longer than it had one.
+        is_starved: bool,
+    },
     /// The run was killed because it had more memory than it may.
     OutOfMemory,
     /// There was no run.
     NotStarted(LaunchError),
+}
+
+impl Report {
+    /// The report of a run whose processors were not watched.
+    pub(crate) const KILLED: Self = Self::Killed { is_starved: false };
 }

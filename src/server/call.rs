@@ -5,7 +5,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde_json::json;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -21,8 +20,14 @@ use crate::gateway::{
     Arguments, AskedBy, AuthorizedScript, Decision, DecisionRecord, Evaluation, Grant, JobId,
     RiskBasedExecutionGateway, Stdin, Tool,
 };
-use crate::governance::{Governance, GovernedCall, GovernedReply, Refusal, UserName};
-use crate::jobs::{Job, JobLimits, JobRegistry, JobState, Jobs, JobsAway, Order, RequestKey};
+#[cfg(feature = "http")]
+use crate::governance::Bearers;
+use crate::governance::{
+    Governance, GovernedCall, GovernedReply, Presented, Proof, Refusal, UserName,
+};
+use crate::jobs::{
+    Found, Job, JobLimits, JobRegistry, JobState, Jobs, JobsAway, Order, RequestKey,
+};
 #[cfg(feature = "postgres")]
 use crate::jobs::{SharedJobs, SharedLimits};
 use crate::logging::SPANS;
@@ -32,7 +37,7 @@ use crate::meter::Meter;
 use crate::postgres::Database;
 use crate::receipt::{AuditPlace, Receipts};
 use crate::runs::Runs;
-use crate::secret::Secret;
+use crate::shares::Held;
 
 #[cfg(feature = "http")]
 use super::now::Now;
@@ -50,7 +55,7 @@ const WARM_UP_DELAY: Duration = Duration::from_millis(20);
 pub(crate) struct Server {
     gateway: Arc<RiskBasedExecutionGateway>,
     executor: Arc<dyn Executor>,
-    runs: Arc<Runs>,
+    pub(super) runs: Arc<Runs>,
     pub(super) jobs: Arc<dyn Jobs>,
     /// The turns of synchronous runs.
     turns: Arc<Turns>,
@@ -82,12 +87,10 @@ pub(crate) struct Caller {
     pub(crate) request: RequestKey,
     /// Cancelled when the caller no longer wants the reply, or the server ends.
     pub(crate) cancel: CancellationToken,
-    /// The token that the caller presents.
-    pub(crate) token: Option<Secret>,
+    /// What the caller shows of itself. Jobs are of the user that the transport has let in, and of nobody else.
+    pub(crate) presented: Presented,
     /// Who it is, for receipts.
     pub(crate) asked_by: AskedBy,
-    /// The user that calls, where every request says so: jobs are theirs alone.
-    pub(crate) user: Option<UserName>,
     /// `true` if the caller takes a task in place of the result of a background call.
     pub(crate) takes_tasks: bool,
     /// Is set as long as the call waits for its turn.
@@ -107,7 +110,8 @@ impl Server {
         receipts: Option<&Arc<Receipts>>,
     ) -> Self {
         let receipts = receipts.and_then(Receipts::of_scripts);
-        let limits = JobLimits::new(settings.background_timeout, settings.job_ttl);
+        let mut limits = JobLimits::new(settings.background_timeout, settings.job_ttl);
+        limits.share = settings.user_share;
         let runs = Runs::new(Arc::clone(&executor), governance.clone(), session.clone());
         let runs = Arc::new(runs.with_receipts(receipts));
         Self {
@@ -115,9 +119,9 @@ impl Server {
             jobs: Arc::new(JobRegistry::new(Arc::clone(&runs), limits)),
             executor,
             runs,
-            turns: Arc::new(Turns::new(settings.sync_concurrency)),
+            turns: Arc::new(Turns::new(settings.sync_concurrency, settings.user_share)),
             sync_limits: RunLimits::of_script(settings.sync_timeout),
-            replies: ReplyRoom::default(),
+            replies: ReplyRoom::new(settings.user_share),
             tools: tools(settings),
             told_limits: ToldLimits::of(settings),
             step_down: OnceLock::new(),
@@ -133,7 +137,8 @@ impl Server {
     /// Has all replicas with this database share their background jobs.
     #[cfg(feature = "postgres")]
     pub(crate) fn with_shared_jobs(self, settings: &Settings, database: Database) -> Self {
-        let limits = SharedLimits::new(settings.background_timeout, settings.job_ttl);
+        let mut limits = SharedLimits::new(settings.background_timeout, settings.job_ttl);
+        limits.share = settings.user_share;
         let (executor, gateway) = (Arc::clone(&self.executor), Arc::clone(&self.gateway));
         let jobs = SharedJobs::start(database, Arc::clone(&self.runs), executor, gateway, limits);
         Self { jobs: Arc::new(jobs), ..self }
@@ -154,6 +159,14 @@ impl Server {
         self.turns.set_meter(Arc::clone(meter));
         if let Some(governance) = &self.governance {
             governance.set_meter(Arc::clone(meter));
+        }
+    }
+
+    /// Has the tokens that let callers in looked up again when a script of theirs starts.
+    #[cfg(feature = "http")]
+    pub(crate) fn set_tokens(&self, bearers: &Bearers) {
+        if let Some(store) = bearers.store() {
+            self.runs.set_tokens(store.clone());
         }
     }
 
@@ -182,7 +195,12 @@ impl Server {
             return Err("QWED_MCP_TRUSTED_CODE_EXECUTION is not true".to_owned());
         }
         if !self.jobs.are_available().await {
-            return Err("the database of background jobs cannot be reached".to_owned());
+            return Err("background jobs cannot be placed in the database".to_owned());
+        }
+        if let Some(governance) = &self.governance
+            && !governance.can_append().await
+        {
+            return Err("the audit log cannot be written to".to_owned());
         }
         self.contained().await.map(drop).map_err(|missing| missing.to_string())
     }
@@ -193,8 +211,8 @@ impl Server {
         let decision = self.decide(tool, arguments, &caller.cancel).instrument(deciding).await;
         #[cfg(feature = "http")]
         self.runs.count_decision(decision.record());
-        let place = match self.audit(&decision, &mut caller).await {
-            Ok(place) => place,
+        let (place, proof) = match self.audit(&decision, &mut caller).await {
+            Ok(written) => written,
             Err(refusal) => return Reply::not_audited(decision.record(), &refusal),
         };
         let (record, grant) = match decision {
@@ -212,7 +230,7 @@ impl Server {
         match grant {
             Grant::Execute(script) => {
                 let script = script.with_asked_by(caller.asked_by.clone());
-                self.run(&record, script, &caller).await
+                self.run(&record, script, proof, &caller).await
             }
             // Cancelled while it was being analysed; later, `notifications/cancelled` finds the job.
             Grant::ExecuteInBackground(_) if caller.cancel.is_cancelled() => {
@@ -223,16 +241,16 @@ impl Server {
                 let script = script.with_asked_by(caller.asked_by);
                 let placed_by = (!caller.takes_tasks).then_some(caller.request);
                 let decision = record.without_arguments();
-                let order = Order { script, decision, placed_by, user: caller.user };
+                let user = caller.presented.user().cloned();
+                let order = Order { script, decision, placed_by, user, proof };
                 let placed = self.jobs.place(order).await;
                 Reply::placed(&record, placed, caller.takes_tasks)
             }
             Grant::JobStatus(id) => {
-                let job = match self.jobs.job(id, caller.user.as_ref()).await {
-                    Ok(job) => job,
+                let (job, room) = match self.job(id, caller.presented.user()).await {
+                    Ok(found) => found,
                     Err(away) => return Reply::jobs_away(&record, away),
                 };
-                let room = self.replies.room_for(job.as_ref().map_or(0, output_bytes)).await;
                 let reply = Reply::job_status(&record, id, job.as_ref(), &*self.jobs);
                 self.with_step_down(reply).in_room(room)
             }
@@ -261,8 +279,7 @@ impl Server {
         id: JobId,
         user: Option<&UserName>,
     ) -> Result<Option<(Job, Option<Reply>)>, JobsAway> {
-        let Some(job) = self.jobs.job(id, user).await? else { return Ok(None) };
-        let room = self.replies.room_for(output_bytes(&job)).await;
+        let (Some(job), room) = self.job(id, user).await? else { return Ok(None) };
         let reply = match &job.state {
             JobState::Queued | JobState::Running => None,
             JobState::Ended(end) => {
@@ -273,14 +290,36 @@ impl Server {
         Ok(Some((job, reply)))
     }
 
+    /// Returns a user's job, with room for the reply about it. What it printed is fetched when that room is there.
+    async fn job(
+        &self,
+        id: JobId,
+        user: Option<&UserName>,
+    ) -> Result<(Option<Job>, Option<Held>), JobsAway> {
+        let (mut room, mut bytes_max) = (None, ReplyRoom::SMALL_BYTES);
+        loop {
+            match self.jobs.job(id, user, bytes_max).await? {
+                Found::Job(job) => return Ok((Some(job), room)),
+                Found::Nothing => return Ok((None, None)),
+                Found::Larger(bytes) => {
+                    drop(room.take());
+                    room = self.replies.room_for(user, bytes).await;
+                    bytes_max = bytes;
+                }
+            }
+        }
+    }
+
     /// Carries out the call of a governed tool, if it may be.
     pub(crate) async fn call_governed(
         &self,
         governance: &Governance,
         call: GovernedCall,
-    ) -> (Uuid, Result<GovernedReply, Refusal>, Option<OwnedSemaphorePermit>) {
+    ) -> (Uuid, Result<GovernedReply, Refusal>, Option<Held>) {
+        let user = call.presented.user().cloned();
         let (run_id, reply) = governance.call(call).await;
-        let room = self.replies.room_for(reply.as_ref().map_or(0, GovernedReply::bytes)).await;
+        let bytes = reply.as_ref().map_or(0, GovernedReply::bytes);
+        let room = self.replies.room_for(user.as_ref(), bytes).await;
         (run_id, reply, room)
     }
 
@@ -289,18 +328,26 @@ impl Server {
         &self,
         record: &DecisionRecord,
         script: AuthorizedScript,
+        proof: Option<Proof>,
         caller: &Caller,
     ) -> Reply {
-        let cancel = caller.cancel.clone();
+        let (cancel, user) = (caller.cancel.clone(), caller.presented.user());
+        // While nobody reads the replies to a user, nothing more is run for this user.
+        if cancel.run_until_cancelled(self.replies.opens(user)).await.is_none() {
+            return Reply::cancelled(record);
+        }
         let waiting = tracing::info_span!(target: SPANS, "queue.wait");
-        let turn = self.turns.take(&caller.waits_for_turn, &cancel).instrument(waiting).await;
-        let Some(_turn) = turn else { return Reply::cancelled(record) };
+        let turn = self.turns.take(user.map(UserName::as_str), &caller.waits_for_turn, &cancel);
+        let Some(turn) = turn.instrument(waiting).await else { return Reply::cancelled(record) };
         let script = script.with_stdin(caller.stdin.clone());
         let running = tracing::info_span!(target: SPANS, "sandbox.run");
-        let run = self.runs.run(script, self.sync_limits, cancel, caller.echo.clone());
+        let run = self.runs.run(script, proof, self.sync_limits, cancel, caller.echo.clone());
         let run = run.instrument(running).await;
-        // Within the turn: while nobody reads replies, nothing more is run for them.
-        let room = self.replies.room_for(run.as_ref().map_or(0, Outcome::output_bytes)).await;
+        // Other users go on while this one waits for room. A client that is no user keeps its turn, which bounds the
+        // outputs that wait for it to read.
+        let _turn = user.is_none().then_some(turn);
+        let bytes = run.as_ref().map_or(0, Outcome::output_bytes);
+        let room = self.replies.room_for(user, bytes).await;
         let reply = Reply::ran(record, run.as_ref(), self.sync_limits.timeout);
         self.with_step_down(reply).in_room(room)
     }
@@ -334,21 +381,20 @@ impl Server {
         }
     }
 
-    /// Writes a decision about a script to the audit log, where there is one. Who the caller's token is of is
-    /// known then.
+    /// Writes a decision about a script to the audit log, where there is one. The user of the caller's token is
+    /// known then. Returns the place of the row, and the proof that must hold when the script starts.
     async fn audit(
         &self,
         decision: &Decision,
         caller: &mut Caller,
-    ) -> Result<Option<AuditPlace>, Refusal> {
+    ) -> Result<(Option<AuditPlace>, Option<Proof>), Refusal> {
         match &self.governance {
             Some(governance) if decision.record().tool == Some(Tool::ExecutePythonCode) => {
-                let (token, user) = (caller.token.as_ref(), caller.user.as_ref());
-                let written = governance.script_decided(decision, token, user).await?;
+                let written = governance.script_decided(decision, &caller.presented).await?;
                 (caller.asked_by.user, caller.asked_by.token) = written.user_and_token();
-                Ok(written.place)
+                Ok((written.place, written.proof))
             }
-            Some(_) | None => Ok(None),
+            Some(_) | None => Ok((None, caller.presented.proof())),
         }
     }
 
@@ -425,10 +471,6 @@ impl Server {
     }
 }
 
-fn output_bytes(job: &Job) -> usize {
-    job.state.output_bytes()
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -456,9 +498,8 @@ mod tests {
         let caller = Caller {
             request,
             cancel,
-            token: None,
+            presented: Presented::default(),
             asked_by: AskedBy::default(),
-            user: None,
             takes_tasks: false,
             waits_for_turn: Arc::default(),
             echo: Echo::default(),

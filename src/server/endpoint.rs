@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use rmcp::model::RequestId;
 use rmcp::service::serve_directly_with_ct;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -17,6 +16,7 @@ use tokio_util::task::TaskTracker;
 use crate::governance::{Bearer, UserName};
 use crate::jobs::RequestKey;
 use crate::secret::Secret;
+use crate::shares::Held;
 use crate::transport::{
     Announced, Connection, Era, Header, Outlet, Place, Posted, PostedRequest, Rejected, Terms,
     TurnDeadline, client_without_session, read,
@@ -57,7 +57,7 @@ pub(crate) struct Post {
     pub(crate) bearer: Option<Bearer>,
     pub(crate) token: Option<Secret>,
     /// The places that it takes, given back when it is through.
-    pub(crate) held: Vec<OwnedSemaphorePermit>,
+    pub(crate) held: Vec<Held>,
 }
 
 /// The answer to a body.
@@ -178,6 +178,11 @@ impl Endpoint {
         let cannot_cancel = request.era == Era::Handshake && !has_session;
         let turn_deadline = cannot_cancel.then_some(TurnDeadline(self.turn_deadline));
         let (opening, era) = (request.client.clone(), request.era);
+        // Nothing is ever told over a subscription: when it is acknowledged it has no place any more, only its
+        // connection.
+        let mut held = held;
+        let until_first =
+            if request.is_subscription() { std::mem::take(&mut held) } else { Vec::new() };
         let terms =
             Terms { connection, bearer: bearer.clone(), token, held, cancel, turn_deadline };
         let (exchange, outlet) = request.open(terms);
@@ -189,7 +194,10 @@ impl Endpoint {
                 tracing::error!(%error, "an exchange stopped unexpectedly");
             }
         });
-        self.answer(outlet, era, call, opening.filter(|_| !self.is_sessionless), bearer).await
+        let opening = opening.filter(|_| !self.is_sessionless);
+        let answer = self.answer(outlet, era, call, opening, bearer).await;
+        drop(until_first);
+        answer
     }
 
     /// Waits for the first message, and answers with it alone if it is the last one.

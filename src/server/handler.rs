@@ -30,7 +30,7 @@ use crate::governance::{Bearer, Refusal};
 use crate::governance::{
     Caller as ProvenCaller, Governance, GovernedCall, GovernedTool, Presented, UserName,
 };
-use crate::jobs::RequestKey;
+use crate::jobs::{Found, RequestKey};
 use crate::secret::Secret;
 #[cfg(feature = "http")]
 use crate::transport::TurnDeadline;
@@ -77,12 +77,12 @@ impl Handler {
         let arguments = request.arguments.unwrap_or_default();
         #[cfg(feature = "http")]
         self.require_permission(&request.name, &arguments, &context).await?;
+        let presented = Presented { token, known: known(&context) };
         if let Some(governance) = &self.server.governance
             && let Some(tool) = GovernedTool::from_name(&request.name)
         {
             let cancel = context.ct.clone();
             let waits_for_turn = Arc::default();
-            let presented = Presented { token, known: known(&context) };
             let call = GovernedCall { tool, arguments, presented, cancel, waits_for_turn };
             return self.answer_governed(governance, call, &context).await;
         }
@@ -92,9 +92,8 @@ impl Handler {
         let caller = Caller {
             request: request_key(connection(&context.extensions), &context.id),
             cancel,
-            token,
+            presented,
             asked_by: asked_by(&context),
-            user: user(&context).cloned(),
             takes_tasks: takes_tasks(&context),
             waits_for_turn,
             echo: Echo::default(),
@@ -152,7 +151,7 @@ impl Handler {
         }
         tracing::info!("the role does not permit it");
         let run_id = match &self.server.governance {
-            Some(governance) => governance.script_not_permitted(arguments, &bearer.user).await,
+            Some(governance) => governance.script_not_permitted(arguments, &bearer.caller()).await,
             None => Ok(Uuid::new_v4()),
         };
         Err(match run_id {
@@ -290,8 +289,8 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let id = tasks::id(&request.task_id)?;
-        let job = self.server.jobs.job(id, user(&context)).await.map_err(tasks::away)?;
-        job.map(drop).ok_or_else(tasks::not_found)
+        let found = self.server.jobs.job(id, user(&context), 0).await.map_err(tasks::away)?;
+        if matches!(found, Found::Nothing) { Err(tasks::not_found()) } else { Ok(()) }
     }
 
     async fn cancel_task(
@@ -314,8 +313,7 @@ impl ServerHandler for Handler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let span =
-            tracing::info_span!("call", tool = %shortened(&request.name), request_id = %context.id);
+        let span = tracing::info_span!("call", tool = %shortened(&request.name), request_id = %shortened(&context.id.to_string()));
         #[cfg(feature = "traces")]
         let traced = {
             let is_http = connection(&context.extensions).is_some();
@@ -428,10 +426,10 @@ fn user(context: &RequestContext<RoleServer>) -> Option<&UserName> {
     }
 }
 
-/// Returns who calls, where no token of the store says so.
+/// Returns the caller that the transport has let in.
 fn known(context: &RequestContext<RoleServer>) -> Option<ProvenCaller> {
     #[cfg(feature = "http")]
-    return context.extensions.get::<Bearer>().and_then(Bearer::caller);
+    return context.extensions.get::<Bearer>().map(Bearer::caller);
     #[cfg(not(feature = "http"))]
     {
         let _ = context;

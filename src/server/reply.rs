@@ -9,17 +9,17 @@ use rmcp::model::{
     CallToolResponse, CallToolResult, ContentBlock, CreateTaskResult, MetaObject, Task,
 };
 use serde_json::{Value, json};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::executor::{
-    Captured, Ending, LeftOut, Outcome, PICTURE_BYTES_MAX, PICTURES_MAX, Picture, Pictures, Start,
-    StepDown,
+    Captured, Ending, LeftOut, Outcome, PICTURE_BYTES_MAX, PICTURES_BYTES_MAX, PICTURES_MAX,
+    Picture, Pictures, Start, StepDown,
 };
 use crate::gateway::{DecisionRecord, JobId};
-use crate::governance::Refusal;
+use crate::governance::{Refusal, UserName};
 use crate::jobs::{Job, JobEnd, JobState, Jobs, JobsAway, PlaceError};
 use crate::runs::ScriptError;
 use crate::sandbox::Tier;
+use crate::shares::{Held, Pool, Share};
 
 use super::tasks;
 
@@ -46,6 +46,9 @@ const SHARED_JOBS_LIVE: &str =
 /// The type of the pictures' blocks.
 const PICTURE_TYPE: &str = "image/png";
 const PICTURE_KIB_MAX: usize = PICTURE_BYTES_MAX / 1024;
+
+/// The same for all pictures of a run.
+const PICTURES_KIB_MAX: usize = PICTURES_BYTES_MAX / 1024;
 /// Only what a script has sent in place of a figure's picture.
 const UNUSABLE_PICTURE: &str =
     "A picture was left out: it is no PNG of at most 4096 × 4096 pixels.";
@@ -85,7 +88,7 @@ pub(crate) struct Reply {
     /// The task to answer with, in place of a result.
     task: Option<Task>,
     /// The share of the room for replies that this one has until it is written.
-    pub(crate) room: Option<OwnedSemaphorePermit>,
+    pub(crate) room: Option<Held>,
 }
 
 impl Reply {
@@ -255,7 +258,7 @@ impl Reply {
     }
 
     /// Keeps a part of the room for replies until this one is written.
-    pub(super) fn in_room(self, room: Option<OwnedSemaphorePermit>) -> Self {
+    pub(super) fn in_room(self, room: Option<Held>) -> Self {
         Self { room, ..self }
     }
 
@@ -335,30 +338,34 @@ impl Reply {
 /// wait, not grow.
 #[derive(Debug)]
 pub(super) struct ReplyRoom {
-    kibibytes: Arc<Semaphore>,
+    kibibytes: Pool,
 }
 
 impl ReplyRoom {
-    const KIBIBYTES: u32 = 32 * 1024;
+    const KIBIBYTES: usize = 32 * 1024;
     /// Smaller replies do without: all that can be in flight are less than a few MiB together.
-    const SMALL_BYTES: usize = 16 * 1024;
+    pub(super) const SMALL_BYTES: usize = 16 * 1024;
 
-    /// Waits for room for a reply with so many bytes of output.
-    pub(super) async fn room_for(&self, output_bytes: usize) -> Option<OwnedSemaphorePermit> {
+    pub(super) fn new(share: Share) -> Self {
+        Self { kibibytes: Pool::new(Self::KIBIBYTES, share.of(Self::KIBIBYTES)) }
+    }
+
+    /// Waits until there is some room at all for replies to a user: before something is run.
+    pub(super) async fn opens(&self, user: Option<&UserName>) {
+        drop(self.kibibytes.wait(user.map(UserName::as_str), 1).await);
+    }
+
+    /// Waits for room for a reply to a user with so many bytes of output.
+    pub(super) async fn room_for(
+        &self,
+        user: Option<&UserName>,
+        output_bytes: usize,
+    ) -> Option<Held> {
         if output_bytes < Self::SMALL_BYTES {
             return None;
         }
-        let kibibytes = u32::try_from(output_bytes / 1024).unwrap_or(u32::MAX);
-        let room = Arc::clone(&self.kibibytes);
-        // The semaphore is never closed.
-        room.acquire_many_owned(kibibytes.min(Self::KIBIBYTES)).await.ok()
-    }
-}
-
-impl Default for ReplyRoom {
-    fn default() -> Self {
-        let kibibytes = usize::try_from(Self::KIBIBYTES).unwrap_or(Semaphore::MAX_PERMITS);
-        Self { kibibytes: Arc::new(Semaphore::new(kibibytes)) }
+        let kibibytes = (output_bytes / 1024).min(Self::KIBIBYTES);
+        Some(self.kibibytes.wait(user.map(UserName::as_str), kibibytes).await)
     }
 }
 
@@ -466,9 +473,16 @@ fn left_out(outcome: &Outcome) -> Option<String> {
     let line = |left_out: &LeftOut| match left_out {
         LeftOut::TooLarge { label, bytes } => {
             let kibibytes = bytes.div_ceil(1024);
-            format!(
-                "{label} was left out: it has {kibibytes} KiB, and a picture {PICTURE_KIB_MAX} at most."
-            )
+            if usize::try_from(kibibytes).is_ok_and(|it| it <= PICTURE_KIB_MAX) {
+                format!(
+                    "{label} was left out: it has {kibibytes} KiB, and the pictures of a run \
+                     {PICTURES_KIB_MAX} together at most."
+                )
+            } else {
+                format!(
+                    "{label} was left out: it has {kibibytes} KiB, and a picture {PICTURE_KIB_MAX} at most."
+                )
+            }
         }
         LeftOut::TooMany(count) => {
             format!("{count} more pictures were left out: a run has {PICTURES_MAX} at most.")
@@ -504,6 +518,9 @@ fn figures(outcome: &Outcome) -> Value {
         "memory_bound": outcome.memory_bound,
         "warm": outcome.start == Start::Warm,
     });
+    if let (true, Some(figures)) = (outcome.is_starved, figures.as_object_mut()) {
+        figures.insert("starved".to_owned(), true.into());
+    }
     if let (false, Some(figures)) = (pictures.is_empty(), figures.as_object_mut()) {
         figures.insert("pictures".to_owned(), pictures.into());
     }
@@ -515,4 +532,25 @@ fn picture((index, picture): (usize, &Picture)) -> Value {
     json!({
         "index": index, "bytes": png.len(), "width": width, "height": height, "sha256": sha256,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    #[test]
+    fn replies_that_a_user_does_not_read_hold_up_this_user_alone() {
+        let room = ReplyRoom::new(Share::default());
+        let [ann, bob]: [UserName; 2] = ["ann", "bob"].map(|name| name.parse().unwrap());
+        let of = |user| room.room_for(user, 4 * 1024 * 1024).now_or_never().flatten();
+        let held = [of(Some(&ann)).unwrap(), of(Some(&ann)).unwrap()];
+        assert!(of(Some(&ann)).is_none() && room.opens(Some(&ann)).now_or_never().is_none());
+        assert!(of(Some(&bob)).is_some() && room.opens(Some(&bob)).now_or_never().is_some());
+        // Small replies need no room.
+        assert!(room.room_for(Some(&ann), 100).now_or_never().is_some());
+        drop(held);
+        assert!(room.opens(Some(&ann)).now_or_never().is_some());
+    }
 }

@@ -27,6 +27,9 @@ const GRACE_AFTER_CANCEL: Duration = Duration::from_millis(400);
 /// takes as long as the disk does. A client that does not want to wait kills the server, and what is
 /// not written down then is listed as unfinished.
 const GRACE_FOR_GOVERNED: Duration = Duration::from_secs(30);
+/// The time for the versions that a bill of materials lists to be looked up. Longer than that a client does not wait
+/// before it kills the server, and then there is no bill at all.
+const GRACE_FOR_VERSIONS: Duration = Duration::from_secs(2);
 /// The time for the reply that is just being written to come to its end.
 const GRACE_FOR_LINE: Duration = Duration::from_millis(50);
 
@@ -81,6 +84,11 @@ pub(crate) async fn put_down(server: &Server, connections: impl Future<Output = 
     if let Some(governance) = &server.governance {
         // What is in the log as begun should be there as ended, too.
         let _ = timeout(GRACE_FOR_GOVERNED, governance.settle()).await;
+    }
+    if server.session.is_some()
+        && timeout(GRACE_FOR_VERSIONS, server.runs.shut_down()).await.is_err()
+    {
+        tracing::warn!("the bill of materials is incomplete: versions were not known in time");
     }
     if cleared.is_err() {
         // What is left ends with this process: supervisors see their sockets close.

@@ -1,5 +1,6 @@
 //! Sessions of the older era over HTTP: who spoke the handshake, and which of its requests are in flight.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,8 +14,8 @@ use uuid::Uuid;
 
 use crate::governance::UserName;
 
-/// The most sessions; each has less than 1 KiB. Beyond, the one that was used longest ago ends, whose client
-/// begins a new one.
+/// The most sessions; each has less than 1 KiB. Beyond, one of the user who has the most ends: the one that was used
+/// longest ago. Its client begins a new one.
 const SESSIONS_MAX: usize = 4096;
 
 /// The time for which a session is kept that nobody uses.
@@ -76,8 +77,17 @@ impl Sessions {
             });
         }
         if sessions.len() >= SESSIONS_MAX {
+            let mut of_user: HashMap<&Option<UserName>, usize> = HashMap::new();
+            for session in sessions.values() {
+                *of_user.entry(&session.user).or_default() += 1;
+            }
             let idle = sessions.iter().filter(|(_, session)| session.calls.is_empty());
-            let oldest = idle.min_by_key(|(_, session)| session.used).map(|(id, _)| Arc::clone(id));
+            let rank = |session: &Session| {
+                let count = of_user.get(&session.user).copied().unwrap_or_default();
+                (Reverse(count), session.used)
+            };
+            let oldest = idle.min_by_key(|(_, session)| rank(session));
+            let oldest = oldest.map(|(id, _)| Arc::clone(id));
             if let Some(oldest) = oldest {
                 sessions.remove(&oldest);
             }
@@ -211,6 +221,20 @@ mod tests {
         assert_eq!(sessions.lock().len(), SESSIONS_MAX);
         assert!(sessions.cancel(&first, None, None).is_none());
         assert!(sessions.cancel(&busy, None, None).is_some());
+    }
+
+    #[test]
+    fn who_has_the_most_sessions_loses_one() {
+        let sessions = Sessions::default();
+        let of_ann = begin(&sessions, Some("ann"));
+        let oldest_of_vic = begin(&sessions, Some("vic"));
+        for _ in 0..SESSIONS_MAX + 10 {
+            begin(&sessions, Some("vic"));
+        }
+        assert_eq!(sessions.lock().len(), SESSIONS_MAX);
+        let (ann, vic): (UserName, UserName) = ("ann".parse().unwrap(), "vic".parse().unwrap());
+        assert!(sessions.cancel(&of_ann, Some(&ann), None).is_some());
+        assert!(sessions.cancel(&oldest_of_vic, Some(&vic), None).is_none());
     }
 
     #[test]

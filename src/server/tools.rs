@@ -14,7 +14,7 @@ use super::{card, identity};
 
 /// The rules of a script, as they stand in the instructions and in the description.
 const RULES: &str = "the standard library and, where installed, sympy, z3, numpy, qwed_legal, \
-                     qwed_finance, qwed_ucp, qwed_new.guards, qwed_sdk. Not allowed: eval, exec, \
+                     qwed_finance, qwed_tax, qwed_ucp, qwed_new.guards, qwed_sdk. Not allowed: eval, exec, \
                      compile, __import__, importlib, files (open, pathlib, os), subprocess, \
                      multiprocessing, network, ctypes, pickle.loads. Put data into the script. A refusal \
                      says what to change; try again. Each call is a new process";

@@ -15,12 +15,13 @@ use rmcp::model::{
     JsonRpcMessage, JsonRpcRequest, ProtocolVersion, RequestId, ServerJsonRpcMessage,
 };
 use rmcp::transport::Transport;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::governance::Bearer;
 use crate::secret::Secret;
+use crate::shares::Held;
 
 use super::era::{Announced, Era};
 use super::in_flight::{Connection, InFlight};
@@ -142,7 +143,7 @@ pub(crate) struct Terms {
     /// The token that came with the request's headers.
     pub(crate) token: Option<Secret>,
     /// Given back when the exchange is over.
-    pub(crate) held: Vec<OwnedSemaphorePermit>,
+    pub(crate) held: Vec<Held>,
     /// Cancelled when the client takes the request back.
     pub(crate) cancel: CancellationToken,
     /// Limits the wait for a turn.
@@ -166,6 +167,11 @@ pub(crate) struct Exchange {
 }
 
 impl PostedRequest {
+    /// Returns whether this opens a subscription, which goes on for as long as the client likes.
+    pub(crate) fn is_subscription(&self) -> bool {
+        matches!(self.message.request, ClientRequest::SubscriptionsListenRequest(_))
+    }
+
     /// Opens the exchange: what rmcp reads from and writes to, and where its messages come out. Must be
     /// called within a runtime.
     pub(crate) fn open(self, terms: Terms) -> (Exchange, Outlet) {
@@ -177,8 +183,8 @@ impl PostedRequest {
         // The only one of its own, which is always admitted.
         if let Ok(slot) = in_flight.admit(&id, bytes.min(super::in_flight::REQUEST_BYTES_MAX), None)
         {
-            for permit in held {
-                slot.hold(permit);
+            for held in held {
+                slot.hold(held);
             }
             extensions.insert(slot);
         }

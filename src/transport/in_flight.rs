@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rmcp::model::{
     JsonRpcMessage, ProgressToken, RequestId, ServerJsonRpcMessage, ServerNotification,
 };
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::protocol_error::ProtocolError;
+use crate::shares::Held;
 
 /// The most requests in flight. Clients have one or two; a hundred is a test.
 pub(super) const REQUESTS_MAX: usize = 256;
@@ -40,7 +40,7 @@ struct Entry {
     is_handled: bool,
     is_answered: bool,
     /// The places that are given back when the request is through.
-    held: Vec<OwnedSemaphorePermit>,
+    held: Vec<Held>,
 }
 
 /// The subject of a message to the client.
@@ -171,11 +171,11 @@ impl Requests {
 }
 
 impl Slot {
-    /// Keeps `permit` until the reply goes out.
-    pub(crate) fn hold(&self, permit: OwnedSemaphorePermit) {
+    /// Keeps `held` until the reply goes out.
+    pub(crate) fn hold(&self, held: impl Into<Held>) {
         let mut requests = self.guard.in_flight.lock();
         if let Some(entry) = requests.by_id.get_mut(&self.guard.id) {
-            entry.held.push(permit);
+            entry.held.push(held.into());
         }
     }
 }

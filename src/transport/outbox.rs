@@ -1,4 +1,7 @@
 //! The way out: whole lines, one after the other, nothing else.
+//!
+//! Replies and protocol errors leave through one [`Sink`]. Every flush writes all that is queued in it, so whoever
+//! flushes last, such as the end of the connection, leaves nothing behind.
 
 use std::io;
 use std::sync::Arc;
@@ -24,31 +27,43 @@ const BATCH_BYTES_MAX: usize = 64 * 1024;
 pub(super) struct Outbox<W> {
     sink: Arc<Mutex<Sink<W>>>,
     errors: mpsc::Sender<ProtocolError>,
+    /// Wakes the task that flushes errors. It has room for one message, because one flush writes all errors.
+    wake: mpsc::Sender<()>,
 }
 
 impl<W> Clone for Outbox<W> {
     fn clone(&self) -> Self {
-        Self { sink: Arc::clone(&self.sink), errors: self.errors.clone() }
+        let Self { sink, errors, wake } = self;
+        Self { sink: Arc::clone(sink), errors: errors.clone(), wake: wake.clone() }
     }
 }
 
 impl<W: AsyncWrite + Unpin + Send + 'static> Outbox<W> {
     /// Makes an outbox that signals to `events` when the stream cannot be written to.
     pub(super) fn new(writer: W, events: ConnectionEvents) -> Self {
-        let sink = Sink { writer, batch: Vec::new(), taken: 0, queued: 0, written: 0, events };
+        let (errors, waiting) = mpsc::channel(ERRORS_WAITING_MAX);
+        let (wake, mut woken) = mpsc::channel(1);
+        let sink = Sink {
+            writer,
+            errors: waiting,
+            batch: Vec::new(),
+            taken: 0,
+            queued: 0,
+            written: 0,
+            events,
+        };
         let sink = Arc::new(Mutex::new(sink));
-        let (errors, mut waiting) = mpsc::channel::<ProtocolError>(ERRORS_WAITING_MAX);
-        let error_sink = Arc::clone(&sink);
-        // Errors are written by a task of their own: the reader that finds them is polled inside a
-        // `select!`, where half a line could be left behind.
+        let of_errors = Arc::clone(&sink);
+        // A task of their own flushes errors: the reader that finds them is polled inside a `select!`, where
+        // half a line could be left behind.
         tokio::spawn(async move {
-            while let Some(error) = waiting.recv().await {
-                if write(&error_sink, &error, || true).await.is_err() {
+            while woken.recv().await.is_some() {
+                if of_errors.lock().await.flush().await.is_err() {
                     return;
                 }
             }
         });
-        Self { sink, errors }
+        Self { sink, errors, wake }
     }
 
     /// Writes one message as a line, unless `is_wanted` says when it is its turn that nobody wants it
@@ -67,15 +82,17 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Outbox<W> {
         drop(self.errors.reserve().await);
     }
 
-    /// Queues a protocol error, for which the caller has waited for room.
+    /// Queues a protocol error, for which the caller has waited for room. The next flush writes it.
     pub(super) fn write_error(&self, error: ProtocolError) {
         if self.errors.try_send(error).is_err() {
             // Only after the stream was closed, when nobody reads answers any more.
             tracing::debug!("a protocol error is not answered");
         }
+        // A message that is there already wakes the task for this error too.
+        let _ = self.wake.try_send(());
     }
 
-    /// Returns when everything that was written is out.
+    /// Returns when everything that was queued is out, protocol errors too.
     pub(super) async fn flush(&self) -> io::Result<()> {
         self.sink.lock().await.flush().await
     }
@@ -96,6 +113,8 @@ async fn write<W: AsyncWrite + Unpin>(
 
 struct Sink<W> {
     writer: W,
+    /// Protocol errors that are not in `batch` yet.
+    errors: mpsc::Receiver<ProtocolError>,
     /// Whole lines that are not written yet, but for the first `taken` bytes.
     batch: Vec<u8>,
     taken: usize,
@@ -125,16 +144,30 @@ impl<W: AsyncWrite + Unpin> Sink<W> {
         Ok(Some(self.queued))
     }
 
-    /// Writes what is queued. Cancel-safe: what was written is not written again.
+    /// Writes all that is queued. Cancel-safe: what was written is not written again.
     async fn flush(&mut self) -> io::Result<()> {
         let result = self.write_batch().await;
         if result.is_err() {
+            // Without a stream there is no room to wait for.
+            self.errors.close();
             self.events.output_closed.cancel();
         }
         result
     }
 
+    /// Moves the protocol errors that are waiting into the batch.
+    fn take_errors(&mut self) -> io::Result<()> {
+        // No more than there are now, so that a client that sends nothing else cannot hold this up.
+        for _ in 0..self.errors.len() {
+            let Ok(error) = self.errors.try_recv() else { break };
+            serde_json::to_writer(&mut self.batch, &error)?;
+            self.batch.push(b'\n');
+        }
+        Ok(())
+    }
+
     async fn write_batch(&mut self) -> io::Result<()> {
+        self.take_errors()?;
         let Ok(_permit) = self.events.line.acquire().await else {
             return Err(io::ErrorKind::BrokenPipe.into());
         };

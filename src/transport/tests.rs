@@ -172,6 +172,31 @@ async fn a_request_holds_its_place_until_it_is_answered() {
     assert!(refused.iter().all(|(_, code)| *code == json!(-32603)), "{refused:?}");
 }
 
+/// The task that flushes errors never has a turn here: the end of the connection writes them itself.
+#[tokio::test]
+async fn the_end_of_the_connection_writes_every_error_that_was_found() {
+    let bad = "x\n".repeat(20);
+    let unfinished = "{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"none\"".to_owned();
+    for (input, expected) in [
+        ("x\n".to_owned(), vec![-32700]),
+        (bad, vec![-32700; 20]),
+        (line(1, "none", &json!({})), vec![-32601]),
+        ("[]\n1\n".to_owned(), vec![-32600, -32600]),
+        // A last line needs no end, and half a message is answered as one.
+        (unfinished.clone() + "}", vec![-32601]),
+        (unfinished, vec![-32700]),
+    ] {
+        let (mut transport, mut theirs, _) = transport(input.as_bytes(), OUTPUT_BYTES);
+        assert!(transport.receive().now_or_never().unwrap().is_none(), "{input}");
+        transport.close().now_or_never().unwrap().unwrap();
+        let mut written = vec![0; OUTPUT_BYTES];
+        let length = theirs.read(&mut written).now_or_never().expect("nothing is written").unwrap();
+        let lines = written[..length].split_inclusive(|byte| *byte == b'\n');
+        let error = |line| serde_json::from_slice::<Value>(line).unwrap()["error"]["code"].clone();
+        assert_eq!(lines.map(error).collect::<Vec<_>>(), expected, "{input}");
+    }
+}
+
 #[tokio::test]
 async fn nothing_more_is_read_while_thousands_of_errors_wait_to_be_written() {
     let input = "x\n".repeat(20_000);

@@ -39,6 +39,7 @@ HOLES = {
     "url-port": "it trusts any port of a trusted host",
     "url-trailing-dot": "it does not know that a trailing dot is the same host, and trusts or blocks by text",
     "url-look-alike": "it takes hosts in other spellings than the one that people see",
+    "unseen": "it takes invisible and control characters, and versions in digits of other scripts",
     "duplicate-field": "it takes the last of several fields of a name; an installer may take the first",
 }
 
@@ -199,6 +200,9 @@ def with_hole(chance: random.Random, manifest: dict[str, Any], hole: str) -> str
         manifest["source_url"] = pick(["https://github.com./x", "https://pypi.org."])
     elif hole == "url-look-alike":
         manifest["source_url"] = pick(["https://GitHub.com/x", "https://xn--gthub-cta.github.com/x", "https://ｇithub.com"])
+    elif hole == "unseen":
+        field, text = pick([("name", "a\u200bb"), ("name", "a\x1b[2J"), ("version", "1.\u0660.0"), ("version", "1\u202e")])
+        manifest[field] = text
     elif hole == "duplicate-field":
         text = json.dumps(manifest)
         return '{"registry": "clawdhub.com", ' + text[1:]

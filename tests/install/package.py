@@ -52,6 +52,8 @@ CALLS = [
     ["gateway", "verification_status", {"job_id": "123"}],
     ["gateway", "verification_status", {"job_id": ""}],
     ["gateway", "verification_status", None],
+    ["gateway", None, {}],
+    ["gateway", 5, {}],
     ["guard", {}, SKILL],
     ["guard", {}, {**SKILL, "registry": "clawdhub.com"}],
     ["guard", {}, {**SKILL, "download_count": 5000}],
@@ -120,6 +122,13 @@ class BesideThePythonImplementation(unittest.TestCase):
                 for field in ["verified", "status", "risk_level", "error_code", "normalized_arguments"]:
                     self.assertEqual(ours[field], theirs[field])
 
+    def test_dictionaries_are_in_the_same_order(self):
+        calls = [["bill", "m", ["e"], ["t"]], ["guard", {}, SKILL]]
+        ours, theirs = (answers(python, calls, "true") for python in (sys.executable, peer))
+        for one, other in zip(ours, theirs, strict=True):
+            self.assertEqual(list(one), list(other))
+        self.assertEqual(list(ours[0]["components"]), list(theirs[0]["components"]))
+
     def test_an_empty_model_is_refused_with_the_same_words(self):
         program = "from qwed_mcp.observability.aibom import AIBOMGenerator\nAIBOMGenerator.generate_manifest('')"
         both = [
@@ -161,6 +170,8 @@ class TheProgramBehindIt(unittest.TestCase):
         for manifest in [[], "x", None]:
             with self.subTest(manifest=manifest), self.assertRaises(ValueError):
                 SkillProvenanceGuard().verify_skill(manifest)  # type: ignore[arg-type]
+        with self.assertRaisesRegex(ValueError, r"half of a surrogate pair, U\+D800"):
+            gateway.evaluate_and_route("execute_python_code", {"code": "\ud800"})
         with self.assertRaisesRegex(ValueError, "trusted_domains: 'a b' is not simply a host"):
             SkillProvenanceGuard(trusted_domains={"a b"})
         self.assertIn("nope", self.decide())
@@ -187,23 +198,71 @@ class TheProgramBehindIt(unittest.TestCase):
         self.assertEqual(wrong, [])
 
     def test_one_process_is_kept_and_a_dead_one_is_replaced(self):
+        _program._process.end()
         self.decide()
-        first = _program._process._process
+        [first] = _program._process._idle
         self.decide()
-        self.assertIs(_program._process._process, first)
+        self.assertEqual(_program._process._idle, [first])
         os.kill(first.pid, signal.SIGKILL)
         first.wait()
         self.assertIn("nope", self.decide())
-        self.assertIsNot(_program._process._process, first)
+        self.assertNotIn(first, _program._process._idle)
 
-    def test_a_program_that_dies_in_a_call_is_an_error_and_the_next_call_is_answered(self):
+    def test_when_the_program_dies_in_a_call_another_one_is_asked_once(self):
+        _program._process.end()
         self.decide()
-        process = _program._process._process
+        [process] = _program._process._idle
         os.kill(process.pid, signal.SIGSTOP)
         threading.Timer(0.2, os.kill, [process.pid, signal.SIGKILL]).start()
-        with self.assertRaisesRegex(RuntimeError, "ended before it answered"):
-            self.decide()
         self.assertIn("nope", self.decide())
+        [other] = _program._process._all
+        self.assertNotEqual(other.pid, process.pid)
+        asked = []
+
+        def dies(process, request):
+            asked.append(process.pid)
+            raise _program._Ended
+
+        with mock.patch.object(_program._process, "_ask", dies):
+            with self.assertRaisesRegex(RuntimeError, "ended before it answered"):
+                self.decide()
+        self.assertEqual((len(set(asked)), _program._process._all), (2, []))
+        self.assertIn("nope", self.decide())
+
+    def test_a_call_within_a_call_of_the_same_thread_is_answered(self):
+        _program._process.end()
+        self.decide()
+        [first] = _program._process._idle
+        inner = []
+        read = os.read
+
+        def interrupted(descriptor, count):
+            # As a signal handler or a finalizer would: in the middle of an exchange.
+            with mock.patch.object(os, "read", read):
+                inner.append(self.decide("inner"))
+            return read(descriptor, count)
+
+        for _ in range(3):
+            with mock.patch.object(os, "read", interrupted):
+                outer = self.decide("outer")
+            self.assertIn("'outer'", outer)
+        self.assertIn("'inner'", inner[-1])
+        # Two processes serve all of them.
+        self.assertEqual(len(_program._process._idle), 2)
+        self.assertIn(first, _program._process._idle)
+        program = (
+            "import signal, time\n"
+            "from qwed_mcp.security import RiskBasedExecutionGateway\n"
+            "ask = lambda name: RiskBasedExecutionGateway().evaluate_and_route(name, {})['message']\n"
+            "handled = []\n"
+            "signal.signal(signal.SIGALRM, lambda *_: handled.append(\"'inner'\" in ask('inner')))\n"
+            "signal.setitimer(signal.ITIMER_REAL, 0.001, 0.02)\n"
+            "while len(handled) < 20: assert \"'outer'\" in ask('outer')\n"
+            "signal.setitimer(signal.ITIMER_REAL, 0)\n"
+            "print(all(handled))\n"
+        )
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+        self.assertEqual((done.stdout, done.returncode), ("True\n", 0), done.stderr)
 
     def test_an_interrupt_is_for_its_caller_alone(self):
         program = (
@@ -212,11 +271,11 @@ class TheProgramBehindIt(unittest.TestCase):
             "from qwed_mcp.security import RiskBasedExecutionGateway\n"
             "ask = RiskBasedExecutionGateway().evaluate_and_route\n"
             "ask('nope', {})\n"
-            "first = _program._process._process\n"
+            "first = _program._process._idle[0]\n"
             "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
             "os.killpg(0, signal.SIGINT)\n"
             "ask('nope', {})\n"
-            "print(_program._process._process is first and first.poll() is None)\n"
+            "print(_program._process._idle == [first] and first.poll() is None)\n"
         )
         for _ in range(5):
             command = [sys.executable, "-c", program]
@@ -225,18 +284,18 @@ class TheProgramBehindIt(unittest.TestCase):
 
     def test_a_fork_has_a_process_of_its_own(self):
         self.decide()
-        parents = _program._process._process
+        parents = list(_program._process._idle)
         child = os.fork()
         if child == 0:
             code = 1
             try:
-                has_none = _program._process._process is None
+                has_none = not _program._process._all
                 code = 0 if has_none and "child" in self.decide("child") else 2
             finally:
                 _program._process.end()
                 os._exit(code)
         self.assertEqual(os.waitpid(child, 0)[1], 0)
-        self.assertIs(_program._process._process, parents)
+        self.assertEqual(_program._process._idle, parents)
         self.assertIn("parent", self.decide("parent"))
 
     def test_the_process_ends_with_its_parent_however_that_ends(self):
@@ -245,7 +304,7 @@ class TheProgramBehindIt(unittest.TestCase):
             "from qwed_mcp import _program\n"
             "from qwed_mcp.security import RiskBasedExecutionGateway\n"
             "RiskBasedExecutionGateway().evaluate_and_route('nope', {})\n"
-            "print(_program._process._process.pid, flush=True)\n"
+            "print(_program._process._idle[0].pid, flush=True)\n"
         )
         for end in ["", "os.kill(os.getpid(), signal.SIGKILL)", "os._exit(3)", "raise SystemExit(4)"]:
             with self.subTest(end=end):
@@ -293,7 +352,7 @@ class TheClient(unittest.TestCase):
             self.assertEqual(asyncio.run(ask()), "1")
 
     def test_ray_is_an_extra_that_is_named_where_it_is_missing(self):
-        with self.assertRaisesRegex(ModuleNotFoundError, r"pip install 'qwed-mcp\[ray\]'"):
+        with self.assertRaisesRegex(ModuleNotFoundError, r"pip install 'qwed-mcp\[ray\]>=0.3'"):
             importlib.import_module("qwed_mcp.client.ray")
 
 

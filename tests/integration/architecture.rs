@@ -49,8 +49,11 @@ const ORDER: &[&str] = &[
     "https",
     "meter",
     "secret",
+    "shares",
     "logging",
     "terminal",
+    "plain_text",
+    "hidden",
 ];
 
 /// Which folders may name a crate.

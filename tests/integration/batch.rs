@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::harness::{
-    ServerBuilder, Terminal, alive_with_marker, descendants, eventually, is_alive, public_python,
+    BusyProcessors, ServerBuilder, Terminal, alive_with_marker, descendants, eventually, is_alive,
+    ordinary_user, public_python,
 };
 
 tests! {
@@ -21,6 +22,7 @@ tests! {
         each_line_is_answered_with_what_became_of_it,
         hostile_lines_are_told_from_each_other_in_warm_interpreters,
         a_script_is_run_once_for_each_test,
+        a_script_that_others_keep_from_the_processors_is_not_judged,
         answers_come_in_the_order_of_the_lines_where_that_is_wanted,
         the_parts_of_a_batch_are_the_whole,
         what_is_found_is_reported_where_the_admin_says_so_and_nowhere_else,
@@ -31,15 +33,20 @@ tests! {
         a_machine_that_runs_out_of_files_judges_no_script_and_goes_on,
         a_reader_who_leaves_ends_the_batch,
         an_answer_is_one_line_to_every_reader,
+        scripts_cannot_read_the_answers_of_their_batch,
         progress_and_figures_are_there_for_programs,
         a_terminal_has_a_bar;
     needs [Tier2, PublicPython]:
-        scripts_read_from_standard_input_however_they_are_run;
+        scripts_read_from_standard_input_however_they_are_run,
+        no_script_withdraws_from_its_verdict,
+        no_batch_runs_without_a_sandbox_that_protects_files;
     needs [Sandbox]:
         run_gives_a_script_a_file_to_read;
     needs []:
         what_cannot_be_used_is_told_before_anything_runs,
-        results_are_gone_on_with_and_never_overwritten;
+        results_are_gone_on_with_and_never_overwritten,
+        an_answer_to_another_script_is_not_kept,
+        options_of_batches_are_refused_without_one;
 }
 
 /// A folder for the files of a batch, and how it is started.
@@ -148,7 +155,7 @@ fn every_kind() -> Vec<(Value, &'static str, Value)> {
         (json!({ "id": "refuted", "code": "assert 1 == 2" }), "failed", json!(false)),
         (json!({ "id": "exit", "code": "raise SystemExit(3)" }), "failed", json!(false)),
         (
-            json!({ "id": "loop", "code": "while True: pass", "timeout": 2 }),
+            json!({ "id": "loop", "code": "import time\ntime.sleep(60)", "timeout": 2 }),
             "timeout",
             json!(false),
         ),
@@ -296,6 +303,32 @@ fn a_script_is_run_once_for_each_test() {
     assert_eq!(told(done.answer("all")), [ok.clone(), ok]);
 }
 
+fn a_script_that_others_keep_from_the_processors_is_not_judged() {
+    let lines = [
+        json!({ "id": "computes", "code": "while True: pass", "timeout": 4 }),
+        json!({ "id": "sleeps", "code": "import time\ntime.sleep(600)", "timeout": 4 }),
+        json!({ "id": "fails", "code": "1 / 0", "timeout": 60 }),
+    ];
+    for warm in ["on", "off"] {
+        let batch = Batch::new(ServerBuilder::new().variable("QWED_MCP_WARM", warm));
+        // Loading takes long beside the others, and a batch does not wait for it.
+        let _busy = BusyProcessors::start();
+        let done = batch.run(&lines, &["--workers", "1", "--timeout", "60"]);
+        let computes = done.answer("computes");
+        let told = (&computes["status"], &computes["passed"], &computes["attempt"]);
+        assert_eq!(told, (&json!("infra_error"), &Value::Null, &json!(2)), "{computes}");
+        let error =
+            "its time was up, and for most of it other processes kept it from the processors";
+        assert_eq!(computes["error"], error);
+        for (id, status) in [("sleeps", "timeout"), ("fails", "failed")] {
+            let answer = done.answer(id);
+            let told = (&answer["status"], &answer["passed"]);
+            assert_eq!(told, (&json!(status), &json!(false)), "{answer}");
+        }
+        batch.assert_gone();
+    }
+}
+
 fn scripts_read_from_standard_input_however_they_are_run() {
     let long = "0123456789abcdef".repeat(100_000);
     let lines = [
@@ -317,7 +350,7 @@ fn scripts_read_from_standard_input_however_they_are_run() {
         public().variable("QWED_MCP_SANDBOX", "off"),
     ] {
         let batch = Batch::new(builder);
-        let done = batch.run(&lines, &["--ordered"]);
+        let done = batch.run(&lines, &["--ordered", "--allow-readable-answers"]);
         let found: Vec<_> = done.answers.iter().map(|it| it["stdout"].as_str().unwrap()).collect();
         assert_eq!(found, printed, "{} {:?}", done.told, batch.builder);
     }
@@ -326,6 +359,109 @@ fn scripts_read_from_standard_input_however_they_are_run() {
     let code = "import os, sys\nprint(os.listdir('.'), os.fstat(0).st_nlink)\ntry: os.write(0, b'x')\nexcept OSError: print('closed')";
     let done = batch.run(&[json!({ "code": code, "stdin": "x" })], &[]);
     assert_eq!(done.answers[0]["stdout"], "[] 0\nclosed", "{}", done.answers[0]);
+}
+
+/// A script that looks for its own expected output in the file of the batch, and prints that.
+fn cheat(input: &Path) -> Value {
+    let code =
+        format!("import json\nprint(json.load(open('{}'))['expect']['stdout'])", input.display());
+    json!({ "id": "cheat", "code": code, "expect": { "stdout": "a secret" } })
+}
+
+fn scripts_cannot_read_the_answers_of_their_batch() {
+    let project = tempfile::tempdir().unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let place = |name: &str| project.path().join(name);
+    let (input, outside) = (place("in.jsonl"), elsewhere.path().join("in.jsonl"));
+    fs::write(&input, cheat(&input).to_string()).unwrap();
+    fs::write(&outside, cheat(&outside).to_string()).unwrap();
+    let link = elsewhere.path().join("link.jsonl");
+    std::os::unix::fs::symlink(&input, &link).unwrap();
+    let (results, figures) = (place("out.jsonl"), place("summary.json"));
+    let reads = |variable: &str| ServerBuilder::new().variable(variable, path_text(project.path()));
+    let run = |builder: &ServerBuilder, arguments: &[&str], stdin: Stdio| {
+        let mut command = builder.command();
+        command.args(["run", "--analysis", "report"]).args(arguments).stdin(stdin);
+        Done::of(command.output().unwrap())
+    };
+    let folder = fs::canonicalize(project.path()).unwrap();
+    let refusal = format!("is in {}, which scripts can read", folder.display());
+    for builder in [reads("PYTHONPATH"), reads("QWED_MCP_READ_PATHS")] {
+        let (outside, results, figures) =
+            (path_text(&outside), path_text(&results), path_text(&figures));
+        for arguments in [
+            &["--batch", path_text(&input)][..],
+            &["--batch", path_text(&link)],
+            &["--batch", "-"],
+            &["--batch", outside, "--output", results],
+            &["--batch", outside, "--summary", figures],
+        ] {
+            let done = run(&builder, arguments, fs::File::open(&input).unwrap().into());
+            assert_eq!(
+                (done.code, done.answers.len()),
+                (Some(2), 0),
+                "{arguments:?}: {}",
+                done.told
+            );
+            assert!(done.told.contains(&refusal), "{arguments:?}: {}", done.told);
+            assert_eq!(fs::read_to_string(results).unwrap_or_default(), "", "{arguments:?}");
+        }
+        // The control: where it is allowed, the script has it, and the command says so.
+        let arguments = ["--batch", path_text(&input), "--allow-readable-answers"];
+        let done = run(&builder, &arguments, Stdio::null());
+        assert_eq!(done.answer("cheat")["passed"], true, "{}", done.told);
+        assert!(done.told.contains("warning: --allow-readable-answers"), "{}", done.told);
+        // And where they are elsewhere, it has nothing.
+        let done = run(&builder, &["--batch", outside], Stdio::null());
+        assert_eq!(done.answer("cheat")["passed"], false, "{}", done.told);
+    }
+}
+
+/// Without a sandbox that protects files, there is no place that scripts cannot read.
+fn no_batch_runs_without_a_sandbox_that_protects_files() {
+    for (lacks, sandbox) in [("namespaces,landlock", "degraded"), ("", "off")] {
+        let builder = ServerBuilder::of_interpreter(&public_python().unwrap());
+        let builder = builder.variable("QWED_MCP_SANDBOX", sandbox);
+        let batch = Batch::new(builder.variable("QWED_MCP_TEST_KERNEL_LACKS", lacks));
+        let lines = [json!({ "id": "x", "code": "print(1)" })];
+        let done = batch.run(&lines, &[]);
+        assert_eq!((done.code, done.answers.len()), (Some(2), 0), "{sandbox}: {}", done.told);
+        assert!(done.told.contains("lets scripts read all files"), "{sandbox}: {}", done.told);
+        let done = batch.run(&lines, &["--allow-readable-answers"]);
+        assert_eq!(done.answer("x")["status"], "ok", "{sandbox}: {}", done.told);
+    }
+}
+
+/// A user whom no other test runs batches as.
+const USER: u32 = 24_613;
+
+/// Where a script can kill what watches over it, it is killed by its own doing: that is no reason to drop it.
+fn no_script_withdraws_from_its_verdict() {
+    let code = "import os\nos.kill(os.getppid(), 9)\nprint('wrong')";
+    let line = json!({ "id": "x", "code": code, "expect": { "stdout": "right" } });
+    for (lacks, sandbox) in [("namespaces,landlock", "degraded"), ("landlock", "off")] {
+        let builder = ServerBuilder::of_interpreter(&public_python().unwrap())
+            .unchecked()
+            .variable("QWED_MCP_SANDBOX", sandbox)
+            .variable("QWED_MCP_TEST_KERNEL_LACKS", lacks);
+        let builder = match ordinary_user(USER) {
+            Some(user) => builder.with_user(user),
+            None => builder,
+        };
+        let mut command = builder.command();
+        command.args(["run", "--batch", "-", "--allow-readable-answers"]);
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        writeln!(child.stdin.take().unwrap(), "{line}").unwrap();
+        let done = Done::of(child.wait_with_output().unwrap());
+        let answer = done.answer("x");
+        let verdict = (&answer["status"], &answer["passed"]);
+        assert_eq!(verdict, (&json!("failed"), &json!(false)), "{sandbox}: {answer} {}", done.told);
+    }
 }
 
 fn run_gives_a_script_a_file_to_read() {
@@ -481,14 +617,14 @@ fn results_are_gone_on_with_and_never_overwritten() {
         assert_eq!(fs::read_to_string(&results).unwrap(), foreign);
     }
     // A note without the end of a line is not a line that was being written.
-    for foreign in ["remember the milk", "\0\0\0"] {
+    for foreign in ["remember the milk", "\0\0\0", "x\0\0"] {
         fs::write(&results, foreign).unwrap();
         let done = run(&["--resume"]);
         assert!(done.code == Some(2) && done.told.contains("line 1 is no result"), "{}", done.told);
         assert_eq!(fs::read_to_string(&results).unwrap(), foreign);
     }
     // The last line was being written.
-    fs::write(&results, "{\"id\":\"a1\",\"status\":\"ok\"}\n{\"id\":\"a2\",\"status\":\"infra_error\"}\n{\"id\":\"a3\",\"sta").unwrap();
+    fs::write(&results, "{\"id\":\"a1\",\"status\":\"ok\"}\n{\"id\":\"a2\",\"status\":\"infra_error\"}\n{\"id\":\"a3\",\"sta\0\0").unwrap();
     let done = run(&["--resume"]);
     assert_eq!(done.code, Some(0), "{}", done.told);
     assert!(done.told.contains("3 lines (3 blocked, 2 answered before)"), "{}", done.told);
@@ -498,7 +634,8 @@ fn results_are_gone_on_with_and_never_overwritten() {
     assert_eq!(rest, ["a0", "a3", "a4"].map(ToOwned::to_owned).into());
     // All is there: nothing is added.
     let before = fs::read(&results).unwrap();
-    assert_eq!(run(&["--resume"]).code, Some(0));
+    let done = run(&["--resume"]);
+    assert!(done.code == Some(0) && done.told.contains("5 lines answered before"), "{}", done.told);
     assert_eq!(fs::read(&results).unwrap(), before);
     // Another one that writes to it.
     let held = fs::File::options().append(true).open(&results).unwrap();
@@ -509,6 +646,55 @@ fn results_are_gone_on_with_and_never_overwritten() {
         "{}",
         done.told
     );
+}
+
+fn an_answer_to_another_script_is_not_kept() {
+    // Nothing is run in this: all lines are blocked.
+    let batch = Batch::new(ServerBuilder::new());
+    let results = batch.path("results.jsonl");
+    let run = |codes: &[&str]| {
+        let lines: Vec<Value> = codes.iter().map(|code| json!({ "code": code })).collect();
+        batch.run(&lines, &["--output", path_text(&results), "--resume"])
+    };
+    let other = "import os\nos.system('other')";
+    assert_eq!(run(&[SYSTEM, "1 1 1 (", SYSTEM]).code, Some(0));
+    let before = fs::read_to_string(&results).unwrap();
+    for changed in [[SYSTEM, "1 1 1 (", other], [other, "1 1 1 (", SYSTEM]] {
+        let done = run(&changed);
+        assert!(done.code == Some(2), "{}", done.told);
+        assert!(done.told.contains("is another one than the output has"), "{}", done.told);
+        assert_eq!(fs::read_to_string(&results).unwrap(), before);
+    }
+    // The same again, and one more.
+    assert_eq!(run(&[SYSTEM, "1 1 1 (", SYSTEM, other]).code, Some(0));
+    let after = fs::read_to_string(&results).unwrap();
+    assert!(after.starts_with(&before) && after.lines().count() == 4, "{after}");
+}
+
+fn options_of_batches_are_refused_without_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    let file = path_text(&file);
+    for option in [
+        &["--output", file][..],
+        &["--summary", file],
+        &["--workers", "2"],
+        &["--memory-mb", "128"],
+        &["--shard", "0/8"],
+        &["--analysis", "report"],
+        &["--progress", "json"],
+        &["--ordered"],
+        &["--fail-fast"],
+        &["--allow-readable-answers"],
+    ] {
+        let mut command = ServerBuilder::new().command();
+        let output = command.arg("run").args(option).arg("script.py").output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        let reason = format!("error: {} is for batches: it needs --batch FILE", option[0]);
+        assert!(output.status.code() == Some(125) && told.contains(&reason), "{told}");
+        assert!(output.stdout.is_empty(), "{option:?}");
+    }
+    assert!(!Path::new(file).exists());
 }
 
 /// Lines that take a while, all together.

@@ -25,7 +25,10 @@ tests! {
         a_supervisor_without_a_server_ends,
         check_says_where_what_and_what_instead_for_each_file,
         check_tells_what_it_cannot_read_and_still_checks_the_rest,
-        check_prints_json_and_sarif;
+        check_prints_json_and_sarif,
+        an_export_that_cannot_be_read_is_no_broken_one,
+        an_empty_script_is_the_same_to_every_command,
+        manual_pages_are_written_into_a_folder_that_is_made;
 }
 
 fn run(builder: &ServerBuilder, arguments: &[&str], input: &str) -> Output {
@@ -254,4 +257,29 @@ fn check_prints_json_and_sarif() {
     assert_eq!(location["region"], json!({ "startLine": 1, "startColumn": 8 }));
     // Columns are counted in characters, and the log says so.
     assert_eq!(run["columnKind"], "unicodeCodePoints");
+}
+
+fn an_export_that_cannot_be_read_is_no_broken_one() {
+    for file in ["/nowhere/audit.jsonl", "/"] {
+        let output = run(&ServerBuilder::new(), &["audit", "verify", file], "");
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && told.contains(file), "{file}: {told}");
+    }
+}
+
+fn an_empty_script_is_the_same_to_every_command() {
+    for (command, code) in [("run", 127), ("check", 2)] {
+        let output = run(&ServerBuilder::new(), &[command, "-"], " \n");
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(told.contains("the script is empty"), "{command}: {told}");
+        assert_eq!(output.status.code(), Some(code), "{command}: {told}");
+    }
+}
+
+fn manual_pages_are_written_into_a_folder_that_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let pages = folder.path().join("share/man/man1");
+    let output = run(&ServerBuilder::new(), &["man-pages", pages.to_str().unwrap()], "");
+    assert!(output.status.success(), "{output:?}");
+    assert!(pages.join("qwed-mcp.1").is_file());
 }

@@ -24,6 +24,7 @@ tests! {
         the_program_of_a_virtual_environment_takes_its_interpreter,
         the_newest_complete_environment_is_taken,
         an_environment_that_others_can_change_is_not_used,
+        an_environment_that_starts_with_other_files_is_not_used,
         a_missing_module_is_answered_with_what_is_there;
     needs [Root, Tier3]:
         a_full_disk_leaves_no_environment,
@@ -33,6 +34,7 @@ tests! {
         killed_at_any_point_it_leaves_no_environment,
         one_process_at_a_time_makes_environments,
         what_cannot_be_made_is_told,
+        a_package_cannot_bring_what_the_environment_starts_with,
         arguments_that_are_none_are_refused;
     needs []:
         the_lock_has_the_versions_that_the_tests_have;
@@ -119,7 +121,9 @@ with zipfile.ZipFile(f'{folder}/{name}-{version}-py3-none-any.whl', 'w') as whee
     for path, text in files:
         digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).decode().rstrip('=')
         record += f'{path},sha256={digest},{len(text.encode())}\\n'
-        wheel.writestr(path, text)
+        entry = zipfile.ZipInfo(path)
+        entry.external_attr = 0o100755 << 16
+        wheel.writestr(entry, text)
     wheel.writestr(f'{info}/RECORD', record + f'{info}/RECORD,,\\n')
 ";
         let order = json!([self.at("wheels"), name, version, requires, files]).to_string();
@@ -540,10 +544,15 @@ fn the_newest_complete_environment_is_taken() {
         ("env-14", Some("{\"format\": 2}")),
         ("env-x", Some("{}")),
         ("env-015", None),
+        // A package brought the marker, and its installation has not ended.
+        ("env-16", None),
     ] {
         copy(name);
         match marked {
             None if name == "env-015" => {}
+            None if name == "env-16" => {
+                fs::write(fixture.environments().join(".env-16.begun"), "").unwrap();
+            }
             None => fs::remove_file(marker(name)).unwrap(),
             Some(text) => fs::write(marker(name), text).unwrap(),
         }
@@ -556,6 +565,7 @@ fn the_newest_complete_environment_is_taken() {
     // What is not complete is removed; what has another name is nobody's.
     assert_eq!(fixture.listed().len(), 1);
     assert_eq!(fixture.names(), ["env-015", "env-10", "env-21", "env-x"]);
+    assert!(!fixture.environments().join(".env-16.begun").exists());
     assert!(tenth.join("bin/python").exists());
 }
 
@@ -587,6 +597,64 @@ fn an_environment_that_others_can_change_is_not_used() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("has mode 0770") && said.contains("chmod go-w"), "{said}");
     assert_eq!(fixture.names(), ["env-1"]);
+}
+
+/// Returns a program that leaves a mark and does what this interpreter does.
+fn marking(mark: &Path, python: &Path) -> String {
+    format!("#!/bin/sh\ntouch {}\nexec {} \"$@\"\n", mark.display(), python.display())
+}
+
+fn an_environment_that_starts_with_other_files_is_not_used() {
+    let fixture = Fixture::with_uv();
+    let (folder, _) = fixture.created(&[]);
+    let used = "STDOUT:\n1\n\nExecution completed successfully.";
+    let refused = "Execution error: the environment of `qwed-mcp env create` is not as it was made, so it \
+                   is not used; ask the admin to look at the server's log.";
+    let mark = fixture.at("marks/started");
+    let interpreter = folder.join("bin/python");
+    let base = interpreter.canonicalize().unwrap();
+    let other = |path: &Path| {
+        fs::write(path, marking(&mark, &base)).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    let run = |configured: Option<&Path>, expected: &str| {
+        let mut server = fixture.server();
+        if let Some(configured) = configured {
+            server = server.variable("QWED_MCP_PYTHON", configured.to_str().unwrap());
+        }
+        let mut server = server.connect();
+        assert_eq!(server.execute("print(1)").text(), expected);
+        server.finish()
+    };
+    run(None, used);
+    for name in ["bin/python", "pyvenv.cfg", "bin/pyvenv.cfg", "lib/python3.99"] {
+        let path = folder.join(name);
+        let saved = folder.parent().unwrap().join("saved");
+        let was_there = fs::rename(&path, &saved).is_ok();
+        other(&path);
+        let change = if was_there { "changed" } else { "added" };
+        let expected = format!("{} was {change} after the environment was made", path.display());
+        for configured in [None, Some(interpreter.as_path())] {
+            let log = run(configured, refused);
+            assert!(log.contains(&expected), "{log}");
+        }
+        let found = fixture.interpreter();
+        assert!(found["tried"][0]["why"].as_str().unwrap().contains(&expected), "{found}");
+        let output = fixture.run(&["env", "path"]);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(String::from_utf8_lossy(&output.stderr).contains(&expected), "{output:?}");
+        fs::remove_file(&path).unwrap();
+        if was_there {
+            fs::rename(&saved, &path).unwrap();
+        }
+    }
+    assert!(!mark.exists(), "what replaced a file of the environment was started");
+    // The control.
+    let program = fixture.at("bin/marking");
+    other(&program);
+    assert!(Command::new(&program).args(["-c", "pass"]).status().unwrap().success());
+    assert!(mark.exists());
+    run(None, used);
 }
 
 fn a_missing_module_is_answered_with_what_is_there() {
@@ -870,6 +938,54 @@ fn what_cannot_be_made_is_told() {
         said.contains("there is neither uv, which brings Python, nor Python 3.99 on PATH"),
         "{said}"
     );
+}
+
+fn a_package_cannot_bring_what_the_environment_starts_with() {
+    for (fixture, is_uv) in [(Fixture::with_uv(), true), (Fixture::with_pip(), false)] {
+        let (folder, _) = fixture.created(&[]);
+        let library = fs::read_dir(folder.join("lib")).unwrap().next().unwrap().unwrap();
+        let library = library.file_name().into_string().unwrap();
+        let mark = fixture.at("marks/started");
+        let program = marking(&mark, &folder.join("bin/python").canonicalize().unwrap());
+        let own = fixture.at("evil").display().to_string();
+        let home = format!("home = {own}\ninclude-system-site-packages = false\n");
+        let in_library = format!("data/lib/{library}/os.py");
+        for (name, text, expected) in [
+            ("scripts/python", &*program, "bin/python was changed"),
+            ("data/bin/python", &program, "bin/python was changed"),
+            ("data/pyvenv.cfg", &home, "pyvenv.cfg was changed"),
+            (&in_library, "", "/os.py was added"),
+            ("data/evil/bin/python3", &program, "evil was added"),
+        ] {
+            let file = format!("evil-1.0.data/{name}");
+            fixture.wheel("evil", "1.0", "", &[("evil.py", ""), (&file, text)]);
+            fixture.write_lock(&["evil-1.0"]);
+            let said = fixture.not_created(&[]);
+            // uv itself refuses some of these names.
+            let of_uv = "the packages cannot be installed: ";
+            let of_ours = "a package changes the files that the environment starts with, so none of its \
+                           code was run: ";
+            assert!(
+                (said.contains(of_ours) && said.contains(expected))
+                    || (is_uv && name.ends_with("python") && said.contains(of_uv)),
+                "{name}: {said}"
+            );
+            assert!(!mark.exists(), "{name}: code of a package ran outside of the sandbox");
+        }
+        // Other files may be there.
+        let files = [
+            ("evil.py", ""),
+            ("evil-1.0.data/scripts/evil", "#!python\n"),
+            ("evil-1.0.data/data/share/man/man1/evil.1", ""),
+            ("evil-1.0.data/data/lib/libevil.so.1", ""),
+            ("evil-1.0.data/data/qwed-env.json", "{}"),
+        ];
+        fixture.wheel("evil", "1.0", "", &files);
+        fixture.write_lock(&["evil-1.0"]);
+        let (folder, _) = fixture.created(&[]);
+        assert!(folder.join("share/man/man1/evil.1").exists());
+        assert_eq!(fixture.listed()[0]["packages"]["evil"], "1.0");
+    }
 }
 
 fn arguments_that_are_none_are_refused() {

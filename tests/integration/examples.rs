@@ -133,13 +133,17 @@ fn the_other_guards_answer() {
 from qwed_finance import FinanceVerifier, ISOGuard
 from qwed_ucp import UCPVerifier
 from qwed_legal import CitationGuard, LiabilityGuard
+from qwed_tax import TDSGuard, TaxVerifier
 result = LiabilityGuard().verify_cap(5_000_000, 200, 15_000_000)
 print('liability', result.verified)
 result = FinanceVerifier().verify_npv([-1000, 300, 400, 400, 300], 0.1, '$100.00')
 print('npv', result.verified)
+result = TDSGuard().calculate_deduction('PROFESSIONAL_FEES', '50000', '0')
+print('tds', result['deduction'])
 ";
     let (text, is_error) = run(code);
     assert!(!is_error, "{text}");
     assert!(text.contains("liability False"), "{text}");
     assert!(text.contains("npv False"), "{text}");
+    assert!(text.contains("tds 5000"), "{text}");
 }

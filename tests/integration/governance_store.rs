@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
-use crate::harness::{binary, is_root};
+use crate::harness::{binary, is_root, public};
 
 tests! {
     needs []:
@@ -467,7 +467,7 @@ BROKEN: token 3 was removed
 
 /// One of our commands, as a user who is not root.
 fn as_reader(folder: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(binary());
+    let mut command = Command::new(public(&binary()));
     command.args(arguments).env_clear().env("QWED_MCP_DATA_DIR", folder);
     if is_root() {
         command.uid(4321).gid(4321);

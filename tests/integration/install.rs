@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use nix::unistd::mkfifo;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::{McpProcess, PublicCopy, binary, is_public, ordinary_user, python};
+use crate::harness::{McpProcess, binary, ordinary_user, public, python};
 
 tests! {
     needs [Sandbox]:
@@ -36,6 +37,8 @@ tests! {
         claude_code_changes_its_own_file,
         claude_desktop_on_windows_is_reached_from_wsl,
         two_clients_share_the_file_of_a_project,
+        links_out_of_a_project_are_not_followed,
+        a_long_line_of_members_is_left_alone,
         what_a_file_says_is_no_order_to_a_terminal_and_stays_a_secret,
         a_kill_at_any_moment_leaves_a_whole_file,
         an_end_in_the_middle_of_any_write_leaves_a_whole_file;
@@ -78,7 +81,8 @@ fn key(client: &str) -> &'static str {
 /// A user with a home folder, who is no other than the tests' unless these are root's.
 struct User {
     home: TempDir,
-    program: Option<PublicCopy>,
+    /// The path of the binary for this user.
+    program: PathBuf,
     number: Option<u32>,
     variables: Vec<(&'static str, String)>,
 }
@@ -87,9 +91,7 @@ impl User {
     /// An ordinary user.
     fn new() -> Self {
         let number = ordinary_user(24_617);
-        let program =
-            (number.is_some() && !is_public(&binary())).then(|| PublicCopy::new(&binary()));
-        let user = Self { program, number, ..Self::of_tests() };
+        let user = Self { program: public(&binary()), number, ..Self::of_tests() };
         user.give(user.home.path());
         user
     }
@@ -99,7 +101,7 @@ impl User {
         let home = tempfile::tempdir().unwrap();
         // The tests' own folders are temporary ones.
         let temporary = ("QWED_MCP_TEST_TEMPORARY", String::new());
-        Self { home, program: None, number: None, variables: vec![temporary] }
+        Self { home, program: binary(), number: None, variables: vec![temporary] }
     }
 
     fn give(&self, path: &Path) {
@@ -131,8 +133,7 @@ impl User {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let program = self.program.as_ref().map_or_else(binary, PublicCopy::path);
-        let mut command = Command::new(program);
+        let mut command = Command::new(&self.program);
         command.arg("install").args(arguments).env_clear().current_dir(self.home.path());
         command.env("HOME", self.path("")).env("PATH", self.path("bin"));
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
@@ -164,8 +165,9 @@ impl User {
         log
     }
 
-    /// The paths of all files below the home folder, with their content, modes and owners.
-    fn snapshot(&self) -> BTreeSet<(PathBuf, u32, u32, Vec<u8>)> {
+    /// The paths of all files below the home folder, with their modes, owners and contents; the
+    /// content is `None` if the user of the tests may not read the file.
+    fn snapshot(&self) -> BTreeSet<(PathBuf, u32, u32, Option<Vec<u8>>)> {
         let mut entries = BTreeSet::new();
         let mut folders = vec![self.path("")];
         while let Some(folder) = folders.pop() {
@@ -175,13 +177,17 @@ impl User {
                 let content = match metadata.file_type() {
                     kind if kind.is_dir() => {
                         folders.push(path.clone());
-                        Vec::new()
+                        None
                     }
-                    kind if kind.is_file() => fs::read(&path).unwrap(),
+                    kind if kind.is_file() => match fs::read(&path) {
+                        Err(error) if error.kind() == ErrorKind::PermissionDenied => None,
+                        content => Some(content.unwrap()),
+                    },
                     kind if kind.is_symlink() => {
-                        fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes()
+                        let target = fs::read_link(&path).unwrap();
+                        Some(target.into_os_string().into_encoded_bytes())
                     }
-                    _ => Vec::new(),
+                    _ => None,
                 };
                 entries.insert((path, metadata.mode(), metadata.uid(), content));
             }
@@ -478,16 +484,17 @@ fn the_gate_stays_as_it_was_unless_a_flag_opens_it() {
     let user = User::new();
     for (client, file, _) in CLIENTS {
         let text = user.done(&["--client", client]);
-        assert!(text.contains("none runs: `--allow-code` allows that"), "{text}");
+        assert!(text.contains("not run; `--allow-code` lets them run."), "{text}");
+        assert!(client != "cursor" || text.contains("nothing of it was found"), "{text}");
         let read = || fs::read_to_string(user.path(file)).unwrap();
         assert!(!read().contains(GATE), "{client}");
         let text = user.done(&["--client", client, "--allow-code"]);
-        assert!(!text.contains("none runs"), "{text}");
+        assert!(!text.contains("not run;") && !text.contains("nothing of it was found"), "{text}");
         let open = read();
         assert_eq!(open.matches(GATE).count(), 1, "{open}");
         // It takes a person to shut it.
         let text = user.done(&["--client", client]);
-        assert!(text.contains("already there") && !text.contains("none runs"), "{text}");
+        assert!(text.contains("already there") && !text.contains("not run;"), "{text}");
         assert_eq!(read(), open);
         // A value that somebody has written stays, as long as no flag is about it.
         let shut = open.replace("\"true\"", "\"false\"");
@@ -584,8 +591,8 @@ fn make_program(user: &User, name: &str, script: &str) -> PathBuf {
 
 fn a_program_that_does_not_stay_is_not_named() {
     let mut user = User::new();
-    let program = user.program.as_ref().map_or_else(binary, PublicCopy::path);
-    let folder = program.canonicalize().unwrap().parent().unwrap().to_str().unwrap().to_owned();
+    let folder =
+        user.program.canonicalize().unwrap().parent().unwrap().to_str().unwrap().to_owned();
     user.variables = vec![("QWED_MCP_TEST_TEMPORARY", folder)];
     let all = user.snapshot();
     // There may be a uvx for all users on this machine.
@@ -653,13 +660,31 @@ fn claude_code_changes_its_own_file() {
     user.done(&["--client", "claude-code", "--project"]);
     assert!(!user.path("arguments").exists());
 
-    // One that fails, or does something else, is told.
+    // One that fails, or does something else, is told. Nothing was changed, so there is no backup.
+    let before = user.snapshot();
+    let unchanged = || {
+        let programs = user.path("bin");
+        let files = |snapshot: &BTreeSet<(PathBuf, u32, u32, Option<Vec<u8>>)>| -> Vec<_> {
+            snapshot.iter().filter(|(path, ..)| !path.starts_with(&programs)).cloned().collect()
+        };
+        assert_eq!(files(&user.snapshot()), files(&before));
+    };
     make_program(&user, "claude", "echo no such scope >&2; exit 3\n");
     let log = user.refused(&["--client", "claude-code"]);
     assert!(log.contains("`claude mcp add-json` failed: no such scope"), "{log}");
+    unchanged();
+    // More than a pipe holds.
+    let flood = "word=xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\n\
+                 for i in 1 2 3 4 5 6; do word=$word$word$word; done\n\
+                 for i in 1 2 3 4 5 6 7 8; do echo $word >&2; done\nexit 3\n";
+    make_program(&user, "claude", flood);
+    let log = user.refused(&["--client", "claude-code"]);
+    assert!(log.contains("`claude mcp add-json` failed: xxxx"), "{log}");
+    unchanged();
     make_program(&user, "claude", "exit 0\n");
     let log = user.refused(&["--client", "claude-code"]);
     assert!(log.contains("the entry is not as it was asked for"), "{log}");
+    unchanged();
     // Its folder is where it says.
     let mut user = user;
     fs::remove_file(user.path("bin/claude")).unwrap();
@@ -682,8 +707,7 @@ fn claude_desktop_on_windows_is_reached_from_wsl() {
     let text = user.done(&["--client", "claude-desktop", "--allow-code"]);
     assert!(text.contains("which was not tried on Windows"), "{text}");
     let read = || -> Value { serde_json::from_slice(&fs::read(&file).unwrap()).unwrap() };
-    let program =
-        user.program.as_ref().map_or_else(binary, PublicCopy::path).canonicalize().unwrap();
+    let program = user.program.canonicalize().unwrap();
     let entry = read()["mcpServers"]["qwed"].take();
     assert_eq!(
         entry,
@@ -768,7 +792,6 @@ fn an_end_in_the_middle_of_any_write_leaves_a_whole_file() {
     let path = user.write(".cursor/mcp.json", &before);
     user.done(&["--client", "cursor"]);
     let after = fs::read(&path).unwrap();
-    let program = user.program.as_ref().map_or_else(binary, PublicCopy::path);
     let (mut killed, mut failed, mut done) = (0, 0, 0);
     for blocks in [0, 1, 20, 60, 77, 78, 79, 80, 81, 200] {
         for trap in ["", "trap '' XFSZ; "] {
@@ -777,7 +800,7 @@ fn an_end_in_the_middle_of_any_write_leaves_a_whole_file() {
             // Blocks of 512 bytes, as POSIX has them.
             let script = format!("{trap}ulimit -f {blocks}; exec \"$0\" install --client cursor");
             let mut command = Command::new("/bin/sh");
-            command.args(["-c", &script]).arg(&program).env_clear();
+            command.args(["-c", &script]).arg(&user.program).env_clear();
             command.envs(
                 user.command(&[]).get_envs().filter_map(|(name, value)| Some((name, value?))),
             );
@@ -849,6 +872,71 @@ fn two_clients_share_the_file_of_a_project() {
     assert_eq!(text.matches("already there").count(), 2, "{text}");
     user.done(&["--client", "copilot-cli", "claude-code", "--project", "--remove"]);
     assert_eq!(read(), json!({ "mcpServers": {} }));
+}
+
+fn links_out_of_a_project_are_not_followed() {
+    let user = User::new();
+    for (client, _, project_file) in CLIENTS {
+        let Some(file) = project_file else { continue };
+        // A project, as a repository brings it, with a link to a file, to a folder, and to a new one there.
+        let project = user.path("project");
+        let elsewhere = user.write("elsewhere/file", with_other(client));
+        for is_folder in [false, true] {
+            user.make_folders(&project);
+            let path = project.join(file);
+            let (link, target) = if is_folder {
+                (path.parent().unwrap().to_owned(), elsewhere.parent().unwrap().to_owned())
+            } else {
+                (path.clone(), elsewhere.clone())
+            };
+            if link == project {
+                continue;
+            }
+            user.make_folders(link.parent().unwrap());
+            symlink(&target, &link).unwrap();
+            let before = user.snapshot();
+            for more in [&["--allow-code"][..], &["--dry-run"], &["--remove"]] {
+                let mut command = user.command(&["--client", client, "--project"]);
+                let output = command.args(more).current_dir(&project).output().unwrap();
+                let log = String::from_utf8_lossy(&output.stderr).into_owned();
+                assert_eq!(output.status.code(), Some(1), "{client}: {output:?}");
+                let real =
+                    if is_folder { target.join(path.file_name().unwrap()) } else { target.clone() };
+                let expected = format!("leads out of the project, to {}", real.display());
+                assert!(log.contains(&expected), "{client}: {log}");
+                assert_eq!(user.snapshot(), before, "{client}");
+            }
+            fs::remove_dir_all(&project).unwrap();
+        }
+        // Within the project they are followed, also where the project itself is named by a link.
+        let target = user.write("project/shared/file", with_other(client));
+        let link = project.join(file);
+        user.make_folders(link.parent().unwrap());
+        symlink(&target, &link).unwrap();
+        symlink(&project, user.path("alias")).unwrap();
+        let mut command = user.command(&["--client", client, "--project"]);
+        let output = command.current_dir(user.path("alias")).output().unwrap();
+        assert!(output.status.success(), "{client}: {output:?}");
+        assert!(fs::read_to_string(&target).unwrap().contains("qwed-mcp"), "{client}");
+        fs::remove_file(user.path("alias")).unwrap();
+        fs::remove_dir_all(&project).unwrap();
+    }
+}
+
+fn a_long_line_of_members_is_left_alone() {
+    let user = User::new();
+    let members =
+        |count: usize| -> Vec<String> { (0..count).map(|n| format!("\"k{n}\":1")).collect() };
+    let line = format!("{{{}}}", members(2001).join(","));
+    user.write(".cursor/mcp.json", &line);
+    let log = user.refused(&["--client", "cursor"]);
+    assert!(log.contains("the file's value has more than 2000 members on one line"), "{log}");
+    user.write(".cursor/mcp.json", format!("{{\"mcpServers\":{line}}}"));
+    let log = user.refused(&["--client", "cursor"]);
+    assert!(log.contains("`mcpServers` has more than 2000 members on one line"), "{log}");
+    // On lines of their own there may be many.
+    user.write(".cursor/mcp.json", format!("{{\n{}\n}}", members(20_000).join(",\n")));
+    user.done(&["--client", "cursor"]);
 }
 
 fn a_server_started_from_a_written_file_runs_scripts() {

@@ -17,7 +17,7 @@ tests! {
         drawing_has_the_limits_of_the_script_warm,
         a_script_that_sends_pictures_itself_sends_pictures_only_warm,
         hostile_figures_fail_no_run_warm;
-    needs [Tier2, Tier3, PublicPackages]:
+    needs [Tier2, Tier3, PublicPython]:
         figures_come_back_at_every_tier,
         a_script_that_sends_pictures_itself_sends_pictures_only_at_tier_2;
     needs [Sandbox]:
@@ -135,6 +135,7 @@ const CASES: &[Case] = &[
          Execution completed successfully.",
     ),
     (GROWING, 0, " KiB, and a picture 512 at most."),
+    (DENSE, 4, DONE),
 ];
 
 fn source(script: &str) -> String {
@@ -162,6 +163,10 @@ fn run_cases(server: &mut McpProcess) -> Vec<Vec<String>> {
     CASES.iter().map(run).collect()
 }
 
+/// Four dense pictures: the later ones are drawn smaller, so that all of them fit.
+const DENSE: &str = "import numpy as np\nfor i in range(4):\n    plt.figure(figsize=(12, 12))\n    \
+                     plt.imshow(np.random.default_rng(i).random((900, 900)), interpolation='nearest')";
+
 /// Checks that the pictures are what `_meta` says, and that they can be decoded. Returns their
 /// digests.
 fn checked(result: &CallResult) -> Vec<String> {
@@ -177,6 +182,8 @@ fn checked(result: &CallResult) -> Vec<String> {
     });
     let found: Vec<Value> = found.collect();
     assert_eq!(told, Value::from(found.clone()));
+    let bytes: usize = result.pictures.iter().map(Vec::len).sum();
+    assert!(bytes <= 720 * 1024, "{bytes} bytes");
     found.iter().map(|picture| picture["sha256"].as_str().unwrap().to_owned()).collect()
 }
 
@@ -310,34 +317,49 @@ fn a_script_that_sends_pictures_itself_sends_pictures_only_at_tier_2() {
     a_script_that_sends_pictures_itself_sends_pictures_only(at_tier(AT_TIER_2), false);
 }
 
-/// What a script sends over the descriptor is a picture, or is not shown.
-fn a_script_that_sends_pictures_itself_sends_pictures_only(builder: ServerBuilder, is_warm: bool) {
-    let builder = builder.unchecked().variable(SYNC_TIMEOUT, "10000");
-    let mut server = connect(builder, is_warm);
-    let fd = if is_warm { WARM_FD } else { COLD_FD };
-    let tools = format!(
+/// Functions of a script that writes to the descriptor for pictures itself.
+fn sending_tools(fd: u32) -> String {
+    format!(
         "
 import os, struct, zlib
 def chunk(kind, content):
     return struct.pack('>I', len(content)) + kind + content + struct.pack('>I', zlib.crc32(kind + content))
-def png(width=2, height=2, more=b''):
-    pixels = zlib.compress(b''.join(b'\\0' + b'\\xff' * 3 * min(width, 9) for _ in range(min(height, 9))))
+def png(width=2, height=2, more=b'', pixels=None):
+    pixels = pixels if pixels is not None else zlib.compress(b''.join(b'\\0' + b'\\xff' * 3 * min(width, 9) for _ in range(min(height, 9))))
     return (b'\\x89PNG\\r\\n\\x1a\\n' + chunk(b'IHDR', struct.pack('>IIBBBBB', width, height, 8, 2, 0, 0, 0))
             + more + chunk(b'IDAT', pixels) + chunk(b'IEND', b''))
 def send(kind, content, length=None):
     os.write({fd}, kind + struct.pack('<I', len(content) if length is None else length) + content)
 "
-    );
+    )
+}
+
+/// What a script sends over the descriptor is a picture, or is not shown.
+fn a_script_that_sends_pictures_itself_sends_pictures_only(builder: ServerBuilder, is_warm: bool) {
+    let builder = builder.unchecked().variable(SYNC_TIMEOUT, "10000");
+    let mut server = connect(builder, is_warm);
+    let fd = if is_warm { WARM_FD } else { COLD_FD };
+    let tools = sending_tools(fd);
     let unusable = "A picture was left out: it is no PNG of at most 4096 × 4096 pixels.";
     for (script, count, left_out) in [
         // The control: this is how a picture comes.
         ("send(b'P', png())", 1, ""),
-        ("for _ in range(100): send(b'P', png())", 4, "1 more pictures were left out"),
+        ("for _ in range(100): send(b'P', png())", 4, "more pictures were left out"),
         ("send(b'P', png(more=chunk(b'tEXt', b'x' * 60000)))", 1, ""),
         ("send(b'P', b'<svg onload=alert(1)>')", 0, unusable),
         ("send(b'P', png(width=60000, height=60000))", 0, unusable),
-        ("send(b'P', png()[:-1])", 0, unusable),
-        ("send(b'P', png() + b'more')", 0, unusable),
+        ("send(b'P', png()[:-20])", 0, unusable),
+        ("send(b'P', png() + b'<svg onload=alert(1)>')", 1, ""),
+        ("send(b'P', png(more=chunk(b'PLTE', b'<svg onload=alert(1)>')))", 1, ""),
+        // More pixels than the header has: 400 MiB if they were inflated.
+        (
+            "c = zlib.compressobj(9)\nd = b''.join(c.compress(bytes(1 << 20)) for i in range(400))\n\
+             pixels = d + c.flush()\nsend(b'P', png(pixels=pixels))",
+            1,
+            "",
+        ),
+        ("send(b'P', png(pixels=b'no zlib at all'))", 0, unusable),
+        ("send(b'P', png(pixels=b''))", 0, unusable),
         ("send(b'P', b''); send(b'P', png())", 1, unusable),
         ("send(b'X', png()); send(b'P', png())", 0, ""),
         ("send(b'P', png(), length=1 << 31)", 0, ""),
@@ -348,7 +370,8 @@ def send(kind, content, length=None):
             "",
         ),
         ("send(b'L', bytes(8) + b'\\x1b[2J' * 100)", 0, "A picture was left out: it has 0 KiB"),
-        ("send(b'O', b'\\xff' * 4)", 0, "4294967295 more pictures were left out"),
+        ("send(b'O', b'\\xff' * 4)", 0, "99999 more pictures were left out"),
+        ("send(b'L', b'\\xff' * 8 + b'a.png')", 0, unusable),
         ("send(b'O', b'\\xff' * 5); send(b'L', b'')", 0, ""),
         // A process of its own that goes on when the script has ended.
         (
@@ -368,6 +391,8 @@ def send(kind, content, length=None):
             let told = &result.execution()["pictures"][told];
             assert_eq!(told["sha256"], hex::encode(Sha256::digest(png)), "{script}");
             assert_eq!((&told["width"], png.len() < 200), (&json!(2), true), "{script}");
+            assert_eq!(decoded_size(png), [2, 2], "{script}");
+            assert!(!png.windows(4).any(|bytes| bytes == b"<svg"), "{script}");
         }
         let next = server.execute("print(2)");
         assert_eq!((next.text(), next.pictures.len()), (&*format!("STDOUT:\n2\n\n{DONE}"), 0));

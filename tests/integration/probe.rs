@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::harness::{ServerBuilder, public_python};
 
 tests! {
-    needs [Tier3, PublicPackages]:
+    needs [Tier3, PublicPython]:
         no_code_beside_the_interpreter_runs_outside_of_the_sandbox,
         a_shared_library_in_the_home_folder_does_not_open_it,
         a_path_that_opens_the_home_folder_is_told,

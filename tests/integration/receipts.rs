@@ -17,9 +17,10 @@ tests! {
     needs [Tier3]:
         each_script_leaves_a_receipt,
         a_run_leaves_a_receipt_at_the_command_line,
+        outputs_that_differ_in_a_byte_have_different_digests,
+        without_room_for_its_receipt_nothing_runs,
         another_implementation_verifies_them,
         what_was_changed_is_named,
-        scripts_cannot_reach_the_key_at_tier_3,
         nothing_runs_where_scripts_could_read_the_key,
         tests_leave_receipts_and_cannot_reach_the_key,
         a_replay_says_what_differs,
@@ -30,10 +31,12 @@ tests! {
         addresses_that_cannot_be_fixed_are_told,
         nothing_of_keys_tokens_or_code_is_in_logs,
         each_thing_that_was_changed_has_a_message_of_its_own;
+    needs [Tier3, PublicPython]:
+        scripts_cannot_reach_the_key_at_tier_3;
     needs [Tier2, PublicPython]:
         scripts_cannot_reach_the_key_at_tier_2,
         deterministic_runs_are_the_same_at_tier_2;
-    needs [Root, Tier2, PublicPackages]:
+    needs [Root, Tier2, PublicPython]:
         tests_cannot_reach_the_key_at_tier_2;
     needs []:
         without_a_key_nothing_is_served,
@@ -198,6 +201,56 @@ fn a_run_leaves_a_receipt_at_the_command_line() {
     assert_eq!(said["predicate"]["caller"]["client"], "qwed-mcp run");
     let all = fs::read_dir(receipts.path("receipts")).unwrap().count();
     assert_eq!(all, 1, "one folder a day");
+}
+
+fn outputs_that_differ_in_a_byte_have_different_digests() {
+    let receipts = Receipts::new();
+    let mut digests = Vec::new();
+    for (printed, raw) in [(r"b'\xff'", &b"\xff\n "[..]), (r"'\ufffd'.encode()", b"\xef\xbf\xbd")] {
+        let script = receipts.path("script.py");
+        fs::write(&script, format!("import sys\nsys.stdout.buffer.write({printed})\n")).unwrap();
+        fs::write(receipts.path("raw"), raw).unwrap();
+        let server = receipts.server().variable("QWED_MCP_RECEIPTS_OUTPUTS", "on");
+        let ran = server.command().args(["run", "--json"]).arg(&script).output().unwrap();
+        let result: Value = serde_json::from_slice(&ran.stdout).unwrap();
+        let path = result["_meta"]["qwed.ai/receipt"]["path"].as_str().unwrap();
+        let file = receipts.path("receipts").join(path);
+        let digest = digest(&receipts.statement(&file), "stdout").clone();
+        assert_eq!(digest, sha256_of(raw.trim_ascii_end()), "{printed}");
+        let stored = receipts.path("receipts/outputs").join(digest.as_str().unwrap());
+        assert_eq!(fs::read(stored).unwrap(), raw.trim_ascii_end());
+        let subject = format!("stdout={}", receipts.path("raw").display());
+        let verified =
+            receipts.command(&["receipt", "verify", "--subject", &subject, file.to_str().unwrap()]);
+        assert!(verified.status.success(), "{printed}: {verified:?}");
+        let (said, exit) = replay(&receipts, &file, &script, &[], |builder| builder);
+        assert_eq!((&said["verdict"], exit), (&json!("identical"), Some(0)), "{said}");
+        digests.push(digest);
+    }
+    assert_ne!(digests[0], digests[1]);
+}
+
+fn without_room_for_its_receipt_nothing_runs() {
+    let receipts = Receipts::new();
+    let mut server = receipts.server().connect();
+    let file = receipts.file_of(&server.execute("print(1)"));
+    // As on a full disk, nothing can be created there.
+    let folder = receipts.path("receipts");
+    fs::rename(&folder, receipts.path("elsewhere")).unwrap();
+    fs::write(&folder, "").unwrap();
+    let result = server.execute("print('it was run')");
+    assert!(result.is_error, "{result:?}");
+    let expected = "Execution error: there is no room for its receipt, so nothing is run; ask the admin to look at \
+                    the server's log.";
+    assert_eq!(result.text(), expected);
+    fs::remove_file(&folder).unwrap();
+    fs::rename(receipts.path("elsewhere"), &folder).unwrap();
+    let second = receipts.file_of(&server.execute("print(2)"));
+    for file in [file, second] {
+        receipts.statement(&file);
+    }
+    // Nothing but the days.
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
 }
 
 /// Validates what a receipt says.
@@ -394,11 +447,29 @@ fn tests_cannot_reach_the_key_at_tier_2() {
     });
 }
 
+fn check_test_result(said: &Value, run_id: &str) {
+    assert_eq!(said["predicateType"], "https://in-toto.io/attestation/test-result/v0.1");
+    assert_eq!(said["predicate"]["result"], "FAILED");
+    assert_eq!(said["predicate"]["failedTests"], json!(["tests/test_theft.py::test_key"]));
+    let about = &said["predicate"]["configuration"][0];
+    assert_eq!(
+        (&about["name"], about["annotations"]["runId"].as_str()),
+        (&json!("arguments"), Some(run_id))
+    );
+    assert_eq!(about["annotations"]["counts"]["passed"], 1, "the control");
+    assert_eq!(about["annotations"]["counts"]["deselected"], 0);
+    // In-toto's own parser refuses fields that its predicate does not have.
+    let fields: Vec<_> = said["predicate"].as_object().unwrap().keys().collect();
+    assert_eq!(fields, ["configuration", "failedTests", "passedTests", "result"]);
+}
+
 fn of_tests(user: Option<u32>, prepare: impl Fn(ServerBuilder) -> ServerBuilder) {
     let governed = Governed::new("ledger");
     let give_away = || user.is_some().then(|| governed.give_away());
     give_away();
-    let mut server = of_user(prepare(governed.server()), user).connect();
+    let server = prepare(governed.server());
+    let server = if user.is_some() { of_user(server, user) } else { server };
+    let mut server = server.connect();
     let key = thieving_project(&governed);
     // The control: the same content where tests may read.
     fs::create_dir(governed.beside("other")).unwrap();
@@ -432,11 +503,7 @@ fn of_tests(user: Option<u32>, prepare: impl Fn(ServerBuilder) -> ServerBuilder)
     let run_id = about["decision"]["id"].as_str().unwrap();
     let evidence = governed.data.join("artifacts").join(run_id).join("evidence.json");
     assert_eq!(digest(&said, "evidence.json"), &sha256(&evidence));
-    let said = statement(&file(&result["path"]));
-    assert_eq!(said["predicateType"], "https://in-toto.io/attestation/test-result/v0.1");
-    assert_eq!(said["predicate"]["result"], "FAILED");
-    assert_eq!(said["predicate"]["failedTests"], json!(["tests/test_theft.py::test_key"]));
-    assert_eq!(said["predicate"]["annotations"]["counts"]["passed"], 1, "the control");
+    check_test_result(&statement(&file(&result["path"])), run_id);
     for told in [own, result] {
         let verified =
             governed.command(&["receipt", "verify", file(&told["path"]).to_str().unwrap()]);
@@ -476,7 +543,8 @@ fn the_schema_has_every_field() {
             "kind" => "_type".to_owned(),
             "memory_mib" => "memoryMiB".to_owned(),
             // Of in-toto's own predicate.
-            "result" | "configuration" | "passed_tests" | "failed_tests" | "annotations" => {
+            "result" | "configuration" | "passed_tests" | "failed_tests" | "annotations"
+            | "subject" => {
                 continue;
             }
             name => camel_case(name),

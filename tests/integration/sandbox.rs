@@ -19,23 +19,23 @@ tests! {
         the_canary_finds_every_way_open_without_a_sandbox;
     needs [Root]:
         folders_are_swept_with_the_rights_of_their_owner;
-    needs [Root, Tier3ForUsers, PublicPackages]:
+    needs [Root, Tier3ForUsers, PublicPython]:
         what_verifications_use_works_at_tier_3_for_an_ordinary_user;
-    needs [Tier3ForUsers, PublicPackages]:
+    needs [Tier3ForUsers, PublicPython]:
         what_verifications_use_works_in_warm_interpreters,
         nobody_of_its_user_looks_into_the_server;
-    needs [Root, Tier3, PublicPackages]:
+    needs [Root, Tier3, PublicPython]:
         what_is_mounted_below_a_readable_path_is_read_only_too;
-    needs [Tier2, PublicPackages]:
+    needs [Tier2, PublicPython]:
         what_verifications_use_works_at_tier_2,
         deep_folders_are_cleared_up_where_the_scratch_folder_is_a_real_one;
-    needs [Tier3, PublicPackages]:
+    needs [Tier3, PublicPython]:
         what_verifications_use_works_at_tier_3,
         a_run_that_uses_everything_up_ends_and_the_next_call_is_clean,
         a_launch_that_fails_leaves_no_process_and_the_next_one_succeeds,
         the_server_itself_is_not_confined,
         what_runs_has_no_capability_and_its_user_is_not_root;
-    needs [Tier2, Tier3, PublicPackages]:
+    needs [Tier2, Tier3, PublicPython]:
         nothing_of_one_call_reaches_the_next,
         without_a_sandbox_that_the_admin_takes_no_code_runs,
         tools_are_closed_world_unless_the_sandbox_is_off,
@@ -152,8 +152,7 @@ const POOLS: [(&str, &str, &str); 2] = [
 ];
 
 /// As a server loads them by itself.
-const WARM_MODULES: &str =
-    "asyncio,multiprocessing,unittest,numpy,sympy,z3,qwed_legal,qwed_finance,qwed_ucp,qwed_new";
+const WARM_MODULES: &str = "asyncio,multiprocessing,unittest,numpy,sympy,z3,qwed_legal,qwed_finance,qwed_tax,qwed_ucp,qwed_new";
 
 /// How a server of a test is contained, and by which user it is run.
 fn server(tier: &str, user: Option<u32>) -> McpProcess {
@@ -175,12 +174,10 @@ fn server(tier: &str, user: Option<u32>) -> McpProcess {
 }
 
 pub(crate) fn of_user(builder: ServerBuilder, user: Option<u32>) -> ServerBuilder {
-    // Where the tests' interpreter is in a private folder, its packages are used from another one.
     let public = public_python().unwrap();
-    let builder = if public == python() {
-        builder
-    } else {
-        builder.variable("PYTHONPATH", public_packages().unwrap().to_str().unwrap())
+    let builder = match public_packages() {
+        Some(packages) => builder.variable("PYTHONPATH", packages.to_str().unwrap()),
+        None => builder,
     };
     let builder = builder.variable("QWED_MCP_PYTHON", public.to_str().unwrap());
     match user {

@@ -11,7 +11,7 @@ use crate::harness::{ServerBuilder, public_python};
 use crate::sandbox::of_user;
 
 tests! {
-    needs [Tier2, Tier3, PublicPackages]:
+    needs [Tier2, Tier3, PublicPython]:
         an_interpreter_behind_a_link_that_goes_through_a_folder_and_back_has_tier_3,
         a_fault_at_tier_3_is_told_to_the_admin_and_once_to_the_model,
         a_model_that_only_polls_jobs_is_told_too,

@@ -1,6 +1,6 @@
 //! Skill manifests and AI bills of materials: the commands, and what a server does with them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -13,6 +13,7 @@ use crate::harness::{CallResult, McpProcess, ServerBuilder, binary, python, root
 tests! {
     needs [Sandbox]:
         a_session_writes_the_bill_of_what_it_used,
+        a_bill_has_versions_or_says_that_it_has_not,
         a_bill_is_written_however_the_session_ends,
         a_session_without_scripts_has_a_bill_and_one_that_cannot_be_written_is_told;
     needs [Python]:
@@ -358,6 +359,28 @@ fn a_bill_is_written_however_the_session_ends() {
     }
 }
 
+/// However soon the client closes.
+fn a_bill_has_versions_or_says_that_it_has_not() {
+    let mut hashes = BTreeSet::new();
+    for pause in [0, 0, 0, 2] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("bom.json");
+        let mut server =
+            ServerBuilder::new().variable("QWED_MCP_AIBOM", file.to_str().unwrap()).connect();
+        assert!(!server.execute("import sympy").is_error);
+        std::thread::sleep(Duration::from_secs(pause));
+        server.finish();
+        let (bill, parts) = read_bill(&file);
+        assert_eq!(json!(hashed_as_documented(&bill)), bill["manifest_hash"]);
+        if bill.get("incomplete").is_none() {
+            assert_eq!(parts["qwed_deterministic:sympy"], installed("sympy"), "{bill}");
+            assert!(parts.contains_key("interpreter:python"), "{bill}");
+            hashes.insert(bill["manifest_hash"].to_string());
+        }
+    }
+    assert!(hashes.len() <= 1, "{hashes:?}");
+}
+
 fn a_session_without_scripts_has_a_bill_and_one_that_cannot_be_written_is_told() {
     let folder = tempfile::tempdir().unwrap();
     // A folder: each session has a file of its own in it.
@@ -379,6 +402,11 @@ fn a_session_without_scripts_has_a_bill_and_one_that_cannot_be_written_is_told()
     server.close_input();
     assert_eq!(server.wait_for_exit(Duration::from_secs(5)).code(), Some(1));
     let log = server.log();
-    assert!(log.contains("there is no folder for"), "{log}");
-    assert!(log.contains("bill of materials") && log.contains("No such file"), "{log}");
+    let name = missing.display();
+    for expected in [
+        format!("QWED_MCP_AIBOM: no bill can be written to {name}: there is no folder"),
+        format!("failed to write the bill of materials to {name}: there is no folder"),
+    ] {
+        assert!(log.contains(&expected), "{log}");
+    }
 }

@@ -8,8 +8,9 @@ use regex::Regex;
 use serde_json::Value;
 
 use crate::harness::{
-    FORK_SERVER_PROCESSES, McpProcess, SYNC_TIMEOUT, ServerBuilder, alive_with_marker, descendants,
-    eventually, open_descriptors, ordinary_user, public_python, resident_kibibytes, root,
+    BusyProcessors, FORK_SERVER_PROCESSES, McpProcess, SYNC_TIMEOUT, ServerBuilder,
+    alive_with_marker, descendants, eventually, open_descriptors, ordinary_user, public_python,
+    resident_kibibytes, root,
 };
 
 tests! {
@@ -35,6 +36,8 @@ tests! {
         children_that_cannot_get_ready_do_not_hold_calls_up,
         installed_packages_are_seen_by_the_next_call,
         an_idle_server_lets_the_fork_server_go_and_gets_it_back,
+        one_thread_watches_all_runs,
+        a_run_that_others_keep_from_the_processors_says_so,
         warm_interpreters_end_with_the_server_whatever_ends_it,
         ten_thousand_calls_each_get_their_own_result,
         two_thousand_calls_with_faults_get_their_own_results;
@@ -468,7 +471,7 @@ fn a_module_that_starts_a_thread_or_fails_leaves_scripts_cold_or_warm_but_right(
 /// What a package sets for all, when it is imported, is not set for scripts that do not import it.
 fn numbers_are_computed_as_in_a_new_interpreter() {
     let (mut cold, mut warm) =
-        (cold(), warm("decimal,sympy,qwed_legal,qwed_finance,qwed_ucp,qwed_new"));
+        (cold(), warm("decimal,sympy,qwed_legal,qwed_finance,qwed_tax,qwed_ucp,qwed_new"));
     let mut wrong = Vec::new();
     for script in [
         "from decimal import *\nprint(Decimal(1) / 3, getcontext())",
@@ -664,6 +667,54 @@ fn without_the_top_tier_or_when_it_is_switched_off_scripts_stay_cold() {
         assert_eq!(descendants(server.pid()), [0; 0], "{name}");
         server.finish();
     }
+}
+
+/// The number of threads of a process.
+fn threads(pid: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().count()
+}
+
+fn one_thread_watches_all_runs() {
+    const RUNS: usize = 8;
+    let mut server = builder()
+        .variable("QWED_MCP_SYNC_CONCURRENCY", "9")
+        .variable("QWED_MCP_MEMORY_MB", "256")
+        .warm("json")
+        .connect();
+    server.wait_until_warm();
+    let before = threads(server.pid());
+    let memory = "import time\nx = bytearray(1 << 20)\nprint('began', flush=True)\ntime.sleep(600)";
+    let ids: Vec<_> = (0..RUNS).map(|_| server.start_execute(memory)).collect();
+    let run = || descendants(server.pid()).len() >= AT_REST + RUNS;
+    assert!(eventually(Duration::from_secs(60), run).is_some());
+    // Each is watched by now, one after the other.
+    let greedy = server.execute("x = bytearray(300 << 20)\nimport time\ntime.sleep(600)");
+    assert!(greedy.text().contains("The memory limit"), "{:?}", greedy.texts);
+    let now = threads(server.pid());
+    assert!(now < before + RUNS, "{now} threads instead of {before}");
+    for id in ids {
+        server.cancel(id);
+    }
+    server.finish();
+}
+
+fn a_run_that_others_keep_from_the_processors_says_so() {
+    let mut server =
+        ServerBuilder::new().unchecked().variable(SYNC_TIMEOUT, "4000").warm("json").connect();
+    server.wait_until_warm();
+    let _busy = BusyProcessors::start();
+    for (script, starved) in [
+        ("while True: pass", Value::Bool(true)),
+        // However its processes keep each other waiting, others do too.
+        ("import os\nos.fork()\nwhile True: pass", Value::Bool(true)),
+        ("import time\ntime.sleep(600)", Value::Null),
+        ("print(1)", Value::Null),
+    ] {
+        let result = server.execute(script);
+        assert_eq!(result.execution()["timed_out"], !script.contains("print"), "{script}");
+        assert_eq!(result.execution()["starved"], starved, "{script}");
+    }
+    server.finish();
 }
 
 /// Ten thousand calls, each with a number of its own, some of them side by side.

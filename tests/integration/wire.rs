@@ -40,6 +40,7 @@ tests! {
         a_long_call_with_a_token_reports_progress_that_rises_and_stops,
         a_client_that_does_not_read_makes_the_server_wait_and_not_grow,
         a_reply_is_never_cut_by_the_end_of_the_server,
+        what_was_read_before_the_end_of_input_is_answered,
         a_defect_is_an_error_reply_and_nothing_of_it_is_on_stdout,
         what_a_script_prints_is_never_taken_for_the_protocol;
 }
@@ -746,6 +747,50 @@ fn a_reply_is_never_cut_by_the_end_of_the_server() {
         // Every line is parsed on the way; a part of one would fail there.
         while server.next_message(Duration::from_secs(3)).is_some() {}
         assert_eq!(server.wait_for_exit(Duration::from_secs(5)).code(), Some(0), "{round}");
+    }
+}
+
+/// As `printf … | qwed-mcp` does it: everything is written at once, and the input ends.
+fn what_was_read_before_the_end_of_input_is_answered() {
+    let request = |id: i64, method: &str, params: Value| {
+        json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string()
+    };
+    let hello = request(
+        1,
+        "initialize",
+        json!({
+            "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" }
+        }),
+    );
+    let script = json!({ "name": "execute_python_code", "arguments": { "code": "print(6 * 7)" } });
+    let bad = |count: usize| vec!["not JSON".to_owned(); count];
+    for (lines, errors) in [
+        (vec!["{".to_owned()], vec![-32700]),
+        (bad(20), vec![-32700; 20]),
+        (vec![request(1, "tools/list", json!({}))], vec![-32602]),
+        (vec!["[]".to_owned()], vec![-32600]),
+        (vec![hello.clone(), request(2, "none", json!({}))], vec![-32601]),
+        ([vec![hello.clone()], bad(20)].concat(), vec![-32700; 20]),
+        // The call may end within its second or not; what is behind it is answered whatever it does.
+        ([vec![hello, request(2, "tools/call", script)], bad(20)].concat(), vec![-32700; 20]),
+    ] {
+        for end in ["\n", ""] {
+            for _ in 0..5 {
+                let mut child = ServerBuilder::new().spawn();
+                let mut stdin = child.stdin.take().unwrap();
+                stdin.write_all((lines.join("\n") + end).as_bytes()).unwrap();
+                drop(stdin);
+                let output = child.wait_with_output().unwrap();
+                assert_eq!(output.status.code(), Some(0), "{lines:?}");
+                let answers = String::from_utf8(output.stdout).unwrap();
+                let answers: Vec<Value> =
+                    answers.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+                let codes = answers.iter().filter_map(|answer| answer["error"]["code"].as_i64());
+                assert_eq!(codes.collect::<Vec<_>>(), errors, "{lines:?}");
+                let is_greeted = answers.iter().any(|answer| answer["id"] == 1);
+                assert_eq!(is_greeted, lines[0].contains("\"id\":1"), "{lines:?}");
+            }
+        }
     }
 }
 

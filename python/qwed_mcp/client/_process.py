@@ -46,7 +46,7 @@ class _Line:
         self.seconds = seconds
         self.id = id
         self.meta = meta
-        # How often a process died that had this line.
+        # How often a process died that may have begun this line.
         self.lost = 0
         self.future: "Future[Result]" = Future()
 
@@ -101,6 +101,7 @@ class BatchProcess:
         self._command = command
         self._environment = environment
         self._timeout = timeout
+        self._workers = workers
         # Enough that workers never wait for this process, and few enough that not many are lost with one.
         self._sent_max = max(64, 8 * workers)
         self._numbers = itertools.count(1)
@@ -321,7 +322,9 @@ class BatchProcess:
                 error = ClosedError("the verifier was closed before the answer was there")
             elif code == UNUSABLE or (code > 0 and not run.has_answered):
                 error = StartError(reason)
-            for line in sent:
+            # The program begins lines in their order, as many at once as it has workers. The others had not begun, so
+            # none of them ended it.
+            for line in sent[: self._workers]:
                 line.lost += 1
             again = [line for line in sent if error is None and line.lost < ATTEMPTS_MAX and not line.future.cancelled()]
             lost = [line for line in sent if line not in again] if error is None else sent

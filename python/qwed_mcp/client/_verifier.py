@@ -31,6 +31,7 @@ class _Settings:
         timeout: Optional[float] = None,
         memory_mb: Optional[int] = None,
         analysis: str = "default",
+        allow_readable_answers: bool = False,
         binary: "Optional[Union[str, os.PathLike[str]]]" = None,
         environment: Optional[Mapping[str, str]] = None,
     ) -> None:
@@ -38,7 +39,8 @@ class _Settings:
 
         `workers` is how many scripts run at once: the processors that this process may use, without it. `timeout`
         (seconds) and `memory_mb` are for each run of a script, where the script has none of its own. `analysis="report"` is for
-        pipelines that trust the kernel's sandbox alone: findings are reported, and nothing is refused for them. `binary` is the
+        pipelines that trust the kernel's sandbox alone: findings are reported, and nothing is refused for them.
+        `allow_readable_answers` runs scripts also where no sandbox keeps them from the answers that they are judged by. `binary` is the
         program, that of this package without it. `environment` replaces this process's variables.
         """
         if analysis not in ("default", "report"):
@@ -48,6 +50,7 @@ class _Settings:
             "timeout": timeout,
             "memory_mb": memory_mb,
             "analysis": analysis,
+            "allow_readable_answers": allow_readable_answers,
             "binary": None if binary is None else os.fspath(binary),
             "environment": None if environment is None else dict(environment),
         }
@@ -60,6 +63,8 @@ class _Settings:
             options += ["--memory-mb", str(_whole("memory_mb", memory_mb))]
         if analysis != "default":
             options += ["--analysis", analysis]
+        if allow_readable_answers:
+            options += ["--allow-readable-answers"]
         self.workers = workers or _processors()
         program = _program.find_program() if binary is None else os.fspath(binary)
         command = [program, "run", "--batch", "-", *options]

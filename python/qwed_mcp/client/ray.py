@@ -1,6 +1,6 @@
 """Verification on the nodes of a Ray cluster: `verify` for any iterable, `VerifyBatch` for `ray.data.map_batches`.
 
-    pip install 'qwed-mcp[ray]'
+    pip install 'qwed-mcp[ray]>=0.3'
 
 Ray decides where things run and notices what is lost. What is kept here is that each script has exactly one result, and that a
 lost node is never a script's fault.
@@ -26,7 +26,7 @@ try:
     exceptions: Any = importlib.import_module("ray.exceptions")
     strategies: Any = importlib.import_module("ray.util.scheduling_strategies")
 except ModuleNotFoundError as _missing:
-    raise ModuleNotFoundError(f"{_missing.msg}; qwed_mcp.client.ray needs it: pip install 'qwed-mcp[ray]'") from _missing
+    raise ModuleNotFoundError(f"{_missing.msg}; qwed_mcp.client.ray needs it: pip install 'qwed-mcp[ray]>=0.3'") from _missing
 
 __all__ = ["Progress", "VerifyBatch", "verify"]
 

@@ -45,12 +45,14 @@ class RiskBasedExecutionGateway:
 
         `QWED_MCP_TRUSTED_CODE_EXECUTION` of this process, read at each call, says whether code may run at all.
 
-        Raises ValueError where the arguments cannot be written as JSON: no MCP client could send them.
+        Raises ValueError where the arguments cannot be written as JSON: no MCP client could send them. Raises
+        RuntimeError where the program of this package ends twice before it answers.
         """
         trusted = os.environ.get("QWED_MCP_TRUSTED_CODE_EXECUTION", "").lower() == "true"
         decision: Decision = _program.call(
             "evaluate_and_route",
-            tool_name=tool_name,
+            # What is not a text names no tool, and is refused as such.
+            tool_name=str(tool_name),
             arguments=dict(arguments or {}),
             trusted_code_execution=trusted,
         )

@@ -1,4 +1,6 @@
 use std::fs;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, symlink};
+use std::os::unix::net::UnixListener;
 
 use serde_json::{Value, json};
 
@@ -146,4 +148,71 @@ fn a_bill_is_written_whole_or_not_at_all() {
 
     assert!(session.write(&folder.path().join("missing/bom.json")).is_err());
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4, "nothing half-written is left");
+}
+
+#[test]
+fn a_bill_says_that_it_is_incomplete_until_every_look_up_is_answered() {
+    let session = Session::new(None);
+    let is_incomplete = || {
+        let bill = session.manifest();
+        let document = bill.to_cyclonedx();
+        let properties = document["metadata"]["properties"].as_array().unwrap();
+        let told = properties.iter().any(|property| property["name"] == "qwed:incomplete");
+        assert_eq!(json!(bill).get("incomplete").is_some(), told);
+        told
+    };
+    let answer = || InstalledPackages { python: "3.11.7".to_owned(), packages: BTreeMap::new() };
+    assert!(!is_incomplete(), "nothing was run");
+    assert!(session.record_script(&strings(&["z3"])).is_some());
+    assert!(session.record_script(&strings(&["z3"])).is_none());
+    assert!(session.record_script(&strings(&["sympy"])).is_some());
+    let hash = session.manifest().manifest_hash;
+    for is_left in [true, false] {
+        assert!(is_incomplete());
+        session.record_packages(answer());
+        assert_eq!(is_incomplete(), is_left);
+    }
+    assert_ne!(session.manifest().manifest_hash, hash);
+}
+
+#[test]
+fn only_regular_files_are_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let session = Session::new(Some("m".to_owned()));
+    let socket = UnixListener::bind(at("socket")).unwrap();
+    symlink(at("socket"), at("to-socket")).unwrap();
+    symlink("/dev/null", at("to-device")).unwrap();
+    symlink(at("missing"), at("dangling")).unwrap();
+    symlink(at("round"), at("round")).unwrap();
+    for (name, expected) in [
+        ("socket", "it is not a regular file"),
+        ("to-socket", "it is not a regular file"),
+        ("to-device", "it is not a regular file"),
+        ("dangling", "it is a link that leads to no file"),
+        ("round", "it cannot be looked at: "),
+        ("missing/bom.json", "there is no folder"),
+    ] {
+        let before = at(name).symlink_metadata().map(|found| (found.ino(), found.mode())).ok();
+        for error in [
+            destination(&at(name)).unwrap_err().to_string(),
+            session.write(&at(name)).unwrap_err().to_string(),
+        ] {
+            assert!(error.starts_with(expected), "{name}: {error}");
+        }
+        let after = at(name).symlink_metadata().map(|found| (found.ino(), found.mode())).ok();
+        assert_eq!(before, after, "{name}");
+    }
+    assert!(Path::new("/dev/null").metadata().unwrap().file_type().is_char_device());
+    drop(socket);
+
+    // The target of a link is replaced, and the link stays.
+    fs::create_dir(at("kept")).unwrap();
+    fs::write(at("kept/bill"), "old").unwrap();
+    symlink("kept/bill", at("link.cdx.json")).unwrap();
+    let target = at("kept/bill").canonicalize().unwrap();
+    assert_eq!(session.write(&at("link.cdx.json")).unwrap(), target);
+    assert!(at("link.cdx.json").is_symlink());
+    assert!(fs::read_to_string(at("kept/bill")).unwrap().contains("CycloneDX"));
+    assert_eq!(fs::read_dir(at("kept")).unwrap().count(), 1);
 }

@@ -56,6 +56,7 @@ fn outcome(row: &AuditRow) -> String {
         text("tier").map(str::to_owned),
         text("error_code").map(str::to_owned),
         text("blocked_reason").map(str::to_owned),
+        text("exceeded").map(|exceeded| format!("over {exceeded}")),
         text("reason").map(str::to_owned),
         text("read_run").map(|run| format!("run {run}")),
         text("path").map(str::to_owned),

@@ -9,6 +9,8 @@ use strsim::damerau_levenshtein;
 use super::super::aibom;
 use crate::config::{Settings, is_own_variable, variables};
 use crate::logging::Causes;
+#[cfg(feature = "postgres")]
+use crate::postgres::{Database, DatabaseError, DatabaseUrl, Excess};
 use crate::provenance::SkillProvenanceGuard;
 
 /// A name is taken for another one if at most one letter of so many is different.
@@ -20,6 +22,9 @@ pub(super) struct Setup {
     manifest: Option<(PathBuf, Result<(), String>)>,
     /// The file of the bill of materials, and the reason why it cannot be written.
     bill: Option<(PathBuf, Result<(), String>)>,
+    /// The rights of the database's user that a server should not have, or the reason why it cannot be used.
+    #[cfg(feature = "postgres")]
+    database: Option<Result<Option<Excess>, String>>,
     /// A token that nothing uses.
     has_unused_token: bool,
     unknown: Vec<Unknown>,
@@ -34,7 +39,7 @@ struct Unknown {
 
 impl Setup {
     /// Looks at the set-up of a server with these settings.
-    pub(super) fn look(settings: &Settings) -> Self {
+    pub(super) async fn look(settings: &Settings) -> Self {
         let manifest = settings.skill_manifest.clone().map(|file| {
             let verification = SkillProvenanceGuard::new().verify_file(&file, None);
             let trusted = match verification {
@@ -52,7 +57,14 @@ impl Setup {
         let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         let unknown = unknown(names, &variables());
         let has_unused_token = has_token && settings.policy.is_none();
-        Self { manifest, bill, has_unused_token, unknown }
+        Self {
+            manifest,
+            bill,
+            #[cfg(feature = "postgres")]
+            database: database(settings).await,
+            has_unused_token,
+            unknown,
+        }
     }
 
     /// Returns the reason why no server starts, if there is one.
@@ -85,6 +97,19 @@ impl Setup {
                 },
             ));
         }
+        #[cfg(feature = "postgres")]
+        if let Some(database) = &self.database {
+            rows.push((
+                "database",
+                match database {
+                    Ok(None) => "can be used".to_owned(),
+                    Ok(Some(excess)) => format!(
+                        "ITS USER HAS TOO MANY RIGHTS: {excess}. Remedy: make a role for servers with deploy/postgres.sql"
+                    ),
+                    Err(reason) => format!("CANNOT BE USED: {reason}"),
+                },
+            ));
+        }
         if self.has_unused_token {
             let text = "NOT USED: a token is set, and without QWED_MCP_POLICY there is nothing to call \
                         with it";
@@ -114,10 +139,28 @@ impl Setup {
             ("token_unused", json!(self.has_unused_token)),
             ("unknown_variables", unknown.collect()),
         ];
+        #[cfg(feature = "postgres")]
+        if let Some(object) = object.as_object_mut() {
+            let database = self.database.as_ref().map(|database| {
+                let excess = database.as_ref().ok().and_then(Option::as_ref);
+                let excess = excess.map(ToString::to_string);
+                let (usable, why) = (database.is_ok(), database.as_ref().err());
+                json!({ "usable": usable, "why": why, "user_rights": excess })
+            });
+            object.insert("database".to_owned(), json!(database));
+        }
         if let Some(object) = object.as_object_mut() {
             object.extend(fields.map(|(name, value)| (name.to_owned(), value)));
         }
     }
+}
+
+/// Asks the database that servers share, where one is set, and changes nothing there.
+#[cfg(feature = "postgres")]
+async fn database(settings: &Settings) -> Option<Result<Option<Excess>, String>> {
+    let url = DatabaseUrl::parse(settings.store.as_ref()?).map_err(DatabaseError::Url);
+    let asked = async { Database::at(url?).excess().await };
+    Some(asked.await.map_err(|error| Causes(&error).to_string()))
 }
 
 /// Returns those of `names` that look like variables of ours, and are none.

@@ -2,7 +2,7 @@
 //!
 //! Answers go to standard output or to a file; everything else that is said, to standard error.
 
-use std::fs::{File, Metadata};
+use std::fs::{self, File, Metadata};
 use std::io::{self, IsTerminal as _, Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 
 use anyhow::Context as _;
-use clap::{Args, ValueEnum};
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{ArgGroup, ArgMatches, Args, Id, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -42,8 +44,13 @@ const WORKERS_MAX: i64 = 256;
 const BAR: &str = "{bar:30} {percent}%  {msg}, {eta} left";
 const SPINNER: &str = "{spinner} {msg}";
 
+/// The group of all options of a batch.
+const GROUP: &str = "batch_options";
+
+/// The options of a batch, `--batch` itself among them: [`require_batch`] refuses the others without it.
 #[derive(Debug, Args)]
-#[group(id = "batch_options")]
+#[group(id = GROUP)]
+#[expect(clippy::struct_excessive_bools, reason = "one for each flag of the command line")]
 pub(super) struct Options {
     /// Run the scripts of a file, a line of JSON each, or - for standard input
     ///
@@ -53,35 +60,41 @@ pub(super) struct Options {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["file", "json", "pictures"])]
     pub(super) batch: Option<PathBuf>,
     /// Write the answers of a batch to this file
-    #[arg(long, value_name = "FILE", requires = "batch")]
+    #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Go on with the output of a batch that did not come to its end
     #[arg(long, requires = "output")]
     resume: bool,
     /// The scripts of a batch that run at the same time [default: the number of processors]
-    #[arg(long, value_name = "N", requires = "batch", value_parser = clap::value_parser!(u16).range(1..=WORKERS_MAX))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=WORKERS_MAX))]
     workers: Option<u16>,
     /// The memory that each script of a batch may have, in MiB: up to that of the settings
-    #[arg(long, value_name = "MB", requires = "batch", value_parser = clap::value_parser!(u64).range(crate::config::MEMORY_MB_MIN..))]
+    #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u64).range(crate::config::MEMORY_MB_MIN..))]
     memory_mb: Option<u64>,
     /// Answer a batch in the order of its lines
-    #[arg(long, requires = "batch")]
+    #[arg(long)]
     ordered: bool,
     /// Run no more tests of a script once one has failed
-    #[arg(long, requires = "batch")]
+    #[arg(long)]
     fail_fast: bool,
     /// Take one part of a batch's lines: 0/8 is the first of eight
-    #[arg(long, value_name = "I/N", requires = "batch")]
+    #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
     /// What is done with what the analysis finds in the scripts of a batch
-    #[arg(long, value_enum, requires = "batch", default_value = "default")]
+    #[arg(long, value_enum, default_value = "default")]
     analysis: AnalysisWord,
     /// The progress of a batch
-    #[arg(long, value_enum, requires = "batch", default_value = "auto")]
+    #[arg(long, value_enum, default_value = "auto")]
     progress: Shown,
     /// Write the figures of a batch to this file, as JSON
-    #[arg(long, value_name = "FILE", requires = "batch")]
+    #[arg(long, value_name = "FILE")]
     summary: Option<PathBuf>,
+    /// Run a batch although its scripts can read the answers that they are judged by
+    ///
+    /// Without this, a batch whose files lie where scripts may read, or that is run without a sandbox that protects
+    /// files, ends with exit code 2 before its first line.
+    #[arg(long)]
+    allow_readable_answers: bool,
 }
 
 /// The form of the progress.
@@ -112,6 +125,26 @@ impl AnalysisWord {
             Self::Report => Analysis::Reports,
         }
     }
+}
+
+/// Fails if an option of a batch is given without a batch. clap's own `requires` does not see that: it holds for
+/// nothing that conflicts with another argument, and a script conflicts with a batch.
+pub(super) fn require_batch(
+    command: &mut clap::Command,
+    given: &ArgMatches,
+) -> Result<(), clap::Error> {
+    let is_given = |id: &&Id| given.value_source(id.as_str()) == Some(ValueSource::CommandLine);
+    let group = command.get_groups().find(|group| group.get_id() == GROUP);
+    let options: Vec<Id> = group.into_iter().flat_map(ArgGroup::get_args).cloned().collect();
+    let stray = options.iter().find(is_given);
+    if given.contains_id("batch") {
+        return Ok(());
+    }
+    let Some(stray) = stray else { return Ok(()) };
+    let argument = command.get_arguments().find(|argument| argument.get_id() == stray);
+    let name = argument.and_then(|argument| argument.get_long()).unwrap_or_default();
+    let reason = format!("--{name} is for batches: it needs --batch FILE");
+    Err(command.error(ErrorKind::MissingRequiredArgument, reason))
 }
 
 /// Runs the scripts of `file`.
@@ -182,7 +215,9 @@ fn run_lines(file: &Path, settings: &Settings, options: &Options) -> anyhow::Res
     tell_memory(&run_by);
     orphans::adopt().context("failed to become a child subreaper")?;
     let runtime = super::super::runtime()?;
-    let ended = pump(input, output, (run_by, size), summary, settings, options);
+    let files = [Some(file), options.output.as_deref(), options.summary.as_deref()];
+    let files = files_of_batch(files);
+    let ended = pump(input, output, (run_by, size, files), summary, settings, options);
     let ended = runtime.block_on(ended);
     // The thread that reads may be blocked for ever.
     runtime.shutdown_timeout(super::super::RUNTIME_SHUTDOWN);
@@ -198,11 +233,42 @@ fn open_summary(path: &Path, input: Option<&File>, output: &Output) -> anyhow::R
     Ok(file)
 }
 
+/// Returns the files of a batch (input, output, figures) without links. Pipes and devices have no place where a
+/// script could find them.
+fn files_of_batch([input, output, summary]: [Option<&Path>; 3]) -> Vec<PathBuf> {
+    let input = input.filter(|path| *path != Path::new("-"));
+    // Standard input and output may be files too.
+    let input = input.unwrap_or(Path::new("/dev/stdin"));
+    let output = output.unwrap_or(Path::new("/dev/stdout"));
+    let files = [Some(input), Some(output), summary].into_iter().flatten();
+    files.filter_map(|path| fs::canonicalize(path).ok()).collect()
+}
+
+/// Fails if scripts could read the files of the batch: expected outputs are in the input, and what others printed is
+/// in the output.
+async fn require_hidden_answers(
+    executor: &dyn Executor,
+    files: &[PathBuf],
+    is_allowed: bool,
+) -> anyhow::Result<()> {
+    let surroundings = executor.surroundings().await;
+    let Some(reach) = surroundings.and_then(|it| it.reach_of(files)) else { return Ok(()) };
+    anyhow::ensure!(
+        is_allowed,
+        "scripts could read the answers that they are judged by: {reach}; keep the files of the batch where \
+         scripts cannot read them, or run it with --allow-readable-answers"
+    );
+    Label::Warning.say(format_args!(
+        "--allow-readable-answers: scripts can read the answers that they are judged by: {reach}"
+    ));
+    Ok(())
+}
+
 /// Answers all lines, unless somebody interrupts it.
 async fn pump(
     input: Input,
     output: Output,
-    (run_by, size): (RunBy, Option<u64>),
+    (run_by, size, files): (RunBy, Option<u64>, Vec<PathBuf>),
     summary: Option<File>,
     settings: &Settings,
     options: &Options,
@@ -210,8 +276,10 @@ async fn pump(
     let mut interrupts = signal(SignalKind::interrupt())?;
     let mut terminations = signal(SignalKind::terminate())?;
     let untrusted = super::super::untrusted(super::super::policy(settings).as_ref());
-    let executor = super::super::executor_of_batch(settings, untrusted);
+    let of_workers = Settings { sync_concurrency: run_by.workers, ..settings.clone() };
+    let executor = super::super::executor_of_batch(&of_workers, untrusted);
     require_ready(executor.as_ref()).await?;
+    require_hidden_answers(executor.as_ref(), &files, options.allow_readable_answers).await?;
     executor.warm_up();
     let receipts = super::super::receipt::writer_of_scripts(settings)?;
     let (analysis, is_fail_fast) = (run_by.analysis, options.fail_fast);
@@ -308,6 +376,13 @@ fn conclude(
             Label::Error.say(format_args!("the input cannot be read: {error}{resumed}"));
             end::UNUSABLE
         }
+        Ended::Changed(number, id) => {
+            Label::Error.say(format_args!(
+                "line {number} (id {id:?}) is another one than the output has an answer for; take that answer out to \
+                 have the line run, or begin a new output"
+            ));
+            end::UNUSABLE
+        }
         Ended::Stopped => {
             Label::Note.say(format_args!("interrupted{resumed}"));
             signalled.unwrap_or(code::INTERRUPTED)
@@ -320,12 +395,15 @@ fn conclude(
 fn tell_summary(summary: &Summary) {
     let Summary { lines, passed, seconds, scripts_per_second, p50_ms, p99_ms, skipped, .. } =
         summary;
+    if *lines == 0 {
+        return Label::Note.say(format_args!("{skipped} lines answered before, no line to run"));
+    }
     let statuses = summary.statuses.iter().map(|(status, count)| format!("{count} {status}"));
     let statuses = statuses.collect::<Vec<_>>().join(", ");
     let skipped = if *skipped > 0 { format!(", {skipped} answered before") } else { String::new() };
     Label::Note.say(format_args!(
         "{lines} lines ({statuses}{skipped}), {passed} passed, {seconds:.1} s, {scripts_per_second:.1} a second; \
-         runs took {p50_ms} ms (half of them at most), {p99_ms} ms (99 of 100)"
+         runs took {p50_ms} ms (median), 99 % within {p99_ms} ms"
     ));
 }
 

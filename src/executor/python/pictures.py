@@ -8,8 +8,8 @@ def picture_seeds(channel):
     # server trusts nothing of what comes.
     import os, sys
 
-    PICTURES_MAX, BYTES_MAX, SIDE_MAX = 4, 512 * 1024, 4096
-    LABEL_BYTES_MAX = 80
+    PICTURES_MAX, BYTES_MAX, PICTURES_BYTES_MAX, SIDE_MAX = 4, 512 * 1024, 720 * 1024, 4096
+    LABEL_BYTES_MAX = 40
     # What is drawn again is a little smaller than it would have to be.
     MARGIN = 0.9
     SIGNATURE = b"\x89PNG\r\n\x1a\n"
@@ -23,6 +23,8 @@ def picture_seeds(channel):
     own_number = None
     # The pictures that were sent, or were too large; those that were too many.
     count = omitted = 0
+    # The bytes of those that were sent.
+    sent = 0
     # By name: a figure, what was on it, and its picture or the bytes that it would have.
     saved = {}
     # Figure.savefig as matplotlib has it.
@@ -34,9 +36,10 @@ def picture_seeds(channel):
             rest = rest[os.write(channel, rest):]
 
     def send_picture(label, picture):
-        nonlocal count
+        nonlocal count, sent
         count += 1
         if isinstance(picture, bytes):
+            sent += len(picture)
             send(b"P", picture)
         else:
             label = label.encode("utf-8", "replace")[:LABEL_BYTES_MAX]
@@ -53,8 +56,15 @@ def picture_seeds(channel):
         # The longer one, by the header.
         return max(int.from_bytes(png[16:20], "big"), int.from_bytes(png[20:24], "big"))
 
-    def fits(png):
-        return png.startswith(SIGNATURE) and len(png) <= BYTES_MAX and side(png) <= SIDE_MAX
+    def bounds():
+        # The most bytes of the next picture as it is drawn first, and as it is drawn once more. The server
+        # encodes it again, which can take a sixteenth more, and others may follow.
+        kept = sum(len(picture) for _, _, picture in saved.values() if isinstance(picture, bytes))
+        left = max(0, PICTURES_BYTES_MAX - sent - kept)
+        return min(BYTES_MAX * 15 // 16, left * 2 // 3), min(BYTES_MAX, left)
+
+    def fits(png, most):
+        return png.startswith(SIGNATURE) and len(png) <= most and side(png) <= SIDE_MAX
 
     def bounded(figure, dpi, options):
         # Nothing is drawn that is known to be too large.
@@ -84,14 +94,15 @@ def picture_seeds(channel):
         # As savefig() takes it.
         dpi = options.get("dpi") or sys.modules["matplotlib"].rcParams["savefig.dpi"]
         dpi = bounded(figure, figure.dpi if dpi == "figure" else dpi, options)
-        for is_last in (False, True):
+        first, last = bounds()
+        for most in (first, last):
             buffer = io.BytesIO()
             save(figure, buffer, **dict(options, format="png", dpi=dpi))
             picture = buffer.getvalue()
-            if fits(picture):
+            if fits(picture, most):
                 return picture
-            least = min((BYTES_MAX / len(picture)) ** 0.5, SIDE_MAX / side(picture))
-            dpi *= min(1, least) * MARGIN
+            least = min((first / len(picture)) ** 0.5, SIDE_MAX / side(picture))
+            dpi *= max(min(1, least) * MARGIN, 0.01)
         return len(picture)
 
     def content_of(figure):
@@ -119,7 +130,7 @@ def picture_seeds(channel):
             return
         with open(name, "rb") as file:
             picture = file.read(BYTES_MAX + 1)
-        if not fits(picture):
+        if not fits(picture, bounds()[0]):
             # Too large, or no PNG: few clients show an SVG, and no model sees one.
             looks = {key: options[key] for key in LOOKS if key in options}
             picture = draw(figure, looks)

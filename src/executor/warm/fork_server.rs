@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use crate::sandbox::{LaunchError, Order, Plan, Role, Tier};
+use crate::sandbox::{LaunchError, Neighbours, Order, Plan, Role, Tier};
 
 use super::super::containment::NotContained;
 use super::super::limits::{END_PATIENCE, LOAD_TIMEOUT};
@@ -35,6 +35,7 @@ use super::super::one_shot::OneShotExecutor;
 use super::super::package_folders::PackageFolders;
 use super::super::run_groups::RunGroups;
 use super::super::supervisors::{Listed, Supervisors, pair, supervisor_command};
+use super::runs_watch::RunsWatch;
 use crate::sandbox::report::{REPORT_BYTES_MAX, Report};
 use crate::sandbox::{MemoryWatch, passing};
 
@@ -94,6 +95,8 @@ pub(super) struct ForkServer {
     pub(super) supervisor: Option<u32>,
     /// The reach and the limits of each run.
     pub(super) plan: Plan,
+    /// The watch of its children's runs.
+    pub(super) watch: Arc<RunsWatch>,
     /// The source of the runs' control groups.
     pub(super) groups: Arc<RunGroups>,
     /// True if children send the figures of their scripts.
@@ -122,6 +125,7 @@ impl ForkServer {
     pub(super) async fn start(
         alone: &OneShotExecutor,
         loading: &Loading,
+        watch: &Arc<RunsWatch>,
         tasks: &TaskTracker,
     ) -> Result<(Self, PackageFolders), ForkServerError> {
         let contained = alone.contained().await?;
@@ -143,6 +147,8 @@ impl ForkServer {
             scratch: PathBuf::from("/"),
             environment: contained.interpreter.environment.clone(),
             cpu_seconds: loading.cpu_seconds,
+            // Each child's are others.
+            neighbours: Neighbours::default(),
             // Its children have one each.
             group: None,
             seatbelt: None,
@@ -190,6 +196,7 @@ impl ForkServer {
             running,
             supervisor: pid,
             plan,
+            watch: Arc::clone(watch),
             groups,
             takes_pictures,
             _control: control,
@@ -240,7 +247,7 @@ async fn why_it_ended(control: UnixStream, log: Option<impl AsyncRead + Unpin>) 
     let report = read_bounded(control, REPORT_BYTES_MAX).await;
     match serde_json::from_slice(&report) {
         Ok(Report::NotStarted(error)) => ForkServerError::Launch(error),
-        Ok(Report::Exited(_) | Report::Killed | Report::OutOfMemory) | Err(_) => {
+        Ok(Report::Exited(_) | Report::Killed { .. } | Report::OutOfMemory) | Err(_) => {
             let log = match log {
                 Some(log) => read_bounded(log, LOG_BYTES_MAX).await,
                 None => Vec::new(),

@@ -14,6 +14,7 @@
 
 mod fork_server;
 mod pool;
+mod runs_watch;
 mod spare;
 mod spare_group;
 
@@ -32,6 +33,7 @@ use crate::gateway::AuthorizedScript;
 
 use self::fork_server::{ForkServer, ForkServerError, Loading};
 use self::pool::{Fitness, Pool};
+use self::runs_watch::RunsWatch;
 use self::spare::NoOutcome;
 use super::given::Given;
 use super::limits::{RETRY_INTERVAL, cpu_seconds};
@@ -55,6 +57,8 @@ pub(crate) struct WarmExecutor {
 #[derive(Debug)]
 struct Keeper {
     alone: Arc<OneShotExecutor>,
+    /// The watch of all runs, whichever fork server has forked them.
+    watch: Arc<RunsWatch>,
     loading: Loading,
     /// The most runs of one fork server.
     runs_max: u64,
@@ -112,9 +116,11 @@ impl WarmExecutor {
     /// `untrusted` folder runs outside of that, nor in a fork server.
     pub(crate) fn new(settings: &Settings, untrusted: Untrusted) -> Self {
         let alone = Arc::new(OneShotExecutor::new(settings, untrusted));
+        let watch = Arc::<RunsWatch>::default();
         let keeper = |count: usize| {
             let modules = settings.preload.iter().take(count).flatten().cloned().collect();
-            Arc::new(Keeper::new(Arc::clone(&alone), settings, modules))
+            let watch = Arc::clone(&watch);
+            Arc::new(Keeper::new(Arc::clone(&alone), watch, settings, modules))
         };
         Self { keepers: (1..=settings.preload.len()).map(keeper).collect(), alone }
     }
@@ -139,6 +145,7 @@ impl WarmExecutor {
         echo: Echo,
     ) -> Result<Outcome, RunError> {
         if let Some((keeper, pool)) = self.pool(&script) {
+            let _counted = self.alone.count_run();
             let spare = tokio::select! {
                 spare = pool.take() => spare,
                 () = cancel.cancelled() => return Ok(Outcome::never_started()),
@@ -147,6 +154,7 @@ impl WarmExecutor {
             if let Some((spare, _busy)) = spare {
                 let supervisors = &self.alone.supervisors;
                 supervisors.require_ended()?;
+                let limits = RunLimits { neighbours: self.alone.neighbours(), ..limits };
                 match spare.run(Given::to(&script), limits, &cancel, &echo).await {
                     Ok(outcome) => return Ok(outcome),
                     Err(NoOutcome::Lost) if echo.has_begun() => {
@@ -183,10 +191,16 @@ impl WarmExecutor {
 }
 
 impl Keeper {
-    fn new(alone: Arc<OneShotExecutor>, settings: &Settings, modules: Vec<String>) -> Self {
+    fn new(
+        alone: Arc<OneShotExecutor>,
+        watch: Arc<RunsWatch>,
+        settings: &Settings,
+        modules: Vec<String>,
+    ) -> Self {
         let longest = settings.sync_timeout.max(settings.background_timeout);
         Self {
             alone,
+            watch,
             loading: Loading { modules, cpu_seconds: cpu_seconds(longest) },
             runs_max: settings.fork_server_runs_max,
             idle: settings.warm_idle,
@@ -274,7 +288,7 @@ impl Keeper {
     async fn start(self: Arc<Self>) {
         let started = Instant::now();
         let server = tokio::select! {
-            server = ForkServer::start(&self.alone, &self.loading, &self.tasks) => server,
+            server = ForkServer::start(&self.alone, &self.loading, &self.watch, &self.tasks) => server,
             () = self.closing.cancelled() => return,
         };
         let pool = match server {

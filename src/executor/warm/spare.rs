@@ -28,8 +28,9 @@ use super::super::picture_channel::PictureChannel;
 use super::super::run_groups::MemoryBound;
 use super::super::supervisors::pair;
 use super::fork_server::ForkServer;
+use super::runs_watch::WatchOfRun;
 use super::spare_group::SpareGroup;
-use crate::sandbox::{Look, MemoryWatch, WATCH_INTERVAL};
+use crate::sandbox::{MemoryWatch, Neighbours, WATCH_INTERVAL, lower_beside};
 
 /// The longest thing that a child says: `=`, an exit code, a line feed.
 const END_BYTES_MAX: usize = 8;
@@ -102,10 +103,12 @@ impl Spare {
     ) -> Result<Outcome, NoOutcome> {
         let started = Instant::now();
         let memory_bytes = self.memory_bytes(limits).await;
+        lower_beside(limits.neighbours, self.python);
+        let mut watch = None;
         self.stdout.pass_on_to(Stream::Stdout, echo);
         self.stderr.pass_on_to(Stream::Stderr, echo);
         let cause = tokio::select! {
-            cause = self.follow(given, memory_bytes) => cause,
+            cause = self.follow(given, memory_bytes, limits.neighbours, &mut watch) => cause,
             () = sleep_until((started + limits.timeout).into()) => Cause::TimedOut,
             () = cancel.cancelled() => Cause::Cancelled,
         };
@@ -148,8 +151,9 @@ impl Spare {
             ending,
             stdout,
             stderr,
-            pictures: self.pictures.finish(),
+            pictures: self.pictures.finish().await,
             duration: started.elapsed(),
+            is_starved: cause == Cause::TimedOut && watch.is_some_and(|watch| watch.is_starved()),
             tier: Some(Tier::T3),
             memory_bound: Some(memory_bound),
             start: Start::Warm,
@@ -185,8 +189,14 @@ impl Spare {
     }
 
     /// Hands the script over and reads what comes back, until there is a reason to stop.
-    async fn follow(&mut self, given: Given<'_>, memory_bytes: u64) -> Cause {
-        let Self { control, ended, stdout, stderr, pictures, python, init, .. } = self;
+    async fn follow(
+        &mut self,
+        given: Given<'_>,
+        memory_bytes: u64,
+        neighbours: Neighbours,
+        watch: &mut Option<WatchOfRun>,
+    ) -> Cause {
+        let Self { control, ended, stdout, stderr, pictures, python, init, server, .. } = self;
         let (mut from_child, mut to_child) = control.split();
         let hand_over = async {
             let message = [&given.lengths()[..], given.source.as_bytes(), given.stdin].concat();
@@ -212,8 +222,9 @@ impl Spare {
             // Not at once: most runs are over by then.
             sleep(WATCH_INTERVAL).await;
             // Without a watch there is no run.
-            if let Ok(watch) = MemoryWatch::new(memory_bytes) {
-                has_too_much_memory(watch, *python, Some(*init)).await;
+            if let Ok(of_run) = MemoryWatch::new(memory_bytes) {
+                let of_run = of_run.beside(neighbours);
+                watch.insert(server.watch.start(of_run, *python, *init)).exceeded().await;
             }
         };
         tokio::select! {
@@ -227,29 +238,6 @@ impl Spare {
             () = hand_over => Cause::Lost,
         }
     }
-}
-
-/// Waits until a run has more memory than it may; for ever if that never comes.
-///
-/// The looks are taken in a thread of their own: the processes that are looked at decide how long
-/// a look takes, and nobody else must wait for that. Dropping the future ends them. A watch that
-/// fails counts as exceeded.
-async fn has_too_much_memory(mut watch: MemoryWatch, python: Pid, init: Option<Pid>) {
-    use std::sync::mpsc::{RecvTimeoutError, sync_channel};
-
-    let (_going_on, is_over) = sync_channel::<()>(0);
-    let watching = tokio::task::spawn_blocking(move || {
-        loop {
-            match watch.look(python, init) {
-                Look::Exceeded => return,
-                Look::Within { next } => match is_over.recv_timeout(next) {
-                    Err(RecvTimeoutError::Timeout) => {}
-                    Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
-                },
-            }
-        }
-    });
-    let _ = watching.await;
 }
 
 /// The reason why the server stopped following a run.

@@ -23,7 +23,15 @@ use crate::governance::user_name::UserName;
 use crate::receipt::AuditPlace;
 
 /// A store: its tokens, its audit log, and the runs in that.
-pub(crate) trait Backend: TokenStore + AuditLog + RunLog + fmt::Debug + Send + Sync {}
+pub(crate) trait Backend: TokenStore + AuditLog + RunLog + fmt::Debug + Send + Sync {
+    /// Has what is under way, and what is asked for from here on, end within two seconds: the server ends.
+    fn hurry(&self) {}
+
+    /// Returns the time by the clock that rows, quotas and expiry go by.
+    fn now(&self) -> DateTime<Utc> {
+        Utc::now()
+    }
+}
 
 /// The tokens. All that changes them leaves rows in the audit log, in the same transaction.
 pub(crate) trait TokenStore {
@@ -46,6 +54,9 @@ pub(crate) trait TokenStore {
     /// Returns the token with this hash, as it is now, and the hash that the store has.
     fn token_of(&self, hash: TokenHash) -> Result<Option<(TokenRecord, TokenHash)>, StoreError>;
 
+    /// Returns the token with this number, as it is now.
+    fn token(&self, id: TokenId) -> Result<Option<TokenRecord>, StoreError>;
+
     /// Returns the time of each token's last use, as the audit log has it; by its number.
     fn last_uses(&self) -> Result<BTreeMap<String, String>, StoreError>;
 }
@@ -60,15 +71,23 @@ pub(crate) trait AuditLog {
     /// them otherwise. Nothing comes between the count and the rows, not of another process either.
     fn submit_within(&self, entries: Vec<AuditEntry>, quota: Quota) -> Pending<Option<AuditPlace>>;
 
+    /// Appends a row, takes it back, and has what is left of that written to the disk: an append may work again
+    /// if this does.
+    fn rehearse_append(&self) -> Result<(), StoreError>;
+
     /// Appends an entry of another time than now.
     #[cfg(test)]
     fn append_at(&self, entry: &AuditEntry, time: &str) -> Result<(), StoreError>;
 
-    /// Returns how many runs a user has had on the day of this moment.
-    fn runs_of_day(&self, user: &UserName, now: DateTime<Utc>) -> Result<u64, StoreError>;
+    /// Returns how many runs a user has had today, by the store's clock.
+    fn runs_of_day(&self, user: &UserName) -> Result<u64, StoreError>;
 
     /// Returns the latest rows that `filter` lets through, the oldest of them first.
     fn audit_rows(&self, filter: &AuditFilter) -> Result<Vec<AuditRow>, StoreError>;
+
+    /// Returns the rows of a run, up to [`AUDIT_ROWS_MAX`](crate::governance::audit::AUDIT_ROWS_MAX). They are found
+    /// by an index, however long the log is.
+    fn rows_of_run(&self, run_id: Uuid) -> Result<Vec<AuditRow>, StoreError>;
 
     /// Passes the rows behind those of these numbers on, those of a chain in their order, until `each`
     /// breaks off.

@@ -11,7 +11,7 @@ use thiserror::Error;
 use crate::strict_modes::Unprotected;
 
 /// The version of the schema of the embedded store, in `user_version`.
-pub(super) const SCHEMA_VERSION: i32 = 1;
+pub(in crate::governance) const SCHEMA_VERSION: i32 = 1;
 
 /// The wait for a lock that another process has on the embedded store.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -98,4 +98,19 @@ pub(crate) enum StoreError {
     Random(#[source] SysError),
     #[error("the token would expire after the end of the calendar")]
     Expiry,
+}
+
+impl StoreError {
+    /// Returns whether a later attempt may succeed: the database that instances share is away, or busy.
+    pub(in crate::governance) fn is_passing(&self) -> bool {
+        #[cfg(feature = "postgres")]
+        if let Self::Database(error) = self {
+            return error.is_passing();
+        }
+        #[cfg(feature = "postgres")]
+        if matches!(self, Self::Overloaded) {
+            return true;
+        }
+        false
+    }
 }

@@ -14,13 +14,17 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
+use chrono::{DateTime, TimeDelta, Utc};
 use futures_util::future::BoxFuture;
 use tokio::runtime::Builder;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::time::sleep;
 use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::backend::Backend;
@@ -29,13 +33,18 @@ use super::instance::{instance, known_instance};
 use crate::postgres::{Database, DatabaseError, DatabaseUrl, Session};
 use crate::secret::Secret;
 
-use writer::{Job, write_all};
+use writer::{Job, OwnChain, write_all};
 
 /// A question, with whom to tell the answer.
 type Question = Box<dyn FnOnce(Database) -> BoxFuture<'static, ()> + Send>;
 
 /// The questions, and the jobs, that wait: more than calls can be in flight.
 const WAITING_MAX: usize = 1024;
+
+/// The time for what is under way when the server ends.
+const HURRIED_MAX: Duration = Duration::from_secs(2);
+
+const NOW: &str = "SELECT clock_timestamp()";
 
 /// The attempts to read, where the connection is lost meanwhile.
 const READS_MAX: u32 = 2;
@@ -45,6 +54,7 @@ const READS_MAX: u32 = 2;
 pub(in crate::governance) struct PostgresStore {
     /// The instance whose chain is appended to.
     instance: Arc<str>,
+    clock: Arc<Clock>,
     thread: Arc<Thread>,
 }
 
@@ -52,7 +62,8 @@ pub(in crate::governance) struct PostgresStore {
 struct Thread {
     /// Ends it when they are gone; what was asked for before is done to its end.
     channels: Option<(Sender<Question>, Sender<Job>)>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    hurry: CancellationToken,
+    handle: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl fmt::Debug for Thread {
@@ -64,8 +75,9 @@ impl fmt::Debug for Thread {
 impl Drop for Thread {
     fn drop(&mut self) {
         self.channels = None;
-        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        drop(thread.map(JoinHandle::join));
+        self.hurry.cancel();
+        let handle = self.handle.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        drop(handle.map(JoinHandle::join));
     }
 }
 
@@ -91,7 +103,48 @@ fn value<'r, T: FromSql<'r>>(row: &'r Row, column: usize) -> Result<T, StoreErro
     row.try_get(column).map_err(unreadable)
 }
 
-impl Backend for PostgresStore {}
+impl Backend for PostgresStore {
+    fn hurry(&self) {
+        self.thread.hurry.cancel();
+    }
+
+    fn now(&self) -> DateTime<Utc> {
+        self.clock.now()
+    }
+}
+
+/// Does some work, unless it takes too long when the server ends: a database that is silent must not hold that up.
+async fn hurried<T>(hurry: &CancellationToken, work: impl Future<Output = T>) -> Option<T> {
+    let is_over = async {
+        hurry.cancelled().await;
+        sleep(HURRIED_MAX).await;
+    };
+    tokio::select! {
+        biased;
+        done = work => Some(done),
+        () = is_over => None,
+    }
+}
+
+/// The clock of the database, which all instances have in common: what it showed when it was last asked, and the
+/// time since then.
+#[derive(Debug)]
+struct Clock {
+    shown: Mutex<(DateTime<Utc>, Instant)>,
+}
+
+impl Clock {
+    /// Sets it to what the database has just shown.
+    fn set(&self, shown: DateTime<Utc>) {
+        *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = (shown, Instant::now());
+    }
+
+    fn now(&self) -> DateTime<Utc> {
+        let (shown, at) = *self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = TimeDelta::from_std(at.elapsed()).unwrap_or(TimeDelta::MAX);
+        shown.checked_add_signed(since).unwrap_or(shown)
+    }
+}
 
 impl PostgresStore {
     /// Connects to the database, and brings its schema up to what this program knows. The instance is that of
@@ -114,13 +167,15 @@ impl PostgresStore {
         let (questions, asked) = channel(WAITING_MAX);
         let (jobs, waiting) = channel(WAITING_MAX);
         let (opened, is_open) = mpsc::channel();
-        let own = Arc::clone(&instance);
-        let thread = std::thread::spawn(move || serve(url, &own, asked, waiting, &opened));
-        is_open.recv().unwrap_or(Err(StoreError::GivenUp))?;
-        let thread = Mutex::new(Some(thread));
+        let (own, hurry) = (Arc::clone(&instance), CancellationToken::new());
+        let asking = Asking { asked, waiting, hurry: hurry.clone() };
+        let thread = std::thread::spawn(move || serve(url, &own, asking, &opened));
+        let clock = is_open.recv().unwrap_or(Err(StoreError::GivenUp))?;
+        let handle = Mutex::new(Some(thread));
         Ok(Self {
             instance,
-            thread: Arc::new(Thread { channels: Some((questions, jobs)), thread }),
+            clock,
+            thread: Arc::new(Thread { channels: Some((questions, jobs)), hurry, handle }),
         })
     }
 
@@ -184,25 +239,41 @@ impl PostgresStore {
     }
 }
 
+/// What is asked for, and whether that has to end.
+struct Asking {
+    asked: Receiver<Question>,
+    waiting: Receiver<Job>,
+    hurry: CancellationToken,
+}
+
 /// Connects, and answers until nobody can ask any more.
 fn serve(
     url: DatabaseUrl,
     instance: &str,
-    mut asked: Receiver<Question>,
-    waiting: Receiver<Job>,
-    opened: &mpsc::Sender<Result<(), StoreError>>,
+    asking: Asking,
+    opened: &mpsc::Sender<Result<Arc<Clock>, StoreError>>,
 ) {
+    let Asking { mut asked, waiting, hurry } = asking;
     let Ok(runtime) = Builder::new_current_thread().enable_all().build() else { return };
     runtime.block_on(async {
-        let database = match Database::open(url).await {
-            Ok(database) => database,
-            Err(error) => return drop(opened.send(Err(error.into()))),
+        let (database, clock) = match open_with_clock(url).await {
+            Ok(opened) => opened,
+            Err(error) => return drop(opened.send(Err(error))),
         };
-        drop(opened.send(Ok(())));
-        let writer = tokio::spawn(write_all(database.clone(), instance.to_owned(), waiting));
+        drop(opened.send(Ok(Arc::clone(&clock))));
+        let chain = OwnChain { instance: instance.to_owned(), clock };
+        let writer = tokio::spawn(write_all(database.clone(), chain, waiting, hurry.clone()));
         while let Some(question) = asked.recv().await {
-            tokio::spawn(question(database.clone()));
+            let (answer, hurry) = (question(database.clone()), hurry.clone());
+            tokio::spawn(async move { hurried(&hurry, answer).await });
         }
         drop(writer.await);
     });
+}
+
+async fn open_with_clock(url: DatabaseUrl) -> Result<(Database, Arc<Clock>), StoreError> {
+    let database = Database::open(url).await?;
+    let rows = database.session().await?.query(NOW, &[]).await?;
+    let shown = value(rows.first().ok_or(StoreError::GivenUp)?, 0)?;
+    Ok((database, Arc::new(Clock { shown: Mutex::new((shown, Instant::now())) })))
 }

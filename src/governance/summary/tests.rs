@@ -129,6 +129,17 @@ fn of_an_explanation_the_marked_lines_are_told() {
 }
 
 #[test]
+fn tests_that_were_left_out_are_counted() {
+    let with = |mut counts: Value, deselected: u32| {
+        counts["deselected"] = json!(deselected);
+        summary(&report(&[counts])).text()
+    };
+    assert_eq!(with(last(1, 0, 0, 0, 0), 1), "1 passed, 1 deselected in 0.42 s");
+    assert_eq!(with(last(0, 0, 0, 0, 0), 13), "no tests ran, 13 deselected in 0.42 s");
+    assert_eq!(with(last(1, 0, 0, 0, 0), 0), "1 passed in 0.42 s");
+}
+
+#[test]
 fn a_report_without_any_test_is_empty() {
     assert!(summary(&report(&[last(0, 0, 0, 0, 0)])).is_empty());
     for [passed, failed, errors, skipped, xfailed] in [

@@ -163,14 +163,15 @@ fn request(token: Option<&str>, tool: GovernedTool, arguments: Value) -> Governe
 }
 
 fn ended(ending: Ending) -> Outcome {
-    let stdout = Captured { text: "printed".to_owned(), is_truncated: false };
+    let stdout =
+        Captured { text: "printed".to_owned(), is_truncated: false, ..Captured::default() };
     let duration = Duration::from_millis(1200);
     Outcome { ending, stdout, duration, tier: Some(Tier::T3), ..Outcome::never_started() }
 }
 
 /// More output than a run may have.
 fn flood() -> Captured {
-    Captured { text: "x".to_owned(), is_truncated: true }
+    Captured { text: "x".to_owned(), is_truncated: true, ..Captured::default() }
 }
 
 /// Leaves what pytest leaves that has run so many tests, one of which may have failed.
@@ -308,6 +309,17 @@ async fn the_policy_the_tier_and_the_budget_decide_before_anything_starts() {
             assert_eq!(details["blocked_reason"], refusal.to_string());
         }
         assert_eq!(fixture.events(run_id), rows, "{case}");
+        // Whatever refused it, some row says why.
+        let facts = fixture.rows(run_id).into_iter().flat_map(|(_, _, details)| {
+            ["blocked_reason", "exceeded"].map(|name| details[name].clone())
+        });
+        let facts: Vec<Value> = facts.filter(|fact| !fact.is_null()).collect();
+        let fact = if let Refusal::BudgetExceeded(exceeded) = &refusal {
+            (*exceeded).to_owned()
+        } else {
+            refusal.to_string()
+        };
+        assert_eq!(facts, [json!(fact)], "{case}");
     }
 }
 
@@ -560,7 +572,8 @@ async fn evidence_has_what_the_run_left_and_no_more_passes_than_pytest_had_count
         leave_reports(files, 7, 0);
         fs::write(files.join("a.txt"), "content").unwrap();
         std::os::unix::fs::symlink("/etc/passwd", files.join("link")).unwrap();
-        let stderr = Captured { text: "warned".to_owned(), is_truncated: false };
+        let stderr =
+            Captured { text: "warned".to_owned(), is_truncated: false, ..Captured::default() };
         ready(Ok(Outcome { stderr, ..ended(Ending::Exited(0)) }))
     });
     let (run_id, reply) = fixture.run().await;
@@ -788,15 +801,91 @@ async fn a_decision_about_a_script_is_in_the_log_with_whose_token_came_with_it()
         (script().withdraw(), None, "CANCELLED", None, json!(null)),
         (refused, None, "BLOCKED", None, json!(ErrorCode::UnsafeCode.as_str())),
     ] {
-        assert!(fixture.governance.script_decided(&decision, token, None).await.is_ok());
+        let presented = Presented { token: token.cloned(), known: None };
+        assert!(fixture.governance.script_decided(&decision, &presented).await.is_ok());
         let id = json!(decision.record().verification_id);
-        let details = json!({ "verification_id": id, "error_code": code });
+        let mut details = json!({ "verification_id": id, "error_code": code });
+        if user.is_some() {
+            let viewer = Role::ALL.iter().position(|role| *role == Role::Viewer).unwrap() + 1;
+            details["token"] = json!(viewer.to_string());
+        }
         assert_eq!(
             fixture.last_of_scripts(),
             (outcome.to_owned(), user.map(str::to_owned), details)
         );
     }
     fixture.close_log();
-    let decided = fixture.governance.script_decided(&script().confirm(Ok(())), None, None).await;
+    let nobody = Presented::default();
+    let decided = fixture.governance.script_decided(&script().confirm(Ok(())), &nobody).await;
     assert!(matches!(decided, Err(Refusal::Internal(_))), "{decided:?}");
+}
+
+#[cfg(feature = "postgres")]
+#[tokio::test]
+async fn a_job_needs_its_own_decision_that_was_not_used() {
+    use crate::gateway::{Decision, JobId, JobOwner, Status};
+    type Change<'a> = &'a dyn Fn(AuditEntry) -> Vec<AuditEntry>;
+
+    let fixture = Fixture::of(Tier::T3, |project, _| ready(Ok(passes(&project))));
+    let allowed = || {
+        let arguments = json!({ "code": "print(1)", "background": true });
+        let Decision::Allow { record, .. } = verified(&arguments).confirm(Ok(())) else { panic!() };
+        record
+    };
+    let other = json!({ "code": "print(2)", "background": true });
+    let row = |record: &crate::gateway::DecisionRecord| {
+        let digits = &record.verification_id.as_str()[..32];
+        let number = u128::from_str_radix(digits, 16).unwrap().to_be_bytes();
+        AuditEntry {
+            tool: "execute_python_code".to_owned(),
+            arguments_hash: Some(ArgumentsHash::of(&record.normalized_arguments)),
+            outcome: AuditOutcome::Decided(Status::AllowVerified),
+            details: Map::from_iter([(
+                "verification_id".to_owned(),
+                json!(record.verification_id.as_str()),
+            )]),
+            ..entry(uuid::Builder::from_random_bytes(number).into_uuid(), AuditEvent::McpToolCall)
+        }
+    };
+    let of_other = ArgumentsHash::of(other.as_object().unwrap());
+    let cases: [(&str, Change<'_>, bool); 9] = [
+        ("its own", &|row| vec![row], true),
+        ("none", &|_| Vec::new(), false),
+        ("of another user", &|row| vec![AuditEntry { user: Some(user("eve")), ..row }], false),
+        ("of no user", &|row| vec![AuditEntry { user: None, ..row }], false),
+        (
+            "of another script",
+            &|row| vec![AuditEntry { arguments_hash: Some(of_other.clone()), ..row }],
+            false,
+        ),
+        ("of another id", &|row| vec![AuditEntry { details: Map::new(), ..row }], false),
+        (
+            "a refusal",
+            &|row| {
+                let outcome = AuditOutcome::Decided(Status::Blocked);
+                vec![AuditEntry { outcome, ..row }]
+            },
+            false,
+        ),
+        (
+            "of another tool",
+            &|row| vec![AuditEntry { tool: "run_pytest".to_owned(), ..row }],
+            false,
+        ),
+        (
+            "used before",
+            &|row| {
+                let started = AuditEntry { event: AuditEvent::ToolStarted, ..row.clone() };
+                vec![row, started]
+            },
+            false,
+        ),
+    ];
+    for (what, change, expected) in cases {
+        let record = allowed();
+        fixture.store.submit_entries(change(row(&record))).done().await.ok();
+        let job = JobOwner { job: JobId::fresh(), user: "ana".to_owned() };
+        let found = fixture.governance.has_decision(&record, &job).await.unwrap();
+        assert_eq!(found, expected, "{what}");
+    }
 }

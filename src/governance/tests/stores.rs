@@ -1,6 +1,7 @@
 //! What every kind of store does: the embedded one, and the one that instances share, in a real PostgreSQL.
 
 use std::ops::ControlFlow;
+use std::sync::{Mutex, PoisonError};
 
 use super::*;
 use crate::governance::artifacts::LoggedRun;
@@ -49,6 +50,11 @@ impl Shared {
         StorePlace::of(&settings, folder.path()).open()
     }
 
+    /// The database with this URL, as this role.
+    fn as_role(url: &str, role: &str) -> Self {
+        Self { folders: folders(), url: Some(url.replace("qwed@", &format!("{role}@")).into()) }
+    }
+
     fn kind(&self) -> &'static str {
         if self.url.is_some() { "PostgreSQL" } else { "SQLite" }
     }
@@ -58,6 +64,16 @@ impl Shared {
         let url = self.url.as_ref().unwrap().reveal();
         server.sql(url, &format!("SET session_replication_role = replica; {sql}"));
     }
+}
+
+/// Makes an empty database with the roles that `deploy/postgres.sql` makes, and returns its URL.
+fn database_with_roles(server: &Postgres) -> String {
+    // Roles are those of all databases: two tests would make them at the same time.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let url = server.database();
+    server.sql(&url, include_str!("../../../deploy/postgres.sql"));
+    url
 }
 
 fn folders() -> [TempDir; 2] {
@@ -242,17 +258,30 @@ fn a_quota_holds_over_all_servers() {
         let pending: Vec<_> = (0..60)
             .map(|turn| {
                 let user = user(if turn % 3 == 0 { "bob" } else { "ana" });
-                let quota = Quota { user: user.clone(), runs_max: 7, now };
+                let quota = Quota { user: user.clone(), runs_max: 7 };
                 servers[turn % 2].submit_within(run(&user), quota)
             })
             .collect();
         let places: Vec<_> = pending.into_iter().map(|it| it.wait().unwrap()).collect();
         assert_eq!(places.iter().flatten().count(), 14, "{}", shared.kind());
         for name in ["ana", "bob"] {
-            assert_eq!(servers[1].runs_of_day(&user(name), now).unwrap(), 7, "{}", shared.kind());
+            assert_eq!(servers[1].runs_of_day(&user(name)).unwrap(), 7, "{}", shared.kind());
         }
         let found = servers[0].verify_audit(&[]).unwrap();
         assert!(found.is_intact() && found.rows == 29, "{found:?}");
+    }
+}
+
+#[test]
+fn an_append_that_is_tried_leaves_no_row() {
+    for shared in Shared::all("an_append_that_is_tried_leaves_no_row") {
+        let store = shared.open(0);
+        store.rehearse_append().unwrap();
+        store.append(&[entry(Uuid::nil(), AuditEvent::McpToolCall)]).unwrap();
+        store.rehearse_append().unwrap();
+        assert_eq!(all_rows(&store).len(), 1, "{}", shared.kind());
+        let found = store.verify_audit(&[]).unwrap();
+        assert!(found.is_intact(), "{}: {found:?}", shared.kind());
     }
 }
 
@@ -442,14 +471,9 @@ fn the_database_itself_refuses_what_is_no_append() {
         return;
     }
     let server = scratch::shared();
-    server.sql("postgres", "DROP ROLE IF EXISTS qwed_nothing");
-    let url = server.database();
+    let url = database_with_roles(server);
     let database = url.rsplit('/').next().unwrap();
-    server.sql(database, include_str!("../../../deploy/postgres.sql"));
-    let as_role = |role: &str| Shared {
-        folders: folders(),
-        url: Some(url.replace("qwed@", &format!("{role}@")).into()),
-    };
+    let as_role = |role: &str| Shared::as_role(&url, role);
     // Before the owner has made the tables the servers cannot.
     let error = as_role("qwed_server").try_open(0).unwrap_err();
     assert!(matches!(error, StoreError::Database(_)), "{error}");
@@ -501,6 +525,139 @@ fn the_database_itself_refuses_what_is_no_append() {
     for sql in changes {
         as_role("qwed_owner", sql).unwrap_or_else(|refused| panic!("{sql}: {refused}"));
     }
+}
+
+/// Statements that servers carry out, on two jobs that wait.
+const OF_SERVERS: [&str; 6] = [
+    "INSERT INTO qwed_mcp.jobs (id, user_name, script, asked_by, verification_id, decision) \
+     SELECT gen_random_uuid(), 'ana', 'print(1)', '{}', repeat('a', 64), '{}' FROM generate_series(1, 3)",
+    "UPDATE qwed_mcp.jobs SET state = 1, attempt = attempt + 1, claim = nextval('qwed_mcp.claims'), \
+     worker = gen_random_uuid(), worker_name = 'w', lease = now(), changed_at = now() WHERE seq < 3",
+    "UPDATE qwed_mcp.jobs SET lease = now(), is_cancelled = true WHERE state = 1",
+    "UPDATE qwed_mcp.jobs SET state = 2, lease = NULL, script = NULL, asked_by = NULL, result = '1', stdout = 'x', \
+     stderr = 'y', pictures = '{}', changed_at = now() WHERE seq = 1",
+    "DELETE FROM qwed_mcp.jobs WHERE seq = 2",
+    "UPDATE qwed_mcp.tokens SET revoked = created WHERE id = 1",
+];
+
+/// Statements that no server carries out, and the reason why the database refuses them.
+const NOT_OF_SERVERS: [(&str, &str); 20] = [
+    ("UPDATE qwed_mcp.tokens SET revoked = NULL WHERE id = 1", "a token is revoked once"),
+    ("UPDATE qwed_mcp.tokens SET revoked = '2000' WHERE id = 1", "a token is revoked once"),
+    ("UPDATE qwed_mcp.tokens SET revoked = NULL WHERE id = 2", "a token is revoked once"),
+    (
+        "UPDATE qwed_mcp.tokens SET revoked = created, role = 'admin' WHERE id = 2",
+        "permission denied",
+    ),
+    ("UPDATE qwed_mcp.jobs SET user_name = 'bob'", "permission denied"),
+    ("UPDATE qwed_mcp.jobs SET verification_id = 'x'", "permission denied"),
+    ("UPDATE qwed_mcp.jobs SET decision = '{}'", "permission denied"),
+    ("UPDATE qwed_mcp.jobs SET id = gen_random_uuid()", "permission denied"),
+    ("UPDATE qwed_mcp.jobs SET created_at = now()", "permission denied"),
+    ("TRUNCATE qwed_mcp.jobs", "permission denied"),
+    ("UPDATE qwed_mcp.jobs SET script = 'print(2)' WHERE state = 0", "keeps its script"),
+    ("UPDATE qwed_mcp.jobs SET script = NULL WHERE state = 0", "keeps its script"),
+    ("UPDATE qwed_mcp.jobs SET asked_by = '[]' WHERE state = 0", "keeps its script"),
+    ("UPDATE qwed_mcp.jobs SET state = 2, script = 'print(2)' WHERE state = 0", "keeps its script"),
+    ("UPDATE qwed_mcp.jobs SET stdout = 'forged' WHERE state = 2", "has ended"),
+    ("UPDATE qwed_mcp.jobs SET result = NULL WHERE state = 2", "has ended"),
+    ("UPDATE qwed_mcp.jobs SET state = 0 WHERE state = 2", "has ended"),
+    ("UPDATE qwed_mcp.jobs SET changed_at = now() WHERE state = 2", "has ended"),
+    (
+        "INSERT INTO qwed_mcp.jobs (id, user_name, state, result, verification_id, decision) \
+         VALUES (gen_random_uuid(), 'ana', 2, '1', 'x', '{}')",
+        "begins by waiting",
+    ),
+    (
+        "INSERT INTO qwed_mcp.jobs (id, user_name, script, stdout, verification_id, decision) \
+         VALUES (gen_random_uuid(), 'ana', 'print(1)', 'x', 'x', '{}')",
+        "begins by waiting",
+    ),
+];
+
+#[test]
+fn the_role_of_servers_changes_what_servers_change_and_no_more() {
+    if is_skipped("the_role_of_servers_changes_what_servers_change_and_no_more") {
+        return;
+    }
+    let server = scratch::shared();
+    let url = database_with_roles(server);
+    let carry_out = |role: &str, sql: &str| server.sql_as(role, &url, sql);
+    drop(Shared::as_role(&url, "qwed_owner").open(0));
+    let store = Shared::as_role(&url, "qwed_server").open(0);
+    for name in ["ana", "bob"] {
+        store.create_token(&user(name), Role::User, None).unwrap();
+    }
+    for sql in OF_SERVERS {
+        carry_out("qwed_server", sql).unwrap_or_else(|refused| panic!("{sql}: {refused}"));
+    }
+    for (sql, reason) in NOT_OF_SERVERS {
+        let refused = carry_out("qwed_server", sql).unwrap_err();
+        assert!(refused.contains(reason), "{sql}: {refused}");
+        // It is the grant or the trigger that refuses it.
+        let unguarded = format!(
+            "BEGIN; ALTER TABLE qwed_mcp.tokens DISABLE TRIGGER USER; \
+             ALTER TABLE qwed_mcp.jobs DISABLE TRIGGER USER; {sql}; ROLLBACK"
+        );
+        carry_out("qwed_owner", &unguarded).unwrap_or_else(|refused| panic!("{sql}: {refused}"));
+    }
+    // The trigger that keeps tokens revoked is missed when it is gone.
+    store.revoke("2".parse().unwrap()).unwrap();
+    server.sql(&url, "ALTER TABLE qwed_mcp.tokens DISABLE TRIGGER tokens_are_revoked_once");
+    let flaws = store.verify_audit(&[]).unwrap().database.schema;
+    assert_eq!(flaws, ["the trigger tokens_are_revoked_once was disabled"]);
+}
+
+#[test]
+fn heads_move_with_rows_of_the_log_only() {
+    if is_skipped("heads_move_with_rows_of_the_log_only") {
+        return;
+    }
+    let server = scratch::shared();
+    let url = database_with_roles(server);
+    let database = url.rsplit('/').next().unwrap();
+    drop(Shared::as_role(&url, "qwed_owner").open(0));
+    let move_head = "CREATE TEMPORARY TABLE rows (instance text, seq bigint, hash text, previous text); \
+        CREATE TRIGGER rows BEFORE INSERT ON rows FOR EACH ROW EXECUTE FUNCTION qwed_mcp.audit_follows_its_head(); \
+        INSERT INTO rows VALUES ('never-was', 1, repeat('e', 64), repeat('0', 64))";
+    let heads = "SELECT count(*) FROM qwed_mcp.audit_heads";
+    // Each guard holds where the one before it was taken away.
+    let (temporary, call) = (
+        format!("GRANT TEMPORARY ON DATABASE {database} TO qwed_server"),
+        "GRANT EXECUTE ON FUNCTION qwed_mcp.audit_follows_its_head() TO qwed_server",
+    );
+    for (granted, reason) in [
+        ("SELECT 1", "permission denied to create temporary tables"),
+        (&temporary, "permission denied for function"),
+        (call, "only rows of the audit log move its heads"),
+    ] {
+        server.sql(&url, granted);
+        let refused = server.sql_as("qwed_server", &url, move_head).unwrap_err();
+        assert!(refused.contains(reason), "{refused}");
+        assert_eq!(server.sql(&url, heads), "0");
+    }
+    // The function without its check moves it.
+    let before = include_str!("../../postgres/migrations/0002_governance.sql");
+    let function = before.split("CREATE FUNCTION ").find(|it| it.contains("SECURITY DEFINER"));
+    let function = function.unwrap().split_inclusive("$$;").next().unwrap();
+    server.sql(&url, &format!("CREATE OR REPLACE FUNCTION {function}"));
+    server.sql_as("qwed_server", &url, move_head).unwrap();
+    assert_eq!(server.sql(&url, heads), "1");
+}
+
+#[test]
+fn no_function_of_the_schema_lends_the_rights_of_its_owner() {
+    if is_skipped("no_function_of_the_schema_lends_the_rights_of_its_owner") {
+        return;
+    }
+    let server = scratch::shared();
+    let url = database_with_roles(server);
+    drop(Shared::as_role(&url, "qwed_owner").open(0));
+    let functions = "SELECT count(*), count(*) FILTER (WHERE has_function_privilege('qwed_server', oid, 'EXECUTE')), \
+            count(*) FILTER (WHERE NOT coalesce(proconfig::text, '') LIKE '%search_path=pg_catalog, pg_temp%'), \
+            count(*) FILTER (WHERE prosecdef AND prosrc NOT LIKE '%IF TG_RELID <>%') \
+        FROM pg_proc WHERE pronamespace = 'qwed_mcp'::regnamespace";
+    assert_eq!(server.sql(&url, functions), "5|0|0|0");
 }
 
 #[test]

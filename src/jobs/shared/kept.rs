@@ -40,6 +40,9 @@ struct Figures {
     pictures: Vec<Picture>,
     left_out: Vec<LeftOut>,
     duration: Duration,
+    /// Earlier versions left it out.
+    #[serde(default)]
+    is_starved: bool,
     tier: Option<Tier>,
     memory_bound: Option<MemoryBound>,
     start: Start,
@@ -102,6 +105,7 @@ impl Figures {
             pictures: outcome.pictures.all.clone(),
             left_out: outcome.pictures.left_out.clone(),
             duration: outcome.duration,
+            is_starved: outcome.is_starved,
             tier: outcome.tier,
             memory_bound: outcome.memory_bound,
             start: outcome.start,
@@ -118,7 +122,7 @@ impl Figures {
     ) -> Outcome {
         let captured = |bytes: Option<Vec<u8>>, is_truncated| {
             let text = String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned();
-            Captured { text, is_truncated }
+            Captured { text, is_truncated, ..Captured::default() }
         };
         let all = self.pictures.into_iter().zip(pngs);
         let all = all.map(|(picture, png)| Picture { png, ..picture }).collect();
@@ -128,6 +132,7 @@ impl Figures {
             stderr: captured(stderr, self.stderr_truncated),
             pictures: Arc::new(Pictures { all, left_out: self.left_out }),
             duration: self.duration,
+            is_starved: self.is_starved,
             tier: self.tier,
             memory_bound: self.memory_bound,
             start: self.start,

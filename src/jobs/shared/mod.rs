@@ -11,34 +11,44 @@ mod tests;
 mod worker;
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::executor::{Executor, RunLimits};
-use crate::gateway::{JobId, RiskBasedExecutionGateway};
-use crate::governance::UserName;
+use crate::gateway::{JobId, JobOwner, RiskBasedExecutionGateway};
+use crate::governance::{Proof, UserName};
 use crate::postgres::{Database, DatabaseError};
 use crate::runs::Runs;
+use crate::shares::Share;
 
-use super::job::{Job, JobState};
-use super::plane::{Jobs, JobsAway, Order, PlaceError, RequestKey};
+use super::job::{Job, JobEnd, JobState};
+use super::plane::{Found, Jobs, JobsAway, Order, PlaceError, RequestKey};
 use kept::Kept;
 use worker::Worker;
 
 /// The time for which a job is tried to be placed while the database is away.
 const PLACE_PATIENCE: Duration = Duration::from_secs(6);
 const PLACE_PAUSE: Duration = Duration::from_millis(100);
+/// The time for which figures wait for the database: a scrape has ten seconds for all of them.
+const COUNT_PATIENCE: Duration = Duration::from_secs(1);
 /// The most requests that are remembered as having placed a job.
 const PLACED_MAX: usize = 10_000;
+
+/// However much a job has printed: of one that has just been placed, that is nothing.
+const ANY: usize = usize::MAX;
+/// The reason why the result of a script is not given out.
+const NOT_ITS_RESULT: &str = "the result in the database is not the one that the audit log has, so it is not given out; ask the admin \
+                              to look at the server's log";
 
 /// The channel on which replicas tell each other what cannot wait.
 const CHANNEL: &str = "qwed_mcp_jobs";
@@ -58,6 +68,8 @@ pub(crate) struct SharedLimits {
     pub(crate) run: RunLimits,
     /// The time for which a job is kept after its last change.
     pub(crate) ttl: Duration,
+    /// The part of the disk that one user may have.
+    pub(crate) share: Share,
     /// The time without a word of its worker after which a job counts as lost.
     pub(crate) lease: Duration,
 }
@@ -72,8 +84,17 @@ impl SharedLimits {
             disk_bytes_max: 16 * 1024 * 1024 * 1024,
             run: RunLimits::of_script(timeout),
             ttl,
+            share: Share::default(),
             lease: Duration::from_secs(5),
         }
+    }
+}
+
+impl SharedLimits {
+    /// Returns the most bytes of output that are kept for a user. Callers that are not known have all.
+    fn user_bytes_max(&self, user: Option<&UserName>) -> i64 {
+        let most = usize::try_from(self.disk_bytes_max).unwrap_or(usize::MAX);
+        user.map_or(i64::MAX, |_| i64::try_from(self.share.of(most)).unwrap_or(i64::MAX))
     }
 }
 
@@ -81,7 +102,10 @@ impl SharedLimits {
 pub(crate) struct SharedJobs {
     database: Database,
     limits: SharedLimits,
+    runs: Arc<Runs>,
     worker: Arc<Worker>,
+    /// `true` if the last job could be placed. Until one was, nobody knows.
+    can_place: AtomicBool,
     /// Which request of this server placed which job, the newest last.
     placed: Mutex<VecDeque<Placed>>,
     /// Cancellations that nobody waits for.
@@ -104,9 +128,10 @@ impl SharedJobs {
         gateway: Arc<RiskBasedExecutionGateway>,
         limits: SharedLimits,
     ) -> Self {
-        let worker = Worker::start(database.clone(), runs, executor, gateway, limits);
+        let worker = Worker::start(database.clone(), Arc::clone(&runs), executor, gateway, limits);
         let cancellations = TaskTracker::new();
-        Self { database, limits, worker, placed: Mutex::default(), cancellations }
+        let can_place = AtomicBool::new(false);
+        Self { database, limits, runs, worker, can_place, placed: Mutex::default(), cancellations }
     }
 
     /// Inserts a job, again if nobody knows whether it is there: its id makes it one.
@@ -114,7 +139,9 @@ impl SharedJobs {
         let deadline = Instant::now() + PLACE_PATIENCE;
         let mut may_be_there = false;
         loop {
-            let error = match self.try_insert(id, order, may_be_there).await {
+            let placed = self.try_insert(id, order, may_be_there).await;
+            self.can_place.store(placed.is_ok(), Ordering::Relaxed);
+            let error = match placed {
                 Ok(placed) => return placed,
                 Err(error) => error,
             };
@@ -135,7 +162,7 @@ impl SharedJobs {
         may_be_there: bool,
     ) -> Result<Result<Job, PlaceError>, DatabaseError> {
         let session = self.database.session().await?;
-        if may_be_there && let Some(job) = self.find(id, order.user.as_ref()).await? {
+        if may_be_there && let Found::Job(job) = self.find(id, order.user.as_ref(), ANY).await? {
             return Ok(Ok(job));
         }
         let limits = self.limits;
@@ -143,7 +170,9 @@ impl SharedJobs {
         let decision = order.decision.to_string();
         // Where this server has room nobody else has to be told.
         let tells = !self.worker.has_room();
-        let parameters: [&(dyn ToSql + Sync); 10] = [
+        let (token, token_expires) = order.proof.map(Proof::to_columns).unwrap_or_default();
+        let user_bytes_max = limits.user_bytes_max(order.user.as_ref());
+        let parameters: [&(dyn ToSql + Sync); 13] = [
             &id.uuid(),
             &user_name(order.user.as_ref()),
             &order.script.source().as_str().as_bytes(),
@@ -154,12 +183,16 @@ impl SharedJobs {
             &limits.queue_len_max,
             &limits.disk_bytes_max,
             &tells,
+            &token,
+            &token_expires,
+            &user_bytes_max,
         ];
         let rows = session.query(statements::PLACE, &parameters).await?;
         let Some(row) = rows.first() else { return Ok(Err(PlaceError::Away)) };
         let column = |it: usize| row.try_get::<_, i64>(it).map_err(DatabaseError::Statement);
         let (own, all, bytes) = (column(0)?, column(1)?, column(2)?);
         let is_full = own >= limits.user_queue_len_max || all >= limits.queue_len_max;
+        let is_kept = bytes >= limits.disk_bytes_max || column(5)? >= user_bytes_max;
         let created: Option<DateTime<Utc>> = row.try_get(3).map_err(DatabaseError::Statement)?;
         Ok(match created {
             Some(created_at) => Ok(Job {
@@ -175,20 +208,45 @@ impl SharedJobs {
                 let waiting = if own >= limits.user_queue_len_max { own } else { all };
                 Err(PlaceError::QueueFull(usize::try_from(waiting).unwrap_or_default()))
             }
-            None if bytes >= limits.disk_bytes_max => Err(PlaceError::ResultsFull),
+            None if is_kept => Err(PlaceError::ResultsFull),
             // There already, from a statement whose answer was lost.
-            None => match self.find(id, order.user.as_ref()).await? {
-                Some(job) => Ok(job),
-                None => Err(PlaceError::Unknown(id)),
+            None => match self.find(id, order.user.as_ref(), ANY).await? {
+                Found::Job(job) => Ok(job),
+                Found::Larger(_) | Found::Nothing => Err(PlaceError::Unknown(id)),
             },
         })
     }
 
-    async fn find(&self, id: JobId, user: Option<&UserName>) -> Result<Option<Job>, DatabaseError> {
+    /// Returns a job of `user` as it is given out, if it has at most `bytes_max` of output: the result of a script is
+    /// the one that the audit log has.
+    async fn find(
+        &self,
+        id: JobId,
+        user: Option<&UserName>,
+        bytes_max: usize,
+    ) -> Result<Found, DatabaseError> {
         let session = self.database.session().await?;
         let ttl = self.limits.ttl.as_secs_f64();
-        let rows = session.query(statements::FIND, &[&id.uuid(), &user_name(user), &ttl]).await?;
-        rows.first().map(|row| self.job_of(id, row)).transpose().map_err(DatabaseError::Statement)
+        let bytes_max = i64::try_from(bytes_max).unwrap_or(i64::MAX);
+        let parameters: [&(dyn ToSql + Sync); 4] = [&id.uuid(), &user_name(user), &ttl, &bytes_max];
+        let rows = session.query(statements::FIND, &parameters).await?;
+        let Some(row) = rows.first() else { return Ok(Found::Nothing) };
+        let bytes: i64 = row.try_get("bytes").map_err(DatabaseError::Statement)?;
+        if bytes > bytes_max {
+            return Ok(Found::Larger(usize::try_from(bytes).unwrap_or(usize::MAX)));
+        }
+        let mut job = self.job_of(id, row).map_err(DatabaseError::Statement)?;
+        if let JobState::Ended(JobEnd::Ran(outcome)) = &job.state {
+            let owner = JobOwner { job: id, user: user_name(user).to_owned() };
+            let verification_id =
+                row.try_get("verification_id").map_err(DatabaseError::Statement)?;
+            match self.runs.has_result(verification_id, &owner, outcome).await {
+                Some(true) => {}
+                Some(false) => job.state = JobState::Ended(JobEnd::NotRun(NOT_ITS_RESULT.into())),
+                None => return Err(DatabaseError::NoAnswer),
+            }
+        }
+        Ok(Found::Job(job))
     }
 
     fn job_of(&self, id: JobId, row: &Row) -> Result<Job, tokio_postgres::Error> {
@@ -233,9 +291,10 @@ impl Jobs for SharedJobs {
         &'a self,
         id: JobId,
         user: Option<&'a UserName>,
-    ) -> BoxFuture<'a, Result<Option<Job>, JobsAway>> {
+        bytes_max: usize,
+    ) -> BoxFuture<'a, Result<Found, JobsAway>> {
         Box::pin(async move {
-            self.find(id, user).await.map_err(|error| {
+            self.find(id, user, bytes_max).await.map_err(|error| {
                 complain("a job could not be asked for", &error);
                 JobsAway
             })
@@ -261,10 +320,13 @@ impl Jobs for SharedJobs {
     }
 
     fn by_state(&self) -> BoxFuture<'_, Option<[(&'static str, usize); 3]>> {
-        Box::pin(async {
+        let counted = async {
             let session = self.database.session().await.ok()?;
             let rows = session.query(statements::COUNT, &[]).await.ok()?;
-            let row = rows.first()?;
+            rows.into_iter().next()
+        };
+        Box::pin(async {
+            let row = timeout(COUNT_PATIENCE, counted).await.ok()??;
             let count = |it: usize| usize::try_from(row.try_get::<_, i64>(it).ok()?).ok();
             Some([("queued", count(0)?), ("running", count(1)?), ("ended", count(2)?)])
         })
@@ -272,10 +334,13 @@ impl Jobs for SharedJobs {
 
     fn are_available(&self) -> BoxFuture<'_, bool> {
         Box::pin(async {
-            match self.database.session().await {
-                Ok(session) => session.query("SELECT 1", &[]).await.is_ok(),
-                Err(_) => false,
+            let Ok(session) = self.database.session().await else { return false };
+            if self.can_place.load(Ordering::Relaxed) {
+                return session.query("SELECT 1", &[]).await.is_ok();
             }
+            let rehearsed = session.batch(statements::REHEARSE).await;
+            self.can_place.store(rehearsed.is_ok(), Ordering::Relaxed);
+            rehearsed.map_err(|error| complain("no job could be placed", &error)).is_ok()
         })
     }
 

@@ -3,8 +3,9 @@
 //! Times are the database's: clocks of replicas may differ.
 
 /// Places a job, unless a bound is reached or it is there: id, user, script, asked by, verification id, decision,
-/// bound of the user's queue, of all queues, of the disk, whether others are told. Returns the three figures, and
-/// when it was placed.
+/// bound of the user's queue, of all queues, of the disk, whether others are told, the number of the token that asks
+/// for it or the time at which the access token expires, bound of the output that is kept for the user. Returns the
+/// first three figures, when it was placed, and the last figure behind a count of no meaning.
 pub(super) const PLACE: &str = "
 WITH own AS MATERIALIZED (
     SELECT count(*) AS n FROM (SELECT FROM jobs WHERE state = 0 AND user_name = $2 LIMIT $7) AS bounded
@@ -12,21 +13,42 @@ WITH own AS MATERIALIZED (
     SELECT count(*) AS n FROM (SELECT FROM jobs WHERE state = 0 LIMIT $8) AS bounded
 ), disk AS MATERIALIZED (
     SELECT pg_total_relation_size('jobs') AS bytes
+), kept AS MATERIALIZED (
+    SELECT coalesce((SELECT bytes FROM job_bytes WHERE user_name = $2), 0) AS bytes
 ), placed AS (
-    INSERT INTO jobs (id, user_name, script, asked_by, verification_id, decision)
-    SELECT $1::uuid, $2::text, $3::bytea, $4::text, $5::text, $6::text FROM own, waiting, disk
-    WHERE own.n < $7 AND waiting.n < $8 AND disk.bytes < $9
+    INSERT INTO jobs (id, user_name, script, asked_by, verification_id, decision, token_id, token_expires)
+    SELECT $1::uuid, $2::text, $3::bytea, $4::text, $5::text, $6::text, $11::bigint, $12::timestamptz FROM own, waiting, disk, kept
+    WHERE own.n < $7 AND waiting.n < $8 AND disk.bytes < $9 AND kept.bytes < $13
     ON CONFLICT (id) DO NOTHING
     RETURNING created_at
 ), told AS MATERIALIZED (
     SELECT pg_notify('qwed_mcp_jobs', 'new')::text AS nothing FROM placed WHERE $10
 )
-SELECT own.n, waiting.n, disk.bytes, (SELECT created_at FROM placed), (SELECT count(nothing) FROM told)
-FROM own, waiting, disk";
+SELECT own.n, waiting.n, disk.bytes, (SELECT created_at FROM placed), (SELECT count(nothing) FROM told),
+    kept.bytes
+FROM own, waiting, disk, kept";
 
-/// Returns a job that has not expired: id, user, seconds for which one is kept.
+/// Places a job and takes it back. The transaction is committed, which has to reach the disk: one that is full
+/// shows there.
+pub(super) const REHEARSE: &str = "
+DO $$ BEGIN
+    INSERT INTO qwed_mcp.jobs (id, user_name, script, asked_by, verification_id, decision)
+    VALUES (md5('rehearsal ' || pg_backend_pid())::uuid, '', '', '', '', '');
+    RAISE EXCEPTION SQLSTATE 'QW001';
+EXCEPTION WHEN SQLSTATE 'QW001' THEN NULL;
+END $$";
+
+/// Returns a job that has not expired, and the bytes of its output: id, user, seconds for which one is kept, the most
+/// bytes. Output that has more is not read. The sizes are known without reading it, but for those of pictures, of which
+/// the size on the disk is taken.
 pub(super) const FIND: &str = "
-SELECT state, attempt, decision, created_at, changed_at, result, stdout, stderr, pictures FROM jobs
+SELECT state, attempt, verification_id, decision, created_at, changed_at, result, bytes,
+    CASE WHEN bytes <= $4 THEN stdout END AS stdout, CASE WHEN bytes <= $4 THEN stderr END AS stderr,
+    CASE WHEN bytes <= $4 THEN pictures END AS pictures
+FROM jobs CROSS JOIN LATERAL (
+    SELECT coalesce(octet_length(stdout), 0)::bigint + coalesce(octet_length(stderr), 0)
+        + coalesce(pg_column_size(pictures), 0) AS bytes
+) AS sizes
 WHERE id = $1 AND user_name = $2 AND changed_at > clock_timestamp() - make_interval(secs => $3)";
 
 /// Cancels a job, or has whoever runs it cancel it: id, user. Returns whether there is such a job.
@@ -77,7 +99,7 @@ WITH RECURSIVE users AS (
 UPDATE jobs SET state = 1, attempt = attempt + 1, claim = nextval('claims'), worker = $1, worker_name = $2,
     lease = clock_timestamp() + make_interval(secs => $4), changed_at = clock_timestamp()
 FROM taken WHERE jobs.id = taken.id AND jobs.state = 0
-RETURNING jobs.id, jobs.script, jobs.asked_by, jobs.verification_id";
+RETURNING jobs.id, jobs.user_name, jobs.script, jobs.asked_by, jobs.verification_id, jobs.token_id, jobs.token_expires";
 
 /// Says that a worker is there and has these jobs: worker, their ids, seconds of the lease. A job that was written
 /// down as its and that it does not have was never begun: the answer to the claim was lost. It waits again.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use chrono::TimeDelta;
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -12,7 +13,7 @@ use crate::executor::fake::FakeExecutor;
 use crate::executor::{Captured, Ending, LeftOut, Outcome, Picture, Pictures};
 use crate::gateway::tests::granted;
 use crate::gateway::{AuthorizedScript, Grant, JobId, RiskBasedExecutionGateway};
-use crate::governance::UserName;
+use crate::governance::{Proof, UserName};
 use crate::postgres::scratch::{self, Postgres};
 use crate::postgres::tests::is_skipped;
 use crate::postgres::{Database, DatabaseUrl};
@@ -58,7 +59,7 @@ fn executor(begun: &Arc<AtomicUsize>) -> Arc<FakeExecutor> {
                 () = sleep(limits.timeout) => Ending::TimedOut,
                 () = cancel.cancelled() => Ending::Cancelled,
             };
-            let stdout = Captured { text, is_truncated: false };
+            let stdout = Captured { text, is_truncated: false, ..Captured::default() };
             Ok(Outcome { ending, stdout, ..Outcome::never_started() })
         })
     }))
@@ -106,18 +107,30 @@ fn user(name: &str) -> Option<UserName> {
     (!name.is_empty()).then(|| name.parse().unwrap())
 }
 
+/// The proof of a user: an access token that lasts.
+fn proof(name: &str) -> Option<Proof> {
+    let expires = Utc::now() + TimeDelta::hours(1);
+    (!name.is_empty()).then_some(Proof::Access { expires })
+}
+
 impl Replica {
     async fn place(&self, milliseconds: u64, by: &str) -> Result<JobId, PlaceError> {
         let script = script(&format!("# {milliseconds}"));
         let placed_by = Some(RequestKey(milliseconds.to_string()));
         let decision = json!({ "of": milliseconds });
-        let order = Order { script, decision, placed_by, user: user(by) };
+        let order = Order { script, decision, placed_by, user: user(by), proof: proof(by) };
         self.jobs.place(order).await.map(|job| job.id)
     }
 
+    async fn job(&self, id: JobId, by: &str) -> Option<Job> {
+        match self.jobs.job(id, user(by).as_ref(), ANY).await.unwrap() {
+            Found::Job(job) => Some(job),
+            Found::Larger(_) | Found::Nothing => None,
+        }
+    }
+
     async fn word(&self, id: JobId, by: &str) -> &'static str {
-        let job = self.jobs.job(id, user(by).as_ref()).await.unwrap();
-        job.map_or("unknown", |job| job.state.as_str())
+        self.job(id, by).await.map_or("unknown", |job| job.state.as_str())
     }
 
     async fn until(&self, id: JobId, by: &str, word: &str) {
@@ -176,6 +189,68 @@ behaviours! {
     shutting_down_ends_what_runs(Bounds::default()),
 }
 
+#[tokio::test]
+async fn one_user_has_a_share_of_what_is_kept() {
+    if is_skipped("one_user_has_a_share_of_what_is_kept") {
+        return;
+    }
+    let url = scratch::shared().database();
+    let begun = Arc::default();
+    let mut limits = SharedLimits::new(Duration::from_secs(60), Duration::from_secs(2));
+    // More than the empty table has; a quarter of it is less than the output of one job.
+    limits.disk_bytes_max = 4 * 1024 * 1024;
+    let executor = Arc::new(FakeExecutor::new(|_, _, _| {
+        let stdout = Captured { text: "x".repeat(1024 * 1024), ..Captured::default() };
+        let ended = Outcome { ending: Ending::Exited(0), stdout, ..Outcome::never_started() };
+        Box::pin(async { Ok(ended) })
+    }));
+    let database = Database::open(DatabaseUrl::parse(&url.into()).unwrap()).await.unwrap();
+    let runs = Arc::new(Runs::new(executor.clone(), None, None));
+    let gateway = Arc::new(RiskBasedExecutionGateway::new(AdminGate::Open));
+    let jobs = SharedJobs::start(database, runs, executor, gateway, limits);
+    let replica = Replica { jobs: Arc::new(jobs), begun };
+    let first = replica.place(1, "ann").await.unwrap();
+    replica.until(first, "ann", "success").await;
+    // What there is no room for is not fetched.
+    let found = replica.jobs.job(first, user("ann").as_ref(), 1000).await.unwrap();
+    assert!(matches!(found, Found::Larger(1_048_576)), "{found:?}");
+    assert_eq!(replica.place(1, "ann").await, Err(PlaceError::ResultsFull));
+    for other in ["bob", ""] {
+        assert!(replica.place(1, other).await.is_ok(), "{other}");
+    }
+    // When it has expired and is removed, ann has her share again.
+    let started = Instant::now();
+    while replica.place(1, "ann").await.is_err() {
+        assert!(started.elapsed() < PATIENCE, "it is never given back");
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_job_whose_token_is_gone_is_not_run() {
+    if is_skipped("a_job_whose_token_is_gone_is_not_run") {
+        return;
+    }
+    let replica = shared(&scratch::shared().database(), Bounds::default()).await;
+    let expired = Some(Proof::Access { expires: Utc::now() - TimeDelta::seconds(1) });
+    for (proof, told) in [
+        (expired, "was revoked or has expired"),
+        // A row that no server with tokens has written.
+        (None, "its row has no token"),
+    ] {
+        let (script, by) = (script("# 1"), user("ann"));
+        let order = Order { script, decision: json!({}), placed_by: None, user: by, proof };
+        let id = replica.jobs.place(order).await.unwrap().id;
+        replica.until(id, "ann", "failed").await;
+        let job = replica.job(id, "ann").await.unwrap();
+        let JobState::Ended(JobEnd::NotRun(reason)) = job.state else { panic!("{job:?}") };
+        assert!(reason.contains(told), "{reason}");
+    }
+    assert_eq!(replica.begun.load(Ordering::SeqCst), 0);
+    let id = replica.place(1, "ann").await.unwrap();
+    replica.until(id, "ann", "success").await;
+}
+
 async fn five_run_and_the_rest_wait_in_order(replica: Replica) {
     let mut ids = Vec::new();
     for _ in 0..7 {
@@ -187,7 +262,7 @@ async fn five_run_and_the_rest_wait_in_order(replica: Replica) {
         replica.until(*id, "", "success").await;
     }
     assert_eq!(replica.begun.load(Ordering::SeqCst), 7);
-    let job = replica.jobs.job(ids[0], None).await.unwrap().unwrap();
+    let job = replica.job(ids[0], "").await.unwrap();
     assert_eq!(*job.decision, json!({ "of": 1000 }));
     let JobState::Ended(JobEnd::Ran(outcome)) = job.state else { panic!("{job:?}") };
     assert_eq!(outcome.stdout.text, "1000");
@@ -338,7 +413,7 @@ async fn a_lost_worker_is_told_and_what_it_says_later_is_thrown_away() {
     // Another one has it, which has not been heard of for long; this one does not know.
     server.sql(&url, "UPDATE qwed_mcp.jobs SET worker = gen_random_uuid(), worker_name = 'pod-7 (12)', lease = now() - interval '1 s'");
     replica.until(id, "", "failed").await;
-    let job = replica.jobs.job(id, None).await.unwrap().unwrap();
+    let job = replica.job(id, "").await.unwrap();
     assert_eq!(job.attempt, Some(1));
     assert!(
         matches!(&job.state, JobState::Ended(JobEnd::Lost(worker)) if &**worker == "pod-7 (12)")
@@ -362,7 +437,7 @@ async fn a_claim_that_was_not_heard_of_is_handed_out_again() {
     server.sql(&url, "UPDATE qwed_mcp.jobs AS lost SET state = 1, attempt = 1, worker = own.worker, lease = now() + interval '9 s' \
          FROM qwed_mcp.jobs AS own WHERE lost.state = 0 AND own.state = 1");
     replica.until(waiting, "", "success").await;
-    let job = replica.jobs.job(waiting, None).await.unwrap().unwrap();
+    let job = replica.job(waiting, "").await.unwrap();
     assert_eq!((job.attempt, replica.begun.load(Ordering::SeqCst)), (Some(2), 2));
 }
 
@@ -380,12 +455,14 @@ async fn what_the_database_says_is_no_permission() {
         ["script = 'import os; os.system(1)'", "verification_id = 'x'", "script = '\\x00'"]
     {
         let id = replica.place(1, "").await.unwrap();
-        server.sql(&url, &format!("UPDATE qwed_mcp.jobs SET {change} WHERE id = '{id}'"));
+        // Past the triggers, as who owns the tables can.
+        let change = format!("UPDATE qwed_mcp.jobs SET {change} WHERE id = '{id}'");
+        server.sql(&url, &format!("SET session_replication_role = replica; {change}"));
         ids.push(id);
     }
     for id in ids {
         replica.until(id, "", "failed").await;
-        let job = replica.jobs.job(id, None).await.unwrap().unwrap();
+        let job = replica.job(id, "").await.unwrap();
         let JobState::Ended(JobEnd::NotRun(reason)) = job.state else { panic!("{job:?}") };
         assert!(
             reason.starts_with("the server that was to run it does not allow it: "),
@@ -408,12 +485,12 @@ async fn jobs_outlive_the_database() {
     replica.until(running, "", "running").await;
     server.kill();
     while replica.jobs.are_available().await {}
-    assert_eq!(replica.jobs.job(running, None).await.map(drop), Err(JobsAway));
+    assert_eq!(replica.jobs.job(running, None, ANY).await.map(drop), Err(JobsAway));
     assert_eq!(replica.place(1, "").await, Err(PlaceError::Away));
     server.begin();
     replica.until(running, "", "success").await;
     replica.until(waiting, "", "success").await;
-    let job = replica.jobs.job(running, None).await.unwrap().unwrap();
+    let job = replica.job(running, "").await.unwrap();
     assert_eq!((job.attempt, replica.begun.load(Ordering::SeqCst)), (Some(1), 2));
 }
 
@@ -440,7 +517,7 @@ async fn a_server_that_ends_tells_what_it_ran_as_lost_and_one_that_drains_takes_
     let long = third.place(60_000, "").await.unwrap();
     third.until(long, "", "running").await;
     third.jobs.shut_down().await;
-    let job = second.jobs.job(long, None).await.unwrap().unwrap();
+    let job = second.job(long, "").await.unwrap();
     assert!(matches!(job.state, JobState::Ended(JobEnd::Lost(_))), "{job:?}");
 }
 
@@ -455,8 +532,16 @@ async fn a_result_comes_back_as_it_was() {
         let left_out = LeftOut::TooLarge { label: "Figure 1".to_owned(), bytes: 7 };
         Outcome {
             ending: Ending::Exited(-11),
-            stdout: Captured { text: "\0\u{1b}é".repeat(250_000), is_truncated: true },
-            stderr: Captured { text: "x".repeat(1024 * 1024), is_truncated: false },
+            stdout: Captured {
+                text: "\0\u{1b}é".repeat(250_000),
+                is_truncated: true,
+                ..Captured::default()
+            },
+            stderr: Captured {
+                text: "x".repeat(1024 * 1024),
+                is_truncated: false,
+                ..Captured::default()
+            },
             pictures: Arc::new(Pictures {
                 all: vec![picture.clone(), picture],
                 left_out: vec![left_out],
@@ -474,7 +559,7 @@ async fn a_result_comes_back_as_it_was() {
     let replica = shared_with(&url, Bounds::default(), Arc::default(), Arc::new(executor)).await;
     let id = replica.place(1, "").await.unwrap();
     replica.until(id, "", "failed").await;
-    let job = replica.jobs.job(id, None).await.unwrap().unwrap();
+    let job = replica.job(id, "").await.unwrap();
     let JobState::Ended(JobEnd::Ran(found)) = job.state else { panic!("{:?}", job.id) };
     assert!(format!("{found:?}") == format!("{:?}", outcome()), "not what it was");
     // Nothing of the script stays.

@@ -18,7 +18,8 @@ use uuid::Uuid;
 
 use crate::config::AdminGate;
 use crate::executor::{Echo, Ending, Executor};
-use crate::gateway::{AskedBy, Decision, Grant, RiskBasedExecutionGateway};
+use crate::gateway::{AskedBy, Decision, Grant, JobId, JobOwner, RiskBasedExecutionGateway};
+use crate::governance::Proof;
 use crate::postgres::{Database, DatabaseError, Notice};
 use crate::runs::Runs;
 
@@ -60,9 +61,13 @@ pub(super) struct Worker {
 /// A job as it was claimed.
 struct Claimed {
     id: Uuid,
+    user: String,
     script: String,
     asked_by: AskedBy,
     verification_id: String,
+    /// `true` if a user has placed it, who was let in with a proof.
+    is_users: bool,
+    proof: Option<Proof>,
 }
 
 impl Worker {
@@ -259,7 +264,12 @@ impl Worker {
     }
 
     async fn run(&self, job: Claimed, cancel: CancellationToken) -> JobEnd {
-        let Claimed { script, asked_by, verification_id, .. } = job;
+        let Claimed { id, user, script, asked_by, verification_id, is_users, proof } = job;
+        if is_users && proof.is_none() {
+            // Placed by an earlier version, or written by something else than a server.
+            return not_allowed("its row has no token");
+        }
+        let owner = JobOwner { job: JobId::of_uuid(id), user };
         let verified = match self.gateway.evaluate_again(script, verification_id) {
             Ok(verified) => verified,
             Err(refused) => return not_allowed(&refused.message),
@@ -269,13 +279,16 @@ impl Worker {
         {
             Decision::Allow {
                 grant: Grant::Execute(script) | Grant::ExecuteInBackground(script),
-                ..
-            } => script.with_asked_by(asked_by),
+                record,
+            } => match self.runs.require_decision(&record, &owner).await {
+                Ok(()) => script.with_asked_by(asked_by).with_job(owner),
+                Err(error) => return JobEnd::NotRun(error.to_string().into()),
+            },
             decision @ (Decision::Allow { grant: Grant::JobStatus(_), .. }
             | Decision::Refuse(_)
             | Decision::Withdrawn(_)) => return not_allowed(&decision.record().message),
         };
-        match self.runs.run(script, self.limits.run, cancel, Echo::default()).await {
+        match self.runs.run(script, proof, self.limits.run, cancel, Echo::default()).await {
             // Nobody wanted it to end: the server does.
             Ok(outcome) if outcome.ending == Ending::Cancelled && self.stop.is_cancelled() => {
                 JobEnd::Lost(self.name.as_str().into())
@@ -363,10 +376,13 @@ impl Claimed {
         let asked_by: Option<&str> = row.try_get("asked_by")?;
         Ok(Self {
             id: row.try_get("id")?,
+            user: row.try_get("user_name")?,
             // It was text when it was placed; whoever changed it gets what the gateway says of it.
             script: String::from_utf8_lossy(&script).into_owned(),
             asked_by: asked_by.and_then(|it| serde_json::from_str(it).ok()).unwrap_or_default(),
             verification_id: row.try_get("verification_id")?,
+            is_users: !row.try_get::<_, &str>("user_name")?.is_empty(),
+            proof: Proof::of_columns(row.try_get("token_id")?, row.try_get("token_expires")?),
         })
     }
 }

@@ -41,7 +41,7 @@ impl Confinement {
     pub(super) fn new(order: &Order, proc: RawFd) -> Result<Self, LaunchError> {
         let plan = &order.plan;
         let filters = syscalls::compile(Filtered::new(plan, Becomes::Nothing))?;
-        let limits = resources::rows(&plan.limits, plan.tier, order.cpu_seconds);
+        let limits = resources::rows(plan, order.cpu_seconds);
         let own_folders = file_tree::own_folders(plan);
         Ok(Self {
             proc,

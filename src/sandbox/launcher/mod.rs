@@ -30,7 +30,7 @@ use nix::unistd::{Pid, chdir, dup2_stdin, execve, execveat, getppid, setsid};
 use super::error::OrFail as _;
 use super::linux::identity::{self, OwnProcess, RunUser};
 use super::linux::syscalls::{self, Becomes, Filtered, PROGRAM_FD};
-use super::linux::{READY, addresses, capabilities, signal_scope};
+use super::linux::{READY, addresses, capabilities, processor, signal_scope};
 use super::order::PYTHON_COMMAND;
 use super::plan::Programs;
 use super::{LaunchError, Order, Plan, Role, SIGNAL_SCOPE_ABI, Tier, passing};
@@ -75,6 +75,7 @@ fn carry_out(mut supervisor: &UnixStream, proc: &Path) -> Result<Never, LaunchEr
     let numbered = pictures.as_ref().map(passing::hand_down).transpose();
     let _numbered = numbered.or_fail(LaunchError::PrepareProcess)?;
     prefer_for_oom_killer(&own_process);
+    processor::lower_own(&own_process, order.neighbours.now);
     if order.fixes_addresses {
         addresses::fix().or_fail(LaunchError::PrepareProcess)?;
     }
@@ -155,7 +156,7 @@ fn become_script(
     };
     let filters = syscalls::compile(Filtered::new(plan, becomes))?;
 
-    resources::limit(&plan.limits, plan.tier, order.cpu_seconds)?;
+    resources::limit(plan, order.cpu_seconds)?;
     capabilities::drop_all()?;
     // Landlock before seccomp: the filter refuses the calls that set it up.
     file_access::restrict(plan, scratch)?;

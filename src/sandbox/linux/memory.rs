@@ -15,6 +15,9 @@
 //!   watches is never away for long.
 //! - **Memory of the kernel** for them that is in no process: page tables, mappings, and what sockets
 //!   and pipes can hold.
+//!
+//! Each look also counts what the run shares with others of its user or of the machine: pipes, threads and the
+//! processors (`processor`).
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -22,9 +25,13 @@ use std::io::{self, Read as _};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
 use nix::unistd::{Pid, SysconfVar, sysconf};
 
 use super::process_tree::{ProcessTable, Stat};
+use super::processor::{ProcessorShare, ProcessorTime};
+use crate::sandbox::Neighbours;
 
 /// The longest interval between two looks.
 pub(crate) const WATCH_INTERVAL: Duration = Duration::from_millis(25);
@@ -59,6 +66,22 @@ const DESCRIPTOR_BYTES_MIN: u64 = 212_992;
 
 /// The descriptors of a process that are free.
 const DESCRIPTORS_FREE: u64 = 8;
+
+/// The pages of a pipe that was not resized (`pipe(7)`).
+const PIPE_PAGES: u64 = 16;
+
+/// The share of the pages that a user may have in pipes which all runs together may take: one part in so many.
+/// The rest is for what lies in sockets, and for the user's other processes.
+const PIPES_SHARE: u64 = 2;
+
+/// The least number of pipes that a run may have.
+const PIPES_MIN: u64 = 16;
+
+/// The interval of counts of a run's pipes.
+const PIPES_INTERVAL: Duration = Duration::from_millis(100);
+
+/// A look costs at most one part in so many of a processor, however many processes a run has.
+const LOOK_COST: u32 = 5;
 
 /// The most looks in a row at which a process ended or could not be read, so that some may be missed.
 const INCOMPLETE_MAX: u32 = 40;
@@ -98,6 +121,14 @@ pub(crate) struct MemoryWatch {
     allocated_bytes: u64,
     counting: Option<Counting>,
     mappings: Option<MappingsCount>,
+    neighbours: Neighbours,
+    /// The most threads of the run, where the kernel counts them with those of others.
+    threads_max: Option<u64>,
+    /// The pages that pipes of the run's user may have; `None` where nothing bounds them.
+    pipe_pages: Option<u64>,
+    /// The last count of pipes: when it was, and the number of descriptors.
+    pipes_counted: Option<(Instant, u64)>,
+    share: ProcessorShare,
 }
 
 /// A process as it was at the last look.
@@ -108,6 +139,7 @@ struct Seen {
     /// True if the process's first thread has ended.
     is_headless: bool,
     resident_bytes: u64,
+    threads: u64,
     mappings: u64,
     mappings_counted: Option<Instant>,
 }
@@ -119,6 +151,8 @@ struct Usage {
     resident_bytes: u64,
     /// The kernel's memory for the process.
     kernel_bytes: u64,
+    /// Its open descriptors.
+    descriptors: u64,
 }
 
 /// The sum over all processes, as found by one look.
@@ -130,7 +164,18 @@ struct Sum {
     is_listed: bool,
     resident_bytes: u64,
     kernel_bytes: u64,
+    descriptors: u64,
+    threads: u64,
     mappings_max: u64,
+}
+
+impl Sum {
+    fn add(&mut self, usage: Usage, threads: u64) {
+        self.resident_bytes += usage.resident_bytes;
+        self.kernel_bytes += usage.kernel_bytes;
+        self.descriptors += usage.descriptors;
+        self.threads += threads;
+    }
 }
 
 /// An exact count that goes on.
@@ -165,6 +210,8 @@ impl MemoryWatch {
         let table = ProcessTable::open()?;
         let buffer = table.read("sys/net/core/wmem_default").unwrap_or_default();
         let buffer = buffer.trim().parse().unwrap_or(0);
+        let pipe_pages = table.read("sys/fs/pipe-user-pages-soft").unwrap_or_default();
+        let pipe_pages = pipe_pages.trim().parse().ok().filter(|pages| *pages > 0);
         Ok(Self {
             table,
             descriptor_bytes: DESCRIPTOR_BYTES_MIN.max(buffer),
@@ -177,16 +224,59 @@ impl MemoryWatch {
             allocated_bytes: 0,
             counting: None,
             mappings: None,
+            neighbours: Neighbours::default(),
+            threads_max: None,
+            pipe_pages,
+            pipes_counted: None,
+            share: ProcessorShare::new(),
         })
+    }
+
+    /// Has the run share pipes and processors with these others.
+    pub(crate) fn beside(self, neighbours: Neighbours) -> Self {
+        Self { neighbours, ..self }
+    }
+
+    /// Has the run have so many threads at most.
+    pub(crate) fn with_threads_max(self, threads_max: Option<u64>) -> Self {
+        Self { threads_max, ..self }
+    }
+
+    /// Takes note of how many runs there are by now.
+    pub(crate) fn note_runs(&mut self, runs: u64) {
+        self.neighbours.now = runs;
+    }
+
+    /// Returns how long the run had a processor, and was kept from one.
+    pub(crate) fn processor_time(&self) -> ProcessorTime {
+        self.share.time()
+    }
+
+    /// Looks at `python` and its descendants, as [`Self::look_once`] does, and not again so soon that looks at a run of
+    /// many processes take the processors from others.
+    pub(crate) fn look(&mut self, python: Pid, init: Option<Pid>) -> Look {
+        let began = time_of_thread();
+        match self.look_once(python, init) {
+            Look::Within { next } if !next.is_zero() => {
+                let took = time_of_thread().saturating_sub(began);
+                Look::Within { next: next.max(took * (LOOK_COST - 1)) }
+            }
+            look @ (Look::Within { .. } | Look::Exceeded) => look,
+        }
     }
 
     /// Looks at `python` and its descendants. Those whose parent has ended are children of `init`,
     /// if there is one, else of this process. Takes some 50 µs for each process, and as long as the
     /// kernel needs to walk through one process where it counts exactly.
-    pub(crate) fn look(&mut self, python: Pid, init: Option<Pid>) -> Look {
+    fn look_once(&mut self, python: Pid, init: Option<Pid>) -> Look {
         let sum = self.sum(python, init.unwrap_or(Pid::this()));
         self.incomplete = if sum.is_complete { 0 } else { self.incomplete + 1 };
         if self.incomplete > INCOMPLETE_MAX {
+            return Look::Exceeded;
+        }
+        let processes: Vec<_> = self.seen.iter().map(|(pid, seen)| (*pid, seen.threads)).collect();
+        self.share.look(&self.table, &processes, self.neighbours.now);
+        if self.threads_max.is_some_and(|most| sum.threads > most) || self.has_too_many_pipes(sum) {
             return Look::Exceeded;
         }
         let bytes = sum.resident_bytes.min(self.allocated_bytes);
@@ -271,11 +361,11 @@ impl MemoryWatch {
                 faults: stat.faults,
                 is_headless: stat.is_headless,
                 resident_bytes: usage.resident_bytes,
+                threads: stat.threads,
                 mappings: like.map_or(0, |like| like.mappings),
                 mappings_counted: like.and_then(|like| like.mappings_counted),
             };
-            sum.resident_bytes += usage.resident_bytes;
-            sum.kernel_bytes += usage.kernel_bytes;
+            sum.add(usage, stat.threads);
             self.seen.insert(pid, seen);
             if let Some(counting) = &mut self.counting
                 && counting.known.insert(pid)
@@ -302,7 +392,8 @@ impl MemoryWatch {
             let tables = kibibytes(&status, "VmPTE:").unwrap_or(0);
             let descriptors = self.table.descriptors(folder).ok()?;
             let held = descriptors.saturating_sub(DESCRIPTORS_FREE) * self.descriptor_bytes;
-            Some(Usage { resident_bytes: resident * 1024, kernel_bytes: tables * 1024 + held })
+            let kernel_bytes = tables * 1024 + held;
+            Some(Usage { resident_bytes: resident * 1024, kernel_bytes, descriptors })
         })
     }
 
@@ -311,6 +402,32 @@ impl MemoryWatch {
     fn usage_at_end(&self, pid: Pid, stat: &Stat) -> Option<Usage> {
         let is_over = stat.is_ending && self.table.tasks(pid).is_ok_and(|tasks| tasks.len() == 1);
         is_over.then(Usage::default)
+    }
+
+    /// Returns whether the run has more pipes than its share of those that its user may have: beyond that, the kernel gives others
+    /// pipes that are too small for what they write.
+    fn has_too_many_pipes(&mut self, sum: Sum) -> bool {
+        let Some(pages) = self.pipe_pages else { return false };
+        let share = pages / PIPE_PAGES / PIPES_SHARE / self.neighbours.most.max(1);
+        let most = share.max(PIPES_MIN);
+        let is_new = self.pipes_counted.is_none_or(|(at, descriptors)| {
+            sum.descriptors > descriptors || at.elapsed() > PIPES_INTERVAL
+        });
+        if sum.descriptors <= most || !is_new {
+            return false;
+        }
+        self.pipes_counted = Some((Instant::now(), sum.descriptors));
+        let mut pipes = HashSet::new();
+        for (pid, seen) in &self.seen {
+            let targets =
+                self.of_a_thread(*pid, seen.is_headless, |folder| self.table.targets(folder).ok());
+            let targets = targets.unwrap_or_default().into_iter();
+            pipes.extend(targets.filter(|target| target.as_encoded_bytes().starts_with(b"pipe:")));
+            if u64::try_from(pipes.len()).unwrap_or(u64::MAX) > most {
+                return true;
+            }
+        }
+        false
     }
 
     /// Counts one more process exactly. With the last one it is known whether there is too much.
@@ -418,6 +535,14 @@ impl MemoryWatch {
         let first = format!("{pid}/task/{pid}");
         tasks.iter().filter(|task| **task != first).find_map(|task| read(task))
     }
+}
+
+/// Returns the processor time of this thread.
+fn time_of_thread() -> Duration {
+    let Ok(usage) = getrusage(UsageWho::RUSAGE_THREAD) else { return Duration::ZERO };
+    let times = [usage.user_time(), usage.system_time()];
+    let microseconds: i64 = times.iter().map(TimeValLike::num_microseconds).sum();
+    Duration::from_micros(u64::try_from(microseconds).unwrap_or(0))
 }
 
 /// Parses a number of kibibytes in a file of lines such as `VmRSS:  1234 kB`.

@@ -6,6 +6,7 @@ mod control_group;
 pub(super) mod identity;
 pub(super) mod memory;
 pub(crate) mod process_tree;
+pub(super) mod processor;
 pub(super) mod signal_scope;
 pub(super) mod syscalls;
 
@@ -13,6 +14,7 @@ pub(crate) use addresses::can_fix_addresses;
 pub(crate) use control_group::{ControlGroup, ControlGroups};
 pub(crate) use identity::script_user;
 pub(crate) use memory::{Look, MemoryWatch, WATCH_INTERVAL};
+pub(crate) use processor::lower_beside;
 pub(crate) use signal_scope::SignalScope;
 
 use std::ffi::OsString;

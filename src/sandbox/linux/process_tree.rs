@@ -5,12 +5,13 @@
 //! does to detach: new sessions, double forks.
 
 use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use nix::dir::Dir;
-use nix::fcntl::{AtFlags, OFlag, open, openat};
+use nix::fcntl::{AtFlags, OFlag, open, openat, readlinkat};
 use nix::sys::signal::Signal;
 use nix::sys::stat::{Mode, fstatat};
 use nix::unistd::Pid;
@@ -33,6 +34,8 @@ pub(crate) struct Stat {
     pub(crate) parent: Pid,
     /// Page faults of all its threads since it was forked.
     pub(crate) faults: u64,
+    /// The number of its threads.
+    pub(crate) threads: u64,
     /// The process's start time; with the number, this names a process once and for all.
     pub(crate) started: u64,
 }
@@ -127,6 +130,22 @@ impl ProcessTable {
         }
     }
 
+    /// Returns what the open descriptors in `{folder}/fd` lead to.
+    pub(crate) fn targets(&self, folder: &str) -> io::Result<Vec<OsString>> {
+        let folder = format!("{folder}/fd");
+        let names = self.names(&folder)?;
+        let target =
+            |name: &String| readlinkat(self.proc.as_fd(), format!("{folder}/{name}").as_str()).ok();
+        Ok(names.iter().filter_map(target).collect())
+    }
+
+    /// Writes to a file of the table.
+    pub(crate) fn write(&self, path: &str, text: &str) -> io::Result<()> {
+        let flags = OFlag::O_WRONLY | OFlag::O_CLOEXEC;
+        let mut file = File::from(openat(self.proc.as_fd(), path, flags, Mode::empty())?);
+        file.write_all(text.as_bytes())
+    }
+
     /// Reads a file of the table. Names in it are a script's to choose, and any bytes.
     pub(crate) fn read(&self, path: &str) -> io::Result<String> {
         let mut bytes = Vec::new();
@@ -168,6 +187,7 @@ fn parse_stat(text: &str) -> Option<Stat> {
         is_ending: field(6)? & PF_EXITING != 0,
         parent: number(fields.get(1)?)?,
         faults: field(7)? + field(9)?,
+        threads: field(17)?,
         started: field(19)?,
     })
 }
@@ -263,8 +283,14 @@ mod tests {
             parse_stat(&format!("7 (a) T 1 2)) Z 3 {numbers}")).unwrap()
         };
         let parent = Pid::from_raw(3);
-        let expected =
-            Stat { is_headless: true, is_ending: false, parent, faults: 9 + 11, started: 21 };
+        let expected = Stat {
+            is_headless: true,
+            is_ending: false,
+            parent,
+            faults: 9 + 11,
+            threads: 19,
+            started: 21,
+        };
         assert_eq!(stat(0x0040_0040), expected);
         assert_eq!(stat(0x0040_0044), Stat { is_ending: true, ..expected });
         assert_eq!(parse_stat("7 (a) S"), None);

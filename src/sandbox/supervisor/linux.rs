@@ -8,6 +8,7 @@ mod launch;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -21,10 +22,12 @@ use nix::unistd::{Pid, setsid};
 use self::copy_out::CopyOut;
 use self::launch::{Init, Launched, launch};
 use crate::sandbox::error::OrFail as _;
-use crate::sandbox::linux::SignalScope;
+use crate::sandbox::linux::identity::OwnProcess;
+use crate::sandbox::linux::{SignalScope, processor};
 use crate::sandbox::report::Report;
 use crate::sandbox::{
-    ControlGroup, LaunchError, Look, MemoryWatch, Order, Role, Tier, WATCH_INTERVAL, process_tree,
+    ControlGroup, LaunchError, Look, MemoryWatch, Order, Plan, Role, Tier, WATCH_INTERVAL,
+    process_tree,
 };
 
 /// The first of the real-time signals (`signal(7)`); it stands for all of them.
@@ -62,6 +65,8 @@ pub(super) fn start(
     input: &[u8],
     pictures: Option<OwnedFd>,
 ) -> Result<Run, LaunchError> {
+    // As much as the run at its start: sixty launches at once take the processors from the server too.
+    processor::lower_own(&OwnProcess::open(Path::new("/proc"))?, order.neighbours.now);
     // Before the launch: it may leave no /proc.
     let memory = match order.plan.tier {
         Tier::Off => None,
@@ -70,8 +75,11 @@ pub(super) fn start(
         // The server watches over each of its children.
         _ if order.role == Role::ForkServer => None,
         Tier::T1 | Tier::T2 | Tier::T3 => {
-            let watch = MemoryWatch::new(order.plan.limits.memory_bytes);
-            Some(watch.or_fail(LaunchError::WatchMemory)?)
+            let Plan { limits, .. } = &order.plan;
+            let watch = MemoryWatch::new(limits.memory_bytes).or_fail(LaunchError::WatchMemory)?;
+            // Elsewhere the kernel counts those of the run alone, or those of a project's user.
+            let threads_max = order.plan.is_one_process().then_some(limits.processes);
+            Some(watch.beside(order.neighbours).with_threads_max(threads_max))
         }
     };
     // Before the launch too: it leaves nothing of the machine's tree.
@@ -137,11 +145,13 @@ impl Run {
         }
         let is_killed_by_group = ended == Some(-number(Signal::SIGKILL))
             && self.group.as_ref().is_some_and(ControlGroup::was_out_of_memory);
+        let is_starved =
+            self.memory.as_ref().is_some_and(|watch| watch.processor_time().is_starved());
         match (waited, ended) {
             (Ok(Wait::OutOfMemory), _) => Report::OutOfMemory,
             (Ok(Wait::PythonEnded), _) if is_killed_by_group => Report::OutOfMemory,
             (Ok(Wait::PythonEnded | Wait::AskedToEnd), Some(code)) => Report::Exited(code),
-            (Ok(Wait::PythonEnded | Wait::AskedToEnd) | Err(_), _) => Report::Killed,
+            (Ok(Wait::PythonEnded | Wait::AskedToEnd) | Err(_), _) => Report::Killed { is_starved },
         }
     }
 

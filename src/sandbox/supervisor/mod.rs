@@ -59,7 +59,7 @@ fn carry_out_order() -> io::Result<bool> {
             }
         }
         // The server changed its mind before it had said everything.
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Report::Killed,
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Report::KILLED,
         Err(error) => return Err(error),
     };
     // A server that is gone hears nothing, and its folder goes all the same.

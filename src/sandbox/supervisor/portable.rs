@@ -101,7 +101,7 @@ impl Run {
         wait(python, group, control).unwrap_or_else(|_| {
             // A failed wait is no reason to leave anything running.
             let _ = killpg(group, Signal::SIGKILL);
-            Report::Killed
+            Report::KILLED
         })
     }
 
@@ -142,7 +142,7 @@ fn wait(mut python: Child, group: Pid, control: &UnixStream) -> io::Result<Repor
         Event::ServerClosed => {
             // Only a report that comes after Python's end is true.
             let _ = received.recv();
-            Ok(Report::Killed)
+            Ok(Report::KILLED)
         }
     }
 }

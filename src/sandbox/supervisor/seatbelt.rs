@@ -254,15 +254,15 @@ impl Run {
                     "The script was ended: its folder had more than {} MiB or {scratch_inodes} files.",
                     scratch_bytes >> 20
                 );
-                Report::Killed
+                Report::KILLED
             }
-            Wait::Unwatched => Report::Killed,
+            Wait::Unwatched => Report::KILLED,
             Wait::PythonEnded | Wait::AskedToEnd => match status.map(code) {
                 // What the kill makes of Python is not how it ended.
-                Some(KILLED) if was_there => Report::Killed,
+                Some(KILLED) if was_there => Report::KILLED,
                 Some(KILLED) if self.was_killed_for_memory() => Report::OutOfMemory,
                 Some(code) => Report::Exited(code),
-                None => Report::Killed,
+                None => Report::KILLED,
             },
         }
     }

@@ -4,4 +4,4 @@
 # control: harm
 import resource
 
-attempt(lambda: resource.setrlimit(resource.RLIMIT_NPROC, (4096, 4096)))
+attempt(lambda: resource.setrlimit(resource.RLIMIT_NPROC, (12_000, 12_000)))

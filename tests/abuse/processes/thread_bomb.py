@@ -1,8 +1,9 @@
 # attack: start 300 threads
 # t3: RuntimeError
-# t2: RuntimeError | harm, gap: thread count
+# t2: memory limit | RuntimeError
 # control: harm
 import threading
+import time
 
 
 def attack():
@@ -14,6 +15,8 @@ def attack():
             thread = threading.Thread(target=stop.wait, args=(10,), daemon=True)
             thread.start()
             threads.append(thread)
+        # The watch comes every 25 ms.
+        time.sleep(2)
     finally:
         stop.set()
         for thread in threads:

@@ -46,7 +46,7 @@ const NOT_RUN: &[(&str, &str)] = &[
         "does not end; the tests of `http` start it",
     ),
     (
-        "export QWED_MCP_STORE='postgres://qwed:SECRET@db.example.org",
+        "export QWED_MCP_STORE='postgres://qwed_server:SECRET@db.example.org",
         "a database that is nowhere; the tests of `shared_jobs` have one",
     ),
     (
@@ -57,7 +57,8 @@ const NOT_RUN: &[(&str, &str)] = &[
         "qwed-mcp token create --user ann --role user",
         "makes a store in the home folder; the tests of `http` do it in another",
     ),
-    ("uv tool install \"qwed-mcp[sdk]\"", INSTALLS),
+    ("git clone https://github.com/QWED-AI/qwed-mcp", INSTALLS),
+    ("uv tool install \".[sdk]\"", INSTALLS),
     ("qwed-mcp install --client claude-code --allow-code", INSTALLS),
     ("sudo install -d /etc/qwed", AS_ROOT),
     ("useradd --system", AS_ROOT),

@@ -16,7 +16,7 @@ use crate::harness::{McpProcess, eventually, python};
 use crate::sandbox::of_user;
 
 tests! {
-    needs [Root, Tier2, PublicPackages]:
+    needs [Root, Tier2, PublicPython]:
         nothing_gets_out_at_tier_2_either;
     needs [Tier3]:
         every_way_out_works_without_a_sandbox_and_none_within;

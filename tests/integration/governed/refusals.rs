@@ -16,8 +16,10 @@ use crate::sandbox::of_user;
 tests! {
     needs [Tier3]:
         what_takes_too_much_is_a_violation;
-    needs [Root, Tier2, PublicPackages]:
+    needs [Root, Tier2, PublicPython]:
         a_run_that_leaves_too_much_at_tier_2_is_ended;
+    needs [Sandbox, PublicPython]:
+        nothing_runs_without_a_sandbox;
     needs [Sandbox]:
         without_a_policy_there_are_no_governed_tools,
         with_a_policy_there_are_four_more,
@@ -25,7 +27,6 @@ tests! {
         a_call_without_a_valid_token_is_refused,
         a_token_comes_with_the_call_or_in_its_meta_or_from_the_environment,
         the_policy_decides_and_is_read_again_when_it_changes,
-        nothing_runs_without_a_sandbox,
         a_budget_ends_a_call_before_or_while_it_runs,
         a_run_is_killed_at_the_policys_timeout,
         arguments_that_fail_validation_are_told_by_name,

@@ -19,7 +19,7 @@ tests! {
     needs [Tier3]:
         a_public_project_counts_as_in_a_bare_run,
         a_project_with_every_kind_of_test_counts_as_in_a_bare_run;
-    needs [Root, Tier2, Tier3ForUsers, PublicPackages]:
+    needs [Root, Tier2, Tier3ForUsers, PublicPython]:
         an_ordinary_user_runs_tests_at_tier_3_and_at_tier_2;
     needs [Sandbox]:
         what_pytest_is_asked_for_is_what_it_runs,
@@ -105,8 +105,11 @@ fn what_pytest_is_asked_for_is_what_it_runs() {
     let mut server = governed.connect();
     for (arguments, expected) in [
         (json!({ "test_path": "tests/test_ledger.py::test_overdrawn" }), "1 passed in "),
-        (json!({ "test_path": "tests", "keyword": "withdraw and not 500" }), "2 passed in "),
-        (json!({ "test_path": "tests", "markers": "slow" }), "1 passed in "),
+        (
+            json!({ "test_path": "tests", "keyword": "withdraw and not 500" }),
+            "2 passed, 11 deselected in ",
+        ),
+        (json!({ "test_path": "tests", "markers": "slow" }), "1 passed, 12 deselected in "),
         (
             json!({ "test_path": "tests", "node_ids": [
                 "tests/test_ledger.py::test_withdraw[1-499]",
@@ -116,13 +119,33 @@ fn what_pytest_is_asked_for_is_what_it_runs() {
         ),
         (json!({ "test_path": "tests", "exit_first": true }), "5 passed, 1 failed in "),
         (json!({ "test_path": "tests", "max_fail": 2 }), "5 passed, 1 failed, 1 error in "),
-        (json!({ "test_path": "tests", "keyword": "no_such_test" }), "no tests ran in "),
+        (
+            json!({ "test_path": "tests", "keyword": "no_such_test" }),
+            "no tests ran, 13 deselected in ",
+        ),
         // No option, whatever it looks like.
-        (json!({ "test_path": "tests", "keyword": "--help" }), "no tests ran in "),
+        (json!({ "test_path": "tests", "keyword": "--help" }), "no tests ran, 13 deselected in "),
     ] {
         let reply = call_as(&mut server, &governed.user, "run_pytest", arguments.clone());
         assert!(counted(&reply).starts_with(expected), "{arguments}: {reply}");
         assert_eq!(reply["result"]["isError"], false, "{reply}");
+    }
+    // By the project's own configuration, and by a hook that does not say so.
+    let hook = "\ndef pytest_collection_modifyitems(items):\n    del items[1:]\n";
+    for (file, content) in
+        [("pytest.ini", "[pytest]\naddopts = -k overdrawn\n"), ("tests/conftest.py", hook)]
+    {
+        let file = governed.workspace.join(file);
+        let before = fs::read_to_string(&file).ok();
+        fs::write(&file, before.clone().unwrap_or_default() + content).unwrap();
+        let reply = run_pytest(&mut server, &governed.user, "tests/test_ledger.py");
+        assert!(counted(&reply).starts_with("1 passed, 12 deselected in "), "{content}: {reply}");
+        let about = evidence(&mut server, &governed.viewer, &run_id(&reply));
+        assert_eq!(about["summary"]["deselected"], 12, "{about}");
+        match before {
+            Some(before) => fs::write(&file, before).unwrap(),
+            None => fs::remove_file(&file).unwrap(),
+        }
     }
     // What ends with 0 and has run nothing.
     let marker = governed.workspace.join("tests/test_ends.py");
@@ -321,7 +344,7 @@ fn an_ordinary_user_runs_tests_at_tier_3_and_at_tier_2() {
         let mut server = of_user(server, Some(ORDINARY_USER)).connect();
         let arguments = json!({ "test_path": "tests", "keyword": "withdraw or python or files" });
         let reply = call_as(&mut server, &governed.user, "run_pytest", arguments);
-        assert!(counted(&reply).starts_with("5 passed in "), "{tier}: {reply}");
+        assert!(counted(&reply).starts_with("5 passed, 8 deselected in "), "{tier}: {reply}");
         assert_eq!(reply["result"]["_meta"]["qwed.ai/run"]["sandbox"], tier);
         server.finish();
     }

@@ -2,10 +2,14 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
 use super::{Governed, assert_refused, call_as, counted, run_id, run_pytest};
+use crate::harness::eventually;
 use crate::harness::postgres::{self, Postgres};
 
 tests! {
@@ -13,6 +17,7 @@ tests! {
         what_is_done_at_one_server_holds_at_the_other,
         a_quota_is_counted_over_all_servers,
         what_one_server_signed_tells_of_all_chains,
+        rows_quotas_and_expiry_go_by_the_clock_of_the_database,
         nothing_is_done_without_the_database;
     needs [Postgres]:
         the_commands_work_on_the_database_that_is_set,
@@ -114,6 +119,75 @@ fn a_quota_is_counted_over_all_servers() {
         let said = there.command_with_python(&asked);
         assert_eq!(said.status.code(), Some(code), "{said:?}");
     }
+}
+
+/// Makes a library that moves the clock of the program that it is loaded into by `SKEW_SECONDS`.
+fn clock_mover(governed: &Governed) -> String {
+    let (source, library) = (governed.beside("clock.c"), governed.beside("clock.so"));
+    let code = "#define _GNU_SOURCE\n#include <stdlib.h>\n#include <sys/syscall.h>\n#include <time.h>\n#include <unistd.h>\n\
+        int clock_gettime(clockid_t clock, struct timespec *time) {\n\
+            const char *skew = getenv(\"SKEW_SECONDS\");\n\
+            long result = syscall(SYS_clock_gettime, clock, time);\n\
+            if (result == 0 && clock == CLOCK_REALTIME && skew) time->tv_sec += atol(skew);\n\
+            return result;\n\
+        }\n";
+    fs::write(&source, code).unwrap();
+    // The linker that built this program came with it.
+    let made =
+        Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
+    assert!(made.unwrap().success());
+    path(&library).to_owned()
+}
+
+fn rows_quotas_and_expiry_go_by_the_clock_of_the_database() {
+    const DAY: &str = "90000";
+    let here = Governed::sharing("ledger", Some(postgres::shared().database()));
+    let library = clock_mover(&here);
+    let moved = |governed: &Governed, seconds: &str| {
+        let server = governed.server().variable("LD_PRELOAD", &library);
+        server.variable("SKEW_SECONDS", seconds).variable("QWED_MCP_WARM", "off").connect()
+    };
+    here.write_policy("[budget]\nruns_per_day = 1\n");
+    let created = printed(
+        &here,
+        &["token", "create", "--user", "tim", "--role", "user", "--expires", "1h"],
+        0,
+    );
+    let short = printed(
+        &here,
+        &["token", "create", "--user", "tom", "--role", "user", "--expires", "1s"],
+        0,
+    );
+    let [mut ahead, mut behind] = [DAY, "-90000"].map(|seconds| moved(&here, seconds));
+    assert_passed(&run_pytest(&mut ahead, &here.user, TEST));
+    let refused = run_pytest(&mut behind, &here.user, TEST);
+    assert_refused(&refused, -32005, "BUDGET_EXCEEDED", "Budget exceeded");
+    let evidence = call_as(&mut ahead, created.trim(), "list_artifacts", json!({}));
+    assert_eq!(evidence["result"]["isError"], false, "{evidence}");
+    let is_refused = || {
+        let mut right = here.connect();
+        let listed = call_as(&mut right, short.trim(), "list_artifacts", json!({}));
+        right.finish();
+        listed["error"]["code"] == -32001
+    };
+    eventually(Duration::from_secs(20), is_refused).expect("it expires");
+    let listed = call_as(&mut behind, short.trim(), "list_artifacts", json!({}));
+    assert_refused(&listed, -32001, "AUTH_REQUIRED", "Authentication required");
+    for server in [ahead, behind] {
+        server.finish();
+    }
+    let is_off = |governed: &Governed| {
+        let rows = governed.audit_rows();
+        let times = rows.iter().map(|row| row["time"].as_str().unwrap().parse::<DateTime<Utc>>());
+        times.map(|time| (time.unwrap() - Utc::now()).abs().num_hours() > 20).collect::<Vec<_>>()
+    };
+    assert!(is_off(&here).iter().all(|is_off| !is_off), "{:?}", here.audit_rows());
+    // A server with a store of its own has no other clock than the machine's.
+    let alone = Governed::sharing("ledger", None);
+    let mut server = moved(&alone, DAY);
+    call_as(&mut server, &alone.user, "list_artifacts", json!({}));
+    server.finish();
+    assert!(is_off(&alone).contains(&true), "{:?}", alone.audit_rows());
 }
 
 fn what_one_server_signed_tells_of_all_chains() {

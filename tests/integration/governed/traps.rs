@@ -15,7 +15,8 @@ tests! {
         an_environment_of_the_workspace_is_refused_before_it_is_asked_anything,
         an_environment_in_the_data_folder_is_for_tests_to_read,
         a_shim_does_not_look_into_the_workspace,
-        a_workspace_of_traps_runs_inside_only,
+        a_workspace_of_traps_runs_inside_only;
+    needs [Sandbox, PublicPython]:
         nothing_is_started_where_nothing_would_hold_it;
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
 
-use super::{ServerBuilder, is_root, public_packages, public_python, python};
+use super::{ServerBuilder, is_root, public_python, python};
 
 /// The user whose sandbox stands for that of every ordinary user.
 const ORDINARY_USER: u32 = 24_600;
@@ -32,17 +32,17 @@ pub(crate) enum Need {
     Postgres,
     /// To be root, and so to become others.
     Root,
-    /// An interpreter that every user can start, where the tests are root's.
+    /// An interpreter with the tests' packages that every user can start, where the tests are root's.
     PublicPython,
-    /// The packages of the tests where every user can read them, where the tests are root's.
-    PublicPackages,
+    /// Many seconds. Tests without this need are the quick ones.
+    Time,
 }
 
 impl Need {
     /// Whether it takes the tests' virtual environment.
     pub(crate) fn takes_python(&self) -> bool {
         match self {
-            Self::Root => false,
+            Self::Root | Self::Time => false,
             #[cfg(feature = "postgres")]
             Self::Postgres => false,
             Self::Python
@@ -51,9 +51,13 @@ impl Need {
             | Self::Tier2
             | Self::Tier3
             | Self::Tier3ForUsers
-            | Self::PublicPython
-            | Self::PublicPackages => true,
+            | Self::PublicPython => true,
         }
+    }
+
+    /// Whether it takes an interpreter that other users can start.
+    pub(crate) fn takes_public_python(&self) -> bool {
+        matches!(self, Self::PublicPython | Self::Tier3ForUsers)
     }
 }
 
@@ -70,9 +74,23 @@ impl fmt::Display for Need {
             Self::Postgres => "PostgreSQL",
             Self::Root => "root",
             Self::PublicPython => "Python that other users can start",
-            Self::PublicPackages => "checkout that other users can read",
+            Self::Time => "time",
         })
     }
+}
+
+/// The variable with the needs that the tests do without, such as `Time,Root`.
+const WITHOUT: &str = "QWED_MCP_TESTS_WITHOUT";
+
+/// Returns the names in the variable of needs to do without.
+pub(crate) fn waived() -> Vec<String> {
+    let names = std::env::var(WITHOUT).unwrap_or_default();
+    names.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+
+/// Whether tests with this need are ignored because the caller does without it.
+pub(crate) fn is_waived(need: &Need) -> bool {
+    waived().contains(&format!("{need:?}"))
 }
 
 /// Why the machine lacks this, if it does; asked once.
@@ -81,14 +99,15 @@ pub(crate) fn obstacle(need: &Need) -> Option<String> {
     if let Some(known) = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get(need) {
         return known.clone();
     }
-    let found = look(need);
+    let found =
+        if is_waived(need) { Some(format!("{WITHOUT} has it")) } else { find_obstacle(need) };
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner).insert(need.clone(), found.clone());
     found
 }
 
-fn look(need: &Need) -> Option<String> {
+fn find_obstacle(need: &Need) -> Option<String> {
     match need {
-        Need::Python => None,
+        Need::Python | Need::Time => None,
         Need::PythonVersion(wanted) => {
             let version = python::version();
             (version != *wanted).then(|| format!("the tests' interpreter is Python {version}"))
@@ -113,10 +132,6 @@ fn look(need: &Need) -> Option<String> {
         Need::Root => (!is_root()).then(|| "the tests are run by an ordinary user".to_owned()),
         Need::PublicPython => public_python().is_none().then(|| {
             "each is in a private folder, or is not the tests' version of Python".to_owned()
-        }),
-        Need::PublicPackages => obstacle(&Need::PublicPython).or_else(|| {
-            let is_private = public_packages().is_none();
-            is_private.then(|| "it is in a private folder".to_owned())
         }),
     }
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde_json::{Value, json};
 
-use super::{PublicCopy, Scratch, binary, deadline, is_over, is_public, is_root, python};
+use super::{Scratch, binary, deadline, is_over, is_root, public, python};
 
 /// How long loading every module may take.
 const WARM_TIMEOUT: Duration = Duration::from_secs(60);
@@ -31,9 +31,7 @@ pub(crate) struct ServerBuilder {
     folder: Option<PathBuf>,
     /// The user to run as, if not the tests' own.
     user: Option<u32>,
-    /// The binary, where that user cannot reach the checkout.
-    program: Option<PublicCopy>,
-    /// The path to start it by, if not its own.
+    /// The path to start it by, if not the binary's own.
     path: Option<PathBuf>,
 }
 
@@ -46,8 +44,7 @@ impl ServerBuilder {
 
     /// A server as [`Self::new`] has it, with another interpreter.
     pub(crate) fn of_interpreter(python: &Path) -> Self {
-        let (folder, user, program, path) = (None, None, None, None);
-        let mut builder = Self { variables: Vec::new(), folder, user, program, path };
+        let mut builder = Self { variables: Vec::new(), folder: None, user: None, path: None };
         if !is_root() {
             // Tests count descriptors and look for leaks.
             builder = builder.variable("QWED_MCP_TEST_DUMPABLE", "1");
@@ -76,7 +73,6 @@ impl ServerBuilder {
     /// Runs as the user and group with this number, which takes root.
     pub(crate) fn with_user(mut self, user: u32) -> Self {
         self.user = Some(user);
-        self.program = (!is_public(&binary())).then(|| PublicCopy::new(&binary()));
         self
     }
 
@@ -105,7 +101,7 @@ impl ServerBuilder {
 
     /// The command, for tests that look at the process themselves.
     pub(crate) fn command(&self) -> Command {
-        let own = || self.program.as_ref().map_or_else(binary, PublicCopy::path);
+        let own = || if self.user.is_some() { public(&binary()) } else { binary() };
         let mut command = Command::new(self.path.clone().unwrap_or_else(own));
         command.env_clear().envs(self.variables.iter().map(|(name, value)| (name, value)));
         if let Some(user) = self.user {
@@ -139,8 +135,7 @@ impl ServerBuilder {
             Some(path) => builder.variable("PATH", &path),
             None => builder,
         };
-        let command = builder.command();
-        McpProcess::of(command, scratch, builder.program)
+        McpProcess::of(builder.command(), scratch)
     }
 
     /// Starts the server and does the handshake of the current revision with a handshake.
@@ -163,8 +158,6 @@ pub(crate) struct McpProcess {
     last_id: i64,
     /// The server's TMPDIR.
     pub(crate) scratch: Scratch,
-    /// What it was started from, if that is a copy.
-    _program: Option<PublicCopy>,
 }
 
 /// The result of a `tools/call`.
@@ -215,10 +208,10 @@ impl McpProcess {
     pub(crate) fn of_command(mut command: Command) -> Self {
         let scratch = Scratch::new();
         command.env("TMPDIR", scratch.path());
-        Self::of(command, scratch, None)
+        Self::of(command, scratch)
     }
 
-    fn of(mut command: Command, scratch: Scratch, program: Option<PublicCopy>) -> Self {
+    fn of(mut command: Command, scratch: Scratch) -> Self {
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -253,7 +246,6 @@ impl McpProcess {
             unclaimed: VecDeque::new(),
             last_id: 0,
             scratch,
-            _program: program,
         }
     }
 

@@ -18,23 +18,35 @@ pub(crate) use mcp_process::{CallResult, McpProcess, SYNC_TIMEOUT, ServerBuilder
 pub(crate) use outside::Outside;
 pub(crate) use patience::{deadline, eventually, is_over, quickest, succeeds_once};
 pub(crate) use processes::{
-    FORK_SERVER_PROCESSES, Scratch, alive_with_marker, descendants, has_threads, is_alive,
-    open_descriptors, resident_kibibytes, status_of,
+    BusyProcessors, FORK_SERVER_PROCESSES, Scratch, alive_with_marker, descendants, has_threads,
+    is_alive, open_descriptors, resident_kibibytes, status_of,
 };
 pub(crate) use python::{public_packages, public_python, python, uv};
 pub(crate) use suite::{Test, run};
 pub(crate) use terminal::Terminal;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use tempfile::TempDir;
 
 /// The root of the checkout.
 pub(crate) fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    static ROOT: LazyLock<PathBuf> =
+        LazyLock::new(|| path_of("CARGO_MANIFEST_DIR", env!("CARGO_MANIFEST_DIR")));
+    &ROOT
 }
 
 /// The binary under test.
 pub(crate) fn binary() -> PathBuf {
-    PathBuf::from(env!("CARGO_BIN_EXE_qwed-mcp"))
+    path_of("CARGO_BIN_EXE_qwed-mcp", env!("CARGO_BIN_EXE_qwed-mcp"))
+}
+
+/// The path in one of Cargo's variables: the one at run time if it is set, because `.ci/situations`
+/// runs these tests in copies of the checkout.
+fn path_of(variable: &str, when_compiled: &str) -> PathBuf {
+    std::env::var_os(variable).map_or_else(|| when_compiled.into(), PathBuf::from)
 }
 
 /// Whether the tests are run by root.
@@ -76,29 +88,42 @@ fn is_public_within(path: &Path, links_max: usize) -> bool {
     true
 }
 
-/// A copy of a file or folder where every user of the machine can reach it, as long as this lives.
-#[derive(Debug)]
-pub(crate) struct PublicCopy {
-    folder: tempfile::TempDir,
-    name: std::ffi::OsString,
+/// The public copies that were made, by the path of the original.
+static PUBLIC_COPIES: Mutex<BTreeMap<PathBuf, TempDir>> = Mutex::new(BTreeMap::new());
+
+/// Returns the path by which other users of the machine can read this file or folder of the checkout:
+/// its own, or that of a copy, which is made once if root runs the tests in a private folder.
+pub(crate) fn public(path: &Path) -> PathBuf {
+    if !is_root() || is_public(path) {
+        return path.to_owned();
+    }
+    let mut copies = PUBLIC_COPIES.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = copies.entry(path.to_owned()).or_insert_with(|| copy_to_public_folder(path));
+    folder.path().join(path.file_name().unwrap())
 }
 
-impl PublicCopy {
-    pub(crate) fn new(path: &Path) -> Self {
-        use std::os::unix::fs::PermissionsExt;
+fn copy_to_public_folder(path: &Path) -> TempDir {
+    use std::os::unix::fs::PermissionsExt;
 
-        let folder = tempfile::tempdir().unwrap();
-        let public = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(folder.path(), public).unwrap();
-        let copied = std::process::Command::new("cp")
-            .args(["-R", "--preserve=mode,links"])
-            .args([path, folder.path()])
-            .status();
-        assert!(copied.unwrap().success());
-        Self { folder, name: path.file_name().unwrap().to_owned() }
-    }
+    let folder = tempfile::tempdir().unwrap();
+    let public = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(folder.path(), public).unwrap();
+    let copy = |arguments: &[&str]| {
+        let mut command = std::process::Command::new("cp");
+        // A link of a virtual environment stays one: it leads to the interpreter's own folder.
+        command
+            .args(["--recursive", "--no-dereference"])
+            .args(arguments)
+            .args([path, folder.path()]);
+        command.stderr(std::process::Stdio::null()).status().unwrap().success()
+    };
+    // Hard links cost no disk, but another file system needs a copy.
+    let is_copied = copy(&["--link"]) || copy(&["--force", "--preserve=mode,links"]);
+    assert!(is_copied, "{} cannot be copied to {}", path.display(), folder.path().display());
+    folder
+}
 
-    pub(crate) fn path(&self) -> PathBuf {
-        self.folder.path().join(&self.name)
-    }
+/// Removes the public copies at the end of all tests.
+fn remove_public_copies() {
+    PUBLIC_COPIES.lock().unwrap_or_else(PoisonError::into_inner).clear();
 }

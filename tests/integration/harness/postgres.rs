@@ -142,6 +142,23 @@ impl Postgres {
         }
     }
 
+    /// Stops all processes of the server until the guard is dropped: it is there, and says nothing.
+    #[allow(dead_code, reason = "the library's own tests have no use for it")]
+    pub(crate) fn silence(&self) -> Silence {
+        let file = fs::read_to_string(self.folder.join("data/postmaster.pid")).unwrap();
+        let server: i32 = file.lines().next().unwrap().parse().unwrap();
+        // Stopped, it starts no others.
+        kill(Pid::from_raw(server), Signal::SIGSTOP).unwrap();
+        let children = fs::read_to_string(format!("/proc/{server}/task/{server}/children"));
+        let children = children.unwrap_or_default();
+        let children = children.split_whitespace().map(|child| child.parse().unwrap());
+        let all: Vec<i32> = std::iter::once(server).chain(children).collect();
+        for process in &all {
+            let _ = kill(Pid::from_raw(*process), Signal::SIGSTOP);
+        }
+        Silence(all)
+    }
+
     /// The folder with its socket, and with what was prepared.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
@@ -192,6 +209,17 @@ impl Postgres {
     fn run(program: &str, arguments: &[&str]) {
         let output = Self::program(program).args(arguments).output().unwrap();
         assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+/// The processes of a server that is silent.
+pub(crate) struct Silence(Vec<i32>);
+
+impl Drop for Silence {
+    fn drop(&mut self) {
+        for process in &self.0 {
+            let _ = kill(Pid::from_raw(*process), Signal::SIGCONT);
+        }
     }
 }
 

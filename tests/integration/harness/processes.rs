@@ -2,6 +2,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+
+use super::python;
 
 /// The processes of a fork server at rest: two of it, one that makes inits, and three spare
 /// children with an init each.
@@ -97,5 +100,28 @@ impl Scratch {
     /// What is in the folder.
     pub(crate) fn entries(&self) -> Vec<PathBuf> {
         fs::read_dir(self.path()).unwrap().flatten().map(|entry| entry.path()).collect()
+    }
+}
+
+/// Programs that compute, eight for each processor, in a session each. Ended when this is dropped.
+pub(crate) struct BusyProcessors(Vec<Child>);
+
+impl BusyProcessors {
+    pub(crate) fn start() -> Self {
+        let count = 8 * std::thread::available_parallelism().unwrap().get();
+        let start = |_| {
+            let mut python = Command::new(python());
+            python.args(["-c", "import os\nos.setsid()\nwhile True: pass"]).spawn().unwrap()
+        };
+        Self((0..count).map(start).collect())
+    }
+}
+
+impl Drop for BusyProcessors {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }

@@ -7,7 +7,8 @@ use std::process::{Command, Stdio, exit};
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use super::{is_public, is_root, root};
+use super::machine::Need;
+use super::{is_public, is_root, public, root, suite};
 
 /// What the packages of `tests/requirements.txt` need.
 const VERSION_MIN: (u32, u32) = (3, 11);
@@ -38,27 +39,29 @@ pub(super) fn version() -> String {
     VERSION.get_or_init(ask).clone()
 }
 
-/// An interpreter that servers of another user can start, with the tests' packages on its path: of
-/// the tests' version. Only root has servers of another user; for others it is the tests' own.
+/// An interpreter of the tests' version that servers of another user can start: the tests' own, or
+/// the one in a public copy of their environment. Only root has servers of another user.
 pub(crate) fn public_python() -> Option<PathBuf> {
     static PUBLIC: OnceLock<Option<PathBuf>> = OnceLock::new();
+    suite::assert_declared("PublicPython", Need::takes_public_python);
     let find = || {
         let own = for_probes();
         if !is_root() || is_public(&own) {
             return Some(own);
         }
-        let base = own.canonicalize().unwrap_or_default();
-        let mut others = [base, "/usr/bin/python3".into()].into_iter();
+        let copy = is_prepared().then(|| public(&environment()).join("bin/python"));
+        let mut others = copy.into_iter().chain(["/usr/bin/python3".into()]);
         others.find(|python| is_public(python) && version_of(python) == version_of(&own))
     };
     PUBLIC.get_or_init(find).clone()
 }
 
-/// The packages of the tests' interpreter, if every user of the machine can read them.
+/// The folder of the tests' packages for PYTHONPATH, if [`public_python`] is not in an environment
+/// that has them.
 pub(crate) fn public_packages() -> Option<PathBuf> {
-    let packages = environment().join("lib").join(format!("python{}", version()));
-    let packages = packages.join("site-packages");
-    (!is_root() || is_public(&packages)).then_some(packages)
+    let has_packages = public_python()?.parent()?.parent()?.join("pyvenv.cfg").exists();
+    let packages = format!("lib/python{}/site-packages", version());
+    (!has_packages).then(|| public(&environment()).join(packages))
 }
 
 fn environment() -> PathBuf {

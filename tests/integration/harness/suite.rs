@@ -3,13 +3,55 @@
 //! Rust's own harness cannot report a test as ignored at run time. This one does, by name and with
 //! the reason, and a test that is not listed is dead code, of which the compiler warns.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::process::ExitCode;
+use std::process::{ExitCode, exit};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
 use super::machine::{self, Need};
+
+/// The tests that also need [`Need::Time`]: with both processors busy, each takes 30 seconds or more
+/// (`report_times` prints how many), or it downloads packages.
+const LONG: [&str; 34] = [
+    "abuse::every_attack_works_without_a_sandbox_as_an_ordinary_user",
+    "abuse::every_attack_works_without_a_sandbox_as_root",
+    "abuse::nothing_gets_out_of_a_batch_that_reports",
+    "abuse::nothing_gets_out_of_a_warm_interpreter_as_root",
+    "abuse::nothing_gets_out_of_tier_3_as_root",
+    "abuse::only_the_documented_gets_out_of_tier_2_as_an_ordinary_user",
+    "abuse::only_the_documented_gets_out_of_tier_2_as_root",
+    "corpus::every_attack_works_where_nothing_finds_it",
+    "documents::samples::commands_print_what_the_documents_show",
+    "ends::a_folder_with_many_others_is_removed_to_the_end",
+    "environments::an_environment_is_made_with_uv",
+    "environments::an_environment_is_made_with_venv_and_pip",
+    "environments::packages_are_wheels_that_the_lock_has_and_that_can_be_imported",
+    "environments::settings_of_pip_and_uv_do_not_lead_packages_elsewhere",
+    "environments::the_real_packages_are_imported_and_used",
+    "environments::what_cannot_be_made_is_told",
+    "governed::audit::as_many_calls_as_can_be_in_flight_are_carried_out_and_written_down",
+    "governed::audit::sigkill_at_any_point_leaves_a_chain_that_verifies_and_shows_what_was_interrupted",
+    "governed::refusals::what_is_taken_back_reaches_those_who_wait_too",
+    "governed::refusals::what_takes_too_much_is_a_violation",
+    "governed::runs::a_public_project_counts_as_in_a_bare_run",
+    "governed::shared::nothing_is_done_without_the_database",
+    "http::oauth::an_issuer_that_cannot_be_reached_lets_nobody_in",
+    "install::a_kill_at_any_moment_leaves_a_whole_file",
+    "pictures::figures_come_back_the_same_warm_and_cold",
+    "soak::two_thousand_mixed_calls_leave_nothing_behind",
+    "supply_chain::a_bill_is_written_however_the_session_ends",
+    "supply_chain::cyclonedx_is_valid_by_the_official_schema",
+    "warm::honest_scripts_print_the_same_warm_and_cold",
+    "warm::ten_thousand_calls_each_get_their_own_result",
+    "warm::two_thousand_calls_with_faults_get_their_own_results",
+    "wire::a_client_that_does_not_read_makes_the_server_wait_and_not_grow",
+    "wire::calls_above_the_bound_are_answered_busy_at_once_and_a_cancel_behind_them_is_seen",
+    "wire::cancelling_again_and_again_leaks_no_place",
+];
 
 /// A test that can be run, or ignored by its name.
 pub(crate) struct Test {
@@ -27,7 +69,10 @@ impl Test {
         run: impl FnOnce() + Send + 'static,
     ) -> Self {
         let group = module.split_once("::").map_or("", |(_, group)| group);
-        Self { name: format!("{group}::{name}"), needs: needs.to_vec(), run: Box::new(run) }
+        let name = format!("{group}::{name}");
+        let time = LONG.contains(&name.as_str()).then_some(Need::Time);
+        let needs = needs.iter().cloned().chain(time).collect();
+        Self { name, needs, run: Box::new(run) }
     }
 
     /// The module of the test.
@@ -72,6 +117,7 @@ pub(crate) fn run(tests: Vec<Test>) -> ExitCode {
         let threads = std::env::var("RUST_TEST_THREADS").ok();
         arguments.test_threads = threads.and_then(|threads| threads.parse().ok());
     }
+    refuse_unknown_names(&tests);
     let selected: Vec<Test> =
         tests.into_iter().filter(|test| is_selected(&arguments, test)).collect();
     // Now, and not silently within the first test: it takes minutes.
@@ -84,13 +130,34 @@ pub(crate) fn run(tests: Vec<Test>) -> ExitCode {
         report_obstacles(&selected, fails_instead);
     }
     let trials = selected.into_iter().map(|test| trial(test, fails_instead)).collect();
-    libtest_mimic::run(&arguments, trials).exit_code()
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    report_times();
+    super::remove_public_copies();
+    conclusion.exit_code()
 }
 
 fn is_selected(arguments: &Arguments, test: &Test) -> bool {
     // Whether it will be ignored is not known yet, and asking can take an interpreter.
     let trial = Trial::test(&test.name, || Ok(())).with_ignored_flag(true);
     !arguments.is_filtered_out(&trial)
+}
+
+/// Ends the process if a name in [`LONG`] or in the variable of needs to do without is not known: it
+/// would have no effect.
+#[expect(clippy::print_stderr, reason = "a harness reports")]
+fn refuse_unknown_names(tests: &[Test]) {
+    let needs: BTreeSet<String> =
+        tests.iter().flat_map(|test| &test.needs).map(|need| format!("{need:?}")).collect();
+    let unknown_need = machine::waived().into_iter().find(|name| !needs.contains(name));
+    // Without some features, modules of tests are left out.
+    let is_complete = cfg!(all(feature = "http", feature = "postgres"));
+    let is_unknown = |name: &&&str| is_complete && tests.iter().all(|test| test.name != **name);
+    let unknown_test = LONG.iter().find(is_unknown).map(|&name| name.to_owned());
+    if let Some(name) = unknown_need.or(unknown_test) {
+        let needs = Vec::from_iter(needs).join(", ");
+        eprintln!("there is no test or need {name}; the needs are {needs}");
+        exit(101);
+    }
 }
 
 /// Says what the machine lacks, in a line each: which tests are ignored for it, and why.
@@ -106,31 +173,70 @@ fn report_obstacles(tests: &[Test], fails_instead: bool) {
         let reason = machine::obstacle(need).unwrap_or_default();
         let groups: BTreeSet<&str> = tests.iter().map(|test| test.group()).collect();
         let groups = groups.into_iter().collect::<Vec<_>>().join(", ");
-        let end = if fails_instead { "fail, because CI is set" } else { "are ignored" };
+        let is_failure = fails_instead && !machine::is_waived(need);
+        let end = if is_failure { "fail, because CI is set" } else { "are ignored" };
         eprintln!("no {need} here ({reason}): {} tests of {groups} need it and {end}", tests.len());
+    }
+}
+
+/// How long each test took that was run.
+static TIMES: Mutex<Vec<(Duration, String)>> = Mutex::new(Vec::new());
+
+/// Prints the times of the tests that took a second or more, the longest first.
+#[expect(clippy::print_stderr, reason = "a harness reports")]
+fn report_times() {
+    let mut times = TIMES.lock().unwrap_or_else(PoisonError::into_inner);
+    times.retain(|(time, _)| *time >= Duration::from_secs(1));
+    times.sort_by(|one, other| other.cmp(one));
+    for (time, name) in times.iter() {
+        eprintln!("{:7.1} s  {name}", time.as_secs_f64());
     }
 }
 
 fn trial(test: Test, fails_instead: bool) -> Trial {
     let lacking = test.needs.iter().filter(|need| machine::obstacle(need).is_some());
-    let lacking = lacking.map(Need::to_string).collect::<Vec<_>>().join(" and ");
+    let lacking: Vec<&Need> = lacking.collect();
+    let is_failure = fails_instead && !lacking.iter().any(|need| machine::is_waived(need));
+    let lacking = lacking.into_iter().map(Need::to_string).collect::<Vec<_>>().join(" and ");
     if lacking.is_empty() {
-        return Trial::test(&test.name, named(test.name.clone(), test.run));
+        return Trial::test(test.name.clone(), named(test));
     }
-    if fails_instead {
+    if is_failure {
         let reason = format!("it must not be ignored where CI is set, and needs {lacking}");
         return Trial::test(test.name, move || Err(reason.into()));
     }
-    Trial::test(&test.name, named(test.name.clone(), test.run))
+    Trial::test(test.name.clone(), named(test))
         .with_kind(format!("needs {lacking}"))
         .with_ignored_flag(true)
 }
 
+thread_local! {
+    /// The needs of the test that this thread runs; `None` in all other threads.
+    static DECLARED: RefCell<Option<Vec<Need>>> = const { RefCell::new(None) };
+}
+
+/// Panics in a test that uses a part of the machine without a declared need for it. Such a test would
+/// fail on another machine, instead of being ignored there.
+#[track_caller]
+pub(super) fn assert_declared(part: &str, is_declared_by: impl Fn(&Need) -> bool) {
+    DECLARED.with_borrow(|needs| {
+        let is_declared = needs.as_ref().is_none_or(|needs| needs.iter().any(is_declared_by));
+        assert!(is_declared, "a test that uses this must declare it: `needs [{part}]`");
+    });
+}
+
 /// The test in a thread with its name, which panics tell.
-fn named(name: String, run: Box<dyn FnOnce() + Send>) -> impl FnOnce() -> Result<(), Failed> {
+fn named(listed: Test) -> impl FnOnce() -> Result<(), Failed> {
     move || {
-        let thread = thread::Builder::new().name(name).spawn(run)?;
-        thread.join().map_err(|panic| {
+        let Test { name, needs, run } = listed;
+        let run = move || {
+            DECLARED.set(Some(needs));
+            run();
+        };
+        let started = Instant::now();
+        let result = thread::Builder::new().name(name.clone()).spawn(run)?.join();
+        TIMES.lock().unwrap_or_else(PoisonError::into_inner).push((started.elapsed(), name));
+        result.map_err(|panic| {
             let text = panic.downcast_ref::<String>().map(String::as_str);
             let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
             Failed::from(text.unwrap_or("it panicked"))

@@ -80,8 +80,25 @@ fn an_origin_from_elsewhere_is_refused() {
         ("Origin: null\r\n", 403),
         ("Origin: http://localhost\r\n", 403),
     ] {
-        assert_eq!(server.send(&format!("{head}{origin}"), &body).status, status, "{origin}");
+        let response = server.send(&format!("{head}{origin}"), &body);
+        assert_eq!(response.status, status, "{origin}");
+        let allowed = response.header("access-control-allow-origin");
+        let is_page = origin.contains("tools.example.org");
+        assert_eq!(allowed.as_deref(), is_page.then_some("https://tools.example.org"), "{origin}");
     }
+    // A browser asks first, without a token.
+    let preflight = |origin: &str| {
+        let asked = "Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: authorization\r\n";
+        server.send(&format!("OPTIONS /mcp HTTP/1.1\r\n{asked}Origin: {origin}\r\n"), "")
+    };
+    let page = preflight("https://tools.example.org");
+    assert_eq!(page.status, 204);
+    assert!(page.header("access-control-allow-headers").unwrap().contains("authorization"));
+    assert!(page.header("access-control-allow-methods").unwrap().contains("post"));
+    let evil = preflight("https://evil.example");
+    assert_eq!((evil.status, evil.header("access-control-allow-origin")), (403, None));
+    // Without an origin it is a method like any other.
+    assert_ne!(server.send("OPTIONS /mcp HTTP/1.1\r\n", "").status, 204);
 }
 
 fn shapes_that_smuggle_requests_are_refused() {

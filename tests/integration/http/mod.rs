@@ -7,6 +7,7 @@ mod pipelines;
 mod protocol;
 #[cfg(feature = "postgres")]
 mod shared_tokens;
+mod shares;
 mod teams;
 #[cfg(feature = "traces")]
 mod traces;
@@ -33,6 +34,7 @@ pub(crate) fn tests() -> Vec<Test> {
         oauth::tests(),
         pipelines::tests(),
         protocol::tests(),
+        shares::tests(),
         #[cfg(feature = "postgres")]
         shared_tokens::tests(),
         teams::tests(),

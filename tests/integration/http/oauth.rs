@@ -164,6 +164,8 @@ fn bad_tokens() -> Vec<(&'static str, Value)> {
         ("not yet valid", json!({ "nbf": now() + 600 })),
         ("another issuer", json!({ "iss": "https://evil.example" })),
         ("no issuer", json!({ "iss": null })),
+        ("several issuers", json!({ "iss": ["https://evil.example", ISSUER] })),
+        ("its issuer in an array", json!({ "iss": [ISSUER] })),
         ("an issuer that begins the same", json!({ "iss": format!("{ISSUER}.evil.example") })),
         ("for another server", json!({ "aud": "https://other.example.org/mcp" })),
         ("for nobody", json!({ "aud": null })),

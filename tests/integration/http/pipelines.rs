@@ -71,7 +71,7 @@ fn a_script_in_the_shape_of_sandbox_fusion_is_run() {
         (&reply["status"], &reply["run_result"]["return_code"]),
         (&json!("Failed"), &json!(3))
     );
-    let reply = run("while True: pass", json!({ "run_timeout": 0.3 })).json();
+    let reply = run("import time\ntime.sleep(600)", json!({ "run_timeout": 0.3 })).json();
     assert_eq!(
         (&reply["status"], &reply["run_result"]["status"]),
         (&json!("Failed"), &json!("TimeLimitExceeded"))

@@ -245,14 +245,23 @@ fn the_end_waits_for_what_is_in_flight_and_nothing_is_left() {
     assert_eq!(server.admin("/readyz").status, 200);
     nix::sys::signal::kill(server.process(), nix::sys::signal::Signal::SIGTERM).unwrap();
     soon("it says that it ends", || server.admin("/readyz").status == 503);
-    // Nobody new is let in.
-    soon("nothing listens", || std::net::TcpStream::connect(address).is_err());
+    // New connections are answered, not refused: a balancer may not have noticed yet.
+    for _ in 0..3 {
+        let late = server.stateless("tools/list", json!({}));
+        assert_eq!(late.status, 503);
+        assert_eq!(late.header("retry-after").as_deref(), Some("1"));
+        assert_eq!(late.header("connection").as_deref(), Some("close"));
+    }
+    // One that sends nothing holds up nothing.
+    let silent = std::net::TcpStream::connect(address).unwrap();
     let _ = kept.write(b"GET /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert!(kept.response().is_none_or(|response| response.status == 503));
     let text = connection.response().unwrap().json()["result"]["content"][0]["text"].clone();
     assert_eq!(text, "STDOUT:\n3\n\nExecution completed successfully.");
     let folder = server.scratch.path().to_owned();
     server.wait();
+    drop(silent);
+    assert!(std::net::TcpStream::connect(address).is_err());
     assert_eq!(std::fs::read_dir(folder).map_or(0, Iterator::count), 0);
 }
 

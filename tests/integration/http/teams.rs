@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::{HttpServer, JSON, Response, bearer, initialize, request, script, soon, stateless};
+use super::{
+    Connection, HttpServer, JSON, Response, bearer, initialize, request, script, soon, stateless,
+};
 use crate::governed::Governed;
 use crate::harness::{ServerBuilder, binary};
 
@@ -12,19 +14,20 @@ tests! {
         roles_decide_per_tool,
         a_job_and_a_session_are_their_users_only,
         who_asked_is_in_the_audit_log,
+        a_revoked_token_runs_nothing_more,
         the_servers_own_token_is_nobody_elses;
     needs [Tier3]:
         one_user_has_no_more_than_the_admin_lets_one_have;
 }
 
 /// A data folder with a token for each of these users and roles.
-struct Tokens {
+pub(super) struct Tokens {
     folder: tempfile::TempDir,
-    tokens: Vec<String>,
+    pub(super) tokens: Vec<String>,
 }
 
 impl Tokens {
-    fn new(users: &[(&str, &str)]) -> Self {
+    pub(super) fn new(users: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let token = |(user, role): &(&str, &str)| {
             let made = std::process::Command::new(binary())
@@ -41,7 +44,15 @@ impl Tokens {
         Self { folder, tokens }
     }
 
-    fn server(&self, options: &[&str]) -> HttpServer {
+    fn revoke(&self, number: &str) {
+        let revoked = std::process::Command::new(binary())
+            .args(["token", "revoke", number])
+            .env("QWED_MCP_DATA_DIR", self.folder.path())
+            .status();
+        assert!(revoked.unwrap().success());
+    }
+
+    pub(super) fn server(&self, options: &[&str]) -> HttpServer {
         let data = self.folder.path().to_str().unwrap();
         let builder = ServerBuilder::new().variable("QWED_MCP_DATA_DIR", data);
         HttpServer::start(builder, &[&["--require-token"], options].concat())
@@ -80,11 +91,7 @@ fn without_a_token_nothing_is_answered() {
     let in_query = server.send(&head("POST", &format!("/mcp?access_token={good}")), "{}");
     assert_eq!(in_query.status, 401);
     // Revoked, it is worthless at once.
-    let revoked = std::process::Command::new(binary())
-        .args(["token", "revoke", "1"])
-        .env("QWED_MCP_DATA_DIR", tokens.folder.path())
-        .status();
-    assert!(revoked.unwrap().success());
+    tokens.revoke("1");
     assert_eq!(call(&server, good, script("print(1)")).status, 401);
     let log = server.end();
     assert_eq!(log.matches("a valid token is needed").count(), 1, "{log}");
@@ -172,6 +179,96 @@ fn who_asked_is_in_the_audit_log() {
     assert_eq!(called("ALLOW_VERIFIED").len(), 2, "{text}");
     assert!(called("ALLOW_VERIFIED").iter().all(|user| user != "null"), "{text}");
     assert_eq!(called("PERMISSION_DENIED").len(), 1, "{text}");
+    // Each row has the number of the token: the second one is the user's, the third one the viewer's.
+    let tokens = |outcome: &str| {
+        let rows = governed.audit_rows().into_iter().filter(|row| {
+            row["event"] == "MCP_TOOL_CALL"
+                && row["tool"] == "execute_python_code"
+                && row["outcome"] == outcome
+        });
+        let details = |row: Value| serde_json::from_str(row["details"].as_str().unwrap()).unwrap();
+        rows.map(|row| -> Value { details(row) }).map(|it| it["token"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(tokens("ALLOW_VERIFIED"), [json!("2"), json!("2")]);
+    assert_eq!(tokens("PERMISSION_DENIED"), [json!("3")]);
+    let listed = governed.command(&["token", "list", "--format", "json"]);
+    let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let used = |number: usize| listed["tokens"][number - 1]["last_use"].is_string();
+    assert_eq!((used(1), used(2), used(3)), (false, true, true), "{listed}");
+}
+
+/// What was placed with a token, and has not begun when it is revoked: a line of an open batch, a call that waits
+/// for its turn, and a job that waits for a slot.
+fn a_revoked_token_runs_nothing_more() {
+    let tokens = Tokens::new(&[("ann", "user"), ("ann", "user")]);
+    let server = tokens.server(&[]);
+    let [stolen, kept] = &tokens.tokens[..] else { panic!() };
+    let head = format!(
+        "POST /batch HTTP/1.1\r\nHost: localhost\r\n{JSON}{}Transfer-Encoding: chunked\r\n\r\n",
+        bearer(stolen)
+    );
+    let mut batch = server.connect();
+    batch.write(head.as_bytes()).unwrap();
+    let line = |batch: &mut Connection, code: &str| {
+        let line = json!({ "code": code }).to_string() + "\n";
+        batch.write(format!("{:x}\r\n{line}\r\n", line.len()).as_bytes()).unwrap();
+    };
+    line(&mut batch, "print(1)");
+    batch.head().unwrap();
+    let answer = |batch: &mut Connection| batch.chunk().map(|it| String::from_utf8(it).unwrap());
+    assert!(answer(&mut batch).unwrap().contains(r#""status":"ok""#));
+
+    // Jobs of the other token take all slots, and a call of it the only turn.
+    let background = |token: &str, code: &str| {
+        let mut params = script(code);
+        params["arguments"]["background"] = json!(true);
+        let placed = call(&server, token, params).json();
+        placed["result"]["_meta"]["qwed.ai/job"]["job_id"].as_str().unwrap().to_owned()
+    };
+    let endless = "while True: pass";
+    let running: Vec<_> = (0..5).map(|_| background(kept, endless)).collect();
+    let waiting = background(stolen, "print('job')");
+    let begin = |token: &str, code: &str| {
+        let (head, body) = stateless("tools/call", script(code));
+        let mut connection = server.connect();
+        connection.begin(&format!("{head}{}", bearer(token)), &body);
+        connection
+    };
+    let figure = |line: &str| {
+        let metrics = server.admin("/metrics");
+        String::from_utf8(metrics.body).unwrap().lines().any(|found| found == line)
+    };
+    let turn = begin(kept, endless);
+    soon("it has the turn", || figure("qwed_mcp_turns_free 0"));
+    let mut call_of_stolen = begin(stolen, "print('call')");
+    soon("it waits", || figure("qwed_mcp_calls_waiting 1"));
+    assert!(figure(r#"qwed_mcp_jobs{state="queued"} 1"#));
+
+    tokens.revoke("1");
+    drop(turn);
+    let reason = "the token that asked for it was revoked or has expired, so nothing is run";
+    let refused = call_of_stolen.response().unwrap().json()["result"].clone();
+    let text = refused["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains(reason) && refused["isError"] == true, "{refused}");
+    let cancel = json!({ "taskId": running[0] });
+    let (head, body) = stateless("tasks/cancel", cancel);
+    // Such requests are for clients that know tasks.
+    let (none, tasks) =
+        (r#"clientCapabilities":{}"#, "{\"extensions\":{\"io.modelcontextprotocol/tasks\":{}}}");
+    let body = body.replace(none, &format!("clientCapabilities\":{tasks}"));
+    let head = format!("{head}Mcp-Name: {}\r\n{}", running[0], bearer(kept));
+    let cancelled = server.send(&head, &body);
+    assert_eq!(cancelled.status, 200, "{cancelled:?}");
+    let status = || {
+        let status = json!({ "name": "verification_status", "arguments": { "job_id": waiting } });
+        call(&server, kept, status).json()["result"]["content"][0]["text"].to_string()
+    };
+    soon("the job has ended", || !status().contains("queued"));
+    assert!(status().contains(reason), "{}", status());
+    line(&mut batch, "print(2)");
+    let last = answer(&mut batch).unwrap();
+    assert!(last.contains(reason) && last.contains(r#""status":"infra_error""#), "{last}");
+    assert_eq!(answer(&mut batch), None, "the batch has ended");
 }
 
 fn the_servers_own_token_is_nobody_elses() {

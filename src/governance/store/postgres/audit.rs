@@ -3,10 +3,10 @@
 use std::ops::ControlFlow;
 use std::pin::pin;
 
-use chrono::{DateTime, Utc};
 use futures_util::TryStreamExt as _;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{IsolationLevel, Row, Transaction};
+use uuid::Uuid;
 
 use super::records::{ALL_TOKENS, recorded};
 use super::writer::{HEAD, Job, RUNS_OF_DAY};
@@ -31,6 +31,17 @@ const FILTERED: &str = "SELECT instance, seq, time, run_id, event, user_name, to
         AND ($3::text IS NULL OR user_name = $3) AND ($4::text IS NULL OR time >= $4) \
     ORDER BY time DESC, instance DESC, seq DESC LIMIT $5";
 
+const OF_RUN: &str = "SELECT instance, seq, time, run_id, event, user_name, tool, arguments_hash, \
+    outcome, details, previous, hash FROM qwed_mcp.audit WHERE run_id = $1 \
+    ORDER BY time, instance, seq LIMIT $2";
+
+const REHEARSE: &str = "DO $$ BEGIN
+    INSERT INTO qwed_mcp.audit (instance, seq, time, run_id, event, tool, outcome, details, previous, hash)
+    VALUES ('rehearsal ' || pg_backend_pid(), 1, '', '', '', '', '', '', repeat('0', 64), '');
+    RAISE EXCEPTION SQLSTATE 'QW001';
+EXCEPTION WHEN SQLSTATE 'QW001' THEN NULL;
+END $$";
+
 const CHAINS: &str = "SELECT instance FROM qwed_mcp.audit_heads ORDER BY instance";
 
 const OF_CHAIN: &str = "SELECT instance, seq, time, run_id, event, user_name, tool, arguments_hash, \
@@ -52,17 +63,19 @@ const UNFINISHED: &str = "SELECT DISTINCT run_id FROM qwed_mcp.audit AS began \
             WHERE run_id = began.run_id AND instance = began.instance AND seq > began.seq) \
     ORDER BY run_id";
 
-/// The triggers that there have to be.
-const TRIGGERS: [&str; 5] = [
+/// The triggers that the tables of the log and of tokens have.
+const TRIGGERS: [&str; 6] = [
     "audit_follows_its_head",
     "audit_heads_are_not_emptied",
     "audit_heads_stay",
     "audit_is_not_changed",
     "audit_is_not_emptied",
+    "tokens_are_revoked_once",
 ];
 
 const FOUND_TRIGGERS: &str = "SELECT tgname::text, tgenabled = 'O' FROM pg_catalog.pg_trigger \
-    WHERE NOT tgisinternal AND tgrelid IN ('qwed_mcp.audit'::regclass, 'qwed_mcp.audit_heads'::regclass) \
+    WHERE NOT tgisinternal AND tgrelid IN ('qwed_mcp.audit'::regclass, 'qwed_mcp.audit_heads'::regclass, \
+        'qwed_mcp.tokens'::regclass) \
     ORDER BY tgname";
 
 impl AuditLog for PostgresStore {
@@ -78,6 +91,10 @@ impl AuditLog for PostgresStore {
         pending
     }
 
+    fn rehearse_append(&self) -> Result<(), StoreError> {
+        self.ask(async |session| Ok(session.batch(REHEARSE).await?))
+    }
+
     #[cfg(test)]
     fn append_at(&self, entry: &AuditEntry, time: &str) -> Result<(), StoreError> {
         let (reply, pending) = Pending::new();
@@ -85,8 +102,8 @@ impl AuditLog for PostgresStore {
         pending.wait().map(drop)
     }
 
-    fn runs_of_day(&self, user: &UserName, now: DateTime<Utc>) -> Result<u64, StoreError> {
-        let (user, time) = (user.to_string(), time_text(now));
+    fn runs_of_day(&self, user: &UserName) -> Result<u64, StoreError> {
+        let (user, time) = (user.to_string(), time_text(self.clock.now()));
         self.ask(move |session| {
             let (user, day) = (user.clone(), time.get(..10).unwrap_or_default().to_owned());
             async move {
@@ -109,6 +126,17 @@ impl AuditLog for PostgresStore {
                 let parameters: [&(dyn ToSql + Sync); 5] = [&run_id, &event, &user, &since, &limit];
                 let rows = session.query(FILTERED, &parameters).await?;
                 rows.iter().rev().map(read_row).collect()
+            }
+        })
+    }
+
+    fn rows_of_run(&self, run_id: Uuid) -> Result<Vec<AuditRow>, StoreError> {
+        let run_id = run_id.to_string();
+        self.ask(move |session| {
+            let run_id = run_id.clone();
+            async move {
+                let limit = i64::from(AUDIT_ROWS_MAX);
+                session.query(OF_RUN, &[&run_id, &limit]).await?.iter().map(read_row).collect()
             }
         })
     }

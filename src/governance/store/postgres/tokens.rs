@@ -1,6 +1,7 @@
 //! The table of tokens. What changes it is in `writer`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::records::{ALL_TOKENS, record};
 use super::writer::{Job, Slot};
@@ -12,8 +13,11 @@ use crate::governance::tokens::{
     NewToken, Replaced, Replacement, Revoked, TokenHash, TokenId, TokenRecord,
 };
 
-const BY_HASH: &str = "SELECT id, user_name, role, created, expires, revoked, hash \
+const BY_HASH: &str = "SELECT id, user_name, role, created, expires, revoked, hash, clock_timestamp() \
     FROM qwed_mcp.tokens WHERE hash = $1";
+
+const BY_ID: &str = "SELECT id, user_name, role, created, expires, revoked \
+    FROM qwed_mcp.tokens WHERE id = $1";
 
 // The details are canonical JSON, in which a quotation mark within a text is escaped.
 const LAST_USES: &str = "SELECT token, max(time) FROM ( \
@@ -44,12 +48,24 @@ impl TokenStore for PostgresStore {
     }
 
     fn token_of(&self, hash: TokenHash) -> Result<Option<(TokenRecord, TokenHash)>, StoreError> {
+        let clock = Arc::clone(&self.clock);
+        self.ask(move |session| {
+            let clock = Arc::clone(&clock);
+            async move {
+                let rows = session.query(BY_HASH, &[&hash.as_slice()]).await?;
+                let Some(row) = rows.first() else { return Ok(None) };
+                let known: &[u8] = value(row, 6)?;
+                let known =
+                    TokenHash::try_from(known).map_err(|_| StoreError::Unreadable("tokens"))?;
+                clock.set(value(row, 7)?);
+                Ok(Some((record(row)?, known)))
+            }
+        })
+    }
+
+    fn token(&self, id: TokenId) -> Result<Option<TokenRecord>, StoreError> {
         self.ask(move |session| async move {
-            let rows = session.query(BY_HASH, &[&hash.as_slice()]).await?;
-            let Some(row) = rows.first() else { return Ok(None) };
-            let known: &[u8] = value(row, 6)?;
-            let known = TokenHash::try_from(known).map_err(|_| StoreError::Unreadable("tokens"))?;
-            Ok(Some((record(row)?, known)))
+            session.query(BY_ID, &[&id.0]).await?.first().map(record).transpose()
         })
     }
 

@@ -5,15 +5,17 @@
 //! runs of a user, waits for others who do the same by a lock of the database, which ends with the transaction.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
 use tokio_postgres::{IsolationLevel, Row, Statement, Transaction};
+use tokio_util::sync::CancellationToken;
 
-use super::is_lost_connection;
 use super::records::{record, recorded};
+use super::{Clock, NOW, hurried, is_lost_connection};
 use crate::governance::audit::{
     AuditEntry, AuditEvent, AuditOutcome, AuditRow, NO_HASH, Quota, time_text,
 };
@@ -123,8 +125,7 @@ impl Job {
                 slot.done = Some(chain.place());
             }
             Self::AppendWithin(entries, quota, slot) => {
-                let is_within =
-                    chain.runs_of_day(quota.user.as_str(), quota.now).await? < quota.runs_max;
+                let is_within = chain.runs_of_day(quota.user.as_str()).await? < quota.runs_max;
                 slot.done = Some(is_within.then(|| chain.append(entries)));
             }
             Self::AddToken(token, slot) => slot.done = Some(chain.add_token(token).await?),
@@ -148,13 +149,25 @@ impl Job {
     }
 }
 
-/// Writes what comes, group by group, until nothing can come any more.
-pub(super) async fn write_all(database: Database, instance: String, mut waiting: Receiver<Job>) {
+/// The chain that is appended to, and the clock of its rows.
+pub(super) struct OwnChain {
+    pub(super) instance: String,
+    pub(super) clock: Arc<Clock>,
+}
+
+/// Writes what comes, group by group, until nothing can come any more. With `hurry` a group has little time.
+pub(super) async fn write_all(
+    database: Database,
+    own: OwnChain,
+    mut waiting: Receiver<Job>,
+    hurry: CancellationToken,
+) {
     let mut group = Vec::new();
     while waiting.recv_many(&mut group, GROUP_MAX).await > 0 {
-        let written = match timeout(GROUP_TIMEOUT, write(&database, &instance, &mut group)).await {
-            Ok(written) => written,
-            Err(_elapsed) => Err(DatabaseError::NoAnswer.into()),
+        let written = timeout(GROUP_TIMEOUT, write(&database, &own, &mut group));
+        let written = match hurried(&hurry, written).await {
+            Some(Ok(written)) => written,
+            Some(Err(_)) | None => Err(DatabaseError::NoAnswer.into()),
         };
         for job in group.drain(..) {
             job.tell(written.clone());
@@ -164,11 +177,11 @@ pub(super) async fn write_all(database: Database, instance: String, mut waiting:
 
 /// Writes a group; once more if the connection was lost before it was to be confirmed: then nothing of it
 /// was written. Where it was lost over the confirmation nobody knows, and it is an error.
-async fn write(database: &Database, instance: &str, group: &mut [Job]) -> Result<(), StoreError> {
-    let written = match write_group(database, instance, group).await {
+async fn write(database: &Database, own: &OwnChain, group: &mut [Job]) -> Result<(), StoreError> {
+    let written = match write_group(database, own, group).await {
         Err(NotWritten { error, was_to_be_confirmed: false }) if is_lost_connection(&error) => {
             tracing::debug!(error = %Causes(&error), "a group is written once more");
-            write_group(database, instance, group).await
+            write_group(database, own, group).await
         }
         written => written,
     };
@@ -189,7 +202,7 @@ impl<E: Into<StoreError>> From<E> for NotWritten {
 
 async fn write_group(
     database: &Database,
-    instance: &str,
+    own: &OwnChain,
     group: &mut [Job],
 ) -> Result<(), NotWritten> {
     let mut exclusive = database.exclusive().await?;
@@ -206,7 +219,7 @@ async fn write_group(
     for user in users {
         transaction.query(LOCK_USER, &[&user]).await.map_err(DatabaseError::Statement)?;
     }
-    let mut chain = Chain::begin(&transaction, &statements, instance).await?;
+    let mut chain = Chain::begin(&transaction, &statements, own).await?;
     for job in group {
         job.run(&mut chain).await?;
     }
@@ -222,6 +235,7 @@ async fn write_group(
 /// The statements that each group needs.
 struct Statements {
     lock: Statement,
+    now: Statement,
     head: Statement,
     append: Statement,
 }
@@ -230,6 +244,7 @@ impl Statements {
     async fn of(session: &Session) -> Result<Self, DatabaseError> {
         Ok(Self {
             lock: session.statement(LOCK_CHAIN).await?,
+            now: session.statement(NOW).await?,
             head: session.statement(HEAD).await?,
             append: session.statement(APPEND).await?,
         })
@@ -241,6 +256,8 @@ struct Chain<'t> {
     transaction: &'t Transaction<'t>,
     statements: &'t Statements,
     instance: &'t str,
+    /// The time of all rows of the group, by the database's clock.
+    now: DateTime<Utc>,
     seq: i64,
     hash: String,
     /// The rows that the database does not have yet.
@@ -251,27 +268,31 @@ impl<'t> Chain<'t> {
     async fn begin(
         transaction: &'t Transaction<'t>,
         statements: &'t Statements,
-        instance: &'t str,
+        own: &'t OwnChain,
     ) -> Result<Self, StoreError> {
-        // One after the other at the database, and asked for at once: the second sees what was
+        let instance = own.instance.as_str();
+        // One after the other at the database, and asked for at once: the later ones see what was
         // committed while the first one waited.
         let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 1] = [&instance];
-        let (_, head) = futures_util::future::try_join(
+        let (_, now, head) = futures_util::future::try_join3(
             transaction.query(&statements.lock, &parameters),
+            transaction.query_one(&statements.now, &[]),
             transaction.query_opt(&statements.head, &parameters),
         )
         .await
         .map_err(DatabaseError::Statement)?;
+        let now = super::value(&now, 0)?;
+        own.clock.set(now);
         let (seq, hash) = match head {
             Some(head) => (super::value(&head, 0)?, super::value(&head, 1)?),
             None => (0, NO_HASH.to_owned()),
         };
-        Ok(Self { transaction, statements, instance, seq, hash, rows: Vec::new() })
+        Ok(Self { transaction, statements, instance, now, seq, hash, rows: Vec::new() })
     }
 
     fn append(&mut self, entries: &[AuditEntry]) -> AuditPlace {
         for entry in entries {
-            self.append_one(entry, time_text(Utc::now()));
+            self.append_one(entry, time_text(self.now));
         }
         self.place()
     }
@@ -326,9 +347,9 @@ impl<'t> Chain<'t> {
         Ok(())
     }
 
-    async fn runs_of_day(&mut self, user: &str, now: DateTime<Utc>) -> Result<u64, StoreError> {
+    async fn runs_of_day(&mut self, user: &str) -> Result<u64, StoreError> {
         self.flush().await?;
-        let time = time_text(now);
+        let time = time_text(self.now);
         let day = time.get(..10).unwrap_or_default();
         let row = self.transaction.query_one(RUNS_OF_DAY, &[&user, &day]).await;
         let count: i64 = super::value(&row.map_err(DatabaseError::Statement)?, 0)?;
@@ -382,7 +403,7 @@ impl<'t> Chain<'t> {
 
     /// Revokes a token that is not, and appends the row about it.
     async fn revoke(&mut self, id: TokenId) -> Result<(), StoreError> {
-        let row = self.transaction.query_one(REVOKE, &[&id.0, &time_text(Utc::now())]).await;
+        let row = self.transaction.query_one(REVOKE, &[&id.0, &time_text(self.now)]).await;
         let row = row.map_err(DatabaseError::Statement)?;
         self.append_token(&row, AuditEvent::TokenRevoked, AuditOutcome::Revoked)
     }

@@ -2,9 +2,10 @@
 
 use std::ops::ControlFlow;
 
-use chrono::{DateTime, Utc};
+use chrono::Utc;
 use rusqlite::types::ValueRef;
 use rusqlite::{OptionalExtension as _, Row, Transaction, params};
+use uuid::Uuid;
 
 use super::SqliteStore;
 use super::chain::append;
@@ -18,7 +19,7 @@ use crate::governance::audit::{
 };
 use crate::governance::roles::GovernedTool;
 use crate::governance::store::backend::{AuditLog, RowsAfter};
-use crate::governance::store::error::StoreError;
+use crate::governance::store::error::{SCHEMA_VERSION, StoreError};
 use crate::governance::store::pending::Pending;
 use crate::governance::user_name::UserName;
 use crate::receipt::AuditPlace;
@@ -34,10 +35,20 @@ impl AuditLog for SqliteStore {
 
     fn submit_within(&self, entries: Vec<AuditEntry>, quota: Quota) -> Pending<Option<AuditPlace>> {
         self.submit(move |transaction| {
-            if runs_of_day(transaction, &quota.user, quota.now)? >= quota.runs_max {
+            if runs_of_day(transaction, &quota.user)? >= quota.runs_max {
                 return Ok(None);
             }
             append(transaction, &entries).map(Some)
+        })
+    }
+
+    fn rehearse_append(&self) -> Result<(), StoreError> {
+        self.write(|transaction| {
+            transaction.execute_batch("SAVEPOINT rehearsal")?;
+            append(transaction, &[AuditEntry::rehearsal()])?;
+            transaction.execute_batch("ROLLBACK TO rehearsal; RELEASE rehearsal")?;
+            // What it is already: a page that has to be written.
+            transaction.pragma_update(None, "user_version", SCHEMA_VERSION)
         })
     }
 
@@ -47,8 +58,8 @@ impl AuditLog for SqliteStore {
         self.write(move |transaction| append_at(transaction, &entries, || time.clone()).map(drop))
     }
 
-    fn runs_of_day(&self, user: &UserName, now: DateTime<Utc>) -> Result<u64, StoreError> {
-        self.read(|transaction| runs_of_day(transaction, user, now))
+    fn runs_of_day(&self, user: &UserName) -> Result<u64, StoreError> {
+        self.read(|transaction| runs_of_day(transaction, user))
     }
 
     fn audit_rows(&self, filter: &AuditFilter) -> Result<Vec<AuditRow>, StoreError> {
@@ -70,6 +81,16 @@ impl AuditLog for SqliteStore {
             let mut rows = rows.collect::<rusqlite::Result<Vec<_>>>()?;
             rows.reverse();
             Ok(rows)
+        })
+    }
+
+    fn rows_of_run(&self, run_id: Uuid) -> Result<Vec<AuditRow>, StoreError> {
+        self.read(|transaction| {
+            let select =
+                format!("SELECT {COLUMNS} FROM audit WHERE run_id = ?1 ORDER BY seq LIMIT ?2");
+            let mut select = transaction.prepare(&select)?;
+            let rows = select.query_map(params![run_id.to_string(), AUDIT_ROWS_MAX], read_row)?;
+            rows.collect()
         })
     }
 
@@ -115,12 +136,8 @@ impl AuditLog for SqliteStore {
     }
 }
 
-fn runs_of_day(
-    transaction: &Transaction<'_>,
-    user: &UserName,
-    now: DateTime<Utc>,
-) -> rusqlite::Result<u64> {
-    let time = time_text(now);
+fn runs_of_day(transaction: &Transaction<'_>, user: &UserName) -> rusqlite::Result<u64> {
+    let time = time_text(Utc::now());
     let day = time.get(..10).unwrap_or_default();
     // From the last one on: the day is at the end of the log, however long that is.
     let mut select = transaction

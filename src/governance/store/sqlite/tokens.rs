@@ -75,6 +75,13 @@ impl TokenStore for SqliteStore {
         })
     }
 
+    fn token(&self, id: TokenId) -> Result<Option<TokenRecord>, StoreError> {
+        self.read(|transaction| {
+            let select = format!("SELECT {COLUMNS} FROM tokens WHERE id = ?1");
+            transaction.query_row(&select, [id.0], record).optional()
+        })
+    }
+
     // Some 100,000 rows are looked through in a tenth of a second.
     fn last_uses(&self) -> Result<BTreeMap<String, String>, StoreError> {
         self.read(|transaction| {

@@ -20,6 +20,10 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 /// The time that a kernel without `cgroup.kill` has to end the processes of a group.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// The weight of a run, beside 100 of the server: the server answers in time however many runs there are. Outside of the place,
+/// all of them together weigh as much as before.
+const RUN_WEIGHT: u64 = 10;
+
 /// A control group of ours.
 ///
 /// Everything goes through descriptors, so it can be used from a process that has left the
@@ -49,6 +53,8 @@ impl ControlGroup {
             group.limit_if_known("memory.oom.group", 1)?;
             group.limit_if_known("memory.swap.max", 0)?;
             group.limit("memory.max", bytes)?;
+            // Only where the controller is there.
+            let _ = group.limit("cpu.weight", RUN_WEIGHT);
         }
         if let Some(pids) = limits.pids {
             group.limit("pids.max", pids)?;

@@ -61,6 +61,9 @@ const DELEGATED_FILES: [&str; 3] = ["", "cgroup.procs", "cgroup.subtree_control"
 const MEMORY: &str = "memory";
 const PIDS: &str = "pids";
 
+/// The controller by which runs share the processors with each other and with the server.
+const CPU: &str = "cpu";
+
 /// The controllers that are available in the groups.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Controls {
@@ -285,6 +288,10 @@ impl Place {
             // Memory alone is good enough. Before it, the group would become one for threads.
             let _ = write(&self.folder, "cgroup.subtree_control", &format!("+{PIDS}"));
         }
+        if is_present(CPU) {
+            // Without it, runs weigh as much as their processes do.
+            let _ = write(&self.folder, "cgroup.subtree_control", &format!("+{CPU}"));
+        }
         Ok(())
     }
 
@@ -296,6 +303,7 @@ impl Place {
             let steps = [
                 write(&self.folder, "cgroup.subtree_control", &format!("-{MEMORY}")),
                 write(&self.folder, "cgroup.subtree_control", &format!("-{PIDS}")),
+                write(&self.folder, "cgroup.subtree_control", &format!("-{CPU}")),
                 write(&self.folder, "cgroup.procs", &Pid::this().to_string()),
                 fs::remove_dir(&own),
             ];

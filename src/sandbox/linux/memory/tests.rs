@@ -242,3 +242,36 @@ fn the_next_look_comes_before_what_is_left_can_be_gone() {
     assert_eq!(watch.next(40 << 20), Duration::from_micros(9765));
     assert_eq!(watch.next(0), WATCH_INTERVAL_MIN);
 }
+
+#[test]
+fn a_run_has_its_part_of_the_pipes_of_its_user() {
+    // Each is in two processes, and counts once.
+    let script = "
+pipes = [os.pipe() for _ in range(50)]
+if os.fork() == 0:
+    os.read(0, 1)
+    os._exit(0)
+ready()
+";
+    let script = Script::start(script);
+    for (most, expected) in [(1, false), (9, false), (11, true), (1000, true)] {
+        let mut watch = watch(1024).beside(Neighbours { now: 1, most });
+        watch.pipe_pages = Some(16 * 1024);
+        assert_eq!(is_exceeded(&mut watch, script.pid()), expected, "{most}");
+        watch.pipe_pages = None;
+        assert!(!is_exceeded(&mut watch, script.pid()), "nothing bounds them");
+    }
+}
+
+#[test]
+fn threads_count_where_the_kernel_counts_those_of_others_too() {
+    let script = "
+import threading, time
+for _ in range(20):
+    threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+ready()
+";
+    let script = Script::start(script);
+    let exceeds = |most| is_exceeded(&mut watch(1024).with_threads_max(most), script.pid());
+    assert_eq!([None, Some(21), Some(20)].map(exceeds), [false, false, true]);
+}

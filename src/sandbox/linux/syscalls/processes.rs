@@ -7,7 +7,7 @@ use nix::libc;
 use super::PROGRAM_FD;
 #[cfg(target_arch = "x86_64")]
 use super::table::Rule::{AbsentForScripts, DenyInOneProcess};
-use super::table::Rule::{Allow, ByRun, Deny, DenyIf};
+use super::table::Rule::{Allow, Answer, ByRun, Deny, DenyIf};
 use super::table::{
     Condition, Row, RunConditions, has_bit, is, is_not, is_not_program_path, lacks_bit, not_null,
     rows,
@@ -112,7 +112,7 @@ pub(super) static ROWS: &[Row] = rows! {
     SYS_getpgid: Allow, "os.getpgid";
     SYS_getsid: Allow, "os.getsid";
     SYS_setpgid: Allow, "os.setpgid; subprocess";
-    SYS_setsid: Allow, "os.setsid; subprocess";
+    SYS_setsid: Answer(0), "os.setsid; each session has a share of the processors";
     SYS_kill: Allow, "os.kill; multiprocessing ends its workers";
     SYS_tkill: Allow, "raise() on musl";
     SYS_tgkill: Allow, "raise(), abort(), pthread_kill";

@@ -78,6 +78,7 @@ fn a_rule_depends_on_the_run_as_it_says() {
     assert_eq!(verdicts("fchmod"), [Pass, Refuse, Refuse]);
     assert_eq!(verdicts("flock"), [Unknown, Unknown, Pass]);
     assert_eq!(verdicts("fsync"), [Answer(0); 3]);
+    assert_eq!(verdicts("setsid"), [Answer(0); 3]);
     assert_eq!(verdicts("sendfile"), [Answer(libc::ENOTSOCK); 3]);
     assert_eq!(verdicts("execve"), [Refuse, Refuse, Pass]);
     if cfg!(target_arch = "x86_64") {

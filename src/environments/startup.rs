@@ -1,0 +1,271 @@
+//! The files that decide which code the interpreter of an environment starts with: its link, `pyvenv.cfg`,
+//! and everything else outside of `site-packages`.
+//!
+//! The server starts that interpreter outside of the sandbox, with `-I -S`: it then loads the standard
+//! library of the Python that the environment was made from, and nothing of `site-packages`. A wheel may
+//! put files anywhere in the environment, so these files are recorded before packages are installed, and
+//! compared after that and whenever the environment is taken. Nothing is started here.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use thiserror::Error;
+
+/// The file in the environment that has the record, and is not part of it.
+pub(super) const RECORD_FILE: &str = "qwed-env.json";
+
+/// The folders that packages may add files to.
+const OPEN_FOLDERS: [&str; 5] = ["bin", "etc", "include", "lib", "share"];
+
+/// The names in `bin` that an interpreter reads when it starts (`Modules/getpath.py` of `CPython`).
+const READ_IN_BIN: [&str; 2] = ["pyvenv.cfg", "pybuilddir.txt"];
+const READ_IN_BIN_ENDING: &str = "._pth";
+
+/// The starts of names in `lib` that are for standard libraries, and for the interpreter's own library.
+const CLOSED_IN_LIB: [&str; 4] = ["python", "pypy", "libpython", "libpypy"];
+
+/// The lock that uv takes to install packages, which is empty.
+const LOCK_OF_UV: &str = ".lock";
+
+const SITE_PACKAGES: &str = "site-packages";
+
+/// The most entries outside of `site-packages`: an environment with every QWED package has some hundred.
+const ENTRIES_MAX: usize = 100_000;
+/// The deepest folder outside of `site-packages`.
+const DEPTH_MAX: usize = 64;
+
+/// A record of the files that an environment starts with, by their paths in it: the kind of each, the
+/// target of a link, the SHA-256 of a file.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Startup(BTreeMap<String, String>);
+
+/// A difference between an environment and the record of it.
+#[derive(Debug, Error)]
+pub(crate) enum Changed {
+    #[error("{0} was changed")]
+    Differs(PathBuf),
+    #[error("{0} was added")]
+    Added(PathBuf),
+    #[error("{0} was removed")]
+    Missing(PathBuf),
+    #[error("{path} cannot be read: {source}")]
+    Unreadable { path: PathBuf, source: io::Error },
+    #[error("{0} has more files than are compared")]
+    TooMany(PathBuf),
+}
+
+impl Startup {
+    /// Records an environment.
+    pub(super) fn record(environment: &Path) -> Result<Self, Changed> {
+        let mut found = Self(BTreeMap::new());
+        let mut entries_left = ENTRIES_MAX;
+        found.add(environment, Path::new(""), DEPTH_MAX, &mut entries_left)?;
+        Ok(found)
+    }
+
+    /// Fails if anything recorded differs, or if there is anything else that packages may not add.
+    pub(super) fn compare(&self, environment: &Path) -> Result<(), Changed> {
+        let now = Self::record(environment)?;
+        for (name, entry) in &now.0 {
+            match self.0.get(name) {
+                Some(recorded) if recorded == entry => {}
+                Some(_) => return Err(Changed::Differs(environment.join(name))),
+                None => return Err(Changed::Added(environment.join(name))),
+            }
+        }
+        match self.0.keys().find(|name| !now.0.contains_key(*name)) {
+            Some(name) => Err(Changed::Missing(environment.join(name))),
+            None => Ok(()),
+        }
+    }
+
+    /// Adds the entries of a folder and those below it, without those that packages may add.
+    fn add(
+        &mut self,
+        environment: &Path,
+        folder: &Path,
+        depth_left: usize,
+        entries_left: &mut usize,
+    ) -> Result<(), Changed> {
+        let path = environment.join(folder);
+        let unreadable = |source| Changed::Unreadable { path: path.clone(), source };
+        for entry in fs::read_dir(&path).map_err(unreadable)? {
+            let entry = entry.map_err(unreadable)?;
+            let name = folder.join(entry.file_name());
+            if name == Path::new(RECORD_FILE) {
+                continue;
+            }
+            *entries_left =
+                entries_left.checked_sub(1).ok_or_else(|| Changed::TooMany(path.clone()))?;
+            let kind = entry.file_type().map_err(unreadable)?;
+            if !(is_open(&name) && (kind.is_file() || kind.is_dir())) {
+                let text = described(&entry.path(), kind)
+                    .map_err(|source| Changed::Unreadable { path: entry.path(), source })?;
+                self.0.insert(name.to_string_lossy().into_owned(), text);
+            }
+            if kind.is_dir() && !is_site_packages(&name) {
+                let depth_left = depth_left.checked_sub(1);
+                let depth_left = depth_left.ok_or_else(|| Changed::TooMany(path.clone()))?;
+                self.add(environment, &name, depth_left, entries_left)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether packages may add a plain file or a folder of this name.
+fn is_open(name: &Path) -> bool {
+    let parts: Vec<String> =
+        name.iter().map(|part| part.to_string_lossy().to_lowercase()).collect();
+    let starts_with =
+        |part: &str, starts: &[&str]| starts.iter().any(|start| part.starts_with(start));
+    match parts.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["bin", name] => {
+            !(is_interpreter(name)
+                || READ_IN_BIN.contains(&name)
+                || name.ends_with(READ_IN_BIN_ENDING))
+        }
+        ["lib", name, ..] => !starts_with(name, &CLOSED_IN_LIB),
+        [folder, _, ..] => OPEN_FOLDERS.contains(&folder),
+        [name] => name == LOCK_OF_UV || OPEN_FOLDERS.contains(&name),
+        [] => false,
+    }
+}
+
+/// Returns whether a name is that of an interpreter: `python`, `python3.13`, `pypy3`.
+fn is_interpreter(name: &str) -> bool {
+    let version = name.strip_prefix("python").or_else(|| name.strip_prefix("pypy"));
+    version.is_some_and(|it| it.chars().all(|c| c.is_ascii_digit() || ".dtw".contains(c)))
+}
+
+/// Returns whether a folder is that of the packages: `lib/python3.13/site-packages`.
+fn is_site_packages(name: &Path) -> bool {
+    let mut parts = name.iter();
+    parts.next().is_some_and(|part| part == "lib" || part == "lib64")
+        && parts.next().is_some()
+        && parts.next().is_some_and(|part| part == SITE_PACKAGES)
+        && parts.next().is_none()
+}
+
+fn described(path: &Path, kind: fs::FileType) -> io::Result<String> {
+    Ok(if kind.is_symlink() {
+        format!("link {}", fs::read_link(path)?.display())
+    } else if kind.is_file() {
+        let mut digest = Sha256::new();
+        let mut file = BufReader::new(File::open(path)?);
+        loop {
+            let part = file.fill_buf()?;
+            if part.is_empty() {
+                break;
+            }
+            digest.update(part);
+            let length = part.len();
+            file.consume(length);
+        }
+        format!("file {}", hex::encode(digest.finalize()))
+    } else if kind.is_dir() {
+        "folder".to_owned()
+    } else {
+        "other".to_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// An environment as `venv` makes it.
+    fn made() -> (tempfile::TempDir, Startup) {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for name in ["bin", "include/python3.11", "lib/python3.11/site-packages/pip"] {
+            fs::create_dir_all(at(name)).unwrap();
+        }
+        fs::write(at("pyvenv.cfg"), "home = /usr/bin\n").unwrap();
+        fs::write(at("bin/pip"), "#!\n").unwrap();
+        symlink("python3", at("bin/python")).unwrap();
+        symlink("/usr/bin/python3", at("bin/python3")).unwrap();
+        symlink("lib", at("lib64")).unwrap();
+        let startup = Startup::record(folder.path()).unwrap();
+        assert_eq!(startup.compare(folder.path()).map_err(|error| error.to_string()), Ok(()));
+        (folder, startup)
+    }
+
+    #[test]
+    fn what_an_interpreter_starts_with_may_not_change() {
+        for (name, expected) in [
+            // A file is written there, in place of what there is.
+            ("pyvenv.cfg", "changed"),
+            ("bin/python", "changed"),
+            ("bin/python3", "changed"),
+            ("lib64", "changed"),
+            ("bin/python3.11", "added"),
+            ("bin/Python3", "added"),
+            ("bin/pyvenv.cfg", "added"),
+            ("bin/python3._pth", "added"),
+            ("bin/pybuilddir.txt", "added"),
+            ("lib/python3.11/os.py", "added"),
+            ("lib/python311.zip", "added"),
+            ("lib/python3.12/os.py", "added"),
+            ("lib/libpython3.11.so.1.0", "added"),
+            ("evil/bin/python3.11", "added"),
+            ("conda-meta", "added"),
+            ("qwed-env.json.new", "added"),
+        ] {
+            let (folder, startup) = made();
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            let _ = fs::remove_file(&path);
+            fs::write(&path, "other").unwrap();
+            let error = startup.compare(folder.path()).unwrap_err().to_string();
+            assert!(error.ends_with(&format!(" was {expected}")), "{name}: {error}");
+        }
+        for name in ["pyvenv.cfg", "bin/python", "lib64"] {
+            let (folder, startup) = made();
+            fs::remove_file(folder.path().join(name)).unwrap();
+            let error = startup.compare(folder.path()).unwrap_err().to_string();
+            assert!(error.ends_with(&format!("{name} was removed")), "{name}: {error}");
+        }
+        // A link leads anywhere, also in a folder where files may be added.
+        let (folder, startup) = made();
+        symlink("/etc", folder.path().join("include/site")).unwrap();
+        let error = startup.compare(folder.path()).unwrap_err().to_string();
+        assert!(error.ends_with("include/site was added"), "{error}");
+        // The same target, by another kind of entry.
+        let (folder, startup) = made();
+        fs::rename(folder.path().join("lib"), folder.path().join("share")).unwrap();
+        symlink("share", folder.path().join("lib")).unwrap();
+        assert!(startup.compare(folder.path()).is_err());
+    }
+
+    #[test]
+    fn packages_may_add_programs_and_data() {
+        let (folder, startup) = made();
+        for name in [
+            "bin/isympy",
+            "bin/python-argcomplete-check",
+            "bin/pip",
+            "etc/jupyter/x.json",
+            ".lock",
+            "include/site/python3.11/greenlet.h",
+            "lib/libmkl_rt.so.2",
+            "lib/cmake/tbb/x.cmake",
+            "lib/python3.11/site-packages/sitecustomize.py",
+            "lib/python3.11/site-packages/pip/__init__.py",
+            "share/man/man1/ttx.1",
+            "qwed-env.json",
+        ] {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, "new").unwrap();
+        }
+        assert_eq!(startup.compare(folder.path()).map_err(|error| error.to_string()), Ok(()));
+    }
+}

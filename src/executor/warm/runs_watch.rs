@@ -1,0 +1,126 @@
+//! The watch of all runs in warm interpreters, in one thread.
+//!
+//! The processes of a run decide how long a look at them takes. With a thread for each run, many hostile runs would take
+//! the server's share of the processors from the thread that answers clients; one thread takes at most one processor, whatever
+//! runs there are. Runs are looked at in the order in which their looks are due. Nothing is decided here about a
+//! run but whether it has more than it may.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+use nix::unistd::Pid;
+use tokio::sync::oneshot;
+
+use crate::sandbox::{Look, MemoryWatch};
+
+/// Hands runs to the thread that watches them, which is there as long as this or a run.
+#[derive(Debug, Default)]
+pub(super) struct RunsWatch {
+    runs: Mutex<Option<Sender<WatchedRun>>>,
+}
+
+/// A run, from the side of the thread.
+#[derive(Debug)]
+struct WatchedRun {
+    watch: MemoryWatch,
+    python: Pid,
+    init: Pid,
+    due: Instant,
+    /// Closed when the run is over.
+    exceeded: oneshot::Sender<()>,
+    is_starved: Arc<AtomicBool>,
+}
+
+/// The watch of one run, which ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct WatchOfRun {
+    exceeded: oneshot::Receiver<()>,
+    is_starved: Arc<AtomicBool>,
+}
+
+impl WatchOfRun {
+    /// Returns when the run has more than it may; never if that does not come. A watch that fails counts
+    /// as exceeded: without one there is no run.
+    pub(super) async fn exceeded(&mut self) {
+        let _ = (&mut self.exceeded).await;
+    }
+
+    /// Returns whether others have kept the run from the processors for longer than it had one.
+    pub(super) fn is_starved(&self) -> bool {
+        self.is_starved.load(Ordering::Relaxed)
+    }
+}
+
+impl RunsWatch {
+    /// Watches `python` and its descendants; those whose parent has ended are children of `init`.
+    pub(super) fn start(&self, watch: MemoryWatch, python: Pid, init: Pid) -> WatchOfRun {
+        let (exceeded, received) = oneshot::channel();
+        let is_starved = Arc::<AtomicBool>::default();
+        let run = WatchedRun {
+            watch,
+            python,
+            init,
+            due: Instant::now(),
+            exceeded,
+            is_starved: Arc::clone(&is_starved),
+        };
+        // If it is gone, so is the run's sender, which ends the run.
+        let _ = self.sender().send(run);
+        WatchOfRun { exceeded: received, is_starved }
+    }
+
+    fn sender(&self) -> Sender<WatchedRun> {
+        let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        runs.get_or_insert_with(|| {
+            let (sender, received) = channel();
+            thread::spawn(move || watch_runs(&received));
+            sender
+        })
+        .clone()
+    }
+}
+
+/// Watches runs until the last one is over and no more can come.
+fn watch_runs(received: &Receiver<WatchedRun>) {
+    let mut runs: Vec<WatchedRun> = Vec::new();
+    loop {
+        runs.retain(|run| !run.exceeded.is_closed());
+        let next = runs.iter().map(|run| run.due).min();
+        let pause = next.map(|due| due.saturating_duration_since(Instant::now()));
+        let come = match pause {
+            None => received.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(pause) => received.recv_timeout(pause),
+        };
+        match (come, pause) {
+            (Ok(run), _) => {
+                runs.push(run);
+                continue;
+            }
+            (Err(RecvTimeoutError::Timeout), _) => {}
+            (Err(RecvTimeoutError::Disconnected), Some(pause)) => thread::sleep(pause),
+            (Err(RecvTimeoutError::Disconnected), None) => return,
+        }
+        look_at_first(&mut runs);
+    }
+}
+
+/// Looks at the run whose look has been due for longest.
+fn look_at_first(runs: &mut Vec<WatchedRun>) {
+    let count = u64::try_from(runs.len()).unwrap_or(u64::MAX);
+    let first = runs.iter_mut().enumerate().min_by_key(|(_, run)| run.due);
+    let Some((index, run)) = first.filter(|(_, run)| !run.exceeded.is_closed()) else { return };
+    run.watch.note_runs(count);
+    match run.watch.look(run.python, Some(run.init)) {
+        Look::Within { next } => {
+            run.due = Instant::now() + next;
+            run.is_starved.store(run.watch.processor_time().is_starved(), Ordering::Relaxed);
+        }
+        Look::Exceeded => {
+            // The run may be over by now.
+            let _ = runs.swap_remove(index).exceeded.send(());
+        }
+    }
+}

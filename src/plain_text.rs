@@ -1,0 +1,88 @@
+//! Texts of tests and clients, as a model, a person or a terminal may get them.
+
+use crate::hidden::is_hidden;
+
+/// Replaces every character that is not passed on.
+pub(crate) fn plain(text: &str) -> String {
+    text.chars().map(shown).collect()
+}
+
+/// Replaces ends of lines and tabs too.
+pub(crate) fn plain_line(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { shown(c) })
+        .collect()
+}
+
+/// Appends a text with an escape such as `\u{1b}` for every hidden character, line end and tab.
+pub(crate) fn escape_into(line: &mut String, text: &str) {
+    for c in text.chars() {
+        if c.is_control() || is_hidden(c) {
+            line.extend(c.escape_default());
+        } else {
+            line.push(c);
+        }
+    }
+}
+
+fn shown(c: char) -> char {
+    if is_hidden(c) { char::REPLACEMENT_CHARACTER } else { c }
+}
+
+/// Escapes the characters of a JSON document that are not passed on: it means the same.
+pub(crate) fn plain_json(document: &str) -> String {
+    let mut plain = String::with_capacity(document.len());
+    for c in document.chars() {
+        if is_hidden(c) {
+            let mut units = [0; 2];
+            plain.extend(c.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")));
+        } else {
+            plain.push(c);
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_sees_is_replaced_and_what_people_write_is_not() {
+        let written =
+            "a\tb\nΓειά, שלום, سلام, 你好, नमस्ते, e\u{301}, 👩\u{200d}🚀, ✔\u{fe0f}, 5\u{a0}€";
+        assert_eq!(plain(written), written);
+        for c in [
+            '\0',
+            '\u{7}',
+            '\u{8}',
+            '\r',
+            '\u{1b}',
+            '\u{7f}',
+            '\u{9b}',
+            '\u{200b}',
+            '\u{2028}',
+            '\u{202e}',
+            '\u{2066}',
+            '\u{2069}',
+            '\u{feff}',
+            '\u{e0041}',
+            '\u{e007f}',
+            '\u{e0100}',
+        ] {
+            assert_eq!(plain(&format!("a{c}b")), "a\u{fffd}b", "{c:?}");
+        }
+        // Every control character but the two.
+        let obeyed = (0..0x11_0000).filter_map(char::from_u32).filter(|c| c.is_control());
+        assert!(obeyed.into_iter().all(|c| is_hidden(c) != "\t\n".contains(c)));
+        assert_eq!(plain_line("a\tb\nc"), "a\u{fffd}b\u{fffd}c");
+    }
+
+    #[test]
+    fn json_means_the_same_afterwards() {
+        let value = serde_json::json!({ "a\u{202e}": "\u{1b}[0m\u{e0041}\u{9b}é\n" });
+        let text = plain_json(&format!("{value:#}"));
+        assert!(!text.chars().any(is_hidden), "{text}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
+    }
+}

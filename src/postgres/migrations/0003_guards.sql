@@ -1,0 +1,91 @@
+-- Narrows what other roles than the owner can do to the tables: a role of servers needs each of them, and should
+-- be able to do no more than a server does.
+
+-- Raises the reason that a trigger names.
+CREATE FUNCTION qwed_mcp.is_refused() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RAISE EXCEPTION '%', TG_ARGV[0];
+END;
+$$;
+
+-- Moves the head with each row of the audit log. It has the owner's rights, so it refuses every other table: a
+-- role could make a table of its own, put this trigger on it, and so move any head.
+CREATE OR REPLACE FUNCTION qwed_mcp.audit_follows_its_head() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF TG_RELID <> 'qwed_mcp.audit'::regclass THEN
+        RAISE EXCEPTION 'only rows of the audit log move its heads';
+    END IF;
+    IF NEW.seq = 1 AND NEW.previous = repeat('0', 64) THEN
+        INSERT INTO qwed_mcp.audit_heads (instance, seq, hash) VALUES (NEW.instance, 1, NEW.hash);
+        RETURN NEW;
+    END IF;
+    UPDATE qwed_mcp.audit_heads SET seq = NEW.seq, hash = NEW.hash
+    WHERE instance = NEW.instance AND seq = NEW.seq - 1 AND hash = NEW.previous;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'a row of the audit log follows its head';
+    END IF;
+    RETURN NEW;
+END;
+$$;
+
+-- Triggers call these functions whoever writes to the table; nobody else has to.
+REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA qwed_mcp FROM PUBLIC;
+
+CREATE TRIGGER tokens_are_revoked_once BEFORE UPDATE ON qwed_mcp.tokens FOR EACH ROW
+    WHEN (OLD.revoked IS NOT NULL OR NEW.revoked IS NULL
+        OR (NEW.id, NEW.hash, NEW.user_name, NEW.role, NEW.created, NEW.expires)
+            IS DISTINCT FROM (OLD.id, OLD.hash, OLD.user_name, OLD.role, OLD.created, OLD.expires))
+    EXECUTE FUNCTION qwed_mcp.is_refused('a token is revoked once, and nothing else of it changes');
+
+CREATE TRIGGER jobs_begin_by_waiting BEFORE INSERT ON qwed_mcp.jobs FOR EACH ROW
+    WHEN (NEW.state <> 0 OR NEW.attempt <> 0 OR NEW.claim IS NOT NULL OR NEW.worker IS NOT NULL
+        OR NEW.worker_name IS NOT NULL OR NEW.lease IS NOT NULL OR NEW.is_cancelled OR NEW.script IS NULL
+        OR NEW.result IS NOT NULL OR NEW.stdout IS NOT NULL OR NEW.stderr IS NOT NULL
+        OR NEW.pictures IS NOT NULL)
+    EXECUTE FUNCTION qwed_mcp.is_refused('a job begins by waiting');
+CREATE TRIGGER jobs_keep_their_script BEFORE UPDATE OF script, asked_by ON qwed_mcp.jobs FOR EACH ROW
+    WHEN (NEW.script IS NULL AND NEW.state < 2
+        OR NEW.script IS NOT NULL AND NEW.script IS DISTINCT FROM OLD.script
+        OR NEW.asked_by IS NOT NULL AND NEW.asked_by IS DISTINCT FROM OLD.asked_by)
+    EXECUTE FUNCTION qwed_mcp.is_refused('a job keeps its script until it ends');
+CREATE TRIGGER jobs_end_once BEFORE UPDATE ON qwed_mcp.jobs FOR EACH ROW
+    WHEN (OLD.state = 2)
+    EXECUTE FUNCTION qwed_mcp.is_refused('a job that has ended stays as it is');
+
+-- Whatever the defaults grant: a role that may change jobs changes what a server changes while one waits, runs
+-- and ends. Whose a job is, and which decision permits it, is written once. A role that may make no tokens
+-- revokes none either.
+DO $$
+DECLARE
+    granted record;
+    role_name text;
+BEGIN
+    FOR granted IN
+        SELECT tables.relname, grants.grantee,
+            bool_or(grants.privilege_type = 'INSERT') AS may_insert,
+            bool_or(grants.privilege_type = 'UPDATE') AS may_update
+        FROM pg_catalog.pg_class AS tables, pg_catalog.aclexplode(tables.relacl) AS grants
+        WHERE tables.relnamespace = 'qwed_mcp'::regnamespace AND grants.grantee <> tables.relowner
+            AND tables.relname IN ('jobs', 'tokens')
+        GROUP BY tables.relname, grants.grantee
+    LOOP
+        role_name := CASE granted.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(granted.grantee)) END;
+        IF granted.relname = 'tokens' THEN
+            IF NOT granted.may_insert THEN
+                EXECUTE format('REVOKE UPDATE (revoked) ON qwed_mcp.tokens FROM %s', role_name);
+            END IF;
+            CONTINUE;
+        END IF;
+        EXECUTE format('REVOKE UPDATE, TRUNCATE, REFERENCES, TRIGGER ON qwed_mcp.jobs FROM %s', role_name);
+        IF granted.may_update THEN
+            EXECUTE format(
+                'GRANT UPDATE (state, attempt, claim, worker, worker_name, lease, is_cancelled, script, asked_by, '
+                'result, stdout, stderr, pictures, changed_at) ON qwed_mcp.jobs TO %s',
+                role_name
+            );
+        END IF;
+    END LOOP;
+END;
+$$;

@@ -1,0 +1,142 @@
+//! Files whose room on the disk is reserved before their content exists, so that a full disk is noticed before a
+//! script runs and not after it.
+//!
+//! A file gets its name when all of its content is written. Until then it is a draft, which is removed when its
+//! owner is dropped, or by a later process if its owner was killed. It never decides what is written.
+
+use std::ffi::OsStr;
+use std::fs::{DirBuilder, File};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::Path;
+
+use tempfile::NamedTempFile;
+
+use crate::folder::Folder;
+
+/// The start of the names of drafts.
+const DRAFT: &str = ".new-";
+
+/// The most names of a folder that are looked through for abandoned drafts.
+const NAMES_MAX: usize = 100_000;
+
+/// A draft with room for its content.
+#[derive(Debug)]
+pub(super) struct ReservedFile {
+    draft: NamedTempFile,
+}
+
+impl ReservedFile {
+    /// Creates a draft of this many bytes in `folder`, which is created if it does not exist. Blocks on the disk.
+    ///
+    /// The bytes are written, because not every file system can allocate without that.
+    pub(super) fn new(folder: &Path, bytes: u64) -> io::Result<Self> {
+        create_folder(folder)?;
+        loop {
+            let mut draft = tempfile::Builder::new().prefix(DRAFT).tempfile_in(folder)?;
+            // For as long as its owner lives.
+            draft.as_file().lock()?;
+            // Before it was locked, another process may have removed it as abandoned.
+            if draft.as_file().metadata()?.nlink() == 0 {
+                continue;
+            }
+            io::copy(&mut io::repeat(0).take(bytes), &mut draft)?;
+            return Ok(Self { draft });
+        }
+    }
+
+    /// Writes the content and gives the file its name, which must be on the same file system. A file that has the
+    /// name already is replaced. With `syncs`, both are on the disk when this returns.
+    pub(super) fn store(mut self, content: &[u8], target: &Path, syncs: bool) -> io::Result<()> {
+        self.draft.rewind()?;
+        self.draft.write_all(content)?;
+        self.draft.as_file().set_len(u64::try_from(content.len()).unwrap_or(u64::MAX))?;
+        if syncs {
+            self.draft.as_file().sync_all()?;
+        }
+        let folder = target.parent().unwrap_or(Path::new("/"));
+        if !folder.is_dir() {
+            create_folder(folder)?;
+            if syncs && let Some(above) = folder.parent() {
+                File::open(above)?.sync_all()?;
+            }
+        }
+        self.draft.persist(target).map_err(|error| error.error)?;
+        if syncs {
+            File::open(folder)?.sync_all()?;
+        }
+        Ok(())
+    }
+}
+
+fn create_folder(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).recursive(true).create(folder)
+}
+
+/// Removes the drafts of a folder whose owners are dead.
+pub(super) fn remove_abandoned(folder: &Path) {
+    let Ok(folder) = Folder::open(folder) else { return };
+    for name in folder.names(NAMES_MAX).unwrap_or_default() {
+        let is_draft = name.as_encoded_bytes().starts_with(DRAFT.as_bytes());
+        // Nobody holds the lock of one that was abandoned.
+        if is_draft && folder.file(&name).is_ok_and(|draft| draft.try_lock().is_ok()) {
+            remove(&folder, &name);
+        }
+    }
+}
+
+fn remove(folder: &Folder, name: &OsStr) {
+    if let Err(error) = folder.remove_file(name) {
+        tracing::warn!(%error, "cannot remove an abandoned draft of a receipt");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_has_its_room_first_and_its_name_last() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("receipts");
+        let reserved = ReservedFile::new(&root, 4096).unwrap();
+        assert_eq!(names(&root).len(), 1);
+        assert_eq!(root.join(&names(&root)[0]).metadata().unwrap().len(), 4096);
+        // Held by a living owner.
+        remove_abandoned(&root);
+        reserved.store(b"content", &root.join("day/name"), true).unwrap();
+        assert_eq!(names(&root), ["day"]);
+        assert_eq!(fs::read(root.join("day/name")).unwrap(), b"content");
+        // Larger than its room.
+        let reserved = ReservedFile::new(&root, 1).unwrap();
+        reserved.store(b"other content", &root.join("day/name"), false).unwrap();
+        assert_eq!(fs::read(root.join("day/name")).unwrap(), b"other content");
+    }
+
+    #[test]
+    fn no_draft_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(ReservedFile::new(folder.path(), 16).unwrap());
+        assert_eq!(names(folder.path()), [""; 0]);
+        // A killed owner leaves its draft.
+        fs::write(folder.path().join(".new-abandoned"), "").unwrap();
+        fs::write(folder.path().join("other"), "").unwrap();
+        std::os::unix::fs::symlink("other", folder.path().join(".new-link")).unwrap();
+        remove_abandoned(folder.path());
+        assert_eq!(names(folder.path()), [".new-link", "other"]);
+        // One that cannot be stored goes too.
+        let reserved = ReservedFile::new(folder.path(), 16).unwrap();
+        assert!(reserved.store(b"", &folder.path().join("other/name"), false).is_err());
+        assert_eq!(names(folder.path()), [".new-link", "other"]);
+    }
+}

@@ -1,0 +1,191 @@
+//! The shares of users: whatever one of them takes, others are served.
+
+use std::net::TcpStream;
+
+use serde_json::{Value, json};
+
+use super::teams::Tokens;
+use super::{BOTH, Connection, HttpServer, JSON, bearer, script, soon, stateless};
+
+tests! {
+    needs [Python]:
+        a_subscription_has_no_place_when_it_is_acknowledged,
+        one_user_has_a_share_of_bytes,
+        one_user_has_a_share_of_batches,
+        one_user_has_a_share_of_connections,
+        connections_without_a_token_keep_nobody_out,
+        an_admin_may_let_one_user_have_all;
+    needs [Tier3]:
+        one_user_has_a_share_of_places,
+        users_take_turns;
+}
+
+fn users() -> Tokens {
+    Tokens::new(&[("ann", "user"), ("bob", "user")])
+}
+
+fn list(server: &HttpServer, token: &str) -> u16 {
+    server.stateless_as(token, "tools/list", json!({})).status
+}
+
+/// Begins a request on a connection of its own.
+fn begin(server: &HttpServer, token: &str, method: &str, params: Value) -> Connection {
+    let (head, body) = stateless(method, params);
+    let mut connection = server.connect();
+    connection.begin(&format!("{head}{}", bearer(token)), &body);
+    connection
+}
+
+/// Begins a batch, and sends none of its lines.
+fn batch(server: &HttpServer, token: &str) -> Connection {
+    let mut connection = server.connect();
+    let head = format!("POST /batch HTTP/1.1\r\nHost: localhost\r\n{JSON}{}", bearer(token));
+    connection.write(format!("{head}Transfer-Encoding: chunked\r\n\r\n").as_bytes()).unwrap();
+    connection
+}
+
+fn a_subscription_has_no_place_when_it_is_acknowledged() {
+    let tokens = users();
+    let server = tokens.server(&[]);
+    let [ann, bob] = &tokens.tokens[..] else { panic!() };
+    let mut subscriptions = Vec::new();
+    // More than one user has places.
+    for number in 0..80 {
+        let mut one = begin(&server, ann, "subscriptions/listen", json!({ "notifications": {} }));
+        let head = one.head().unwrap();
+        assert!(head.starts_with("http/1.1 200"), "{number}: {head}");
+        let first = String::from_utf8(one.chunk().unwrap()).unwrap();
+        assert!(first.contains("acknowledged"), "{first}");
+        subscriptions.push(one);
+    }
+    assert_eq!((list(&server, ann), list(&server, bob)), (200, 200));
+    // They are bounded all the same, as connections are.
+    let refused = (0..40).find_map(|_| {
+        let mut one = begin(&server, ann, "subscriptions/listen", json!({ "notifications": {} }));
+        let head = one.head().unwrap();
+        subscriptions.push(one);
+        (!head.starts_with("http/1.1 200")).then_some(head)
+    });
+    let refused = refused.expect("as many as one likes");
+    assert!(refused.starts_with("http/1.1 429") && refused.contains("connection: close"));
+    assert_eq!(list(&server, bob), 200);
+}
+
+fn one_user_has_a_share_of_bytes() {
+    let tokens = users();
+    let server = tokens.server(&[]);
+    let [ann, bob] = &tokens.tokens[..] else { panic!() };
+    let head = format!(
+        "POST /mcp HTTP/1.1\r\nHost: localhost\r\n{JSON}{BOTH}{}Content-Length: 4194304\r\n\r\n",
+        bearer(ann)
+    );
+    let mut stalled: Vec<_> = (0..2).map(|_| server.connect()).collect();
+    for connection in &mut stalled {
+        connection.write(head.as_bytes()).unwrap();
+        connection.write(&vec![b' '; 4_194_304 - 50]).unwrap();
+    }
+    // A quarter of the 32 MiB, but for less than a body has.
+    soon("the share is taken", || list(&server, ann) == 429);
+    assert_eq!(list(&server, bob), 200);
+    drop(stalled);
+    soon("it is given back", || list(&server, ann) == 200);
+}
+
+fn one_user_has_a_share_of_batches() {
+    let tokens = users();
+    let server = tokens.server(&[]);
+    let [ann, bob] = &tokens.tokens[..] else { panic!() };
+    let mut batches: Vec<_> = (0..4).map(|_| batch(&server, ann)).collect();
+    for batch in &mut batches {
+        assert!(batch.head().unwrap().starts_with("http/1.1 200"));
+    }
+    let one_more = |token| batch(&server, token).head().unwrap();
+    let refused = one_more(ann);
+    assert!(refused.starts_with("http/1.1 429") && refused.contains("retry-after: 1"), "{refused}");
+    assert!(one_more(bob).starts_with("http/1.1 200"));
+    drop(batches);
+    soon("they are given back", || one_more(ann).starts_with("http/1.1 200"));
+}
+
+fn one_user_has_a_share_of_connections() {
+    let tokens = users();
+    let server = tokens.server(&[]);
+    let [ann, bob] = &tokens.tokens[..] else { panic!() };
+    let (head, body) = stateless("tools/list", json!({}));
+    let send = |connection: &mut Connection, token: &str| {
+        connection.send(&format!("{head}{}", bearer(token)), &body)
+    };
+    let mut connections: Vec<_> = (0..96).map(|_| server.connect()).collect();
+    for connection in &mut connections {
+        assert_eq!(send(connection, ann).status, 200);
+    }
+    let refused = send(&mut server.connect(), ann);
+    assert_eq!(refused.status, 429);
+    assert_eq!(refused.header("connection").as_deref(), Some("close"));
+    assert_eq!(list(&server, bob), 200);
+    // Who speaks over a connection has it: a proxy passes the requests of several users on.
+    assert_eq!(send(&mut connections[0], bob).status, 200);
+    assert_eq!(send(&mut server.connect(), ann).status, 200);
+}
+
+fn connections_without_a_token_keep_nobody_out() {
+    let tokens = users();
+    let server = tokens.server(&[]);
+    let [ann, bob] = &tokens.tokens[..] else { panic!() };
+    let mut known = server.connect();
+    let (head, body) = stateless("tools/list", json!({}));
+    assert_eq!(known.send(&format!("{head}{}", bearer(ann)), &body).status, 200);
+    // More than there could be connections at all.
+    let strangers: Vec<_> = (0..700).map(|_| TcpStream::connect(server.address).unwrap()).collect();
+    for _ in 0..20 {
+        assert_eq!(list(&server, bob), 200);
+    }
+    assert_eq!(known.send(&format!("{head}{}", bearer(ann)), &body).status, 200);
+    drop(strangers);
+}
+
+fn an_admin_may_let_one_user_have_all() {
+    let tokens = users();
+    let server = tokens.server(&["--user-share", "100"]);
+    let [ann, bob] = &tokens.tokens[..] else { panic!() };
+    let mut batches: Vec<_> = (0..16).map(|_| batch(&server, ann)).collect();
+    for batch in &mut batches {
+        assert!(batch.head().unwrap().starts_with("http/1.1 200"));
+    }
+    assert!(batch(&server, bob).head().unwrap().starts_with("http/1.1 429"));
+}
+
+fn one_user_has_a_share_of_places() {
+    let tokens = users();
+    let server = tokens.server(&[]);
+    let [ann, bob] = &tokens.tokens[..] else { panic!() };
+    let endless = || begin(&server, ann, "tools/call", script("while True: pass"));
+    let waiting: Vec<_> = (0..64).map(|_| endless()).collect();
+    soon("the share is taken", || list(&server, ann) == 429);
+    assert_eq!(list(&server, bob), 200);
+    drop(waiting);
+    soon("it is given back", || list(&server, ann) == 200);
+}
+
+fn users_take_turns() {
+    let tokens = users();
+    let server = tokens.server(&[]);
+    let [ann, bob] = &tokens.tokens[..] else { panic!() };
+    let figure = |line: &str| {
+        let metrics = server.admin("/metrics");
+        String::from_utf8(metrics.body).unwrap().lines().any(|found| found == line)
+    };
+    let endless = || begin(&server, ann, "tools/call", script("while True: pass"));
+    let first = endless();
+    soon("it has the only turn", || figure("qwed_mcp_turns_free 0"));
+    let others: Vec<_> = (0..10).map(|_| endless()).collect();
+    soon("they wait", || figure("qwed_mcp_calls_waiting 10"));
+    let mut of_bob = begin(&server, bob, "tools/call", script("print(6 * 7)"));
+    soon("bob's one waits behind them", || figure("qwed_mcp_calls_waiting 11"));
+    drop(first);
+    // In the order of arrival it would come when ten scripts have had their time.
+    let reply = of_bob.response().unwrap().json();
+    assert!(reply["result"]["content"][0]["text"].as_str().unwrap().contains("42"), "{reply}");
+    assert!(figure("qwed_mcp_calls_waiting 9"), "one of ann's has the turn");
+    drop(others);
+}
