@@ -173,6 +173,7 @@ mod secret;
 #[cfg(feature = "server")]
 mod server;
 #[cfg(feature = "server")]
+#[cfg_attr(not(feature = "http"), expect(dead_code, reason = "users come over HTTP"))]
 mod shares;
 #[cfg(feature = "server")]
 mod strict_modes;

@@ -232,9 +232,12 @@ impl Store {
             Proof::Token(id) => id,
         };
         let store = self.clone();
-        let found = tokio::task::spawn_blocking(move || store.token(id)).await;
-        let found = found.map_err(|_| StoreError::GivenUp)??;
-        Ok(found.is_some_and(|record| record.state(Utc::now()) == TokenState::Active))
+        let is_active = move || {
+            let found = store.token(id)?;
+            // The clock after the token: the look-up sets that of a database.
+            Ok(found.is_some_and(|record| record.state(store.now()) == TokenState::Active))
+        };
+        tokio::task::spawn_blocking(is_active).await.map_err(|_| StoreError::GivenUp)?
     }
 
     /// Appends all entries, next to each other, or none. They are durable when this returns.

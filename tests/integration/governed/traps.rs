@@ -1,9 +1,12 @@
 //! Code of the workspace that waits to be run outside of the sandbox.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use sha2::{Digest as _, Sha256};
 
 use crate::harness::{ServerBuilder, binary, is_root, public_python, python};
 
@@ -89,13 +92,39 @@ fn an_interpreter_of_the_workspace_is_refused_before_it_is_asked_anything() {
     }
 }
 
-/// Writes the marker of a complete environment.
+/// Writes the marker of a complete environment, with the record of what its interpreter starts with.
 fn mark_as_complete(environment: &Path) {
+    let mut startup = BTreeMap::new();
+    record_startup(environment, Path::new(""), &mut startup);
     let marker = serde_json::json!({
         "format": 1, "created": "2026-11-22T21:00:00Z", "python": "3.13.0", "tool": "uv", "qwed_mcp": "0.3.0",
-        "is_sdk": false, "lock_sha256": "", "with": [], "packages": {},
+        "is_sdk": false, "lock_sha256": "", "with": [], "packages": {}, "startup": startup,
     });
     fs::write(environment.join("qwed-env.json"), marker.to_string()).unwrap();
+}
+
+/// Records what packages may not add to an environment that `venv` or these tests made: links, the program,
+/// `pyvenv.cfg`, and the folders of the library.
+fn record_startup(environment: &Path, folder: &Path, record: &mut BTreeMap<String, String>) {
+    for entry in fs::read_dir(environment.join(folder)).unwrap().map(Result::unwrap) {
+        let name = folder.join(entry.file_name());
+        let (kind, text) = (entry.file_type().unwrap(), name.to_str().unwrap().to_owned());
+        let is_of_packages = name.ends_with("site-packages");
+        if kind.is_symlink() {
+            let target = fs::read_link(entry.path()).unwrap();
+            record.insert(text, format!("link {}", target.display()));
+        } else if kind.is_dir() {
+            if text.starts_with("lib/python") {
+                record.insert(text, "folder".to_owned());
+            }
+            if !is_of_packages {
+                record_startup(environment, &name, record);
+            }
+        } else if text == "pyvenv.cfg" || text == "bin/python" {
+            let digest = Sha256::digest(fs::read(entry.path()).unwrap());
+            record.insert(text, format!("file {}", hex::encode(digest)));
+        }
+    }
 }
 
 /// The ways in which an interpreter outside of the workspace runs code of it.
@@ -179,7 +208,9 @@ fn an_environment_of_the_workspace_is_refused_before_it_is_asked_anything() {
     let inside = governed.workspace.join(".data");
     let copied = Command::new("cp").arg("-R").args([&governed.data, &inside]).status();
     assert!(copied.unwrap().success());
-    fs::write(inside.join("environments/env-3/pyvenv.cfg"), "home = /usr/bin\n").unwrap();
+    let newest = inside.join("environments/env-3");
+    fs::write(newest.join("pyvenv.cfg"), "home = /usr/bin\n").unwrap();
+    mark_as_complete(&newest);
     let data = inside.to_str().unwrap();
     refused(&|| governed.server().variable("QWED_MCP_DATA_DIR", data), data);
 }

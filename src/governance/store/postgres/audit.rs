@@ -35,6 +35,7 @@ const OF_RUN: &str = "SELECT instance, seq, time, run_id, event, user_name, tool
     outcome, details, previous, hash FROM qwed_mcp.audit WHERE run_id = $1 \
     ORDER BY time, instance, seq LIMIT $2";
 
+#[cfg(any(feature = "http", test))]
 const REHEARSE: &str = "DO $$ BEGIN
     INSERT INTO qwed_mcp.audit (instance, seq, time, run_id, event, tool, outcome, details, previous, hash)
     VALUES ('rehearsal ' || pg_backend_pid(), 1, '', '', '', '', '', '', repeat('0', 64), '');
@@ -91,6 +92,7 @@ impl AuditLog for PostgresStore {
         pending
     }
 
+    #[cfg(any(feature = "http", test))]
     fn rehearse_append(&self) -> Result<(), StoreError> {
         self.ask(async |session| Ok(session.batch(REHEARSE).await?))
     }

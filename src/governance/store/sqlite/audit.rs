@@ -19,7 +19,7 @@ use crate::governance::audit::{
 };
 use crate::governance::roles::GovernedTool;
 use crate::governance::store::backend::{AuditLog, RowsAfter};
-use crate::governance::store::error::{SCHEMA_VERSION, StoreError};
+use crate::governance::store::error::StoreError;
 use crate::governance::store::pending::Pending;
 use crate::governance::user_name::UserName;
 use crate::receipt::AuditPlace;
@@ -42,13 +42,15 @@ impl AuditLog for SqliteStore {
         })
     }
 
+    #[cfg(any(feature = "http", test))]
     fn rehearse_append(&self) -> Result<(), StoreError> {
         self.write(|transaction| {
             transaction.execute_batch("SAVEPOINT rehearsal")?;
             append(transaction, &[AuditEntry::rehearsal()])?;
             transaction.execute_batch("ROLLBACK TO rehearsal; RELEASE rehearsal")?;
             // What it is already: a page that has to be written.
-            transaction.pragma_update(None, "user_version", SCHEMA_VERSION)
+            let version = crate::governance::store::error::SCHEMA_VERSION;
+            transaction.pragma_update(None, "user_version", version)
         })
     }
 
