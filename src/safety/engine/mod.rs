@@ -21,6 +21,7 @@ mod statements;
 
 use ruff_python_ast::visitor::Visitor as _;
 use ruff_python_ast::{ModModule, PySourceType};
+use ruff_text_size::TextLen as _;
 
 use super::finding::{FindingKind, RawAnalysis, RawFinding, UNSEEN};
 use super::knowledge::index::INDEX;
@@ -122,7 +123,8 @@ fn parse_and_walk(source: &str, pass: Pass<'_>) -> RawAnalysis {
             found.push(RawFinding {
                 kind: FindingKind::SyntaxError(error.error.to_string()),
                 rule: None,
-                offset: Some(error.location.start()),
+                // What is missing at the end is missing on the last line with code.
+                offset: Some(error.location.start().min(source.trim_end().text_len())),
             });
             found.extend(fallback::patterns(source));
         }
