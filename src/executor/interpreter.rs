@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use thiserror::Error;
 use tokio::sync::OnceCell;
@@ -106,6 +107,8 @@ pub(super) struct InterpreterFinder {
     virtual_env: Option<PathBuf>,
     untrusted: Untrusted,
     found: OnceCell<Found>,
+    /// The candidates of the last search that found none, which was logged.
+    logged: Mutex<String>,
 }
 
 impl InterpreterFinder {
@@ -116,6 +119,7 @@ impl InterpreterFinder {
             virtual_env: settings.virtual_env.clone(),
             untrusted,
             found: OnceCell::new(),
+            logged: Mutex::default(),
         }
     }
 
@@ -123,7 +127,28 @@ impl InterpreterFinder {
     /// `qwed-mcp env create` made, else that of the virtual environment which the program is in, else
     /// that of `VIRTUAL_ENV`, else `python3`, else `python` on `PATH`.
     pub(super) async fn found(&self) -> Result<&Found, FindError> {
-        self.found.get_or_try_init(|| self.find()).await
+        let found = self.found.get_or_try_init(|| self.find()).await;
+        if let Err(error) = &found {
+            self.log_once(error);
+        }
+        found
+    }
+
+    /// Logs the candidates that were tried, unless the last search had the same.
+    fn log_once(&self, error: &FindError) {
+        let tried = error.tried().iter().map(ToString::to_string).collect::<Vec<_>>();
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = tried.join("\n");
+        if *logged != key {
+            for unusable in &tried {
+                if self.configured.is_some() {
+                    tracing::warn!("QWED_MCP_PYTHON cannot be used: {unusable}");
+                } else {
+                    tracing::warn!("no interpreter: {unusable}");
+                }
+            }
+            *logged = key;
+        }
     }
 
     async fn find(&self) -> Result<Found, FindError> {
@@ -163,7 +188,6 @@ impl InterpreterFinder {
                 }
                 // To take the next one would be to run tests without what they need.
                 Err(unusable) if matches!(unusable.error, ProbeError::InWorkspace) => {
-                    tracing::warn!("no interpreter: {unusable}");
                     return Err(FindError::InWorkspace(unusable));
                 }
                 Err(unusable) => {
@@ -171,9 +195,6 @@ impl InterpreterFinder {
                     passed_over.push(unusable);
                 }
             }
-        }
-        for unusable in &passed_over {
-            tracing::warn!("no interpreter: {unusable}");
         }
         Err(FindError::NotFound(passed_over))
     }
@@ -198,14 +219,11 @@ impl InterpreterFinder {
                 passed_over: Vec::new(),
                 _in_use: in_use,
             }),
-            Err(unusable) => {
-                tracing::warn!("QWED_MCP_PYTHON cannot be used: {unusable}");
-                Err(if matches!(unusable.error, ProbeError::InWorkspace) {
-                    FindError::InWorkspace(unusable)
-                } else {
-                    FindError::Configured(unusable)
-                })
-            }
+            Err(unusable) => Err(if matches!(unusable.error, ProbeError::InWorkspace) {
+                FindError::InWorkspace(unusable)
+            } else {
+                FindError::Configured(unusable)
+            }),
         }
     }
 }
@@ -220,7 +238,6 @@ fn not_used(environment: &UnusableEnvironment) -> FindError {
     let (UnusableEnvironment::Unprotected { path, .. } | UnusableEnvironment::Changed { path, .. }) =
         environment;
     let unusable = Unusable::new(path, ProbeError::Untrusted(environment.to_string()));
-    tracing::warn!("no interpreter: {unusable}");
     match environment {
         UnusableEnvironment::Unprotected { .. } => FindError::EnvironmentUnprotected(unusable),
         UnusableEnvironment::Changed { .. } => FindError::EnvironmentChanged(unusable),
