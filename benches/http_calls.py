@@ -82,10 +82,10 @@ class Http:
         )
         assert self.process.stderr
         line = self.process.stderr.readline()
-        _, found, address = line.partition("serving over HTTP address=")
+        _, found, url = line.partition("serving over HTTP clients=http://")
         if not found:
             raise WrongAnswer(f"the server does not listen: {line}")
-        self.connection = http.client.HTTPConnection(address.strip())
+        self.connection = http.client.HTTPConnection(url.strip().removesuffix("/mcp"))
 
     def call(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
         headers = {

@@ -47,6 +47,10 @@ pub(crate) enum Reader {
     Person,
 }
 
+/// The target of the addresses that a server listens on, which are logged at `info` whenever warnings are: of port
+/// 0 the log alone has the number.
+pub(crate) const ADDRESSES: &str = "qwed_mcp::http::addresses";
+
 /// Starts logging for `reader`, with this filter. One that does not parse is answered with a warning and the
 /// default.
 pub(crate) fn start(wanted: &str, reader: Reader, further: Option<Further>) {
@@ -62,6 +66,9 @@ pub(crate) fn start(wanted: &str, reader: Reader, further: Option<Further>) {
     if !wanted.contains("rmcp") {
         // It warns of every error reply and informs of every notification, which is noise here.
         filter = filter.with_target("rmcp", LevelFilter::ERROR);
+    }
+    if filter.would_enable(ADDRESSES, &Level::WARN) {
+        filter = filter.with_target(ADDRESSES, LevelFilter::INFO);
     }
     let filter = filter.with_target(SPANS, LevelFilter::OFF);
     let layer = tracing_subscriber::fmt::layer().with_ansi(false);

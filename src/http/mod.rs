@@ -31,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::batch::Bounds;
 use crate::governance::Bearers;
+use crate::logging::ADDRESSES;
 use crate::meter::Meter;
 use crate::server::{EndingSignals, Endpoint, Server, put_down};
 use crate::shares::Share;
@@ -89,17 +90,12 @@ pub(crate) enum HttpError {
 /// Serves over HTTP until a signal ends the server.
 pub(crate) async fn serve(server: Arc<Server>, options: Options) -> Result<(), HttpError> {
     let mut signals = EndingSignals::listen().map_err(HttpError::Signals)?;
-    let listener = bind(options.address).await?;
+    let (listener, address) = bind(options.address).await?;
+    tracing::info!(target: ADDRESSES, clients = %format_args!("http://{address}/mcp"), "serving over HTTP");
     let admin_listener = match options.admin {
-        Some(address) => Some(bind(address).await?),
+        Some(address) => Some(bind_admin(address).await?),
         None => None,
     };
-    if options.admin.is_some_and(|address| !address.ip().is_loopback()) {
-        tracing::warn!(
-            "other machines can read the figures and probes of --admin, which needs no token; let only operators \
-             reach it"
-        );
-    }
     let figures = Arc::new(Figures::new());
     let meter: Arc<dyn Meter> = figures.clone();
     server.set_meter(&meter);
@@ -162,12 +158,23 @@ pub(crate) async fn serve(server: Arc<Server>, options: Options) -> Result<(), H
     Ok(())
 }
 
-/// Listens on an address, which has to be free.
-async fn bind(address: SocketAddr) -> Result<TcpListener, HttpError> {
+/// Listens on an address, which has to be free, and returns it with its port.
+async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), HttpError> {
     let listener = TcpListener::bind(address).await;
     let listener = listener.map_err(|source| HttpError::Bind { address, source })?;
     let address = listener.local_addr().unwrap_or(address);
-    // At `warn`, which is the default: with port 0 the address is known only from here.
-    tracing::warn!(%address, "serving over HTTP");
+    Ok((listener, address))
+}
+
+/// Listens on the address of the second listener.
+async fn bind_admin(address: SocketAddr) -> Result<TcpListener, HttpError> {
+    let (listener, address) = bind(address).await?;
+    tracing::info!(target: ADDRESSES, operators = %format_args!("http://{address}/metrics"), "serving over HTTP");
+    if !address.ip().is_loopback() {
+        tracing::warn!(
+            "other machines can read the figures and probes of --admin, which needs no token; let only operators \
+             reach it"
+        );
+    }
     Ok(listener)
 }

@@ -16,8 +16,8 @@ const server = spawn(binary, ['serve', '--http', '127.0.0.1:0', '--drain', '0'],
 });
 const url = await new Promise((found, failed) => {
   createInterface({ input: server.stderr }).on('line', (line) => {
-    const address = line.split('serving over HTTP address=')[1];
-    if (address) found(new URL(`http://${address.trim()}/mcp`));
+    const address = line.split('serving over HTTP clients=')[1];
+    if (address) found(new URL(address.trim()));
   }).on('close', () => failed(new Error('the server ended')));
 });
 

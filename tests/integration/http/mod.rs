@@ -190,8 +190,11 @@ fn listening(stderr: &mut BufReader<ChildStderr>, seen: &mut String) -> SocketAd
         let mut line = String::new();
         assert!(stderr.read_line(&mut line).unwrap() > 0, "it ended: {seen}");
         seen.push_str(&line);
-        if let Some((_, address)) = line.split_once("serving over HTTP address=") {
-            return address.trim().parse().unwrap();
+        if let Some((_, urls)) =
+            line.split_once(" INFO qwed_mcp::http::addresses: serving over HTTP ")
+        {
+            let address = urls.split('/').nth(2).unwrap();
+            return address.parse().unwrap();
         }
     }
 }
