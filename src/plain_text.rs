@@ -14,6 +14,24 @@ pub(crate) fn plain_line(text: &str) -> String {
         .collect()
 }
 
+/// Removes the numbers that the standard library appends to the errors of the system.
+pub(crate) fn without_error_numbers(text: &str) -> String {
+    const START: &str = " (os error ";
+    let mut parts = text.split(START);
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let rest = part.trim_start_matches(|c: char| c.is_ascii_digit());
+        match rest.strip_prefix(')') {
+            Some(rest) if rest.len() + 1 < part.len() => plain.push_str(rest),
+            Some(_) | None => {
+                plain.push_str(START);
+                plain.push_str(part);
+            }
+        }
+    }
+    plain
+}
+
 /// Appends a text with an escape such as `\u{1b}` for every hidden character, line end and tab.
 pub(crate) fn escape_into(line: &mut String, text: &str) {
     for c in text.chars() {

@@ -6,6 +6,8 @@ use std::io::Write as _;
 
 use anstyle::{AnsiColor, Effects, Style};
 
+use crate::plain_text::without_error_numbers;
+
 /// The kind of a line for a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Label {
@@ -113,24 +115,6 @@ impl VisibleBytes {
     pub(crate) fn end(&mut self) -> &'static str {
         if std::mem::take(&mut self.begun).is_empty() { "" } else { "\u{fffd}" }
     }
-}
-
-/// Removes the numbers that the standard library puts behind the errors of the system.
-fn without_error_numbers(text: &str) -> String {
-    const START: &str = " (os error ";
-    let mut parts = text.split(START);
-    let mut plain = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let rest = part.trim_start_matches(|c: char| c.is_ascii_digit());
-        match rest.strip_prefix(')') {
-            Some(rest) if rest.len() + 1 < part.len() => plain.push_str(rest),
-            Some(_) | None => {
-                plain.push_str(START);
-                plain.push_str(part);
-            }
-        }
-    }
-    plain
 }
 
 #[cfg(test)]

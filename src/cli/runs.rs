@@ -1,5 +1,6 @@
 //! `qwed-mcp runs`: the artifacts of governed runs, for an admin without an MCP client.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
@@ -16,8 +17,9 @@ use super::{Format, USAGE};
 use crate::config::Settings;
 use crate::data_folder::data_folder;
 use crate::governance::{
-    Artifacts, Evidence, IntegrityError, RUNS_LISTED_MAX, Retained, RetentionError, RunEntry,
-    RunState, Served, Store, StoreError, StorePlace, apply_retention, evidence, retention_of,
+    AUDIT_ROWS_MAX, Artifacts, AuditFilter, Evidence, IntegrityError, RUNS_LISTED_MAX, Retained,
+    RetentionError, RunEntry, RunIdStart, RunState, Served, Store, StoreError, StorePlace,
+    apply_retention, evidence, retention_of,
 };
 use crate::logging::Causes;
 
@@ -40,9 +42,9 @@ pub(super) enum Command {
     ///
     /// The exit code is 0, 1 if there is no evidence or it was changed, 2 if the audit log cannot be read.
     Show {
-        /// The run, as `list` has it
+        /// The run, as `list` has it, or the first eight digits of it, as `audit list` has them
         #[arg(value_name = "RUN_ID")]
-        run_id: Uuid,
+        run_id: RunIdStart,
         /// The form of the output
         #[arg(long, value_enum, default_value = "text")]
         format: Format,
@@ -68,7 +70,9 @@ pub(super) fn run(command: &Command, settings: &Settings) -> anyhow::Result<Exit
             list(&artifacts, &place.open_to_read()?, *limit, *format)
         }
         Command::Show { run_id, format } => {
-            show(&artifacts, &place.open_to_read()?, *run_id, *format)
+            let store = place.open_to_read()?;
+            let Some(run_id) = find(&store, run_id)? else { return Ok(ExitCode::FAILURE) };
+            show(&artifacts, &store, run_id, *format)
         }
         Command::Prune { format } => {
             let store = place.open_existing()?;
@@ -147,6 +151,23 @@ fn size(bytes: u64, has_more: bool) -> String {
         }
         None => format!("{bytes} B{more}"),
     }
+}
+
+/// Returns the run whose id starts so, or logs that there is not exactly one.
+fn find(store: &Store, start: &RunIdStart) -> anyhow::Result<Option<Uuid>> {
+    if let Some(run_id) = start.whole() {
+        return Ok(Some(run_id));
+    }
+    let run_id = Some(start.clone());
+    let filter = AuditFilter { limit: AUDIT_ROWS_MAX, run_id, ..AuditFilter::default() };
+    let rows = store.audit_rows(&filter)?;
+    let run_ids: BTreeSet<Uuid> = rows.iter().filter_map(|row| row.run_id.parse().ok()).collect();
+    match Vec::from_iter(run_ids).as_slice() {
+        [run_id] => return Ok(Some(*run_id)),
+        [] => tracing::error!("the audit log has no run that starts with {start}"),
+        [_, ..] => tracing::error!("several runs start with {start}; name more of its digits"),
+    }
+    Ok(None)
 }
 
 fn show(

@@ -4,7 +4,6 @@
 //! exist is looked at when they are used, never here.
 
 use std::collections::BTreeSet;
-use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -141,7 +140,7 @@ pub(crate) struct CheckpointPolicy {
 pub(crate) enum PolicyError {
     /// Missing, or the server may not read it.
     #[error("the policy file cannot be read: {0}")]
-    Unreadable(io::ErrorKind),
+    Unreadable(String),
     /// A folder, a pipe, a device.
     #[error("the policy file is not a regular file")]
     NotAFile,

@@ -12,6 +12,7 @@ use rand::TryRng as _;
 use rand::rngs::{SysError, SysRng};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
+use thiserror::Error;
 
 use super::roles::Role;
 use super::user_name::UserName;
@@ -67,6 +68,11 @@ impl fmt::Debug for Token {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 pub(crate) struct TokenId(pub(super) i64);
 
+/// A text that is not the number of a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("expected the number of a token, as `qwed-mcp token list` prints it")]
+pub(crate) struct InvalidTokenId;
+
 impl fmt::Display for TokenId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
@@ -74,10 +80,10 @@ impl fmt::Display for TokenId {
 }
 
 impl FromStr for TokenId {
-    type Err = std::num::ParseIntError;
+    type Err = InvalidTokenId;
 
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        text.parse().map(Self)
+    fn from_str(text: &str) -> Result<Self, InvalidTokenId> {
+        text.parse().map(Self).map_err(|_| InvalidTokenId)
     }
 }
 

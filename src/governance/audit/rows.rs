@@ -1,5 +1,6 @@
 //! Rows of the audit log, as they are read.
 
+use std::fmt;
 use std::str::FromStr;
 
 use chrono::{DateTime, Utc};
@@ -72,8 +73,19 @@ impl FromStr for RunIdStart {
 }
 
 impl RunIdStart {
+    /// Returns the run id, if all of it is given.
+    pub(crate) fn whole(&self) -> Option<Uuid> {
+        self.0.parse().ok()
+    }
+
     pub(in crate::governance) fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl fmt::Display for RunIdStart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 

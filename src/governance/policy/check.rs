@@ -5,6 +5,7 @@ use std::path::Path;
 use super::file::{explained, require_outside, text};
 use super::{GovernedTool, Policy, PolicyError};
 use crate::executor::UntrustedFolder;
+use crate::plain_text::without_error_numbers;
 use crate::sandbox::may_be_readable;
 use crate::strict_modes::require_protected;
 
@@ -93,8 +94,8 @@ fn warnings_of(policy: &Policy) -> Vec<String> {
             Ok(metadata) if metadata.is_dir() => {}
             Ok(_) => warnings.push(format!("workspace.root {} is no folder", root.display())),
             Err(error) => {
-                let kind = error.kind();
-                warnings.push(format!("workspace.root {} is not there: {kind}", root.display()));
+                let reason = without_error_numbers(&error.to_string());
+                warnings.push(format!("workspace.root {}: {reason}", root.display()));
             }
         },
     }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use crate::executor::{Untrusted, UntrustedFolder};
+use crate::plain_text::without_error_numbers;
 use crate::strict_modes::require_protected;
 
 use super::{POLICY_BYTES_MAX, Policy, PolicyError};
@@ -156,7 +157,7 @@ fn read(path: &Path) -> io::Result<Reading> {
 
 impl From<io::Error> for PolicyError {
     fn from(error: io::Error) -> Self {
-        Self::Unreadable(error.kind())
+        Self::Unreadable(without_error_numbers(&error.to_string()))
     }
 }
 
@@ -242,7 +243,7 @@ mod tests {
 
     #[test]
     fn the_admin_is_told_where_a_file_was_looked_for() {
-        let missing = PolicyError::Unreadable(io::ErrorKind::NotFound);
+        let missing = PolicyError::Unreadable("No such file or directory".to_owned());
         let folder = std::env::current_dir().unwrap();
         for (path, end) in [
             ("~/policy.toml", "; ~ is not expanded, write the path from / on".to_owned()),

@@ -282,9 +282,9 @@ fn a_broken_or_missing_file_is_an_error_until_it_is_mended() {
     let folder = TempDir::new().unwrap();
     let path = file_path(&folder);
     let file = PolicyFile::new(path.clone());
-    let missing = PolicyError::Unreadable(io::ErrorKind::NotFound);
+    let missing = PolicyError::Unreadable("No such file or directory".to_owned());
     assert_eq!(timeout_of(&file), Err(missing.clone()));
-    assert_eq!(missing.to_string(), "the policy file cannot be read: entity not found");
+    assert_eq!(missing.to_string(), "the policy file cannot be read: No such file or directory");
 
     fs::write(&path, with_timeout(7)).unwrap();
     assert_eq!(timeout_of(&file), Ok(7));
@@ -432,7 +432,7 @@ fn a_check_tells_what_a_call_would_meet() {
         (with("[sandbox]\nenabled = false\n"), false, Some("sandbox.enabled is false")),
         (with("[budget]\nattempts_max = 0\n"), false, Some("budget.attempts_max is 0")),
         (without(&format!("root = {root:?}\n")), false, Some("workspace.root is not set")),
-        (good.replace("\"\n", "/missing\"\n"), false, Some("is not there: entity not found")),
+        (good.replace("\"\n", "/missing\"\n"), false, Some("/missing: No such file or directory")),
         (good.replace("\"\n", "/file\"\n"), false, Some("is no folder")),
         (allowed("/proc"), false, Some("/proc is never opened to tests")),
         (allowed("/missing"), false, Some("/missing is not there")),

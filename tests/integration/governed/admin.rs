@@ -111,7 +111,10 @@ fn policy_check_warns_of_what_is_no_mistake_of_the_text() {
         ("[tools]\nallowlist = [\"get_evidence\"]", "tools.allowlist does not have run_pytest"),
         ("[sandbox]\nenabled = false", "sandbox.enabled is false: run_pytest is refused"),
         ("[budget]\nattempts_max = 0", "budget.attempts_max is 0: run_pytest is refused"),
-        ("[workspace]\nroot = \"/nonexistent\"", "workspace.root /nonexistent is not there"),
+        (
+            "[workspace]\nroot = \"/nonexistent\"",
+            "workspace.root /nonexistent: No such file or directory",
+        ),
         ("[workspace]\nroot = \"/dev/null\"", "workspace.root /dev/null is no folder"),
         ("[sandbox]\nallowed_paths = [\"/nonexistent\"]", "/nonexistent is not there"),
         ("[sandbox]\nallowed_paths = [\"/\"]", ": / is never opened to tests"),
@@ -160,7 +163,7 @@ line 3: tool is not known; the sections are tools, sandbox, budget, workspace, a
 
     let cwd = fs::canonicalize(folder).unwrap();
     let looked = format!(
-        "missing.toml: the policy file cannot be read: entity not found; it was looked for in {}\n",
+        "missing.toml: the policy file cannot be read: No such file or directory; it was looked for in {}\n",
         cwd.display()
     );
     for (arguments, variable, told) in [
@@ -169,12 +172,12 @@ line 3: tool is not known; the sections are tools, sandbox, budget, workspace, a
         (
             &["~/policy.toml"],
             None,
-            "~/policy.toml: the policy file cannot be read: entity not found; ~ is not expanded, write the path from / on\n",
+            "~/policy.toml: the policy file cannot be read: No such file or directory; ~ is not expanded, write the path from / on\n",
         ),
         (
             &["/nonexistent/p"],
             None,
-            " /nonexistent/p: the policy file cannot be read: entity not found\n",
+            " /nonexistent/p: the policy file cannot be read: No such file or directory\n",
         ),
         (&["/dev/null"], None, " /dev/null: the policy file is not a regular file\n"),
         (&[], None, "name a policy file, or set QWED_MCP_POLICY\n"),
@@ -192,7 +195,8 @@ fn a_policy_that_cannot_be_read_is_named_to_the_admin_and_not_to_the_model() {
     let mut server = governed.connect();
     let refused = |server: &mut _| {
         let reply = run_pytest(server, &governed.user, "tests");
-        let message = "Tool blocked by policy: the policy file cannot be read: entity not found";
+        let message =
+            "Tool blocked by policy: the policy file cannot be read: No such file or directory";
         assert_refused(&reply, -32004, "POLICY_BLOCKED", message);
         assert!(!reply.to_string().contains(path), "{reply}");
     };
@@ -206,7 +210,7 @@ fn a_policy_that_cannot_be_read_is_named_to_the_admin_and_not_to_the_model() {
     let log = server.finish();
     let told = format!(
         "every governed call is refused until it is mended: {path}: the policy file cannot be read: \
-         entity not found"
+         No such file or directory"
     );
     // At the start, and when it had been there again: not for each call.
     assert_eq!(log.matches(&told).count(), 2, "{log}");

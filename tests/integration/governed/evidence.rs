@@ -199,7 +199,7 @@ fn runs_are_listed_shown_and_pruned_without_a_client() {
     let table = String::from_utf8(table.stdout).unwrap();
     assert!(table.contains(&new) && !table.contains(&old) && table.contains("there are more"));
 
-    let shown = governed.command(&["runs", "show", &new]);
+    let shown = governed.command(&["runs", "show", &new[..8]]);
     let shown = String::from_utf8(shown.stdout).unwrap();
     for part in
         ["failed, exit code 1", "ada, token 1", "9 passed, 1 failed", "as the audit log says"]
@@ -212,6 +212,10 @@ fn runs_are_listed_shown_and_pruned_without_a_client() {
         (&shown["evidence"]["status"], &shown["integrity"]),
         (&json!("failed"), &json!("confirmed"))
     );
+
+    let unknown = governed.command(&["runs", "show", "1234567a"]);
+    let told = "error: the audit log has no run that starts with 1234567a\n";
+    assert_eq!((unknown.status.code(), unknown.stderr.as_slice()), (Some(1), told.as_bytes()));
 
     assert_eq!(governed.command(&["runs", "prune"]).status.code(), Some(2), "without a policy");
     let everything = governed.command_with_policy(&["runs", "prune"]);
