@@ -379,18 +379,18 @@ fn serve_with(
         settings.auth_token = governance::own_token(&settings)?;
     }
     let policy = policy(&settings);
-    let receipts = receipt::writer(&settings)?;
     let executor = executor(&settings, untrusted(policy.as_ref()));
     let session = settings.aibom.as_ref().map(|file| {
         aibom::warn_if_unusable(file);
         Arc::new(Session::new(settings.llm_model.clone()))
     });
+    // Its store comes first: an error about the data folder is an error of the store.
     let governance = policy
-        .map(|policy| {
-            let governance = govern(&settings, policy, Arc::clone(&executor), session.clone())?;
-            Ok::<_, anyhow::Error>(Arc::new(governance.with_receipts(receipts.clone())))
-        })
+        .map(|policy| govern(&settings, policy, Arc::clone(&executor), session.clone()))
         .transpose()?;
+    let receipts = receipt::writer(&settings)?;
+    let governance =
+        governance.map(|governance| Arc::new(governance.with_receipts(receipts.clone())));
     let server = Server::new(&settings, executor, governance, session.clone(), receipts.as_ref());
     with_shared_server(server, &settings, |runtime, server| {
         let ended = work(runtime, server, &settings);

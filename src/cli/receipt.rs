@@ -113,7 +113,10 @@ pub(super) fn writer(settings: &Settings) -> anyhow::Result<Option<Arc<Receipts>
         };
         (key, file)
     };
-    let key = key.context("receipts cannot be signed; `qwed-mcp receipt keygen` makes a key")?;
+    let key = key.context(match named {
+        Some(_) => "receipts cannot be signed; `qwed-mcp receipt keygen` makes a key",
+        None => "receipts of governed runs cannot be signed",
+    })?;
     let folder = match named {
         Some(folder) => folder.clone(),
         None => data_folder(settings.data_dir.as_deref())?.join(RECEIPT_FOLDER),
@@ -258,6 +261,11 @@ fn verify_all(options: &Verify, settings: &Settings) -> anyhow::Result<ExitCode>
     let keys = match public_keys(options.key.as_deref(), settings) {
         Ok(keys) => keys,
         Err(error) => {
+            for file in &options.files {
+                if let Err(error) = read(file) {
+                    tracing::error!("{}: {error}", file.display());
+                }
+            }
             tracing::error!("{error:#}");
             return Ok(ExitCode::from(super::USAGE));
         }

@@ -213,7 +213,13 @@ impl PublicKeys {
         }
         let failed = |source| KeyError::Read { file: path.to_owned(), source };
         let mut files = Vec::new();
-        for entry in fs::read_dir(path).map_err(failed)? {
+        let entries = match fs::read_dir(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(KeyError::None(path.to_owned()));
+            }
+            entries => entries.map_err(failed)?,
+        };
+        for entry in entries {
             files.push(entry.map_err(failed)?.path());
         }
         files.retain(|file| file.extension().is_some_and(|ending| ending == PUBLIC_ENDING));

@@ -422,6 +422,13 @@ fn without_a_key_nothing_is_served() {
     assert_eq!(served.status.code(), Some(1), "{served:?}");
     let log = String::from_utf8_lossy(&served.stderr).into_owned();
     assert!(log.contains("`qwed-mcp receipt keygen` makes a key"), "{log}");
+    let mut command = ServerBuilder::new().command();
+    command.env("QWED_MCP_DATA_DIR", "/dev/null/data").env("QWED_MCP_POLICY", "/nonexistent");
+    let served = command.output().unwrap();
+    let log = String::from_utf8_lossy(&served.stderr).into_owned();
+    let told =
+        "the governed tools cannot be offered: failed to create the data folder /dev/null/data";
+    assert!(log.contains(told) && !log.contains("receipts"), "{log}");
 }
 
 /// A test that reads the key, in a project of its own.
@@ -636,7 +643,7 @@ fn a_replay_says_what_differs() {
         (&script, &script, vec![], "it is no envelope of a receipt"),
         (&receipt, &receipts.path("missing"), vec![], "No such file"),
         (&receipt, &script, vec!["--key", foreign.to_str().unwrap()], "none of the keys"),
-        (&receipt, &script, vec!["--key", key.to_str().unwrap()], "failed to read"),
+        (&receipt, &script, vec!["--key", key.to_str().unwrap()], "there is no key in"),
     ] {
         let (said, exit) = replay(&receipts, receipt, script, &others, as_it_was);
         assert_eq!(exit, Some(2), "{said}");
