@@ -31,8 +31,11 @@ use std::time::Duration;
 
 use anstream::ColorChoice;
 use anyhow::Context as _;
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use strsim::damerau_levenshtein;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::aibom::Session;
@@ -48,6 +51,7 @@ use crate::postgres::{Database, DatabaseError, DatabaseUrl};
 use crate::provenance::SkillProvenanceGuard;
 use crate::secret::Secret;
 use crate::server::{Server, serve};
+use crate::terminal::Label;
 #[cfg(feature = "traces")]
 use crate::traces::Traces;
 
@@ -63,6 +67,9 @@ const SCRIPT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// The exit code of a usage error, as clap has it.
 const USAGE: u8 = 2;
 
+const ABOUT: &str =
+    "MCP server that lets a language model check its own claims with Python scripts";
+
 const LONG_ABOUT: &str = "\
 MCP server that lets a language model check its own claims with Python scripts.
 
@@ -71,11 +78,43 @@ configuration starts. Settings come from environment variables: QWED_MCP_TRUSTED
 allows code to run, QWED_MCP_PYTHON names the interpreter. All of them, and everything else:
 https://github.com/QWED-AI/qwed-mcp/tree/main/docs";
 
+/// The place of an option after all others but `--help`.
+const LAST: usize = 900;
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  qwed-mcp run script.py
+  echo 'print(6 * 7)' | qwed-mcp run -
+  qwed-mcp run --batch scripts.jsonl --output answers.jsonl";
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  qwed-mcp check script.py
+  qwed-mcp check --format sarif src/*.py > findings.sarif";
+
+const INSTALL_EXAMPLES: &str = "\
+Examples:
+  qwed-mcp install
+  qwed-mcp install --client cursor --allow-code
+  qwed-mcp install --client cursor --remove";
+
+#[cfg(feature = "http")]
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  qwed-mcp serve
+  qwed-mcp serve --http localhost:8000
+  qwed-mcp serve --http 0.0.0.0:8000 --require-token --allow-host mcp.example.org";
+
+const TOKEN_EXAMPLES: &str = "\
+Examples:
+  qwed-mcp token create --user ann --role user --expires 30d
+  qwed-mcp token revoke 1";
+
 #[derive(Parser)]
-#[command(name = "qwed-mcp", version, about = "Governed Python verification over MCP", long_about = LONG_ABOUT)]
+#[command(name = "qwed-mcp", version, about = ABOUT, long_about = LONG_ABOUT)]
 struct CommandLine {
     /// Colours: `auto` has them on a terminal, unless `NO_COLOR` is set
-    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value = "auto")]
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value = "auto", display_order = LAST)]
     color: Colours,
     #[command(subcommand)]
     command: Option<Command>,
@@ -88,16 +127,19 @@ enum Command {
     Serve,
     /// Serve an MCP client on standard input and output (the default), or a team over HTTP
     #[cfg(feature = "http")]
+    #[command(after_help = SERVE_EXAMPLES)]
     Serve(Box<serve::Options>),
     /// Run a script as a client's call would, and show what it prints
     ///
     /// The exit code is the script's own; 124 if its time was up, 125 if it could not be run, 126 if it was
     /// refused, 127 if it could not be read, 128 and the number of a signal that ended it, 130 for Ctrl-C.
+    #[command(after_help = RUN_EXAMPLES)]
     Run(run::Options),
     /// Say what the safety analysis finds in scripts, without running them
     ///
     /// The exit code is 0 if nothing was found, 1 if a script would be blocked, 2 if one could not
     /// be read.
+    #[command(after_help = CHECK_EXAMPLES)]
     Check {
         /// The scripts, or - for standard input
         #[arg(required = true)]
@@ -136,6 +178,7 @@ enum Command {
     /// Without a client it lists those that are found, and changes nothing. A file that cannot be read
     /// is left alone; of one that is changed there is a backup beside it. The exit code is 0, or 1 if
     /// a file could not be changed, or 2 for arguments that do not fit.
+    #[command(after_help = INSTALL_EXAMPLES)]
     Install(install::Options),
     /// Make, list and remove environments for scripts, with the QWED packages
     ///
@@ -150,7 +193,7 @@ enum Command {
     ///
     /// They are in `QWED_MCP_DATA_DIR`. The exit code is 0, or 1 if there is no such token, or 2 if
     /// the store cannot be used.
-    #[command(subcommand)]
+    #[command(subcommand, after_help = TOKEN_EXAMPLES)]
     Token(token::Command),
     /// Read the audit log of the governed tools, and say whether it is intact
     ///
@@ -229,6 +272,8 @@ pub fn run() -> ExitCode {
         Some(Command::Serve) => Reader::Admin,
         #[cfg(feature = "http")]
         Some(Command::Serve(ref options)) => options.log_format.reader(),
+        Some(Command::Run(ref options)) if options.prints_error() => Reader::Caller,
+        Some(Command::Replay(_)) => Reader::Caller,
         Some(_) => Reader::Person,
     };
     // Those of servers alone: their calls are what is traced.
@@ -258,15 +303,71 @@ pub fn run() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             tracing::error!("{error:#}");
-            ExitCode::FAILURE
+            // 1 would be the verdict of some commands.
+            let is_unprinted = error.is::<output::NotPrinted>();
+            if is_unprinted { ExitCode::from(USAGE) } else { ExitCode::FAILURE }
         }
     }
 }
 
+/// Returns the description of the command line.
+fn command() -> clap::Command {
+    for_people(CommandLine::command())
+}
+
+/// Removes the marks of doc comments from help texts, and takes `-1` as the value of an option.
+fn for_people(command: clap::Command) -> clap::Command {
+    let mut command = command.mut_args(|mut arg| {
+        if let Some(help) = arg.get_help().map(unmarked) {
+            arg = arg.help(help);
+        }
+        if let Some(help) = arg.get_long_help().map(unmarked) {
+            arg = arg.long_help(help);
+        }
+        let takes_value = arg.get_action().takes_values() && !arg.is_positional();
+        arg.allow_negative_numbers(takes_value)
+    });
+    if let Some(about) = command.get_about().map(unmarked) {
+        command = command.about(about);
+    }
+    if let Some(about) = command.get_long_about().map(unmarked) {
+        command = command.long_about(about);
+    }
+    command.mut_subcommands(for_people)
+}
+
+/// Returns a text without the backticks around a word. Several words get single quotes instead.
+fn unmarked(text: &StyledStr) -> String {
+    let mut plain = String::new();
+    for (index, part) in text.to_string().split('`').enumerate() {
+        let quote = if index % 2 == 1 && part.contains(char::is_whitespace) { "'" } else { "" };
+        plain.extend([quote, part, quote]);
+    }
+    plain
+}
+
+/// Suggests the command whose name has the fewest typing errors: clap does not count swapped letters.
+fn with_nearest_command(mut error: clap::Error, command: &clap::Command) -> clap::Error {
+    let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else {
+        return error;
+    };
+    let arguments = std::env::args_os().skip(1);
+    let command =
+        arguments.fold(command, |inner, name| inner.find_subcommand(name).unwrap_or(inner));
+    let names = command.get_subcommands().map(clap::Command::get_name);
+    let nearest = names.min_by_key(|known| damerau_levenshtein(name, known));
+    if let Some(nearest) = nearest.filter(|known| damerau_levenshtein(name, known) <= 1) {
+        let tip = ContextValue::Strings(vec![nearest.to_owned()]);
+        error.insert(ContextKind::SuggestedSubcommand, tip);
+    }
+    error
+}
+
 /// Parses the arguments of this process.
 fn parse() -> Result<CommandLine, clap::Error> {
-    let mut command = CommandLine::command();
-    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    let mut command = command();
+    let matches = command.try_get_matches_from_mut(std::env::args_os());
+    let matches = matches.map_err(|error| with_nearest_command(error, &command))?;
     if let (Some(run), Some(given)) =
         (command.find_subcommand_mut("run"), matches.subcommand_matches("run"))
     {
@@ -278,19 +379,20 @@ fn parse() -> Result<CommandLine, clap::Error> {
 /// Prints the help that was asked for, or what is wrong with the arguments.
 fn print_usage(error: &clap::Error) -> ExitCode {
     // What can be understood of them: what else is there may be what is wrong.
-    let lenient = CommandLine::command().ignore_errors(true);
+    let lenient = command().ignore_errors(true);
     let lenient = lenient.disable_help_flag(true).disable_version_flag(true);
     let understood = lenient.try_get_matches().ok();
     let color =
         understood.as_ref().and_then(|it| it.try_get_one::<Colours>("color").ok().flatten());
     color.unwrap_or(&Colours::Auto).choice().write_global();
     let text = error.render().ansi().to_string();
-    // There is no other place to say it.
-    let _ = if error.use_stderr() {
-        anstream::stderr().write_all(text.as_bytes())
-    } else {
-        anstream::stdout().write_all(text.as_bytes())
-    };
+    if error.use_stderr() {
+        // There is no other place to print it.
+        let _ = anstream::stderr().write_all(text.as_bytes());
+    } else if let Err(error) = output::print_styled("the help", &text) {
+        Label::Error.say(format_args!("{error:#}"));
+        return ExitCode::from(USAGE);
+    }
     let run = understood.as_ref().and_then(|it| it.subcommand_matches("run"));
     match u8::try_from(error.exit_code()) {
         // The script's own may be the same.
@@ -439,12 +541,21 @@ fn verify_skill(manifest: &Path) -> anyhow::Result<()> {
 /// Reads a script from a file, or from standard input. What is too large for one is told by the analysis; what
 /// has no end, here.
 fn read_script(file: &Path) -> io::Result<String> {
-    let mut code = String::new();
-    read_bounded(file, SCRIPT_BYTES_MAX, |source| source.read_to_string(&mut code))?;
+    let mut bytes = Vec::new();
+    read_bounded(file, SCRIPT_BYTES_MAX, |source| source.read_to_end(&mut bytes))?;
+    let code = text_of(bytes)?;
     if code.trim().is_empty() {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the script is empty"));
     }
     Ok(code)
+}
+
+/// Returns bytes as text.
+fn text_of(bytes: Vec<u8>) -> io::Result<String> {
+    String::from_utf8(bytes).map_err(|error| {
+        let position = error.utf8_error().valid_up_to();
+        io::Error::new(io::ErrorKind::InvalidData, format!("not UTF-8 at byte {position}"))
+    })
 }
 
 /// Has a file, or standard input for `-`, read by `read`, which returns the number of bytes. More than

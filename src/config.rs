@@ -227,10 +227,7 @@ impl Settings {
     ) -> (Self, Vec<SettingsWarning>) {
         let mut variables = Variables { lookup, warnings: Vec::new() };
         let settings = Self {
-            admin_gate: match variables.text("QWED_MCP_TRUSTED_CODE_EXECUTION") {
-                Some(value) if value.eq_ignore_ascii_case("true") => AdminGate::Open,
-                Some(_) | None => AdminGate::Closed,
-            },
+            admin_gate: variables.admin_gate(),
             sandbox: variables.sandbox_mode(),
             memory_mb: variables.number(
                 "QWED_MCP_MEMORY_MB",
@@ -380,6 +377,18 @@ impl<L: Fn(&'static str) -> Option<OsString>> Variables<L> {
             text => text.parse().ok().filter(|number| range.contains(number)),
         };
         self.parsed(name, default, parse, &is)
+    }
+
+    fn admin_gate(&mut self) -> AdminGate {
+        let parse = |text: &str| match text.to_ascii_lowercase().as_str() {
+            "true" => Some(AdminGate::Open),
+            "false" => Some(AdminGate::Closed),
+            _ => None,
+        };
+        let name = "QWED_MCP_TRUSTED_CODE_EXECUTION";
+        let value = self.text(name).unwrap_or_default();
+        let is = format!("{value:?}, and only the word true lets code run");
+        self.parsed(name, AdminGate::Closed, parse, &is)
     }
 
     fn sandbox_mode(&mut self) -> SandboxMode {

@@ -10,6 +10,7 @@ use std::error::Error;
 use std::fmt;
 use std::io::{self, Write};
 
+use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::format::Writer;
@@ -45,11 +46,20 @@ pub(crate) enum Reader {
     Collector,
     /// The person who typed a command.
     Person,
+    /// The person who typed a command that prints the error of its run itself.
+    Caller,
 }
 
 /// The target of the addresses that a server listens on, which are logged at `info` whenever warnings are: of port
 /// 0 the log alone has the number.
 pub(crate) const ADDRESSES: &str = "qwed_mcp::http::addresses";
+
+/// The modules that log the error of a run.
+const RUNS: [&str; 2] = ["qwed_mcp::runs", "qwed_mcp::receipt::writer"];
+
+/// The text in errors for clients that sends them to the log.
+const LOOK_AT_LOG: [&str; 2] =
+    ["; ask the admin to look at the server's log", ". Ask the admin to look at the server's log"];
 
 /// Starts logging for `reader`, with this filter. One that does not parse is answered with a warning and the
 /// default.
@@ -67,6 +77,9 @@ pub(crate) fn start(wanted: &str, reader: Reader, further: Option<Further>) {
         // It warns of every error reply and informs of every notification, which is noise here.
         filter = filter.with_target("rmcp", LevelFilter::ERROR);
     }
+    if reader == Reader::Caller && wanted.trim().is_empty() {
+        filter.extend(RUNS.map(|module| (module.to_owned(), LevelFilter::OFF)));
+    }
     if filter.would_enable(ADDRESSES, &Level::WARN) {
         filter = filter.with_target(ADDRESSES, LevelFilter::INFO);
     }
@@ -79,7 +92,7 @@ pub(crate) fn start(wanted: &str, reader: Reader, further: Option<Further>) {
             let layer = tracing_subscriber::fmt::layer().json().flatten_event(true);
             layer.with_writer(std::io::stderr).with_filter(filter).boxed()
         }
-        Reader::Person => {
+        Reader::Person | Reader::Caller => {
             let layer = layer.event_format(ForPersons).with_writer(anstream::stderr);
             layer.with_filter(filter).boxed()
         }
@@ -127,12 +140,12 @@ where
 {
     fn format_event(
         &self,
-        context: &FmtContext<'_, S, N>,
+        _: &FmtContext<'_, S, N>,
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let mut text = String::new();
-        context.format_fields(Writer::new(&mut text), event)?;
+        let mut sentence = Sentence::default();
+        event.record(&mut sentence);
         let label = match *event.metadata().level() {
             Level::ERROR => Label::Error,
             Level::WARN => Label::Warning,
@@ -140,19 +153,54 @@ where
             Level::DEBUG => Label::Log("debug"),
             Level::TRACE => Label::Log("trace"),
         };
-        writer.write_str(&label.line(&text))
+        writer.write_str(&label.line(&sentence.text()))
     }
 }
 
-/// An error with its causes, to the last one, on one line.
+/// An event as a sentence: the message, the error after a colon, and the other fields in parentheses.
+#[derive(Default)]
+struct Sentence {
+    message: String,
+    error: String,
+    others: Vec<String>,
+}
+
+impl Sentence {
+    fn text(self) -> String {
+        let Self { message, error, others } = self;
+        if others.is_empty() {
+            return message + &error;
+        }
+        format!("{message}{error} ({})", others.join(", "))
+    }
+}
+
+impl Visit for Sentence {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        match field.name() {
+            "message" => self.message = format!("{value:?}"),
+            "error" => self.error = format!(": {value:?}"),
+            name => self.others.push(format!("{name}={value:?}")),
+        }
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.record_debug(field, &format_args!("{value}"));
+    }
+}
+
+/// An error with its causes, to the last one, on one line. Advice to look at the log is left out.
 pub(crate) struct Causes<'a>(pub(crate) &'a (dyn Error + 'static));
 
 impl fmt::Display for Causes<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = self.0.to_string();
+        let shown = |error: &dyn Error| {
+            LOOK_AT_LOG.iter().fold(error.to_string(), |text, advice| text.replace(advice, ""))
+        };
+        let mut text = shown(self.0);
         let mut next = self.0.source();
         while let Some(cause) = next {
-            let shown = cause.to_string();
+            let shown = shown(cause);
             // Some have it in their own text.
             if !text.ends_with(&shown) {
                 text.push_str(": ");
@@ -166,6 +214,8 @@ impl fmt::Display for Causes<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
     use super::*;
 
     #[test]
@@ -179,6 +229,36 @@ mod tests {
         let forged = "INFO tool=a\nERROR forged \u{1b}[31mred\r\u{202e}\u{85}\n";
         let shown = "INFO tool=a\\nERROR forged \\u{1b}[31mred\\r\\u{202e}\\u{85}\n";
         assert_eq!(written(forged), shown);
+    }
+
+    #[test]
+    fn a_person_reads_a_sentence() {
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let writer = Arc::clone(&lines);
+        let layer = tracing_subscriber::fmt::layer().event_format(ForPersons);
+        let layer = layer.with_writer(move || Lines(Arc::clone(&writer)));
+        tracing::subscriber::with_default(Registry::default().with(layer), || {
+            let error = Causes(&io::Error::from_raw_os_error(28)).to_string();
+            tracing::error!(id = 7, error = %error, "no receipt");
+            tracing::warn!(error, "old files stay");
+            tracing::error!("plain");
+        });
+        let written = String::from_utf8(lines.lock().unwrap().clone()).unwrap();
+        let expected = "error: no receipt: No space left on device (id=7)\n\
+                        warning: old files stay: No space left on device\nerror: plain\n";
+        assert_eq!(anstream::adapter::strip_str(&written).to_string(), expected);
+    }
+
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
     }
 
     #[test]
@@ -197,5 +277,8 @@ mod tests {
         let outer = Failure { text: "no folder", source: nested };
         assert_eq!(Causes(&outer).to_string(), format!("no folder: {expected}"));
         assert_eq!(Causes(&full()).to_string(), full().to_string());
+        let outer =
+            Failure { text: "no room; ask the admin to look at the server's log", source: full() };
+        assert_eq!(Causes(&outer).to_string(), format!("no room: {}", full()));
     }
 }

@@ -21,6 +21,8 @@ use crate::sandbox::{Layer, Limits, Tier};
 use governed::Governed;
 use setup::Setup;
 
+pub(super) use setup::warn_of_unknown_variables;
+
 const OPEN_THE_GATE: &str = "set QWED_MCP_TRUSTED_CODE_EXECUTION=true";
 
 /// Prints the `AppArmor` profile of this program.

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
@@ -26,6 +26,9 @@ use crate::terminal::visible;
 
 /// The width to which a line of progress on a terminal is cut.
 const LINE_CHARS_MAX: usize = 78;
+
+/// The longest time without a line of progress, where there is no terminal.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
 
 /// The exit code of a process that Ctrl-C ended, as shells have it.
 const INTERRUPTED: u8 = 130;
@@ -264,7 +267,7 @@ fn path(environments: &Environments) -> anyhow::Result<ExitCode> {
 fn as_table(environments: &Environments, all: &[Environment]) -> String {
     let mut table = Table::new([
         ("NAME", 6),
-        ("STATE", 6),
+        ("STATE", 10),
         ("CREATED", 20),
         ("PYTHON", 7),
         ("PACKAGES", 8),
@@ -277,7 +280,7 @@ fn as_table(environments: &Environments, all: &[Environment]) -> String {
         let kind = if marker.is_sdk { "QWED" } else { "own lock" };
         table.row([
             &environment.name,
-            if environments.is_in_use(environment) { "in use" } else { "free" },
+            if environments.is_in_use(environment) { "in use" } else { "not in use" },
             &seconds(&time_text(marker.created)),
             &marker.python,
             &format!("{packages} ({kind})"),
@@ -310,12 +313,15 @@ struct Display {
     /// The last line of its output.
     detail: String,
     begun: Instant,
+    /// The time of the last line, where there is no terminal.
+    said: Instant,
 }
 
 impl Display {
     fn new() -> Self {
         let is_terminal = io::stderr().is_terminal();
-        Self { is_terminal, step: String::new(), detail: String::new(), begun: Instant::now() }
+        let (step, detail, begun) = (String::new(), String::new(), Instant::now());
+        Self { is_terminal, step, detail, begun, said: begun }
     }
 
     fn show(&mut self, progress: Progress<'_>) {
@@ -323,6 +329,7 @@ impl Display {
             Progress::Step(step) => {
                 step.clone_into(&mut self.step);
                 self.detail.clear();
+                self.said = Instant::now();
                 if !self.is_terminal {
                     Self::say(&format!("{step} …"));
                 }
@@ -332,7 +339,19 @@ impl Display {
         }
         if self.is_terminal {
             self.renew();
+        } else if let Some(line) = self.reminder(Instant::now()) {
+            Self::say(&line);
         }
+    }
+
+    /// Returns a line that says how long it has taken, if the last one is so long ago.
+    fn reminder(&mut self, now: Instant) -> Option<String> {
+        if now.duration_since(self.said) < SILENCE_MAX {
+            return None;
+        }
+        self.said = now;
+        let seconds = now.duration_since(self.begun).as_secs();
+        Some(format!("{} … ({seconds} s so far)", self.step))
     }
 
     /// Writes the line of a terminal anew.
@@ -357,4 +376,18 @@ impl Display {
 
 fn seconds_since(begun: Instant) -> String {
     format!("{} s", begun.elapsed().as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_step_is_not_silent() {
+        let mut display = Display { step: "Compiling".to_owned(), ..Display::new() };
+        let begun = display.begun;
+        let lines = [9, 10, 19, 20].map(|s| display.reminder(begun + Duration::from_secs(s)));
+        let said = |seconds| Some(format!("Compiling … ({seconds} s so far)"));
+        assert_eq!(lines, [None, said(10), None, said(20)]);
+    }
 }

@@ -1,21 +1,18 @@
 //! `qwed-mcp completions` and `qwed-mcp man-pages`: the command line described for shells and for
 //! man(1).
 
-use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::CommandFactory as _;
 use clap_complete::Shell;
 
-use super::CommandLine;
-use super::output::print;
+use super::output::{make_folder, print};
 
 /// Prints what completes the command line in `shell`.
 pub(super) fn print_completions(shell: Shell) -> anyhow::Result<ExitCode> {
     let mut text = Vec::new();
-    let mut command = CommandLine::command();
+    let mut command = super::command();
     clap_complete::generate(shell, &mut command, "qwed-mcp", &mut text);
     print("the completions", &String::from_utf8(text)?)?;
     Ok(ExitCode::SUCCESS)
@@ -23,8 +20,8 @@ pub(super) fn print_completions(shell: Shell) -> anyhow::Result<ExitCode> {
 
 /// Writes a page for the program, and one for each of its commands, into `folder`.
 pub(super) fn write_pages(folder: &Path) -> anyhow::Result<ExitCode> {
-    let made = fs::create_dir_all(folder);
-    let written = made.and_then(|()| clap_mangen::generate_to(CommandLine::command(), folder));
+    let made = make_folder(folder);
+    let written = made.and_then(|()| clap_mangen::generate_to(super::command(), folder));
     written.with_context(|| format!("failed to write manual pages into {}", folder.display()))?;
     Ok(ExitCode::SUCCESS)
 }

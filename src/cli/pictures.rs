@@ -4,14 +4,14 @@
 //! has all rights of its user, and does not decode what a script has made.
 
 use std::fmt::Write as _;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::Path;
 
 use anyhow::Context as _;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 
-use super::output::unless_closed;
+use super::output::{self, unless_closed};
 use crate::config::terminal;
 use crate::executor::{Picture, Pictures};
 use crate::terminal::Label;
@@ -63,10 +63,9 @@ pub(super) fn deliver(pictures: &Pictures, folder: Option<&Path>) -> anyhow::Res
     Ok(())
 }
 
-/// Makes the folder that pictures will be written into: no script has to be run for a folder that there
-/// cannot be.
+/// Creates the folder that pictures will be written into, before the script is run.
 pub(super) fn make_folder(folder: &Path) -> anyhow::Result<()> {
-    fs::create_dir_all(folder).with_context(|| failed(folder))
+    output::make_folder(folder).with_context(|| failed(folder))
 }
 
 fn failed(path: &Path) -> String {
@@ -76,7 +75,14 @@ fn failed(path: &Path) -> String {
 fn write(pictures: &[Picture], folder: &Path) -> anyhow::Result<()> {
     for (number, picture) in (1..).zip(pictures) {
         let path = folder.join(format!("picture-{number}.png"));
-        fs::write(&path, &picture.png).with_context(|| failed(&path))?;
+        let mut file = File::create(&path).with_context(|| failed(&path))?;
+        if let Err(error) = file.write_all(&picture.png) {
+            // Part of a picture is of no use; a device or a pipe stays.
+            if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+                let _ = fs::remove_file(&path);
+            }
+            return Err(error).with_context(|| failed(&path));
+        }
         let Picture { width, height, .. } = picture;
         Label::Note.say(format_args!("{} ({width} × {height})", path.display()));
     }

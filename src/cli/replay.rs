@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -21,6 +20,7 @@ use crate::gateway::{
     Arguments, AuthorizedScript, Decision, Evaluation, Grant, RiskBasedExecutionGateway, Stdin,
     Tool,
 };
+use crate::logging::Causes;
 use crate::receipt::{
     Limits, Predicate, RECEIPT_BYTES_MAX, SCRIPT, Statement, Verified, compare_outputs,
     compare_subject, describe, ending, outputs_beside, read_bounded, sha256, stored_output, verify,
@@ -201,8 +201,7 @@ pub(super) fn run(options: &Options, settings: &Settings) -> anyhow::Result<Exit
         Err(error) => return bad(&options.receipt, &error),
     };
     let script = read_bounded(&options.script, INPUT_BYTES_MAX);
-    let script = script
-        .and_then(|bytes| String::from_utf8(bytes).map_err(|_| io::ErrorKind::InvalidData.into()));
+    let script = script.and_then(super::text_of);
     let script = match script {
         Ok(script) => script,
         Err(error) => return bad(&options.script, &error),
@@ -317,7 +316,7 @@ impl Again<'_> {
                     results.insert(result);
                 }
                 Err(error) => {
-                    replayed.not_run = Some(error.to_string());
+                    replayed.not_run = Some(Causes(&error).to_string());
                     break;
                 }
             }

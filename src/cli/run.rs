@@ -100,6 +100,13 @@ pub(super) struct Options {
     batch: batch::Options,
 }
 
+impl Options {
+    /// Returns whether the error of a run is printed: a batch and JSON have it in their results.
+    pub(super) fn prints_error(&self) -> bool {
+        self.batch.batch.is_none() && !self.json
+    }
+}
+
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().filter(|seconds| *seconds > 0.0 && *seconds <= SECONDS_MAX);
     let seconds = seconds.ok_or_else(|| format!("not a number above 0, up to {SECONDS_MAX}"))?;
@@ -109,6 +116,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 /// Runs the script of the options. An error is one of ours: the script was not run, or not to its end.
 pub(super) fn run(options: &Options) -> ExitCode {
     let mut settings = super::settings();
+    super::doctor::warn_of_unknown_variables();
     settings.sync_timeout = options.timeout.unwrap_or(settings.sync_timeout);
     settings.deterministic |= options.deterministic;
     if let Some(file) = &options.batch.batch {
@@ -263,13 +271,12 @@ fn exit_code(end: CallEnd) -> u8 {
 
 /// Tells the person what the script did not print itself.
 fn tell(reply: &Reply, elapsed: Duration) {
-    let (label, texts) = match reply.end {
-        CallEnd::Ran(Ending::Exited(0..)) => (Label::Note, &reply.remarks),
-        CallEnd::Ran(_) => (Label::Error, &reply.remarks),
-        CallEnd::Refused | CallEnd::NotRun | CallEnd::Answered => (Label::Error, &reply.texts),
+    let first = match reply.end {
+        CallEnd::Ran(Ending::Exited(0..)) => Label::Note,
+        CallEnd::Ran(_) | CallEnd::Refused | CallEnd::NotRun | CallEnd::Answered => Label::Error,
     };
-    let labels = std::iter::once(label).chain(std::iter::repeat(Label::Note));
-    for (label, text) in labels.zip(texts) {
+    let labels = std::iter::once(first).chain(std::iter::repeat(Label::Note));
+    for (label, text) in labels.zip(&reply.remarks) {
         label.say(text);
     }
     if let CallEnd::Ran(Ending::Exited(code @ 0..)) = reply.end {

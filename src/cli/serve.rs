@@ -1,6 +1,6 @@
 //! `serve`: an MCP client on standard input and output, or a team over HTTP.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ const USER_BOUND_MAX: i64 = 10_000;
 #[command(group(ArgGroup::new("known").multiple(true).requires("http")))]
 pub(super) struct Options {
     /// Serve a team over HTTP on this address, such as 127.0.0.1:8000
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = address)]
     pub(super) http: Option<SocketAddr>,
     /// Let nobody call without a token of `qwed-mcp token`; needed on any address but this machine's own
     #[arg(long, requires = "http", group = "known")]
@@ -34,7 +34,7 @@ pub(super) struct Options {
     /// Take access tokens of this authorization server: the issuer, as its tokens name it
     #[arg(long, value_name = "URL", requires_all = ["oidc_audience", "oidc_jwks"], group = "known")]
     oidc_issuer: Option<String>,
-    /// The URL by which clients reach this server, which access tokens have to be for, such as <https://mcp.example.org/mcp>
+    /// The URL by which clients reach this server, which access tokens have to be for, such as `https://mcp.example.org/mcp`
     #[arg(long, value_name = "URL", requires = "oidc_issuer", value_parser = oidc::parse_audience)]
     oidc_audience: Option<Url>,
     /// The public keys of the issuer: a file, or the URL that its metadata has as `jwks_uri`
@@ -46,7 +46,7 @@ pub(super) struct Options {
     /// A name by which the server is reached, besides those of this machine; again for more
     #[arg(long, value_name = "NAME", requires = "http", value_parser = http::parse_host)]
     allow_host: Vec<String>,
-    /// A page that may reach the server from a browser, such as <https://tools.example.org>; again for more
+    /// A page that may reach the server from a browser, such as `https://tools.example.org`; again for more
     #[arg(long, value_name = "ORIGIN", requires = "http", value_parser = http::parse_origin)]
     allow_origin: Vec<String>,
     /// Keep no sessions of the older protocol, so that any replica can answer any request
@@ -62,7 +62,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "N", requires = "known", value_parser = clap::value_parser!(u32).range(1..=USER_BOUND_MAX))]
     user_rate: Option<u32>,
     /// Serve /metrics, /healthz and /readyz on this address
-    #[arg(long, value_name = "ADDR", requires = "http")]
+    #[arg(long, value_name = "ADDR", requires = "http", value_parser = address)]
     admin: Option<SocketAddr>,
     /// The seconds for requests in flight when the server is told to end
     #[arg(long, value_name = "SECONDS", requires = "http", default_value_t = 10, value_parser = clap::value_parser!(u16).range(0..=3600))]
@@ -70,6 +70,14 @@ pub(super) struct Options {
     /// The form of the log
     #[arg(long, value_enum, value_name = "FORM", default_value = "text")]
     pub(super) log_format: LogFormat,
+}
+
+/// Parses an IP address and a port; `localhost` is 127.0.0.1.
+fn address(text: &str) -> Result<SocketAddr, &'static str> {
+    let port = text.strip_prefix("localhost:").and_then(|port| port.parse().ok());
+    let local = port.map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    let address = local.or_else(|| text.parse().ok());
+    address.ok_or("expected IP:PORT, such as 127.0.0.1:8000")
 }
 
 /// The form of a server's log.

@@ -175,8 +175,7 @@ impl Runs {
                 self.count(&outcome);
             }
             Err(error) => {
-                let source = std::error::Error::source(error).map(ToString::to_string);
-                tracing::error!(verification_id = %id, %error, source, "run failed");
+                tracing::error!(verification_id = %id, error = %Causes(error), "run failed");
             }
         }
         if outcome.as_ref().is_ok_and(|outcome| outcome.tier.is_some()) {

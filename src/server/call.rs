@@ -30,7 +30,7 @@ use crate::jobs::{
 };
 #[cfg(feature = "postgres")]
 use crate::jobs::{SharedJobs, SharedLimits};
-use crate::logging::SPANS;
+use crate::logging::{Causes, SPANS};
 #[cfg(feature = "http")]
 use crate::meter::Meter;
 #[cfg(feature = "postgres")]
@@ -372,7 +372,7 @@ impl Server {
                     Ok(receipt) => reply.with_receipt(json!(receipt)),
                     // It is refused all the same.
                     Err(error) => {
-                        error.log();
+                        tracing::error!(error = %Causes(&error), "no receipt");
                         reply
                     }
                 }

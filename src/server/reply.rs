@@ -14,9 +14,10 @@ use crate::executor::{
     Captured, Ending, LeftOut, Outcome, PICTURE_BYTES_MAX, PICTURES_BYTES_MAX, PICTURES_MAX,
     Picture, Pictures, Start, StepDown,
 };
-use crate::gateway::{DecisionRecord, JobId};
+use crate::gateway::{DecisionRecord, ErrorCode, JobId};
 use crate::governance::{Refusal, UserName};
 use crate::jobs::{Job, JobEnd, JobState, Jobs, JobsAway, PlaceError};
+use crate::logging::Causes;
 use crate::runs::ScriptError;
 use crate::sandbox::Tier;
 use crate::shares::{Held, Pool, Share};
@@ -33,6 +34,7 @@ pub(super) const RECEIPT_KEY: &str = "qwed.ai/receipt";
 const JOB_KEY: &str = "qwed.ai/job";
 
 const CANCELLED: &str = "Execution was cancelled.";
+const GATE_CLOSED: &str = "running code is switched off; set QWED_MCP_TRUSTED_CODE_EXECUTION=true";
 /// Behind the return code -9, which alone would not say what killed the run.
 const MEMORY_LIMIT: &str = "The memory limit of the sandbox ended it. Use less memory, or ask the \
                             admin to raise QWED_MCP_MEMORY_MB.";
@@ -81,7 +83,7 @@ pub(crate) struct Reply {
     execution: Option<Value>,
     /// The end of the call.
     pub(crate) end: CallEnd,
-    /// The texts for somebody who has seen what the script printed: where there was a run.
+    /// The texts for the person at the command line who has seen what the script printed.
     pub(crate) remarks: Vec<String>,
     job: Option<Value>,
     receipt: Option<Value>,
@@ -98,7 +100,11 @@ impl Reply {
         let mut texts = vec![format!("{status}: {message} (verification_id={verification_id})")];
         // People are told to look for the code in their client.
         texts.extend(record.error_code.map(|code| format!("Error code: {code}")));
-        Self { texts, is_error: true, end: CallEnd::Refused, ..Self::empty(record) }
+        let remarks = match record.error_code {
+            Some(ErrorCode::AdminGateClosed) => vec![GATE_CLOSED.to_owned()],
+            Some(_) | None => texts.clone(),
+        };
+        Self { texts, remarks, is_error: true, end: CallEnd::Refused, ..Self::empty(record) }
     }
 
     /// Creates the reply to a call that could not be written to the audit log, and so was not made.
@@ -114,8 +120,10 @@ impl Reply {
         timeout: Duration,
     ) -> Self {
         let error = run.err().map(ToString::to_string);
+        let remarks = run.err().map(|error| vec![Causes(error).to_string()]);
         let run = run.map_err(|_| error.as_deref().unwrap_or_default());
-        Self::of_run(record.without_arguments(), run, timeout)
+        let reply = Self::of_run(record.without_arguments(), run, timeout);
+        Self { remarks: remarks.unwrap_or(reply.remarks), ..reply }
     }
 
     /// Creates the result of a task: that of the same run if somebody had waited for it.
@@ -423,20 +431,23 @@ fn remarks(outcome: &Outcome, timeout: Duration) -> Vec<String> {
     match outcome.ending {
         Ending::Exited(0..) => Vec::new(),
         Ending::Exited(code) => {
-            let notices = [&outcome.stdout, &outcome.stderr].into_iter().filter_map(notice);
-            let end = format!("Execution failed with return code {code}");
-            notices.map(str::to_owned).chain([end]).collect()
+            let streams = [("output", &outcome.stdout), ("error", &outcome.stderr)];
+            let cut = streams.into_iter().filter(|(_, captured)| captured.is_truncated);
+            let cut: Vec<String> = cut
+                .map(|(name, _)| {
+                    format!("more than 1 MiB on standard {name}; the script was ended")
+                })
+                .collect();
+            if cut.is_empty() {
+                vec![format!("Execution failed with return code {code}")]
+            } else {
+                cut
+            }
         }
         Ending::OutOfMemory => vec![MEMORY_LIMIT.to_owned()],
         Ending::Cancelled => vec![CANCELLED.to_owned()],
         Ending::TimedOut => vec![timed_out(timeout)],
     }
-}
-
-/// Returns the notice behind a stream that was cut.
-fn notice(captured: &Captured) -> Option<&str> {
-    let (_, notice) = captured.text.rsplit_once("\n\n")?;
-    captured.is_truncated.then_some(notice)
 }
 
 /// Returns the text of what a job ended with.

@@ -102,7 +102,7 @@ fn pictures_that_cannot_be_written_are_an_error_besides_the_result() {
         run(&ServerBuilder::new(), &["run", "-", "--pictures", file.to_str().unwrap()], script);
     let told = String::from_utf8(output.stderr).unwrap();
     assert_eq!((&*output.stdout, output.status.code()), (&b""[..], Some(125)), "{told}");
-    let expected = format!("error: failed to write {}: File exists\n", file.display());
+    let expected = format!("error: failed to write {}: not a directory\n", file.display());
     assert_eq!(told, expected);
 
     let taken = folder.path().join("picture-1.png");

@@ -278,7 +278,7 @@ fn is_made_and_used(fixture: &Fixture, tool: &str) {
     assert_eq!(versions, ["1.0", "2.0", "1.0"].map(Value::from));
     let table = fixture.run(&["env", "list"]);
     let table = String::from_utf8(table.stdout).unwrap();
-    assert!(table.starts_with("NAME ") && table.contains("\nenv-1 "), "{table}");
+    assert!(table.starts_with("NAME ") && table.contains("\nenv-1   not in use  "), "{table}");
 
     // It comes before VIRTUAL_ENV and PATH.
     let other = python().parent().unwrap().parent().unwrap().to_str().unwrap();

@@ -19,6 +19,7 @@ use crate::harness::{
 tests! {
     needs [Tier3]:
         the_exit_code_of_run_is_the_scripts_own_or_says_why_there_is_none,
+        a_script_that_is_not_run_has_one_error,
         output_is_shown_while_the_script_runs_and_kept_when_it_is_interrupted,
         a_script_may_take_the_time_that_is_asked_for_and_no_more,
         the_result_for_programs_is_that_of_the_wire,
@@ -33,9 +34,13 @@ tests! {
     needs []:
         the_program_alone_on_a_terminal_says_what_it_is,
         errors_are_for_persons,
+        a_warning_of_a_setting_is_no_line_of_a_log,
         what_is_misspelt_is_told_with_what_is_like_it,
         colours_are_for_terminals_and_those_who_want_them,
-        a_reader_who_has_gone_is_no_error;
+        a_reader_who_has_gone_is_no_error,
+        output_that_cannot_be_written_is_an_error,
+        values_of_options_are_explained,
+        help_is_for_persons;
 }
 
 /// A script in a file of its own.
@@ -62,15 +67,14 @@ fn the_exit_code_of_run_is_the_scripts_own_or_says_why_there_is_none() {
     let raise = "import sys\nprint('out')\nprint('err', file=sys.stderr)\nsys.exit(7)";
     for (source, stdout, stderr, code) in [
         ("print('a')\nprint('b', end='')", "a\nb", "", 0),
-        ("", "", "error: BLOCKED: Missing required", 126),
+        ("", "", "error: /", 127),
         (raise, "out\n", "err\n", 7),
         ("import sys\nsys.exit('why')", "", "why\n", 1),
         ("eval('1')", "", "error: BLOCKED: QWED blocked python execution: Dangerous", 126),
         (
             "print('x' * 2_000_000)",
             "xxx",
-            "error: [WARNING: OUTPUT TRUNCATED DUE TO 1MB SIZE CAP. PROCESS TERMINATED.]\nnote: \
-             Execution failed with return code -9\n",
+            "error: more than 1 MiB on standard output; the script was ended\n",
             137,
         ),
         ("import nowhere", "", "Traceback (most recent call last):\n", 1),
@@ -89,27 +93,6 @@ fn the_exit_code_of_run_is_the_scripts_own_or_says_why_there_is_none() {
             assert!(told.contains("\nnote: nowhere is not installed for scripts."), "{told}");
         }
     }
-    let file = script(folder.path(), "print(1)");
-    let without = |name: &str| open().without(name).command();
-    for (mut command, stderr, code) in [
-        (without("QWED_MCP_TRUSTED_CODE_EXECUTION"), "error: BLOCKED_ADMIN_POLICY: Python", 126),
-        (
-            open().variable("QWED_MCP_READ_PATHS", "relative").command(),
-            "error: BLOCKED_ADMIN_POLICY: Scripts cannot run: an entry of",
-            126,
-        ),
-        (
-            open().variable("QWED_MCP_PYTHON", "/nonexistent/python").command(),
-            "error: Execution error: the interpreter that QWED_MCP_PYTHON names",
-            125,
-        ),
-    ] {
-        let output = command.args(["run", &file]).output().unwrap();
-        let told = text(&output.stderr);
-        // The log is before it.
-        assert!(told.starts_with(stderr) || told.contains(&format!("\n{stderr}")), "{told}");
-        assert_eq!((text(&output.stdout), output.status.code()), ("", Some(code)), "{told}");
-    }
     let file = script(folder.path(), "import os\nos.kill(os.getpid(), 11)");
     let output = open().unchecked().command().args(["run", &file]).output().unwrap();
     let told = "error: Execution failed with return code -11\n";
@@ -117,6 +100,51 @@ fn the_exit_code_of_run_is_the_scripts_own_or_says_why_there_is_none() {
     for arguments in [&["run"][..], &["run", "--nonsense", "x"], &["run", "a", "b"]] {
         let output = open().command().args(arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(125), "{arguments:?}: {output:?}");
+    }
+}
+
+fn a_script_that_is_not_run_has_one_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = ServerBuilder::new;
+    let file = script(folder.path(), "print(1)");
+    let without = |name: &str| open().without(name).command();
+    for (mut command, stderr, code) in [
+        (
+            without("QWED_MCP_TRUSTED_CODE_EXECUTION"),
+            "error: running code is switched off; set QWED_MCP_TRUSTED_CODE_EXECUTION=true\n",
+            126,
+        ),
+        (
+            open().variable("QWED_MCP_TRUSTED_CODE_EXECUTION", "1").command(),
+            "warning: QWED_MCP_TRUSTED_CODE_EXECUTION is \"1\", and only the word true lets code run\n\
+             error: running code is switched off; ",
+            126,
+        ),
+        (
+            open().variable("QWED_MCP_PYHTON", "x").without("QWED_MCP_PYTHON").command(),
+            "warning: unknown variable: QWED_MCP_PYHTON; QWED_MCP_PYTHON is probably meant\n",
+            0,
+        ),
+        (
+            open().variable("QWED_MCP_READ_PATHS", "relative").command(),
+            "error: BLOCKED_ADMIN_POLICY: Scripts cannot run: an entry of",
+            126,
+        ),
+        (
+            open().variable("QWED_MCP_PYTHON", "/nonexistent/python").command(),
+            "warning: QWED_MCP_PYTHON cannot be used: /nonexistent/python: it does not start: No such \
+             file or directory\nerror: the interpreter that QWED_MCP_PYTHON names",
+            125,
+        ),
+    ] {
+        let output = command.args(["run", &file]).output().unwrap();
+        let told = text(&output.stderr);
+        assert!(told.starts_with(stderr) || told.contains(&format!("\n{stderr}")), "{told}");
+        // The log names the path, which a reply does not.
+        let errors_max = if told.starts_with("error: no code can run: ") { 2 } else { 1 };
+        assert!(told.matches("error: ").count() <= errors_max, "{told}");
+        let stdout = if code == 0 { "1\n" } else { "" };
+        assert_eq!((text(&output.stdout), output.status.code()), (stdout, Some(code)), "{told}");
     }
 }
 
@@ -160,7 +188,7 @@ fn a_script_may_take_the_time_that_is_asked_for_and_no_more() {
     for seconds in ["601", "0", "-1", "1m"] {
         let output = run(seconds);
         assert_eq!(output.status.code(), Some(125), "{seconds}");
-        assert!(text(&output.stderr).starts_with("error: "), "{seconds}: {output:?}");
+        assert!(text(&output.stderr).contains(": not a number above 0"), "{seconds}: {output:?}");
     }
 }
 
@@ -243,7 +271,7 @@ fn what_a_script_prints_does_nothing_to_a_terminal() {
     let output = check.output().unwrap();
     let all = format!("{}{}", text(&output.stdout), text(&output.stderr));
     assert!(!all.contains('\x1b') && all.contains("x\\u{1b}[2J.py:1:1: "), "{all:?}");
-    assert!(all.contains("error: y\\x1b[2J.py: No such file or directory\n"), "{all:?}");
+    assert!(all.contains("error: y\\u{1b}[2J.py: No such file or directory\n"), "{all:?}");
 }
 
 fn the_time_is_shown_while_a_script_runs_on_a_terminal() {
@@ -319,6 +347,67 @@ fn a_reader_who_has_gone_is_no_error() {
     }
 }
 
+fn output_that_cannot_be_written_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = script(folder.path(), "eval('1')");
+    for arguments in [&["check", &file][..], &["--help"], &["run", "--help"], &["--version"]] {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = Command::new(binary()).args(arguments).stdout(full).output().unwrap();
+        let told = text(&output.stderr);
+        assert!(
+            told.starts_with("error: failed to print ") && told.ends_with("on device\n"),
+            "{told}"
+        );
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+    }
+}
+
+fn values_of_options_are_explained() {
+    for (arguments, told) in [
+        (&["run", "--timeout", "-1", "x.py"][..], ": not a number above 0, up to 600\n"),
+        (&["run", "--batch", "x", "--workers", "-1"], ": -1 is not in 1..=256\n"),
+        (
+            &["token", "revoke", "abc"],
+            ": expected the number of a token, as `qwed-mcp token list` prints it\n",
+        ),
+        (
+            &["runs", "show", "abc"],
+            ": a run id is a UUID, of which the first eight digits are enough\n",
+        ),
+        #[cfg(feature = "http")]
+        (&["serve", "--http", ":8000"], ": expected IP:PORT, such as 127.0.0.1:8000\n"),
+        #[cfg(feature = "http")]
+        (
+            &["serve", "--http", "localhost:0", "--admin", "1"],
+            ": expected IP:PORT, such as 127.0.0.1:8000\n",
+        ),
+    ] {
+        let output = Command::new(binary()).args(arguments).output().unwrap();
+        let found = text(&output.stderr);
+        assert!(found.starts_with("error: invalid value ") && found.contains(told), "{found}");
+    }
+}
+
+fn help_is_for_persons() {
+    let help = |arguments: &[&str]| {
+        let output = Command::new(binary()).args(arguments).output().unwrap();
+        text(&output.stdout).to_owned()
+    };
+    for arguments in [&["--help"][..], &["-h"]] {
+        assert!(help(arguments).starts_with("MCP server that lets a language model check"));
+    }
+    for command in ["run", "check", "serve", "install", "token"] {
+        let long = help(&[command, "--help"]);
+        assert!(!long.contains('`') && !long.contains("<http"), "{long}");
+        assert!(long.contains("\nExamples:\n  qwed-mcp "), "{long}");
+        let (_, behind) = long.split_once("--color").unwrap();
+        assert_eq!(behind.matches("\n  -").count(), behind.matches("--help").count(), "{long}");
+    }
+    let long = help(&["doctor", "--help"]);
+    assert!(long.contains("'sudo\n") || long.contains("'sudo "), "{long}");
+    assert!(help(&["run", "-h"]).contains("\nOptions of --batch:\n"));
+}
+
 fn the_program_alone_on_a_terminal_says_what_it_is() {
     let (shown, status) = Terminal::start(&Command::new(binary())).finish();
     assert_eq!(status.code(), Some(0), "{shown}");
@@ -341,15 +430,45 @@ fn errors_are_for_persons() {
     let at = |path: &str| folder.path().join(path).to_str().unwrap().to_owned();
     fs::write(at("binary.py"), b"\xff\xfe").unwrap();
     fs::write(at("good.py"), "print(1)").unwrap();
-    let (data, missing, binary_file) = (at("data"), at("missing"), at("binary.py"));
+    fs::write(at("open.py"), "print(\n").unwrap();
+    let (data, binary_file) = (at("data"), at("binary.py"));
     for (arguments, stdout, stderr, code) in [
         (&["run", "no.py"][..], "", "error: no.py: No such file or directory\n".to_owned(), 127),
         (&["run", "."], "", "error: .: Is a directory\n".to_owned(), 127),
+        (&["run", &binary_file], "", format!("error: {binary_file}: not UTF-8 at byte 0\n"), 127),
         (
-            &["run", &binary_file],
+            &["run", "--pictures", "good.py", "good.py"],
             "",
-            format!("error: {binary_file}: stream did not contain valid UTF-8\n"),
-            127,
+            "error: failed to write good.py: not a directory\n".to_owned(),
+            125,
+        ),
+        (
+            &["man-pages", "good.py"],
+            "",
+            "error: failed to write manual pages into good.py: not a directory\n".to_owned(),
+            1,
+        ),
+        (
+            &["check", "open.py"],
+            "open.py:1:7: blocked: Syntax error in code: unexpected EOF while parsing (line 1)\n",
+            String::new(),
+            1,
+        ),
+        (
+            &["policy", "check", "/nonexistent"],
+            "",
+            "error: /nonexistent: the policy file cannot be read: No such file or directory\n"
+                .to_owned(),
+            2,
+        ),
+        (
+            &["receipt", "verify", "no.json"],
+            "",
+            format!(
+                "error: no.json: No such file or directory\nerror: there is no key in {data}/keys; \
+                 `qwed-mcp receipt keygen` makes one\n"
+            ),
+            2,
         ),
         (
             &["check", "no.py", "good.py"],
@@ -375,10 +494,13 @@ fn errors_are_for_persons() {
         let output = command.env("QWED_MCP_DATA_DIR", &data).output().unwrap();
         assert_output(&output, stdout, &stderr, code, &arguments.join(" "));
     }
-    // A warning about a setting is one too, and no line of a log.
+}
+
+fn a_warning_of_a_setting_is_no_line_of_a_log() {
+    let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(binary());
     command.args(["env", "list"]).env_clear().env("QWED_MCP_MEMORY_MB", "x");
-    let output = command.env("QWED_MCP_DATA_DIR", &missing).output().unwrap();
+    let output = command.env("QWED_MCP_DATA_DIR", folder.path()).output().unwrap();
     let told = text(&output.stderr);
     assert!(told.starts_with("warning: QWED_MCP_MEMORY_MB is not a whole number"), "{told}");
 }
@@ -386,7 +508,8 @@ fn errors_are_for_persons() {
 fn what_is_misspelt_is_told_with_what_is_like_it() {
     for (arguments, tip) in [
         (&["docter"][..], "'doctor'"),
-        (&["rnu", "x.py"], "'run"),
+        (&["rnu", "x.py"], "'run'"),
+        (&["evn", "list"], "'env'"),
         (&["run", "--josn", "x.py"], "'--json'"),
         (&["check", "--format", "jsn", "x.py"], "'json'"),
         (&["token", "lst"], "'list'"),

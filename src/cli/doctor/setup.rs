@@ -1,6 +1,7 @@
 //! The rest of a server's set-up, besides what scripts run in: files that it reads and writes, and variables
 //! that it does not know.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
@@ -37,6 +38,26 @@ struct Unknown {
     like: Option<&'static str>,
 }
 
+impl fmt::Display for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, like } = self;
+        f.write_str(name)?;
+        like.map_or(Ok(()), |like| write!(f, "; {like} is probably meant"))
+    }
+}
+
+/// Logs a warning for each variable that is named as this program's and is none.
+pub(in super::super) fn warn_of_unknown_variables() {
+    for unknown in unknown_variables() {
+        tracing::warn!("unknown variable: {unknown}");
+    }
+}
+
+fn unknown_variables() -> Vec<Unknown> {
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    unknown(names, &variables())
+}
+
 impl Setup {
     /// Looks at the set-up of a server with these settings.
     pub(super) async fn look(settings: &Settings) -> Self {
@@ -54,8 +75,7 @@ impl Setup {
             (file, usable)
         });
         let has_token = settings.auth_token.is_some() || settings.auth_token_file.is_some();
-        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-        let unknown = unknown(names, &variables());
+        let unknown = unknown_variables();
         let has_unused_token = has_token && settings.policy.is_none();
         Self {
             manifest,
@@ -115,10 +135,7 @@ impl Setup {
                         with it";
             rows.push(("token", text.to_owned()));
         }
-        for Unknown { name, like } in &self.unknown {
-            let meant = like.map(|like| format!("; {like} is probably meant")).unwrap_or_default();
-            rows.push(("variable", format!("NOT KNOWN: {name}{meant}")));
-        }
+        rows.extend(self.unknown.iter().map(|it| ("variable", format!("NOT KNOWN: {it}"))));
         rows
     }
 

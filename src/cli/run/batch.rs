@@ -50,6 +50,7 @@ const GROUP: &str = "batch_options";
 /// The options of a batch, `--batch` itself among them: [`require_batch`] refuses the others without it.
 #[derive(Debug, Args)]
 #[group(id = GROUP)]
+#[command(next_help_heading = "Options of --batch")]
 #[expect(clippy::struct_excessive_bools, reason = "one for each flag of the command line")]
 pub(super) struct Options {
     /// Run the scripts of a file, a line of JSON each, or - for standard input
