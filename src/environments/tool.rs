@@ -38,6 +38,9 @@ const ASK: [&str; 4] =
 const COMPILE: [&str; 10] =
     ["-I", "-S", "-W", "ignore", "-m", "compileall", "-qq", "-j", "0", "lib"];
 
+/// Runs pip, which takes the arguments behind it.
+const RUN_PIP: &str = include_str!("run_pip.py");
+
 /// A package that is not built runs its own code to be.
 const ONLY_WHEELS: [&str; 2] = ["--only-binary", ":all:"];
 
@@ -326,7 +329,8 @@ impl Job<'_> {
 
     fn pip(&self) -> Command {
         let mut command = self.command(self.python());
-        command.args(["-I", "-m", "pip", "--disable-pip-version-check", "--no-input", "install"]);
+        command.args(["-I", "-c", RUN_PIP]);
+        command.args(["--disable-pip-version-check", "--no-input", "install"]);
         command.args(self.is_offline.then_some("--no-index"));
         command
     }

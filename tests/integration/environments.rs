@@ -35,6 +35,7 @@ tests! {
         one_process_at_a_time_makes_environments,
         what_cannot_be_made_is_told,
         a_package_cannot_bring_what_the_environment_starts_with,
+        a_package_that_is_needed_by_its_address_is_not_built,
         arguments_that_are_none_are_refused;
     needs []:
         the_lock_has_the_versions_that_the_tests_have;
@@ -938,6 +939,38 @@ fn what_cannot_be_made_is_told() {
         said.contains("there is neither uv, which brings Python, nor Python 3.99 on PATH"),
         "{said}"
     );
+}
+
+fn a_package_that_is_needed_by_its_address_is_not_built() {
+    for fixture in [Fixture::with_pip(), Fixture::with_uv()] {
+        let mark = fixture.at("marks/mark");
+        let code = format!("open({:?}, 'w').close()\n", mark.display().to_string());
+        let backend =
+            "[build-system]\nrequires = []\nbuild-backend = 'own'\nbackend-path = ['.']\n";
+        for (name, files) in [
+            ("by_setup", vec![("setup.py", code.as_str())]),
+            ("by_backend", vec![("pyproject.toml", backend), ("own.py", code.as_str())]),
+        ] {
+            let folder = fixture.at(name).join(format!("{name}-1.0"));
+            fs::create_dir_all(&folder).unwrap();
+            for (file, text) in files {
+                fs::write(folder.join(file), text).unwrap();
+            }
+            let source = fixture.at(&format!("{name}-1.0.tar.gz"));
+            let mut pack = Command::new("tar");
+            pack.arg("-C")
+                .arg(fixture.at(name))
+                .arg("-czf")
+                .arg(&source)
+                .arg(format!("{name}-1.0"));
+            assert!(pack.status().unwrap().success());
+            let wheel = format!("needs_{name}");
+            let requires = format!("{name} @ file://{}", source.display());
+            fixture.wheel(&wheel, "1.0", &requires, &[(&format!("{wheel}.py"), "")]);
+            let said = fixture.not_created(&["--with", &wheel]);
+            assert!(!mark.exists(), "code of a package ran outside of the sandbox: {said}");
+        }
+    }
 }
 
 fn a_package_cannot_bring_what_the_environment_starts_with() {
