@@ -80,10 +80,16 @@ impl Pictures {
     /// encodes its pictures again. It takes up to some hundred milliseconds.
     pub(super) fn from_frames(mut bytes: &[u8]) -> Self {
         let mut pictures = Self::default();
+        // Also those that turn out to be none: two kilobytes can take as long to decode as any picture.
+        let mut decoded = 0;
         while let Some((kind, content, rest)) = frame(bytes) {
             bytes = rest;
             match kind {
-                b'P' => pictures.take(content),
+                b'P' if decoded == PICTURES_MAX => pictures.leave_out(LeftOut::TooMany(1)),
+                b'P' => {
+                    decoded += 1;
+                    pictures.take(content);
+                }
                 b'L' => pictures.left_out_too_large(content),
                 b'O' => {
                     if let Ok(count) = content.try_into() {
@@ -102,9 +108,6 @@ impl Pictures {
     }
 
     fn take(&mut self, content: &[u8]) {
-        if self.all.len() == PICTURES_MAX {
-            return self.leave_out(LeftOut::TooMany(1));
-        }
         match Picture::encoded_again(content) {
             Ok(picture) if self.bytes() + picture.png.len() <= PICTURES_BYTES_MAX => {
                 self.all.push(picture);
@@ -530,6 +533,21 @@ mod tests {
         assert_eq!(pictures.left_out, [LeftOut::TooMany(96)]);
         let large = framed(b'L', &[&[9; 3][..], &[0; 5], b"a.png"].concat()).repeat(100);
         assert_eq!(Pictures::from_frames(&large).left_out.len(), PICTURES_MAX);
+    }
+
+    #[test]
+    fn no_more_is_decoded_than_there_may_be() {
+        // All pixels are there, and then the file breaks off.
+        let rows = compress_to_vec_zlib(&[0; 2000 * (1 + 250)], 9);
+        let bomb =
+            [SIGNATURE, &header(2000, 2000, [1, 0, 0, 0, 0]), &chunk(b"IDAT", &rows)].concat();
+        let cut = bomb.get(..bomb.len() - 8).unwrap();
+        assert!(cut.len() < 4096, "{}", cut.len());
+        assert_eq!(Picture::encoded_again(cut), Err(Unfit::Unusable));
+        let frames = [framed(b'P', cut).repeat(PICTURES_MAX), framed(b'P', &simple())].concat();
+        let pictures = Pictures::from_frames(&frames);
+        assert_eq!(pictures.all, []);
+        assert_eq!(pictures.left_out, [LeftOut::Unusable, LeftOut::TooMany(1)]);
     }
 
     #[test]
