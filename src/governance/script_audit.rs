@@ -183,14 +183,17 @@ impl Governance {
         }
     }
 
-    /// Returns whether the log has the decision that lets a script run for the user of a job, and no start of
-    /// that script. Whoever can write to the database can place a job that nobody asked for.
+    /// Returns whether the log has the decision that lets a script run for the user of a job, by this proof, and no
+    /// start of that script and no end: one that was not run because its token was revoked is not run later.
+    /// Whoever can write to the database can place a job that nobody asked for.
     #[cfg(feature = "postgres")]
     pub(crate) async fn has_decision(
         &self,
         record: &DecisionRecord,
         job: &JobOwner,
+        proof: Option<Proof>,
     ) -> Result<bool, Refusal> {
+        let token = proof.map(|proof| proof.to_string());
         let id = record.verification_id.as_str();
         let arguments = ArgumentsHash::of(&record.normalized_arguments);
         let allowed = AuditOutcome::Decided(Status::AllowVerified).as_str();
@@ -201,10 +204,11 @@ impl Governance {
                 && row.arguments_hash.as_deref() == Some(arguments.as_str())
                 && (job.user.is_empty() || row.user.as_deref() == Some(&job.user))
                 && detail(row, "verification_id").as_deref() == Some(id)
+                && detail(row, "token") == token
         };
-        let has_started = |row: &AuditRow| row.event == AuditEvent::ToolStarted.as_str();
+        let is_used = |row: &AuditRow| row.event == AuditEvent::ToolStarted.as_str() || is_end(row);
         let rows = self.rows_of_script(id).await?;
-        Ok(rows.iter().any(permits) && !rows.iter().any(has_started))
+        Ok(rows.iter().any(permits) && !rows.iter().any(is_used))
     }
 
     /// Returns whether the result of a job is the one of which the log has the hash.

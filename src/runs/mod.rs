@@ -241,8 +241,8 @@ impl Runs {
         error
     }
 
-    /// Requires that the audit log, where there is one, has the decision that lets the script of a job run, and
-    /// that it was not run before.
+    /// Requires that the audit log, where there is one, has the decision that lets the script of a job run, by this
+    /// proof, and that it was not run before.
     ///
     /// # Errors
     ///
@@ -252,9 +252,10 @@ impl Runs {
         &self,
         record: &DecisionRecord,
         job: &JobOwner,
+        proof: Option<Proof>,
     ) -> Result<(), ScriptError> {
         let Some(governance) = &self.governance else { return Ok(()) };
-        match governance.has_decision(record, job).await {
+        match governance.has_decision(record, job, proof).await {
             Ok(true) => Ok(()),
             Ok(false) => {
                 let id = &record.verification_id;

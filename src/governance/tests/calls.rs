@@ -840,15 +840,15 @@ async fn a_job_needs_its_own_decision_that_was_not_used() {
             tool: "execute_python_code".to_owned(),
             arguments_hash: Some(ArgumentsHash::of(&record.normalized_arguments)),
             outcome: AuditOutcome::Decided(Status::AllowVerified),
-            details: Map::from_iter([(
-                "verification_id".to_owned(),
-                json!(record.verification_id.as_str()),
-            )]),
+            details: Map::from_iter([
+                ("verification_id".to_owned(), json!(record.verification_id.as_str())),
+                ("token".to_owned(), json!("7")),
+            ]),
             ..entry(uuid::Builder::from_random_bytes(number).into_uuid(), AuditEvent::McpToolCall)
         }
     };
     let of_other = ArgumentsHash::of(other.as_object().unwrap());
-    let cases: [(&str, Change<'_>, bool); 9] = [
+    let cases: [(&str, Change<'_>, bool); 12] = [
         ("its own", &|row| vec![row], true),
         ("none", &|_| Vec::new(), false),
         ("of another user", &|row| vec![AuditEntry { user: Some(user("eve")), ..row }], false),
@@ -873,6 +873,31 @@ async fn a_job_needs_its_own_decision_that_was_not_used() {
             false,
         ),
         (
+            "by another token",
+            &|mut row| {
+                row.details.insert("token".to_owned(), json!("8"));
+                vec![row]
+            },
+            false,
+        ),
+        (
+            "without a token",
+            &|mut row| {
+                row.details.remove("token");
+                vec![row]
+            },
+            false,
+        ),
+        (
+            "told as not run",
+            &|row| {
+                let (event, outcome) = (AuditEvent::ToolFinished, AuditOutcome::NotRun);
+                let not_run = AuditEntry { event, outcome, ..row.clone() };
+                vec![row, not_run]
+            },
+            false,
+        ),
+        (
             "used before",
             &|row| {
                 let started = AuditEntry { event: AuditEvent::ToolStarted, ..row.clone() };
@@ -885,7 +910,12 @@ async fn a_job_needs_its_own_decision_that_was_not_used() {
         let record = allowed();
         fixture.store.submit_entries(change(row(&record))).done().await.ok();
         let job = JobOwner { job: JobId::fresh(), user: "ana".to_owned() };
-        let found = fixture.governance.has_decision(&record, &job).await.unwrap();
+        let proof = Some(Proof::Token("7".parse().unwrap()));
+        let found = fixture.governance.has_decision(&record, &job, proof).await.unwrap();
         assert_eq!(found, expected, "{what}");
+        // Whoever takes the token out of the row of a job gets nothing run by it, nor by naming nobody.
+        let nobody = JobOwner { user: String::new(), ..job };
+        let found = fixture.governance.has_decision(&record, &nobody, None).await.unwrap();
+        assert!(!found || what == "without a token", "{what}");
     }
 }

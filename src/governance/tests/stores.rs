@@ -541,7 +541,7 @@ const OF_SERVERS: [&str; 6] = [
 ];
 
 /// Statements that no server carries out, and the reason why the database refuses them.
-const NOT_OF_SERVERS: [(&str, &str); 20] = [
+const NOT_OF_SERVERS: [(&str, &str); 24] = [
     ("UPDATE qwed_mcp.tokens SET revoked = NULL WHERE id = 1", "a token is revoked once"),
     ("UPDATE qwed_mcp.tokens SET revoked = '2000' WHERE id = 1", "a token is revoked once"),
     ("UPDATE qwed_mcp.tokens SET revoked = NULL WHERE id = 2", "a token is revoked once"),
@@ -566,6 +566,14 @@ const NOT_OF_SERVERS: [(&str, &str); 20] = [
     (
         "INSERT INTO qwed_mcp.jobs (id, user_name, state, result, verification_id, decision) \
          VALUES (gen_random_uuid(), 'ana', 2, '1', 'x', '{}')",
+        "begins by waiting",
+    ),
+    ("INSERT INTO qwed_mcp.job_bytes VALUES ('bob', 1::bigint << 62)", "permission denied"),
+    ("UPDATE qwed_mcp.job_bytes SET bytes = 0", "permission denied"),
+    ("DELETE FROM qwed_mcp.job_bytes", "permission denied"),
+    (
+        "INSERT INTO qwed_mcp.jobs (id, user_name, script, kept_bytes, verification_id, decision) \
+         VALUES (gen_random_uuid(), 'ana', 'print(1)', 1, 'x', '{}')",
         "begins by waiting",
     ),
     (

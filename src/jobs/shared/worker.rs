@@ -280,7 +280,7 @@ impl Worker {
             Decision::Allow {
                 grant: Grant::Execute(script) | Grant::ExecuteInBackground(script),
                 record,
-            } => match self.runs.require_decision(&record, &owner).await {
+            } => match self.runs.require_decision(&record, &owner, proof).await {
                 Ok(()) => script.with_asked_by(asked_by).with_job(owner),
                 Err(error) => return JobEnd::NotRun(error.to_string().into()),
             },
