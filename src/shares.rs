@@ -143,6 +143,42 @@ impl Held {
     }
 }
 
+/// Room for the output of scripts that waits to be written: a client that does not read makes the server wait, not
+/// grow.
+#[derive(Debug)]
+pub(crate) struct ReplyRoom {
+    kibibytes: Pool,
+}
+
+impl ReplyRoom {
+    const KIBIBYTES: usize = 32 * 1024;
+    /// Smaller replies do without: all that can be in flight are less than a few MiB together.
+    pub(crate) const SMALL_BYTES: usize = 16 * 1024;
+
+    pub(crate) fn new(share: Share) -> Self {
+        Self { kibibytes: Pool::new(Self::KIBIBYTES, share.of(Self::KIBIBYTES)) }
+    }
+
+    /// Waits until there is some room at all for replies to a user: before something is run.
+    pub(crate) async fn opens(&self, user: Option<&str>) {
+        drop(self.kibibytes.wait(user, 1).await);
+    }
+
+    /// Returns whether there is some room at all for replies to a user.
+    pub(crate) fn is_open(&self, user: Option<&str>) -> bool {
+        self.kibibytes.take(user, 1).is_ok()
+    }
+
+    /// Waits for room for a reply to a user with so many bytes of output.
+    pub(crate) async fn room_for(&self, user: Option<&str>, output_bytes: usize) -> Option<Held> {
+        if output_bytes < Self::SMALL_BYTES {
+            return None;
+        }
+        let kibibytes = (output_bytes / 1024).min(Self::KIBIBYTES);
+        Some(self.kibibytes.wait(user, kibibytes).await)
+    }
+}
+
 fn take(of: Arc<Semaphore>, count: usize) -> Result<OwnedSemaphorePermit, TryAcquireError> {
     let count = u32::try_from(count).map_err(|_| TryAcquireError::NoPermits)?;
     of.try_acquire_many_owned(count)
@@ -200,6 +236,26 @@ mod tests {
         assert!(waiting.now_or_never().is_some());
         // More than a share could ever be is a share.
         assert!(pool.wait(ann, 100).now_or_never().is_some());
+    }
+
+    #[test]
+    fn replies_that_a_user_does_not_read_hold_up_this_user_alone() {
+        let room = ReplyRoom::new(Share::default());
+        let [ann, bob] = [Some("ann"), Some("bob")];
+        let of = |user| room.room_for(user, 4 * 1024 * 1024).now_or_never().flatten();
+        let opens = |user| room.opens(user).now_or_never().is_some();
+        let held = [of(ann).unwrap(), of(ann).unwrap()];
+        assert!(of(ann).is_none() && !opens(ann) && !room.is_open(ann));
+        assert!(of(bob).is_some() && opens(bob) && room.is_open(bob));
+        // Small replies need no room.
+        assert!(room.room_for(ann, 100).now_or_never().is_some());
+        drop(held);
+        // Who waits for more than is free comes first.
+        let _one = of(ann).unwrap();
+        let mut waiting = Box::pin(room.room_for(ann, 8 * 1024 * 1024));
+        assert!((&mut waiting).now_or_never().is_none() && !room.is_open(ann));
+        drop(waiting);
+        assert!(opens(ann) && room.is_open(ann));
     }
 
     #[test]

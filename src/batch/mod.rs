@@ -26,6 +26,8 @@ pub(crate) use output::{Output, is_same};
 pub(crate) use pump::{Ended, Pump, Pumped};
 pub(crate) use shard::Shard;
 #[cfg(feature = "http")]
-pub(crate) use stream::{Batch, Chunk, OneAnswer, Single, Wanted, answer_one};
+pub(crate) use stream::{AnswerLine, Batch, Chunk, OneAnswer, Single, Wanted, answer_one};
 pub(crate) use summary::{Progress, RunBy, Summary};
+#[cfg(feature = "http")]
+pub(crate) use verifier::Shared;
 pub(crate) use verifier::{Analysis, Verifier};

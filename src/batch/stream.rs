@@ -27,6 +27,13 @@ pub(crate) struct Chunk {
     pub(crate) room: Held,
 }
 
+/// An answer as a line, and the room that it takes until it is read.
+#[derive(Debug)]
+pub(crate) struct AnswerLine {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) room: Option<Held>,
+}
+
 /// A line of a stream: its number, its bytes (`None` if it is too long), and their room.
 type Line = (u64, Option<Vec<u8>>, Held);
 
@@ -56,7 +63,7 @@ impl Batch {
     pub(crate) async fn run(
         self,
         mut chunks: mpsc::Receiver<Chunk>,
-        answers: mpsc::Sender<Vec<u8>>,
+        answers: mpsc::Sender<AnswerLine>,
     ) {
         let presented = Arc::new(self.presented);
         let (mut lines, mut ids, mut running) =
@@ -69,14 +76,15 @@ impl Batch {
                     error: Some(error.to_string()),
                     ..Answer::bare(None, Status::InfraError)
                 };
-                drop(answers.send(to_line(&gone)).await);
+                drop(answers.send(AnswerLine::small(to_line(&gone))).await);
                 break;
             }
             for (number, bytes, room) in lines.split(chunk.unwrap_or_default(), is_end) {
                 let ask = match take_up(number, bytes.as_deref(), self.bounds, &mut ids) {
                     Ok(ask) => ask,
                     Err(invalid) => {
-                        if answers.send(to_line(&invalid.into())).await.is_err() {
+                        let line = AnswerLine::small(to_line(&invalid.into()));
+                        if answers.send(line).await.is_err() {
                             self.stop.cancel();
                         }
                         continue;
@@ -92,9 +100,14 @@ impl Batch {
                     let answer =
                         verifier.answer(ask, &presented, Instant::now(), stop.clone()).await;
                     drop(room);
-                    if answer.status != Status::Cancelled
-                        && answers.send(to_line(&answer)).await.is_err()
-                    {
+                    if answer.status == Status::Cancelled {
+                        return;
+                    }
+                    let bytes = to_line(&answer);
+                    drop(answer);
+                    let room = verifier.room_for(&presented, bytes.len());
+                    let Some(room) = stop.run_until_cancelled(room).await else { return };
+                    if answers.send(AnswerLine { bytes, room }).await.is_err() {
                         stop.cancel();
                     }
                 });
@@ -104,6 +117,13 @@ impl Batch {
             }
         }
         while running.join_next().await.is_some() {}
+    }
+}
+
+impl AnswerLine {
+    /// Makes one that needs no room.
+    fn small(bytes: Vec<u8>) -> Self {
+        Self { bytes, room: None }
     }
 }
 

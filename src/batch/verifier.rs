@@ -22,6 +22,9 @@ use crate::governance::{Governance, Presented, Proof, UserName};
 use crate::receipt::Receipts;
 use crate::runs::{Runs, ScriptError};
 use crate::sandbox::Tier;
+#[cfg(feature = "http")]
+use crate::shares::Held;
+use crate::shares::ReplyRoom;
 
 use super::Status;
 use super::answer::{Answer, RunEnd, TestAnswer, is_as_expected};
@@ -45,10 +48,19 @@ pub(crate) struct Verifier {
     runs: Arc<Runs>,
     /// The audit log, where scripts come from clients of a server that has one.
     governance: Option<Arc<Governance>>,
-    /// The turns of runs, where others run scripts besides.
-    turns: Option<Arc<Turns>>,
+    /// The turns and the room of a server, where others run scripts besides.
+    shared: Option<Shared>,
     /// A script with tests is not run again once one has failed.
     is_fail_fast: bool,
+}
+
+/// What the scripts of pipelines share with calls.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// The turns of runs.
+    pub(crate) turns: Arc<Turns>,
+    /// Room for what was printed and is not read.
+    pub(crate) replies: Arc<ReplyRoom>,
 }
 
 /// What is done with what the analysis finds.
@@ -95,7 +107,7 @@ impl Verifier {
         };
         let runs = Runs::new(Arc::clone(&executor), None, None).with_receipts(receipts);
         let runs = Arc::new(runs);
-        Self { gateway, runs, executor, governance: None, turns: None, is_fail_fast }
+        Self { gateway, runs, executor, governance: None, shared: None, is_fail_fast }
     }
 
     /// Creates one that shares what a server runs scripts with. What the analysis finds blocks.
@@ -104,17 +116,24 @@ impl Verifier {
         gateway: Arc<RiskBasedExecutionGateway>,
         executor: Arc<dyn Executor>,
         runs: Arc<Runs>,
-        turns: Arc<Turns>,
+        shared: Shared,
         governance: Option<Arc<Governance>>,
     ) -> Self {
         let gateway = Gateway::Blocking(gateway);
-        Self { gateway, executor, runs, governance, turns: Some(turns), is_fail_fast: false }
+        Self { gateway, executor, runs, governance, shared: Some(shared), is_fail_fast: false }
     }
 
     /// Returns whether a caller may still have scripts run, by the proof that let it in.
     #[cfg(feature = "http")]
     pub(super) async fn may_run(&self, presented: &Presented) -> Result<(), ScriptError> {
         self.runs.require(presented.proof()).await
+    }
+
+    /// Waits for room for an answer of so many bytes, until it is read.
+    #[cfg(feature = "http")]
+    pub(crate) async fn room_for(&self, presented: &Presented, bytes: usize) -> Option<Held> {
+        let user = presented.user().map(UserName::as_str);
+        self.shared.as_ref()?.replies.room_for(user, bytes).await
     }
 
     /// Answers a line, which was taken up at `taken`. A panic is an answer too.
@@ -199,16 +218,8 @@ impl Verifier {
             Decision::Refuse(record) => return refused(ask, record),
             Decision::Withdrawn(_) => return Answer::bare(ask.id.clone(), Status::Cancelled),
         };
-        let waits = AtomicBool::default();
         let user = presented.user().map(UserName::as_str);
-        let _turn = match &self.turns {
-            Some(turns) => match turns.take(user, &waits, cancel).await {
-                Some(turn) => Some(turn),
-                None => return Answer::bare(ask.id.clone(), Status::Cancelled),
-            },
-            None => None,
-        };
-        let runs = self.run(ask, &script, proof, cancel).await;
+        let runs = self.run(ask, &script, (user, proof), cancel).await;
         Answer {
             verification_id: Some(record.verification_id),
             code_sha256: Some(sha256(&ask.code)),
@@ -252,12 +263,13 @@ impl Verifier {
         Some(tier.map_err(|missing| missing.to_string()))
     }
 
-    /// Runs a script once for each test.
+    /// Runs a script once for each test. Each of these runs has a turn of its own: a line may have a thousand
+    /// tests, and others are not to wait for all of them.
     async fn run(
         &self,
         ask: &Ask,
         script: &AuthorizedScript,
-        proof: Option<Proof>,
+        (user, proof): (Option<&str>, Option<Proof>),
         cancel: &CancellationToken,
     ) -> TestRuns {
         let mut runs = TestRuns { tests: Vec::new(), shown: None, error: None };
@@ -267,7 +279,17 @@ impl Verifier {
         };
         for test in &ask.tests {
             let script = script.clone().with_stdin(test.stdin.as_bytes().into());
-            match self.run_once(script, proof, limits, cancel).await {
+            let (waits, mut turn) = (AtomicBool::default(), None);
+            if let Some(Shared { turns, replies }) = &self.shared {
+                turn = turns.take_with_room(replies, user, &waits, cancel).await;
+                if turn.is_none() {
+                    runs.add(test, Outcome::never_started());
+                    break;
+                }
+            }
+            let run = self.run_once(script, proof, limits, cancel).await;
+            drop(turn);
+            match run {
                 // Where a test has failed before, that is the verdict.
                 Ok(outcome) if outcome.is_starved && !runs.has_failed() => {
                     runs.error = Some((STARVED.to_owned(), false));

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 #[cfg(feature = "http")]
 use crate::meter::Meter;
 use crate::meter::MeterPlace;
-use crate::shares::Share;
+use crate::shares::{ReplyRoom, Share};
 
 /// The time for which a user counts as present after its last run.
 const PRESENCE: Duration = Duration::from_secs(60);
@@ -114,6 +114,27 @@ impl Turns {
             Ok(turn) => Some(turn),
             // A turn that comes when nobody waits any more is dropped, and goes to the next.
             Err(turn) => cancel.run_until_cancelled(turn).await?.ok(),
+        }
+    }
+}
+
+impl Turns {
+    /// Waits for a turn of `user` at which there is room for replies: while nobody reads those to a user, nothing
+    /// more is run for this user. Otherwise the same as [`Self::take`].
+    pub(crate) async fn take_with_room(
+        &self,
+        room: &ReplyRoom,
+        user: Option<&str>,
+        waits: &AtomicBool,
+        cancel: &CancellationToken,
+    ) -> Option<Turn> {
+        loop {
+            cancel.run_until_cancelled(room.opens(user)).await?;
+            let turn = self.take(user, waits, cancel).await?;
+            // Runs before it may have ended meanwhile.
+            if room.is_open(user) {
+                return Some(turn);
+            }
         }
     }
 }
@@ -329,6 +350,23 @@ mod tests {
         held.push(take("ann").unwrap());
         held.push(take("ann").expect("the others have gone"));
         assert_eq!(held.len(), 4);
+    }
+
+    #[tokio::test]
+    async fn a_turn_is_given_where_there_is_room_for_replies() {
+        let (turns, room) = (turns(1), ReplyRoom::new(Share::default()));
+        let (waits, cancel) = (AtomicBool::default(), CancellationToken::new());
+        let [ann, bob] = [Some("ann"), Some("bob")];
+        let before = turns.take_at_once(ann);
+        let mut of_ann = Box::pin(turns.take_with_room(&room, ann, &waits, &cancel));
+        assert!((&mut of_ann).now_or_never().is_none());
+        // The one before has ended, and nobody reads what it has printed.
+        let unread = room.room_for(ann, 8 * 1024 * 1024).await;
+        drop(before);
+        assert!((&mut of_ann).now_or_never().is_none());
+        drop(turns.take_with_room(&room, bob, &waits, &cancel).now_or_never().flatten().unwrap());
+        drop(unread);
+        assert!(of_ann.now_or_never().flatten().is_some());
     }
 
     #[tokio::test]

@@ -13,7 +13,9 @@ use hyper::{Response, StatusCode};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use crate::batch::AnswerLine;
 use crate::server;
+use crate::shares::Held;
 
 /// The part of a text that is handed to the connection at once. The connection takes the next one when there is
 /// room in its buffer, so a place is kept while nobody reads.
@@ -124,12 +126,14 @@ pub(super) fn event_response(messages: server::Stream) -> Response<Content> {
 
 /// Creates a response of lines as they come; `until_read` is dropped when nobody reads them any more.
 pub(super) fn line_response(
-    lines: mpsc::Receiver<Vec<u8>>,
+    lines: mpsc::Receiver<AnswerLine>,
     until_read: impl Send + 'static,
 ) -> Response<Content> {
-    let lines = unfold((lines, until_read), |(mut lines, until_read)| async move {
-        let line = lines.recv().await?;
-        Some((Bytes::from(line), (lines, until_read)))
+    // The next one is asked for when the one before is written.
+    let lines = unfold((lines, until_read, None), |(mut lines, until_read, before)| async move {
+        drop::<Option<Held>>(before);
+        let AnswerLine { bytes, room } = lines.recv().await?;
+        Some((Bytes::from(bytes), (lines, until_read, room)))
     });
     parts_response("application/x-ndjson", lines)
 }

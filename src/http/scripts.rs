@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::batch::{Batch, Bounds, Chunk, OneAnswer, Single, Status, Verifier, Wanted, answer_one};
-use crate::governance::UserName;
+use crate::governance::{Presented, UserName};
 use crate::shares;
 
 use super::callers::Known;
@@ -97,7 +97,9 @@ impl Scripts {
             | Status::Blocked
             | Status::Cancelled => StatusCode::OK,
         };
-        Ok(json_response(status, answer.to_json(), held))
+        let json = answer.to_json();
+        drop(answer);
+        self.written(status, json, held).await
     }
 
     /// Runs a script of `SandboxFusion`'s shape.
@@ -126,7 +128,21 @@ impl Scripts {
             memory_mb: wanted.memory_limit_mb.and_then(|mb| u64::try_from(mb).ok()),
         };
         let (answer, held) = self.one(Owned::Wanted(wanted), held, known).await?;
-        Ok(json_response(StatusCode::OK, in_shape(&answer).to_string().into_bytes(), held))
+        let json = in_shape(&answer).to_string().into_bytes();
+        drop(answer);
+        self.written(StatusCode::OK, json, held).await
+    }
+
+    /// Returns the response of an answer, when there is room for it.
+    async fn written(
+        &self,
+        status: StatusCode,
+        json: Vec<u8>,
+        held: Arc<Held>,
+    ) -> Result<Response<Content>, Refusal> {
+        let room = self.verifier.room_for(&held.presented, json.len());
+        let room = self.stop.run_until_cancelled(room).await.ok_or(Refusal::Draining)?;
+        Ok(json_response(status, json, (held, room)))
     }
 
     /// Runs one script; cancelled when the caller has gone, and seen to its end then too.
@@ -138,12 +154,13 @@ impl Scripts {
     ) -> Result<(OneAnswer, Arc<Held>), Refusal> {
         let (verifier, bounds, presented) =
             (Arc::clone(&self.verifier), self.bounds, known.presented());
-        let held = Arc::new(Held { _places: held, _own: known.place });
+        let held = Arc::new(Held { presented, _places: held, _own: known.place });
         let kept = Arc::clone(&held);
         let cancel = self.stop.child_token();
         let _cancelled_with_this = cancel.clone().drop_guard();
         let run = self.tasks.spawn(async move {
-            let answer = answer_one(&verifier, script.single(), bounds, &presented, cancel).await;
+            let answer =
+                answer_one(&verifier, script.single(), bounds, &kept.presented, cancel).await;
             drop(kept);
             answer
         });
@@ -164,7 +181,7 @@ impl Scripts {
         let places = room.batch(known.user())?.into();
         let user = known.user().cloned();
         let presented = known.presented();
-        let held = Held { _places: places, _own: known.place };
+        let held = Held { presented: presented.clone(), _places: places, _own: known.place };
         let stop = self.stop.child_token();
         let (chunks, read) = mpsc::channel(PARTS_WAITING_MAX);
         let (answers, lines) = mpsc::channel(PARTS_WAITING_MAX);
@@ -233,6 +250,7 @@ enum Part {
 
 /// What is given back when a script has ended and its answer is written.
 struct Held {
+    presented: Presented,
     _places: Vec<shares::Held>,
     _own: shares::Held,
 }

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::aibom::Session;
 #[cfg(feature = "http")]
-use crate::batch::Verifier;
+use crate::batch::{Shared, Verifier};
 use crate::config::{AdminGate, Settings};
 use crate::executor::{Echo, Executor, Outcome, Readiness, RunLimits, StepDown, Turns};
 use crate::gateway::{
@@ -37,11 +37,11 @@ use crate::meter::Meter;
 use crate::postgres::Database;
 use crate::receipt::{AuditPlace, Receipts};
 use crate::runs::Runs;
-use crate::shares::Held;
+use crate::shares::{Held, ReplyRoom};
 
 #[cfg(feature = "http")]
 use super::now::Now;
-use super::reply::{Reply, ReplyRoom};
+use super::reply::Reply;
 use super::tools::{ToldLimits, tools};
 
 /// Scripts up to this size are analysed in place, which takes below a millisecond; larger ones on
@@ -60,7 +60,8 @@ pub(crate) struct Server {
     /// The turns of synchronous runs.
     turns: Arc<Turns>,
     sync_limits: RunLimits,
-    replies: ReplyRoom,
+    /// Room for what calls and the scripts of pipelines print.
+    replies: Arc<ReplyRoom>,
     /// The tools about scripts, as clients are told of them.
     pub(super) tools: [rmcp::model::Tool; 2],
     /// The limits of scripts, as models are told them.
@@ -121,7 +122,7 @@ impl Server {
             runs,
             turns: Arc::new(Turns::new(settings.sync_concurrency, settings.user_share)),
             sync_limits: RunLimits::of_script(settings.sync_timeout),
-            replies: ReplyRoom::new(settings.user_share),
+            replies: Arc::new(ReplyRoom::new(settings.user_share)),
             tools: tools(settings),
             told_limits: ToldLimits::of(settings),
             step_down: OnceLock::new(),
@@ -148,8 +149,9 @@ impl Server {
     #[cfg(feature = "http")]
     pub(crate) fn verifier(&self) -> Verifier {
         let (gateway, executor) = (Arc::clone(&self.gateway), Arc::clone(&self.executor));
-        let (runs, turns) = (Arc::clone(&self.runs), Arc::clone(&self.turns));
-        Verifier::of_server(gateway, executor, runs, turns, self.governance.clone())
+        let runs = Arc::clone(&self.runs);
+        let shared = Shared { turns: Arc::clone(&self.turns), replies: Arc::clone(&self.replies) };
+        Verifier::of_server(gateway, executor, runs, shared, self.governance.clone())
     }
 
     /// Has decisions, waits, runs and what the store is asked for counted from here on.
@@ -303,7 +305,7 @@ impl Server {
                 Found::Nothing => return Ok((None, None)),
                 Found::Larger(bytes) => {
                     drop(room.take());
-                    room = self.replies.room_for(user, bytes).await;
+                    room = self.replies.room_for(user.map(UserName::as_str), bytes).await;
                     bytes_max = bytes;
                 }
             }
@@ -319,7 +321,8 @@ impl Server {
         let user = call.presented.user().cloned();
         let (run_id, reply) = governance.call(call).await;
         let bytes = reply.as_ref().map_or(0, GovernedReply::bytes);
-        let room = self.replies.room_for(user.as_ref(), bytes).await;
+        let user = user.as_ref().map(UserName::as_str);
+        let room = self.replies.room_for(user, bytes).await;
         (run_id, reply, room)
     }
 
@@ -331,13 +334,11 @@ impl Server {
         proof: Option<Proof>,
         caller: &Caller,
     ) -> Reply {
-        let (cancel, user) = (caller.cancel.clone(), caller.presented.user());
-        // While nobody reads the replies to a user, nothing more is run for this user.
-        if cancel.run_until_cancelled(self.replies.opens(user)).await.is_none() {
-            return Reply::cancelled(record);
-        }
+        let cancel = caller.cancel.clone();
+        let user = caller.presented.user().map(UserName::as_str);
         let waiting = tracing::info_span!(target: SPANS, "queue.wait");
-        let turn = self.turns.take(user.map(UserName::as_str), &caller.waits_for_turn, &cancel);
+        let waits = &caller.waits_for_turn;
+        let turn = self.turns.take_with_room(&self.replies, user, waits, &cancel);
         let Some(turn) = turn.instrument(waiting).await else { return Reply::cancelled(record) };
         let script = script.with_stdin(caller.stdin.clone());
         let running = tracing::info_span!(target: SPANS, "sandbox.run");

@@ -15,12 +15,12 @@ use crate::executor::{
     Picture, Pictures, Start, StepDown,
 };
 use crate::gateway::{DecisionRecord, ErrorCode, JobId};
-use crate::governance::{Refusal, UserName};
+use crate::governance::Refusal;
 use crate::jobs::{Job, JobEnd, JobState, Jobs, JobsAway, PlaceError};
 use crate::logging::Causes;
 use crate::runs::ScriptError;
 use crate::sandbox::Tier;
-use crate::shares::{Held, Pool, Share};
+use crate::shares::Held;
 
 use super::tasks;
 
@@ -342,41 +342,6 @@ impl Reply {
     }
 }
 
-/// Room for the output that waits to be written: a client that does not read makes the server
-/// wait, not grow.
-#[derive(Debug)]
-pub(super) struct ReplyRoom {
-    kibibytes: Pool,
-}
-
-impl ReplyRoom {
-    const KIBIBYTES: usize = 32 * 1024;
-    /// Smaller replies do without: all that can be in flight are less than a few MiB together.
-    pub(super) const SMALL_BYTES: usize = 16 * 1024;
-
-    pub(super) fn new(share: Share) -> Self {
-        Self { kibibytes: Pool::new(Self::KIBIBYTES, share.of(Self::KIBIBYTES)) }
-    }
-
-    /// Waits until there is some room at all for replies to a user: before something is run.
-    pub(super) async fn opens(&self, user: Option<&UserName>) {
-        drop(self.kibibytes.wait(user.map(UserName::as_str), 1).await);
-    }
-
-    /// Waits for room for a reply to a user with so many bytes of output.
-    pub(super) async fn room_for(
-        &self,
-        user: Option<&UserName>,
-        output_bytes: usize,
-    ) -> Option<Held> {
-        if output_bytes < Self::SMALL_BYTES {
-            return None;
-        }
-        let kibibytes = (output_bytes / 1024).min(Self::KIBIBYTES);
-        Some(self.kibibytes.wait(user.map(UserName::as_str), kibibytes).await)
-    }
-}
-
 /// Returns the text of a run that ended by itself: what it printed, and how it ended.
 fn finished_text(outcome: &Outcome) -> String {
     let end = match outcome.ending.exit_code() {
@@ -543,25 +508,4 @@ fn picture((index, picture): (usize, &Picture)) -> Value {
     json!({
         "index": index, "bytes": png.len(), "width": width, "height": height, "sha256": sha256,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use futures_util::FutureExt as _;
-
-    use super::*;
-
-    #[test]
-    fn replies_that_a_user_does_not_read_hold_up_this_user_alone() {
-        let room = ReplyRoom::new(Share::default());
-        let [ann, bob]: [UserName; 2] = ["ann", "bob"].map(|name| name.parse().unwrap());
-        let of = |user| room.room_for(user, 4 * 1024 * 1024).now_or_never().flatten();
-        let held = [of(Some(&ann)).unwrap(), of(Some(&ann)).unwrap()];
-        assert!(of(Some(&ann)).is_none() && room.opens(Some(&ann)).now_or_never().is_none());
-        assert!(of(Some(&bob)).is_some() && room.opens(Some(&bob)).now_or_never().is_some());
-        // Small replies need no room.
-        assert!(room.room_for(Some(&ann), 100).now_or_never().is_some());
-        drop(held);
-        assert!(room.opens(Some(&ann)).now_or_never().is_some());
-    }
 }

@@ -239,6 +239,12 @@ impl Connection {
         Some(response)
     }
 
+    /// Returns whether a response begins within this time, which is not longer on a busy machine.
+    fn reads_within(&mut self, time: Duration) -> bool {
+        self.stream.get_mut().set_read_timeout(Some(time)).unwrap();
+        self.head().is_some()
+    }
+
     /// Reads the head of a response.
     fn head(&mut self) -> Option<String> {
         let mut head = String::new();

@@ -1,6 +1,7 @@
 //! The shares of users: whatever one of them takes, others are served.
 
 use std::net::TcpStream;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -17,7 +18,9 @@ tests! {
         an_admin_may_let_one_user_have_all;
     needs [Tier3]:
         one_user_has_a_share_of_places,
-        users_take_turns;
+        users_take_turns,
+        each_test_of_a_line_has_a_turn_of_its_own,
+        answers_that_a_user_does_not_read_hold_up_this_user_alone;
 }
 
 fn users() -> Tokens {
@@ -188,4 +191,61 @@ fn users_take_turns() {
     assert!(reply["result"]["content"][0]["text"].as_str().unwrap().contains("42"), "{reply}");
     assert!(figure("qwed_mcp_calls_waiting 9"), "one of ann's has the turn");
     drop(others);
+}
+
+/// Begins a script of a pipeline on a connection of its own.
+fn run(server: &HttpServer, token: &str, line: &Value) -> Connection {
+    let mut connection = server.connect();
+    let head = format!("POST /run HTTP/1.1\r\nHost: localhost\r\n{JSON}{}", bearer(token));
+    connection.begin(&head, &line.to_string());
+    connection
+}
+
+fn each_test_of_a_line_has_a_turn_of_its_own() {
+    let tokens = users();
+    let server = tokens.server(&[]);
+    let [ann, bob] = &tokens.tokens[..] else { panic!() };
+    let turns_free = |count: &str| {
+        let metrics = String::from_utf8(server.admin("/metrics").body).unwrap();
+        metrics.lines().any(|line| line == format!("qwed_mcp_turns_free {count}"))
+    };
+    let code = "import time\ntime.sleep(1)";
+    let many = vec![json!({ "stdout": "" }); 12];
+    let mut of_ann = run(&server, ann, &json!({ "code": code, "tests": many }));
+    soon("it has the only turn", || turns_free("0"));
+    let of_bob = run(&server, bob, &json!({ "code": "print(6 * 7)" })).response().unwrap().json();
+    assert_eq!(of_bob["stdout"], "42", "{of_bob}");
+    soon("ann's tests go on", || turns_free("0"));
+    let of_ann = of_ann.response().unwrap().json();
+    assert_eq!((&of_ann["status"], &of_ann["passed"]), (&json!("ok"), &json!(true)), "{of_ann}");
+    assert_eq!(of_ann["tests"].as_array().unwrap().len(), 12);
+}
+
+fn answers_that_a_user_does_not_read_hold_up_this_user_alone() {
+    let tokens = users();
+    let server = tokens.server(&[]);
+    let [ann, bob] = &tokens.tokens[..] else { panic!() };
+    // As JSON each character has six.
+    let code = "import sys\nfor stream in sys.stdout, sys.stderr: stream.write('\\1' * 1_000_000)";
+    let large = json!({ "code": code });
+    let (one, lines) = (large.to_string(), format!("{large}\n").repeat(3));
+    let small = || {
+        let mut one = run(&server, ann, &json!({ "code": "print(6 * 7)" }));
+        one.reads_within(Duration::from_secs(3))
+    };
+    for path in ["/run", "/batch"] {
+        soon(path, small);
+        let mut unread: Vec<Connection> = Vec::new();
+        for _ in 0..2 {
+            let mut connection = server.connect();
+            let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\n{JSON}{}", bearer(ann));
+            connection.begin(&head, if path == "/run" { &one } else { &lines });
+            unread.push(connection);
+        }
+        soon("ann waits", || !small());
+        let of_bob = run(&server, bob, &json!({ "code": "print(6 * 7)" })).response().unwrap();
+        assert_eq!(of_bob.json()["stdout"], "42");
+        drop(unread);
+        soon("ann goes on", small);
+    }
 }
