@@ -31,6 +31,7 @@ mod limits;
 mod obstacle;
 mod one_shot;
 pub(crate) mod orphans;
+mod other_names;
 mod outcome;
 mod output;
 mod package_folders;
@@ -206,12 +207,20 @@ impl Surroundings {
             tier @ (Tier::T1 | Tier::Off) => return Some(InReach::Tier(tier)),
         }
         let files: Vec<&PathBuf> = files.into_iter().collect();
-        self.readable.iter().find_map(|path| {
+        let by_its_name = self.readable.iter().find_map(|path| {
             // Also where the file lies in another mount of the folder.
             let folder = UntrustedFolder::new(path)?;
             let file = files.iter().find(|file| folder.holds(file))?;
             Some(InReach::Folder { file: (*file).clone(), folder: path.clone() })
-        })
+        });
+        let by_another_name = || {
+            files.iter().find_map(|file| {
+                let name = other_names::name_below(&self.readable, file)?;
+                let folder = self.readable.iter().find(|folder| name.starts_with(folder))?;
+                Some(InReach::Folder { folder: folder.clone(), file: name })
+            })
+        };
+        by_its_name.or_else(by_another_name)
     }
 }
 

@@ -406,6 +406,13 @@ fn scripts_cannot_read_the_answers_of_their_batch() {
             assert!(done.told.contains(&refusal), "{arguments:?}: {}", done.told);
             assert_eq!(fs::read_to_string(results).unwrap_or_default(), "", "{arguments:?}");
         }
+        // Nor by a second name of the same file.
+        let second = place("second.jsonl");
+        fs::hard_link(outside, &second).unwrap();
+        let done = run(&builder, &["--batch", outside], Stdio::null());
+        assert_eq!((done.code, done.answers.len()), (Some(2), 0), "{}", done.told);
+        assert!(done.told.contains(&format!("second.jsonl {refusal}")), "{}", done.told);
+        fs::remove_file(&second).unwrap();
         // The control: where it is allowed, the script has it, and the command says so.
         let arguments = ["--batch", path_text(&input), "--allow-readable-answers"];
         let done = run(&builder, &arguments, Stdio::null());

@@ -1,0 +1,149 @@
+//! The other names of a file: those that other mounts of its file system give it, and hard links.
+
+use std::ffi::OsString;
+use std::fs::{self, Metadata};
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::{DirEntryExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+/// The most entries of folders that are looked at for a hard link.
+const ENTRIES_MAX: usize = 5_000_000;
+
+/// A mount: its file system, the folder or file of that which is mounted, and where.
+struct Mount {
+    device: String,
+    root: PathBuf,
+    point: PathBuf,
+}
+
+/// Returns a name below one of `folders` by which `file` is there too. All of them are paths without links.
+pub(super) fn name_below(folders: &[PathBuf], file: &Path) -> Option<PathBuf> {
+    let own = fs::metadata(file).ok().filter(Metadata::is_file)?;
+    let is_it = |found: &Metadata| (found.dev(), found.ino()) == (own.dev(), own.ino());
+    let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let mut by_mounts = names_by_mounts(&mounts(&table), file).into_iter();
+    let found = by_mounts.find(|name| {
+        folders.iter().any(|folder| name.starts_with(folder))
+            // Another mount may be on top of it.
+            && fs::metadata(name).is_ok_and(|found| is_it(&found))
+    });
+    // Every other name is a hard link, which nothing lists.
+    found
+        .or_else(|| if own.nlink() > 1 { hard_link_below(folders, own.ino(), is_it) } else { None })
+}
+
+/// Parses the table of mounts (`proc_pid_mountinfo(5)`).
+fn mounts(table: &[u8]) -> Vec<Mount> {
+    let mount = |line: &[u8]| {
+        let mut fields = line.split(|byte| *byte == b' ').skip(2);
+        let device = String::from_utf8_lossy(fields.next()?).into_owned();
+        Some(Mount { device, root: unescaped(fields.next()?), point: unescaped(fields.next()?) })
+    };
+    table.split(|byte| *byte == b'\n').filter_map(mount).collect()
+}
+
+/// Returns a path of the table: a backslash and three octal digits are a byte.
+fn unescaped(mut field: &[u8]) -> PathBuf {
+    let mut bytes = Vec::with_capacity(field.len());
+    while let Some((first, rest)) = field.split_first() {
+        let digits = rest.get(..3).filter(|_| *first == b'\\');
+        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+        if let Some(byte) = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            bytes.push(byte);
+            field = rest.get(3..).unwrap_or_default();
+        } else {
+            bytes.push(*first);
+            field = rest;
+        }
+    }
+    OsString::from_vec(bytes).into()
+}
+
+/// Returns the names that the mounts give to a file, its own among them.
+fn names_by_mounts(mounts: &[Mount], file: &Path) -> Vec<PathBuf> {
+    let above = mounts.iter().filter(|mount| file.starts_with(&mount.point));
+    // Of those at one place the last one hides the others.
+    let Some(own) = above.max_by_key(|mount| mount.point.as_os_str().len()) else {
+        return Vec::new();
+    };
+    let Some(inner) = moved(file, &own.point, &own.root) else { return Vec::new() };
+    let same = mounts.iter().filter(|mount| mount.device == own.device);
+    same.filter_map(|mount| moved(&inner, &mount.root, &mount.point)).collect()
+}
+
+/// Returns a path that is at or below `from` as it is at or below `to`.
+fn moved(path: &Path, from: &Path, to: &Path) -> Option<PathBuf> {
+    let rest = path.strip_prefix(from).ok()?;
+    Some(if rest.as_os_str().is_empty() { to.to_owned() } else { to.join(rest) })
+}
+
+/// Looks for an entry with this number that is the file.
+fn hard_link_below(
+    folders: &[PathBuf],
+    number: u64,
+    is_it: impl Fn(&Metadata) -> bool,
+) -> Option<PathBuf> {
+    let mut left = folders.to_vec();
+    let mut seen = 0;
+    while let Some(folder) = left.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            seen += 1;
+            if seen > ENTRIES_MAX {
+                tracing::warn!("not all folders were looked at for a hard link");
+                return None;
+            }
+            let Ok(kind) = entry.file_type() else { continue };
+            if kind.is_dir() {
+                left.push(entry.path());
+            } else if entry.ino() == number && entry.metadata().is_ok_and(|found| is_it(&found)) {
+                return Some(entry.path());
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_give_names() {
+        let table = b"21 1 8:1 / / rw - ext4 /dev/a rw\n\
+            30 21 0:5 / /proc rw - proc proc rw\n\
+            31 21 8:1 /data /srv/project/my\\040data rw - ext4 /dev/a rw\n\
+            32 21 8:1 /data/one.jsonl /srv/one.jsonl rw - ext4 /dev/a rw\n\
+            33 21 8:2 / /data/other rw - ext4 /dev/b rw\n\n";
+        let mounts = mounts(table);
+        for (file, expected) in [
+            (
+                "/data/one.jsonl",
+                &["/data/one.jsonl", "/srv/project/my data/one.jsonl", "/srv/one.jsonl"][..],
+            ),
+            (
+                "/srv/project/my data/one.jsonl",
+                &["/data/one.jsonl", "/srv/project/my data/one.jsonl", "/srv/one.jsonl"],
+            ),
+            ("/data/other/x", &["/data/other/x"]),
+            ("/etc/x", &["/etc/x"]),
+        ] {
+            let names = names_by_mounts(&mounts, Path::new(file));
+            assert_eq!(names, expected.iter().map(PathBuf::from).collect::<Vec<_>>(), "{file}");
+        }
+    }
+
+    #[test]
+    fn a_hard_link_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir_all(at("readable/deep")).unwrap();
+        let readable = [at("readable")];
+        fs::write(at("answers"), "").unwrap();
+        fs::write(at("readable/deep/other"), "").unwrap();
+        assert_eq!(name_below(&readable, &at("answers")), None);
+        fs::hard_link(at("answers"), at("elsewhere")).unwrap();
+        assert_eq!(name_below(&readable, &at("answers")), None);
+        fs::hard_link(at("answers"), at("readable/deep/link")).unwrap();
+        assert_eq!(name_below(&readable, &at("answers")), Some(at("readable/deep/link")));
+    }
+}
