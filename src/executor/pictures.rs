@@ -538,7 +538,7 @@ mod tests {
     #[test]
     fn no_more_is_decoded_than_there_may_be() {
         // All pixels are there, and then the file breaks off.
-        let rows = compress_to_vec_zlib(&[0; 2000 * (1 + 250)], 9);
+        let rows = compress_to_vec_zlib(&vec![0; 2000 * (1 + 250)], 9);
         let bomb =
             [SIGNATURE, &header(2000, 2000, [1, 0, 0, 0, 0]), &chunk(b"IDAT", &rows)].concat();
         let cut = bomb.get(..bomb.len() - 8).unwrap();

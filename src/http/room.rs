@@ -19,6 +19,8 @@ const REQUESTS_MAX: usize = 256;
 const BYTES_MAX: usize = 32 * 1024 * 1024;
 /// The longest body: a script of 1 MiB, escaped.
 pub(super) const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// The least bytes of a user's share.
+const USER_BYTES_MIN: usize = BODY_BYTES_MAX + 1024 * 1024;
 /// The time for a body to come.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// The most batches at once: each keeps workers busy for as long as it lasts.
@@ -50,8 +52,8 @@ impl Room {
         let pool = |whole| Pool::new(whole, share.of(whole));
         Self {
             requests: Pool::new(REQUESTS_MAX, requests),
-            // One body has room, however small a share is.
-            bytes: Pool::new(BYTES_MAX, share.of(BYTES_MAX).max(BODY_BYTES_MAX)),
+            // One body has room, however small a share is, and one line beside others that have just begun.
+            bytes: Pool::new(BYTES_MAX, share.of(BYTES_MAX).max(USER_BYTES_MIN)),
             batches: pool(BATCHES_MAX),
             connections: pool(CONNECTIONS_MAX),
             user_requests,

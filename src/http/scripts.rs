@@ -21,13 +21,16 @@ use crate::shares;
 use super::callers::Known;
 use super::content::{Content, json_response, line_response};
 use super::refusal::Refusal;
-use super::room::Room;
+use super::room::{BODY_BYTES_MAX, Room};
 
 /// The time for which the lines of a batch may not come, or find no room.
 const LINES_SILENCE_MAX: Duration = Duration::from_secs(300);
 /// The answers of a batch that wait to be read, and the parts of its lines that wait for a worker. Beyond,
 /// nothing is read from the connection.
 const PARTS_WAITING_MAX: usize = 4;
+
+/// The room for a line that goes on: as much as one may have, and the part in which it ends.
+const LINE_ROOM_BYTES: usize = BODY_BYTES_MAX + 64 * 1024;
 
 /// Runs the scripts of pipelines.
 pub(super) struct Scripts {
@@ -210,12 +213,13 @@ async fn forward(
     chunks: mpsc::Sender<Chunk>,
     stop: CancellationToken,
 ) {
+    let mut reserve = Reserve::default();
     loop {
         let part = async {
             let Some(frame) = body.frame().await else { return Part::End };
             let Ok(frame) = frame else { return Part::BrokenOff };
             let Ok(data) = frame.into_data() else { return Part::Other };
-            let room = room.bytes(user.as_ref(), data.len()).await;
+            let room = reserve.room_for(&data, &room, user.as_ref()).await;
             Part::Chunk(Chunk { bytes: data.to_vec(), room })
         };
         let part = tokio::select! {
@@ -236,6 +240,37 @@ async fn forward(
                 return;
             }
         }
+    }
+}
+
+/// Room for the rest of a line that is longer than a part of the body. It is taken at once: lines that wait for
+/// more room, each with what others need, would wait for ever.
+#[derive(Default)]
+struct Reserve {
+    room: shares::Held,
+    bytes: usize,
+}
+
+impl Reserve {
+    /// Waits for the room of a part, and for that of the line that goes on behind it.
+    async fn room_for(
+        &mut self,
+        part: &[u8],
+        room: &Room,
+        user: Option<&UserName>,
+    ) -> shares::Held {
+        let goes_on = !part.contains(&b'\n');
+        if self.bytes < part.len() {
+            *self = Self::default();
+            let bytes = part.len() + if goes_on { LINE_ROOM_BYTES } else { 0 };
+            *self = Self { room: room.bytes(user, bytes).await, bytes };
+        }
+        self.bytes -= part.len();
+        let own = self.room.split(part.len());
+        if !goes_on {
+            *self = Self::default();
+        }
+        own
     }
 }
 

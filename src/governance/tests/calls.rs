@@ -822,6 +822,7 @@ async fn a_decision_about_a_script_is_in_the_log_with_whose_token_came_with_it()
 
 #[cfg(feature = "postgres")]
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "a table of rows")]
 async fn a_job_needs_its_own_decision_that_was_not_used() {
     use crate::gateway::{Decision, JobId, JobOwner, Status};
     type Change<'a> = &'a dyn Fn(AuditEntry) -> Vec<AuditEntry>;

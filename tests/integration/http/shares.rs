@@ -1,5 +1,6 @@
 //! The shares of users: whatever one of them takes, others are served.
 
+use std::io::Write as _;
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ tests! {
         one_user_has_a_share_of_places,
         users_take_turns,
         each_test_of_a_line_has_a_turn_of_its_own,
+        long_lines_do_not_wait_for_each_other,
         answers_that_a_user_does_not_read_hold_up_this_user_alone;
 }
 
@@ -247,5 +249,38 @@ fn answers_that_a_user_does_not_read_hold_up_this_user_alone() {
         assert_eq!(of_bob.json()["stdout"], "42");
         drop(unread);
         soon("ann goes on", small);
+    }
+}
+
+fn long_lines_do_not_wait_for_each_other() {
+    let tokens = users();
+    let server = tokens.server(&[]);
+    let [ann, _] = &tokens.tokens[..] else { panic!() };
+    let line = json!({ "code": "print(len(input()))", "stdin": "x".repeat(3_000_000) }).to_string();
+    // Together they are more than the share of one user. Each has begun before any goes on.
+    let mut batches: Vec<_> = (0..4).map(|_| batch(&server, ann)).collect();
+    let parts: Vec<&[u8]> = line.as_bytes().chunks(750_000).collect();
+    let senders: Vec<_> = batches
+        .iter()
+        .map(|batch| {
+            let mut stream = batch.stream.get_ref().try_clone().unwrap();
+            let parts: Vec<Vec<u8>> = parts.iter().map(|part| part.to_vec()).collect();
+            std::thread::spawn(move || {
+                for part in parts {
+                    write!(stream, "{:x}\r\n", part.len()).unwrap();
+                    stream.write_all(&part).unwrap();
+                    stream.write_all(b"\r\n").unwrap();
+                    std::thread::sleep(Duration::from_millis(300));
+                }
+                stream.write_all(b"0\r\n\r\n").unwrap();
+            })
+        })
+        .collect();
+    for batch in &mut batches {
+        let answers = batch.response().unwrap().lines();
+        assert_eq!(answers[0]["stdout"], "3000000", "{answers:?}");
+    }
+    for sender in senders {
+        sender.join().unwrap();
     }
 }
