@@ -18,7 +18,6 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { name: "guards", sql: include_str!("migrations/0003_guards.sql") },
     Migration { name: "job_tokens", sql: include_str!("migrations/0004_job_tokens.sql") },
     Migration { name: "job_bytes", sql: include_str!("migrations/0005_job_bytes.sql") },
-    Migration { name: "byte_guards", sql: include_str!("migrations/0006_byte_guards.sql") },
 ];
 
 /// The advisory lock that one program holds while it changes the schema: any number that nobody else takes.
