@@ -514,6 +514,19 @@ fn the_database_itself_refuses_what_is_no_append() {
     }
     let refused = as_role("qwed_server", no_follower).unwrap_err();
     assert!(refused.contains("follows its head"), "{refused}");
+    // A follower with a hash of something else would end the chain: the next row has to name it.
+    let other_hash = "INSERT INTO qwed_mcp.audit SELECT head.instance, head.seq + 1, time, run_id, event, \
+         user_name, tool, arguments_hash, outcome, details, head.hash, repeat('f', 64) \
+         FROM qwed_mcp.audit JOIN qwed_mcp.audit_heads AS head USING (instance) WHERE audit.seq = 1";
+    let refused = as_role("qwed_server", other_hash).unwrap_err();
+    assert!(refused.contains("is of its content"), "{refused}");
+    // The database and the servers write the same text of any row.
+    let tool =
+        "\u{1}\u{8}\t\n\u{c}\r\u{1f} \"\\/~\u{7f}\u{80}é\u{2028}\u{ffff}\u{1f600}".to_owned();
+    let odd =
+        AuditEntry { tool, arguments_hash: None, ..entry(Uuid::nil(), AuditEvent::McpToolCall) };
+    store.append(&[odd]).unwrap();
+    assert!(store.verify_audit(&[]).unwrap().is_intact());
     // The owner makes no mistake either, and can do all of it who means to: the chain tells.
     for sql in changes.iter().filter(|sql| !sql.contains("SET seq")) {
         let refused = as_role("qwed_owner", sql).unwrap_err();

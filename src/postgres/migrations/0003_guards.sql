@@ -11,20 +11,45 @@ $$;
 
 -- Moves the head with each row of the audit log. It has the owner's rights, so it refuses every other table: a
 -- role could make a table of its own, put this trigger on it, and so move any head.
+-- The hash of a row is of its content, as servers compute it (`AuditRow::content_hash`): one row with another hash
+-- would be the end of the chain, for the next row has to name it. A canonical text is in ASCII.
 CREATE OR REPLACE FUNCTION qwed_mcp.audit_follows_its_head() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    content text;
 BEGIN
     IF TG_RELID <> 'qwed_mcp.audit'::regclass THEN
         RAISE EXCEPTION 'only rows of the audit log move its heads';
     END IF;
     IF NEW.seq = 1 AND NEW.previous = repeat('0', 64) THEN
         INSERT INTO qwed_mcp.audit_heads (instance, seq, hash) VALUES (NEW.instance, 1, NEW.hash);
-        RETURN NEW;
+    ELSE
+        UPDATE qwed_mcp.audit_heads SET seq = NEW.seq, hash = NEW.hash
+        WHERE instance = NEW.instance AND seq = NEW.seq - 1 AND hash = NEW.previous;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'a row of the audit log follows its head';
+        END IF;
     END IF;
-    UPDATE qwed_mcp.audit_heads SET seq = NEW.seq, hash = NEW.hash
-    WHERE instance = NEW.instance AND seq = NEW.seq - 1 AND hash = NEW.previous;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'a row of the audit log follows its head';
+    content := '{"arguments_hash":' || coalesce(to_json(NEW.arguments_hash)::text, 'null')
+        || ',"details":' || to_json(NEW.details) || ',"event":' || to_json(NEW.event)
+        || ',"instance":' || to_json(NEW.instance) || ',"outcome":' || to_json(NEW.outcome)
+        || ',"previous":' || to_json(NEW.previous) || ',"run_id":' || to_json(NEW.run_id)
+        || ',"seq":' || NEW.seq || ',"time":' || to_json(NEW.time) || ',"tool":' || to_json(NEW.tool)
+        || ',"user":' || coalesce(to_json(NEW.user_name)::text, 'null') || '}';
+    IF content ~ '[^ -~]' THEN
+        SELECT string_agg(
+            CASE
+                WHEN c BETWEEN 32 AND 126 THEN chr(c)
+                WHEN c < 65536 THEN '\u' || lpad(to_hex(c), 4, '0')
+                ELSE '\u' || to_hex(55296 + ((c - 65536) >> 10)) || '\u' || to_hex(56320 + ((c - 65536) & 1023))
+            END, '' ORDER BY place
+        ) INTO content
+        FROM (
+            SELECT ascii(one), place FROM regexp_split_to_table(content, '') WITH ORDINALITY AS split (one, place)
+        ) AS characters (c, place);
+    END IF;
+    IF NEW.hash <> encode(sha256(convert_to(content, 'UTF8')), 'hex') THEN
+        RAISE EXCEPTION 'the hash of a row of the audit log is of its content';
     END IF;
     RETURN NEW;
 END;

@@ -11,6 +11,8 @@ use uuid::Uuid;
 use super::records::{ALL_TOKENS, recorded};
 use super::writer::{HEAD, Job, RUNS_OF_DAY};
 use super::{PostgresStore, value};
+#[cfg(any(feature = "http", test))]
+use crate::governance::audit::NO_HASH;
 use crate::governance::audit::{
     AUDIT_ROWS_MAX, AuditEntry, AuditEvent, AuditFilter, AuditHash, AuditRow, AuditVerification,
     DatabaseFlaws, Quota, RunIdStart, UnfinishedRuns, Walk, time_text,
@@ -35,13 +37,35 @@ const OF_RUN: &str = "SELECT instance, seq, time, run_id, event, user_name, tool
     outcome, details, previous, hash FROM qwed_mcp.audit WHERE run_id = $1 \
     ORDER BY time, instance, seq LIMIT $2";
 
+/// Appends a row that no other server can wait for, and takes it back. The texts have no quotation marks.
 #[cfg(any(feature = "http", test))]
-const REHEARSE: &str = "DO $$ BEGIN
-    INSERT INTO qwed_mcp.audit (instance, seq, time, run_id, event, tool, outcome, details, previous, hash)
-    VALUES ('rehearsal ' || pg_backend_pid(), 1, '', '', '', '', '', '', repeat('0', 64), '');
-    RAISE EXCEPTION SQLSTATE 'QW001';
-EXCEPTION WHEN SQLSTATE 'QW001' THEN NULL;
-END $$";
+fn rehearsal() -> String {
+    let row = AuditRow {
+        instance: Some(format!("rehearsal {}", Uuid::new_v4())),
+        seq: 1,
+        time: String::new(),
+        run_id: String::new(),
+        event: String::new(),
+        user: None,
+        tool: String::new(),
+        arguments_hash: None,
+        outcome: String::new(),
+        details: String::new(),
+        previous: NO_HASH.to_owned(),
+        hash: String::new(),
+    };
+    format!(
+        "DO $$ BEGIN
+            INSERT INTO qwed_mcp.audit (instance, seq, time, run_id, event, tool, outcome, details, previous, hash)
+            VALUES ('{}', 1, '', '', '', '', '', '', '{}', '{}');
+            RAISE EXCEPTION SQLSTATE 'QW001';
+        EXCEPTION WHEN SQLSTATE 'QW001' THEN NULL;
+        END $$",
+        row.instance.as_deref().unwrap_or_default(),
+        row.previous,
+        row.content_hash(),
+    )
+}
 
 const CHAINS: &str = "SELECT instance FROM qwed_mcp.audit_heads ORDER BY instance";
 
@@ -94,7 +118,7 @@ impl AuditLog for PostgresStore {
 
     #[cfg(any(feature = "http", test))]
     fn rehearse_append(&self) -> Result<(), StoreError> {
-        self.ask(async |session| Ok(session.batch(REHEARSE).await?))
+        self.ask(async |session| Ok(session.batch(&rehearsal()).await?))
     }
 
     #[cfg(test)]
