@@ -6,9 +6,6 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::{DirEntryExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-/// The most entries of folders that are looked at for a hard link.
-const ENTRIES_MAX: usize = 5_000_000;
-
 /// A mount: its file system, the folder or file of that which is mounted, and where.
 struct Mount {
     device: String,
@@ -84,14 +81,8 @@ fn hard_link_below(
     is_it: impl Fn(&Metadata) -> bool,
 ) -> Option<PathBuf> {
     let mut left = folders.to_vec();
-    let mut seen = 0;
     while let Some(folder) = left.pop() {
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-            seen += 1;
-            if seen > ENTRIES_MAX {
-                tracing::warn!("not all folders were looked at for a hard link");
-                return None;
-            }
             let Ok(kind) = entry.file_type() else { continue };
             if kind.is_dir() {
                 left.push(entry.path());
