@@ -53,11 +53,11 @@ class Server:
         self.log = open(folder / "log", "w+")
         command = [BINARY, "serve", "--http", "127.0.0.1:0", "--require-token", "--drain", "0"]
         self.process = subprocess.Popen(command, env=self.environment, stdout=self.log, stderr=self.log)
-        while "address=" not in (text := (folder / "log").read_text()):
+        while "clients=" not in (text := (folder / "log").read_text()):
             if self.process.poll() is not None:
                 raise SystemExit(text)
             time.sleep(0.02)
-        self.port = int(text.split("address=")[1].split()[0].rsplit(":", 1)[1])
+        self.port = int(text.split("clients=http://")[1].split("/")[0].rsplit(":", 1)[1])
 
     def token(self, user):
         command = [BINARY, "token", "create", "--user", user, "--role", "user"]

@@ -121,12 +121,11 @@ def main() -> int:
         command = [SERVER, "serve", "--http", "127.0.0.1:0", "--drain", "0"]
         server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr)
         try:
-            while "address=" not in (text := log.read_text()):
+            while "clients=" not in (text := log.read_text()):
                 if server.poll() is not None:
                     raise SystemExit(f"the server ended: {text}")
                 time.sleep(0.02)
-            address = text.split("address=")[1].split()[0]
-            return anyio.run(run, f"http://{address}/mcp", server.pid)
+            return anyio.run(run, text.split("clients=")[1].split()[0], server.pid)
         finally:
             server.terminate()
             server.wait(10)
