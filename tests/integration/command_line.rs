@@ -17,7 +17,8 @@ tests! {
     needs [Tier3]:
         run_takes_a_script_from_a_file_and_from_standard_input;
     needs [Sandbox]:
-        the_examples_run,
+        the_examples_run;
+    needs [Sandbox, Packages]:
         run_writes_the_pictures_of_the_script,
         pictures_that_cannot_be_written_are_an_error_besides_the_result;
     needs []:

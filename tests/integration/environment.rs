@@ -14,8 +14,9 @@ tests! {
     needs [Sandbox]:
         the_background_timeout_is_read_clamped_and_defaulted,
         a_script_sees_path_and_pythonpath_and_no_secret,
-        the_interpreter_is_found_in_the_documented_order_and_shims_are_resolved,
         a_failing_skill_manifest_ends_the_server_before_it_answers;
+    needs [Sandbox, Packages]:
+        the_interpreter_is_found_in_the_documented_order_and_shims_are_resolved;
 }
 
 fn the_background_timeout_is_read_clamped_and_defaulted() {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::harness::{ServerBuilder, binary, eventually, python, root, uv};
 
 tests! {
-    needs [Sandbox]:
+    needs [Sandbox, Packages, Venv]:
         an_environment_is_made_with_uv,
         an_environment_is_made_with_venv_and_pip,
         the_real_packages_are_imported_and_used,
@@ -26,10 +26,10 @@ tests! {
         an_environment_that_others_can_change_is_not_used,
         an_environment_that_starts_with_other_files_is_not_used,
         a_missing_module_is_answered_with_what_is_there;
-    needs [Root, Tier3]:
+    needs [Root, Tier3, Packages, Venv]:
         a_full_disk_leaves_no_environment,
         what_cannot_be_removed_is_in_nobodys_way;
-    needs [Python]:
+    needs [Packages, Venv]:
         interrupted_at_any_point_it_leaves_no_environment,
         killed_at_any_point_it_leaves_no_environment,
         one_process_at_a_time_makes_environments,

@@ -3,17 +3,17 @@
 use crate::harness::ServerBuilder;
 
 tests! {
-    needs [Sandbox]:
+    needs [Sandbox, Packages]:
         sympy_derivative,
         z3_contradiction,
-        the_financial_example_of_the_documents_is_refuted,
         qwed_code_guard,
         qwed_sql_guard,
         qwed_legal_deadline,
         qwed_legal_provenance,
         qwed_legal_in_the_background,
         every_import_of_the_migration_table_works,
-        the_other_guards_answer;
+        the_other_guards_answer,
+        the_financial_example_of_the_documents_is_refuted;
 }
 
 /// Runs a script and gives its text and whether it is an error.

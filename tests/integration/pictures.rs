@@ -11,21 +11,21 @@ use crate::harness::{CallResult, McpProcess, SYNC_TIMEOUT, ServerBuilder, eventu
 use crate::sandbox::of_user;
 
 tests! {
-    needs [Tier3]:
-        figures_come_back_the_same_warm_and_cold,
+    needs [Tier3, Packages]:
         scripts_that_draw_have_an_interpreter_of_their_own,
+        hostile_figures_fail_no_run_warm,
+        figures_come_back_the_same_warm_and_cold,
         drawing_has_the_limits_of_the_script_warm,
-        a_script_that_sends_pictures_itself_sends_pictures_only_warm,
-        hostile_figures_fail_no_run_warm;
-    needs [Tier2, Tier3, PublicPython]:
+        a_script_that_sends_pictures_itself_sends_pictures_only_warm;
+    needs [Tier2, Tier3, PublicPython, Packages]:
         figures_come_back_at_every_tier,
         a_script_that_sends_pictures_itself_sends_pictures_only_at_tier_2;
-    needs [Sandbox]:
+    needs [Sandbox, Packages]:
         a_job_keeps_its_pictures,
+        the_admin_can_do_without_pictures,
         drawing_has_the_limits_of_the_script_cold,
         a_script_that_sends_pictures_itself_sends_pictures_only_cold,
-        hostile_figures_fail_no_run_cold,
-        the_admin_can_do_without_pictures;
+        hostile_figures_fail_no_run_cold;
 }
 
 const DONE: &str = "Execution completed successfully.";

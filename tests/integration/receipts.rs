@@ -15,28 +15,29 @@ use crate::sandbox::of_user;
 
 tests! {
     needs [Tier3]:
-        each_script_leaves_a_receipt,
         a_run_leaves_a_receipt_at_the_command_line,
         outputs_that_differ_in_a_byte_have_different_digests,
         without_room_for_its_receipt_nothing_runs,
-        another_implementation_verifies_them,
         what_was_changed_is_named,
         nothing_runs_where_scripts_could_read_the_key,
-        tests_leave_receipts_and_cannot_reach_the_key,
         a_replay_says_what_differs,
         a_replay_shows_the_first_line_that_differs,
-        another_interpreter_is_told_before_what_came_of_it,
+        addresses_that_cannot_be_fixed_are_told,
+        nothing_of_keys_tokens_or_code_is_in_logs;
+    needs [Tier3, Packages]:
         deterministic_runs_are_the_same_at_tier_3,
         a_deterministic_server_starts_each_script_alone,
-        addresses_that_cannot_be_fixed_are_told,
-        nothing_of_keys_tokens_or_code_is_in_logs,
+        another_implementation_verifies_them,
+        each_script_leaves_a_receipt,
+        tests_leave_receipts_and_cannot_reach_the_key,
+        another_interpreter_is_told_before_what_came_of_it,
         each_thing_that_was_changed_has_a_message_of_its_own;
     needs [Tier3, PublicPython]:
         scripts_cannot_reach_the_key_at_tier_3;
     needs [Tier2, PublicPython]:
         scripts_cannot_reach_the_key_at_tier_2,
         deterministic_runs_are_the_same_at_tier_2;
-    needs [Root, Tier2, PublicPython]:
+    needs [Root, Tier2, PublicPython, Packages]:
         tests_cannot_reach_the_key_at_tier_2;
     needs []:
         without_a_key_nothing_is_served,

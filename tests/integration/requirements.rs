@@ -14,7 +14,7 @@ tests! {
         the_stateless_era_is_as_specified,
         the_era_with_a_handshake_is_as_specified,
         eras_meet_as_specified;
-    needs [Tier3]:
+    needs [Tier3, Packages]:
         governed_tools_are_as_specified;
 }
 

@@ -19,22 +19,25 @@ tests! {
         the_canary_finds_every_way_open_without_a_sandbox;
     needs [Root]:
         folders_are_swept_with_the_rights_of_their_owner;
-    needs [Root, Tier3ForUsers, PublicPython]:
+    needs [Root, Tier3ForUsers, PublicPython, Packages]:
         what_verifications_use_works_at_tier_3_for_an_ordinary_user;
     needs [Tier3ForUsers, PublicPython]:
-        what_verifications_use_works_in_warm_interpreters,
         nobody_of_its_user_looks_into_the_server;
+    needs [Tier3ForUsers, PublicPython, Packages]:
+        what_verifications_use_works_in_warm_interpreters;
     needs [Root, Tier3, PublicPython]:
         what_is_mounted_below_a_readable_path_is_read_only_too;
     needs [Tier2, PublicPython]:
-        what_verifications_use_works_at_tier_2,
         deep_folders_are_cleared_up_where_the_scratch_folder_is_a_real_one;
+    needs [Tier2, PublicPython, Packages]:
+        what_verifications_use_works_at_tier_2;
     needs [Tier3, PublicPython]:
-        what_verifications_use_works_at_tier_3,
         a_run_that_uses_everything_up_ends_and_the_next_call_is_clean,
         a_launch_that_fails_leaves_no_process_and_the_next_one_succeeds,
         the_server_itself_is_not_confined,
         what_runs_has_no_capability_and_its_user_is_not_root;
+    needs [Tier3, PublicPython, Packages]:
+        what_verifications_use_works_at_tier_3;
     needs [Tier2, Tier3, PublicPython]:
         nothing_of_one_call_reaches_the_next,
         without_a_sandbox_that_the_admin_takes_no_code_runs,

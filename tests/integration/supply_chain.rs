@@ -12,14 +12,16 @@ use crate::harness::{CallResult, McpProcess, ServerBuilder, binary, python, root
 
 tests! {
     needs [Sandbox]:
-        a_session_writes_the_bill_of_what_it_used,
-        a_bill_has_versions_or_says_that_it_has_not,
         a_bill_is_written_however_the_session_ends,
         a_session_without_scripts_has_a_bill_and_one_that_cannot_be_written_is_told;
+    needs [Sandbox, Packages]:
+        a_session_writes_the_bill_of_what_it_used,
+        a_bill_has_versions_or_says_that_it_has_not;
     needs [Python]:
-        cyclonedx_is_valid_by_the_official_schema,
-        the_bill_of_the_documents_is_real,
         verify_skill_compares_the_artifact;
+    needs [Python, Packages]:
+        the_bill_of_the_documents_is_real,
+        cyclonedx_is_valid_by_the_official_schema;
     needs []:
         verify_skill_tells_people_and_exit_codes,
         verify_skill_prints_the_documented_fields_as_json,

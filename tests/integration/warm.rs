@@ -20,19 +20,14 @@ tests! {
         without_the_top_tier_or_when_it_is_switched_off_scripts_stay_cold;
     needs [Tier3]:
         a_script_ends_warm_as_it_does_cold,
-        honest_scripts_print_the_same_warm_and_cold,
-        nothing_passes_from_one_script_to_the_next,
-        random_numbers_are_new_in_each_run,
         #[cfg(target_env = "gnu")]
         what_a_fork_asks_for_lies_side_by_side,
         the_socket_of_a_run_is_of_no_use_to_the_script,
         limits_hold_and_the_next_call_is_warm_and_clean,
         a_fork_server_that_dies_is_replaced_and_no_call_is_lost,
         a_worn_fork_server_hands_over_without_a_cold_run,
-        scripts_with_light_imports_have_an_interpreter_of_their_own,
         more_readable_folders_than_a_script_may_open_files_leave_it_warm,
         a_module_that_starts_a_thread_or_fails_leaves_scripts_cold_or_warm_but_right,
-        numbers_are_computed_as_in_a_new_interpreter,
         children_that_cannot_get_ready_do_not_hold_calls_up,
         installed_packages_are_seen_by_the_next_call,
         an_idle_server_lets_the_fork_server_go_and_gets_it_back,
@@ -41,6 +36,12 @@ tests! {
         warm_interpreters_end_with_the_server_whatever_ends_it,
         ten_thousand_calls_each_get_their_own_result,
         two_thousand_calls_with_faults_get_their_own_results;
+    needs [Tier3, Packages]:
+        nothing_passes_from_one_script_to_the_next,
+        random_numbers_are_new_in_each_run,
+        scripts_with_light_imports_have_an_interpreter_of_their_own,
+        honest_scripts_print_the_same_warm_and_cold,
+        numbers_are_computed_as_in_a_new_interpreter;
 }
 
 /// Those of a fork server, and above them its supervisor and the supervisor's init.

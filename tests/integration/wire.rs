@@ -16,7 +16,8 @@ const PLACES: usize = 256;
 
 tests! {
     needs [Tier3]:
-        a_cancelled_call_is_dead_soon_and_has_no_reply,
+        a_cancelled_call_is_dead_soon_and_has_no_reply;
+    needs [Tier3, Packages]:
         nothing_is_said_of_a_cancelled_call_while_its_end_takes_long;
     needs [Sandbox]:
         lines_that_are_no_request_are_answered_and_the_server_lives_on,

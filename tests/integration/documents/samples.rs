@@ -18,8 +18,9 @@ tests! {
         a_sample_that_differs_is_found,
         configurations_of_clients_are_sound;
     needs [Tier3]:
+        replies_are_what_the_documents_show;
+    needs [Tier3, Packages]:
         commands_print_what_the_documents_show,
-        replies_are_what_the_documents_show,
         a_test_run_prints_what_the_documents_show;
 }
 

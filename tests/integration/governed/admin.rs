@@ -13,14 +13,14 @@ use super::{Governed, assert_refused, quoted, run_pytest};
 use crate::harness::{binary, is_root};
 
 tests! {
-    needs [Sandbox]:
+    needs [Sandbox, Packages]:
         a_policy_that_cannot_be_read_is_named_to_the_admin_and_not_to_the_model,
         a_path_of_the_policy_that_cannot_be_opened_is_named,
         doctor_knows_what_tests_need,
         doctor_says_what_tests_lack,
         the_instructions_name_the_tools_that_there_are,
         a_token_in_a_file_is_the_servers;
-    needs [Tier3]:
+    needs [Tier3, Packages]:
         the_object_of_doctor_has_these_members_and_no_others;
     needs []:
         policy_check_says_what_is_allowed,

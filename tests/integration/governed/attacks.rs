@@ -16,9 +16,9 @@ use crate::harness::{McpProcess, eventually, python};
 use crate::sandbox::of_user;
 
 tests! {
-    needs [Root, Tier2, PublicPython]:
+    needs [Root, Tier2, PublicPython, Packages]:
         nothing_gets_out_at_tier_2_either;
-    needs [Tier3]:
+    needs [Tier3, Packages]:
         every_way_out_works_without_a_sandbox_and_none_within;
 }
 

@@ -11,7 +11,7 @@ use crate::harness::{McpProcess, eventually, has_threads};
 use super::{Governed, assert_refused, call_as, counted, params, run_id, run_pytest, text};
 
 tests! {
-    needs [Sandbox]:
+    needs [Sandbox, Packages]:
         two_servers_share_the_store_under_load,
         as_many_calls_as_can_be_in_flight_are_carried_out_and_written_down,
         sigkill_at_any_point_leaves_a_chain_that_verifies_and_shows_what_was_interrupted,

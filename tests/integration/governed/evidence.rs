@@ -13,7 +13,7 @@ use super::{Governed, assert_refused, call_as, evidence, run_id, run_pytest, tex
 use crate::harness::{McpProcess, binary, eventually, python};
 
 tests! {
-    needs [Sandbox]:
+    needs [Sandbox, Packages]:
         evidence_tells_what_the_run_was_made_with,
         what_was_changed_after_the_run_is_not_served,
         a_server_removes_old_runs_when_it_starts,

@@ -14,13 +14,13 @@ use crate::harness::{
 use crate::sandbox::of_user;
 
 tests! {
-    needs [Tier3]:
+    needs [Tier3, Packages]:
         what_takes_too_much_is_a_violation;
-    needs [Root, Tier2, PublicPython]:
+    needs [Root, Tier2, PublicPython, Packages]:
         a_run_that_leaves_too_much_at_tier_2_is_ended;
-    needs [Sandbox, PublicPython]:
+    needs [Sandbox, PublicPython, Packages]:
         nothing_runs_without_a_sandbox;
-    needs [Sandbox]:
+    needs [Sandbox, Packages]:
         without_a_policy_there_are_no_governed_tools,
         with_a_policy_there_are_four_more,
         every_role_may_do_what_its_row_says,

@@ -16,12 +16,12 @@ use crate::harness::{eventually, python, root};
 use crate::sandbox::of_user;
 
 tests! {
-    needs [Tier3]:
+    needs [Tier3, Packages]:
         a_public_project_counts_as_in_a_bare_run,
         a_project_with_every_kind_of_test_counts_as_in_a_bare_run;
-    needs [Root, Tier2, Tier3ForUsers, PublicPython]:
+    needs [Root, Tier2, Tier3ForUsers, PublicPython, Packages]:
         an_ordinary_user_runs_tests_at_tier_3_and_at_tier_2;
-    needs [Sandbox]:
+    needs [Sandbox, Packages]:
         what_pytest_is_asked_for_is_what_it_runs,
         artifacts_are_listed_and_read_in_parts,
         progress_is_told_and_a_cancelled_run_ends,

@@ -13,13 +13,13 @@ use crate::harness::eventually;
 use crate::harness::postgres::{self, Postgres};
 
 tests! {
-    needs [Postgres, Sandbox]:
+    needs [Postgres, Sandbox, Packages]:
         what_is_done_at_one_server_holds_at_the_other,
         a_quota_is_counted_over_all_servers,
         what_one_server_signed_tells_of_all_chains,
         rows_quotas_and_expiry_go_by_the_clock_of_the_database,
         nothing_is_done_without_the_database;
-    needs [Postgres]:
+    needs [Postgres, Packages]:
         the_commands_work_on_the_database_that_is_set,
         the_log_of_several_servers_is_exported_and_verified_elsewhere;
 }

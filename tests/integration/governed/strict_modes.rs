@@ -12,7 +12,7 @@ use crate::harness::{McpProcess, is_root};
 use super::{Governed, ORDINARY_USER, assert_refused, call_as, counted, run_pytest};
 
 tests! {
-    needs [Sandbox]:
+    needs [Sandbox, Packages]:
         a_policy_that_others_can_change_allows_nothing,
         a_policy_of_the_workspace_allows_nothing;
     needs []:

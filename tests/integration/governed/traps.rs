@@ -13,13 +13,13 @@ use crate::harness::{ServerBuilder, binary, is_root, public_python, python};
 use super::{Governed, assert_refused, call_as, counted, quoted, run_id, run_pytest, text};
 
 tests! {
-    needs [Sandbox]:
+    needs [Sandbox, Packages]:
         an_interpreter_of_the_workspace_is_refused_before_it_is_asked_anything,
         an_environment_of_the_workspace_is_refused_before_it_is_asked_anything,
         an_environment_in_the_data_folder_is_for_tests_to_read,
         a_shim_does_not_look_into_the_workspace,
         a_workspace_of_traps_runs_inside_only;
-    needs [Sandbox, PublicPython]:
+    needs [Sandbox, PublicPython, Packages]:
         nothing_is_started_where_nothing_would_hold_it;
 }
 

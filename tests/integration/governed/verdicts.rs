@@ -9,7 +9,7 @@ use crate::harness::McpProcess;
 use super::{Governed, assert_refused, call_as, counted, evidence, run_id, run_pytest, text};
 
 tests! {
-    needs [Sandbox]:
+    needs [Sandbox, Packages]:
         what_the_tests_forge_is_not_passed_on_as_a_result,
         what_is_left_in_place_of_the_report_is_no_result,
         what_was_only_set_up_has_not_passed,

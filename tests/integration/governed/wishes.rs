@@ -14,7 +14,7 @@ use super::{Governed, call_as, run_pytest};
 use crate::harness::binary;
 
 tests! {
-    needs [Tier3]:
+    needs [Tier3, Packages]:
         scripts_take_a_token_where_the_policy_says_so,
         a_user_has_so_many_runs_a_day,
         what_a_call_would_get_is_what_it_gets,
@@ -23,7 +23,7 @@ tests! {
         a_head_is_signed_when_it_is_old_enough,
         a_new_chain_is_found_by_its_checkpoints,
         a_run_says_which_commit_it_was_of;
-    needs [Sandbox]:
+    needs [Sandbox, Packages]:
         an_export_goes_on_with_what_is_appended,
         a_token_is_put_in_the_place_of_another_one,
         an_export_is_verified_without_the_store;

@@ -15,8 +15,12 @@ const ORDINARY_USER: u32 = 24_600;
 /// Something that not every machine has.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Need {
-    /// The tests' virtual environment. Every machine has it, or the tests fail.
+    /// An interpreter.
     Python,
+    /// The tests' virtual environment with packages from PyPI.
+    Packages,
+    /// The module venv of the interpreter.
+    Venv,
     /// An interpreter of this minor version, like `3.11`.
     PythonVersion(String),
     /// A sandbox of any tier that servers take by default.
@@ -34,27 +38,11 @@ pub(crate) enum Need {
     Root,
     /// An interpreter with the tests' packages that every user can start, where the tests are root's.
     PublicPython,
-    /// Many seconds. Tests without this need are the quick ones.
+    /// Many seconds. `cargo test` runs the tests without this need.
     Time,
 }
 
 impl Need {
-    /// Whether it takes the tests' virtual environment.
-    pub(crate) fn takes_python(&self) -> bool {
-        match self {
-            Self::Root | Self::Time => false,
-            #[cfg(feature = "postgres")]
-            Self::Postgres => false,
-            Self::Python
-            | Self::PythonVersion(_)
-            | Self::Sandbox
-            | Self::Tier2
-            | Self::Tier3
-            | Self::Tier3ForUsers
-            | Self::PublicPython => true,
-        }
-    }
-
     /// Whether it takes an interpreter that other users can start.
     pub(crate) fn takes_public_python(&self) -> bool {
         matches!(self, Self::PublicPython | Self::Tier3ForUsers)
@@ -65,6 +53,8 @@ impl fmt::Display for Need {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Python => "Python",
+            Self::Packages => "packages from PyPI",
+            Self::Venv => "Python's venv",
             Self::PythonVersion(version) => return write!(formatter, "Python {version}"),
             Self::Sandbox => "sandbox",
             Self::Tier2 => "tier 2 (Landlock ABI 6)",
@@ -79,12 +69,13 @@ impl fmt::Display for Need {
     }
 }
 
-/// The variable with the needs that the tests do without, such as `Time,Root`.
+/// The variable with the needs whose tests are ignored, such as `Time,Root`. Without it these are the long tests.
 const WITHOUT: &str = "QWED_MCP_TESTS_WITHOUT";
+const WITHOUT_BY_DEFAULT: &str = "Time";
 
 /// Returns the names in the variable of needs to do without.
 pub(crate) fn waived() -> Vec<String> {
-    let names = std::env::var(WITHOUT).unwrap_or_default();
+    let names = std::env::var(WITHOUT).unwrap_or_else(|_| WITHOUT_BY_DEFAULT.to_owned());
     names.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
@@ -99,27 +90,35 @@ pub(crate) fn obstacle(need: &Need) -> Option<String> {
     if let Some(known) = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get(need) {
         return known.clone();
     }
-    let found =
-        if is_waived(need) { Some(format!("{WITHOUT} has it")) } else { find_obstacle(need) };
+    let found = match (is_waived(need), std::env::var_os(WITHOUT)) {
+        (false, _) => find_obstacle(need),
+        (true, Some(_)) => Some(format!("{WITHOUT} names it")),
+        (true, None) => Some(format!("`{WITHOUT}= cargo test` runs them")),
+    };
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner).insert(need.clone(), found.clone());
     found
 }
 
 fn find_obstacle(need: &Need) -> Option<String> {
     match need {
-        Need::Python | Need::Time => None,
+        Need::Python => python::obstacle(),
+        Need::Packages => python::packages().err(),
+        Need::Venv => python::venv_obstacle(),
+        Need::Time => None,
         Need::PythonVersion(wanted) => {
             let version = python::version();
             (version != *wanted).then(|| format!("the tests' interpreter is Python {version}"))
         }
         Need::Sandbox => {
             let missing = obstacle(&Need::Tier3)?;
-            let too = tier("T2", &python::for_probes(), None)?;
+            let too = tier("T2", python::python(), None)?;
             Some(format!("{missing}; {too}"))
         }
         // What root runs at tier 2 is another user's, who cannot start what is in root's folders.
-        Need::Tier2 => tier("T2", &public_python().unwrap_or_else(python::for_probes), None),
-        Need::Tier3 => tier("T3", &python::for_probes(), None),
+        Need::Tier2 => {
+            tier("T2", &public_python().unwrap_or_else(|| python::python().to_owned()), None)
+        }
+        Need::Tier3 => tier("T3", python::python(), None),
         Need::Tier3ForUsers if is_root() => {
             let Some(python) = public_python() else { return obstacle(&Need::PublicPython) };
             tier("T3", &python, Some(ORDINARY_USER))

@@ -427,10 +427,11 @@ impl McpProcess {
         drop(self.stdin.take());
     }
 
+    /// Sends a signal by its name without `SIG`, such as `TERM`.
     pub(crate) fn signal(&self, name: &str) {
-        let status =
-            Command::new("kill").args([&format!("-{name}"), &self.pid().to_string()]).status();
-        assert!(status.unwrap().success());
+        let signal: nix::sys::signal::Signal = format!("SIG{name}").parse().unwrap();
+        let pid = nix::unistd::Pid::from_raw(i32::try_from(self.pid()).unwrap());
+        nix::sys::signal::kill(pid, signal).unwrap();
     }
 
     /// Waits until the process has ended; it fails long after `limit`.

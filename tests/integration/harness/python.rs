@@ -1,39 +1,64 @@
-//! The Python side: a virtual environment below `target/` with the real packages from PyPI.
+//! The Python side: the interpreter that servers run scripts with, and a virtual environment below `target/` with
+//! the real packages from PyPI.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio, exit};
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Instant;
 
 use super::machine::Need;
 use super::{is_public, is_root, public, root, suite};
 
-/// What the packages of `tests/requirements.txt` need.
+/// The oldest version that the packages of `tests/requirements.txt` support.
 const VERSION_MIN: (u32, u32) = (3, 11);
 
 /// The names an interpreter that is new enough may have.
 const NAMES: [&str; 5] = ["python3", "python3.14", "python3.13", "python3.12", "python3.11"];
 
-/// The interpreter of the tests' virtual environment, which is made when it is not there.
-///
-/// A machine where it cannot be made fails the tests: there is nothing to ignore.
+/// The tests' interpreter: that of the virtual environment if it exists, else the first one on the PATH. A test of
+/// scripts that import packages declares [`Need::Packages`]; then the environment has been made before the test runs.
 pub(crate) fn python() -> &'static Path {
     static PYTHON: OnceLock<PathBuf> = OnceLock::new();
-    PYTHON.get_or_init(prepare)
+    PYTHON.get_or_init(|| {
+        let none = || PathBuf::from("python3");
+        if is_prepared() { in_environment() } else { base_interpreter().unwrap_or_else(none) }
+    })
 }
 
-/// The tests' interpreter, or while there is none, the one that it will be made with.
-pub(super) fn for_probes() -> PathBuf {
-    if is_prepared() { environment().join("bin/python") } else { base_interpreter() }
+/// Makes the virtual environment unless it exists.
+///
+/// # Errors
+///
+/// The reason and the remedy if it cannot be made here.
+pub(super) fn packages() -> Result<(), String> {
+    static MADE: OnceLock<Result<(), String>> = OnceLock::new();
+    MADE.get_or_init(prepare).clone()
 }
+
+/// Why the machine has no interpreter at all, if so.
+pub(super) fn obstacle() -> Option<String> {
+    base_interpreter()
+        .is_none()
+        .then(|| "no python3 on the PATH: install Python 3.11 or later".to_owned())
+}
+
+/// Why the interpreter cannot make virtual environments by itself, if so.
+pub(super) fn venv_obstacle() -> Option<String> {
+    let base = base_interpreter()?;
+    let has_venv = Command::new(&base).args(["-c", "import ensurepip, venv"]).output();
+    let has_venv = has_venv.is_ok_and(|output| output.status.success());
+    (!has_venv).then(|| format!("{} has no venv: {VENV_REMEDY}", base.display()))
+}
+
+const VENV_REMEDY: &str = "install Debian's python3-venv";
 
 /// The minor version of the tests' interpreter, like `3.11`.
 pub(super) fn version() -> String {
     static VERSION: OnceLock<String> = OnceLock::new();
     let ask = || {
-        let (major, minor) = version_of(&for_probes()).unwrap_or_default();
+        let (major, minor) = version_of(python()).unwrap_or_default();
         format!("{major}.{minor}")
     };
     VERSION.get_or_init(ask).clone()
@@ -45,7 +70,7 @@ pub(crate) fn public_python() -> Option<PathBuf> {
     static PUBLIC: OnceLock<Option<PathBuf>> = OnceLock::new();
     suite::assert_declared("PublicPython", Need::takes_public_python);
     let find = || {
-        let own = for_probes();
+        let own = python().to_owned();
         if !is_root() || is_public(&own) {
             return Some(own);
         }
@@ -61,7 +86,7 @@ pub(crate) fn public_python() -> Option<PathBuf> {
 pub(crate) fn public_packages() -> Option<PathBuf> {
     let has_packages = public_python()?.parent()?.parent()?.join("pyvenv.cfg").exists();
     let packages = format!("lib/python{}/site-packages", version());
-    (!has_packages).then(|| public(&environment()).join(packages))
+    (!has_packages && is_prepared()).then(|| public(&environment()).join(packages))
 }
 
 fn environment() -> PathBuf {
@@ -80,10 +105,18 @@ fn is_prepared() -> bool {
     fs::read_to_string(stamp()).is_ok_and(|installed| installed == requirements())
 }
 
-fn prepare() -> PathBuf {
-    let interpreter = environment().join("bin/python");
+fn in_environment() -> PathBuf {
+    environment().join("bin/python")
+}
+
+fn prepare() -> Result<(), String> {
     if is_prepared() {
-        return interpreter;
+        return Ok(());
+    }
+    let base = base_interpreter().ok_or("no python3 on the PATH: install Python 3.11 or later")?;
+    let (major, minor) = version_of(&base).unwrap_or_default();
+    if (major, minor) < VERSION_MIN {
+        return Err(format!("python3 is {major}.{minor}: install Python 3.11 or later"));
     }
     fs::create_dir_all(root().join("target")).unwrap();
     // Test runners that start a process for each test come here many times at once.
@@ -93,43 +126,68 @@ fn prepare() -> PathBuf {
         lock.lock().unwrap();
     }
     if is_prepared() {
-        return interpreter;
+        return Ok(());
     }
-    let base = base_interpreter();
+    let (tool, steps) = steps(&base)?;
     say(&format!(
-        "making the tests' Python environment in target/python, once: about 800 MB, some minutes \
-         ({}, tests/requirements.txt)",
+        "making the tests' Python environment in target/python, once: about 800 MB, about a minute \
+         ({tool}, {}, tests/requirements.txt)",
         base.display()
     ));
     let begun = Instant::now();
     let _ = fs::remove_dir_all(environment());
-    run(Command::new(base).args(["-m", "venv"]).arg(environment()));
-    let pip = ["-m", "pip", "install", "--disable-pip-version-check", "--progress-bar=off", "-r"];
-    run(Command::new(&interpreter).args(pip).arg(root().join("tests/requirements.txt")));
-    // What the packages would otherwise compile at their first import, in some test. Not all of
-    // their files are valid.
+    for mut step in steps {
+        run(&mut step).map_err(|failed| {
+            format!("target/python could not be made ({failed}): it takes the network once")
+        })?;
+    }
+    // Otherwise some test would compile the packages at their first import. Not all of their files are valid.
     say("compiling the packages");
-    let compile = ["-m", "compileall", "-q"];
+    let compile = ["-m", "compileall", "-q", "-j0"];
     let library = environment().join("lib");
-    let _ = Command::new(&interpreter).args(compile).arg(library).output().unwrap();
+    let _ = Command::new(in_environment()).args(compile).arg(library).output().unwrap();
     fs::write(stamp(), requirements()).unwrap();
     say(&format!("the tests' Python environment is made ({} s)", begun.elapsed().as_secs()));
-    interpreter
+    Ok(())
 }
 
-/// The first interpreter on the path that is new enough. Where there is none, no test can run.
-fn base_interpreter() -> PathBuf {
-    let is_new = |name: &&&str| version_of(Path::new(name)).is_some_and(|it| it >= VERSION_MIN);
-    if let Some(name) = NAMES.iter().find(is_new) {
-        return PathBuf::from(name);
+/// The commands that make the environment: by uv if it is on the PATH, because it is quicker and needs no venv.
+fn steps(base: &Path) -> Result<(&'static str, [Command; 2]), String> {
+    let packages = root().join("tests/requirements.txt");
+    let has_uv = Command::new("uv").arg("--version").output();
+    if has_uv.is_ok_and(|output| output.status.success()) {
+        let [mut make, mut install] = ["venv", "pip"].map(|subcommand| {
+            let mut uv = Command::new("uv");
+            uv.arg(subcommand);
+            uv
+        });
+        make.args(["--no-project", "--seed", "--python"]).arg(base).arg(environment());
+        install.args(["install", "--python"]).arg(in_environment()).arg("-r").arg(packages);
+        return Ok(("uv", [make, install]));
     }
-    let (major, minor) = VERSION_MIN;
-    let there = match version_of(Path::new("python3")) {
-        Some((major, minor)) => format!("python3 is {major}.{minor}"),
-        None => "there is no python3".to_owned(),
-    };
-    say(&format!("the tests need Python {major}.{minor} or later, and {there} on the PATH"));
-    exit(101)
+    if let Some(obstacle) = venv_obstacle() {
+        return Err(format!("{obstacle}, or uv"));
+    }
+    let (mut make, mut install) = (Command::new(base), Command::new(in_environment()));
+    make.args(["-m", "venv"]).arg(environment());
+    let pip = ["-m", "pip", "install", "--disable-pip-version-check", "--progress-bar=off", "-r"];
+    install.args(pip).arg(packages);
+    Ok(("pip", [make, install]))
+}
+
+/// The first interpreter on the PATH that is new enough for the packages, or else `python3`; by its own path, because a
+/// program on the PATH may only stand for it.
+fn base_interpreter() -> Option<PathBuf> {
+    static BASE: OnceLock<Option<PathBuf>> = OnceLock::new();
+    BASE.get_or_init(|| {
+        let is_new = |name: &&&str| version_of(Path::new(name)).is_some_and(|it| it >= VERSION_MIN);
+        let name = NAMES.iter().find(is_new).unwrap_or(&NAMES[0]);
+        let path = ["-I", "-c", "import sys; print(sys.executable)"];
+        let output = Command::new(name).args(path).output().ok()?;
+        let path = String::from_utf8(output.stdout).ok()?;
+        (!path.trim().is_empty()).then(|| PathBuf::from(path.trim()))
+    })
+    .clone()
 }
 
 /// The major and minor version of an interpreter.
@@ -141,30 +199,31 @@ fn version_of(python: &Path) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// Runs a step, and says on standard error what it says; nothing of that is on standard output,
-/// which is the test report.
-fn run(command: &mut Command) {
+/// Runs a step, and passes its output on to standard error: standard output is the test report.
+///
+/// # Errors
+///
+/// The command and its last line of output if it fails.
+fn run(command: &mut Command) -> Result<(), String> {
     let shown = format!("{command:?}");
     let (reader, writer) = io::pipe().unwrap();
     let outputs = (writer.try_clone().unwrap(), writer);
-    let mut child =
-        command.stdin(Stdio::null()).stdout(outputs.0).stderr(outputs.1).spawn().unwrap();
+    let child = command.stdin(Stdio::null()).stdout(outputs.0).stderr(outputs.1).spawn();
+    let mut child = child.map_err(|error| format!("{shown}: {error}"))?;
     // The parent's ends of the pipe are in there, and would keep it open.
     command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut last = String::new();
     for line in BufReader::new(reader).lines().map_while(Result::ok) {
         if !line.trim().is_empty() {
-            say(&format!("  {}", line.trim()));
+            line.trim().clone_into(&mut last);
+            say(&format!("  {last}"));
         }
     }
     let status = child.wait().unwrap();
-    if !status.success() {
-        say(&format!("{shown} failed: {status}"));
-        say("it takes the network once, and a `python3 -m venv` that works (Debian: python3-venv)");
-        exit(101);
-    }
+    if status.success() { Ok(()) } else { Err(format!("{shown} ended with {status}: {last}")) }
 }
 
-#[expect(clippy::print_stderr, reason = "who waits for minutes is told what for")]
+#[expect(clippy::print_stderr, reason = "the set-up takes minutes")]
 fn say(line: &str) {
     eprintln!("{line}");
 }
@@ -185,9 +244,10 @@ pub(crate) fn uv() -> &'static Path {
         if !is_there() {
             say(&format!("installing {UV} in target/uv"));
             let _ = fs::remove_dir_all(&folder);
-            run(Command::new(python()).args(["-m", "venv"]).arg(&folder));
             let pip = ["-m", "pip", "install", "--disable-pip-version-check", "--progress-bar=off"];
-            run(Command::new(folder.join("bin/python")).args(pip).arg(UV));
+            let made = run(Command::new(python()).args(["-m", "venv"]).arg(&folder))
+                .and_then(|()| run(Command::new(folder.join("bin/python")).args(pip).arg(UV)));
+            made.unwrap_or_else(|failed| panic!("uv could not be installed: {failed}"));
             fs::write(&stamp, UV).unwrap();
         }
         program

@@ -14,23 +14,32 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 use super::machine::{self, Need};
 
-/// The tests that also need [`Need::Time`]: with both processors busy, each takes 30 seconds or more
-/// (`report_times` prints how many), or it downloads packages.
-const LONG: [&str; 34] = [
+/// The tests that also need [`Need::Time`], so that `cargo test` takes minutes: each takes more than 15 seconds while both
+/// processors are busy (`report_times` prints the times), or downloads packages.
+const LONG: [&str; 57] = [
     "abuse::every_attack_works_without_a_sandbox_as_an_ordinary_user",
     "abuse::every_attack_works_without_a_sandbox_as_root",
     "abuse::nothing_gets_out_of_a_batch_that_reports",
     "abuse::nothing_gets_out_of_a_warm_interpreter_as_root",
+    "abuse::nothing_gets_out_of_tier_3_as_an_ordinary_user",
     "abuse::nothing_gets_out_of_tier_3_as_root",
     "abuse::only_the_documented_gets_out_of_tier_2_as_an_ordinary_user",
     "abuse::only_the_documented_gets_out_of_tier_2_as_root",
+    "batch::a_script_that_others_keep_from_the_processors_is_not_judged",
     "corpus::every_attack_works_where_nothing_finds_it",
     "documents::samples::commands_print_what_the_documents_show",
+    "ends::a_bomb_that_goes_on_forking_ends_with_its_cancellation",
+    "ends::a_bomb_that_goes_on_forking_ends_with_its_time",
     "ends::a_folder_with_many_others_is_removed_to_the_end",
+    "environments::a_full_disk_leaves_no_environment",
+    "environments::a_package_cannot_bring_what_the_environment_starts_with",
+    "environments::a_package_that_is_needed_by_its_address_is_not_built",
     "environments::an_environment_is_made_with_uv",
     "environments::an_environment_is_made_with_venv_and_pip",
+    "environments::an_environment_that_a_server_uses_stays_until_it_has_ended",
     "environments::packages_are_wheels_that_the_lock_has_and_that_can_be_imported",
     "environments::settings_of_pip_and_uv_do_not_lead_packages_elsewhere",
+    "environments::the_newest_complete_environment_is_taken",
     "environments::the_real_packages_are_imported_and_used",
     "environments::what_cannot_be_made_is_told",
     "governed::audit::as_many_calls_as_can_be_in_flight_are_carried_out_and_written_down",
@@ -39,13 +48,27 @@ const LONG: [&str; 34] = [
     "governed::refusals::what_takes_too_much_is_a_violation",
     "governed::runs::a_public_project_counts_as_in_a_bare_run",
     "governed::shared::nothing_is_done_without_the_database",
+    "governed::verdicts::what_the_tests_forge_is_not_passed_on_as_a_result",
+    "http::figures::jobs_are_those_of_all_replicas_and_unknown_while_the_database_is_away",
     "http::oauth::an_issuer_that_cannot_be_reached_lets_nobody_in",
+    "http::shared_tokens::a_token_is_worth_the_same_at_all_replicas",
+    "http::shared_tokens::the_end_of_a_job_is_written_when_the_database_is_back",
     "install::a_kill_at_any_moment_leaves_a_whole_file",
+    "pictures::a_script_that_sends_pictures_itself_sends_pictures_only_at_tier_2",
+    "pictures::a_script_that_sends_pictures_itself_sends_pictures_only_cold",
+    "pictures::drawing_has_the_limits_of_the_script_cold",
+    "pictures::drawing_has_the_limits_of_the_script_warm",
+    "pictures::figures_come_back_at_every_tier",
     "pictures::figures_come_back_the_same_warm_and_cold",
+    "pictures::hostile_figures_fail_no_run_cold",
+    "receipts::another_implementation_verifies_them",
     "soak::two_thousand_mixed_calls_leave_nothing_behind",
     "supply_chain::a_bill_is_written_however_the_session_ends",
     "supply_chain::cyclonedx_is_valid_by_the_official_schema",
+    "warm::a_run_that_others_keep_from_the_processors_says_so",
+    "warm::a_script_ends_warm_as_it_does_cold",
     "warm::honest_scripts_print_the_same_warm_and_cold",
+    "warm::numbers_are_computed_as_in_a_new_interpreter",
     "warm::ten_thousand_calls_each_get_their_own_result",
     "warm::two_thousand_calls_with_faults_get_their_own_results",
     "wire::a_client_that_does_not_read_makes_the_server_wait_and_not_grow",
@@ -120,16 +143,16 @@ pub(crate) fn run(tests: Vec<Test>) -> ExitCode {
     refuse_unknown_names(&tests);
     let selected: Vec<Test> =
         tests.into_iter().filter(|test| is_selected(&arguments, test)).collect();
-    // Now, and not silently within the first test: it takes minutes.
-    let uses_python = selected.iter().any(|test| test.needs.iter().any(Need::takes_python));
-    if uses_python && !arguments.list {
-        super::python();
-    }
     let fails_instead = std::env::var_os("CI").is_some();
-    if !arguments.list {
+    let trials = if arguments.list {
+        selected.into_iter().map(|test| Trial::test(test.name.clone(), named(test))).collect()
+    } else {
+        // First, because the interpreter is that of the environment from then on.
+        let uses_packages = selected.iter().any(|test| test.needs.contains(&Need::Packages));
+        let _ = uses_packages.then(|| machine::obstacle(&Need::Packages));
         report_obstacles(&selected, fails_instead);
-    }
-    let trials = selected.into_iter().map(|test| trial(test, fails_instead)).collect();
+        selected.into_iter().map(|test| trial(test, fails_instead)).collect()
+    };
     let conclusion = libtest_mimic::run(&arguments, trials);
     report_times();
     super::remove_public_copies();

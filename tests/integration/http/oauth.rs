@@ -16,13 +16,14 @@ use crate::harness::{ServerBuilder, binary, python, root};
 
 tests! {
     needs [Python]:
+        an_issuer_that_cannot_be_reached_lets_nobody_in;
+    needs [Python, Packages]:
         tokens_of_every_algorithm_let_somebody_in,
         a_token_that_is_not_right_lets_nobody_in,
         scopes_decide_what_a_user_may,
         clients_learn_where_to_get_a_token,
         keys_are_fetched_and_followed,
         keys_are_fetched_from_whom_the_system_trusts,
-        an_issuer_that_cannot_be_reached_lets_nobody_in,
         governed_tools_know_the_bearer,
         what_could_not_be_safe_is_refused_at_start;
 }
