@@ -22,7 +22,7 @@
 //! # Modules
 //!
 //! In reading order; each imports only from below. The library is those with a feature of their own,
-//! which a program can have without the server:
+//! which a program can have without the server. `safety` is a package of its own, `qwed-safety`:
 //!
 //! | module | responsibility | feature |
 //! |---|---|---|
@@ -164,8 +164,6 @@ pub mod provenance;
 mod receipt;
 #[cfg(feature = "server")]
 mod runs;
-#[cfg(feature = "safety")]
-pub mod safety;
 #[cfg(feature = "server")]
 mod sandbox;
 #[cfg(feature = "server")]
@@ -200,6 +198,9 @@ pub use gateway::{
 };
 #[cfg(feature = "provenance")]
 pub use provenance::SkillProvenanceGuard;
+#[cfg(feature = "safety")]
+#[doc(inline)]
+pub use qwed_safety as safety;
 #[cfg(feature = "server")]
 #[doc(hidden)]
 pub use sandbox::process_of_a_run;

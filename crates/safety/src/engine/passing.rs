@@ -10,11 +10,11 @@ use super::analyzer::{Analyzer, Flow};
 use super::conditions::Arguments;
 use super::expressions::{Role, escaping};
 use super::flow::TAKEN;
-use crate::safety::knowledge::index::INDEX;
-use crate::safety::knowledge::objects::{self, Passing};
-use crate::safety::knowledge::value::{Value, Values};
-use crate::safety::rules::{Condition, Rule};
-use crate::safety::symbols::{Definition, ScopeId};
+use crate::knowledge::index::INDEX;
+use crate::knowledge::objects::{self, Passing};
+use crate::knowledge::value::{Value, Values};
+use crate::rules::{Condition, Rule};
+use crate::symbols::{Definition, ScopeId};
 
 /// The most classes, one below the other, whose bases are looked at.
 const BASES_MAX: usize = 16;

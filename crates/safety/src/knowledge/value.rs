@@ -10,8 +10,8 @@ use std::rc::Rc;
 use smallvec::SmallVec;
 
 use super::index::{INDEX, Verdict};
-use crate::safety::symbols::ScopeId;
-use crate::safety::work::folding;
+use crate::symbols::ScopeId;
+use crate::work::folding;
 
 /// The namespace of all modules that are loaded.
 pub(crate) const MODULES: &str = "sys.modules";

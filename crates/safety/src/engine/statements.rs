@@ -14,12 +14,12 @@ use super::analyzer::Analyzer;
 use super::conditions::has_text;
 use super::expressions::{Role, escaping};
 use super::is_dangerous_formula;
-use crate::safety::finding::FindingKind;
-use crate::safety::knowledge::index::INDEX;
-use crate::safety::knowledge::objects;
-use crate::safety::knowledge::value::{MODULES, Value, Values};
-use crate::safety::rules::{Rule, Special};
-use crate::safety::symbols::{self, BindingId, ScopeKind};
+use crate::finding::FindingKind;
+use crate::knowledge::index::INDEX;
+use crate::knowledge::objects;
+use crate::knowledge::value::{MODULES, Value, Values};
+use crate::rules::{Rule, Special};
+use crate::symbols::{self, BindingId, ScopeKind};
 
 /// The most docstrings that are assigned and judged.
 const DOCSTRINGS_MAX: usize = 64;

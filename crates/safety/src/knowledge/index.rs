@@ -6,7 +6,7 @@ use foldhash::{HashMap, HashSet};
 
 use super::libraries::{self, Functions, PATH_BYTES_MAX, shortened};
 use super::{before_dot, behind_dot, stdlib, top};
-use crate::safety::rules::{self, Condition, Rule, Special, Target};
+use crate::rules::{self, Condition, Rule, Special, Target};
 
 /// The prepared table.
 pub(crate) static INDEX: LazyLock<Index> = LazyLock::new(Index::new);

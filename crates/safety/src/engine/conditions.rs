@@ -9,13 +9,13 @@ use smallvec::SmallVec;
 
 use super::analyzer::Analyzer;
 use super::{is_dangerous_code, is_dangerous_formula};
-use crate::safety::knowledge::fields::{format_names_internals, path_names_internals};
-use crate::safety::knowledge::index::INDEX;
-use crate::safety::knowledge::value::{Value, Values};
-use crate::safety::knowledge::{objects, stdlib};
-use crate::safety::rules::{Condition, Rule, Severity};
-use crate::safety::symbols::{elements, last_name};
-use crate::safety::work::Judgement;
+use crate::knowledge::fields::{format_names_internals, path_names_internals};
+use crate::knowledge::index::INDEX;
+use crate::knowledge::value::{Value, Values};
+use crate::knowledge::{objects, stdlib};
+use crate::rules::{Condition, Rule, Severity};
+use crate::symbols::{elements, last_name};
+use crate::work::Judgement;
 
 /// Methods that return texts.
 const TEXT_METHODS: &[&str] =

@@ -10,9 +10,9 @@ use ruff_python_ast::{Expr, ExprCall};
 use ruff_text_size::Ranged as _;
 
 use super::analyzer::{Analyzer, Flow};
-use crate::safety::knowledge::objects;
-use crate::safety::knowledge::value::{Value, Values};
-use crate::safety::symbols::{self, Binding, Definition, Passed, ScopeId};
+use crate::knowledge::objects;
+use crate::knowledge::value::{Value, Values};
+use crate::symbols::{self, Binding, Definition, Passed, ScopeId};
 
 /// The most calls of one function that are looked at.
 const CALLS_MAX: usize = 32;

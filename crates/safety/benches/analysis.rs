@@ -19,7 +19,7 @@ use std::fs;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use qwed_mcp::safety::{SOURCE_BYTES_MAX, analyze, steps_max};
+use qwed_safety::{SOURCE_BYTES_MAX, analyze, steps_max};
 use serde_json::{Value, json};
 use shapes::shapes;
 

@@ -12,12 +12,12 @@ use super::conditions::Arguments;
 use super::expressions::Role;
 use super::flow::TAKEN;
 use super::{is_dangerous_formula, passing};
-use crate::safety::finding::UNSEEN;
-use crate::safety::knowledge::index::INDEX;
-use crate::safety::knowledge::top;
-use crate::safety::knowledge::value::{ITEMS_MAX, Value, Values};
-use crate::safety::knowledge::{objects, texts};
-use crate::safety::rules::{Condition, Rule, Severity, Special};
+use crate::finding::UNSEEN;
+use crate::knowledge::index::INDEX;
+use crate::knowledge::top;
+use crate::knowledge::value::{ITEMS_MAX, Value, Values};
+use crate::knowledge::{objects, texts};
+use crate::rules::{Condition, Rule, Severity, Special};
 
 /// Methods that evaluate no text, whatever has them.
 #[rustfmt::skip]

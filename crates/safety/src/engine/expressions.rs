@@ -18,13 +18,13 @@ use smallvec::SmallVec;
 use super::analyzer::{Analyzer, Flow};
 use super::flow::TAKEN;
 use super::is_dangerous_formula;
-use crate::safety::finding::FindingKind;
-use crate::safety::knowledge::index::{INDEX, Verdict};
-use crate::safety::knowledge::top;
-use crate::safety::knowledge::value::{MODULES, START_BYTES_MAX, Value, Values};
-use crate::safety::knowledge::{objects, texts};
-use crate::safety::rules::{Condition, Rule, Special};
-use crate::safety::symbols::{self, Binding, BindingId, ScopeId, ScopeKind, Source, Symbol, Uses};
+use crate::finding::FindingKind;
+use crate::knowledge::index::{INDEX, Verdict};
+use crate::knowledge::top;
+use crate::knowledge::value::{MODULES, START_BYTES_MAX, Value, Values};
+use crate::knowledge::{objects, texts};
+use crate::rules::{Condition, Rule, Special};
+use crate::symbols::{self, Binding, BindingId, ScopeId, ScopeKind, Source, Symbol, Uses};
 
 /// The most imports that a computed name is compared with.
 const IMPORTS_MAX: usize = 256;

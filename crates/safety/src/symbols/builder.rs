@@ -16,9 +16,9 @@ use ruff_python_ast::{
 };
 use ruff_text_size::{Ranged as _, TextRange, TextSize};
 
-use crate::safety::knowledge::index::INDEX;
-use crate::safety::knowledge::stdlib;
-use crate::safety::knowledge::top;
+use crate::knowledge::index::INDEX;
+use crate::knowledge::stdlib;
+use crate::knowledge::top;
 
 use super::{
     Binding, BindingId, Definition, Elsewhere, MODULE, Scope, ScopeId, ScopeKind, Source, Symbol,

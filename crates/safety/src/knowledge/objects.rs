@@ -12,7 +12,7 @@ use super::index::{INDEX, Verdict};
 use super::libraries::{self, PATH_BYTES_MAX};
 use super::value::{MODULES, Value, Values};
 use super::{behind_dot, stdlib, top};
-use crate::safety::rules::{Rule, Special};
+use crate::rules::{Rule, Special};
 
 /// Modules that a name means even where the script does not import them.
 #[rustfmt::skip]

@@ -96,15 +96,6 @@ fn findings_name_what_was_resolved_what_was_written_and_the_line_in_source_order
 }
 
 #[test]
-fn every_rule_is_in_the_document_with_its_reason_and_its_remedy() {
-    let document = include_str!("../../docs/SAFETY_RULES.md");
-    for rule in rules::all() {
-        let row = format!("| `{}` | {} | {} |", rule.id, rule.why, rule.remedy);
-        assert!(document.contains(&row), "docs/SAFETY_RULES.md lacks: {row}");
-    }
-}
-
-#[test]
 fn everything_in_the_table_of_libraries_is_found_where_it_is_given_a_file() {
     let table = include_str!("knowledge/libraries.txt");
     let mut judged = 0;
@@ -690,7 +681,7 @@ fn a_call_is_one_finding_and_a_text_that_grows_in_a_loop_is_none() {
     assert!(!texts(&changes).is_empty());
 }
 
-#[path = "../../benches/analysis/shapes.rs"]
+#[path = "../benches/analysis/shapes.rs"]
 mod shapes;
 
 #[test]

@@ -11,11 +11,9 @@ use smallvec::SmallVec;
 
 use super::analyzer::Analyzer;
 use super::expressions::Role;
-use crate::safety::knowledge::objects;
-use crate::safety::knowledge::value::{Value, Values};
-use crate::safety::symbols::{
-    Binding, BindingId, Definition, ScopeId, ScopeKind, Source, last_name,
-};
+use crate::knowledge::objects;
+use crate::knowledge::value::{Value, Values};
+use crate::symbols::{Binding, BindingId, Definition, ScopeId, ScopeKind, Source, last_name};
 
 /// The most bindings of a name that are looked at.
 const SOURCES_MAX: usize = 64;

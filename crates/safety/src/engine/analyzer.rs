@@ -9,12 +9,12 @@ use foldhash::{HashMap, HashMapExt as _, HashSet};
 use ruff_python_ast::Expr;
 use ruff_text_size::{Ranged as _, TextRange, TextSize};
 
-use crate::safety::finding::{FindingKind, RawAnalysis, RawFinding, UNSEEN};
-use crate::safety::knowledge::index::INDEX;
-use crate::safety::knowledge::value::{Value, Values};
-use crate::safety::rules::Rule;
-use crate::safety::symbols::{self, BindingId, ScopeId, SymbolId, Symbols};
-use crate::safety::work::Work;
+use crate::finding::{FindingKind, RawAnalysis, RawFinding, UNSEEN};
+use crate::knowledge::index::INDEX;
+use crate::knowledge::value::{Value, Values};
+use crate::rules::Rule;
+use crate::symbols::{self, BindingId, ScopeId, SymbolId, Symbols};
+use crate::work::Work;
 
 /// The most names that are followed from one to the next.
 const DEPTH_MAX: usize = 64;

@@ -12,7 +12,7 @@ const MINOR_VERSIONS: RangeInclusive<u8> = 10..=14;
 /// Tells whether a module of this top-level name is in the standard library.
 ///
 /// Slow for a look-up, a comparison with every name: ask for what is known otherwise first.
-pub(crate) fn contains(name: &str) -> bool {
+pub fn contains(name: &str) -> bool {
     name == "__future__"
         || MINOR_VERSIONS.into_iter().any(|minor| is_known_standard_library(minor, name))
 }

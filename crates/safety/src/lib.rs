@@ -17,8 +17,15 @@
 //! | `work` | counts the steps, and remembers the judgements of texts |
 //! | `fallback` | searches a source that does not parse for raw patterns |
 //!
-//! The rules are data: [`rules`]. This folder is the only one that names Ruff's crates,
+//! The rules are data: [`rules`]. This crate is the only one that depends on Ruff's crates,
 //! which are published without a semver promise.
+//!
+//! A part of [`qwed-mcp`](https://docs.rs/qwed-mcp), which has it as `qwed_mcp::safety`.
+//!
+//! ```
+//! let analysis = qwed_safety::analyze("import os\nos.system('id')").unwrap();
+//! assert_eq!(analysis.findings[0].rule_id(), Some("process/os-system"));
+//! ```
 
 mod bounds;
 mod encoding;
@@ -34,8 +41,7 @@ mod work;
 
 pub use bounds::{NESTING_MAX, SOURCE_BYTES_MAX};
 pub use finding::{Analysis, Finding, FindingKind, Position, UNSEEN};
-#[cfg(feature = "server")]
-pub(crate) use knowledge::stdlib::contains as is_in_standard_library;
+pub use knowledge::stdlib::contains as is_in_standard_library;
 pub use rules::{Rule, Severity};
 pub use work::steps_max;
 
