@@ -22,7 +22,7 @@
 //! # Modules
 //!
 //! In reading order; each imports only from below. The library is those with a feature of their own,
-//! which a program can have without the server. `safety` is a package of its own, `qwed-safety`:
+//! which a program can have without the server. Some are packages of their own, in `crates/`:
 //!
 //! | module | responsibility | feature |
 //! |---|---|---|
@@ -125,8 +125,6 @@ mod canonical_json;
 #[doc(hidden)]
 pub mod cli;
 #[cfg(feature = "server")]
-mod clients;
-#[cfg(feature = "server")]
 pub mod config;
 #[cfg(feature = "server")]
 mod data_folder;
@@ -181,6 +179,10 @@ mod terminal;
 mod traces;
 #[cfg(feature = "server")]
 mod transport;
+
+// The packages of `crates/`, under the names that they have as modules.
+#[cfg(feature = "server")]
+use qwed_clients as clients;
 
 /// The samples of the README, which are doctests too.
 #[cfg(all(doctest, feature = "server"))]

@@ -8,15 +8,15 @@ use super::places::Places;
 
 /// What an entry starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Launch {
-    pub(crate) command: String,
-    pub(crate) arguments: Vec<String>,
-    pub(crate) note: Option<Note>,
+pub struct Launch {
+    pub command: String,
+    pub arguments: Vec<String>,
+    pub note: Option<Note>,
 }
 
 /// Something to know about the command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Note {
+pub enum Note {
     /// This program is where nothing stays, for that reason; uv fetches it at each start.
     ByUvx { program: PathBuf, why: &'static str },
     /// The path has the version in it; a link leads to it.
@@ -29,7 +29,7 @@ pub(crate) enum Note {
 
 /// No command that will still be there tomorrow.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub(crate) enum ProgramError {
+pub enum ProgramError {
     /// Neither this program nor uv can be named.
     #[error(
         "{} does not stay where it is ({why}), and there is no uvx to fetch it again. Install it \
@@ -113,7 +113,7 @@ fn parts(path: &Path) -> impl Iterator<Item = &str> {
 }
 
 /// Returns the command that starts `program`, whose path has no links in it, also tomorrow.
-pub(crate) fn launch(program: &Path, places: &Places) -> Result<Launch, ProgramError> {
+pub fn launch(program: &Path, places: &Places) -> Result<Launch, ProgramError> {
     let passing = PASSING.iter().find(|passing| (passing.fits)(program, places));
     let Some(Passing { why, instead, .. }) = passing else {
         return Ok(Launch { command: text(program)?, arguments: Vec::new(), note: None });

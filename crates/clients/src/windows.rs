@@ -17,7 +17,7 @@ const CLAUDE_DESKTOP: &str = "Claude/claude_desktop_config.json";
 
 /// An error that leaves the folders of the Windows user unknown.
 #[derive(Debug, Error)]
-pub(crate) enum WindowsError {
+pub enum WindowsError {
     #[error("failed to ask Windows for its folder of settings ({}): {source}", .program.display())]
     Ask { program: PathBuf, source: io::Error },
     #[error("Windows did not name its folder of settings: {0:?}")]

@@ -12,9 +12,9 @@ use super::edit::{Edit, Member};
 use super::program::Launch;
 
 /// The variable that opens the admin gate.
-pub(crate) const ALLOW_CODE: &str = "QWED_MCP_TRUSTED_CODE_EXECUTION";
+pub const ALLOW_CODE: &str = "QWED_MCP_TRUSTED_CODE_EXECUTION";
 /// The variable that names the interpreter.
-pub(crate) const PYTHON: &str = "QWED_MCP_PYTHON";
+pub const PYTHON: &str = "QWED_MCP_PYTHON";
 /// The name of the entry, where no flag says another one.
 pub(super) const NAME_DEFAULT: &str = "qwed";
 
@@ -23,12 +23,12 @@ const NAME_CHARS_MAX: usize = 64;
 
 /// The name of a server in a client's file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ServerName(String);
+pub struct ServerName(String);
 
 /// A name that not every client takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("expected 1 to 64 letters, digits, - and _")]
-pub(crate) struct ServerNameError;
+pub struct ServerNameError;
 
 impl FromStr for ServerName {
     type Err = ServerNameError;
@@ -42,11 +42,11 @@ impl FromStr for ServerName {
 
 impl ServerName {
     /// Returns the name of the entry where no flag says another one.
-    pub(crate) fn usual() -> Self {
+    pub fn usual() -> Self {
         Self(NAME_DEFAULT.to_owned())
     }
 
-    pub(crate) fn as_str(&self) -> &str {
+    pub fn as_str(&self) -> &str {
         &self.0
     }
 }
@@ -75,11 +75,11 @@ const PROGRAM: &str = "qwed-mcp";
 
 /// The command line that an entry starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct CommandLine(Vec<String>);
+pub(crate) struct CommandLine(Vec<String>);
 
 impl CommandLine {
     /// Reads the command line of an entry, in any client's shape.
-    pub(super) fn of(members: &Value) -> Option<Self> {
+    pub(crate) fn of(members: &Value) -> Option<Self> {
         let command = members.get("command")?;
         let texts = |value: &Value| -> Option<Vec<String>> {
             value.as_array()?.iter().map(|text| text.as_str().map(str::to_owned)).collect()
@@ -110,7 +110,7 @@ impl CommandLine {
 
     /// Returns true for the ways in which 0.2.x was started: by a name that is looked up, by Python,
     /// or by a launcher that takes any version.
-    pub(super) fn is_of_older_version(&self) -> bool {
+    pub(crate) fn is_of_older_version(&self) -> bool {
         let Some(program) = self.0.first() else { return false };
         let is_path = program.contains(['/', '\\']) && stem(program) == PROGRAM;
         let is_pinned = self.0.iter().any(|word| word.starts_with("qwed-mcp[sdk]=="));
@@ -118,20 +118,20 @@ impl CommandLine {
     }
 
     /// Returns the interpreter that it starts, where that is an absolute path.
-    pub(super) fn python(&self) -> Option<&str> {
+    pub(crate) fn python(&self) -> Option<&str> {
         let program = self.0.first()?;
         (stem(program).starts_with("python") && Path::new(program).is_absolute())
             .then_some(program.as_str())
     }
 
     /// Returns the program.
-    pub(super) fn program(&self) -> &str {
+    pub(crate) fn program(&self) -> &str {
         self.0.first().map_or("", String::as_str)
     }
 
     /// Returns the words that are shown to people: the program, what names this one, and the names of
     /// options. Any other may be a secret.
-    pub(super) fn shown(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn shown(&self) -> impl Iterator<Item = &str> {
         let words = self.0.iter().map(String::as_str).enumerate();
         let is_shown = |(at, word): &(usize, &str)| {
             let is_plain = !word.contains('=') && !word.contains("://");
@@ -201,16 +201,16 @@ fn is_option(word: &str) -> bool {
 /// What flags say about the entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wanted<'a> {
-    pub(super) launch: &'a Launch,
+    pub launch: &'a Launch,
     /// The variables that flags name.
-    pub(super) variables: &'a [(String, String)],
+    pub variables: &'a [(String, String)],
     /// The WSL distribution that a client on Windows starts it in.
-    pub(super) distribution: Option<&'a str>,
+    pub distribution: Option<&'a str>,
 }
 
 impl Wanted<'_> {
     /// Returns the texts of the entry that are no secret: those of flags, and of this program.
-    pub(super) fn shown(&self) -> Vec<String> {
+    pub(crate) fn shown(&self) -> Vec<String> {
         let Launch { command, arguments, .. } = self.launch;
         let assignments = self.variables.iter().map(|(name, value)| format!("{name}={value}"));
         let values = self.variables.iter().map(|(_, value)| value.clone());

@@ -22,23 +22,23 @@ use super::windows::{self, WindowsError};
 
 /// What is to be done in a client's file.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Request<'a> {
-    pub(crate) action: Action<'a>,
+pub struct Request<'a> {
+    pub action: Action<'a>,
     /// The name that a flag says.
-    pub(crate) name: Option<&'a ServerName>,
+    pub name: Option<&'a ServerName>,
     /// The root of the project whose file is meant, instead of the user's.
-    pub(crate) project: Option<&'a Path>,
+    pub project: Option<&'a Path>,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Action<'a> {
+pub enum Action<'a> {
     Install { launch: &'a Launch, variables: &'a [(String, String)] },
     Remove,
 }
 
 /// An error that leaves a client's file as it is.
 #[derive(Debug, Error)]
-pub(crate) enum ChangeError {
+pub enum ChangeError {
     #[error("it has no file for a project")]
     NoProjectFile,
     /// A repository may have links in it, which would lead to files of its user.
@@ -68,7 +68,7 @@ pub(crate) enum ChangeError {
 
 /// What a change does.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Effect {
+pub enum Effect {
     /// There was none.
     Add,
     /// The entry was ours, and another one.
@@ -93,23 +93,23 @@ impl Effect {
 
 /// A change that is worked out, and not made yet.
 #[derive(Debug)]
-pub(crate) struct Change {
-    pub(crate) effect: Effect,
+pub struct Change {
+    pub effect: Effect,
     /// The name of the entry.
-    pub(crate) name: String,
-    pub(crate) file: PathBuf,
+    pub name: String,
+    pub file: PathBuf,
     /// Empty where there is nothing to do.
-    pub(crate) diff: String,
+    pub diff: String,
     /// Whether the entry, as it will be, opens the admin gate.
-    pub(crate) allows_code: bool,
+    pub allows_code: bool,
     /// Other entries of ours in the file.
-    pub(crate) others: Vec<String>,
+    pub others: Vec<String>,
     /// Whether there is anything of the client on this machine; true for the file of a project.
-    pub(crate) is_found: bool,
+    pub is_found: bool,
     /// For a client on the Windows side of this machine.
-    pub(crate) is_on_windows: bool,
+    pub is_on_windows: bool,
     /// Claude Code's program, where it makes the change.
-    pub(crate) by_claude: Option<PathBuf>,
+    pub by_claude: Option<PathBuf>,
     original: Original,
     scope: Scope,
     new: Vec<u8>,
@@ -118,25 +118,25 @@ pub(crate) struct Change {
 
 /// The entry of this server in a client's file.
 #[derive(Debug)]
-pub(crate) struct State {
-    pub(crate) file: PathBuf,
+pub struct State {
+    pub file: PathBuf,
     /// Whether there is anything of the client on this machine.
-    pub(crate) is_found: bool,
-    pub(crate) entries: Result<Vec<EntryState>, ChangeError>,
+    pub is_found: bool,
+    pub entries: Result<Vec<EntryState>, ChangeError>,
 }
 
 /// An entry that starts this server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct EntryState {
-    pub(crate) name: String,
+pub struct EntryState {
+    pub name: String,
     /// Whether it starts the server as 0.2.x was started.
-    pub(crate) is_of_older_version: bool,
+    pub is_of_older_version: bool,
     /// Whether it opens the admin gate.
-    pub(crate) allows_code: bool,
+    pub allows_code: bool,
 }
 
 /// Looks for the entries of this server in a client's file.
-pub(crate) fn state(
+pub fn state(
     client: &Client,
     places: &Places,
     project: Option<&Path>,
@@ -199,7 +199,7 @@ fn file_of(
 
 impl Change {
     /// Works out the change of a client's file; nothing is written.
-    pub(crate) fn prepare(
+    pub fn prepare(
         client: &Client,
         request: Request<'_>,
         places: &Places,
@@ -278,12 +278,12 @@ impl Change {
     }
 
     /// Returns true if there is nothing to write.
-    pub(crate) fn is_nothing(&self) -> bool {
+    pub fn is_nothing(&self) -> bool {
         self.effect.is_nothing()
     }
 
     /// Makes the change, and returns the backup of the file.
-    pub(crate) fn make(&self, client: &Client) -> Result<Option<PathBuf>, ChangeError> {
+    pub fn make(&self, client: &Client) -> Result<Option<PathBuf>, ChangeError> {
         let Some(claude) = &self.by_claude else {
             return Ok(self.original.replace(&self.new, self.scope)?);
         };

@@ -36,14 +36,14 @@ pub(super) enum Edit {
 
 /// A server's entry, as a file has it.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Server {
-    pub(super) name: String,
+pub(crate) struct Server {
+    pub name: String,
     pub(super) members: Value,
 }
 
 /// An error that leaves a file as it is.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub(crate) enum EditError {
+pub enum EditError {
     /// The client itself could not read it.
     #[error("line {line}, column {column}: {message}")]
     Syntax { line: usize, column: usize, message: String },
@@ -69,7 +69,7 @@ pub(crate) enum EditError {
 
 impl EditError {
     /// Creates the error of what is wrong at a byte of a text.
-    pub(super) fn at(text: &str, offset: usize, message: impl Into<String>) -> Self {
+    pub(crate) fn at(text: &str, offset: usize, message: impl Into<String>) -> Self {
         let (line, column) = position(text.as_bytes(), offset);
         Self::Syntax { line, column, message: message.into() }
     }

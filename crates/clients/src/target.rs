@@ -9,7 +9,7 @@ use super::entry::{CommandLine, NAME_DEFAULT, ServerName};
 
 /// No entry that could be meant, or too many.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub(crate) enum TargetError {
+pub enum TargetError {
     /// It is not for this program to change.
     #[error(
         "`{name}` in {} is another server ({command}); choose another name with --name",
@@ -28,16 +28,16 @@ pub(crate) enum TargetError {
 #[derive(Debug)]
 pub(super) struct Target<'a> {
     /// The name that it has, or gets.
-    pub(super) name: String,
+    pub name: String,
     /// The entry, where there is one.
-    pub(super) server: Option<&'a Server>,
+    pub server: Option<&'a Server>,
     /// Other entries of this server.
-    pub(super) others: Vec<String>,
+    pub others: Vec<String>,
 }
 
 impl<'a> Target<'a> {
     /// Chooses the entry to change or to remove, by the name that a flag says, if one does.
-    pub(super) fn choose(
+    pub(crate) fn choose(
         servers: &'a [Server],
         is_removal: bool,
         wanted: Option<&ServerName>,

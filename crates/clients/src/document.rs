@@ -30,7 +30,7 @@ pub(super) enum Operation<'a> {
 
 impl Document {
     /// Reads the bytes of a file; none are an empty file.
-    pub(super) fn read(format: Format, key: &'static str, bytes: &[u8]) -> Result<Self, EditError> {
+    pub(crate) fn read(format: Format, key: &'static str, bytes: &[u8]) -> Result<Self, EditError> {
         let text = str::from_utf8(bytes).map_err(|error| {
             let (line, column) = position(bytes, error.valid_up_to());
             EditError::NotUtf8 { line, column }
@@ -56,7 +56,7 @@ impl Document {
     }
 
     /// Returns the entries of all servers.
-    pub(super) fn servers(&self) -> Result<Vec<Server>, EditError> {
+    pub(crate) fn servers(&self) -> Result<Vec<Server>, EditError> {
         match self.format {
             Format::Json => JsoncFile::parse(&self.text, self.key)?.servers(),
             Format::Toml => Ok(TomlFile::parse(&self.text, self.key)?.servers()),

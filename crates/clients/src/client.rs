@@ -4,31 +4,31 @@ use Place::{AppSupport, Config, Home, Variable};
 
 /// An MCP client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Client {
+pub struct Client {
     /// Its name on the command line.
-    pub(crate) name: &'static str,
-    pub(crate) title: &'static str,
-    pub(crate) format: Format,
+    pub name: &'static str,
+    pub title: &'static str,
+    pub format: Format,
     /// The object of the file that has the servers.
     pub(super) key: &'static str,
     pub(super) shape: Shape,
     /// The user's file on Linux; of several the first that is there, else the first.
     pub(super) linux: &'static [Place],
     /// The user's file on macOS.
-    pub(super) macos: &'static [Place],
+    pub macos: &'static [Place],
     /// The file of a project, below its root; as above.
-    pub(crate) project: &'static [&'static str],
+    pub project: &'static [&'static str],
     /// Programs on `PATH` that show that the client is installed.
-    pub(super) programs: &'static [&'static str],
-    pub(crate) writing: Writing,
+    pub programs: &'static [&'static str],
+    pub writing: Writing,
     pub(super) windows: Windows,
     /// The reason for what is in the row, and its source.
-    pub(super) why: &'static str,
+    pub why: &'static str,
 }
 
 /// The syntax of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Format {
+pub enum Format {
     /// With comments and trailing commas.
     Json,
     Toml,
@@ -54,7 +54,7 @@ pub(super) enum Shape {
 
 /// Where the user's file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub enum Place {
     /// Below the home folder.
     Home(&'static str),
     /// Below `XDG_CONFIG_HOME`, or `.config` of the home folder.
@@ -67,7 +67,7 @@ pub(super) enum Place {
 
 /// The side of a Windows machine on which the client runs that WSL means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Windows {
+pub(crate) enum Windows {
     /// The client runs in WSL, or keeps its file there.
     InWsl,
     /// There is no other one than that of Windows, which starts programs of WSL by `wsl.exe`.
@@ -76,7 +76,7 @@ pub(super) enum Windows {
 
 /// How a client's file is changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Writing {
+pub enum Writing {
     /// By this program.
     Ours,
     /// A new entry, and the removal of one, by the client's own program where that is there.
@@ -94,7 +94,7 @@ const CLINE: &str =
     "Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json";
 
 /// All clients, in the order of lists.
-pub(crate) const CLIENTS: &[Client] = &[
+pub const CLIENTS: &[Client] = &[
     Client {
         name: "claude-desktop",
         title: "Claude Desktop",
@@ -297,7 +297,7 @@ pub(crate) const CLIENTS: &[Client] = &[
 ];
 
 /// Returns the client of a name.
-pub(crate) fn client(name: &str) -> Option<&'static Client> {
+pub fn client(name: &str) -> Option<&'static Client> {
     CLIENTS.iter().find(|client| client.name == name)
 }
 

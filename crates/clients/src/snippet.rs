@@ -17,7 +17,7 @@ use super::program::Launch;
 
 /// No text for a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub(crate) enum NoSnippet {
+pub enum NoSnippet {
     #[error("{0} has no link that adds a server; cursor and vscode have")]
     NoLink(&'static str),
 }
@@ -30,7 +30,7 @@ pub(crate) enum Link {
 }
 
 /// Returns what belongs into a client's file.
-pub(crate) fn snippet(
+pub fn snippet(
     client: &Client,
     name: &ServerName,
     launch: &Launch,
@@ -50,7 +50,7 @@ pub(crate) fn snippet(
 }
 
 /// Returns the link that opens a client, which asks its user and adds the entry.
-pub(crate) fn link(
+pub fn link(
     client: &Client,
     name: &ServerName,
     launch: &Launch,
@@ -81,7 +81,7 @@ pub(crate) fn link(
 }
 
 /// Returns the entry that edits make.
-pub(super) fn entry(edits: &[Edit]) -> Value {
+pub(crate) fn entry(edits: &[Edit]) -> Value {
     let mut entry = Map::new();
     for edit in edits {
         match edit {

@@ -19,11 +19,11 @@ const SHARED_PROGRAM_FOLDERS: [&str; 3] = ["/opt/homebrew/bin", "/usr/local/bin"
 /// No home folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("there is no home folder; set HOME to an absolute path")]
-pub(crate) struct NoHome;
+pub struct NoHome;
 
 /// The places of a user, from the environment.
 #[derive(Debug, Clone)]
-pub(crate) struct Places {
+pub struct Places {
     home: PathBuf,
     config: PathBuf,
     is_macos: bool,
@@ -32,14 +32,14 @@ pub(crate) struct Places {
     path: OsString,
     temporary: Vec<PathBuf>,
     /// The `uv` that started this program.
-    pub(super) uv: Option<PathBuf>,
+    pub uv: Option<PathBuf>,
     /// The WSL distribution that this is, where it is one.
     distribution: Option<String>,
 }
 
 impl Places {
     /// Reads the places from `lookup`, which returns a variable's value by its name.
-    pub(crate) fn from_lookup(
+    pub fn from_lookup(
         lookup: impl Fn(&str) -> Option<OsString>,
         is_macos: bool,
     ) -> Result<Self, NoHome> {
@@ -87,7 +87,7 @@ impl Places {
     }
 
     /// Returns whether something of a client is on this machine: its folder, its file, a program.
-    pub(super) fn has(&self, client: &Client, file: &Path) -> bool {
+    pub fn has(&self, client: &Client, file: &Path) -> bool {
         // A file right in the home folder says more than its folder.
         let folder = file.parent().filter(|folder| *folder != self.home);
         file.symlink_metadata().is_ok()
@@ -96,7 +96,7 @@ impl Places {
     }
 
     /// Returns the first program of a name on `PATH`, absolute, with its links as they are.
-    pub(super) fn program(&self, name: &str) -> Option<PathBuf> {
+    pub fn program(&self, name: &str) -> Option<PathBuf> {
         let folders = std::env::split_paths(&self.path).filter(|folder| folder.is_absolute());
         folders.map(|folder| folder.join(name)).find(|file| is_program(file))
     }
@@ -134,7 +134,7 @@ impl Places {
 }
 
 /// Returns true for a file that somebody may execute.
-pub(crate) fn is_program(file: &Path) -> bool {
+pub fn is_program(file: &Path) -> bool {
     file.metadata()
         .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }

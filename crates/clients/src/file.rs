@@ -26,7 +26,7 @@ const SHARED: u32 = 0o666;
 
 /// An error that leaves a file as it is.
 #[derive(Debug, Error)]
-pub(crate) enum FileError {
+pub enum FileError {
     /// A folder, a pipe, a device.
     #[error("{} is not a regular file", .0.display())]
     NotAFile(PathBuf),
@@ -78,7 +78,7 @@ struct Content {
 
 impl Original {
     /// Reads a file, or takes it down as missing.
-    pub(super) fn read(path: &Path) -> Result<Self, FileError> {
+    pub(crate) fn read(path: &Path) -> Result<Self, FileError> {
         let failed = |action| {
             let path = path.to_owned();
             move |source| FileError::System { action, path, source }
@@ -103,7 +103,7 @@ impl Original {
     }
 
     /// Returns the path without links.
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
@@ -125,13 +125,13 @@ impl Original {
     }
 
     /// Returns the bytes; `None` where there is no file.
-    pub(super) fn bytes(&self) -> Option<&[u8]> {
+    pub(crate) fn bytes(&self) -> Option<&[u8]> {
         self.content.as_ref().map(|content| content.bytes.as_slice())
     }
 
     /// Replaces the file by one with these bytes, with its mode, owner, group, access control list and
     /// attributes, and returns the backup of the old one, unless it was empty. Whatever ends this, the file is the old one or the new one.
-    pub(super) fn replace(&self, bytes: &[u8], scope: Scope) -> Result<Option<PathBuf>, FileError> {
+    pub(crate) fn replace(&self, bytes: &[u8], scope: Scope) -> Result<Option<PathBuf>, FileError> {
         let folder = self.path.parent().unwrap_or(Path::new("/"));
         let Some(content) = &self.content else {
             fs::create_dir_all(folder).map_err(self.failed("make the folder of"))?;

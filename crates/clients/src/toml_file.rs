@@ -14,7 +14,7 @@ pub(super) struct TomlFile {
 }
 
 impl TomlFile {
-    pub(super) fn parse(text: &str, key: &'static str) -> Result<Self, EditError> {
+    pub(crate) fn parse(text: &str, key: &'static str) -> Result<Self, EditError> {
         let document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| {
             let offset = error.span().map_or(0, |span| span.start);
             EditError::at(text, offset, error.message())
@@ -31,7 +31,7 @@ impl TomlFile {
     }
 
     /// Returns the entries of all servers, in their order.
-    pub(super) fn servers(&self) -> Vec<Server> {
+    pub(crate) fn servers(&self) -> Vec<Server> {
         let servers = self.servers_table().into_iter().flat_map(TableLike::iter);
         servers
             .map(|(name, item)| Server { name: name.to_owned(), members: to_json(item) })
@@ -87,7 +87,7 @@ impl TomlFile {
     }
 
     /// Takes an entry out.
-    pub(super) fn remove(&mut self, name: &str) {
+    pub(crate) fn remove(&mut self, name: &str) {
         let servers = self.document.get_mut(self.key).and_then(Item::as_table_like_mut);
         let Some(Item::Table(entry)) = servers.and_then(|servers| servers.remove(name)) else {
             return;
@@ -109,12 +109,12 @@ impl TomlFile {
         }
     }
 
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         self.document.to_string()
     }
 
     /// Returns the text of the file without a server's entry.
-    pub(super) fn without(&self, name: &str) -> String {
+    pub(crate) fn without(&self, name: &str) -> String {
         let mut file = Self { document: self.document.clone(), key: self.key };
         file.remove(name);
         let is_empty = file.servers_table().is_none_or(TableLike::is_empty);

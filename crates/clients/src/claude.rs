@@ -22,7 +22,7 @@ const WORDS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// No change by Claude Code's program.
 #[derive(Debug, Error)]
-pub(crate) enum ClaudeError {
+pub enum ClaudeError {
     #[error("failed to run `claude`: {0}")]
     Start(#[from] io::Error),
     #[error("`claude {arguments}` takes longer than 60 s")]
@@ -32,13 +32,13 @@ pub(crate) enum ClaudeError {
 }
 
 /// Adds an entry to the user's file.
-pub(super) fn add(program: &Path, name: &str, entry: &Value) -> Result<(), ClaudeError> {
+pub(crate) fn add(program: &Path, name: &str, entry: &Value) -> Result<(), ClaudeError> {
     let entry = entry.to_string();
     run(program, "mcp add-json", &["mcp", "add-json", name, &entry, "--scope", "user"])
 }
 
 /// Takes an entry out of the user's file.
-pub(super) fn remove(program: &Path, name: &str) -> Result<(), ClaudeError> {
+pub(crate) fn remove(program: &Path, name: &str) -> Result<(), ClaudeError> {
     run(program, "mcp remove", &["mcp", "remove", name, "--scope", "user"])
 }
 

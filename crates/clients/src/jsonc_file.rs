@@ -33,7 +33,7 @@ pub(super) struct JsoncFile {
 }
 
 impl JsoncFile {
-    pub(super) fn parse(text: &str, key: &'static str) -> Result<Self, EditError> {
+    pub(crate) fn parse(text: &str, key: &'static str) -> Result<Self, EditError> {
         let root = CstRootNode::parse(text, &OPTIONS).map_err(|error| EditError::Syntax {
             line: error.line_display(),
             column: error.column_display(),
@@ -48,7 +48,7 @@ impl JsoncFile {
     }
 
     /// Returns the entries of all servers, in their order.
-    pub(super) fn servers(&self) -> Result<Vec<Server>, EditError> {
+    pub(crate) fn servers(&self) -> Result<Vec<Server>, EditError> {
         let Some(object) = self.servers_object()? else { return Ok(Vec::new()) };
         let server = |property: CstObjectProp| {
             let value = property.value().and_then(|value| value.to_serde_value());
@@ -103,7 +103,7 @@ impl JsoncFile {
 
     /// Returns the text without an entry, its comma, and the lines that only they are on. The tree
     /// would take comments behind the entry away too.
-    pub(super) fn removed(&self, name: &str) -> Result<String, EditError> {
+    pub(crate) fn removed(&self, name: &str) -> Result<String, EditError> {
         let text = self.text();
         let Some(server) = self.server(name)? else { return Ok(text) };
         let node = CstNode::from(server);
@@ -134,12 +134,12 @@ impl JsoncFile {
         })
     }
 
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         self.root.to_string()
     }
 
     /// Returns the values of the file without a server's entry, and its comments outside of that.
-    pub(super) fn without(&self, name: &str) -> Result<(Value, Vec<String>), EditError> {
+    pub(crate) fn without(&self, name: &str) -> Result<(Value, Vec<String>), EditError> {
         let mut value = self.root.to_serde_value().unwrap_or_default();
         let mut comments = Vec::new();
         comments_of(&self.root.children(), &mut comments);

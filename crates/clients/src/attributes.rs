@@ -21,7 +21,7 @@ const OF_USERS: &[u8] = b"user.";
 pub(super) struct Attributes(BTreeMap<Vec<u8>, Vec<u8>>);
 
 impl Attributes {
-    pub(super) fn read(file: &File) -> io::Result<Self> {
+    pub(crate) fn read(file: &File) -> io::Result<Self> {
         let mut buffer = vec![0; BYTES_MAX];
         let names = match flistxattr(file, buffer.as_mut_slice()) {
             Ok(length) => buffer.get(..length).unwrap_or_default().to_vec(),
