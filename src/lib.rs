@@ -50,7 +50,7 @@
 //! | `folder` | folders that scripts write into, listed, read and removed by descriptors | `server` |
 //! | `terminal` | what a person's terminal is sent | `server` |
 //! | `traces`, `https` | spans of calls for a collector; the client of HTTP for addresses that the admin names | `traces`, `http` |
-//! | `canonical_json`, `meter`, `plain_text`, `secret` | leaves | |
+//! | `meter`, `plain_text`, `secret` | leaves | |
 //!
 //! The feature `server` is on by default, and brings the other three. A library takes what it needs:
 //!
@@ -119,8 +119,6 @@
 pub mod aibom;
 #[cfg(feature = "server")]
 mod batch;
-#[cfg(feature = "aibom")]
-mod canonical_json;
 #[cfg(feature = "server")]
 #[doc(hidden)]
 pub mod cli;
@@ -138,8 +136,6 @@ mod folder;
 pub mod gateway;
 #[cfg(feature = "server")]
 mod governance;
-#[cfg(feature = "provenance")]
-mod hidden;
 #[cfg(feature = "http")]
 mod http;
 #[cfg(feature = "http")]
@@ -156,8 +152,6 @@ mod oidc;
 mod plain_text;
 #[cfg(feature = "postgres")]
 mod postgres;
-#[cfg(feature = "provenance")]
-pub mod provenance;
 #[cfg(feature = "server")]
 mod receipt;
 #[cfg(feature = "server")]
@@ -183,6 +177,8 @@ mod transport;
 // The packages of `crates/`, under the names that they have as modules.
 #[cfg(feature = "server")]
 use qwed_clients as clients;
+#[cfg(feature = "server")]
+use qwed_manifests::{canonical_json, hidden};
 
 /// The samples of the README, which are doctests too.
 #[cfg(all(doctest, feature = "server"))]
@@ -200,6 +196,9 @@ pub use gateway::{
 };
 #[cfg(feature = "provenance")]
 pub use provenance::SkillProvenanceGuard;
+#[cfg(feature = "provenance")]
+#[doc(inline)]
+pub use qwed_manifests::provenance;
 #[cfg(feature = "safety")]
 #[doc(inline)]
 pub use qwed_safety as safety;

@@ -40,11 +40,9 @@ const ORDER: &[&str] = &[
     "strict_modes",
     "data_folder",
     "sandbox",
-    "provenance",
     "aibom",
     "folder",
     "postgres",
-    "canonical_json",
     "config",
     "traces",
     "https",
@@ -54,7 +52,6 @@ const ORDER: &[&str] = &[
     "logging",
     "terminal",
     "plain_text",
-    "hidden",
 ];
 
 /// Which folders of the root package may name a crate.

@@ -13,7 +13,7 @@ use super::{ManifestError, SkillManifest, SkillVerification, checks, scan};
 /// Judges skill manifests.
 ///
 /// ```
-/// use qwed_mcp::provenance::SkillProvenanceGuard;
+/// use qwed_manifests::provenance::SkillProvenanceGuard;
 /// use serde_json::json;
 ///
 /// let guard = SkillProvenanceGuard::new();

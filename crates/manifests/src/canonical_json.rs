@@ -11,7 +11,7 @@ use serde_json::Value;
 /// characters but printable ASCII escaped.
 ///
 /// Numbers are written as `serde_json` writes them; what is hashed here has integers only.
-pub(crate) fn canonical_json(value: &Value) -> String {
+pub fn canonical_json(value: &Value) -> String {
     // The map may keep its members as they came, if another crate asks serde for that. UTF-8 sorts
     // as the code points do.
     let mut value = value.clone();

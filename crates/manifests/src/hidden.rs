@@ -40,7 +40,7 @@ const HIDDEN: [(char, char, &str); 20] = [
 ];
 
 /// Returns whether a character is in the table. Tabs and ends of lines are not.
-pub(crate) fn is_hidden(c: char) -> bool {
+pub fn is_hidden(c: char) -> bool {
     HIDDEN.iter().any(|(first, last, _)| (first..=last).contains(&&c))
 }
 

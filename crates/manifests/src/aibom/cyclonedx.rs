@@ -8,7 +8,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{AiBom, Component, ComponentType};
+use super::{AiBom, Component, ComponentType, SERVER};
 
 const SCHEMA: &str = "http://cyclonedx.org/schema/bom-1.6.schema.json";
 const SPEC_VERSION: &str = "1.6";
@@ -36,7 +36,7 @@ impl AiBom {
             .collect();
         let services: Vec<Value> =
             parts.mcp_tools.iter().filter(&mut unique).map(as_service).collect();
-        let server = Component::new(env!("CARGO_PKG_NAME"), ComponentType::McpServer)
+        let server = Component::new(SERVER, ComponentType::McpServer)
             .with_version(Some(env!("CARGO_PKG_VERSION").to_owned()));
         let mut tool = as_component(&server);
         if let Some(fields) = tool.as_object_mut() {

@@ -110,7 +110,7 @@ impl AiBom {
     /// If the name of the model is empty.
     ///
     /// ```
-    /// use qwed_mcp::AiBom;
+    /// use qwed_manifests::aibom::AiBom;
     ///
     /// let engines = ["qwed_tax.TaxVerifier", "qwed_legal.FairnessGuard"];
     /// let bom = AiBom::from_names("gpt-4o", engines, ["execute_python_code"]).unwrap();
@@ -145,7 +145,7 @@ impl AiBom {
     }
 
     /// Returns the bill of these parts, made now, which says that versions are missing from it.
-    #[cfg(feature = "server")]
+    #[cfg(feature = "session")]
     pub(super) fn incomplete(components: Components) -> Self {
         Self::made(components, true)
     }

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use thiserror::Error;
 use uuid::Uuid;
 
-use super::{AiBom, Component, ComponentType, Components};
+use super::{AiBom, Component, ComponentType, Components, SERVER};
 
 /// The libraries that count as verification engines, beside all that start with [`ENGINE_PREFIX`].
 const ENGINES: [&str; 3] = ["qwed", "sympy", "z3"];
@@ -28,7 +28,7 @@ const CYCLONEDX_ENDING: &str = ".cdx.json";
 /// Record of the models, tools and engines that are used, from which the bill is made. Shared by all
 /// threads.
 #[derive(Debug, Default)]
-pub(crate) struct Session {
+pub struct Session {
     /// The model, where no client names one.
     model: Option<String>,
     used: Mutex<Used>,
@@ -53,39 +53,46 @@ struct Used {
 
 /// The interpreter of scripts, and packages that are installed for it.
 #[derive(Debug)]
-pub(crate) struct InstalledPackages {
+pub struct InstalledPackages {
     /// The version of the interpreter.
-    pub(crate) python: String,
+    pub python: String,
     /// The packages that were asked for and that are there, by module.
-    pub(crate) packages: BTreeMap<String, Package>,
+    pub packages: BTreeMap<String, Package>,
 }
 
 /// An installed package.
 #[derive(Debug, Clone)]
-pub(crate) struct Package {
+pub struct Package {
     /// Its name on `PyPI`.
-    pub(crate) distribution: String,
+    pub distribution: String,
     /// Its version.
-    pub(crate) version: String,
+    pub version: String,
 }
 
 /// The reason why no bill can be written to a path.
 #[derive(Debug, Error)]
-pub(crate) enum UnusableFile {
+pub enum UnusableFile {
+    /// The folder of the path does not exist.
     #[error("there is no folder")]
     NoFolder,
     /// A device, a pipe, a socket: to replace it would take it from every other program.
     #[error("it is not a regular file")]
     NotAFile,
+    /// A symlink whose target does not exist.
     #[error("it is a link that leads to no file")]
     Dangling,
+    /// The system does not show what is at the path.
     #[error("it cannot be looked at: {0}")]
     Unknown(#[source] io::Error),
 }
 
 /// Returns the file or the folder that a path leads to, or the path itself where nothing is there yet. A bill
 /// replaces regular files only; of a link it replaces the target.
-pub(crate) fn destination(path: &Path) -> Result<PathBuf, UnusableFile> {
+///
+/// # Errors
+///
+/// If no bill can be written there.
+pub fn destination(path: &Path) -> Result<PathBuf, UnusableFile> {
     let is_absent = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
     match path.symlink_metadata() {
         Err(error) if is_absent(&error) => {
@@ -111,17 +118,17 @@ pub(crate) fn destination(path: &Path) -> Result<PathBuf, UnusableFile> {
 
 impl Session {
     /// Returns a session in which nothing was used yet. `model` is that of callers that name none.
-    pub(crate) fn new(model: Option<String>) -> Self {
+    pub fn new(model: Option<String>) -> Self {
         Self { model, used: Mutex::default() }
     }
 
     /// Records a tool, of which a call was allowed.
-    pub(crate) fn record_tool(&self, name: &str) {
+    pub fn record_tool(&self, name: &str) {
         add(&mut self.used().tools, name);
     }
 
     /// Records the client, as it names itself.
-    pub(crate) fn record_client(&self, name: &str, version: &str) {
+    pub fn record_client(&self, name: &str, version: &str) {
         let clients = &mut self.used().clients;
         if clients.len() < NAMES_MAX {
             clients.insert((shortened(name), shortened(version)));
@@ -129,7 +136,7 @@ impl Session {
     }
 
     /// Records the model that a caller names.
-    pub(crate) fn record_model(&self, name: &str) {
+    pub fn record_model(&self, name: &str) {
         if !name.is_empty() {
             add(&mut self.used().models, name);
         }
@@ -137,7 +144,7 @@ impl Session {
 
     /// Records a script that ran and imports `engines`, names as [`engines`] returns them. Returns the
     /// modules whose packages were not looked for yet; `None` if there is nothing to look for.
-    pub(crate) fn record_script(&self, engines: &[String]) -> Option<Vec<String>> {
+    pub fn record_script(&self, engines: &[String]) -> Option<Vec<String>> {
         let mut used = self.used();
         let mut new = Vec::new();
         for engine in engines {
@@ -156,7 +163,7 @@ impl Session {
     }
 
     /// Records the packages that scripts ran with: the answer to one look-up.
-    pub(crate) fn record_packages(&self, installed: InstalledPackages) {
+    pub fn record_packages(&self, installed: InstalledPackages) {
         let mut used = self.used();
         used.unanswered = used.unanswered.saturating_sub(1);
         used.python = Some(installed.python);
@@ -164,7 +171,7 @@ impl Session {
     }
 
     /// Returns the bill of everything so far.
-    pub(crate) fn manifest(&self) -> AiBom {
+    pub fn manifest(&self) -> AiBom {
         let used = self.used();
         let all = |names: &BTreeSet<String>, kind| -> Vec<Component> {
             names.iter().map(|name| Component::new(name, kind)).collect()
@@ -185,7 +192,7 @@ impl Session {
             let python = Component::new("python", ComponentType::Interpreter);
             runtime.push(python.with_version(Some(version.clone())));
         }
-        let server = Component::new(env!("CARGO_PKG_NAME"), ComponentType::McpServer);
+        let server = Component::new(SERVER, ComponentType::McpServer);
         runtime.push(server.with_version(Some(env!("CARGO_PKG_VERSION").to_owned())));
         for (name, version) in &used.clients {
             let version = Some(version.clone()).filter(|version| !version.is_empty());
@@ -199,7 +206,11 @@ impl Session {
     /// Writes the bill to the file at `path`, as `CycloneDX` if it ends in `.cdx.json`; into a new
     /// file, if there is a folder at `path`. There is never a part of a bill: the file that was there
     /// is replaced when the new one is complete. Returns the file's path.
-    pub(crate) fn write(&self, path: &Path) -> io::Result<PathBuf> {
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be written.
+    pub fn write(&self, path: &Path) -> io::Result<PathBuf> {
         let is_cyclonedx =
             path.as_os_str().as_encoded_bytes().ends_with(CYCLONEDX_ENDING.as_bytes());
         let mut path = destination(path).map_err(io::Error::other)?;
@@ -231,7 +242,7 @@ impl Session {
 
 /// Returns those of the imported names that are verification engines, as a bill names them: `sympy`, `z3`,
 /// and for QWED's packages what was imported from them, such as `qwed_legal.FairnessGuard`.
-pub(crate) fn engines<'i>(imports: impl Iterator<Item = &'i str>) -> Vec<String> {
+pub fn engines<'i>(imports: impl Iterator<Item = &'i str>) -> Vec<String> {
     let named: BTreeSet<&str> = imports
         .filter_map(|import| match module_of(import) {
             module if module.starts_with(ENGINE_PREFIX) => Some(import),
