@@ -23,7 +23,6 @@ mod error;
 mod init;
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 mod launcher;
-mod links;
 // The interface to Linux of all the rest; on other systems `portable` stands in for it.
 #[cfg_attr(not(all(target_os = "linux", not(qwed_portable))), path = "portable.rs")]
 mod linux;
@@ -40,7 +39,6 @@ mod tier;
 pub(crate) use error::{LaunchError, Layer};
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 pub(crate) use launcher::supported_abi;
-pub(crate) use links::{leads_through, places_on_the_way};
 pub(crate) use linux::*;
 #[cfg(not(all(target_os = "linux", not(qwed_portable))))]
 pub(crate) use macos::hand_over;

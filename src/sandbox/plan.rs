@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use qwed_files::links::LinkClosure;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::Tier;
-use super::links::LinkClosure;
 
 /// A path that every run may read if it is there, and what for.
 struct SystemPath {

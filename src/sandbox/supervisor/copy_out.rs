@@ -7,7 +7,8 @@ use std::ffi::OsStr;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use crate::folder::{Folder, Kind};
+use qwed_files::folder::{Folder, Kind};
+
 use crate::sandbox::{ArtifactFolder, Order, Tier};
 
 /// Folders that are nested deeper than artifacts are ever read from are not copied.

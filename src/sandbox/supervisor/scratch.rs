@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::unistd::{Gid, Uid, geteuid, setegid, seteuid};
+use qwed_files::folder::Folder;
 
 use super::super::NOBODY;
-use crate::folder::Folder;
 
 /// The prefix of all folders that this program leaves in the temporary folder.
 const PREFIX: &str = "qwed-mcp-";

@@ -30,25 +30,25 @@ const REMOVAL_ROUNDS_MAX: u32 = 16;
 
 /// An open folder.
 #[derive(Debug)]
-pub(crate) struct Folder(OwnedFd);
+pub struct Folder(OwnedFd);
 
 /// The entry of a name, itself: of a link, the link.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Stat {
-    pub(crate) kind: Kind,
+pub struct Stat {
+    pub kind: Kind,
     /// The owner may read, write and enter it.
-    pub(crate) is_owners: bool,
+    pub is_owners: bool,
     /// Another name stands for it too.
     has_more_links: bool,
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// Bytes that are allocated: a file with holes says that it has more.
-    pub(crate) disk_bytes: u64,
-    pub(crate) modified: SystemTime,
+    pub disk_bytes: u64,
+    pub modified: SystemTime,
     identity: Identity,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     File,
     Folder,
     /// A link, a pipe, a socket, a device.
@@ -62,7 +62,7 @@ struct Identity(nix::libc::dev_t, nix::libc::ino_t);
 impl Stat {
     /// Tells whether it is a regular file without another name. The other name of one that has could
     /// be anywhere: the file would be one that its owner never meant to show.
-    pub(crate) fn is_plain_file(&self) -> bool {
+    pub fn is_plain_file(&self) -> bool {
         self.kind == Kind::File && !self.has_more_links
     }
 }
@@ -109,13 +109,13 @@ impl From<Folder> for File {
 
 impl Folder {
     /// Opens the folder that a path of the admin's names; this one may be a link.
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+    pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         Ok(Self(open(path, flags, Mode::empty())?))
     }
 
     /// Opens a folder in this one.
-    pub(crate) fn folder(&self, name: &OsStr) -> io::Result<Self> {
+    pub fn folder(&self, name: &OsStr) -> io::Result<Self> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         match openat(&self.0, name, flags, Mode::empty()) {
             // Not every Unix says of a link that it is no folder.
@@ -125,12 +125,12 @@ impl Folder {
     }
 
     /// Opens a plain file in this folder to read it; everything else is an invalid input.
-    pub(crate) fn file(&self, name: &OsStr) -> io::Result<File> {
+    pub fn file(&self, name: &OsStr) -> io::Result<File> {
         self.open_file(name, Stat::is_plain_file)
     }
 
     /// Opens a regular file in this folder to read it, also one that has other names.
-    pub(crate) fn linked_file(&self, name: &OsStr) -> io::Result<File> {
+    pub fn linked_file(&self, name: &OsStr) -> io::Result<File> {
         self.open_file(name, |stat| stat.kind == Kind::File)
     }
 
@@ -154,34 +154,34 @@ impl Folder {
     }
 
     /// Returns what a link says.
-    pub(crate) fn link(&self, name: &OsStr) -> io::Result<OsString> {
+    pub fn link(&self, name: &OsStr) -> io::Result<OsString> {
         Ok(readlinkat(&self.0, name)?)
     }
 
     /// Creates a file that only the server's user may read.
-    pub(crate) fn create_file(&self, name: &OsStr) -> io::Result<File> {
+    pub fn create_file(&self, name: &OsStr) -> io::Result<File> {
         let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW;
         let mode = Mode::S_IRUSR | Mode::S_IWUSR;
         Ok(File::from(openat(&self.0, name, flags | OFlag::O_CLOEXEC, mode)?))
     }
 
     /// Creates a folder that only the server's user may enter.
-    pub(crate) fn create_folder(&self, name: &OsStr) -> io::Result<()> {
+    pub fn create_folder(&self, name: &OsStr) -> io::Result<()> {
         Ok(mkdirat(&self.0, name, Mode::S_IRWXU)?)
     }
 
     /// Looks at the entry of a name.
-    pub(crate) fn stat(&self, name: &OsStr) -> io::Result<Stat> {
+    pub fn stat(&self, name: &OsStr) -> io::Result<Stat> {
         Ok(fstatat(&self.0, name, AtFlags::AT_SYMLINK_NOFOLLOW)?.into())
     }
 
     /// Looks at this folder.
-    pub(crate) fn own_stat(&self) -> io::Result<Stat> {
+    pub fn own_stat(&self) -> io::Result<Stat> {
         Ok(fstat(&self.0)?.into())
     }
 
     /// Returns the names in this folder, but no more than so many.
-    pub(crate) fn names(&self, names_max: usize) -> io::Result<Vec<OsString>> {
+    pub fn names(&self, names_max: usize) -> io::Result<Vec<OsString>> {
         let mut names = Vec::new();
         self.each_name(|name| {
             if names.len() == names_max {
@@ -194,10 +194,7 @@ impl Folder {
     }
 
     /// Hands over the names in this folder, in no order, until `each` has enough of them.
-    pub(crate) fn each_name(
-        &self,
-        mut each: impl FnMut(OsString) -> ControlFlow<()>,
-    ) -> io::Result<()> {
+    pub fn each_name(&self, mut each: impl FnMut(OsString) -> ControlFlow<()>) -> io::Result<()> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let mut folder = Dir::openat(&self.0, ".", flags, Mode::empty())?;
         for entry in folder.iter() {
@@ -214,29 +211,29 @@ impl Folder {
     }
 
     /// Locks the folder, if nobody else has. The lock is given back when the file is closed.
-    pub(crate) fn try_lock(&self) -> Result<File, TryLockError> {
+    pub fn try_lock(&self) -> Result<File, TryLockError> {
         let folder = File::from(self.folder(OsStr::new(".")).map_err(TryLockError::Error)?);
         folder.try_lock()?;
         Ok(folder)
     }
 
     /// Moves the entry of a name into the folder `to`.
-    pub(crate) fn rename(&self, name: &OsStr, to: &Self, new_name: &OsStr) -> io::Result<()> {
+    pub fn rename(&self, name: &OsStr, to: &Self, new_name: &OsStr) -> io::Result<()> {
         Ok(renameat(&self.0, name, &to.0, new_name)?)
     }
 
     /// Gives the owner of an entry all rights in it: scripts close folders for everybody.
-    pub(crate) fn make_owners(&self, name: &OsStr) -> io::Result<()> {
+    pub fn make_owners(&self, name: &OsStr) -> io::Result<()> {
         Ok(fchmodat(&self.0, name, Mode::S_IRWXU, FchmodatFlags::NoFollowSymlink)?)
     }
 
     /// Removes a name that is no folder's.
-    pub(crate) fn remove_file(&self, name: &OsStr) -> io::Result<()> {
+    pub fn remove_file(&self, name: &OsStr) -> io::Result<()> {
         Ok(unlinkat(&self.0, name, UnlinkatFlags::NoRemoveDir)?)
     }
 
     /// Removes an empty folder.
-    pub(crate) fn remove_folder(&self, name: &OsStr) -> io::Result<()> {
+    pub fn remove_folder(&self, name: &OsStr) -> io::Result<()> {
         Ok(unlinkat(&self.0, name, UnlinkatFlags::RemoveDir)?)
     }
 
@@ -249,7 +246,7 @@ impl Folder {
             reason = "the same signature as on Linux"
         )
     )]
-    pub(crate) fn sync_file_system(&self) -> io::Result<()> {
+    pub fn sync_file_system(&self) -> io::Result<()> {
         #[cfg(target_os = "linux")]
         nix::unistd::syncfs(&self.0)?;
         #[cfg(not(target_os = "linux"))]
@@ -258,21 +255,21 @@ impl Folder {
     }
 
     /// Waits until the names in this folder are on the disk.
-    pub(crate) fn sync(&self) -> io::Result<()> {
+    pub fn sync(&self) -> io::Result<()> {
         Ok(fsync(&self.0)?)
     }
 }
 
 /// The bounds of a walk.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Bounds {
-    pub(crate) entries_max: usize,
-    pub(crate) depth_max: usize,
+pub struct Bounds {
+    pub entries_max: usize,
+    pub depth_max: usize,
 }
 
 /// The part of a tree that a walk saw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reach {
+pub enum Reach {
     All,
     /// Some of it: a bound ended the walk, or a folder that could not be read, or was moved meanwhile.
     Part,
@@ -287,11 +284,7 @@ struct Level {
 impl Folder {
     /// Shows `visit` everything below this folder by its relative path. However deep it is, two folders
     /// are open at a time.
-    pub(crate) fn walk(
-        &self,
-        bounds: Bounds,
-        mut visit: impl FnMut(&Path, &Stat),
-    ) -> io::Result<Reach> {
+    pub fn walk(&self, bounds: Bounds, mut visit: impl FnMut(&Path, &Stat)) -> io::Result<Reach> {
         let mut reach = Reach::All;
         let mut entries_left = bounds.entries_max;
         let mut here = self.folder(OsStr::new("."))?;
@@ -336,7 +329,7 @@ impl Folder {
     }
 
     /// Opens a folder in this one, also one that its owner has closed for everybody.
-    pub(crate) fn folder_to_read(&self, name: &OsStr) -> io::Result<Self> {
+    pub fn folder_to_read(&self, name: &OsStr) -> io::Result<Self> {
         match self.folder(name) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 self.make_owners(name)?;
@@ -348,7 +341,7 @@ impl Folder {
 
     /// Removes a folder in this one with all that is in it, or as much of it as may be removed; the
     /// error is the first of what stayed. A folder that is not there is removed.
-    pub(crate) fn remove_tree(&self, name: &OsStr) -> io::Result<()> {
+    pub fn remove_tree(&self, name: &OsStr) -> io::Result<()> {
         let Some(top) = self.folder_to_empty(name)? else { return Ok(()) };
         let mut rounds_left = REMOVAL_ROUNDS_MAX;
         loop {
@@ -368,7 +361,7 @@ impl Folder {
     ///
     /// Folders in folders are moved up into this one before they are emptied: no path gets long, and
     /// however deep it is, two folders are open at a time.
-    pub(crate) fn remove_contents(&self) -> io::Result<()> {
+    pub fn remove_contents(&self) -> io::Result<()> {
         loop {
             let mut moved_up = 0;
             let emptied = self.empty(&mut |entry, _| {

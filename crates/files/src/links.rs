@@ -12,7 +12,7 @@ const LINKS_MAX: usize = 40;
 /// A part of the machine's file tree: real files and folders, the links that lead to them, and the
 /// folders that are gone through on the way.
 #[derive(Debug, Default)]
-pub(super) struct LinkClosure {
+pub struct LinkClosure {
     real: BTreeSet<PathBuf>,
     way: Way,
 }
@@ -31,7 +31,7 @@ struct Way {
 
 impl LinkClosure {
     /// Takes `path` in, and everything on its way. False if there is nothing at `path`.
-    pub(super) fn add(&mut self, path: &Path) -> bool {
+    pub fn add(&mut self, path: &Path) -> bool {
         let mut way = Way::default();
         let Some(real) = resolve(path, &mut way) else { return false };
         self.real.insert(real);
@@ -41,7 +41,7 @@ impl LinkClosure {
     }
 
     /// Returns the real paths, none below another.
-    pub(super) fn real(&self) -> Vec<PathBuf> {
+    pub fn real(&self) -> Vec<PathBuf> {
         // Sorted, so that a folder comes before what is below it.
         let mut kept: Vec<PathBuf> = Vec::new();
         for path in &self.real {
@@ -53,13 +53,13 @@ impl LinkClosure {
     }
 
     /// Returns the links that are not below a real path already: where each is, and what it says.
-    pub(super) fn links(&self) -> Vec<(PathBuf, PathBuf)> {
+    pub fn links(&self) -> Vec<(PathBuf, PathBuf)> {
         let links = self.way.links.iter().filter(|(link, _)| !self.is_covered(link));
         links.map(|(link, target)| (link.clone(), target.clone())).collect()
     }
 
     /// Returns the folders on the way that are not below a real path already.
-    pub(super) fn folders(&self) -> Vec<PathBuf> {
+    pub fn folders(&self) -> Vec<PathBuf> {
         self.way.folders.iter().filter(|folder| !self.is_covered(folder)).cloned().collect()
     }
 
@@ -70,7 +70,7 @@ impl LinkClosure {
 
 /// Returns whether something in `folder`, which is a real path, takes part in the resolution of
 /// `path`, as far as `path` resolves.
-pub(crate) fn leads_through(path: &Path, folder: &Path) -> bool {
+pub fn leads_through(path: &Path, folder: &Path) -> bool {
     let mut way = Way::default();
     resolve(path, &mut way);
     let mut places = way.links.keys().chain(&way.folders).chain([&way.reached]);
@@ -79,7 +79,7 @@ pub(crate) fn leads_through(path: &Path, folder: &Path) -> bool {
 
 /// Returns the places on the way to `path`, which has to be absolute: each link, each folder that
 /// is left by `..`, and its real path. `None` if nothing is at `path`.
-pub(crate) fn places_on_the_way(path: &Path) -> Option<Vec<PathBuf>> {
+pub fn places_on_the_way(path: &Path) -> Option<Vec<PathBuf>> {
     let mut way = Way::default();
     let real = resolve(path, &mut way)?;
     Some(way.links.into_keys().chain(way.folders).chain([real]).collect())

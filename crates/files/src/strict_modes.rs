@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use nix::unistd::geteuid;
 use thiserror::Error;
 
-use crate::sandbox::places_on_the_way;
+use crate::links::places_on_the_way;
 
 /// Writing by the group, and by everybody.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
@@ -23,7 +23,7 @@ const STICKY: u32 = 0o1000;
 
 /// Something on the way to a file that others can change. The text is for the admin: it has the path.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub(crate) enum Unprotected {
+pub enum Unprotected {
     #[error(
         "{path} belongs to user {owner}, who could change it; it has to be root's, or user {user}'s, \
          as whom this runs (chown)"
@@ -39,7 +39,7 @@ pub(crate) enum Unprotected {
 
 /// Fails if anybody but root and the user of this process can change what is at `path`, or put
 /// something else there. `path` has to be there.
-pub(crate) fn require_protected(path: &Path) -> Result<(), Unprotected> {
+pub fn require_protected(path: &Path) -> Result<(), Unprotected> {
     require_protected_for(path, geteuid().as_raw())
 }
 

@@ -18,10 +18,10 @@ const NAME: &str = "qwed-mcp";
 /// No folder for data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("there is no home folder to keep data in; set HOME, or QWED_MCP_DATA_DIR to a folder")]
-pub(crate) struct NoDataFolder;
+pub struct NoDataFolder;
 
 /// Returns the configured folder, or the user's one for data (`XDG_DATA_HOME`, `~/.local/share`).
-pub(crate) fn data_folder(configured: Option<&Path>) -> Result<PathBuf, NoDataFolder> {
+pub fn data_folder(configured: Option<&Path>) -> Result<PathBuf, NoDataFolder> {
     if let Some(configured) = configured {
         return Ok(configured.to_owned());
     }
@@ -37,16 +37,16 @@ fn own(folder: &Path) -> Result<PathBuf, NoDataFolder> {
 
 /// The owner of a folder, and who else may use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct FolderState {
-    pub(crate) mode: u32,
-    pub(crate) owner: u32,
+pub struct FolderState {
+    pub mode: u32,
+    pub owner: u32,
     /// Open to this user alone.
-    pub(crate) is_private: bool,
+    pub is_private: bool,
 }
 
 impl FolderState {
     /// Reads the state of a folder.
-    pub(crate) fn of(folder: &Path) -> io::Result<Self> {
+    pub fn of(folder: &Path) -> io::Result<Self> {
         let metadata = folder.metadata()?;
         if !metadata.is_dir() {
             return Err(io::ErrorKind::NotADirectory.into());
