@@ -39,7 +39,6 @@
 //! | `executor` | runs what was authorised; every process is dead when a run has ended | `server` |
 //! | `environments` | virtual environments for scripts: made, listed, removed | `server` |
 //! | `gateway` | yes or no, why, and under which id | `server` |
-//! | `sandbox` | the kernel's limits on a run: tiers, the plan, the launch that enforces it | `server` |
 //! | `config`, `logging` | the environment as typed settings; logs to stderr | `server` |
 //! | `postgres` | PostgreSQL, which replicas share: the connection, the schema | `postgres` |
 //! | `terminal` | what a person's terminal is sent | `server` |
@@ -55,6 +54,7 @@
 //! | `qwed-manifests` | `provenance` | trust in a skill manifest | `provenance` |
 //! | | `aibom` | the AI bill of materials: which model, engines and tools had a part | `aibom` |
 //! | | `canonical_json`, `hidden` | the text that hashes are taken of; characters that a person does not see | |
+//! | `qwed-sandbox` | `sandbox` | the kernel's limits on a run: tiers, the plan, the launch that enforces it | `server` |
 //! | `qwed-files` | `data_folder`, `strict_modes` | the folder of what stays; files that are the admin's alone | `server` |
 //! | | `folder` | folders that scripts write into, listed, read and removed by descriptors | `server` |
 //!
@@ -159,8 +159,6 @@ mod receipt;
 #[cfg(feature = "server")]
 mod runs;
 #[cfg(feature = "server")]
-mod sandbox;
-#[cfg(feature = "server")]
 mod secret;
 #[cfg(feature = "server")]
 mod server;
@@ -181,6 +179,8 @@ use qwed_clients as clients;
 use qwed_files::{data_folder, folder, strict_modes};
 #[cfg(feature = "server")]
 use qwed_manifests::{canonical_json, hidden};
+#[cfg(feature = "server")]
+use qwed_sandbox as sandbox;
 
 /// The samples of the README, which are doctests too.
 #[cfg(all(doctest, feature = "server"))]
@@ -206,7 +206,7 @@ pub use qwed_manifests::provenance;
 pub use qwed_safety as safety;
 #[cfg(feature = "server")]
 #[doc(hidden)]
-pub use sandbox::process_of_a_run;
+pub use qwed_sandbox::process_of_a_run;
 #[cfg(feature = "server")]
 pub use secret::Secret;
 
