@@ -104,7 +104,7 @@ def print_growth(ours: Path, shapes: list[str]) -> None:
 
 def built() -> Path:
     """The compiled bench: with the analysis alone, as `.ci/run worst_inputs` compiles it."""
-    command = ["cargo", "bench", "--locked", "--no-default-features", "--features", "safety", "--bench", "analysis", "--no-run", "--message-format", "json"]
+    command = ["cargo", "bench", "--locked", "--package", "qwed-safety", "--bench", "analysis", "--no-run", "--message-format", "json"]
     done = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, check=True)
     for line in done.stdout.splitlines():
         message = json.loads(line)

@@ -21,13 +21,12 @@
 //!
 //! # Modules
 //!
-//! In reading order; each imports only from below. The library is those with a feature of their own,
+//! In reading order; each imports only from below. `safety`, `provenance` and `aibom` are the library,
 //! which a program can have without the server:
 //!
 //! | module | responsibility | feature |
 //! |---|---|---|
 //! | `cli` | the command line; the only exit codes | `server` |
-//! | `clients` | the configurations of MCP clients, and this server's entry in them | `server` |
 //! | `http` | one address for a team: connections, who calls, messages, scripts of pipelines | `http` |
 //! | `server` | the side that an MCP client sees: tools, the line of a call, replies, the end of a connection | `server` |
 //! | `transport` | JSON-RPC over stdio, bounded in every direction | `server` |
@@ -40,17 +39,24 @@
 //! | `executor` | runs what was authorised; every process is dead when a run has ended | `server` |
 //! | `environments` | virtual environments for scripts: made, listed, removed | `server` |
 //! | `gateway` | yes or no, why, and under which id | `server` |
-//! | `sandbox` | the kernel's limits on a run: tiers, the plan, the launch that enforces it | `server` |
-//! | `safety` | dangerous calls in a script: analysis of the syntax tree | `safety` |
-//! | `provenance` | trust in a skill manifest | `provenance` |
-//! | `aibom` | the AI bill of materials: which model, engines and tools had a part | `aibom` |
 //! | `config`, `logging` | the environment as typed settings; logs to stderr | `server` |
 //! | `postgres` | PostgreSQL, which replicas share: the connection, the schema | `postgres` |
-//! | `data_folder`, `strict_modes` | the folder of what stays; files that are the admin's alone | `server` |
-//! | `folder` | folders that scripts write into, listed, read and removed by descriptors | `server` |
 //! | `terminal` | what a person's terminal is sent | `server` |
 //! | `traces`, `https` | spans of calls for a collector; the client of HTTP for addresses that the admin names | `traces`, `http` |
-//! | `canonical_json`, `meter`, `plain_text`, `secret` | leaves | |
+//! | `meter`, `plain_text`, `secret` | leaves | |
+//!
+//! Below them are packages of their own, in `crates/`, which import nothing of this one:
+//!
+//! | package | modules here | responsibility | feature |
+//! |---|---|---|---|
+//! | `qwed-clients` | `clients` | the configurations of MCP clients, and this server's entry in them | `server` |
+//! | `qwed-safety` | `safety` | dangerous calls in a script: analysis of the syntax tree | `safety` |
+//! | `qwed-manifests` | `provenance` | trust in a skill manifest | `provenance` |
+//! | | `aibom` | the AI bill of materials: which model, engines and tools had a part | `aibom` |
+//! | | `canonical_json`, `hidden` | the text that hashes are taken of; characters that a person does not see | |
+//! | `qwed-sandbox` | `sandbox` | the kernel's limits on a run: tiers, the plan, the launch that enforces it | `server` |
+//! | `qwed-files` | `data_folder`, `strict_modes` | the folder of what stays; files that are the admin's alone | `server` |
+//! | | `folder` | folders that scripts write into, listed, read and removed by descriptors | `server` |
 //!
 //! The feature `server` is on by default, and brings the other three. A library takes what it needs:
 //!
@@ -119,29 +125,19 @@
 pub mod aibom;
 #[cfg(feature = "server")]
 mod batch;
-#[cfg(feature = "aibom")]
-mod canonical_json;
 #[cfg(feature = "server")]
 #[doc(hidden)]
 pub mod cli;
 #[cfg(feature = "server")]
-mod clients;
-#[cfg(feature = "server")]
 pub mod config;
-#[cfg(feature = "server")]
-mod data_folder;
 #[cfg(feature = "server")]
 mod environments;
 #[cfg(feature = "server")]
 mod executor;
 #[cfg(feature = "server")]
-mod folder;
-#[cfg(feature = "server")]
 pub mod gateway;
 #[cfg(feature = "server")]
 mod governance;
-#[cfg(feature = "provenance")]
-mod hidden;
 #[cfg(feature = "http")]
 mod http;
 #[cfg(feature = "http")]
@@ -158,16 +154,10 @@ mod oidc;
 mod plain_text;
 #[cfg(feature = "postgres")]
 mod postgres;
-#[cfg(feature = "provenance")]
-pub mod provenance;
 #[cfg(feature = "server")]
 mod receipt;
 #[cfg(feature = "server")]
 mod runs;
-#[cfg(feature = "safety")]
-pub mod safety;
-#[cfg(feature = "server")]
-mod sandbox;
 #[cfg(feature = "server")]
 mod secret;
 #[cfg(feature = "server")]
@@ -176,13 +166,21 @@ mod server;
 #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "users come over HTTP"))]
 mod shares;
 #[cfg(feature = "server")]
-mod strict_modes;
-#[cfg(feature = "server")]
 mod terminal;
 #[cfg(feature = "traces")]
 mod traces;
 #[cfg(feature = "server")]
 mod transport;
+
+// The packages of `crates/`, under the names that they have as modules.
+#[cfg(feature = "server")]
+use qwed_clients as clients;
+#[cfg(feature = "server")]
+use qwed_files::{data_folder, folder, strict_modes};
+#[cfg(feature = "server")]
+use qwed_manifests::{canonical_json, hidden};
+#[cfg(feature = "server")]
+use qwed_sandbox as sandbox;
 
 /// The samples of the README, which are doctests too.
 #[cfg(all(doctest, feature = "server"))]
@@ -200,9 +198,15 @@ pub use gateway::{
 };
 #[cfg(feature = "provenance")]
 pub use provenance::SkillProvenanceGuard;
+#[cfg(feature = "provenance")]
+#[doc(inline)]
+pub use qwed_manifests::provenance;
+#[cfg(feature = "safety")]
+#[doc(inline)]
+pub use qwed_safety as safety;
 #[cfg(feature = "server")]
 #[doc(hidden)]
-pub use sandbox::process_of_a_run;
+pub use qwed_sandbox::process_of_a_run;
 #[cfg(feature = "server")]
 pub use secret::Secret;
 

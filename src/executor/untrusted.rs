@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::sandbox::{leads_through, places_on_the_way};
+use qwed_files::links::{leads_through, places_on_the_way};
 
 /// The most bytes that are read of a file that may name an interpreter.
 const NAMING_BYTES_MAX: u64 = 64 * 1024;

@@ -14,6 +14,7 @@ tests! {
     needs []:
         the_settings_are_those_of_the_program,
         every_removed_tool_has_its_import,
+        every_rule_of_the_analysis_has_its_reason_and_its_remedy,
         every_check_is_in_the_guide_for_contributors,
         the_readme_stays_short;
 }
@@ -38,6 +39,14 @@ fn the_settings_are_those_of_the_program() {
     let table = readme.split("\n## ").find(|section| section.starts_with("Settings")).unwrap();
     let unknown: Vec<_> = first_columns(table).difference(&read_by_the_program).cloned().collect();
     assert!(unknown.is_empty(), "{unknown:?}");
+}
+
+fn every_rule_of_the_analysis_has_its_reason_and_its_remedy() {
+    let page = read("docs/SAFETY_RULES.md");
+    for rule in qwed_mcp::safety::rules::all() {
+        let row = format!("| `{}` | {} | {} |", rule.id, rule.why, rule.remedy);
+        assert!(page.contains(&row), "docs/SAFETY_RULES.md lacks: {row}");
+    }
 }
 
 /// The keys of an object, and those of the objects in it, as `outer.inner`.

@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::{code_spans, read};
+use crate::architecture::source_folders;
 use crate::harness::root;
 
 tests! {
@@ -42,7 +43,9 @@ pub(super) struct Literal {
 /// All sources without their tests.
 fn sources() -> Vec<(PathBuf, String)> {
     let mut files = Vec::new();
-    collect(&root().join("src"), &mut files);
+    for folder in source_folders() {
+        collect(&folder, &mut files);
+    }
     let code = |file: PathBuf| {
         let source = fs::read_to_string(&file).unwrap();
         let code = source.split("\n#[cfg(test)]\nmod tests {").next().unwrap().to_owned();

@@ -1,0 +1,351 @@
+//! The line of an installation: file → entries → which one is ours → edit → difference, and then the
+//! write.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use thiserror::Error;
+
+use super::claude::{self, ClaudeError};
+use super::client::{Client, Format, Writing};
+use super::diff::unified;
+use super::document::{Document, Operation};
+use super::edit::{EditError, Server};
+use super::entry::{ALLOW_CODE, CommandLine, ServerName, Wanted};
+use super::file::{FileError, Original, Scope};
+use super::places::Places;
+use super::program::Launch;
+use super::snippet::entry;
+use super::target::{Target, TargetError};
+use super::windows::{self, WindowsError};
+
+/// What is to be done in a client's file.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    pub action: Action<'a>,
+    /// The name that a flag says.
+    pub name: Option<&'a ServerName>,
+    /// The root of the project whose file is meant, instead of the user's.
+    pub project: Option<&'a Path>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub enum Action<'a> {
+    Install { launch: &'a Launch, variables: &'a [(String, String)] },
+    Remove,
+}
+
+/// An error that leaves a client's file as it is.
+#[derive(Debug, Error)]
+pub enum ChangeError {
+    #[error("it has no file for a project")]
+    NoProjectFile,
+    /// A repository may have links in it, which would lead to files of its user.
+    #[error(
+        "{} leads out of the project, to {}; without --project, the user's file is changed",
+        .file.display(),
+        .target.display()
+    )]
+    OutsideProject { file: PathBuf, target: PathBuf },
+    #[error("it has no known file on this system")]
+    NoUserFile,
+    #[error("its file is not changed by this program: {0}")]
+    PrintOnly(&'static str),
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error("{}: {source}", .file.display())]
+    Edit { file: PathBuf, source: EditError },
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    #[error(transparent)]
+    Windows(#[from] WindowsError),
+    #[error(transparent)]
+    Claude(#[from] ClaudeError),
+    #[error("`claude` said that it changed {}, and the entry is not as it was asked for", .0.display())]
+    ClaudeDiffers(PathBuf),
+}
+
+/// What a change does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// There was none.
+    Add,
+    /// The entry was ours, and another one.
+    Update,
+    /// The entry was of 0.2.x, and started this.
+    TakeOver {
+        command: String,
+        python: Option<String>,
+    },
+    /// It is as wanted.
+    AlreadyThere,
+    Remove,
+    /// There is none to remove.
+    Absent,
+}
+
+impl Effect {
+    fn is_nothing(&self) -> bool {
+        matches!(self, Self::AlreadyThere | Self::Absent)
+    }
+}
+
+/// A change that is worked out, and not made yet.
+#[derive(Debug)]
+pub struct Change {
+    pub effect: Effect,
+    /// The name of the entry.
+    pub name: String,
+    pub file: PathBuf,
+    /// Empty where there is nothing to do.
+    pub diff: String,
+    /// Whether the entry, as it will be, opens the admin gate.
+    pub allows_code: bool,
+    /// Other entries of ours in the file.
+    pub others: Vec<String>,
+    /// Whether there is anything of the client on this machine; true for the file of a project.
+    pub is_found: bool,
+    /// For a client on the Windows side of this machine.
+    pub is_on_windows: bool,
+    /// Claude Code's program, where it makes the change.
+    pub by_claude: Option<PathBuf>,
+    original: Original,
+    scope: Scope,
+    new: Vec<u8>,
+    entry: Value,
+}
+
+/// The entry of this server in a client's file.
+#[derive(Debug)]
+pub struct State {
+    pub file: PathBuf,
+    /// Whether there is anything of the client on this machine.
+    pub is_found: bool,
+    pub entries: Result<Vec<EntryState>, ChangeError>,
+}
+
+/// An entry that starts this server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EntryState {
+    pub name: String,
+    /// Whether it starts the server as 0.2.x was started.
+    pub is_of_older_version: bool,
+    /// Whether it opens the admin gate.
+    pub allows_code: bool,
+}
+
+/// Looks for the entries of this server in a client's file.
+pub fn state(
+    client: &Client,
+    places: &Places,
+    project: Option<&Path>,
+) -> Result<State, ChangeError> {
+    let file = file_of(client, places, project)?.path;
+    // The folder of a project's file says nothing about the client.
+    let is_found = match project {
+        None => places.has(client, &file),
+        Some(_) => {
+            file.symlink_metadata().is_ok()
+                || places.user_file(client).is_some_and(|file| places.has(client, &file))
+        }
+    };
+    let entries = entries(client, &file).map(|servers| {
+        let ours = servers.into_iter().filter_map(|server| {
+            let command = CommandLine::of(&server.members).filter(CommandLine::is_ours)?;
+            let is_of_older_version = command.is_of_older_version();
+            let allows_code = allows_code(&server.members);
+            Some(EntryState { name: server.name, is_of_older_version, allows_code })
+        });
+        ours.collect()
+    });
+    Ok(State { file, is_found, entries })
+}
+
+fn entries(client: &Client, file: &Path) -> Result<Vec<Server>, ChangeError> {
+    let original = Original::read(file)?;
+    let failed = |source| ChangeError::Edit { file: original.path().to_owned(), source };
+    let bytes = original.bytes().unwrap_or_default();
+    let document = Document::read(client.format, client.key, bytes).map_err(failed)?;
+    document.servers().map_err(failed)
+}
+
+struct ClientFile {
+    path: PathBuf,
+    scope: Scope,
+    is_on_windows: bool,
+}
+
+fn file_of(
+    client: &Client,
+    places: &Places,
+    project: Option<&Path>,
+) -> Result<ClientFile, ChangeError> {
+    if let Some(root) = project {
+        let files: Vec<PathBuf> = client.project.iter().map(|file| root.join(file)).collect();
+        let there = files.iter().find(|file| file.symlink_metadata().is_ok());
+        let path = there.or(files.first()).cloned();
+        let path = path.ok_or(ChangeError::NoProjectFile)?;
+        return Ok(ClientFile { path, scope: Scope::Project, is_on_windows: false });
+    }
+    let is_on_windows = places.distribution_for(client).is_some();
+    let path = if is_on_windows {
+        windows::claude_desktop(places)?
+    } else {
+        places.user_file(client).ok_or(ChangeError::NoUserFile)?
+    };
+    Ok(ClientFile { path, scope: Scope::User, is_on_windows })
+}
+
+impl Change {
+    /// Works out the change of a client's file; nothing is written.
+    pub fn prepare(
+        client: &Client,
+        request: Request<'_>,
+        places: &Places,
+    ) -> Result<Self, ChangeError> {
+        if let Writing::PrintOnly(why) = client.writing {
+            return Err(ChangeError::PrintOnly(why));
+        }
+        let ClientFile { path, scope, is_on_windows } = file_of(client, places, request.project)?;
+        let original = Original::read(&path)?;
+        if let Some(root) = request.project
+            && !original.is_within(root)?
+        {
+            let target = original.path().to_owned();
+            return Err(ChangeError::OutsideProject { file: path, target });
+        }
+        let failed = |source| ChangeError::Edit { file: original.path().to_owned(), source };
+        let bytes = original.bytes().unwrap_or_default();
+        let document = Document::read(client.format, client.key, bytes).map_err(failed)?;
+        let servers = document.servers().map_err(failed)?;
+        let distribution = places.distribution_for(client).filter(|_| is_on_windows);
+        let is_removal = matches!(request.action, Action::Remove);
+        let target = Target::choose(&servers, is_removal, request.name, original.path())?;
+        let known = target.server.and_then(|server| CommandLine::of(&server.members));
+        let mut allows = target.server.is_some_and(|server| allows_code(&server.members));
+        let (new, shown, entry) = match request.action {
+            Action::Install { launch, variables } => {
+                let wanted = Wanted { launch, variables, distribution };
+                let edits = wanted.edits(client.shape, known.as_ref());
+                let old_name = target.server.map(|server| server.name.as_str());
+                let rename_from = old_name.filter(|old_name| *old_name != target.name);
+                let operation = Operation::Put { rename_from, name: &target.name, edits: &edits };
+                let entry = entry(&edits);
+                allows |= allows_code(&entry);
+                (document.edited(operation).map_err(failed)?, wanted.shown(), entry)
+            }
+            Action::Remove if target.server.is_none() => (bytes.to_vec(), vec![], Value::Null),
+            Action::Remove => {
+                let operation = Operation::Remove { name: &target.name };
+                (document.edited(operation).map_err(failed)?, vec![], Value::Null)
+            }
+        };
+        let effect = effect(request.action, target.server, known.as_ref(), {
+            original.bytes().is_some_and(|bytes| bytes == new)
+        });
+        let diff = if effect.is_nothing() {
+            String::new()
+        } else {
+            let known = known.iter().flat_map(CommandLine::shown).map(str::to_owned);
+            let shown: Vec<String> = shown.into_iter().chain(known).collect();
+            difference(client.format, &original, &new, &shown)
+        };
+        // A change of an entry is ours: it would take two of its commands, and the values of the
+        // entry in their arguments, where every user of the machine can read them.
+        let is_theirs = client.writing == Writing::ClientsOwn
+            && scope == Scope::User
+            && matches!(effect, Effect::Add | Effect::Remove);
+        let by_claude = is_theirs.then(|| places.program("claude")).flatten();
+        let is_found = request.project.is_some() || is_on_windows || places.has(client, &path);
+        let file = original.path().to_owned();
+        let Target { name, others, .. } = target;
+        Ok(Self {
+            effect,
+            name,
+            file,
+            diff,
+            allows_code: allows,
+            others,
+            is_found,
+            is_on_windows,
+            by_claude,
+            original,
+            scope,
+            new,
+            entry,
+        })
+    }
+
+    /// Returns true if there is nothing to write.
+    pub fn is_nothing(&self) -> bool {
+        self.effect.is_nothing()
+    }
+
+    /// Makes the change, and returns the backup of the file.
+    pub fn make(&self, client: &Client) -> Result<Option<PathBuf>, ChangeError> {
+        let Some(claude) = &self.by_claude else {
+            return Ok(self.original.replace(&self.new, self.scope)?);
+        };
+        let backup = self.original.keep_copy()?;
+        let made = self.make_by(claude, client);
+        if made.is_err() && self.original.is_as_read() {
+            // Nothing was changed, so there is nothing to go back to.
+            let _ = backup.as_ref().map(fs::remove_file);
+        }
+        made.map(|()| backup)
+    }
+
+    /// Has Claude Code make the change.
+    fn make_by(&self, claude: &Path, client: &Client) -> Result<(), ChangeError> {
+        let is_removal = self.effect == Effect::Remove;
+        if is_removal {
+            claude::remove(claude, &self.name)?;
+        } else {
+            claude::add(claude, &self.name, &self.entry)?;
+        }
+        let servers = entries(client, &self.file)?;
+        let now = servers.iter().find(|server| server.name == self.name);
+        let has_members = |server: &Server| {
+            let wanted = self.entry.as_object().into_iter().flatten();
+            wanted.into_iter().all(|(name, value)| server.members.get(name) == Some(value))
+        };
+        let is_as_wanted = if is_removal { now.is_none() } else { now.is_some_and(has_members) };
+        if is_as_wanted { Ok(()) } else { Err(ChangeError::ClaudeDiffers(self.file.clone())) }
+    }
+}
+
+fn effect(
+    action: Action<'_>,
+    server: Option<&Server>,
+    known: Option<&CommandLine>,
+    is_same: bool,
+) -> Effect {
+    match (action, server, known) {
+        (Action::Remove, None, _) => Effect::Absent,
+        (Action::Remove, Some(_), _) => Effect::Remove,
+        (Action::Install { .. }, ..) if is_same => Effect::AlreadyThere,
+        (Action::Install { .. }, Some(_), Some(known)) if known.is_of_older_version() => {
+            let python = known.python().map(str::to_owned);
+            Effect::TakeOver { command: known.to_string(), python }
+        }
+        (Action::Install { .. }, Some(_), _) => Effect::Update,
+        (Action::Install { .. }, None, _) => Effect::Add,
+    }
+}
+
+fn difference(format: Format, original: &Original, new: &[u8], shown: &[String]) -> String {
+    let before = original.bytes().map(String::from_utf8_lossy);
+    let name = original.path().display().to_string();
+    unified(&name, format, before.as_deref(), &String::from_utf8_lossy(new), shown)
+}
+
+/// Returns whether an entry, in any client's shape, opens the admin gate.
+fn allows_code(members: &Value) -> bool {
+    let is_true = |value: &str| value.eq_ignore_ascii_case("true");
+    let in_environment = ["env", "environment", "envs"].iter().any(|name| {
+        let value = members.get(name).and_then(|variables| variables.get(ALLOW_CODE));
+        value.and_then(Value::as_str).is_some_and(is_true)
+    });
+    in_environment || CommandLine::of(members).is_some_and(|line| line.sets_true(ALLOW_CODE))
+}

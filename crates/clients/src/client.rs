@@ -1,0 +1,321 @@
+//! The clients as data: one row each.
+
+use Place::{AppSupport, Config, Home, Variable};
+
+/// An MCP client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Client {
+    /// Its name on the command line.
+    pub name: &'static str,
+    pub title: &'static str,
+    pub format: Format,
+    /// The object of the file that has the servers.
+    pub(super) key: &'static str,
+    pub(super) shape: Shape,
+    /// The user's file on Linux; of several the first that is there, else the first.
+    pub(super) linux: &'static [Place],
+    /// The user's file on macOS.
+    pub macos: &'static [Place],
+    /// The file of a project, below its root; as above.
+    pub project: &'static [&'static str],
+    /// Programs on `PATH` that show that the client is installed.
+    pub programs: &'static [&'static str],
+    pub writing: Writing,
+    pub(super) windows: Windows,
+    /// The reason for what is in the row, and its source.
+    pub why: &'static str,
+}
+
+/// The syntax of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// With comments and trailing commas.
+    Json,
+    Toml,
+    Yaml,
+}
+
+/// The members of an entry besides the command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// `command`, `args`, `env`.
+    Plain,
+    /// The same, with `type`: `stdio`.
+    Typed,
+    /// The same, with `source`: `custom`.
+    Zed,
+    /// The same as typed, with `tools`: all.
+    Copilot,
+    /// `command` is the whole command line; `environment`.
+    OpenCode,
+    /// `cmd`, `args`, `envs`.
+    Goose,
+}
+
+/// Where the user's file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Below the home folder.
+    Home(&'static str),
+    /// Below `XDG_CONFIG_HOME`, or `.config` of the home folder.
+    Config(&'static str),
+    /// Below `Library/Application Support` of the home folder.
+    AppSupport(&'static str),
+    /// Below the folder that a variable names, if it is set, else below the home folder.
+    Variable { name: &'static str, file: &'static str, else_home: &'static str },
+}
+
+/// The side of a Windows machine on which the client runs that WSL means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Windows {
+    /// The client runs in WSL, or keeps its file there.
+    InWsl,
+    /// There is no other one than that of Windows, which starts programs of WSL by `wsl.exe`.
+    FromWsl,
+}
+
+/// How a client's file is changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Writing {
+    /// By this program.
+    Ours,
+    /// A new entry, and the removal of one, by the client's own program where that is there.
+    ClientsOwn,
+    /// Not at all: the entry is printed, for this reason.
+    PrintOnly(&'static str),
+}
+
+/// Below the home folder, on every system.
+const CODEX: Place =
+    Variable { name: "CODEX_HOME", file: "config.toml", else_home: ".codex/config.toml" };
+const CLAUDE_CODE: Place =
+    Variable { name: "CLAUDE_CONFIG_DIR", file: ".claude.json", else_home: ".claude.json" };
+const CLINE: &str =
+    "Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json";
+
+/// All clients, in the order of lists.
+pub const CLIENTS: &[Client] = &[
+    Client {
+        name: "claude-desktop",
+        title: "Claude Desktop",
+        format: Format::Json,
+        key: "mcpServers",
+        shape: Shape::Plain,
+        linux: &[Config("Claude/claude_desktop_config.json")],
+        macos: &[AppSupport("Claude/claude_desktop_config.json")],
+        project: &[],
+        programs: &["claude-desktop"],
+        writing: Writing::Ours,
+        windows: Windows::FromWsl,
+        why: "Anthropic's guide for local servers; on Windows below %APPDATA%, which WSL reaches; \
+              on Linux the builds of others keep the name below the folder for configurations",
+    },
+    Client {
+        name: "claude-code",
+        title: "Claude Code",
+        format: Format::Json,
+        key: "mcpServers",
+        shape: Shape::Typed,
+        linux: &[CLAUDE_CODE],
+        macos: &[CLAUDE_CODE],
+        project: &[".mcp.json"],
+        programs: &["claude"],
+        writing: Writing::ClientsOwn,
+        windows: Windows::InWsl,
+        why: "Anthropic's reference of `claude mcp`; the user's file is also the program's state, \
+              which running sessions write",
+    },
+    Client {
+        name: "cursor",
+        title: "Cursor",
+        format: Format::Json,
+        key: "mcpServers",
+        shape: Shape::Plain,
+        linux: &[Home(".cursor/mcp.json")],
+        macos: &[Home(".cursor/mcp.json")],
+        project: &[".cursor/mcp.json"],
+        programs: &["cursor"],
+        writing: Writing::Ours,
+        windows: Windows::InWsl,
+        why: "Cursor's page on MCP",
+    },
+    Client {
+        name: "vscode",
+        title: "VS Code",
+        format: Format::Json,
+        key: "servers",
+        shape: Shape::Typed,
+        linux: &[Config("Code/User/mcp.json")],
+        macos: &[AppSupport("Code/User/mcp.json")],
+        project: &[".vscode/mcp.json"],
+        programs: &["code"],
+        writing: Writing::Ours,
+        windows: Windows::InWsl,
+        why: "VS Code's reference of mcp.json; the key is another one than that of all others",
+    },
+    Client {
+        name: "windsurf",
+        title: "Windsurf",
+        format: Format::Json,
+        key: "mcpServers",
+        shape: Shape::Plain,
+        linux: &[Home(".codeium/windsurf/mcp_config.json")],
+        macos: &[Home(".codeium/windsurf/mcp_config.json")],
+        project: &[],
+        programs: &["windsurf"],
+        writing: Writing::Ours,
+        windows: Windows::InWsl,
+        why: "Windsurf's page on Cascade and MCP; it has no file for a project",
+    },
+    Client {
+        name: "zed",
+        title: "Zed",
+        format: Format::Json,
+        key: "context_servers",
+        shape: Shape::Zed,
+        linux: &[Config("zed/settings.json")],
+        macos: &[Home(".config/zed/settings.json")],
+        project: &[".zed/settings.json"],
+        programs: &["zed", "zeditor"],
+        writing: Writing::Ours,
+        windows: Windows::InWsl,
+        why: "Zed's paths.rs: macOS too has it below ~/.config; the file is all of its settings",
+    },
+    Client {
+        name: "codex",
+        title: "Codex",
+        format: Format::Toml,
+        key: "mcp_servers",
+        shape: Shape::Plain,
+        linux: &[CODEX],
+        macos: &[CODEX],
+        project: &[".codex/config.toml"],
+        programs: &["codex"],
+        writing: Writing::Ours,
+        windows: Windows::InWsl,
+        why: "Codex's reference of config.toml; the file of a project counts once it is trusted",
+    },
+    Client {
+        name: "gemini-cli",
+        title: "Gemini CLI",
+        format: Format::Json,
+        key: "mcpServers",
+        shape: Shape::Plain,
+        linux: &[Home(".gemini/settings.json")],
+        macos: &[Home(".gemini/settings.json")],
+        project: &[".gemini/settings.json"],
+        programs: &["gemini"],
+        writing: Writing::Ours,
+        windows: Windows::InWsl,
+        why: "Gemini CLI's page on MCP servers",
+    },
+    Client {
+        name: "copilot-cli",
+        title: "Copilot CLI",
+        format: Format::Json,
+        key: "mcpServers",
+        shape: Shape::Copilot,
+        linux: &[Home(".copilot/mcp-config.json")],
+        macos: &[Home(".copilot/mcp-config.json")],
+        project: &[".mcp.json"],
+        programs: &["copilot"],
+        writing: Writing::Ours,
+        windows: Windows::InWsl,
+        why: "GitHub's page on Copilot CLI; it takes `local` and `stdio` as types, and shares the \
+              file of a project with Claude Code, which takes `stdio` only",
+    },
+    Client {
+        name: "opencode",
+        title: "opencode",
+        format: Format::Json,
+        key: "mcp",
+        shape: Shape::OpenCode,
+        linux: &[Config("opencode/opencode.json"), Config("opencode/opencode.jsonc")],
+        macos: &[Home(".config/opencode/opencode.json"), Home(".config/opencode/opencode.jsonc")],
+        project: &["opencode.json", "opencode.jsonc"],
+        programs: &["opencode"],
+        writing: Writing::Ours,
+        windows: Windows::InWsl,
+        why: "opencode's page on MCP servers",
+    },
+    Client {
+        name: "cline",
+        title: "Cline",
+        format: Format::Json,
+        key: "mcpServers",
+        shape: Shape::Plain,
+        linux: &[Config(CLINE)],
+        macos: &[AppSupport(CLINE)],
+        project: &[],
+        programs: &[],
+        writing: Writing::Ours,
+        windows: Windows::InWsl,
+        why: "Cline keeps it in VS Code's folder for the extension; it has no file for a project",
+    },
+    Client {
+        name: "kiro",
+        title: "Kiro",
+        format: Format::Json,
+        key: "mcpServers",
+        shape: Shape::Plain,
+        linux: &[Home(".kiro/settings/mcp.json")],
+        macos: &[Home(".kiro/settings/mcp.json")],
+        project: &[".kiro/settings/mcp.json"],
+        programs: &["kiro"],
+        writing: Writing::Ours,
+        windows: Windows::InWsl,
+        why: "Kiro's page on MCP",
+    },
+    Client {
+        name: "goose",
+        title: "goose",
+        format: Format::Yaml,
+        key: "extensions",
+        shape: Shape::Goose,
+        linux: &[Config("goose/config.yaml")],
+        macos: &[Home(".config/goose/config.yaml")],
+        project: &[],
+        programs: &["goose"],
+        writing: Writing::PrintOnly("no editor of YAML keeps its comments and layout"),
+        windows: Windows::InWsl,
+        why: "goose's page on its configuration",
+    },
+    Client {
+        name: "antigravity",
+        title: "Antigravity",
+        format: Format::Json,
+        key: "mcpServers",
+        shape: Shape::Plain,
+        linux: &[Home(".gemini/config/mcp_config.json")],
+        macos: &[Home(".gemini/config/mcp_config.json")],
+        project: &[],
+        programs: &["antigravity"],
+        writing: Writing::PrintOnly("its file moves from version to version"),
+        windows: Windows::InWsl,
+        why: "its guides name ~/.gemini/config and ~/.gemini/antigravity",
+    },
+];
+
+/// Returns the client of a name.
+pub fn client(name: &str) -> Option<&'static Client> {
+    CLIENTS.iter().find(|client| client.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_complete_and_in_no_others_way() {
+        for (number, client) in CLIENTS.iter().enumerate() {
+            assert!(client.why.len() > 15, "{}", client.name);
+            assert!(!client.linux.is_empty() && !client.macos.is_empty(), "{}", client.name);
+            for other in &CLIENTS[number + 1..] {
+                assert_ne!(client.name, other.name);
+                assert_ne!(client.linux, other.linux, "{} {}", client.name, other.name);
+            }
+            let is_yaml = client.format == Format::Yaml;
+            assert!(!is_yaml || matches!(client.writing, Writing::PrintOnly(_)), "{}", client.name);
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! A configuration as bytes: its encoding, its line ends, and the edit of one entry in it.
+
+use super::client::Format;
+use super::edit::{Edit, EditError, Server, position};
+use super::jsonc_file::JsoncFile;
+use super::toml_file::TomlFile;
+
+/// The mark that some Windows programs begin UTF-8 with.
+const BOM: &str = "\u{feff}";
+
+/// The content of a client's file.
+#[derive(Debug, Clone)]
+pub(super) struct Document {
+    format: Format,
+    key: &'static str,
+    has_bom: bool,
+    /// Each line of a TOML file ends with a carriage return and a line feed; the text here has none.
+    has_returns: bool,
+    text: String,
+}
+
+/// What happens to one entry.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Operation<'a> {
+    /// It is made, or these members of it are changed; first it may get another name.
+    Put { rename_from: Option<&'a str>, name: &'a str, edits: &'a [Edit] },
+    /// It is taken out.
+    Remove { name: &'a str },
+}
+
+impl Document {
+    /// Reads the bytes of a file; none are an empty file.
+    pub(crate) fn read(format: Format, key: &'static str, bytes: &[u8]) -> Result<Self, EditError> {
+        let text = str::from_utf8(bytes).map_err(|error| {
+            let (line, column) = position(bytes, error.valid_up_to());
+            EditError::NotUtf8 { line, column }
+        })?;
+        let (has_bom, text) = match text.strip_prefix(BOM) {
+            Some(text) => (true, text),
+            None => (false, text),
+        };
+        let mut document = Self { format, key, has_bom, has_returns: false, text: text.to_owned() };
+        if format == Format::Toml {
+            // The editor of TOML would make them all line feeds.
+            let lines = text.matches('\n').count();
+            if lines > 0 && text.matches("\r\n").count() == lines {
+                document.has_returns = true;
+                document.text = text.replace("\r\n", "\n");
+            }
+            if !document.text.is_empty() && !document.text.ends_with('\n') {
+                document.text.push('\n');
+            }
+        }
+        document.servers()?;
+        Ok(document)
+    }
+
+    /// Returns the entries of all servers.
+    pub(crate) fn servers(&self) -> Result<Vec<Server>, EditError> {
+        match self.format {
+            Format::Json => JsoncFile::parse(&self.text, self.key)?.servers(),
+            Format::Toml => Ok(TomlFile::parse(&self.text, self.key)?.servers()),
+            Format::Yaml => Ok(Vec::new()),
+        }
+    }
+
+    /// Carries an operation out, and returns the new bytes of the file. Everything but the entry is
+    /// as it was, or it is an error.
+    pub(super) fn edited(&self, operation: Operation<'_>) -> Result<Vec<u8>, EditError> {
+        let text = match self.format {
+            Format::Json => self.edited_json(operation)?,
+            Format::Toml => self.edited_toml(operation)?,
+            Format::Yaml => return Err(EditError::Collateral),
+        };
+        let text = if self.has_returns { text.replace('\n', "\r\n") } else { text };
+        let bom = if self.has_bom { BOM } else { "" };
+        Ok(format!("{bom}{text}").into_bytes())
+    }
+
+    fn edited_json(&self, operation: Operation<'_>) -> Result<String, EditError> {
+        let file = JsoncFile::parse(&self.text, self.key)?;
+        let (old_name, new_name) = operation.names();
+        let before = file.without(old_name)?;
+        let text = match operation {
+            Operation::Put { rename_from, name, edits } => {
+                if let Some(old_name) = rename_from {
+                    file.rename(old_name, name)?;
+                }
+                file.apply(name, edits)?;
+                file.text()
+            }
+            Operation::Remove { name } => file.removed(name)?,
+        };
+        let after = JsoncFile::parse(&text, self.key)?.without(new_name)?;
+        if before == after { Ok(text) } else { Err(EditError::Collateral) }
+    }
+
+    fn edited_toml(&self, operation: Operation<'_>) -> Result<String, EditError> {
+        let mut file = TomlFile::parse(&self.text, self.key)?;
+        let (old_name, new_name) = operation.names();
+        let before = file.without(old_name);
+        match operation {
+            Operation::Put { rename_from, name, edits } => {
+                if let Some(old_name) = rename_from {
+                    file.rename(old_name, name);
+                }
+                file.apply(name, edits)?;
+            }
+            Operation::Remove { name } => file.remove(name),
+        }
+        let text = file.text();
+        let after = TomlFile::parse(&text, self.key)?.without(new_name);
+        if before.trim_end() == after.trim_end() { Ok(text) } else { Err(EditError::Collateral) }
+    }
+}
+
+impl<'a> Operation<'a> {
+    /// The name of the entry before and after.
+    fn names(self) -> (&'a str, &'a str) {
+        match self {
+            Self::Put { rename_from, name, .. } => (rename_from.unwrap_or(name), name),
+            Self::Remove { name } => (name, name),
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! The entry of this server: what a flag puts into it, and how an entry is recognised as ours.
+
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+
+use serde_json::Value;
+use thiserror::Error;
+
+use super::client::Shape;
+use super::edit::{Edit, Member};
+use super::program::Launch;
+
+/// The variable that opens the admin gate.
+pub const ALLOW_CODE: &str = "QWED_MCP_TRUSTED_CODE_EXECUTION";
+/// The variable that names the interpreter.
+pub const PYTHON: &str = "QWED_MCP_PYTHON";
+/// The name of the entry, where no flag says another one.
+pub(super) const NAME_DEFAULT: &str = "qwed";
+
+/// The longest name of a server that every client takes.
+const NAME_CHARS_MAX: usize = 64;
+
+/// The name of a server in a client's file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerName(String);
+
+/// A name that not every client takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("expected 1 to 64 letters, digits, - and _")]
+pub struct ServerNameError;
+
+impl FromStr for ServerName {
+    type Err = ServerNameError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let is_known = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        let fits = (1..=NAME_CHARS_MAX).contains(&text.len()) && text.chars().all(is_known);
+        if fits { Ok(Self(text.to_owned())) } else { Err(ServerNameError) }
+    }
+}
+
+impl ServerName {
+    /// Returns the name of the entry where no flag says another one.
+    pub fn usual() -> Self {
+        Self(NAME_DEFAULT.to_owned())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ServerName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// Programs that start another one, which an argument names; and the reason why an entry has them.
+const LAUNCHERS: &[(&str, &str)] = &[
+    ("uvx", "the documents of 0.2.x"),
+    ("uv", "`uv run` and `uv tool run`"),
+    ("pipx", "`pipx run`"),
+    ("wsl", "a client on Windows"),
+    ("env", "variables in the command"),
+];
+
+/// What starts the Python package of 0.2.x, as a module or as a file.
+const MODULES: [&str; 3] = ["qwed_mcp", "qwed_mcp.server", "qwed_mcp.__main__"];
+const MODULE_FILES: [&str; 2] = ["qwed_mcp/server.py", "qwed_mcp/__main__.py"];
+
+/// The name of the program, and of its package.
+const PROGRAM: &str = "qwed-mcp";
+
+/// The command line that an entry starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CommandLine(Vec<String>);
+
+impl CommandLine {
+    /// Reads the command line of an entry, in any client's shape.
+    pub(crate) fn of(members: &Value) -> Option<Self> {
+        let command = members.get("command")?;
+        let texts = |value: &Value| -> Option<Vec<String>> {
+            value.as_array()?.iter().map(|text| text.as_str().map(str::to_owned)).collect()
+        };
+        let mut words = match command {
+            Value::String(program) => vec![program.clone()],
+            Value::Array(_) => texts(command)?,
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => return None,
+        };
+        words.extend(members.get("args").and_then(texts).unwrap_or_default());
+        Some(Self(words))
+    }
+
+    /// Returns true if it starts this server, of whatever version.
+    pub(super) fn is_ours(&self) -> bool {
+        let Some((program, arguments)) = self.0.split_first() else { return false };
+        let stem = stem(program);
+        let is_module = |words: &[String]| matches!(words, [option, module] if option == "-m" && names_module(module));
+        let runs_module = arguments.windows(2).any(is_module)
+            || arguments.iter().any(|argument| names_module_file(argument));
+        let is_python =
+            ["python", "pypy"].iter().any(|name| stem.starts_with(name)) || stem == "py";
+        let is_launcher = LAUNCHERS.iter().any(|(name, _)| *name == stem);
+        stem == PROGRAM
+            || (is_python && runs_module)
+            || (is_launcher && (runs_module || arguments.iter().any(|word| names_program(word))))
+    }
+
+    /// Returns true for the ways in which 0.2.x was started: by a name that is looked up, by Python,
+    /// or by a launcher that takes any version.
+    pub(crate) fn is_of_older_version(&self) -> bool {
+        let Some(program) = self.0.first() else { return false };
+        let is_path = program.contains(['/', '\\']) && stem(program) == PROGRAM;
+        let is_pinned = self.0.iter().any(|word| word.starts_with("qwed-mcp[sdk]=="));
+        self.is_ours() && !is_path && !is_pinned && stem(program) != "wsl"
+    }
+
+    /// Returns the interpreter that it starts, where that is an absolute path.
+    pub(crate) fn python(&self) -> Option<&str> {
+        let program = self.0.first()?;
+        (stem(program).starts_with("python") && Path::new(program).is_absolute())
+            .then_some(program.as_str())
+    }
+
+    /// Returns the program.
+    pub(crate) fn program(&self) -> &str {
+        self.0.first().map_or("", String::as_str)
+    }
+
+    /// Returns the words that are shown to people: the program, what names this one, and the names of
+    /// options. Any other may be a secret.
+    pub(crate) fn shown(&self) -> impl Iterator<Item = &str> {
+        let words = self.0.iter().map(String::as_str).enumerate();
+        let is_shown = |(at, word): &(usize, &str)| {
+            let is_plain = !word.contains('=') && !word.contains("://");
+            let is_known = is_option(word)
+                || LAUNCHERS.iter().any(|(name, _)| *name == stem(word))
+                || names_program(word)
+                || names_module(word)
+                || names_module_file(word);
+            is_plain && (*at == 0 || is_known)
+        };
+        words.filter(is_shown).map(|(_, word)| word)
+    }
+
+    /// Returns whether it sets a variable to the word `true`, as entries for WSL do.
+    pub(super) fn sets_true(&self, name: &str) -> bool {
+        let is_true = |value: &str| value.eq_ignore_ascii_case("true");
+        self.assignments().iter().any(|(known, value)| known == name && is_true(value))
+    }
+
+    /// Returns the variables that it sets with `env`, as entries for WSL do.
+    fn assignments(&self) -> Vec<(String, String)> {
+        let behind_env = self.0.iter().skip_while(|word| stem(word) != "env").skip(1);
+        let pairs = behind_env.map_while(|word| word.split_once('='));
+        pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+}
+
+impl fmt::Display for CommandLine {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.shown().collect::<Vec<_>>().join(" "))
+    }
+}
+
+/// Returns the name of a program without its folder and `.exe`.
+fn stem(program: &str) -> String {
+    let name = program.rsplit(['/', '\\']).next().unwrap_or_default().to_lowercase();
+    name.strip_suffix(".exe").unwrap_or(&name).to_owned()
+}
+
+/// Returns true for a path of this program, and for a requirement of its package.
+fn names_program(word: &str) -> bool {
+    let behind = word.strip_prefix(PROGRAM);
+    let is_requirement = behind.is_some_and(|rest| {
+        rest.is_empty() || rest.starts_with(['[', '=', '@', '<', '>', '~', '!', ' '])
+    });
+    is_requirement || stem(word) == PROGRAM
+}
+
+/// Returns true for a module of 0.2.x that is the server.
+fn names_module(word: &str) -> bool {
+    MODULES.contains(&word)
+}
+
+/// Returns true for the file of such a module.
+fn names_module_file(word: &str) -> bool {
+    let word = word.replace('\\', "/");
+    MODULE_FILES.iter().any(|file| word.ends_with(file))
+}
+
+/// Returns true for the name of an option, without a value.
+fn is_option(word: &str) -> bool {
+    let is_of_name = |c: char| c.is_ascii_lowercase() || c == '-';
+    let is_short = word.len() == 2 && word.starts_with('-');
+    is_short || word.strip_prefix("--").is_some_and(|name| name.chars().all(is_of_name))
+}
+
+/// What flags say about the entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Wanted<'a> {
+    pub launch: &'a Launch,
+    /// The variables that flags name.
+    pub variables: &'a [(String, String)],
+    /// The WSL distribution that a client on Windows starts it in.
+    pub distribution: Option<&'a str>,
+}
+
+impl Wanted<'_> {
+    /// Returns the texts of the entry that are no secret: those of flags, and of this program.
+    pub(crate) fn shown(&self) -> Vec<String> {
+        let Launch { command, arguments, .. } = self.launch;
+        let assignments = self.variables.iter().map(|(name, value)| format!("{name}={value}"));
+        let values = self.variables.iter().map(|(_, value)| value.clone());
+        let known = ["stdio", "custom", "local", "*", "wsl.exe", "-d", "--exec", "env"];
+        let known = known.into_iter().chain(self.distribution).map(str::to_owned);
+        let launch = [command.clone()].into_iter().chain(arguments.iter().cloned());
+        known.chain(launch).chain(assignments).chain(values).collect()
+    }
+
+    /// Returns the changes that make an entry as wanted: of a new one, or of one that starts `known`.
+    pub(super) fn edits(&self, shape: Shape, known: Option<&CommandLine>) -> Vec<Edit> {
+        let mut words = vec![self.launch.command.clone()];
+        words.extend(self.launch.arguments.iter().cloned());
+        let mut variables = self.variables.to_vec();
+        if let Some(distribution) = self.distribution {
+            // The variables of an entry do not get into WSL.
+            let mut assignments = known.map(CommandLine::assignments).unwrap_or_default();
+            assignments.retain(|(name, _)| variables.iter().all(|(known, _)| known != name));
+            assignments.append(&mut variables);
+            let start = ["wsl.exe", "-d", distribution, "--exec", "env"].map(str::to_owned);
+            let assignments = assignments.iter().map(|(name, value)| format!("{name}={value}"));
+            words = start.into_iter().chain(assignments).chain(words).collect();
+        }
+        let (command, arguments) = words
+            .split_first()
+            .map_or((String::new(), Vec::new()), |words| (words.0.clone(), words.1.to_vec()));
+        let text = |value: &str| Member::Text(value.to_owned());
+        let all = || Member::List(vec!["*".to_owned()]);
+        let (before, mut edits, after, environment) = match shape {
+            Shape::Plain => (None, vec![], vec![], "env"),
+            Shape::Typed => (Some(("type", text("stdio"))), vec![], vec![], "env"),
+            Shape::Zed => (Some(("source", text("custom"))), vec![], vec![], "env"),
+            Shape::Copilot => {
+                (Some(("type", text("stdio"))), vec![], vec![("tools", all())], "env")
+            }
+            Shape::OpenCode => {
+                let command = Edit::Set("command", Member::List(words.clone()));
+                let enabled = vec![("enabled", Member::Yes)];
+                (Some(("type", text("local"))), vec![command], enabled, "environment")
+            }
+            Shape::Goose => {
+                let command = vec![
+                    Edit::Set("cmd", Member::Text(command.clone())),
+                    Edit::Set("args", Member::List(arguments.clone())),
+                ];
+                let enabled = vec![("enabled", Member::Yes)];
+                (Some(("type", text("stdio"))), command, enabled, "envs")
+            }
+        };
+        if edits.is_empty() {
+            edits = vec![
+                Edit::Set("command", Member::Text(command)),
+                Edit::Set("args", Member::List(arguments)),
+            ];
+        }
+        let default = |(name, value)| Edit::Default(name, value);
+        let variables =
+            variables.into_iter().map(|(name, value)| Edit::SetIn(environment, name, value));
+        let before = before.into_iter().map(default);
+        let after = after.into_iter().map(default);
+        before.chain(edits).chain(variables).chain(after).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn entries_of_every_version_are_recognised_and_no_others() {
+        for (members, is_ours, is_older) in [
+            (json!({ "command": "qwed-mcp" }), true, true),
+            (json!({ "command": "/opt/x/bin/qwed-mcp", "args": ["serve"] }), true, false),
+            (json!({ "command": "C:\\x\\Scripts\\qwed-mcp.exe" }), true, false),
+            (json!({ "command": "python", "args": ["-m", "qwed_mcp.server"] }), true, true),
+            (
+                json!({ "command": "/v/bin/python3.11", "args": ["-I", "-m", "qwed_mcp"] }),
+                true,
+                true,
+            ),
+            (json!({ "command": "py", "args": ["C:\\q\\qwed_mcp\\server.py"] }), true, true),
+            (json!({ "command": "uvx", "args": ["qwed-mcp"] }), true, true),
+            (json!({ "command": "uvx", "args": ["qwed-mcp@latest"] }), true, true),
+            (
+                json!({ "command": "uvx", "args": ["--from", "qwed-mcp[sdk]==0.3.0", "qwed-mcp"] }),
+                true,
+                false,
+            ),
+            (
+                json!({ "command": "uv", "args": ["run", "python", "-m", "qwed_mcp.server"] }),
+                true,
+                true,
+            ),
+            (json!({ "command": ["uvx", "qwed-mcp"] }), true, true),
+            (
+                json!({ "command": "wsl.exe", "args": ["--exec", "env", "A=b", "/x/qwed-mcp"] }),
+                true,
+                false,
+            ),
+            (json!({ "command": "python", "args": ["-m", "qwed_mcp_other"] }), false, false),
+            (json!({ "command": "uvx", "args": ["qwed-mcp-other"] }), false, false),
+            (json!({ "command": "/x/qwed-mcp-other" }), false, false),
+            (json!({ "command": "node", "args": ["/x/qwed-mcp"] }), false, false),
+            (json!({ "command": { "path": "qwed-mcp" } }), false, false),
+            (json!({ "url": "https://example.org/qwed-mcp" }), false, false),
+            (json!("qwed-mcp"), false, false),
+        ] {
+            let line = CommandLine::of(&members);
+            assert_eq!(line.as_ref().is_some_and(CommandLine::is_ours), is_ours, "{members}");
+            let older = line.as_ref().is_some_and(CommandLine::is_of_older_version);
+            assert_eq!(older, is_older, "{members}");
+        }
+    }
+
+    #[test]
+    fn words_that_may_be_secrets_are_not_shown() {
+        let words =
+            ["--exec", "env", "QWED_MCP_AUTH_TOKEN=x", "--index", "https://a:b@c", "qwed-mcp"];
+        let line = CommandLine::of(&json!({ "command": "wsl.exe", "args": words })).unwrap();
+        assert_eq!(line.to_string(), "wsl.exe --exec env --index qwed-mcp");
+        let words = ["-I", "-m", "qwed_mcp", "--auth-token", "s1", "-ps2", "--S3", "s4/qwed-mcpx"];
+        let line = CommandLine::of(&json!({ "command": "/v/bin/python", "args": words })).unwrap();
+        assert_eq!(line.to_string(), "/v/bin/python -I -m qwed_mcp --auth-token");
+    }
+
+    #[test]
+    fn names_are_those_that_every_client_takes() {
+        for (name, is_valid) in [
+            ("qwed", true),
+            ("q_w-1", true),
+            (&*"a".repeat(64), true),
+            (&*"a".repeat(65), false),
+            ("", false),
+            ("a.b", false),
+            ("a b", false),
+            ("é", false),
+            ("a\"b", false),
+        ] {
+            assert_eq!(name.parse::<ServerName>().is_ok(), is_valid, "{name}");
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! The configurations of MCP clients: where each client has its file, the shape of this server's entry
+//! there, and how the entry gets in and out.
+//!
+//! It changes one entry of a file and nothing else: what it cannot read, it leaves alone. It decides
+//! nothing about what the server may do: a permission that is in no flag is in no entry.
+//!
+//! An internal part of `qwed-mcp`, without a promise of stability.
+
+#![expect(
+    missing_docs,
+    clippy::missing_errors_doc,
+    reason = "an internal crate, whose error types state what can fail"
+)]
+
+#[cfg_attr(all(target_os = "linux", not(qwed_portable)), path = "attributes.rs")]
+#[cfg_attr(not(all(target_os = "linux", not(qwed_portable))), path = "no_attributes.rs")]
+mod attributes;
+mod change;
+mod claude;
+mod client;
+mod diff;
+mod document;
+mod edit;
+mod entry;
+mod file;
+mod jsonc_file;
+mod places;
+mod program;
+mod snippet;
+mod target;
+mod toml_file;
+mod windows;
+
+pub use change::{Action, Change, Effect, Request, state};
+pub use client::{CLIENTS, Client, Format, Writing, client};
+pub use entry::{ALLOW_CODE, PYTHON, ServerName};
+pub use places::{Places, is_program};
+pub use program::{Launch, Note, launch};
+pub use snippet::{link, snippet};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,140 @@
+//! The places of this user: home, folders for configurations, programs on `PATH`.
+
+use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use super::client::{Client, Place, Windows};
+
+/// Folders that the system empties.
+const TEMPORARY: [&str; 4] = ["/tmp", "/var/tmp", "/dev/shm", "/private/var/folders"];
+
+/// Where programs of the user are that windows do not have on their `PATH`.
+const PROGRAM_FOLDERS: [&str; 2] = [".local/bin", ".cargo/bin"];
+/// The same for all users.
+const SHARED_PROGRAM_FOLDERS: [&str; 3] = ["/opt/homebrew/bin", "/usr/local/bin", "/usr/bin"];
+
+/// No home folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("there is no home folder; set HOME to an absolute path")]
+pub struct NoHome;
+
+/// The places of a user, from the environment.
+#[derive(Debug, Clone)]
+pub struct Places {
+    home: PathBuf,
+    config: PathBuf,
+    is_macos: bool,
+    /// The folders that clients' own variables name.
+    named: Vec<(&'static str, PathBuf)>,
+    path: OsString,
+    temporary: Vec<PathBuf>,
+    /// The `uv` that started this program.
+    pub uv: Option<PathBuf>,
+    /// The WSL distribution that this is, where it is one.
+    distribution: Option<String>,
+}
+
+impl Places {
+    /// Reads the places from `lookup`, which returns a variable's value by its name.
+    pub fn from_lookup(
+        lookup: impl Fn(&str) -> Option<OsString>,
+        is_macos: bool,
+    ) -> Result<Self, NoHome> {
+        // What is not absolute would depend on where this was started.
+        let folder =
+            |name: &str| lookup(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
+        let home = folder("HOME").ok_or(NoHome)?;
+        let config = folder("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"));
+        let named = ["CODEX_HOME", "CLAUDE_CONFIG_DIR"]
+            .into_iter()
+            .filter_map(|name| Some((name, folder(name)?)))
+            .collect();
+        let mut temporary: Vec<PathBuf> = TEMPORARY.iter().map(PathBuf::from).collect();
+        temporary.extend(folder("TMPDIR"));
+        if cfg!(debug_assertions)
+            && let Some(folders) = lookup("QWED_MCP_TEST_TEMPORARY")
+        {
+            temporary = std::env::split_paths(&folders).collect();
+        }
+        temporary.retain(|folder| folder.is_absolute());
+        let distribution = lookup("WSL_DISTRO_NAME").and_then(|name| name.into_string().ok());
+        Ok(Self {
+            config,
+            is_macos,
+            named,
+            path: lookup("PATH").unwrap_or_default(),
+            temporary,
+            uv: folder("UV"),
+            distribution: distribution.filter(|name| !name.is_empty()),
+            home,
+        })
+    }
+
+    /// Returns the user's file of a client: of several the first that is there, else the first.
+    pub(super) fn user_file(&self, client: &Client) -> Option<PathBuf> {
+        let places = if self.is_macos { client.macos } else { client.linux };
+        let files: Vec<PathBuf> = places.iter().map(|place| self.path_of(*place)).collect();
+        let there = files.iter().find(|file| file.symlink_metadata().is_ok());
+        there.or(files.first()).cloned()
+    }
+
+    /// Returns the WSL distribution that this is, for a client on the Windows side.
+    pub(super) fn distribution_for(&self, client: &Client) -> Option<&str> {
+        self.distribution.as_deref().filter(|_| client.windows == Windows::FromWsl)
+    }
+
+    /// Returns whether something of a client is on this machine: its folder, its file, a program.
+    pub fn has(&self, client: &Client, file: &Path) -> bool {
+        // A file right in the home folder says more than its folder.
+        let folder = file.parent().filter(|folder| *folder != self.home);
+        file.symlink_metadata().is_ok()
+            || folder.is_some_and(Path::is_dir)
+            || client.programs.iter().any(|name| self.program(name).is_some())
+    }
+
+    /// Returns the first program of a name on `PATH`, absolute, with its links as they are.
+    pub fn program(&self, name: &str) -> Option<PathBuf> {
+        let folders = std::env::split_paths(&self.path).filter(|folder| folder.is_absolute());
+        folders.map(|folder| folder.join(name)).find(|file| is_program(file))
+    }
+
+    /// Returns the first program of a name on `PATH` or in the folders where installers put it.
+    pub(super) fn installed_program(&self, name: &str) -> Option<PathBuf> {
+        let own = PROGRAM_FOLDERS.iter().map(|folder| self.home.join(folder));
+        let shared = SHARED_PROGRAM_FOLDERS.iter().map(PathBuf::from);
+        self.program(name).or_else(|| {
+            own.chain(shared).map(|folder| folder.join(name)).find(|file| is_program(file))
+        })
+    }
+
+    /// Returns whether a path is in a folder that the system empties. A home folder there lives as
+    /// long as the configurations in it.
+    pub(super) fn is_temporary(&self, path: &Path) -> bool {
+        let is_in = |path: &Path, folder: &Path| {
+            path.starts_with(folder)
+                || folder.canonicalize().is_ok_and(|folder| path.starts_with(folder))
+        };
+        self.temporary.iter().any(|folder| is_in(path, folder)) && !is_in(path, &self.home)
+    }
+
+    fn path_of(&self, place: Place) -> PathBuf {
+        match place {
+            Place::Home(file) => self.home.join(file),
+            Place::Config(file) => self.config.join(file),
+            Place::AppSupport(file) => self.home.join("Library/Application Support").join(file),
+            Place::Variable { name, file, else_home } => {
+                let named = self.named.iter().find(|(known, _)| *known == name);
+                named.map_or_else(|| self.home.join(else_home), |(_, folder)| folder.join(file))
+            }
+        }
+    }
+}
+
+/// Returns true for a file that somebody may execute.
+pub fn is_program(file: &Path) -> bool {
+    file.metadata()
+        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}

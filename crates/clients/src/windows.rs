@@ -1,0 +1,78 @@
+//! The Windows side of a machine, seen from WSL. Written from Microsoft's documents: it was not run on
+//! Windows.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use thiserror::Error;
+
+use super::places::Places;
+
+/// Where Windows has its interpreter of commands, seen from WSL.
+const CMD: &str = "/mnt/c/Windows/System32/cmd.exe";
+
+/// Below the folder for the settings of applications.
+const CLAUDE_DESKTOP: &str = "Claude/claude_desktop_config.json";
+
+/// An error that leaves the folders of the Windows user unknown.
+#[derive(Debug, Error)]
+pub enum WindowsError {
+    #[error("failed to ask Windows for its folder of settings ({}): {source}", .program.display())]
+    Ask { program: PathBuf, source: io::Error },
+    #[error("Windows did not name its folder of settings: {0:?}")]
+    Answer(String),
+}
+
+/// Returns the file of Claude Desktop on the Windows side.
+pub(super) fn claude_desktop(places: &Places) -> Result<PathBuf, WindowsError> {
+    let program = places.program("cmd.exe").unwrap_or_else(|| PathBuf::from(CMD));
+    let mut command = Command::new(&program);
+    command.args(["/d", "/c", "echo", "%APPDATA%"]);
+    // cmd.exe complains of a current folder that Windows does not have.
+    if Path::new("/mnt/c").is_dir() {
+        command.current_dir("/mnt/c");
+    }
+    let answer = ask(command).map_err(|source| WindowsError::Ask { program, source })?;
+    let folder = answer.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
+    let path = match places.program("wslpath") {
+        // It knows where the drives are mounted.
+        Some(wslpath) => {
+            let mut command = Command::new(&wslpath);
+            command.args(["-u", folder]);
+            let answer =
+                ask(command).map_err(|source| WindowsError::Ask { program: wslpath, source })?;
+            Some(PathBuf::from(answer.trim()))
+        }
+        None => mounted(folder),
+    };
+    let path = path.filter(|path| path.is_absolute() && folder.get(1..3) == Some(":\\"));
+    Ok(path.ok_or_else(|| WindowsError::Answer(folder.to_owned()))?.join(CLAUDE_DESKTOP))
+}
+
+fn ask(mut command: Command) -> io::Result<String> {
+    let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output()?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Returns the path of a Windows path where drives are mounted by default.
+fn mounted(path: &str) -> Option<PathBuf> {
+    let (drive, rest) = path.split_once(":\\")?;
+    let is_drive = drive.len() == 1 && drive.chars().all(|c| c.is_ascii_alphabetic());
+    let rest = rest.replace('\\', "/");
+    is_drive.then(|| PathBuf::from(format!("/mnt/{}/{rest}", drive.to_ascii_lowercase())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drives_are_mounted_by_their_letters() {
+        let path = "C:\\Users\\Ann B\\AppData\\Roaming";
+        assert_eq!(mounted(path), Some(PathBuf::from("/mnt/c/Users/Ann B/AppData/Roaming")));
+        for path in ["", "%APPDATA%", "\\\\wsl$\\x", "CC:\\x", "1:\\x"] {
+            assert_eq!(mounted(path), None, "{path}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The user's folder for data: the store of the governed tools, and environments for scripts.
+
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use etcetera::BaseStrategy as _;
+use etcetera::base_strategy::Xdg;
+use nix::unistd::geteuid;
+use thiserror::Error;
+
+/// The permissions of the group and of everybody.
+const OTHERS: u32 = 0o077;
+
+/// Below the user's folder for data.
+const NAME: &str = "qwed-mcp";
+
+/// No folder for data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("there is no home folder to keep data in; set HOME, or QWED_MCP_DATA_DIR to a folder")]
+pub struct NoDataFolder;
+
+/// Returns the configured folder, or the user's one for data (`XDG_DATA_HOME`, `~/.local/share`).
+pub fn data_folder(configured: Option<&Path>) -> Result<PathBuf, NoDataFolder> {
+    if let Some(configured) = configured {
+        return Ok(configured.to_owned());
+    }
+    // Values that are not absolute are ignored, as the XDG specification asks for.
+    own(&Xdg::new().map_err(|_| NoDataFolder)?.data_dir())
+}
+
+/// Returns the folder below the user's one for data.
+fn own(folder: &Path) -> Result<PathBuf, NoDataFolder> {
+    // An empty HOME gives a folder wherever the program was started.
+    if folder.is_absolute() { Ok(folder.join(NAME)) } else { Err(NoDataFolder) }
+}
+
+/// The owner of a folder, and who else may use it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FolderState {
+    pub mode: u32,
+    pub owner: u32,
+    /// Open to this user alone.
+    pub is_private: bool,
+}
+
+impl FolderState {
+    /// Reads the state of a folder.
+    pub fn of(folder: &Path) -> io::Result<Self> {
+        let metadata = folder.metadata()?;
+        if !metadata.is_dir() {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
+        let (mode, owner) = (metadata.mode() & 0o7777, metadata.uid());
+        let is_private = mode & OTHERS == 0 && owner == geteuid().as_raw();
+        Ok(Self { mode, owner, is_private })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn the_data_folder_is_the_configured_one_or_an_absolute_one_of_the_user() {
+        let configured = Path::new("/srv/qwed");
+        assert_eq!(data_folder(Some(configured)), Ok(configured.to_owned()));
+        let own = |folder: &str| super::own(Path::new(folder));
+        assert_eq!(own("/home/ana/.local/share"), Ok("/home/ana/.local/share/qwed-mcp".into()));
+        for relative in [".local/share", "", "~/.local/share"] {
+            assert_eq!(own(relative), Err(NoDataFolder), "{relative}");
+        }
+    }
+
+    #[test]
+    fn a_folder_is_private_if_it_is_this_users_and_closed_to_others() {
+        let folder = tempfile::tempdir().unwrap();
+        for (mode, is_private) in
+            [(0o700, true), (0o500, true), (0o750, false), (0o710, false), (0o701, false)]
+        {
+            fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode)).unwrap();
+            let state = FolderState::of(folder.path()).unwrap();
+            assert_eq!((state.mode, state.is_private), (mode, is_private), "{mode:o}");
+        }
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        fs::write(folder.path().join("file"), "").unwrap();
+        assert!(FolderState::of(&folder.path().join("file")).is_err());
+        if nix::unistd::geteuid().is_root() {
+            std::os::unix::fs::chown(folder.path(), Some(4321), None).unwrap();
+            let state = FolderState::of(folder.path()).unwrap();
+            assert_eq!((state.owner, state.is_private), (4321, false));
+        }
+    }
+}

@@ -1,0 +1,456 @@
+//! Folders that others write into, reached by descriptors: listed, read and removed whatever they hold.
+//!
+//! Every name is looked up in the folder that holds it, and no link is followed, so that nobody can lead
+//! a reader out by exchanging a folder between a look at it and its use. Nothing here opens what is no
+//! plain file, or waits for a writer. It never decides who may read what.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, TryLockError};
+use std::io;
+use std::ops::ControlFlow;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use nix::dir::Dir;
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, open, openat, readlinkat, renameat};
+use nix::sys::stat::{FchmodatFlags, FileStat, Mode, SFlag, fchmodat, fstat, fstatat, mkdirat};
+use nix::unistd::{UnlinkatFlags, fsync, unlinkat};
+use uuid::Uuid;
+
+/// The unit of `st_blocks`.
+const BLOCK_BYTES: u64 = 512;
+/// Names that are removed between two listings of a folder.
+const BATCH: usize = 1024;
+
+/// The most times that a folder is emptied which others fill meanwhile.
+const REMOVAL_ROUNDS_MAX: u32 = 16;
+
+/// An open folder.
+#[derive(Debug)]
+pub struct Folder(OwnedFd);
+
+/// The entry of a name, itself: of a link, the link.
+#[derive(Debug, Clone, Copy)]
+pub struct Stat {
+    pub kind: Kind,
+    /// The owner may read, write and enter it.
+    pub is_owners: bool,
+    /// Another name stands for it too.
+    has_more_links: bool,
+    pub bytes: u64,
+    /// Bytes that are allocated: a file with holes says that it has more.
+    pub disk_bytes: u64,
+    pub modified: SystemTime,
+    identity: Identity,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    File,
+    Folder,
+    /// A link, a pipe, a socket, a device.
+    Other,
+}
+
+/// The device and the inode: a folder keeps them when it is renamed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Identity(nix::libc::dev_t, nix::libc::ino_t);
+
+impl Stat {
+    /// Tells whether it is a regular file without another name. The other name of one that has could
+    /// be anywhere: the file would be one that its owner never meant to show.
+    pub fn is_plain_file(&self) -> bool {
+        self.kind == Kind::File && !self.has_more_links
+    }
+}
+
+impl From<FileStat> for Stat {
+    fn from(stat: FileStat) -> Self {
+        let format = SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT;
+        let kind = if format == SFlag::S_IFREG {
+            Kind::File
+        } else if format == SFlag::S_IFDIR {
+            Kind::Folder
+        } else {
+            Kind::Other
+        };
+        let since_epoch = Duration::new(
+            u64::try_from(stat.st_mtime).unwrap_or_default(),
+            u32::try_from(stat.st_mtime_nsec).unwrap_or_default(),
+        );
+        Self {
+            kind,
+            is_owners: Mode::from_bits_truncate(stat.st_mode).contains(Mode::S_IRWXU),
+            has_more_links: stat.st_nlink != 1,
+            bytes: u64::try_from(stat.st_size).unwrap_or_default(),
+            disk_bytes: u64::try_from(stat.st_blocks).unwrap_or_default() * BLOCK_BYTES,
+            modified: SystemTime::UNIX_EPOCH
+                .checked_add(since_epoch)
+                .unwrap_or(SystemTime::UNIX_EPOCH),
+            identity: Identity(stat.st_dev, stat.st_ino),
+        }
+    }
+}
+
+impl From<File> for Folder {
+    fn from(folder: File) -> Self {
+        Self(folder.into())
+    }
+}
+
+impl From<Folder> for File {
+    fn from(folder: Folder) -> Self {
+        folder.0.into()
+    }
+}
+
+impl Folder {
+    /// Opens the folder that a path of the admin's names; this one may be a link.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        Ok(Self(open(path, flags, Mode::empty())?))
+    }
+
+    /// Opens a folder in this one.
+    pub fn folder(&self, name: &OsStr) -> io::Result<Self> {
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        match openat(&self.0, name, flags, Mode::empty()) {
+            // Not every Unix says of a link that it is no folder.
+            Err(Errno::ELOOP | Errno::EMLINK) => Err(io::ErrorKind::NotADirectory.into()),
+            opened => Ok(Self(opened?)),
+        }
+    }
+
+    /// Opens a plain file in this folder to read it; everything else is an invalid input.
+    pub fn file(&self, name: &OsStr) -> io::Result<File> {
+        self.open_file(name, Stat::is_plain_file)
+    }
+
+    /// Opens a regular file in this folder to read it, also one that has other names.
+    pub fn linked_file(&self, name: &OsStr) -> io::Result<File> {
+        self.open_file(name, |stat| stat.kind == Kind::File)
+    }
+
+    fn open_file(&self, name: &OsStr, is_expected: fn(&Stat) -> bool) -> io::Result<File> {
+        // Opening a device can already do something.
+        if !is_expected(&self.stat(name)?) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        // Not blocking: it may have become a pipe by now, which would wait for a writer.
+        let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+        let file = openat(&self.0, name, flags | OFlag::O_CLOEXEC, Mode::empty());
+        match file {
+            Err(Errno::ELOOP | Errno::EMLINK | Errno::ENXIO) => {
+                Err(io::ErrorKind::InvalidInput.into())
+            }
+            Ok(file) if !is_expected(&fstat(&file)?.into()) => {
+                Err(io::ErrorKind::InvalidInput.into())
+            }
+            opened => Ok(File::from(opened?)),
+        }
+    }
+
+    /// Returns what a link says.
+    pub fn link(&self, name: &OsStr) -> io::Result<OsString> {
+        Ok(readlinkat(&self.0, name)?)
+    }
+
+    /// Creates a file that only the server's user may read.
+    pub fn create_file(&self, name: &OsStr) -> io::Result<File> {
+        let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW;
+        let mode = Mode::S_IRUSR | Mode::S_IWUSR;
+        Ok(File::from(openat(&self.0, name, flags | OFlag::O_CLOEXEC, mode)?))
+    }
+
+    /// Creates a folder that only the server's user may enter.
+    pub fn create_folder(&self, name: &OsStr) -> io::Result<()> {
+        Ok(mkdirat(&self.0, name, Mode::S_IRWXU)?)
+    }
+
+    /// Looks at the entry of a name.
+    pub fn stat(&self, name: &OsStr) -> io::Result<Stat> {
+        Ok(fstatat(&self.0, name, AtFlags::AT_SYMLINK_NOFOLLOW)?.into())
+    }
+
+    /// Looks at this folder.
+    pub fn own_stat(&self) -> io::Result<Stat> {
+        Ok(fstat(&self.0)?.into())
+    }
+
+    /// Returns the names in this folder, but no more than so many.
+    pub fn names(&self, names_max: usize) -> io::Result<Vec<OsString>> {
+        let mut names = Vec::new();
+        self.each_name(|name| {
+            if names.len() == names_max {
+                return ControlFlow::Break(());
+            }
+            names.push(name);
+            ControlFlow::Continue(())
+        })?;
+        Ok(names)
+    }
+
+    /// Hands over the names in this folder, in no order, until `each` has enough of them.
+    pub fn each_name(&self, mut each: impl FnMut(OsString) -> ControlFlow<()>) -> io::Result<()> {
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let mut folder = Dir::openat(&self.0, ".", flags, Mode::empty())?;
+        for entry in folder.iter() {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name == b"." || name == b".." {
+                continue;
+            }
+            if each(OsString::from_vec(name.to_vec())).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Locks the folder, if nobody else has. The lock is given back when the file is closed.
+    pub fn try_lock(&self) -> Result<File, TryLockError> {
+        let folder = File::from(self.folder(OsStr::new(".")).map_err(TryLockError::Error)?);
+        folder.try_lock()?;
+        Ok(folder)
+    }
+
+    /// Moves the entry of a name into the folder `to`.
+    pub fn rename(&self, name: &OsStr, to: &Self, new_name: &OsStr) -> io::Result<()> {
+        Ok(renameat(&self.0, name, &to.0, new_name)?)
+    }
+
+    /// Gives the owner of an entry all rights in it: scripts close folders for everybody.
+    pub fn make_owners(&self, name: &OsStr) -> io::Result<()> {
+        Ok(fchmodat(&self.0, name, Mode::S_IRWXU, FchmodatFlags::NoFollowSymlink)?)
+    }
+
+    /// Removes a name that is no folder's.
+    pub fn remove_file(&self, name: &OsStr) -> io::Result<()> {
+        Ok(unlinkat(&self.0, name, UnlinkatFlags::NoRemoveDir)?)
+    }
+
+    /// Removes an empty folder.
+    pub fn remove_folder(&self, name: &OsStr) -> io::Result<()> {
+        Ok(unlinkat(&self.0, name, UnlinkatFlags::RemoveDir)?)
+    }
+
+    /// Waits until everything in the file system of this folder is on the disk.
+    #[cfg_attr(
+        not(target_os = "linux"),
+        expect(
+            clippy::unused_self,
+            clippy::unnecessary_wraps,
+            reason = "the same signature as on Linux"
+        )
+    )]
+    pub fn sync_file_system(&self) -> io::Result<()> {
+        #[cfg(target_os = "linux")]
+        nix::unistd::syncfs(&self.0)?;
+        #[cfg(not(target_os = "linux"))]
+        nix::unistd::sync();
+        Ok(())
+    }
+
+    /// Waits until the names in this folder are on the disk.
+    pub fn sync(&self) -> io::Result<()> {
+        Ok(fsync(&self.0)?)
+    }
+}
+
+/// The bounds of a walk.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    pub entries_max: usize,
+    pub depth_max: usize,
+}
+
+/// The part of a tree that a walk saw.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    All,
+    /// Some of it: a bound ended the walk, or a folder that could not be read, or was moved meanwhile.
+    Part,
+}
+
+/// A folder on the way of a walk, and its names that are still to be visited.
+struct Level {
+    identity: Identity,
+    names: Vec<OsString>,
+}
+
+impl Folder {
+    /// Shows `visit` everything below this folder by its relative path. However deep it is, two folders
+    /// are open at a time.
+    pub fn walk(&self, bounds: Bounds, mut visit: impl FnMut(&Path, &Stat)) -> io::Result<Reach> {
+        let mut reach = Reach::All;
+        let mut entries_left = bounds.entries_max;
+        let mut here = self.folder(OsStr::new("."))?;
+        let mut path = PathBuf::new();
+        let mut levels = vec![Level::list(&here, &mut entries_left, &mut reach)?];
+        while let Some(last) = levels.last_mut() {
+            let Some(name) = last.names.pop() else {
+                levels.pop();
+                let Some(parent) = levels.last() else { break };
+                path.pop();
+                here = here.folder(OsStr::new(".."))?;
+                // Tests that still run may have moved the folder: its parent is no longer ours.
+                if here.own_stat()?.identity != parent.identity {
+                    return Ok(Reach::Part);
+                }
+                continue;
+            };
+            let Ok(stat) = here.stat(&name) else { continue };
+            path.push(&name);
+            visit(&path, &stat);
+            let below = match stat.kind {
+                Kind::Folder if levels.len() < bounds.depth_max => {
+                    here.folder_to_read(&name).and_then(|below| {
+                        Ok((Level::list(&below, &mut entries_left, &mut reach)?, below))
+                    })
+                }
+                Kind::Folder => Err(io::ErrorKind::InvalidInput.into()),
+                Kind::File | Kind::Other => {
+                    path.pop();
+                    continue;
+                }
+            };
+            if let Ok((names, below)) = below {
+                levels.push(names);
+                here = below;
+            } else {
+                reach = Reach::Part;
+                path.pop();
+            }
+        }
+        Ok(reach)
+    }
+
+    /// Opens a folder in this one, also one that its owner has closed for everybody.
+    pub fn folder_to_read(&self, name: &OsStr) -> io::Result<Self> {
+        match self.folder(name) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                self.make_owners(name)?;
+                self.folder(name)
+            }
+            opened => opened,
+        }
+    }
+
+    /// Removes a folder in this one with all that is in it, or as much of it as may be removed; the
+    /// error is the first of what stayed. A folder that is not there is removed.
+    pub fn remove_tree(&self, name: &OsStr) -> io::Result<()> {
+        let Some(top) = self.folder_to_empty(name)? else { return Ok(()) };
+        let mut rounds_left = REMOVAL_ROUNDS_MAX;
+        loop {
+            top.remove_contents()?;
+            rounds_left -= 1;
+            match absent_is_done(self.remove_folder(name)) {
+                // Something came meanwhile: another process may be removing the same folder.
+                Err(error)
+                    if error.kind() == io::ErrorKind::DirectoryNotEmpty && rounds_left > 0 => {}
+                removed => return removed,
+            }
+        }
+    }
+
+    /// Removes all that is in this folder, or as much of it as may be removed; the error is the first
+    /// of what stayed.
+    ///
+    /// Folders in folders are moved up into this one before they are emptied: no path gets long, and
+    /// however deep it is, two folders are open at a time.
+    pub fn remove_contents(&self) -> io::Result<()> {
+        loop {
+            let mut moved_up = 0;
+            let emptied = self.empty(&mut |entry, _| {
+                let Some(folder) = self.folder_to_empty(entry)? else { return Ok(()) };
+                folder.empty(&mut |below, stat| {
+                    // To move a folder is to change it: its parent is another one. Whether it could
+                    // be opened for its owner shows then.
+                    if !stat.is_owners {
+                        let _ = folder.make_owners(below);
+                    }
+                    let name = Uuid::new_v4().simple().to_string();
+                    folder.rename(below, self, OsStr::new(&name))?;
+                    moved_up += 1;
+                    Ok(())
+                })?;
+                self.remove_folder(entry)
+            });
+            if moved_up == 0 {
+                return emptied;
+            }
+        }
+    }
+
+    /// Removes the files in this folder and hands its folders to `remove_folder`, as long as one of
+    /// them goes; the error is the first of what stays.
+    fn empty(
+        &self,
+        remove_folder: &mut dyn FnMut(&OsStr, &Stat) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut batch = BATCH;
+        loop {
+            let names = self.names(batch)?;
+            let (count, mut removed, mut stays) = (names.len(), 0, Ok(()));
+            for name in names {
+                let gone = self.stat(&name).and_then(|stat| match stat.kind {
+                    Kind::Folder => remove_folder(&name, &stat),
+                    Kind::File | Kind::Other => self.remove_file(&name),
+                });
+                match absent_is_done(gone) {
+                    Ok(()) => removed += 1,
+                    Err(error) => stays = stays.and(Err(error)),
+                }
+            }
+            if removed == 0 && count == batch {
+                // None of these goes, and there may be more behind them.
+                batch = usize::MAX;
+            } else if removed == 0 || (removed == count && count < batch) {
+                return stays;
+            }
+        }
+    }
+
+    /// Opens a folder in this one whose owner may have closed it for himself; `None` if it is gone.
+    fn folder_to_empty(&self, name: &OsStr) -> io::Result<Option<Self>> {
+        // To change a mode costs a disk as much as to remove a name.
+        if !self.stat(name).is_ok_and(|stat| stat.is_owners) {
+            // Whether this helped shows when it is opened.
+            let _ = self.make_owners(name);
+        }
+        match self.folder(name) {
+            Ok(folder) => Ok(Some(folder)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Level {
+    fn list(folder: &Folder, entries_left: &mut usize, reach: &mut Reach) -> io::Result<Self> {
+        let identity = folder.own_stat()?.identity;
+        // One more than may be walked, to know whether there is more.
+        let mut names = folder.names(entries_left.saturating_add(1))?;
+        if names.len() > *entries_left {
+            names.truncate(*entries_left);
+            *reach = Reach::Part;
+        }
+        *entries_left -= names.len();
+        names.sort_unstable_by(|a, b| b.as_bytes().cmp(a.as_bytes()));
+        Ok(Self { identity, names })
+    }
+}
+
+/// Takes a name that is gone for a success: others may remove the same folder.
+fn absent_is_done(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}
+
+#[cfg(test)]
+mod tests;

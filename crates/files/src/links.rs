@@ -1,0 +1,232 @@
+//! The symlink closure of a set of paths: the files, folders and links of the machine that have to
+//! be there for each path to resolve to the same file.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+/// The most links on the way to one path, as in the kernel (`path_resolution(7)`).
+const LINKS_MAX: usize = 40;
+
+/// A part of the machine's file tree: real files and folders, the links that lead to them, and the
+/// folders that are gone through on the way.
+#[derive(Debug, Default)]
+pub struct LinkClosure {
+    real: BTreeSet<PathBuf>,
+    way: Way,
+}
+
+/// The places on the way to a path.
+#[derive(Debug, Default)]
+struct Way {
+    /// Each link, and what it says.
+    links: BTreeMap<PathBuf, PathBuf>,
+    /// The folders that are left by `..`. The kernel looks them up; every other folder on the way
+    /// is above a link or above the end of the way.
+    folders: BTreeSet<PathBuf>,
+    /// The last place that was looked at, whether or not anything is there.
+    reached: PathBuf,
+}
+
+impl LinkClosure {
+    /// Takes `path` in, and everything on its way. False if there is nothing at `path`.
+    pub fn add(&mut self, path: &Path) -> bool {
+        let mut way = Way::default();
+        let Some(real) = resolve(path, &mut way) else { return false };
+        self.real.insert(real);
+        self.way.links.append(&mut way.links);
+        self.way.folders.append(&mut way.folders);
+        true
+    }
+
+    /// Returns the real paths, none below another.
+    pub fn real(&self) -> Vec<PathBuf> {
+        // Sorted, so that a folder comes before what is below it.
+        let mut kept: Vec<PathBuf> = Vec::new();
+        for path in &self.real {
+            if !kept.iter().any(|folder| path.starts_with(folder)) {
+                kept.push(path.clone());
+            }
+        }
+        kept
+    }
+
+    /// Returns the links that are not below a real path already: where each is, and what it says.
+    pub fn links(&self) -> Vec<(PathBuf, PathBuf)> {
+        let links = self.way.links.iter().filter(|(link, _)| !self.is_covered(link));
+        links.map(|(link, target)| (link.clone(), target.clone())).collect()
+    }
+
+    /// Returns the folders on the way that are not below a real path already.
+    pub fn folders(&self) -> Vec<PathBuf> {
+        self.way.folders.iter().filter(|folder| !self.is_covered(folder)).cloned().collect()
+    }
+
+    fn is_covered(&self, path: &Path) -> bool {
+        self.real.iter().any(|folder| path.starts_with(folder))
+    }
+}
+
+/// Returns whether something in `folder`, which is a real path, takes part in the resolution of
+/// `path`, as far as `path` resolves.
+pub fn leads_through(path: &Path, folder: &Path) -> bool {
+    let mut way = Way::default();
+    resolve(path, &mut way);
+    let mut places = way.links.keys().chain(&way.folders).chain([&way.reached]);
+    places.any(|place| place.starts_with(folder))
+}
+
+/// Returns the places on the way to `path`, which has to be absolute: each link, each folder that
+/// is left by `..`, and its real path. `None` if nothing is at `path`.
+pub fn places_on_the_way(path: &Path) -> Option<Vec<PathBuf>> {
+    let mut way = Way::default();
+    let real = resolve(path, &mut way)?;
+    Some(way.links.into_keys().chain(way.folders).chain([real]).collect())
+}
+
+/// Resolves `path`, which has to be absolute, to its real path, and adds the places on the way to
+/// `way`.
+fn resolve(path: &Path, way: &mut Way) -> Option<PathBuf> {
+    if !path.is_absolute() {
+        return None;
+    }
+    let mut real = PathBuf::from("/");
+    let mut left: Vec<OsString> = names(path);
+    let mut followed = 0;
+    while let Some(name) = left.pop() {
+        if name == ".." {
+            // There is nothing above the root, which is always there.
+            if real.parent().is_some() {
+                way.folders.insert(real.clone());
+                real.pop();
+            }
+            continue;
+        }
+        let here = real.join(&name);
+        way.reached.clone_from(&here);
+        let kind = fs::symlink_metadata(&here).ok()?.file_type();
+        if !kind.is_symlink() {
+            if !left.is_empty() && !kind.is_dir() {
+                return None;
+            }
+            real = here;
+            continue;
+        }
+        let target = fs::read_link(&here).ok()?;
+        if target.is_absolute() {
+            real = PathBuf::from("/");
+        }
+        left.extend(names(&target));
+        way.links.insert(here, target);
+        followed += 1;
+        if followed > LINKS_MAX {
+            return None;
+        }
+    }
+    Some(real)
+}
+
+/// Returns the names of a path, last one first.
+fn names(path: &Path) -> Vec<OsString> {
+    let names = path.components().filter_map(|component| match component {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    });
+    let mut names: Vec<OsString> = names.collect();
+    names.reverse();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_path_brings_its_links_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        fs::create_dir_all(root.join("versions/3/bin")).unwrap();
+        fs::write(root.join("versions/3/bin/python3.11"), "").unwrap();
+        symlink("python3.11", root.join("versions/3/bin/python")).unwrap();
+        symlink(root.join("versions/3"), root.join("current")).unwrap();
+        fs::create_dir_all(root.join("venv/bin")).unwrap();
+        symlink("../../current/bin/python", root.join("venv/bin/python")).unwrap();
+
+        let mut closure = LinkClosure::default();
+        assert!(closure.add(&root.join("venv/bin/python")));
+        assert!(!closure.add(&root.join("venv/bin/missing")));
+        assert!(!closure.add(Path::new("relative")));
+        assert_eq!(closure.real(), [root.join("versions/3/bin/python3.11")]);
+        assert_eq!(
+            closure.links(),
+            [
+                (root.join("current"), root.join("versions/3")),
+                (root.join("venv/bin/python"), "../../current/bin/python".into()),
+                (root.join("versions/3/bin/python"), "python3.11".into()),
+            ]
+        );
+
+        // What is below a folder that is there needs nothing of its own.
+        assert!(closure.add(&root.join("versions")));
+        assert_eq!(closure.real(), [root.join("versions")]);
+        assert_eq!(closure.links().len(), 2);
+    }
+
+    #[test]
+    fn a_path_brings_the_folders_that_it_goes_through() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for empty in ["x", "a/b/c", "bin", "links"] {
+            fs::create_dir_all(root.join(empty)).unwrap();
+        }
+        fs::write(root.join("bin/python"), "").unwrap();
+        let up = "../".repeat(40);
+        let from_root = root.strip_prefix("/").unwrap();
+        let above_root = format!("{up}{}/x/../bin/python", from_root.display());
+        for (name, target, through) in [
+            ("plain", "../bin/python", &["links"][..]),
+            ("relative", "../x/../bin/python", &["links", "x"]),
+            ("several", "../a/b/c/../../../bin/python", &["a", "a/b", "a/b/c", "links"]),
+            ("back", "../a/../a/b/../../bin/python", &["a", "a/b", "links"]),
+            ("above the root", &above_root, &["links", "x"]),
+        ] {
+            let link = root.join("links").join(name);
+            symlink(target, &link).unwrap();
+            let mut closure = LinkClosure::default();
+            assert!(closure.add(&link), "{name}");
+            assert_eq!(closure.real(), [root.join("bin/python")], "{name}");
+            // What is above the folder of the test is the machine's.
+            let folders = closure.folders().into_iter();
+            let below = folders.filter(|folder| *folder != root && folder.starts_with(&root));
+            let through = through.iter().map(|folder| root.join(folder));
+            assert_eq!(below.collect::<Vec<_>>(), through.collect::<Vec<_>>(), "{name}");
+        }
+
+        let mut closure = LinkClosure::default();
+        assert!(closure.add(&root.join("x/../bin")));
+        assert_eq!(
+            (closure.real(), closure.folders()),
+            (vec![root.join("bin")], vec![root.join("x")])
+        );
+        assert!(closure.add(&root.join("x")), "{closure:?}");
+        assert_eq!(closure.folders(), Vec::<PathBuf>::new(), "it is there as a readable one");
+        assert!(!LinkClosure::default().add(&root.join("missing/../bin")), "as the kernel has it");
+        assert!(
+            !LinkClosure::default().add(&root.join("bin/python/../python")),
+            "as the kernel has it"
+        );
+    }
+
+    #[test]
+    fn links_in_a_circle_lead_nowhere() {
+        let folder = tempfile::tempdir().unwrap();
+        symlink("b", folder.path().join("a")).unwrap();
+        symlink("a", folder.path().join("b")).unwrap();
+        // The circle is two links long, so their number alone would never end it.
+        assert!(!LinkClosure::default().add(&folder.path().join("a")));
+    }
+}

@@ -1,0 +1,186 @@
+//! The manifest, with the field names and words of the documents.
+
+use chrono::{SecondsFormat, Utc};
+use serde::Serialize;
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+use thiserror::Error;
+
+use crate::canonical_json::canonical_json;
+
+/// The compliance profile that every manifest names.
+pub const COMPLIANCE: &str = "QWED_AI_SPM_v1";
+
+/// The reason why there is no bill.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum AiBomError {
+    /// The name of the model is empty.
+    #[error("llm_model must be a non-empty string")]
+    EmptyModel,
+}
+
+/// An AI bill of materials. Serialises to the documented fields.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct AiBom {
+    /// The time at which it was made: ISO 8601, UTC, to the microsecond.
+    pub timestamp: String,
+    /// The parts of the pipeline.
+    pub components: Components,
+    /// [`COMPLIANCE`].
+    pub compliance: &'static str,
+    /// True if the versions of something that was used are not known; only in the bill of a session.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub incomplete: bool,
+    /// SHA-256, in lower-case hexadecimal digits, over all other fields but `timestamp`: as JSON with
+    /// sorted keys, without spaces, non-ASCII characters escaped. The same components in the same
+    /// order have the same hash.
+    pub manifest_hash: String,
+}
+
+/// The parts of a pipeline.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Components {
+    /// The models that wrote the scripts.
+    pub models: Vec<Component>,
+    /// The libraries that verified.
+    pub verification_engines: Vec<Component>,
+    /// The tools that were called.
+    pub mcp_tools: Vec<Component>,
+    /// The programs that they ran in; only in the bill of a session.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub runtime: Vec<Component>,
+}
+
+/// One part of a pipeline.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+#[non_exhaustive]
+pub struct Component {
+    /// Its name: a model, an importable name such as `qwed_legal.FairnessGuard`, a tool, a program.
+    pub name: String,
+    /// Its part.
+    #[serde(rename = "type")]
+    pub kind: ComponentType,
+    /// The Python distribution that brought it, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub distribution: Option<String>,
+    /// Its version, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+}
+
+/// The part that a component had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ComponentType {
+    /// A model.
+    Generator,
+    /// A verification engine.
+    QwedDeterministic,
+    /// A tool.
+    ActionExecution,
+    /// The interpreter that ran the scripts.
+    Interpreter,
+    /// The server that ran the tools.
+    McpServer,
+    /// The client that called them.
+    McpClient,
+}
+
+impl Component {
+    /// Returns a component of which only the name is known.
+    pub fn new(name: impl Into<String>, kind: ComponentType) -> Self {
+        Self { name: name.into(), kind, distribution: None, version: None }
+    }
+
+    pub(super) fn with_version(self, version: Option<String>) -> Self {
+        Self { version, ..self }
+    }
+}
+
+impl AiBom {
+    /// Returns the bill of the model, the verification engines and the MCP tools of these names, in
+    /// their order.
+    ///
+    /// # Errors
+    ///
+    /// If the name of the model is empty.
+    ///
+    /// ```
+    /// use qwed_manifests::aibom::AiBom;
+    ///
+    /// let engines = ["qwed_tax.TaxVerifier", "qwed_legal.FairnessGuard"];
+    /// let bom = AiBom::from_names("gpt-4o", engines, ["execute_python_code"]).unwrap();
+    /// assert_eq!(bom.compliance, "QWED_AI_SPM_v1");
+    /// assert_eq!(
+    ///     bom.manifest_hash,
+    ///     "98daf7bf6397564badbc301b8bba40335872f3a7b13a691186da5d8f33af1c9e"
+    /// );
+    /// ```
+    pub fn from_names(
+        model: impl Into<String>,
+        engines: impl IntoIterator<Item = impl Into<String>>,
+        tools: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Result<Self, AiBomError> {
+        let model = Component::new(model, ComponentType::Generator);
+        if model.name.is_empty() {
+            return Err(AiBomError::EmptyModel);
+        }
+        let engine = |name| Component::new(name, ComponentType::QwedDeterministic);
+        let tool = |name| Component::new(name, ComponentType::ActionExecution);
+        Ok(Self::new(Components {
+            models: vec![model],
+            verification_engines: engines.into_iter().map(engine).collect(),
+            mcp_tools: tools.into_iter().map(tool).collect(),
+            runtime: Vec::new(),
+        }))
+    }
+
+    /// Returns the bill of these parts, made now.
+    pub fn new(components: Components) -> Self {
+        Self::made(components, false)
+    }
+
+    /// Returns the bill of these parts, made now, which says that versions are missing from it.
+    #[cfg(feature = "session")]
+    pub(super) fn incomplete(components: Components) -> Self {
+        Self::made(components, true)
+    }
+
+    fn made(components: Components, incomplete: bool) -> Self {
+        let mut hashed = json!({ "components": components, "compliance": COMPLIANCE });
+        if let Some(fields) = hashed.as_object_mut().filter(|_| incomplete) {
+            fields.insert("incomplete".to_owned(), true.into());
+        }
+        let digest = Sha256::digest(canonical_json(&hashed));
+        Self {
+            incomplete,
+            timestamp: Utc::now().to_rfc3339_opts(SecondsFormat::Micros, false),
+            components,
+            compliance: COMPLIANCE,
+            manifest_hash: hex::encode(digest),
+        }
+    }
+}
+
+/// The name of [`AiBom::from_names`] in the documents.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AiBomGenerator;
+
+impl AiBomGenerator {
+    /// Calls [`AiBom::from_names`].
+    ///
+    /// # Errors
+    ///
+    /// If the name of the model is empty.
+    pub fn generate_manifest(
+        llm_model: impl Into<String>,
+        qwed_engines_used: impl IntoIterator<Item = impl Into<String>>,
+        mcp_tools_used: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Result<AiBom, AiBomError> {
+        AiBom::from_names(llm_model, qwed_engines_used, mcp_tools_used)
+    }
+}

@@ -1,0 +1,271 @@
+//! The record of what one session of a server really used.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::Permissions;
+use std::io::{self, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use thiserror::Error;
+use uuid::Uuid;
+
+use super::{AiBom, Component, ComponentType, Components, SERVER};
+
+/// The libraries that count as verification engines, beside all that start with [`ENGINE_PREFIX`].
+const ENGINES: [&str; 3] = ["qwed", "sympy", "z3"];
+/// The start of the names of QWED's packages.
+const ENGINE_PREFIX: &str = "qwed_";
+
+/// Scripts, clients and callers choose names: of each kind no more than this many are kept, nor
+/// longer ones.
+const NAMES_MAX: usize = 1000;
+const NAME_CHARS_MAX: usize = 200;
+
+/// A file with this ending gets the bill as `CycloneDX`, whose recommended ending it is.
+const CYCLONEDX_ENDING: &str = ".cdx.json";
+
+/// Record of the models, tools and engines that are used, from which the bill is made. Shared by all
+/// threads.
+#[derive(Debug, Default)]
+pub struct Session {
+    /// The model, where no client names one.
+    model: Option<String>,
+    used: Mutex<Used>,
+}
+
+#[derive(Debug, Default)]
+struct Used {
+    tools: BTreeSet<String>,
+    engines: BTreeSet<String>,
+    models: BTreeSet<String>,
+    clients: BTreeSet<(String, String)>,
+    /// True as soon as a script has run.
+    has_run: bool,
+    /// The modules whose packages were looked for.
+    asked: BTreeSet<String>,
+    /// Look-ups that [`Session::record_script`] has asked for and that have brought no versions.
+    unanswered: usize,
+    python: Option<String>,
+    /// By module.
+    packages: BTreeMap<String, Package>,
+}
+
+/// The interpreter of scripts, and packages that are installed for it.
+#[derive(Debug)]
+pub struct InstalledPackages {
+    /// The version of the interpreter.
+    pub python: String,
+    /// The packages that were asked for and that are there, by module.
+    pub packages: BTreeMap<String, Package>,
+}
+
+/// An installed package.
+#[derive(Debug, Clone)]
+pub struct Package {
+    /// Its name on `PyPI`.
+    pub distribution: String,
+    /// Its version.
+    pub version: String,
+}
+
+/// The reason why no bill can be written to a path.
+#[derive(Debug, Error)]
+pub enum UnusableFile {
+    /// The folder of the path does not exist.
+    #[error("there is no folder")]
+    NoFolder,
+    /// A device, a pipe, a socket: to replace it would take it from every other program.
+    #[error("it is not a regular file")]
+    NotAFile,
+    /// A symlink whose target does not exist.
+    #[error("it is a link that leads to no file")]
+    Dangling,
+    /// The system does not show what is at the path.
+    #[error("it cannot be looked at: {0}")]
+    Unknown(#[source] io::Error),
+}
+
+/// Returns the file or the folder that a path leads to, or the path itself where nothing is there yet. A bill
+/// replaces regular files only; of a link it replaces the target.
+///
+/// # Errors
+///
+/// If no bill can be written there.
+pub fn destination(path: &Path) -> Result<PathBuf, UnusableFile> {
+    let is_absent = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+    match path.symlink_metadata() {
+        Err(error) if is_absent(&error) => {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            let is_there = folder.is_none_or(Path::is_dir);
+            is_there.then(|| path.to_owned()).ok_or(UnusableFile::NoFolder)
+        }
+        Err(error) => Err(UnusableFile::Unknown(error)),
+        Ok(_) => {
+            let real = path.canonicalize().map_err(|error| {
+                if is_absent(&error) {
+                    UnusableFile::Dangling
+                } else {
+                    UnusableFile::Unknown(error)
+                }
+            })?;
+            let found = real.symlink_metadata().map_err(UnusableFile::Unknown)?;
+            let is_usable = found.is_file() || found.is_dir();
+            is_usable.then_some(real).ok_or(UnusableFile::NotAFile)
+        }
+    }
+}
+
+impl Session {
+    /// Returns a session in which nothing was used yet. `model` is that of callers that name none.
+    pub fn new(model: Option<String>) -> Self {
+        Self { model, used: Mutex::default() }
+    }
+
+    /// Records a tool, of which a call was allowed.
+    pub fn record_tool(&self, name: &str) {
+        add(&mut self.used().tools, name);
+    }
+
+    /// Records the client, as it names itself.
+    pub fn record_client(&self, name: &str, version: &str) {
+        let clients = &mut self.used().clients;
+        if clients.len() < NAMES_MAX {
+            clients.insert((shortened(name), shortened(version)));
+        }
+    }
+
+    /// Records the model that a caller names.
+    pub fn record_model(&self, name: &str) {
+        if !name.is_empty() {
+            add(&mut self.used().models, name);
+        }
+    }
+
+    /// Records a script that ran and imports `engines`, names as [`engines`] returns them. Returns the
+    /// modules whose packages were not looked for yet; `None` if there is nothing to look for.
+    pub fn record_script(&self, engines: &[String]) -> Option<Vec<String>> {
+        let mut used = self.used();
+        let mut new = Vec::new();
+        for engine in engines {
+            add(&mut used.engines, engine);
+            let module = module_of(engine);
+            if used.asked.len() < NAMES_MAX && used.asked.insert(module.to_owned()) {
+                new.push(module.to_owned());
+            }
+        }
+        let is_first = !std::mem::replace(&mut used.has_run, true);
+        if !is_first && new.is_empty() {
+            return None;
+        }
+        used.unanswered += 1;
+        Some(new)
+    }
+
+    /// Records the packages that scripts ran with: the answer to one look-up.
+    pub fn record_packages(&self, installed: InstalledPackages) {
+        let mut used = self.used();
+        used.unanswered = used.unanswered.saturating_sub(1);
+        used.python = Some(installed.python);
+        used.packages.extend(installed.packages);
+    }
+
+    /// Returns the bill of everything so far.
+    pub fn manifest(&self) -> AiBom {
+        let used = self.used();
+        let all = |names: &BTreeSet<String>, kind| -> Vec<Component> {
+            names.iter().map(|name| Component::new(name, kind)).collect()
+        };
+        let mut models = all(&used.models, ComponentType::Generator);
+        if models.is_empty() {
+            models.extend(self.model.iter().map(|m| Component::new(m, ComponentType::Generator)));
+        }
+        let mut verification_engines = all(&used.engines, ComponentType::QwedDeterministic);
+        for engine in &mut verification_engines {
+            if let Some(package) = used.packages.get(module_of(&engine.name)) {
+                engine.distribution = Some(package.distribution.clone());
+                engine.version = Some(package.version.clone());
+            }
+        }
+        let mut runtime = Vec::new();
+        if let Some(version) = &used.python {
+            let python = Component::new("python", ComponentType::Interpreter);
+            runtime.push(python.with_version(Some(version.clone())));
+        }
+        let server = Component::new(SERVER, ComponentType::McpServer);
+        runtime.push(server.with_version(Some(env!("CARGO_PKG_VERSION").to_owned())));
+        for (name, version) in &used.clients {
+            let version = Some(version.clone()).filter(|version| !version.is_empty());
+            runtime.push(Component::new(name, ComponentType::McpClient).with_version(version));
+        }
+        let mcp_tools = all(&used.tools, ComponentType::ActionExecution);
+        let components = Components { models, verification_engines, mcp_tools, runtime };
+        if used.unanswered == 0 { AiBom::new(components) } else { AiBom::incomplete(components) }
+    }
+
+    /// Writes the bill to the file at `path`, as `CycloneDX` if it ends in `.cdx.json`; into a new
+    /// file, if there is a folder at `path`. There is never a part of a bill: the file that was there
+    /// is replaced when the new one is complete. Returns the file's path.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be written.
+    pub fn write(&self, path: &Path) -> io::Result<PathBuf> {
+        let is_cyclonedx =
+            path.as_os_str().as_encoded_bytes().ends_with(CYCLONEDX_ENDING.as_bytes());
+        let mut path = destination(path).map_err(io::Error::other)?;
+        if path.is_dir() {
+            path.push(format!("aibom-{}.json", Uuid::new_v4().simple()));
+        }
+        let bom = self.manifest();
+        let text = if is_cyclonedx {
+            serde_json::to_string_pretty(&bom.to_cyclonedx())
+        } else {
+            serde_json::to_string_pretty(&bom)
+        }?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let mut file = tempfile::Builder::new()
+            .prefix(".aibom-")
+            // It holds no secret, and the ones who collect bills may be other users.
+            .permissions(Permissions::from_mode(0o644))
+            .tempfile_in(folder.unwrap_or(Path::new(".")))?;
+        file.write_all(format!("{text}\n").as_bytes())?;
+        file.as_file().sync_all()?;
+        file.persist(&path).map_err(|error| error.error)?;
+        Ok(path)
+    }
+
+    fn used(&self) -> MutexGuard<'_, Used> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns those of the imported names that are verification engines, as a bill names them: `sympy`, `z3`,
+/// and for QWED's packages what was imported from them, such as `qwed_legal.FairnessGuard`.
+pub fn engines<'i>(imports: impl Iterator<Item = &'i str>) -> Vec<String> {
+    let named: BTreeSet<&str> = imports
+        .filter_map(|import| match module_of(import) {
+            module if module.starts_with(ENGINE_PREFIX) => Some(import),
+            module => ENGINES.contains(&module).then_some(module),
+        })
+        .take(NAMES_MAX)
+        .collect();
+    named.into_iter().map(shortened).collect()
+}
+
+fn module_of(name: &str) -> &str {
+    name.split('.').next().unwrap_or(name)
+}
+
+fn add(names: &mut BTreeSet<String>, name: &str) {
+    if names.len() < NAMES_MAX {
+        names.insert(shortened(name));
+    }
+}
+
+fn shortened(name: &str) -> String {
+    name.chars().take(NAME_CHARS_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests;

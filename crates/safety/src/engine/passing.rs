@@ -1,0 +1,348 @@
+//! What the standard library hands back of what it is passed: a function in a `partial`, a default in
+//! a signature, the argument of an exception, an attribute by its name.
+
+#![expect(clippy::wildcard_enum_match_arm, reason = "a few kinds of values are of interest")]
+
+use ruff_python_ast::{Expr, ExprCall};
+use ruff_text_size::Ranged as _;
+
+use super::analyzer::{Analyzer, Flow};
+use super::conditions::Arguments;
+use super::expressions::{Role, escaping};
+use super::flow::TAKEN;
+use crate::knowledge::index::INDEX;
+use crate::knowledge::objects::{self, Passing};
+use crate::knowledge::value::{Value, Values};
+use crate::rules::{Condition, Rule};
+use crate::symbols::{Definition, ScopeId};
+
+/// The most classes, one below the other, whose bases are looked at.
+const BASES_MAX: usize = 16;
+/// The most exceptions that are raised of which the arguments are looked at.
+const RAISED_MAX: usize = 32;
+
+/// Predicates of `inspect` for which no member leads to other modules.
+#[rustfmt::skip]
+const HARMLESS_PREDICATES: &[&str] = &[
+    "inspect.isabstract", "inspect.isbuiltin", "inspect.isclass", "inspect.iscoroutinefunction",
+    "inspect.isdatadescriptor", "inspect.isfunction", "inspect.isgeneratorfunction",
+    "inspect.ismethod", "inspect.isroutine",
+];
+
+impl<'a> Analyzer<'a, '_> {
+    /// Evaluates the result of a function from outside that hands back what it is passed.
+    pub(super) fn passed_back(
+        &mut self,
+        path: &str,
+        arguments: &Arguments<'a>,
+        expr: &'a Expr,
+    ) -> Option<Values<'a>> {
+        let at = |place| arguments.positional(place).cloned().unwrap_or_default();
+        match path {
+            "inspect.classify_class_attrs" | "inspect.getmembers" | "inspect.getmembers_static" => {
+                return Some(self.members(arguments, expr));
+            }
+            "inspect.signature" | "inspect.getfullargspec" => {
+                return Some(self.defaults_of(&at(0))?.or_others());
+            }
+            "types.new_class" => return Some(self.made_from(&at(1))),
+            "unittest.mock.patch.object" | "mock.patch.object" => {
+                self.check_patched(arguments, expr);
+            }
+            _ => {}
+        }
+        let passed = match objects::passing(path)? {
+            Passing::Argument(place) => at(place),
+            Passing::Element(place) => {
+                let mut element = self.any_element(&at(place));
+                element.add(at(place + 1));
+                element
+            }
+            Passing::Elements => {
+                let all = arguments.positionals().map(|part| self.any_element(part));
+                Values::container(all.collect())
+            }
+            Passing::Kept => kept(arguments)?,
+            Passing::Named => arguments.as_map(),
+            Passing::Wrapped => {
+                let mut wrapped = arguments.get(3, "wraps")?.clone();
+                wrapped.known.retain(|value| matches!(value, Value::Object(_)));
+                wrapped
+            }
+        };
+        Some(passed.or_others())
+    }
+
+    /// Evaluates a class that a call makes: it counts as those of its bases whose constructors or members
+    /// are judged.
+    pub(super) fn made_from(&mut self, bases: &Values<'a>) -> Values<'a> {
+        let mut bases = self.any_element(bases).or_others();
+        bases.known.retain(|base| {
+            matches!(base, Value::Object(path)
+                if INDEX.judges_calls_of(path) || INDEX.is_found(path))
+        });
+        bases
+    }
+
+    /// Evaluates `inspect.getmembers(of, predicate)`, which takes every attribute there is, with its
+    /// name. Of a module, a function or a class from outside that is as bad as a computed name.
+    fn members(&mut self, arguments: &Arguments<'a>, expr: &'a Expr) -> Values<'a> {
+        let of = arguments.get(0, "object").cloned().unwrap_or_else(Values::unknown);
+        let predicate = arguments.get(1, "predicate");
+        let are_harmless =
+            predicate.is_some_and(|predicate| self.is_harmless_predicate(predicate, &of));
+        let unknown = Values::unknown();
+        let member = if are_harmless {
+            Values::unknown()
+        } else {
+            self.attribute_by_name(&of, Some(&unknown), None, expr)
+        };
+        Values::container(Values::items([unknown, member]))
+    }
+
+    /// Tells whether what passes a predicate leads nowhere: it is a kind of thing that no row of the
+    /// table is about in this module, or data of a type that is named.
+    fn is_harmless_predicate(&mut self, predicate: &Values<'a>, of: &Values<'a>) -> bool {
+        match predicate.single() {
+            Some(Value::Object(path)) => {
+                let is_named = |value: &Value<'_>| matches!(value, Value::Object(path) if INDEX.names_member_of(path));
+                HARMLESS_PREDICATES.contains(&&**path) && !of.known.iter().any(is_named)
+            }
+            Some(Value::OwnFunction(scope)) => match self.symbols.definition(*scope) {
+                Definition::Lambda(lambda, ..) => self.asks_for_data(&lambda.body, *scope),
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+
+    /// Tells whether `expr` is `isinstance(x, T)`, of a builtin type that holds data.
+    fn asks_for_data(&mut self, expr: &'a Expr, scope: ScopeId) -> bool {
+        let Expr::Call(call) = expr else { return false };
+        let [_, of] = &*call.arguments.args else { return false };
+        let callee = self.value_in(&call.func, scope);
+        let of = self.value_in(of, scope).within();
+        let is_data = |value: &Value<'_>| {
+            matches!(value, Value::Object(path)
+                if path.strip_prefix("builtins.").is_some_and(objects::is_type_of_data))
+        };
+        callee.single() == Some(&Value::Object("builtins.isinstance".into()))
+            && !of.is_open
+            && !of.known.is_empty()
+            && of.known.iter().all(is_data)
+    }
+
+    /// Reports an attribute that `patch.object(of, name)` would hand out, as `getattr` does. A method
+    /// of a class that a test replaces goes nowhere.
+    fn check_patched(&mut self, arguments: &Arguments<'a>, expr: &'a Expr) {
+        let Some(of) = arguments.get(0, "target").cloned() else { return };
+        let name = arguments.get(1, "attribute").cloned();
+        let member = self.attribute_by_name(&of, name.as_ref(), None, expr);
+        if of.known.iter().any(objects::is_class) {
+            return;
+        }
+        if let Some((name, rule)) = member.known.iter().find_map(|of| escaping(of, Role::Value)) {
+            self.report_reference(name, rule, expr.range());
+        }
+    }
+
+    /// Evaluates the attribute `name` of something that keeps others in it: the function of a
+    /// `partial`, the defaults of a function.
+    pub(super) fn kept_as(&mut self, base: &Values<'a>, name: &str) -> Values<'a> {
+        let mut values = Values::default();
+        match name {
+            "__defaults__" | "__kwdefaults__" => {
+                values.add(self.defaults_of(base).unwrap_or_default());
+            }
+            "args" | "arguments" | "defaults" | "keywords" | "kwonlydefaults" | "maps"
+            | "parameters" => {
+                let containers = base.known.iter().filter(|value| value.is_container());
+                values.extend(containers.cloned().map(Values::one));
+            }
+            "__func__" | "__wrapped__" | "default" | "fdel" | "fget" | "fset" | "func" => {
+                let containers = base.known.iter().filter(|value| value.is_container());
+                values.extend(containers.map(|of| Values::one(of.clone()).within()));
+            }
+            _ => {
+                for value in &base.known {
+                    let Value::Map(items) = value else { continue };
+                    self.work().spend(items.len());
+                    let named = items.iter().filter(|(key, _)| key.as_text() == Some(name));
+                    values.extend(named.map(|(_, item)| item.clone()));
+                }
+            }
+        }
+        values
+    }
+
+    /// Returns the defaults of the script's own functions, in a container.
+    fn defaults_of(&mut self, functions: &Values<'a>) -> Option<Values<'a>> {
+        let mut defaults = Values::default();
+        for value in &functions.known {
+            let Value::OwnFunction(scope) = value else { continue };
+            let Some(parameters) = self.symbols.definition(*scope).parameters() else { continue };
+            self.work().spend(parameters.len());
+            let around = self.symbols.parent(*scope);
+            for default in parameters.iter_non_variadic_params().filter_map(|of| of.default()) {
+                defaults.add(self.flowing_value(default, around));
+            }
+        }
+        (!defaults.known.is_empty()).then(|| Values::container(defaults))
+    }
+
+    /// Evaluates an exception that is caught: of interest is what the script raises exceptions with.
+    pub(super) fn caught(&mut self) -> Values<'a> {
+        self.flowing(Flow::Caught, |this| {
+            let symbols = this.symbols;
+            let mut passed = Values::default();
+            for (scope, call) in symbols.raised.iter().take(RAISED_MAX) {
+                for argument in call.arguments.args.iter().filter(|of| !of.is_literal_expr()) {
+                    let values = this.flowing_value(argument, *scope);
+                    passed.add(leading(&values));
+                }
+            }
+            let mut values = Values::unknown();
+            if !passed.known.is_empty() {
+                values.add(Values::container(passed));
+            }
+            values
+        })
+    }
+
+    /// Reports a call that makes an object of a class of the script, or makes it again, if a rule is
+    /// about the constructor of a class that it is made from.
+    pub(super) fn check_own_constructor(
+        &mut self,
+        call: &'a ExprCall,
+        callee: &Values<'a>,
+        base: Option<&(Values<'a>, &'a str)>,
+        arguments: &Arguments<'a>,
+    ) {
+        let is_constructor = base.is_some_and(|(_, name)| *name == "__init__");
+        let of_super = if is_constructor { self.class_of_super(call) } else { None };
+        let made = base.filter(|_| is_constructor).map_or(callee, |(of, _)| of);
+        let classes: Vec<ScopeId> = match of_super {
+            Some(class) => vec![class],
+            None => made
+                .known
+                .iter()
+                .filter_map(|value| match value {
+                    Value::OwnClass(class) => Some(*class),
+                    Value::Own(class) if is_constructor => Some(*class),
+                    _ => None,
+                })
+                .collect(),
+        };
+        for class in classes {
+            let (bases, has_constructor) = self.bases_from_outside(class);
+            // An own constructor gets the arguments, and is judged by what it passes on.
+            if has_constructor && of_super.is_none() {
+                continue;
+            }
+            let mut passed = arguments.clone();
+            if of_super.is_some() {
+                passed.forget_unpacked();
+            }
+            for path in bases {
+                if self.check_function(call, &path, &passed) {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Returns the class whose bases `super()` stands for, if this calls a method of that.
+    fn class_of_super(&self, call: &ExprCall) -> Option<ScopeId> {
+        let of = call.func.as_attribute_expr()?.value.as_call_expr()?;
+        let is_super = matches!(&*of.func, Expr::Name(name) if name.id.as_str() == "super");
+        is_super.then(|| self.symbols.class_around(self.scope)).flatten()
+    }
+
+    /// Returns the classes from outside that a class of the script is made from, and whether a class
+    /// of the script among them has a constructor.
+    fn bases_from_outside(&mut self, class: ScopeId) -> (Vec<String>, bool) {
+        let mut paths = Vec::new();
+        let mut has_constructor = false;
+        let mut classes = vec![class];
+        let mut next = 0;
+        while let Some(class) = classes.get(next).copied() {
+            next += 1;
+            let Definition::Class(definition) = self.symbols.definition(class) else { continue };
+            self.work().spend(1 + definition.body.len());
+            has_constructor |= definition.body.iter().any(|stmt| {
+                stmt.as_function_def_stmt()
+                    .is_some_and(|function| function.name.as_str() == "__init__")
+            });
+            for base in definition.bases() {
+                let of = self.flowing_value(base, self.symbols.parent(class));
+                for value in &of.known {
+                    match value {
+                        Value::Object(path) => paths.push(path.to_string()),
+                        Value::OwnClass(of)
+                            if classes.len() < BASES_MAX && !classes.contains(of) =>
+                        {
+                            classes.push(*of);
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+        (paths, has_constructor)
+    }
+
+    /// Reports a call of the function with this path if a rule finds it. Returns whether one does.
+    pub(super) fn check_function(
+        &mut self,
+        call: &'a ExprCall,
+        path: &str,
+        arguments: &Arguments<'a>,
+    ) -> bool {
+        if let Some(rule) = self.rule_of_call(path, arguments) {
+            self.report_call(objects::shown(path), rule, &call.func);
+            return true;
+        }
+        for (rule, condition) in INDEX.calls(path) {
+            if let Condition::Sets(attribute) = condition {
+                self.report_if_set(attribute, objects::shown(path), rule, &call.func);
+            }
+        }
+        false
+    }
+}
+
+/// Returns the rule about one of the keywords of a call, of whatever but the script's own functions and
+/// those of `NumPy`, which have rows of their own.
+pub(super) fn rule_of_keyword(
+    callee: &Values<'_>,
+    arguments: &Arguments<'_>,
+) -> Option<&'static Rule> {
+    let is_judged = |value: &Value<'_>| match value {
+        Value::Object(path) => path.starts_with("numpy."),
+        value => matches!(value, Value::OwnFunction(_)),
+    };
+    let rule = arguments.keyword_rule()?;
+    (!callee.known.iter().any(is_judged)).then_some(rule)
+}
+
+/// Returns what a function keeps of what it is passed, if that may lead to others.
+pub(super) fn kept<'a>(arguments: &Arguments<'a>) -> Option<Values<'a>> {
+    let kept: Values<'a> = arguments.all().map(leading).collect();
+    (!kept.known.is_empty()).then(|| Values::container(kept))
+}
+
+/// Returns the functions and modules among `values` and in their containers: an attribute of such a
+/// one leads to others at once.
+pub(super) fn leading<'a>(values: &Values<'a>) -> Values<'a> {
+    let mut all = values.within();
+    all.is_open = false;
+    all.known.retain(|value| match value {
+        Value::Object(path) => {
+            let is_type = path.strip_prefix("builtins.").is_some_and(objects::is_type_of_data);
+            !is_type && !objects::is_class(value) && !objects::is_plain(path) && path != TAKEN
+        }
+        Value::OwnFunction(_) => true,
+        _ => false,
+    });
+    all
+}

@@ -1,0 +1,322 @@
+//! The rule table, indexed by names.
+
+use std::sync::LazyLock;
+
+use foldhash::{HashMap, HashSet};
+
+use super::libraries::{self, Functions, PATH_BYTES_MAX, shortened};
+use super::{before_dot, behind_dot, stdlib, top};
+use crate::rules::{self, Condition, Rule, Special, Target};
+
+/// The prepared table.
+pub(crate) static INDEX: LazyLock<Index> = LazyLock::new(Index::new);
+
+/// Members that every module has, and that hold its name or place only.
+const OF_EVERY_MODULE: &[&str] =
+    &["__all__", "__author__", "__class__", "__doc__", "__file__", "__name__", "__version__"];
+
+/// Parts of names of modules that are programs.
+const ENTRY_POINTS: &[&str] = &["__main__", "cli", "cmdline", "conftest", "tests"];
+
+/// Modules whose name starts with an underscore, and that do no more than public ones.
+#[rustfmt::skip]
+const HARMLESS_PRIVATE: &[&str] = &[
+    "__future__", "__hello__", "__main__", "__phello__", "_bisect", "_collections_abc",
+    "_datetime", "_decimal", "_heapq", "_plotly_utils", "_random", "_statistics", "_struct",
+];
+
+/// Functions of libraries that open a file, and that rows of their own judge.
+const HAVE_OWN_ROWS: [&str; 1] = ["savefig"];
+
+/// The verdict of the rules on a qualified name.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Verdict {
+    /// An object that no rule finds.
+    Clear,
+    /// An object that this rule finds.
+    Found(&'static Rule),
+    /// A module with dangerous members: fine by itself, as long as its uses can be seen.
+    Carrier,
+}
+
+/// What the table says about an object.
+#[derive(Debug)]
+enum Row {
+    /// It is found, and all below it.
+    Object(&'static Rule),
+    /// A module of which every member is found but these.
+    Carrier(&'static Rule, HashSet<&'static str>),
+    /// A module of which only what other rows name is dangerous.
+    Holder,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    rows: HashMap<&'static str, Row>,
+    attributes: HashMap<&'static str, &'static Rule>,
+    keywords: HashMap<&'static str, &'static Rule>,
+    /// The attributes that matter where the script sets them.
+    settable: HashSet<&'static str>,
+    calls: HashMap<&'static str, Vec<(&'static Rule, Condition)>>,
+    methods: HashMap<&'static str, Vec<(&'static Rule, Condition)>>,
+    special: Vec<(Special, &'static Rule)>,
+    /// The modules and classes of which the table names a member.
+    owners: HashSet<&'static str>,
+    /// The topmost modules of all names in the table.
+    roots: HashSet<&'static str>,
+}
+
+impl Index {
+    fn new() -> Self {
+        let mut index = Self::default();
+        for rule in rules::all() {
+            for target in rule.targets {
+                index.insert(rule, *target);
+            }
+        }
+        let of_path = |path| std::iter::successors(behind_dot(path), |(of, _)| behind_dot(of));
+        index.owners = index.paths().flat_map(of_path).map(|(owner, _)| owner).collect();
+        index
+    }
+
+    fn insert(&mut self, rule: &'static Rule, target: Target) {
+        match target {
+            Target::Modules(names) | Target::Objects(names) => {
+                for name in names.split_ascii_whitespace() {
+                    self.rows.insert(name, Row::Object(rule));
+                    self.roots.insert(top(name));
+                }
+            }
+            Target::AllBut(module, harmless) => {
+                let harmless = harmless.split_ascii_whitespace().collect();
+                self.rows.insert(module, Row::Carrier(rule, harmless));
+                self.roots.insert(top(module));
+            }
+            Target::Holder(module) => {
+                self.rows.insert(module, Row::Holder);
+                self.roots.insert(top(module));
+            }
+            Target::Attributes(names) => {
+                self.attributes.extend(names.split_ascii_whitespace().map(|name| (name, rule)));
+            }
+            Target::Keywords(names) => {
+                self.keywords.extend(names.split_ascii_whitespace().map(|name| (name, rule)));
+            }
+            Target::Calls(names, condition) => {
+                if let Condition::Sets(attribute) = condition {
+                    self.settable.insert(attribute);
+                }
+                for name in names.split_ascii_whitespace() {
+                    self.calls.entry(name).or_default().push((rule, condition));
+                    self.roots.insert(top(name));
+                }
+            }
+            Target::Libraries => {
+                for functions in libraries::functions() {
+                    self.insert_functions(rule, &functions);
+                }
+            }
+            Target::Methods(names, condition) => {
+                for name in names.split_ascii_whitespace() {
+                    self.methods.entry(name).or_default().push((rule, condition));
+                }
+            }
+            Target::Special(special) => self.special.push((special, rule)),
+            Target::Patterns(_) => {}
+        }
+    }
+
+    fn insert_functions(&mut self, rule: &'static Rule, functions: &Functions) {
+        let Functions { module, place, parameter, names } = *functions;
+        self.roots.insert(top(module));
+        for name in names.split(' ') {
+            if HAVE_OWN_ROWS.contains(&name.trim_start_matches('.')) {
+                continue;
+            }
+            if let Some(method) = name.strip_prefix('.') {
+                let condition = Condition::TakesTextAt(top(module), place, parameter);
+                self.methods.entry(method).or_default().push((rule, condition));
+            } else {
+                // The table is made once, and lasts as long as the program.
+                let path = format!("{module}.{name}").leak();
+                let condition = Condition::NamesFile(place, parameter);
+                self.calls.entry(path).or_default().push((rule, condition));
+            }
+        }
+    }
+
+    /// Judges the object of this qualified name. The longest prefix decides.
+    pub(crate) fn verdict(&self, path: &str) -> Verdict {
+        if !self.roots.contains(top(path)) {
+            return self.unnamed(path);
+        }
+        // No row is longer.
+        let mut prefix = &path[..path.floor_char_boundary(PATH_BYTES_MAX)];
+        loop {
+            match self.rows.get(prefix) {
+                Some(Row::Object(rule)) => return Verdict::Found(rule),
+                Some(Row::Carrier(rule, harmless)) => {
+                    let Some(below) = path.get(prefix.len() + 1..) else { return Verdict::Carrier };
+                    let member = top(below);
+                    let is_harmless =
+                        harmless.contains(member) || OF_EVERY_MODULE.contains(&member);
+                    return if is_harmless { Verdict::Clear } else { Verdict::Found(rule) };
+                }
+                Some(Row::Holder) if prefix.len() == path.len() => return Verdict::Carrier,
+                Some(Row::Holder) | None => {}
+            }
+            let Some((shorter, _)) = behind_dot(prefix) else { return self.elsewhere(path) };
+            prefix = shorter;
+        }
+    }
+
+    /// Judges a member by the row about the same name in the topmost module: what `z3.z3.open_log`
+    /// names is at home elsewhere, too.
+    fn elsewhere(&self, path: &str) -> Verdict {
+        match shortened(path).and_then(|path| self.rows.get(path.as_str())) {
+            Some(Row::Object(rule)) => Verdict::Found(rule),
+            Some(Row::Carrier(..) | Row::Holder) | None => self.unnamed(path),
+        }
+    }
+
+    /// Judges what no row names by the parts of its name: private ones, and those of programs.
+    fn unnamed(&self, path: &str) -> Verdict {
+        let is_private = |part: &str| part.starts_with('_') && !part.starts_with("__");
+        let is_entry_point = |part: &str| ENTRY_POINTS.contains(&part);
+        let is_of_interest =
+            |part: &str| is_private(part) || is_entry_point(part) || part == "main";
+        let Some((top, below)) = before_dot(path) else { return Verdict::Clear };
+        if !below.split('.').any(is_of_interest) {
+            return Verdict::Clear;
+        }
+        let (is_private, is_entry_point) = if stdlib::contains(top) {
+            let is_main = below.split('.').any(|part| part == "main" || part == "__main__");
+            (below.split('.').any(is_private), is_main && path != "unittest.main")
+        } else if libraries::contains(top) {
+            // SymPy's private functions only compute, and its documentation uses them.
+            let is_private = top != "sympy" && below.split('.').rev().skip(1).any(is_private);
+            (is_private, below.split('.').any(is_entry_point))
+        } else {
+            (false, false)
+        };
+        let special = match (is_private, is_entry_point) {
+            (true, _) => self.special(Special::PrivateMember),
+            (false, true) => self.special(Special::EntryPoint),
+            (false, false) => None,
+        };
+        special.map_or(Verdict::Clear, Verdict::Found)
+    }
+
+    /// Tells whether a row of the table names exactly this object.
+    pub(crate) fn has_row(&self, path: &str) -> bool {
+        matches!(self.rows.get(path), Some(Row::Object(_) | Row::Carrier(..)))
+    }
+
+    /// Returns the rule against importing this module: one that finds it, or the one against
+    /// private modules.
+    pub(crate) fn import_rule(&self, module: &str) -> Option<&'static Rule> {
+        if let Verdict::Found(rule) = self.verdict(module) {
+            return Some(rule);
+        }
+        let is_private = module.starts_with('_') && !HARMLESS_PRIVATE.contains(&top(module));
+        is_private.then(|| self.special(Special::PrivateModule)).flatten()
+    }
+
+    /// Returns the objects and functions that rows of the table name.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &'static str> {
+        let is_named = |(_, row): &(_, &Row)| !matches!(row, Row::Holder);
+        let of_rows = self.rows.iter().filter(is_named).map(|(path, _)| path);
+        of_rows.chain(self.calls.keys()).copied()
+    }
+
+    /// Returns the objects that rows of the table name.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = &'static str> {
+        let is_object = |(_, row): &(_, &Row)| matches!(row, Row::Object(_));
+        self.rows.iter().filter(is_object).map(|(path, _)| *path)
+    }
+
+    /// Tells whether a rule finds this object.
+    pub(crate) fn is_found(&self, path: &str) -> bool {
+        matches!(self.verdict(path), Verdict::Found(_))
+    }
+
+    /// Tells whether a row of the table is about a member of this module.
+    pub(crate) fn names_member_of(&self, module: &str) -> bool {
+        self.owners.contains(module)
+    }
+
+    /// Tells whether a row judges calls of exactly this function.
+    pub(crate) fn judges_calls_of(&self, path: &str) -> bool {
+        self.calls_at_home(path).is_some()
+    }
+
+    /// Returns the rule about bringing in all members of this module.
+    pub(crate) fn star_import(&self, path: &str) -> Option<&'static Rule> {
+        match self.rows.get(path)? {
+            Row::Object(_) => None,
+            Row::Carrier(rule, _) => Some(rule),
+            Row::Holder => self.special(Special::ModuleAsValue),
+        }
+    }
+
+    pub(crate) fn is_carrier(&self, path: &str) -> bool {
+        matches!(self.rows.get(path), Some(Row::Carrier(..) | Row::Holder))
+    }
+
+    pub(crate) fn attribute(&self, name: &str) -> Option<&'static Rule> {
+        self.attributes.get(name).copied()
+    }
+
+    /// Returns the rule about calls with this keyword.
+    pub(crate) fn keyword(&self, name: &str) -> Option<&'static Rule> {
+        self.keywords.get(name).copied()
+    }
+
+    /// Returns the name of an attribute, if it matters where the script sets it.
+    pub(crate) fn settable(&self, name: &str) -> Option<&'static str> {
+        self.settable.get(name).copied()
+    }
+
+    /// Tells whether no attribute in the table starts like this.
+    pub(crate) fn starts_no_attribute(&self, start: &str) -> bool {
+        !start.starts_with('_') && !self.attributes.keys().any(|name| name.starts_with(start))
+    }
+
+    /// Returns the rules for calls of this function, those for everything in its package included.
+    pub(crate) fn calls(&self, path: &str) -> impl Iterator<Item = (&'static Rule, Condition)> {
+        let root = self.root(top(path));
+        let exact = root.and_then(|_| self.calls_at_home(path));
+        let package = root.filter(|root| root.len() < path.len());
+        let package = package.and_then(|package| self.calls.get(package));
+        exact.into_iter().chain(package).flatten().copied()
+    }
+
+    fn calls_at_home(&self, path: &str) -> Option<&Vec<(&'static Rule, Condition)>> {
+        self.calls.get(path).or_else(|| self.calls.get(shortened(path)?.as_str()))
+    }
+
+    pub(crate) fn methods(&self, name: &str) -> &[(&'static Rule, Condition)] {
+        self.methods.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the name of a method, if a row is about methods of this name.
+    pub(crate) fn method(&self, name: &str) -> Option<&'static str> {
+        self.methods.get_key_value(name).map(|(name, _)| *name)
+    }
+
+    /// Returns the rule about texts that are formatted by a method of this name.
+    pub(crate) fn formatting(&self, name: &str) -> Option<&'static Rule> {
+        let mut rules = self.methods(name).iter();
+        let rule = rules.find(|(_, condition)| *condition == Condition::FormatsInternals);
+        rule.map(|(rule, _)| *rule)
+    }
+
+    pub(crate) fn special(&self, special: Special) -> Option<&'static Rule> {
+        self.special.iter().find(|(of, _)| *of == special).map(|(_, rule)| *rule)
+    }
+
+    /// Returns the topmost module `name`, if a row of the table names something in it.
+    pub(crate) fn root(&self, name: &str) -> Option<&'static str> {
+        self.roots.get(name).copied()
+    }
+}

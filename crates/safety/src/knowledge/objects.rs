@@ -1,0 +1,408 @@
+//! Modules, functions and classes from outside of the script: their members, their instances, and
+//! the rules about them.
+
+#![expect(clippy::wildcard_enum_match_arm, reason = "most values have no members that are known")]
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use foldhash::HashMap;
+
+use super::index::{INDEX, Verdict};
+use super::libraries::{self, PATH_BYTES_MAX};
+use super::value::{MODULES, Value, Values};
+use super::{behind_dot, stdlib, top};
+use crate::rules::{Rule, Special};
+
+/// Modules that a name means even where the script does not import them.
+#[rustfmt::skip]
+const WELL_KNOWN_MODULES: &[&str] = &[
+    "builtins", "ctypes", "importlib", "marshal", "os", "pickle", "shutil", "socket", "subprocess",
+    "sys",
+];
+
+/// Modules that others hold and from which everything can be reached. Looked for behind objects of
+/// which nothing is known as well.
+#[rustfmt::skip]
+const FAR_REACHING: &[&str] = &[
+    "builtins", "importlib", "linecache", "mmap", "multiprocessing", "os", "pickle", "posix",
+    "runpy", "shutil", "subprocess", "sys",
+];
+
+/// Classes whose instances are followed, and functions that return them, by the class that such an
+/// instance counts as.
+const CLASSES: &[(&str, &str)] = &[
+    (IN_MEMORY, "io.BytesIO io.StringIO StringIO.StringIO cStringIO.StringIO"),
+    (IN_MEMORY, "tempfile.SpooledTemporaryFile tempfile.TemporaryFile"),
+    ("cProfile.Profile", "cProfile.Profile"),
+    ("xml.etree.ElementTree.ElementTree", "xml.etree.ElementTree.parse"),
+    ("xml.etree.ElementTree.ElementTree", "xml.etree.ElementTree.ElementTree"),
+    ("xml.etree.ElementTree.ElementTree", "xml.etree.cElementTree.ElementTree"),
+    ("sqlite3.Connection", "sqlite3.connect sqlite3.Connection"),
+    ("unittest.mock.patch", "unittest.mock.patch unittest.mock.patch.object"),
+    ("multiprocessing.pool.ThreadPool", "multiprocessing.pool.ThreadPool"),
+    ("multiprocessing.pool.ThreadPool", "multiprocessing.dummy.Pool"),
+    ("xml.sax.xmlreader.XMLReader", "xml.sax.expatreader.create_parser xml.sax.make_parser"),
+    ("zipfile.ZipFile", "zipfile.ZipFile"),
+    ("tarfile.TarFile", "tarfile.open tarfile.TarFile"),
+    ("pathlib.Path", "pathlib.Path pathlib.PosixPath pathlib.WindowsPath pathlib.Path.cwd"),
+    ("pathlib.Path", "pathlib.Path.home"),
+    ("configparser.ConfigParser", "configparser.ConfigParser configparser.RawConfigParser"),
+    ("configparser.ConfigParser", "configparser.SafeConfigParser"),
+];
+
+/// What a function from outside hands back of what it is passed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Passing {
+    /// The argument at this place.
+    Argument(usize),
+    /// An element of the argument at this place, or what is behind that.
+    Element(usize),
+    /// A container of the elements of all arguments.
+    Elements,
+    /// Something that keeps the functions among the arguments.
+    Kept,
+    /// Something with the keywords as its attributes.
+    Named,
+    /// What it wraps, by the keyword `wraps`.
+    Wrapped,
+}
+
+/// Functions that hand back what they are passed.
+const PASSING: &[(Passing, &str)] = &[
+    (Passing::Argument(0), "abc.update_abstractmethods asyncio.run asyncio.wait_for"),
+    (Passing::Argument(0), "collections.ChainMap collections.OrderedDict collections.UserDict"),
+    (Passing::Argument(0), "contextlib.nullcontext copy.copy copy.deepcopy inspect.unwrap"),
+    (Passing::Argument(0), "types.MappingProxyType typing.assert_type typing.final"),
+    (Passing::Argument(0), "typing.no_type_check typing.reveal_type typing.runtime_checkable"),
+    (Passing::Argument(0), "weakref.proxy"),
+    (Passing::Argument(1), "typing.cast typing_extensions.cast functools.update_wrapper"),
+    (Passing::Element(0), "heapq.heappop operator.getitem random.choice statistics.mode"),
+    (Passing::Element(1), "functools.reduce"),
+    (Passing::Elements, "collections.UserList collections.deque heapq.merge itertools.accumulate"),
+    (Passing::Elements, "itertools.chain itertools.compress itertools.cycle itertools.dropwhile"),
+    (Passing::Elements, "itertools.filterfalse itertools.islice itertools.takewhile"),
+    (Passing::Elements, "random.choices random.sample"),
+    (Passing::Kept, "builtins.classmethod builtins.property builtins.staticmethod"),
+    (Passing::Kept, "contextvars.ContextVar functools.partial functools.partialmethod"),
+    (Passing::Kept, "itertools.repeat types.MethodType"),
+    (Passing::Named, "argparse.Namespace types.SimpleNamespace"),
+    (Passing::Wrapped, "unittest.mock.AsyncMock unittest.mock.MagicMock unittest.mock.Mock"),
+    (Passing::Wrapped, "unittest.mock.NonCallableMagicMock unittest.mock.NonCallableMock"),
+];
+
+/// Builtin types whose instances hold data, and which lead to others by way of what is refused only.
+#[rustfmt::skip]
+const TYPES_OF_DATA: &[&str] = &[
+    "bool", "bytearray", "bytes", "complex", "dict", "float", "frozenset", "int", "list", "range",
+    "set", "slice", "str", "tuple",
+];
+
+/// Tells whether this is the name of a builtin type whose instances hold data.
+pub(crate) fn is_type_of_data(builtin: &str) -> bool {
+    TYPES_OF_DATA.contains(&builtin)
+}
+
+/// Returns what a function hands back of what it is passed, if that is known.
+pub(crate) fn passing(path: &str) -> Option<Passing> {
+    static BY_PATH: LazyLock<HashMap<&str, Passing>> = LazyLock::new(|| {
+        let each =
+            |&(passing, paths): &(_, &'static str)| paths.split(' ').map(move |of| (of, passing));
+        PASSING.iter().flat_map(each).collect()
+    });
+    BY_PATH.get(path).copied()
+}
+
+/// The class of code objects.
+pub(crate) const CODE: &str = "types.CodeType";
+/// The class of what is below the buffer of a stream.
+pub(crate) const FILE: &str = "io.FileIO";
+/// The class that every stream in memory counts as.
+pub(crate) const IN_MEMORY: &str = "io.BytesIO";
+
+/// Returns the qualified name of a builtin that the analysis knows.
+pub(crate) fn builtin(name: &str) -> Option<&'static str> {
+    static BY_NAME: LazyLock<HashMap<&str, &'static str>> = LazyLock::new(|| {
+        let of_python = stdlib::builtins().map(|name| (name, &*format!("builtins.{name}").leak()));
+        let named = |path: &'static str| Some((path.strip_prefix("builtins.")?, path));
+        of_python.chain(INDEX.objects().filter_map(named)).collect()
+    });
+    BY_NAME.get(name).copied()
+}
+
+/// Returns the module that a name means where nothing binds it.
+pub(crate) fn well_known_module(name: &str) -> Option<&'static str> {
+    WELL_KNOWN_MODULES.iter().copied().find(|module| *module == name)
+}
+
+/// Returns the module that an attribute of this name may be, of an object of which nothing is
+/// known.
+pub(crate) fn far_reaching(attribute: &str) -> Option<&'static str> {
+    let name = attribute.strip_prefix('_').unwrap_or(attribute);
+    FAR_REACHING.iter().copied().find(|module| *module == name)
+}
+
+/// Returns the class of what a call of `path` returns, if its instances are followed.
+pub(crate) fn instance_of(path: &str) -> Option<&'static str> {
+    static BY_MAKER: LazyLock<HashMap<&str, &'static str>> = LazyLock::new(|| {
+        let of_class =
+            |&(class, makers): &(_, &'static str)| makers.split(' ').map(move |of| (of, class));
+        CLASSES.iter().flat_map(of_class).collect()
+    });
+    BY_MAKER.get(path).copied()
+}
+
+/// Returns the modules of which a row of the table, or what is known here, names the member `name`.
+pub(crate) fn modules_with(name: &str) -> &'static [&'static str] {
+    static BY_MEMBER: LazyLock<HashMap<&str, Vec<&'static str>>> = LazyLock::new(|| {
+        let mut by_member: HashMap<&str, Vec<&'static str>> = HashMap::default();
+        let makers = CLASSES.iter().flat_map(|(_, makers)| makers.split(' '));
+        for path in INDEX.paths().chain(makers) {
+            if let Some((module, member)) = path.rsplit_once('.') {
+                by_member.entry(member).or_default().push(module);
+            }
+        }
+        by_member
+    });
+    BY_MEMBER.get(name).map_or(&[], Vec::as_slice)
+}
+
+/// Returns what the member `name` of an attribute `module` of an unknown object may be, if that is a
+/// module and a row names the member.
+pub(crate) fn member_behind<'a>(module: &str, name: &str) -> Option<Values<'a>> {
+    let module = INDEX.root(module).filter(|module| stdlib::contains(module))?;
+    let path = [module, ".", name].concat();
+    let has_row = INDEX.has_row(&path) || INDEX.judges_calls_of(&path);
+    (has_row || INDEX.is_carrier(module) && INDEX.is_found(&path)).then(|| Values::object(path))
+}
+
+/// Tells whether the topmost module of a path is one of the standard library, or a library in the table.
+pub(crate) fn is_known_module(path: &str) -> bool {
+    stdlib::contains(top(path)) || libraries::contains(top(path))
+}
+
+/// Tells whether a builtin of this name is an exception.
+pub(crate) fn is_exception(builtin: &str) -> bool {
+    ["Error", "Exception", "Exit", "Group", "Interrupt", "Iteration", "Warning"]
+        .iter()
+        .any(|ending| builtin.ends_with(ending))
+}
+
+/// Tells whether this is a class from outside, by its name.
+pub(crate) fn is_class(value: &Value<'_>) -> bool {
+    let is_named_so = |name: &str| name.starts_with(|c: char| c.is_ascii_uppercase());
+    matches!(value, Value::Object(path)
+        if is_named_so(behind_dot(path).map_or(path, |(_, name)| name)))
+}
+
+/// Tells whether no attribute of such an instance may be taken whose name is not known. Honest scripts
+/// wrap a connection or a parser, and pass names on to it.
+pub(crate) fn leads_out(class: &str) -> bool {
+    matches!(
+        class,
+        "multiprocessing.pool.ThreadPool"
+            | "pathlib.Path"
+            | "tarfile.TarFile"
+            | "unittest.mock.patch"
+            | "zipfile.ZipFile"
+    )
+}
+
+/// Tells whether what is made from such an instance is one again: the parent of a path is a path.
+pub(crate) fn is_sticky(class: &str) -> bool {
+    class == "pathlib.Path"
+}
+
+/// Tells whether a module of this name may be imported by a name alone: no row of the rules is about
+/// anything in it, and what others hold of it leads nowhere.
+pub(crate) fn is_harmless_module(name: &str) -> bool {
+    let top = top(name);
+    top != "__main__"
+        && far_reaching(top).is_none()
+        && !INDEX.is_carrier(top)
+        && INDEX.import_rule(top).is_none()
+        && INDEX.import_rule(name).is_none()
+}
+
+/// Returns a qualified name as it is shown: builtins by their name alone.
+pub(crate) fn shown(path: &str) -> String {
+    path.strip_prefix("builtins.").unwrap_or(path).to_owned()
+}
+
+/// Returns the member `name` of what `base` is known to be.
+pub(crate) fn member<'a>(base: &Values<'a>, name: &str) -> Values<'a> {
+    let mut values = Values::only_open(base.is_open);
+    for value in &base.known {
+        values.add(match value {
+            Value::Object(path) => member_of_object(path, name),
+            Value::Instance(class) => member_of_instance(class, name),
+            Value::MaybeModule(module) => {
+                let path = [module, ".", name].concat();
+                if path == MODULES {
+                    Values::one(Value::Namespace(Cow::Borrowed(MODULES))).or_others()
+                } else if INDEX.has_row(&path) || INDEX.is_found(&path) {
+                    Values::object(path).or_others()
+                } else {
+                    Values::unknown()
+                }
+            }
+            Value::Namespace(path) => member_of_namespace(path, value, name),
+            // The engine knows these.
+            Value::Own(_) | Value::OwnClass(_) => Values::default(),
+            Value::OwnFunction(_) if name == "__class__" => Values::object("types.FunctionType"),
+            Value::Text(_) | Value::Items(_) | Value::Map(_) if is_method(name) => {
+                Values::object("builtins.….…").or_others()
+            }
+            _ => Values::unknown(),
+        });
+    }
+    values
+}
+
+/// Returns the member `name` of the module, class or function `path`.
+pub(crate) fn member_of_object<'a>(path: &str, name: &str) -> Values<'a> {
+    if path == "builtins.__builtins__" {
+        return member_of_object("builtins", name);
+    }
+    if matches!(name, "__doc__" | "__module__" | "__name__" | "__qualname__") {
+        return Values::unknown();
+    }
+    if path.len() + name.len() > PATH_BYTES_MAX {
+        // Below what a rule finds, it finds everything.
+        return Values::object(path.to_owned()).or_others();
+    }
+    let joined = [path, ".", name].concat();
+    if joined == MODULES {
+        return Values::one(Value::Namespace(Cow::Borrowed(MODULES)));
+    }
+    if INDEX.has_row(&joined) {
+        return Values::object(joined);
+    }
+    if name == "raw" && path.ends_with(".buffer") {
+        return Values::one(Value::Instance(FILE));
+    }
+    if matches!(name, "__call__" | "__wrapped__")
+        || name == "__init__" && INDEX.judges_calls_of(path)
+    {
+        return Values::object(path.to_owned());
+    }
+    if name == "__dict__" {
+        return Values::one(Value::Namespace(Cow::Owned(path.to_owned())));
+    }
+    if let Some(home) = libraries::home(&joined).or_else(|| module_behind(path, name)) {
+        return Values::object(home);
+    }
+    Values::object(joined)
+}
+
+/// Returns the module that `attribute` of the object `path` is, if it is one: most modules hold
+/// others that they import.
+fn module_behind(path: &str, attribute: &str) -> Option<&'static str> {
+    // The streams of `sys` have methods with names of modules.
+    let name = behind_dot(path).map_or(path, |(_, name)| name);
+    if name == attribute || path.starts_with("sys.") {
+        return None;
+    }
+    // Arrays have an attribute of this name; modules have the module.
+    let ctypes =
+        || (attribute.strip_prefix('_').unwrap_or(attribute) == "ctypes").then_some("ctypes");
+    let in_others = far_reaching(attribute).or_else(ctypes);
+    let in_stdlib = match attribute.trim_start_matches('_') {
+        "bltns" | "bi" => INDEX.root("builtins"),
+        name => INDEX.root(name),
+    };
+    if in_others.is_none() && in_stdlib.is_none() {
+        return None;
+    }
+    let is_of_library =
+        || libraries::contains(top(path)) && !libraries::is_own(top(path), attribute);
+    if stdlib::contains(top(path)) || (in_others.is_none() && is_of_library()) {
+        in_stdlib.filter(|name| stdlib::contains(name) || libraries::contains(name))
+    } else {
+        in_others
+    }
+}
+
+fn member_of_instance<'a>(class: &'static str, name: &str) -> Values<'a> {
+    let path = [class, ".", name].concat();
+    match name {
+        // What is made again is what its class makes.
+        "__init__" if class == IN_MEMORY => return Values::object(FILE),
+        "__class__" | "__init__" => return Values::object(class),
+        "co_consts" if class == CODE => {
+            return Values::container(Values::one(Value::Instance(CODE)).or_others());
+        }
+        _ if class == CODE && !name.starts_with("co_") => return Values::object(path),
+        _ => {}
+    }
+    if INDEX.has_row(&path) || INDEX.judges_calls_of(&path) {
+        return Values::object(path);
+    }
+    if is_sticky(class) { Values::one(Value::Instance(class)) } else { Values::unknown() }
+}
+
+/// Tells whether texts and containers have a method of this name, which leads out as functions do.
+fn is_method(name: &str) -> bool {
+    matches!(name, "append" | "copy" | "count" | "format" | "get" | "index" | "join" | "upper")
+}
+
+fn member_of_namespace<'a>(path: &str, namespace: &Value<'a>, name: &str) -> Values<'a> {
+    match name {
+        name if looks_up(name) => Values::one(Value::LookUp(Cow::Owned(path.to_owned()))),
+        "keys" | "__contains__" | "__len__" => Values::unknown(),
+        _ if path.is_empty() => Values::unknown(),
+        _ => Values::one(namespace.clone()),
+    }
+}
+
+/// Tells whether the method of a namespace returns what it holds under a key.
+fn looks_up(method: &str) -> bool {
+    matches!(method, "get" | "pop" | "setdefault" | "__getitem__")
+}
+
+/// Tells whether what a function of this module makes holds what it is passed.
+pub(crate) fn keeps(path: &str) -> bool {
+    #[rustfmt::skip]
+    const KEEPING: &[&str] = &[
+        "collections", "contextvars", "copy", "dataclasses", "functools", "heapq", "itertools",
+        "operator", "queue", "types", "typing", "weakref",
+    ];
+    KEEPING.contains(&top(path))
+}
+
+/// Tells whether any member of this module may be taken: nothing in it leads to others at once.
+pub(crate) fn is_plain(module: &str) -> bool {
+    matches!(module, "math" | "cmath")
+}
+
+/// Returns the rule about taking any member of this namespace.
+pub(crate) fn rule_of_namespace(namespace: &str) -> Option<&'static Rule> {
+    match INDEX.verdict(namespace) {
+        Verdict::Found(rule) => Some(rule),
+        Verdict::Carrier | Verdict::Clear => INDEX.special(Special::ComputedName),
+    }
+}
+
+/// Tells whether these are classes of the script, or of exceptions: their subclasses are the
+/// script's or exceptions, while those of `object` are every class that there is.
+pub(crate) fn are_own_classes(values: &Values<'_>) -> bool {
+    let is_own = |value: &Value<'_>| match value {
+        Value::OwnClass(_) => true,
+        Value::Object(path) => {
+            matches!(&**path, "builtins.BaseException" | "builtins.Exception")
+        }
+        _ => false,
+    };
+    !values.is_open && !values.known.is_empty() && values.known.iter().all(is_own)
+}
+
+/// Returns the first of the values that a rule finds, with its name.
+pub(crate) fn dangerous(values: &Values<'_>) -> Option<(String, &'static Rule)> {
+    values.known.iter().find_map(|value| match value {
+        Value::Object(path) => match INDEX.verdict(path) {
+            Verdict::Found(rule) => Some((shown(path), rule)),
+            Verdict::Clear | Verdict::Carrier => None,
+        },
+        _ => None,
+    })
+}

@@ -1,0 +1,259 @@
+//! The errors of a launch, one variant for each step.
+
+use std::io;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::Tier;
+
+/// An error of the operating system that can be sent to another process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error, Serialize, Deserialize)]
+#[error("{}", io::Error::from_raw_os_error(*.0))]
+pub struct OsError(i32);
+
+impl From<io::Error> for OsError {
+    fn from(error: io::Error) -> Self {
+        // Errors that are not the system's count as input and output errors here.
+        Self(error.raw_os_error().unwrap_or(nix::libc::EIO))
+    }
+}
+
+impl From<nix::Error> for OsError {
+    fn from(error: nix::Error) -> Self {
+        io::Error::from(error).into()
+    }
+}
+
+/// The naming of the step of a launch that failed.
+pub(super) trait OrFail<T> {
+    /// Makes an error of the system one of the launch.
+    fn or_fail(self, step: fn(OsError) -> LaunchError) -> Result<T, LaunchError>;
+}
+
+impl<T, E: Into<OsError>> OrFail<T> for Result<T, E> {
+    fn or_fail(self, step: fn(OsError) -> LaunchError) -> Result<T, LaunchError> {
+        self.map_err(|error| step(error.into()))
+    }
+}
+
+impl OsError {
+    /// Returns whether the kernel refuses the call: it lacks the feature, or a policy or a limit of
+    /// the machine forbids it.
+    fn is_refusal(self) -> bool {
+        use nix::libc::{EACCES, EINVAL, ENOSPC, ENOSYS, EPERM, EUSERS};
+
+        [EPERM, EACCES, ENOSYS, EINVAL, ENOSPC, EUSERS].contains(&self.0)
+    }
+
+    /// Returns whether a file is missing.
+    pub(super) fn is_missing(self) -> bool {
+        self.0 == nix::libc::ENOENT
+    }
+}
+
+/// A layer of the sandbox, for people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Layer {
+    /// User, pid, mount, net, ipc and uts namespaces.
+    Namespaces,
+    /// A root that holds what the plan lists, and nothing else.
+    FileTree,
+    /// An own user where the server is root.
+    Identity,
+    /// `setrlimit(2)`.
+    ResourceLimits,
+    /// `capabilities(7)`: none, and no way to gain any.
+    Capabilities,
+    /// `landlock(7)`.
+    Landlock,
+    /// `seccomp(2)`.
+    Seccomp,
+    /// The sandbox of macOS.
+    Seatbelt,
+    /// No layer: the machinery around them.
+    Start,
+}
+
+/// An error that kept a run from starting in the sandbox. `Display` names no path: clients see it.
+#[derive(Debug, Clone, PartialEq, Eq, Error, Serialize, Deserialize)]
+pub enum LaunchError {
+    #[error("this system has no kernel sandbox that the server knows")]
+    UnsupportedSystem,
+    #[error("the process could not be set up: {0}")]
+    PrepareProcess(OsError),
+    #[error("the scratch folder could not be created: {0}")]
+    CreateScratch(OsError),
+    #[error("the script could not be stored: {0}")]
+    StoreScript(OsError),
+    #[error("new namespaces could not be created: {0}")]
+    CreateNamespaces(OsError),
+    #[error("the user of the new namespace could not be mapped: {0}")]
+    MapIdentity(OsError),
+    #[error("the host name of the new namespace could not be set: {0}")]
+    NameHost(OsError),
+    #[error("the launcher could not be started: {0}")]
+    StartLauncher(OsError),
+    #[error("process 1 could not be started: {0}")]
+    StartInit(OsError),
+    #[error("the launcher ended without a word")]
+    LauncherEnded,
+    #[error("the mounts could not be made private: {0}")]
+    IsolateMounts(OsError),
+    #[error("a temporary file system could not be mounted: {error}")]
+    MountTemporary { at: PathBuf, error: OsError },
+    #[error("a readable path could not be mounted: {error}")]
+    MountReadable { path: PathBuf, error: OsError },
+    #[error("the new root could not be laid out: {error}")]
+    LayOutRoot { at: PathBuf, error: OsError },
+    #[error("the new root could not be entered: {0}")]
+    EnterRoot(OsError),
+    #[error("the interpreter could not be opened: {0}")]
+    OpenProgram(OsError),
+    #[error("no descriptor with a high number could be had: {0}")]
+    ReserveDescriptor(OsError),
+    #[error("the scratch folder could not be entered: {0}")]
+    EnterScratch(OsError),
+    #[error("the rights of root could not be given up: {0}")]
+    DropIdentity(OsError),
+    #[error("a resource limit could not be set: {0}")]
+    LimitResources(OsError),
+    #[error("the memory of the run cannot be watched: {0}")]
+    WatchMemory(OsError),
+    #[error("the control group of the run cannot be used: {0}")]
+    JoinControlGroup(OsError),
+    #[error("the capabilities could not be dropped: {0}")]
+    DropCapabilities(OsError),
+    #[error("no_new_privs could not be set: {0}")]
+    ForbidPrivileges(OsError),
+    #[error("Landlock does not restrict files: {0}")]
+    RestrictFiles(String),
+    #[error("Landlock does not keep signals within the run: {0}")]
+    RestrictSignals(String),
+    #[error("seccomp does not filter system calls: {0}")]
+    FilterCalls(String),
+    #[error("all layers are Linux's: macOS has Seatbelt, which is less")]
+    LessThanAllLayers,
+    #[error("the memory limit of the run could not be set: {0}")]
+    LimitMemory(OsError),
+    #[error("Python ended before it was in the sandbox")]
+    EndedBeforeSandbox,
+    #[error("Seatbelt does not hold the process: {0}")]
+    EnterSeatbelt(String),
+    #[error("the interpreter did not start: {0}")]
+    Execute(OsError),
+}
+
+impl Layer {
+    /// Returns the lowest tier that has the layer.
+    pub fn tier_min(self) -> Tier {
+        match self {
+            Self::Namespaces | Self::FileTree => Tier::T3,
+            Self::Landlock => Tier::T2,
+            Self::Seatbelt => Tier::Seatbelt,
+            Self::Identity
+            | Self::ResourceLimits
+            | Self::Capabilities
+            | Self::Seccomp
+            | Self::Start => Tier::T1,
+        }
+    }
+
+    /// Returns the layer's name, for people.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Namespaces => "namespaces",
+            Self::FileTree => "file tree",
+            Self::Identity => "user",
+            Self::ResourceLimits => "resource limits",
+            Self::Capabilities => "capabilities",
+            Self::Landlock => "Landlock",
+            Self::Seccomp => "seccomp",
+            Self::Seatbelt => "Seatbelt",
+            Self::Start => "start",
+        }
+    }
+}
+
+impl LaunchError {
+    /// Returns whether this kernel or container has no namespaces, or does not let this user mount
+    /// anything in them: known reasons to have less than tier 3. All other errors are faults.
+    pub fn is_without_namespaces(&self) -> bool {
+        // Every other step can fail for faults only, and so can one that is new here.
+        let (Self::CreateNamespaces(error)
+        | Self::MapIdentity(error)
+        | Self::NameHost(error)
+        | Self::IsolateMounts(error)
+        | Self::MountTemporary { error, .. }
+        | Self::EnterRoot(error)) = self
+        else {
+            return false;
+        };
+        error.is_refusal()
+    }
+
+    /// Returns the layer that is missing.
+    pub fn layer(&self) -> Layer {
+        match self {
+            Self::CreateNamespaces(_) | Self::MapIdentity(_) | Self::NameHost(_) => {
+                Layer::Namespaces
+            }
+            Self::IsolateMounts(_)
+            | Self::MountTemporary { .. }
+            | Self::MountReadable { .. }
+            | Self::LayOutRoot { .. }
+            | Self::EnterRoot(_) => Layer::FileTree,
+            Self::DropIdentity(_) => Layer::Identity,
+            Self::LimitResources(_)
+            | Self::LimitMemory(_)
+            | Self::WatchMemory(_)
+            | Self::JoinControlGroup(_) => Layer::ResourceLimits,
+            Self::DropCapabilities(_) | Self::ForbidPrivileges(_) => Layer::Capabilities,
+            Self::RestrictFiles(_) | Self::RestrictSignals(_) => Layer::Landlock,
+            Self::FilterCalls(_) => Layer::Seccomp,
+            Self::EnterSeatbelt(_) | Self::EndedBeforeSandbox | Self::LessThanAllLayers => {
+                Layer::Seatbelt
+            }
+            Self::UnsupportedSystem
+            | Self::PrepareProcess(_)
+            | Self::CreateScratch(_)
+            | Self::StoreScript(_)
+            | Self::StartLauncher(_)
+            | Self::StartInit(_)
+            | Self::LauncherEnded
+            | Self::OpenProgram(_)
+            | Self::ReserveDescriptor(_)
+            | Self::EnterScratch(_)
+            | Self::Execute(_) => Layer::Start,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::libc::{EACCES, EINVAL, EIO, EMFILE, ENOENT, ENOMEM, ENOSPC, ENOSYS, EPERM, EUSERS};
+
+    use super::*;
+
+    #[test]
+    fn only_what_refuses_namespaces_is_expected_to_do_so() {
+        for errno in [EPERM, EACCES, ENOSYS, EINVAL, ENOSPC, EUSERS] {
+            let error = OsError(errno);
+            let at = PathBuf::from("/");
+            assert!(LaunchError::CreateNamespaces(error).is_without_namespaces(), "{errno}");
+            assert!(LaunchError::MapIdentity(error).is_without_namespaces(), "{errno}");
+            assert!(LaunchError::IsolateMounts(error).is_without_namespaces(), "{errno}");
+            assert!(LaunchError::MountTemporary { at, error }.is_without_namespaces(), "{errno}");
+            assert!(!LaunchError::OpenProgram(error).is_without_namespaces(), "{errno}");
+            let path = PathBuf::from("/");
+            assert!(!LaunchError::MountReadable { path, error }.is_without_namespaces());
+        }
+        for errno in [ENOENT, ENOMEM, EMFILE, EIO] {
+            let error = OsError(errno);
+            assert!(!LaunchError::CreateNamespaces(error).is_without_namespaces(), "{errno}");
+            assert!(!LaunchError::EnterRoot(error).is_without_namespaces(), "{errno}");
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! One group: what is in it, what it may use, and its end.
+
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::stat::{Mode, mkdirat};
+use nix::unistd::{AccessFlags, Pid, UnlinkatFlags, faccessat, unlinkat};
+
+use crate::GroupOrder;
+
+/// The interval between two looks at the remaining processes.
+const LOOK_INTERVAL: Duration = Duration::from_millis(1);
+
+/// The time that a kernel without `cgroup.kill` has to end the processes of a group.
+const KILL_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The weight of a run, beside 100 of the server: the server answers in time however many runs there are. Outside of the place,
+/// all of them together weigh as much as before.
+const RUN_WEIGHT: u64 = 10;
+
+/// A control group of ours.
+///
+/// Everything goes through descriptors, so it can be used from a process that has left the
+/// machine's file tree since. A script never gets one of them: they are closed at `exec`.
+#[derive(Debug)]
+pub struct ControlGroup {
+    parent: OwnedFd,
+    name: String,
+    folder: OwnedFd,
+    is_removed: bool,
+}
+
+impl ControlGroup {
+    /// Makes a group. A limit that cannot be set is an error.
+    pub fn create(order: &GroupOrder) -> io::Result<Self> {
+        let GroupOrder { place, name, limits } = order;
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        if name.is_empty() || !name.chars().all(is_plain) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let parent = open_folder(place)?;
+        mkdirat(&parent, name.as_str(), Mode::from_bits_truncate(0o755))?;
+        let group = Self::open(parent, name)?;
+        if let Some(bytes) = limits.memory_bytes {
+            // One process of a run that is killed for all of them leaves a run that makes no sense;
+            // and what is swapped out is not within the limit, so nothing is.
+            group.limit_if_known("memory.oom.group", 1)?;
+            group.limit_if_known("memory.swap.max", 0)?;
+            group.limit("memory.max", bytes)?;
+            // Only where the controller is there.
+            let _ = group.limit("cpu.weight", RUN_WEIGHT);
+        }
+        if let Some(pids) = limits.pids {
+            group.limit("pids.max", pids)?;
+        }
+        Ok(group)
+    }
+
+    /// Opens a group that its maker was not able to remove; `None` if it is not there.
+    pub fn orphaned(order: &GroupOrder) -> Option<Self> {
+        Self::open(open_folder(&order.place).ok()?, &order.name).ok()
+    }
+
+    /// Opens the group `name`, which is there.
+    fn open(parent: OwnedFd, name: &str) -> io::Result<Self> {
+        let folder = open_folder_at(&parent, Path::new(name))?;
+        Ok(Self { parent, name: name.to_owned(), folder, is_removed: false })
+    }
+
+    /// Moves a process here, with its threads; what it starts from now on begins here. What it has
+    /// started before stays where it is, and so does the memory that it has already.
+    ///
+    /// Takes tens of microseconds, and milliseconds if no process was moved on this machine for the
+    /// last few: the kernel then waits until each core has been somewhere else.
+    pub fn add(&self, pid: Pid) -> io::Result<()> {
+        write(&self.folder, "cgroup.procs", &pid.to_string())
+    }
+
+    /// Kills every process of the group, those included that are forked while it does so. They may
+    /// take a moment to be gone.
+    pub fn kill(&self) -> io::Result<()> {
+        match write(&self.folder, "cgroup.kill", "1") {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.freeze_and_kill(),
+            killed => killed,
+        }
+    }
+
+    /// Returns whether the kernel has `cgroup.kill`.
+    pub(super) fn has_kill(&self) -> bool {
+        faccessat(&self.folder, "cgroup.kill", AccessFlags::F_OK, AtFlags::empty()).is_ok()
+    }
+
+    /// Returns whether a process is alive in the group.
+    pub(super) fn is_populated(&self) -> io::Result<bool> {
+        Ok(counter(&read(&self.folder, "cgroup.events")?, "populated") != Some(0))
+    }
+
+    /// Returns whether the group's processes were killed because they exceeded its memory limit,
+    /// and not because a group above it, or the machine, had no more: `oom` counts the limit of
+    /// this one, `oom_kill` every kill. Without a memory controller nobody can tell: false.
+    pub fn was_out_of_memory(&self) -> bool {
+        let is_counted = |events: &str, key| counter(events, key).is_some_and(|count| count > 0);
+        read(&self.folder, "memory.events")
+            .is_ok_and(|events| is_counted(&events, "oom") && is_counted(&events, "oom_kill"))
+    }
+
+    /// Removes the group, if no process is in it any more. Whether it is gone.
+    pub fn try_remove(&mut self) -> bool {
+        let removed = unlinkat(&self.parent, self.name.as_str(), UnlinkatFlags::RemoveDir);
+        self.is_removed |= matches!(removed, Ok(()) | Err(Errno::ENOENT));
+        self.is_removed
+    }
+
+    /// Returns the numbers of the processes in it, one a line.
+    pub fn processes(&self) -> io::Result<String> {
+        read(&self.folder, "cgroup.procs")
+    }
+
+    /// Bounds the memory of a group that was made with a bound, anew.
+    pub fn limit_memory(&self, bytes: u64) -> io::Result<()> {
+        self.limit("memory.max", bytes)
+    }
+
+    fn limit(&self, file: &str, value: u64) -> io::Result<()> {
+        write(&self.folder, file, &value.to_string())
+    }
+
+    /// Sets what older kernels, and those without swap, do not have.
+    fn limit_if_known(&self, file: &str, value: u64) -> io::Result<()> {
+        match self.limit(file, value) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            set => set,
+        }
+    }
+
+    /// Does the same as `cgroup.kill` on kernels before 5.14: what is frozen does not fork, and can
+    /// be killed.
+    pub(super) fn freeze_and_kill(&self) -> io::Result<()> {
+        write(&self.folder, "cgroup.freeze", "1")?;
+        let deadline = Instant::now() + KILL_TIMEOUT;
+        while self.is_populated()? {
+            if Instant::now() > deadline {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            for pid in
+                self.processes()?.lines().filter_map(|pid| pid.parse().ok()).filter(|pid| *pid > 0)
+            {
+                // It may have ended by now.
+                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+            }
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for ControlGroup {
+    /// Ends what is in it. A group whose processes take their time is left, for
+    /// [`super::ControlGroups::find`] of a later server.
+    fn drop(&mut self) {
+        if !self.is_removed && !self.try_remove() {
+            let _ = self.kill();
+            self.try_remove();
+        }
+    }
+}
+
+/// Returns the value of `key` in a file of lines `key value`.
+fn counter(text: &str, key: &str) -> Option<u64> {
+    let values = text.lines().filter_map(|line| line.split_once(' '));
+    values.filter(|(name, _)| *name == key).find_map(|(_, value)| value.trim().parse().ok())
+}
+
+pub(super) fn open_folder(path: &Path) -> io::Result<OwnedFd> {
+    open_folder_at(&AT_FDCWD, path)
+}
+
+fn open_folder_at(parent: &impl AsFd, name: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW;
+    Ok(openat(parent, name, flags, Mode::empty())?)
+}
+
+/// Reads a file of the group `folder`.
+pub(super) fn read(folder: &impl AsFd, file: &str) -> io::Result<String> {
+    let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+    let mut file = File::from(openat(folder, file, flags, Mode::empty())?);
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Writes to a file of the group `folder`, which acts on each write as a whole.
+pub(super) fn write(folder: &impl AsFd, file: &str, text: &str) -> io::Result<()> {
+    let flags = OFlag::O_WRONLY | OFlag::O_CLOEXEC;
+    let mut file = File::from(openat(folder, file, flags, Mode::empty())?);
+    file.write_all(text.as_bytes())
+}

@@ -1,0 +1,383 @@
+//! Control groups, version 2: a run's processes as one thing that the kernel bounds and ends.
+//!
+//! A group can be ended by one write, forks included, which no amount of `kill(2)` is sure to do.
+//! Where its controllers are delegated, everything that the kernel holds for a run counts against
+//! one limit: page tables, sockets, pipes and files in memory too, which the watch of `memory` does
+//! not see. Where no groups are available, that watch and the kill of the process tree are what there
+//! is; nothing here is needed for a run.
+//!
+//! [`ControlGroups::find`] looks for a place once: `hierarchy` decides where (pure), `scope` has
+//! systemd make one; [`ControlGroups::order`] then names a `group` for each run. Systemd's rule of
+//! a single writer is kept (<https://systemd.io/CGROUP_DELEGATION>): only below a group that is
+//! delegated to the server, or is nobody else's.
+//!
+//! A script must not be able to write to its group, or it could leave it. At tier 3 it has no
+//! `/sys`, at tier 2 Landlock lets it write nowhere but to its scratch folder, and descriptors of
+//! groups are closed at `exec`. At tier 1 and without a sandbox it has the server's rights, so a
+//! group is no bound there, only one more way to end a run.
+
+mod group;
+mod hierarchy;
+mod scope;
+#[cfg(test)]
+mod tests;
+
+pub use group::ControlGroup;
+pub(crate) use scope::ScopeError;
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use nix::dir::Dir;
+use nix::fcntl::OFlag;
+use nix::sys::stat::{Mode, fstat};
+use nix::unistd::{AccessFlags, Pid, UnlinkatFlags, eaccess, geteuid, unlinkat};
+use thiserror::Error;
+
+use crate::{GroupLimits, GroupOrder, process_tree};
+
+use group::{open_folder, read, write};
+use hierarchy::{Facts, Hierarchy, Way, own_group, ways};
+
+/// The target of log lines, below which all lines of the server are.
+const LOG_TARGET: &str = "qwed_mcp::sandbox";
+
+/// The prefix of our groups' names; [`Maker`] follows.
+const NAME_PREFIX: &str = "qwed-mcp-";
+
+/// There while systemd runs the machine (`sd_booted(3)`).
+const SYSTEMD_FOLDER: &str = "/run/systemd/system";
+
+/// Attributes that systemd sets on a group that it delegates; the second one is for root's eyes.
+const DELEGATION_MARKS: [&str; 2] = ["user.delegate", "trusted.delegate"];
+
+/// The files that have to be writable in a group for it to be delegated (`cgroups(7)`), and the
+/// group itself.
+const DELEGATED_FILES: [&str; 3] = ["", "cgroup.procs", "cgroup.subtree_control"];
+
+/// The controllers that a run is bounded by.
+const MEMORY: &str = "memory";
+const PIDS: &str = "pids";
+
+/// The controller by which runs share the processors with each other and with the server.
+const CPU: &str = "cpu";
+
+/// The controllers that are available in the groups.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Controls {
+    /// Their memory is bounded by the kernel.
+    pub memory: bool,
+    /// So is the number of their processes.
+    pub pids: bool,
+    /// The kernel has `cgroup.kill`; without it they are frozen, and killed one by one.
+    pub kill: bool,
+}
+
+impl fmt::Display for Controls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { memory, pids, kill } = *self;
+        let words = [
+            memory.then_some("memory"),
+            pids.then_some("pids"),
+            Some(if kill { "kill" } else { "freeze" }),
+        ];
+        let words: Vec<_> = words.into_iter().flatten().collect();
+        write!(f, "control group ({})", words.join(", "))
+    }
+}
+
+/// An error that leaves runs without control groups. Names paths: it is for the admin.
+#[derive(Debug, Error)]
+pub enum NoControlGroups {
+    /// An old machine, or a container without them.
+    #[error("no control groups of version 2 are mounted")]
+    NotMounted,
+    /// The mount is of another part of them.
+    #[error("the server's own control group {0} is not below what is mounted")]
+    OutOfSight(PathBuf),
+    /// Nobody gave it to us, and there is no systemd to ask.
+    #[error("the server's own control group is not delegated to it, and there is no systemd")]
+    NotDelegated,
+    /// Systemd was asked for a scope, in vain.
+    #[error("the server's own control group is not delegated to it, and systemd makes none: {0}")]
+    Scope(#[from] ScopeError),
+    /// The group is delegated without a controller that we want, which a scope may have.
+    #[error("the server's own control group has no controllers to pass on")]
+    NoControllers,
+    /// The kernel says no.
+    #[error("no control group can be used: {0}")]
+    Use(#[from] io::Error),
+}
+
+/// The place below which this server makes groups.
+#[derive(Debug)]
+pub struct ControlGroups {
+    path: PathBuf,
+    /// The prefix of this server's group names.
+    prefix: String,
+    controls: Controls,
+    /// The number of groups that were ordered.
+    ordered: AtomicU64,
+    /// The group to give back at the end, if it was the server's before.
+    taken: Mutex<Option<Place>>,
+}
+
+impl ControlGroups {
+    /// Finds or makes a place, and moves this process there if that is what it takes. Removes what
+    /// killed servers have left in it.
+    ///
+    /// To be called once, before the first process of a run is started: what is started earlier
+    /// may not be movable later. Takes up to two seconds, and blocks.
+    pub fn find() -> Result<Self, NoControlGroups> {
+        let mountinfo = fs::read_to_string("/proc/self/mountinfo")?;
+        let hierarchy = Hierarchy::find(&mountinfo).ok_or(NoControlGroups::NotMounted)?;
+        let cgroup = fs::read_to_string("/proc/self/cgroup")?;
+        let own = own_group(&cgroup).ok_or(NoControlGroups::NotMounted)?;
+        let path =
+            hierarchy.folder(&own).ok_or_else(|| NoControlGroups::OutOfSight(own.clone()))?;
+        let facts = facts(&own, &path)?;
+        let mut reason = NoControlGroups::NotDelegated;
+        for way in ways(facts) {
+            let found = match way {
+                Way::OwnGroup => Self::with_controllers(path.clone()),
+                Way::Scope => Self::in_scope(&hierarchy, &own),
+                Way::OwnGroupShared => Self::below(path.clone()),
+            };
+            match found {
+                Ok(groups) => return Ok(groups),
+                Err(error) => {
+                    tracing::debug!(target: LOG_TARGET, ?way, %error, "no control groups this way");
+                    reason = error;
+                }
+            }
+        }
+        Err(reason)
+    }
+
+    /// Returns the order for a run's group, with those of `limits` that have a controller. Each
+    /// call names another group.
+    pub fn order(&self, limits: &GroupLimits) -> GroupOrder {
+        let number = self.ordered.fetch_add(1, Ordering::Relaxed);
+        GroupOrder {
+            place: self.path.clone(),
+            name: format!("{}run-{number}", self.prefix),
+            limits: GroupLimits {
+                memory_bytes: limits.memory_bytes.filter(|_| self.controls.memory),
+                pids: limits.pids.filter(|_| self.controls.pids),
+            },
+        }
+    }
+
+    /// Describes the groups' controllers, if they bound memory; the reason why they do not, else.
+    pub fn memory_bound(&self) -> Result<String, String> {
+        if self.controls.memory {
+            return Ok(self.controls.to_string());
+        }
+        Err(format!("those below {} bound no memory", self.path.display()))
+    }
+
+    /// Leaves the place as it was found, once the last group is gone. A server that is started there
+    /// later could not do anything with it otherwise.
+    pub fn give_back(&self) {
+        // Not locked meanwhile.
+        let taken = self.taken().take();
+        if let Some(place) = taken {
+            place.take_controllers_back();
+        }
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Option<Place>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes groups below the server's own group, which the server leaves for a smaller one below.
+    fn with_controllers(path: PathBuf) -> Result<Self, NoControlGroups> {
+        let place = Place::open(path)?;
+        match place.pass_controllers_on().and_then(|()| Self::at(&place)) {
+            Ok(groups) => {
+                *groups.taken() = Some(place);
+                Ok(groups)
+            }
+            Err(error) => {
+                place.take_controllers_back();
+                Err(error)
+            }
+        }
+    }
+
+    fn in_scope(hierarchy: &Hierarchy, own: &Path) -> Result<Self, NoControlGroups> {
+        let name = format!("{NAME_PREFIX}{}.scope", Pid::this());
+        let group = scope::enter(hierarchy, own, &name)?;
+        let path =
+            hierarchy.folder(&group).ok_or_else(|| NoControlGroups::OutOfSight(group.clone()))?;
+        match Self::with_controllers(path.clone()) {
+            // The scope is ours all the same.
+            Err(NoControlGroups::NoControllers) => Self::below(path),
+            found => found,
+        }
+    }
+
+    /// Makes groups below a group that has no controllers for them.
+    fn below(path: PathBuf) -> Result<Self, NoControlGroups> {
+        Self::at(&Place::open(path)?)
+    }
+
+    fn at(place: &Place) -> Result<Self, NoControlGroups> {
+        place.remove_leftovers();
+        let passed_on = read(&place.folder, "cgroup.subtree_control")?;
+        let has = |controller| passed_on.split_ascii_whitespace().any(|word| word == controller);
+        let controls = Controls { memory: has(MEMORY), pids: has(PIDS), kill: false };
+        let mut groups = Self {
+            path: place.path.clone(),
+            prefix: place.prefix.clone(),
+            controls,
+            ordered: AtomicU64::new(0),
+            taken: Mutex::new(None),
+        };
+        // Only a group that is there says what groups can do.
+        let limits = GroupLimits { memory_bytes: Some(1 << 20), pids: Some(1) };
+        groups.controls.kill = ControlGroup::create(&groups.order(&limits))?.has_kill();
+        Ok(groups)
+    }
+}
+
+impl Drop for ControlGroups {
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}
+
+/// A group of ours that may become the place.
+#[derive(Debug)]
+struct Place {
+    folder: OwnedFd,
+    path: PathBuf,
+    prefix: String,
+}
+
+impl Place {
+    fn open(path: PathBuf) -> io::Result<Self> {
+        let own = Pid::this();
+        let start = start_of(own).ok_or(io::ErrorKind::Unsupported)?;
+        let namespace = process_numbers().ok_or(io::ErrorKind::Unsupported)?;
+        let prefix = format!("{NAME_PREFIX}{namespace}-{own}-{start}-");
+        Ok(Self { folder: open_folder(&path)?, path, prefix })
+    }
+
+    fn server_group(&self) -> String {
+        format!("{}server", self.prefix)
+    }
+
+    /// Lets the groups below have memory and processes bounded.
+    fn pass_controllers_on(&self) -> Result<(), NoControlGroups> {
+        let present = read(&self.folder, "cgroup.controllers")?;
+        let is_present = |name: &str| present.split_ascii_whitespace().any(|word| word == name);
+        if !is_present(MEMORY) {
+            return Err(NoControlGroups::NoControllers);
+        }
+        // The machine's outermost group has no type, and may pass controllers on as it is.
+        if read(&self.folder, "cgroup.type").is_ok() {
+            let own = self.path.join(self.server_group());
+            fs::create_dir(&own)?;
+            write(&open_folder(&own)?, "cgroup.procs", &Pid::this().to_string())?;
+        }
+        write(&self.folder, "cgroup.subtree_control", &format!("+{MEMORY}"))?;
+        if is_present(PIDS) {
+            // Memory alone is good enough. Before it, the group would become one for threads.
+            let _ = write(&self.folder, "cgroup.subtree_control", &format!("+{PIDS}"));
+        }
+        if is_present(CPU) {
+            // Without it, runs weigh as much as their processes do.
+            let _ = write(&self.folder, "cgroup.subtree_control", &format!("+{CPU}"));
+        }
+        Ok(())
+    }
+
+    /// Undoes what [`Place::pass_controllers_on`] has done of its work.
+    fn take_controllers_back(&self) {
+        let own = self.path.join(self.server_group());
+        // Without it nothing was done.
+        if own.exists() {
+            let steps = [
+                write(&self.folder, "cgroup.subtree_control", &format!("-{MEMORY}")),
+                write(&self.folder, "cgroup.subtree_control", &format!("-{PIDS}")),
+                write(&self.folder, "cgroup.subtree_control", &format!("-{CPU}")),
+                write(&self.folder, "cgroup.procs", &Pid::this().to_string()),
+                fs::remove_dir(&own),
+            ];
+            for error in steps.into_iter().filter_map(Result::err) {
+                tracing::debug!(target: LOG_TARGET, %error, "a control group is not as it was before");
+            }
+        }
+    }
+
+    /// Removes the groups of servers that are gone. One with a process in it cannot be removed.
+    fn remove_leftovers(&self) {
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let Ok(mut folder) = Dir::openat(&self.folder, ".", flags, Mode::empty()) else { return };
+        for entry in folder.iter().flatten() {
+            let is_left = entry.file_name().to_str().is_ok_and(|name| {
+                maker_of(name).is_some_and(|Maker { namespace, pid, start }| {
+                    process_numbers() == Some(namespace) && start_of(pid) != Some(start)
+                })
+            });
+            if is_left {
+                let _ = unlinkat(&self.folder, entry.file_name(), UnlinkatFlags::RemoveDir);
+            }
+        }
+    }
+}
+
+/// Collects the facts about the own group, named `own`, whose folder is `path`.
+fn facts(own: &Path, path: &Path) -> io::Result<Facts> {
+    let folder = open_folder(path)?;
+    let is_outermost_of_machine = read(&folder, "cgroup.type").is_err();
+    let processes = read(&folder, "cgroup.procs")?;
+    let own_number = Pid::this().to_string();
+    Ok(Facts {
+        is_root_group: own == Path::new("/"),
+        is_writable: DELEGATED_FILES
+            .iter()
+            .all(|file| eaccess(&path.join(file), AccessFlags::W_OK).is_ok()),
+        is_owned: !geteuid().is_root() && fstat(&folder)?.st_uid == geteuid().as_raw(),
+        is_marked: DELEGATION_MARKS.iter().any(|mark| {
+            let mut value = [0; 1];
+            rustix::fs::fgetxattr(&folder, *mark, &mut value[..]) == Ok(1) && value == *b"1"
+        }),
+        has_systemd: Path::new(SYSTEMD_FOLDER).exists(),
+        is_alone: is_outermost_of_machine || processes.lines().all(|line| line == own_number),
+    })
+}
+
+/// The process that a group's name says has made it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Maker {
+    /// Of the process numbers.
+    namespace: u64,
+    pid: Pid,
+    /// The process's start time.
+    start: u64,
+}
+
+fn maker_of(name: &str) -> Option<Maker> {
+    let mut parts = name.strip_prefix(NAME_PREFIX)?.splitn(4, '-');
+    let (namespace, pid) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    let start = parts.next()?.parse().ok()?;
+    parts.next().map(|_| Maker { namespace, pid: Pid::from_raw(pid), start })
+}
+
+/// Returns the namespace of the process numbers that we see (`pid_namespaces(7)`).
+fn process_numbers() -> Option<u64> {
+    let namespace = fs::read_link("/proc/self/ns/pid").ok()?;
+    namespace.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()
+}
+
+/// Returns the start time of a process, in ticks since the machine's start.
+fn start_of(pid: Pid) -> Option<u64> {
+    process_tree::stat(pid).map(|stat| stat.started)
+}

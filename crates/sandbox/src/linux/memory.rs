@@ -1,0 +1,575 @@
+//! The memory of a run: that of all its processes together.
+//!
+//! `setrlimit(2)` limits the address space of one process, which says little: libraries reserve
+//! gigabytes that they never touch, and a script can have many processes. So somebody looks, again
+//! and again, at what is taken. What counts:
+//!
+//! - **Pages of the processes.** What they share after a fork must not count once for each, and to
+//!   find out exactly what is shared takes a walk through all page tables. There are two cheap bounds,
+//!   and the lower one is taken: the resident pages of all processes, and what all processes have
+//!   taken one after the other, by their page faults or, where that is more, by how their pages have
+//!   grown. The second one is a bound because transparent huge pages are off in a run, so that
+//!   each new page, and each copy of a shared one, takes one fault, and because the filter lets no
+//!   script have processes that share their memory. Only where both bounds are above
+//!   the limit is it counted exactly (`smaps_rollup`), a process at a time, so that whoever
+//!   watches is never away for long.
+//! - **Memory of the kernel** for them that is in no process: page tables, mappings, and what sockets
+//!   and pipes can hold.
+//!
+//! Each look also counts what the run shares with others of its user or of the machine: pipes, threads and the
+//! processors (`processor`).
+
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::thread::available_parallelism;
+use std::time::{Duration, Instant};
+
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+use nix::unistd::{Pid, SysconfVar, sysconf};
+
+use super::process_tree::{ProcessTable, Stat};
+use super::processor::{ProcessorShare, ProcessorTime};
+use crate::Neighbours;
+
+/// The longest interval between two looks.
+pub const WATCH_INTERVAL: Duration = Duration::from_millis(25);
+
+/// The longest interval between two looks while the memory grows.
+const GROWING_INTERVAL: Duration = Duration::from_millis(5);
+
+/// The shortest interval between two looks, where little is left.
+const WATCH_INTERVAL_MIN: Duration = Duration::from_millis(2);
+
+/// The fastest growth on one processor, in bytes a second: a look comes before the rest is gone. What lies in sockets
+/// grows by up to 3 GiB a second: it is a copy of what is in the processor's cache, and takes no page faults.
+const GROWTH_RATE: u64 = 4 << 30;
+
+/// By how many times the resident pages of all processes may pass the limit where they share them.
+/// To count more exactly takes a tenth of a second for each 3 GiB.
+const SHARED_MAX: u64 = 8;
+
+/// By how much of the limit a run may grow while it is counted exactly: one part in so many.
+const GROWTH_WHILE_COUNTING: u64 = 10;
+
+/// The kernel's memory for a mapping and what belongs to it, in bytes.
+const MAPPING_BYTES: u64 = 512;
+
+/// The most mappings that a process may have. Python with large libraries has some hundreds.
+const MAPPINGS_MAX: u64 = 16 * 1024;
+
+/// The interval of counts of a process's mappings, and the bytes of their list that are read in one
+/// look: a hundred for each mapping.
+const MAPPINGS_INTERVAL: Duration = Duration::from_millis(100);
+const MAPPINGS_BYTES_MAX: usize = 1024 * 1024;
+
+/// The least that an unread socket holds (`net.core.wmem_default`), in bytes; a pipe holds less.
+/// Other descriptors cost next to nothing, but the table does not tell which is which.
+const DESCRIPTOR_BYTES_MIN: u64 = 212_992;
+
+/// The descriptors of a process that are free.
+const DESCRIPTORS_FREE: u64 = 8;
+
+/// The pages of a pipe that was not resized (`pipe(7)`).
+const PIPE_PAGES: u64 = 16;
+
+/// The share of the pages that a user may have in pipes which all runs together may take: one part in so many.
+/// The rest is for what lies in sockets, and for the user's other processes.
+const PIPES_SHARE: u64 = 2;
+
+/// The least number of pipes that a run may have.
+const PIPES_MIN: u64 = 16;
+
+/// The interval of counts of a run's pipes; the shorter one is for a run that has opened more descriptors.
+const PIPES_INTERVAL: Duration = Duration::from_millis(100);
+const PIPES_INTERVAL_MIN: Duration = Duration::from_millis(10);
+
+/// A look costs at most one part in so many of a processor, however many processes a run has, unless its memory grows.
+const LOOK_COST: u32 = 5;
+
+/// A run grows if it has taken more than one part in so many of its limit since the last look.
+const GROWTH_SEEN: u64 = 32;
+
+/// The most looks in a row at which a process ended or could not be read, so that some may be missed.
+const INCOMPLETE_MAX: u32 = 40;
+
+/// The interval of searches of the whole machine, where threads end while they are listed.
+const SEARCH_INTERVAL: Duration = Duration::from_millis(20);
+
+/// The most processes in one exact count, with those that are forked meanwhile.
+const COUNTED_MAX: usize = 512;
+
+/// The result of a look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// The run has what it may have; look again after this time at the latest.
+    Within { next: Duration },
+    /// The run has more, or more than can be counted.
+    Exceeded,
+}
+
+/// Watches the memory of one run.
+#[derive(Debug)]
+pub struct MemoryWatch {
+    table: ProcessTable,
+    page_bytes: u64,
+    limit_bytes: u64,
+    /// Bytes a second.
+    growth_rate: u64,
+    /// The bytes that a descriptor may hold.
+    descriptor_bytes: u64,
+    /// The number of incomplete looks in a row.
+    incomplete: u32,
+    /// The time of the last search of all processes of the machine for those of the run.
+    searched: Option<Instant>,
+    /// The processes of the last look.
+    seen: HashMap<Pid, Seen>,
+    /// No more pages than this are in memory, whoever shares them.
+    allocated_bytes: u64,
+    counting: Option<Counting>,
+    mappings: Option<MappingsCount>,
+    neighbours: Neighbours,
+    /// The most threads of the run, where the kernel counts them with those of others.
+    threads_max: Option<u64>,
+    /// The pages that pipes of the run's user may have; `None` where nothing bounds them.
+    pipe_pages: Option<u64>,
+    /// The last count of pipes: when it was, and the number of descriptors.
+    pipes_counted: Option<(Instant, u64)>,
+    share: ProcessorShare,
+    /// The bytes of the last look.
+    used_bytes: u64,
+    /// True if the run had taken much more than at the look before.
+    is_growing: bool,
+}
+
+/// A process as it was at the last look.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    started: u64,
+    faults: u64,
+    /// True if the process's first thread has ended.
+    is_headless: bool,
+    resident_bytes: u64,
+    threads: u64,
+    mappings: u64,
+    mappings_counted: Option<Instant>,
+}
+
+/// The memory of one process.
+#[derive(Debug, Clone, Copy, Default)]
+struct Usage {
+    /// Its pages, those that are swapped out included.
+    resident_bytes: u64,
+    /// The kernel's memory for the process.
+    kernel_bytes: u64,
+    /// Its open descriptors.
+    descriptors: u64,
+}
+
+/// The sum over all processes, as found by one look.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sum {
+    /// True if no process ended while it was looked at, and the memory of each could be read.
+    is_complete: bool,
+    /// True if no thread ended either.
+    is_listed: bool,
+    resident_bytes: u64,
+    kernel_bytes: u64,
+    descriptors: u64,
+    threads: u64,
+    mappings_max: u64,
+}
+
+impl Sum {
+    fn add(&mut self, usage: Usage, threads: u64) {
+        self.resident_bytes += usage.resident_bytes;
+        self.kernel_bytes += usage.kernel_bytes;
+        self.descriptors += usage.descriptors;
+        self.threads += threads;
+    }
+}
+
+/// An exact count that goes on.
+#[derive(Debug)]
+struct Counting {
+    left: Vec<Pid>,
+    /// Those that are done or left.
+    known: HashSet<Pid>,
+    counted_bytes: u64,
+    /// [`MemoryWatch::allocated_bytes`] when it began.
+    allocated_before: u64,
+}
+
+/// A count of mappings that goes on.
+#[derive(Debug)]
+struct MappingsCount {
+    pid: Pid,
+    started: u64,
+    list: File,
+    count: u64,
+}
+
+impl MemoryWatch {
+    /// Makes a watch that has not looked yet.
+    ///
+    /// # Errors
+    ///
+    /// This machine has no `/proc`, or one that does not list children.
+    pub fn new(limit_bytes: u64) -> io::Result<Self> {
+        let page_bytes = sysconf(SysconfVar::PAGE_SIZE)?.and_then(|bytes| bytes.try_into().ok());
+        let processors = available_parallelism().map_or(1, usize::from);
+        let table = ProcessTable::open()?;
+        let buffer = table.read("sys/net/core/wmem_default").unwrap_or_default();
+        let buffer = buffer.trim().parse().unwrap_or(0);
+        let pipe_pages = table.read("sys/fs/pipe-user-pages-soft").unwrap_or_default();
+        let pipe_pages = pipe_pages.trim().parse().ok().filter(|pages| *pages > 0);
+        Ok(Self {
+            table,
+            descriptor_bytes: DESCRIPTOR_BYTES_MIN.max(buffer),
+            incomplete: 0,
+            searched: None,
+            page_bytes: page_bytes.ok_or(io::ErrorKind::Unsupported)?,
+            limit_bytes,
+            growth_rate: GROWTH_RATE.saturating_mul(u64::try_from(processors).unwrap_or(1)),
+            seen: HashMap::new(),
+            allocated_bytes: 0,
+            counting: None,
+            mappings: None,
+            neighbours: Neighbours::default(),
+            threads_max: None,
+            pipe_pages,
+            pipes_counted: None,
+            share: ProcessorShare::new(),
+            used_bytes: 0,
+            is_growing: false,
+        })
+    }
+
+    /// Has the run share pipes and processors with these others.
+    #[must_use]
+    pub fn beside(self, neighbours: Neighbours) -> Self {
+        Self { neighbours, ..self }
+    }
+
+    /// Has the run have so many threads at most.
+    pub(crate) fn with_threads_max(self, threads_max: Option<u64>) -> Self {
+        Self { threads_max, ..self }
+    }
+
+    /// Takes note of how many runs there are by now.
+    pub fn note_runs(&mut self, runs: u64) {
+        self.neighbours.now = runs;
+    }
+
+    /// Returns how long the run had a processor, and was kept from one.
+    pub fn processor_time(&self) -> ProcessorTime {
+        self.share.time()
+    }
+
+    /// Looks at `python` and its descendants, as [`Self::look_once`] does, and not again so soon that looks at a run of
+    /// many processes take the processors from others.
+    pub fn look(&mut self, python: Pid, init: Option<Pid>) -> Look {
+        let began = time_of_thread();
+        match self.look_once(python, init) {
+            Look::Within { next } if !next.is_zero() && !self.is_growing => {
+                let took = time_of_thread().saturating_sub(began);
+                Look::Within { next: next.max(took * (LOOK_COST - 1)) }
+            }
+            look @ (Look::Within { .. } | Look::Exceeded) => look,
+        }
+    }
+
+    /// Looks at `python` and its descendants. Those whose parent has ended are children of `init`,
+    /// if there is one, else of this process. Takes some 50 µs for each process, and as long as the
+    /// kernel needs to walk through one process where it counts exactly.
+    fn look_once(&mut self, python: Pid, init: Option<Pid>) -> Look {
+        let sum = self.sum(python, init.unwrap_or(Pid::this()));
+        self.incomplete = if sum.is_complete { 0 } else { self.incomplete + 1 };
+        if self.incomplete > INCOMPLETE_MAX {
+            return Look::Exceeded;
+        }
+        let bytes = sum.resident_bytes.min(self.allocated_bytes);
+        let used = bytes.saturating_add(sum.kernel_bytes);
+        let growth = used.saturating_sub(self.used_bytes);
+        (self.used_bytes, self.is_growing) = (used, growth > self.limit_bytes / GROWTH_SEEN);
+        // Memory first: the other looks take long where there is much of it.
+        if sum.mappings_max > MAPPINGS_MAX || sum.kernel_bytes > self.limit_bytes {
+            return Look::Exceeded;
+        }
+        let processes: Vec<_> = self.seen.iter().map(|(pid, seen)| (*pid, seen.threads)).collect();
+        self.share.look(&self.table, &processes, self.neighbours.now);
+        if self.threads_max.is_some_and(|most| sum.threads > most) || self.has_too_many_pipes(sum) {
+            return Look::Exceeded;
+        }
+        if used <= self.limit_bytes {
+            self.counting = None;
+            let next = self.next(self.limit_bytes - used);
+            let is_all = sum.is_complete && sum.is_listed;
+            let next = if is_all { next } else { WATCH_INTERVAL_MIN };
+            return Look::Within { next };
+        }
+        let most = self.limit_bytes.saturating_mul(SHARED_MAX);
+        if self.seen.len() < 2 || sum.resident_bytes > most {
+            return Look::Exceeded;
+        }
+        self.count_one(sum)
+    }
+
+    /// Returns the time until the next look, where so much is left.
+    fn next(&self, left_bytes: u64) -> Duration {
+        let gone = left_bytes.saturating_mul(1_000_000) / self.growth_rate;
+        let most = if self.is_growing { GROWING_INTERVAL } else { WATCH_INTERVAL };
+        Duration::from_micros(gone).clamp(WATCH_INTERVAL_MIN, most)
+    }
+
+    /// Looks at all processes, and takes note of what they have taken since the last look.
+    fn sum(&mut self, python: Pid, reaper: Pid) -> Sum {
+        let before = std::mem::take(&mut self.seen);
+        // Who was seen once is not lost when its parent hides it: by threads that come and go.
+        let still_there = before.iter().filter_map(|(pid, seen)| {
+            Some((*pid, self.table.stat(*pid).filter(|stat| stat.started == seen.started)?))
+        });
+        let mut stats: HashMap<Pid, Stat> = still_there.collect();
+        let roots: Vec<Pid> = stats.keys().copied().chain([python, reaper]).collect();
+        let (mut processes, is_listed) = self.table.descendants(&roots);
+        if !is_listed && self.searched.is_none_or(|at| at.elapsed() > SEARCH_INTERVAL) {
+            self.searched = Some(Instant::now());
+            processes.extend(self.table.descendants_by_parent(&roots));
+        }
+        if reaper != python {
+            processes.remove(&reaper);
+        }
+        let mut sum = Sum { is_listed, is_complete: true, ..Sum::default() };
+        let mut found = Vec::new();
+        for pid in processes {
+            // It may just have ended.
+            match stats.remove(&pid).or_else(|| self.table.stat(pid)) {
+                Some(stat) => {
+                    let usage = self.usage(pid, stat.is_headless);
+                    found.push((pid, stat, usage.or_else(|| self.usage_at_end(pid, &stat))));
+                }
+                None => sum.is_complete = false,
+            }
+        }
+        let present: HashSet<Pid> = found.iter().map(|(pid, ..)| *pid).collect();
+        for (pid, stat, usage) in found {
+            // A process that cannot be read is not watched, whatever it has.
+            sum.is_complete &= usage.is_some();
+            let usage = usage.unwrap_or_default();
+            let known = before.get(&pid).filter(|known| known.started == stat.started);
+            // What a parent has taken is noted with the parent, as long as that is there.
+            let parent = before.get(&stat.parent);
+            let has_parent =
+                present.contains(&stat.parent) && (parent.is_some() || before.is_empty());
+            let taken = match known {
+                Some(known) => {
+                    let faults = stat.faults.saturating_sub(known.faults);
+                    let grown = usage.resident_bytes.saturating_sub(known.resident_bytes);
+                    faults.saturating_mul(self.page_bytes).max(grown)
+                }
+                None if has_parent || pid == python => stat.faults.saturating_mul(self.page_bytes),
+                // A process that came out of nowhere may have pages of one that nobody ever saw.
+                None => usage.resident_bytes,
+            };
+            self.allocated_bytes = self.allocated_bytes.saturating_add(taken);
+            // A fork has the mappings of its parent.
+            let like = known.or(parent);
+            let seen = Seen {
+                started: stat.started,
+                faults: stat.faults,
+                is_headless: stat.is_headless,
+                resident_bytes: usage.resident_bytes,
+                threads: stat.threads,
+                mappings: like.map_or(0, |like| like.mappings),
+                mappings_counted: like.and_then(|like| like.mappings_counted),
+            };
+            sum.add(usage, stat.threads);
+            self.seen.insert(pid, seen);
+            if let Some(counting) = &mut self.counting
+                && counting.known.insert(pid)
+            {
+                counting.left.push(pid);
+            }
+        }
+        sum.is_complete &= present.contains(&python);
+        self.count_mappings();
+        for seen in self.seen.values() {
+            sum.kernel_bytes += seen.mappings * MAPPING_BYTES;
+            sum.mappings_max = sum.mappings_max.max(seen.mappings);
+        }
+        sum
+    }
+
+    /// Returns the memory of one process: its pages, and the kernel's for it. `None` if it has
+    /// ended.
+    fn usage(&self, pid: Pid, is_headless: bool) -> Option<Usage> {
+        self.of_a_thread(pid, is_headless, |folder| {
+            let status = self.table.read(&format!("{folder}/status")).ok()?;
+            let resident =
+                kibibytes(&status, "VmRSS:")? + kibibytes(&status, "VmSwap:").unwrap_or(0);
+            let tables = kibibytes(&status, "VmPTE:").unwrap_or(0);
+            let descriptors = self.table.descriptors(folder).ok()?;
+            let held = descriptors.saturating_sub(DESCRIPTORS_FREE) * self.descriptor_bytes;
+            let kernel_bytes = tables * 1024 + held;
+            Some(Usage { resident_bytes: resident * 1024, kernel_bytes, descriptors })
+        })
+    }
+
+    /// Returns the memory of a process that is about to end: nothing, if its first thread is its
+    /// last one. While there are others, one at least is listed (`next_tid` in `fs/proc/base.c`).
+    fn usage_at_end(&self, pid: Pid, stat: &Stat) -> Option<Usage> {
+        let is_over = stat.is_ending && self.table.tasks(pid).is_ok_and(|tasks| tasks.len() == 1);
+        is_over.then(Usage::default)
+    }
+
+    /// Returns whether the run has more pipes than its share of those that its user may have: beyond that, the kernel gives others
+    /// pipes that are too small for what they write.
+    fn has_too_many_pipes(&mut self, sum: Sum) -> bool {
+        let Some(pages) = self.pipe_pages else { return false };
+        let share = pages / PIPE_PAGES / PIPES_SHARE / self.neighbours.most.max(1);
+        let most = share.max(PIPES_MIN);
+        let is_new = self.pipes_counted.is_none_or(|(at, descriptors)| {
+            let has_more = sum.descriptors > descriptors;
+            at.elapsed() > if has_more { PIPES_INTERVAL_MIN } else { PIPES_INTERVAL }
+        });
+        if sum.descriptors <= most || !is_new {
+            return false;
+        }
+        self.pipes_counted = Some((Instant::now(), sum.descriptors));
+        let mut pipes = HashSet::new();
+        for (pid, seen) in &self.seen {
+            let targets =
+                self.of_a_thread(*pid, seen.is_headless, |folder| self.table.targets(folder).ok());
+            let targets = targets.unwrap_or_default().into_iter();
+            pipes.extend(targets.filter(|target| target.as_encoded_bytes().starts_with(b"pipe:")));
+            if u64::try_from(pipes.len()).unwrap_or(u64::MAX) > most {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Counts one more process exactly. With the last one it is known whether there is too much.
+    fn count_one(&mut self, sum: Sum) -> Look {
+        let mut counting = self.counting.take().unwrap_or_else(|| Counting {
+            left: self.seen.keys().copied().collect(),
+            known: self.seen.keys().copied().collect(),
+            counted_bytes: 0,
+            allocated_before: self.allocated_bytes,
+        });
+        let Some(pid) = counting.left.pop() else { return Look::Exceeded };
+        let grown = self.allocated_bytes.saturating_sub(counting.allocated_before);
+        let is_endless = counting.known.len() > COUNTED_MAX;
+        if is_endless || grown > self.limit_bytes / GROWTH_WHILE_COUNTING {
+            return Look::Exceeded;
+        }
+        // What a process that has ended shared is now others', and those may have been counted.
+        let last_seen = self.seen.get(&pid).map_or(0, |seen| seen.resident_bytes);
+        let bytes = self.proportional_bytes(pid).unwrap_or(last_seen);
+        counting.counted_bytes += bytes;
+        let pages = counting.counted_bytes + grown;
+        if pages + sum.kernel_bytes > self.limit_bytes {
+            return Look::Exceeded;
+        }
+        if !counting.left.is_empty() {
+            self.counting = Some(counting);
+            return Look::Within { next: Duration::ZERO };
+        }
+        self.allocated_bytes = pages;
+        Look::Within { next: self.next(self.limit_bytes - pages - sum.kernel_bytes) }
+    }
+
+    /// Returns the pages of a process; one that it shares with three others is a quarter
+    /// (`proc_pid_smaps(5)`).
+    fn proportional_bytes(&self, pid: Pid) -> Option<u64> {
+        let is_headless = self.seen.get(&pid)?.is_headless;
+        self.of_a_thread(pid, is_headless, |folder| {
+            let rollup = self.table.read(&format!("{folder}/smaps_rollup")).ok()?;
+            let swapped = kibibytes(&rollup, "SwapPss:").unwrap_or(0);
+            Some((kibibytes(&rollup, "Pss:")? + swapped) * 1024)
+        })
+    }
+
+    /// Goes on with the counts of mappings, which the kernel only lists.
+    fn count_mappings(&mut self) {
+        let mut block = [0; 16 * 1024];
+        let mut left = MAPPINGS_BYTES_MAX;
+        while let Some(mut count) = self.mappings.take().or_else(|| self.next_mappings_count()) {
+            let is_over = loop {
+                match count.list.read(&mut block) {
+                    Ok(0) | Err(_) => break true,
+                    Ok(read) => {
+                        let lines = block.iter().take(read).filter(|byte| **byte == b'\n').count();
+                        count.count += u64::try_from(lines).unwrap_or(0);
+                        left = left.saturating_sub(read);
+                    }
+                }
+                if left == 0 {
+                    break false;
+                }
+            };
+            let Some(seen) = self.seen.get_mut(&count.pid) else { continue };
+            if seen.started != count.started {
+                continue;
+            }
+            // Not less before all are counted. A process has some as long as it has memory.
+            let is_told = is_over && count.count > 0;
+            seen.mappings = if is_told { count.count } else { seen.mappings.max(count.count) };
+            seen.mappings_counted = Some(Instant::now());
+            if !is_over {
+                self.mappings = Some(count);
+                return;
+            }
+        }
+    }
+
+    /// Returns the process whose mappings were not counted for longest, if that is long enough ago.
+    fn next_mappings_count(&mut self) -> Option<MappingsCount> {
+        let (pid, seen) = self.seen.iter_mut().min_by_key(|(_, seen)| seen.mappings_counted)?;
+        if seen.mappings_counted.is_some_and(|at| at.elapsed() < MAPPINGS_INTERVAL) {
+            return None;
+        }
+        // Also where it cannot be read: the others have their turn.
+        seen.mappings_counted = Some(Instant::now());
+        let (pid, started, is_headless) = (*pid, seen.started, seen.is_headless);
+        let list = self.of_a_thread(pid, is_headless, |folder| {
+            self.table.open_file(&format!("{folder}/maps")).ok()
+        })?;
+        Some(MappingsCount { pid, started, list, count: 0 })
+    }
+
+    /// Calls `read` with the folder of a process. Where its first thread has ended before the
+    /// others, and so has nothing any more, with that of one of the others, each of which has all
+    /// of it.
+    fn of_a_thread<T>(
+        &self,
+        pid: Pid,
+        is_headless: bool,
+        read: impl Fn(&str) -> Option<T>,
+    ) -> Option<T> {
+        if !is_headless {
+            return read(&pid.to_string());
+        }
+        let tasks = self.table.tasks(pid).ok()?;
+        let first = format!("{pid}/task/{pid}");
+        tasks.iter().filter(|task| **task != first).find_map(|task| read(task))
+    }
+}
+
+/// Returns the processor time of this thread.
+fn time_of_thread() -> Duration {
+    let Ok(usage) = getrusage(UsageWho::RUSAGE_THREAD) else { return Duration::ZERO };
+    let times = [usage.user_time(), usage.system_time()];
+    let microseconds: i64 = times.iter().map(TimeValLike::num_microseconds).sum();
+    Duration::from_micros(u64::try_from(microseconds).unwrap_or(0))
+}
+
+/// Parses a number of kibibytes in a file of lines such as `VmRSS:  1234 kB`.
+fn kibibytes(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests;

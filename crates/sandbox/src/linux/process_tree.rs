@@ -1,0 +1,298 @@
+//! The processes below this one, as `/proc` lists them.
+//!
+//! A process that is a child subreaper (`prctl(2)`, `PR_SET_CHILD_SUBREAPER`) becomes the parent of
+//! every descendant whose own parent ends. So nothing gets out of the tree below it, whatever it
+//! does to detach: new sessions, double forks.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use nix::dir::Dir;
+use nix::fcntl::{AtFlags, OFlag, open, openat, readlinkat};
+use nix::sys::signal::Signal;
+use nix::sys::stat::{Mode, fstatat};
+use nix::unistd::Pid;
+
+/// An open `/proc`, which can be read also where the process has none any more.
+#[derive(Debug)]
+pub(crate) struct ProcessTable {
+    proc: OwnedFd,
+}
+
+/// A process's `/proc/{pid}/stat` (`proc_pid_stat(5)`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stat {
+    /// True if the process's first thread has ended: then only the folders of the others have any
+    /// content.
+    pub(crate) is_headless: bool,
+    /// True if the process's first thread is about to end, or has: it has given its memory back by
+    /// then, and on a busy machine it is some time until it is gone.
+    pub(crate) is_ending: bool,
+    pub parent: Pid,
+    /// Page faults of all its threads since it was forked.
+    pub(crate) faults: u64,
+    /// The number of its threads.
+    pub threads: u64,
+    /// The process's start time; with the number, this names a process once and for all.
+    pub started: u64,
+}
+
+impl ProcessTable {
+    /// Opens the machine's table.
+    ///
+    /// # Errors
+    ///
+    /// There is no `/proc`, or one that does not list children (`CONFIG_PROC_CHILDREN`).
+    pub(crate) fn open() -> io::Result<Self> {
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let table = Self { proc: open("/proc", flags, Mode::empty())? };
+        table.read("thread-self/children")?;
+        Ok(table)
+    }
+
+    /// Returns the processes below `roots`, the roots too; and whether none of them or of their
+    /// threads ended while it was looked at, so that there may be others.
+    pub(crate) fn descendants(&self, roots: &[Pid]) -> (HashSet<Pid>, bool) {
+        let mut found: HashSet<Pid> = roots.iter().copied().collect();
+        let mut parents = roots.to_vec();
+        let mut is_complete = true;
+        while let Some(parent) = parents.pop() {
+            let Ok(tasks) = self.tasks(parent) else {
+                is_complete = false;
+                continue;
+            };
+            for task in tasks {
+                let Ok(children) = self.children_of_task(&task) else {
+                    is_complete = false;
+                    continue;
+                };
+                parents.extend(children.into_iter().filter(|child| found.insert(*child)));
+            }
+        }
+        (found, is_complete)
+    }
+
+    /// Returns the same by the parent that each process of the machine has: it takes longer, and no
+    /// process can hide its children by threads that come and go.
+    pub(crate) fn descendants_by_parent(&self, roots: &[Pid]) -> HashSet<Pid> {
+        let numbers = self.names(".").unwrap_or_default();
+        let mut children: HashMap<Pid, Vec<Pid>> = HashMap::new();
+        for pid in numbers.iter().filter_map(|name| number(name)) {
+            if let Some(stat) = self.stat(pid) {
+                children.entry(stat.parent).or_default().push(pid);
+            }
+        }
+        let mut found: HashSet<Pid> = roots.iter().copied().collect();
+        let mut parents = roots.to_vec();
+        while let Some(parent) = parents.pop() {
+            let below = children.remove(&parent).unwrap_or_default();
+            parents.extend(below.into_iter().filter(|child| found.insert(*child)));
+        }
+        found
+    }
+
+    /// Returns the children of a process. Each thread lists those that it started
+    /// (`proc_pid_task(5)`).
+    pub(crate) fn children(&self, pid: Pid) -> io::Result<Vec<Pid>> {
+        let tasks = self.tasks(pid)?;
+        let children = tasks.iter().filter_map(|task| self.children_of_task(task).ok());
+        Ok(children.flatten().collect())
+    }
+
+    fn children_of_task(&self, task: &str) -> io::Result<Vec<Pid>> {
+        let list = self.read(&format!("{task}/children"))?;
+        Ok(list.split_ascii_whitespace().filter_map(number).collect())
+    }
+
+    /// Returns the folders of a process's threads, the first one's first.
+    pub(crate) fn tasks(&self, pid: Pid) -> io::Result<Vec<String>> {
+        let folder = format!("{pid}/task");
+        let names = self.names(&folder)?;
+        Ok(names.into_iter().map(|name| format!("{folder}/{name}")).collect())
+    }
+
+    /// Returns the state of a process; `None` if it has ended.
+    pub(crate) fn stat(&self, pid: Pid) -> Option<Stat> {
+        parse_stat(&self.read(&format!("{pid}/stat")).ok()?)
+    }
+
+    /// Counts the open descriptors in `{folder}/fd`.
+    pub(crate) fn descriptors(&self, folder: &str) -> io::Result<u64> {
+        let folder = format!("{folder}/fd");
+        let about = fstatat(self.proc.as_fd(), folder.as_str(), AtFlags::empty())?;
+        match u64::try_from(about.st_size) {
+            Ok(count @ 1..) => Ok(count),
+            // Before Linux 6.2 the folder does not tell its size.
+            Ok(0) | Err(_) => Ok(u64::try_from(self.names(&folder)?.len()).unwrap_or(u64::MAX)),
+        }
+    }
+
+    /// Returns what the open descriptors in `{folder}/fd` lead to.
+    pub(crate) fn targets(&self, folder: &str) -> io::Result<Vec<OsString>> {
+        let folder = format!("{folder}/fd");
+        let names = self.names(&folder)?;
+        let target =
+            |name: &String| readlinkat(self.proc.as_fd(), format!("{folder}/{name}").as_str()).ok();
+        Ok(names.iter().filter_map(target).collect())
+    }
+
+    /// Writes to a file of the table.
+    pub(crate) fn write(&self, path: &str, text: &str) -> io::Result<()> {
+        let flags = OFlag::O_WRONLY | OFlag::O_CLOEXEC;
+        let mut file = File::from(openat(self.proc.as_fd(), path, flags, Mode::empty())?);
+        file.write_all(text.as_bytes())
+    }
+
+    /// Reads a file of the table. Names in it are a script's to choose, and any bytes.
+    pub(crate) fn read(&self, path: &str) -> io::Result<String> {
+        let mut bytes = Vec::new();
+        self.open_file(path)?.read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// Opens a file of the table.
+    pub(crate) fn open_file(&self, path: &str) -> io::Result<File> {
+        let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+        Ok(File::from(openat(self.proc.as_fd(), path, flags, Mode::empty())?))
+    }
+
+    fn names(&self, folder: &str) -> io::Result<Vec<String>> {
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let mut entries = Dir::openat(self.proc.as_fd(), folder, flags, Mode::empty())?;
+        let names = entries.iter().flatten().filter_map(|entry| {
+            let name = entry.file_name().to_str().ok()?;
+            (!name.starts_with('.')).then(|| name.to_owned())
+        });
+        Ok(names.collect())
+    }
+}
+
+/// The most rounds in which the processes of a run are looked for and stopped before they are
+/// killed.
+const STOP_ROUNDS_MAX: usize = 100;
+
+/// The flag of a thread that is in `do_exit` (`include/linux/sched.h`).
+const PF_EXITING: u64 = 0x4;
+
+fn parse_stat(text: &str) -> Option<Stat> {
+    // The name, in brackets, may hold anything; behind it come the state, the parent, and 50 numbers.
+    let (_, behind_name) = text.rsplit_once(')')?;
+    let fields: Vec<&str> = behind_name.split_ascii_whitespace().collect();
+    let field = |index: usize| fields.get(index)?.parse::<u64>().ok();
+    Some(Stat {
+        is_headless: matches!(fields.first(), Some(&"Z" | &"X")),
+        is_ending: field(6)? & PF_EXITING != 0,
+        parent: number(fields.get(1)?)?,
+        faults: field(7)? + field(9)?,
+        threads: field(17)?,
+        started: field(19)?,
+    })
+}
+
+/// Kills the children of `parent` that are to be killed, with all that is below them.
+///
+/// All of them are stopped first, until no new one is found: a killed process makes room for
+/// another one, so that processes which fork without end can outrun their killer. A stopped one
+/// does not.
+pub fn kill_below(parent: Pid, is_to_be_killed: impl Fn(&Pid) -> bool) {
+    let Ok(table) = ProcessTable::open() else {
+        return signal(children().iter().filter(|pid| is_to_be_killed(pid)), Signal::SIGKILL);
+    };
+    let below = || {
+        let mut roots = table.children(parent).unwrap_or_default();
+        roots.retain(&is_to_be_killed);
+        table.descendants(&roots).0
+    };
+    let mut stopped = HashSet::new();
+    for _ in 0..STOP_ROUNDS_MAX {
+        let found = below();
+        let new: Vec<Pid> = found.into_iter().filter(|pid| stopped.insert(*pid)).collect();
+        if new.is_empty() {
+            break;
+        }
+        signal(new.iter(), Signal::SIGSTOP);
+    }
+    signal(below().iter(), Signal::SIGKILL);
+}
+
+fn signal<'a>(processes: impl Iterator<Item = &'a Pid>, signal: Signal) {
+    for process in processes {
+        // It may have ended by now.
+        let _ = nix::sys::signal::kill(*process, signal);
+    }
+}
+
+/// Returns the direct children of this process. A kernel that does not list them has the parent's
+/// number in each process's `stat`.
+pub fn children() -> Vec<Pid> {
+    match ProcessTable::open() {
+        Ok(table) => table.children(Pid::this()).unwrap_or_default(),
+        Err(_) => children_by_stat(),
+    }
+}
+
+fn children_by_stat() -> Vec<Pid> {
+    let own = Pid::this();
+    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
+    let numbers = processes.flatten().filter_map(|entry| number(entry.file_name().to_str()?));
+    numbers.filter(|process| stat(*process).is_some_and(|stat| stat.parent == own)).collect()
+}
+
+/// Returns the state of a process, where no table is open.
+pub fn stat(pid: Pid) -> Option<Stat> {
+    parse_stat(&String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/stat")).ok()?))
+}
+
+fn number(text: &str) -> Option<Pid> {
+    text.parse().ok().map(Pid::from_raw)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn both_ways_of_listing_find_a_child() {
+        let mut child = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
+        let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
+        let table = ProcessTable::open().expect("this kernel has the list");
+        let listed = (children(), children_by_stat(), table.descendants(&[Pid::this()]));
+        let by_parent = table.descendants_by_parent(&[Pid::this()]);
+        let stat = table.stat(pid).unwrap();
+        let descriptors = table.descriptors(&pid.to_string()).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(listed.0.contains(&pid) && listed.1.contains(&pid));
+        assert!(listed.2.0.contains(&pid) && by_parent.contains(&pid));
+        assert_eq!((stat.parent, stat.is_headless), (Pid::this(), false));
+        assert!(stat.faults > 0 && stat.started > 0 && descriptors >= 3, "{stat:?} {descriptors}");
+        assert_eq!(table.stat(pid), None);
+    }
+
+    #[test]
+    fn a_name_may_look_like_the_rest_of_the_line() {
+        // What field 9 says is a set of flags.
+        let stat = |flags: u32| {
+            let number = |n: u32| if n == 8 { flags } else { n }.to_string();
+            let numbers = (4..30).map(number).collect::<Vec<_>>().join(" ");
+            parse_stat(&format!("7 (a) T 1 2)) Z 3 {numbers}")).unwrap()
+        };
+        let parent = Pid::from_raw(3);
+        let expected = Stat {
+            is_headless: true,
+            is_ending: false,
+            parent,
+            faults: 9 + 11,
+            threads: 19,
+            started: 21,
+        };
+        assert_eq!(stat(0x0040_0040), expected);
+        assert_eq!(stat(0x0040_0044), Stat { is_ending: true, ..expected });
+        assert_eq!(parse_stat("7 (a) S"), None);
+    }
+}

@@ -1,0 +1,424 @@
+//! The processors of a run: its share of them, and how long others kept it from them.
+//!
+//! **Its share.** The server answers clients in one thread, beside runs that may compute on every processor. So the more runs
+//! compete, and the more processes of one run, the lower is the weight of each (`nice(2)`): all
+//! runs together weigh as much as [`WEIGHT_PER_PROCESSOR`] threads on each processor. On kernels that are fair between sessions
+//! (`sched(7)`, autogroup) the nice value of a process counts within its session only, and the
+//! session has one itself, in `/proc/{pid}/autogroup`. A run is one session, because scripts can make
+//! none. Nothing is lowered as long as there are processors enough.
+//!
+//! **Its waits.** A run whose time is up may have been kept from the processors by other processes. The kernel counts for each thread
+//! how long it ran, and how long it waited while it could have run (`/proc/{pid}/schedstat`). Threads of one run keep
+//! each other waiting too, which is its own doing: so at each moment a run is entitled to one processor,
+//! and only what it lacks of that is the doing of others. What a process did that ended between two looks is not
+//! known; then the run counts as one that had its processor, so that no script can starve itself by processes
+//! that come and go. The looks come at irregular times: a script cannot hide between them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::hash::{BuildHasher as _, RandomState};
+use std::thread::available_parallelism;
+use std::time::{Duration, Instant};
+
+use nix::libc::EAGAIN;
+use nix::unistd::Pid;
+use rustix::process::{getpriority_process, setpriority_process};
+
+use super::identity::OwnProcess;
+use super::process_tree::ProcessTable;
+use crate::Neighbours;
+
+/// The interval between two looks: at least so much, and up to twice as much.
+const INTERVAL: Duration = Duration::from_millis(60);
+
+/// The threads on each processor that all runs together may weigh as much as.
+const WEIGHT_PER_PROCESSOR: u64 = 4;
+
+/// The lowest weight (`nice(2)`), and the steps in which it is approached: few, because an ordinary user may set the weight of ten
+/// sessions a second.
+const NICE_MAX: i32 = 19;
+const NICE_STEP: usize = 5;
+
+/// A run that waited for less than one part in so many of its time was not kept from anything.
+const WAIT_SHARE_MIN: u32 = 10;
+
+/// How long a run had a processor, and how long others kept it from one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ProcessorTime {
+    observed: Duration,
+    ran: Duration,
+    kept_waiting: Duration,
+}
+
+impl ProcessorTime {
+    /// Adds an interval, in which all threads together ran and waited so long. `None` if that is not known.
+    fn add(&mut self, interval: Duration, times: Option<Times>) {
+        self.observed += interval;
+        match times {
+            Some(Times { ran, waited }) => {
+                let wanted = (ran + waited).min(interval);
+                self.ran += ran;
+                self.kept_waiting += wanted.saturating_sub(ran);
+            }
+            None => self.ran += interval,
+        }
+    }
+
+    /// Returns whether others kept the run from the processors for longer than it had one.
+    pub fn is_starved(&self) -> bool {
+        self.kept_waiting > self.ran && self.kept_waiting > self.observed / WAIT_SHARE_MIN
+    }
+}
+
+/// How long a thread ran, and waited while it could have run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Times {
+    ran: Duration,
+    waited: Duration,
+}
+
+impl Times {
+    /// Parses a `schedstat`: two numbers of nanoseconds, and a count.
+    fn parse(text: &str) -> Option<Self> {
+        let mut numbers = text.split_ascii_whitespace().map(str::parse);
+        let (ran, waited) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
+        Some(Self { ran: Duration::from_nanos(ran), waited: Duration::from_nanos(waited) })
+    }
+}
+
+/// The share of one run, and its account.
+#[derive(Debug)]
+pub(super) struct ProcessorShare {
+    processors: u64,
+    /// Makes the intervals irregular.
+    dice: RandomState,
+    looked: Option<(Instant, BTreeMap<Pid, Times>)>,
+    due: Option<Instant>,
+    time: ProcessorTime,
+    /// The nice value of the run's threads.
+    nice: i32,
+    /// That of its session; `None` where sessions have none.
+    session_nice: Option<i32>,
+}
+
+impl ProcessorShare {
+    pub(super) fn new() -> Self {
+        Self {
+            processors: processors(),
+            dice: RandomState::new(),
+            looked: None,
+            due: None,
+            time: ProcessorTime::default(),
+            nice: 0,
+            session_nice: Some(0),
+        }
+    }
+
+    pub(super) fn time(&self) -> ProcessorTime {
+        self.time
+    }
+
+    /// Looks at the processes of the run, each with its number of threads, where it is time for that, and lowers their
+    /// weight where so many `runs` at once take that.
+    pub(super) fn look(&mut self, table: &ProcessTable, processes: &[(Pid, u64)], runs: u64) {
+        let now = Instant::now();
+        if self.due.is_some_and(|due| now < due) {
+            return;
+        }
+        let extra = self.dice.hash_one(now) % 1024;
+        self.due = Some(now + INTERVAL + INTERVAL * u32::try_from(extra).unwrap_or(0) / 1024);
+        let threads: BTreeMap<Pid, Times> = processes
+            .iter()
+            .flat_map(|(pid, threads)| times_of_threads(table, *pid, *threads))
+            .collect();
+        let mut competing = u64::try_from(threads.len()).unwrap_or(u64::MAX);
+        if let Some((looked, before)) = self.looked.take() {
+            let interval = now - looked;
+            let times = difference(&before, &threads);
+            self.time.add(interval, times);
+            if let Some(Times { ran, waited }) = times {
+                // On average; the rest slept.
+                let ready = (ran + waited).as_nanos().div_ceil(interval.as_nanos().max(1));
+                competing = u64::try_from(ready).unwrap_or(u64::MAX);
+            }
+        }
+        self.lower(table, threads.keys(), competing, runs);
+        self.looked = Some((now, threads));
+    }
+
+    /// Lowers the weight of the run, as far as its `competing` threads and the other runs take that. A weight that cannot be
+    /// set stays: another user's processes are beyond a server that may not signal their priority.
+    fn lower<'a>(
+        &mut self,
+        table: &ProcessTable,
+        threads: impl Iterator<Item = &'a Pid>,
+        competing: u64,
+        runs: u64,
+    ) {
+        let mut threads = threads.peekable();
+        let Some(first) = threads.peek().copied() else { return };
+        let session_nice = nice_of(runs, self.processors);
+        if self.session_nice.is_some_and(|nice| nice < session_nice) {
+            match table.write(&format!("{first}/autogroup"), &session_nice.to_string()) {
+                Ok(()) => self.session_nice = Some(session_nice),
+                // At the next look: few may be set at once.
+                Err(error) if error.raw_os_error() == Some(EAGAIN) => {}
+                Err(_) => self.session_nice = None,
+            }
+        }
+        let nice = nice_of(runs.saturating_mul(competing), self.processors);
+        if self.nice < nice {
+            self.nice = nice;
+            for thread in threads {
+                lower_thread(*thread, nice);
+            }
+        }
+    }
+}
+
+/// Lowers the weight of this process and of its session beside so many runs, before it becomes one of them: a start takes as much of
+/// a processor as many scripts. What fails here, the watch does later.
+pub(crate) fn lower_own(own_process: &OwnProcess, runs: u64) {
+    let nice = nice_of(runs, processors());
+    if nice > 0 {
+        let _ = own_process.write("autogroup", &nice.to_string());
+        lower_thread(Pid::this(), nice);
+    }
+}
+
+/// Does the same for a process that is about to become one of so many runs, and has a session of its own.
+pub fn lower_beside(neighbours: Neighbours, process: Pid) {
+    let nice = nice_of(neighbours.now, processors());
+    if nice > 0 {
+        let _ = fs::write(format!("/proc/{process}/autogroup"), nice.to_string());
+        lower_thread(process, nice);
+    }
+}
+
+fn processors() -> u64 {
+    available_parallelism().map_or(1, |count| u64::try_from(count.get()).unwrap_or(1))
+}
+
+/// Lowers the weight of a thread, where it is higher. What the thread starts from now on has the same.
+fn lower_thread(thread: Pid, nice: i32) {
+    let thread = rustix::process::Pid::from_raw(thread.as_raw());
+    if getpriority_process(thread).is_ok_and(|now| now < nice) {
+        // It may have ended, and another user's may not be touched.
+        let _ = setpriority_process(thread, nice);
+    }
+}
+
+/// Returns the nice value with which so many threads weigh as much as all runs may.
+fn nice_of(threads: u64, processors: u64) -> i32 {
+    let mut room = processors.saturating_mul(WEIGHT_PER_PROCESSOR).saturating_mul(64);
+    let wanted = threads.saturating_mul(64);
+    let mut nice = 0;
+    while nice < NICE_MAX && room < wanted {
+        // Each level has a fifth less than the one above it.
+        room += room / 4;
+        nice += 1;
+    }
+    let steps = (0..NICE_MAX).step_by(NICE_STEP).chain([NICE_MAX]);
+    steps.into_iter().find(|step| nice <= *step).unwrap_or(NICE_MAX)
+}
+
+/// Returns the time of all threads between two looks; `None` if there are others now.
+fn difference(before: &BTreeMap<Pid, Times>, now: &BTreeMap<Pid, Times>) -> Option<Times> {
+    if now.is_empty() || !before.keys().eq(now.keys()) {
+        return None;
+    }
+    let mut sum = Times::default();
+    for (before, now) in before.values().zip(now.values()) {
+        // A number that is another thread's by now.
+        sum.ran += now.ran.checked_sub(before.ran)?;
+        sum.waited += now.waited.checked_sub(before.waited)?;
+    }
+    Some(sum)
+}
+
+/// Returns the times of the threads of a process, as far as they can be read.
+fn times_of_threads(table: &ProcessTable, pid: Pid, threads: u64) -> Vec<(Pid, Times)> {
+    let read = |folder: &str| Times::parse(&table.read(&format!("{folder}/schedstat")).ok()?);
+    if threads <= 1 {
+        return read(&pid.to_string()).map(|times| (pid, times)).into_iter().collect();
+    }
+    let tasks = table.tasks(pid).unwrap_or_default();
+    let thread = |task: &String| {
+        let number = task.rsplit('/').next()?.parse().ok().map(Pid::from_raw)?;
+        Some((number, read(task)?))
+    };
+    tasks.iter().filter_map(thread).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command};
+
+    use super::*;
+
+    const TENTH: Duration = Duration::from_millis(100);
+
+    /// The account of a run after ten intervals of a tenth of a second, in each of which its threads ran and
+    /// waited so many milliseconds.
+    fn account(times: Option<(u64, u64)>) -> ProcessorTime {
+        let mut time = ProcessorTime::default();
+        for _ in 0..10 {
+            let times = times.map(|(ran, waited)| Times {
+                ran: Duration::from_millis(ran),
+                waited: Duration::from_millis(waited),
+            });
+            time.add(TENTH, times);
+        }
+        time
+    }
+
+    #[test]
+    fn only_what_others_took_of_one_processor_is_a_wait() {
+        for (times, expected) in [
+            // One thread that computes.
+            ((100, 0), false),
+            ((60, 40), false),
+            ((49, 51), true),
+            ((1, 99), true),
+            // It sleeps, and waits for a processor whenever it wakes.
+            ((0, 0), false),
+            ((1, 4), false),
+            ((1, 11), true),
+            // Sixty threads that compete with each other on two processors, and on half a one.
+            ((200, 5800), false),
+            ((51, 5949), false),
+            ((49, 5951), true),
+        ] {
+            assert_eq!(account(Some(times)).is_starved(), expected, "{times:?}");
+        }
+    }
+
+    #[test]
+    fn processes_that_come_and_go_hide_no_time() {
+        assert!(!account(None).is_starved());
+        let mut time = account(Some((0, 100)));
+        assert!(time.is_starved());
+        for _ in 0..10 {
+            time.add(TENTH, None);
+        }
+        assert!(!time.is_starved(), "half of it is not known");
+
+        let times = |ran| Times { ran: Duration::from_millis(ran), waited: TENTH };
+        let threads = |all: &[(i32, u64)]| -> BTreeMap<Pid, Times> {
+            all.iter().map(|(pid, ran)| (Pid::from_raw(*pid), times(*ran))).collect()
+        };
+        let before = threads(&[(1, 10), (2, 10)]);
+        let grown = Some(Times { ran: Duration::from_millis(30), waited: Duration::ZERO });
+        for (now, expected) in [
+            (threads(&[(1, 20), (2, 30)]), grown),
+            (threads(&[(1, 20)]), None),
+            (threads(&[(1, 20), (2, 30), (3, 0)]), None),
+            (threads(&[(1, 20), (3, 30)]), None),
+            (threads(&[(1, 20), (2, 9)]), None),
+            (threads(&[]), None),
+        ] {
+            assert_eq!(difference(&before, &now), expected, "{now:?}");
+        }
+        assert_eq!(difference(&threads(&[]), &threads(&[])), None, "nothing could be read");
+    }
+
+    #[test]
+    fn weights_fall_only_where_more_compete_than_there_is_room_for() {
+        for (threads, processors, expected) in [
+            (1, 1, 0),
+            (8, 2, 0),
+            (9, 2, 5),
+            (24, 2, 5),
+            (25, 2, 10),
+            (60, 2, 10),
+            (100, 2, 15),
+            (60 * 60, 2, 19),
+            (60 * 60, 64, 15),
+            (256, 64, 0),
+        ] {
+            assert_eq!(nice_of(threads, processors), expected, "{threads} {processors}");
+        }
+    }
+
+    /// Processes that compute, on one processor and in a session of their own. Ended when this is dropped.
+    struct Computing(Vec<Child>);
+
+    impl Computing {
+        fn start(count: usize) -> Self {
+            let script = "
+import os
+os.setsid()
+os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
+while True: pass";
+            let start = |_| Command::new("python3").args(["-c", script]).spawn().unwrap();
+            Self((0..count).map(start).collect())
+        }
+
+        fn first(&self) -> Pid {
+            Pid::from_raw(i32::try_from(self.0[0].id()).unwrap())
+        }
+    }
+
+    impl Drop for Computing {
+        fn drop(&mut self) {
+            for child in &mut self.0 {
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+        }
+    }
+
+    /// Looks at the first of so many processes until this is so; whether it came.
+    fn comes(
+        computing: &Computing,
+        share: &mut ProcessorShare,
+        runs: u64,
+        is_so: impl Fn(&ProcessorShare) -> bool,
+    ) -> bool {
+        let table = ProcessTable::open().unwrap();
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(60) {
+            share.look(&table, &[(computing.first(), 1)], runs);
+            if is_so(share) {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        false
+    }
+
+    #[test]
+    fn a_process_that_others_keep_from_its_processor_is_starved() {
+        let computing = Computing::start(5);
+        let mut share = ProcessorShare::new();
+        assert!(comes(&computing, &mut share, 1, |share| share.time().is_starved()), "{share:?}");
+    }
+
+    #[test]
+    fn the_weight_of_a_run_is_lowered_beside_many_others() {
+        let computing = Computing::start(1);
+        let mut share = ProcessorShare::new();
+        let nice = || {
+            let pid = rustix::process::Pid::from_raw(computing.first().as_raw());
+            getpriority_process(pid).unwrap()
+        };
+        // It has to have its own session first: that of the tests keeps its weight.
+        let has_session = || nix::unistd::getsid(Some(computing.first())) == Ok(computing.first());
+        while !has_session() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let before = nice();
+        let processors = share.processors;
+        assert!(comes(&computing, &mut share, 1, |share| share.looked.is_some()));
+        assert_eq!((share.nice, nice()), (0, before), "alone");
+        let lowered = |share: &ProcessorShare| share.nice > 0 && share.session_nice != Some(0);
+        assert!(comes(&computing, &mut share, 1000 * processors, lowered), "{share:?}");
+        assert_eq!((share.nice, nice()), (NICE_MAX, NICE_MAX));
+        let table = ProcessTable::open().unwrap();
+        if let Ok(text) = table.read(&format!("{}/autogroup", computing.first()))
+            && share.session_nice.is_some()
+        {
+            assert!(text.trim_end().ends_with("nice 19"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,401 @@
+//! The system calls that a script may make, as seccomp filters.
+//!
+//! What a call gets is decided by [`table`] alone:
+//!
+//! | the call                                   | its result                      |
+//! |--------------------------------------------|---------------------------------|
+//! | is not in the table                        | `ENOSYS`, so libraries fall back |
+//! | is in the table and its rule denies it     | `EPERM`                         |
+//! | is in the table and its rule lets it pass  | runs                            |
+//! | is in the table and its rule answers it    | the rule's error or success; the kernel does nothing |
+//! | is made for another architecture, or x32   | kills the process with `SIGSYS` |
+//!
+//! There are three filters. The *argument filter*, made by seccompiler, knows the calls that are
+//! denied by their arguments, and the machine's architecture. The *answer filter*, made by it too,
+//! knows those that are answered by their arguments. The *number filter* knows every number: it is
+//! written here, because a filter of seccompiler has one action for what it matches, and compares
+//! one number after the other, so that the kernel takes a millisecond to install it. The kernel runs
+//! all filters for a call and takes the strictest result.
+//!
+//! This module never looks at paths and never opens anything: files are Landlock's subject. It
+//! does not decide either what happens when a filter cannot be installed; the launcher must stop.
+
+use std::collections::BTreeMap;
+use std::env::consts::ARCH;
+use std::ffi::CStr;
+
+use nix::libc;
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
+    SeccompFilter, SeccompRule, TargetArch, sock_filter,
+};
+
+use self::program_path::ProgramPath;
+use self::table::{Comparison, Condition, Row, Rule, Test};
+use super::{LaunchError, Plan, Tier};
+
+mod administration;
+mod files;
+mod memory;
+mod metadata;
+mod processes;
+mod program_path;
+mod sockets;
+mod table;
+#[cfg(test)]
+mod tests;
+
+/// The descriptor as which the launcher opens the interpreter (close-on-exec) before it installs
+/// the filters. Descriptors of the script stay below it: the hard `RLIMIT_NOFILE`, which must be
+/// set before the filters are installed, is lower, and the filters let nobody change it.
+pub(crate) const PROGRAM_FD: i32 = 1000;
+
+/// The longest program that the kernel accepts (`BPF_MAXINSNS`).
+const INSTRUCTIONS_MAX: usize = 4096;
+
+/// The filters, compiled for this machine's architecture and for this process.
+///
+/// They belong to the process that compiled them: the one `execveat` that they let pass is
+/// recognised by an address in this process's memory.
+pub(crate) struct Filters {
+    arguments: BpfProgram,
+    /// Empty where nothing is answered by its arguments.
+    answers: BpfProgram,
+    numbers: BpfProgram,
+    program_path: ProgramPath,
+}
+
+/// The program that the filters let a process become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Becomes {
+    /// [`PROGRAM_FD`], by the address of [`Filters::program_path`].
+    Program,
+    /// No program: the process is already what it is to be.
+    Nothing,
+    /// Whatever Landlock lets it execute.
+    Executable,
+}
+
+/// The properties of a run that decide its filters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Filtered {
+    /// True if files outside of the run's tree cannot be reached by a path (tier 3), so that their
+    /// modes and times are safe.
+    pub(crate) has_own_tree: bool,
+    /// True if the run has to stay one process.
+    pub is_one_process: bool,
+    pub becomes: Becomes,
+}
+
+impl Filtered {
+    /// Returns the filters of a run of `plan` in a process that becomes `becomes`.
+    pub(crate) fn new(plan: &Plan, becomes: Becomes) -> Self {
+        Self { has_own_tree: plan.tier == Tier::T3, is_one_process: plan.is_one_process(), becomes }
+    }
+
+    /// Returns whether the run is a script; a project's tests may become other programs, and do
+    /// more.
+    fn is_script(self) -> bool {
+        self.becomes != Becomes::Executable
+    }
+
+    fn verdict(self, row: &Row) -> Verdict {
+        match row.rule {
+            _ if row.call == libc::SYS_execveat && self.becomes == Becomes::Nothing => {
+                Verdict::Refuse
+            }
+            _ if is_exec(row.call) && !self.is_script() => Verdict::Pass,
+            Rule::DenyAtTier2 if self.has_own_tree => Verdict::Pass,
+            Rule::DenyInOneProcess if !self.is_one_process => Verdict::Pass,
+            Rule::AbsentForScripts if self.is_script() => Verdict::Unknown,
+            Rule::Deny | Rule::DenyAtTier2 | Rule::DenyInOneProcess => Verdict::Refuse,
+            Rule::Answer(error) => Verdict::Answer(error),
+            Rule::Allow | Rule::DenyIf(_) | Rule::ByRun(_) | Rule::AbsentForScripts => {
+                Verdict::Pass
+            }
+        }
+    }
+
+    /// Returns the conditions under which an allowed call is denied all the same.
+    fn denied(self, row: &Row) -> Vec<Condition> {
+        match row.rule {
+            _ if is_exec(row.call) && !self.is_script() => Vec::new(),
+            Rule::DenyIf(conditions) => conditions.to_vec(),
+            Rule::ByRun(by_run) => {
+                let in_one_process = self.is_one_process.then_some(by_run.in_one_process);
+                let for_scripts = self.is_script().then_some(by_run.for_scripts);
+                let groups = [Some(by_run.always), in_one_process, for_scripts];
+                groups.into_iter().flatten().flatten().copied().collect()
+            }
+            Rule::Allow
+            | Rule::Deny
+            | Rule::DenyAtTier2
+            | Rule::DenyInOneProcess
+            | Rule::Answer(_)
+            | Rule::AbsentForScripts => Vec::new(),
+        }
+    }
+
+    /// Returns the conditions under which an allowed call is answered with success.
+    fn answered(self, rule: Rule) -> &'static [Condition] {
+        match rule {
+            Rule::ByRun(by_run) if self.is_script() => by_run.answered_for_scripts,
+            Rule::ByRun(_)
+            | Rule::DenyIf(_)
+            | Rule::Allow
+            | Rule::Deny
+            | Rule::DenyAtTier2
+            | Rule::DenyInOneProcess
+            | Rule::Answer(_)
+            | Rule::AbsentForScripts => &[],
+        }
+    }
+}
+
+/// Returns the rows of all groups, in no particular order.
+fn rows() -> impl Iterator<Item = &'static Row> {
+    [
+        files::ROWS,
+        metadata::ROWS,
+        memory::ROWS,
+        processes::ROWS,
+        sockets::ROWS,
+        administration::ROWS,
+        #[cfg(target_arch = "x86_64")]
+        files::LEGACY_ROWS,
+        #[cfg(target_arch = "x86_64")]
+        metadata::LEGACY_ROWS,
+        #[cfg(target_arch = "x86_64")]
+        processes::LEGACY_ROWS,
+        #[cfg(target_arch = "x86_64")]
+        sockets::LEGACY_ROWS,
+        #[cfg(target_arch = "x86_64")]
+        administration::LEGACY_ROWS,
+    ]
+    .into_iter()
+    .flatten()
+}
+
+/// Returns the error of a step of what the filters take: a mistake in the table, or a machine that is
+/// not supported. None depends on the script.
+fn failed(step: impl Into<String>) -> LaunchError {
+    LaunchError::FilterCalls(step.into())
+}
+
+/// Compiles the filters of a run.
+pub(crate) fn compile(run: Filtered) -> Result<Filters, LaunchError> {
+    let architecture = TargetArch::try_from(ARCH)
+        .map_err(|_| failed(format!("build system call filters for the architecture {ARCH}")))?;
+    let program_path = ProgramPath::new();
+    let path_address = program_path.address();
+    let path_address =
+        path_address.map_err(|_| failed("note the address of the program's path"))?;
+
+    let (mut denied, mut answered) = (BTreeMap::new(), BTreeMap::new());
+    let mut verdicts = BTreeMap::new();
+    for row in rows() {
+        let verdict = run.verdict(row);
+        if verdict == Verdict::Pass {
+            let conditions = run.denied(row);
+            for (conditions, rules_of) in
+                [(conditions.as_slice(), &mut denied), (run.answered(row.rule), &mut answered)]
+            {
+                if !conditions.is_empty() {
+                    rules_of.insert(row.call, rules(row.name, conditions, path_address)?);
+                }
+            }
+        }
+        let number = u32::try_from(row.call)
+            .map_err(|_| failed(format!("use the number of {}", row.name)))?;
+        verdicts.insert(number, verdict);
+    }
+
+    let by_arguments = |rules: BTreeMap<i64, Vec<SeccompRule>>, error: i32| {
+        let action = SeccompAction::Errno(error.cast_unsigned());
+        SeccompFilter::new(rules, SeccompAction::Allow, action, architecture)
+            .and_then(BpfProgram::try_from)
+            .map_err(|_| failed("build the argument filters"))
+            .and_then(checked_length)
+    };
+    Ok(Filters {
+        arguments: by_arguments(denied, libc::EPERM)?,
+        answers: if answered.is_empty() { Vec::new() } else { by_arguments(answered, 0)? },
+        numbers: checked_length(number_filter(&verdicts)?)?,
+        program_path,
+    })
+}
+
+fn is_exec(call: libc::c_long) -> bool {
+    matches!(call, libc::SYS_execve | libc::SYS_execveat)
+}
+
+impl Filters {
+    /// Installs the filters in the calling thread, for good. The caller is single-threaded and
+    /// has done all else: what follows can only be the `execveat` of [`PROGRAM_FD`].
+    ///
+    /// The number filter comes last. The others pass the two calls that installing another one
+    /// takes, `prctl(PR_SET_NO_NEW_PRIVS)` and `seccomp`; `seccomp` is not in the table, so that
+    /// the number filter ends its use.
+    pub(crate) fn install(&self) -> Result<(), LaunchError> {
+        let install = |filter, step| seccompiler::apply_filter(filter).map_err(|_| failed(step));
+        install(&self.arguments, "install the argument filter")?;
+        if !self.answers.is_empty() {
+            install(&self.answers, "install the answer filter")?;
+        }
+        install(&self.numbers, "install the number filter")
+    }
+
+    /// Returns the filters as the kernel takes them (`struct sock_filter`, seccomp(2)), in the
+    /// order in which they are to be installed.
+    pub(crate) fn bytes(&self) -> Vec<Vec<u8>> {
+        let programs = [&self.arguments, &self.answers, &self.numbers];
+        let programs = programs.into_iter().filter(|program| !program.is_empty());
+        let bytes = programs.map(|program| {
+            let bytes = program.iter().flat_map(|instruction| {
+                let sock_filter { code, jt, jf, k } = instruction;
+                let [first, second] = code.to_ne_bytes();
+                [first, second, *jt, *jf].into_iter().chain(k.to_ne_bytes())
+            });
+            bytes.collect()
+        });
+        bytes.collect()
+    }
+
+    /// Returns the empty path that the launcher passes to `execveat` together with [`PROGRAM_FD`]
+    /// and `AT_EMPTY_PATH`. An equal text at another address is refused.
+    pub(crate) fn program_path(&self) -> &CStr {
+        self.program_path.as_c_str()
+    }
+
+    /// Returns the lengths of the argument filter, the answer filter and the number filter.
+    #[cfg(test)]
+    fn instructions(&self) -> [usize; 3] {
+        [self.arguments.len(), self.answers.len(), self.numbers.len()]
+    }
+}
+
+/// The number filter's action for a call, whatever its arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Pass,
+    Refuse,
+    Unknown,
+    /// Fails with this error, or succeeds where it is 0, without having been run.
+    Answer(i32),
+    Kill,
+}
+
+impl Verdict {
+    fn action(self) -> SeccompAction {
+        match self {
+            Self::Pass => SeccompAction::Allow,
+            Self::Refuse => SeccompAction::Errno(libc::EPERM.cast_unsigned()),
+            Self::Unknown => SeccompAction::Errno(libc::ENOSYS.cast_unsigned()),
+            Self::Answer(error) => SeccompAction::Errno(error.cast_unsigned()),
+            Self::Kill => SeccompAction::KillProcess,
+        }
+    }
+}
+
+fn rules(
+    call: &'static str,
+    conditions: &[Condition],
+    path_address: u64,
+) -> Result<Vec<SeccompRule>, LaunchError> {
+    conditions
+        .iter()
+        .map(|condition| conjunction(condition, path_address))
+        .collect::<Result<_, _>>()
+        .map_err(|_| failed(format!("express the rule for {call}")))
+}
+
+fn conjunction(condition: Condition, path_address: u64) -> Result<SeccompRule, BackendError> {
+    let tests = condition.iter().map(|test| comparison(test, path_address));
+    SeccompRule::new(tests.collect::<Result<_, _>>()?)
+}
+
+fn comparison(test: &Test, path_address: u64) -> Result<SeccompCondition, BackendError> {
+    let (length, operator, value) = match test.comparison {
+        Comparison::Equals(value) => (SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, u64::from(value)),
+        Comparison::NotEquals(value) => {
+            (SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, u64::from(value))
+        }
+        Comparison::MaskedEquals { mask, value } => {
+            (SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(u64::from(mask)), u64::from(value))
+        }
+        Comparison::NotNull => (SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0),
+        Comparison::NotProgramPath => (SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, path_address),
+    };
+    SeccompCondition::new(test.argument, length, operator, value)
+}
+
+fn checked_length(program: BpfProgram) -> Result<BpfProgram, LaunchError> {
+    let instructions = program.len();
+    if instructions > INSTRUCTIONS_MAX {
+        return Err(failed(format!(
+            "keep a filter of {instructions} instructions within {INSTRUCTIONS_MAX}"
+        )));
+    }
+    Ok(program)
+}
+
+/// Makes a program that looks up the number of a call. Neighbouring numbers mostly share a verdict,
+/// so it searches for the run that the number is in, by halves: when the kernel installs a filter, it
+/// goes through it once for each number.
+///
+/// The highest run is the x32 ABI, whose numbers carry a bit that no call of the 64-bit ABI has
+/// (CVE-2014-0038 was such a call). Nothing else would notice it: both ABIs have the same
+/// architecture value. On other architectures no call has such a number.
+///
+/// It does not look at the architecture, which is the argument filter's task: that kills for any
+/// other architecture, and nothing that this program returns is stricter.
+fn number_filter(verdicts: &BTreeMap<u32, Verdict>) -> Result<BpfProgram, LaunchError> {
+    const X32_SYSCALL_BIT: u32 = 0x4000_0000;
+    // The number is the first field of `struct seccomp_data`.
+    const NUMBER_OFFSET: u32 = 0;
+
+    let mut program = vec![sock_filter { code: LOAD_WORD, jt: 0, jf: 0, k: NUMBER_OFFSET }];
+    program.extend(search(&runs(verdicts, X32_SYSCALL_BIT))?);
+    Ok(program)
+}
+
+// Written out, because the constants of `libc` have a type that would need a conversion.
+const LOAD_WORD: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS
+const JUMP_IF_AT_LEAST: u16 = 0x35; // BPF_JMP | BPF_JGE | BPF_K
+const RETURN: u16 = 0x06; // BPF_RET | BPF_K
+
+/// Returns the instructions that find the verdict of the loaded number among these runs.
+fn search(runs: &[(u32, Verdict)]) -> Result<BpfProgram, LaunchError> {
+    let (lower, upper) = runs.split_at(runs.len() / 2);
+    let [(first, _), ..] = upper else {
+        // There is a run for every number, so that nothing comes here.
+        return Err(failed("find a verdict for every number"));
+    };
+    let [(_, verdict)] = runs else {
+        let lower = search(lower)?;
+        // A jump is over at most 255 instructions: there may be about as many runs.
+        let over = u8::try_from(lower.len()).map_err(|_| failed("jump over half of the runs"))?;
+        let mut program = vec![sock_filter { code: JUMP_IF_AT_LEAST, jt: over, jf: 0, k: *first }];
+        program.extend(lower);
+        program.extend(search(upper)?);
+        return Ok(program);
+    };
+    Ok(vec![sock_filter { code: RETURN, jt: 0, jf: 0, k: u32::from(verdict.action()) }])
+}
+
+/// Returns the first number and the verdict of each run, ascending; numbers that no row names are
+/// [`Verdict::Unknown`], and those from `killed_from` on are [`Verdict::Kill`].
+fn runs(verdicts: &BTreeMap<u32, Verdict>, killed_from: u32) -> Vec<(u32, Verdict)> {
+    let mut runs = Vec::new();
+    let mut next = 0;
+    for (&number, &verdict) in verdicts {
+        if number > next {
+            runs.push((next, Verdict::Unknown));
+        }
+        runs.push((number, verdict));
+        next = number.saturating_add(1);
+    }
+    runs.extend([(next, Verdict::Unknown), (killed_from, Verdict::Kill)]);
+    runs.dedup_by_key(|(_, verdict)| *verdict);
+    runs
+}

@@ -1,0 +1,106 @@
+//! The policy of Seatbelt for one run: a pure function of its plan.
+//!
+//! The text is `profile.sb`, in which each rule has its reason; what differs from run to run are
+//! parameters.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use thiserror::Error;
+
+use crate::Plan;
+
+/// The text, with places for the forms that are repeated.
+const TEMPLATE: &str = include_str!("profile.sb");
+
+/// The most paths of one form. The compiler of profiles fails at forms of 2^16 bytes (Nix's issue 4119);
+/// these stay below 2^14.
+const PATHS_PER_FORM_MAX: usize = 256;
+
+/// A profile as `sandbox_init_with_parameters` takes it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Profile {
+    /// Has no path of the run.
+    pub text: String,
+    /// Each parameter's name and value.
+    pub(crate) parameters: Vec<(String, String)>,
+}
+
+/// A path that cannot be a parameter, which is text.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{0:?} is not UTF-8")]
+pub(crate) struct NotText(pub(crate) PathBuf);
+
+impl Profile {
+    /// Returns the profile for a run by `plan` that may write to `scratch`, which is a real path.
+    pub(crate) fn new(plan: &Plan, scratch: &Path) -> Result<Self, NotText> {
+        let mut parameters = Parameters::default();
+        parameters.add("SCRATCH".to_owned(), scratch)?;
+        let links: Vec<&PathBuf> = plan.links.iter().map(|(link, _)| link).collect();
+        let readable: Vec<&PathBuf> = plan.readable.iter().collect();
+        let ancestors = ancestors(
+            readable.iter().chain(&links).map(|path| path.as_path()).chain([scratch]),
+            &plan.folders,
+        );
+        let ancestors: Vec<&PathBuf> = ancestors.iter().collect();
+        let readable =
+            parameters.forms("allow file-read* file-map-executable", "subpath", "R", &readable)?;
+        let links = parameters.forms("allow file-read*", "literal", "L", &links)?;
+        let ancestors = parameters.forms("allow file-read-metadata", "literal", "A", &ancestors)?;
+        let text = TEMPLATE
+            .replace("@READABLE@", &readable)
+            .replace("@LINKS@", &links)
+            .replace("@ANCESTORS@", &ancestors);
+        Ok(Self { text, parameters: parameters.0 })
+    }
+}
+
+/// Returns every folder above these paths but the root, with the folders that are gone through.
+fn ancestors<'a>(
+    paths: impl Iterator<Item = &'a Path>,
+    folders: &'a [PathBuf],
+) -> BTreeSet<PathBuf> {
+    let above = paths.flat_map(|path| path.ancestors().skip(1));
+    let through = folders.iter().flat_map(|folder| folder.ancestors());
+    let all = above.chain(through).filter(|folder| folder.parent().is_some());
+    all.map(Path::to_owned).collect()
+}
+
+/// The parameters of a profile, in the order in which they were added.
+#[derive(Default)]
+struct Parameters(Vec<(String, String)>);
+
+impl Parameters {
+    fn add(&mut self, name: String, path: &Path) -> Result<(), NotText> {
+        let value = path.to_str().ok_or_else(|| NotText(path.to_owned()))?;
+        self.0.push((name, value.to_owned()));
+        Ok(())
+    }
+
+    /// Adds the paths, under names that start with `prefix`, and returns the forms that let them be used.
+    fn forms(
+        &mut self,
+        operation: &str,
+        filter: &str,
+        prefix: &str,
+        paths: &[&PathBuf],
+    ) -> Result<String, NotText> {
+        let mut forms = Vec::new();
+        let mut number = 0;
+        for paths in paths.chunks(PATHS_PER_FORM_MAX) {
+            let mut form = vec![format!("({operation}")];
+            for path in paths {
+                let name = format!("{prefix}{number}");
+                form.push(format!("  ({filter} (param \"{name}\"))"));
+                self.add(name, path)?;
+                number += 1;
+            }
+            forms.push(form.join("\n") + ")");
+        }
+        Ok(forms.join("\n"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,76 @@
+//! The stand-in for `linux` on other systems: macOS, whose sandbox is in `macos`, and those without a
+//! kernel sandbox that the server knows.
+
+use std::convert::Infallible;
+use std::io;
+
+use super::error::OsError;
+use super::{GroupLimits, GroupOrder, Tier};
+
+/// Tells that this system is not Linux, with its tiers.
+pub const IS_SUPPORTED: bool = false;
+
+/// Tells whether this system has Seatbelt; debug builds for tests have stand-ins for it.
+pub const HAS_SEATBELT: bool =
+    cfg!(any(target_os = "macos", all(target_os = "linux", debug_assertions)));
+
+/// Returns the Landlock ABI: there is none.
+pub fn supported_abi() -> u8 {
+    0
+}
+
+/// Tells whether addresses can be the same in each run: nothing is known that does that here.
+pub fn can_fix_addresses() -> bool {
+    false
+}
+
+/// Returns the number of the user that scripts of this process run as.
+pub fn script_user(_tier: Tier) -> u32 {
+    nix::unistd::geteuid().as_raw()
+}
+
+/// The control groups of a server, of which there are none.
+#[derive(Debug)]
+pub struct ControlGroups(Infallible);
+
+impl ControlGroups {
+    pub fn find() -> io::Result<Self> {
+        Err(io::Error::other("this system has no control groups"))
+    }
+
+    pub fn order(&self, _limits: &GroupLimits) -> GroupOrder {
+        match self.0 {}
+    }
+
+    pub fn memory_bound(&self) -> Result<String, String> {
+        match self.0 {}
+    }
+
+    pub fn give_back(&self) {
+        match self.0 {}
+    }
+}
+
+/// One control group, of which there are none.
+#[derive(Debug)]
+pub struct ControlGroup(Infallible);
+
+impl From<rustix::io::Errno> for OsError {
+    fn from(error: rustix::io::Errno) -> Self {
+        io::Error::from(error).into()
+    }
+}
+
+impl ControlGroup {
+    pub fn orphaned(_order: &GroupOrder) -> Option<Self> {
+        None
+    }
+
+    pub fn kill(&self) -> io::Result<()> {
+        match self.0 {}
+    }
+
+    pub fn try_remove(&mut self) -> bool {
+        match self.0 {}
+    }
+}

@@ -1,0 +1,130 @@
+//! The admin's remedies for a layer that is missing.
+
+use std::fs;
+use std::path::Path;
+
+use super::{LaunchError, Layer};
+
+/// A setting of the kernel that forbids user namespaces, and how to allow them again.
+struct ForbiddingSetting {
+    file: &'static str,
+    forbids: fn(&str) -> bool,
+    remedy: &'static str,
+}
+
+/// Known reasons for namespaces to be refused; the first that applies is reported.
+const FORBIDDING_SETTINGS: [ForbiddingSetting; 3] = [
+    ForbiddingSetting {
+        file: "/proc/sys/kernel/unprivileged_userns_clone",
+        forbids: |value| value == "0",
+        remedy: "run: sysctl -w kernel.unprivileged_userns_clone=1",
+    },
+    ForbiddingSetting {
+        file: "/proc/sys/user/max_user_namespaces",
+        forbids: |value| value == "0",
+        remedy: "run: sysctl -w user.max_user_namespaces=1000",
+    },
+    ForbiddingSetting {
+        file: "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+        forbids: |value| value == "1",
+        remedy: "allow it in AppArmor: qwed-mcp doctor --apparmor-profile | sudo tee \
+                 /etc/apparmor.d/qwed-mcp && sudo apparmor_parser --replace \
+                 /etc/apparmor.d/qwed-mcp",
+    },
+];
+
+/// Files that mark a container.
+const CONTAINER_MARKS: [&str; 2] = ["/.dockerenv", "/run/.containerenv"];
+
+/// Returns the remedy for `error`: one or two sentences, without a full stop.
+pub fn remedy(error: &LaunchError) -> &'static str {
+    match error.layer() {
+        Layer::Namespaces | Layer::FileTree if error.is_without_namespaces() => namespaces_remedy(),
+        Layer::Namespaces | Layer::FileTree => file_tree_remedy(error),
+        Layer::Landlock => {
+            "Landlock is missing or too old: without namespaces Linux 6.12 is needed, with them \
+             5.13; it must be compiled in (CONFIG_SECURITY_LANDLOCK) and listed in the boot \
+             parameter lsm="
+        }
+        Layer::Seccomp => {
+            "seccomp filters are missing (CONFIG_SECCOMP_FILTER), or a container's policy \
+             forbids them"
+        }
+        Layer::Identity => {
+            "run the server as an ordinary user; where it has to be root, it needs CAP_SETUID, \
+             CAP_SETGID and CAP_KILL, and the user id 65534 must exist in its user namespace"
+        }
+        Layer::ResourceLimits if matches!(error, LaunchError::WatchMemory(_)) => {
+            "the server needs a /proc that lists the children of each process \
+             (CONFIG_PROC_CHILDREN)"
+        }
+        Layer::ResourceLimits if matches!(error, LaunchError::LimitMemory(_)) => {
+            "macOS 14 or later is needed, with its /usr/sbin/taskpolicy"
+        }
+        Layer::ResourceLimits | Layer::Capabilities => {
+            "the limits of the server's own process are below what a run needs; see ulimit -a"
+        }
+        Layer::Seatbelt => seatbelt_remedy(error),
+        Layer::Start => start_remedy(error),
+    }
+}
+
+fn seatbelt_remedy(error: &LaunchError) -> &'static str {
+    if *error == LaunchError::LessThanAllLayers {
+        "QWED_MCP_SANDBOX=required takes Seatbelt; for all layers use Linux, in a virtual machine"
+    } else if *error == LaunchError::EndedBeforeSandbox {
+        "macOS 14 or later is needed, whose /usr/sbin/taskpolicy takes -m, and a Python with ctypes that \
+         starts with -S"
+    } else {
+        "a process that is in a sandbox cannot enter another one: start the server outside of that of an app, \
+         of a coding agent or of a build; if it is in none, please report this with the version of macOS"
+    }
+}
+
+fn namespaces_remedy() -> &'static str {
+    for ForbiddingSetting { file, forbids, remedy } in FORBIDDING_SETTINGS {
+        if fs::read_to_string(file).is_ok_and(|value| forbids(value.trim())) {
+            return remedy;
+        }
+    }
+    if CONTAINER_MARKS.iter().any(|mark| Path::new(mark).exists()) {
+        return "this is a container, whose policy forbids namespaces: start it with \
+                --security-opt seccomp=unconfined --security-opt apparmor=unconfined \
+                --security-opt systempaths=unconfined, or rely on Landlock (Linux 6.12)";
+    }
+    "user namespaces are refused (kernel without CONFIG_USER_NS, or a security policy): allow them \
+     for this user, or rely on Landlock (Linux 6.12)"
+}
+
+fn file_tree_remedy(error: &LaunchError) -> &'static str {
+    if matches!(error, LaunchError::MountReadable { .. }) {
+        "the server's log names the path: it must be there, and readable by the server's user; if it \
+         is, please report this"
+    } else {
+        "the machine may be out of memory or descriptors; if it is not, please report this with the \
+         server's log"
+    }
+}
+
+fn start_remedy(error: &LaunchError) -> &'static str {
+    if *error == LaunchError::UnsupportedSystem {
+        "use Linux, in a virtual machine or WSL 2"
+    } else if matches!(error, LaunchError::Execute(error) | LaunchError::OpenProgram(error) if error.is_missing())
+    {
+        "something on the way to the interpreter is not there inside: set QWED_MCP_PYTHON to the path \
+         that it has without links (sys.executable shows it), and please report this with the \
+         server's log"
+    } else if matches!(error, LaunchError::StartLauncher(_) | LaunchError::StartInit(_)) {
+        "the machine is out of processes, descriptors or memory; see ulimit -a"
+    } else if matches!(error, LaunchError::CreateScratch(_)) {
+        "set TMPDIR to a folder that the server may write to"
+    } else if matches!(error, LaunchError::ReserveDescriptor(_)) {
+        "raise the limit of open files of the server above 1000 (ulimit -n)"
+    } else if matches!(error, LaunchError::Execute(_) | LaunchError::OpenProgram(_)) {
+        "the interpreter must be readable and executable by the user that scripts run as (65534 \
+         where the server is root): install Python outside of a private folder, or run the server \
+         as an ordinary user"
+    } else {
+        "see the server's log"
+    }
+}

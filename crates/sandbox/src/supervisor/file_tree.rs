@@ -1,0 +1,214 @@
+//! The file tree of a run: what the plan lists, read-only, and two small folders of its own.
+//!
+//! It is laid out beside the machine's tree, in a mount namespace that nobody else is in, and
+//! entered when it is complete (`pivot_root(2)`). What is not listed is then not forbidden but
+//! absent.
+
+use std::fs::{self, File};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sys::stat::{Mode, umask};
+use nix::sys::statvfs::{FsFlags, statvfs};
+use nix::unistd::{chdir, pivot_root};
+
+use crate::error::{OrFail as _, OsError};
+use crate::linux::{DEVICES, SHARED_MEMORY, unescape};
+use crate::{ArtifactFolder, LaunchError, Plan};
+
+/// The folder in which the tree is laid out: one that every Linux has, and that no plan lists.
+const STAGE: &str = "/sys";
+
+/// The folder inside the new root where the old one is until it is let go.
+const OLD_ROOT: &str = "/old";
+
+/// Semaphores and shared memory of `multiprocessing`, and few of them.
+const SHARED_MEMORY_INODES: u64 = 256;
+
+/// Flags of every mount: no set-user-id programs, no devices.
+const INERT: MsFlags = MsFlags::MS_NOSUID.union(MsFlags::MS_NODEV);
+
+/// Flags of the folders that a run has for itself.
+pub(crate) const OWN_FOLDER: MsFlags = INERT.union(MsFlags::MS_NOEXEC);
+
+/// Returns the folders that a run has for itself: each is a tmpfs of its own, with these options.
+pub(crate) fn own_folders(plan: &Plan) -> [(&Path, String); 2] {
+    let limits = &plan.limits;
+    [
+        (plan.scratch.as_path(), limits.scratch_bytes, limits.scratch_inodes),
+        (Path::new(SHARED_MEMORY), limits.shared_memory_bytes, SHARED_MEMORY_INODES),
+    ]
+    .map(|(at, bytes, inodes)| (at, format!("mode=0700,size={bytes},nr_inodes={inodes}")))
+}
+
+/// A file tree that is laid out and not entered yet.
+#[derive(Debug)]
+pub(crate) struct FileTree(());
+
+impl FileTree {
+    /// Lays the tree out in this process's mount namespace. The folders of the run belong to
+    /// `owner`, a user and group id, if one is given.
+    pub(super) fn lay_out(plan: &Plan, owner: Option<u32>) -> Result<Self, LaunchError> {
+        // What is mounted here must not appear anywhere else.
+        mount_none("/", MsFlags::MS_REC | MsFlags::MS_PRIVATE)
+            .map_err(LaunchError::IsolateMounts)?;
+        // Folders that everybody may enter, whatever the server's own habits are.
+        umask(Mode::from_bits_truncate(0o022));
+        mount_temporary(Path::new(STAGE), INERT, "mode=0755,size=1m")?;
+        make_folder(&staged(OLD_ROOT))?;
+
+        let owner = owner.map_or_else(String::new, |id| format!(",uid={id},gid={id}"));
+        for (at, options) in own_folders(plan) {
+            let at = staged(at);
+            make_folder(&at)?;
+            mount_temporary(&at, OWN_FOLDER, &format!("{options}{owner}"))?;
+        }
+        for path in &plan.readable {
+            mount_readable(path)?;
+        }
+        // Each of the mounts below these that came along, whenever it was made.
+        for mount_point in mount_points_below(&plan.readable)? {
+            make_read_only(&mount_point, INERT)?;
+        }
+        if let Some(ArtifactFolder { path, bytes_max, inodes_max }) = &plan.artifacts {
+            let at = staged(path);
+            make_folder(&at)?;
+            let options = format!("mode=0700,size={bytes_max},nr_inodes={inodes_max}{owner}");
+            mount_temporary(&at, OWN_FOLDER, &options)?;
+        }
+        for (device, _) in DEVICES {
+            // Read-only: of a device that concerns its owner and mode, not what is written to it.
+            let device = Path::new(device);
+            mount_readable(device)?;
+            make_read_only(&staged(device), MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC)?;
+        }
+        for folder in &plan.folders {
+            make_folder(&staged(folder))?;
+        }
+        for (link, target) in &plan.links {
+            make_link(link, target)?;
+        }
+        // The dynamic loader asks where the program is ($ORIGIN in a library path, ld.so(8)). That
+        // is all there is of /proc.
+        make_link(Path::new("/proc/self/exe"), &plan.program_file)?;
+        Ok(Self(()))
+    }
+
+    /// Makes the tree the root of every process in this mount namespace, and lets the machine's
+    /// tree go.
+    pub(crate) fn enter(self) -> Result<(), LaunchError> {
+        let Self(()) = self;
+        pivot_root(STAGE, &staged(OLD_ROOT)).or_fail(LaunchError::EnterRoot)?;
+        chdir("/").or_fail(LaunchError::EnterRoot)?;
+        umount2(OLD_ROOT, MntFlags::MNT_DETACH).or_fail(LaunchError::EnterRoot)?;
+        fs::remove_dir(OLD_ROOT).or_fail(LaunchError::EnterRoot)?;
+        let read_only = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY | INERT;
+        mount_none("/", read_only).map_err(LaunchError::EnterRoot)
+    }
+}
+
+/// Returns the place of an absolute path while the tree is laid out.
+fn staged(path: impl AsRef<Path>) -> PathBuf {
+    let path = path.as_ref();
+    Path::new(STAGE).join(path.strip_prefix("/").unwrap_or(path))
+}
+
+fn mount_none(at: &str, flags: MsFlags) -> Result<(), OsError> {
+    Ok(mount(None::<&str>, at, None::<&str>, flags, None::<&str>)?)
+}
+
+fn mount_temporary(at: &Path, flags: MsFlags, options: &str) -> Result<(), LaunchError> {
+    mount(Some("tmpfs"), at, Some("tmpfs"), flags, Some(options))
+        .map_err(|error| LaunchError::MountTemporary { at: at.to_owned(), error: error.into() })
+}
+
+/// Puts a file or folder of the machine where it is in the new tree too.
+fn mount_readable(path: &Path) -> Result<(), LaunchError> {
+    let failed = |error: OsError| LaunchError::MountReadable { path: path.to_owned(), error };
+    let at = staged(path);
+    let metadata = fs::metadata(path).map_err(|error| failed(error.into()))?;
+    if metadata.is_dir() {
+        make_folder(&at)?;
+    } else {
+        make_folder(at.parent().unwrap_or(&at))?;
+        File::create(&at).map_err(|error| lay_out_failed(&at, error.into()))?;
+    }
+    // With what is mounted below: a user namespace may not uncover what a mount hides.
+    let bind = MsFlags::MS_BIND | MsFlags::MS_REC;
+    mount(Some(path), &at, None::<&str>, bind, None::<&str>).map_err(|error| failed(error.into()))
+}
+
+/// Returns the mount points at and below these paths in the tree that is laid out, outermost first.
+fn mount_points_below(readable: &[PathBuf]) -> Result<Vec<PathBuf>, LaunchError> {
+    let table = fs::read("/proc/self/mountinfo").map_err(|error| {
+        let path = PathBuf::from("/proc/self/mountinfo");
+        LaunchError::MountReadable { path, error: error.into() }
+    })?;
+    let staged: Vec<PathBuf> = readable.iter().map(staged).collect();
+    let mut points: Vec<PathBuf> = table
+        .split(|byte| *byte == b'\n')
+        // proc_pid_mountinfo(5): the fifth field is the mount point, with octal escapes.
+        .filter_map(|line| line.split(|byte| *byte == b' ').nth(4))
+        .map(unescape)
+        .filter(|point| staged.iter().any(|path| point.starts_with(path)))
+        .collect();
+    points.sort();
+    points.dedup();
+    Ok(points)
+}
+
+/// Makes the mount at this place of the tree that is laid out read-only.
+fn make_read_only(at: &Path, flags: MsFlags) -> Result<(), LaunchError> {
+    let failed =
+        |error: nix::Error| LaunchError::MountReadable { path: at.to_owned(), error: error.into() };
+    let present = statvfs(at).map_err(failed)?.flags();
+    // What the machine's mount forbids, a user namespace must go on forbidding.
+    let kept = [
+        (FsFlags::ST_NOEXEC, MsFlags::MS_NOEXEC),
+        (FsFlags::ST_NODEV, MsFlags::MS_NODEV),
+        (FsFlags::ST_NOSUID, MsFlags::MS_NOSUID),
+    ];
+    let kept = kept.into_iter().filter(|(flag, _)| present.contains(*flag)).map(|(_, flag)| flag);
+    let flags = kept.fold(flags | MsFlags::MS_RDONLY, MsFlags::union);
+    mount(
+        None::<&str>,
+        at,
+        None::<&str>,
+        MsFlags::MS_REMOUNT | MsFlags::MS_BIND | flags,
+        None::<&str>,
+    )
+    .map_err(failed)
+}
+
+fn make_folder(at: &Path) -> Result<(), LaunchError> {
+    fs::create_dir_all(at).map_err(|error| lay_out_failed(at, error.into()))
+}
+
+fn make_link(link: &Path, target: &Path) -> Result<(), LaunchError> {
+    let at = staged(link);
+    make_folder(at.parent().unwrap_or(&at))?;
+    symlink(target, &at).map_err(|error| lay_out_failed(&at, error.into()))
+}
+
+fn lay_out_failed(at: &Path, error: OsError) -> LaunchError {
+    LaunchError::LayOutRoot { at: at.to_owned(), error }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStrExt as _;
+
+    use super::*;
+
+    #[test]
+    fn mount_points_are_unescaped() {
+        for (field, path) in [
+            (&b"/a\\040b\\134c"[..], &b"/a b\\c"[..]),
+            (b"/bad\xff", b"/bad\xff"),
+            (b"/end\\01", b"/end\\01"),
+        ] {
+            assert_eq!(unescape(field).as_os_str().as_bytes(), path);
+        }
+    }
+}

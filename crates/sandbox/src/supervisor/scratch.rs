@@ -1,0 +1,248 @@
+//! The scratch folder of a run that has no file tree of its own, and the sweep of abandoned ones.
+//!
+//! The owner of a folder holds a lock on it (`flock(2)`) as long as it lives. A folder without a lock
+//! is one whose owner was killed, and may be removed by any process that has the rights to.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, Metadata, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::unistd::{Gid, Uid, geteuid, setegid, seteuid};
+use qwed_files::folder::Folder;
+
+use super::super::NOBODY;
+
+/// The prefix of all folders that this program leaves in the temporary folder.
+const PREFIX: &str = "qwed-mcp-";
+
+/// The suffix of a folder that is not locked yet.
+const UNLOCKED: &str = ".new";
+
+/// The age at which a folder that was never locked counts as abandoned: its maker was killed at
+/// once.
+const UNLOCKED_AGE_MAX: Duration = Duration::from_secs(600);
+
+/// A scratch folder, locked.
+#[derive(Debug)]
+pub(super) struct Scratch {
+    path: PathBuf,
+    lock: File,
+}
+
+impl Scratch {
+    /// Makes the folder, for its owner only.
+    pub(super) fn create(path: &Path) -> io::Result<Self> {
+        Ok(Self { path: path.to_owned(), lock: create_locked(path)? })
+    }
+
+    /// Removes it with all that is in it. Returns whether nothing is left.
+    pub(super) fn remove(self) -> bool {
+        remove(&self.path, self.lock)
+    }
+}
+
+/// Makes a folder for its owner only, and gives the lock on it. It has its name when it is locked.
+pub fn create_locked(folder: &Path) -> io::Result<File> {
+    let mut new = folder.as_os_str().to_owned();
+    new.push(UNLOCKED);
+    fs::DirBuilder::new().mode(0o700).create(&new)?;
+    let locked = || -> io::Result<File> {
+        let lock = File::open(&new)?;
+        match lock.try_lock() {
+            // Where folders cannot be locked (NFS), no sweep locks one either, and so removes none.
+            Ok(()) | Err(TryLockError::Error(_)) => {}
+            Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::ResourceBusy.into()),
+        }
+        fs::rename(&new, folder)?;
+        Ok(lock)
+    };
+    locked().inspect_err(|_| {
+        let _ = fs::remove_dir(&new);
+    })
+}
+
+/// Removes the folders in `place` that were left by servers, supervisors and launches that were
+/// killed.
+pub fn sweep(place: &Path) {
+    let Ok(folder) = Folder::open(place) else { return };
+    for name in folder.names(usize::MAX).unwrap_or_default() {
+        if is_ours(&name) {
+            sweep_one(&folder, &place.join(name));
+        }
+    }
+}
+
+/// Returns whether this program names folders so: `qwed-mcp-{id}`, some with a word before the id.
+fn is_ours(name: &OsStr) -> bool {
+    let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else { return false };
+    let rest = rest.strip_suffix(UNLOCKED).unwrap_or(rest);
+    let id = rest.rsplit('-').next().unwrap_or(rest);
+    id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+fn sweep_one(place: &Folder, path: &Path) {
+    let (Some(name), Ok(about)) = (path.file_name(), fs::symlink_metadata(path)) else { return };
+    let own = geteuid().as_raw();
+    let is_own = about.uid() == own || (own == 0 && about.uid() == NOBODY);
+    let is_new = name.as_encoded_bytes().ends_with(UNLOCKED.as_bytes());
+    let age = about.modified().ok().and_then(|modified| modified.elapsed().ok());
+    let is_due = !is_new || age.is_some_and(|age| age > UNLOCKED_AGE_MAX);
+    if !is_own || !is_due {
+        return;
+    }
+    let opened = place.folder(name).or_else(|_| {
+        // A script may have taken its own right to read the folder. Its mode is changed with the owner's
+        // rights: whoever owns the name may put something else there meanwhile.
+        let _rights = OwnersRights::take(&about)?;
+        place.folder_to_read(name)
+    });
+    let Ok(lock) = opened.map(File::from) else { return };
+    // Whoever owns it may have put something else in its place.
+    let is_same =
+        lock.metadata().is_ok_and(|now| now.ino() == about.ino() && now.uid() == about.uid());
+    // Others may sweep too; one does it.
+    if is_same && lock.try_lock().is_ok() {
+        remove(path, lock);
+    }
+}
+
+/// Removes the folder at `path`, which is open and locked as `lock`, with what the script left in it.
+/// Returns whether nothing is left.
+///
+/// The rights to do so are those of the folder's owner, whoever this process is: while it is
+/// cleared up, another run of the same owner may put a folder of somebody else's into it. The rights
+/// are this whole process's, so it has to be one that does nothing else.
+fn remove(path: &Path, lock: File) -> bool {
+    let Ok(rights) = lock.metadata().and_then(|about| OwnersRights::take(&about)) else {
+        return !path.exists();
+    };
+    // Where that fails, so does the removal.
+    let _ = lock.set_permissions(fs::Permissions::from_mode(0o700));
+    let folder = Folder::from(lock);
+    // What stays is not ours to force: a mount, or another user's file.
+    let _ = folder.remove_contents();
+    drop(rights);
+    fs::remove_dir(path).is_ok()
+}
+
+/// The rights of a folder's owner in place of root's, as long as this lives. They are those of all
+/// threads of the process.
+struct OwnersRights {
+    is_root: bool,
+}
+
+impl OwnersRights {
+    /// Takes the rights of the owner of the folder that `about` is about.
+    fn take(about: &Metadata) -> io::Result<Self> {
+        let is_root = geteuid().is_root() && about.uid() != 0;
+        if is_root {
+            // The group first: another user may not change it any more.
+            setegid(Gid::from_raw(about.gid()))?;
+            seteuid(Uid::from_raw(about.uid()))?;
+        }
+        Ok(Self { is_root })
+    }
+}
+
+impl Drop for OwnersRights {
+    fn drop(&mut self) {
+        if self.is_root {
+            // Root is this process's real user, to which it may always go back.
+            let _ = seteuid(Uid::from_raw(0));
+            let _ = setegid(Gid::from_raw(0));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn whatever_is_in_the_folder_goes() {
+        let parent = tempfile::tempdir().unwrap();
+        let kept = parent.path().join("kept");
+        fs::write(&kept, "").unwrap();
+        let path = parent.path().join("scratch");
+        let scratch = Scratch::create(&path).unwrap();
+        fs::create_dir_all(path.join("a/b/c")).unwrap();
+        fs::create_dir_all(path.join("a/d")).unwrap();
+        fs::write(path.join("a/b/file"), "").unwrap();
+        symlink(parent.path(), path.join("a/link")).unwrap();
+        fs::set_permissions(path.join("a/b"), fs::Permissions::from_mode(0o000)).unwrap();
+        assert!(scratch.remove());
+        assert!(!path.exists() && kept.exists());
+    }
+
+    #[test]
+    fn many_folders_take_as_long_as_they_are_many() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("scratch");
+        let scratch = Scratch::create(&path).unwrap();
+        for number in 0..20_000 {
+            fs::create_dir(path.join(number.to_string())).unwrap();
+        }
+        // One listing for all of them; a listing for each takes minutes.
+        assert!(scratch.remove());
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn folders_may_be_nested_deeper_than_a_path_is_long() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("scratch");
+        let scratch = Scratch::create(&path).unwrap();
+        // From the inside out: no path is longer than two names.
+        fs::create_dir(path.join("0")).unwrap();
+        for depth in 1..3000 {
+            let (outer, inner) = (path.join(depth.to_string()), (depth - 1).to_string());
+            fs::create_dir(&outer).unwrap();
+            fs::rename(path.join(&inner), outer.join(&inner)).unwrap();
+        }
+        assert!(scratch.remove());
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn only_folders_that_nobody_has_are_swept() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        let id = |digit: &str| digit.repeat(32);
+        let kept = at(&format!("qwed-mcp-{}", id("a")));
+        let scratch = Scratch::create(&kept).unwrap();
+        fs::write(kept.join("file"), "").unwrap();
+        let left = at(&format!("qwed-mcp-{}", id("b")));
+        drop(Scratch::create(&left).unwrap());
+        fs::create_dir_all(left.join("a/b")).unwrap();
+        fs::set_permissions(&left, fs::Permissions::from_mode(0o000)).unwrap();
+        let canary = at(&format!("qwed-mcp-canary-{}", id("c")));
+        fs::create_dir(&canary).unwrap();
+        // Somebody is about to lock it.
+        let new = at(&format!("qwed-mcp-{}.new", id("d")));
+        fs::create_dir(&new).unwrap();
+        let strangers = [
+            at("qwed-mcp-notes"),
+            at(&format!("qwed-mcp-{}x", id("e"))),
+            at("data"),
+            at("qwed-mcp-"),
+        ];
+        for stranger in &strangers {
+            fs::create_dir(stranger).unwrap();
+        }
+        let link = at(&format!("qwed-mcp-{}", id("f")));
+        symlink(&strangers[0], &link).unwrap();
+
+        sweep(place.path());
+        assert!(!left.exists() && !canary.exists());
+        assert!(kept.join("file").exists() && new.exists() && link.is_symlink());
+        assert!(strangers.iter().all(|stranger| stranger.exists()));
+        drop(scratch);
+        sweep(place.path());
+        assert!(!kept.exists());
+    }
+}
