@@ -73,10 +73,19 @@ impl fmt::Display for Need {
 const WITHOUT: &str = "QWED_MCP_TESTS_WITHOUT";
 const WITHOUT_BY_DEFAULT: &str = "Time";
 
-/// Returns the names in the variable of needs to do without.
+/// The variable with a need: only the tests that have it are selected.
+const WITH: &str = "QWED_MCP_TESTS_WITH";
+
+/// Returns the needs whose tests are ignored, as they stand in the variable.
 pub(crate) fn waived() -> Vec<String> {
-    let names = std::env::var(WITHOUT).unwrap_or_else(|_| WITHOUT_BY_DEFAULT.to_owned());
+    let by_default = if wanted().is_some() { "" } else { WITHOUT_BY_DEFAULT };
+    let names = std::env::var(WITHOUT).unwrap_or_else(|_| by_default.to_owned());
     names.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+
+/// Returns the need that selects tests, if one does.
+pub(crate) fn wanted() -> Option<String> {
+    std::env::var(WITH).ok().filter(|name| !name.is_empty())
 }
 
 /// Whether tests with this need are ignored because the caller does without it.

@@ -160,18 +160,22 @@ pub(crate) fn run(tests: Vec<Test>) -> ExitCode {
 }
 
 fn is_selected(arguments: &Arguments, test: &Test) -> bool {
+    let has = |need: String| test.needs.iter().any(|own| format!("{own:?}") == need);
+    if !machine::wanted().is_none_or(has) {
+        return false;
+    }
     // Whether it will be ignored is not known yet, and asking can take an interpreter.
     let trial = Trial::test(&test.name, || Ok(())).with_ignored_flag(true);
     !arguments.is_filtered_out(&trial)
 }
 
-/// Ends the process if a name in [`LONG`] or in the variable of needs to do without is not known: it
-/// would have no effect.
+/// Ends the process if a name in [`LONG`] or in a variable of needs is not known, because it would have no effect.
 #[expect(clippy::print_stderr, reason = "a harness reports")]
 fn refuse_unknown_names(tests: &[Test]) {
     let needs: BTreeSet<String> =
         tests.iter().flat_map(|test| &test.needs).map(|need| format!("{need:?}")).collect();
-    let unknown_need = machine::waived().into_iter().find(|name| !needs.contains(name));
+    let mut named = machine::waived().into_iter().chain(machine::wanted());
+    let unknown_need = named.find(|name| !needs.contains(name));
     // Without some features, modules of tests are left out.
     let is_complete = cfg!(all(feature = "http", feature = "postgres"));
     let is_unknown = |name: &&&str| is_complete && tests.iter().all(|test| test.name != **name);
