@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Settings;
-use crate::executor::{Echo, Executor, Outcome, RunError, RunLimits, Turns};
+use crate::executor::{Echo, Executor, Lane, Outcome, RunError, RunLimits, Turns};
 use crate::gateway::{
     Arguments, AskedBy, AuthorizedScript, Decision, DecisionRecord, ErrorCode, Evaluation, Grant,
     ReportingGateway, RiskBasedExecutionGateway, Tool,
@@ -281,7 +281,7 @@ impl Verifier {
             let script = script.clone().with_stdin(test.stdin.as_bytes().into());
             let (waits, mut turn) = (AtomicBool::default(), None);
             if let Some(Shared { turns, replies }) = &self.shared {
-                turn = turns.take_with_room(replies, user, &waits, cancel).await;
+                turn = turns.take_with_room(replies, Lane::Calls, user, &waits, cancel).await;
                 if turn.is_none() {
                     runs.add(test, Outcome::never_started());
                     break;

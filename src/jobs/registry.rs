@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::executor::{Echo, Ending, RunLimits, Turns};
+use crate::executor::{Echo, Ending, JOBS_AT_ONCE_MAX, Lane, RunLimits, Turns};
 use crate::gateway::{AuthorizedScript, JobId};
 use crate::governance::{Proof, UserName};
 use crate::runs::Runs;
@@ -24,7 +24,7 @@ use super::plane::{Found, Jobs, JobsAway, Order, PlaceError, RequestKey};
 /// Bounds of the registry.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct JobLimits {
-    /// The most jobs that run at once. More would only slow each other down.
+    /// The most jobs that run at once.
     pub(crate) running_max: usize,
     /// The most jobs that wait. At two minutes each, five at a time, the last of them waits 40
     /// minutes.
@@ -45,7 +45,7 @@ impl JobLimits {
     /// Returns the documented bounds, with the admin's timeout.
     pub(crate) fn new(timeout: Duration, ttl: Duration) -> Self {
         Self {
-            running_max: 5,
+            running_max: JOBS_AT_ONCE_MAX,
             queue_len_max: 100,
             output_bytes_max: 256 * 1024 * 1024,
             jobs_max: 10_000,
@@ -65,7 +65,7 @@ pub(crate) struct JobRegistry {
 struct Shared {
     runs: Arc<Runs>,
     limits: JobLimits,
-    slots: Turns,
+    turns: Arc<Turns>,
     jobs: Mutex<HashMap<JobId, Entry>>,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -98,11 +98,11 @@ impl Entry {
 }
 
 impl JobRegistry {
-    pub(crate) fn new(runs: Arc<Runs>, limits: JobLimits) -> Self {
+    pub(crate) fn new(runs: Arc<Runs>, turns: Arc<Turns>, limits: JobLimits) -> Self {
         let shared = Shared {
             runs,
             limits,
-            slots: Turns::new(limits.running_max, limits.share),
+            turns,
             jobs: Mutex::default(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -258,7 +258,8 @@ impl Shared {
         cancel: CancellationToken,
     ) {
         let (ttl, waits) = (self.limits.ttl, AtomicBool::default());
-        let slot = self.slots.take(user.as_ref().map(UserName::as_str), &waits, &cancel);
+        let user = user.as_ref().map(UserName::as_str);
+        let slot = self.turns.take(Lane::Jobs, user, &waits, &cancel);
         let Ok(slot) = timeout(ttl, slot).await else { return };
         let end = match slot {
             None => JobEnd::Cancelled,

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio::time::sleep;
 
 use crate::executor::fake::FakeExecutor;
-use crate::executor::{Captured, Ending, Outcome};
+use crate::executor::{Captured, Ending, Outcome, Turns};
 use crate::gateway::tests::granted;
 use crate::gateway::{AuthorizedScript, Grant, JobId};
 use crate::governance::UserName;
@@ -37,7 +37,9 @@ fn executor() -> FakeExecutor {
 fn registry(change: impl FnOnce(&mut JobLimits)) -> JobRegistry {
     let mut limits = JobLimits::new(Duration::from_secs(120), TTL);
     change(&mut limits);
-    JobRegistry::new(Arc::new(Runs::new(Arc::new(executor()), None, None)), limits)
+    let turns = Turns::new([1, limits.running_max, 1], limits.share);
+    let runs = Arc::new(Runs::new(Arc::new(executor()), None, None));
+    JobRegistry::new(runs, Arc::new(turns), limits)
 }
 
 fn script(seconds: u64) -> AuthorizedScript {

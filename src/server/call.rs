@@ -15,7 +15,7 @@ use crate::aibom::Session;
 #[cfg(feature = "http")]
 use crate::batch::{Shared, Verifier};
 use crate::config::{AdminGate, Settings};
-use crate::executor::{Echo, Executor, Outcome, Readiness, RunLimits, StepDown, Turns};
+use crate::executor::{Echo, Executor, Lane, Outcome, Readiness, RunLimits, StepDown, Turns};
 use crate::gateway::{
     Arguments, AskedBy, AuthorizedScript, Decision, DecisionRecord, Evaluation, Grant, JobId,
     RiskBasedExecutionGateway, Stdin, Tool,
@@ -57,7 +57,7 @@ pub(crate) struct Server {
     executor: Arc<dyn Executor>,
     pub(super) runs: Arc<Runs>,
     pub(super) jobs: Arc<dyn Jobs>,
-    /// The turns of synchronous runs.
+    /// The turns of all runs.
     turns: Arc<Turns>,
     sync_limits: RunLimits,
     /// Room for what calls and the scripts of pipelines print.
@@ -115,12 +115,17 @@ impl Server {
         limits.share = settings.user_share;
         let runs = Runs::new(Arc::clone(&executor), governance.clone(), session.clone());
         let runs = Arc::new(runs.with_receipts(receipts));
+        let turns = match &governance {
+            Some(governance) => Arc::clone(governance.turns()),
+            None => Arc::new(Turns::of(settings)),
+        };
+        let jobs = JobRegistry::new(Arc::clone(&runs), Arc::clone(&turns), limits);
         Self {
             gateway: Arc::new(RiskBasedExecutionGateway::from_settings(settings)),
-            jobs: Arc::new(JobRegistry::new(Arc::clone(&runs), limits)),
+            jobs: Arc::new(jobs),
             executor,
             runs,
-            turns: Arc::new(Turns::new(settings.sync_concurrency, settings.user_share)),
+            turns,
             sync_limits: RunLimits::of_script(settings.sync_timeout),
             replies: Arc::new(ReplyRoom::new(settings.user_share)),
             tools: tools(settings),
@@ -177,8 +182,8 @@ impl Server {
     pub(crate) async fn now(&self) -> Now {
         Now {
             jobs: self.jobs.by_state().await,
-            turns_free: self.turns.free(),
-            calls_waiting: self.turns.waiting(),
+            turns_free: self.turns.free(Lane::Calls),
+            calls_waiting: self.turns.waiting(Lane::Calls),
             fork_servers: self.executor.fork_servers(),
             tier: self.tier.get().copied(),
         }
@@ -338,7 +343,7 @@ impl Server {
         let user = caller.presented.user().map(UserName::as_str);
         let waiting = tracing::info_span!(target: SPANS, "queue.wait");
         let waits = &caller.waits_for_turn;
-        let turn = self.turns.take_with_room(&self.replies, user, waits, &cancel);
+        let turn = self.turns.take_with_room(&self.replies, Lane::Calls, user, waits, &cancel);
         let Some(turn) = turn.instrument(waiting).await else { return Reply::cancelled(record) };
         let script = script.with_stdin(caller.stdin.clone());
         let running = tracing::info_span!(target: SPANS, "sandbox.run");

@@ -24,7 +24,7 @@ use tokio_postgres::types::ToSql;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use crate::executor::{Executor, RunLimits};
+use crate::executor::{Executor, JOBS_AT_ONCE_MAX, RunLimits};
 use crate::gateway::{JobId, JobOwner, RiskBasedExecutionGateway};
 use crate::governance::{Proof, UserName};
 use crate::postgres::{Database, DatabaseError};
@@ -78,7 +78,7 @@ impl SharedLimits {
     /// Returns the documented bounds, with the admin's timeout.
     pub(crate) fn new(timeout: Duration, ttl: Duration) -> Self {
         Self {
-            running_max: 5,
+            running_max: JOBS_AT_ONCE_MAX,
             user_queue_len_max: 1000,
             queue_len_max: 10_000,
             disk_bytes_max: 16 * 1024 * 1024 * 1024,

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use crate::config::AdminGate;
 use crate::executor::fake::FakeExecutor;
-use crate::executor::{Captured, Ending, LeftOut, Outcome, Picture, Pictures};
+use crate::executor::{Captured, Ending, LeftOut, Outcome, Picture, Pictures, Turns};
 use crate::gateway::tests::granted;
 use crate::gateway::{AuthorizedScript, Grant, JobId, RiskBasedExecutionGateway};
 use crate::governance::{Proof, UserName};
@@ -70,7 +70,8 @@ fn in_memory(bounds: Bounds) -> Replica {
     let mut limits = JobLimits::new(bounds.timeout, bounds.ttl);
     (limits.running_max, limits.queue_len_max) = (bounds.running, bounds.queue);
     let runs = Arc::new(Runs::new(executor(&begun), None, None));
-    Replica { jobs: Arc::new(JobRegistry::new(runs, limits)), begun }
+    let turns = Arc::new(Turns::new([1, bounds.running, 1], limits.share));
+    Replica { jobs: Arc::new(JobRegistry::new(runs, turns, limits)), begun }
 }
 
 async fn shared(url: &str, bounds: Bounds) -> Replica {
