@@ -33,7 +33,7 @@
 //! | `transport` | JSON-RPC over stdio, bounded in every direction | `server` |
 //! | `jobs` | background jobs: states, slots, queue, expiry | `server` |
 //! | `batch` | a file of scripts, a line in, a line out | `server` |
-//! | `runs` | one run of a script: written down, run, accounted for, written down | `server` |
+//! | `scripts` | one run of a script: written down, run, accounted for, written down | `server` |
 //! | `governance` | governed tools: tokens, roles, policy, budget, audit, artifacts, the pytest run | `server` |
 //! | `receipt` | signed receipts: what was decided, where it ran, what came of it | `server` |
 //! | `oidc` | access tokens of an authorization server, validated | `http` |
@@ -162,12 +162,12 @@ mod postgres;
 pub mod provenance;
 #[cfg(feature = "server")]
 mod receipt;
-#[cfg(feature = "server")]
-mod runs;
 #[cfg(feature = "safety")]
 pub mod safety;
 #[cfg(feature = "server")]
 mod sandbox;
+#[cfg(feature = "server")]
+mod scripts;
 #[cfg(feature = "server")]
 mod secret;
 #[cfg(feature = "server")]

@@ -20,8 +20,8 @@ use crate::gateway::{
 };
 use crate::governance::{Governance, Presented, Proof, UserName};
 use crate::receipt::Receipts;
-use crate::runs::{Runs, ScriptError};
 use crate::sandbox::Tier;
+use crate::scripts::{Runs, ScriptError};
 #[cfg(feature = "http")]
 use crate::shares::Held;
 use crate::shares::ReplyRoom;

@@ -25,7 +25,7 @@ use crate::receipt::{
     Limits, Predicate, RECEIPT_BYTES_MAX, SCRIPT, Statement, Verified, compare_outputs,
     compare_subject, describe, ending, outputs_beside, read_bounded, sha256, stored_output, verify,
 };
-use crate::runs::Runs;
+use crate::scripts::Runs;
 
 /// The most replays that can be asked for.
 const TIMES_MAX: i64 = 100;

@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 use crate::executor::{Echo, Ending, JOBS_AT_ONCE_MAX, Lane, RunLimits, Turns};
 use crate::gateway::{AuthorizedScript, JobId};
 use crate::governance::{Proof, UserName};
-use crate::runs::Runs;
+use crate::scripts::Runs;
 use crate::shares::Share;
 
 use super::job::{Job, JobEnd, JobState};

@@ -11,7 +11,7 @@ use crate::executor::{Captured, Ending, Outcome, Turns};
 use crate::gateway::tests::granted;
 use crate::gateway::{AuthorizedScript, Grant, JobId};
 use crate::governance::UserName;
-use crate::runs::Runs;
+use crate::scripts::Runs;
 
 use super::*;
 

@@ -36,7 +36,7 @@ use crate::meter::Meter;
 #[cfg(feature = "postgres")]
 use crate::postgres::Database;
 use crate::receipt::{AuditPlace, Receipts};
-use crate::runs::Runs;
+use crate::scripts::Runs;
 use crate::shares::{Held, ReplyRoom};
 
 #[cfg(feature = "http")]

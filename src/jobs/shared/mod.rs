@@ -28,7 +28,7 @@ use crate::executor::{Executor, JOBS_AT_ONCE_MAX, RunLimits};
 use crate::gateway::{JobId, JobOwner, RiskBasedExecutionGateway};
 use crate::governance::{Proof, UserName};
 use crate::postgres::{Database, DatabaseError};
-use crate::runs::Runs;
+use crate::scripts::Runs;
 use crate::shares::Share;
 
 use super::job::{Job, JobEnd, JobState};

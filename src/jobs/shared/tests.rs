@@ -17,7 +17,7 @@ use crate::governance::{Proof, UserName};
 use crate::postgres::scratch::{self, Postgres};
 use crate::postgres::tests::is_skipped;
 use crate::postgres::{Database, DatabaseUrl};
-use crate::runs::Runs;
+use crate::scripts::Runs;
 
 use super::super::{JobEnd, JobLimits, JobRegistry};
 use super::*;

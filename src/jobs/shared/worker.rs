@@ -21,7 +21,7 @@ use crate::executor::{Echo, Ending, Executor};
 use crate::gateway::{AskedBy, Decision, Grant, JobId, JobOwner, RiskBasedExecutionGateway};
 use crate::governance::Proof;
 use crate::postgres::{Database, DatabaseError, Notice};
-use crate::runs::Runs;
+use crate::scripts::Runs;
 
 use super::super::job::JobEnd;
 use super::kept::Kept;
