@@ -12,10 +12,10 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::executor::{Echo, Ending, JOBS_AT_ONCE_MAX, Lane, RunLimits, Turns};
-use crate::gateway::{AuthorizedScript, JobId};
-use crate::governance::{Proof, UserName};
-use crate::scripts::Runs;
+use crate::executor::{Ending, JOBS_AT_ONCE_MAX, Lane, RunLimits, Turn};
+use crate::gateway::JobId;
+use crate::governance::UserName;
+use crate::scripts::{Permit, RunRequest, Scripts};
 use crate::shares::Share;
 
 use super::job::{Job, JobEnd, JobState};
@@ -63,9 +63,8 @@ pub(crate) struct JobRegistry {
 }
 
 struct Shared {
-    runs: Arc<Runs>,
+    scripts: Arc<Scripts>,
     limits: JobLimits,
-    turns: Arc<Turns>,
     jobs: Mutex<HashMap<JobId, Entry>>,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -98,11 +97,10 @@ impl Entry {
 }
 
 impl JobRegistry {
-    pub(crate) fn new(runs: Arc<Runs>, turns: Arc<Turns>, limits: JobLimits) -> Self {
+    pub(crate) fn new(scripts: Arc<Scripts>, limits: JobLimits) -> Self {
         let shared = Shared {
-            runs,
+            scripts,
             limits,
-            turns,
             jobs: Mutex::default(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -111,7 +109,7 @@ impl JobRegistry {
     }
 
     fn place_now(&self, order: Order) -> Result<Job, PlaceError> {
-        let Order { script, decision, placed_by, user, proof } = order;
+        let Order { permit, decision, placed_by } = order;
         let id = JobId::fresh();
         let cancel = self.shared.stop.child_token();
         let now = Utc::now();
@@ -121,7 +119,7 @@ impl JobRegistry {
             created_at: now,
             changed_at: now,
             placed_by,
-            user: user.clone(),
+            user: permit.user().cloned(),
             cancel: cancel.clone(),
         };
         let job = entry.job(id, self.shared.limits.ttl);
@@ -132,7 +130,7 @@ impl JobRegistry {
         }
         let shared = Arc::clone(&self.shared);
         self.shared.tasks.spawn(async move {
-            shared.live(id, script, (user, proof), cancel).await;
+            shared.live(id, &permit, cancel).await;
             shared.lock().remove(&id);
         });
         Ok(job)
@@ -250,33 +248,25 @@ impl JobLimits {
 
 impl Shared {
     /// Sees a job through its life; when it is over, the job has expired.
-    async fn live(
-        &self,
-        id: JobId,
-        script: AuthorizedScript,
-        (user, proof): (Option<UserName>, Option<Proof>),
-        cancel: CancellationToken,
-    ) {
-        let (ttl, waits) = (self.limits.ttl, AtomicBool::default());
-        let user = user.as_ref().map(UserName::as_str);
-        let slot = self.turns.take(Lane::Jobs, user, &waits, &cancel);
-        let Ok(slot) = timeout(ttl, slot).await else { return };
-        let end = match slot {
+    async fn live(&self, id: JobId, permit: &Permit, cancel: CancellationToken) {
+        let waits = AtomicBool::default();
+        let ttl = self.limits.ttl;
+        let turn = self.scripts.turn(permit, Lane::Jobs, &waits, &cancel);
+        let Ok(turn) = timeout(ttl, turn).await else { return };
+        let end = match turn {
             None => JobEnd::Cancelled,
-            Some(slot) => {
+            Some(turn) => {
                 self.set(id, JobState::Running);
-                let run = self.run(script, proof, cancel.clone());
+                let run = self.run(permit, &turn, cancel.clone());
                 tokio::pin!(run);
-                let end = match timeout(ttl, &mut run).await {
+                match timeout(ttl, &mut run).await {
                     Ok(end) => end,
                     Err(_expired) => {
                         cancel.cancel();
                         run.await;
                         return;
                     }
-                };
-                drop(slot);
-                end
+                }
             }
         };
         self.set(id, JobState::Ended(end));
@@ -286,13 +276,9 @@ impl Shared {
         }
     }
 
-    async fn run(
-        &self,
-        script: AuthorizedScript,
-        proof: Option<Proof>,
-        cancel: CancellationToken,
-    ) -> JobEnd {
-        match self.runs.run(script, proof, self.limits.run, cancel, Echo::default()).await {
+    async fn run(&self, permit: &Permit, turn: &Turn, cancel: CancellationToken) -> JobEnd {
+        let request = RunRequest::new(self.limits.run, cancel);
+        match self.scripts.run(permit, turn, request).await {
             Ok(outcome) if outcome.ending == Ending::Cancelled => JobEnd::Cancelled,
             Ok(outcome) => JobEnd::Ran(Arc::new(outcome)),
             Err(error) => JobEnd::NotRun(error.to_string().into()),

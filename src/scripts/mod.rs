@@ -1,359 +1,186 @@
-//! The run of a script, whoever asked for it: written down → run → accounted for → written down, signed.
+//! The one entry for scripts: decided → written down → (waits for its turn) → run → written down, signed.
 //!
-//! Synchronous calls and background jobs both come through [`Runs::run`], the only place that hands a
-//! script to the executor. A run starts only while the proof of its caller holds: a token that was revoked or
-//! has expired since the script was placed runs nothing. A run whose start cannot be written to the audit log
-//! is not made, and nobody hears of the outcome of one whose end cannot be.
+//! A client's call, `/run`, `/batch`, `/run_code`, background jobs, `run`, `run --batch` and `replay` all come
+//! through [`Scripts`]. `decide` turns a script into a [`Permit`], or says why not. `run` runs it as often as the
+//! caller has turns for it. Nothing else in this program confirms a decision, and nothing else hands a script to
+//! the executor.
+//!
+//! This module never decides whether a script is safe, which is the gateway's, and starts no process itself.
 
+mod decide;
+mod error;
 mod missing_module;
+mod run;
 #[cfg(test)]
 mod tests;
 
-use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, OnceLock};
 
-use chrono::Utc;
-use futures_util::FutureExt as _;
-use serde_json::json;
-use thiserror::Error;
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::aibom::{self, Session};
-use crate::executor::{Echo, Executor, Outcome, RunError, RunLimits};
+use crate::aibom::Session;
+use crate::config::{AdminGate, Settings};
 #[cfg(feature = "http")]
-use crate::executor::{Ending, Start};
-#[cfg(any(feature = "http", feature = "postgres"))]
-use crate::gateway::DecisionRecord;
+use crate::executor::ForkServers;
+use crate::executor::{Executor, Readiness, Ready, StepDown, Turns};
+use crate::gateway::Gateway;
+use crate::governance::{Governance, Store};
 #[cfg(feature = "http")]
-use crate::gateway::ErrorCode;
-#[cfg(feature = "postgres")]
-use crate::gateway::JobOwner;
-use crate::gateway::{AuthorizedScript, VerificationId};
-use crate::governance::{Governance, Proof, Store};
-use crate::logging::Causes;
-#[cfg(feature = "http")]
-use crate::meter::{Meter, RunFigures};
-use crate::receipt::{Draft, Receipts, WriteError};
-#[cfg(feature = "http")]
-use crate::sandbox::Tier;
-use missing_module::{Dependencies, advice, missing_module};
+use crate::meter::Meter;
+use crate::meter::MeterPlace;
+use crate::receipt::Receipts;
+use crate::shares::{Held, ReplyRoom};
 
-/// The funnel that every run of a script goes through.
-pub(crate) struct Runs {
+#[cfg(feature = "postgres")]
+pub(crate) use decide::PlacedScript;
+pub(crate) use decide::{Decided, Permit, Request};
+pub(crate) use error::ScriptError;
+pub(crate) use run::RunRequest;
+
+/// Everything that scripts need, for as long as the process lives.
+pub(crate) struct Scripts {
+    gateway: Gateway,
     executor: Arc<dyn Executor>,
-    /// The audit log, where the admin has a policy.
+    /// The audit log, if the admin has a policy.
     governance: Option<Arc<Governance>>,
-    /// The store of tokens, where there is one.
+    /// The store of tokens, if the server has one.
     tokens: OnceLock<Store>,
-    /// The account of what is used, where a bill of materials is wanted.
+    /// The record of what is used, if a bill of materials is wanted.
     session: Option<Arc<Session>>,
-    /// The writer of receipts, where scripts leave some.
+    /// The writer of receipts, if scripts leave some.
     receipts: Option<Arc<Receipts>>,
+    turns: Arc<Turns>,
+    /// Room for the output of scripts that waits to be read.
+    replies: ReplyRoom,
+    /// What holds scripts here, once that is known; `None` without an interpreter.
+    ready: OnceLock<Option<Ready>>,
     /// Lookups of versions, each as long as a short script.
     lookups: TaskTracker,
-    /// Counts runs, where somebody wants figures.
-    #[cfg(feature = "http")]
-    meter: OnceLock<Arc<dyn Meter>>,
+    /// Counts decisions and runs.
+    meter: MeterPlace,
 }
 
-/// The reason why there is no outcome of a script. Its `Display` is shown to the client.
-#[derive(Debug, Error)]
-pub(crate) enum ScriptError {
-    /// The proof of the caller does not hold any more, so there was no run.
-    #[error("the token that asked for it was revoked or has expired, so nothing is run")]
-    NotLetIn,
-    /// Whether the proof holds could not be looked up, so there was no run.
-    #[error(
-        "the token that asked for it cannot be looked up, so nothing is run; ask the admin to look at the server's log"
-    )]
-    TokensAway,
-    /// The start could not be written down, so there was no run.
-    #[error(
-        "the audit log cannot be written, so nothing is run; ask the admin to look at the server's log"
-    )]
-    NotAudited,
-    /// The log has no decision that lets the script of a job run, or it was run before.
-    #[cfg(feature = "postgres")]
-    #[error(
-        "the audit log has no decision that lets it run for this user, so it is not run; ask the admin to look at the server's log"
-    )]
-    NotDecided,
-    /// The script was run, and its end could not be written down.
-    #[error(
-        "the script was run, and the audit log cannot be used to write down its end; ask the admin to look at the server's log"
-    )]
-    EndNotAudited,
-    /// There could be no receipt, so there was no run.
-    #[error(transparent)]
-    NoReceipt(WriteError),
-    /// The script was run, and its receipt could not be stored.
-    #[error("the script was run, and {0}; ask the admin to look at the server's log")]
-    EndNoReceipt(#[source] WriteError),
-    /// The executor could not run the script.
-    #[error(transparent)]
-    Run(#[from] RunError),
-}
-
-impl Runs {
-    /// Creates the funnel in front of `executor`.
-    pub(crate) fn new(
-        executor: Arc<dyn Executor>,
-        governance: Option<Arc<Governance>>,
-        session: Option<Arc<Session>>,
-    ) -> Self {
-        let lookups = TaskTracker::new();
-        let tokens = governance.as_ref().map(|governance| governance.store().clone().into());
+impl Scripts {
+    pub(crate) fn new(settings: &Settings, gateway: Gateway, executor: Arc<dyn Executor>) -> Self {
         Self {
+            gateway,
             executor,
-            governance,
-            tokens: tokens.unwrap_or_default(),
-            session,
+            governance: None,
+            tokens: OnceLock::new(),
+            session: None,
             receipts: None,
-            lookups,
-            #[cfg(feature = "http")]
-            meter: OnceLock::new(),
+            turns: Arc::new(Turns::of(settings)),
+            replies: ReplyRoom::new(settings.user_share),
+            ready: OnceLock::new(),
+            lookups: TaskTracker::new(),
+            meter: MeterPlace::default(),
         }
     }
 
-    /// Has every run leave a receipt.
-    pub(crate) fn with_receipts(self, receipts: Option<&Arc<Receipts>>) -> Self {
-        Self { receipts: receipts.cloned(), ..self }
+    /// Writes decisions and runs to the audit log of `governance`, whose tokens let callers in, and queues runs
+    /// with those of the governed tools.
+    pub(crate) fn with_governance(self, governance: Option<Arc<Governance>>) -> Self {
+        let Some(governance) = governance else { return self };
+        let turns = Arc::clone(governance.turns());
+        let tokens = OnceLock::from(Store::from(governance.store().clone()));
+        Self { tokens, turns, governance: Some(governance), ..self }
     }
 
-    /// Has the proofs of callers looked up in this store, where there is no audit log with tokens.
+    /// Records what scripts use in the bill of materials.
+    pub(crate) fn with_session(self, session: Option<Arc<Session>>) -> Self {
+        Self { session, ..self }
+    }
+
+    /// Has every run and every refusal leave a receipt, if scripts leave receipts.
+    pub(crate) fn with_receipts(self, receipts: Option<&Arc<Receipts>>) -> Self {
+        Self { receipts: receipts.and_then(Receipts::of_scripts).cloned(), ..self }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn with_turns(self, turns: Turns) -> Self {
+        Self { turns: Arc::new(turns), ..self }
+    }
+
+    /// Looks up the proofs of callers in this store, unless the audit log has tokens itself.
     #[cfg(feature = "http")]
     pub(crate) fn set_tokens(&self, store: Store) {
-        // The first one stays: both are the same tokens.
+        // The first one stays: both have the same tokens.
         let _ = self.tokens.set(store);
     }
 
-    /// Has runs counted from here on.
+    /// Counts decisions, waits, runs and operations of the store from here on.
     #[cfg(feature = "http")]
-    pub(crate) fn set_meter(&self, meter: Arc<dyn Meter>) {
-        // The first one stays.
-        let _ = self.meter.set(meter);
-    }
-
-    /// Runs `script` within `limits` until it ends or `cancel` is cancelled; what it prints goes to `echo`
-    /// while it runs. Starts only if `proof`, which has let the caller in, still holds; `None` stands for a
-    /// caller without one. A panic of the executor is an error like any other.
-    ///
-    /// Poll the future to its end: dropping it kills the run, but nobody then waits until its processes
-    /// are dead, or writes its end down.
-    ///
-    /// # Errors
-    ///
-    /// [`ScriptError`] if there is no outcome for the caller.
-    pub(crate) async fn run(
-        &self,
-        script: AuthorizedScript,
-        proof: Option<Proof>,
-        limits: RunLimits,
-        cancel: CancellationToken,
-        echo: Echo,
-    ) -> Result<Outcome, ScriptError> {
-        let (id, job) = (script.verification_id().clone(), script.job().cloned());
-        if let Err(error) = self.require(proof).await {
-            return Err(self.not_started(&id, proof, error).await);
-        }
-        let dependencies = Dependencies::of(script.source().as_str());
-        let engines =
-            aibom::engines(script.imports().unwrap_or_default().iter().map(String::as_str));
-        let draft = self.begin_receipt(&script, limits).await?;
+    pub(crate) fn set_meter(&self, meter: &Arc<dyn Meter>) {
+        self.meter.set(Arc::clone(meter));
+        self.turns.set_meter(Arc::clone(meter));
         if let Some(governance) = &self.governance {
-            governance.script_started(&id).await.map_err(|_| ScriptError::NotAudited)?;
-        }
-        let ended = cancel.clone();
-        let run = async { self.executor.run(script, limits, cancel, echo).await };
-        let outcome = AssertUnwindSafe(run).catch_unwind().await;
-        let mut outcome = outcome.unwrap_or(Err(RunError::Panicked));
-        match &outcome {
-            Ok(Outcome { ending, duration, .. }) => {
-                tracing::info!(verification_id = %id, ?ending, ?duration, "run ended");
-                #[cfg(feature = "http")]
-                self.count(&outcome);
-            }
-            Err(error) => {
-                tracing::error!(verification_id = %id, error = %Causes(error), "run failed");
-            }
-        }
-        if outcome.as_ref().is_ok_and(|outcome| outcome.tier.is_some()) {
-            self.account(&engines);
-        }
-        // Before the end is written down, which has the hash of all that a job's user is told.
-        if let Ok(outcome) = &mut outcome
-            && let Some(module) = missing_module(outcome)
-        {
-            outcome.advice = self.advice(module, dependencies).await;
-        }
-        let mut place = None;
-        if let Some(governance) = &self.governance {
-            let written = governance.script_ended(&id, job.as_deref(), &outcome, &ended).await;
-            place = written.map_err(|_| ScriptError::EndNotAudited)?;
-        }
-        let receipt = match draft {
-            Some(draft) => {
-                Some(Box::pin(draft.conclude(&outcome, place)).await.map_err(end_no_receipt)?)
-            }
-            None => None,
-        };
-        let mut outcome = outcome?;
-        outcome.receipt = receipt.map(|receipt| json!(receipt));
-        Ok(outcome)
-    }
-
-    /// Fails if the proof of a caller does not hold any more. This is the only place that decides it for
-    /// scripts, at the moment at which a run starts. Without a proof there is nothing to look up.
-    pub(crate) async fn require(&self, proof: Option<Proof>) -> Result<(), ScriptError> {
-        let Some(proof) = proof else { return Ok(()) };
-        let holds = match (self.tokens.get(), proof) {
-            (Some(store), proof) => store.holds(proof).await,
-            (None, Proof::Access { expires }) => Ok(Utc::now() < expires),
-            (None, Proof::Token(_)) => {
-                tracing::error!("this server has no store of tokens, and a script has one");
-                return Err(ScriptError::TokensAway);
-            }
-        };
-        match holds {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(ScriptError::NotLetIn),
-            Err(error) => {
-                tracing::error!(error = %Causes(&error), "the store of tokens failed");
-                Err(ScriptError::TokensAway)
-            }
+            governance.set_meter(Arc::clone(meter));
         }
     }
 
-    /// Writes down that a script is not started, where there is an audit log.
-    async fn not_started(
-        &self,
-        id: &VerificationId,
-        proof: Option<Proof>,
-        error: ScriptError,
-    ) -> ScriptError {
-        tracing::warn!(verification_id = %id, %error, "a script is not run");
-        if let (Some(governance), Some(proof)) = (&self.governance, proof)
-            && governance.script_not_started(id, proof, &error.to_string()).await.is_err()
-        {
-            return ScriptError::NotAudited;
+    /// Returns whether the admin lets code run at all.
+    pub(crate) fn admin_gate(&self) -> AdminGate {
+        self.gateway.admin_gate()
+    }
+
+    /// Tests whether scripts can be contained here, and remembers how.
+    pub(crate) async fn readiness(&self) -> Readiness {
+        let readiness = self.executor.readiness().await;
+        if let Ok(ready) = &readiness {
+            self.ready.get_or_init(|| ready.clone());
         }
-        error
+        readiness
     }
 
-    /// Requires that the audit log, where there is one, has the decision that lets the script of a job run, by this
-    /// proof, and that it was not run before.
-    ///
-    /// # Errors
-    ///
-    /// [`ScriptError`] if it must not be run.
-    #[cfg(feature = "postgres")]
-    pub(crate) async fn require_decision(
-        &self,
-        record: &DecisionRecord,
-        job: &JobOwner,
-        proof: Option<Proof>,
-    ) -> Result<(), ScriptError> {
-        let Some(governance) = &self.governance else { return Ok(()) };
-        match governance.has_decision(record, job, proof).await {
-            Ok(true) => Ok(()),
-            Ok(false) => {
-                let id = &record.verification_id;
-                tracing::error!(job = %job.job, verification_id = %id, "a job was placed that the audit log has no decision for");
-                Err(ScriptError::NotDecided)
-            }
-            Err(_) => Err(ScriptError::NotAudited),
-        }
-    }
-
-    /// Returns whether the result of a job is the one that the audit log has, where there is one; `None` if that
-    /// cannot be known now.
-    #[cfg(feature = "postgres")]
-    pub(crate) async fn has_result(
-        &self,
-        verification_id: &str,
-        job: &JobOwner,
-        outcome: &Outcome,
-    ) -> Option<bool> {
-        let Some(governance) = &self.governance else { return Some(true) };
-        let is_it = governance.has_result(verification_id, job, outcome).await.ok()?;
-        if !is_it {
-            tracing::error!(job = %job.job, verification_id, "the result of a job is not the one that the audit log has");
-        }
-        Some(is_it)
-    }
-
-    /// Begins the receipt of a run, where there is to be one.
-    async fn begin_receipt(
-        &self,
-        script: &AuthorizedScript,
-        limits: RunLimits,
-    ) -> Result<Option<Box<Draft>>, ScriptError> {
-        let Some(receipts) = &self.receipts else { return Ok(None) };
-        let draft = Box::pin(receipts.begin(script, limits, &*self.executor)).await;
-        draft.map(|draft| Some(Box::new(draft))).map_err(|error| {
-            error.log();
-            ScriptError::NoReceipt(error)
-        })
-    }
-
-    /// Counts what was decided about a call.
+    /// Returns the tier that holds scripts here, once that is known; `none` without an interpreter.
     #[cfg(feature = "http")]
-    pub(crate) fn count_decision(&self, record: &DecisionRecord) {
-        if let Some(meter) = self.meter.get() {
-            meter.decided(record.error_code.map(ErrorCode::as_str));
+    pub(crate) fn tier(&self) -> Option<&'static str> {
+        self.ready.get().map(|ready| ready.as_ref().map_or("none", |ready| ready.tier.as_str()))
+    }
+
+    /// Returns why scripts run at a lower tier than they could, once that is known.
+    pub(crate) fn step_down(&self) -> Option<&StepDown> {
+        self.ready.get()?.as_ref()?.step_down.as_ref()
+    }
+
+    /// Returns the queue of all runs.
+    #[cfg(feature = "http")]
+    pub(crate) fn turns(&self) -> &Turns {
+        &self.turns
+    }
+
+    /// Waits for room for a reply to a user with so many bytes of output, until it is read.
+    pub(crate) async fn room_for(&self, user: Option<&str>, bytes: usize) -> Option<Held> {
+        self.replies.room_for(user, bytes).await
+    }
+
+    /// Returns the state of the interpreters that are forked for scripts.
+    #[cfg(feature = "http")]
+    pub(crate) fn fork_servers(&self) -> ForkServers {
+        self.executor.fork_servers()
+    }
+
+    /// Gets ready for scripts, if the admin lets any run and they can be contained.
+    pub(crate) async fn warm_up(&self) {
+        // The log has the reason why not.
+        if self.admin_gate() == AdminGate::Open && self.readiness().await.is_ok() {
+            self.executor.warm_up();
         }
     }
 
-    /// Counts a run that has ended.
-    #[cfg(feature = "http")]
-    fn count(&self, outcome: &Result<Outcome, RunError>) {
-        let (Some(meter), Ok(outcome)) = (self.meter.get(), outcome) else { return };
-        let ending = match outcome.ending {
-            Ending::Exited(0) => "success",
-            Ending::Exited(_) => "failed",
-            Ending::OutOfMemory => "memory",
-            Ending::Cancelled => "cancelled",
-            Ending::TimedOut => "timed_out",
-        };
-        meter.ran(&RunFigures {
-            ending,
-            tier: outcome.tier.map(Tier::as_str),
-            start: if outcome.start == Start::Warm { "warm" } else { "cold" },
-            duration: outcome.duration,
-        });
-    }
-
-    /// Returns what is said about a module that is not installed, where its interpreter is known.
-    async fn advice(&self, module: String, dependencies: Dependencies) -> Option<String> {
-        let installation = self.executor.installation().await?;
-        let advice = move || advice(&module, &dependencies, &installation);
-        tokio::task::spawn_blocking(advice).await.ok()
-    }
-
-    /// Tells the session which engines a run used. Their versions are looked up at once: when the
-    /// session ends there may be no time for it.
-    fn account(&self, engines: &[String]) {
-        let Some(session) = &self.session else { return };
-        let Some(modules) = session.record_script(engines) else { return };
-        let (executor, session) = (Arc::clone(&self.executor), Arc::clone(session));
-        self.lookups.spawn(async move {
-            if let Some(installed) = executor.inventory(modules).await {
-                session.record_packages(installed);
-            } else {
-                tracing::warn!("the versions of the engines are not known");
-            }
-        });
-    }
-
-    /// Waits until what runs have started beside themselves is done. No run may be going on.
-    pub(crate) async fn shut_down(&self) {
+    /// Waits until the lookups that runs have started are done. No run may be going on.
+    pub(crate) async fn settle(&self) {
         self.lookups.close();
         self.lookups.wait().await;
     }
-}
 
-fn end_no_receipt(error: WriteError) -> ScriptError {
-    error.log();
-    ScriptError::EndNoReceipt(error)
+    /// Ends the processes that live between runs, and returns when they are gone and `runs`, which ends the
+    /// last runs, is done.
+    pub(crate) async fn shut_down(&self, runs: impl Future<Output = ()>) {
+        let settled = async {
+            runs.await;
+            self.settle().await;
+        };
+        tokio::join!(settled, self.executor.shut_down());
+    }
 }

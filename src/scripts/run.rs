@@ -1,0 +1,291 @@
+//! The run of a script: written down → run → accounted for → written down, signed.
+//!
+//! A run starts only while the proof of its caller holds: a token that was revoked or has expired since the
+//! script was decided runs nothing. A run whose start cannot be written to the audit log does not start, and the
+//! outcome of one whose end cannot be written is not given out.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use chrono::Utc;
+use futures_util::FutureExt as _;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
+
+use crate::aibom;
+use crate::executor::{Echo, Ending, Lane, Outcome, RunError, RunLimits, Start, Turn};
+use crate::gateway::{AuthorizedScript, Stdin, VerificationId};
+#[cfg(feature = "postgres")]
+use crate::gateway::{DecisionRecord, JobOwner};
+use crate::governance::{Proof, UserName};
+use crate::logging::{Causes, SPANS};
+use crate::meter::RunFigures;
+use crate::receipt::{Draft, WriteError};
+use crate::sandbox::Tier;
+
+use super::missing_module::{Dependencies, advice, missing_module};
+use super::{Permit, ScriptError, Scripts};
+
+/// One run of a script.
+#[derive(Debug)]
+pub(crate) struct RunRequest {
+    pub(crate) limits: RunLimits,
+    /// What the script reads from its standard input.
+    pub(crate) stdin: Stdin,
+    /// Receives what the script prints, while it runs.
+    pub(crate) echo: Echo,
+    /// Ends the run when it is cancelled.
+    pub(crate) cancel: CancellationToken,
+}
+
+impl RunRequest {
+    /// Makes the request of a script that reads nothing, and whose output is not shown while it runs.
+    pub(crate) fn new(limits: RunLimits, cancel: CancellationToken) -> Self {
+        Self { limits, stdin: Stdin::default(), echo: Echo::default(), cancel }
+    }
+}
+
+impl Scripts {
+    /// Waits for a turn of the permit's user in a lane; `None` if `cancel` is cancelled before. `waits` is set
+    /// meanwhile. Calls also wait until there is room for their output, so that nothing more runs for a user who
+    /// does not read.
+    pub(crate) async fn turn(
+        &self,
+        permit: &Permit,
+        lane: Lane,
+        waits: &AtomicBool,
+        cancel: &CancellationToken,
+    ) -> Option<Turn> {
+        let user = permit.user().map(UserName::as_str);
+        let turn = async {
+            match lane {
+                Lane::Calls => {
+                    self.turns.take_with_room(&self.replies, lane, user, waits, cancel).await
+                }
+                // Their results have bounds of their own.
+                Lane::Jobs | Lane::SharedJobs | Lane::Tests => {
+                    self.turns.take(lane, user, waits, cancel).await
+                }
+            }
+        };
+        turn.instrument(tracing::info_span!(target: SPANS, "queue.wait")).await
+    }
+
+    /// Runs the script of a permit in a turn, until it ends or is cancelled. It starts only if the proof that has
+    /// let the caller in still holds. A panic of the executor is an error like any other.
+    ///
+    /// Poll the future to its end: dropping it kills the run, but nothing then waits until its processes
+    /// are dead, or writes its end down.
+    ///
+    /// # Errors
+    ///
+    /// [`ScriptError`] if there is no outcome for the caller.
+    pub(crate) async fn run(
+        &self,
+        permit: &Permit,
+        _turn: &Turn,
+        request: RunRequest,
+    ) -> Result<Outcome, ScriptError> {
+        let running = tracing::info_span!(target: SPANS, "sandbox.run");
+        self.run_script(permit, request).instrument(running).await
+    }
+
+    async fn run_script(
+        &self,
+        permit: &Permit,
+        request: RunRequest,
+    ) -> Result<Outcome, ScriptError> {
+        let RunRequest { limits, stdin, echo, cancel } = request;
+        let script = permit.script().clone().with_stdin(stdin);
+        let proof = permit.proof();
+        let id = script.verification_id().clone();
+        let job = script.job().cloned();
+        if let Err(error) = self.require(proof).await {
+            return Err(self.not_started(&id, proof, error).await);
+        }
+        let dependencies = Dependencies::of(script.source().as_str());
+        let engines =
+            aibom::engines(script.imports().unwrap_or_default().iter().map(String::as_str));
+        let draft = self.begin_receipt(&script, limits).await?;
+        if let Some(governance) = &self.governance {
+            governance.script_started(&id).await.map_err(|_| ScriptError::NotAudited)?;
+        }
+        let ended = cancel.clone();
+        let run = async { self.executor.run(script, limits, cancel, echo).await };
+        let outcome = AssertUnwindSafe(run).catch_unwind().await;
+        let mut outcome = outcome.unwrap_or(Err(RunError::Panicked));
+        match &outcome {
+            Ok(Outcome { ending, duration, .. }) => {
+                tracing::info!(verification_id = %id, ?ending, ?duration, "run ended");
+                self.count(&outcome);
+            }
+            Err(error) => {
+                tracing::error!(verification_id = %id, error = %Causes(error), "run failed");
+            }
+        }
+        if outcome.as_ref().is_ok_and(|outcome| outcome.tier.is_some()) {
+            self.account(&engines);
+        }
+        // Before the end is written down, which has the hash of all that a job's user is told.
+        if let Ok(outcome) = &mut outcome
+            && let Some(module) = missing_module(outcome)
+        {
+            outcome.advice = self.advice(module, dependencies).await;
+        }
+        let mut place = None;
+        if let Some(governance) = &self.governance {
+            let written = governance.script_ended(&id, job.as_deref(), &outcome, &ended).await;
+            place = written.map_err(|_| ScriptError::EndNotAudited)?;
+        }
+        let receipt = match draft {
+            Some(draft) => {
+                Some(Box::pin(draft.conclude(&outcome, place)).await.map_err(end_no_receipt)?)
+            }
+            None => None,
+        };
+        let mut outcome = outcome?;
+        outcome.receipt = receipt.map(|receipt| json!(receipt));
+        Ok(outcome)
+    }
+
+    /// Fails if the proof of a caller does not hold any more. This is the only place that decides it for
+    /// scripts, at the moment at which a run starts. Without a proof there is nothing to look up.
+    pub(crate) async fn require(&self, proof: Option<Proof>) -> Result<(), ScriptError> {
+        let Some(proof) = proof else { return Ok(()) };
+        let holds = match (self.tokens.get(), proof) {
+            (Some(store), proof) => store.holds(proof).await,
+            (None, Proof::Access { expires }) => Ok(Utc::now() < expires),
+            (None, Proof::Token(_)) => {
+                tracing::error!("this server has no store of tokens, and a script has one");
+                return Err(ScriptError::TokensAway);
+            }
+        };
+        match holds {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(ScriptError::NotLetIn),
+            Err(error) => {
+                tracing::error!(error = %Causes(&error), "the store of tokens failed");
+                Err(ScriptError::TokensAway)
+            }
+        }
+    }
+
+    /// Writes down that a script is not started, where there is an audit log.
+    async fn not_started(
+        &self,
+        id: &VerificationId,
+        proof: Option<Proof>,
+        error: ScriptError,
+    ) -> ScriptError {
+        tracing::warn!(verification_id = %id, %error, "a script is not run");
+        if let (Some(governance), Some(proof)) = (&self.governance, proof)
+            && governance.script_not_started(id, proof, &error.to_string()).await.is_err()
+        {
+            return ScriptError::NotAudited;
+        }
+        error
+    }
+
+    /// Requires that the audit log, where there is one, has the decision that lets the script of a job run, by this
+    /// proof, and that it was not run before.
+    ///
+    /// # Errors
+    ///
+    /// [`ScriptError`] if it must not be run.
+    #[cfg(feature = "postgres")]
+    pub(super) async fn require_decision(
+        &self,
+        record: &DecisionRecord,
+        job: &JobOwner,
+        proof: Option<Proof>,
+    ) -> Result<(), ScriptError> {
+        let Some(governance) = &self.governance else { return Ok(()) };
+        match governance.has_decision(record, job, proof).await {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                let id = &record.verification_id;
+                tracing::error!(job = %job.job, verification_id = %id, "a job was placed that the audit log has no decision for");
+                Err(ScriptError::NotDecided)
+            }
+            Err(_) => Err(ScriptError::NotAudited),
+        }
+    }
+
+    /// Returns whether the result of a job is the one that the audit log has, where there is one; `None` if that
+    /// cannot be known now.
+    #[cfg(feature = "postgres")]
+    pub(crate) async fn has_result(
+        &self,
+        verification_id: &str,
+        job: &JobOwner,
+        outcome: &Outcome,
+    ) -> Option<bool> {
+        let Some(governance) = &self.governance else { return Some(true) };
+        let is_it = governance.has_result(verification_id, job, outcome).await.ok()?;
+        if !is_it {
+            tracing::error!(job = %job.job, verification_id, "the result of a job is not the one that the audit log has");
+        }
+        Some(is_it)
+    }
+
+    /// Begins the receipt of a run, where there is to be one.
+    async fn begin_receipt(
+        &self,
+        script: &AuthorizedScript,
+        limits: RunLimits,
+    ) -> Result<Option<Box<Draft>>, ScriptError> {
+        let Some(receipts) = &self.receipts else { return Ok(None) };
+        let draft = Box::pin(receipts.begin(script, limits, &*self.executor)).await;
+        draft.map(|draft| Some(Box::new(draft))).map_err(|error| {
+            error.log();
+            ScriptError::NoReceipt(error)
+        })
+    }
+
+    /// Counts a run that has ended.
+    fn count(&self, outcome: &Result<Outcome, RunError>) {
+        let (Some(meter), Ok(outcome)) = (self.meter.get(), outcome) else { return };
+        let ending = match outcome.ending {
+            Ending::Exited(0) => "success",
+            Ending::Exited(_) => "failed",
+            Ending::OutOfMemory => "memory",
+            Ending::Cancelled => "cancelled",
+            Ending::TimedOut => "timed_out",
+        };
+        meter.ran(&RunFigures {
+            ending,
+            tier: outcome.tier.map(Tier::as_str),
+            start: if outcome.start == Start::Warm { "warm" } else { "cold" },
+            duration: outcome.duration,
+        });
+    }
+
+    /// Returns what is said about a module that is not installed, where its interpreter is known.
+    async fn advice(&self, module: String, dependencies: Dependencies) -> Option<String> {
+        let installation = self.executor.installation().await?;
+        let advice = move || advice(&module, &dependencies, &installation);
+        tokio::task::spawn_blocking(advice).await.ok()
+    }
+
+    /// Tells the session which engines a run used. Their versions are looked up at once: when the
+    /// session ends there may be no time for it.
+    fn account(&self, engines: &[String]) {
+        let Some(session) = &self.session else { return };
+        let Some(modules) = session.record_script(engines) else { return };
+        let (executor, session) = (Arc::clone(&self.executor), Arc::clone(session));
+        self.lookups.spawn(async move {
+            if let Some(installed) = executor.inventory(modules).await {
+                session.record_packages(installed);
+            } else {
+                tracing::warn!("the versions of the engines are not known");
+            }
+        });
+    }
+}
+
+fn end_no_receipt(error: WriteError) -> ScriptError {
+    error.log();
+    ScriptError::EndNoReceipt(error)
+}
