@@ -32,7 +32,6 @@ pub(crate) enum Lane {
     /// Background jobs in memory.
     Jobs,
     /// Background jobs in the database, which has given them their turns already: they never wait here.
-    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "there is no database"))]
     SharedJobs,
     /// Runs of the governed tools.
     Tests,
