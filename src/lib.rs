@@ -5,19 +5,19 @@
 //! # The line
 //!
 //! ```text
-//! stdin → transport → server ──→ gateway ──Verified──→ sandbox ──Grant──→ runs → executor ⇄ supervisor → launcher = python
-//!                       │        arguments             ready?                     │  (server's      (processes of each run,
-//!                       │        code safety             │                        │   side)          held by the sandbox)
-//!                       │        admin gate              │                        ↓
-//! stdout ← transport ← reply ←──── Refuse ───────────────┘         Outcome (capped output, exit code, duration)
-//!                       ↑                                                         │
-//!                       └──────────────────────────── jobs ←──────────────────────┘ the same run, held and polled
+//! stdin → transport → server ──→ scripts: gateway ──Verified──→ sandbox ──Permit──→ turn → run → executor ⇄ supervisor → launcher = python
+//!                       │  HTTP,          arguments             ready?                      │  (server's      (processes of each run,
+//!                       │  batches        code safety             │                         │   side)          held by the sandbox)
+//!                       │                 admin gate              │                         ↓
+//! stdout ← transport ← reply ←───────────── Refuse ───────────────┘          Outcome (capped output, exit code, duration)
+//!                       ↑                                                                   │
+//!                       └───────────────────────────── jobs ←───────────────────────────────┘ the same run, held and polled
 //! ```
 //!
-//! A `tools/call` is read from top to bottom in `server::call`. The gateway is the only
-//! one that makes a `Grant`, and the executor takes nothing else. Where there is a policy file, the
-//! call of a governed tool goes from `server` to `governance::call` instead, and what that clears to the
-//! same executor.
+//! A `tools/call` is read from top to bottom in `server::call`, and a decision about a script in
+//! `scripts::decide`. Only the gateway makes a `Grant`, and the executor takes nothing else. If there is a
+//! policy file, the call of a governed tool goes from `server` to `governance::call` instead, and a run that
+//! it clears goes to the same executor.
 //!
 //! # Modules
 //!
@@ -32,7 +32,7 @@
 //! | `transport` | JSON-RPC over stdio, bounded in every direction | `server` |
 //! | `jobs` | background jobs: states, slots, queue, expiry | `server` |
 //! | `batch` | a file of scripts, a line in, a line out | `server` |
-//! | `runs` | one run of a script: written down, run, accounted for, written down | `server` |
+//! | `scripts` | the one entry for scripts: decided, written down, run in turn, written down | `server` |
 //! | `governance` | governed tools: tokens, roles, policy, budget, audit, artifacts, the pytest run | `server` |
 //! | `receipt` | signed receipts: what was decided, where it ran, what came of it | `server` |
 //! | `oidc` | access tokens of an authorization server, validated | `http` |
@@ -157,7 +157,7 @@ mod postgres;
 #[cfg(feature = "server")]
 mod receipt;
 #[cfg(feature = "server")]
-mod runs;
+mod scripts;
 #[cfg(feature = "server")]
 mod secret;
 #[cfg(feature = "server")]

@@ -55,7 +55,7 @@ pub(crate) enum Reader {
 pub(crate) const ADDRESSES: &str = "qwed_mcp::http::addresses";
 
 /// The modules that log the error of a run.
-const RUNS: [&str; 2] = ["qwed_mcp::runs", "qwed_mcp::receipt::writer"];
+const RUNS: [&str; 2] = ["qwed_mcp::scripts::run", "qwed_mcp::receipt::writer"];
 
 /// The text in errors for clients that sends them to the log.
 const LOOK_AT_LOG: [&str; 2] =

@@ -1,7 +1,7 @@
 //! A file of scripts, each run once: a line in, a line out.
 //!
 //! `input` reads lines within bounds, `ask` is what one of them asks for, `pump` hands as many as there are
-//! workers to the `verifier`, which takes each through the same decision and the same funnel as a client's
+//! workers to the `verifier`, which takes each through the same entry for scripts as a client's
 //! call, and `output` writes the `answer`s down. `answered` knows which lines an earlier run has answered,
 //! `summary` counts. `stream` has the same for bodies of HTTP.
 
@@ -28,6 +28,4 @@ pub(crate) use shard::Shard;
 #[cfg(feature = "http")]
 pub(crate) use stream::{AnswerLine, Batch, Chunk, OneAnswer, Single, Wanted, answer_one};
 pub(crate) use summary::{Progress, RunBy, Summary};
-#[cfg(feature = "http")]
-pub(crate) use verifier::Shared;
 pub(crate) use verifier::{Analysis, Verifier};

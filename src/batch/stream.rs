@@ -14,7 +14,7 @@ use super::input::LINE_BYTES_MAX;
 use super::pump::{take_up, to_line};
 use super::{Bounds, Status, Verifier};
 use crate::governance::Presented;
-use crate::runs::ScriptError;
+use crate::scripts::ScriptError;
 use crate::shares::Held;
 
 /// The most ids of one batch that are remembered, but for numbers without gaps: 40 MB.

@@ -8,30 +8,22 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt as _;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
-use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Settings;
-use crate::executor::{Echo, Executor, Outcome, RunError, RunLimits, Turns};
-use crate::gateway::{
-    Arguments, AskedBy, AuthorizedScript, Decision, DecisionRecord, ErrorCode, Evaluation, Grant,
-    ReportingGateway, RiskBasedExecutionGateway, Tool,
-};
-use crate::governance::{Governance, Presented, Proof, UserName};
-use crate::receipt::Receipts;
-use crate::runs::{Runs, ScriptError};
+use crate::executor::{Lane, Outcome, RunError, RunLimits, Turn};
+use crate::gateway::{Arguments, AskedBy, DecisionRecord, ErrorCode};
+use crate::governance::Presented;
+#[cfg(feature = "http")]
+use crate::governance::UserName;
 use crate::sandbox::Tier;
+use crate::scripts::{Decided, Permit, Request, RunRequest, ScriptError, Scripts};
 #[cfg(feature = "http")]
 use crate::shares::Held;
-use crate::shares::ReplyRoom;
 
 use super::Status;
 use super::answer::{Answer, RunEnd, TestAnswer, is_as_expected};
 use super::ask::{Ask, Test};
-
-/// Scripts up to this size are analysed in place, which takes below a millisecond.
-const ANALYSED_IN_PLACE_BYTES_MAX: usize = 8 * 1024;
 
 /// The tries of a line that this machine could not run, and the pause between them.
 const ATTEMPTS_MAX: u8 = 2;
@@ -41,26 +33,12 @@ const ATTEMPT_PAUSE: Duration = Duration::from_millis(500);
 const STARVED: &str =
     "its time was up, and for most of it other processes kept it from the processors";
 
-/// Takes scripts of a batch through the gateway and the funnel of all runs.
+/// Takes the scripts of a batch through the one entry for scripts.
 pub(crate) struct Verifier {
-    gateway: Gateway,
-    executor: Arc<dyn Executor>,
-    runs: Arc<Runs>,
-    /// The audit log, where scripts come from clients of a server that has one.
-    governance: Option<Arc<Governance>>,
-    /// The turns and the room of a server, where others run scripts besides.
-    shared: Option<Shared>,
+    scripts: Arc<Scripts>,
+    analysis: Analysis,
     /// A script with tests is not run again once one has failed.
     is_fail_fast: bool,
-}
-
-/// What the scripts of pipelines share with calls.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    /// The turns of runs.
-    pub(crate) turns: Arc<Turns>,
-    /// Room for what was printed and is not read.
-    pub(crate) replies: Arc<ReplyRoom>,
 }
 
 /// What is done with what the analysis finds.
@@ -70,13 +48,6 @@ pub(crate) enum Analysis {
     Blocks,
     /// It is reported, and the script runs. Tier 3 only.
     Reports,
-}
-
-/// The gateway of that.
-#[derive(Debug, Clone)]
-enum Gateway {
-    Blocking(Arc<RiskBasedExecutionGateway>),
-    Reporting(Arc<ReportingGateway>),
 }
 
 /// The runs of a script, one for each test.
@@ -89,51 +60,22 @@ struct TestRuns {
 }
 
 impl Verifier {
-    pub(crate) fn new(
-        settings: &Settings,
-        executor: Arc<dyn Executor>,
-        analysis: Analysis,
-        is_fail_fast: bool,
-        receipts: Option<&Arc<Receipts>>,
-    ) -> Self {
-        let gateway = match analysis {
-            Analysis::Blocks => {
-                Gateway::Blocking(Arc::new(RiskBasedExecutionGateway::from_settings(settings)))
-            }
-            Analysis::Reports => {
-                let gateway = ReportingGateway::at_the_word_of_the_admin(settings);
-                Gateway::Reporting(Arc::new(gateway))
-            }
-        };
-        let runs = Runs::new(Arc::clone(&executor), None, None).with_receipts(receipts);
-        let runs = Arc::new(runs);
-        Self { gateway, runs, executor, governance: None, shared: None, is_fail_fast }
-    }
-
-    /// Creates one that shares what a server runs scripts with. What the analysis finds blocks.
-    #[cfg(feature = "http")]
-    pub(crate) fn of_server(
-        gateway: Arc<RiskBasedExecutionGateway>,
-        executor: Arc<dyn Executor>,
-        runs: Arc<Runs>,
-        shared: Shared,
-        governance: Option<Arc<Governance>>,
-    ) -> Self {
-        let gateway = Gateway::Blocking(gateway);
-        Self { gateway, executor, runs, governance, shared: Some(shared), is_fail_fast: false }
+    /// Creates one whose scripts go through `scripts`, which treats findings as `analysis` says.
+    pub(crate) fn new(scripts: Arc<Scripts>, analysis: Analysis, is_fail_fast: bool) -> Self {
+        Self { scripts, analysis, is_fail_fast }
     }
 
     /// Returns whether a caller may still have scripts run, by the proof that let it in.
     #[cfg(feature = "http")]
     pub(super) async fn may_run(&self, presented: &Presented) -> Result<(), ScriptError> {
-        self.runs.require(presented.proof()).await
+        self.scripts.require(presented.proof()).await
     }
 
     /// Waits for room for an answer of so many bytes, until it is read.
     #[cfg(feature = "http")]
     pub(crate) async fn room_for(&self, presented: &Presented, bytes: usize) -> Option<Held> {
         let user = presented.user().map(UserName::as_str);
-        self.shared.as_ref()?.replies.room_for(user, bytes).await
+        self.scripts.room_for(user, bytes).await
     }
 
     /// Answers a line, which was taken up at `taken`. A panic is an answer too.
@@ -152,17 +94,16 @@ impl Verifier {
         });
         let waited =
             taken.elapsed().saturating_sub(Duration::from_millis(answer.duration_ms.unwrap_or(0)));
-        let analysis = match self.gateway {
-            Gateway::Blocking(_) => None,
-            Gateway::Reporting(_) => Some("report"),
+        let analysis = match self.analysis {
+            Analysis::Blocks => None,
+            Analysis::Reports => Some("report"),
         };
         Answer { meta, analysis, queue_ms: milliseconds(waited), ..answer }
     }
 
     /// Ends what lives between runs. No run may be going on.
     pub(crate) async fn shut_down(&self) {
-        self.runs.shut_down().await;
-        self.executor.shut_down().await;
+        self.scripts.shut_down(async {}).await;
     }
 
     /// Answers a line; where this machine may be to blame for the answer, once again.
@@ -172,7 +113,6 @@ impl Verifier {
         presented: &Presented,
         cancel: &CancellationToken,
     ) -> Answer {
-        let ask = Arc::new(ask);
         for attempt in 1..ATTEMPTS_MAX {
             let answer = self.attempt(&ask, presented, cancel).await;
             if !answer.is_worth_another_try() {
@@ -187,39 +127,25 @@ impl Verifier {
 
     async fn attempt(
         &self,
-        ask: &Arc<Ask>,
+        ask: &Ask,
         presented: &Presented,
         cancel: &CancellationToken,
     ) -> Answer {
-        let decision = self.decide(ask, cancel).await;
-        #[cfg(feature = "http")]
-        self.runs.count_decision(decision.record());
-        let mut asked_by = AskedBy::default();
-        let mut proof = presented.proof();
-        if let Some(governance) = &self.governance {
-            match governance.script_decided(&decision, presented).await {
-                Ok(written) => {
-                    (asked_by.user, asked_by.token) = written.user_and_token();
-                    proof = written.proof;
-                }
-                Err(refusal) => return infra_error(ask.id.clone(), refusal.to_string()),
-            }
-        }
-        let (record, script) = match decision {
-            Decision::Allow { record, grant: Grant::Execute(script) } => {
-                (record, script.with_asked_by(asked_by))
-            }
-            Decision::Allow {
-                record,
-                grant: Grant::ExecuteInBackground(_) | Grant::JobStatus(_),
-            } => {
-                return infra_error(ask.id.clone(), record.message);
-            }
-            Decision::Refuse(record) => return refused(ask, record),
-            Decision::Withdrawn(_) => return Answer::bare(ask.id.clone(), Status::Cancelled),
+        let request = Request {
+            arguments: Arguments::from_iter([("code".to_owned(), json!(ask.code.as_str()))]),
+            presented: presented.clone(),
+            asked_by: AskedBy::default(),
+            cancel: cancel.clone(),
         };
-        let user = presented.user().map(UserName::as_str);
-        let runs = self.run(ask, &script, (user, proof), cancel).await;
+        let (record, permit) = match self.scripts.decide(request).await {
+            Decided::Allowed { record, permit } => (record, permit),
+            Decided::Refused { record, .. } => return refused(ask, record),
+            Decided::Withdrawn(_) => return Answer::bare(ask.id.clone(), Status::Cancelled),
+            Decided::Denied { refusal, .. } => {
+                return infra_error(ask.id.clone(), refusal.to_string());
+            }
+        };
+        let runs = self.run(ask, &permit, cancel).await;
         Answer {
             verification_id: Some(record.verification_id),
             code_sha256: Some(sha256(&ask.code)),
@@ -228,67 +154,22 @@ impl Verifier {
         }
     }
 
-    /// Has the gateway and the sandbox decide.
-    async fn decide(&self, ask: &Arc<Ask>, cancel: &CancellationToken) -> Decision {
-        match &self.gateway {
-            Gateway::Blocking(gateway) => {
-                let evaluate = |gateway: &RiskBasedExecutionGateway, arguments| {
-                    gateway.evaluate(Tool::ExecutePythonCode.name(), arguments)
-                };
-                match analysed(gateway, ask, evaluate).await {
-                    Evaluation::Decided(decision) => decision,
-                    Evaluation::Verified(verified) => match self.tier(cancel).await {
-                        Some(tier) => verified.confirm(tier.map(|_| ())),
-                        None => verified.withdraw(),
-                    },
-                }
-            }
-            Gateway::Reporting(gateway) => {
-                match analysed(gateway, ask, ReportingGateway::evaluate).await {
-                    Err(record) => Decision::Refuse(*record),
-                    Ok(reported) => match self.tier(cancel).await {
-                        Some(tier) => reported.confirm(tier),
-                        None => reported.withdraw(),
-                    },
-                }
-            }
-        }
-    }
-
-    /// Returns what holds scripts here (`None` without an interpreter), or what is missing for that; `None` if
-    /// the batch ended before that was known.
-    async fn tier(&self, cancel: &CancellationToken) -> Option<Result<Option<Tier>, String>> {
-        let readiness = cancel.run_until_cancelled(self.executor.readiness()).await?;
-        let tier = readiness.map(|ready| ready.map(|ready| ready.tier));
-        Some(tier.map_err(|missing| missing.to_string()))
-    }
-
     /// Runs a script once for each test. Each of these runs has a turn of its own: a line may have a thousand
     /// tests, and others are not to wait for all of them.
-    async fn run(
-        &self,
-        ask: &Ask,
-        script: &AuthorizedScript,
-        (user, proof): (Option<&str>, Option<Proof>),
-        cancel: &CancellationToken,
-    ) -> TestRuns {
+    async fn run(&self, ask: &Ask, permit: &Permit, cancel: &CancellationToken) -> TestRuns {
         let mut runs = TestRuns { tests: Vec::new(), shown: None, error: None };
         let limits = RunLimits {
             memory_mb: Some(ask.bounds.memory_mb),
             ..RunLimits::of_script(ask.bounds.timeout)
         };
         for test in &ask.tests {
-            let script = script.clone().with_stdin(test.stdin.as_bytes().into());
-            let (waits, mut turn) = (AtomicBool::default(), None);
-            if let Some(Shared { turns, replies }) = &self.shared {
-                turn = turns.take_with_room(replies, user, &waits, cancel).await;
-                if turn.is_none() {
-                    runs.add(test, Outcome::never_started());
-                    break;
-                }
-            }
-            let run = self.run_once(script, proof, limits, cancel).await;
-            drop(turn);
+            let waits = AtomicBool::default();
+            let turn = self.scripts.turn(permit, Lane::Calls, &waits, cancel).await;
+            let Some(turn) = turn else {
+                runs.add(test, Outcome::never_started());
+                break;
+            };
+            let run = self.run_once(permit, turn, test, limits, cancel).await;
             match run {
                 // Where a test has failed before, that is the verdict.
                 Ok(outcome) if outcome.is_starved && !runs.has_failed() => {
@@ -317,19 +198,22 @@ impl Verifier {
     /// that SIGKILL ended, so that no script can withdraw from its verdict.
     async fn run_once(
         &self,
-        script: AuthorizedScript,
-        proof: Option<Proof>,
+        permit: &Permit,
+        turn: Turn,
+        test: &Test,
         limits: RunLimits,
         cancel: &CancellationToken,
     ) -> Result<Outcome, ScriptError> {
         loop {
-            let (script, cancel_run) = (script.clone(), cancel.clone());
-            let run = self.runs.run(script, proof, limits, cancel_run, Echo::default()).await;
+            let request = RunRequest {
+                stdin: test.stdin.as_bytes().into(),
+                ..RunRequest::new(limits, cancel.clone())
+            };
+            let run = self.scripts.run(permit, &turn, request).await;
             match run {
                 Err(ScriptError::Run(RunError::OthersDoNotEnd)) => {}
                 Err(ScriptError::Run(RunError::SupervisorDied)) => {
-                    let tier = self.tier(cancel).await.and_then(Result::ok).flatten();
-                    return match tier {
+                    return match self.tier(cancel).await {
                         Some(Tier::T1 | Tier::Off) => Ok(Outcome::killed()),
                         Some(Tier::Seatbelt | Tier::T2 | Tier::T3) | None => run,
                     };
@@ -340,6 +224,12 @@ impl Verifier {
                 return Ok(Outcome::never_started());
             }
         }
+    }
+
+    /// Returns the tier that holds scripts here; `None` if there is none, or the batch ended before it was known.
+    async fn tier(&self, cancel: &CancellationToken) -> Option<Tier> {
+        let readiness = cancel.run_until_cancelled(self.scripts.readiness()).await?;
+        readiness.ok().flatten().map(|ready| ready.tier)
     }
 }
 
@@ -379,25 +269,6 @@ impl TestRuns {
             end: Some(RunEnd::of(outcome)),
             ..Answer::bare(ask.id.clone(), status)
         }
-    }
-}
-
-/// Has a gateway analyse a script, where a large one holds up nobody else.
-async fn analysed<G: Send + Sync + 'static, D: Send + 'static>(
-    gateway: &Arc<G>,
-    ask: &Arc<Ask>,
-    evaluate: impl FnOnce(&G, Arguments) -> D + Send + 'static,
-) -> D {
-    let arguments =
-        |ask: &Ask| Arguments::from_iter([("code".to_owned(), json!(ask.code.as_str()))]);
-    if ask.code.len() <= ANALYSED_IN_PLACE_BYTES_MAX {
-        return evaluate(gateway, arguments(ask));
-    }
-    let (gateway, ask) = (Arc::clone(gateway), Arc::clone(ask));
-    match spawn_blocking(move || evaluate(&gateway, arguments(&ask))).await {
-        Ok(decision) => decision,
-        // The panic goes on here, where it is an answer.
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
     }
 }
 

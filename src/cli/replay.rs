@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::Args;
@@ -15,17 +16,15 @@ use super::Format;
 use super::output::{document, print};
 use super::receipt::public_keys;
 use crate::config::Settings;
-use crate::executor::{Echo, Executor, OneShotExecutor, Outcome, RunLimits};
-use crate::gateway::{
-    Arguments, AuthorizedScript, Decision, Evaluation, Grant, RiskBasedExecutionGateway, Stdin,
-    Tool,
-};
+use crate::executor::{Executor, Lane, OneShotExecutor, Outcome, RunLimits};
+use crate::gateway::{Arguments, AskedBy, Gateway, Stdin, Tool};
+use crate::governance::Presented;
 use crate::logging::Causes;
 use crate::receipt::{
     Limits, Predicate, RECEIPT_BYTES_MAX, SCRIPT, Statement, Verified, compare_outputs,
     compare_subject, describe, ending, outputs_beside, read_bounded, sha256, stored_output, verify,
 };
-use crate::runs::Runs;
+use crate::scripts::{Decided, Permit, Request, RunRequest, ScriptError, Scripts};
 
 /// The most replays that can be asked for.
 const TIMES_MAX: i64 = 100;
@@ -269,9 +268,12 @@ fn replay(
     // A new interpreter each time: nothing that ran before has a part in the result.
     let executor = Arc::new(OneShotExecutor::new(settings, untrusted));
     let again = async {
-        let replayed = Again { executor: &executor, settings, options, predicate: &predicate };
-        let replayed = replayed.run(&then, script, stdin).await;
-        executor.shut_down().await;
+        let scripts = Scripts::new(settings, Gateway::blocking(settings), executor.clone());
+        let predicate = &predicate;
+        let replayed =
+            Again { executor: &executor, scripts: &scripts, settings, options, predicate };
+        let replayed = replayed.run(&then, script, &stdin).await;
+        scripts.shut_down(async {}).await;
         replayed
     };
     Ok(runtime.block_on(again))
@@ -279,14 +281,15 @@ fn replay(
 
 /// The replay of one receipt.
 struct Again<'a> {
-    executor: &'a Arc<OneShotExecutor>,
+    executor: &'a OneShotExecutor,
+    scripts: &'a Scripts,
     settings: &'a Settings,
     options: &'a Options,
     predicate: &'a Predicate<'static>,
 }
 
 impl Again<'_> {
-    async fn run(&self, then: &RunResult, script: String, stdin: Stdin) -> Replayed {
+    async fn run(&self, then: &RunResult, script: String, stdin: &Stdin) -> Replayed {
         let may_differ_by = self.predicate.may_differ_by.iter().flatten().map(ToString::to_string);
         let mut replayed =
             Replayed { may_differ_by: may_differ_by.collect(), ..Replayed::default() };
@@ -298,16 +301,15 @@ impl Again<'_> {
             let reason = "the environment is not that of the receipt (--strict)".to_owned();
             return Replayed { not_run: Some(reason), ..replayed };
         }
-        let script = match self.decide(script).await {
-            Ok(script) => script.with_stdin(stdin),
+        let permit = match self.decide(script).await {
+            Ok(permit) => permit,
             Err(reason) => return Replayed { not_run: Some(reason), ..replayed },
         };
-        let runs = Runs::new(self.executor.clone(), None, None);
         let mut results = BTreeSet::new();
         for _ in 0..self.options.times {
-            let (cancel, echo) = (CancellationToken::new(), Echo::default());
-            match runs.run(script.clone(), None, self.limits(), cancel, echo).await {
-                Ok(outcome) => {
+            match self.run_once(&permit, stdin).await {
+                None => break,
+                Some(Ok(outcome)) => {
                     let result = RunResult::of(&outcome);
                     if replayed.result.is_empty() {
                         replayed.result = then.differences(&result);
@@ -315,7 +317,7 @@ impl Again<'_> {
                     }
                     results.insert(result);
                 }
-                Err(error) => {
+                Some(Err(error)) => {
                     replayed.not_run = Some(Causes(&error).to_string());
                     break;
                 }
@@ -323,8 +325,20 @@ impl Again<'_> {
             replayed.runs += 1;
             replayed.distinct = results.len();
         }
-        runs.shut_down().await;
         replayed
+    }
+
+    /// Runs the script once; `None` if it was cancelled, which nothing does.
+    async fn run_once(
+        &self,
+        permit: &Permit,
+        stdin: &Stdin,
+    ) -> Option<Result<Outcome, ScriptError>> {
+        let (waits, cancel) = (AtomicBool::default(), CancellationToken::new());
+        let turn = self.scripts.turn(permit, Lane::Calls, &waits, &cancel).await?;
+        let request = RunRequest::new(self.limits(), cancel);
+        let request = RunRequest { stdin: stdin.clone(), ..request };
+        Some(self.scripts.run(permit, &turn, request).await)
     }
 
     /// Returns the first line that differs, of each stream that does.
@@ -370,25 +384,21 @@ impl Again<'_> {
     }
 
     /// Decides about the script by the rules of now; the error says why it may not run.
-    async fn decide(&self, code: String) -> Result<AuthorizedScript, String> {
-        let gateway = RiskBasedExecutionGateway::from_settings(self.settings);
-        let arguments = Arguments::from_iter([("code".to_owned(), json!(code))]);
-        let decision = match gateway.evaluate(Tool::ExecutePythonCode.name(), arguments) {
-            Evaluation::Decided(decision) => decision,
-            Evaluation::Verified(verified) => match self.executor.readiness().await {
-                Ok(_) => verified.confirm(Ok(())),
-                Err(missing) => verified.confirm(Err(missing.to_string())),
-            },
+    async fn decide(&self, code: String) -> Result<Permit, String> {
+        let request = Request {
+            arguments: Arguments::from_iter([("code".to_owned(), json!(code))]),
+            presented: Presented::default(),
+            asked_by: AskedBy::default(),
+            cancel: CancellationToken::new(),
         };
-        match decision {
-            Decision::Allow { grant: Grant::Execute(script), .. } => Ok(script),
-            Decision::Allow { record, .. }
-            | Decision::Refuse(record)
-            | Decision::Withdrawn(record) => {
-                let code = record.error_code.map(|code| format!("{code}: ")).unwrap_or_default();
-                Err(format!("today's rules refuse it: {code}{}", record.message))
-            }
-        }
+        let record = match self.scripts.decide(request).await {
+            Decided::Allowed { permit, .. } => return Ok(permit),
+            Decided::Refused { record, .. }
+            | Decided::Withdrawn(record)
+            | Decided::Denied { record, .. } => record,
+        };
+        let code = record.error_code.map(|code| format!("{code}: ")).unwrap_or_default();
+        Err(format!("today's rules refuse it: {code}{}", record.message))
     }
 
     fn limits(&self) -> RunLimits {

@@ -71,7 +71,7 @@ pub(crate) use project::NotForProject;
 pub(crate) use run_groups::MemoryBound;
 #[cfg(not(all(target_os = "linux", not(qwed_portable))))]
 pub(crate) use spares::WarmExecutor;
-pub(crate) use turns::Turns;
+pub(crate) use turns::{JOBS_AT_ONCE_MAX, Lane, Turn, Turns};
 pub(crate) use untrusted::{Untrusted, UntrustedFolder};
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 pub(crate) use warm::WarmExecutor;

@@ -1,4 +1,7 @@
 //! Runs take turns: users in turn, and those of one user in the order of their calls.
+//!
+//! All runs of a process wait in one queue. Each kind of run has a lane with its own capacity; who is next
+//! in a lane depends on the runs of each user in all of them.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -9,6 +12,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::config::Settings;
 #[cfg(feature = "http")]
 use crate::meter::Meter;
 use crate::meter::MeterPlace;
@@ -17,79 +21,143 @@ use crate::shares::{ReplyRoom, Share};
 /// The time for which a user counts as present after its last run.
 const PRESENCE: Duration = Duration::from_secs(60);
 
-/// A queue that lets so many runs go on at once; the others wait.
+/// The most background jobs that run at once. More would only slow each other down.
+pub(crate) const JOBS_AT_ONCE_MAX: usize = 5;
+
+/// A kind of runs that has turns of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// Scripts that a caller waits for.
+    Calls,
+    /// Background jobs in memory.
+    Jobs,
+    /// Background jobs in the database, which has given them their turns already: they never wait here.
+    SharedJobs,
+    /// Runs of the governed tools.
+    Tests,
+}
+
+impl Lane {
+    const COUNT: usize = 4;
+}
+
+/// One value for each lane.
+#[derive(Debug, Default)]
+struct PerLane<T>([T; Lane::COUNT]);
+
+impl<T> PerLane<T> {
+    fn of(&self, lane: Lane) -> &T {
+        let Self([calls, jobs, shared_jobs, tests]) = self;
+        match lane {
+            Lane::Calls => calls,
+            Lane::Jobs => jobs,
+            Lane::SharedJobs => shared_jobs,
+            Lane::Tests => tests,
+        }
+    }
+
+    fn of_mut(&mut self, lane: Lane) -> &mut T {
+        let Self([calls, jobs, shared_jobs, tests]) = self;
+        match lane {
+            Lane::Calls => calls,
+            Lane::Jobs => jobs,
+            Lane::SharedJobs => shared_jobs,
+            Lane::Tests => tests,
+        }
+    }
+}
+
+/// The queue of all runs of a process: each lane lets so many go on at once, and the others wait.
 ///
-/// The next turn is that of the user with the fewest runs, and among equals of the one whose last turn is
-/// longest ago. One user may have all turns while nobody else is there. While others are, a user with its
-/// share or more leaves a share free for them: a run cannot be taken back, so a turn has to be free when
-/// another user comes.
+/// The next turn of a lane is that of the user with the fewest runs in all lanes, and among equals of the one
+/// whose last turn is longest ago. One user may have all turns of a lane while nobody else is there. While
+/// others are, a user with its share or more leaves a share free for them: a run cannot be taken back, so a
+/// turn has to be free when another user comes.
 #[derive(Debug)]
 pub(crate) struct Turns {
     queue: Arc<Queue>,
     /// Runs that wait.
-    waiting: AtomicUsize,
+    waiting: PerLane<AtomicUsize>,
     /// Counts how long they do.
     meter: MeterPlace,
 }
 
 #[derive(Debug)]
 struct Queue {
-    share: usize,
+    /// The turns of each lane.
+    capacity: PerLane<usize>,
+    share: Share,
     state: Mutex<State>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
-    free: usize,
+    running: PerLane<usize>,
     /// Counts the calls that came, and the turns that were given.
     count: u64,
     /// Users that run something, wait, or did so a short time ago. Callers that are not known are one user.
     users: HashMap<Arc<str>, User>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct User {
+    lanes: PerLane<Place>,
+    /// The number of the last turn, in whichever lane.
+    last: u64,
+}
+
+/// The place of a user in a lane.
+#[derive(Debug, Default)]
+struct Place {
     running: usize,
     /// The number of each call that waits, and where its turn is sent.
     waiting: VecDeque<(u64, oneshot::Sender<Turn>)>,
-    /// The number of the last turn.
-    last: u64,
-    seen: Instant,
+    seen: Option<Instant>,
 }
 
 /// A run's turn, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Turn {
     queue: Arc<Queue>,
+    lane: Lane,
     user: Arc<str>,
 }
 
 impl Turns {
-    /// Turns for `runs_max` runs at once, of which one user has a `share`.
-    pub(crate) fn new(runs_max: usize, share: Share) -> Self {
-        let state = State { free: runs_max, count: 0, users: HashMap::new() };
+    /// Creates the queue of a process with these settings.
+    pub(crate) fn of(settings: &Settings) -> Self {
+        let at_once = settings.sync_concurrency;
+        Self::new([at_once, JOBS_AT_ONCE_MAX, at_once], settings.user_share)
+    }
+
+    /// Creates a queue for so many calls, jobs in memory and runs of tests at once, of each of which one user
+    /// has a `share`.
+    pub(crate) fn new([calls, jobs, tests]: [usize; 3], share: Share) -> Self {
+        let capacity = PerLane([calls, jobs, usize::MAX, tests]);
         Self {
-            queue: Arc::new(Queue { share: share.of(runs_max), state: Mutex::new(state) }),
-            waiting: AtomicUsize::new(0),
+            queue: Arc::new(Queue { capacity, share, state: Mutex::default() }),
+            waiting: PerLane::default(),
             meter: MeterPlace::default(),
         }
     }
 
     /// Returns a turn at once; `None` if that has to be waited for.
-    pub(crate) fn take_at_once(&self, user: Option<&str>) -> Option<Turn> {
-        self.queue.ask(user).ok()
+    pub(crate) fn take_at_once(&self, lane: Lane, user: Option<&str>) -> Option<Turn> {
+        let turn = self.queue.ask(lane, user).ok()?;
+        self.count_wait(lane, Duration::ZERO);
+        Some(turn)
     }
 
-    /// Returns how many runs could begin at once.
+    /// Returns how many runs of a lane could begin at once.
     #[cfg(feature = "http")]
-    pub(crate) fn free(&self) -> usize {
-        self.queue.lock().free
+    pub(crate) fn free(&self, lane: Lane) -> usize {
+        self.queue.free(&self.queue.lock(), lane)
     }
 
-    /// Returns how many runs wait for their turn.
+    /// Returns how many runs of a lane wait for their turn.
     #[cfg(feature = "http")]
-    pub(crate) fn waiting(&self) -> usize {
-        self.waiting.load(Ordering::Relaxed)
+    pub(crate) fn waiting(&self, lane: Lane) -> usize {
+        self.waiting.of(lane).load(Ordering::Relaxed)
     }
 
     /// Has waits counted from here on.
@@ -102,60 +170,82 @@ impl Turns {
     /// on, and not when it is given up either.
     pub(crate) async fn take(
         &self,
+        lane: Lane,
         user: Option<&str>,
         waits: &AtomicBool,
         cancel: &CancellationToken,
     ) -> Option<Turn> {
-        let _waiting = Waiting::new(waits, self);
+        let _waiting = Waiting::new(waits, self, lane);
         if cancel.is_cancelled() {
             return None;
         }
-        match self.queue.ask(user) {
+        match self.queue.ask(lane, user) {
             Ok(turn) => Some(turn),
             // A turn that comes when nobody waits any more is dropped, and goes to the next.
             Err(turn) => cancel.run_until_cancelled(turn).await?.ok(),
         }
     }
-}
 
-impl Turns {
     /// Waits for a turn of `user` at which there is room for replies: while nobody reads those to a user, nothing
     /// more is run for this user. Otherwise the same as [`Self::take`].
     pub(crate) async fn take_with_room(
         &self,
         room: &ReplyRoom,
+        lane: Lane,
         user: Option<&str>,
         waits: &AtomicBool,
         cancel: &CancellationToken,
     ) -> Option<Turn> {
         loop {
             cancel.run_until_cancelled(room.opens(user)).await?;
-            let turn = self.take(user, waits, cancel).await?;
+            let turn = self.take(lane, user, waits, cancel).await?;
             // Runs before it may have ended meanwhile.
             if room.is_open(user) {
                 return Some(turn);
             }
         }
     }
+
+    /// Counts the wait for a turn. Shared jobs have waited in the database.
+    fn count_wait(&self, lane: Lane, duration: Duration) {
+        if let Some(meter) = self.meter.get().filter(|_| lane != Lane::SharedJobs) {
+            meter.waited(duration);
+        }
+    }
 }
 
 impl Queue {
     /// Returns a turn, or where it will come.
-    fn ask(self: &Arc<Self>, user: Option<&str>) -> Result<Turn, oneshot::Receiver<Turn>> {
+    fn ask(
+        self: &Arc<Self>,
+        lane: Lane,
+        user: Option<&str>,
+    ) -> Result<Turn, oneshot::Receiver<Turn>> {
         let (sender, mut receiver) = oneshot::channel();
-        self.lock().add(user.unwrap_or_default(), sender);
-        self.give();
+        self.lock().add(lane, user.unwrap_or_default(), sender);
+        self.give(lane);
         receiver.try_recv().map_err(|_| receiver)
     }
 
-    /// Gives turns to those that wait, as long as some are free for them.
-    fn give(self: &Arc<Self>) {
+    /// Gives turns to those that wait in a lane, as long as some are free for them.
+    fn give(self: &Arc<Self>, lane: Lane) {
         loop {
-            let next = self.lock().next(self.share);
+            let next = self.next(lane);
             let Some((user, sender)) = next else { return };
             // Where nobody waits any more it comes back at once.
-            drop(sender.send(Turn { queue: Arc::clone(self), user }));
+            drop(sender.send(Turn { queue: Arc::clone(self), lane, user }));
         }
+    }
+
+    /// Takes the turn that is next, and returns whose it is.
+    fn next(&self, lane: Lane) -> Option<(Arc<str>, oneshot::Sender<Turn>)> {
+        let mut state = self.lock();
+        let free = self.free(&state, lane);
+        state.next(lane, free, self.share.of(*self.capacity.of(lane)))
+    }
+
+    fn free(&self, state: &State, lane: Lane) -> usize {
+        self.capacity.of(lane).saturating_sub(*state.running.of(lane))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -164,53 +254,60 @@ impl Queue {
 }
 
 impl State {
-    /// Adds a call of a user, who is present from now on.
-    fn add(&mut self, name: &str, sender: oneshot::Sender<Turn>) {
+    /// Adds a call of a user, who is present in the lane from now on.
+    fn add(&mut self, lane: Lane, name: &str, sender: oneshot::Sender<Turn>) {
         let now = Instant::now();
-        self.users.retain(|_, user| user.is_present(now));
-        let user = self.users.entry(name.into()).or_insert_with(|| User {
-            running: 0,
-            waiting: VecDeque::new(),
-            last: 0,
-            seen: now,
-        });
-        user.seen = now;
+        self.users.retain(|_, user| user.lanes.0.iter().any(|place| place.is_present(now)));
         self.count += 1;
-        user.waiting.push_back((self.count, sender));
+        let place = self.users.entry(name.into()).or_default().lanes.of_mut(lane);
+        place.seen = Some(now);
+        place.waiting.push_back((self.count, sender));
     }
 
-    /// Takes the turn that is next, and returns whose it is.
-    fn next(&mut self, share: usize) -> Option<(Arc<str>, oneshot::Sender<Turn>)> {
+    /// Takes the next of the `free` turns of a lane, of which a user has a `share`, and returns whose it is.
+    fn next(
+        &mut self,
+        lane: Lane,
+        free: usize,
+        share: usize,
+    ) -> Option<(Arc<str>, oneshot::Sender<Turn>)> {
         let now = Instant::now();
         for user in self.users.values_mut() {
-            user.waiting.retain(|(_, sender)| !sender.is_closed());
+            user.lanes.of_mut(lane).waiting.retain(|(_, sender)| !sender.is_closed());
         }
-        let present = self.users.values().filter(|user| user.is_present(now)).count();
-        let may_take = |user: &User| {
-            // The user itself is one of them.
-            let is_alone = present <= 1;
-            self.free > 0 && (user.running < share || is_alone || self.free > share)
-        };
+        let places = self.users.values().map(|user| user.lanes.of(lane));
+        // The user itself is one of them.
+        let is_alone = places.filter(|place| place.is_present(now)).count() <= 1;
+        let may_take =
+            |place: &Place| free > 0 && (place.running < share || is_alone || free > share);
         let waiting = self.users.iter().filter_map(|(name, user)| {
-            let (arrival, _) = user.waiting.front().filter(|_| may_take(user))?;
-            Some(((user.running, user.last, *arrival), name))
+            let place = user.lanes.of(lane);
+            let (arrival, _) = place.waiting.front().filter(|_| may_take(place))?;
+            Some(((user.running(), user.last, *arrival), name))
         });
         let name = Arc::clone(waiting.min_by_key(|(rank, _)| *rank)?.1);
         let user = self.users.get_mut(&name)?;
-        let (_, sender) = user.waiting.pop_front()?;
-        self.free -= 1;
+        let (_, sender) = user.lanes.of_mut(lane).waiting.pop_front()?;
         self.count += 1;
-        user.running += 1;
         user.last = self.count;
+        user.lanes.of_mut(lane).running += 1;
+        *self.running.of_mut(lane) += 1;
         Some((name, sender))
     }
 }
 
 impl User {
+    /// Returns how many runs the user has in all lanes.
+    fn running(&self) -> usize {
+        self.lanes.0.iter().map(|place| place.running).sum()
+    }
+}
+
+impl Place {
     fn is_present(&self, now: Instant) -> bool {
         self.running > 0
             || self.waiting.iter().any(|(_, sender)| !sender.is_closed())
-            || now.duration_since(self.seen) < PRESENCE
+            || self.seen.is_some_and(|seen| now.duration_since(seen) < PRESENCE)
     }
 }
 
@@ -218,13 +315,14 @@ impl Drop for Turn {
     fn drop(&mut self) {
         {
             let mut state = self.queue.lock();
-            state.free += 1;
+            *state.running.of_mut(self.lane) -= 1;
             if let Some(user) = state.users.get_mut(&self.user) {
-                user.running -= 1;
-                user.seen = Instant::now();
+                let place = user.lanes.of_mut(self.lane);
+                place.running -= 1;
+                place.seen = Some(Instant::now());
             }
         }
-        self.queue.give();
+        self.queue.give(self.lane);
     }
 }
 
@@ -232,24 +330,23 @@ impl Drop for Turn {
 struct Waiting<'a> {
     waits: &'a AtomicBool,
     turns: &'a Turns,
+    lane: Lane,
     since: Instant,
 }
 
 impl<'a> Waiting<'a> {
-    fn new(waits: &'a AtomicBool, turns: &'a Turns) -> Self {
+    fn new(waits: &'a AtomicBool, turns: &'a Turns, lane: Lane) -> Self {
         waits.store(true, Ordering::Relaxed);
-        turns.waiting.fetch_add(1, Ordering::Relaxed);
-        Self { waits, turns, since: Instant::now() }
+        turns.waiting.of(lane).fetch_add(1, Ordering::Relaxed);
+        Self { waits, turns, lane, since: Instant::now() }
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.waits.store(false, Ordering::Relaxed);
-        self.turns.waiting.fetch_sub(1, Ordering::Relaxed);
-        if let Some(meter) = self.turns.meter.get() {
-            meter.waited(self.since.elapsed());
-        }
+        self.turns.waiting.of(self.lane).fetch_sub(1, Ordering::Relaxed);
+        self.turns.count_wait(self.lane, self.since.elapsed());
     }
 }
 
@@ -261,7 +358,7 @@ mod tests {
     use super::*;
 
     fn turns(runs_max: usize) -> Turns {
-        Turns::new(runs_max, Share::default())
+        Turns::new([runs_max, runs_max, 1], Share::default())
     }
 
     #[tokio::test]
@@ -269,21 +366,21 @@ mod tests {
         let (turns, cancel) = (turns(1), CancellationToken::new());
         let waits = AtomicBool::new(false);
         let is_waiting = || waits.load(Ordering::Relaxed);
-        let turn = turns.take(None, &waits, &cancel).await;
+        let turn = turns.take(Lane::Calls, None, &waits, &cancel).await;
         assert!(turn.is_some() && !is_waiting());
 
-        let mut second = Box::pin(turns.take(None, &waits, &cancel));
+        let mut second = Box::pin(turns.take(Lane::Calls, None, &waits, &cancel));
         assert!((&mut second).now_or_never().is_none() && is_waiting());
         drop(second);
         assert!(!is_waiting(), "given up");
 
-        let mut third = Box::pin(turns.take(None, &waits, &cancel));
+        let mut third = Box::pin(turns.take(Lane::Calls, None, &waits, &cancel));
         assert!((&mut third).now_or_never().is_none() && is_waiting());
         drop(turn);
         assert!(third.await.is_some() && !is_waiting());
 
         cancel.cancel();
-        assert!(turns.take(None, &waits, &cancel).await.is_none() && !is_waiting());
+        assert!(turns.take(Lane::Calls, None, &waits, &cancel).await.is_none() && !is_waiting());
     }
 
     #[tokio::test]
@@ -291,14 +388,14 @@ mod tests {
         let (turns, cancel) = (turns(1), CancellationToken::new());
         let waits = [const { AtomicBool::new(false) }; 2];
         let [first_waits, second_waits] = &waits;
-        let turn = turns.take_at_once(None);
-        let mut first = Box::pin(turns.take(None, first_waits, &cancel));
-        let mut second = Box::pin(turns.take(None, second_waits, &cancel));
+        let turn = turns.take_at_once(Lane::Calls, None);
+        let mut first = Box::pin(turns.take(Lane::Calls, None, first_waits, &cancel));
+        let mut second = Box::pin(turns.take(Lane::Calls, None, second_waits, &cancel));
         assert!((&mut first).now_or_never().is_none());
         assert!((&mut second).now_or_never().is_none());
         drop(turn);
         // Nobody goes before those who wait.
-        assert!(turns.take_at_once(None).is_none());
+        assert!(turns.take_at_once(Lane::Calls, None).is_none());
         assert!((&mut second).now_or_never().is_none());
         let turn = first.now_or_never().flatten();
         assert!(turn.is_some() && (&mut second).now_or_never().is_none());
@@ -309,11 +406,11 @@ mod tests {
     /// Gives the names of those whose turns come, each ended before the next.
     fn order(waiting: &[&'static str]) -> String {
         let (turns, cancel) = (turns(1), CancellationToken::new());
-        let first = turns.take_at_once(Some("ann"));
+        let first = turns.take_at_once(Lane::Calls, Some("ann"));
         let waits = AtomicBool::default();
         let mut all: Vec<_> = waiting
             .iter()
-            .map(|user| (*user, Box::pin(turns.take(Some(user), &waits, &cancel))))
+            .map(|user| (*user, Box::pin(turns.take(Lane::Calls, Some(user), &waits, &cancel))))
             .collect();
         for (_, turn) in &mut all {
             assert!(turn.now_or_never().is_none());
@@ -335,7 +432,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_user_has_all_turns_alone_and_leaves_a_share_to_others_who_are_there() {
         let turns = turns(4);
-        let take = |user: &'static str| turns.take_at_once(Some(user));
+        let take = |user: &'static str| turns.take_at_once(Lane::Calls, Some(user));
         let all: Vec<_> = (0..4).map(|_| take("ann").expect("nobody else is there")).collect();
         assert!(take("bob").is_none());
         // Bob is known from then on.
@@ -357,14 +454,20 @@ mod tests {
         let (turns, room) = (turns(1), ReplyRoom::new(Share::default()));
         let (waits, cancel) = (AtomicBool::default(), CancellationToken::new());
         let [ann, bob] = [Some("ann"), Some("bob")];
-        let before = turns.take_at_once(ann);
-        let mut of_ann = Box::pin(turns.take_with_room(&room, ann, &waits, &cancel));
+        let before = turns.take_at_once(Lane::Calls, ann);
+        let mut of_ann = Box::pin(turns.take_with_room(&room, Lane::Calls, ann, &waits, &cancel));
         assert!((&mut of_ann).now_or_never().is_none());
         // The one before has ended, and nobody reads what it has printed.
         let unread = room.room_for(ann, 8 * 1024 * 1024).await;
         drop(before);
         assert!((&mut of_ann).now_or_never().is_none());
-        drop(turns.take_with_room(&room, bob, &waits, &cancel).now_or_never().flatten().unwrap());
+        drop(
+            turns
+                .take_with_room(&room, Lane::Calls, bob, &waits, &cancel)
+                .now_or_never()
+                .flatten()
+                .unwrap(),
+        );
         drop(unread);
         assert!(of_ann.now_or_never().flatten().is_some());
     }
@@ -373,14 +476,71 @@ mod tests {
     async fn a_turn_is_not_lost_with_whom_it_was_given_to() {
         let (turns, cancel) = (turns(1), CancellationToken::new());
         let waits = AtomicBool::default();
-        let turn = turns.take_at_once(None);
-        let mut first = Box::pin(turns.take(None, &waits, &cancel));
-        let mut second = Box::pin(turns.take(None, &waits, &cancel));
+        let turn = turns.take_at_once(Lane::Calls, None);
+        let mut first = Box::pin(turns.take(Lane::Calls, None, &waits, &cancel));
+        let mut second = Box::pin(turns.take(Lane::Calls, None, &waits, &cancel));
         assert!((&mut first).now_or_never().is_none() && (&mut second).now_or_never().is_none());
         // It is the first one's, who does not look any more.
         drop(turn);
         drop(first);
         assert!(second.now_or_never().flatten().is_some());
-        assert!(turns.take_at_once(None).is_some());
+        assert!(turns.take_at_once(Lane::Calls, None).is_some());
+    }
+
+    #[tokio::test]
+    async fn runs_of_a_user_count_in_all_lanes() {
+        let (turns, waits) = (turns(1), AtomicBool::default());
+        let (ann, bob) = (Some("ann"), Some("bob"));
+        let cancel = CancellationToken::new();
+        let before = turns.take_at_once(Lane::Calls, None);
+        let job = turns.take_at_once(Lane::Jobs, ann).expect("each lane has its own turns");
+        let mut of_ann = Box::pin(turns.take(Lane::Calls, ann, &waits, &cancel));
+        let mut of_bob = Box::pin(turns.take(Lane::Calls, bob, &waits, &cancel));
+        assert!((&mut of_ann).now_or_never().is_none() && (&mut of_bob).now_or_never().is_none());
+        drop(before);
+        // Ann came first, and has a run already.
+        assert!((&mut of_ann).now_or_never().is_none());
+        drop(of_bob.now_or_never().flatten().expect("it is bob's"));
+        assert!(of_ann.now_or_never().flatten().is_some());
+        drop(job);
+    }
+
+    #[tokio::test]
+    async fn what_the_database_has_handed_out_never_waits() {
+        let turns = turns(1);
+        let held: Vec<_> =
+            (0..20).map(|_| turns.take_at_once(Lane::SharedJobs, Some("ann")).unwrap()).collect();
+        assert!(turns.take_at_once(Lane::SharedJobs, Some("bob")).is_some());
+        drop(held);
+    }
+
+    #[cfg(feature = "http")]
+    #[tokio::test]
+    async fn waits_of_all_lanes_are_counted() {
+        let (turns, meter) = (turns(1), Arc::new(Waits::default()));
+        turns.set_meter(meter.clone());
+        let (waits, cancel) = (AtomicBool::default(), CancellationToken::new());
+        for lane in [Lane::Calls, Lane::Jobs, Lane::Tests] {
+            drop(turns.take(lane, None, &waits, &cancel).await.unwrap());
+            drop(turns.take_at_once(lane, None).unwrap());
+        }
+        assert_eq!(meter.0.load(Ordering::Relaxed), 6);
+    }
+
+    #[cfg(feature = "http")]
+    #[derive(Default)]
+    struct Waits(AtomicUsize);
+
+    #[cfg(feature = "http")]
+    impl Meter for Waits {
+        fn decided(&self, _: Option<&'static str>) {}
+
+        fn waited(&self, _: Duration) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn ran(&self, _: &crate::meter::RunFigures) {}
+
+        fn stored(&self, _: &'static str, _: Duration, _: bool) {}
     }
 }

@@ -1,12 +1,12 @@
 //! Yes or no, why, and under which id: every `tools/call` is decided here before anything happens.
 //!
 //! The order of the checks is fixed: policy table, arguments, code safety, admin gate, sandbox. Up to
-//! the admin gate they are the gateway's own; code that passes them is `Verified`. The sandbox has
-//! the last word: `Verified::confirm` alone makes the `Grant` to run code, without which the
+//! the admin gate they are the gateway's own; code that passes them is `Verified`. The sandbox is checked
+//! last: `Verified::confirm` alone makes the `Grant` to run code, without which the
 //! executor runs nothing. The gateway never runs anything itself.
 //!
-//! `reporting` is the other gateway, of batches whose admin has asked for `--analysis report`. A server has
-//! none, so no client's call ever gets there.
+//! `reporting` is the other gateway, for batches whose admin has asked for `--analysis report`. Only the
+//! command line creates one, so no client's call ever reaches it.
 
 mod arguments;
 mod decision;
@@ -28,6 +28,8 @@ pub(crate) use script::{AskedBy, AuthorizedScript, JobOwner, ScriptNames, Source
 pub(crate) use tool::Tool;
 pub use verification_id::VerificationId;
 pub(crate) use verified::{Decision, Grant, Verified};
+
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
@@ -73,13 +75,107 @@ pub struct RiskBasedExecutionGateway {
     code_analysis: CodeAnalysis,
 }
 
-/// The outcome of the gateway's own checks.
+/// A call of a tool that the gateway decides about.
 #[derive(Debug)]
-pub(crate) enum Evaluation {
-    /// The decision is final: the call is refused, or runs no code.
-    Decided(Decision),
-    /// The call is to run code, and the sandbox has the last word.
-    Verified(Verified),
+pub(crate) enum Call {
+    /// Runs a script, if the gateway lets it.
+    Script(Arguments),
+    /// Looks up a background job. Nothing else must be decided.
+    JobStatus { record: DecisionRecord, job: JobId },
+}
+
+impl Call {
+    /// Parses the call of the tool `tool_name`.
+    ///
+    /// # Errors
+    ///
+    /// The refusal, if the tool is unknown or its arguments do not name a job.
+    pub(crate) fn parse(
+        tool_name: &str,
+        arguments: Arguments,
+    ) -> Result<Self, Box<DecisionRecord>> {
+        let Some(policy) = policy::lookup(tool_name) else {
+            let message = migration::unknown_tool_message(tool_name);
+            let id = VerificationId::fresh(tool_name, &arguments);
+            let record = DecisionRecord::verified(None, RiskLevel::High, arguments, id);
+            return Err(Box::new(record.refused(Status::Blocked, ErrorCode::UnknownTool, message)));
+        };
+        match policy.tool {
+            Some(Tool::ExecutePythonCode) => Ok(Self::Script(arguments)),
+            Some(Tool::VerificationStatus) => {
+                let job = arguments::job_id(arguments)
+                    .map_err(|invalid| Box::new(invalid.refuse(policy)))?;
+                Ok(Self::JobStatus {
+                    record: policy.verify(arguments::normalized_job_id(job)),
+                    job,
+                })
+            }
+            None => {
+                let message = format!("Tool '{tool_name}' has no deterministic governance policy.");
+                let record = policy.verify(arguments);
+                Err(Box::new(record.refused(Status::Blocked, ErrorCode::NoHandler, message)))
+            }
+        }
+    }
+}
+
+/// The gateway that the scripts of a process go through.
+#[derive(Debug, Clone)]
+pub(crate) enum Gateway {
+    /// Findings of the analysis block a script.
+    Blocking(Arc<RiskBasedExecutionGateway>),
+    /// Findings are reported, and the script runs at tier 3 only.
+    Reporting(Arc<ReportingGateway>),
+}
+
+impl Gateway {
+    /// Creates the gateway whose findings block, as the settings ask for it.
+    pub(crate) fn blocking(settings: &Settings) -> Self {
+        Self::Blocking(Arc::new(RiskBasedExecutionGateway::from_settings(settings)))
+    }
+
+    /// Returns whether the admin lets code run at all.
+    pub(crate) fn admin_gate(&self) -> AdminGate {
+        match self {
+            Self::Blocking(gateway) => gateway.admin_gate,
+            Self::Reporting(gateway) => gateway.admin_gate(),
+        }
+    }
+
+    /// Checks a script, given as the arguments of `execute_python_code`, as far as the gateway can.
+    ///
+    /// # Errors
+    ///
+    /// The refusal.
+    pub(crate) fn evaluate(&self, arguments: Arguments) -> Result<Verified, Box<DecisionRecord>> {
+        match self {
+            Self::Blocking(gateway) => gateway.evaluate(arguments),
+            Self::Reporting(gateway) => gateway.evaluate(arguments),
+        }
+    }
+
+    /// Checks again a script that was decided before, possibly on another machine: a row of the database is
+    /// not a permission. The decision keeps its id.
+    ///
+    /// # Errors
+    ///
+    /// The refusal, if the script may not run here or the id is not one of a decision.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn evaluate_again(
+        &self,
+        source: String,
+        verification_id: String,
+    ) -> Result<Verified, Box<DecisionRecord>> {
+        let source = SourceCode::from(source);
+        let record = policy::EXECUTION.verify(arguments::normalized_execution(&source, true));
+        let (Self::Blocking(gateway), Some(verification_id)) =
+            (self, VerificationId::known(verification_id))
+        else {
+            let message = "The decision about the script is not known.".to_owned();
+            return Err(Box::new(record.refused(Status::Blocked, ErrorCode::NoHandler, message)));
+        };
+        gateway.evaluate_script(DecisionRecord { verification_id, ..record }, source, true)
+    }
 }
 
 impl RiskBasedExecutionGateway {
@@ -104,77 +200,24 @@ impl RiskBasedExecutionGateway {
     /// Never fails: a call that cannot be decided is blocked. Analysing code takes CPU time linear in
     /// its size: about 100 ms for 1 MiB, and never more than about a second.
     pub fn evaluate_and_route(&self, tool_name: &str, arguments: Arguments) -> DecisionRecord {
-        match self.evaluate(tool_name, arguments) {
-            Evaluation::Decided(decision) => decision.into_record(),
-            Evaluation::Verified(verified) => verified.into_record(),
-        }
+        let decided = Call::parse(tool_name, arguments).and_then(|call| match call {
+            Call::Script(arguments) => self.evaluate(arguments).map(Verified::into_record),
+            Call::JobStatus { record, .. } => Ok(record),
+        });
+        decided.unwrap_or_else(|refusal| *refusal)
     }
 
-    /// Checks a call of the tool `tool_name` as far as the gateway can.
-    pub(crate) fn evaluate(&self, tool_name: &str, arguments: Arguments) -> Evaluation {
-        let refused = |decision| Evaluation::Decided(Decision::Refuse(decision));
-        let Some(policy) = policy::lookup(tool_name) else {
-            let message = migration::unknown_tool_message(tool_name);
-            let id = VerificationId::fresh(tool_name, &arguments);
-            return refused(
-                DecisionRecord::verified(None, RiskLevel::High, arguments, id).refused(
-                    Status::Blocked,
-                    ErrorCode::UnknownTool,
-                    message,
-                ),
-            );
-        };
-        match policy.tool {
-            Some(Tool::ExecutePythonCode) => match self.evaluate_execution(policy, arguments) {
-                Ok(verified) => Evaluation::Verified(verified),
-                Err(record) => refused(*record),
-            },
-            Some(Tool::VerificationStatus) => match arguments::job_id(arguments) {
-                Ok(job_id) => {
-                    let record = policy.verify(arguments::normalized_job_id(job_id));
-                    let grant = Grant::JobStatus(job_id);
-                    Evaluation::Decided(Decision::Allow { record, grant })
-                }
-                Err(invalid) => refused(invalid.refuse(policy)),
-            },
-            None => {
-                let message = format!("Tool '{tool_name}' has no deterministic governance policy.");
-                let record = policy.verify(arguments);
-                refused(record.refused(Status::Blocked, ErrorCode::NoHandler, message))
-            }
-        }
-    }
-
-    fn evaluate_execution(
-        &self,
-        policy: &ToolPolicy,
-        arguments: Arguments,
-    ) -> Result<Verified, Box<DecisionRecord>> {
+    /// Checks a script as far as the gateway can.
+    ///
+    /// # Errors
+    ///
+    /// The refusal.
+    pub(crate) fn evaluate(&self, arguments: Arguments) -> Result<Verified, Box<DecisionRecord>> {
+        let policy = &policy::EXECUTION;
         let (source, background) =
             arguments::execution(arguments).map_err(|invalid| Box::new(invalid.refuse(policy)))?;
         let record = policy.verify(arguments::normalized_execution(&source, background));
         self.evaluate_script(record, source, background)
-    }
-
-    /// Checks once more a script whose decision was made before, on whatever machine: what the database says
-    /// is no permission. The id stays that of the decision.
-    ///
-    /// # Errors
-    ///
-    /// The refusal, where the script may not run here, or the id is none.
-    #[cfg(feature = "postgres")]
-    pub(crate) fn evaluate_again(
-        &self,
-        source: String,
-        verification_id: String,
-    ) -> Result<Verified, Box<DecisionRecord>> {
-        let source = SourceCode::from(source);
-        let record = policy::EXECUTION.verify(arguments::normalized_execution(&source, true));
-        let Some(verification_id) = VerificationId::known(verification_id) else {
-            let message = "The decision about the script is not known.".to_owned();
-            return Err(Box::new(record.refused(Status::Blocked, ErrorCode::NoHandler, message)));
-        };
-        self.evaluate_script(DecisionRecord { verification_id, ..record }, source, true)
     }
 
     fn evaluate_script(

@@ -3,30 +3,17 @@
 //!
 //! This is a gateway of its own, so that the other one cannot be talked into it: the server that clients see
 //! holds a [`RiskBasedExecutionGateway`](super::RiskBasedExecutionGateway), which has no such mode, and
-//! nothing turns one into the other. Only `batch` makes one; a test reads the sources.
+//! nothing turns one into the other. Only `run --batch` creates one; a test reads the sources.
 
 use crate::config::{AdminGate, Settings};
-use crate::sandbox::Tier;
 
-use super::arguments;
-use super::{
-    Analysed, Arguments, AuthorizedScript, Decision, DecisionFinding, DecisionRecord, ErrorCode,
-    Grant, ScriptNames, SourceCode, Status, policy,
-};
+use super::verified::Needs;
+use super::{Analysed, Arguments, DecisionFinding, DecisionRecord, Verified, arguments, policy};
 
 /// Lets scripts run whatever the analysis finds in them, in the whole sandbox or not at all.
 #[derive(Debug)]
 pub(crate) struct ReportingGateway {
     admin_gate: AdminGate,
-}
-
-/// A script whose findings are reported. It is no permission to run it.
-#[derive(Debug)]
-#[must_use = "the script runs only if the sandbox confirms it"]
-pub(crate) struct Reported {
-    record: DecisionRecord,
-    source: SourceCode,
-    names: Option<ScriptNames>,
 }
 
 impl ReportingGateway {
@@ -35,12 +22,17 @@ impl ReportingGateway {
         Self { admin_gate: settings.admin_gate }
     }
 
-    /// Analyses a script. What is found is in the record.
+    /// Returns whether the admin lets code run at all.
+    pub(super) fn admin_gate(&self) -> AdminGate {
+        self.admin_gate
+    }
+
+    /// Analyses a script. The findings are in the record.
     ///
     /// # Errors
     ///
     /// The refusal, where the admin lets no code run, or there is none.
-    pub(crate) fn evaluate(&self, arguments: Arguments) -> Result<Reported, Box<DecisionRecord>> {
+    pub(super) fn evaluate(&self, arguments: Arguments) -> Result<Verified, Box<DecisionRecord>> {
         let policy = &policy::EXECUTION;
         let (source, background) =
             arguments::execution(arguments).map_err(|invalid| Box::new(invalid.refuse(policy)))?;
@@ -53,33 +45,7 @@ impl ReportingGateway {
         }
         let message = "The findings are reported and not acted on: --analysis report.".to_owned();
         let record = DecisionRecord { message, notes, findings, ..record };
-        Ok(Reported { record, source, names })
-    }
-}
-
-impl Reported {
-    /// Makes the decision final. Nothing but the kernel holds the script, so all of the sandbox has to be there:
-    /// `tier` is what holds scripts here, or the error says what is missing.
-    pub(crate) fn confirm(self, tier: Result<Option<Tier>, String>) -> Decision {
-        let Self { record, source, names } = self;
-        let missing = match tier {
-            Ok(Some(Tier::T3)) => {
-                let script = AuthorizedScript::new(source, names, record.verification_id.clone())
-                    .with_findings(record.findings.len());
-                return Decision::Allow { record, grant: Grant::Execute(script) };
-            }
-            Ok(Some(Tier::T2 | Tier::Seatbelt | Tier::T1 | Tier::Off) | None) => {
-                "--analysis report runs scripts at tier 3 only".to_owned()
-            }
-            Err(missing) => missing,
-        };
-        let (status, code) = (Status::BlockedAdminPolicy, ErrorCode::SandboxUnavailable);
-        Decision::Refuse(record.refused(status, code, missing))
-    }
-
-    /// Ends a call that its caller gave up before the sandbox's word came. Nothing is permitted.
-    pub(crate) fn withdraw(self) -> Decision {
-        Decision::Withdrawn(self.record)
+        Ok(Verified::new(record, source, names, background).with_needs(Needs::Tier3))
     }
 }
 
@@ -87,9 +53,11 @@ impl Reported {
 mod tests {
     use serde_json::json;
 
+    use super::super::{Decision, ErrorCode, Grant};
     use super::*;
+    use crate::sandbox::Tier;
 
-    fn evaluate(admin_gate: AdminGate, code: &str) -> Result<Reported, Box<DecisionRecord>> {
+    fn evaluate(admin_gate: AdminGate, code: &str) -> Result<Verified, Box<DecisionRecord>> {
         let arguments = Arguments::from_iter([("code".to_owned(), json!(code))]);
         ReportingGateway { admin_gate }.evaluate(arguments)
     }

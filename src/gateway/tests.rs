@@ -4,9 +4,9 @@ use serde_json::json;
 
 use super::*;
 
-fn evaluate(gate: AdminGate, tool: &str, arguments: &Value) -> Evaluation {
+fn evaluate(gate: AdminGate, arguments: &Value) -> Result<Verified, Box<DecisionRecord>> {
     let arguments = arguments.as_object().cloned().unwrap_or_default();
-    RiskBasedExecutionGateway::new(gate).evaluate(tool, arguments)
+    RiskBasedExecutionGateway::new(gate).evaluate(arguments)
 }
 
 fn decide(gate: AdminGate, tool: &str, arguments: &Value) -> DecisionRecord {
@@ -16,17 +16,14 @@ fn decide(gate: AdminGate, tool: &str, arguments: &Value) -> DecisionRecord {
 
 /// The grant of a script that everything lets pass.
 pub(crate) fn granted(code: &str, background: bool) -> Grant {
-    let decision = verified(&json!({ "code": code, "background": background })).confirm(Ok(()));
+    let decision = verified(&json!({ "code": code, "background": background })).confirm(Ok(None));
     let Decision::Allow { grant, .. } = decision else { panic!("{decision:?}") };
     grant
 }
 
 /// The verified script of the arguments of `execute_python_code`.
 pub(crate) fn verified(arguments: &Value) -> Verified {
-    match evaluate(AdminGate::Open, "execute_python_code", arguments) {
-        Evaluation::Verified(verified) => verified,
-        Evaluation::Decided(decision) => panic!("{decision:?}"),
-    }
+    evaluate(AdminGate::Open, arguments).unwrap()
 }
 
 /// Status, risk level, code and message of the decision.
@@ -94,12 +91,9 @@ fn a_job_id_is_a_canonical_uuid_in_either_case() {
     let canonical = "3f8a1b2c-4d5e-6f7a-8b9c-0d1e2f3a4b5c";
     for text in [canonical.to_owned(), canonical.to_uppercase(), format!(" {canonical}\n")] {
         let arguments = json!({ "job_id": text.clone() });
-        let evaluation = evaluate(AdminGate::Closed, "verification_status", &arguments);
-        let Evaluation::Decided(Decision::Allow { record, grant: Grant::JobStatus(_) }) =
-            evaluation
-        else {
-            panic!("{text:?}: {evaluation:?}")
-        };
+        let arguments = arguments.as_object().unwrap().clone();
+        let call = Call::parse("verification_status", arguments).unwrap();
+        let Call::JobStatus { record, .. } = call else { panic!("{text:?}: {call:?}") };
         assert_eq!(record.normalized_arguments["job_id"], canonical);
     }
     for text in [
@@ -121,10 +115,7 @@ fn unsafe_code_is_reported_before_the_admin_gate() {
     assert_eq!(decision.error_code, Some(ErrorCode::UnsafeCode));
 
     let arguments = json!({ "code": "1" });
-    let evaluation = evaluate(AdminGate::Closed, "execute_python_code", &arguments);
-    let Evaluation::Decided(Decision::Refuse(decision)) = evaluation else {
-        panic!("{evaluation:?}")
-    };
+    let decision = evaluate(AdminGate::Closed, &arguments).unwrap_err();
     assert_eq!(decision.error_code, Some(ErrorCode::AdminGateClosed));
     assert_eq!(decision.status.as_str(), "BLOCKED_ADMIN_POLICY");
 }
@@ -154,7 +145,7 @@ fn code_that_is_given_up_before_the_sandbox_is_known_is_no_permission() {
 #[test]
 fn a_confirmed_call_carries_the_grant_that_it_was_asked_for() {
     let confirm = |arguments: &Value| {
-        let decision = verified(arguments).confirm(Ok(()));
+        let decision = verified(arguments).confirm(Ok(None));
         let Decision::Allow { record, grant } = decision else { panic!("{decision:?}") };
         (record, grant)
     };
@@ -204,7 +195,7 @@ fn a_long_tool_name_is_not_repeated_in_full() {
 fn neither_code_nor_arguments_are_in_the_record_for_clients_or_in_debug_output() {
     let verified = verified(&json!({ "code": "s3cr3t = 1" }));
     assert!(!verified.record().without_arguments().to_string().contains("s3cr3t"));
-    let Decision::Allow { grant, .. } = verified.confirm(Ok(())) else { panic!("allowed") };
+    let Decision::Allow { grant, .. } = verified.confirm(Ok(None)) else { panic!("allowed") };
     assert!(!format!("{grant:?}").contains("s3cr3t"));
 }
 

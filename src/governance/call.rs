@@ -24,7 +24,7 @@ use super::tokens::{Caller, Proof, Token};
 use super::user_name::UserName;
 use super::workspace::WorkspaceState;
 use super::{Governance, GovernedReply, Refusal, reply};
-use crate::executor::{Executor, NotForProject};
+use crate::executor::{Executor, Lane, NotForProject};
 use crate::logging::Causes;
 use crate::receipt::AuditPlace;
 use crate::sandbox::Tier;
@@ -125,13 +125,14 @@ impl Governance {
         match call.tool {
             GovernedTool::RunPytest => {
                 let user = Some(caller.user.as_str());
-                let mut turn = self.turns.take_at_once(user);
+                let mut turn = self.turns.take_at_once(Lane::Tests, user);
                 if turn.is_none() {
                     // Whatever happens meanwhile, the log has the call.
                     let (event, waiting) = (AuditEvent::McpToolCall, AuditOutcome::Waiting);
                     let entry = call.entry(event, Some(&caller), waiting, Map::new());
                     self.append(vec![entry]).await?;
-                    turn = self.turns.take(user, waits_for_turn, &call.cancel).await;
+                    let turns = &self.turns;
+                    turn = turns.take(Lane::Tests, user, waits_for_turn, &call.cancel).await;
                 }
                 let Some(_turn) = turn else { return self.never_started(&call, &caller).await };
                 // What was true when it began to wait need not be true any more.

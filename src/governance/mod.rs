@@ -107,8 +107,8 @@ pub(crate) struct Governance {
     executor: Arc<dyn Executor>,
     /// The session that records what is used, where a bill of materials is wanted.
     session: Option<Arc<Session>>,
-    /// The turns of runs.
-    turns: Turns,
+    /// The turns of all runs of this process.
+    turns: Arc<Turns>,
     /// Runs that are not written down to their end.
     unsettled: TaskTracker,
     /// The folder of store and artifacts, without links.
@@ -143,7 +143,7 @@ impl Governance {
             own_token: settings.auth_token.clone(),
             executor,
             session,
-            turns: Turns::new(settings.sync_concurrency, settings.user_share),
+            turns: Arc::new(Turns::of(settings)),
             unsettled: TaskTracker::new(),
             data_folder,
             receipts: None,
@@ -163,6 +163,11 @@ impl Governance {
     /// Returns the store of tokens and of the audit log.
     pub(crate) fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// Returns the queue in which runs of tests wait, so that scripts wait in the same one.
+    pub(crate) fn turns(&self) -> &Arc<Turns> {
+        &self.turns
     }
 
     /// Has what its store is asked for timed from here on.

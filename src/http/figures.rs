@@ -116,7 +116,7 @@ impl Figures {
         all.register("decisions", "Decisions about calls, by error code", self.decisions.clone());
         all.register("runs", "Runs of scripts that have ended", self.runs.clone());
         all.register("run_seconds", "The time that scripts took", self.run_seconds.clone());
-        let text = "The time that synchronous runs waited for their turn, also those that gave up";
+        let text = "The time that runs waited for their turn, also those that gave up";
         all.register("queue_seconds", text, self.queue_seconds.clone());
         let text = "Synchronous runs that wait for their turn";
         all.register("calls_waiting", text, self.calls_waiting.clone());

@@ -6,23 +6,21 @@ use futures_util::future::{BoxFuture, ready};
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::gateway::{AuthorizedScript, JobId};
-use crate::governance::{Proof, UserName};
+use crate::gateway::JobId;
+use crate::governance::UserName;
+use crate::scripts::Permit;
 
 use super::job::Job;
 
 /// A job that is to be placed.
 #[derive(Debug)]
 pub(crate) struct Order {
-    pub(crate) script: AuthorizedScript,
+    /// The permission to run its script, and the user who alone may ask for the job and cancel it.
+    pub(crate) permit: Permit,
     /// The decision that permits it, as clients see it.
     pub(crate) decision: Value,
     /// The request that cancels it when it is cancelled; `None` for a job that lives on without.
     pub(crate) placed_by: Option<RequestKey>,
-    /// The user who alone may ask for it and cancel it; none where nobody is known.
-    pub(crate) user: Option<UserName>,
-    /// The proof of the caller, which must hold when the job starts.
-    pub(crate) proof: Option<Proof>,
 }
 
 /// The client's name for the request that placed a job, so that cancelling the request cancels it.

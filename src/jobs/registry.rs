@@ -12,10 +12,10 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::executor::{Echo, Ending, RunLimits, Turns};
-use crate::gateway::{AuthorizedScript, JobId};
-use crate::governance::{Proof, UserName};
-use crate::runs::Runs;
+use crate::executor::{Ending, JOBS_AT_ONCE_MAX, Lane, RunLimits, Turn};
+use crate::gateway::JobId;
+use crate::governance::UserName;
+use crate::scripts::{Permit, RunRequest, Scripts};
 use crate::shares::Share;
 
 use super::job::{Job, JobEnd, JobState};
@@ -24,7 +24,7 @@ use super::plane::{Found, Jobs, JobsAway, Order, PlaceError, RequestKey};
 /// Bounds of the registry.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct JobLimits {
-    /// The most jobs that run at once. More would only slow each other down.
+    /// The most jobs that run at once.
     pub(crate) running_max: usize,
     /// The most jobs that wait. At two minutes each, five at a time, the last of them waits 40
     /// minutes.
@@ -45,7 +45,7 @@ impl JobLimits {
     /// Returns the documented bounds, with the admin's timeout.
     pub(crate) fn new(timeout: Duration, ttl: Duration) -> Self {
         Self {
-            running_max: 5,
+            running_max: JOBS_AT_ONCE_MAX,
             queue_len_max: 100,
             output_bytes_max: 256 * 1024 * 1024,
             jobs_max: 10_000,
@@ -63,9 +63,8 @@ pub(crate) struct JobRegistry {
 }
 
 struct Shared {
-    runs: Arc<Runs>,
+    scripts: Arc<Scripts>,
     limits: JobLimits,
-    slots: Turns,
     jobs: Mutex<HashMap<JobId, Entry>>,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -98,11 +97,10 @@ impl Entry {
 }
 
 impl JobRegistry {
-    pub(crate) fn new(runs: Arc<Runs>, limits: JobLimits) -> Self {
+    pub(crate) fn new(scripts: Arc<Scripts>, limits: JobLimits) -> Self {
         let shared = Shared {
-            runs,
+            scripts,
             limits,
-            slots: Turns::new(limits.running_max, limits.share),
             jobs: Mutex::default(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -111,7 +109,7 @@ impl JobRegistry {
     }
 
     fn place_now(&self, order: Order) -> Result<Job, PlaceError> {
-        let Order { script, decision, placed_by, user, proof } = order;
+        let Order { permit, decision, placed_by } = order;
         let id = JobId::fresh();
         let cancel = self.shared.stop.child_token();
         let now = Utc::now();
@@ -121,7 +119,7 @@ impl JobRegistry {
             created_at: now,
             changed_at: now,
             placed_by,
-            user: user.clone(),
+            user: permit.user().cloned(),
             cancel: cancel.clone(),
         };
         let job = entry.job(id, self.shared.limits.ttl);
@@ -132,7 +130,7 @@ impl JobRegistry {
         }
         let shared = Arc::clone(&self.shared);
         self.shared.tasks.spawn(async move {
-            shared.live(id, script, (user, proof), cancel).await;
+            shared.live(id, &permit, cancel).await;
             shared.lock().remove(&id);
         });
         Ok(job)
@@ -250,32 +248,25 @@ impl JobLimits {
 
 impl Shared {
     /// Sees a job through its life; when it is over, the job has expired.
-    async fn live(
-        &self,
-        id: JobId,
-        script: AuthorizedScript,
-        (user, proof): (Option<UserName>, Option<Proof>),
-        cancel: CancellationToken,
-    ) {
-        let (ttl, waits) = (self.limits.ttl, AtomicBool::default());
-        let slot = self.slots.take(user.as_ref().map(UserName::as_str), &waits, &cancel);
-        let Ok(slot) = timeout(ttl, slot).await else { return };
-        let end = match slot {
+    async fn live(&self, id: JobId, permit: &Permit, cancel: CancellationToken) {
+        let waits = AtomicBool::default();
+        let ttl = self.limits.ttl;
+        let turn = self.scripts.turn(permit, Lane::Jobs, &waits, &cancel);
+        let Ok(turn) = timeout(ttl, turn).await else { return };
+        let end = match turn {
             None => JobEnd::Cancelled,
-            Some(slot) => {
+            Some(turn) => {
                 self.set(id, JobState::Running);
-                let run = self.run(script, proof, cancel.clone());
+                let run = self.run(permit, &turn, cancel.clone());
                 tokio::pin!(run);
-                let end = match timeout(ttl, &mut run).await {
+                match timeout(ttl, &mut run).await {
                     Ok(end) => end,
                     Err(_expired) => {
                         cancel.cancel();
                         run.await;
                         return;
                     }
-                };
-                drop(slot);
-                end
+                }
             }
         };
         self.set(id, JobState::Ended(end));
@@ -285,13 +276,9 @@ impl Shared {
         }
     }
 
-    async fn run(
-        &self,
-        script: AuthorizedScript,
-        proof: Option<Proof>,
-        cancel: CancellationToken,
-    ) -> JobEnd {
-        match self.runs.run(script, proof, self.limits.run, cancel, Echo::default()).await {
+    async fn run(&self, permit: &Permit, turn: &Turn, cancel: CancellationToken) -> JobEnd {
+        let request = RunRequest::new(self.limits.run, cancel);
+        match self.scripts.run(permit, turn, request).await {
             Ok(outcome) if outcome.ending == Ending::Cancelled => JobEnd::Cancelled,
             Ok(outcome) => JobEnd::Ran(Arc::new(outcome)),
             Err(error) => JobEnd::NotRun(error.to_string().into()),

@@ -6,12 +6,13 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tokio::time::sleep;
 
+use crate::config::Settings;
 use crate::executor::fake::FakeExecutor;
-use crate::executor::{Captured, Ending, Outcome};
+use crate::executor::{Captured, Ending, Outcome, Turns};
 use crate::gateway::tests::granted;
-use crate::gateway::{AuthorizedScript, Grant, JobId};
+use crate::gateway::{Gateway, JobId};
 use crate::governance::UserName;
-use crate::runs::Runs;
+use crate::scripts::{Permit, Scripts};
 
 use super::*;
 
@@ -37,13 +38,15 @@ fn executor() -> FakeExecutor {
 fn registry(change: impl FnOnce(&mut JobLimits)) -> JobRegistry {
     let mut limits = JobLimits::new(Duration::from_secs(120), TTL);
     change(&mut limits);
-    JobRegistry::new(Arc::new(Runs::new(Arc::new(executor()), None, None)), limits)
+    let turns = Turns::new([1, limits.running_max, 1], limits.share);
+    let (settings, _) = Settings::from_lookup(|_| None);
+    let scripts = Scripts::new(&settings, Gateway::blocking(&settings), Arc::new(executor()));
+    JobRegistry::new(Arc::new(scripts.with_turns(turns)), limits)
 }
 
-fn script(seconds: u64) -> AuthorizedScript {
-    let grant = granted(&format!("# {seconds}"), true);
-    let Grant::ExecuteInBackground(script) = grant else { panic!("{grant:?}") };
-    script
+fn order(seconds: u64, placed_by: Option<RequestKey>, user: Option<UserName>) -> Order {
+    let permit = Permit::for_test(granted(&format!("# {seconds}"), true), user, None);
+    Order { permit, decision: Value::Null, placed_by }
 }
 
 /// The answer of the registry, which never waits for one.
@@ -53,13 +56,7 @@ fn now<T>(answer: BoxFuture<'_, T>) -> T {
 
 fn place(registry: &JobRegistry, seconds: u64) -> Result<JobId, PlaceError> {
     let placed_by = Some(RequestKey(seconds.to_string()));
-    let order = Order {
-        script: script(seconds),
-        decision: Value::Null,
-        placed_by,
-        user: None,
-        proof: None,
-    };
+    let order = order(seconds, placed_by, None);
     now(registry.place(order)).map(|job| job.id)
 }
 
@@ -194,10 +191,7 @@ async fn shutting_down_ends_all_jobs() {
 async fn a_job_is_its_users_only() {
     let registry = registry(|_| {});
     let (ann, bob): (UserName, UserName) = ("ann".parse().unwrap(), "bob".parse().unwrap());
-    let user = Some(ann.clone());
-    let order =
-        Order { script: script(60), decision: Value::Null, placed_by: None, user, proof: None };
-    let id = now(registry.place(order)).unwrap().id;
+    let id = now(registry.place(order(60, None, Some(ann.clone())))).unwrap().id;
     for other in [Some(&bob), None] {
         assert!(job(&registry, id, other).is_none());
         assert!(!now(registry.cancel(id, other)).unwrap());
@@ -214,9 +208,7 @@ async fn one_user_has_a_share_of_the_queue_and_of_what_is_kept() {
     });
     let place = |user: &str, seconds| {
         let user = Some(user.parse().unwrap());
-        let script = script(seconds);
-        let order = Order { script, decision: Value::Null, placed_by: None, user, proof: None };
-        now(registry.place(order)).map(|job| job.id)
+        now(registry.place(order(seconds, None, user))).map(|job| job.id)
     };
     // Five that run, and a quarter of the queue.
     for _ in 0..7 {

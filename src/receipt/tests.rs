@@ -14,7 +14,7 @@ use super::*;
 use crate::executor::fake::FakeExecutor;
 use crate::executor::{Ending, Outcome, RunError, RunLimits};
 use crate::gateway::{Arguments, AskedBy, AuthorizedScript, RiskBasedExecutionGateway};
-use crate::gateway::{Decision, Evaluation, Grant};
+use crate::gateway::{Decision, Grant};
 
 /// The writer of a folder of its own, and the keys that verify what it writes.
 struct Fixture {
@@ -53,12 +53,8 @@ impl Fixture {
 fn script(code: &str) -> AuthorizedScript {
     let gateway = RiskBasedExecutionGateway::new(crate::config::AdminGate::Open);
     let arguments = Arguments::from_iter([("code".to_owned(), json!(code))]);
-    let Evaluation::Verified(verified) = gateway.evaluate("execute_python_code", arguments) else {
-        panic!("{code}")
-    };
-    let Decision::Allow { grant: Grant::Execute(script), .. } = verified.confirm(Ok(())) else {
-        panic!("{code}")
-    };
+    let decision = gateway.evaluate(arguments).unwrap().confirm(Ok(None));
+    let Decision::Allow { grant: Grant::Execute(script), .. } = decision else { panic!("{code}") };
     script.with_asked_by(AskedBy { user: Some("ada".to_owned()), ..AskedBy::default() })
 }
 

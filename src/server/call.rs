@@ -1,42 +1,36 @@
 //! A `tools/call` from its arguments to its reply, top to bottom: decide, run, answer.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde_json::json;
-use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
-use tracing::Instrument as _;
 use uuid::Uuid;
 
 use crate::aibom::Session;
 #[cfg(feature = "http")]
-use crate::batch::{Shared, Verifier};
-use crate::config::{AdminGate, Settings};
-use crate::executor::{Echo, Executor, Outcome, Readiness, RunLimits, StepDown, Turns};
-use crate::gateway::{
-    Arguments, AskedBy, AuthorizedScript, Decision, DecisionRecord, Evaluation, Grant, JobId,
-    RiskBasedExecutionGateway, Stdin, Tool,
-};
+use crate::batch::{Analysis, Verifier};
+#[cfg(feature = "http")]
+use crate::config::AdminGate;
+use crate::config::Settings;
+use crate::executor::{Echo, Executor, Lane, Outcome, RunLimits};
+use crate::gateway::{Arguments, AskedBy, Call, DecisionRecord, Gateway, JobId, Stdin, Tool};
 #[cfg(feature = "http")]
 use crate::governance::Bearers;
-use crate::governance::{
-    Governance, GovernedCall, GovernedReply, Presented, Proof, Refusal, UserName,
-};
+use crate::governance::{Governance, GovernedCall, GovernedReply, Presented, Refusal, UserName};
 use crate::jobs::{
     Found, Job, JobLimits, JobRegistry, JobState, Jobs, JobsAway, Order, RequestKey,
 };
 #[cfg(feature = "postgres")]
 use crate::jobs::{SharedJobs, SharedLimits};
-use crate::logging::{Causes, SPANS};
 #[cfg(feature = "http")]
 use crate::meter::Meter;
 #[cfg(feature = "postgres")]
 use crate::postgres::Database;
-use crate::receipt::{AuditPlace, Receipts};
-use crate::runs::Runs;
+use crate::receipt::Receipts;
+use crate::scripts::{Decided, Permit, Request, RunRequest, Scripts};
 use crate::shares::{Held, ReplyRoom};
 
 #[cfg(feature = "http")]
@@ -44,41 +38,24 @@ use super::now::Now;
 use super::reply::Reply;
 use super::tools::{ToldLimits, tools};
 
-/// Scripts up to this size are analysed in place, which takes below a millisecond; larger ones on
-/// another thread, so that nobody waits for it.
-const ANALYSED_IN_PLACE_BYTES_MAX: usize = 8 * 1024;
-
 /// The delay after the start until the sandbox is tried out: the reply to `initialize` takes 2 ms.
 const WARM_UP_DELAY: Duration = Duration::from_millis(20);
 
 /// Everything a call needs, for as long as the process lives.
 pub(crate) struct Server {
-    gateway: Arc<RiskBasedExecutionGateway>,
-    executor: Arc<dyn Executor>,
-    pub(super) runs: Arc<Runs>,
+    pub(super) scripts: Arc<Scripts>,
     pub(super) jobs: Arc<dyn Jobs>,
-    /// The turns of synchronous runs.
-    turns: Arc<Turns>,
     sync_limits: RunLimits,
-    /// Room for what calls and the scripts of pipelines print.
-    replies: Arc<ReplyRoom>,
     /// The tools about scripts, as clients are told of them.
     pub(super) tools: [rmcp::model::Tool; 2],
     /// The limits of scripts, as models are told them.
     pub(super) told_limits: ToldLimits,
-    /// The reason why scripts run at a lower tier than they could, once that is known.
-    step_down: OnceLock<StepDown>,
-    /// The tier of the sandbox, once that is known; `none` without an interpreter.
-    #[cfg(feature = "http")]
-    tier: OnceLock<&'static str>,
-    /// `true` once a model has read that reason.
+    /// `true` once a model has read why scripts run at a lower tier than they could.
     is_step_down_told: AtomicBool,
     /// The governed tools, where the admin has a policy for them.
     pub(super) governance: Option<Arc<Governance>>,
     /// The account of what is used, where a bill of materials is wanted.
     pub(super) session: Option<Arc<Session>>,
-    /// The writer of receipts, where scripts leave some.
-    receipts: Option<Arc<Receipts>>,
 }
 
 /// The caller of a tool, as far as a call has to do with it.
@@ -110,28 +87,22 @@ impl Server {
         session: Option<Arc<Session>>,
         receipts: Option<&Arc<Receipts>>,
     ) -> Self {
-        let receipts = receipts.and_then(Receipts::of_scripts);
         let mut limits = JobLimits::new(settings.background_timeout, settings.job_ttl);
         limits.share = settings.user_share;
-        let runs = Runs::new(Arc::clone(&executor), governance.clone(), session.clone());
-        let runs = Arc::new(runs.with_receipts(receipts));
+        let scripts = Scripts::new(settings, Gateway::blocking(settings), executor)
+            .with_governance(governance.clone())
+            .with_session(session.clone())
+            .with_receipts(receipts);
+        let scripts = Arc::new(scripts);
         Self {
-            gateway: Arc::new(RiskBasedExecutionGateway::from_settings(settings)),
-            jobs: Arc::new(JobRegistry::new(Arc::clone(&runs), limits)),
-            executor,
-            runs,
-            turns: Arc::new(Turns::new(settings.sync_concurrency, settings.user_share)),
+            jobs: Arc::new(JobRegistry::new(Arc::clone(&scripts), limits)),
+            scripts,
             sync_limits: RunLimits::of_script(settings.sync_timeout),
-            replies: Arc::new(ReplyRoom::new(settings.user_share)),
             tools: tools(settings),
             told_limits: ToldLimits::of(settings),
-            step_down: OnceLock::new(),
-            #[cfg(feature = "http")]
-            tier: OnceLock::new(),
             is_step_down_told: AtomicBool::new(false),
             governance,
             session,
-            receipts: receipts.cloned(),
         }
     }
 
@@ -140,35 +111,27 @@ impl Server {
     pub(crate) fn with_shared_jobs(self, settings: &Settings, database: Database) -> Self {
         let mut limits = SharedLimits::new(settings.background_timeout, settings.job_ttl);
         limits.share = settings.user_share;
-        let (executor, gateway) = (Arc::clone(&self.executor), Arc::clone(&self.gateway));
-        let jobs = SharedJobs::start(database, Arc::clone(&self.runs), executor, gateway, limits);
+        let jobs = SharedJobs::start(database, Arc::clone(&self.scripts), limits);
         Self { jobs: Arc::new(jobs), ..self }
     }
 
     /// Returns what runs the scripts of pipelines, in turn with those of calls.
     #[cfg(feature = "http")]
     pub(crate) fn verifier(&self) -> Verifier {
-        let (gateway, executor) = (Arc::clone(&self.gateway), Arc::clone(&self.executor));
-        let runs = Arc::clone(&self.runs);
-        let shared = Shared { turns: Arc::clone(&self.turns), replies: Arc::clone(&self.replies) };
-        Verifier::of_server(gateway, executor, runs, shared, self.governance.clone())
+        Verifier::new(Arc::clone(&self.scripts), Analysis::Blocks, false)
     }
 
     /// Has decisions, waits, runs and what the store is asked for counted from here on.
     #[cfg(feature = "http")]
     pub(crate) fn set_meter(&self, meter: &Arc<dyn Meter>) {
-        self.runs.set_meter(Arc::clone(meter));
-        self.turns.set_meter(Arc::clone(meter));
-        if let Some(governance) = &self.governance {
-            governance.set_meter(Arc::clone(meter));
-        }
+        self.scripts.set_meter(meter);
     }
 
     /// Has the tokens that let callers in looked up again when a script of theirs starts.
     #[cfg(feature = "http")]
     pub(crate) fn set_tokens(&self, bearers: &Bearers) {
         if let Some(store) = bearers.store() {
-            self.runs.set_tokens(store.clone());
+            self.scripts.set_tokens(store.clone());
         }
     }
 
@@ -177,10 +140,10 @@ impl Server {
     pub(crate) async fn now(&self) -> Now {
         Now {
             jobs: self.jobs.by_state().await,
-            turns_free: self.turns.free(),
-            calls_waiting: self.turns.waiting(),
-            fork_servers: self.executor.fork_servers(),
-            tier: self.tier.get().copied(),
+            turns_free: self.scripts.turns().free(Lane::Calls),
+            calls_waiting: self.scripts.turns().waiting(Lane::Calls),
+            fork_servers: self.scripts.fork_servers(),
+            tier: self.scripts.tier(),
         }
     }
 
@@ -193,7 +156,7 @@ impl Server {
     /// Returns whether scripts can run here, or what is in their way.
     #[cfg(feature = "http")]
     pub(crate) async fn readiness(&self) -> Result<(), String> {
-        if self.gateway.admin_gate() == AdminGate::Closed {
+        if self.scripts.admin_gate() == AdminGate::Closed {
             return Err("QWED_MCP_TRUSTED_CODE_EXECUTION is not true".to_owned());
         }
         if !self.jobs.are_available().await {
@@ -204,75 +167,97 @@ impl Server {
         {
             return Err("the audit log cannot be written to".to_owned());
         }
-        self.contained().await.map(drop).map_err(|missing| missing.to_string())
+        self.scripts.readiness().await.map(drop).map_err(|missing| missing.to_string())
     }
 
     /// Carries out the call of `tool`, if it may be.
-    pub(crate) async fn call(&self, tool: &str, arguments: Arguments, mut caller: Caller) -> Reply {
-        let deciding = tracing::info_span!(target: SPANS, "gateway.decide");
-        let decision = self.decide(tool, arguments, &caller.cancel).instrument(deciding).await;
-        #[cfg(feature = "http")]
-        self.runs.count_decision(decision.record());
-        let (place, proof) = match self.audit(&decision, &mut caller).await {
-            Ok(written) => written,
-            Err(refusal) => return Reply::not_audited(decision.record(), &refusal),
-        };
-        let (record, grant) = match decision {
-            Decision::Allow { record, grant } => (record, grant),
-            Decision::Refuse(record) => {
+    pub(crate) async fn call(&self, tool: &str, arguments: Arguments, caller: Caller) -> Reply {
+        match Call::parse(tool, arguments) {
+            Ok(Call::Script(arguments)) => self.call_script(arguments, caller).await,
+            Ok(Call::JobStatus { record, job }) => {
+                self.scripts.count_decision(&record);
+                tracing::info!(id = %record.verification_id, "allowed");
+                self.job_status(&record, job, caller.presented.user()).await
+            }
+            Err(record) => {
+                self.scripts.count_decision(&record);
                 tracing::info!(code = ?record.error_code, id = %record.verification_id, "blocked");
-                return self.refused(&record, &caller.asked_by, place).await;
-            }
-            Decision::Withdrawn(record) => return Reply::cancelled(&record),
-        };
-        tracing::info!(id = %record.verification_id, "allowed");
-        if let Some(session) = &self.session {
-            session.record_tool(tool);
-        }
-        match grant {
-            Grant::Execute(script) => {
-                let script = script.with_asked_by(caller.asked_by.clone());
-                self.run(&record, script, proof, &caller).await
-            }
-            // Cancelled while it was being analysed; later, `notifications/cancelled` finds the job.
-            Grant::ExecuteInBackground(_) if caller.cancel.is_cancelled() => {
-                Reply::cancelled(&record)
-            }
-            Grant::ExecuteInBackground(script) => {
-                // Cancelling a request that was answered with a task must not cancel the task.
-                let script = script.with_asked_by(caller.asked_by);
-                let placed_by = (!caller.takes_tasks).then_some(caller.request);
-                let decision = record.without_arguments();
-                let user = caller.presented.user().cloned();
-                let order = Order { script, decision, placed_by, user, proof };
-                let placed = self.jobs.place(order).await;
-                Reply::placed(&record, placed, caller.takes_tasks)
-            }
-            Grant::JobStatus(id) => {
-                let (job, room) = match self.job(id, caller.presented.user()).await {
-                    Ok(found) => found,
-                    Err(away) => return Reply::jobs_away(&record, away),
-                };
-                let reply = Reply::job_status(&record, id, job.as_ref(), &*self.jobs);
-                self.with_step_down(reply).in_room(room)
+                Reply::blocked(&record)
             }
         }
     }
 
-    /// Decides about a call.
-    async fn decide(
-        &self,
-        tool: &str,
-        arguments: Arguments,
-        cancel: &CancellationToken,
-    ) -> Decision {
-        match self.evaluate(tool, arguments).await {
-            Evaluation::Decided(decision) => decision,
-            Evaluation::Verified(verified) => match self.sandbox_ready(cancel).await {
-                Some(sandbox) => verified.confirm(sandbox),
-                None => verified.withdraw(),
-            },
+    /// Decides about a script, and runs it or places it as a job.
+    async fn call_script(&self, arguments: Arguments, caller: Caller) -> Reply {
+        let request = Request {
+            arguments,
+            presented: caller.presented.clone(),
+            asked_by: caller.asked_by.clone(),
+            cancel: caller.cancel.clone(),
+        };
+        match self.scripts.decide(request).await {
+            Decided::Allowed { record, permit } if permit.is_background() => {
+                self.place(&record, permit, caller).await
+            }
+            Decided::Allowed { record, permit } => self.run(&record, &permit, caller).await,
+            Decided::Refused { record, receipt } => {
+                let reply = Reply::blocked(&record);
+                match receipt {
+                    Some(receipt) => reply.with_receipt(json!(receipt)),
+                    None => reply,
+                }
+            }
+            Decided::Withdrawn(record) => Reply::cancelled(&record),
+            Decided::Denied { record, refusal } => Reply::not_audited(&record, &refusal),
         }
+    }
+
+    /// Places a script as a background job.
+    async fn place(&self, record: &DecisionRecord, permit: Permit, caller: Caller) -> Reply {
+        // Cancelled while it was being analysed; later, `notifications/cancelled` finds the job.
+        if caller.cancel.is_cancelled() {
+            return Reply::cancelled(record);
+        }
+        // Cancelling a request that was answered with a task must not cancel the task.
+        let placed_by = (!caller.takes_tasks).then_some(caller.request);
+        let decision = record.without_arguments();
+        let placed = self.jobs.place(Order { permit, decision, placed_by }).await;
+        Reply::placed(record, placed, caller.takes_tasks)
+    }
+
+    /// Runs a script when it is its turn.
+    async fn run(&self, record: &DecisionRecord, permit: &Permit, caller: Caller) -> Reply {
+        let Caller { cancel, waits_for_turn, echo, stdin, .. } = caller;
+        let turn = self.scripts.turn(permit, Lane::Calls, &waits_for_turn, &cancel).await;
+        let Some(turn) = turn else { return Reply::cancelled(record) };
+        let request = RunRequest { limits: self.sync_limits, stdin, echo, cancel };
+        let run = self.scripts.run(permit, &turn, request).await;
+        // Other users go on while this one waits for room. A client that is no user keeps its turn, which bounds the
+        // outputs that wait for it to read.
+        let user = permit.user().map(UserName::as_str);
+        let _turn = user.is_none().then_some(turn);
+        let bytes = run.as_ref().map_or(0, Outcome::output_bytes);
+        let room = self.scripts.room_for(user, bytes).await;
+        let reply = Reply::ran(record, run.as_ref(), self.sync_limits.timeout);
+        self.with_step_down(reply).in_room(room)
+    }
+
+    /// Answers a call that looks up a job.
+    async fn job_status(
+        &self,
+        record: &DecisionRecord,
+        id: JobId,
+        user: Option<&UserName>,
+    ) -> Reply {
+        if let Some(session) = &self.session {
+            session.record_tool(Tool::VerificationStatus.name());
+        }
+        let (job, room) = match self.job(id, user).await {
+            Ok(found) => found,
+            Err(away) => return Reply::jobs_away(record, away),
+        };
+        let reply = Reply::job_status(record, id, job.as_ref(), &*self.jobs);
+        self.with_step_down(reply).in_room(room)
     }
 
     /// Returns a user's job, and where it has ended the reply to a caller who had waited for it.
@@ -305,7 +290,7 @@ impl Server {
                 Found::Nothing => return Ok((None, None)),
                 Found::Larger(bytes) => {
                     drop(room.take());
-                    room = self.replies.room_for(user.map(UserName::as_str), bytes).await;
+                    room = self.scripts.room_for(user.map(UserName::as_str), bytes).await;
                     bytes_max = bytes;
                 }
             }
@@ -322,110 +307,14 @@ impl Server {
         let (run_id, reply) = governance.call(call).await;
         let bytes = reply.as_ref().map_or(0, GovernedReply::bytes);
         let user = user.as_ref().map(UserName::as_str);
-        let room = self.replies.room_for(user, bytes).await;
+        let room = self.scripts.room_for(user, bytes).await;
         (run_id, reply, room)
-    }
-
-    /// Runs `script` when it is its turn.
-    async fn run(
-        &self,
-        record: &DecisionRecord,
-        script: AuthorizedScript,
-        proof: Option<Proof>,
-        caller: &Caller,
-    ) -> Reply {
-        let cancel = caller.cancel.clone();
-        let user = caller.presented.user().map(UserName::as_str);
-        let waiting = tracing::info_span!(target: SPANS, "queue.wait");
-        let waits = &caller.waits_for_turn;
-        let turn = self.turns.take_with_room(&self.replies, user, waits, &cancel);
-        let Some(turn) = turn.instrument(waiting).await else { return Reply::cancelled(record) };
-        let script = script.with_stdin(caller.stdin.clone());
-        let running = tracing::info_span!(target: SPANS, "sandbox.run");
-        let run = self.runs.run(script, proof, self.sync_limits, cancel, caller.echo.clone());
-        let run = run.instrument(running).await;
-        // Other users go on while this one waits for room. A client that is no user keeps its turn, which bounds the
-        // outputs that wait for it to read.
-        let _turn = user.is_none().then_some(turn);
-        let bytes = run.as_ref().map_or(0, Outcome::output_bytes);
-        let room = self.replies.room_for(user, bytes).await;
-        let reply = Reply::ran(record, run.as_ref(), self.sync_limits.timeout);
-        self.with_step_down(reply).in_room(room)
     }
 
     /// Adds to a reply why its run had less of the sandbox than there could be, if it had.
     fn with_step_down(&self, reply: Reply) -> Reply {
-        let Some(step_down) = self.step_down.get() else { return reply };
+        let Some(step_down) = self.scripts.step_down() else { return reply };
         reply.with_step_down(step_down, &self.is_step_down_told)
-    }
-
-    /// Returns the reply to a refused call. One of a script leaves a receipt, where there are some.
-    async fn refused(
-        &self,
-        record: &DecisionRecord,
-        asked_by: &AskedBy,
-        place: Option<AuditPlace>,
-    ) -> Reply {
-        let reply = Reply::blocked(record);
-        match &self.receipts {
-            Some(receipts) if record.tool == Some(Tool::ExecutePythonCode) => {
-                match Box::pin(receipts.refused(record, asked_by, place)).await {
-                    Ok(receipt) => reply.with_receipt(json!(receipt)),
-                    // It is refused all the same.
-                    Err(error) => {
-                        tracing::error!(error = %Causes(&error), "no receipt");
-                        reply
-                    }
-                }
-            }
-            Some(_) | None => reply,
-        }
-    }
-
-    /// Writes a decision about a script to the audit log, where there is one. The user of the caller's token is
-    /// known then. Returns the place of the row, and the proof that must hold when the script starts.
-    async fn audit(
-        &self,
-        decision: &Decision,
-        caller: &mut Caller,
-    ) -> Result<(Option<AuditPlace>, Option<Proof>), Refusal> {
-        match &self.governance {
-            Some(governance) if decision.record().tool == Some(Tool::ExecutePythonCode) => {
-                let written = governance.script_decided(decision, &caller.presented).await?;
-                (caller.asked_by.user, caller.asked_by.token) = written.user_and_token();
-                Ok((written.place, written.proof))
-            }
-            Some(_) | None => Ok((None, caller.presented.proof())),
-        }
-    }
-
-    /// Returns whether scripts can be contained, or what is missing for that; `None` if the caller gave
-    /// up before that was known.
-    async fn sandbox_ready(&self, cancel: &CancellationToken) -> Option<Result<(), String>> {
-        tokio::select! {
-            biased;
-            () = cancel.cancelled() => None,
-            readiness = self.contained() => Some(match readiness {
-                Ok(ready) => {
-                    if let Some(step_down) = ready.and_then(|ready| ready.step_down) {
-                        self.step_down.get_or_init(|| step_down);
-                    }
-                    Ok(())
-                }
-                Err(missing) => Err(missing.to_string()),
-            }),
-        }
-    }
-
-    /// Tests whether scripts can be contained, and remembers at which tier.
-    async fn contained(&self) -> Readiness {
-        let readiness = self.executor.readiness().await;
-        #[cfg(feature = "http")]
-        if let Ok(ready) = &readiness {
-            let tier = ready.as_ref().map_or("none", |ready| ready.tier.as_str());
-            self.tier.get_or_init(|| tier);
-        }
-        readiness
     }
 
     /// Tests whether scripts can be contained before the first one comes, and removes old runs that
@@ -435,40 +324,12 @@ impl Server {
         if let Some(governance) = &self.governance {
             governance.retain();
         }
-        if self.gateway.admin_gate() == AdminGate::Closed {
-            return;
-        }
-        // The reason why not is in the log.
-        if self.contained().await.is_ok() {
-            self.executor.warm_up();
-        }
+        self.scripts.warm_up().await;
     }
 
     /// Ends jobs and warm interpreters, and returns when they are gone.
     pub(crate) async fn shut_down(&self) {
-        let runs = async {
-            self.jobs.shut_down().await;
-            self.runs.shut_down().await;
-        };
-        tokio::join!(runs, self.executor.shut_down());
-    }
-
-    /// Has the gateway check a call, where a large script holds up nobody else.
-    async fn evaluate(&self, tool: &str, arguments: Arguments) -> Evaluation {
-        let is_large = arguments
-            .get("code")
-            .and_then(|code| code.as_str())
-            .is_some_and(|code| code.len() > ANALYSED_IN_PLACE_BYTES_MAX);
-        if !is_large {
-            return self.gateway.evaluate(tool, arguments);
-        }
-        let gateway = Arc::clone(&self.gateway);
-        let tool = tool.to_owned();
-        match spawn_blocking(move || gateway.evaluate(&tool, arguments)).await {
-            Ok(evaluation) => evaluation,
-            // The panic goes on here, where the caller of this call catches it.
-            Err(error) => std::panic::resume_unwind(error.into_panic()),
-        }
+        self.scripts.shut_down(self.jobs.shut_down()).await;
     }
 }
 
@@ -477,8 +338,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::executor::Ending;
     use crate::executor::fake::FakeExecutor;
-    use crate::executor::{Ending, Outcome};
     use crate::server::CallEnd;
 
     fn server(never_ready: bool) -> (Arc<FakeExecutor>, Server) {
@@ -489,15 +350,17 @@ mod tests {
         });
         fake.never_ready = never_ready;
         let executor = Arc::new(fake);
-        let gate = |name: &str| (name == "QWED_MCP_TRUSTED_CODE_EXECUTION").then(|| "true".into());
-        let (settings, _) = Settings::from_lookup(gate);
-        (executor.clone(), Server::new(&settings, executor, None, None, None))
+        (executor.clone(), Server::new(&settings(), executor, None, None, None))
     }
 
-    async fn call(server: &Server, background: bool, cancel: CancellationToken) -> Reply {
-        let request = RequestKey("1".to_owned());
-        let caller = Caller {
-            request,
+    fn settings() -> Settings {
+        let gate = |name: &str| (name == "QWED_MCP_TRUSTED_CODE_EXECUTION").then(|| "true".into());
+        Settings::from_lookup(gate).0
+    }
+
+    fn nobody(cancel: CancellationToken) -> Caller {
+        Caller {
+            request: RequestKey("1".to_owned()),
             cancel,
             presented: Presented::default(),
             asked_by: AskedBy::default(),
@@ -505,7 +368,11 @@ mod tests {
             waits_for_turn: Arc::default(),
             echo: Echo::default(),
             stdin: Stdin::default(),
-        };
+        }
+    }
+
+    async fn call(server: &Server, background: bool, cancel: CancellationToken) -> Reply {
+        let caller = nobody(cancel);
         let arguments = json!({ "code": "print(1)", "background": background });
         let arguments = arguments.as_object().unwrap().clone();
         server.call("execute_python_code", arguments, caller).await
@@ -530,5 +397,70 @@ mod tests {
         let reply = call(&server, false, CancellationToken::new()).await;
         assert_eq!(reply.end, CallEnd::Ran(Ending::Exited(0)), "{reply:?}");
         assert_eq!(executor.runs(), 1);
+    }
+
+    /// The ways on which the scripts of users come.
+    #[cfg(feature = "http")]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    enum Route {
+        Calls,
+        Pipelines,
+        Jobs,
+    }
+
+    #[cfg(feature = "http")]
+    async fn send(server: &Server, verifier: &Verifier, route: Route, user: &str) {
+        use crate::batch::{Bounds, Single, answer_one};
+        use crate::governance::{Caller as Proven, Proof, Role};
+
+        let expires = chrono::Utc::now() + chrono::TimeDelta::hours(1);
+        let proof = Proof::Access { expires };
+        let known = Proven { user: user.parse().unwrap(), role: Role::User, proof };
+        let presented = Presented { token: None, known: Some(known) };
+        let code = format!("# {user}");
+        if route == Route::Pipelines {
+            let line = json!({ "code": code }).to_string();
+            let bounds = Bounds { timeout: Duration::from_secs(1), memory_mb: 64 };
+            let single = Single::Line(line.as_bytes());
+            answer_one(verifier, single, bounds, &presented, CancellationToken::new()).await;
+            return;
+        }
+        let caller = Caller { presented, ..nobody(CancellationToken::new()) };
+        let arguments = json!({ "code": code, "background": route == Route::Jobs });
+        let arguments = arguments.as_object().unwrap().clone();
+        let reply = server.call("execute_python_code", arguments, caller).await;
+        assert!(!reply.is_error, "{reply:?}");
+    }
+
+    #[cfg(feature = "http")]
+    #[tokio::test]
+    async fn a_user_with_one_script_comes_right_after_one_of_a_user_with_sixty_on_every_route() {
+        use std::sync::Mutex;
+
+        // The places of a user's jobs are a share of all; five run at once.
+        for (route, count, before) in
+            [(Route::Calls, 60, 1), (Route::Pipelines, 60, 1), (Route::Jobs, 30, 5)]
+        {
+            let order = Arc::new(Mutex::new(Vec::new()));
+            let begun = Arc::clone(&order);
+            let executor = Arc::new(FakeExecutor::new(move |script, _, _| {
+                begun.lock().unwrap().push(script.source().as_str().to_owned());
+                Box::pin(async {
+                    sleep(Duration::from_millis(1)).await;
+                    Ok(Outcome { ending: Ending::Exited(0), ..Outcome::never_started() })
+                })
+            }));
+            let server = Server::new(&settings(), executor, None, None, None);
+            let verifier = server.verifier();
+            let users = std::iter::repeat_n("ann", count).chain(["bob"]);
+            let sent = users.map(|user| send(&server, &verifier, route, user));
+            futures_util::future::join_all(sent).await;
+            while order.lock().unwrap().len() <= count {
+                sleep(Duration::from_millis(1)).await;
+            }
+            let order = order.lock().unwrap();
+            let place = order.iter().position(|script| script == "# bob").unwrap();
+            assert_eq!(place, before, "{route:?}: {order:?}");
+        }
     }
 }

@@ -18,8 +18,8 @@ use crate::gateway::{DecisionRecord, ErrorCode, JobId};
 use crate::governance::Refusal;
 use crate::jobs::{Job, JobEnd, JobState, Jobs, JobsAway, PlaceError};
 use crate::logging::Causes;
-use crate::runs::ScriptError;
 use crate::sandbox::Tier;
+use crate::scripts::ScriptError;
 use crate::shares::Held;
 
 use super::tasks;

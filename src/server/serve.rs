@@ -86,7 +86,7 @@ pub(crate) async fn put_down(server: &Server, connections: impl Future<Output = 
         let _ = timeout(GRACE_FOR_GOVERNED, governance.settle()).await;
     }
     if server.session.is_some()
-        && timeout(GRACE_FOR_VERSIONS, server.runs.shut_down()).await.is_err()
+        && timeout(GRACE_FOR_VERSIONS, server.scripts.settle()).await.is_err()
     {
         tracing::warn!("the bill of materials is incomplete: versions were not known in time");
     }

@@ -24,6 +24,8 @@ use crate::batch::{
 };
 use crate::config::{AdminGate, SandboxMode, Settings};
 use crate::executor::{Executor, orphans};
+use crate::gateway::{Gateway, ReportingGateway};
+use crate::scripts::Scripts;
 use crate::terminal::Label;
 
 /// The exit codes of a batch.
@@ -283,8 +285,15 @@ async fn pump(
     require_hidden_answers(executor.as_ref(), &files, options.allow_readable_answers).await?;
     executor.warm_up();
     let receipts = super::super::receipt::writer_of_scripts(settings)?;
-    let (analysis, is_fail_fast) = (run_by.analysis, options.fail_fast);
-    let verifier = Verifier::new(settings, executor, analysis, is_fail_fast, receipts.as_ref());
+    let gateway = match run_by.analysis {
+        Analysis::Blocks => Gateway::blocking(settings),
+        Analysis::Reports => {
+            let gateway = ReportingGateway::at_the_word_of_the_admin(settings);
+            Gateway::Reporting(Arc::new(gateway))
+        }
+    };
+    let scripts = Scripts::new(&of_workers, gateway, executor).with_receipts(receipts.as_ref());
+    let verifier = Verifier::new(Arc::new(scripts), run_by.analysis, options.fail_fast);
     let verifier = Arc::new(verifier);
     let stop = CancellationToken::new();
     let pump = Pump {

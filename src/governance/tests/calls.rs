@@ -16,7 +16,7 @@ use crate::executor::{
     Captured, Ending, Installation, NotForProject, Outcome, ProjectRun, Ran, RunError, Source,
 };
 use crate::gateway::tests::verified;
-use crate::gateway::{ErrorCode, Evaluation, RiskBasedExecutionGateway};
+use crate::gateway::{Decision, ErrorCode, RiskBasedExecutionGateway};
 use crate::sandbox::Tier;
 
 const TEST_PATH: &str = "tests/test_a.py";
@@ -790,14 +790,13 @@ async fn a_decision_about_a_script_is_in_the_log_with_whose_token_came_with_it()
     let fixture = Fixture::of(Tier::T3, |project, _| ready(Ok(passes(&project))));
     let script = || verified(&json!({ "code": "print(1)" }));
     let Value::Object(unsafe_code) = json!({ "code": "eval('1')" }) else { panic!("an object") };
-    let refused = RiskBasedExecutionGateway::new(AdminGate::Open)
-        .evaluate("execute_python_code", unsafe_code);
-    let Evaluation::Decided(refused) = refused else { panic!("{refused:?}") };
+    let refused = RiskBasedExecutionGateway::new(AdminGate::Open).evaluate(unsafe_code);
+    let refused = Decision::Refuse(*refused.unwrap_err());
     let token: Secret = fixture.token(Role::Viewer).to_owned().into();
     let unknown: Secret = "qwedmcp_".to_owned().into();
     for (decision, token, outcome, user, code) in [
-        (script().confirm(Ok(())), Some(&token), "ALLOW_VERIFIED", Some("viewer"), json!(null)),
-        (script().confirm(Ok(())), Some(&unknown), "ALLOW_VERIFIED", None, json!(null)),
+        (script().confirm(Ok(None)), Some(&token), "ALLOW_VERIFIED", Some("viewer"), json!(null)),
+        (script().confirm(Ok(None)), Some(&unknown), "ALLOW_VERIFIED", None, json!(null)),
         (script().withdraw(), None, "CANCELLED", None, json!(null)),
         (refused, None, "BLOCKED", None, json!(ErrorCode::UnsafeCode.as_str())),
     ] {
@@ -816,7 +815,7 @@ async fn a_decision_about_a_script_is_in_the_log_with_whose_token_came_with_it()
     }
     fixture.close_log();
     let nobody = Presented::default();
-    let decided = fixture.governance.script_decided(&script().confirm(Ok(())), &nobody).await;
+    let decided = fixture.governance.script_decided(&script().confirm(Ok(None)), &nobody).await;
     assert!(matches!(decided, Err(Refusal::Internal(_))), "{decided:?}");
 }
 
@@ -824,13 +823,15 @@ async fn a_decision_about_a_script_is_in_the_log_with_whose_token_came_with_it()
 #[tokio::test]
 #[expect(clippy::too_many_lines, reason = "a table of rows")]
 async fn a_job_needs_its_own_decision_that_was_not_used() {
-    use crate::gateway::{Decision, JobId, JobOwner, Status};
+    use crate::gateway::{JobId, JobOwner, Status};
     type Change<'a> = &'a dyn Fn(AuditEntry) -> Vec<AuditEntry>;
 
     let fixture = Fixture::of(Tier::T3, |project, _| ready(Ok(passes(&project))));
     let allowed = || {
         let arguments = json!({ "code": "print(1)", "background": true });
-        let Decision::Allow { record, .. } = verified(&arguments).confirm(Ok(())) else { panic!() };
+        let Decision::Allow { record, .. } = verified(&arguments).confirm(Ok(None)) else {
+            panic!()
+        };
         record
     };
     let other = json!({ "code": "print(2)", "background": true });

@@ -24,11 +24,11 @@ use tokio_postgres::types::ToSql;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use crate::executor::{Executor, RunLimits};
-use crate::gateway::{JobId, JobOwner, RiskBasedExecutionGateway};
+use crate::executor::{JOBS_AT_ONCE_MAX, RunLimits};
+use crate::gateway::{JobId, JobOwner};
 use crate::governance::{Proof, UserName};
 use crate::postgres::{Database, DatabaseError};
-use crate::runs::Runs;
+use crate::scripts::Scripts;
 use crate::shares::Share;
 
 use super::job::{Job, JobEnd, JobState};
@@ -78,7 +78,7 @@ impl SharedLimits {
     /// Returns the documented bounds, with the admin's timeout.
     pub(crate) fn new(timeout: Duration, ttl: Duration) -> Self {
         Self {
-            running_max: 5,
+            running_max: JOBS_AT_ONCE_MAX,
             user_queue_len_max: 1000,
             queue_len_max: 10_000,
             disk_bytes_max: 16 * 1024 * 1024 * 1024,
@@ -102,7 +102,7 @@ impl SharedLimits {
 pub(crate) struct SharedJobs {
     database: Database,
     limits: SharedLimits,
-    runs: Arc<Runs>,
+    scripts: Arc<Scripts>,
     worker: Arc<Worker>,
     /// `true` if the last job could be placed. Until one was, nobody knows.
     can_place: AtomicBool,
@@ -120,18 +120,13 @@ struct Placed {
 }
 
 impl SharedJobs {
-    /// Begins to take jobs, for as long as this lives. Each is decided by `gateway` once more before it runs.
-    pub(crate) fn start(
-        database: Database,
-        runs: Arc<Runs>,
-        executor: Arc<dyn Executor>,
-        gateway: Arc<RiskBasedExecutionGateway>,
-        limits: SharedLimits,
-    ) -> Self {
-        let worker = Worker::start(database.clone(), Arc::clone(&runs), executor, gateway, limits);
+    /// Begins to take jobs, for as long as this lives. Each is decided again before it runs.
+    pub(crate) fn start(database: Database, scripts: Arc<Scripts>, limits: SharedLimits) -> Self {
+        let worker = Worker::start(database.clone(), Arc::clone(&scripts), limits);
         let cancellations = TaskTracker::new();
         let can_place = AtomicBool::new(false);
-        Self { database, limits, runs, worker, can_place, placed: Mutex::default(), cancellations }
+        let placed = Mutex::default();
+        Self { database, limits, scripts, worker, can_place, placed, cancellations }
     }
 
     /// Inserts a job, again if nobody knows whether it is there: its id makes it one.
@@ -162,22 +157,25 @@ impl SharedJobs {
         may_be_there: bool,
     ) -> Result<Result<Job, PlaceError>, DatabaseError> {
         let session = self.database.session().await?;
-        if may_be_there && let Found::Job(job) = self.find(id, order.user.as_ref(), ANY).await? {
+        let user = order.permit.user();
+        let script = order.permit.script();
+        if may_be_there && let Found::Job(job) = self.find(id, user, ANY).await? {
             return Ok(Ok(job));
         }
         let limits = self.limits;
-        let asked_by = serde_json::to_string(order.script.asked_by()).unwrap_or_default();
+        let asked_by = serde_json::to_string(script.asked_by()).unwrap_or_default();
         let decision = order.decision.to_string();
         // Where this server has room nobody else has to be told.
         let tells = !self.worker.has_room();
-        let (token, token_expires) = order.proof.map(Proof::to_columns).unwrap_or_default();
-        let user_bytes_max = limits.user_bytes_max(order.user.as_ref());
+        let (token, token_expires) =
+            order.permit.proof().map(Proof::to_columns).unwrap_or_default();
+        let user_bytes_max = limits.user_bytes_max(user);
         let parameters: [&(dyn ToSql + Sync); 13] = [
             &id.uuid(),
-            &user_name(order.user.as_ref()),
-            &order.script.source().as_str().as_bytes(),
+            &user_name(user),
+            &script.source().as_str().as_bytes(),
             &asked_by,
-            &order.script.verification_id().as_str(),
+            &script.verification_id().as_str(),
             &decision,
             &limits.user_queue_len_max,
             &limits.queue_len_max,
@@ -210,7 +208,7 @@ impl SharedJobs {
             }
             None if is_kept => Err(PlaceError::ResultsFull),
             // There already, from a statement whose answer was lost.
-            None => match self.find(id, order.user.as_ref(), ANY).await? {
+            None => match self.find(id, user, ANY).await? {
                 Found::Job(job) => Ok(job),
                 Found::Larger(_) | Found::Nothing => Err(PlaceError::Unknown(id)),
             },
@@ -240,7 +238,7 @@ impl SharedJobs {
             let owner = JobOwner { job: id, user: user_name(user).to_owned() };
             let verification_id =
                 row.try_get("verification_id").map_err(DatabaseError::Statement)?;
-            match self.runs.has_result(verification_id, &owner, outcome).await {
+            match self.scripts.has_result(verification_id, &owner, outcome).await {
                 Some(true) => {}
                 Some(false) => job.state = JobState::Ended(JobEnd::NotRun(NOT_ITS_RESULT.into())),
                 None => return Err(DatabaseError::NoAnswer),
@@ -281,7 +279,7 @@ impl Jobs for SharedJobs {
                 if placed.len() == PLACED_MAX {
                     placed.pop_front();
                 }
-                placed.push_back(Placed { by, id, user: order.user });
+                placed.push_back(Placed { by, id, user: order.permit.user().cloned() });
             }
             Ok(job)
         })

@@ -8,16 +8,16 @@ use chrono::TimeDelta;
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::config::AdminGate;
+use crate::config::Settings;
 use crate::executor::fake::FakeExecutor;
-use crate::executor::{Captured, Ending, LeftOut, Outcome, Picture, Pictures};
+use crate::executor::{Captured, Ending, LeftOut, Outcome, Picture, Pictures, Turns};
 use crate::gateway::tests::granted;
-use crate::gateway::{AuthorizedScript, Grant, JobId, RiskBasedExecutionGateway};
+use crate::gateway::{Gateway, JobId};
 use crate::governance::{Proof, UserName};
 use crate::postgres::scratch::{self, Postgres};
 use crate::postgres::tests::is_skipped;
 use crate::postgres::{Database, DatabaseUrl};
-use crate::runs::Runs;
+use crate::scripts::{Permit, Scripts};
 
 use super::super::{JobEnd, JobLimits, JobRegistry};
 use super::*;
@@ -69,8 +69,9 @@ fn in_memory(bounds: Bounds) -> Replica {
     let begun = Arc::default();
     let mut limits = JobLimits::new(bounds.timeout, bounds.ttl);
     (limits.running_max, limits.queue_len_max) = (bounds.running, bounds.queue);
-    let runs = Arc::new(Runs::new(executor(&begun), None, None));
-    Replica { jobs: Arc::new(JobRegistry::new(runs, limits)), begun }
+    let turns = Turns::new([1, bounds.running, 1], limits.share);
+    let scripts = scripts(executor(&begun)).with_turns(turns);
+    Replica { jobs: Arc::new(JobRegistry::new(Arc::new(scripts), limits)), begun }
 }
 
 async fn shared(url: &str, bounds: Bounds) -> Replica {
@@ -91,16 +92,14 @@ async fn shared_with(
     limits.lease = Duration::from_millis(1500);
     let url = DatabaseUrl::parse(&url.to_owned().into()).unwrap();
     let database = Database::open(url).await.unwrap();
-    let runs = Arc::new(Runs::new(executor.clone(), None, None));
-    let gateway = Arc::new(RiskBasedExecutionGateway::new(AdminGate::Open));
-    let jobs = SharedJobs::start(database, runs, executor, gateway, limits);
+    let jobs = SharedJobs::start(database, Arc::new(scripts(executor)), limits);
     Replica { jobs: Arc::new(jobs), begun }
 }
 
-fn script(text: &str) -> AuthorizedScript {
-    let grant = granted(text, true);
-    let Grant::ExecuteInBackground(script) = grant else { panic!("{grant:?}") };
-    script
+fn scripts(executor: Arc<FakeExecutor>) -> Scripts {
+    let gate = |name: &str| (name == "QWED_MCP_TRUSTED_CODE_EXECUTION").then(|| "true".into());
+    let (settings, _) = Settings::from_lookup(gate);
+    Scripts::new(&settings, Gateway::blocking(&settings), executor)
 }
 
 fn user(name: &str) -> Option<UserName> {
@@ -115,10 +114,11 @@ fn proof(name: &str) -> Option<Proof> {
 
 impl Replica {
     async fn place(&self, milliseconds: u64, by: &str) -> Result<JobId, PlaceError> {
-        let script = script(&format!("# {milliseconds}"));
+        let grant = granted(&format!("# {milliseconds}"), true);
+        let permit = Permit::for_test(grant, user(by), proof(by));
         let placed_by = Some(RequestKey(milliseconds.to_string()));
         let decision = json!({ "of": milliseconds });
-        let order = Order { script, decision, placed_by, user: user(by), proof: proof(by) };
+        let order = Order { permit, decision, placed_by };
         self.jobs.place(order).await.map(|job| job.id)
     }
 
@@ -205,9 +205,7 @@ async fn one_user_has_a_share_of_what_is_kept() {
         Box::pin(async { Ok(ended) })
     }));
     let database = Database::open(DatabaseUrl::parse(&url.into()).unwrap()).await.unwrap();
-    let runs = Arc::new(Runs::new(executor.clone(), None, None));
-    let gateway = Arc::new(RiskBasedExecutionGateway::new(AdminGate::Open));
-    let jobs = SharedJobs::start(database, runs, executor, gateway, limits);
+    let jobs = SharedJobs::start(database, Arc::new(scripts(executor)), limits);
     let replica = Replica { jobs: Arc::new(jobs), begun };
     let first = replica.place(1, "ann").await.unwrap();
     replica.until(first, "ann", "success").await;
@@ -238,8 +236,8 @@ async fn a_job_whose_token_is_gone_is_not_run() {
         // A row that no server with tokens has written.
         (None, "its row has no token"),
     ] {
-        let (script, by) = (script("# 1"), user("ann"));
-        let order = Order { script, decision: json!({}), placed_by: None, user: by, proof };
+        let permit = Permit::for_test(granted("# 1", true), user("ann"), proof);
+        let order = Order { permit, decision: json!({}), placed_by: None };
         let id = replica.jobs.place(order).await.unwrap().id;
         replica.until(id, "ann", "failed").await;
         let job = replica.job(id, "ann").await.unwrap();

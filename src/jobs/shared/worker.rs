@@ -5,6 +5,7 @@
 //! when the answer to its claim is here.
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -17,11 +18,11 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::config::AdminGate;
-use crate::executor::{Echo, Ending, Executor};
-use crate::gateway::{AskedBy, Decision, Grant, JobId, JobOwner, RiskBasedExecutionGateway};
+use crate::executor::{Ending, Lane};
+use crate::gateway::{AskedBy, JobId, JobOwner};
 use crate::governance::Proof;
 use crate::postgres::{Database, DatabaseError, Notice};
-use crate::runs::Runs;
+use crate::scripts::{PlacedScript, RunRequest, ScriptError, Scripts};
 
 use super::super::job::JobEnd;
 use super::kept::Kept;
@@ -40,9 +41,7 @@ pub(super) struct Worker {
     id: WorkerId,
     name: String,
     database: Database,
-    runs: Arc<Runs>,
-    executor: Arc<dyn Executor>,
-    gateway: Arc<RiskBasedExecutionGateway>,
+    scripts: Arc<Scripts>,
     limits: SharedLimits,
     /// The jobs that are run here, and what ends them.
     held: Mutex<HashMap<Uuid, CancellationToken>>,
@@ -73,18 +72,14 @@ struct Claimed {
 impl Worker {
     pub(super) fn start(
         database: Database,
-        runs: Arc<Runs>,
-        executor: Arc<dyn Executor>,
-        gateway: Arc<RiskBasedExecutionGateway>,
+        scripts: Arc<Scripts>,
         limits: SharedLimits,
     ) -> Arc<Self> {
         let worker = Arc::new(Self {
             id: Uuid::new_v4(),
             name: name(),
             database,
-            runs,
-            executor,
-            gateway,
+            scripts,
             limits,
             held: Mutex::default(),
             held_count: watch::Sender::new(0),
@@ -107,7 +102,7 @@ impl Worker {
     /// Returns whether one more job could begin here at once.
     pub(super) fn has_room(&self) -> bool {
         !self.draining.is_cancelled()
-            && self.gateway.admin_gate() == AdminGate::Open
+            && self.scripts.admin_gate() == AdminGate::Open
             && self.held().len() < self.limits.running_max
     }
 
@@ -177,7 +172,7 @@ impl Worker {
 
     /// Returns whether scripts can be contained here. Whoever cannot run them leaves them to others.
     async fn can_run(&self) -> bool {
-        self.stop.run_until_cancelled(self.executor.readiness()).await.is_some_and(|it| it.is_ok())
+        self.stop.run_until_cancelled(self.scripts.readiness()).await.is_some_and(|it| it.is_ok())
     }
 
     async fn claim(&self, room: usize) -> Result<Vec<Claimed>, DatabaseError> {
@@ -267,36 +262,33 @@ impl Worker {
         let Claimed { id, user, script, asked_by, verification_id, is_users, proof } = job;
         if is_users && proof.is_none() {
             // Placed by an earlier version, or written by something else than a server.
-            return not_allowed("its row has no token");
+            return not_run(&ScriptError::NotAllowed("its row has no token".to_owned()));
         }
         let owner = JobOwner { job: JobId::of_uuid(id), user };
-        let verified = match self.gateway.evaluate_again(script, verification_id) {
-            Ok(verified) => verified,
-            Err(refused) => return not_allowed(&refused.message),
+        let placed = PlacedScript { source: script, verification_id, owner, asked_by, proof };
+        let permit = match self.scripts.decide_again(placed).await {
+            Ok(permit) => permit,
+            Err(error) => return not_run(&error),
         };
-        let ready = self.executor.readiness().await;
-        let script = match verified.confirm(ready.map(drop).map_err(|missing| missing.to_string()))
-        {
-            Decision::Allow {
-                grant: Grant::Execute(script) | Grant::ExecuteInBackground(script),
-                record,
-            } => match self.runs.require_decision(&record, &owner, proof).await {
-                Ok(()) => script.with_asked_by(asked_by).with_job(owner),
-                Err(error) => return JobEnd::NotRun(error.to_string().into()),
-            },
-            decision @ (Decision::Allow { grant: Grant::JobStatus(_), .. }
-            | Decision::Refuse(_)
-            | Decision::Withdrawn(_)) => return not_allowed(&decision.record().message),
-        };
-        match self.runs.run(script, proof, self.limits.run, cancel, Echo::default()).await {
-            // Nobody wanted it to end: the server does.
-            Ok(outcome) if outcome.ending == Ending::Cancelled && self.stop.is_cancelled() => {
-                JobEnd::Lost(self.name.as_str().into())
-            }
-            Ok(outcome) if outcome.ending == Ending::Cancelled => JobEnd::Cancelled,
+        // There is one at once, because the database has given the job its turn. One that was cancelled meanwhile
+        // starts all the same, so that the audit log has its end.
+        let (waits, never) = (AtomicBool::default(), CancellationToken::new());
+        let turn = self.scripts.turn(&permit, Lane::SharedJobs, &waits, &never).await;
+        let Some(turn) = turn else { return self.cancelled() };
+        let request = RunRequest::new(self.limits.run, cancel);
+        match self.scripts.run(&permit, &turn, request).await {
+            Ok(outcome) if outcome.ending == Ending::Cancelled => self.cancelled(),
             Ok(outcome) => JobEnd::Ran(Arc::new(outcome)),
-            Err(error) => JobEnd::NotRun(error.to_string().into()),
+            Err(error) => not_run(&error),
         }
+    }
+
+    /// Returns the end of a job that was cancelled: by its user, or because the server ends.
+    fn cancelled(&self) -> JobEnd {
+        if self.stop.is_cancelled() {
+            return JobEnd::Lost(self.name.as_str().into());
+        }
+        JobEnd::Cancelled
     }
 
     /// Writes down what came of a job, however long the database is away: for that time it is still this
@@ -387,8 +379,8 @@ impl Claimed {
     }
 }
 
-fn not_allowed(message: &str) -> JobEnd {
-    JobEnd::NotRun(format!("the server that was to run it does not allow it: {message}").into())
+fn not_run(error: &ScriptError) -> JobEnd {
+    JobEnd::NotRun(error.to_string().into())
 }
 
 /// Returns what admins call this process: its machine and its number.

@@ -1,5 +1,6 @@
 //! Traces of calls, as a collector reads them.
 
+use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
 use std::process::Stdio;
@@ -12,13 +13,15 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message as _;
 use serde_json::{Value, json};
 
-use super::{HttpServer, script};
+use super::{HttpServer, JSON, script};
 use crate::harness::{ServerBuilder, deadline};
+use crate::receipts::Receipts;
 
 tests! {
     needs [Sandbox]:
         a_call_is_a_part_of_its_callers_trace,
         a_team_server_has_traces_too,
+        a_script_of_a_pipeline_leaves_what_a_call_leaves,
         without_a_collector_nothing_is_sent,
         a_collector_that_is_not_there_holds_nothing_up;
 }
@@ -157,6 +160,39 @@ fn a_team_server_has_traces_too() {
     let requests = collector.requests.lock().unwrap();
     assert!(requests[0].0.starts_with("POST /here "));
     assert!(format!("{:?}", requests[0].1.resource_spans[0].resource).contains("verification"));
+}
+
+/// Spans, an entry in the bill of materials, and a receipt, also of what is refused.
+fn a_script_of_a_pipeline_leaves_what_a_call_leaves() {
+    let (collector, receipts) = (Collector::new(), Receipts::new());
+    let bill = receipts.path("bill.json");
+    let builder = receipts
+        .server()
+        .variable("QWED_MCP_AIBOM", bill.to_str().unwrap())
+        .variable("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.address);
+    let server = HttpServer::start(builder, &[]);
+    let run = |code: &str| {
+        let body = json!({ "code": code }).to_string();
+        server.send(&format!("POST /run HTTP/1.1\r\n{JSON}"), &body).json()
+    };
+    assert_eq!(run("import os\nos.system('id')")["status"], "blocked");
+    let decisions = || {
+        let days = fs::read_dir(receipts.path("receipts")).unwrap();
+        let days = days.map(|day| day.unwrap().path()).filter(|day| day.is_dir());
+        let files = days.flat_map(|day| fs::read_dir(day).unwrap());
+        let files = files.map(|file| file.unwrap().path().display().to_string());
+        let shown = |file: String| receipts.command(&["receipt", "show", &file]).stdout;
+        files.map(|file| String::from_utf8(shown(file)).unwrap()).collect::<Vec<_>>()
+    };
+    let refused = decisions();
+    assert!(refused.len() == 1 && refused[0].contains("QWED-MCP-RISK-005"), "{refused:?}");
+    assert_eq!(run("print(6 * 7)")["stdout"], "42");
+    assert_eq!(decisions().len(), 2);
+    server.end();
+    let names: Vec<_> = collector.spans().into_iter().map(|span| span.name).collect();
+    assert_eq!(names, ["gateway.decide", "gateway.decide", "queue.wait", "sandbox.run"]);
+    let bill = fs::read_to_string(bill).unwrap();
+    assert!(bill.contains("execute_python_code"), "{bill}");
 }
 
 fn without_a_collector_nothing_is_sent() {

@@ -1,145 +1,82 @@
-//! The run of a script, whoever asked for it: written down → run → accounted for → written down, signed.
+//! The run of a script: written down → run → accounted for → written down, signed.
 //!
-//! Synchronous calls and background jobs both come through [`Runs::run`], the only place that hands a
-//! script to the executor. A run starts only while the proof of its caller holds: a token that was revoked or
-//! has expired since the script was placed runs nothing. A run whose start cannot be written to the audit log
-//! is not made, and nobody hears of the outcome of one whose end cannot be.
-
-mod missing_module;
-#[cfg(test)]
-mod tests;
+//! A run starts only while the proof of its caller holds: a token that was revoked or has expired since the
+//! script was decided runs nothing. A run whose start cannot be written to the audit log does not start, and the
+//! outcome of one whose end cannot be written is not given out.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use chrono::Utc;
 use futures_util::FutureExt as _;
 use serde_json::json;
-use thiserror::Error;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
 
-use crate::aibom::{self, Session};
-use crate::executor::{Echo, Executor, Outcome, RunError, RunLimits};
-#[cfg(feature = "http")]
-use crate::executor::{Ending, Start};
-#[cfg(any(feature = "http", feature = "postgres"))]
-use crate::gateway::DecisionRecord;
-#[cfg(feature = "http")]
-use crate::gateway::ErrorCode;
+use crate::aibom;
+use crate::executor::{Echo, Ending, Lane, Outcome, RunError, RunLimits, Start, Turn};
+use crate::gateway::{AuthorizedScript, Stdin, VerificationId};
 #[cfg(feature = "postgres")]
-use crate::gateway::JobOwner;
-use crate::gateway::{AuthorizedScript, VerificationId};
-use crate::governance::{Governance, Proof, Store};
-use crate::logging::Causes;
-#[cfg(feature = "http")]
-use crate::meter::{Meter, RunFigures};
-use crate::receipt::{Draft, Receipts, WriteError};
-#[cfg(feature = "http")]
+use crate::gateway::{DecisionRecord, JobOwner};
+use crate::governance::{Proof, UserName};
+use crate::logging::{Causes, SPANS};
+use crate::meter::RunFigures;
+use crate::receipt::{Draft, WriteError};
 use crate::sandbox::Tier;
-use missing_module::{Dependencies, advice, missing_module};
 
-/// The funnel that every run of a script goes through.
-pub(crate) struct Runs {
-    executor: Arc<dyn Executor>,
-    /// The audit log, where the admin has a policy.
-    governance: Option<Arc<Governance>>,
-    /// The store of tokens, where there is one.
-    tokens: OnceLock<Store>,
-    /// The account of what is used, where a bill of materials is wanted.
-    session: Option<Arc<Session>>,
-    /// The writer of receipts, where scripts leave some.
-    receipts: Option<Arc<Receipts>>,
-    /// Lookups of versions, each as long as a short script.
-    lookups: TaskTracker,
-    /// Counts runs, where somebody wants figures.
-    #[cfg(feature = "http")]
-    meter: OnceLock<Arc<dyn Meter>>,
+use super::missing_module::{Dependencies, advice, missing_module};
+use super::{Permit, ScriptError, Scripts};
+
+/// One run of a script.
+#[derive(Debug)]
+pub(crate) struct RunRequest {
+    pub(crate) limits: RunLimits,
+    /// What the script reads from its standard input.
+    pub(crate) stdin: Stdin,
+    /// Receives what the script prints, while it runs.
+    pub(crate) echo: Echo,
+    /// Ends the run when it is cancelled.
+    pub(crate) cancel: CancellationToken,
 }
 
-/// The reason why there is no outcome of a script. Its `Display` is shown to the client.
-#[derive(Debug, Error)]
-pub(crate) enum ScriptError {
-    /// The proof of the caller does not hold any more, so there was no run.
-    #[error("the token that asked for it was revoked or has expired, so nothing is run")]
-    NotLetIn,
-    /// Whether the proof holds could not be looked up, so there was no run.
-    #[error(
-        "the token that asked for it cannot be looked up, so nothing is run; ask the admin to look at the server's log"
-    )]
-    TokensAway,
-    /// The start could not be written down, so there was no run.
-    #[error(
-        "the audit log cannot be written, so nothing is run; ask the admin to look at the server's log"
-    )]
-    NotAudited,
-    /// The log has no decision that lets the script of a job run, or it was run before.
-    #[cfg(feature = "postgres")]
-    #[error(
-        "the audit log has no decision that lets it run for this user, so it is not run; ask the admin to look at the server's log"
-    )]
-    NotDecided,
-    /// The script was run, and its end could not be written down.
-    #[error(
-        "the script was run, and the audit log cannot be used to write down its end; ask the admin to look at the server's log"
-    )]
-    EndNotAudited,
-    /// There could be no receipt, so there was no run.
-    #[error(transparent)]
-    NoReceipt(WriteError),
-    /// The script was run, and its receipt could not be stored.
-    #[error("the script was run, and {0}; ask the admin to look at the server's log")]
-    EndNoReceipt(#[source] WriteError),
-    /// The executor could not run the script.
-    #[error(transparent)]
-    Run(#[from] RunError),
+impl RunRequest {
+    /// Makes the request of a script that reads nothing, and whose output is not shown while it runs.
+    pub(crate) fn new(limits: RunLimits, cancel: CancellationToken) -> Self {
+        Self { limits, stdin: Stdin::default(), echo: Echo::default(), cancel }
+    }
 }
 
-impl Runs {
-    /// Creates the funnel in front of `executor`.
-    pub(crate) fn new(
-        executor: Arc<dyn Executor>,
-        governance: Option<Arc<Governance>>,
-        session: Option<Arc<Session>>,
-    ) -> Self {
-        let lookups = TaskTracker::new();
-        let tokens = governance.as_ref().map(|governance| governance.store().clone().into());
-        Self {
-            executor,
-            governance,
-            tokens: tokens.unwrap_or_default(),
-            session,
-            receipts: None,
-            lookups,
-            #[cfg(feature = "http")]
-            meter: OnceLock::new(),
-        }
+impl Scripts {
+    /// Waits for a turn of the permit's user in a lane; `None` if `cancel` is cancelled before. `waits` is set
+    /// meanwhile. Calls also wait until there is room for their output, so that nothing more runs for a user who
+    /// does not read.
+    pub(crate) async fn turn(
+        &self,
+        permit: &Permit,
+        lane: Lane,
+        waits: &AtomicBool,
+        cancel: &CancellationToken,
+    ) -> Option<Turn> {
+        let user = permit.user().map(UserName::as_str);
+        let turn = async {
+            match lane {
+                Lane::Calls => {
+                    self.turns.take_with_room(&self.replies, lane, user, waits, cancel).await
+                }
+                // Their results have bounds of their own.
+                Lane::Jobs | Lane::SharedJobs | Lane::Tests => {
+                    self.turns.take(lane, user, waits, cancel).await
+                }
+            }
+        };
+        turn.instrument(tracing::info_span!(target: SPANS, "queue.wait")).await
     }
 
-    /// Has every run leave a receipt.
-    pub(crate) fn with_receipts(self, receipts: Option<&Arc<Receipts>>) -> Self {
-        Self { receipts: receipts.cloned(), ..self }
-    }
-
-    /// Has the proofs of callers looked up in this store, where there is no audit log with tokens.
-    #[cfg(feature = "http")]
-    pub(crate) fn set_tokens(&self, store: Store) {
-        // The first one stays: both are the same tokens.
-        let _ = self.tokens.set(store);
-    }
-
-    /// Has runs counted from here on.
-    #[cfg(feature = "http")]
-    pub(crate) fn set_meter(&self, meter: Arc<dyn Meter>) {
-        // The first one stays.
-        let _ = self.meter.set(meter);
-    }
-
-    /// Runs `script` within `limits` until it ends or `cancel` is cancelled; what it prints goes to `echo`
-    /// while it runs. Starts only if `proof`, which has let the caller in, still holds; `None` stands for a
-    /// caller without one. A panic of the executor is an error like any other.
+    /// Runs the script of a permit in a turn, until it ends or is cancelled. It starts only if the proof that has
+    /// let the caller in still holds. A panic of the executor is an error like any other.
     ///
-    /// Poll the future to its end: dropping it kills the run, but nobody then waits until its processes
+    /// Poll the future to its end: dropping it kills the run, but nothing then waits until its processes
     /// are dead, or writes its end down.
     ///
     /// # Errors
@@ -147,13 +84,24 @@ impl Runs {
     /// [`ScriptError`] if there is no outcome for the caller.
     pub(crate) async fn run(
         &self,
-        script: AuthorizedScript,
-        proof: Option<Proof>,
-        limits: RunLimits,
-        cancel: CancellationToken,
-        echo: Echo,
+        permit: &Permit,
+        _turn: &Turn,
+        request: RunRequest,
     ) -> Result<Outcome, ScriptError> {
-        let (id, job) = (script.verification_id().clone(), script.job().cloned());
+        let running = tracing::info_span!(target: SPANS, "sandbox.run");
+        self.run_script(permit, request).instrument(running).await
+    }
+
+    async fn run_script(
+        &self,
+        permit: &Permit,
+        request: RunRequest,
+    ) -> Result<Outcome, ScriptError> {
+        let RunRequest { limits, stdin, echo, cancel } = request;
+        let script = permit.script().clone().with_stdin(stdin);
+        let proof = permit.proof();
+        let id = script.verification_id().clone();
+        let job = script.job().cloned();
         if let Err(error) = self.require(proof).await {
             return Err(self.not_started(&id, proof, error).await);
         }
@@ -171,7 +119,6 @@ impl Runs {
         match &outcome {
             Ok(Outcome { ending, duration, .. }) => {
                 tracing::info!(verification_id = %id, ?ending, ?duration, "run ended");
-                #[cfg(feature = "http")]
                 self.count(&outcome);
             }
             Err(error) => {
@@ -248,7 +195,7 @@ impl Runs {
     ///
     /// [`ScriptError`] if it must not be run.
     #[cfg(feature = "postgres")]
-    pub(crate) async fn require_decision(
+    pub(super) async fn require_decision(
         &self,
         record: &DecisionRecord,
         job: &JobOwner,
@@ -297,16 +244,7 @@ impl Runs {
         })
     }
 
-    /// Counts what was decided about a call.
-    #[cfg(feature = "http")]
-    pub(crate) fn count_decision(&self, record: &DecisionRecord) {
-        if let Some(meter) = self.meter.get() {
-            meter.decided(record.error_code.map(ErrorCode::as_str));
-        }
-    }
-
     /// Counts a run that has ended.
-    #[cfg(feature = "http")]
     fn count(&self, outcome: &Result<Outcome, RunError>) {
         let (Some(meter), Ok(outcome)) = (self.meter.get(), outcome) else { return };
         let ending = match outcome.ending {
@@ -344,12 +282,6 @@ impl Runs {
                 tracing::warn!("the versions of the engines are not known");
             }
         });
-    }
-
-    /// Waits until what runs have started beside themselves is done. No run may be going on.
-    pub(crate) async fn shut_down(&self) {
-        self.lookups.close();
-        self.lookups.wait().await;
     }
 }
 

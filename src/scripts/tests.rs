@@ -1,29 +1,33 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use chrono::TimeDelta;
+use chrono::{TimeDelta, Utc};
+use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
 
-use crate::config::Settings;
 use crate::executor::fake::FakeExecutor;
-use crate::executor::{Ending, Picture, Pictures};
-use crate::gateway::Grant;
+use crate::executor::{Ending, Lane, Outcome, Picture, Pictures, RunError, RunLimits};
 use crate::gateway::tests::granted;
-use crate::governance::{AuditFilter, PolicyFile, Role, Store};
+use crate::gateway::{Arguments, AskedBy};
+use crate::governance::{AuditFilter, PolicyFile, Presented, Proof, Role, Store};
+use crate::receipt::KeyStore;
 use crate::sandbox::Tier;
 
+use super::decide::ANALYSED_IN_PLACE_BYTES_MAX;
 use super::*;
 
-/// The funnel under test with all that it tells.
+/// The entry under test with everything that it writes to.
 struct Harness {
     folder: TempDir,
     store: Store,
     session: Arc<Session>,
     executor: Arc<FakeExecutor>,
-    runs: Runs,
+    scripts: Scripts,
 }
 
 fn harness(
@@ -37,7 +41,7 @@ fn harness(
         let outcome = act(&seen, &place);
         Box::pin(async { outcome })
     }));
-    let (settings, _) = Settings::from_lookup(|_| None);
+    let settings = settings();
     let policy = Arc::new(PolicyFile::new(folder.path().join("policy.toml")));
     let shared: Arc<dyn Executor> = executor.clone();
     let governance = Governance::new(
@@ -48,8 +52,30 @@ fn harness(
         Arc::clone(&shared),
         Some(Arc::clone(&session)),
     );
-    let runs = Runs::new(shared, Some(Arc::new(governance)), Some(Arc::clone(&session)));
-    Harness { folder, store, session, executor, runs }
+    let scripts = Scripts::new(&settings, Gateway::blocking(&settings), shared)
+        .with_governance(Some(Arc::new(governance)))
+        .with_session(Some(Arc::clone(&session)));
+    Harness { folder, store, session, executor, scripts }
+}
+
+fn settings() -> Settings {
+    let gate = |name: &str| (name == "QWED_MCP_TRUSTED_CODE_EXECUTION").then(|| "true".into());
+    Settings::from_lookup(gate).0
+}
+
+/// Scripts without a policy, whose runs succeed at once.
+fn scripts() -> Scripts {
+    let executor = FakeExecutor::new(|_, _, _| Box::pin(async { Ok(finished()) }));
+    Scripts::new(&settings(), Gateway::blocking(&settings()), Arc::new(executor))
+}
+
+fn request(code: &str) -> Request {
+    Request {
+        arguments: Arguments::from_iter([("code".to_owned(), json!(code))]),
+        presented: Presented::default(),
+        asked_by: AskedBy::default(),
+        cancel: CancellationToken::new(),
+    }
 }
 
 impl Harness {
@@ -58,21 +84,17 @@ impl Harness {
     }
 
     async fn run_with(&self, proof: Option<Proof>) -> Result<Outcome, ScriptError> {
+        let permit = Permit::for_test(granted("import sympy", false), None, proof);
+        let (waits, cancel) = (AtomicBool::default(), CancellationToken::new());
+        let turn = self.scripts.turn(&permit, Lane::Calls, &waits, &cancel).await.unwrap();
         let limits = RunLimits::of_script(Duration::from_secs(1));
-        let echo = Echo::default();
-        self.runs.run(script(), proof, limits, CancellationToken::new(), echo).await
+        self.scripts.run(&permit, &turn, RunRequest::new(limits, cancel)).await
     }
 
     fn engines(&self) -> Value {
         let bill = serde_json::to_value(self.session.manifest()).unwrap();
         bill["components"]["verification_engines"].clone()
     }
-}
-
-fn script() -> AuthorizedScript {
-    let grant = granted("import sympy", false);
-    let Grant::Execute(script) = grant else { panic!("{grant:?}") };
-    script
 }
 
 fn finished() -> Outcome {
@@ -114,7 +136,7 @@ async fn a_run_is_written_down_then_made_then_accounted_for_then_written_down() 
             row("TOOL_FINISHED", "SUCCEEDED")
         ]
     );
-    harness.runs.shut_down().await;
+    harness.scripts.settle().await;
     let bill = serde_json::to_value(harness.session.manifest()).unwrap();
     assert!(bill.to_string().contains("3.11.2"), "{bill}");
     assert!(bill.get("incomplete").is_none(), "{bill}");
@@ -184,10 +206,10 @@ async fn a_script_starts_only_while_the_proof_of_its_caller_holds() {
     remove_log(harness.folder.path());
     let ran = harness.run_with(Some(Proof::Token(active))).await;
     assert!(ran.is_err());
-    let runs = Runs::new(harness.executor.clone(), None, None);
-    let required = runs.require(Some(Proof::Token(active))).await;
+    let without_store = scripts();
+    let required = without_store.require(Some(Proof::Token(active))).await;
     assert!(matches!(required, Err(ScriptError::TokensAway)), "{required:?}");
-    assert!(runs.require(Some(access(60))).await.is_ok());
+    assert!(without_store.require(Some(access(60))).await.is_ok());
     assert_eq!(harness.executor.runs(), 2);
 }
 
@@ -221,4 +243,65 @@ async fn a_panic_of_the_executor_is_written_down_as_an_end() {
     let error = harness.run().await.unwrap_err();
     assert!(matches!(error, ScriptError::Run(RunError::Panicked)), "{error}");
     assert_eq!(rows(&harness.store).last(), Some(&row("TOOL_FINISHED", "NOT_RUN")));
+}
+
+#[tokio::test]
+async fn a_large_script_is_analysed_aside() {
+    let scripts = scripts();
+    let small = "#".repeat(ANALYSED_IN_PLACE_BYTES_MAX);
+    assert!(scripts.decide(request(&small)).now_or_never().is_some());
+    let large = format!("{small}#");
+    let mut decided = Box::pin(scripts.decide(request(&large)));
+    assert!((&mut decided).now_or_never().is_none(), "it holds up the runtime");
+    assert!(matches!(decided.await, Decided::Allowed { .. }));
+}
+
+/// Leases of shared jobs are renewed by the one thread that all tasks of a server have.
+#[cfg(feature = "postgres")]
+#[tokio::test]
+async fn large_jobs_are_decided_again_without_holding_up_the_renewal_of_leases() {
+    use crate::gateway::{JobId, JobOwner};
+
+    let scripts = scripts();
+    let job = |source: &str| PlacedScript {
+        source: source.to_owned(),
+        verification_id: "a".repeat(64),
+        owner: JobOwner { job: JobId::fresh(), user: "ann".to_owned() },
+        asked_by: AskedBy::default(),
+        proof: None,
+    };
+    let small = scripts.decide_again(job("print(1)")).now_or_never().expect("at once").unwrap();
+    assert_eq!(small.user().map(ToString::to_string).as_deref(), Some("ann"));
+    let large = "x = 1\n".repeat(1024 * 1024 / 6);
+    let mut five: Vec<_> = (0..5).map(|_| Box::pin(scripts.decide_again(job(&large)))).collect();
+    for decided in &mut five {
+        assert!(decided.now_or_never().is_none(), "it holds up the runtime");
+    }
+    for decided in five {
+        assert!(decided.await.is_ok());
+    }
+    let refused = scripts.decide_again(job("eval('1')")).await.unwrap_err().to_string();
+    assert!(
+        refused.starts_with("the server that was to run it does not allow it: QWED"),
+        "{refused}"
+    );
+}
+
+#[tokio::test]
+async fn a_refusal_leaves_a_receipt_and_what_is_allowed_is_in_the_bill() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = KeyStore::new(folder.path().join("keys"));
+    let key = store.generate(false).unwrap();
+    let place = folder.path().join("receipts");
+    let receipts = Receipts::new(key, &store.signing_key(), &place, true, true).unwrap();
+    let session = Arc::new(Session::new(None));
+    let scripts =
+        scripts().with_session(Some(Arc::clone(&session))).with_receipts(Some(&Arc::new(receipts)));
+    let bill = || serde_json::to_value(session.manifest()).unwrap().to_string();
+    let refused = scripts.decide(request("eval('1')")).await;
+    let Decided::Refused { receipt: Some(receipt), .. } = refused else { panic!("{refused:?}") };
+    assert!(place.join(receipt.path).is_file());
+    assert!(!bill().contains("execute_python_code"));
+    assert!(matches!(scripts.decide(request("1")).await, Decided::Allowed { .. }));
+    assert!(bill().contains("execute_python_code"), "{}", bill());
 }

@@ -1,0 +1,247 @@
+//! The decision about a script, from its arguments to a permit or a refusal that is written down.
+
+use serde_json::Value;
+use tokio::task::spawn_blocking;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
+
+use crate::executor::Ready;
+#[cfg(feature = "postgres")]
+use crate::gateway::JobOwner;
+use crate::gateway::{
+    Arguments, AskedBy, AuthorizedScript, Decision, DecisionRecord, ErrorCode, Gateway, Grant,
+    Tool, Verified,
+};
+use crate::governance::{Presented, Proof, Refusal, UserName};
+use crate::logging::{Causes, SPANS};
+use crate::receipt::{AuditPlace, Stored};
+
+#[cfg(feature = "postgres")]
+use super::ScriptError;
+use super::Scripts;
+
+/// Scripts up to this size are analysed in place, which takes less than a millisecond. Larger ones are analysed
+/// on another thread, because they would hold up all other calls, and the leases of shared jobs.
+pub(super) const ANALYSED_IN_PLACE_BYTES_MAX: usize = 8 * 1024;
+
+/// A script that a caller wants to run.
+#[derive(Debug)]
+pub(crate) struct Request {
+    /// The arguments of `execute_python_code`.
+    pub(crate) arguments: Arguments,
+    /// The credentials of the caller. Jobs belong to the user that the transport has let in.
+    pub(crate) presented: Presented,
+    /// The caller as receipts name it, as far as the client says so itself.
+    pub(crate) asked_by: AskedBy,
+    /// Cancelled when the caller no longer wants the decision.
+    pub(crate) cancel: CancellationToken,
+}
+
+/// The script of a job that some server has decided about before, as the database has it.
+#[cfg(feature = "postgres")]
+#[derive(Debug)]
+pub(crate) struct PlacedScript {
+    pub(crate) source: String,
+    pub(crate) verification_id: String,
+    pub(crate) owner: JobOwner,
+    pub(crate) asked_by: AskedBy,
+    /// The proof of the caller who placed it.
+    pub(crate) proof: Option<Proof>,
+}
+
+/// The decision about a script. The audit log has it, if there is one.
+#[derive(Debug)]
+#[must_use = "a script runs with a permit only"]
+pub(crate) enum Decided {
+    /// The script may run.
+    Allowed { record: DecisionRecord, permit: Permit },
+    /// The gateway or the sandbox refuses it.
+    Refused { record: DecisionRecord, receipt: Option<Stored> },
+    /// The caller gave up before the decision was made.
+    Withdrawn(DecisionRecord),
+    /// The policy wants a token that the caller does not have, or the audit log cannot be written.
+    Denied { record: DecisionRecord, refusal: Refusal },
+}
+
+/// The permission to run a script, as often as its caller has turns. Only this file creates one.
+///
+/// It is without the record of its decision, which has the code a second time: a job that waits keeps one copy.
+#[derive(Debug)]
+pub(crate) struct Permit {
+    script: AuthorizedScript,
+    is_background: bool,
+    proof: Option<Proof>,
+    user: Option<UserName>,
+}
+
+impl Permit {
+    /// Returns whether the call asks for a background job.
+    pub(crate) fn is_background(&self) -> bool {
+        self.is_background
+    }
+
+    /// Returns the user whose turns the runs take; `None` if the transport knows no users.
+    pub(crate) fn user(&self) -> Option<&UserName> {
+        self.user.as_ref()
+    }
+
+    /// Returns the script.
+    pub(crate) fn script(&self) -> &AuthorizedScript {
+        &self.script
+    }
+
+    /// Returns the proof of the caller, which must hold when a run starts.
+    pub(crate) fn proof(&self) -> Option<Proof> {
+        self.proof
+    }
+
+    #[cfg(test)]
+    pub(crate) fn for_test(grant: Grant, user: Option<UserName>, proof: Option<Proof>) -> Self {
+        let (script, is_background) = opened(grant);
+        Self { script, is_background, proof, user }
+    }
+}
+
+impl Scripts {
+    /// Decides about a script, and writes the decision down.
+    pub(crate) async fn decide(&self, request: Request) -> Decided {
+        let Request { arguments, presented, mut asked_by, cancel } = request;
+        let bytes = arguments.get("code").and_then(Value::as_str).map_or(0, str::len);
+        let analysed = self.analyse(bytes, |gateway| gateway.evaluate(arguments));
+        let decision = self.conclude(analysed, &cancel).await;
+        self.count_decision(decision.record());
+        let audited = self.audit(&decision, &presented, &mut asked_by).await;
+        let (place, proof) = match audited {
+            Ok(audited) => audited,
+            Err(refusal) => return Decided::Denied { record: decision.into_record(), refusal },
+        };
+        match decision {
+            Decision::Allow { record, grant } => {
+                tracing::info!(id = %record.verification_id, "allowed");
+                self.record_tool();
+                let (script, is_background) = opened(grant);
+                let script = script.with_asked_by(asked_by);
+                let user = presented.user().cloned();
+                let permit = Permit { script, is_background, proof, user };
+                Decided::Allowed { record, permit }
+            }
+            Decision::Refuse(record) => {
+                tracing::info!(code = ?record.error_code, id = %record.verification_id, "blocked");
+                let receipt = self.write_refusal(&record, &asked_by, place).await;
+                Decided::Refused { record, receipt }
+            }
+            Decision::Withdrawn(record) => Decided::Withdrawn(record),
+        }
+    }
+
+    /// Decides again about the script of a job, on the server that is to run it. The audit log, if there is one,
+    /// must have the first decision, by the same proof, and no run of it.
+    ///
+    /// # Errors
+    ///
+    /// [`ScriptError`] if it must not run here.
+    #[cfg(feature = "postgres")]
+    pub(crate) async fn decide_again(&self, placed: PlacedScript) -> Result<Permit, ScriptError> {
+        let PlacedScript { source, verification_id, owner, asked_by, proof } = placed;
+        let analysed =
+            self.analyse(source.len(), |gateway| gateway.evaluate_again(source, verification_id));
+        // A job that is cancelled meanwhile ends in its run.
+        let decision = self.conclude(analysed, &CancellationToken::new()).await;
+        let Decision::Allow { record, grant } = decision else {
+            return Err(ScriptError::NotAllowed(decision.into_record().message));
+        };
+        self.require_decision(&record, &owner, proof).await?;
+        self.record_tool();
+        let (script, is_background) = opened(grant);
+        let user = owner.user.parse().ok();
+        let script = script.with_asked_by(asked_by).with_job(owner);
+        Ok(Permit { script, is_background, proof, user })
+    }
+
+    /// Has the gateway analyse a script of so many bytes, without holding up anything else.
+    async fn analyse(
+        &self,
+        bytes: usize,
+        evaluate: impl FnOnce(&Gateway) -> Result<Verified, Box<DecisionRecord>> + Send + 'static,
+    ) -> Result<Verified, Box<DecisionRecord>> {
+        if bytes <= ANALYSED_IN_PLACE_BYTES_MAX {
+            return evaluate(&self.gateway);
+        }
+        let gateway = self.gateway.clone();
+        match spawn_blocking(move || evaluate(&gateway)).await {
+            Ok(evaluated) => evaluated,
+            // The panic goes on here, so that the caller catches it.
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        }
+    }
+
+    /// Makes the decision final, unless the caller gives up before the sandbox is known.
+    async fn conclude(
+        &self,
+        analysed: impl Future<Output = Result<Verified, Box<DecisionRecord>>>,
+        cancel: &CancellationToken,
+    ) -> Decision {
+        let concluded = async {
+            let verified = match analysed.await {
+                Ok(verified) => verified,
+                Err(record) => return Decision::Refuse(*record),
+            };
+            let Some(readiness) = cancel.run_until_cancelled(self.readiness()).await else {
+                return verified.withdraw();
+            };
+            let tier = |ready: Option<Ready>| ready.map(|ready| ready.tier);
+            verified.confirm(readiness.map(tier).map_err(|missing| missing.to_string()))
+        };
+        concluded.instrument(tracing::info_span!(target: SPANS, "gateway.decide")).await
+    }
+
+    /// Writes a decision to the audit log, if there is one, which knows the user of the caller's token. Returns
+    /// the place of the row, and the proof that must hold when the script starts.
+    async fn audit(
+        &self,
+        decision: &Decision,
+        presented: &Presented,
+        asked_by: &mut AskedBy,
+    ) -> Result<(Option<AuditPlace>, Option<Proof>), Refusal> {
+        let Some(governance) = &self.governance else { return Ok((None, presented.proof())) };
+        let written = governance.script_decided(decision, presented).await?;
+        (asked_by.user, asked_by.token) = written.user_and_token();
+        Ok((written.place, written.proof))
+    }
+
+    /// Writes the receipt of a refusal, if scripts leave receipts.
+    async fn write_refusal(
+        &self,
+        record: &DecisionRecord,
+        asked_by: &AskedBy,
+        place: Option<AuditPlace>,
+    ) -> Option<Stored> {
+        let receipts = self.receipts.as_ref()?;
+        // The script is refused with a receipt or without.
+        Box::pin(receipts.refused(record, asked_by, place))
+            .await
+            .inspect_err(|error| tracing::error!(error = %Causes(error), "no receipt"))
+            .ok()
+    }
+
+    /// Counts a decision about a call.
+    pub(crate) fn count_decision(&self, record: &DecisionRecord) {
+        if let Some(meter) = self.meter.get() {
+            meter.decided(record.error_code.map(ErrorCode::as_str));
+        }
+    }
+
+    fn record_tool(&self) {
+        if let Some(session) = &self.session {
+            session.record_tool(Tool::ExecutePythonCode.name());
+        }
+    }
+}
+
+/// Returns the script of a grant, and whether it is a background job.
+fn opened(grant: Grant) -> (AuthorizedScript, bool) {
+    match grant {
+        Grant::Execute(script) => (script, false),
+        Grant::ExecuteInBackground(script) => (script, true),
+    }
+}
