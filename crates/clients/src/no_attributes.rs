@@ -9,7 +9,7 @@ pub(super) struct Attributes;
 
 impl Attributes {
     #[expect(clippy::unnecessary_wraps, reason = "as on Linux")]
-    pub fn read(_file: &File) -> io::Result<Self> {
+    pub(crate) fn read(_file: &File) -> io::Result<Self> {
         Ok(Self)
     }
 

@@ -238,14 +238,6 @@ impl Folder {
     }
 
     /// Waits until everything in the file system of this folder is on the disk.
-    #[cfg_attr(
-        not(target_os = "linux"),
-        expect(
-            clippy::unused_self,
-            clippy::unnecessary_wraps,
-            reason = "the same signature as on Linux"
-        )
-    )]
     pub fn sync_file_system(&self) -> io::Result<()> {
         #[cfg(target_os = "linux")]
         nix::unistd::syncfs(&self.0)?;

@@ -267,7 +267,7 @@ impl MemoryWatch {
         self.share.time()
     }
 
-    /// Looks at `python` and its descendants, as [`Self::look_once`] does, and not again so soon that looks at a run of
+    /// Looks at `python` and its descendants, as `look_once` does, and not again so soon that looks at a run of
     /// many processes take the processors from others.
     pub fn look(&mut self, python: Pid, init: Option<Pid>) -> Look {
         let began = time_of_thread();
