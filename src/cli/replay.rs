@@ -217,7 +217,7 @@ pub(super) fn run(options: &Options, settings: &Settings) -> anyhow::Result<Exit
         Ok(stdin) => stdin,
         Err(error) => return bad(options.stdin.as_deref().unwrap_or(&options.receipt), &error),
     };
-    let replayed = replay(options, settings, &receipt, script, stdin)?;
+    let replayed = replay(options, settings, &receipt, script, &stdin)?;
     show(options, &replayed)
 }
 
@@ -241,7 +241,7 @@ fn replay(
     settings: &Settings,
     receipt: &Verified,
     script: String,
-    stdin: Stdin,
+    stdin: &Stdin,
 ) -> anyhow::Result<Replayed> {
     let not_run =
         |reason: &str| Replayed { not_run: Some(reason.to_owned()), ..Replayed::default() };
@@ -272,7 +272,7 @@ fn replay(
         let predicate = &predicate;
         let replayed =
             Again { executor: &executor, scripts: &scripts, settings, options, predicate };
-        let replayed = replayed.run(&then, script, &stdin).await;
+        let replayed = replayed.run(&then, script, stdin).await;
         scripts.shut_down(async {}).await;
         replayed
     };

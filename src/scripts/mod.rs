@@ -82,7 +82,7 @@ impl Scripts {
     pub(crate) fn with_governance(self, governance: Option<Arc<Governance>>) -> Self {
         let Some(governance) = governance else { return self };
         let turns = Arc::clone(governance.turns());
-        let tokens = OnceLock::from(Store::from(governance.store().clone()));
+        let tokens = OnceLock::from(governance.store().clone());
         Self { tokens, turns, governance: Some(governance), ..self }
     }
 
