@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 
 use super::input::LINE_BYTES_MAX;
 use crate::config::MEMORY_MB_MIN;
+use crate::plain_text::json_fault;
 
 /// The longest id. It is kept as a hash; this bounds what is written in every line of the answers.
 const ID_BYTES_MAX: usize = 512;
@@ -145,7 +146,7 @@ impl Ask {
     /// Parses the line of this number.
     pub(super) fn parse(number: u64, line: &[u8], most: Bounds) -> Result<Self, Invalid> {
         let parsed = serde_json::from_slice::<Object<Line>>(line);
-        let parsed = parsed.map_err(|error| reason_of(&error));
+        let parsed = parsed.map_err(|error| json_fault(&error));
         let taken = parsed.and_then(|Object(line)| Self::of(number, line, most));
         taken.map_err(|reason| {
             let named = serde_json::from_slice::<Object<Named>>(line).ok();
@@ -223,13 +224,6 @@ fn require_readable(json: &str) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-/// Returns what is wrong with the JSON of a line. It always is line 1 of that JSON, which a reader would take for line
-/// 1 of the file.
-fn reason_of(error: &serde_json::Error) -> String {
-    let reason = error.to_string().replace(" at line 1 column ", " at column ");
-    if error.is_data() { reason } else { format!("not JSON: {reason}") }
 }
 
 fn is_id(id: &str) -> bool {
