@@ -672,6 +672,13 @@ fn an_answer_to_another_script_is_not_kept() {
         assert!(done.told.contains("is another one than the output has"), "{}", done.told);
         assert_eq!(fs::read_to_string(&results).unwrap(), before);
     }
+    // No figures come before an error.
+    assert!(!run(&[other]).told.contains("no line to run"));
+    // One line is not "1 lines".
+    let one = Batch::new(ServerBuilder::new());
+    let done = one.run(&[json!({ "code": SYSTEM })], &["--workers", "1"]);
+    assert!(done.told.contains(" 1 line (1 blocked)"), "{}", done.told);
+    assert!(done.told.contains(" 1 worker, up to "), "{}", done.told);
     // The same again, and one more.
     assert_eq!(run(&[SYSTEM, "1 1 1 (", SYSTEM, other]).code, Some(0));
     let after = fs::read_to_string(&results).unwrap();
