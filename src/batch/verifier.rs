@@ -145,6 +145,7 @@ impl Verifier {
         cancel: CancellationToken,
     ) -> Answer {
         let (id, meta) = (ask.id.clone(), ask.meta.clone());
+        let line_sha256 = ask.line_sha256.clone();
         let answer =
             AssertUnwindSafe(self.try_to_answer(ask, presented, &cancel)).catch_unwind().await;
         let answer = answer.unwrap_or_else(|_| {
@@ -156,7 +157,7 @@ impl Verifier {
             Gateway::Blocking(_) => None,
             Gateway::Reporting(_) => Some("report"),
         };
-        Answer { meta, analysis, queue_ms: milliseconds(waited), ..answer }
+        Answer { meta, analysis, line_sha256, queue_ms: milliseconds(waited), ..answer }
     }
 
     /// Ends what lives between runs. No run may be going on.
