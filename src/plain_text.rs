@@ -14,6 +14,13 @@ pub(crate) fn plain_line(text: &str) -> String {
         .collect()
 }
 
+/// Returns what is wrong with a text of one line that should be JSON. It is always line 1 of that text, which a reader
+/// would take for line 1 of the file, or for a line of the command line.
+pub(crate) fn json_fault(error: &serde_json::Error) -> String {
+    let reason = error.to_string().replace(" at line 1 column ", " at column ");
+    if error.is_data() { reason } else { format!("not JSON: {reason}") }
+}
+
 /// Removes the numbers that the standard library appends to the errors of the system.
 pub(crate) fn without_error_numbers(text: &str) -> String {
     const START: &str = " (os error ";
@@ -94,6 +101,19 @@ mod tests {
         let obeyed = (0..0x11_0000).filter_map(char::from_u32).filter(|c| c.is_control());
         assert!(obeyed.into_iter().all(|c| is_hidden(c) != "\t\n".contains(c)));
         assert_eq!(plain_line("a\tb\nc"), "a\u{fffd}b\u{fffd}c");
+    }
+
+    #[test]
+    fn faults_of_json_name_the_column_only() {
+        let fault = |text: &str| {
+            json_fault(
+                &serde_json::from_str::<serde_json::Map<_, serde_json::Value>>(text).unwrap_err(),
+            )
+        };
+        assert_eq!(fault("nonsense"), "not JSON: expected ident at column 2");
+        assert_eq!(fault("[1]"), "invalid type: sequence, expected a map at column 0");
+        // Another line says more than its column.
+        assert_eq!(fault("{\n\"a\"}"), "not JSON: expected `:` at line 2 column 4");
     }
 
     #[test]

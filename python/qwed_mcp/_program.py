@@ -12,6 +12,9 @@ from typing import Any, Iterator, NoReturn
 
 NAME = "qwed-mcp"
 
+# The most calls within one another, each with a process of its own: signals may come faster than a process starts.
+NESTED_CALLS_MAX = 8
+
 
 def _places() -> Iterator[Path]:
     """The folders in which an installer puts the program of this package, the likeliest first."""
@@ -54,7 +57,8 @@ class _Process:
     """The program as a process, started at the first call, kept, and shared by all threads.
 
     A call takes the process away for as long as it is in an exchange. A call that comes within another one on the same
-    thread, from a signal handler or a finalizer, finds none and has one of its own, which is kept too.
+    thread, from a signal handler or a finalizer, finds none and has one of its own, which is kept too. At most
+    `NESTED_CALLS_MAX` calls are within one another.
     """
 
     def __init__(self) -> None:
@@ -66,12 +70,14 @@ class _Process:
         # Those that no call has taken.
         self._idle: "list[subprocess.Popen[bytes]]" = []
         self._all: "list[subprocess.Popen[bytes]]" = []
+        # The calls within one another that are under way.
+        self._nested_calls = 0
 
     def call(self, name: str, **arguments: Any) -> Any:
         """Returns the program's result.
 
         Raises ValueError where the arguments are not what the program takes, or no JSON, and RuntimeError where the
-        program ended twice before it answered.
+        program ended twice before it answered, or where too many calls are within one another.
         """
         try:
             request = json.dumps({"call": name, **arguments}, allow_nan=False, ensure_ascii=False).encode("utf-8")
@@ -84,17 +90,31 @@ class _Process:
                 "replace it, for example with text.encode('utf-8', 'replace').decode()"
             ) from None
         with self._lock:
+            outer_calls = self._nested_calls
             try:
-                reply = self._exchange(request)
-            except _Ended:
-                # A call changes nothing, so another process may be asked.
-                try:
-                    reply = self._exchange(request)
-                except _Ended:
-                    raise RuntimeError(f"{NAME} ended before it answered") from None
+                # Before a process is started, which takes longer than signals may take to come.
+                self._nested_calls = outer_calls + 1
+                reply = self._nested_call(request)
+            finally:
+                self._nested_calls = outer_calls
         if "error" in reply:
             raise ValueError(reply["error"])
         return reply["result"]
+
+    def _nested_call(self, request: bytes) -> Any:
+        if self._nested_calls > NESTED_CALLS_MAX:
+            raise RuntimeError(
+                f"more than {NESTED_CALLS_MAX} calls of {NAME} are within one another: "
+                "a signal handler or a finalizer makes calls faster than they are answered"
+            )
+        try:
+            return self._exchange(request)
+        except _Ended:
+            # A call changes nothing, so another process may be asked.
+            try:
+                return self._exchange(request)
+            except _Ended:
+                raise RuntimeError(f"{NAME} ended before it answered") from None
 
     def _exchange(self, request: bytes) -> Any:
         process = self._take()

@@ -102,6 +102,9 @@ pub(super) struct Answer {
     pub(super) verification_id: Option<VerificationId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) code_sha256: Option<String>,
+    /// The hash of everything in the line that the answer depends on, by which `--resume` recognises it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) line_sha256: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) findings: Vec<DecisionFinding>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -185,6 +188,7 @@ impl Answer {
             queue_ms: 0,
             verification_id: None,
             code_sha256: None,
+            line_sha256: None,
             findings: Vec::new(),
             tests: Vec::new(),
             error: None,

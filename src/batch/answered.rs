@@ -9,6 +9,7 @@ use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
 use super::Status;
+use super::ask::Ask;
 use super::input::read_line;
 
 /// The longest line of answers that is read again. An answer has two streams of 1 MiB at most, of which JSON
@@ -45,8 +46,8 @@ struct Numbers(BTreeMap<u64, u64>);
 #[derive(Debug, Default)]
 pub(crate) struct Answered {
     ids: Ids,
-    /// Hashes of an id and the digest of the script that was answered, or of the id alone where the answer names no
-    /// script.
+    /// Hashes of an id and the digest of its line; of the id and the digest of its script for an answer of an older
+    /// version; of the id alone for an answer that has neither digest.
     scripts: HashSet<[u8; 16]>,
     /// The numbers of lines that were not understood.
     invalid: Numbers,
@@ -81,6 +82,15 @@ struct Written {
     status: String,
     line: Option<u64>,
     code_sha256: Option<String>,
+    line_sha256: Option<String>,
+}
+
+/// The digest by which an answer is compared with a line.
+#[derive(Debug, Clone, Copy)]
+enum Compared<'a> {
+    Line(&'a str),
+    Code(&'a str),
+    Nothing,
 }
 
 impl Ids {
@@ -167,7 +177,7 @@ impl Answered {
             _ if !is_status => return Err(ResultsError::Foreign(number)),
             (Some(line), _) if line < u64::MAX => self.invalid.insert(line),
             (_, Some(id)) => {
-                self.scripts.insert(hash_of_script(id, result.code_sha256.as_deref()));
+                self.scripts.insert(hash_of_script(id, result.compared()));
                 self.ids.insert(id)
             }
             (_, None) => return Err(ResultsError::Foreign(number)),
@@ -176,23 +186,32 @@ impl Answered {
         Ok(())
     }
 
-    /// Returns what was answered to the line of this number, which is not understood.
-    pub(super) fn to_invalid(&self, number: u64) -> Earlier {
-        if self.invalid.contains(number) { Earlier::Answered } else { Earlier::Unanswered }
+    /// Returns what was answered to the line of this number, which is not understood. `id` is its id; `None` if another
+    /// line has that.
+    pub(super) fn to_invalid(&self, number: u64, id: Option<&str>) -> Earlier {
+        if self.invalid.contains(number) {
+            Earlier::Answered
+        } else if id.is_some_and(|id| self.ids.contains(id)) {
+            // It was understood before.
+            Earlier::OtherAnswered
+        } else {
+            Earlier::Unanswered
+        }
     }
 
     /// Returns what was answered to the line of this number, which asks for a script.
-    pub(super) fn to_script(&self, number: u64, id: &str, code: &str) -> Earlier {
+    pub(super) fn to_script(&self, number: u64, ask: &Ask) -> Earlier {
         // It was not understood before, so it is another line now.
         if self.invalid.contains(number) {
             return Earlier::OtherAnswered;
         }
-        if !self.ids.contains(id) {
+        if !self.ids.contains(&ask.id) {
             return Earlier::Unanswered;
         }
-        let digest = hex::encode(Sha256::digest(code));
-        let is_same = |digest| self.scripts.contains(&hash_of_script(id, digest));
-        if is_same(Some(digest.as_str())) || is_same(None) {
+        let code = hex::encode(Sha256::digest(&ask.code));
+        let line = ask.line_sha256.as_deref().map_or(Compared::Nothing, Compared::Line);
+        let is_same = |digest| self.scripts.contains(&hash_of_script(&ask.id, digest));
+        if [line, Compared::Code(&code), Compared::Nothing].into_iter().any(is_same) {
             Earlier::Answered
         } else {
             Earlier::OtherAnswered
@@ -216,9 +235,24 @@ fn as_number(id: &str) -> Option<u64> {
     id.parse().ok().filter(|number| is_canonical && *number < u64::MAX)
 }
 
-fn hash_of_script(id: &str, code_sha256: Option<&str>) -> [u8; 16] {
-    // No digest has a line feed, so the two parts are apart.
-    hash(&format!("{}\n{id}", code_sha256.unwrap_or_default()))
+impl Written {
+    /// Returns the most exact digest that the answer has.
+    fn compared(&self) -> Compared<'_> {
+        match (&self.line_sha256, &self.code_sha256) {
+            (Some(line), _) => Compared::Line(line),
+            (None, Some(code)) => Compared::Code(code),
+            (None, None) => Compared::Nothing,
+        }
+    }
+}
+
+fn hash_of_script(id: &str, compared: Compared<'_>) -> [u8; 16] {
+    // No digest has a line feed, so the parts are apart.
+    hash(&match compared {
+        Compared::Line(digest) => format!("line\n{digest}\n{id}"),
+        Compared::Code(digest) => format!("code\n{digest}\n{id}"),
+        Compared::Nothing => format!("\n{id}"),
+    })
 }
 
 fn hash(text: &str) -> [u8; 16] {
@@ -230,8 +264,16 @@ fn hash(text: &str) -> [u8; 16] {
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
+    use std::time::Duration;
 
+    use super::super::Bounds;
     use super::*;
+
+    /// Returns the script that line 7 asks for.
+    fn ask(line: &str) -> Ask {
+        let bounds = Bounds { timeout: Duration::from_secs(30), memory_mb: 1024 };
+        Ask::parse(7, line.as_bytes(), bounds).unwrap()
+    }
 
     #[test]
     fn ids_are_remembered_exactly() {
@@ -252,18 +294,36 @@ mod tests {
     fn an_answer_is_one_to_its_own_script() {
         let digest = hex::encode(Sha256::digest("print(1)"));
         let mut file = tempfile::tempfile().unwrap();
+        let line = ask(r#"{"id":"c","code":"1","expect":{"stdout":"1"}}"#).line_sha256.unwrap();
         writeln!(file, r#"{{"id":"a","status":"ok","code_sha256":"{digest}"}}"#).unwrap();
         writeln!(file, r#"{{"id":"7","status":"invalid","line":7}}"#).unwrap();
+        let code = hex::encode(Sha256::digest("1"));
+        let both = format!(r#""code_sha256":"{code}","line_sha256":"{line}""#);
+        writeln!(file, r#"{{"id":"c","status":"ok",{both}}}"#).unwrap();
         io::Seek::rewind(&mut file).unwrap();
         let (answered, _) = Answered::read(&file).unwrap();
-        for (number, id, code, expected) in [
-            (1, "a", "print(1)", Earlier::Answered),
-            (1, "a", "print(2)", Earlier::OtherAnswered),
-            (2, "b", "print(1)", Earlier::Unanswered),
+        for (number, line, expected) in [
+            (1, r#"{"id":"a","code":"print(1)"}"#, Earlier::Answered),
+            // The answer is from a version that wrote the digest of the script only.
+            (1, r#"{"id":"a","code":"print(1)","stdin":"x"}"#, Earlier::Answered),
+            (1, r#"{"id":"a","code":"print(2)"}"#, Earlier::OtherAnswered),
+            (2, r#"{"id":"b","code":"print(1)"}"#, Earlier::Unanswered),
+            (3, r#"{"id":"c","code":"1","expect":{"stdout":"1"}}"#, Earlier::Answered),
+            (3, r#"{"id":"c","code":"1","expect":{"stdout":"2"}}"#, Earlier::OtherAnswered),
+            (3, r#"{"id":"c","code":"1"}"#, Earlier::OtherAnswered),
             // It was not understood, and was mended.
-            (7, "7", "print(1)", Earlier::OtherAnswered),
+            (7, r#"{"code":"print(1)"}"#, Earlier::OtherAnswered),
         ] {
-            assert_eq!(answered.to_script(number, id, code), expected, "{number} {id} {code}");
+            assert_eq!(answered.to_script(number, &ask(line)), expected, "{number} {line}");
+        }
+        for (number, id, expected) in [
+            (7, Some("7"), Earlier::Answered),
+            (1, Some("a"), Earlier::OtherAnswered),
+            // The id is that of another line.
+            (2, None, Earlier::Unanswered),
+            (2, Some("b"), Earlier::Unanswered),
+        ] {
+            assert_eq!(answered.to_invalid(number, id), expected, "{number} {id:?}");
         }
     }
 
@@ -304,11 +364,14 @@ mod tests {
         ] {
             let (answered, bytes) = read(&[whole, torn].concat()).unwrap();
             assert_eq!((answered.count, bytes), (2, u64::try_from(whole.len()).unwrap()));
-            assert_eq!(answered.to_script(1, "a", "x"), Earlier::Answered);
-            assert_eq!(answered.to_script(2, "b", "x"), Earlier::Unanswered);
+            let earlier = |number, id: &str| {
+                answered.to_script(number, &ask(&format!(r#"{{"id":"{id}","code":"x"}}"#)))
+            };
+            assert_eq!(earlier(1, "a"), Earlier::Answered);
+            assert_eq!(earlier(2, "b"), Earlier::Unanswered);
             // An invalid line answers for its number, not for an id.
-            assert_eq!(answered.to_invalid(7), Earlier::Answered);
-            assert_eq!(answered.to_script(8, "7", "x"), Earlier::Unanswered);
+            assert_eq!(answered.to_invalid(7, Some("7")), Earlier::Answered);
+            assert_eq!(earlier(8, "7"), Earlier::Unanswered);
         }
         // A note of somebody, without the end of a line, is not a torn answer.
         for foreign in [

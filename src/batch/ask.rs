@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
+use sha2::{Digest as _, Sha256};
 
 use super::input::LINE_BYTES_MAX;
 use crate::config::MEMORY_MB_MIN;
+use crate::plain_text::json_fault;
 
 /// The longest id. It is kept as a hash; this bounds what is written in every line of the answers.
 const ID_BYTES_MAX: usize = 512;
@@ -44,10 +46,12 @@ pub(super) struct Ask {
     pub(super) has_tests: bool,
     pub(super) bounds: Bounds,
     pub(super) meta: Option<Box<RawValue>>,
+    /// The hash of everything in the line that the answer depends on; `None` for a script that no line asked for.
+    pub(super) line_sha256: Option<String>,
 }
 
 /// One run of a script.
-#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Test {
     /// What the script reads from its standard input.
@@ -117,6 +121,17 @@ struct Expectation {
     stdout: String,
 }
 
+/// The parts of a line that its answer depends on, in the form that is hashed. `id` and `meta` are not among them, and
+/// neither are the limits of the command: a batch may be resumed with another `--timeout`.
+#[derive(Serialize)]
+struct Hashed<'a> {
+    code: &'a str,
+    has_tests: bool,
+    tests: &'a [Test],
+    timeout: Option<f64>,
+    memory_mb: Option<u64>,
+}
+
 /// What is read of a line that cannot be taken: its id.
 #[derive(Deserialize)]
 struct Named {
@@ -145,7 +160,7 @@ impl Ask {
     /// Parses the line of this number.
     pub(super) fn parse(number: u64, line: &[u8], most: Bounds) -> Result<Self, Invalid> {
         let parsed = serde_json::from_slice::<Object<Line>>(line);
-        let parsed = parsed.map_err(|error| reason_of(&error));
+        let parsed = parsed.map_err(|error| json_fault(&error));
         let taken = parsed.and_then(|Object(line)| Self::of(number, line, most));
         taken.map_err(|reason| {
             let named = serde_json::from_slice::<Object<Named>>(line).ok();
@@ -195,7 +210,17 @@ impl Ask {
             memory_mb: memory_mb
                 .map_or(Ok(most.memory_mb), |it| below_memory(it, most.memory_mb))?,
         };
-        Ok(Self { id, code, tests, has_tests, bounds, meta })
+        let hashed = Hashed { code: &code, has_tests, tests: &tests, timeout, memory_mb };
+        let line_sha256 = Some(hashed.sha256());
+        Ok(Self { id, code, tests, has_tests, bounds, meta, line_sha256 })
+    }
+}
+
+impl Hashed<'_> {
+    /// Returns the SHA-256 as hexadecimal digits.
+    fn sha256(&self) -> String {
+        // Texts and finite numbers can always be written as JSON.
+        hex::encode(Sha256::digest(serde_json::to_vec(self).unwrap_or_default()))
     }
 }
 
@@ -223,13 +248,6 @@ fn require_readable(json: &str) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-/// Returns what is wrong with the JSON of a line. It always is line 1 of that JSON, which a reader would take for line
-/// 1 of the file.
-fn reason_of(error: &serde_json::Error) -> String {
-    let reason = error.to_string().replace(" at line 1 column ", " at column ");
-    if error.is_data() { reason } else { format!("not JSON: {reason}") }
 }
 
 fn is_id(id: &str) -> bool {
@@ -337,6 +355,34 @@ mod tests {
         }
         let invalid = Ask::parse(3, b"{\"code\":\"\xff\"}", MOST).unwrap_err();
         assert_eq!((invalid.number, invalid.id.as_deref()), (3, Some("3")));
+    }
+
+    #[test]
+    fn the_hash_of_a_line_covers_what_its_answer_depends_on() {
+        let hash = |line: &str| parse(line).unwrap().line_sha256.unwrap();
+        let base = hash(r#"{"code":"1"}"#);
+        for same in [
+            r#"{"code":"1","id":"x","meta":{"step":1}}"#,
+            r#"{ "stdin": "", "code": "\u0031" }"#,
+            r#"{"code":"1","timeout":null,"expect":null}"#,
+        ] {
+            assert_eq!(hash(same), base, "{same}");
+        }
+        let mut hashes = std::collections::BTreeSet::from([base]);
+        for other in [
+            r#"{"code":"2"}"#,
+            r#"{"code":"1","stdin":"a"}"#,
+            r#"{"code":"1","expect":{"stdout":""}}"#,
+            r#"{"code":"1","expect":{"stdout":"a"}}"#,
+            r#"{"code":"1","tests":[{"stdout":"a"}]}"#,
+            r#"{"code":"1","tests":[{"stdin":"a","stdout":"a"}]}"#,
+            r#"{"code":"1","tests":[{"stdout":"a"},{"stdout":"a"}]}"#,
+            r#"{"code":"1","timeout":5}"#,
+            r#"{"code":"1","timeout":5.5}"#,
+            r#"{"code":"1","memory_mb":512}"#,
+        ] {
+            assert!(hashes.insert(hash(other)), "{other}");
+        }
     }
 
     #[test]

@@ -160,15 +160,22 @@ impl Pump {
     fn look_at(&self, line: &RawLine, ids: &mut Ids, answered: &Answered) -> Taken {
         let number = line.number;
         match take_up(number, line.bytes.as_deref(), self.bounds, ids) {
-            Ok(ask) => match answered.to_script(number, &ask.id, &ask.code) {
+            Ok(ask) => match answered.to_script(number, &ask) {
                 Earlier::Unanswered => Taken::Ask(ask),
                 Earlier::Answered => Taken::Skipped,
                 Earlier::OtherAnswered => Taken::Changed(ask.id),
             },
-            Err(invalid) => match answered.to_invalid(number) {
-                Earlier::Unanswered => Taken::Answered(invalid.into()),
-                Earlier::Answered | Earlier::OtherAnswered => Taken::Skipped,
-            },
+            Err(invalid) => {
+                // A line that cannot be read has its number for an id, like a line without one.
+                let id = invalid.id.clone().unwrap_or_else(|| number.to_string());
+                // An id that a line before this one has was answered to that line.
+                let own = Some(id.as_str()).filter(|id| !ids.contains(id));
+                match answered.to_invalid(number, own) {
+                    Earlier::Unanswered => Taken::Answered(invalid.into()),
+                    Earlier::Answered => Taken::Skipped,
+                    Earlier::OtherAnswered => Taken::Changed(id),
+                }
+            }
         }
     }
 }

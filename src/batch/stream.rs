@@ -252,6 +252,7 @@ impl Ask {
                 memory_mb: memory_mb.map_or(most.memory_mb, |asked| asked.min(most.memory_mb)),
             },
             meta: None,
+            line_sha256: None,
         }
     }
 }

@@ -87,6 +87,7 @@ impl Verifier {
         cancel: CancellationToken,
     ) -> Answer {
         let (id, meta) = (ask.id.clone(), ask.meta.clone());
+        let line_sha256 = ask.line_sha256.clone();
         let answer =
             AssertUnwindSafe(self.try_to_answer(ask, presented, &cancel)).catch_unwind().await;
         let answer = answer.unwrap_or_else(|_| {
@@ -98,7 +99,7 @@ impl Verifier {
             Analysis::Blocks => None,
             Analysis::Reports => Some("report"),
         };
-        Answer { meta, analysis, queue_ms: milliseconds(waited), ..answer }
+        Answer { meta, analysis, line_sha256, queue_ms: milliseconds(waited), ..answer }
     }
 
     /// Ends what lives between runs. No run may be going on.

@@ -29,7 +29,8 @@ pub(super) struct Options {
 enum BomFormat {
     /// The documented manifest, with its hash
     Qwed,
-    /// `CycloneDX` 1.6
+    // Help texts of values keep the marks of a doc comment.
+    #[value(help = "CycloneDX 1.6")]
     Cyclonedx,
 }
 

@@ -16,6 +16,7 @@ use crate::clients::{
     ALLOW_CODE, Action, CLIENTS, Change, Client, Effect, Format, Launch, Note, PYTHON, Places,
     Request, ServerName, Writing, client, is_program, launch, link, snippet, state,
 };
+use crate::executor::package_folders;
 
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
@@ -74,11 +75,11 @@ pub(super) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         }
         return list(&places, project.as_deref());
     }
-    let variables = match variables(options) {
+    let variables = match variables(options, &places) {
         Ok(variables) => variables,
         Err(python) => {
             tracing::error!(
-                "--python: {} is not an executable file; give its path",
+                "--python: {} is not an executable file; give its path, or a name on PATH",
                 python.display()
             );
             return Ok(ExitCode::from(USAGE));
@@ -102,18 +103,29 @@ pub(super) fn run(options: &Options) -> anyhow::Result<ExitCode> {
 }
 
 /// Returns the variables that flags name, or the interpreter that is none.
-fn variables(options: &Options) -> Result<Vec<(String, String)>, PathBuf> {
+fn variables(options: &Options, places: &Places) -> Result<Vec<(String, String)>, PathBuf> {
     let mut variables = Vec::new();
     if options.allow_code {
         variables.push((ALLOW_CODE.to_owned(), "true".to_owned()));
     }
     if let Some(python) = &options.python {
+        // A name alone is looked up, as a shell does it.
+        let name = python.to_str().filter(|name| !name.contains('/'));
         // Its links stay: the one in a virtual environment is what makes it that environment's.
-        let path = std::path::absolute(python).ok().filter(|path| is_program(path));
+        let path = || std::path::absolute(python).ok().filter(|path| is_program(path));
+        let path = name.and_then(|name| places.program(name)).or_else(path);
         let path = path.and_then(|path| path.into_os_string().into_string().ok());
         variables.push((PYTHON.to_owned(), path.ok_or_else(|| python.clone())?));
     }
     Ok(variables)
+}
+
+/// Returns whether an interpreter can run scripts, and has no `SymPy` for them. Starts it once, to find its packages.
+fn lacks_sympy(python: &str) -> bool {
+    let Ok(runtime) = super::runtime() else { return false };
+    let folders = runtime.block_on(package_folders(Path::new(python)));
+    let has_sympy = |folder: &PathBuf| folder.join("sympy/__init__.py").is_file();
+    folders.is_some_and(|folders| !folders.iter().any(has_sympy))
 }
 
 /// Prints the clients that are found, and the entries of this server in their files.
@@ -138,6 +150,9 @@ fn list(places: &Places, project: Option<&Path>) -> anyhow::Result<ExitCode> {
         }
         found += 1;
         let file = state.file.display().to_string();
+        if let Some(obstacle) = state.obstacle {
+            let _ = writeln!(problems, "{}: {obstacle}", client.name);
+        }
         match state.entries {
             _ if client.format == Format::Yaml => table.row([client.name, "?", "?", &file]),
             Ok(entries) if entries.is_empty() => table.row([client.name, "-", "-", &file]),
@@ -264,6 +279,12 @@ impl Job<'_> {
         Ok(())
     }
 
+    /// Returns the interpreter that a flag names.
+    fn python(&self) -> Option<&str> {
+        let python = self.variables.iter().find(|(name, _)| name == PYTHON);
+        python.map(|(_, path)| path.as_str())
+    }
+
     fn name(&self) -> ServerName {
         let name = self.options.name.clone();
         name.unwrap_or_else(ServerName::usual)
@@ -379,6 +400,14 @@ impl Notes {
         if let Some(launch) = job.launch.as_ref().filter(|_| self.has_entry) {
             let (setting, profile) = (Path::new(APPARMOR_RESTRICTS), Path::new(APPARMOR_PROFILE));
             self.lines.extend(restricted_namespaces(launch, setting, profile));
+        }
+        if let Some(python) = job.python().filter(|_| self.has_entry)
+            && lacks_sympy(python)
+        {
+            self.lines.push(format!(
+                "{python} has no SymPy: `qwed-mcp env create` makes an environment that has it, which scripts \
+                 use if no entry names another interpreter."
+            ));
         }
         if !self.changed.is_empty() && !job.options.dry_run {
             let clients = self.changed.join(", ");

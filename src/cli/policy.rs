@@ -20,6 +20,7 @@ use crate::governance::{
     CheckpointPolicy, GovernedTool, Policy, PolicyCheck, PolicyError, PolicyFile, Rehearsal, Role,
     StorePlace, UserName,
 };
+use crate::plain_text::json_fault;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -69,7 +70,7 @@ fn tool_parser() -> impl TypedValueParser<Value = GovernedTool> {
 }
 
 fn arguments(text: &str) -> Result<Map<String, Value>, String> {
-    serde_json::from_str(text).map_err(|error| format!("not a JSON object: {error}"))
+    serde_json::from_str(text).map_err(|error| json_fault(&error))
 }
 
 pub(super) fn run(command: &Command, settings: &Settings) -> anyhow::Result<ExitCode> {

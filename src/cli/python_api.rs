@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use crate::aibom::AiBom;
 use crate::config::AdminGate;
 use crate::gateway::{Arguments, RiskBasedExecutionGateway};
+use crate::plain_text::json_fault;
 use crate::provenance::SkillProvenanceGuard;
 
 /// A call of the Python package.
@@ -83,7 +84,7 @@ fn with_result(result: &impl Serialize) -> anyhow::Result<String> {
 
 /// Carries out the call that a line holds.
 fn reply(line: &str) -> anyhow::Result<String> {
-    match serde_json::from_str(line)? {
+    match serde_json::from_str(line).map_err(|error| anyhow!(json_fault(&error)))? {
         Call::EvaluateAndRoute { tool_name, arguments, trusted_code_execution } => {
             let gate = if trusted_code_execution { AdminGate::Open } else { AdminGate::Closed };
             let gateway = RiskBasedExecutionGateway::new(gate);

@@ -15,6 +15,22 @@ use super::package::{is_name, is_version, normalised};
 /// The QWED packages, with all that they need. `tests/environments/lock` makes it.
 const SDK: &str = include_str!("requirements.lock");
 
+/// The modules of `SDK` whose names are not those of their packages, with the packages. The verification libraries have a
+/// table of their own.
+const MODULES: [(&str, &str); 11] = [
+    ("PIL", "pillow"),
+    ("attr", "attrs"),
+    ("dateutil", "python-dateutil"),
+    ("dns", "dnspython"),
+    ("dotenv", "python-dotenv"),
+    ("jwt", "pyjwt"),
+    ("mpl_toolkits", "matplotlib"),
+    ("opentelemetry", "opentelemetry-api"),
+    ("pylab", "matplotlib"),
+    ("rpds", "rpds-py"),
+    ("yaml", "pyyaml"),
+];
+
 /// The largest lock file: that of the QWED packages has a quarter of a megabyte.
 const LOCK_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
@@ -97,6 +113,11 @@ impl Lock {
     /// Returns the lock of the QWED packages.
     pub(crate) fn sdk() -> Result<Self, LockError> {
         Ok(Self { is_sdk: true, ..Self::parse(SDK)? })
+    }
+
+    /// Returns the package of the QWED packages that brings a module of another name.
+    pub(crate) fn sdk_package(module: &str) -> Option<&'static str> {
+        MODULES.into_iter().find_map(|(known, package)| (known == module).then_some(package))
     }
 
     /// Reads a lock file of the admin's.
@@ -355,6 +376,17 @@ mod tests {
         assert_eq!(lock.text(), format!("a==1.0 --hash={HASH}\n"));
         assert_eq!(Lock::of_report(report("sha256=0").as_bytes()), None);
         assert_eq!(Lock::of_report(b"{}"), None);
+    }
+
+    #[test]
+    fn packages_of_modules_are_in_the_lock() {
+        let names = Lock::sdk().unwrap().names();
+        for (module, package) in MODULES {
+            assert!(names.contains(package), "{module}: {package}");
+            assert_ne!(normalised(module), package, "{module}");
+        }
+        assert_eq!(Lock::sdk_package("yaml"), Some("pyyaml"));
+        assert_eq!(Lock::sdk_package("pyyaml"), None);
     }
 
     #[test]

@@ -228,6 +228,11 @@ impl InterpreterFinder {
     }
 }
 
+/// Asks an interpreter for the folders of its packages, and logs nothing. Returns `None` if scripts cannot use it.
+pub(crate) async fn package_folders(python: &Path) -> Option<Vec<PathBuf>> {
+    probe(python, None).await.ok().map(|interpreter| interpreter.packages)
+}
+
 /// Returns the newest environment that `env create` made, which is kept from here on.
 fn made(environments: Option<&Environments>) -> Result<Option<InUse>, FindError> {
     environments.map_or(Ok(None), Environments::newest).map_err(|unusable| not_used(&unusable))

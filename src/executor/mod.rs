@@ -57,7 +57,7 @@ pub(crate) use diagnosis::{
     verification_package,
 };
 pub(crate) use echo::{Echo, Stream};
-pub(crate) use interpreter::{FindError, Source};
+pub(crate) use interpreter::{FindError, Source, package_folders};
 pub(crate) use limits::RunLimits;
 pub(crate) use obstacle::{Obstacle, Ready, SandboxUnavailable, StepDown};
 pub(crate) use one_shot::OneShotExecutor;

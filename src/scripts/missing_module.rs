@@ -112,7 +112,8 @@ pub(super) fn advice(
 /// Returns the package that brings a module, if `qwed-mcp env create` installs it. Names of modules and packages
 /// differ: what is called `z3` on `PyPI` is something else than Z3.
 fn locked_package(module: &str) -> Option<String> {
-    let package = verification_package(module).unwrap_or(module);
+    let package = verification_package(module).or_else(|| Lock::sdk_package(module));
+    let package = package.unwrap_or(module);
     let package: Requirement = package.parse().ok()?;
     let names = Lock::sdk().ok()?.names();
     names.into_iter().find(|name| package.is_for(name))
@@ -236,6 +237,22 @@ mod tests {
         }
         let many = "'a',".repeat(50);
         assert_eq!(of(&format!("# /// script\n# dependencies = [{many}]\n# ///")).len(), 10);
+    }
+
+    #[test]
+    fn packages_of_the_lock_are_found_by_their_modules() {
+        for (module, package) in [
+            ("PIL", Some("pillow")),
+            ("yaml", Some("pyyaml")),
+            ("dateutil", Some("python-dateutil")),
+            ("jwt", Some("pyjwt")),
+            ("dotenv", Some("python-dotenv")),
+            ("z3", Some("z3-solver")),
+            ("typing_extensions", Some("typing-extensions")),
+            ("polars", None),
+        ] {
+            assert_eq!(locked_package(module).as_deref(), package, "{module}");
+        }
     }
 
     #[test]

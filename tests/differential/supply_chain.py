@@ -39,6 +39,9 @@ HOLES = {
     "url-port": "it trusts any port of a trusted host",
     "url-trailing-dot": "it does not know that a trailing dot is the same host, and trusts or blocks by text",
     "url-look-alike": "it takes hosts in other spellings than the one that people see",
+    "url-padded": "it trims a URL, and trusts one that a program without that step reads otherwise",
+    "blank-name": "it takes names of joiners, variation selectors or empty Braille patterns, of which a person sees nothing",
+    "path": "it takes names and versions that an installer may use as a path to other folders",
     "unseen": "it takes invisible and control characters, and versions in digits of other scripts",
     "duplicate-field": "it takes the last of several fields of a name; an installer may take the first",
 }
@@ -200,6 +203,13 @@ def with_hole(chance: random.Random, manifest: dict[str, Any], hole: str) -> str
         manifest["source_url"] = pick(["https://github.com./x", "https://pypi.org."])
     elif hole == "url-look-alike":
         manifest["source_url"] = pick(["https://GitHub.com/x", "https://xn--gthub-cta.github.com/x", "https://ｇithub.com"])
+    elif hole == "url-padded":
+        manifest["source_url"] = pick([" https://github.com/x", "https://pypi.org/x ", "\u2003https://gitlab.com/x"])
+    elif hole == "blank-name":
+        manifest["name"] = pick(["\u2800", "\ufe0f", "\u200d", "\u2800 \u200c"])
+    elif hole == "path":
+        field = pick(["name", "version"])
+        manifest[field] = pick(["../../x", "..", "/etc", "a/b", "a\\b"])
     elif hole == "unseen":
         field, text = pick([("name", "a\u200bb"), ("name", "a\x1b[2J"), ("version", "1.\u0660.0"), ("version", "1\u202e")])
         manifest[field] = text

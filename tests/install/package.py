@@ -264,6 +264,42 @@ class TheProgramBehindIt(unittest.TestCase):
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
         self.assertEqual((done.stdout, done.returncode), ("True\n", 0), done.stderr)
 
+    def test_calls_within_one_another_are_bounded(self):
+        _program._process.end()
+        read = os.read
+        calls = []
+
+        def interrupted(descriptor, count):
+            # This comes while a process is started, before anything knows of it.
+            calls.append(descriptor)
+            self.decide("inner")
+            return read(descriptor, count)
+
+        with mock.patch.object(os, "read", interrupted):
+            with self.assertRaisesRegex(RuntimeError, "more than 8 calls of qwed-mcp are within one another"):
+                self.decide("outer")
+        self.assertEqual((len(calls), _program._process._all), (8, []))
+        self.assertIn("'after'", self.decide("after"))
+        # Signals that come faster than a process starts.
+        program = (
+            "import signal\n"
+            "from qwed_mcp import _program\n"
+            "from qwed_mcp.security import RiskBasedExecutionGateway\n"
+            "ask = lambda: RiskBasedExecutionGateway().evaluate_and_route('nope', {})\n"
+            "most, refused = [0], []\n"
+            "def handle(*_):\n"
+            "    most.append(len(_program._process._all))\n"
+            "    try: ask()\n"
+            "    except RuntimeError as error: refused.append(str(error))\n"
+            "signal.signal(signal.SIGALRM, handle)\n"
+            "signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)\n"
+            "while len(most) < 200: ask()\n"
+            "signal.setitimer(signal.ITIMER_REAL, 0)\n"
+            "print(max(most) <= 8, all('within one another' in text for text in refused))\n"
+        )
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+        self.assertEqual((done.stdout, done.returncode), ("True True\n", 0), done.stderr)
+
     def test_an_interrupt_is_for_its_caller_alone(self):
         program = (
             "import os, signal\n"

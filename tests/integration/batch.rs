@@ -46,6 +46,8 @@ tests! {
         what_cannot_be_used_is_told_before_anything_runs,
         results_are_gone_on_with_and_never_overwritten,
         an_answer_to_another_script_is_not_kept,
+        a_line_that_no_longer_can_be_read_is_not_answered_twice,
+        an_answer_to_other_expectations_is_not_kept,
         options_of_batches_are_refused_without_one;
 }
 
@@ -655,6 +657,75 @@ fn results_are_gone_on_with_and_never_overwritten() {
     );
 }
 
+/// Runs these lines and keeps the answers of before. Nothing is run: all lines are blocked or invalid.
+fn resume(batch: &Batch, lines: &[String]) -> Done {
+    fs::write(batch.path("scripts.jsonl"), lines.join("\n")).unwrap();
+    let results = batch.path("results.jsonl");
+    Done::of(batch.command(&["--output", path_text(&results), "--resume"]).output().unwrap())
+}
+
+/// Asserts that the lines cannot be resumed with `changed`, that this changes no answer, and that `lines` can still be
+/// resumed.
+fn assert_changed(batch: &Batch, lines: &[String], changed: &[String]) {
+    let results = batch.path("results.jsonl");
+    let before = fs::read_to_string(&results).unwrap();
+    let done = resume(batch, changed);
+    assert_eq!(done.code, Some(2), "{changed:?}: {}", done.told);
+    assert!(done.told.contains("is another one than the output has"), "{}", done.told);
+    assert_eq!(fs::read_to_string(&results).unwrap(), before, "{changed:?}");
+    assert_eq!(resume(batch, lines).code, Some(0), "{changed:?}");
+    assert_eq!(fs::read_to_string(&results).unwrap(), before, "{changed:?}");
+}
+
+fn a_line_that_no_longer_can_be_read_is_not_answered_twice() {
+    let batch = Batch::new(ServerBuilder::new());
+    let named = json!({ "id": "x", "code": SYSTEM }).to_string();
+    let lines = [json!({ "code": SYSTEM }).to_string(), named.clone()];
+    assert_eq!(resume(&batch, &lines).code, Some(0));
+    for broken in ["nonsense", r#"{"code":" "}"#, r#"{"code":"1","more":1}"#] {
+        assert_changed(&batch, &lines, &[broken.to_owned(), named.clone()]);
+    }
+    for broken in [r#"{"id":"x","code":" "}"#, r#"{"id":"x","code":"1","more":1}"#] {
+        assert_changed(&batch, &lines, &[lines[0].clone(), broken.to_owned()]);
+    }
+    // The answer of this id is to the line before, so this one has no answer yet.
+    let twice = [&lines[..], &[named, r#"{"id":"x","code":" "}"#.to_owned()]].concat();
+    let done = resume(&batch, &twice);
+    assert_eq!(done.code, Some(0), "{}", done.told);
+    let found: Vec<_> = batch.results().iter().map(|it| it["line"].as_u64()).collect();
+    assert_eq!(found, [None, None, Some(3), Some(4)]);
+}
+
+fn an_answer_to_other_expectations_is_not_kept() {
+    let batch = Batch::new(ServerBuilder::new());
+    let line = |more: Value| {
+        let mut line = json!({ "id": "x", "code": SYSTEM });
+        line.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        [line.to_string()]
+    };
+    let lines = line(json!({ "stdin": "1", "expect": { "stdout": "1" } }));
+    assert_eq!(resume(&batch, &lines).code, Some(0));
+    for changed in [
+        json!({}),
+        json!({ "stdin": "2", "expect": { "stdout": "1" } }),
+        json!({ "stdin": "1", "expect": { "stdout": "2" } }),
+        json!({ "stdin": "1", "expect": { "stdout": "1" }, "timeout": 5 }),
+        json!({ "stdin": "1", "expect": { "stdout": "1" }, "memory_mb": 512 }),
+        json!({ "tests": [{ "stdin": "1", "stdout": "1" }] }),
+    ] {
+        assert_changed(&batch, &lines, &line(changed));
+    }
+    // The answer does not depend on these.
+    let same = line(json!({ "stdin": "1", "expect": { "stdout": "1" }, "meta": [1] }));
+    assert_eq!(resume(&batch, &same).code, Some(0));
+    // An answer of a version that wrote the digest of the script only.
+    let mut answer = batch.results().remove(0);
+    assert_eq!(answer["line_sha256"].as_str().unwrap().len(), 64);
+    answer.as_object_mut().unwrap().remove("line_sha256");
+    fs::write(batch.path("results.jsonl"), format!("{answer}\n")).unwrap();
+    assert_eq!(resume(&batch, &line(json!({}))).code, Some(0));
+}
+
 fn an_answer_to_another_script_is_not_kept() {
     // Nothing is run in this: all lines are blocked.
     let batch = Batch::new(ServerBuilder::new());
@@ -672,6 +743,13 @@ fn an_answer_to_another_script_is_not_kept() {
         assert!(done.told.contains("is another one than the output has"), "{}", done.told);
         assert_eq!(fs::read_to_string(&results).unwrap(), before);
     }
+    // No figures come before an error.
+    assert!(!run(&[other]).told.contains("no line to run"));
+    // One line is not "1 lines".
+    let one = Batch::new(ServerBuilder::new());
+    let done = one.run(&[json!({ "code": SYSTEM })], &["--workers", "1"]);
+    assert!(done.told.contains(" 1 line (1 blocked)"), "{}", done.told);
+    assert!(done.told.contains(" 1 worker, up to "), "{}", done.told);
     // The same again, and one more.
     assert_eq!(run(&[SYSTEM, "1 1 1 (", SYSTEM, other]).code, Some(0));
     let after = fs::read_to_string(&results).unwrap();

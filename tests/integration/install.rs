@@ -32,6 +32,9 @@ tests! {
         the_gate_stays_as_it_was_unless_a_flag_opens_it,
         a_dry_run_and_prints_change_nothing,
         the_list_says_what_is_there_and_changes_nothing,
+        a_removal_shows_what_this_program_has_written,
+        an_interpreter_is_named_as_in_a_shell,
+        an_interpreter_without_sympy_is_told,
         one_bad_file_does_not_keep_others_from_theirs,
         a_program_that_does_not_stay_is_not_named,
         claude_code_changes_its_own_file,
@@ -63,6 +66,9 @@ const CLIENTS: [(&str, &str, Option<&str>); 12] = [
     ),
     ("kiro", ".kiro/settings/mcp.json", Some(".kiro/settings/mcp.json")),
 ];
+
+/// A program that stands for an interpreter.
+const SHELL: &str = "/bin/sh";
 
 /// The variable that opens the admin gate.
 const GATE: &str = "QWED_MCP_TRUSTED_CODE_EXECUTION";
@@ -550,12 +556,80 @@ fn a_dry_run_and_prints_change_nothing() {
     }
 }
 
+fn a_removal_shows_what_this_program_has_written() {
+    let user = User::new();
+    for (client, file, _) in CLIENTS {
+        user.done(&["--client", client, "--allow-code", "--python", SHELL]);
+        let path = user.path(file);
+        let written = fs::read_to_string(&path).unwrap();
+        // A variable that a person has added may be a secret.
+        let secret = "\"s3cr3t\"";
+        let more = match client {
+            "codex" => format!("QWED_MCP_PYTHON = \"{SHELL}\", QWED_MCP_AUTH_TOKEN = {secret}"),
+            _ => format!("\"QWED_MCP_AUTH_TOKEN\": {secret}, \"QWED_MCP_PYTHON\": \"{SHELL}\""),
+        };
+        let known = match client {
+            "codex" => format!("QWED_MCP_PYTHON = \"{SHELL}\""),
+            _ => format!("\"QWED_MCP_PYTHON\": \"{SHELL}\""),
+        };
+        assert!(written.contains(&known), "{client}: {written}");
+        fs::write(&path, written.replace(&known, &more)).unwrap();
+        let text = user.done(&["--client", client, "--remove"]);
+        let removed: Vec<&str> = text.lines().filter(|line| line.starts_with('-')).collect();
+        let removed = removed.join("\n");
+        for shown in [SHELL, "\"true\"", user.program.to_str().unwrap()] {
+            assert!(removed.contains(shown), "{client}: {shown}: {text}");
+        }
+        assert!(removed.contains("QWED_MCP_AUTH_TOKEN") && !text.contains("s3cr3t"), "{text}");
+        assert_eq!(removed.matches('…').count(), 1, "{client}: {text}");
+    }
+}
+
+fn an_interpreter_is_named_as_in_a_shell() {
+    let user = User::new();
+    let shell = user.write("bin/python3", "#!/bin/sh\n");
+    fs::set_permissions(&shell, fs::Permissions::from_mode(0o755)).unwrap();
+    user.done(&["--client", "cursor", "--python", "python3"]);
+    let read = || fs::read_to_string(user.path(".cursor/mcp.json")).unwrap();
+    assert!(read().contains(&format!("\"{}\"", shell.display())), "{}", read());
+    // A path is one from the current folder, also without a program of this name on PATH.
+    let other = user.write("python4", "#!/bin/sh\n");
+    fs::set_permissions(&other, fs::Permissions::from_mode(0o755)).unwrap();
+    for name in ["./python4", "python4"] {
+        user.done(&["--client", "cursor", "--python", "python3"]);
+        user.done(&["--client", "cursor", "--python", name]);
+        assert!(read().contains(&format!("\"{}\"", other.display())), "{name}: {}", read());
+    }
+    let output = user.install(&["--client", "cursor", "--python", "python5"]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+fn an_interpreter_without_sympy_is_told() {
+    let user = User::of_tests();
+    let folder = user.path("venv");
+    let made = Command::new(python()).args(["-m", "venv", "--without-pip"]).arg(&folder).status();
+    assert!(made.unwrap().success());
+    let program = folder.join("bin/python");
+    let program = program.to_str().unwrap();
+    let hint = format!("{program} has no SymPy: `qwed-mcp env create` makes an environment");
+    let text = user.done(&["--client", "cursor", "--python", program]);
+    assert!(text.contains(&hint), "{text}");
+    assert!(!user.done(&["--client", "cursor"]).contains("no SymPy"));
+    let library = fs::read_dir(folder.join("lib")).unwrap().next().unwrap().unwrap().path();
+    let package = library.join("site-packages/sympy");
+    fs::create_dir(&package).unwrap();
+    fs::write(package.join("__init__.py"), "").unwrap();
+    let text = user.done(&["--client", "vscode", "--python", program]);
+    assert!(!text.contains("no SymPy"), "{text}");
+}
+
 fn the_list_says_what_is_there_and_changes_nothing() {
     let user = User::new();
     user.done(&["--client", "cursor", "--allow-code"]);
     user.write(".config/zed/settings.json", "{\n  oops\n}");
     user.write(".codex/config.toml", "[mcp_servers.qwed-verification]\ncommand = \"qwed-mcp\"\n");
     user.write(".kiro/settings/mcp.json", "");
+    user.write(".gemini/settings.json", with_other("gemini-cli").replace("other", "qwed"));
     let all = user.snapshot();
     let text = user.done(&[]);
     assert_eq!(user.snapshot(), all);
@@ -563,6 +637,8 @@ fn the_list_says_what_is_there_and_changes_nothing() {
         r"(?m)^cursor +qwed +on +\S+/.cursor/mcp.json$",
         r"(?m)^codex +qwed-verification \(0\.2\.x\) +off +\S+/.codex/config.toml$",
         r"(?m)^kiro +- +- ",
+        r"(?m)^gemini-cli +- +- ",
+        r"(?m)^gemini-cli: `qwed` in \S+/settings.json is another server \(x\); choose another name with --name$",
         r"(?m)^zed +\? +\? ",
         r"(?m)^zed: \S+/settings.json: line 2, column 3: ",
         r"(?m)^Not found here: claude-desktop, claude-code, vscode, ",

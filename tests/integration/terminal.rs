@@ -388,6 +388,14 @@ fn values_of_options_are_explained() {
     }
 }
 
+/// Returns the names of the commands that a help text lists.
+fn subcommands(help: &str) -> Vec<&str> {
+    let (_, listed) = help.split_once("\nCommands:\n").unwrap_or_default();
+    let lines = listed.lines().take_while(|line| line.starts_with("  "));
+    let lines = lines.filter(|line| !line.starts_with("   "));
+    lines.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help").collect()
+}
+
 fn help_is_for_persons() {
     let help = |arguments: &[&str]| {
         let output = Command::new(binary()).args(arguments).output().unwrap();
@@ -396,9 +404,22 @@ fn help_is_for_persons() {
     for arguments in [&["--help"][..], &["-h"]] {
         assert!(help(arguments).starts_with("MCP server that lets a language model check"));
     }
+    // Every command, also of commands.
+    let mut commands: Vec<Vec<String>> = vec![Vec::new()];
+    let mut count = 0;
+    while let Some(command) = commands.pop() {
+        count += 1;
+        let with = |flag| command.iter().map(String::as_str).chain([flag]).collect::<Vec<_>>();
+        let (short, long) = (help(&with("-h")), help(&with("--help")));
+        for shown in [&short, &long] {
+            assert!(!shown.contains('`') && !shown.contains("<http"), "{command:?}: {shown}");
+        }
+        let inner = |name: &str| [&command[..], &[name.to_owned()]].concat();
+        commands.extend(subcommands(&short).into_iter().map(inner));
+    }
+    assert!(count > 30, "{count} commands");
     for command in ["run", "check", "serve", "install", "token"] {
         let long = help(&[command, "--help"]);
-        assert!(!long.contains('`') && !long.contains("<http"), "{long}");
         assert!(long.contains("\nExamples:\n  qwed-mcp "), "{long}");
         let (_, behind) = long.split_once("--color").unwrap();
         assert_eq!(behind.matches("\n  -").count(), behind.matches("--help").count(), "{long}");

@@ -102,6 +102,7 @@ class Answers(unittest.TestCase):
         self.assertTrue(result.verdict())
         self.assertRegex(result.verification_id, "^[0-9a-f]{64}$")
         self.assertRegex(result.code_sha256, "^[0-9a-f]{64}$")
+        self.assertRegex(result.line_sha256, "^[0-9a-f]{64}$")
         self.assertGreaterEqual(result.duration_ms, 0)
 
     def test_verdicts(self):

@@ -12,7 +12,7 @@ use super::client::{Client, Format, Writing};
 use super::diff::unified;
 use super::document::{Document, Operation};
 use super::edit::{EditError, Server};
-use super::entry::{ALLOW_CODE, CommandLine, ServerName, Wanted};
+use super::entry::{ALLOW_CODE, CommandLine, ServerName, Wanted, texts_shown};
 use super::file::{FileError, Original, Scope};
 use super::places::Places;
 use super::program::Launch;
@@ -123,6 +123,8 @@ pub struct State {
     /// Whether there is anything of the client on this machine.
     pub is_found: bool,
     pub entries: Result<Vec<EntryState>, ChangeError>,
+    /// The reason why an installation without a name would be refused: another server has the usual one.
+    pub obstacle: Option<TargetError>,
 }
 
 /// An entry that starts this server.
@@ -150,7 +152,10 @@ pub fn state(
                 || places.user_file(client).is_some_and(|file| places.has(client, &file))
         }
     };
-    let entries = entries(client, &file).map(|servers| {
+    let servers = entries(client, &file);
+    let obstacle = servers.as_ref().ok();
+    let obstacle = obstacle.and_then(|it| Target::choose(it, false, None, &file).err());
+    let entries = servers.map(|servers| {
         let ours = servers.into_iter().filter_map(|server| {
             let command = CommandLine::of(&server.members).filter(CommandLine::is_ours)?;
             let is_of_older_version = command.is_of_older_version();
@@ -159,7 +164,7 @@ pub fn state(
         });
         ours.collect()
     });
-    Ok(State { file, is_found, entries })
+    Ok(State { file, is_found, entries, obstacle })
 }
 
 fn entries(client: &Client, file: &Path) -> Result<Vec<Server>, ChangeError> {
@@ -247,8 +252,9 @@ impl Change {
         let diff = if effect.is_nothing() {
             String::new()
         } else {
-            let known = known.iter().flat_map(CommandLine::shown).map(str::to_owned);
-            let shown: Vec<String> = shown.into_iter().chain(known).collect();
+            let of_entry = target.server.map(|server| texts_shown(&server.members, distribution));
+            let shown: Vec<String> =
+                shown.into_iter().chain(of_entry.into_iter().flatten()).collect();
             difference(client.format, &original, &new, &shown)
         };
         // A change of an entry is ours: it would take two of its commands, and the values of the

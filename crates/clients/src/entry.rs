@@ -198,6 +198,30 @@ fn is_option(word: &str) -> bool {
     is_short || word.strip_prefix("--").is_some_and(|name| name.chars().all(is_of_name))
 }
 
+/// Texts that an entry may have, whatever flags say.
+const CONSTANTS: [&str; 8] = ["stdio", "custom", "local", "*", "wsl.exe", "-d", "--exec", "env"];
+
+/// Returns the texts of an entry that are shown to people: those of its command line, and values that this program has
+/// written. Any other value may be a secret.
+pub(super) fn texts_shown(members: &Value, distribution: Option<&str>) -> Vec<String> {
+    let is_own = |name: &str, value: &str| match name {
+        ALLOW_CODE => value.eq_ignore_ascii_case("true") || value.eq_ignore_ascii_case("false"),
+        PYTHON => value.starts_with('/'),
+        _ => false,
+    };
+    let variables = ["env", "environment", "envs"].into_iter().filter_map(|name| members.get(name));
+    let variables = variables.filter_map(Value::as_object).flatten();
+    let values = variables.filter_map(|(name, value)| {
+        value.as_str().filter(|value| is_own(name, value)).map(str::to_owned)
+    });
+    let line = CommandLine::of(members);
+    let assignments = line.as_ref().map(CommandLine::assignments).unwrap_or_default();
+    let assignments = assignments.into_iter().filter(|(name, value)| is_own(name, value));
+    let assignments = assignments.map(|(name, value)| format!("{name}={value}"));
+    let words = line.iter().flat_map(CommandLine::shown).chain(CONSTANTS).chain(distribution);
+    words.map(str::to_owned).chain(values).chain(assignments).collect()
+}
+
 /// What flags say about the entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wanted<'a> {
@@ -214,8 +238,7 @@ impl Wanted<'_> {
         let Launch { command, arguments, .. } = self.launch;
         let assignments = self.variables.iter().map(|(name, value)| format!("{name}={value}"));
         let values = self.variables.iter().map(|(_, value)| value.clone());
-        let known = ["stdio", "custom", "local", "*", "wsl.exe", "-d", "--exec", "env"];
-        let known = known.into_iter().chain(self.distribution).map(str::to_owned);
+        let known = CONSTANTS.into_iter().chain(self.distribution).map(str::to_owned);
         let launch = [command.clone()].into_iter().chain(arguments.iter().cloned());
         known.chain(launch).chain(assignments).chain(values).collect()
     }

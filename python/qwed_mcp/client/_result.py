@@ -49,6 +49,8 @@ class Result:
     warm: Optional[bool] = None
     verification_id: Optional[str] = None
     code_sha256: Optional[str] = None
+    # Covers everything in the line that the answer depends on.
+    line_sha256: Optional[str] = None
     findings: Tuple[Finding, ...] = ()
     tests: Tuple[TestResult, ...] = ()
     # `report` where the analysis blocks nothing.
@@ -99,6 +101,7 @@ def result_of(answer: Dict[str, Any], earlier_attempts: int) -> Result:
         warm=answer.get("warm"),
         verification_id=answer.get("verification_id"),
         code_sha256=answer.get("code_sha256"),
+        line_sha256=answer.get("line_sha256"),
         findings=tuple(
             Finding(finding.get("rule"), finding.get("line"), str(finding.get("message", "")))
             for finding in answer.get("findings") or ()

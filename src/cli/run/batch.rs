@@ -331,11 +331,13 @@ async fn pump(
 
 /// Tells how much memory scripts may take, and whether that is there.
 fn tell_memory(RunBy { workers, memory_mb, .. }: &RunBy) {
-    let wanted = memory_mb.saturating_mul(u64::try_from(*workers).unwrap_or(u64::MAX));
+    let workers = u64::try_from(*workers).unwrap_or(u64::MAX);
+    let wanted = memory_mb.saturating_mul(workers);
+    let workers = counted(workers, "worker");
     let Some(available) = available_memory_bytes().map(|bytes| bytes / (1024 * 1024)) else {
-        return Label::Note.say(format_args!("{workers} workers, up to {memory_mb} MiB each"));
+        return Label::Note.say(format_args!("{workers}, up to {memory_mb} MiB each"));
     };
-    let memory = format!("{workers} workers, up to {memory_mb} MiB each; {available} MiB are free");
+    let memory = format!("{workers}, up to {memory_mb} MiB each; {available} MiB are free");
     if wanted <= available {
         return Label::Note.say(memory);
     }
@@ -368,7 +370,10 @@ fn conclude(
         let emptied = if file.metadata()?.is_file() { file.set_len(0) } else { Ok(()) };
         emptied.and_then(|()| file.write_all(text.as_bytes())).context("--summary")?;
     }
-    tell_summary(&summary);
+    // Where nothing was answered because of an error, the error is all there is to say.
+    if is_complete || summary.lines > 0 {
+        tell_summary(&summary);
+    }
     if run_by.analysis == Analysis::Reports {
         Label::Warning.say("--analysis report: findings stopped no script of these");
     }
@@ -402,17 +407,25 @@ fn conclude(
     }))
 }
 
+/// Returns a number and the word for so many things.
+fn counted(count: u64, thing: &str) -> String {
+    let end = if count == 1 { "" } else { "s" };
+    format!("{count} {thing}{end}")
+}
+
 fn tell_summary(summary: &Summary) {
     let Summary { lines, passed, seconds, scripts_per_second, p50_ms, p99_ms, skipped, .. } =
         summary;
     if *lines == 0 {
-        return Label::Note.say(format_args!("{skipped} lines answered before, no line to run"));
+        let skipped = counted(*skipped, "line");
+        return Label::Note.say(format_args!("{skipped} answered before, no line to run"));
     }
+    let lines = counted(*lines, "line");
     let statuses = summary.statuses.iter().map(|(status, count)| format!("{count} {status}"));
     let statuses = statuses.collect::<Vec<_>>().join(", ");
     let skipped = if *skipped > 0 { format!(", {skipped} answered before") } else { String::new() };
     Label::Note.say(format_args!(
-        "{lines} lines ({statuses}{skipped}), {passed} passed, {seconds:.1} s, {scripts_per_second:.1} a second; \
+        "{lines} ({statuses}{skipped}), {passed} passed, {seconds:.1} s, {scripts_per_second:.1} a second; \
          runs took {p50_ms} ms (median), 99 % within {p99_ms} ms"
     ));
 }

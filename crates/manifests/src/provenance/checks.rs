@@ -25,8 +25,11 @@ const DOWNLOADS_ROUND: i128 = 1000;
 /// The reason against a text in which a person does not see what a program reads.
 const UNSEEN: &str = "contains invisible or control characters";
 
-/// Requires `name` and `version`, of which a person sees every character, and a version in ASCII: digits of other
-/// scripts look like others, and sort elsewhere.
+/// The reason against a text that an installer may use as a path to other folders.
+const PATH: &str = "contains `/`, `\\` or `..`";
+
+/// Requires `name` and `version`, of which a person sees every character, and which stay what they are as the name of a
+/// folder. A version is ASCII, because digits of other scripts look like others, and sort elsewhere.
 pub(super) fn required_fields(manifest: &Map<String, Value>) -> Vec<Finding> {
     let fault = |field| {
         let Some(text) = filled_text(manifest, field) else {
@@ -36,6 +39,11 @@ pub(super) fn required_fields(manifest: &Map<String, Value>) -> Vec<Finding> {
             |reason| Finding::medium(format!("Invalid {field}: {} ({reason})", excerpt(text)));
         if text.contains(is_unseen) {
             Some(invalid(UNSEEN))
+        } else if !text.contains(is_drawn) {
+            let shown = excerpt(text).escape_default().to_string();
+            Some(Finding::medium(format!("Invalid {field}: {shown} (has no visible character)")))
+        } else if text.contains(['/', '\\']) || text.contains("..") {
+            Some(invalid(PATH))
         } else if field == "version" && !text.is_ascii() {
             Some(invalid("is not ASCII"))
         } else {
@@ -43,6 +51,14 @@ pub(super) fn required_fields(manifest: &Map<String, Value>) -> Vec<Finding> {
         }
     };
     ["name", "version"].into_iter().filter_map(fault).collect()
+}
+
+/// Returns whether a character is drawn where it stands alone. White space, the two joiners, the variation selectors and
+/// the empty Braille pattern are not. Characters that are hidden everywhere are another finding.
+fn is_drawn(character: char) -> bool {
+    let is_blank =
+        matches!(character, '\u{200c}' | '\u{200d}' | '\u{2800}' | '\u{fe00}'..='\u{fe0f}');
+    !is_blank && !character.is_whitespace()
 }
 
 /// Returns the text of a field without the spaces around it; `None` if it is no text, or blank.
@@ -117,6 +133,12 @@ pub(super) fn source_url(manifest: &Map<String, Value>, trusted: &[HostName]) ->
     };
 
     let mut findings = Vec::new();
+    // A program that does not trim the URL has another one.
+    if text != raw {
+        findings.push(Finding::medium(format!(
+            "Invalid source URL: {shown} (has white space around it)"
+        )));
+    }
     let host = HostName::of(&url);
     if !host.as_ref().is_some_and(|host| is_trusted(host, trusted)) {
         findings.push(untrusted_domain(url.host_str().unwrap_or_default()));

@@ -340,7 +340,7 @@ fn a_source_url_is_at_a_trusted_domain_by_https() {
     let guard = SkillProvenanceGuard::new();
     for url in [
         "https://github.com/org/skill",
-        " https://raw.github.com ",
+        "https://raw.github.com",
         "https://gitlab.com/a/b?ref=c@d:1#é",
         "https://bitbucket.org/ä",
         "https://pypi.org/project/x/",
@@ -377,6 +377,49 @@ fn a_source_url_is_at_a_trusted_domain_by_https() {
     ] {
         let findings: Vec<_> = findings.iter().map(String::as_str).collect();
         check(&guard, &with("source_url", json!(url)), SkillRisk::Medium, &findings);
+    }
+}
+
+#[test]
+fn white_space_around_a_source_url_is_a_finding() {
+    let finding = "Invalid source URL: https://github.com/x (has white space around it)";
+    for url in [
+        " https://github.com/x",
+        "https://github.com/x ",
+        "\u{a0}https://github.com/x",
+        "https://github.com/x\u{2003}",
+    ] {
+        check(
+            &SkillProvenanceGuard::new(),
+            &with("source_url", json!(url)),
+            SkillRisk::Medium,
+            &[finding],
+        );
+    }
+}
+
+#[test]
+fn a_name_has_a_visible_character_and_is_not_a_path() {
+    for name in [
+        "\u{2800}",
+        "\u{fe0f}",
+        "\u{fe00}\u{fe0e}",
+        "\u{200d}",
+        "\u{200c} \u{2800}\u{200d}",
+        "\u{2800}\u{3000}\u{2800}",
+    ] {
+        let shown = name.escape_default();
+        let finding = format!("Invalid name: {shown} (has no visible character)");
+        check_field("name", json!(name), Some((SkillRisk::Medium, &finding)));
+    }
+    for text in ["../../x", "..", "/etc", "a/b", "a\\b", "1..0", "@org/skill"] {
+        for field in ["name", "version"] {
+            let finding = format!("Invalid {field}: {text} (contains `/`, `\\` or `..`)");
+            check_field(field, json!(text), Some((SkillRisk::Medium, &finding)));
+        }
+    }
+    for name in ["\u{2801}", "a\u{2800}b", "✔\u{fe0f}", ".hidden", "a.b"] {
+        check_field("name", json!(name), None);
     }
 }
 
