@@ -21,22 +21,9 @@ async fn number(database: &Database, sql: &'static str) -> i64 {
     rows[0].get(0)
 }
 
-/// Returns whether there is no PostgreSQL here, and says so; where `CI` is set there has to be one.
-#[expect(clippy::print_stderr, reason = "a test says that it is skipped")]
-pub(crate) fn is_skipped(test: &str) -> bool {
-    let is_skipped = scratch::programs().is_none();
-    assert!(!is_skipped || std::env::var_os("CI").is_none(), "{test} needs PostgreSQL");
-    if is_skipped {
-        eprintln!("SKIPPED: {test}: no PostgreSQL here");
-    }
-    is_skipped
-}
-
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `cargo test --lib -- --ignored postgres shared:: stores::`"]
 async fn the_schema_is_made_once_whoever_comes_first() {
-    if is_skipped("the_schema_is_made_once_whoever_comes_first") {
-        return;
-    }
     let url = scratch::shared().database();
     let opened = futures_util::future::join_all((0..6).map(|_| open(&url))).await;
     let database = opened.into_iter().map(Result::unwrap).last().unwrap();
@@ -48,10 +35,8 @@ async fn the_schema_is_made_once_whoever_comes_first() {
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `cargo test --lib -- --ignored postgres shared:: stores::`"]
 async fn an_older_schema_is_brought_forward_and_a_newer_one_refused() {
-    if is_skipped("an_older_schema_is_brought_forward_and_a_newer_one_refused") {
-        return;
-    }
     let url = scratch::shared().database();
     let mut session = Session::connect(&parsed(&url)).await.unwrap().0;
     let first = Migration { name: "first", sql: "CREATE TABLE qwed_mcp.first (a integer)" };
@@ -75,10 +60,8 @@ async fn an_older_schema_is_brought_forward_and_a_newer_one_refused() {
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `cargo test --lib -- --ignored postgres shared:: stores::`"]
 async fn a_database_of_an_earlier_version_gets_its_guards_and_keeps_its_rows() {
-    if is_skipped("a_database_of_an_earlier_version_gets_its_guards_and_keeps_its_rows") {
-        return;
-    }
     let (server, url) = (scratch::shared(), scratch::shared().database());
     let mut session = Session::connect(&parsed(&url)).await.unwrap().0;
     // A role that may do all to every table that is made, and one that may read them.
@@ -120,10 +103,8 @@ async fn a_database_of_an_earlier_version_gets_its_guards_and_keeps_its_rows() {
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `cargo test --lib -- --ignored postgres shared:: stores::`"]
 async fn promises_wait_for_the_disk() {
-    if is_skipped("promises_wait_for_the_disk") {
-        return;
-    }
     let server = scratch::shared();
     let url = server.database();
     let name = url.rsplit('/').next().unwrap();
@@ -137,10 +118,8 @@ async fn promises_wait_for_the_disk() {
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `cargo test --lib -- --ignored postgres shared:: stores::`"]
 async fn a_connection_that_is_lost_is_made_again() {
-    if is_skipped("a_connection_that_is_lost_is_made_again") {
-        return;
-    }
     let server = Postgres::start();
     let database = open(&server.database()).await.unwrap();
     let (_listening, mut notices) = database.listen("qwed_mcp_test").await.unwrap();
@@ -167,10 +146,8 @@ async fn a_connection_that_is_lost_is_made_again() {
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `cargo test --lib -- --ignored postgres shared:: stores::`"]
 async fn what_is_refused_is_not_tried_again() {
-    if is_skipped("what_is_refused_is_not_tried_again") {
-        return;
-    }
     let begun = Instant::now();
     let error = open(&scratch::shared().url("nowhere")).await.map(drop).unwrap_err();
     assert!(matches!(error, DatabaseError::Connect { .. }) && !error.is_passing(), "{error}");
@@ -191,10 +168,8 @@ fn certificates(folder: &std::path::Path) {
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `cargo test --lib -- --ignored postgres shared:: stores::`"]
 async fn the_server_is_who_the_mode_asks_for() {
-    if is_skipped("the_server_is_who_the_mode_asks_for") {
-        return;
-    }
     let server = Postgres::start_with(
         "-c ssl=on -c ssl_cert_file=../server.pem -c ssl_key_file=../server.key",
         certificates,

@@ -8,7 +8,6 @@ use crate::governance::artifacts::LoggedRun;
 use crate::governance::audit::Quota;
 use crate::governance::store::RowsAfter;
 use crate::postgres::scratch::{self, Postgres};
-use crate::postgres::tests::is_skipped;
 use crate::secret::Secret;
 
 /// Where a store is, and who shares it.
@@ -27,13 +26,11 @@ impl Shared {
         Self { folders: folders(), url: Some(server.database().into()) }
     }
 
-    /// One of each kind that there can be here.
-    fn all(test: &str) -> Vec<Self> {
-        let mut all = vec![Self::embedded()];
-        if !is_skipped(test) {
-            all.push(Self::in_postgres(scratch::shared()));
-        }
-        all
+    /// One of each kind. Without PostgreSQL that is the embedded one, except in CI, where its programs must exist.
+    fn all() -> Vec<Self> {
+        let has_postgres = scratch::programs().is_some() || std::env::var_os("CI").is_some();
+        let postgres = has_postgres.then(|| Self::in_postgres(scratch::shared()));
+        [Self::embedded()].into_iter().chain(postgres).collect()
     }
 
     /// Opens it as the server of this number.
@@ -92,7 +89,7 @@ fn all_rows(store: &Store) -> Vec<AuditRow> {
 
 #[test]
 fn a_token_is_worth_the_same_to_all_servers() {
-    for shared in Shared::all("a_token_is_worth_the_same_to_all_servers") {
+    for shared in Shared::all() {
         let (here, there) = (shared.open(0), shared.open(1));
         let hour = Some(Duration::from_secs(3600));
         let (ana, ana_token) = here.create_token(&user("ana"), Role::Admin, hour).unwrap();
@@ -143,7 +140,7 @@ fn a_token_is_worth_the_same_to_all_servers() {
 
 #[test]
 fn the_last_use_of_a_token_is_its_last_call() {
-    for shared in Shared::all("the_last_use_of_a_token_is_its_last_call") {
+    for shared in Shared::all() {
         let (here, there) = (shared.open(0), shared.open(1));
         let used = |token: Value| AuditEntry {
             details: Map::from_iter([
@@ -173,7 +170,7 @@ fn the_last_use_of_a_token_is_its_last_call() {
 
 #[test]
 fn rows_are_read_as_they_were_appended() {
-    for shared in Shared::all("rows_are_read_as_they_were_appended") {
+    for shared in Shared::all() {
         let store = shared.open(0);
         store.append(&[]).unwrap();
         let odd = AuditEntry {
@@ -243,7 +240,7 @@ fn rows_are_read_as_they_were_appended() {
 
 #[test]
 fn a_quota_holds_over_all_servers() {
-    for shared in Shared::all("a_quota_holds_over_all_servers") {
+    for shared in Shared::all() {
         let servers = [shared.open(0), shared.open(1)];
         let run = |user: &UserName| {
             let call = AuditEntry {
@@ -274,7 +271,7 @@ fn a_quota_holds_over_all_servers() {
 
 #[test]
 fn an_append_that_is_tried_leaves_no_row() {
-    for shared in Shared::all("an_append_that_is_tried_leaves_no_row") {
+    for shared in Shared::all() {
         let store = shared.open(0);
         store.rehearse_append().unwrap();
         store.append(&[entry(Uuid::nil(), AuditEvent::McpToolCall)]).unwrap();
@@ -287,7 +284,7 @@ fn an_append_that_is_tried_leaves_no_row() {
 
 #[test]
 fn the_log_tells_what_became_of_runs() {
-    for shared in Shared::all("the_log_tells_what_became_of_runs") {
+    for shared in Shared::all() {
         let (here, there) = (shared.open(0), shared.open(1));
         let of = |run: u128, event| entry(Uuid::from_u128(run), event);
         let ended = |run, hash: Value| AuditEntry {
@@ -342,11 +339,9 @@ fn the_log_tells_what_became_of_runs() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: `cargo test --lib -- --ignored postgres shared:: stores::`"]
 fn servers_append_at_once_each_to_its_chain() {
     const EACH: u128 = 300;
-    if is_skipped("servers_append_at_once_each_to_its_chain") {
-        return;
-    }
     let shared = Shared::in_postgres(scratch::shared());
     // Two of them have one data folder, and so one chain.
     let servers = [shared.open(0), shared.open(1), shared.open(1)];
@@ -380,10 +375,8 @@ fn servers_append_at_once_each_to_its_chain() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: `cargo test --lib -- --ignored postgres shared:: stores::`"]
 fn a_changed_byte_of_any_row_is_found_with_its_chain() {
-    if is_skipped("a_changed_byte_of_any_row_is_found_with_its_chain") {
-        return;
-    }
     let server = scratch::shared();
     for (sql, flaw) in [
         ("UPDATE audit SET time = overlay(time placing '3' from 1)", Flaw::Changed),
@@ -423,10 +416,8 @@ fn a_changed_byte_of_any_row_is_found_with_its_chain() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: `cargo test --lib -- --ignored postgres shared:: stores::`"]
 fn what_is_done_to_whole_chains_tokens_and_triggers_is_found() {
-    if is_skipped("what_is_done_to_whole_chains_tokens_and_triggers_is_found") {
-        return;
-    }
     let server = scratch::shared();
     for (sql, expected) in [
         // The end of a chain, or all of it.
@@ -466,10 +457,8 @@ fn what_is_done_to_whole_chains_tokens_and_triggers_is_found() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: `cargo test --lib -- --ignored postgres shared:: stores::`"]
 fn the_database_itself_refuses_what_is_no_append() {
-    if is_skipped("the_database_itself_refuses_what_is_no_append") {
-        return;
-    }
     let server = scratch::shared();
     let url = database_with_roles(server);
     let database = url.rsplit('/').next().unwrap();
@@ -597,10 +586,8 @@ const NOT_OF_SERVERS: [(&str, &str); 24] = [
 ];
 
 #[test]
+#[ignore = "needs PostgreSQL: `cargo test --lib -- --ignored postgres shared:: stores::`"]
 fn the_role_of_servers_changes_what_servers_change_and_no_more() {
-    if is_skipped("the_role_of_servers_changes_what_servers_change_and_no_more") {
-        return;
-    }
     let server = scratch::shared();
     let url = database_with_roles(server);
     let carry_out = |role: &str, sql: &str| server.sql_as(role, &url, sql);
@@ -630,10 +617,8 @@ fn the_role_of_servers_changes_what_servers_change_and_no_more() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: `cargo test --lib -- --ignored postgres shared:: stores::`"]
 fn heads_move_with_rows_of_the_log_only() {
-    if is_skipped("heads_move_with_rows_of_the_log_only") {
-        return;
-    }
     let server = scratch::shared();
     let url = database_with_roles(server);
     let database = url.rsplit('/').next().unwrap();
@@ -667,10 +652,8 @@ fn heads_move_with_rows_of_the_log_only() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: `cargo test --lib -- --ignored postgres shared:: stores::`"]
 fn no_function_of_the_schema_lends_the_rights_of_its_owner() {
-    if is_skipped("no_function_of_the_schema_lends_the_rights_of_its_owner") {
-        return;
-    }
     let server = scratch::shared();
     let url = database_with_roles(server);
     drop(Shared::as_role(&url, "qwed_owner").open(0));
@@ -682,10 +665,8 @@ fn no_function_of_the_schema_lends_the_rights_of_its_owner() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: `cargo test --lib -- --ignored postgres shared:: stores::`"]
 fn what_was_promised_outlives_a_database_that_is_killed() {
-    if is_skipped("what_was_promised_outlives_a_database_that_is_killed") {
-        return;
-    }
     let server = Postgres::start();
     let shared = Shared::in_postgres(&server);
     let stores = [shared.open(0), shared.open(1)];
@@ -765,7 +746,7 @@ fn a_password_is_in_no_error() {
 #[ignore = "a measurement"]
 #[expect(clippy::print_stdout, reason = "the result of a measurement")]
 fn what_a_shared_store_takes() {
-    for shared in Shared::all("what_a_shared_store_takes") {
+    for shared in Shared::all() {
         let store = shared.open(0);
         let (_, token) = store.create_token(&user("ana"), Role::User, None).unwrap();
         let event = |event| entry(Uuid::from_u128(1), event);

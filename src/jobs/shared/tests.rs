@@ -15,7 +15,6 @@ use crate::gateway::tests::granted;
 use crate::gateway::{Gateway, JobId};
 use crate::governance::{Proof, UserName};
 use crate::postgres::scratch::{self, Postgres};
-use crate::postgres::tests::is_skipped;
 use crate::postgres::{Database, DatabaseUrl};
 use crate::scripts::{Permit, Scripts};
 
@@ -170,10 +169,9 @@ macro_rules! behaviours {
             use super::*;
 
             $(#[tokio::test]
+            #[ignore = "needs PostgreSQL: `cargo test --lib -- --ignored postgres shared:: stores::`"]
             async fn $name() {
-                if !is_skipped(stringify!($name)) {
-                    super::$name(shared(&scratch::shared().database(), $bounds).await).await;
-                }
+                super::$name(shared(&scratch::shared().database(), $bounds).await).await;
             })+
         }
     };
@@ -190,10 +188,8 @@ behaviours! {
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `cargo test --lib -- --ignored postgres shared:: stores::`"]
 async fn one_user_has_a_share_of_what_is_kept() {
-    if is_skipped("one_user_has_a_share_of_what_is_kept") {
-        return;
-    }
     let url = scratch::shared().database();
     let begun = Arc::default();
     let mut limits = SharedLimits::new(Duration::from_secs(60), Duration::from_secs(2));
@@ -225,10 +221,8 @@ async fn one_user_has_a_share_of_what_is_kept() {
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `cargo test --lib -- --ignored postgres shared:: stores::`"]
 async fn a_job_whose_token_is_gone_is_not_run() {
-    if is_skipped("a_job_whose_token_is_gone_is_not_run") {
-        return;
-    }
     let replica = shared(&scratch::shared().database(), Bounds::default()).await;
     let expired = Some(Proof::Access { expires: Utc::now() - TimeDelta::seconds(1) });
     for (proof, told) in [
@@ -339,10 +333,8 @@ async fn shutting_down_ends_what_runs(replica: Replica) {
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `cargo test --lib -- --ignored postgres shared:: stores::`"]
 async fn any_replica_answers_and_cancels_within_200_ms() {
-    if is_skipped("any_replica_answers_and_cancels_within_200_ms") {
-        return;
-    }
     let url = scratch::shared().database();
     let one = Bounds { running: 1, ..Bounds::default() };
     let (first, second) = (shared(&url, one).await, shared(&url, one).await);
@@ -363,10 +355,8 @@ async fn any_replica_answers_and_cancels_within_200_ms() {
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `cargo test --lib -- --ignored postgres shared:: stores::`"]
 async fn users_take_turns() {
-    if is_skipped("users_take_turns") {
-        return;
-    }
     let url = scratch::shared().database();
     let replica = shared(&url, Bounds { running: 1, ..Bounds::default() }).await;
     let first = replica.place(500, "ann").await.unwrap();
@@ -399,10 +389,8 @@ async fn users_take_turns() {
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `cargo test --lib -- --ignored postgres shared:: stores::`"]
 async fn a_lost_worker_is_told_and_what_it_says_later_is_thrown_away() {
-    if is_skipped("a_lost_worker_is_told_and_what_it_says_later_is_thrown_away") {
-        return;
-    }
     let (server, bounds) = (scratch::shared(), Bounds::default());
     let url = server.database();
     let replica = shared(&url, bounds).await;
@@ -422,10 +410,8 @@ async fn a_lost_worker_is_told_and_what_it_says_later_is_thrown_away() {
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `cargo test --lib -- --ignored postgres shared:: stores::`"]
 async fn a_claim_that_was_not_heard_of_is_handed_out_again() {
-    if is_skipped("a_claim_that_was_not_heard_of_is_handed_out_again") {
-        return;
-    }
     let (server, url) = (scratch::shared(), scratch::shared().database());
     let replica = shared(&url, Bounds { running: 1, ..Bounds::default() }).await;
     let running = replica.place(1000, "").await.unwrap();
@@ -440,10 +426,8 @@ async fn a_claim_that_was_not_heard_of_is_handed_out_again() {
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `cargo test --lib -- --ignored postgres shared:: stores::`"]
 async fn what_the_database_says_is_no_permission() {
-    if is_skipped("what_the_database_says_is_no_permission") {
-        return;
-    }
     let (server, url) = (scratch::shared(), scratch::shared().database());
     let replica = shared(&url, Bounds { running: 1, ..Bounds::default() }).await;
     let running = replica.place(500, "").await.unwrap();
@@ -471,10 +455,8 @@ async fn what_the_database_says_is_no_permission() {
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `cargo test --lib -- --ignored postgres shared:: stores::`"]
 async fn jobs_outlive_the_database() {
-    if is_skipped("jobs_outlive_the_database") {
-        return;
-    }
     let server = Postgres::start();
     let url = server.database();
     let replica = shared(&url, Bounds { running: 1, ..Bounds::default() }).await;
@@ -493,11 +475,8 @@ async fn jobs_outlive_the_database() {
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `cargo test --lib -- --ignored postgres shared:: stores::`"]
 async fn a_server_that_ends_tells_what_it_ran_as_lost_and_one_that_drains_takes_no_more() {
-    if is_skipped("a_server_that_ends_tells_what_it_ran_as_lost_and_one_that_drains_takes_no_more")
-    {
-        return;
-    }
     let url = scratch::shared().database();
     let (first, second) = (
         shared(&url, Bounds::default()).await,
@@ -520,10 +499,8 @@ async fn a_server_that_ends_tells_what_it_ran_as_lost_and_one_that_drains_takes_
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `cargo test --lib -- --ignored postgres shared:: stores::`"]
 async fn a_result_comes_back_as_it_was() {
-    if is_skipped("a_result_comes_back_as_it_was") {
-        return;
-    }
     let outcome = || {
         let picture =
             Picture { png: vec![0; 512 * 1024], width: 3, height: 4, sha256: "ab".to_owned() };
