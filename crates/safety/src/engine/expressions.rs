@@ -29,6 +29,9 @@ use crate::symbols::{self, Binding, BindingId, ScopeId, ScopeKind, Source, Symbo
 /// The most imports that a computed name is compared with.
 const IMPORTS_MAX: usize = 256;
 
+/// The most classes of a union that are looked at.
+const TYPES_MAX: usize = 16;
+
 /// Functions that take attributes by names.
 #[rustfmt::skip]
 const GETTERS: &[&str] = &[
@@ -126,7 +129,9 @@ impl<'a> Analyzer<'a, '_> {
             }
             Expr::BinOp(operation) => {
                 // `A | None` is a type.
-                let is_type = role == Role::Annotation && operation.op == Operator::BitOr;
+                let is_type = operation.op == Operator::BitOr
+                    && (role == Role::Annotation
+                        || role == Role::Harmless && self.is_union_of_types(operation));
                 self.operation(operation, if is_type { role } else { Role::Value })
             }
             Expr::FString(f_string) => self.f_string(f_string),
@@ -756,6 +761,36 @@ impl<'a> Analyzer<'a, '_> {
             }
         }
         texts::combined(&left, operation.op, &right).unwrap_or_else(Values::unknown)
+    }
+
+    /// Tells whether all parts of `a | b | c` are classes from outside, whose operator makes a type of
+    /// them, or `None`.
+    fn is_union_of_types(&mut self, operation: &'a ExprBinOp) -> bool {
+        let mut left = &*operation.left;
+        let mut parts: SmallVec<[&'a Expr; 4]> = SmallVec::from_iter([&*operation.right]);
+        while let Expr::BinOp(inner) = left
+            && inner.op == Operator::BitOr
+            && parts.len() < TYPES_MAX
+        {
+            parts.push(&inner.right);
+            left = &inner.left;
+        }
+        parts.push(left);
+        self.work().spend(parts.len());
+        parts.into_iter().all(|part| {
+            let is_type = |value: &Value<'_>| match value {
+                Value::Object(path) => {
+                    let builtin = path.strip_prefix("builtins.");
+                    builtin.is_some_and(objects::is_type_of_data) || objects::is_class(value)
+                }
+                _ => false,
+            };
+            part.is_none_literal_expr()
+                || self
+                    .quietly(|this| this.evaluate(part, Role::Harmless))
+                    .single()
+                    .is_some_and(is_type)
+        })
     }
 
     fn f_string(&mut self, f_string: &'a ExprFString) -> Values<'a> {
