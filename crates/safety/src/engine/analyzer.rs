@@ -407,11 +407,10 @@ impl<'a> Analyzer<'a, '_> {
 
     /// Notes a text that was put together, if an attribute of that name matters where it is set.
     pub(super) fn note_settable(&mut self, values: &Values<'a>) {
-        for value in &values.known {
-            if let Value::Text(text) = value {
-                self.settable.extend(INDEX.settable(text));
-            }
-        }
+        values.any_text(&mut |text| {
+            self.settable.extend(INDEX.settable(text));
+            false
+        });
     }
 
     /// Adds a qualified name to the script's imports.

@@ -46,7 +46,7 @@ const SETTING: &[&str] = &[
 ];
 
 impl<'a> Analyzer<'a, '_> {
-    fn uses_any(&self, names: &[&str]) -> bool {
+    pub(super) fn uses_any(&self, names: &[&str]) -> bool {
         names.iter().any(|name| self.symbols.uses(name).is_some())
     }
 
