@@ -589,6 +589,12 @@ impl<'a> Analyzer<'a, '_> {
         let Some((own, class)) = own else { return stored.map(Values::or_others) };
         match (own, name) {
             (Value::Own(_), "__class__") => return Some(Values::one(Value::OwnClass(class))),
+            (_, "__dict__") => {
+                let contents = self.own_contents();
+                if !contents.known.is_empty() {
+                    return Some(Values::container(contents.or_others()).or_others());
+                }
+            }
             _ if stored.is_some() => return stored,
             _ => {}
         }
@@ -745,22 +751,16 @@ impl<'a> Analyzer<'a, '_> {
         if let Some((name, rule)) = values.known.iter().find_map(|value| escaping(value, role)) {
             self.report_reference(name, rule, expr.range());
         }
-        values
-    }
-
-    /// Evaluates `+` of texts and sequences, and `/` of paths.
-    fn operation(&mut self, operation: &'a ExprBinOp, role: Role) -> Values<'a> {
-        // A sum of many terms nests to the left.
-        let left = self.evaluate(&operation.left, role);
-        let right = self.evaluate(&operation.right, role);
-        for side in [&left, &right] {
-            if let Some(Value::Instance(class)) = side.known.first()
-                && objects::is_sticky(class)
-            {
-                return Values::one(Value::Instance(class));
+        if role == Role::Value {
+            for value in &values.known {
+                if let Value::Getter(getter) = value
+                    && let Some((name, rule)) = self.escaping_getter(getter)
+                {
+                    self.report_reference(name, Some(rule), expr.range());
+                }
             }
         }
-        texts::combined(&left, operation.op, &right).unwrap_or_else(Values::unknown)
+        values
     }
 
     /// Tells whether all parts of `a | b | c` are classes from outside, whose operator makes a type of
@@ -791,6 +791,21 @@ impl<'a> Analyzer<'a, '_> {
                     .single()
                     .is_some_and(is_type)
         })
+    }
+
+    /// Evaluates `+` of texts and sequences, and `/` of paths.
+    fn operation(&mut self, operation: &'a ExprBinOp, role: Role) -> Values<'a> {
+        // A sum of many terms nests to the left.
+        let left = self.evaluate(&operation.left, role);
+        let right = self.evaluate(&operation.right, role);
+        for side in [&left, &right] {
+            if let Some(Value::Instance(class)) = side.known.first()
+                && objects::is_sticky(class)
+            {
+                return Values::one(Value::Instance(class));
+            }
+        }
+        texts::combined(&left, operation.op, &right).unwrap_or_else(Values::unknown)
     }
 
     fn f_string(&mut self, f_string: &'a ExprFString) -> Values<'a> {

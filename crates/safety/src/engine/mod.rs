@@ -15,6 +15,7 @@ mod calls;
 mod conditions;
 mod expressions;
 mod flow;
+mod getters;
 mod own;
 mod passing;
 mod statements;

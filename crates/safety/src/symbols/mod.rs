@@ -378,6 +378,12 @@ impl<'a> Symbols<'a> {
         self.known(name).is_some_and(|uses| !uses.symbols.is_empty())
     }
 
+    /// Returns the names of the attributes that the script defines, in the order of the source.
+    pub(super) fn attributes(&self) -> impl Iterator<Item = &'a str> {
+        let all = self.uses.iter().filter_map(|uses| uses.attribute.first());
+        all.map(|id| self.bindings[*id].name)
+    }
+
     /// Returns what is known of a name.
     pub(super) fn known(&self, name: &str) -> Option<&Uses<'a>> {
         self.names.get(name).map(|id| &self.uses[*id])
