@@ -18,6 +18,7 @@ use crate::knowledge::top;
 use crate::knowledge::value::{ITEMS_MAX, Value, Values};
 use crate::knowledge::{objects, texts};
 use crate::rules::{Condition, Rule, Severity, Special};
+use crate::symbols::last_name;
 
 /// Methods that evaluate no text, whatever has them.
 #[rustfmt::skip]
@@ -80,6 +81,8 @@ impl<'a> Analyzer<'a, '_> {
         }
         let arguments = self.arguments(call, path);
         if !self.is_quiet {
+            let method = base.as_ref().map(|(_, name)| *name);
+            self.record_addresses(path, method, &arguments);
             self.check_call(call, &callee, base.as_ref(), &arguments);
             self.check_special_arguments(call, &callee, &arguments);
         }
@@ -152,6 +155,12 @@ impl<'a> Analyzer<'a, '_> {
             } else {
                 arguments.push(None, argument, values);
             }
+        }
+        if call.arguments.find_keyword("where").is_some()
+            && call.arguments.find_keyword("out").is_none()
+        {
+            let name = last_name(&call.func).unwrap_or_default();
+            self.record_member(&["where=", name].concat());
         }
         for keyword in &call.arguments.keywords {
             let values = self.evaluate(&keyword.value, Role::Value);

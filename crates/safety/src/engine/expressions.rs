@@ -15,6 +15,7 @@ use ruff_python_ast::{
 use ruff_text_size::{Ranged as _, TextRange, TextSize};
 use smallvec::SmallVec;
 
+use super::addresses::{SET_OF_OBJECTS, has_address};
 use super::analyzer::{Analyzer, Flow};
 use super::flow::TAKEN;
 use super::is_dangerous_formula;
@@ -72,6 +73,11 @@ impl<'a> Analyzer<'a, '_> {
         self.record_values(&values);
         if matches!(expr, Expr::Set(_) | Expr::SetComp(_)) {
             self.record_use("builtins.set");
+            let holds_none =
+                matches!(expr, Expr::Set(set) if set.iter().any(Expr::is_none_literal_expr));
+            if holds_none || values.any(&mut has_address) {
+                self.record_use(SET_OF_OBJECTS);
+            }
         }
         self.work().spend(1 + values.weight());
         values
@@ -235,6 +241,7 @@ impl<'a> Analyzer<'a, '_> {
         let values = self.resolve_as(name.id.as_str(), known, name.start(), true);
         if values.is_open && !self.symbols.star_imports.modules.is_empty() {
             self.record_member(name.id.as_str());
+            self.record_use(&["*.", name.id.as_str()].concat());
         }
         if self.pass.is_formula && role != Role::Callee {
             return values;
@@ -846,6 +853,7 @@ impl<'a> Analyzer<'a, '_> {
                 } else {
                     self.evaluate(&interpolation.expression, Role::Harmless)
                 };
+                self.record_shown(&values);
                 let is_plain = interpolation.conversion.is_none()
                     && interpolation.format_spec.is_none()
                     && interpolation.debug_text.is_none();
