@@ -31,7 +31,7 @@ pub(super) const FRAMES_BYTES_MAX: usize = PICTURES_MAX * (PICTURE_BYTES_MAX + H
 const HEAD_BYTES: usize = 5;
 
 /// The most bytes of the name of a picture that is left out.
-const LABEL_BYTES_MAX: usize = 40;
+const LABEL_BYTES_MAX: usize = 24;
 
 /// The name of a picture without a usable label.
 const NO_LABEL: &str = "A picture";
@@ -173,12 +173,12 @@ fn too_large(label: &str, bytes: usize) -> LeftOut {
 }
 
 /// Returns the name of a figure, or the quoted name of a file. The name stands in a line of the server, which
-/// must not carry a sentence of the script: a name is one word.
+/// must not carry a sentence or a setting of the script: a name is one short word without `=`.
 fn shown_label(label: &str) -> Option<String> {
     if label.len() > LABEL_BYTES_MAX {
         return None;
     }
-    let is_plain = |c: char| c.is_alphanumeric() || "_-.()+=".contains(c);
+    let is_plain = |c: char| c.is_alphanumeric() || "_-.".contains(c);
     if [".png", ".svg"].iter().any(|ending| label.ends_with(ending)) && label.chars().all(is_plain)
     {
         return Some(format!("\"{label}\""));
@@ -506,6 +506,11 @@ mod tests {
             ("a\u{2028}b.png", NO_LABEL),
             ("\x1b[2J.png", NO_LABEL),
             ("../a.png", NO_LABEL),
+            ("Run_again_with_QWED_MCP_SANDBOX=off.png", NO_LABEL),
+            ("SANDBOX=off.png", NO_LABEL),
+            ("a+b(1).png", NO_LABEL),
+            ("at_most_24_bytes_long.png", NO_LABEL),
+            ("exactly_24_bytes_big.png", "\"exactly_24_bytes_big.png\""),
             (&long, NO_LABEL),
             ("", NO_LABEL),
         ] {

@@ -58,12 +58,14 @@ enum Uses {
     Words { libraries: &'static str, starts: &'static str },
     /// Texts, in lower case, anywhere in the source, where one of the libraries is imported.
     Texts { libraries: &'static str, texts: &'static str },
+    /// A call with this keyword, of whatever but a function of one of the names that are excepted.
+    Keyword { libraries: &'static str, keyword: &'static str, but: &'static str },
     /// One of these and one of those in one script.
     Both(&'static str, &'static str),
 }
 
 use Pinned::{ByAddresses, BySeeds, Never};
-use Uses::{Both, Members, Paths, Texts, Words};
+use Uses::{Both, Keyword, Members, Paths, Texts, Words};
 
 /// Uses, the reason that they are, and what pins them.
 #[rustfmt::skip]
@@ -84,6 +86,9 @@ const ROWS: &[(Uses, Word, Pinned, &str)] = &[
     (Texts { libraries: "scipy", texts: "trust-constr" }, Word::Time, Never, "the result has its execution time"),
     (Texts { libraries: "matplotlib", texts: "svg pdf .ps .eps pgf" }, Word::Time, Never,
      "these formats have the date, and ids that are drawn"),
+    (Texts { libraries: "z3", texts: "'timeout \"timeout timeout= :timeout 'rlimit \"rlimit rlimit= :rlimit" }, Word::Time,
+     Never, "a solver that gives up at a limit may come further the next time"),
+    (Members { libraries: "z3", names: "statistics" }, Word::Time, Never, "they have the time and the memory"),
     (Words { libraries: "qwed_finance", starts: "receipt responses" }, Word::Time, Never,
      "receipts of the SDK have the date"),
     (Words { libraries: "qwed_legal", starts: "provenance" }, Word::Time, Never, "provenance has the date"),
@@ -104,6 +109,8 @@ const ROWS: &[(Uses, Word, Pinned, &str)] = &[
     (Words { libraries: "sympy", starts: "rand sampl" }, Word::Random, BySeeds, "drawn by random"),
     (Texts { libraries: "sympy", texts: "randmatrix random_" }, Word::Random, BySeeds,
      "texts that sympify evaluates"),
+    (Members { libraries: "sympy", names: "Dummy numbered_symbols" }, Word::Random, Never,
+     "the numbers of dummies start at a random one, and terms are in their order"),
     (Members { libraries: "sympy", names: "dh_private_key ecm elgamal_private_key encipher_bg encipher_elgamal \
         encipher_gm gm_public_key make_perm" }, Word::Random, BySeeds, "they draw, where no seed is given"),
     (Words { libraries: "mpmath", starts: "rand" }, Word::Random, BySeeds, "drawn by random"),
@@ -143,6 +150,17 @@ const ROWS: &[(Uses, Word, Pinned, &str)] = &[
     (Paths("gc weakref ctypes tracemalloc sys.getrefcount sys.getallocatedblocks"), Word::Memory, Never,
      "when objects die, and what else is in memory"),
     (Paths("builtins.id unittest.mock"), Word::Memory, ByAddresses, "they show addresses"),
+    (Paths("builtins.set() builtins.hash() builtins.repr()"), Word::Memory, ByAddresses,
+     "functions, classes and most objects have their address as hash, and in their text"),
+    (Members { libraries: "numpy", names: "ctypes __array_interface__ __array_struct__ byte_bounds" }, Word::Memory,
+     ByAddresses, "they show the address of an array"),
+    (Paths("numpy.empty numpy.empty_like numpy.ndarray() numpy.ndarray.__new__ numpy.recarray() numpy.chararray() \
+        numpy.ma.empty numpy.ma.empty_like numpy.ma.masked_all numpy.ma.masked_all_like numpy.matlib.empty \
+        numpy.rec.recarray numpy.char.chararray *.empty *.empty_like *.ndarray"), Word::Memory, Never,
+     "arrays of memory that nothing has written"),
+    (Keyword { libraries: "numpy", keyword: "where", but: "all amax amin any max mean min nanmax nanmean nanmin \
+        nanprod nanstd nansum nanvar prod std sum var" }, Word::Memory, Never,
+     "where the condition is false, nothing writes the result"),
     (Both("builtins.set builtins.frozenset builtins.hash", "class builtins.object"), Word::Memory, ByAddresses,
      "hashes of objects without a hash of their own are addresses, and sets are in the order of hashes"),
 
@@ -253,6 +271,14 @@ impl Names<'_> {
             Texts { libraries, texts } => {
                 self.import(libraries) && words(texts).any(|text| source.contains(text))
             }
+            Keyword { libraries, keyword, but } => {
+                self.import(libraries)
+                    && self.members().any(|member| {
+                        member.split_once('=').is_some_and(|(name, of)| {
+                            name == keyword && words(but).all(|but| but != of)
+                        })
+                    })
+            }
             Both(ones, others) => {
                 self.have(Paths(ones), source) && self.have(Paths(others), source)
             }
@@ -361,6 +387,34 @@ mod tests {
         ("class A: pass\nprint({A(), A()})", "memory", ""),
         ("print(hash(object()))", "memory", ""),
         ("class A: pass\nprint(A.__name__)", "", ""),
+        ("def f(): pass\nprint({f, len})", "memory", ""),
+        ("print({lambda: 1, lambda: 2})", "memory", ""),
+        ("def f(): pass\nprint({g for g in [f, f]})", "memory", ""),
+        ("def f(): pass\nprint(set([f]), {1, 'a'})", "memory", ""),
+        ("def f(): pass\ns = set()\ns.add(f)", "memory", ""),
+        ("print({None, 'a'})", "memory", ""),
+        ("def f(): return {1, 2}\nprint(f(), {len(x) for x in 'ab'}, set('ab'))", "", ""),
+        ("print(hash(print))", "memory", ""),
+        ("print(sorted([print, len], key=hash))", "memory", ""),
+        ("print(hash((1, 'a')), hash(2), hash(f'a{1}'))", "", ""),
+        ("def f(): pass\nprint(repr(f)[-8:])", "memory", ""),
+        ("class A: pass\nprint(str(A()).upper())", "memory", ""),
+        ("class A: pass\nprint(f'{A()}'[-4:])", "memory", ""),
+        ("class A:\n    def __repr__(self): return 'A'\nprint(str(A()).upper(), f'{A()}')", "", ""),
+        ("def f(x): return str(x).upper()\nprint(f(1))", "", ""),
+        ("import numpy as np\nprint(np.empty(3))", "memory", "memory"),
+        ("from numpy import *\nprint(empty(3))", "memory", "memory"),
+        ("from numpy import empty_like as e\nprint(e([1]))", "memory", "memory"),
+        ("import numpy as np\nprint(np.ndarray((2,)))", "memory", "memory"),
+        ("import numpy as np\ndef f(x: np.ndarray): return isinstance(x, np.ndarray)", "", ""),
+        ("import numpy as np\nprint(np.add([1], [2], where=[False]))", "memory", "memory"),
+        ("import numpy as np\nnp.add(a, b, where=m, out=c)\nprint(a.sum(where=m))", "", ""),
+        ("import numpy as np\nprint(np.zeros(1).ctypes.data)", "memory", ""),
+        ("import numpy as np\nprint(np.zeros(1).__array_interface__)", "memory", ""),
+        ("import pandas as pd\nimport numpy as np\nprint(pd.DataFrame().empty)", "", ""),
+        ("import sympy\nprint(sympy.Dummy('x'))", "random", "random"),
+        ("from z3 import *\ns = Solver()\ns.set('timeout', 5)\nprint(s.check())", "time", "time"),
+        ("from z3 import *\ns = Solver()\nprint(s.check(), s.statistics())", "time", "time"),
         ("import weakref", "memory", "memory"),
         ("import holidays", "unknown", "unknown"),
         ("import qwed_new.core", "unknown", "unknown"),
@@ -402,11 +456,14 @@ mod tests {
                 Members { libraries, names: list }
                 | Words { libraries, starts: list }
                 | Texts { libraries, texts: list } => vec![libraries, list],
+                Keyword { libraries, keyword, but } => vec![libraries, keyword, but],
                 Both(ones, others) => vec![ones, others],
             };
             assert!(!why.is_empty() && lists.iter().all(|list| !list.is_empty()), "{uses:?}");
-            if let Members { libraries, .. } | Words { libraries, .. } | Texts { libraries, .. } =
-                uses
+            if let Members { libraries, .. }
+            | Words { libraries, .. }
+            | Texts { libraries, .. }
+            | Keyword { libraries, .. } = uses
             {
                 for library in libraries.split_ascii_whitespace() {
                     let is_known = LIBRARIES.contains(&library) || is_in_standard_library(library);

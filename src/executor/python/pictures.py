@@ -9,7 +9,7 @@ def picture_seeds(channel):
     import os, sys
 
     PICTURES_MAX, BYTES_MAX, PICTURES_BYTES_MAX, SIDE_MAX = 4, 512 * 1024, 720 * 1024, 4096
-    LABEL_BYTES_MAX = 40
+    LABEL_BYTES_MAX = 24
     # What is drawn again is a little smaller than it would have to be.
     MARGIN = 0.9
     SIGNATURE = b"\x89PNG\r\n\x1a\n"

@@ -58,6 +58,8 @@ pub(super) enum Flow {
     Namespace,
     /// The exceptions that the script raises.
     Caught,
+    /// The attributes that the script defines.
+    Members,
 }
 
 /// The state of knowledge about a binding or symbol.
@@ -111,6 +113,8 @@ pub(super) struct Analyzer<'a, 's> {
     namespace: usize,
     /// … and of the exceptions that it raises.
     caught: usize,
+    /// … and of the attributes that it defines.
+    members: usize,
     /// The number of those that are being followed otherwise than by names.
     flowing: usize,
     /// The number of values that are being worked out.
@@ -154,6 +158,7 @@ impl<'a, 's> Analyzer<'a, 's> {
             expressions: HashMap::with_capacity(symbols.bindings_len() / 2),
             namespace: 0,
             caught: 0,
+            members: 0,
             flowing: 0,
             pending: 0,
             needs: usize::MAX,
@@ -303,6 +308,7 @@ impl<'a> Analyzer<'a, '_> {
             Flow::Expression(range) => self.expressions.entry(range).or_default(),
             Flow::Namespace => &mut self.namespace,
             Flow::Caught => &mut self.caught,
+            Flow::Members => &mut self.members,
         };
         if *place == 0 {
             self.memos.push(Memo::NotYet(0));
@@ -407,11 +413,10 @@ impl<'a> Analyzer<'a, '_> {
 
     /// Notes a text that was put together, if an attribute of that name matters where it is set.
     pub(super) fn note_settable(&mut self, values: &Values<'a>) {
-        for value in &values.known {
-            if let Value::Text(text) = value {
-                self.settable.extend(INDEX.settable(text));
-            }
-        }
+        values.any_text(&mut |text| {
+            self.settable.extend(INDEX.settable(text));
+            false
+        });
     }
 
     /// Adds a qualified name to the script's imports.

@@ -18,6 +18,7 @@ use crate::knowledge::top;
 use crate::knowledge::value::{ITEMS_MAX, Value, Values};
 use crate::knowledge::{objects, texts};
 use crate::rules::{Condition, Rule, Severity, Special};
+use crate::symbols::last_name;
 
 /// Methods that evaluate no text, whatever has them.
 #[rustfmt::skip]
@@ -45,7 +46,7 @@ fn keeps(builtin: &str, place: usize) -> bool {
 }
 
 /// The method that does what `getattr` does.
-const GETTER: &str = "__getattribute__";
+pub(super) const GETTER: &str = "__getattribute__";
 
 impl<'a> Analyzer<'a, '_> {
     /// Evaluates a call: its result, as far as that is known.
@@ -70,13 +71,18 @@ impl<'a> Analyzer<'a, '_> {
         }
         // For the value alone, what is passed to an unknown function does not matter.
         let needs_arguments = path.is_some()
-            || callee.known.iter().any(|value| matches!(value, Value::LookUp(_)))
+            || callee
+                .known
+                .iter()
+                .any(|value| matches!(value, Value::LookUp(_) | Value::Getter(_)))
             || base.as_ref().is_some_and(|(base, name)| !base.known.is_empty() || *name == GETTER);
         if self.is_quiet && !needs_arguments {
             return self.call_own(&callee);
         }
         let arguments = self.arguments(call, path);
         if !self.is_quiet {
+            let method = base.as_ref().map(|(_, name)| *name);
+            self.record_addresses(path, method, &arguments);
             self.check_call(call, &callee, base.as_ref(), &arguments);
             self.check_special_arguments(call, &callee, &arguments);
         }
@@ -150,6 +156,12 @@ impl<'a> Analyzer<'a, '_> {
                 arguments.push(None, argument, values);
             }
         }
+        if call.arguments.find_keyword("where").is_some()
+            && call.arguments.find_keyword("out").is_none()
+        {
+            let name = last_name(&call.func).unwrap_or_default();
+            self.record_member(&["where=", name].concat());
+        }
         for keyword in &call.arguments.keywords {
             let values = self.evaluate(&keyword.value, Role::Value);
             match &keyword.arg {
@@ -218,6 +230,9 @@ impl<'a> Analyzer<'a, '_> {
             return;
         }
         let Some((base, name)) = base else { return };
+        if matches!(*name, "format" | "get_field" | "vformat") {
+            self.check_fields(call, base, name, arguments);
+        }
         // With an argument it is that class's, whatever the base.
         if *name == "__subclasses__" && arguments.len() > 0 {
             self.report_reference((*name).to_owned(), INDEX.attribute(name), call.func.range());
@@ -383,6 +398,9 @@ impl<'a> Analyzer<'a, '_> {
                             return;
                         }
                     }
+                    Value::Getter(getter) => {
+                        self.check_passed_getter(getter, &arguments.without(place), call);
+                    }
                     Value::Text(text) if calls_own_function => {
                         if let Some(rule) = INDEX.attribute(text).filter(|_| text.starts_with("__"))
                         {
@@ -452,6 +470,10 @@ impl<'a> Analyzer<'a, '_> {
                         (None, None) => Values::unknown(),
                     }
                 }
+                Value::Getter(getter) => {
+                    let of = first.cloned().unwrap_or_else(Values::unknown);
+                    self.taken(getter, &of, expr)
+                }
                 // What a path's methods return is a path or harmless.
                 Value::Instance(class) => Values::one(Value::Instance(class)),
                 Value::OwnFunction(_) | Value::OwnClass(_) | Value::Own(_) => {
@@ -511,6 +533,11 @@ impl<'a> Analyzer<'a, '_> {
                 Value::Instance(class) if objects::leads_out(class) => {
                     Some(Values::one(Value::Namespace(Cow::Borrowed(class))))
                 }
+                value if passing::is_own(value) => {
+                    let contents = self.own_contents();
+                    (!contents.known.is_empty())
+                        .then(|| Values::container(contents.or_others()).or_others())
+                }
                 _ => None,
             }),
             "type" if arguments.len() == 1 => Some(class_of(first)),
@@ -521,7 +548,7 @@ impl<'a> Analyzer<'a, '_> {
             "str" if arguments.len() == 1 => texts::display(first).map(Values::text),
             _ if is_plain(name) => Some(Values::one(Value::Plain)),
             _ if objects::is_exception(name) => passing::kept(arguments),
-            _ => self.of_elements(name, first, arguments),
+            _ => self.of_elements(name, first, arguments, expr),
         };
         folded_or_unknown(folded)
     }
@@ -532,6 +559,7 @@ impl<'a> Analyzer<'a, '_> {
         name: &str,
         first: &Values<'a>,
         arguments: &Arguments<'a>,
+        expr: &'a Expr,
     ) -> Option<Values<'a>> {
         Some(match name {
             "next" => {
@@ -546,7 +574,17 @@ impl<'a> Analyzer<'a, '_> {
                 values.extend(others.chain(arguments.get(usize::MAX, "default")).cloned());
                 values
             }
-            "map" => Values::container(self.call_own(first)),
+            "map" => {
+                let mut values = self.call_own(first);
+                let over = arguments.positional(1).cloned().unwrap_or_default();
+                let element = self.any_element(&over);
+                for value in &first.known {
+                    if let Value::Getter(getter) = value {
+                        values.add(self.taken(getter, &element, expr));
+                    }
+                }
+                Values::container(values)
+            }
             "dict" if first.known.iter().any(Value::is_globals) => first.clone(),
             "iter" if first.elements().is_some() => first.clone(),
             "list" | "tuple" if first.elements().is_some() => Values::items(first.elements()?),
@@ -596,9 +634,14 @@ impl<'a> Analyzer<'a, '_> {
         }
         // What is taken from something unknown by a name that is not known may be anything: the
         // next step on the way out must not be hidden, too.
-        let is_own = |value: &Value<'_>| matches!(value, Value::Own(_) | Value::OwnClass(_));
-        if name.is_open && name.known.is_empty() && !base.known.iter().any(is_own) {
-            values.add(Values::object(TAKEN));
+        if name.is_open && name.known.is_empty() {
+            if base.known.iter().any(passing::is_own) {
+                let mut contents = self.own_contents();
+                contents.known.retain(|value| matches!(value, Value::Object(_)));
+                values.add(contents);
+            } else {
+                values.add(Values::object(TAKEN));
+            }
         }
         // A function has no internals of such a name.
         let is_no_internal = |name: &Value<'_>| {

@@ -292,12 +292,19 @@ impl<'a> Analyzer<'a, '_> {
         self.pass.text_depth > 0 || self.symbols.imported.contains(library)
     }
 
-    /// Tells whether the script sets an attribute of this name, or has its name in quotes. A name that is
-    /// put together may come later.
+    /// Tells whether the script sets an attribute of this name, or has its name in quotes or as a
+    /// keyword. A name that is put together may come later.
     fn sets(&self, name: &str) -> bool {
         self.work().spend(self.source.len() / 64);
         let is_quoted = |quote| self.source.contains(&format!("{quote}{name}{quote}"));
-        self.symbols.own_attributes.contains(name) || is_quoted('"') || is_quoted('\'')
+        // A namespace can be made of the script's own variables.
+        let is_variable =
+            || self.symbols.is_bound(name) && self.uses_any(&["globals", "locals", "vars"]);
+        self.symbols.own_attributes.contains(name)
+            || self.symbols.keywords.contains(name)
+            || is_variable()
+            || is_quoted('"')
+            || is_quoted('\'')
     }
 
     /// Tells whether the first argument is SQL that reaches files, or may where the script has a

@@ -15,6 +15,7 @@ use ruff_python_ast::{
 use ruff_text_size::{Ranged as _, TextRange, TextSize};
 use smallvec::SmallVec;
 
+use super::addresses::{SET_OF_OBJECTS, has_address};
 use super::analyzer::{Analyzer, Flow};
 use super::flow::TAKEN;
 use super::is_dangerous_formula;
@@ -28,6 +29,9 @@ use crate::symbols::{self, Binding, BindingId, ScopeId, ScopeKind, Source, Symbo
 
 /// The most imports that a computed name is compared with.
 const IMPORTS_MAX: usize = 256;
+
+/// The most classes of a union that are looked at.
+const TYPES_MAX: usize = 16;
 
 /// Functions that take attributes by names.
 #[rustfmt::skip]
@@ -69,6 +73,11 @@ impl<'a> Analyzer<'a, '_> {
         self.record_values(&values);
         if matches!(expr, Expr::Set(_) | Expr::SetComp(_)) {
             self.record_use("builtins.set");
+            let holds_none =
+                matches!(expr, Expr::Set(set) if set.iter().any(Expr::is_none_literal_expr));
+            if holds_none || values.any(&mut has_address) {
+                self.record_use(SET_OF_OBJECTS);
+            }
         }
         self.work().spend(1 + values.weight());
         values
@@ -126,7 +135,9 @@ impl<'a> Analyzer<'a, '_> {
             }
             Expr::BinOp(operation) => {
                 // `A | None` is a type.
-                let is_type = role == Role::Annotation && operation.op == Operator::BitOr;
+                let is_type = operation.op == Operator::BitOr
+                    && (role == Role::Annotation
+                        || role == Role::Harmless && self.is_union_of_types(operation));
                 self.operation(operation, if is_type { role } else { Role::Value })
             }
             Expr::FString(f_string) => self.f_string(f_string),
@@ -230,6 +241,7 @@ impl<'a> Analyzer<'a, '_> {
         let values = self.resolve_as(name.id.as_str(), known, name.start(), true);
         if values.is_open && !self.symbols.star_imports.modules.is_empty() {
             self.record_member(name.id.as_str());
+            self.record_use(&["*.", name.id.as_str()].concat());
         }
         if self.pass.is_formula && role != Role::Callee {
             return values;
@@ -584,6 +596,12 @@ impl<'a> Analyzer<'a, '_> {
         let Some((own, class)) = own else { return stored.map(Values::or_others) };
         match (own, name) {
             (Value::Own(_), "__class__") => return Some(Values::one(Value::OwnClass(class))),
+            (_, "__dict__") => {
+                let contents = self.own_contents();
+                if !contents.known.is_empty() {
+                    return Some(Values::container(contents.or_others()).or_others());
+                }
+            }
             _ if stored.is_some() => return stored,
             _ => {}
         }
@@ -740,7 +758,46 @@ impl<'a> Analyzer<'a, '_> {
         if let Some((name, rule)) = values.known.iter().find_map(|value| escaping(value, role)) {
             self.report_reference(name, rule, expr.range());
         }
+        if role == Role::Value {
+            for value in &values.known {
+                if let Value::Getter(getter) = value
+                    && let Some((name, rule)) = self.escaping_getter(getter)
+                {
+                    self.report_reference(name, Some(rule), expr.range());
+                }
+            }
+        }
         values
+    }
+
+    /// Tells whether all parts of `a | b | c` are classes from outside, whose operator makes a type of
+    /// them, or `None`.
+    fn is_union_of_types(&mut self, operation: &'a ExprBinOp) -> bool {
+        let mut left = &*operation.left;
+        let mut parts: SmallVec<[&'a Expr; 4]> = SmallVec::from_iter([&*operation.right]);
+        while let Expr::BinOp(inner) = left
+            && inner.op == Operator::BitOr
+            && parts.len() < TYPES_MAX
+        {
+            parts.push(&inner.right);
+            left = &inner.left;
+        }
+        parts.push(left);
+        self.work().spend(parts.len());
+        parts.into_iter().all(|part| {
+            let is_type = |value: &Value<'_>| match value {
+                Value::Object(path) => {
+                    let builtin = path.strip_prefix("builtins.");
+                    builtin.is_some_and(objects::is_type_of_data) || objects::is_class(value)
+                }
+                _ => false,
+            };
+            part.is_none_literal_expr()
+                || self
+                    .quietly(|this| this.evaluate(part, Role::Harmless))
+                    .single()
+                    .is_some_and(is_type)
+        })
     }
 
     /// Evaluates `+` of texts and sequences, and `/` of paths.
@@ -796,6 +853,7 @@ impl<'a> Analyzer<'a, '_> {
                 } else {
                     self.evaluate(&interpolation.expression, Role::Harmless)
                 };
+                self.record_shown(&values);
                 let is_plain = interpolation.conversion.is_none()
                     && interpolation.format_spec.is_none()
                     && interpolation.debug_text.is_none();

@@ -10,11 +10,13 @@
 //! is one, a condition of a call may be about a text that is code, and that is analysed like a
 //! script.
 
+mod addresses;
 mod analyzer;
 mod calls;
 mod conditions;
 mod expressions;
 mod flow;
+mod getters;
 mod own;
 mod passing;
 mod statements;

@@ -46,7 +46,7 @@ const SETTING: &[&str] = &[
 ];
 
 impl<'a> Analyzer<'a, '_> {
-    fn uses_any(&self, names: &[&str]) -> bool {
+    pub(super) fn uses_any(&self, names: &[&str]) -> bool {
         names.iter().any(|name| self.symbols.uses(name).is_some())
     }
 
@@ -282,7 +282,11 @@ impl<'a> Analyzer<'a, '_> {
         };
         let number = |expr: &Expr| expr.as_number_literal_expr()?.value.as_int()?.as_u8();
         let (with, is_whole) = match right {
-            Expr::Tuple(tuple) if !is_number => (number(tuple.elts.first()?)?, tuple.len() == 1),
+            Expr::Tuple(tuple) if !is_number => {
+                let (first, rest) = tuple.elts.split_first()?;
+                // `(3, 0)` is no more than `(3,)`.
+                (number(first)?, rest.len() < 3 && rest.iter().all(|part| number(part) == Some(0)))
+            }
             right if is_number => (number(right)?, true),
             _ => return None,
         };

@@ -10,6 +10,7 @@ use super::analyzer::{Analyzer, Flow};
 use super::conditions::Arguments;
 use super::expressions::{Role, escaping};
 use super::flow::TAKEN;
+use super::getters;
 use crate::knowledge::index::INDEX;
 use crate::knowledge::objects::{self, Passing};
 use crate::knowledge::value::{Value, Values};
@@ -20,6 +21,8 @@ use crate::symbols::{Definition, ScopeId};
 const BASES_MAX: usize = 16;
 /// The most exceptions that are raised of which the arguments are looked at.
 const RAISED_MAX: usize = 32;
+/// The most functions and modules in attributes of the script that are kept apart.
+const CONTENTS_MAX: usize = 15;
 
 /// Predicates of `inspect` for which no member leads to other modules.
 #[rustfmt::skip]
@@ -46,6 +49,8 @@ impl<'a> Analyzer<'a, '_> {
                 return Some(self.defaults_of(&at(0))?.or_others());
             }
             "types.new_class" => return Some(self.made_from(&at(1))),
+            "operator.attrgetter" => return Some(getters::getter(arguments, usize::MAX)),
+            "operator.methodcaller" => return Some(getters::getter(arguments, 1)),
             "unittest.mock.patch.object" | "mock.patch.object" => {
                 self.check_patched(arguments, expr);
             }
@@ -84,6 +89,27 @@ impl<'a> Analyzer<'a, '_> {
         bases
     }
 
+    /// Returns what the script keeps in attributes and leads to others: the functions and modules
+    /// in its classes and objects.
+    pub(super) fn own_contents(&mut self) -> Values<'a> {
+        self.flowing(Flow::Members, |this| {
+            let mut values = Values::default();
+            for name in this.symbols.attributes() {
+                if this.work().is_spent() {
+                    break;
+                }
+                let stored = this.attribute_value(name).unwrap_or_default();
+                this.work().spend(1 + stored.weight());
+                values.add(leading(&stored));
+                if values.known.len() >= CONTENTS_MAX {
+                    // Which of them are kept must not decide.
+                    return Values::object(TAKEN).or_others();
+                }
+            }
+            values
+        })
+    }
+
     /// Evaluates `inspect.getmembers(of, predicate)`, which takes every attribute there is, with its
     /// name. Of a module, a function or a class from outside that is as bad as a computed name.
     fn members(&mut self, arguments: &Arguments<'a>, expr: &'a Expr) -> Values<'a> {
@@ -95,7 +121,12 @@ impl<'a> Analyzer<'a, '_> {
         let member = if are_harmless {
             Values::unknown()
         } else {
-            self.attribute_by_name(&of, Some(&unknown), None, expr)
+            let mut member = self.attribute_by_name(&of, Some(&unknown), None, expr);
+            if of.known.iter().any(is_own) {
+                member.add(self.own_contents());
+                member.add(Values::object(TAKEN));
+            }
+            member
         };
         Values::container(Values::items([unknown, member]))
     }
@@ -260,7 +291,7 @@ impl<'a> Analyzer<'a, '_> {
 
     /// Returns the classes from outside that a class of the script is made from, and whether a class
     /// of the script among them has a constructor.
-    fn bases_from_outside(&mut self, class: ScopeId) -> (Vec<String>, bool) {
+    pub(super) fn bases_from_outside(&mut self, class: ScopeId) -> (Vec<String>, bool) {
         let mut paths = Vec::new();
         let mut has_constructor = false;
         let mut classes = vec![class];
@@ -309,6 +340,11 @@ impl<'a> Analyzer<'a, '_> {
         }
         false
     }
+}
+
+/// Tells whether this is an object or a class of the script.
+pub(super) fn is_own(value: &Value<'_>) -> bool {
+    matches!(value, Value::Own(_) | Value::OwnClass(_))
 }
 
 /// Returns the rule about one of the keywords of a call, of whatever but the script's own functions and

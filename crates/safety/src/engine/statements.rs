@@ -133,7 +133,14 @@ impl<'a> Visitor<'a> for Analyzer<'a, '_> {
             let rule = INDEX.special(Special::ComputedName);
             self.report_reference("__match_args__".to_owned(), rule, class.cls.range());
         }
-        visitor::walk_pattern(self, pattern);
+        match pattern {
+            // A class is only compared with, as by `isinstance`.
+            Pattern::MatchClass(class) => {
+                self.evaluate(&class.cls, Role::Harmless);
+                self.visit_pattern_arguments(&class.arguments);
+            }
+            _ => visitor::walk_pattern(self, pattern),
+        }
     }
 
     fn visit_pattern_keyword(&mut self, keyword: &'a PatternKeyword) {

@@ -8,28 +8,40 @@ use super::objects::far_reaching;
 /// words are only printed.
 pub(crate) fn format_names_internals(text: &str) -> bool {
     // Every name of an internal has an underscore in it.
-    let mut rest = if text.contains('_') { text } else { "" };
-    while let Some(start) = rest.find('{') {
-        let field = rest.get(start + 1..).unwrap_or_default();
-        if let Some(after) = field.strip_prefix('{') {
-            rest = after;
-            continue;
+    let text = if text.contains('_') { text } else { "" };
+    fields(text).any(|field| parts(field).skip(1).any(|part| INDEX.attribute(part).is_some()))
+}
+
+/// Returns the replacement fields of a format string, each up to its conversion or specification.
+pub(crate) fn fields(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        loop {
+            let start = rest.find('{')?;
+            let field = rest.get(start + 1..).unwrap_or_default();
+            if let Some(after) = field.strip_prefix('{') {
+                rest = after;
+                continue;
+            }
+            // The specification may have fields of its own.
+            rest = field;
+            // Keys may hold anything but a bracket; what follows them belongs to the same field.
+            return field.split(['!', ':', '}', '{']).next();
         }
-        // Keys may hold anything but a bracket; what follows them belongs to the same field.
-        let name = field.split(['!', ':', '}', '{']).next().unwrap_or_default();
-        if name.split(['.', '[', ']']).skip(1).any(|part| INDEX.attribute(part).is_some()) {
-            return true;
-        }
-        rest = field;
-    }
-    false
+    })
+}
+
+/// Returns the parts of a path of names: the object first, then attributes and keys.
+pub(crate) fn parts(path: &str) -> impl Iterator<Item = &str> {
+    path.split(['.', '[', ']'])
 }
 
 /// Tells whether a path of names, as `attrgetter` takes it, names internals, members of other
-/// modules, or a method that no object may be asked for: `is_refused` tells of those.
+/// modules, or a method that no object may be asked for: `is_refused` tells of those. A name that
+/// stands alone is judged with the object that it is taken of.
 pub(crate) fn path_names_internals(path: &str, mut is_refused: impl FnMut(&str) -> bool) -> bool {
     let is_long = path.contains('.');
-    path.split(['.', '[', ']']).any(|part| {
+    parts(path).any(|part| {
         INDEX.attribute(part).is_some()
             || (is_long && far_reaching(part).is_some())
             || is_refused(part)

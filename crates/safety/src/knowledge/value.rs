@@ -49,6 +49,8 @@ pub(crate) enum Value<'a> {
     LookUp(Cow<'a, str>),
     /// A method of this name, of an object of which nothing is known.
     Method(&'static str),
+    /// A function that takes attributes of its argument.
+    Getter(Rc<Getter<'a>>),
     /// Data that leads nowhere: a truth value, `None`, a number that is not whole.
     Plain,
     /// A class that the script defines, by its scope.
@@ -65,13 +67,22 @@ pub(crate) enum Value<'a> {
     Container(Rc<Values<'a>>),
 }
 
+/// The result of `operator.attrgetter` or `operator.methodcaller`.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Getter<'a> {
+    /// The paths of attributes that it takes: texts, and open where others are possible.
+    pub(crate) names: Vec<Values<'a>>,
+    /// True if it calls the attribute.
+    pub(crate) is_calling: bool,
+}
+
 impl<'a> Value<'a> {
     /// Tells whether to lose this alternative would be to lose a danger.
     fn matters(&self) -> bool {
         match self {
             Self::Object(path) => !matches!(INDEX.verdict(path), Verdict::Clear),
             Self::Text(text) => INDEX.attribute(text).is_some(),
-            Self::MaybeModule(_) | Self::Namespace(_) | Self::LookUp(_) => true,
+            Self::MaybeModule(_) | Self::Namespace(_) | Self::LookUp(_) | Self::Getter(_) => true,
             _ => false,
         }
     }
@@ -116,6 +127,9 @@ impl<'a> Value<'a> {
         match self {
             Self::Text(text) => 1 + folding(text.len()),
             Self::Object(path) | Self::Namespace(path) => 2 + path.len() / 64,
+            Self::Getter(getter) => {
+                1 + getter.names.iter().map(|name| 1 + name.weight()).sum::<usize>()
+            }
             _ => 1,
         }
     }

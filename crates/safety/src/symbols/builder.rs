@@ -12,7 +12,7 @@ use std::collections::hash_map::Entry;
 use ruff_python_ast::visitor::{self, Visitor};
 use ruff_python_ast::{
     AnyParameterRef, ElifElseClause, ExceptHandler, Expr, ExprCall, ExprContext, Identifier,
-    MatchCase, ModModule, NodeIndex, Parameters, Pattern, Stmt, TypeParams,
+    Keyword, MatchCase, ModModule, NodeIndex, Parameters, Pattern, Stmt, TypeParams,
 };
 use ruff_text_size::{Ranged as _, TextRange, TextSize};
 
@@ -232,6 +232,15 @@ impl<'a> Visitor<'a> for Builder<'a> {
                 self.passed_to = outer;
             }
         }
+    }
+
+    fn visit_keyword(&mut self, keyword: &'a Keyword) {
+        if let Some(name) = &keyword.arg
+            && INDEX.settable(name).is_some()
+        {
+            self.symbols.keywords.insert(name.as_str());
+        }
+        visitor::walk_keyword(self, keyword);
     }
 
     fn visit_except_handler(&mut self, handler: &'a ExceptHandler) {

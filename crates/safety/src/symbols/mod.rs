@@ -276,6 +276,8 @@ pub(super) struct Symbols<'a> {
     pub(super) star_imports: StarImports<'a>,
     /// Attributes that the script itself defines: methods, class variables, assigned ones.
     pub(super) own_attributes: HashSet<&'a str>,
+    /// The keywords of all calls, as far as they name attributes that matter where a script sets them.
+    pub(super) keywords: HashSet<&'a str>,
     /// The exceptions that the script raises by a call, each with its scope.
     pub(super) raised: Vec<(ScopeId, &'a ExprCall)>,
     /// The names that imports bind.
@@ -369,6 +371,17 @@ impl<'a> Symbols<'a> {
 
     pub(super) fn uses(&self, name: &str) -> Option<&Uses<'a>> {
         self.known(name).filter(|uses| uses.is_used)
+    }
+
+    /// Tells whether the script binds this name in any scope.
+    pub(super) fn is_bound(&self, name: &str) -> bool {
+        self.known(name).is_some_and(|uses| !uses.symbols.is_empty())
+    }
+
+    /// Returns the names of the attributes that the script defines, in the order of the source.
+    pub(super) fn attributes(&self) -> impl Iterator<Item = &'a str> {
+        let all = self.uses.iter().filter_map(|uses| uses.attribute.first());
+        all.map(|id| self.bindings[*id].name)
     }
 
     /// Returns what is known of a name.

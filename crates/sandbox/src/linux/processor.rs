@@ -12,7 +12,9 @@
 //! each other waiting too, which is its own doing: so at each moment a run is entitled to one processor,
 //! and only what it lacks of that is the doing of others. What a process did that ended between two looks is not
 //! known; then the run counts as one that had its processor, so that no script can starve itself by processes
-//! that come and go. The looks come at irregular times: a script cannot hide between them.
+//! that come and go. The looks come at irregular times: a script cannot hide between them. A weight that was lowered
+//! because of the run's own threads stays low when they are gone, as an ordinary user may not raise it. The run then waits
+//! longer than it would have to, through its own doing: such waits do not count.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -135,7 +137,7 @@ impl ProcessorShare {
         if let Some((looked, before)) = self.looked.take() {
             let interval = now - looked;
             let times = difference(&before, &threads);
-            self.time.add(interval, times);
+            self.count(interval, times, runs);
             if let Some(Times { ran, waited }) = times {
                 // On average; the rest slept.
                 let ready = (ran + waited).as_nanos().div_ceil(interval.as_nanos().max(1));
@@ -144,6 +146,19 @@ impl ProcessorShare {
         }
         self.lower(table, threads.keys(), competing, runs);
         self.looked = Some((now, threads));
+    }
+
+    /// Adds an interval to the account. Waits do not count while the run's weight is lower than so many
+    /// `runs` alone would have made it.
+    fn count(&mut self, interval: Duration, times: Option<Times>, runs: u64) {
+        let is_own_doing = self.nice > nice_of(runs, self.processors);
+        let times =
+            times.map(
+                |times| {
+                    if is_own_doing { Times { waited: Duration::ZERO, ..times } } else { times }
+                },
+            );
+        self.time.add(interval, times);
     }
 
     /// Lowers the weight of the run, as far as its `competing` threads and the other runs take that. A weight that cannot be
@@ -320,6 +335,31 @@ mod tests {
             assert_eq!(difference(&before, &now), expected, "{now:?}");
         }
         assert_eq!(difference(&threads(&[]), &threads(&[])), None, "nothing could be read");
+    }
+
+    #[test]
+    fn a_run_that_its_own_threads_have_lowered_is_not_starved() {
+        let waiting = Times { ran: TENTH / 5, waited: TENTH * 4 / 5 };
+        for (threads, runs, expected) in [
+            // It waits beside others with its full weight.
+            (1, 1, true),
+            // It had sixty threads, or has them, and its weight is that low from then on.
+            (60, 1, false),
+            (60, 2, false),
+            // So many runs alone would have lowered it as far.
+            (1, 9, true),
+            (2, 9, true),
+            (60, 9, false),
+            (60, 60, false),
+            (1, 60, true),
+        ] {
+            let mut share = ProcessorShare { processors: 2, ..ProcessorShare::new() };
+            share.nice = nice_of(threads * runs, share.processors);
+            for _ in 0..10 {
+                share.count(TENTH, Some(waiting), runs);
+            }
+            assert_eq!(share.time().is_starved(), expected, "{threads} threads, {runs} runs");
+        }
     }
 
     #[test]

@@ -1,0 +1,109 @@
+//! Records the uses whose result depends on the addresses of objects, or on memory that nothing has
+//! written. Nothing is refused by these.
+
+#![expect(clippy::wildcard_enum_match_arm, reason = "few kinds of values have addresses")]
+
+use super::analyzer::Analyzer;
+use super::conditions::Arguments;
+use crate::knowledge::objects;
+use crate::knowledge::value::{Value, Values};
+use crate::symbols::Definition;
+
+/// A set of objects whose hashes are their addresses: it is in the order of these.
+pub(super) const SET_OF_OBJECTS: &str = "builtins.set()";
+/// A hash of something that is neither text nor a number.
+const HASH_OF_OBJECT: &str = "builtins.hash()";
+/// A text that shows the address of an object.
+const SHOWN_OBJECT: &str = "builtins.repr()";
+
+/// Types of arrays that a call makes of memory as it is. Named otherwise they are types only.
+const ARRAYS: [&str; 3] = ["numpy.chararray", "numpy.ndarray", "numpy.recarray"];
+
+impl<'a> Analyzer<'a, '_> {
+    /// Records a call by the addresses on which its result depends.
+    pub(super) fn record_addresses(
+        &mut self,
+        path: Option<&str>,
+        method: Option<&str>,
+        arguments: &Arguments<'a>,
+    ) {
+        let first = arguments.positional(0);
+        match path {
+            Some("builtins.frozenset" | "builtins.set")
+                if first.is_some_and(|of| of.any_element().any(&mut has_address)) =>
+            {
+                self.record_use(SET_OF_OBJECTS);
+            }
+            Some("builtins.hash") if !first.is_some_and(is_hashed_by_value) => {
+                self.record_use(HASH_OF_OBJECT);
+            }
+            Some("builtins.ascii" | "builtins.format" | "builtins.repr" | "builtins.str") => {
+                if let Some(of) = first {
+                    self.record_shown(of);
+                }
+            }
+            Some(path) if ARRAYS.contains(&path) => self.record_use(&[path, "()"].concat()),
+            _ => {}
+        }
+        match method {
+            Some("add") if arguments.all().any(|of| of.any(&mut has_address)) => {
+                self.record_use(SET_OF_OBJECTS);
+            }
+            Some("format") => {
+                for of in arguments.all() {
+                    self.record_shown(of);
+                }
+            }
+            _ => {}
+        }
+        // Called elsewhere, as the key of a sort.
+        let is_hash =
+            |value: &Value<'_>| matches!(value, Value::Object(path) if path == "builtins.hash");
+        if arguments.all().any(|of| of.known.iter().any(is_hash)) {
+            self.record_use(HASH_OF_OBJECT);
+        }
+    }
+
+    /// Records a text that is made of a function, or of an object of a class of the script that has no
+    /// text of its own.
+    pub(super) fn record_shown(&mut self, values: &Values<'a>) {
+        if self.is_quiet {
+            return;
+        }
+        let has_text = ["__format__", "__repr__", "__str__"]
+            .iter()
+            .any(|name| self.symbols.own_attributes.contains(name));
+        let shows = values.known.iter().any(|value| match value {
+            Value::OwnFunction(_) => true,
+            // A decorator or a base may give it one.
+            Value::Own(class) if !has_text && !values.is_open => {
+                let definition = self.symbols.definition(*class);
+                let is_plain = definition.decorators().next().is_none();
+                is_plain
+                    && matches!(definition, Definition::Class(class) if class.bases().is_empty())
+            }
+            _ => false,
+        });
+        if shows {
+            self.record_use(SHOWN_OBJECT);
+        }
+    }
+}
+
+/// Tells whether this is a function or class, whose hash is its address.
+pub(super) fn has_address(value: &Value<'_>) -> bool {
+    match value {
+        Value::OwnClass(_) | Value::OwnFunction(_) => true,
+        Value::Object(path) => path.starts_with("builtins.") || objects::is_class(value),
+        _ => false,
+    }
+}
+
+/// Tells whether these can only be texts and numbers, or hold only such.
+fn is_hashed_by_value(values: &Values<'_>) -> bool {
+    let all = values.within();
+    let is_data = |value: &Value<'_>| {
+        matches!(value, Value::Text(_) | Value::Start(_) | Value::Number(_) | Value::Plain)
+    };
+    !all.is_open && all.known.iter().all(is_data)
+}

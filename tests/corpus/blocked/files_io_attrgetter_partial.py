@@ -1,0 +1,4 @@
+# rule: values/module
+# effect: writes
+import functools, json, operator
+functools.partial(operator.attrgetter("codecs"), json)().open("canary", "w")

@@ -1,0 +1,4 @@
+# rule: files/io
+# effect: writes
+import json, operator
+operator.methodcaller("open", "canary", "w")(json.codecs)

@@ -1,0 +1,9 @@
+# rule: values/computed-name
+# effect: writes
+import inspect
+class A:
+    f = print
+for _, member in inspect.getmembers(A):
+    for name, found in inspect.getmembers(member):
+        if name == "__self__" and hasattr(found, "open"):
+            found.open("canary", "w")
