@@ -99,3 +99,14 @@ fn reply(line: &str) -> anyhow::Result<String> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_not_json_is_told_with_its_column() {
+        let error = reply("nonsense\n").unwrap_err();
+        assert_eq!(error.to_string(), "not JSON: expected ident at column 2");
+    }
+}

@@ -374,6 +374,10 @@ fn values_of_options_are_explained() {
             &["runs", "show", "abc"],
             ": a run id is a UUID, of which the first eight digits are enough\n",
         ),
+        (
+            &["policy", "test", "--arguments", "nonsense", "--role", "admin"],
+            ": not JSON: expected ident at column 2\n",
+        ),
         #[cfg(feature = "http")]
         (&["serve", "--http", ":8000"], ": expected IP:PORT, such as 127.0.0.1:8000\n"),
         #[cfg(feature = "http")]
