@@ -209,7 +209,7 @@ def with_hole(chance: random.Random, manifest: dict[str, Any], hole: str) -> str
         manifest["name"] = pick(["\u2800", "\ufe0f", "\u200d", "\u2800 \u200c"])
     elif hole == "path":
         field = pick(["name", "version"])
-        manifest[field] = pick(["../../x", "..", "/etc", "a/b", "a\\b"])
+        manifest[field] = pick(["../../x", "..", "/etc", "a/../b", "a\\b"])
     elif hole == "unseen":
         field, text = pick([("name", "a\u200bb"), ("name", "a\x1b[2J"), ("version", "1.\u0660.0"), ("version", "1\u202e")])
         manifest[field] = text

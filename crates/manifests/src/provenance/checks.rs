@@ -26,7 +26,7 @@ const DOWNLOADS_ROUND: i128 = 1000;
 const UNSEEN: &str = "contains invisible or control characters";
 
 /// The reason against a text that an installer may use as a path to other folders.
-const PATH: &str = "contains `/`, `\\` or `..`";
+const PATH: &str = "is a path to other folders";
 
 /// Requires `name` and `version`, of which a person sees every character, and which stay what they are as the name of a
 /// folder. A version is ASCII, because digits of other scripts look like others, and sort elsewhere.
@@ -42,7 +42,7 @@ pub(super) fn required_fields(manifest: &Map<String, Value>) -> Vec<Finding> {
         } else if !text.contains(is_drawn) {
             let shown = excerpt(text).escape_default().to_string();
             Some(Finding::medium(format!("Invalid {field}: {shown} (has no visible character)")))
-        } else if text.contains(['/', '\\']) || text.contains("..") {
+        } else if leads_elsewhere(text) || (field == "version" && text.contains('/')) {
             Some(invalid(PATH))
         } else if field == "version" && !text.is_ascii() {
             Some(invalid("is not ASCII"))
@@ -51,6 +51,11 @@ pub(super) fn required_fields(manifest: &Map<String, Value>) -> Vec<Finding> {
         }
     };
     ["name", "version"].into_iter().filter_map(fault).collect()
+}
+
+/// Returns whether a text, used as a path, leads out of the folder that it is joined to. `@org/skill` does not.
+fn leads_elsewhere(text: &str) -> bool {
+    text.contains('\\') || text.split('/').any(|part| matches!(part, "" | "." | ".."))
 }
 
 /// Returns whether a character is drawn where it stands alone. White space, the two joiners, the variation selectors and
