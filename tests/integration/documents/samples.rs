@@ -37,7 +37,6 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("export QWED_MCP_STORE=", OF_DATABASE),
     ("qwed-mcp audit verify    # of the database", OF_DATABASE),
     ("cargo test", "runs this test; `.ci/run readme_test` runs it"),
-    ("cargo build", "every check does that"),
     (
         "QWED_MCP_TRUSTED_CODE_EXECUTION=true QWED_MCP_SYNC_CONCURRENCY=4 qwed-mcp serve",
         "does not end; the tests of `http` start it",
@@ -242,7 +241,6 @@ fn not_run(command: &str) -> Option<&'static str> {
 
 /// The command as it is run here: what the pages call by its installed name is the binary under test.
 fn as_run(command: &str) -> String {
-    let command = command.replace("cargo run --release -- ", "qwed-mcp ");
     let command = command.replace("cargo run -- ", "qwed-mcp ");
     command.replace("~/.cargo/bin/qwed-mcp", "qwed-mcp").replace("/etc/qwed/", "")
 }
