@@ -38,6 +38,7 @@ EXCEPTIONS = {
     "corpus/allowed/bait_shadowcomprehension.py": OWN_VARIABLE,
     "corpus/allowed/bait_shadowscopes.py": OWN_FUNCTION,
     "corpus/allowed/bait_subprocess_workflow.py": OWN_OBJECT,
+    "corpus/allowed/branches_by_versions.py": DEAD_BRANCH,
     "corpus/allowed/branches_that_cannot_run.py": DEAD_BRANCH,
 }
 
