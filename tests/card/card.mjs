@@ -565,10 +565,21 @@ await report.check('1 MiB of anything, and a script of thousands of pieces, are 
   await within(3000, 'pieces', pieces);
 }, 60);
 
-// Shows what the card is sent, and looks at how long the page was busy with it.
+// Sends messages to the card, and requires that one of ten tries keeps the page busy for no longer than this: other work on
+// the machine makes some of them slow.
 async function within(millisecondsMax, name, messages) {
+  let quickest = Infinity;
+  for (let tries = 0; tries < 10 && quickest >= millisecondsMax; tries += 1) {
+    quickest = Math.min(quickest, await busy(messages));
+  }
+  if (process.env.TIMES) console.error(`${name}: ${Math.round(quickest)} ms`);
+  assert.ok(quickest < millisecondsMax, `${name}: ${quickest} ms`);
+}
+
+// Returns the milliseconds for which the page is busy with messages.
+async function busy(messages) {
   await open({ steps: [] });
-  const milliseconds = await chromium.evaluate(`(async () => {
+  return chromium.evaluate(`(async () => {
     const messages = ${JSON.stringify(messages)};
     const begun = performance.now();
     for (const [method, params] of messages)
@@ -576,8 +587,6 @@ async function within(millisecondsMax, name, messages) {
     await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
     return performance.now() - begun;
   })()`, { inFrame: true });
-  if (process.env.TIMES) console.error(`${name}: ${Math.round(milliseconds)} ms`);
-  assert.ok(milliseconds < millisecondsMax, `${name}: ${milliseconds} ms`);
 }
 
 await report.check('it hears its host only', async () => {
