@@ -117,9 +117,10 @@ impl Scripts {
         let outcome = AssertUnwindSafe(run).catch_unwind().await;
         let mut outcome = outcome.unwrap_or(Err(RunError::Panicked));
         match &outcome {
-            Ok(Outcome { ending, duration, .. }) => {
+            Ok(outcome) => {
+                let Outcome { ending, duration, .. } = outcome;
                 tracing::info!(verification_id = %id, ?ending, ?duration, "run ended");
-                self.count(&outcome);
+                self.count(outcome);
             }
             Err(error) => {
                 tracing::error!(verification_id = %id, error = %Causes(error), "run failed");
@@ -245,8 +246,8 @@ impl Scripts {
     }
 
     /// Counts a run that has ended.
-    fn count(&self, outcome: &Result<Outcome, RunError>) {
-        let (Some(meter), Ok(outcome)) = (self.meter.get(), outcome) else { return };
+    fn count(&self, outcome: &Outcome) {
+        let Some(meter) = self.meter.get() else { return };
         let ending = match outcome.ending {
             Ending::Exited(0) => "success",
             Ending::Exited(_) => "failed",

@@ -39,9 +39,7 @@ pub(super) fn packages() -> Result<(), String> {
 
 /// Why the machine has no interpreter at all, if so.
 pub(super) fn obstacle() -> Option<String> {
-    base_interpreter()
-        .is_none()
-        .then(|| "no python3 on the PATH: install Python 3.11 or later".to_owned())
+    base_interpreter().is_none().then(|| NO_INTERPRETER.to_owned())
 }
 
 /// Why the interpreter cannot make virtual environments by itself, if so.
@@ -52,6 +50,7 @@ pub(super) fn venv_obstacle() -> Option<String> {
     (!has_venv).then(|| format!("{} has no venv: {VENV_REMEDY}", base.display()))
 }
 
+const NO_INTERPRETER: &str = "no python3 on the PATH: install Python 3.11 or later";
 const VENV_REMEDY: &str = "install Debian's python3-venv";
 
 /// The minor version of the tests' interpreter, like `3.11`.
@@ -113,7 +112,7 @@ fn prepare() -> Result<(), String> {
     if is_prepared() {
         return Ok(());
     }
-    let base = base_interpreter().ok_or("no python3 on the PATH: install Python 3.11 or later")?;
+    let base = base_interpreter().ok_or(NO_INTERPRETER)?;
     let (major, minor) = version_of(&base).unwrap_or_default();
     if (major, minor) < VERSION_MIN {
         return Err(format!("python3 is {major}.{minor}: install Python 3.11 or later"));
