@@ -46,7 +46,7 @@ impl FakeExecutor {
             act_on_project: Box::new(|_, _| never_started()),
             runs: AtomicUsize::new(0),
             never_ready: false,
-            tier: None,
+            tier: Some(Tier::T3),
             installation: None,
         }
     }

@@ -1,12 +1,14 @@
 //! Every request from its first line to its response, top to bottom: target → Host and Origin → who → what.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hyper::body::Incoming;
 use hyper::header::{ACCESS_CONTROL_REQUEST_METHOD, HeaderMap, ORIGIN, WWW_AUTHENTICATE};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
+use tokio::sync::Semaphore;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::server::Endpoint;
@@ -21,6 +23,12 @@ use super::refusal::Refusal;
 use super::room::{Room, Seat};
 use super::scripts::Scripts;
 
+/// The time for which a refusal of a user's share is held back. A client that sends the next request as soon as one
+/// is refused would otherwise keep the processors busy with refusals.
+const REFUSAL_DELAY: Duration = Duration::from_millis(100);
+/// The most refused connections that are held back. Other refusals are bounded by the connections of their user.
+pub(super) const HELD_BACK_MAX: usize = 64;
+
 /// What clients reach.
 pub(super) struct Front {
     pub(super) endpoint: Endpoint,
@@ -30,8 +38,11 @@ pub(super) struct Front {
     pub(super) scripts: Scripts,
     pub(super) figures: Arc<Figures>,
     pub(super) complaints: Complaints,
+    pub(super) held_back: Semaphore,
     /// Cancelled when the server takes no more requests.
     pub(super) draining: CancellationToken,
+    /// Cancelled when the requests that are still in flight are answered with a refusal.
+    pub(super) ending: CancellationToken,
 }
 
 /// What a path is for.
@@ -82,12 +93,15 @@ impl Front {
         let started = Instant::now();
         let (parts, body) = request.into_parts();
         let route = Route::of(parts.uri.path());
-        let mut response = match self.respond(route, &parts, body, seat).await {
+        let responded = self.respond(route, &parts, body, seat);
+        let responded = self.ending.run_until_cancelled(responded).await;
+        let mut response = match responded.unwrap_or(Err(Refusal::Draining)) {
             Ok(response) => response,
             Err(refusal) => {
                 if refusal.is_suspect() {
                     self.complaints.note(refusal.text());
                 }
+                self.hold_back(refusal).await;
                 let is_message = route.is_none_or(|route| route == Route::Messages);
                 let mut response = refusal.response(is_message);
                 if let Some(challenge) = self.callers.challenge(refusal) {
@@ -125,15 +139,15 @@ impl Front {
             }
             return Ok(json_response(StatusCode::OK, metadata.to_string().into_bytes(), ()));
         }
+        if self.draining.is_cancelled() {
+            return Err(Refusal::Draining);
+        }
         seat.ask();
         let known = self.callers.identify(&parts.headers).await;
         let mut known = known.inspect_err(|_| seat.stay())?;
         seat.take(&self.room, known.user())?;
         known.place = self.room.begin(known.user())?;
         self.callers.count(known.user())?;
-        if self.draining.is_cancelled() {
-            return Err(Refusal::Draining);
-        }
         let route = route.ok_or(Refusal::NotFound)?;
         match (route, &parts.method) {
             (Route::Messages, &Method::POST) => self.message(&parts.headers, body, known).await,
@@ -152,6 +166,20 @@ impl Front {
             }
             (Route::Run | Route::Batch | Route::RunCode, _) => Err(Refusal::Method("POST")),
         }
+    }
+
+    /// Waits before a refusal of a user's share is sent.
+    async fn hold_back(&self, refusal: Refusal) {
+        let _place = if refusal == Refusal::Connections {
+            // These have no place among the connections of their user.
+            let Ok(place) = self.held_back.try_acquire() else { return };
+            Some(place)
+        } else if matches!(refusal, Refusal::UserBound(_)) {
+            None
+        } else {
+            return;
+        };
+        self.ending.run_until_cancelled(sleep(REFUSAL_DELAY)).await;
     }
 
     async fn message(

@@ -24,8 +24,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
-use tokio::net::TcpListener;
-use tokio::sync::Mutex;
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::sync::{Mutex, Semaphore};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -47,6 +47,15 @@ use room::Room;
 use scripts::Scripts;
 
 pub(crate) use hosts::{parse_host, parse_origin};
+
+/// The connections that the kernel keeps until they are accepted. Fewer are kept where `net.core.somaxconn` is
+/// less (listen(2)). The usual 128 are full at once when one client opens connections without a pause, and then the
+/// connections of others are dropped and tried again a second later.
+const BACKLOG: u32 = 4096;
+/// The time at the end for the responses of requests that were cancelled.
+const GRACE_AFTER_CANCEL: Duration = Duration::from_millis(400);
+/// The time for the responses of those that were still in flight then.
+const GRACE_FOR_REFUSALS: Duration = Duration::from_secs(2);
 
 /// How the server is reached over HTTP, and by whom.
 #[derive(Debug)]
@@ -90,10 +99,10 @@ pub(crate) enum HttpError {
 /// Serves over HTTP until a signal ends the server.
 pub(crate) async fn serve(server: Arc<Server>, options: Options) -> Result<(), HttpError> {
     let mut signals = EndingSignals::listen().map_err(HttpError::Signals)?;
-    let (listener, address) = bind(options.address).await?;
+    let (listener, address) = bind(options.address)?;
     tracing::info!(target: ADDRESSES, clients = %format_args!("http://{address}/mcp"), "serving over HTTP");
     let admin_listener = match options.admin {
-        Some(address) => Some(bind_admin(address).await?),
+        Some(address) => Some(bind_admin(address)?),
         None => None,
     };
     let figures = Arc::new(Figures::new());
@@ -116,7 +125,9 @@ pub(crate) async fn serve(server: Arc<Server>, options: Options) -> Result<(), H
         scripts,
         figures: Arc::clone(&figures),
         complaints: Complaints::default(),
+        held_back: Semaphore::new(front::HELD_BACK_MAX),
         draining: draining.clone(),
+        ending: CancellationToken::new(),
     });
     let admin = Arc::new(Admin {
         names,
@@ -146,10 +157,17 @@ pub(crate) async fn serve(server: Arc<Server>, options: Options) -> Result<(), H
     warm_up.abort();
     front.endpoint.stop();
     front.scripts.stop();
-    put_down(&server, async {
+    let ended = put_down(&server, async {
         tokio::join!(front.endpoint.wait(), front.scripts.wait());
-    })
-    .await;
+    });
+    let answered = async {
+        if timeout(GRACE_AFTER_CANCEL, main.drained()).await.is_err() {
+            // What is left waits for something that does not come, such as the answer of a database.
+            front.ending.cancel();
+            let _ = timeout(GRACE_FOR_REFUSALS, main.drained()).await;
+        }
+    };
+    tokio::join!(ended, answered);
     main.abort();
     admin_stop.cancel();
     if let Some(admin) = admin {
@@ -159,16 +177,23 @@ pub(crate) async fn serve(server: Arc<Server>, options: Options) -> Result<(), H
 }
 
 /// Listens on an address, which has to be free, and returns it with its port.
-async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), HttpError> {
-    let listener = TcpListener::bind(address).await;
-    let listener = listener.map_err(|source| HttpError::Bind { address, source })?;
+fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), HttpError> {
+    let listener = listen(address).map_err(|source| HttpError::Bind { address, source })?;
     let address = listener.local_addr().unwrap_or(address);
     Ok((listener, address))
 }
 
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // A server that is started again listens although connections of the last one have not timed out.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
 /// Listens on the address of the second listener.
-async fn bind_admin(address: SocketAddr) -> Result<TcpListener, HttpError> {
-    let (listener, address) = bind(address).await?;
+fn bind_admin(address: SocketAddr) -> Result<TcpListener, HttpError> {
+    let (listener, address) = bind(address)?;
     tracing::info!(target: ADDRESSES, operators = %format_args!("http://{address}/metrics"), "serving over HTTP");
     if !address.ip().is_loopback() {
         tracing::warn!(

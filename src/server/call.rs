@@ -167,7 +167,11 @@ impl Server {
         {
             return Err("the audit log cannot be written to".to_owned());
         }
-        self.scripts.readiness().await.map(drop).map_err(|missing| missing.to_string())
+        match self.scripts.readiness().await {
+            Ok(Some(_)) => Ok(()),
+            Ok(None) => Err("there is no Python interpreter for scripts".to_owned()),
+            Err(missing) => Err(missing.to_string()),
+        }
     }
 
     /// Carries out the call of `tool`, if it may be.

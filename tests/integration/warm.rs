@@ -569,7 +569,8 @@ print(found)"
     let output =
         std::process::Command::new(public_python().unwrap()).args(["-c", &open]).output().unwrap();
     let found = String::from_utf8(output.stdout).unwrap();
-    assert!(found.contains("list 3 ..") && found.contains("environ of"), "{found}");
+    // Which number it has depends on what this process was started with.
+    assert!(found.contains("list ") && found.contains("environ of"), "{found}");
     other.finish();
 }
 

@@ -243,6 +243,27 @@ async fn a_job_whose_token_is_gone_is_not_run() {
     replica.until(id, "ann", "success").await;
 }
 
+#[tokio::test]
+#[ignore = "needs PostgreSQL: `cargo test --lib -- --ignored postgres shared:: stores::`"]
+async fn a_replica_without_an_interpreter_leaves_jobs_to_others() {
+    let url = scratch::shared().database();
+    let begun = Arc::default();
+    let mut without = Arc::into_inner(executor(&begun)).unwrap();
+    without.tier = None;
+    let without = shared_with(&url, Bounds::default(), begun, Arc::new(without)).await;
+    let first = without.place(1, "").await.unwrap();
+    // Longer than a lease, in which it looks for jobs several times.
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(without.word(first, "").await, "queued");
+    let with = shared(&url, Bounds::default()).await;
+    for _ in 0..4 {
+        let id = without.place(1, "").await.unwrap();
+        with.until(id, "", "success").await;
+    }
+    with.until(first, "", "success").await;
+    assert_eq!([without, with].map(|it| it.begun.load(Ordering::SeqCst)), [0, 5]);
+}
+
 async fn five_run_and_the_rest_wait_in_order(replica: Replica) {
     let mut ids = Vec::new();
     for _ in 0..7 {

@@ -170,9 +170,11 @@ impl Worker {
         }
     }
 
-    /// Returns whether scripts can be contained here. Whoever cannot run them leaves them to others.
+    /// Returns whether there is an interpreter here, and a sandbox for it. A replica without them leaves the jobs to
+    /// the others.
     async fn can_run(&self) -> bool {
-        self.stop.run_until_cancelled(self.scripts.readiness()).await.is_some_and(|it| it.is_ok())
+        let readiness = self.stop.run_until_cancelled(self.scripts.readiness()).await;
+        matches!(readiness, Some(Ok(Some(_))))
     }
 
     async fn claim(&self, room: usize) -> Result<Vec<Claimed>, DatabaseError> {

@@ -209,6 +209,10 @@ fn the_tier_is_told_once_it_was_tried_out() {
     let closed = ServerBuilder::new().without("QWED_MCP_TRUSTED_CODE_EXECUTION");
     let closed = HttpServer::start(closed, &[]);
     assert_eq!(closed.admin("/readyz").status, 503);
+    let without = ServerBuilder::new().variable("QWED_MCP_PYTHON", "/nonexistent/python");
+    let without = HttpServer::start(without, &[]).admin("/readyz");
+    let body = String::from_utf8(without.body).unwrap();
+    assert_eq!((without.status, &*body), (503, "there is no Python interpreter for scripts\n"));
     let told = |server: &HttpServer, tier: &str| count(server, "qwed_mcp_build_info", &[tier]);
     assert_eq!(told(&closed, "unknown"), 1);
     let off = HttpServer::start(ServerBuilder::new().variable("QWED_MCP_SANDBOX", "off"), &[]);

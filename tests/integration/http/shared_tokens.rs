@@ -272,9 +272,16 @@ fn a_server_ends_and_has_figures_while_the_database_is_silent() {
         soon("it runs", || server.scripts() > 0);
         let silence = database.silence();
         soon("it has run", || server.scripts() == 0);
+        let mut waiting = [connection, server.connect(), server.connect()];
+        waiting[1].begin(&head, r#"{"code":"print(1)"}"#);
+        let (list, body) = stateless("tools/list", json!({}));
+        waiting[2].begin(&format!("{list}{}", bearer(&governed.user)), &body);
         let began = Instant::now();
-        server.end();
+        let log = server.end();
         let took = began.elapsed();
+        // The end of the script cannot be written, and the tokens of the others not be looked up.
+        let statuses = waiting.map(|mut it| it.response().map(|response| response.status));
+        assert_eq!(statuses, [Some(503); 3], "{log}");
         drop(silence);
         took
     });

@@ -1,5 +1,7 @@
 //! Who may call: tokens, roles, and what one user may have.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use super::{
@@ -295,11 +297,14 @@ fn one_user_has_no_more_than_the_admin_lets_one_have() {
         server.send(&format!("{head}{}", bearer(token)), &body)
     };
     soon("the share is taken", || list(ann).status == 429);
+    let began = Instant::now();
     assert_eq!(list(ann).header("retry-after").as_deref(), Some("1"));
+    // Whoever asks again at once does not keep the server busy with refusals.
+    assert!(began.elapsed() >= Duration::from_millis(100), "{:?}", began.elapsed());
     assert_eq!(list(bob).status, 200);
     drop(waiting);
     soon("it is given back", || list(ann).status == 200);
     // 20 a second, and 20 at once.
-    let refused = (0..200).map(|_| list(bob).status).filter(|status| *status == 429).count();
+    let refused = (0..50).map(|_| list(bob).status).filter(|status| *status == 429).count();
     assert!(refused > 0);
 }
