@@ -41,7 +41,9 @@ use tokio::runtime::{Builder, Runtime};
 use crate::aibom::Session;
 use crate::config::{self, Settings};
 use crate::data_folder::{self, NoDataFolder};
-use crate::executor::{Executor, OneShotExecutor, Untrusted, WarmExecutor, orphans, secrecy};
+#[cfg(all(target_os = "linux", not(qwed_portable)))]
+use crate::executor::WarmExecutor;
+use crate::executor::{Executor, OneShotExecutor, Untrusted, orphans, secrecy};
 use crate::governance::{self, Governance, PolicyFile, StoreError, StorePlace};
 #[cfg(feature = "traces")]
 use crate::logging::Causes;
@@ -658,19 +660,10 @@ fn untrusted(policy: Option<&Arc<PolicyFile>>) -> Untrusted {
 /// Creates the executor of a server.
 fn executor(settings: &Settings, untrusted: Untrusted) -> Arc<dyn Executor> {
     // A fork has the addresses of its fork server, and what that has done before.
+    #[cfg(all(target_os = "linux", not(qwed_portable)))]
     if settings.warm && !settings.deterministic {
         return Arc::new(WarmExecutor::new(settings, untrusted));
     }
-    Arc::new(OneShotExecutor::new(settings, untrusted))
-}
-
-/// Creates the executor of a batch.
-fn executor_of_batch(settings: &Settings, untrusted: Untrusted) -> Arc<dyn Executor> {
-    if cfg!(all(target_os = "linux", not(qwed_portable))) {
-        return executor(settings, untrusted);
-    }
-    // Without forks each warm interpreter takes the processor time of all imports, for one script: that saves
-    // whoever waits for one the wait, and a batch nothing.
     Arc::new(OneShotExecutor::new(settings, untrusted))
 }
 

@@ -1,5 +1,4 @@
-//! The choice of what is loaded ahead of a script: the fork server for it by its imports, or the modules of a
-//! spare.
+//! The choice of the fork server for a script, by its imports.
 //!
 //! A wrong choice costs time and nothing else: what a fork server has not loaded, its child imports.
 

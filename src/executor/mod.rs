@@ -4,13 +4,12 @@
 //! [`Outcome`]. However a run ends, every process that it started is dead by then. It never
 //! decides whether a script may run.
 //!
-//! There are two implementations, and on macOS a third one. [`OneShotExecutor`]: `interpreter` (find Python once) →
+//! There are two implementations. [`OneShotExecutor`]: `interpreter` (find Python once) →
 //! `containment` (what holds it here, or which `obstacle` is in the way; for tests of a `project` with
 //! more rights) → `one_shot` (the server's side of a run) ⇄ [`report`](crate::sandbox::report) ⇄
 //! [`supervisor`](crate::sandbox::supervisor) (a process of its own for each run, which starts Python,
-//! watches it and clears up after it). `warm`: the children of an interpreter that has loaded what
-//! scripts use, and the first one where there is none. `spares`, on macOS: the same by interpreters that are
-//! started ahead, one for each script.
+//! watches it and clears up after it). `warm`, on Linux: the children of an interpreter that has loaded what
+//! scripts use, and the first one where there is none.
 
 #![cfg_attr(
     any(not(target_os = "linux"), qwed_portable),
@@ -41,8 +40,6 @@ mod probe;
 mod project;
 mod run_groups;
 pub(crate) mod secrecy;
-#[cfg(not(all(target_os = "linux", not(qwed_portable))))]
-mod spares;
 mod supervised;
 mod supervisors;
 mod turns;
@@ -69,8 +66,6 @@ pub(crate) use pictures::{
 pub(crate) use probe::{HomeExposure, Unusable};
 pub(crate) use project::NotForProject;
 pub(crate) use run_groups::MemoryBound;
-#[cfg(not(all(target_os = "linux", not(qwed_portable))))]
-pub(crate) use spares::WarmExecutor;
 pub(crate) use turns::{JOBS_AT_ONCE_MAX, Lane, Turn, Turns};
 pub(crate) use untrusted::{Untrusted, UntrustedFolder};
 #[cfg(all(target_os = "linux", not(qwed_portable)))]

@@ -57,23 +57,17 @@ pub(crate) struct OneShotExecutor {
 
 /// A run that begins: what its outcome says besides how it ended.
 #[derive(Debug)]
-pub(super) struct Begun {
+struct Begun {
     /// The time limit counts from here.
     started: Instant,
     timeout: Duration,
     tier: Tier,
     group: Option<GroupOrder>,
-    start: Start,
 }
 
 impl Begun {
-    pub(super) fn now(
-        start: Start,
-        tier: Tier,
-        group: Option<GroupOrder>,
-        limits: RunLimits,
-    ) -> Self {
-        Self { started: Instant::now(), timeout: limits.timeout, tier, group, start }
+    fn now(tier: Tier, group: Option<GroupOrder>, limits: RunLimits) -> Self {
+        Self { started: Instant::now(), timeout: limits.timeout, tier, group }
     }
 }
 
@@ -87,7 +81,7 @@ impl Drop for CountedRun {
 }
 
 /// Returns a place for the scratch folder of a run, which the supervisor makes.
-pub(super) fn scratch_place() -> PathBuf {
+fn scratch_place() -> PathBuf {
     std::env::temp_dir().join(format!("qwed-mcp-{}", Uuid::new_v4().simple()))
 }
 
@@ -193,7 +187,7 @@ impl OneShotExecutor {
         let starting = cancel.run_until_cancelled(self.starts.lock()).await;
         let Some(starting) = starting else { return Ok(Outcome::never_started()) };
         let limits = RunLimits { neighbours: self.neighbours(), ..limits };
-        let begun = Begun::now(Start::Cold, contained.plan.tier, group, limits);
+        let begun = Begun::now(contained.plan.tier, group, limits);
         let message = contained
             .order(given, &scratch_place(), limits, begun.group.as_ref())
             .map_err(RunError::StartSupervisor)?;
@@ -208,14 +202,14 @@ impl OneShotExecutor {
     }
 
     /// Sends a supervisor what it needs for a run, and sees that to its end.
-    pub(super) async fn see_through(
+    async fn see_through(
         &self,
         mut supervised: Supervised,
         message: &[u8],
         begun: Begun,
         cancel: &CancellationToken,
     ) -> Result<Outcome, RunError> {
-        let Begun { started, timeout, tier, group, start } = begun;
+        let Begun { started, timeout, tier, group } = begun;
         let memory_bound = (tier > Tier::Off).then(|| MemoryBound::of_run(tier, group.as_ref()));
         let cause = tokio::select! {
             cause = supervised.follow(message) => cause,
@@ -240,14 +234,14 @@ impl OneShotExecutor {
             is_starved,
             tier: Some(tier),
             memory_bound,
-            start,
+            start: Start::Cold,
             advice: None,
             receipt: None,
         })
     }
 
     /// Sees the processes of a run to their end, and returns what its supervisor reports.
-    pub(super) async fn end(
+    async fn end(
         &self,
         mut supervised: Supervised,
         cause: Cause,
@@ -275,7 +269,7 @@ impl OneShotExecutor {
 
     /// Waits until a supervisor has removed its run's folder. Where that takes long, it goes on by
     /// itself; at most [`REMOVALS_MAX`] of them do, so that disks do not fill up behind them.
-    pub(super) async fn wait_for_removal(&self, mut supervisor: Child, listed: Listed) {
+    async fn wait_for_removal(&self, mut supervisor: Child, listed: Listed) {
         if let Ok(ended) = timeout(REMOVAL_PATIENCE, supervisor.wait()).await {
             return log_removal(&ended);
         }

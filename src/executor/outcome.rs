@@ -39,8 +39,7 @@ pub(crate) struct Outcome {
 pub(crate) enum Start {
     /// Started for the run.
     Cold,
-    /// It had loaded what verifications use before the script came: forked from one that had, or started
-    /// ahead.
+    /// Forked from one that had loaded what verifications use.
     Warm,
 }
 

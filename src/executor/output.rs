@@ -140,14 +140,6 @@ impl<R: AsFd> Capture<R> {
         }
     }
 
-    /// Begins anew: what has been written by now is returned, and is none of the stream.
-    #[cfg(not(all(target_os = "linux", not(qwed_portable))))]
-    pub(super) fn begin_anew(&mut self, bytes_max: usize) -> Vec<u8> {
-        self.read_what_is_there();
-        self.bytes_max = bytes_max;
-        std::mem::take(&mut self.bytes)
-    }
-
     fn push(&mut self, bytes: &[u8]) {
         let known = self.bytes.len();
         self.bytes.extend_from_slice(bytes);

@@ -56,18 +56,6 @@ const BOOTSTRAP: &str = concat!(
 /// The code by which Python enters the sandbox of macOS, before the bootstrap.
 const ENTRY: &str = include_str!("python/seatbelt.py");
 
-/// What a spare of macOS does after that instead of the bootstrap: it does the same, and loads modules before
-/// and waits for the script after.
-const SPARE: &str = concat!(
-    include_str!("python/pictures.py"),
-    "\n\n",
-    include_str!("python/bootstrap.py"),
-    "\n\n",
-    include_str!("python/preload.py"),
-    "\n\n",
-    include_str!("python/spare.py")
-);
-
 /// The fork server, whose children do the same before a script.
 const FORK_SERVER: &str = concat!(
     include_str!("python/pictures.py"),
@@ -105,12 +93,6 @@ pub(super) struct Interpreter {
     pub(super) fork_server: Vec<u8>,
     /// That by which it enters the sandbox of macOS; empty elsewhere.
     pub(super) entry: Vec<u8>,
-    /// What it does there where it is started ahead of its script; empty elsewhere.
-    #[cfg_attr(
-        all(target_os = "linux", not(qwed_portable)),
-        expect(dead_code, reason = "interpreters are started ahead on macOS")
-    )]
-    pub(super) spare: Vec<u8>,
     /// The file that runs, where the program that is called only executes that (macOS).
     pub(super) program_file: Option<PathBuf>,
     /// As `sys.implementation.name` has it.
@@ -230,7 +212,7 @@ pub(super) async fn probe(
     // -S: nor does an installed package.
     command.args(["-I", "-S", "-W", "ignore", "-c", PROBE, BOOTSTRAP, FORK_SERVER]);
     if HAS_SEATBELT {
-        command.args([ENTRY, SPARE]);
+        command.arg(ENTRY);
     }
     let is_withheld = |name: &OsString, value: &OsString| {
         let bytes = name.as_encoded_bytes();
@@ -305,7 +287,6 @@ fn interpreter(output: &Output) -> Result<Interpreter, ProbeError> {
         return Err(ProbeError::NotPython);
     };
     let entry = codes.next().unwrap_or_default();
-    let spare = codes.next().unwrap_or_default();
     if !answer.executable.is_absolute() {
         return Err(ProbeError::NotPython);
     }
@@ -331,7 +312,6 @@ fn interpreter(output: &Output) -> Result<Interpreter, ProbeError> {
         bootstrap,
         fork_server,
         entry,
-        spare,
         program_file,
         implementation: answer.implementation,
         version,

@@ -16,8 +16,6 @@ use super::limits::{DRAIN_TIMEOUT, END_PATIENCE, RunLimits};
 use super::output::Capture;
 use super::picture_channel::PictureChannel;
 use super::supervisors::{Listed, Supervisors, Unended, pair, supervisor_command};
-#[cfg(not(all(target_os = "linux", not(qwed_portable))))]
-use crate::sandbox::hand_over;
 use crate::sandbox::passing;
 use crate::sandbox::report::{LEFT_BEHIND, REPORT_BYTES_MAX, Report};
 
@@ -87,34 +85,6 @@ impl Supervised {
             stderr,
             pictures,
         })
-    }
-
-    /// Sends the order of a spare, and returns whether that waits for its script then.
-    #[cfg(not(all(target_os = "linux", not(qwed_portable))))]
-    pub(super) async fn is_ready(&mut self, order: &[u8]) -> bool {
-        let is_reported = self.follow(order).await == Cause::Reported;
-        let is_ready = is_reported && self.report.starts_with(hand_over::IS_READY);
-        if is_ready {
-            // It may have ended at once, with a report.
-            self.report.drain(..hand_over::IS_READY.len());
-        }
-        is_ready
-    }
-
-    /// Has the output be that of a run with these limits from now on. What was there before is returned.
-    #[cfg(not(all(target_os = "linux", not(qwed_portable))))]
-    pub(super) fn begin_run(&mut self, limits: RunLimits, echo: &Echo) -> [Vec<u8>; 2] {
-        let bytes_max = limits.output_bytes_max;
-        let printed = [self.stdout.begin_anew(bytes_max), self.stderr.begin_anew(bytes_max)];
-        self.stdout.pass_on_to(Stream::Stdout, echo);
-        self.stderr.pass_on_to(Stream::Stderr, echo);
-        printed
-    }
-
-    /// Returns when a spare has ended, or its supervisor. Cancel-safe.
-    #[cfg(not(all(target_os = "linux", not(qwed_portable))))]
-    pub(super) async fn until_gone(&mut self) {
-        receive(&mut self.from_supervisor, &mut self.report).await;
     }
 
     /// Hands the script over and reads what comes back, until the report or until a cap.

@@ -35,10 +35,6 @@ mod launcher;
 #[cfg_attr(not(all(target_os = "linux", not(qwed_portable))), path = "portable.rs")]
 mod linux;
 #[cfg(any(test, not(all(target_os = "linux", not(qwed_portable)))))]
-#[cfg_attr(
-    all(target_os = "linux", not(qwed_portable)),
-    expect(unreachable_pub, reason = "public on other systems")
-)]
 mod macos;
 mod order;
 pub mod passing;
@@ -52,8 +48,6 @@ pub use error::{LaunchError, Layer};
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 pub use launcher::supported_abi;
 pub use linux::*;
-#[cfg(not(all(target_os = "linux", not(qwed_portable))))]
-pub use macos::hand_over;
 pub use order::{GroupLimits, GroupOrder, Neighbours, Order, Role, SeatbeltOrder};
 pub use plan::{ArtifactFolder, Limits, Plan, PlanError, Reach, may_be_readable};
 pub use remedies::remedy;

@@ -22,9 +22,6 @@ pub enum Role {
     /// Forks itself for each script, and each of its children takes its rights away from itself.
     /// Tier 3 only.
     ForkServer,
-    /// Loads modules, says that it is ready, and runs the one script that it gets then, with the rights of that.
-    /// Seatbelt only.
-    Spare,
 }
 
 /// The runs of a server that share its processors, and the pipes of their user.

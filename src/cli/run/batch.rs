@@ -280,7 +280,7 @@ async fn pump(
     let mut terminations = signal(SignalKind::terminate())?;
     let untrusted = super::super::untrusted(super::super::policy(settings).as_ref());
     let of_workers = Settings { sync_concurrency: run_by.workers, ..settings.clone() };
-    let executor = super::super::executor_of_batch(&of_workers, untrusted);
+    let executor = super::super::executor(&of_workers, untrusted);
     require_ready(executor.as_ref()).await?;
     require_hidden_answers(executor.as_ref(), &files, options.allow_readable_answers).await?;
     executor.warm_up();

@@ -83,8 +83,6 @@ fn carry_out(mut supervisor: &UnixStream, proc: &Path) -> Result<Never, LaunchEr
         Role::Script if order.plan.tier == Tier::Off => become_unconfined(&order, &input, parent),
         Role::Script => become_script(&order, &input, user, own_process, parent),
         Role::ForkServer => become_fork_server(&order, input, user, own_process),
-        // That of another system.
-        Role::Spare => Err(LaunchError::UnsupportedSystem),
     }
 }
 

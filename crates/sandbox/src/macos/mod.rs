@@ -6,9 +6,6 @@
 //! Python       address space → Seatbelt → says so; only then is it sent the script
 //! ```
 //!
-//! A spare is sent names of modules in place of the script, loads them, says so, and is sent the script when
-//! there is one (`hand_over`).
-//!
 //! Python enters the sandbox by itself (`sandbox_init_with_parameters`, by `ctypes`), and not by
 //! `sandbox-exec`: that would have to be allowed to execute `taskpolicy` and Python, and so would the
 //! script then, and each exec resets the memory limit. Until then it has loaded nothing but itself and its
@@ -17,7 +14,6 @@
 //! None of this was ever run on macOS. Tests run it on Linux with stand-ins for Apple's parts
 //! (`tests/macos`).
 
-pub mod hand_over;
 #[cfg(not(all(target_os = "linux", not(qwed_portable))))]
 pub(super) mod launcher;
 pub(super) mod profile;

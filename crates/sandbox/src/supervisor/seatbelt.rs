@@ -19,12 +19,11 @@ use rustix::process::{WaitId, WaitIdOptions, waitid};
 use serde_json::json;
 
 use crate::error::OrFail as _;
-use crate::macos::hand_over;
 use crate::macos::launcher::{LAUNCHER_ARGUMENT, Launch, READY};
 use crate::macos::profile::Profile;
 use crate::order::PYTHON_COMMAND;
 use crate::report::Report;
-use crate::{LaunchError, Limits, Order, Role, SeatbeltOrder, passing};
+use crate::{LaunchError, Limits, Order, SeatbeltOrder, passing};
 
 /// The line by which Python says that it is in the sandbox.
 const ENTERED: &[u8] = b"entered\n";
@@ -38,9 +37,6 @@ const ANSWER_BYTES_MAX: usize = 16 * 1024;
 /// The interval between two looks at the scratch folder, which nothing else bounds. Memory is the kernel's.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The same while a spare waits, in which only the threads of packages can do anything: it may wait for hours.
-const WAITING_LOOK_INTERVAL: Duration = Duration::from_secs(10);
-
 /// The bytes that a file takes on a disk are counted in these.
 const BLOCK_BYTES: u64 = 512;
 
@@ -52,21 +48,15 @@ pub(super) struct Run {
     scratch: PathBuf,
     /// The script's standard error, which hears why a run was ended that had too many files.
     stderr: File,
-    /// What is sent first to a spare, and by which socket; then the script goes the same way.
-    spare: Option<(UnixStream, Vec<u8>)>,
 }
 
 enum Event {
     PythonEnded,
     AskedToEnd,
-    /// A spare waits for its script.
-    IsReady,
-    /// It has come.
-    HandedOver,
 }
 
-/// The most events of a run: each of these once, and the end asked for in two ways.
-const EVENTS_MAX: usize = 5;
+/// The most events of a run: its end, and the end asked for in two ways.
+const EVENTS_MAX: usize = 3;
 
 /// The reason why the wait for Python is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,16 +117,10 @@ pub(super) fn start(
     enter.splice(0..0, entry.iter().copied());
     let _ = (&socket).write_all(&enter);
     await_word(&socket, ENTERED, LaunchError::EndedBeforeSandbox)?;
-    let spare = match order.role {
-        Role::Spare => Some((socket, input.to_owned())),
-        Role::Script | Role::ForkServer => {
-            send(socket, input.to_owned());
-            None
-        }
-    };
+    send(socket, input.to_owned());
 
     let stderr = io::stderr().as_fd().try_clone_to_owned().or_fail(LaunchError::PrepareProcess)?;
-    Ok(Run { python, limits: order.plan.limits, scratch, stderr: File::from(stderr), spare })
+    Ok(Run { python, limits: order.plan.limits, scratch, stderr: File::from(stderr) })
 }
 
 /// Returns what the launcher is to become: Python, that loads nothing but its standard library before it
@@ -228,19 +212,11 @@ fn send(socket: UnixStream, input: Vec<u8>) {
     });
 }
 
-/// Sends a spare what it loads, and returns whether it waits for a script then. The time for that is the
-/// server's to watch.
-fn is_ready(socket: &UnixStream, input: &[u8]) -> bool {
-    let untimed = socket.set_write_timeout(None).and_then(|()| socket.set_read_timeout(None));
-    untimed.and_then(|()| (&mut &*socket).write_all(input)).is_ok()
-        && await_word(socket, hand_over::IS_READY, LaunchError::LauncherEnded).is_ok()
-}
-
 impl Run {
     /// Waits until Python ends, has more than it may, or the server wants the end; then kills it.
     pub(super) fn watch(mut self, control: &UnixStream) -> Report {
         let waited = match self.events(control) {
-            Ok(events) => self.wait(&events, control),
+            Ok(events) => self.wait(&events),
             // A wait that cannot begin is no reason to leave anything running.
             Err(_) => Wait::Unwatched,
         };
@@ -284,7 +260,7 @@ impl Run {
     }
 
     /// Has threads wait for everything that ends the wait.
-    fn events(&mut self, control: &UnixStream) -> io::Result<Receiver<Event>> {
+    fn events(&self, control: &UnixStream) -> io::Result<Receiver<Event>> {
         let (events, received) = mpsc::sync_channel(EVENTS_MAX);
         let of_signals = events.clone();
         thread::spawn(move || {
@@ -293,25 +269,8 @@ impl Run {
             }
         });
         let mut control = control.try_clone()?;
-        let mut to_python = None;
-        if let Some((socket, input)) = self.spare.take() {
-            to_python = Some(socket.try_clone()?);
-            let of_spare = events.clone();
-            thread::spawn(move || {
-                if is_ready(&socket, &input) {
-                    let _ = of_spare.send(Event::IsReady);
-                }
-            });
-        }
         let of_server = events.clone();
         thread::spawn(move || {
-            // Once: it is one script that a spare gets.
-            if let Some(to_python) = to_python
-                && let Ok(given) = hand_over::receive(&control)
-            {
-                let _ = of_server.send(Event::HandedOver);
-                send(to_python, given);
-            }
             // The server says nothing more than by closing its side.
             let _ = control.read(&mut [0]);
             let _ = of_server.send(Event::AskedToEnd);
@@ -321,17 +280,10 @@ impl Run {
         Ok(received)
     }
 
-    fn wait(&self, events: &Receiver<Event>, mut control: &UnixStream) -> Wait {
+    fn wait(&self, events: &Receiver<Event>) -> Wait {
         let Limits { scratch_bytes, scratch_inodes, .. } = self.limits;
-        let mut interval = LOOK_INTERVAL;
         loop {
-            match events.recv_timeout(interval) {
-                Ok(Event::IsReady) => {
-                    interval = WAITING_LOOK_INTERVAL;
-                    // A server that is gone has closed its side, which is the next event.
-                    let _ = control.write_all(hand_over::IS_READY);
-                }
-                Ok(Event::HandedOver) => interval = LOOK_INTERVAL,
+            match events.recv_timeout(LOOK_INTERVAL) {
                 Ok(Event::PythonEnded) => return Wait::PythonEnded,
                 Ok(Event::AskedToEnd) => return Wait::AskedToEnd,
                 Err(RecvTimeoutError::Disconnected) => return Wait::Unwatched,
