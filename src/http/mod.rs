@@ -155,9 +155,20 @@ pub(crate) async fn serve(server: Arc<Server>, options: Options) -> Result<(), H
     }
     // Dropping it kills what it runs.
     warm_up.abort();
+    end(&server, &front, &main).await;
+    main.abort();
+    admin_stop.cancel();
+    if let Some(admin) = admin {
+        admin.abort();
+    }
+    Ok(())
+}
+
+/// Ends what is still in flight, and answers it.
+async fn end(server: &Server, front: &Front, main: &Listener) {
     front.endpoint.stop();
     front.scripts.stop();
-    let ended = put_down(&server, async {
+    let ended = put_down(server, async {
         tokio::join!(front.endpoint.wait(), front.scripts.wait());
     });
     let answered = async {
@@ -168,12 +179,6 @@ pub(crate) async fn serve(server: Arc<Server>, options: Options) -> Result<(), H
         }
     };
     tokio::join!(ended, answered);
-    main.abort();
-    admin_stop.cancel();
-    if let Some(admin) = admin {
-        admin.abort();
-    }
-    Ok(())
 }
 
 /// Listens on an address, which has to be free, and returns it with its port.
