@@ -223,6 +223,7 @@ impl OneShotExecutor {
         // Without a folder it has ended by now.
         self.wait_for_removal(supervisor, listed).await;
         let is_starved = cause == Cause::TimedOut && report == Report::Killed { is_starved: true };
+        let took_pipes = report == Report::TooManyPipes;
         let ending = ending(cause, is_capped, report)?;
 
         Ok(Outcome {
@@ -231,6 +232,7 @@ impl OneShotExecutor {
             stderr: stderr.finish(),
             pictures: pictures.finish().await,
             duration,
+            took_pipes,
             is_starved,
             tier: Some(tier),
             memory_bound,
@@ -374,13 +376,11 @@ impl Executor for OneShotExecutor {
 fn ending(cause: Cause, is_capped: bool, report: Report) -> Result<Ending, RunError> {
     match (cause, report) {
         (_, Report::NotStarted(reason)) => Err(RunError::StartPython(reason)),
-        (Cause::TimedOut, Report::Exited(_) | Report::Killed { .. } | Report::OutOfMemory) => {
-            Ok(Ending::TimedOut)
+        (Cause::TimedOut, _) => Ok(Ending::TimedOut),
+        (Cause::Cancelled, _) => Ok(Ending::Cancelled),
+        (Cause::Reported | Cause::Capped, Report::OutOfMemory | Report::TooManyPipes) => {
+            Ok(Ending::OutOfMemory)
         }
-        (Cause::Cancelled, Report::Exited(_) | Report::Killed { .. } | Report::OutOfMemory) => {
-            Ok(Ending::Cancelled)
-        }
-        (Cause::Reported | Cause::Capped, Report::OutOfMemory) => Ok(Ending::OutOfMemory),
         // A script that has just ended when its output reaches the cap is no exception.
         (Cause::Reported | Cause::Capped, Report::Exited(code)) if !is_capped => {
             Ok(Ending::Exited(code))

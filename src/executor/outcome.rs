@@ -20,7 +20,9 @@ pub(crate) struct Outcome {
     pub(crate) pictures: Arc<Pictures>,
     /// From the start of the run until its last process was dead.
     pub(crate) duration: Duration,
-    /// True if its time was up because other processes kept it from the processors.
+    /// True if it was ended because it had more pipes than it may.
+    pub(crate) took_pipes: bool,
+    /// True if its time was up because others kept it from the processors, or from pipes of the usual size.
     pub(crate) is_starved: bool,
     /// The tier that held the run; `None` if it never started.
     pub(crate) tier: Option<Tier>,
@@ -52,6 +54,7 @@ impl Outcome {
             stderr: Captured::default(),
             pictures: Arc::default(),
             duration: Duration::ZERO,
+            took_pipes: false,
             is_starved: false,
             tier: None,
             memory_bound: None,

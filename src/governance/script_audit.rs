@@ -262,6 +262,7 @@ fn result_sha256(of: &JobOwner, outcome: &Outcome) -> String {
         tier,
         memory_bound,
         start,
+        took_pipes: _,
         is_starved,
         advice,
         receipt: _,

@@ -14,6 +14,7 @@ mod run;
 #[cfg(test)]
 mod tests;
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
 use tokio_util::task::TaskTracker;
@@ -56,6 +57,8 @@ pub(crate) struct Scripts {
     ready: OnceLock<Option<Ready>>,
     /// Lookups of versions, each as long as a short script.
     lookups: TaskTracker,
+    /// How many runs were ended because they had more pipes than they may.
+    pipe_shortages: AtomicU64,
     /// Counts decisions and runs.
     meter: MeterPlace,
 }
@@ -73,6 +76,7 @@ impl Scripts {
             replies: ReplyRoom::new(settings.user_share),
             ready: OnceLock::new(),
             lookups: TaskTracker::new(),
+            pipe_shortages: AtomicU64::new(0),
             meter: MeterPlace::default(),
         }
     }

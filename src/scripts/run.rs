@@ -6,7 +6,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use chrono::Utc;
 use futures_util::FutureExt as _;
@@ -113,11 +113,13 @@ impl Scripts {
             governance.script_started(&id).await.map_err(|_| ScriptError::NotAudited)?;
         }
         let ended = cancel.clone();
+        let shortages = self.pipe_shortages.load(Ordering::Relaxed);
         let run = async { self.executor.run(script, limits, cancel, echo).await };
         let outcome = AssertUnwindSafe(run).catch_unwind().await;
         let mut outcome = outcome.unwrap_or(Err(RunError::Panicked));
-        match &outcome {
+        match &mut outcome {
             Ok(outcome) => {
+                self.note_pipes(outcome, shortages);
                 let Outcome { ending, duration, .. } = outcome;
                 tracing::info!(verification_id = %id, ?ending, ?duration, "run ended");
                 self.count(outcome);
@@ -246,6 +248,15 @@ impl Scripts {
     }
 
     /// Counts a run that has ended.
+    fn note_pipes(&self, outcome: &mut Outcome, shortages_before: u64) {
+        if outcome.took_pipes {
+            self.pipe_shortages.fetch_add(1, Ordering::Relaxed);
+        } else if outcome.ending == Ending::TimedOut {
+            // A pipe of this run may be smaller than usual, and a write to it may never return.
+            outcome.is_starved |= self.pipe_shortages.load(Ordering::Relaxed) != shortages_before;
+        }
+    }
+
     fn count(&self, outcome: &Outcome) {
         let Some(meter) = self.meter.get() else { return };
         let ending = match outcome.ending {

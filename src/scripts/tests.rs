@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use chrono::{TimeDelta, Utc};
 use futures_util::FutureExt as _;
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -17,6 +18,7 @@ use crate::gateway::{Arguments, AskedBy};
 use crate::governance::{AuditFilter, PolicyFile, Presented, Proof, Role, Store};
 use crate::receipt::KeyStore;
 use crate::sandbox::Tier;
+use crate::shares::Share;
 
 use super::decide::ANALYSED_IN_PLACE_BYTES_MAX;
 use super::*;
@@ -99,6 +101,39 @@ impl Harness {
 
 fn finished() -> Outcome {
     Outcome { ending: Ending::Exited(0), tier: Some(Tier::T3), ..Outcome::never_started() }
+}
+
+/// Runs these scripts beside each other, and returns which of them are starved. `waits` waits for the others and is timed
+/// out, `pipes` takes more pipes than it may, and `both` does that and is timed out.
+async fn starved(sources: &[&str]) -> Vec<bool> {
+    let executor = FakeExecutor::new(|script, _, _| {
+        Box::pin(async move {
+            let source = script.source().as_str();
+            if source == "waits" {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            let ending = if source == "pipes" { Ending::OutOfMemory } else { Ending::TimedOut };
+            Ok(Outcome { ending, took_pipes: source != "waits", ..finished() })
+        })
+    });
+    let scripts = Scripts::new(&settings(), Gateway::blocking(&settings()), Arc::new(executor))
+        .with_turns(Turns::new([9, 1, 1], Share::default()));
+    let run = async |source: &&str| {
+        let permit = Permit::for_test(granted(source, false), None, None);
+        let (waits, cancel) = (AtomicBool::default(), CancellationToken::new());
+        let turn = scripts.turn(&permit, Lane::Calls, &waits, &cancel).await.unwrap();
+        let limits = RunLimits::of_script(Duration::from_secs(1));
+        scripts.run(&permit, &turn, RunRequest::new(limits, cancel)).await.unwrap().is_starved
+    };
+    join_all(sources.iter().map(run)).await
+}
+
+#[tokio::test]
+async fn a_run_without_pipes_of_the_usual_size_is_starved() {
+    assert_eq!(starved(&["waits"]).await, [false]);
+    assert_eq!(starved(&["waits", "waits", "pipes"]).await, [true, true, false]);
+    // Nobody can bring it about alone.
+    assert_eq!(starved(&["both"]).await, [false]);
 }
 
 /// The events of the log with their outcomes, the oldest first.
@@ -250,7 +285,8 @@ async fn a_large_script_is_analysed_aside() {
     let scripts = scripts();
     let small = "#".repeat(ANALYSED_IN_PLACE_BYTES_MAX);
     assert!(scripts.decide(request(&small)).now_or_never().is_some());
-    let large = format!("{small}#");
+    // Enough to take longer than the other thread takes to begin.
+    let large = "x = 1\n".repeat(20_000);
     let mut decided = Box::pin(scripts.decide(request(&large)));
     assert!((&mut decided).now_or_never().is_none(), "it holds up the runtime");
     assert!(matches!(decided.await, Decided::Allowed { .. }));

@@ -29,6 +29,8 @@ pub enum Report {
     },
     /// The run was killed because it had more memory than it may.
     OutOfMemory,
+    /// The run was killed because it had more pipes than it may.
+    TooManyPipes,
     /// There was no run.
     NotStarted(LaunchError),
 }

@@ -247,7 +247,10 @@ async fn why_it_ended(control: UnixStream, log: Option<impl AsyncRead + Unpin>) 
     let report = read_bounded(control, REPORT_BYTES_MAX).await;
     match serde_json::from_slice(&report) {
         Ok(Report::NotStarted(error)) => ForkServerError::Launch(error),
-        Ok(Report::Exited(_) | Report::Killed { .. } | Report::OutOfMemory) | Err(_) => {
+        Ok(
+            Report::Exited(_) | Report::Killed { .. } | Report::OutOfMemory | Report::TooManyPipes,
+        )
+        | Err(_) => {
             let log = match log {
                 Some(log) => read_bounded(log, LOG_BYTES_MAX).await,
                 None => Vec::new(),

@@ -30,22 +30,29 @@ struct WatchedRun {
     init: Pid,
     due: Instant,
     /// Closed when the run is over.
-    exceeded: oneshot::Sender<()>,
+    exceeded: oneshot::Sender<Exceeded>,
     is_starved: Arc<AtomicBool>,
+}
+
+/// What a run has more of than it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Exceeded {
+    Memory,
+    Pipes,
 }
 
 /// The watch of one run, which ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct WatchOfRun {
-    exceeded: oneshot::Receiver<()>,
+    exceeded: oneshot::Receiver<Exceeded>,
     is_starved: Arc<AtomicBool>,
 }
 
 impl WatchOfRun {
     /// Returns when the run has more than it may; never if that does not come. A watch that fails counts
     /// as exceeded: without one there is no run.
-    pub(super) async fn exceeded(&mut self) {
-        let _ = (&mut self.exceeded).await;
+    pub(super) async fn exceeded(&mut self) -> Exceeded {
+        (&mut self.exceeded).await.unwrap_or(Exceeded::Memory)
     }
 
     /// Returns whether others have kept the run from the processors for longer than it had one.
@@ -113,14 +120,15 @@ fn look_at_first(runs: &mut Vec<WatchedRun>) {
     let first = runs.iter_mut().enumerate().min_by_key(|(_, run)| run.due);
     let Some((index, run)) = first.filter(|(_, run)| !run.exceeded.is_closed()) else { return };
     run.watch.note_runs(count);
-    match run.watch.look(run.python, Some(run.init)) {
+    let exceeded = match run.watch.look(run.python, Some(run.init)) {
         Look::Within { next } => {
             run.due = Instant::now() + next;
             run.is_starved.store(run.watch.processor_time().is_starved(), Ordering::Relaxed);
+            return;
         }
-        Look::Exceeded => {
-            // The run may be over by now.
-            let _ = runs.swap_remove(index).exceeded.send(());
-        }
-    }
+        Look::Exceeded => Exceeded::Memory,
+        Look::TooManyPipes => Exceeded::Pipes,
+    };
+    // The run may be over by now.
+    let _ = runs.swap_remove(index).exceeded.send(exceeded);
 }

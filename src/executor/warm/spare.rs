@@ -28,7 +28,7 @@ use super::super::picture_channel::PictureChannel;
 use super::super::run_groups::MemoryBound;
 use super::super::supervisors::pair;
 use super::fork_server::ForkServer;
-use super::runs_watch::WatchOfRun;
+use super::runs_watch::{Exceeded, WatchOfRun};
 use super::spare_group::SpareGroup;
 use crate::sandbox::{MemoryWatch, Neighbours, WATCH_INTERVAL, lower_beside};
 
@@ -125,7 +125,7 @@ impl Spare {
                 self.read_the_rest().await;
                 Some(code)
             }
-            Cause::Capped | Cause::TimedOut | Cause::Cancelled | Cause::OutOfMemory => {
+            Cause::Capped | Cause::TimedOut | Cause::Cancelled | Cause::Exceeded(_) => {
                 // The wait is over too if the fork server has ended, and with it everything.
                 if timeout(END_PATIENCE, &mut self.ended).await.is_err() {
                     return Err(NoOutcome::DoesNotEnd(self.ended, self.server.supervisor));
@@ -142,7 +142,7 @@ impl Spare {
         let ending = match (cause, code) {
             (Cause::TimedOut, _) => Ending::TimedOut,
             (Cause::Cancelled, _) => Ending::Cancelled,
-            (Cause::OutOfMemory, _) => Ending::OutOfMemory,
+            (Cause::Exceeded(_), _) => Ending::OutOfMemory,
             (_, _) if is_killed_by_group => Ending::OutOfMemory,
             (_, Some(code)) if !is_capped => Ending::Exited(code),
             (_, _) => Ending::Exited(Ending::KILLED),
@@ -153,6 +153,7 @@ impl Spare {
             stderr,
             pictures: self.pictures.finish().await,
             duration: started.elapsed(),
+            took_pipes: cause == Cause::Exceeded(Exceeded::Pipes),
             is_starved: cause == Cause::TimedOut && watch.is_some_and(|watch| watch.is_starved()),
             tier: Some(Tier::T3),
             memory_bound: Some(memory_bound),
@@ -218,14 +219,13 @@ impl Spare {
                 }
             }
         };
-        let too_much_memory = async {
+        let too_much = async {
             // Not at once: most runs are over by then.
             sleep(WATCH_INTERVAL).await;
             // Without a watch there is no run.
-            if let Ok(of_run) = MemoryWatch::new(memory_bytes) {
-                let of_run = of_run.beside(neighbours);
-                watch.insert(server.watch.start(of_run, *python, *init)).exceeded().await;
-            }
+            let Ok(of_run) = MemoryWatch::new(memory_bytes) else { return Exceeded::Memory };
+            let of_run = of_run.beside(neighbours);
+            watch.insert(server.watch.start(of_run, *python, *init)).exceeded().await
         };
         tokio::select! {
             biased;
@@ -234,7 +234,7 @@ impl Spare {
             () = stdout.until_capped() => Cause::Capped,
             () = stderr.until_capped() => Cause::Capped,
             never = pictures.read() => match never {},
-            () = too_much_memory => Cause::OutOfMemory,
+            exceeded = too_much => Cause::Exceeded(exceeded),
             () = hand_over => Cause::Lost,
         }
     }
@@ -253,7 +253,7 @@ enum Cause {
     Capped,
     TimedOut,
     Cancelled,
-    OutOfMemory,
+    Exceeded(Exceeded),
 }
 
 /// Parses the exit code in a child's message about the end of its script.

@@ -132,6 +132,7 @@ impl Figures {
             stderr: captured(stderr, self.stderr_truncated),
             pictures: Arc::new(Pictures { all, left_out: self.left_out }),
             duration: self.duration,
+            took_pipes: false,
             is_starved: self.is_starved,
             tier: self.tier,
             memory_bound: self.memory_bound,

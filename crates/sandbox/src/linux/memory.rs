@@ -107,6 +107,8 @@ pub enum Look {
     Within { next: Duration },
     /// The run has more, or more than can be counted.
     Exceeded,
+    /// The run has more pipes than it may have: those that other runs made meanwhile may be too small.
+    TooManyPipes,
 }
 
 /// Watches the memory of one run.
@@ -276,7 +278,7 @@ impl MemoryWatch {
                 let took = time_of_thread().saturating_sub(began);
                 Look::Within { next: next.max(took * (LOOK_COST - 1)) }
             }
-            look @ (Look::Within { .. } | Look::Exceeded) => look,
+            look @ (Look::Within { .. } | Look::Exceeded | Look::TooManyPipes) => look,
         }
     }
 
@@ -299,8 +301,11 @@ impl MemoryWatch {
         }
         let processes: Vec<_> = self.seen.iter().map(|(pid, seen)| (*pid, seen.threads)).collect();
         self.share.look(&self.table, &processes, self.neighbours.now);
-        if self.threads_max.is_some_and(|most| sum.threads > most) || self.has_too_many_pipes(sum) {
+        if self.threads_max.is_some_and(|most| sum.threads > most) {
             return Look::Exceeded;
+        }
+        if self.has_too_many_pipes(sum) {
+            return Look::TooManyPipes;
         }
         if used <= self.limit_bytes {
             self.counting = None;

@@ -2,7 +2,7 @@
 //!
 //! **Its share.** The server answers clients in one thread, beside runs that may compute on every processor. So the more runs
 //! compete, and the more processes of one run, the lower is the weight of each (`nice(2)`): all
-//! runs together weigh as much as [`WEIGHT_PER_PROCESSOR`] threads on each processor. On kernels that are fair between sessions
+//! runs together weigh as much as one thread on each processor. On kernels that are fair between sessions
 //! (`sched(7)`, autogroup) the nice value of a process counts within its session only, and the
 //! session has one itself, in `/proc/{pid}/autogroup`. A run is one session, because scripts can make
 //! none. Nothing is lowered as long as there are processors enough.
@@ -32,9 +32,6 @@ use crate::Neighbours;
 
 /// The interval between two looks: at least so much, and up to twice as much.
 const INTERVAL: Duration = Duration::from_millis(60);
-
-/// The threads on each processor that all runs together may weigh as much as.
-const WEIGHT_PER_PROCESSOR: u64 = 4;
 
 /// The lowest weight (`nice(2)`), and the steps in which it is approached: few, because an ordinary user may set the weight of ten
 /// sessions a second.
@@ -225,7 +222,7 @@ fn lower_thread(thread: Pid, nice: i32) {
 
 /// Returns the nice value with which so many threads weigh as much as all runs may.
 fn nice_of(threads: u64, processors: u64) -> i32 {
-    let mut room = processors.saturating_mul(WEIGHT_PER_PROCESSOR).saturating_mul(64);
+    let mut room = processors.saturating_mul(64);
     let wanted = threads.saturating_mul(64);
     let mut nice = 0;
     while nice < NICE_MAX && room < wanted {
@@ -350,8 +347,8 @@ mod tests {
             (1, 9, true),
             (2, 9, true),
             (60, 9, false),
-            (60, 60, false),
             (1, 60, true),
+            (60, 60, true),
         ] {
             let mut share = ProcessorShare { processors: 2, ..ProcessorShare::new() };
             share.nice = nice_of(threads * runs, share.processors);
@@ -366,15 +363,16 @@ mod tests {
     fn weights_fall_only_where_more_compete_than_there_is_room_for() {
         for (threads, processors, expected) in [
             (1, 1, 0),
-            (8, 2, 0),
-            (9, 2, 5),
-            (24, 2, 5),
-            (25, 2, 10),
-            (60, 2, 10),
-            (100, 2, 15),
-            (60 * 60, 2, 19),
-            (60 * 60, 64, 15),
-            (256, 64, 0),
+            (2, 2, 0),
+            (3, 2, 5),
+            (6, 2, 5),
+            (7, 2, 10),
+            (18, 2, 10),
+            (19, 2, 15),
+            (60, 2, 19),
+            (60 * 60, 64, 19),
+            (64, 64, 0),
+            (256, 64, 10),
         ] {
             assert_eq!(nice_of(threads, processors), expected, "{threads} {processors}");
         }

@@ -126,6 +126,7 @@ enum Wait {
     PythonEnded,
     AskedToEnd,
     OutOfMemory,
+    TooManyPipes,
 }
 
 impl Run {
@@ -149,6 +150,7 @@ impl Run {
             self.memory.as_ref().is_some_and(|watch| watch.processor_time().is_starved());
         match (waited, ended) {
             (Ok(Wait::OutOfMemory), _) => Report::OutOfMemory,
+            (Ok(Wait::TooManyPipes), _) => Report::TooManyPipes,
             (Ok(Wait::PythonEnded), _) if is_killed_by_group => Report::OutOfMemory,
             (Ok(Wait::PythonEnded | Wait::AskedToEnd), Some(code)) => Report::Exited(code),
             (Ok(Wait::PythonEnded | Wait::AskedToEnd) | Err(_), _) => Report::Killed { is_starved },
@@ -223,6 +225,7 @@ impl Run {
             let init = self.init.as_ref().map(|init| init.pid);
             match self.memory.as_mut().map(|memory| memory.look(self.python, init)) {
                 Some(Look::Exceeded) => return Ok(Wait::OutOfMemory),
+                Some(Look::TooManyPipes) => return Ok(Wait::TooManyPipes),
                 Some(Look::Within { next }) => next_look = Some(next),
                 None => {}
             }

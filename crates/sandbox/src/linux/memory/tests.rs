@@ -59,7 +59,7 @@ impl Drop for Script {
 fn is_exceeded(watch: &mut MemoryWatch, pid: Pid) -> bool {
     loop {
         match watch.look(pid, Some(pid)) {
-            Look::Exceeded => return true,
+            Look::Exceeded | Look::TooManyPipes => return true,
             Look::Within { next } if next.is_zero() => {}
             Look::Within { .. } => return false,
         }
