@@ -609,7 +609,10 @@ fn share_jobs(
     url: &Secret,
 ) -> anyhow::Result<Server> {
     let shared = async {
-        let database = Database::open(DatabaseUrl::parse(url)?).await?;
+        let database = match server.store().and_then(|store| store.database()) {
+            Some(database) => database,
+            None => Database::open(DatabaseUrl::parse(url)?).await?,
+        };
         if let Some(excess) = database.excess().await? {
             tracing::warn!(
                 %excess,

@@ -114,8 +114,16 @@ impl Options {
     }
 
     /// Returns the tokens that let somebody in; none where everybody may call.
-    async fn bearers(&self, settings: &Settings) -> anyhow::Result<Option<Bearers>> {
-        let store = self.require_token.then(|| store_of_tokens(settings)).transpose()?;
+    async fn bearers(
+        &self,
+        server: &Server,
+        settings: &Settings,
+    ) -> anyhow::Result<Option<Bearers>> {
+        let store = || match server.store() {
+            Some(store) => Ok(store.clone()),
+            None => store_of_tokens(settings),
+        };
+        let store = self.require_token.then(store).transpose()?;
         let access_tokens = match (&self.oidc_issuer, &self.oidc_audience, &self.oidc_jwks) {
             (Some(issuer), Some(audience), Some(keys)) => {
                 let options = oidc::Options {
@@ -145,7 +153,7 @@ impl Options {
         settings: &Settings,
         address: SocketAddr,
     ) -> anyhow::Result<()> {
-        let bearers = self.bearers(settings).await?;
+        let bearers = self.bearers(&server, settings).await?;
         let count = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
         let options = http::Options {
             address,

@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
+use tokio::runtime::Handle;
 use tokio::sync::{Mutex, OwnedMutexGuard, mpsc};
 use tokio::time::{sleep, timeout};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::migrations::{self, MIGRATIONS};
 use super::session::{DatabaseError, Notice, Session};
@@ -17,10 +19,13 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// The database. Cheap to clone; all clones share the connection.
+/// The database. Cheap to clone; all clones share the connections.
 #[derive(Clone)]
 pub(crate) struct Database {
     url: Arc<DatabaseUrl>,
+    /// Drives the connections, whichever runtime asks for one: that of the asker may be blocked until there is an
+    /// answer.
+    runtime: Handle,
     /// The connection for statements that are a transaction each.
     shared: Arc<Mutex<Option<Arc<Session>>>>,
     /// The connection for transactions of several statements, one at a time.
@@ -52,9 +57,11 @@ impl Exclusive {
 }
 
 impl Database {
-    /// Returns the database at a URL, as it is. It is connected when it is asked for something.
+    /// Returns the database at a URL, as it is. It is connected when it is asked for something, in the runtime of the
+    /// caller.
     pub(crate) fn at(url: DatabaseUrl) -> Self {
-        Self { url: Arc::new(url), shared: Arc::default(), exclusive: Arc::default() }
+        let (shared, exclusive) = (Arc::default(), Arc::default());
+        Self { url: Arc::new(url), runtime: Handle::current(), shared, exclusive }
     }
 
     /// Returns the rights of the database's user that a server should not have.
@@ -155,8 +162,11 @@ impl Database {
     async fn connected(&self) -> Result<(Session, mpsc::Receiver<Notice>), DatabaseError> {
         let mut pause = PAUSE_MIN;
         loop {
-            // On the heap: it is in the middle of everything that asks the database.
-            match Box::pin(Session::connect(&self.url)).await {
+            let url = Arc::clone(&self.url);
+            let connecting = self.runtime.spawn(async move { Session::connect(&url).await });
+            let connected = AbortOnDropHandle::new(connecting).await;
+            // If its runtime has ended, nobody answers any more.
+            match connected.unwrap_or_else(|_| Err(DatabaseError::Silent(self.url.to_string()))) {
                 Err(error) if error.is_passing() => {
                     tracing::debug!(%error, "the database is away");
                     sleep(pause).await;

@@ -19,6 +19,8 @@ use crate::executor::{Echo, Executor, Lane, Outcome, RunLimits};
 use crate::gateway::{Arguments, AskedBy, Call, DecisionRecord, Gateway, JobId, Stdin, Tool};
 #[cfg(feature = "http")]
 use crate::governance::Bearers;
+#[cfg(feature = "http")]
+use crate::governance::Store;
 use crate::governance::{Governance, GovernedCall, GovernedReply, Presented, Refusal, UserName};
 use crate::jobs::{
     Found, Job, JobLimits, JobRegistry, JobState, Jobs, JobsAway, Order, RequestKey,
@@ -104,6 +106,12 @@ impl Server {
             governance,
             session,
         }
+    }
+
+    /// Returns the store of tokens and of the audit log, where there is a policy.
+    #[cfg(feature = "http")]
+    pub(crate) fn store(&self) -> Option<&Store> {
+        self.governance.as_ref().map(|governance| governance.store())
     }
 
     /// Has all replicas with this database share their background jobs.

@@ -12,6 +12,7 @@ use crate::harness::{ServerBuilder, quickest};
 tests! {
     needs [Postgres, Sandbox]:
         a_token_is_worth_the_same_at_all_replicas,
+        a_replica_has_three_connections,
         a_result_that_was_changed_in_the_database_is_not_given_out,
         a_job_that_nobody_has_asked_for_is_not_run,
         the_end_of_a_job_is_written_when_the_database_is_back,
@@ -86,6 +87,29 @@ fn a_token_is_worth_the_same_at_all_replicas() {
     database.begin();
     assert_eq!(statuses(&governed.user), [200, 200]);
     soon("it is ready again", || replicas[0].admin("/readyz").status == 200);
+}
+
+fn a_replica_has_three_connections() {
+    let database = Postgres::start();
+    let url = database.database();
+    let governed = Governed::sharing("ledger", Some(url.clone()));
+    let server = HttpServer::start(governed.server(), &["--require-token"]);
+    server.wait_until_ready();
+    assert_eq!(run(&server, &governed.user), (200, "ok".to_owned()));
+    let job = place(&server, &governed.user, "print(6 * 7)");
+    until_success(&server, &governed.user, &job);
+    let count = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'qwed-mcp' AND datname = current_database()";
+    assert_eq!(database.sql(&url, count), "3");
+    // They are made again when they are lost, by whoever asks next.
+    let end = count.replace("count(*)", "count(pg_terminate_backend(pid))");
+    assert_eq!(database.sql(&url, &end), "3");
+    soon("scripts run again", || {
+        let head = format!("POST /run HTTP/1.1\r\n{}{}", super::JSON, bearer(&governed.user));
+        server.send(&head, r#"{"code":"print(1)"}"#).status == 200
+    });
+    let job = place(&server, &governed.user, "print(6 * 7)");
+    until_success(&server, &governed.user, &job);
+    soon("there are three again", || database.sql(&url, count) == "3");
 }
 
 fn a_result_that_was_changed_in_the_database_is_not_given_out() {
