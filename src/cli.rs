@@ -609,10 +609,7 @@ fn share_jobs(
     url: &Secret,
 ) -> anyhow::Result<Server> {
     let shared = async {
-        let database = match server.store().and_then(|store| store.database()) {
-            Some(database) => database,
-            None => Database::open(DatabaseUrl::parse(url)?).await?,
-        };
+        let database = Database::open(DatabaseUrl::parse(url)?).await?;
         if let Some(excess) = database.excess().await? {
             tracing::warn!(
                 %excess,

@@ -4,10 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
-use tokio::runtime::Handle;
 use tokio::sync::{Mutex, OwnedMutexGuard, mpsc};
 use tokio::time::{sleep, timeout};
-use tokio_util::task::AbortOnDropHandle;
 
 use super::migrations::{self, MIGRATIONS};
 use super::session::{DatabaseError, Notice, Session};
@@ -19,17 +17,21 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// The database. Cheap to clone; all clones share the connections.
+/// The database. Cheap to clone; all clones share the connection.
 #[derive(Clone)]
 pub(crate) struct Database {
     url: Arc<DatabaseUrl>,
-    /// Drives the connections, whichever runtime asks for one: that of the asker may be blocked until there is an
-    /// answer.
-    runtime: Handle,
-    /// The connection for statements that are a transaction each.
-    shared: Arc<Mutex<Option<Arc<Session>>>>,
+    /// The connection for statements that are a transaction each, and for what is told.
+    shared: Arc<Mutex<Option<Shared>>>,
     /// The connection for transactions of several statements, one at a time.
     exclusive: Arc<Mutex<Option<Session>>>,
+}
+
+/// The connection that all tasks share.
+struct Shared {
+    session: Arc<Session>,
+    /// What is told on it, until somebody hears that.
+    notices: Option<mpsc::Receiver<Notice>>,
 }
 
 /// Rights of the database's user that no server needs: with them it can change whatever other servers rely on.
@@ -57,11 +59,9 @@ impl Exclusive {
 }
 
 impl Database {
-    /// Returns the database at a URL, as it is. It is connected when it is asked for something, in the runtime of the
-    /// caller.
+    /// Returns the database at a URL, as it is. It is connected when it is asked for something.
     pub(crate) fn at(url: DatabaseUrl) -> Self {
-        let (shared, exclusive) = (Arc::default(), Arc::default());
-        Self { url: Arc::new(url), runtime: Handle::current(), shared, exclusive }
+        Self { url: Arc::new(url), shared: Arc::default(), exclusive: Arc::default() }
     }
 
     /// Returns the rights of the database's user that a server should not have.
@@ -80,7 +80,7 @@ impl Database {
         })
     }
 
-    /// Connects, and brings the schema to what this program knows.
+    /// Connects, brings the schema to what this program knows, and gives up the connection that took.
     ///
     /// # Errors
     ///
@@ -93,6 +93,7 @@ impl Database {
         if let Some(session) = exclusive.session() {
             migrations::migrate(session.client_mut(), MIGRATIONS).await?;
         }
+        drop(exclusive.0.take());
         tracing::info!(%place, "the database is ready");
         Ok(database)
     }
@@ -105,15 +106,22 @@ impl Database {
     pub(crate) async fn session(&self) -> Result<Arc<Session>, DatabaseError> {
         let waited = self.waited(async {
             let mut shared = self.shared.lock().await;
-            match &*shared {
-                Some(session) if !session.is_lost() => Ok(Arc::clone(session)),
-                Some(_) | None => {
-                    let (session, _) = self.connected().await?;
-                    Ok(Arc::clone(shared.insert(Arc::new(session))))
-                }
-            }
+            Ok(Arc::clone(&self.usable(&mut shared, |_| true).await?.session))
         });
         waited.await
+    }
+
+    /// Returns the shared connection, made again if it was lost or is not as it `is_wanted`.
+    async fn usable<'a>(
+        &self,
+        shared: &'a mut Option<Shared>,
+        is_wanted: impl Fn(&Shared) -> bool,
+    ) -> Result<&'a mut Shared, DatabaseError> {
+        if shared.as_ref().is_none_or(|it| it.session.is_lost() || !is_wanted(it)) {
+            let (session, notices) = self.connected().await?;
+            *shared = Some(Shared { session: Arc::new(session), notices: Some(notices) });
+        }
+        shared.as_mut().ok_or_else(|| DatabaseError::Silent(self.url.to_string()))
     }
 
     /// Returns the connection for transactions of several statements, when nobody else has it.
@@ -133,8 +141,8 @@ impl Database {
         waited.await
     }
 
-    /// Connects once more, to hear what is told on `channel`. Whoever has missed something looks at the tables:
-    /// after a loss the receiver ends.
+    /// Returns what is told on `channel`, over the connection that all tasks share. Whoever has missed something looks at
+    /// the tables: after a loss the receiver ends.
     ///
     /// # Errors
     ///
@@ -142,10 +150,15 @@ impl Database {
     pub(crate) async fn listen(
         &self,
         channel: &'static str,
-    ) -> Result<(Session, mpsc::Receiver<Notice>), DatabaseError> {
-        let (session, notices) = self.waited(self.connected()).await?;
+    ) -> Result<mpsc::Receiver<Notice>, DatabaseError> {
+        let waited = self.waited(async {
+            let mut shared = self.shared.lock().await;
+            let shared = self.usable(&mut shared, |shared| shared.notices.is_some()).await?;
+            Ok((Arc::clone(&shared.session), shared.notices.take()))
+        });
+        let (session, notices) = waited.await?;
         session.batch(&format!("LISTEN {channel}")).await?;
-        Ok((session, notices))
+        notices.ok_or_else(|| DatabaseError::Silent(self.url.to_string()))
     }
 
     async fn waited<T>(
@@ -162,11 +175,8 @@ impl Database {
     async fn connected(&self) -> Result<(Session, mpsc::Receiver<Notice>), DatabaseError> {
         let mut pause = PAUSE_MIN;
         loop {
-            let url = Arc::clone(&self.url);
-            let connecting = self.runtime.spawn(async move { Session::connect(&url).await });
-            let connected = AbortOnDropHandle::new(connecting).await;
-            // If its runtime has ended, nobody answers any more.
-            match connected.unwrap_or_else(|_| Err(DatabaseError::Silent(self.url.to_string()))) {
+            // On the heap: it is in the middle of everything that asks the database.
+            match Box::pin(Session::connect(&self.url)).await {
                 Err(error) if error.is_passing() => {
                     tracing::debug!(%error, "the database is away");
                     sleep(pause).await;

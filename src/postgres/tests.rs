@@ -122,7 +122,7 @@ async fn promises_wait_for_the_disk() {
 async fn a_connection_that_is_lost_is_made_again() {
     let server = Postgres::start();
     let database = open(&server.database()).await.unwrap();
-    let (_listening, mut notices) = database.listen("qwed_mcp_test").await.unwrap();
+    let mut notices = database.listen("qwed_mcp_test").await.unwrap();
     assert_eq!(number(&database, "SELECT 1::bigint").await, 1);
     database.session().await.unwrap().batch("NOTIFY qwed_mcp_test, 'x'").await.unwrap();
     assert_eq!(notices.recv().await.unwrap().payload, "x");

@@ -20,8 +20,6 @@ use crate::governance::tokens::{
     NewToken, Replaced, Replacement, Revoked, TokenHash, TokenId, TokenRecord,
 };
 use crate::governance::user_name::UserName;
-#[cfg(feature = "postgres")]
-use crate::postgres::Database;
 use crate::receipt::AuditPlace;
 
 /// A store: its tokens, its audit log, and the runs in that.
@@ -32,12 +30,6 @@ pub(crate) trait Backend: TokenStore + AuditLog + RunLog + fmt::Debug + Send + S
     /// Returns the time by the clock that rows, quotas and expiry go by.
     fn now(&self) -> DateTime<Utc> {
         Utc::now()
-    }
-
-    /// Returns the database that the store is in, if servers share it.
-    #[cfg(feature = "postgres")]
-    fn database(&self) -> Option<Database> {
-        None
     }
 }
 

@@ -50,12 +50,11 @@ const NOW: &str = "SELECT clock_timestamp()";
 const READS_MAX: u32 = 2;
 
 /// The tokens and the audit log in a database. A handle: clones are the same store.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(in crate::governance) struct PostgresStore {
     /// The instance whose chain is appended to.
     instance: Arc<str>,
     clock: Arc<Clock>,
-    database: Database,
     thread: Arc<Thread>,
 }
 
@@ -67,9 +66,9 @@ struct Thread {
     handle: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl fmt::Debug for PostgresStore {
+impl fmt::Debug for Thread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PostgresStore").field("instance", &self.instance).finish_non_exhaustive()
+        f.write_str("Thread(..)")
     }
 }
 
@@ -111,10 +110,6 @@ impl Backend for PostgresStore {
 
     fn now(&self) -> DateTime<Utc> {
         self.clock.now()
-    }
-
-    fn database(&self) -> Option<Database> {
-        Some(self.database.clone())
     }
 }
 
@@ -175,12 +170,11 @@ impl PostgresStore {
         let (own, hurry) = (Arc::clone(&instance), CancellationToken::new());
         let asking = Asking { asked, waiting, hurry: hurry.clone() };
         let thread = std::thread::spawn(move || serve(url, &own, asking, &opened));
-        let (database, clock) = is_open.recv().unwrap_or(Err(StoreError::GivenUp))?;
+        let clock = is_open.recv().unwrap_or(Err(StoreError::GivenUp))?;
         let handle = Mutex::new(Some(thread));
         Ok(Self {
             instance,
             clock,
-            database,
             thread: Arc::new(Thread { channels: Some((questions, jobs)), hurry, handle }),
         })
     }
@@ -257,7 +251,7 @@ fn serve(
     url: DatabaseUrl,
     instance: &str,
     asking: Asking,
-    opened: &mpsc::Sender<Result<(Database, Arc<Clock>), StoreError>>,
+    opened: &mpsc::Sender<Result<Arc<Clock>, StoreError>>,
 ) {
     let Asking { mut asked, waiting, hurry } = asking;
     let Ok(runtime) = Builder::new_current_thread().enable_all().build() else { return };
@@ -266,7 +260,7 @@ fn serve(
             Ok(opened) => opened,
             Err(error) => return drop(opened.send(Err(error))),
         };
-        drop(opened.send(Ok((database.clone(), Arc::clone(&clock)))));
+        drop(opened.send(Ok(Arc::clone(&clock))));
         let chain = OwnChain { instance: instance.to_owned(), clock };
         let writer = tokio::spawn(write_all(database.clone(), chain, waiting, hurry.clone()));
         while let Some(question) = asked.recv().await {

@@ -24,8 +24,6 @@ use crate::governance::user_name::UserName;
 #[cfg(feature = "http")]
 use crate::meter::Meter;
 use crate::meter::MeterPlace;
-#[cfg(feature = "postgres")]
-use crate::postgres::Database;
 use crate::receipt::AuditPlace;
 
 /// A store, and the meter that counts what it is asked for, once there is one.
@@ -78,11 +76,6 @@ impl Backend for Timed {
 
     fn now(&self) -> DateTime<Utc> {
         self.store.now()
-    }
-
-    #[cfg(feature = "postgres")]
-    fn database(&self) -> Option<Database> {
-        self.store.database()
     }
 }
 

@@ -219,7 +219,7 @@ impl Worker {
     async fn hear(&self) {
         loop {
             match self.database.listen(CHANNEL).await {
-                Ok((_session, mut notices)) => {
+                Ok(mut notices) => {
                     // Whatever was told before.
                     self.look();
                     while let Some(Notice { payload, .. }) = notices.recv().await {
