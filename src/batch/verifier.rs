@@ -30,8 +30,7 @@ const ATTEMPTS_MAX: u8 = 2;
 const ATTEMPT_PAUSE: Duration = Duration::from_millis(500);
 
 /// The reason why the timeout of a run says nothing of the script.
-const STARVED: &str =
-    "its time was up, and for most of it other processes kept it from the processors";
+const STARVED: &str = "its time was up, and other processes kept it from the processors, or from pipes of the usual size";
 
 /// Takes the scripts of a batch through the one entry for scripts.
 pub(crate) struct Verifier {

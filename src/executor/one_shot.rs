@@ -222,7 +222,13 @@ impl OneShotExecutor {
         let is_capped = stdout.is_capped() || stderr.is_capped();
         // Without a folder it has ended by now.
         self.wait_for_removal(supervisor, listed).await;
-        let is_starved = cause == Cause::TimedOut && report == Report::Killed { is_starved: true };
+        let (is_starved, has_slept) = if let Report::Killed { is_starved, has_slept } = report
+            && cause == Cause::TimedOut
+        {
+            (is_starved, has_slept)
+        } else {
+            (false, false)
+        };
         let took_pipes = report == Report::TooManyPipes;
         let ending = ending(cause, is_capped, report)?;
 
@@ -234,6 +240,7 @@ impl OneShotExecutor {
             duration,
             took_pipes,
             is_starved,
+            has_slept,
             tier: Some(tier),
             memory_bound,
             start: Start::Cold,

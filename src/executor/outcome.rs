@@ -24,6 +24,8 @@ pub(crate) struct Outcome {
     pub(crate) took_pipes: bool,
     /// True if its time was up because others kept it from the processors, or from pipes of the usual size.
     pub(crate) is_starved: bool,
+    /// True if its time was up, and it neither had nor wanted a processor for most of it.
+    pub(crate) has_slept: bool,
     /// The tier that held the run; `None` if it never started.
     pub(crate) tier: Option<Tier>,
     /// The bound of the run's memory; `None` if there was none.
@@ -56,6 +58,7 @@ impl Outcome {
             duration: Duration::ZERO,
             took_pipes: false,
             is_starved: false,
+            has_slept: false,
             tier: None,
             memory_bound: None,
             start: Start::Cold,

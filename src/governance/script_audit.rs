@@ -264,6 +264,7 @@ fn result_sha256(of: &JobOwner, outcome: &Outcome) -> String {
         start,
         took_pipes: _,
         is_starved,
+        has_slept: _,
         advice,
         receipt: _,
     } = outcome;

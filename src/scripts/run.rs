@@ -251,7 +251,7 @@ impl Scripts {
     fn note_pipes(&self, outcome: &mut Outcome, shortages_before: u64) {
         if outcome.took_pipes {
             self.pipe_shortages.fetch_add(1, Ordering::Relaxed);
-        } else if outcome.ending == Ending::TimedOut {
+        } else if outcome.ending == Ending::TimedOut && outcome.has_slept {
             // A pipe of this run may be smaller than usual, and a write to it may never return.
             outcome.is_starved |= self.pipe_shortages.load(Ordering::Relaxed) != shortages_before;
         }

@@ -103,17 +103,19 @@ fn finished() -> Outcome {
     Outcome { ending: Ending::Exited(0), tier: Some(Tier::T3), ..Outcome::never_started() }
 }
 
-/// Runs these scripts beside each other, and returns which of them are starved. `waits` waits for the others and is timed
-/// out, `pipes` takes more pipes than it may, and `both` does that and is timed out.
+/// Runs these scripts beside each other, and returns which of them are starved. `waits` and `computes` are timed out after the
+/// others have ended, `pipes` takes more pipes than it may, and `both` does that and is timed out.
 async fn starved(sources: &[&str]) -> Vec<bool> {
     let executor = FakeExecutor::new(|script, _, _| {
         Box::pin(async move {
             let source = script.source().as_str();
-            if source == "waits" {
+            let lasts = ["waits", "computes"].contains(&source);
+            if lasts {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
             let ending = if source == "pipes" { Ending::OutOfMemory } else { Ending::TimedOut };
-            Ok(Outcome { ending, took_pipes: source != "waits", ..finished() })
+            let has_slept = source != "computes";
+            Ok(Outcome { ending, took_pipes: !lasts, has_slept, ..finished() })
         })
     });
     let scripts = Scripts::new(&settings(), Gateway::blocking(&settings()), Arc::new(executor))
@@ -132,6 +134,8 @@ async fn starved(sources: &[&str]) -> Vec<bool> {
 async fn a_run_without_pipes_of_the_usual_size_is_starved() {
     assert_eq!(starved(&["waits"]).await, [false]);
     assert_eq!(starved(&["waits", "waits", "pipes"]).await, [true, true, false]);
+    // What computes until its time is up has no part in it.
+    assert_eq!(starved(&["computes", "pipes"]).await, [false, false]);
     // Nobody can bring it about alone.
     assert_eq!(starved(&["both"]).await, [false]);
 }

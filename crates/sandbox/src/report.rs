@@ -26,6 +26,8 @@ pub enum Report {
     Killed {
         /// True if others had kept it from the processors for longer than it had one.
         is_starved: bool,
+        /// True if it neither had nor wanted a processor for most of the time.
+        has_slept: bool,
     },
     /// The run was killed because it had more memory than it may.
     OutOfMemory,
@@ -37,5 +39,5 @@ pub enum Report {
 
 impl Report {
     /// The report of a run whose processors were not watched.
-    pub const KILLED: Self = Self::Killed { is_starved: false };
+    pub const KILLED: Self = Self::Killed { is_starved: false, has_slept: false };
 }

@@ -5,7 +5,6 @@
 //! runs there are. Runs are looked at in the order in which their looks are due. Nothing is decided here about a
 //! run but whether it has more than it may.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -14,7 +13,7 @@ use std::time::Instant;
 use nix::unistd::Pid;
 use tokio::sync::oneshot;
 
-use crate::sandbox::{Look, MemoryWatch};
+use crate::sandbox::{Look, MemoryWatch, ProcessorTime};
 
 /// Hands runs to the thread that watches them, which is there as long as this or a run.
 #[derive(Debug, Default)]
@@ -31,7 +30,7 @@ struct WatchedRun {
     due: Instant,
     /// Closed when the run is over.
     exceeded: oneshot::Sender<Exceeded>,
-    is_starved: Arc<AtomicBool>,
+    time: Arc<Mutex<ProcessorTime>>,
 }
 
 /// What a run has more of than it may.
@@ -45,7 +44,7 @@ pub(super) enum Exceeded {
 #[derive(Debug)]
 pub(super) struct WatchOfRun {
     exceeded: oneshot::Receiver<Exceeded>,
-    is_starved: Arc<AtomicBool>,
+    time: Arc<Mutex<ProcessorTime>>,
 }
 
 impl WatchOfRun {
@@ -55,9 +54,9 @@ impl WatchOfRun {
         (&mut self.exceeded).await.unwrap_or(Exceeded::Memory)
     }
 
-    /// Returns whether others have kept the run from the processors for longer than it had one.
-    pub(super) fn is_starved(&self) -> bool {
-        self.is_starved.load(Ordering::Relaxed)
+    /// Returns how long the run had a processor, and was kept from one, as of the last look.
+    pub(super) fn time(&self) -> ProcessorTime {
+        *self.time.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -65,18 +64,18 @@ impl RunsWatch {
     /// Watches `python` and its descendants; those whose parent has ended are children of `init`.
     pub(super) fn start(&self, watch: MemoryWatch, python: Pid, init: Pid) -> WatchOfRun {
         let (exceeded, received) = oneshot::channel();
-        let is_starved = Arc::<AtomicBool>::default();
+        let time = Arc::<Mutex<ProcessorTime>>::default();
         let run = WatchedRun {
             watch,
             python,
             init,
             due: Instant::now(),
             exceeded,
-            is_starved: Arc::clone(&is_starved),
+            time: Arc::clone(&time),
         };
         // If it is gone, so is the run's sender, which ends the run.
         let _ = self.sender().send(run);
-        WatchOfRun { exceeded: received, is_starved }
+        WatchOfRun { exceeded: received, time }
     }
 
     fn sender(&self) -> Sender<WatchedRun> {
@@ -123,7 +122,7 @@ fn look_at_first(runs: &mut Vec<WatchedRun>) {
     let exceeded = match run.watch.look(run.python, Some(run.init)) {
         Look::Within { next } => {
             run.due = Instant::now() + next;
-            run.is_starved.store(run.watch.processor_time().is_starved(), Ordering::Relaxed);
+            *run.time.lock().unwrap_or_else(PoisonError::into_inner) = run.watch.processor_time();
             return;
         }
         Look::Exceeded => Exceeded::Memory,

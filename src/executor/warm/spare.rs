@@ -147,6 +147,8 @@ impl Spare {
             (_, Some(code)) if !is_capped => Ending::Exited(code),
             (_, _) => Ending::Exited(Ending::KILLED),
         };
+        let time = watch.filter(|_| cause == Cause::TimedOut).map(|watch| watch.time());
+        let time = time.unwrap_or_default();
         Ok(Outcome {
             ending,
             stdout,
@@ -154,7 +156,8 @@ impl Spare {
             pictures: self.pictures.finish().await,
             duration: started.elapsed(),
             took_pipes: cause == Cause::Exceeded(Exceeded::Pipes),
-            is_starved: cause == Cause::TimedOut && watch.is_some_and(|watch| watch.is_starved()),
+            is_starved: time.is_starved(),
+            has_slept: time.has_slept(),
             tier: Some(Tier::T3),
             memory_bound: Some(memory_bound),
             start: Start::Warm,

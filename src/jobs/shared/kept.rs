@@ -134,6 +134,7 @@ impl Figures {
             duration: self.duration,
             took_pipes: false,
             is_starved: self.is_starved,
+            has_slept: false,
             tier: self.tier,
             memory_bound: self.memory_bound,
             start: self.start,

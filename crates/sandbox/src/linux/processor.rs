@@ -13,8 +13,8 @@
 //! and only what it lacks of that is the doing of others. What a process did that ended between two looks is not
 //! known; then the run counts as one that had its processor, so that no script can starve itself by processes
 //! that come and go. The looks come at irregular times: a script cannot hide between them. A weight that was lowered
-//! because of the run's own threads stays low when they are gone, as an ordinary user may not raise it. The run then waits
-//! longer than it would have to, through its own doing: such waits do not count.
+//! because of the run's own threads may stay low when they are gone, as an ordinary user may not raise it. The run then waits
+//! longer than it would have to, through its own doing: such waits do not count. What other runs have lowered does.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -67,6 +67,11 @@ impl ProcessorTime {
     pub fn is_starved(&self) -> bool {
         self.kept_waiting > self.ran && self.kept_waiting > self.observed / WAIT_SHARE_MIN
     }
+
+    /// Returns whether the run neither had nor wanted a processor for most of the time: it waited for something else.
+    pub fn has_slept(&self) -> bool {
+        self.observed > Duration::ZERO && self.ran + self.kept_waiting < self.observed / 2
+    }
 }
 
 /// How long a thread ran, and waited while it could have run.
@@ -96,6 +101,10 @@ pub(super) struct ProcessorShare {
     time: ProcessorTime,
     /// The nice value of the run's threads.
     nice: i32,
+    /// The highest that so many runs would have had by their number alone, at any time: what others have brought about.
+    imposed_nice: i32,
+    /// Whether the values may be made smaller again, which takes `CAP_SYS_NICE` (`setpriority(2)`).
+    may_raise: bool,
     /// That of its session; `None` where sessions have none.
     session_nice: Option<i32>,
 }
@@ -109,6 +118,8 @@ impl ProcessorShare {
             due: None,
             time: ProcessorTime::default(),
             nice: 0,
+            imposed_nice: 0,
+            may_raise: true,
             session_nice: Some(0),
         }
     }
@@ -141,14 +152,15 @@ impl ProcessorShare {
                 competing = u64::try_from(ready).unwrap_or(u64::MAX);
             }
         }
-        self.lower(table, threads.keys(), competing, runs);
+        self.weigh(table, threads.keys(), competing, runs);
         self.looked = Some((now, threads));
     }
 
-    /// Adds an interval to the account. Waits do not count while the run's weight is lower than so many
-    /// `runs` alone would have made it.
+    /// Adds an interval to the account, with so many `runs`. Waits do not count while the run's weight is lower than the
+    /// number of runs has made it at any time.
     fn count(&mut self, interval: Duration, times: Option<Times>, runs: u64) {
-        let is_own_doing = self.nice > nice_of(runs, self.processors);
+        self.imposed_nice = self.imposed_nice.max(nice_of(runs, self.processors));
+        let is_own_doing = self.nice > self.imposed_nice;
         let times =
             times.map(
                 |times| {
@@ -158,9 +170,10 @@ impl ProcessorShare {
         self.time.add(interval, times);
     }
 
-    /// Lowers the weight of the run, as far as its `competing` threads and the other runs take that. A weight that cannot be
-    /// set stays: another user's processes are beyond a server that may not signal their priority.
-    fn lower<'a>(
+    /// Sets the weight of the run to what its `competing` threads and the other runs take. It is raised only if half of them
+    /// would not need it either, so that it does not change with each look, and as far as this process may. A weight that
+    /// cannot be set stays: another user's processes are beyond a server that may not set their priority.
+    fn weigh<'a>(
         &mut self,
         table: &ProcessTable,
         threads: impl Iterator<Item = &'a Pid>,
@@ -170,7 +183,9 @@ impl ProcessorShare {
         let mut threads = threads.peekable();
         let Some(first) = threads.peek().copied() else { return };
         let session_nice = nice_of(runs, self.processors);
-        if self.session_nice.is_some_and(|nice| nice < session_nice) {
+        let session_nice_of_twice = nice_of(runs.saturating_mul(2), self.processors);
+        let has_changed = |nice: i32| nice < session_nice || nice > session_nice_of_twice;
+        if self.session_nice.is_some_and(has_changed) {
             match table.write(&format!("{first}/autogroup"), &session_nice.to_string()) {
                 Ok(()) => self.session_nice = Some(session_nice),
                 // At the next look: few may be set at once.
@@ -178,11 +193,17 @@ impl ProcessorShare {
                 Err(_) => self.session_nice = None,
             }
         }
-        let nice = nice_of(runs.saturating_mul(competing), self.processors);
+        let all = runs.saturating_mul(competing);
+        let nice = nice_of(all, self.processors);
         if self.nice < nice {
             self.nice = nice;
             for thread in threads {
                 lower_thread(*thread, nice);
+            }
+        } else if self.may_raise && self.nice > nice_of(all.saturating_mul(2), self.processors) {
+            self.may_raise = threads.all(|thread| raise_thread(*thread, nice));
+            if self.may_raise {
+                self.nice = nice;
             }
         }
     }
@@ -217,6 +238,15 @@ fn lower_thread(thread: Pid, nice: i32) {
     if getpriority_process(thread).is_ok_and(|now| now < nice) {
         // It may have ended, and another user's may not be touched.
         let _ = setpriority_process(thread, nice);
+    }
+}
+
+/// Raises the weight of a thread, and returns whether that may be. One that has ended needs nothing.
+fn raise_thread(thread: Pid, nice: i32) -> bool {
+    let thread = rustix::process::Pid::from_raw(thread.as_raw());
+    match setpriority_process(thread, nice) {
+        Ok(()) | Err(rustix::io::Errno::SRCH) => true,
+        Err(_) => false,
     }
 }
 
@@ -360,6 +390,28 @@ mod tests {
     }
 
     #[test]
+    fn what_others_have_lowered_for_a_while_is_not_the_runs_own_doing() {
+        let waiting = Times { ran: TENTH / 5, waited: TENTH * 4 / 5 };
+        let mut share = ProcessorShare { processors: 2, ..ProcessorShare::new() };
+        share.nice = nice_of(9, share.processors);
+        share.count(TENTH, Some(waiting), 9);
+        for _ in 0..10 {
+            share.count(TENTH, Some(waiting), 2);
+        }
+        assert!(share.time().is_starved());
+    }
+
+    #[test]
+    fn a_run_that_waits_for_something_else_has_slept() {
+        for (ran, waited, expected) in
+            [(0, 0, true), (10, 30, true), (100, 0, false), (10, 90, false), (60, 0, false)]
+        {
+            assert_eq!(account(Some((ran, waited))).has_slept(), expected, "{ran} {waited}");
+        }
+        assert!(!ProcessorTime::default().has_slept(), "it was never looked at");
+    }
+
+    #[test]
     fn weights_fall_only_where_more_compete_than_there_is_room_for() {
         for (threads, processors, expected) in [
             (1, 1, 0),
@@ -452,6 +504,11 @@ while True: pass";
         let lowered = |share: &ProcessorShare| share.nice > 0 && share.session_nice != Some(0);
         assert!(comes(&computing, &mut share, 1000 * processors, lowered), "{share:?}");
         assert_eq!((share.nice, nice()), (NICE_MAX, NICE_MAX));
+        // And is raised again where this process may do that.
+        let raised = |share: &ProcessorShare| share.nice == 0 || !share.may_raise;
+        assert!(comes(&computing, &mut share, 1, raised), "{share:?}");
+        assert_eq!(nice(), share.nice);
+        assert!(comes(&computing, &mut share, 1000 * processors, lowered), "{share:?}");
         let table = ProcessTable::open().unwrap();
         if let Ok(text) = table.read(&format!("{}/autogroup", computing.first()))
             && share.session_nice.is_some()

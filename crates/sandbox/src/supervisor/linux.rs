@@ -146,14 +146,16 @@ impl Run {
         }
         let is_killed_by_group = ended == Some(-number(Signal::SIGKILL))
             && self.group.as_ref().is_some_and(ControlGroup::was_out_of_memory);
-        let is_starved =
-            self.memory.as_ref().is_some_and(|watch| watch.processor_time().is_starved());
+        let time = self.memory.as_ref().map(MemoryWatch::processor_time).unwrap_or_default();
+        let (is_starved, has_slept) = (time.is_starved(), time.has_slept());
         match (waited, ended) {
             (Ok(Wait::OutOfMemory), _) => Report::OutOfMemory,
             (Ok(Wait::TooManyPipes), _) => Report::TooManyPipes,
             (Ok(Wait::PythonEnded), _) if is_killed_by_group => Report::OutOfMemory,
             (Ok(Wait::PythonEnded | Wait::AskedToEnd), Some(code)) => Report::Exited(code),
-            (Ok(Wait::PythonEnded | Wait::AskedToEnd) | Err(_), _) => Report::Killed { is_starved },
+            (Ok(Wait::PythonEnded | Wait::AskedToEnd) | Err(_), _) => {
+                Report::Killed { is_starved, has_slept }
+            }
         }
     }
 
