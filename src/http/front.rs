@@ -26,7 +26,8 @@ use super::scripts::Scripts;
 /// The time for which a refusal of a user's share is held back. A client that sends the next request as soon as one
 /// is refused would otherwise keep the processors busy with refusals.
 const REFUSAL_DELAY: Duration = Duration::from_millis(100);
-/// The most refused connections that are held back. Other refusals are bounded by the connections of their user.
+/// The most refused connections that are held back; beyond, they are refused at once. Other refusals are bounded by the
+/// connections of their user.
 pub(super) const HELD_BACK_MAX: usize = 64;
 
 /// What clients reach.

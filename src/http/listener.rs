@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hyper::body::Incoming;
@@ -140,6 +141,7 @@ async fn converse(
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(WRITE_TIMEOUT));
     let mut stream = Box::pin(stream);
+    let has_request = AtomicBool::new(false);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .keep_alive(draining.is_some())
@@ -149,6 +151,7 @@ async fn converse(
         .serve_connection(
             TokioIo::new(&mut stream),
             service_fn(|request| {
+                has_request.store(true, Ordering::Relaxed);
                 let service = service.clone();
                 async move { Ok::<_, Infallible>(service.answer(request, seat).await) }
             }),
@@ -164,6 +167,10 @@ async fn converse(
         ended = connection.as_mut() => ended,
         () = drained => {
             connection.as_mut().graceful_shutdown();
+            // Whoever has sent no whole request yet may take seconds for it, and holds up nothing.
+            if !has_request.load(Ordering::Relaxed) {
+                return;
+            }
             connection.await
         }
     };

@@ -155,7 +155,7 @@ pub(crate) async fn serve(server: Arc<Server>, options: Options) -> Result<(), H
     }
     // Dropping it kills what it runs.
     warm_up.abort();
-    end(&server, &front, &main).await;
+    end(&server, &front, &main, &mut signals).await;
     main.abort();
     admin_stop.cancel();
     if let Some(admin) = admin {
@@ -165,7 +165,7 @@ pub(crate) async fn serve(server: Arc<Server>, options: Options) -> Result<(), H
 }
 
 /// Ends what is still in flight, and answers it.
-async fn end(server: &Server, front: &Front, main: &Listener) {
+async fn end(server: &Server, front: &Front, main: &Listener, signals: &mut EndingSignals) {
     front.endpoint.stop();
     front.scripts.stop();
     let ended = put_down(server, async {
@@ -175,7 +175,10 @@ async fn end(server: &Server, front: &Front, main: &Listener) {
         if timeout(GRACE_AFTER_CANCEL, main.drained()).await.is_err() {
             // What is left waits for something that does not come, such as the answer of a database.
             front.ending.cancel();
-            let _ = timeout(GRACE_FOR_REFUSALS, main.drained()).await;
+            tokio::select! {
+                _ = timeout(GRACE_FOR_REFUSALS, main.drained()) => {}
+                _ = signals.next() => {}
+            }
         }
     };
     tokio::join!(ended, answered);

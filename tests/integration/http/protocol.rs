@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::{Connection, HttpServer, STATELESS, initialize, request, script, soon, stateless};
-use crate::harness::ServerBuilder;
+use crate::harness::{ServerBuilder, quickest};
 
 tests! {
     needs [Sandbox]:
@@ -15,7 +15,8 @@ tests! {
         headers_that_do_not_say_what_the_body_says_are_refused,
         a_call_that_reports_progress_is_a_stream,
         sessions_with_the_same_ids_do_not_meet,
-        without_sessions_any_request_is_answered;
+        without_sessions_any_request_is_answered,
+        a_part_of_a_request_does_not_hold_up_the_end;
     needs [Tier3]:
         who_leaves_in_the_stateless_era_has_cancelled,
         a_cancelled_call_of_a_session_is_dead_and_so_is_the_job_that_it_placed,
@@ -263,6 +264,20 @@ fn the_end_waits_for_what_is_in_flight_and_nothing_is_left() {
     drop(silent);
     assert!(std::net::TcpStream::connect(address).is_err());
     assert_eq!(std::fs::read_dir(folder).map_or(0, Iterator::count), 0);
+}
+
+fn a_part_of_a_request_does_not_hold_up_the_end() {
+    // The rest of it would have ten seconds.
+    quickest(Duration::from_secs(5), || {
+        let server = HttpServer::start(ServerBuilder::new(), &["--drain", "60"]);
+        let mut stranger = server.connect();
+        stranger.write(b"POST /run HTTP/1.1\r\nHost: loc").unwrap();
+        // It is accepted in turn: before the next one is answered.
+        assert_eq!(server.stateless("tools/list", json!({})).status, 200);
+        let began = Instant::now();
+        server.end();
+        began.elapsed()
+    });
 }
 
 fn the_end_does_not_wait_longer_than_the_admin_wants() {
