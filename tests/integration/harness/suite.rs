@@ -138,7 +138,10 @@ pub(crate) fn run(tests: Vec<Test>) -> ExitCode {
     let mut arguments = Arguments::from_args();
     if arguments.test_threads.is_none() {
         let threads = std::env::var("RUST_TEST_THREADS").ok();
-        arguments.test_threads = threads.and_then(|threads| threads.parse().ok());
+        let threads = threads.and_then(|threads| threads.parse().ok());
+        // Most of a test is waiting for processes.
+        arguments.test_threads =
+            threads.or_else(|| Some(thread::available_parallelism().ok()?.get() * 2));
     }
     refuse_unknown_names(&tests);
     let selected: Vec<Test> =
