@@ -39,6 +39,8 @@ from harness import Interpreter, Server, Tier, Unusable, User, Workspace
 
 #: For how long what was killed may be seen, on a machine with sixty fork bombs.
 GONE_S = 10.0
+#: For how long supervisors, whose weight is low too, may remove folders with thousands of files.
+REMOVED_S = 60.0
 HONEST_TIMEOUT_S = 60
 
 FORKS = {
@@ -206,7 +208,8 @@ class Trial:
 
     def left(self, folder: Path) -> list[str]:
         """What is left of a server or a batch."""
-        harness.eventually(GONE_S, lambda: not self.workspace.alive() and not os.listdir(folder))
+        harness.eventually(GONE_S, lambda: not self.workspace.alive())
+        harness.eventually(REMOVED_S, lambda: not os.listdir(folder))
         found = []
         if alive := self.workspace.alive():
             found.append(f"{len(alive)} processes ({'; '.join(map(named, sorted(alive)[:3]))})")

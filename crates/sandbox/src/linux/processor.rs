@@ -193,7 +193,8 @@ impl ProcessorShare {
                 Err(_) => self.session_nice = None,
             }
         }
-        let all = runs.saturating_mul(competing);
+        // A run that sleeps may wake at any moment.
+        let all = runs.saturating_mul(competing.max(1));
         let nice = nice_of(all, self.processors);
         if self.nice < nice {
             self.nice = nice;
