@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::harness::{
     McpProcess, ServerBuilder, alive_with_marker, deadline, descendants, eventually, ordinary_user,
-    public_python,
+    public_python, succeeds_once,
 };
 
 tests! {
@@ -408,30 +408,35 @@ for number in range(2):
 time.sleep(60)
 ";
     for name in ["T3", "warm"] {
-        let builder = builder(name).variable("QWED_MCP_MEMORY_MB", "256");
-        let (mut server, _) = server(builder, name);
-        let id = server.start_execute(code);
-        let mut slowest = Duration::ZERO;
-        let started = Instant::now();
-        let reply = loop {
-            let asked = Instant::now();
-            let ping = server.start_request("ping", &json!({}));
-            server.reply(ping);
-            slowest = slowest.max(asked.elapsed());
-            if let Some(reply) = server.unclaimed_reply(id) {
-                break reply;
-            }
-            assert!(started.elapsed() < deadline(Duration::from_secs(60)), "{name}");
-            std::thread::sleep(Duration::from_millis(10));
-        };
-        let text = reply["result"]["content"][0]["text"].as_str().unwrap();
-        // What they share is counted once: all 40 are there before it is too much.
-        assert!(text.contains("shared"), "{name}: {text}");
-        assert!(text.contains("The memory limit of the sandbox ended it."), "{name}: {text}");
-        assert!(!text.contains("grown"), "{name}: {text}");
-        // Looks took seconds, in the server's own thread.
-        assert!(slowest < deadline(Duration::from_millis(200)), "{name}: {slowest:?}");
-        server.finish();
+        let mut told = Vec::new();
+        // The looks come late where other programs have the processors.
+        let is_in_time = succeeds_once(|| {
+            let builder = builder(name).variable("QWED_MCP_MEMORY_MB", "256");
+            let (mut server, _) = server(builder, name);
+            let id = server.start_execute(code);
+            let mut slowest = Duration::ZERO;
+            let started = Instant::now();
+            let reply = loop {
+                let asked = Instant::now();
+                let ping = server.start_request("ping", &json!({}));
+                server.reply(ping);
+                slowest = slowest.max(asked.elapsed());
+                if let Some(reply) = server.unclaimed_reply(id) {
+                    break reply;
+                }
+                assert!(started.elapsed() < deadline(Duration::from_secs(60)), "{name}");
+                std::thread::sleep(Duration::from_millis(10));
+            };
+            server.finish();
+            let text = reply["result"]["content"][0]["text"].as_str().unwrap();
+            // What they share is counted once: all 40 are there before it is too much.
+            assert!(text.contains("shared"), "{name}: {text}");
+            assert!(text.contains("The memory limit of the sandbox ended it."), "{name}: {text}");
+            told.push(format!("{slowest:?}: {text}"));
+            // Looks took seconds, in the server's own thread.
+            !text.contains("grown") && slowest < Duration::from_millis(200)
+        });
+        assert!(is_in_time, "{name}: {told:?}");
     }
 }
 
