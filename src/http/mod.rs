@@ -33,7 +33,7 @@ use crate::batch::Bounds;
 use crate::governance::Bearers;
 use crate::logging::ADDRESSES;
 use crate::meter::Meter;
-use crate::server::{EndingSignals, Endpoint, Server, put_down};
+use crate::server::{EndingSignals, Endpoint, GRACE_AFTER_CANCEL, Server, put_down};
 use crate::shares::Share;
 
 use admin::Admin;
@@ -52,9 +52,7 @@ pub(crate) use hosts::{parse_host, parse_origin};
 /// less (listen(2)). The usual 128 are full at once when one client opens connections without a pause, and then the
 /// connections of others are dropped and tried again a second later.
 const BACKLOG: u32 = 4096;
-/// The time at the end for the responses of requests that were cancelled.
-const GRACE_AFTER_CANCEL: Duration = Duration::from_millis(400);
-/// The time for the responses of those that were still in flight then.
+/// The time at the end for the responses of requests that were still in flight after everything was cancelled.
 const GRACE_FOR_REFUSALS: Duration = Duration::from_secs(2);
 
 /// How the server is reached over HTTP, and by whom.

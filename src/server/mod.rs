@@ -33,4 +33,4 @@ pub(crate) use now::Now;
 pub(crate) use reply::{CallEnd, Reply};
 pub(crate) use serve::serve;
 #[cfg(feature = "http")]
-pub(crate) use serve::{EndingSignals, put_down};
+pub(crate) use serve::{EndingSignals, GRACE_AFTER_CANCEL, put_down};

@@ -22,7 +22,7 @@ use super::signature::Signed;
 /// they send SIGTERM.
 const GRACE_AFTER_INPUT: Duration = Duration::from_secs(1);
 /// The time for killing and clearing up after that.
-const GRACE_AFTER_CANCEL: Duration = Duration::from_millis(400);
+pub(crate) const GRACE_AFTER_CANCEL: Duration = Duration::from_millis(400);
 /// The time for governed runs to be written down to their end: copying and listing thousands of files
 /// takes as long as the disk does. A client that does not want to wait kills the server, and what is
 /// not written down then is listed as unfinished.

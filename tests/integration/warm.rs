@@ -570,7 +570,8 @@ print(found)"
         std::process::Command::new(public_python().unwrap()).args(["-c", &open]).output().unwrap();
     let found = String::from_utf8(output.stdout).unwrap();
     // Which number it has depends on what this process was started with.
-    assert!(found.contains("list ") && found.contains("environ of"), "{found}");
+    assert!(found.contains("list ") && found.contains(" ..'"), "{found}");
+    assert!(found.contains("environ of"), "{found}");
     other.finish();
 }
 

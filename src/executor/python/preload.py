@@ -1,4 +1,4 @@
-def load(modules, threads=None):
+def load(modules, threads):
     # Uses the modules once: what a first use makes lazily is made here, before there is a script. Returns
     # what has to live as long as they do. `threads` counts those of this process, where more than one
     # are too many.
@@ -99,7 +99,7 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
         if settings() != before:
             restore(before[1])
             unload(name)
-        if threads and threads() != 1:
+        if threads() != 1:
             # A fork would lose it, and what it holds.
             print("%s starts a thread; leave it out of the list" % name, file=sys.stderr)
             os._exit(1)

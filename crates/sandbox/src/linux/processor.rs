@@ -14,7 +14,8 @@
 //! known; then the run counts as one that had its processor, so that no script can starve itself by processes
 //! that come and go. The looks come at irregular times: a script cannot hide between them. A weight that was lowered
 //! because of the run's own threads may stay low when they are gone, as an ordinary user may not raise it. The run then waits
-//! longer than it would have to, through its own doing: such waits do not count. What other runs have lowered does.
+//! longer than it would have to, through its own doing: such waits do not count. Waits count if other runs were enough to
+//! lower the weight as far.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -101,9 +102,10 @@ pub(super) struct ProcessorShare {
     time: ProcessorTime,
     /// The nice value of the run's threads.
     nice: i32,
-    /// The highest that so many runs would have had by their number alone, at any time: what others have brought about.
+    /// The highest nice value that the number of runs alone has called for so far: what other runs have brought about.
     imposed_nice: i32,
-    /// Whether the values may be made smaller again, which takes `CAP_SYS_NICE` (`setpriority(2)`).
+    /// `false` once this process was not permitted to make a nice value smaller, which takes `CAP_SYS_NICE`
+    /// (`setpriority(2)`).
     may_raise: bool,
     /// That of its session; `None` where sessions have none.
     session_nice: Option<i32>,
@@ -170,9 +172,9 @@ impl ProcessorShare {
         self.time.add(interval, times);
     }
 
-    /// Sets the weight of the run to what its `competing` threads and the other runs take. It is raised only if half of them
-    /// would not need it either, so that it does not change with each look, and as far as this process may. A weight that
-    /// cannot be set stays: another user's processes are beyond a server that may not set their priority.
+    /// Sets the weight of the run to what its `competing` threads and the other runs take. It is raised only where twice as many
+    /// would have a higher weight too, so that it does not change with each look, and only if this process may do that. A
+    /// weight that cannot be set stays: another user's processes are beyond a server that may not set their priority.
     fn weigh<'a>(
         &mut self,
         table: &ProcessTable,
