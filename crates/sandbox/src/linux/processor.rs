@@ -2,7 +2,7 @@
 //!
 //! **Its share.** The server answers clients in one thread, beside runs that may compute on every processor. So the more runs
 //! compete, and the more processes of one run, the lower is the weight of each (`nice(2)`): all
-//! runs together weigh as much as one thread on each processor. On kernels that are fair between sessions
+//! runs together weigh as much as one thread on each processor, and up to [`THREADS_LIKE_ONE`] threads of a run like one. On kernels that are fair between sessions
 //! (`sched(7)`, autogroup) the nice value of a process counts within its session only, and the
 //! session has one itself, in `/proc/{pid}/autogroup`. A run is one session, because scripts can make
 //! none. Nothing is lowered as long as there are processors enough.
@@ -33,6 +33,9 @@ use crate::Neighbours;
 
 /// The interval between two looks: at least so much, and up to twice as much.
 const INTERVAL: Duration = Duration::from_millis(60);
+
+/// The threads of a run that count like one: what few do beside each other lowers no weight.
+const THREADS_LIKE_ONE: u64 = 4;
 
 /// The lowest weight (`nice(2)`), and the steps in which it is approached: few, because an ordinary user may set the weight of ten
 /// sessions a second.
@@ -195,8 +198,7 @@ impl ProcessorShare {
                 Err(_) => self.session_nice = None,
             }
         }
-        // A run that sleeps may wake at any moment.
-        let all = runs.saturating_mul(competing.max(1));
+        let all = weighed(runs, competing);
         let nice = nice_of(all, self.processors);
         if self.nice < nice {
             self.nice = nice;
@@ -251,6 +253,11 @@ fn raise_thread(thread: Pid, nice: i32) -> bool {
         Ok(()) | Err(rustix::io::Errno::SRCH) => true,
         Err(_) => false,
     }
+}
+
+/// Returns what so many runs weigh, if each has so many threads that compete. One that sleeps may wake at any moment.
+fn weighed(runs: u64, competing: u64) -> u64 {
+    runs.saturating_mul(competing.div_ceil(THREADS_LIKE_ONE).max(1))
 }
 
 /// Returns the nice value with which so many threads weigh as much as all runs may.
@@ -373,6 +380,9 @@ mod tests {
         for (threads, runs, expected) in [
             // It waits beside others with its full weight.
             (1, 1, true),
+            // A few threads of its own lower nothing.
+            (4, 1, true),
+            (4, 2, true),
             // It had sixty threads, or has them, and its weight is that low from then on.
             (60, 1, false),
             (60, 2, false),
@@ -384,7 +394,7 @@ mod tests {
             (60, 60, true),
         ] {
             let mut share = ProcessorShare { processors: 2, ..ProcessorShare::new() };
-            share.nice = nice_of(threads * runs, share.processors);
+            share.nice = nice_of(weighed(runs, threads), share.processors);
             for _ in 0..10 {
                 share.count(TENTH, Some(waiting), runs);
             }
