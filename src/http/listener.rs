@@ -25,6 +25,8 @@ use super::room::{Lobby, Seat};
 
 /// The time for the head of a request, and the time for which a connection is kept between two of them.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time in which a first request that was sent before the drain is read.
+const FIRST_REQUEST_GRACE: Duration = Duration::from_millis(100);
 /// The time for which a client may not read what is written to it.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The most bytes of one connection that wait to be read or written.
@@ -162,8 +164,12 @@ async fn converse(
             Some(draining) => draining.cancelled().await,
             None => std::future::pending().await,
         }
+        if !has_request.load(Ordering::Relaxed) {
+            sleep(FIRST_REQUEST_GRACE).await;
+        }
     };
     let ended = tokio::select! {
+        biased;
         ended = connection.as_mut() => ended,
         () = drained => {
             connection.as_mut().graceful_shutdown();

@@ -16,6 +16,7 @@ tests! {
         a_call_that_reports_progress_is_a_stream,
         sessions_with_the_same_ids_do_not_meet,
         without_sessions_any_request_is_answered,
+        a_first_request_that_was_sent_before_the_end_is_answered,
         a_part_of_a_request_does_not_hold_up_the_end;
     needs [Tier3]:
         who_leaves_in_the_stateless_era_has_cancelled,
@@ -278,6 +279,19 @@ fn a_part_of_a_request_does_not_hold_up_the_end() {
         server.end();
         began.elapsed()
     });
+}
+
+fn a_first_request_that_was_sent_before_the_end_is_answered() {
+    for _ in 0..10 {
+        let server = HttpServer::start(ServerBuilder::new(), &["--drain", "60"]);
+        let mut connection = server.connect();
+        // It is accepted in turn: before the next one is answered.
+        assert_eq!(server.stateless("tools/list", json!({})).status, 200);
+        let (head, body) = stateless("tools/list", json!({}));
+        connection.begin(&head, &body);
+        server.end();
+        assert!(matches!(connection.response().unwrap().status, 200 | 503));
+    }
 }
 
 fn the_end_does_not_wait_longer_than_the_admin_wants() {
