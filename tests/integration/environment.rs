@@ -1,7 +1,6 @@
 //! Contract 4: the environment of the server, and of the scripts.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use serde_json::json;
@@ -81,8 +80,7 @@ fn the_interpreter_is_found_in_the_documented_order_and_shims_are_resolved() {
     let shim = folder.path().join("python3");
     let script =
         format!("#!/bin/sh\necho x >> {}\nexec {} \"$@\"\n", count.display(), python().display());
-    fs::write(&shim, script).unwrap();
-    fs::set_permissions(&shim, fs::Permissions::from_mode(0o755)).unwrap();
+    crate::harness::write_program(&shim, &script);
     let path = format!("{}:/usr/bin:/bin", folder.path().display());
     let executable = "import sys\nprint(sys.executable)";
     let expected = format!("STDOUT:\n{}\n\nExecution completed successfully.", python().display());

@@ -226,8 +226,7 @@ for wheel in sys.argv[2:]:
     fn program(&self, name: &str, text: &str) {
         let path = self.at("bin").join(name);
         let _ = fs::remove_file(&path);
-        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        crate::harness::write_program(&path, &format!("#!/bin/sh\n{text}\n"));
     }
 
     /// Has uv wait for ever at the commands that have this word in them.
@@ -468,14 +467,13 @@ fn the_program_of_a_virtual_environment_takes_its_interpreter() {
             Command::new(python()).args(["-m", "venv", "--without-pip"]).arg(at(name)).status();
         assert!(made.unwrap().success());
     }
-    fs::copy(binary(), at("own/bin/qwed-mcp")).unwrap();
+    crate::harness::copy_program(binary(), at("own/bin/qwed-mcp"));
     fs::create_dir_all(at("usr/bin")).unwrap();
     fs::create_dir(at("elsewhere")).unwrap();
-    fs::copy(binary(), at("usr/bin/qwed-mcp")).unwrap();
+    crate::harness::copy_program(binary(), at("usr/bin/qwed-mcp"));
     // Not made for it: the Python of a system.
     let marked = format!("#!/bin/sh\ntouch {}\n", at("mark").display());
-    fs::write(at("usr/bin/python"), marked).unwrap();
-    fs::set_permissions(at("usr/bin/python"), fs::Permissions::from_mode(0o755)).unwrap();
+    crate::harness::write_program(at("usr/bin/python"), &marked);
     symlink(at("own/bin/qwed-mcp"), at("elsewhere/link")).unwrap();
     symlink("link", at("elsewhere/qwed-mcp")).unwrap();
 
@@ -615,8 +613,7 @@ fn an_environment_that_starts_with_other_files_is_not_used() {
     let interpreter = folder.join("bin/python");
     let base = interpreter.canonicalize().unwrap();
     let other = |path: &Path| {
-        fs::write(path, marking(&mark, &base)).unwrap();
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        crate::harness::write_program(path, &marking(&mark, &base));
     };
     let run = |configured: Option<&Path>, expected: &str| {
         let mut server = fixture.server();

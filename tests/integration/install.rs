@@ -587,8 +587,7 @@ fn a_removal_shows_what_this_program_has_written() {
 
 fn an_interpreter_is_named_as_in_a_shell() {
     let user = User::new();
-    let shell = user.write("bin/python3", "#!/bin/sh\n");
-    fs::set_permissions(&shell, fs::Permissions::from_mode(0o755)).unwrap();
+    let shell = make_program(&user, "python3", "");
     user.done(&["--client", "cursor", "--python", "python3"]);
     let read = || fs::read_to_string(user.path(".cursor/mcp.json")).unwrap();
     assert!(read().contains(&format!("\"{}\"", shell.display())), "{}", read());
@@ -660,8 +659,8 @@ fn one_bad_file_does_not_keep_others_from_theirs() {
 
 /// Makes a program of the user's on their `PATH`.
 fn make_program(user: &User, name: &str, script: &str) -> PathBuf {
-    let path = user.write(&format!("bin/{name}"), format!("#!/bin/sh\n{script}"));
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = user.write(&format!("bin/{name}"), "");
+    crate::harness::write_program(&path, &format!("#!/bin/sh\n{script}"));
     path
 }
 

@@ -152,7 +152,7 @@ fn a_shared_library_in_the_home_folder_does_not_open_it() {
     symlink(home.join("library.so.1"), &link).unwrap();
     fs::create_dir(prefix.join("bin")).unwrap();
     let python = prefix.join("bin").join(real.file_name().unwrap());
-    fs::copy(&real, &python).unwrap();
+    crate::harness::copy_program(&real, &python);
 
     let told = home.display().to_string();
     for lacks in ["", "namespaces"] {
@@ -252,8 +252,7 @@ fn an_interpreter_that_cannot_be_used_is_told_as_what_it_is() {
         ("damaged", "echo 'ModuleNotFoundError: No module named encodings' >&2\nexit 1".to_owned()),
         ("other", "echo I am something else".to_owned()),
     ] {
-        fs::write(at(name), format!("#!/bin/sh\n{lines}\n")).unwrap();
-        fs::set_permissions(at(name), fs::Permissions::from_mode(0o755)).unwrap();
+        crate::harness::write_program(at(name), &format!("#!/bin/sh\n{lines}\n"));
     }
     let relative = "environment/bin/python3".to_owned();
     for (python, told, stderr) in [

@@ -535,8 +535,7 @@ fn the_interpreter_is_asked_without_the_servers_secrets() {
     let log = governed.beside("environment");
     let program = crate::harness::python();
     let text = format!("#!/bin/sh\nenv >> {}\nexec {} \"$@\"\n", log.display(), program.display());
-    fs::write(&shim, text).unwrap();
-    fs::set_permissions(&shim, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    crate::harness::write_program(&shim, &text);
     let server = governed.server().variable("QWED_MCP_PYTHON", shim.to_str().unwrap());
     let mut server = server.variable("QWED_MCP_AUTH_TOKEN", &governed.admin).connect();
     let path = "tests/test_ledger.py::test_overdrawn";

@@ -31,8 +31,7 @@ fn tell_tale(path: &Path, marker: &Path) {
         quoted(marker),
         python().display()
     );
-    fs::write(path, text).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    crate::harness::write_program(path, &text);
 }
 
 fn an_interpreter_of_the_workspace_is_refused_before_it_is_asked_anything() {
@@ -45,8 +44,7 @@ fn an_interpreter_of_the_workspace_is_refused_before_it_is_asked_anything() {
     fs::create_dir(governed.beside("bin")).unwrap();
     symlink(governed.beside("link/bin/python"), governed.beside("bin/python3")).unwrap();
     let script = governed.beside("script");
-    fs::write(&script, format!("#!{}\n", program.display())).unwrap();
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    crate::harness::write_program(&script, &format!("#!{}\n", program.display()));
     // The control: each of them is a program that runs code of the workspace.
     for start in
         [&program, &governed.beside("link/bin/python"), &governed.beside("bin/python3"), &script]
@@ -146,8 +144,7 @@ impl Way {
         match self {
             Self::Link => symlink(of_workspace, &python).unwrap(),
             Self::Script => {
-                fs::write(&python, format!("#!{}\n", of_workspace.display())).unwrap();
-                fs::set_permissions(&python, fs::Permissions::from_mode(0o755)).unwrap();
+                crate::harness::write_program(&python, &format!("#!{}\n", of_workspace.display()));
             }
             Self::Home => {
                 tell_tale(&python, marker);
@@ -185,7 +182,7 @@ fn an_environment_of_the_workspace_is_refused_before_it_is_asked_anything() {
     // The program in an environment of the workspace, and a link to it from elsewhere.
     fs::write(governed.workspace.join(".venv/pyvenv.cfg"), "home = /usr/bin\n").unwrap();
     let program = governed.workspace.join(".venv/bin/qwed-mcp");
-    fs::copy(binary(), &program).unwrap();
+    crate::harness::copy_program(binary(), &program);
     symlink(&program, governed.beside("qwed-mcp")).unwrap();
     for program in [program, governed.beside("qwed-mcp")] {
         refused(&|| governed.server().started_by(&program), &program.display().to_string());
@@ -194,7 +191,7 @@ fn an_environment_of_the_workspace_is_refused_before_it_is_asked_anything() {
         let beside = governed.beside("elsewhere").join(number.to_string());
         way.plant(&beside, &of_workspace, &marker);
         let program = beside.join("bin/qwed-mcp");
-        fs::copy(binary(), &program).unwrap();
+        crate::harness::copy_program(binary(), &program);
         refused(&|| governed.server().started_by(&program), &program.display().to_string());
     }
     for (number, way) in (1..).zip(Way::ALL) {
@@ -247,18 +244,21 @@ fn a_shim_does_not_look_into_the_workspace() {
     let governed = Governed::new("ledger");
     let marker = governed.beside("escaped");
     tell_tale(&governed.workspace.join("bin/real-python"), &marker);
-    fs::copy(governed.workspace.join("bin/real-python"), governed.workspace.join("real-python"))
-        .unwrap();
+    crate::harness::copy_program(
+        governed.workspace.join("bin/real-python"),
+        governed.workspace.join("real-python"),
+    );
     let elsewhere = governed.beside("versions");
     fs::create_dir(&elsewhere).unwrap();
     let real = elsewhere.join("real-python");
-    fs::write(&real, format!("#!/bin/sh\nexec {} \"$@\"\n", python().display())).unwrap();
-    fs::set_permissions(&real, fs::Permissions::from_mode(0o755)).unwrap();
+    crate::harness::write_program(
+        &real,
+        &format!("#!/bin/sh\nexec {} \"$@\"\n", python().display()),
+    );
     let shim = governed.beside("python3");
     let text = "#!/bin/sh\n[ -x ./real-python ] && ./real-python -c pass\n\
                 [ -n \"$SHIM_START\" ] && $SHIM_START\nexec real-python \"$@\"\n";
-    fs::write(&shim, text).unwrap();
-    fs::set_permissions(&shim, fs::Permissions::from_mode(0o755)).unwrap();
+    crate::harness::write_program(&shim, text);
     let path = format!(
         "{}::{}:{}",
         governed.workspace.join("bin").display(),

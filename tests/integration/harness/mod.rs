@@ -10,6 +10,7 @@ mod patience;
 #[expect(dead_code, reason = "the library's own tests use the rest")]
 pub(crate) mod postgres;
 mod processes;
+mod programs;
 mod python;
 mod terminal;
 
@@ -21,6 +22,7 @@ pub(crate) use processes::{
     BusyProcessors, FORK_SERVER_PROCESSES, Scratch, alive_with_marker, descendants, has_threads,
     is_alive, open_descriptors, resident_kibibytes, status_of,
 };
+pub(crate) use programs::{copy_program, write_program};
 pub(crate) use python::{public_packages, public_python, python, uv};
 pub(crate) use suite::{Test, run};
 pub(crate) use terminal::Terminal;

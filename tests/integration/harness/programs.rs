@@ -1,0 +1,28 @@
+//! Programs that tests make, to have them started.
+//!
+//! A child process writes them. If this process did, a child that another test starts at that moment would have the
+//! file open for writing until its own `execve`, and the program could not be started (`ETXTBSY`, `execve(2)`).
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Writes a script that can be started.
+pub(crate) fn write_program(path: impl AsRef<Path>, text: &str) {
+    let mut install = install(Path::new("/dev/stdin"), path.as_ref());
+    let mut child = install.stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    assert!(child.wait().unwrap().success(), "{}", path.as_ref().display());
+}
+
+/// Copies a program.
+pub(crate) fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
+    let copied = install(from.as_ref(), to.as_ref()).status().unwrap();
+    assert!(copied.success(), "{}", to.as_ref().display());
+}
+
+fn install(from: &Path, to: &Path) -> Command {
+    let mut install = Command::new("install");
+    install.args(["-m", "755"]).args([from, to]);
+    install
+}
